@@ -131,8 +131,7 @@ class StepPlan {
  public:
   StepPlan() = default;
   template <class P>
-    requires(!std::same_as<P, StepPlan>)
-  explicit StepPlan(const P& plan) : plan_(plan) {}
+  requires(!std::same_as<P, StepPlan>) explicit StepPlan(const P& plan) : plan_(plan) {}
 
   /// Null for a plan of another type.
   template <class P>

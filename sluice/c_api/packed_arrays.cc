@@ -177,7 +177,8 @@ Result<void> check_host_arrays(const PackCall& call, PackStep step) {
                                              .scales = static_cast<u8*>(call.scales),
                                              .zeros = static_cast<u8*>(call.zeros),
                                              .blob = static_cast<u8*>(call.blob)});
-  for (int i = 0; i < operands.size(); ++i) pointers.skip_if(pointers.at[static_cast<size_t>(i)] == nullptr, i);
+  for (int i = 0; i < operands.size(); ++i)
+    pointers.skip_if(pointers.at[static_cast<size_t>(i)] == nullptr, i);
   return check_apart(operands, pointers);
 }
 

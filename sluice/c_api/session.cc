@@ -17,7 +17,8 @@ namespace {
 
 /// What a caller of C or Python should have called before a capture.
 template <class Op>
-constexpr const char* kRemedy = "call prepare() (sluice_make_ready) for it, or run it once, before the capture";
+constexpr const char* kRemedy =
+    "call prepare() (sluice_make_ready) for it, or run it once, before the capture";
 template <>
 constexpr const char* kRemedy<ops::QuantizeOp> =
     "call prepare_quantizers() (sluice_make_quantizers_ready), or run it once, before the capture";

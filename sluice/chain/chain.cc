@@ -16,7 +16,8 @@ int total(const std::vector<ChainLaunch>& launches, Member member) {
 /// The kernel of each plan, prepared by the first step that has it.
 class Kernels {
  public:
-  Kernels(const Device& device, const ChainPlan& plan) : device_(device), plan_(plan), made_(plan.plans.size()) {}
+  Kernels(const Device& device, const ChainPlan& plan)
+      : device_(device), plan_(plan), made_(plan.plans.size()) {}
 
   Result<std::any> of(const PlannedStep& planned) {
     const auto step = step_of(planned.step);
@@ -40,7 +41,8 @@ std::vector<std::string> units_of(const ChainPlan& plan, Stamping stamping) {
   for (const PlannedStep& s : plan.steps) {
     if (s.plan < 0 || seen[static_cast<size_t>(s.plan)]) continue;
     seen[static_cast<size_t>(s.plan)] = true;
-    for (std::string& unit : step_of(s.step)->units(plan_of(plan, s), stamping)) units.push_back(std::move(unit));
+    for (std::string& unit : step_of(s.step)->units(plan_of(plan, s), stamping))
+      units.push_back(std::move(unit));
   }
   return units;
 }

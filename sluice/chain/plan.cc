@@ -80,8 +80,7 @@ class Planner {
     const StepPlan& plan = chain_.plans[static_cast<size_t>(planned.plan)];
     if (planned.launched) planned.overlap = step->overlap_of(plan);
     planned.estimate_us = step->estimate_us(plan, device_);
-    if (planned.launched)
-      chain_.workspace_bytes = std::max(chain_.workspace_bytes, step->workspace_of(plan));
+    if (planned.launched) chain_.workspace_bytes = std::max(chain_.workspace_bytes, step->workspace_of(plan));
     return {};
   }
   ChainPlan take() { return std::move(chain_); }

@@ -70,9 +70,10 @@ class ShapedStep : public Step {
     Args args = args_;
     args.args.hand_off = planned.hand_off;
     SLUICE_TRY(ops::check_args<Op>(made.impl(), args));
-    return ChainLaunch{.launch = [made, args](const WorkspaceView&,
-                                              Stream stream) { return ops::launch<Op>(made.impl(), args, stream); },
-                       .programmatic = programmatic_of(planned)};
+    return ChainLaunch{
+        .launch = [made, args](const WorkspaceView&,
+                               Stream stream) { return ops::launch<Op>(made.impl(), args, stream); },
+        .programmatic = programmatic_of(planned)};
   }
 
   /// No record names an operation that the library does not list.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a chain asks of a step, whatever operation it is of. Each kind of step is one file of chain/steps/ that
-// answers; nothing else in the library tells kinds apart. A kind is added by a struct in sluice/chain.h, a file
-// and a row of step_of().
+// What a chain asks of a step, whatever operation it is of. Each kind of step is one file of chain/steps/
+// that answers; nothing else in the library tells kinds apart. A kind is added by a struct in sluice/chain.h,
+// a file and a row of step_of().
 #pragma once
 
 #include <any>
@@ -65,8 +65,8 @@ class Step {
   /// What the rings of a launch that loads weights before it waits hold of each row of B.
   virtual SkippedK ring(const StepPlan&, const DeviceInfo&) const { return {}; }
 
-  /// Set for a step that nobody plans, and whose place decides nothing. lets_go: the launch behind it may begin
-  /// early.
+  /// Set for a step that nobody plans, and whose place decides nothing. lets_go: the launch behind it may
+  /// begin early.
   virtual std::optional<Overlap> own_overlap() const { return std::nullopt; }
   virtual bool lets_go() const { return true; }
 
@@ -84,8 +84,8 @@ class Step {
   /// Errors: those of the launch that need no driver.
   virtual Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const = 0;
 
-  /// What a tuner chose: nothing for steps without a kernel to choose. may_have: the planner would consider it,
-  /// and the step says nothing itself. put: false where it is a choice of another kind of step.
+  /// What a tuner chose: nothing for steps without a kernel to choose. may_have: the planner would consider
+  /// it, and the step says nothing itself. put: false where it is a choice of another kind of step.
   virtual decltype(TunedStep::kernel) choice_of(const StepPlan&) const { return {}; }
   virtual bool may_have(const TunedStep&, const DeviceInfo&) const { return true; }
   virtual bool put(const TunedStep&, ChainStep&) const { return true; }

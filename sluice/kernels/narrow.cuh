@@ -18,7 +18,7 @@
 // |                                   |                | bias and gamma may be read earlier                 |
 //
 // No CTA waits for another cluster, no memory is needed between launches, and sums are always added in the
-// same order. Launched by host/ops/narrow_launch.cc.
+// same order. Launched by host/ops/packed.cc.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>

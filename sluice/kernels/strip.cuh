@@ -27,7 +27,7 @@
 // they have met at the end, no byte is in flight into the rings.
 //
 // No CTA waits for another cluster, no memory is needed between launches, and sums are always added in the
-// same order. Launched by host/ops/strip_launch.cc.
+// same order. Launched by host/ops/packed.cc.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>

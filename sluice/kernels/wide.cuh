@@ -32,7 +32,7 @@
 // A CTA of a cluster along k exits once its peer's sums have come. Its own sums went before, so nobody writes
 // to it any more. If its load warpgroup has exited, the cluster's barriers count those threads as arrived.
 //
-// Launched by host/ops/wide_launch.cc, with one tile a cluster (cluster along k) or as many CTAs as fit. No
+// Launched by host/ops/packed.cc, with one tile a cluster (cluster along k) or as many CTAs as fit. No
 // CTA waits for another cluster.
 #pragma once
 

@@ -258,9 +258,8 @@ TEST(chain_layers, plan_as_chains) {
         const auto plan =
             plan_chain(steps_of(spec, imagined_memory(spec)), DeviceInfo{}, {.hand_off_bytes = 1 << 20});
         ASSERT_TRUE(plan.ok()) << name_of(spec) << ": " << plan.error().message;
-        const auto products = std::count_if(plan->plans.begin(), plan->plans.end(), [](const StepPlan& made) {
-          return made.get<Plan>() != nullptr;
-        });
+        const auto products = std::count_if(plan->plans.begin(), plan->plans.end(),
+                                            [](const StepPlan& made) { return made.get<Plan>() != nullptr; });
         EXPECT_LE(products, static_cast<int>(3 * kLayerProducts));
       }
 }

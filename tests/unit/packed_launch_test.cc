@@ -185,7 +185,7 @@ TEST_F(PackedLaunch, norms_what_it_reads_and_adds_a_residual) {
   expect(ErrorCode::invalid_pointer, "plan without a residual", [](packed::Args& a) { a.c = nullptr; });
   expect(ErrorCode::misaligned, "gamma = ", [](packed::Args& a) { a.gamma = shifted(a.gamma, 8); });
   expect(ErrorCode::misaligned, "C = ", [](packed::Args& a) { a.c = shifted(a.c, 1); });
-  expect(ErrorCode::aliasing, "with the same pitch", [](packed::Args& a) { a.c = a.d; });
+  expect(ErrorCode::aliasing, "with the same type and strides", [](packed::Args& a) { a.c = a.d; });
   expect(ErrorCode::aliasing, "overlaps gamma", [](packed::Args& a) { a.d = const_cast<void*>(a.gamma); });
   for (const float epsilon : {-1.0f, -1e-7f, std::numeric_limits<float>::quiet_NaN()})
     expect(ErrorCode::invalid_argument, "epsilon = ", [&](packed::Args& a) { a.epsilon = epsilon; });

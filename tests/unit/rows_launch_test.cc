@@ -94,7 +94,8 @@ TEST_F(Rows, one_row_is_served_however_its_scale_and_stride_are_spelled) {
 /// Strides that were read off arrays of some m are those of every m where they are packed.
 TEST_F(Rows, a_range_of_a_problem_whose_strides_are_filled_in_serves_all_the_same) {
   ASSERT_TRUE(gemm::prepare(device(), with_strides(fp8(64)), {1, 200}).ok());
-  for (const i64 m : {1, 64, 200}) EXPECT_NE(ops::kernel_of_rows<ops::Gemm>(device(), fp8(m)), std::nullopt) << m;
+  for (const i64 m : {1, 64, 200})
+    EXPECT_NE(ops::kernel_of_rows<ops::Gemm>(device(), fp8(m)), std::nullopt) << m;
   Problem wide = fp8(3);
   wide.a.ld = 4096;
   ASSERT_TRUE(gemm::prepare(device(), wide, {1, 40}).ok());

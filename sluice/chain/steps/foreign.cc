@@ -20,7 +20,8 @@ class Foreign : public Step {
                      ": there are at least 0 nodes, and fewer edges between them");
     if (step.overlap || step.hand_off_bytes || step.prefetch_bytes)
       return refused(
-          "a foreign step has no overlap, hand_off_bytes and prefetch_bytes: say ForeignStep::overlapped, and "
+          "a foreign step has no overlap, hand_off_bytes and prefetch_bytes: say ForeignStep::overlapped, "
+          "and "
           "hand_off_bytes of the step before it");
     return {};
   }

@@ -2,7 +2,8 @@
 // The engine of all operations: a plan is sealed, its units are compiled and loaded, and a prepared kernel is
 // launched, kept and lent a workspace. It is written once; what differs is an Op, a struct of pure functions
 // that each file of this room has one of:
-//   types     Problem (what kernels are kept by), Plan, Args (of one launch), Image (what of a launch does not
+//   types     Problem (what kernels are kept by), Plan, Args (of one launch), Image (what of a launch does
+//   not
 //             depend on Args), Handle (the public class of a prepared kernel)
 //   plan_for  the plan that run() makes of a problem
 //   sealed    the plan, checked and with all that follows from it; the only place that does either
@@ -20,6 +21,7 @@
 
 #include <sluice/gemm.h>
 #include <sluice/host/device/device_impl.h>
+#include <sluice/host/device/spread.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/jit/source.h>
 #include <sluice/host/ops/operands.h>
@@ -33,8 +35,8 @@ struct Units {
   std::span<const std::string> texts;
   std::span<const Result<std::shared_ptr<const Cubin>>> cubins;
 
-  /// `most_smem`: dynamic, that a launch asks for. Errors: driver; internal (`dependent`, and its code does not
-  /// wait).
+  /// `most_smem`: dynamic, that a launch asks for. Errors: driver; internal (`dependent`, and its code does
+  /// not wait).
   Result<std::shared_ptr<const Module>> load(size_t unit, i64 most_smem, bool dependent) const;
 };
 
@@ -66,6 +68,12 @@ struct ShapedCall {
   bool nothing = false;
 };
 
+/// A launch before its CTAs are spread.
+struct Spread {
+  size_t module;
+  LaunchShape shape;
+};
+
 /// What an op has in common whose plan is its options, and whose shapes come with each call:
 /// bind(plan, args) needs no kernel.
 template <class Op, class Options>
@@ -77,6 +85,24 @@ struct ShapedOp {
   static Result<Plan> plan_for(const Device&, const Problem& problem) { return problem; }
   static bool is_empty(const Problem&) { return false; }
   static const Problem& key_of(const Problem& problem) { return problem; }
+  /// Loads all units, each for launches with the plan's overlap.
+  static Result<void> load_all(const Units& units, Prepared<Op>& kernel) {
+    const Overlap& overlap = kernel.plan.overlap;
+    for (size_t i = 0; i < units.texts.size(); ++i) {
+      SLUICE_TAKE(const auto module, units.load(i, most_smem_bytes(overlap, 0), overlap.wait != Wait::none));
+      kernel.modules.push_back(module);
+    }
+    return {};
+  }
+  /// Launches a module with the plan's overlap, its CTAs spread as that asks for.
+  template <class Params>
+  static Result<void> launch_spread(const Prepared<Op>& kernel, Spread launch, const Params& params,
+                                    Stream stream) {
+    const Module& module = *kernel.modules[launch.module];
+    launch.shape.dependent = kernel.plan.overlap.wait != Wait::none;
+    spread_ctas(kernel.plan.overlap, module.registers(), kernel.image.device, launch.shape);
+    return launch_kernel(kernel.api(), module.function(), launch.shape, &params, stream);
+  }
   template <class Args>
   static auto bind(const Prepared<Op>& kernel, const Args& args) {
     return Op::bind(kernel.plan, args);
@@ -111,7 +137,8 @@ std::vector<Result<typename Op::Handle>> prepare(const Device& device,
   for (const typename Op::Plan& plan : plans) {
     sealed.push_back(Op::sealed(plan, device.info()));
     if (sealed.back())
-      for (std::string& unit : Op::units(*sealed.back(), stamping_of(device.options()))) texts.push_back(std::move(unit));
+      for (std::string& unit : Op::units(*sealed.back(), stamping_of(device.options())))
+        texts.push_back(std::move(unit));
     ends.push_back(texts.size());
   }
   const auto cubins = device.impl().cache.get_all(texts, device.options().jobs, progress);
@@ -120,8 +147,8 @@ std::vector<Result<typename Op::Handle>> prepare(const Device& device,
   size_t begin = 0;
   for (size_t i = 0; i < sealed.size(); begin = ends[i++]) {
     const size_t count = ends[i] - begin;
-    kernels.push_back(finish<Op>(
-        sealed[i], {device, std::span(texts).subspan(begin, count), std::span(cubins).subspan(begin, count)}));
+    kernels.push_back(finish<Op>(sealed[i], {device, std::span(texts).subspan(begin, count),
+                                             std::span(cubins).subspan(begin, count)}));
   }
   return kernels;
 }

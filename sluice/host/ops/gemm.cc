@@ -15,7 +15,6 @@
 #include <sluice/host/jit/source.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/numbering.h>
-#include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/dense/streams.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/spec/part_sums.h>
@@ -106,7 +105,7 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
   const Epilogue& e = p.epilogue;
   const bool has_k = p.k > 0, by_tma = store == StorePath::tma;
   const bool like_d = e.c_type == p.d.type && (p.m == 1 || p.c.ld == p.d.ld) &&
-                          (p.batch == 1 || p.c.batch_stride == p.d.batch_stride);
+                      (p.batch == 1 || p.c.batch_stride == p.d.batch_stride);
   Operands o;
   o.add({.name = "A",
          .type = p.a.type,
@@ -145,11 +144,9 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
          .used = scale_b_count(p) > 0,
          .without = for_epilogue},
         {scale_b_count(p)});
-  o.add({.name = "scale_d",
-         .type = DType::fp32,
-         .used = e.scale_d != ScaleMode::none,
-         .without = for_epilogue},
-        {1});
+  o.add(
+      {.name = "scale_d", .type = DType::fp32, .used = e.scale_d != ScaleMode::none, .without = for_epilogue},
+      {1});
   o.add({.name = "bias",
          .role = Role::weight,
          .type = e.bias_type,
@@ -264,8 +261,10 @@ Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Prepa
   if (params.grid.k_tiles != 0) {
     code = replace_address(api, params.map_a, args.a);
     if (code == CUDA_SUCCESS) code = replace_address(api, params.map_b, args.b);
-    if (code == CUDA_SUCCESS && kernel.image.has_tail_a) code = replace_address(api, params.map_a_tail, args.a);
-    if (code == CUDA_SUCCESS && kernel.image.has_tail_b) code = replace_address(api, params.map_b_tail, args.b);
+    if (code == CUDA_SUCCESS && kernel.image.has_tail_a)
+      code = replace_address(api, params.map_a_tail, args.a);
+    if (code == CUDA_SUCCESS && kernel.image.has_tail_b)
+      code = replace_address(api, params.map_b_tail, args.b);
   }
   if (code == CUDA_SUCCESS && kernel.plan.config.store == StorePath::tma)
     code = replace_address(api, params.map_d, args.d);
@@ -275,10 +274,6 @@ Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Prepa
 }
 
 }  // namespace
-
-Result<Plan> Gemm::plan_for(const Device& device, const Problem& problem) {
-  return gemm::plan(problem, device.info(), {}, device.records());
-}
 
 std::vector<std::string> Gemm::units(const Plan& plan, Stamping stamping) {
   return gemm::units_of(plan, stamping);
@@ -301,8 +296,8 @@ Result<void> Gemm::load(const Units& units, Prepared<Gemm>& kernel) {
                  .cluster_x = cluster,
                  .smem_bytes = static_cast<u32>(plan.smem_bytes),
                  .dependent = plan.config.overlap.wait != Wait::none};
-  SLUICE_TAKE(auto&& module, units.load(0, most_smem_bytes(plan.config.overlap, plan.smem_bytes),
-                                   image.shape.dependent));
+  SLUICE_TAKE(auto&& module,
+              units.load(0, most_smem_bytes(plan.config.overlap, plan.smem_bytes), image.shape.dependent));
   spread_ctas(plan.config.overlap, module->registers(), info, image.shape);
   kernel.modules = {module};
   const Problem product = product_of(plan.problem, plan.config);

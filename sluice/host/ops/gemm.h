@@ -2,8 +2,10 @@
 // The dense product as an operation (engine.h): its operand table, its parameters, and how they are launched.
 #pragma once
 
-#include <sluice/host/ops/kept.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/host/ops/kept.h>
+#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/spec/params.h>
 
 namespace sluice {
@@ -47,7 +49,25 @@ struct Gemm {
     alignas(CUtensorMap) GemmParams params{};     // but for pointers, alpha and beta
   };
 
-  static Result<Plan> plan_for(const Device& device, const Problem& problem);
+  using Overrides = PlanOverrides;
+  using Choice = TunedChoice;
+
+  static Result<Problem> check(const Problem& problem) { return check_problem(problem); }
+  static Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const Overrides& overrides,
+                           const RecordBook& records) {
+    return gemm::plan(problem, device, overrides, records);
+  }
+  static Result<Plan> plan_for(const Device& device, const Problem& problem) {
+    return gemm::plan(problem, device.info(), {}, device.records());
+  }
+  static Choice choice_of(const Plan& plan) { return sluice::choice_of(plan); }
+  static Overrides overrides_of(const Choice& choice) { return sluice::overrides_of(choice); }
+  static Overlap& overlap_of(KernelConfig& config) { return config.overlap; }
+  static Overlap overlap_of(const KernelConfig& config) { return config.overlap; }
+  static double estimate_us(const Plan& plan) { return plan.estimate.total_us; }
+  static std::string short_name(const KernelConfig& config) { return sluice::short_name(config); }
+  static Result<Operands> operands_of(const Problem& problem) { return gemm::operands_of(problem); }
+  static Pointers pointers_of(const Args& args) { return gemm::pointers_of(args); }
   static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
     return gemm::sealed(plan, device);
   }
@@ -59,7 +79,9 @@ struct Gemm {
 
   static bool is_empty(const Problem& problem) { return gemm::is_empty(problem); }
   static Problem key_of(const Problem& problem) { return sluice::key_of(problem); }
-  static std::string missing(const Problem& problem) { return "no kernel is ready for " + to_string(problem); }
+  static std::string missing(const Problem& problem) {
+    return "no kernel is ready for " + to_string(problem);
+  }
   static i64 workspace_for(const Prepared<Gemm>& kernel, const Args& args) {
     return args.alpha == 0.0f || args.workspace.data != nullptr ? 0 : kernel.plan.workspace_bytes;
   }

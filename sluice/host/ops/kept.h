@@ -27,8 +27,8 @@ namespace sluice::ops {
 inline constexpr std::size_t kMostUnasked = 8192;
 
 /// Of problems that nobody asked to prepare the kMostUnasked used last stay, so that a server which meets new
-/// sizes for months does not grow. Modules stay loaded all the same: a graph may have been captured with them,
-/// and a launch needs nothing else.
+/// sizes for months does not grow. Modules stay loaded all the same: a graph may have been captured with
+/// them, and a launch needs nothing else.
 template <class P, class Handle>
 class KeptKernels {
  public:

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include <sluice/host/device/spread.h>
 #include <sluice/host/ops/hash.h>
 #include <sluice/host/text/norm_units.h>
 #include <sluice/spec/warm_split.h>
@@ -48,7 +47,8 @@ Result<Operands> operands_of(const NormOptions& options, const NormShape& s) {
   const bool like_input = one || s.sum_ld == s.input_ld, like_residual = one || s.sum_ld == s.residual_ld;
   const i64 scales = quantised ? scale_count(*options.quantize, s.rows, s.columns) : 0;
   Operands o;
-  o.add({.name = "input", .type = options.input, .may_be = kSum, .lies_like = like_input}, {s.columns, s.rows, s.input_ld});
+  o.add({.name = "input", .type = options.input, .may_be = kSum, .lies_like = like_input},
+        {s.columns, s.rows, s.input_ld});
   o.add({.name = "residual", .type = options.input, .may_be = kSum, .lies_like = like_residual},
         {s.columns, s.rows, s.residual_ld});
   o.add({.name = "gamma", .role = Role::weight, .type = options.input}, {s.columns});
@@ -77,29 +77,17 @@ Result<void> check_options(const NormOptions& options) {
 
 Result<NormShape> checked_shape(const NormOptions&, const NormShape& given) {
   NormShape shape = given;
-  if (shape.rows < 0 || shape.columns < 0)
-    return Error{ErrorCode::invalid_size, "rows = " + number(shape.rows) + ", columns = " +
-                                              number(shape.columns) + ": must not be negative"};
+  SLUICE_TRY(check_counts(shape.rows, shape.columns));
   if (shape.columns > kMaxNormColumns)
     return Error{ErrorCode::invalid_size, "columns = " + number(shape.columns) + ": must be at most " +
                                               number(kMaxNormColumns) + ", what a row's sums have room for"};
   if (shape.rows >= kMaxRows)
     return Error{ErrorCode::invalid_size,
                  "rows = " + number(shape.rows) + ": must be fewer than 2^31; split the matrix"};
-  const struct {
-    const char* name;
-    i64& ld;
-  } pitches[] = {{"input", shape.input_ld},
-                 {"residual", shape.residual_ld},
-                 {"sum", shape.sum_ld},
-                 {"output", shape.output_ld}};
-  for (const auto& [name, ld] : pitches) {
-    if (ld == 0) ld = shape.columns;
-    if (ld < shape.columns && shape.rows > 1)
-      return Error{ErrorCode::invalid_stride, std::string(name) + "_ld = " + number(ld) +
-                                                  " must be at least " + number(shape.columns) +
-                                                  ", the columns; 0 is packed"};
-  }
+  SLUICE_TRY(take_pitch("input_ld", shape.input_ld, shape.columns, shape.rows));
+  SLUICE_TRY(take_pitch("residual_ld", shape.residual_ld, shape.columns, shape.rows));
+  SLUICE_TRY(take_pitch("sum_ld", shape.sum_ld, shape.columns, shape.rows));
+  SLUICE_TRY(take_pitch("output_ld", shape.output_ld, shape.columns, shape.rows));
   return shape;
 }
 
@@ -119,11 +107,7 @@ std::vector<std::string> NormOp::units(const Plan& plan, Stamping) {
 }
 
 Result<void> NormOp::load(const Units& units, Prepared<NormOp>& kernel) {
-  const Overlap& overlap = kernel.plan.overlap;
-  for (size_t i = 0; i < units.texts.size(); ++i) {  // with vectors, without
-    SLUICE_TAKE(auto&& module, units.load(i, most_smem_bytes(overlap, 0), overlap.wait != Wait::none));
-    kernel.modules.push_back(module);
-  }
+  SLUICE_TRY(load_all(units, kernel));  // with vectors, without
   kernel.image.device = units.device.info();
   return {};
 }
@@ -167,18 +151,14 @@ Result<void> NormOp::enqueue(const Prepared<NormOp>& kernel, const Call& call, c
   const i64 warmers = std::min(ceil_div(total_bytes(args.hand_off), kWarmCtaBytes), sms);
   const i64 at_once = std::max<i64>(sms * (kThreadsPerSm / layout.threads) / layout.team, 1);
   const i64 teams = std::clamp<i64>(std::max(ceil_div(warmers, i64{layout.team}), shape.rows), 1, at_once);
-  LaunchShape grid{.grid_x = static_cast<u32>(teams) * layout.team,
-                   .block_x = layout.threads,
-                   .cluster_x = layout.team,
-                   .dependent = kernel.plan.overlap.wait != Wait::none};
-  const Module& module = *kernel.modules[vectors ? 0 : 1];
-  spread_ctas(kernel.plan.overlap, module.registers(), kernel.image.device, grid);
-  return launch_kernel(kernel.api(), module.function(), grid, &params, stream);
+  const LaunchShape grid{
+      .grid_x = static_cast<u32>(teams) * layout.team, .block_x = layout.threads, .cluster_x = layout.team};
+  return launch_spread(kernel, {vectors ? size_t{0} : 1, grid}, params, stream);
 }
 
 std::string NormOp::text(const Problem& options, const Args& args) {
-  return std::string(args.args.residual != nullptr ? "add + norm " : "norm ") + number(args.shape.rows) + "x" +
-         number(args.shape.columns) +
+  return std::string(args.args.residual != nullptr ? "add + norm " : "norm ") + number(args.shape.rows) +
+         "x" + number(args.shape.columns) +
          (options.quantize ? std::string(" > e4m3 by ") + name_of(*options.quantize) : "");
 }
 

@@ -38,9 +38,8 @@ Result<void> check_pointer(const Operand& x, const Pointers& pointers, int i) {
                                             " bytes because " + x.because + "; " + x.remedy};
   if (x.role != Role::scratch || pointers.workspace_bytes < 0 || pointers.workspace_bytes >= bytes) return {};
   return Error{ErrorCode::workspace, std::string(x.name) + " has " +
-                                         std::to_string(pointers.workspace_bytes) +
-                                         " bytes and needs " + std::to_string(bytes) + ": make it larger" +
-                                         x.without};
+                                         std::to_string(pointers.workspace_bytes) + " bytes and needs " +
+                                         std::to_string(bytes) + ": make it larger" + x.without};
 }
 
 Error aliasing_error(const Operands& operands, const Pointers& pointers, int written, int other) {
@@ -183,6 +182,20 @@ Result<void> check_hand_off(i64 bytes) {
   if (bytes >= 0) return {};
   return Error{ErrorCode::invalid_argument,
                "hand_off.bytes = " + std::to_string(bytes) + ": must not be negative; 0 is nothing"};
+}
+
+Result<void> check_counts(i64 rows, i64 columns) {
+  if (rows >= 0 && columns >= 0) return {};
+  return Error{ErrorCode::invalid_size, "rows = " + std::to_string(rows) + ", columns = " +
+                                            std::to_string(columns) + ": must not be negative"};
+}
+
+Result<void> take_pitch(const char* name, i64& ld, i64 columns, i64 rows) {
+  if (ld == 0) ld = columns;
+  if (ld >= columns || rows <= 1) return {};
+  return Error{ErrorCode::invalid_stride, std::string(name) + " = " + std::to_string(ld) +
+                                              " must be at least " + std::to_string(columns) +
+                                              ", the columns; 0 is packed"};
 }
 
 }  // namespace sluice

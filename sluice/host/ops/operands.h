@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one table of an operation's operands, and what is checked of a pointer that a caller gives: null,
-// alignment, overlap, whose memory it is; and of the current context. A launch's checks, a chain's ranges, the
-// buffers of bench/ and the array checks of the C interface all read this table. Nothing here allocates unless
-// there is a message to write.
+// alignment, overlap, whose memory it is; and of the current context. A launch's checks, a chain's ranges,
+// the buffers of bench/ and the array checks of the C interface all read this table. Nothing here allocates
+// unless there is a message to write.
 #pragma once
 
 #include <array>
@@ -61,15 +61,15 @@ constexpr bool is_written(Role role) {
 struct Operand {
   const char* name = "";
   Role role = Role::read;
-  std::optional<DType> type{};  // nothing: plain bytes
-  bool used = true;             // by any launch of the plan
-  int alignment = 0;            // bytes; 0: those of an element
+  std::optional<DType> type{};                            // nothing: plain bytes
+  bool used = true;                                       // by any launch of the plan
+  int alignment = 0;                                      // bytes; 0: those of an element
   const char* because = "its elements are of that size";  // of the alignment
   const char* without = "";  // behind "pass device memory of n bytes": what a caller without it can do
   const char* remedy = "move it to an aligned address";
   int may_be = -1;        // the written operand that may stand in its very place,
   bool lies_like = true;  // if it does: their types and strides are the same
-  Footprint memory{};  // add() fills it in
+  Footprint memory{};     // add() fills it in
 };
 
 class Operands {
@@ -120,5 +120,10 @@ Result<void> check_context(const PrimaryContext& primary);
 Result<void> check_epsilon(float epsilon);
 /// Error invalid_argument: a negative number of bytes to hand off.
 Result<void> check_hand_off(i64 bytes);
+
+/// Error invalid_size: a negative number of rows or columns.
+Result<void> check_counts(i64 rows, i64 columns);
+/// Replaces a pitch of 0 by the columns. Error invalid_stride: several rows would overlap.
+Result<void> take_pitch(const char* name, i64& ld, i64 columns, i64 rows);
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The product of packed weights: one operand table, and for each of its three kernels what a launch does not
-// depend on (image_of) and what it does (patch). Narrow launches repeat where there are more than 65,535 tiles
-// of tokens; wide and strip kernels have tensor maps, whose addresses a launch fills in.
+// depend on (image_of) and what it does (patch). Narrow launches repeat where there are more than 65,535
+// tiles of tokens; wide and strip kernels have tensor maps, whose addresses a launch fills in.
 #include <sluice/host/ops/packed.h>
 
 #include <algorithm>
@@ -110,9 +110,9 @@ Params sized(const PackedProblem& p, int tokens) {
   return params;
 }
 
-/// Tokens that a CTA copies at a time. Rows that only fill a tile cost more than ones that are there. The wide
-/// kernel's lone tile has a box with no others, but not where tiles come in parts, whose boxes all have one
-/// size; the strip kernel's box begins where the swizzle does, so it may have any number of rows.
+/// Tokens that a CTA copies at a time. Rows that only fill a tile cost more than ones that are there. The
+/// wide kernel's lone tile has a box with no others, but not where tiles come in parts, whose boxes all have
+/// one size; the strip kernel's box begins where the swizzle does, so it may have any number of rows.
 int box_tokens(const PackedProblem& p, const WideConfig& c) {
   if (c.cluster_n == 1 && c.tail_parts == 1 && p.m < c.tokens)
     return round_up(static_cast<int>(p.m), kSwizzleRows);
@@ -228,8 +228,7 @@ Result<void> enqueue_with(const WideParams& image, const Prepared<Packed>& kerne
   params.stores_boxes =
       packed::rows_allow_boxes(kernel.plan.problem) && reinterpret_cast<u64>(args.d) % kStoreUnit == 0;
   CUresult code = replace_address(kernel.api(), params.map_x, args.x);
-  if (code == CUDA_SUCCESS && params.stores_boxes)
-    code = replace_address(kernel.api(), params.map_d, args.d);
+  if (code == CUDA_SUCCESS && params.stores_boxes) code = replace_address(kernel.api(), params.map_d, args.d);
   SLUICE_TRY(map_error(kernel.api(), code, args));
   return launch_kernel(kernel.api(), kernel.modules[0]->function(), kernel.image.shape, &params, stream);
 }
@@ -248,10 +247,6 @@ Result<void> enqueue_with(const StripParams& image, const Prepared<Packed>& kern
 
 }  // namespace
 
-Result<packed::Plan> Packed::plan_for(const Device& device, const Problem& problem) {
-  return packed::plan(problem, device.info(), {}, device.records());
-}
-
 std::vector<std::string> Packed::units(const Plan& plan, Stamping) {
   return packed::units_of(plan);
 }
@@ -261,8 +256,9 @@ Result<void> Packed::load(const Units& units, Prepared<Packed>& kernel) {
   Image& image = kernel.image;
   SLUICE_TAKE(auto&& operands, packed::operands_of(plan.problem));
   image.operands = operands;
-  SLUICE_TRY(std::visit([&](const auto& c) { return make_image(units, plan.problem, c, image); }, plan.config));
-  const Overlap overlap = std::visit([](const auto& config) { return config.overlap; }, plan.config);
+  SLUICE_TRY(
+      std::visit([&](const auto& c) { return make_image(units, plan.problem, c, image); }, plan.config));
+  const Overlap overlap = overlap_of(plan.config);
   image.shape.smem_bytes = static_cast<u32>(plan.smem_bytes);
   image.shape.dependent = overlap.wait != Wait::none;
   SLUICE_TAKE(auto&& module, units.load(0, most_smem_bytes(overlap, plan.smem_bytes), image.shape.dependent));

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include <sluice/host/ops/kept.h>
+#include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
 #include <sluice/packed.h>
 
@@ -34,7 +35,28 @@ struct Packed {
     alignas(CUtensorMap) std::variant<NarrowParams, WideParams, StripParams> params{};
   };
 
-  static Result<Plan> plan_for(const Device& device, const Problem& problem);
+  using Overrides = packed::Overrides;
+  using Choice = packed::TunedChoice;
+
+  static Result<Problem> check(const Problem& problem) { return packed::check_problem(problem); }
+  static Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const Overrides& overrides,
+                           const RecordBook& records) {
+    return packed::plan(problem, device, overrides, records);
+  }
+  static Result<Plan> plan_for(const Device& device, const Problem& problem) {
+    return packed::plan(problem, device.info(), {}, device.records());
+  }
+  static Choice choice_of(const Plan& plan) { return packed::choice_of(plan); }
+  static Overrides overrides_of(const Choice& choice) { return packed::overrides_of(choice); }
+  template <class Config>
+  static auto& overlap_of(Config& config) {
+    return std::visit(
+        [](auto& kind) -> auto& { return kind.overlap; }, config);
+  }
+  static double estimate_us(const Plan& plan) { return plan.estimate_us; }
+  static std::string short_name(const PackedConfig& config) { return packed::short_name(config); }
+  static Result<Operands> operands_of(const Problem& problem) { return packed::operands_of(problem); }
+  static Pointers pointers_of(const Args& args) { return packed::pointers_of(args); }
   static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
     return packed::sealed(plan, device);
   }
@@ -48,7 +70,9 @@ struct Packed {
 
   static bool is_empty(const Problem& problem) { return packed::is_empty(problem); }
   static Problem key_of(const Problem& problem) { return sluice::key_of(problem); }
-  static std::string missing(const Problem& problem) { return "no kernel is ready for " + to_string(problem); }
+  static std::string missing(const Problem& problem) {
+    return "no kernel is ready for " + to_string(problem);
+  }
   static constexpr bool kServesRows = true;
   using RowTable = packed::RowTable;
   static Result<RowTable> plan_rows(const Device& device, const Problem& problem, RowRange rows);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 
-#include <sluice/host/device/spread.h>
 #include <sluice/host/driver/workspace_turn.h>
 #include <sluice/host/ops/hash.h>
 #include <sluice/host/text/quantize_units.h>
@@ -63,28 +62,17 @@ i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape, i64 sms) {
   return 1;
 }
 
-struct Launch {
-  QuantizeStep step;
-  const Module& module;
-};
-
-Result<void> launch_step(const ops::Prepared<ops::QuantizeOp>& kernel, const Launch& launch,
-                         const QuantizeParams& params, Stream stream) {
-  const i64 sms = kernel.image.device.sm_count;
+/// The grid of a step.
+LaunchShape grid_of(QuantizeStep step, const QuantizeParams& params, i64 sms) {
   const QuantizeShape shape{.rows = params.rows, .columns = params.columns};
   const u32 team =
-      launch.step == QuantizeStep::row
+      step == QuantizeStep::row
           ? row_team(shape.rows, ceil_div(shape.columns, i64{kQuantizeChunk}), kQuantizeThreads, sms)
           : 1;
   const i64 warmers = std::min(ceil_div(total_bytes(params.hand_off), kWarmCtaBytes), sms);
-  const i64 wanted = std::max(ceil_div(warmers, i64{team}), useful_blocks(launch.step, shape, sms));
+  const i64 wanted = std::max(ceil_div(warmers, i64{team}), useful_blocks(step, shape, sms));
   const u32 teams = static_cast<u32>(std::clamp<i64>(wanted, 1, sms * kBlocksPerSm / team));
-  LaunchShape grid{.grid_x = teams * team,
-                   .block_x = kQuantizeThreads,
-                   .cluster_x = team,
-                   .dependent = kernel.plan.overlap.wait != Wait::none};
-  spread_ctas(kernel.plan.overlap, launch.module.registers(), kernel.image.device, grid);
-  return launch_kernel(kernel.api(), launch.module.function(), grid, &params, stream);
+  return {.grid_x = teams * team, .block_x = kQuantizeThreads, .cluster_x = team};
 }
 
 }  // namespace
@@ -135,23 +123,11 @@ Result<void> check_options(const QuantizerOptions& options) {
 
 Result<QuantizeShape> checked_shape(const QuantizerOptions& options, const QuantizeShape& given) {
   QuantizeShape shape = given;
-  if (shape.rows < 0 || shape.columns < 0)
-    return Error{ErrorCode::invalid_size, "rows = " + number(shape.rows) + ", columns = " +
-                                              number(shape.columns) + ": must not be negative"};
+  SLUICE_TRY(check_counts(shape.rows, shape.columns));
   if (shape.columns > std::numeric_limits<i64>::max() / 2)
     return Error{ErrorCode::invalid_size, "columns = " + number(shape.columns) + ": no matrix is so wide"};
-  const i64 in_columns = input_columns(options.gate, shape.columns);
-  if (shape.input_ld == 0) shape.input_ld = in_columns;
-  if (shape.output_ld == 0) shape.output_ld = shape.columns;
-  const struct {
-    const char* name;
-    i64 ld, columns;
-  } pitches[] = {{"input", shape.input_ld, in_columns}, {"output", shape.output_ld, shape.columns}};
-  for (const auto& [name, ld, columns] : pitches)
-    if (ld < columns && shape.rows > 1)
-      return Error{ErrorCode::invalid_stride, std::string(name) + "_ld = " + number(ld) +
-                                                  " must be at least " + number(columns) +
-                                                  ", the columns; 0 is packed"};
+  SLUICE_TRY(take_pitch("input_ld", shape.input_ld, input_columns(options.gate, shape.columns), shape.rows));
+  SLUICE_TRY(take_pitch("output_ld", shape.output_ld, shape.columns, shape.rows));
   i64 units = 0;
   if (__builtin_mul_overflow(shape.rows, ceil_div(shape.columns, i64{kQuantizeChunk}), &units) ||
       units >= kMaxQuantizeUnits)
@@ -179,11 +155,7 @@ std::vector<std::string> QuantizeOp::units(const Plan& plan, Stamping) {
 }
 
 Result<void> QuantizeOp::load(const Units& units, Prepared<QuantizeOp>& kernel) {
-  const Overlap& overlap = kernel.plan.overlap;
-  for (size_t i = 0; i < units.texts.size(); ++i) {
-    SLUICE_TAKE(auto&& module, units.load(i, most_smem_bytes(overlap, 0), overlap.wait != Wait::none));
-    kernel.modules.push_back(module);
-  }
+  SLUICE_TRY(load_all(units, kernel));
   kernel.image = {units.device.info(), quantize_steps(kernel.plan.granularity)};
   return {};
 }
@@ -232,11 +204,12 @@ Result<void> QuantizeOp::enqueue(const Prepared<QuantizeOp>& kernel, const Call&
                               .scale_given = args.scale_given,
                               .hand_off = args.hand_off};
   const WorkspaceTurn turn(two_steps ? args.workspace.data : nullptr);  // the second step reads the first's
+  const i64 sms = kernel.image.device.sm_count;
   for (size_t i = 0; i < kernel.image.steps.size(); ++i) {
     const QuantizeStep step = kernel.image.steps[i];
-    const Module& module = *kernel.modules[2 * i + (vectors ? 0 : 1)];
     if (step == QuantizeStep::amax && args.scale_given) continue;
-    Result<void> launched = launch_step(kernel, {step, module}, params, stream);
+    Result<void> launched =
+        launch_spread(kernel, {2 * i + (vectors ? 0 : 1), grid_of(step, params, sms)}, params, stream);
     if (launched) continue;
     // What the first step leaves must not meet the next user of the workspace.
     if (two_steps && step == QuantizeStep::cast)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Is this a problem that the gemm kernel can address at all? Everything that does not depend on the choice of
 // a configuration is refused here, with the value, the rule and the remedy. Called by planner.cc, by what
-// takes plans from outside (gemm_checks.cc, packed_checks.cc) and by `sluice_fit`. Invariant: after
+// takes plans from outside (ops/gemm.cc, planner/packed) and by `sluice_fit`. Invariant: after
 // check_problem no 32-bit offset and no 63-bit byte count of the kernel can overflow, apart from the number
 // of tiles, which depends on the tile (candidates.cc).
 #pragma once

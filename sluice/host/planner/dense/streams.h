@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which splits along k are worth a look, and which are possible at all (spec/work_split.h says what they
-// are). Called by candidates.cc; gemm_checks.cc asks the rule of plans made by hand.
+// are). Called by candidates.cc; ops/gemm.cc asks the rule of plans made by hand.
 #pragma once
 
 #include <string>

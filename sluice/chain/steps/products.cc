@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps that are products, dense or with packed weights. A dense product streams B, and a share of B is the
+// same of each of its rows: a product takes as long as its slowest CTA, so the head of B, all of it for some
+// CTAs and none for the others, would buy nothing (docs/findings/chains.md).
+#include <algorithm>
+
+#include <sluice/chain/step.h>
+#include <sluice/chain/steps/kinds.h>
+#include <sluice/host/ops/gemm.h>
+#include <sluice/host/ops/kept.h>
+#include <sluice/host/ops/packed.h>
+#include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/host/planner/dense/tuned_choice.h>
+#include <sluice/spec/plain.h>
+#include <sluice/spec/smem_layout.h>
+#include <sluice/spec/validate.h>
+
+namespace sluice {
+namespace {
+
+/// The answers that both give alike, through their operation.
+template <class Op, class Work>
+class ProductOf : public Step {
+ public:
+  explicit ProductOf(const Work& step) : step_(step) {}
+
+  std::vector<StepRange> ranges(bool (*wanted)(Role)) const override {
+    const Result<Operands> table = Op::operands_of(step_.problem);
+    return table ? ranges_of(*table, Op::pointers_of(step_.args), wanted) : std::vector<StepRange>{};
+  }
+  i64 moved_bytes() const override {
+    const Result<Operands> table = Op::operands_of(step_.problem);
+    return table ? sluice::moved_bytes(*table, Op::pointers_of(step_.args)) : 0;
+  }
+
+  Result<StepPlan> plan(const PlanRequest& request) const override {
+    typename Op::Overrides overrides = step_.overrides;
+    overrides.overlap = request.overlap;
+    SLUICE_TAKE(const auto made, Op::plan(step_.problem, request.device, overrides, request.records));
+    return StepPlan(made);
+  }
+  bool shares_plan(const Step& other) const override {
+    const Work& work = static_cast<const ProductOf&>(other).step_;
+    return work.problem == step_.problem && work.overrides == step_.overrides;
+  }
+  bool agrees(const StepPlan& plan) const override {
+    const auto* made = plan.get<typename Op::Plan>();
+    const auto problem = Op::check(step_.problem);
+    return made != nullptr && problem && *problem == made->problem;
+  }
+  Overlap overlap_of(const StepPlan& plan) const override { return Op::overlap_of(made_plan(plan).config); }
+  double estimate_us(const StepPlan& plan, const DeviceInfo&) const override {
+    const auto& made = made_plan(plan);
+    return made.measured_us > 0 ? made.measured_us : Op::estimate_us(made);
+  }
+  std::vector<std::string> units(const StepPlan& plan, Stamping stamping) const override {
+    return Op::units(made_plan(plan), stamping);
+  }
+  Result<std::any> prepare(const Device& device, const StepPlan& plan) const override {
+    SLUICE_TAKE(const auto kernel, ops::prepare<Op>(device, made_plan(plan)));
+    return std::any(kernel);
+  }
+  Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const override {
+    const auto& made = *std::any_cast<typename Op::Handle>(&kernel);
+    typename Op::Args args = step_.args;
+    args.prefetch = planned.prefetch;
+    args.hand_off = planned.hand_off;
+    SLUICE_TRY(ops::check_args<Op>(made.impl(), args));
+    const auto launch = [made, args](const WorkspaceView& workspace, Stream stream) {
+      if constexpr (requires { Op::with_workspace(args, workspace); })
+        if (made.plan().workspace_bytes > 0)
+          return ops::launch<Op>(made.impl(), Op::with_workspace(args, workspace), stream);
+      return ops::launch<Op>(made.impl(), args, stream);
+    };
+    return ChainLaunch{.launch = launch, .programmatic = programmatic_of(planned)};
+  }
+
+  decltype(TunedStep::kernel) choice_of(const StepPlan& plan) const override {
+    return Op::choice_of(made_plan(plan));
+  }
+  bool may_have(const TunedStep& tuned, const DeviceInfo& device) const override {
+    const auto* kernel = std::get_if<typename Op::Choice>(&tuned.kernel);
+    return kernel != nullptr && step_.overrides == typename Op::Overrides{} && considers(*kernel, device);
+  }
+  bool put(const TunedStep& tuned, ChainStep& step) const override {
+    const auto* kernel = std::get_if<typename Op::Choice>(&tuned.kernel);
+    if (kernel != nullptr) std::get<Work>(step.work).overrides = Op::overrides_of(*kernel);
+    return kernel != nullptr;
+  }
+  std::string kernel_name(const StepPlan& plan) const override {
+    auto config = made_plan(plan).config;
+    Op::overlap_of(config) = {};
+    return Op::short_name(config);
+  }
+  std::string text(const StepPlan& plan) const override {
+    const auto& p = step_.problem;
+    return std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k) + " " +
+           kernel_name(plan);
+  }
+
+ protected:
+  static const typename Op::Plan& made_plan(const StepPlan& plan) { return *plan.get<typename Op::Plan>(); }
+  /// Would the planner consider the kernel that a record names?
+  virtual bool considers(const typename Op::Choice& choice, const DeviceInfo& device) const = 0;
+
+  const Work& step_;
+};
+
+/// Fewer stages until the CTA is small enough.
+Result<void> shrink(Plan& plan, const ChainOptions& options) {
+  KernelConfig& c = plan.config;
+  const KernelConfig before = c;
+  if (options.most_stages > 0) c.stages = std::min(c.stages, options.most_stages);
+  if (options.smem_limit > 0)
+    while (smem_bytes(c) > options.smem_limit && c.stages > 1) --c.stages;
+  if (c.stages == before.stages) return {};
+  if (const char* rule = validate(c); rule != nullptr || c.stages < 2)
+    return Error{ErrorCode::invalid_config,
+                 short_name(before) + " cannot have " + std::to_string(c.stages) +
+                     " stages, which smem_limit = " + std::to_string(options.smem_limit) +
+                     " and most_stages = " + std::to_string(options.most_stages) + " ask for" +
+                     (rule != nullptr ? std::string(" (") + rule + ")" : "") +
+                     ": choose a smaller tile in the step's overrides, or a larger limit"};
+  plan.smem_bytes = smem_bytes(c);
+  plan.measured_us = 0;  // that was another kernel's
+  return {};
+}
+
+/// B as rows that lie apart: of n, or of k where it is MN-major. Of a batch with gaps, the first matrix.
+struct RowsOfB {
+  const void* data = nullptr;
+  i64 rows = 0, bytes = 0, stride = 0;
+};
+RowsOfB rows_of_b(const ProductStep& step) {
+  const Problem p = with_strides(step.problem);
+  const i64 outer = outer_extent(p.b, p.n, p.k), inner = inner_extent(p.b, p.n, p.k);
+  const i64 size = bytes_of(p.b.type), stride = p.b.ld * size;
+  const bool gaps = p.batch > 1 && p.b.batch_stride != outer * p.b.ld;
+  return {step.args.b, gaps ? outer : p.batch * outer, inner * size, stride};
+}
+
+class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
+ public:
+  using ProductOf::ProductOf;
+
+  Result<void> check(const ChainStep& step) const override {
+    if (step_.overrides.overlap != Overlap{})
+      return refused("PlanOverrides::overlap is the chain's to set: say it in ChainStep::overlap");
+    if (step_.args.workspace.data != nullptr)
+      return refused("Args::workspace is the chain's to set: give it to enqueue");
+    if (step_.args.prefetch.bytes != 0 || step_.args.hand_off.bytes != 0)
+      return refused(
+          "Args::prefetch and hand_off are the chain's to set: say hand_off_bytes and prefetch_bytes");
+    if (step_.overrides.combine == Combine::separate && step.overlap && overlaps(*step.overlap))
+      return refused(
+          "its parts are added up by a second kernel, which overlaps with nobody: leave ChainStep::overlap "
+          "out, or ask for another combine");
+    return {};
+  }
+  bool is_launched() const override {
+    return !gemm::is_empty(step_.problem) && !leaves_d(step_.problem, step_.args.alpha);
+  }
+
+  WarmRange share_of_weights(i64 bytes, const SkippedK& skip) const override {
+    bytes = std::min(bytes, main_weights(*this).bytes);
+    if (bytes <= 0) return {};
+    const RowsOfB b = rows_of_b(step_);
+    // The parts of a row are equal only roughly, and rows of them only where nothing lies between two rows.
+    const i64 parts = b.stride == b.bytes && b.bytes % skip.parts == 0 ? skip.parts : 1;
+    const i64 whole = b.bytes / parts, head = step_.problem.b.major == Major::k ? skip.bytes : 0;
+    if (head >= whole) return {};
+    const i64 part = whole - head;
+    if (bytes < part) return {static_cast<const u8*>(b.data) + head, bytes};
+    return spread_rows(static_cast<const u8*>(b.data) + head, part, b.stride / parts, b.rows * parts,
+                       bytes / part);
+  }
+  /// Nothing that counts where CTAs of a second wave, or second tiles of a CTA, find their rings empty.
+  SkippedK ring(const StepPlan& plan, const DeviceInfo& device) const override {
+    const Plan& product = made_plan(plan);
+    const KernelConfig& c = product.config;
+    if (c.overlap.wait != Wait::weights_first) return {};
+    const Problem p = product_of(product.problem, c);
+    const TileGrid grid = tile_grid(c, static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k),
+                                    static_cast<int>(p.batch));
+    const i64 tiles = i64{grid.rows} * grid.columns * grid.batch;
+    if (is_plain(c.schedule)) {
+      if (tiles > i64{clusters_at_once(c.cluster.k, device)} * plain_ctas(c)) return {};
+      return {i64{plain_early_row_bytes(c)}, c.cluster.k};
+    }
+    if (tiles > product.split.clusters || product.split.streamed > 0) return {};
+    return {i64{c.stages} * kSwizzleRowBytes, c.cluster.k};
+  }
+
+  Result<StepPlan> plan(const PlanRequest& request) const override {
+    SLUICE_TAKE(Plan made, plan_product(request));
+    SLUICE_TRY(shrink(made, request.options));
+    return StepPlan(made);
+  }
+  i64 workspace_of(const StepPlan& plan) const override { return made_plan(plan).workspace_bytes; }
+  Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const override {
+    SLUICE_TAKE(ChainLaunch bound, ProductOf::bind(kernel, planned));
+    // The second kernel of a split, which adds up, always waits for the first itself.
+    const bool adds_up = std::any_cast<const gemm::Kernel&>(kernel).impl().modules.size() > 1;
+    const int sums = adds_up && step_.args.alpha != 0.0f ? 1 : 0;
+    bound.kernels += sums;
+    bound.programmatic += sums;
+    return bound;
+  }
+  StepRecipe recipe() const override { return recipe_of(with_strides(step_.problem)); }
+
+ private:
+  bool considers(const TunedChoice& choice, const DeviceInfo& device) const override {
+    return is_listed(choice) && choice.combine != Combine::separate &&
+           gemm::plan(step_.problem, device, overrides_of(choice)).ok();
+  }
+  /// Equal kernels and sums whatever the overlap, so that bits do not depend on it: the second kernel of
+  /// Combine::separate overlaps with nobody, so no step gets it unasked, with the overlap off neither.
+  Result<Plan> plan_product(const PlanRequest& request) const {
+    PlanOverrides overrides = step_.overrides;
+    if (overrides.combine != Combine::separate) overrides.overlap = request.overlap;
+    Result<Plan> made = gemm::plan(step_.problem, request.device, overrides, request.records);
+    if (!made || overrides.combine || made->config.combine != Combine::separate) return made;
+    overrides.combine = Combine::last_arriver;
+    return gemm::plan(step_.problem, request.device, overrides, request.records);
+  }
+};
+
+class PackedOfChain : public ProductOf<ops::Packed, PackedStep> {
+ public:
+  using ProductOf::ProductOf;
+
+  Result<void> check(const ChainStep&) const override {
+    if (step_.overrides.overlap != Overlap{} || step_.args.prefetch.bytes != 0 ||
+        step_.args.hand_off.bytes != 0)
+      return refused(
+          "packed::Overrides::overlap and Args::prefetch and hand_off are the chain's to set: say "
+          "ChainStep::overlap, hand_off_bytes and prefetch_bytes");
+    return {};
+  }
+  bool is_launched() const override { return !packed::is_empty(step_.problem); }
+  Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const override {
+    SLUICE_TAKE(ChainLaunch bound, ProductOf::bind(kernel, planned));
+    bound.kernels = ops::Packed::launches_of(std::any_cast<const packed::Kernel&>(kernel).plan());
+    bound.programmatic *= bound.kernels;
+    return bound;
+  }
+  StepRecipe recipe() const override {
+    const PackedProblem& p = step_.problem;
+    return PackedStepRecipe{
+        .product = recipe_of(p), .gated = p.gated, .norm_x = p.norm_x, .residual = p.residual};
+  }
+
+ private:
+  bool considers(const packed::TunedChoice& choice, const DeviceInfo& device) const override {
+    const auto plans = packed::candidates(step_.problem, device);
+    return plans && std::any_of(plans->begin(), plans->end(), [&](const packed::Plan& plan) {
+             return ops::Packed::choice_of(plan).config == choice.config;
+           });
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const Step> make_step(const ProductStep& step) {
+  return std::make_shared<const ProductOfChain>(step);
+}
+
+std::shared_ptr<const Step> make_step(const PackedStep& step) {
+  return std::make_shared<const PackedOfChain>(step);
+}
+
+}  // namespace sluice
