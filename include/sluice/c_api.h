@@ -136,6 +136,9 @@ typedef struct {
 /* What a product is, as the planner sees it. Needs no GPU, reads no data. */
 SLUICE_API sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* problem);
 
+/* What a product of the problem would refuse of its sizes, types and strides. Plans nothing. */
+SLUICE_API sluice_status sluice_problem_check(const sluice_problem* problem);
+
 /* ---- plan: needs no GPU ---- */
 /* device NULL: for an H200, with the shipped records. choices NULL: none. */
 SLUICE_API sluice_status sluice_plan_create(const sluice_device* device, const sluice_problem* problem,

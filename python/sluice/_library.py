@@ -102,6 +102,7 @@ _FUNCTIONS = {
     "sluice_version": (c_char_p, []),
     "sluice_error_message": (c_char_p, []),
     "sluice_suggest_nvrtc": ("status", [c_char_p]),
+    "sluice_problem_check": ("status", [POINTER(ProblemStruct)]),
     "sluice_plan_create": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(ChoicesStruct), POINTER(c_void_p)]),
     "sluice_plan_free": (None, [c_void_p]),
     "sluice_plan_text": (c_char_p, [c_void_p]),

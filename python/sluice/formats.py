@@ -21,9 +21,13 @@ CODE_BITS = {"uint4": 4, "int8": 8, "e4m3": 8}
 class WeightFormat:
     """How weights are packed: ``W = scale * (code - zero)``, a scale for each ``group`` (32, 64, 128; 0 is all of k).
 
-    ``type``: "uint4" (codes 0 to 15), "int8" (value + 128) or "e4m3". ``scale``: the type of scales and zeros, fp16, bf16 or
-    fp32. ``zeros``: is there one for each scale? Without, it is 8, 128 or 0. ``order``: "half" for 16-bit tokens, "byte" for
-    e4m3 ones (uint4 only).
+    The fields and their defaults:
+
+    - ``type`` = "uint4": codes 0 to 15. "int8": the value + 128. "e4m3": its bits.
+    - ``group`` = 128: columns that share a scale; 32, 64 or 128, and 0 for one scale a row.
+    - ``scale`` = "fp16": the type of scales and zeros; "bf16" or "fp32".
+    - ``zeros`` = False: the zero is 8 (uint4), 128 (int8) or 0 (e4m3). True: one is stored beside each scale.
+    - ``order`` = "half": for 16-bit tokens. "byte": for e4m3 tokens (uint4 only).
     """
 
     type: str = "uint4"
@@ -40,6 +44,12 @@ class WeightFormat:
         return WeightFormatStruct(type=number_of("type", self.type, WEIGHT_TYPES), group=group,
                                   scale=number_of("scale", self.scale, DTYPES), zeros=switch_of("zeros", self.zeros),
                                   order=number_of("order", self.order, ORDERS))
+
+    @property
+    def text(self) -> str:
+        """In a few words, as ``repr`` of packed weights has it."""
+        zeros, order = ", zeros" if self.zeros else "", "" if self.order == "half" else ", byte order"
+        return f"{self.type} by {self.group or 'row'}, {self.scale} scales{zeros}{order}"
 
     @property
     def number(self) -> int:

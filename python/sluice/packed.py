@@ -30,7 +30,7 @@ class Unpacked(NamedTuple):
 
 
 @entry
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PackedWeights:
     """n x k weights (outputs x what is summed over) in one blob: ``D = X[:, permutation] @ W.T``.
 
@@ -45,7 +45,7 @@ class PackedWeights:
     format: WeightFormat
     permutation: Optional[Array] = None
     width: Optional[int] = None
-    format_number: int = dataclasses.field(init=False, repr=False)  # once, and not at every product
+    format_number: int = dataclasses.field(init=False)  # once, and not at every product
 
     def __post_init__(self) -> None:
         library_of(blob=self.blob, permutation=self.permutation)
@@ -64,6 +64,11 @@ class PackedWeights:
             check_type("permutation", self.permutation, ("int32", "int64"), "it holds columns of the tokens")
         check_width(self.width, self.k, self.permutation is not None)
         object.__setattr__(self, "format_number", self.format.number)
+
+    def __repr__(self) -> str:
+        order = "" if self.permutation is None else f", act-order over {self.token_width} columns"
+        place = getattr(self.blob, "device", "cpu")
+        return f"<sluice.PackedWeights {self.n}x{self.k}, {self.format.text}{order}, {self.nbytes} bytes on {place}>"
 
     @property
     def shape(self) -> Tuple[int, int]:

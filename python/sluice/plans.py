@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import os
 from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Sequence, Type, TypeVar, Union
 
 from . import errors
-from ._arguments import choice_of, choices_of, entry, integer, list_of, name_of, path_of, shown, size_of, switch_of
+from ._arguments import check_keywords, choice_of, choices_of, entry, integer, list_of, name_of, path_of, shown, size_of, switch_of
 from ._library import (ChoicesStruct, CompiledStruct, Handle, HoldingsStruct, PackedChoicesStruct, PackedProblemStruct,
                        OptionsStruct, ProblemStruct, RowPlansStruct, RowRangeStruct, default_device, lib)
 from .formats import PackedProblem, WeightFormat
@@ -84,6 +85,7 @@ _Kind = TypeVar("_Kind", Problem, PackedProblem)
 
 def _problem_of(call: str, kind: Type[_Kind], problem: object, fields: dict[str, Any]) -> _Kind:
     if problem is None:
+        check_keywords(f"{call}: {kind.__name__}", fields, [field.name for field in dataclasses.fields(kind)])
         try:
             return kind(**fields)
         except TypeError as error:  # a field that there is not, or one that is missing

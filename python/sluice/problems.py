@@ -7,8 +7,8 @@ import dataclasses
 from typing import Any, Optional
 
 from . import errors
-from ._arguments import check_array, entry, shown, size_of, switch_of
-from ._library import ProblemStruct
+from ._arguments import check_array, did_you_mean, entry, shown, size_of, switch_of
+from ._library import ProblemStruct, lib
 
 DTYPES = ("bf16", "fp16", "fp32", "e4m3", "e5m2")
 MAJORS = ("k", "mn")
@@ -32,7 +32,8 @@ def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
     if text not in names:  # first: a name of ours is no other's alias ("half" is an order too)
         text = ALIASES.get(text, text)
     if text not in names:
-        raise errors.InvalidArgument(f"{what} = {shown(value)} must be one of {', '.join(names)}")
+        meant = "e4m3" if text in ("fp8", "float8") and "e4m3" in names else text
+        raise errors.InvalidArgument(f"{what} = {shown(value)} must be one of {', '.join(names)}{did_you_mean(meant, names)}")
     return names.index(text)
 
 
@@ -41,13 +42,26 @@ def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
 class Problem:
     """``D = act(alpha * scale_a * scale_b * A B + beta * C + bias)``, for each of ``batch``.
 
-    A is m x k, B k x n, D m x n. Types are names ("bf16", "e4m3", "torch.bfloat16" ...); ``b`` and ``d`` left out are
-    A's type, and bf16 for D of fp8 inputs. ``a_major`` and ``b_major`` say which index is contiguous: "k" is a
-    row-major A and a weight stored n x k; "mn" (16-bit types) the other way. Strides (``*_ld``, ``*_batch_stride``, in
-    elements) are 0 where rows are packed. ``bias`` and ``c`` are the types of a bias and of a residual, None without.
+    A is m x k, B k x n, D m x n. The fields and their defaults:
 
-    ``update`` "add" makes it ``D += alpha * scale_a * scale_b * A B``, into an fp32 D, without bias, activation and C. The
-    bits are the same on every run, unless ``deterministic=False`` lets the parts of such a sum be added to D in any order.
+    - ``m``, ``n``, ``k``: sizes. ``batch`` = 1: so many products of one shape.
+    - ``a`` = "bf16": A's type, a name ("bf16", "e4m3", "torch.bfloat16" ...). ``b`` = None: A's. ``d`` = None: A's, or bf16
+      for fp8 inputs.
+    - ``a_major`` = "k", ``b_major`` = "k": which index is contiguous. "k" is a row-major A, and a weight stored n x k; "mn"
+      (16-bit types) the other way.
+    - ``a_ld`` = 0, ``b_ld`` = 0, ``c_ld`` = 0, ``d_ld`` = 0: elements from one row (or one k) to the next. 0: rows are packed.
+    - ``a_batch_stride`` = 0, ``b_batch_stride`` = 0, ``c_batch_stride`` = 0, ``d_batch_stride`` = 0: elements from one matrix
+      to the next. 0: they are packed.
+    - ``scale_a`` = "none", ``scale_b`` = "none": fp32 scales. "tensor": one value; "vector": one for each row of A (column of
+      B); "block" (fp8, both sides): one for each 1 x 128 of A, 128 x 128 of B.
+    - ``bias`` = None: the type of a bias, one value for each column of D.
+    - ``activation`` = "none", "relu", "gelu" (the exact one) or "silu".
+    - ``c`` = None: the type of a residual C, which is added.
+    - ``accumulate`` = "promoted": sums of fp8 products are added up in fp32 every 128 of k. "fast" leaves them in the tensor
+      core, which keeps 13 fraction bits: quicker, and off by 7 % at k = 4096 where all products are positive
+      (docs/numerics.md). 16-bit sums are in fp32 either way.
+    - ``update`` = "set". "add" is ``D += alpha * scale_a * scale_b * A B``, into an fp32 D, without bias, activation and C.
+    - ``deterministic`` = True: the same bits on every run. False lets the parts of a sum be added to D in any order.
     """
 
     m: int
@@ -72,7 +86,7 @@ class Problem:
     bias: Optional[str] = None
     activation: str = "none"
     c: Optional[str] = None
-    accumulate: str = "fast"
+    accumulate: str = "promoted"
     update: str = "set"
     deterministic: bool = True
 
@@ -101,6 +115,10 @@ class Problem:
             any_order=1 - switch_of("deterministic", self.deterministic),
         )
 
+    def check(self) -> None:
+        """Raises what a product of this problem would raise of its sizes, types and strides. Plans nothing, needs no GPU."""
+        lib.sluice_problem_check(ctypes.byref(self.struct()))
+
     @classmethod
     def from_struct(cls, s: ProblemStruct) -> "Problem":
         sizes = {name: getattr(s, name) for name, kind in ProblemStruct._fields_ if kind is ctypes.c_int64}
@@ -113,7 +131,7 @@ class Problem:
 
 @entry
 def problem_of(a: Any, b: Any, out: Any, *, c: Any = None, bias: Any = None, scale_a: Any = None, scale_b: Any = None,
-               activation: str = "none", use_fast_accum: bool = True, update: str = "set",
+               activation: str = "none", use_fast_accum: bool = False, update: str = "set",
                deterministic: bool = True) -> Problem:
     """The problem of a product of arrays (torch tensors, or anything that speaks DLPack, also in host memory).
 

@@ -9,6 +9,7 @@
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/nvrtc_api.h>
 #include <sluice/host/ops/gemm.h>
+#include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/text/pack_units.h>
 #include <sluice/host/text/packed_units.h>
 #include <sluice/host/text/quantize_units.h>
@@ -101,6 +102,16 @@ sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* p
     if (!found) return fail(found.error());
     *problem = values_of(found->problem);
     return SLUICE_OK;
+  });
+}
+
+sluice_status sluice_problem_check(const sluice_problem* problem) {
+  return guarded([&] {
+    if (problem == nullptr) return fail(null_argument("problem"));
+    const Result<Problem> read = problem_of(*problem);
+    if (!read) return fail(read.error());
+    const Result<Problem> checked = check_problem(*read);
+    return checked ? SLUICE_OK : fail(checked.error());
   });
 }
 
