@@ -107,10 +107,10 @@ def choice_of(what: str, value: object, bits: int = 32) -> int:
     return number
 
 
-def choices_of(what: str, values: object, counts: tuple[int, ...]) -> list[int]:
-    """Several of them, as many as ``counts`` allows; those that are not given are -1."""
+def choices_of(what: str, values: object, *counts: int) -> list[int]:
+    """Several of them, as many as ``counts`` allows; None is none of them."""
     if values is None:
-        return [-1] * counts[-1]
+        return []
     try:
         numbers = list(itertools.islice(values, counts[-1] + 1))  # type: ignore[call-overload]
     except TypeError:
@@ -119,7 +119,7 @@ def choices_of(what: str, values: object, counts: tuple[int, ...]) -> list[int]:
         raise errors.InvalidArgument(f"{what} = {shown(values)} must have {' or '.join(map(str, counts))} numbers: pass a tuple")
     if any(number is None for number in numbers):
         raise errors.InvalidType(f"{what} = {shown(values)} must hold numbers, and no None: leave all of it out for the default")
-    return [choice_of(f"{what}[{i}]", number) for i, number in enumerate(numbers)] + [-1] * (counts[-1] - len(numbers))
+    return [choice_of(f"{what}[{i}]", number) for i, number in enumerate(numbers)]
 
 
 def list_of(what: str, values: object, kept: Callable[[object], Item]) -> list[Item]:

@@ -1,43 +1,141 @@
 // SPDX-License-Identifier: Apache-2.0
 // See choices.h.
 #include <sluice/c_api/choices.h>
-#include <sluice/host/text/quoted.h>
 
+#include <charconv>
+#include <limits>
 #include <string>
+#include <string_view>
+
+#include <sluice/host/text/quoted.h>
 
 namespace sluice::c_api {
 namespace {
 
-/// Sets `target` to the enumerator that is called `text`, if there is a text.
-template <class Enum>
-Result<void> take(const char* what, const char* text, std::initializer_list<Enum> values,
+template <class Value>
+struct Choice {
+  const char* name;
+  Value value;
+};
+
+Error wrong_value(std::string_view name, std::string_view value, const std::string& rule) {
+  return {ErrorCode::invalid_argument, std::string(name) + " = " + in_quotes(value) + " must be " + rule};
+}
+
+/// Sets `target` to the enumerator that is called `text`.
+template <class Enum, std::size_t kCount>
+Result<void> take(std::string_view name, std::string_view text, const Enum (&values)[kCount],
                   std::optional<Enum>& target) {
-  if (text == nullptr) return {};
   std::string names;
   for (const Enum value : values) {
-    if (std::string(text) == name_of(value)) {
+    if (text == name_of(value)) {
       target = value;
       return {};
     }
     names += (names.empty() ? "" : ", ") + std::string(name_of(value));
   }
-  return Error{ErrorCode::invalid_argument,
-               std::string(what) + " = " + in_quotes(text) + " must be one of " + names};
+  return wrong_value(name, text, "one of " + names);
 }
 
-void take(int32_t value, std::optional<int>& target) {
-  if (value >= 0) target = value;
+Result<i64> number_of(std::string_view name, std::string_view text, i64 most) {
+  i64 value = -1;
+  const auto [end, error] = std::from_chars(text.begin(), text.end(), value);
+  if (error == std::errc{} && end == text.end() && value >= 0 && value <= most) return value;
+  return wrong_value(name, text, most == 1 ? "0 or 1" : "a whole number from 0 to " + std::to_string(most));
+}
+
+constexpr i64 kMostInt = std::numeric_limits<int>::max();
+
+Result<void> take(std::string_view name, std::string_view text, std::optional<int>& target) {
+  const Result<i64> number = number_of(name, text, kMostInt);
+  if (!number) return number.error();
+  target = static_cast<int>(*number);
+  return {};
+}
+
+Result<void> take_switch(std::string_view name, std::string_view text, bool& target) {
+  const Result<i64> number = number_of(name, text, 1);
+  if (!number) return number.error();
+  target = *number != 0;
+  return {};
+}
+
+/// A part of the cluster's shape; those that are not given are 1.
+Result<void> take_cluster(std::string_view name, std::string_view text, int ClusterShape::*side,
+                          std::optional<ClusterShape>& target) {
+  std::optional<int> number;
+  if (Result<void> taken = take(name, text, number); !taken) return taken;
+  if (!target) target = ClusterShape{1, 1, 1};
+  (*target).*side = *number;
+  return {};
+}
+
+Error unknown(std::string_view name, const std::string& known) {
+  return {ErrorCode::invalid_argument, "choices name " + in_quotes(name) + ", and may name " + known};
+}
+
+Result<void> set(PlanOverrides& o, std::string_view name, std::string_view text) {
+  constexpr Schedule kSchedules[] = {Schedule::ping_pong, Schedule::cooperative, Schedule::plain,
+                                     Schedule::plain_wgmma};
+  constexpr StorePath kStores[] = {StorePath::tma, StorePath::direct};
+  constexpr Raster kRasters[] = {Raster::along_m, Raster::along_n};
+  constexpr Combine kCombines[] = {Combine::none, Combine::last_arriver, Combine::separate, Combine::add};
+  constexpr Numbering kNumberings[] = {Numbering::launch, Numbering::gpc};
+  if (name == "schedule") return take(name, text, kSchedules, o.schedule);
+  if (name == "store") return take(name, text, kStores, o.store);
+  if (name == "raster") return take(name, text, kRasters, o.raster);
+  if (name == "combine") return take(name, text, kCombines, o.combine);
+  if (name == "numbering") return take(name, text, kNumberings, o.numbering);
+  if (name == "ignore_records") return take_switch(name, text, o.ignore_records);
+  if (name == "swapped") return take_switch(name, text, o.swapped.emplace());
+  if (name == "cluster_m") return take_cluster(name, text, &ClusterShape::m, o.cluster);
+  if (name == "cluster_n") return take_cluster(name, text, &ClusterShape::n, o.cluster);
+  if (name == "cluster_k") return take_cluster(name, text, &ClusterShape::k, o.cluster);
+  if (name == "workspace_limit") {
+    const Result<i64> number = number_of(name, text, std::numeric_limits<i64>::max());
+    if (!number) return number.error();
+    o.workspace_limit = *number;
+    return {};
+  }
+  constexpr Choice<std::optional<int> PlanOverrides::*> kNumbers[] = {
+      {"tile_m", &PlanOverrides::tile_m},
+      {"tile_n", &PlanOverrides::tile_n},
+      {"stages", &PlanOverrides::stages},
+      {"warps", &PlanOverrides::warps},
+      {"raster_group", &PlanOverrides::raster_group},
+      {"clusters", &PlanOverrides::clusters},
+      {"streamed", &PlanOverrides::streamed},
+      {"splits", &PlanOverrides::splits}};
+  std::string known =
+      "schedule, store, raster, combine, numbering, ignore_records, swapped, cluster_m, cluster_n, "
+      "cluster_k, workspace_limit";
+  for (const auto& [known_name, member] : kNumbers) {
+    if (name == known_name) return take(name, text, o.*member);
+    known += std::string(", ") + known_name;
+  }
+  return unknown(name, known);
+}
+
+Result<void> set(packed::Overrides& o, std::string_view name, std::string_view text) {
+  using packed::Overrides;
+  if (name == "ignore_records") return take_switch(name, text, o.ignore_records);
+  constexpr Choice<std::optional<int> Overrides::*> kNumbers[] = {
+      {"token_blocks", &Overrides::token_blocks}, {"row_blocks", &Overrides::row_blocks},
+      {"warps", &Overrides::warps},               {"stages", &Overrides::stages},
+      {"parts", &Overrides::parts},               {"ctas", &Overrides::ctas},
+      {"tokens", &Overrides::tokens},             {"cluster_n", &Overrides::cluster_n},
+      {"cluster_k", &Overrides::cluster_k},       {"x_stages", &Overrides::x_stages},
+      {"w_stages", &Overrides::w_stages},         {"tail_parts", &Overrides::tail_parts},
+      {"strips", &Overrides::strips},             {"k_groups", &Overrides::k_groups}};
+  std::string known = "ignore_records";
+  for (const auto& [known_name, member] : kNumbers) {
+    if (name == known_name) return take(name, text, o.*member);
+    known += std::string(", ") + known_name;
+  }
+  return unknown(name, known);
 }
 
 }  // namespace
-
-Result<void> check_choice(const ChoiceNumber& number) {
-  const auto& [name, value, most] = number;
-  if (value >= -1 && value <= most) return {};
-  return Error{ErrorCode::invalid_argument, std::string(name) + " = " + std::to_string(value) + " must be " +
-                                                (most == 1 ? "0 or 1" : "at least 0") +
-                                                ", or -1 to leave it the choice"};
-}
 
 Options options_of(const sluice_options* given) {
   Options options = options_from_environment();
@@ -50,49 +148,26 @@ Options options_of(const sluice_options* given) {
   return options;
 }
 
-Result<PlanOverrides> overrides_of(const sluice_choices* c) {
-  PlanOverrides overrides;
-  if (c == nullptr) return overrides;
-  for (const Result<void>& taken :
-       {take("schedule", c->schedule,
-             {Schedule::ping_pong, Schedule::cooperative, Schedule::plain, Schedule::plain_wgmma},
-             overrides.schedule),
-        take("store", c->store, {StorePath::tma, StorePath::direct}, overrides.store),
-        take("raster", c->raster, {Raster::along_m, Raster::along_n}, overrides.raster),
-        take("combine", c->combine, {Combine::none, Combine::last_arriver, Combine::separate, Combine::add},
-             overrides.combine),
-        take("numbering", c->numbering, {Numbering::launch, Numbering::gpc}, overrides.numbering)})
-    if (!taken) return taken.error();
-  for (const ChoiceNumber& number :
-       std::initializer_list<ChoiceNumber>{{"tile_m", c->tile_m},
-                                           {"tile_n", c->tile_n},
-                                           {"stages", c->stages},
-                                           {"cluster_m", c->cluster_m},
-                                           {"cluster_n", c->cluster_n},
-                                           {"cluster_k", c->cluster_k},
-                                           {"raster_group", c->raster_group},
-                                           {"clusters", c->clusters},
-                                           {"streamed", c->streamed},
-                                           {"splits", c->splits},
-                                           {"workspace_limit", c->workspace_limit},
-                                           {"ignore_records", c->ignore_records, 1},
-                                           {"swapped", c->swapped, 1}})
-    if (Result<void> good = check_choice(number); !good) return good.error();
-  take(c->tile_m, overrides.tile_m);
-  take(c->tile_n, overrides.tile_n);
-  take(c->stages, overrides.stages);
-  take(c->raster_group, overrides.raster_group);
-  take(c->clusters, overrides.clusters);
-  take(c->streamed, overrides.streamed);
-  take(c->splits, overrides.splits);
-  if (c->cluster_m >= 0 || c->cluster_n >= 0 || c->cluster_k >= 0)
-    overrides.cluster =
-        ClusterShape{c->cluster_m >= 0 ? c->cluster_m : 1, c->cluster_n >= 0 ? c->cluster_n : 1,
-                     c->cluster_k >= 0 ? c->cluster_k : 1};
-  if (c->workspace_limit >= 0) overrides.workspace_limit = c->workspace_limit;
-  overrides.ignore_records = c->ignore_records > 0;
-  if (c->swapped >= 0) overrides.swapped = c->swapped > 0;
-  return overrides;
+template <class Overrides>
+Result<Overrides> overrides_of(const char* choices) {
+  Overrides overrides;
+  std::string_view rest = choices != nullptr ? choices : "";
+  constexpr std::string_view kBetween = ", \t\n";
+  while (true) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(kBetween), rest.size()));
+    if (rest.empty()) return overrides;
+    const std::string_view item = rest.substr(0, rest.find_first_of(kBetween));
+    rest.remove_prefix(item.size());
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos)
+      return Error{ErrorCode::invalid_argument,
+                   "choices hold " + in_quotes(item) + ": each must be a name, = and a value, as splits=4"};
+    if (Result<void> taken = set(overrides, item.substr(0, equals), item.substr(equals + 1)); !taken)
+      return taken.error();
+  }
 }
+
+template Result<PlanOverrides> overrides_of<PlanOverrides>(const char*);
+template Result<packed::Overrides> overrides_of<packed::Overrides>(const char*);
 
 }  // namespace sluice::c_api

@@ -2,12 +2,14 @@
 // What the opaque handles of c_api.h are.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include <sluice/c_api/packed_session.h>
 #include <sluice/c_api/session.h>
+#include <sluice/c_api/values.h>
 
 struct sluice_device {
   sluice::c_api::Session session;
@@ -22,9 +24,33 @@ struct sluice_plan {
 };
 
 struct sluice_kernel {
-  sluice::gemm::Kernel kernel;
+  std::variant<sluice::gemm::Kernel, sluice::packed::Kernel> kernel;
 };
 
 struct sluice_workspace {
   sluice::Workspace workspace;
 };
+
+namespace sluice::c_api {
+
+std::unique_ptr<sluice_plan> handle_of(const Plan& plan);
+std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan);
+
+/// What plans are made with: a device's facts and records, or an H200's.
+class Planner {
+ public:
+  explicit Planner(const sluice_device* device);
+
+  const DeviceInfo& info() const { return *info_; }
+  const RecordBook& records() const { return *records_; }
+  /// Errors: those of overrides_of and of the product's plan().
+  Result<Plan> plan(const Problem& problem, const char* choices) const;
+  Result<packed::Plan> plan(const PackedProblem& problem, const char* choices) const;
+
+ private:
+  DeviceInfo h200_;
+  const DeviceInfo* info_;
+  const RecordBook* records_;
+};
+
+}  // namespace sluice::c_api

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface, first half: the library, errors, problems, plans, compiles. No GPU needed for any of it.
-#include <sluice/c_api/arrays.h>
 #include <sluice/c_api/choices.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
-#include <sluice/c_api/packed.h>
+#include <sluice/c_api/products.h>
 
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/nvrtc_api.h>
 #include <sluice/host/ops/gemm.h>
-#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/text/norm_units.h>
 #include <sluice/host/text/pack_units.h>
 #include <sluice/host/text/packed_units.h>
 #include <sluice/host/text/quantize_units.h>
@@ -98,40 +97,43 @@ sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* p
   return guarded([&] {
     if (product == nullptr || problem == nullptr)
       return fail(null_argument(product == nullptr ? "product" : "problem"));
-    const Result<ProblemAndArgs> found = problem_of(*product);
+    const Result<ProductCall> found = call_of(*product);
     if (!found) return fail(found.error());
-    *problem = values_of(found->problem);
-    return SLUICE_OK;
+    return std::visit(
+        [&](const auto& call) {
+          if (const Result<void> good = check(call.problem); !good)
+            return fail(with_names(*product, good.error()));
+          *problem = values_of(call.problem);
+          return SLUICE_OK;
+        },
+        found->call);
   });
 }
 
 sluice_status sluice_problem_check(const sluice_problem* problem) {
   return guarded([&] {
     if (problem == nullptr) return fail(null_argument("problem"));
-    const Result<Problem> read = problem_of(*problem);
-    if (!read) return fail(read.error());
-    const Result<Problem> checked = check_problem(*read);
-    return checked ? SLUICE_OK : fail(checked.error());
+    const Result<AnyProblem> read = problem_of(*problem);
+    return read ? status_of(check(*read)) : fail(read.error());
   });
 }
 
 sluice_status sluice_plan_create(const sluice_device* device, const sluice_problem* problem,
-                                 const sluice_choices* choices, sluice_plan** plan) {
+                                 const char* choices, sluice_plan** plan) {
   return guarded([&] {
     if (problem == nullptr || plan == nullptr)
       return fail(null_argument(problem == nullptr ? "problem" : "plan"));
-    const Result<Problem> checked = problem_of(*problem);
-    if (!checked) return fail(checked.error());
-    const Result<PlanOverrides> overrides = overrides_of(choices);
-    if (!overrides) return fail(overrides.error());
-    const DeviceInfo h200;
-    const RecordBook& records = device != nullptr ? device->session.device().records() : shipped_records();
-    const Result<Plan> made =
-        gemm::plan(*checked, device != nullptr ? device->session.device().info() : h200, *overrides, records);
-    if (!made) return fail(made.error());
-    *plan = new sluice_plan{*made, describe(*made), to_string(made->config),
-                            gemm::units_of(*made, Stamping::off)};
-    return SLUICE_OK;
+    const Result<AnyProblem> read = problem_of(*problem);
+    if (!read) return fail(read.error());
+    const Planner planner(device);
+    return std::visit(
+        [&](const auto& of) {
+          const auto made = planner.plan(of, choices);
+          if (!made) return fail(in_c_names(made.error()));
+          *plan = handle_of(*made).release();
+          return SLUICE_OK;
+        },
+        *read);
   });
 }
 
@@ -199,10 +201,23 @@ sluice_status sluice_compile_quantizers(int32_t input, const sluice_options* giv
     const Result<Options> options = compile_options(given);
     if (!options) return fail(options.error());
     std::vector<std::string> units;
-    for (const Gate gate : kGates)
-      for (const Granularity granularity : kGranularities)
-        for (std::string& unit : quantize_units(static_cast<DType>(input), granularity, gate))
-          units.push_back(std::move(unit));
+    for (const QuantizerOptions& of : quantizers_of(static_cast<DType>(input)))
+      for (std::string& unit : quantize_units(of.input, of.granularity, of.gate))
+        units.push_back(std::move(unit));
+    return compile_units(units, *options, done);
+  });
+}
+
+sluice_status sluice_compile_norms(int32_t input, const sluice_options* given, sluice_compiled* done) {
+  return guarded([&] {
+    if (done != nullptr) *done = {};
+    if (input != SLUICE_BF16 && input != SLUICE_FP16)
+      return fail({ErrorCode::invalid_type, "input must be bf16 or fp16"});
+    const Result<Options> options = compile_options(given);
+    if (!options) return fail(options.error());
+    std::vector<std::string> units;
+    for (const NormOptions& of : norms_of(static_cast<DType>(input)))
+      for (std::string& unit : norm_units(of)) units.push_back(std::move(unit));
     return compile_units(units, *options, done);
   });
 }

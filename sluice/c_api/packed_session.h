@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <sluice/c_api/packed.h>
+#include <sluice/c_api/packing.h>
 #include <sluice/host/device/device_impl.h>
 
 namespace sluice::c_api {

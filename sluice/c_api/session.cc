@@ -11,6 +11,7 @@
 #include <sluice/host/ops/gemm_checks.h>
 #include <sluice/host/ops/problem_key.h>
 #include <sluice/host/text/quantize_units.h>
+#include <sluice/try.h>
 
 namespace sluice::c_api {
 namespace {
@@ -18,7 +19,47 @@ namespace {
 constexpr const char* kRemedy =
     "call prepare() (sluice_make_ready) for it, or run it once, before the capture";
 
+struct MakeQuantizer : QuantizerOptions {
+  std::string not_ready() const {
+    return std::string("no quantiser of ") + name_of(input) +
+           (granularity ? std::string(" by ") + name_of(*granularity) : std::string()) +
+           (gate == Gate::none ? "" : " with a gate") +
+           " is ready: call prepare_quantizers() (sluice_make_quantizers_ready), or run it once, before the "
+           "capture";
+  }
+  Result<Quantizer> create(const Device& device) const {
+    return Quantizer::create(device, input, granularity, gate);
+  }
+};
+
+struct MakeNorm {
+  NormOptions options;
+
+  std::string not_ready() const {
+    return std::string("no norm of ") + name_of(options.input) +
+           (options.quantize ? std::string(" to e4m3 by ") + name_of(*options.quantize) : std::string()) +
+           " is ready: call prepare_norms() (sluice_make_norms_ready), or run it once, before the capture";
+  }
+  Result<Norm> create(const Device& device) const { return Norm::create(device, options); }
+};
+
 }  // namespace
+
+std::vector<QuantizerOptions> quantizers_of(DType input) {
+  std::vector<QuantizerOptions> all;
+  for (const Gate gate : kGates)
+    for (const Granularity granularity : kGranularities)
+      all.push_back({.input = input, .granularity = granularity, .gate = gate});
+  if (input != DType::fp32) all.push_back({.input = input, .gate = Gate::silu});
+  return all;
+}
+
+std::vector<NormOptions> norms_of(DType input) {
+  return {{.input = input},
+          {.input = input, .quantize = Granularity::tensor},
+          {.input = input, .quantize = Granularity::row},
+          {.input = input, .quantize = Granularity::row_block}};
+}
 
 Result<gemm::Kernel> Session::prepare(const Problem& problem, Stream stream) {
   if (std::optional<gemm::Kernel> kernel = gemm::kernel_of_rows(device_, problem)) return *std::move(kernel);
@@ -73,50 +114,53 @@ Result<void> Session::use(const Plan& plan) {
   return {};
 }
 
-Result<Quantizer> Session::quantizer_for(const QuantizeCall& call, Stream stream) {
-  std::optional<Quantizer>& slot = quantizer_slot(call.input, call.granularity, call.gate);
+template <class Companion, class Make>
+Result<Companion> Session::companion(std::optional<Companion>& slot, Stream stream, const Make& make) {
   {
     const std::lock_guard lock(mutex_);
     if (slot.has_value()) return *slot;
   }
-  if (Result<void> allowed = refuse_capture(
-          device_, stream,
-          std::string("no quantiser of ") + name_of(call.input) + " by " + name_of(call.granularity) +
-              (call.gate == Gate::none ? "" : " with a gate") +
-              " is ready: call prepare_quantizers() (sluice_make_quantizers_ready), or run it once, before "
-              "the capture");
-      !allowed)
-    return allowed.error();
-  Result<Quantizer> made = Quantizer::create(device_, call.input, call.granularity, call.gate);
+  SLUICE_TRY(refuse_capture(device_, stream, make.not_ready()));
+  return keep(slot, make.create(device_));
+}
+
+template <class Companion>
+Result<Companion> Session::keep(std::optional<Companion>& slot, Result<Companion> made) {
   if (!made) return made.error();
   const std::lock_guard lock(mutex_);
-  if (!slot.has_value()) slot = *made;  // another thread's stays: work may be on its way with it
+  if (!slot.has_value()) slot = *std::move(made);  // another thread's stays: work may be on its way with it
   return *slot;
 }
 
 Result<void> Session::quantize(const QuantizeCall& call, Stream stream) {
   const ContextScope scope(*device_.impl().primary);
-  if (const Result<void> entered = scope.entered(); !entered) return entered;
-  const Result<Quantizer> quantizer = quantizer_for(call, stream);
-  if (!quantizer) return quantizer.error();
+  SLUICE_TRY(scope.entered());
+  const MakeQuantizer make{call.input, call.granularity, call.gate};
+  SLUICE_TAKE(const Quantizer quantizer, companion(quantizer_slot(make), stream, make));
   if (call.granularity != Granularity::tensor || call.args.scale_given || call.args.workspace.data != nullptr)
-    return quantizer->launch(call.shape, call.args, stream);
-  const Result<WorkspaceView> lent = lend(stream, kWorkspaceCounterBytes);
-  if (!lent) return lent.error();
+    return quantizer.launch(call.shape, call.args, stream);
   QuantizeArgs complete = call.args;
-  complete.workspace = *lent;
-  return quantizer->launch(call.shape, complete, stream);
+  SLUICE_TAKE(complete.workspace, lend(stream, kWorkspaceCounterBytes));
+  return quantizer.launch(call.shape, complete, stream);
 }
 
 Result<void> Session::make_quantizers_ready(DType input) {
-  for (const Gate gate : kGates)
-    for (const Granularity granularity : kGranularities) {
-      Result<Quantizer> made = Quantizer::create(device_, input, granularity, gate);
-      if (!made) return made.error();
-      const std::lock_guard lock(mutex_);
-      std::optional<Quantizer>& slot = quantizer_slot(input, granularity, gate);
-      if (!slot.has_value()) slot = *std::move(made);
-    }
+  for (const QuantizerOptions& options : quantizers_of(input))
+    SLUICE_TRY(keep(quantizer_slot(options),
+                    Quantizer::create(device_, input, options.granularity, options.gate)));
+  return {};
+}
+
+Result<void> Session::norm(const NormCall& call, Stream stream) {
+  const ContextScope scope(*device_.impl().primary);
+  SLUICE_TRY(scope.entered());
+  SLUICE_TAKE(const Norm norm, companion(norm_slot(call.options), stream, MakeNorm{call.options}));
+  return norm.launch(call.shape, call.args, stream);
+}
+
+Result<void> Session::make_norms_ready(DType input) {
+  for (const NormOptions& options : norms_of(input))
+    SLUICE_TRY(keep(norm_slot(options), Norm::create(device_, options)));
   return {};
 }
 

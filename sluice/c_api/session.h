@@ -9,20 +9,16 @@
 #include <span>
 #include <vector>
 
+#include <sluice/c_api/companions.h>
 #include <sluice/gemm.h>
 #include <sluice/host/device/device_impl.h>
-#include <sluice/quantize.h>
 #include <sluice/rows.h>
 
 namespace sluice::c_api {
 
-struct QuantizeCall {
-  DType input = DType::bf16;
-  Granularity granularity = Granularity::row_block;
-  Gate gate = Gate::none;
-  QuantizeShape shape;
-  QuantizeArgs args;
-};
+/// All that make_quantizers_ready() and make_norms_ready() make of an input type.
+std::vector<QuantizerOptions> quantizers_of(DType input);
+std::vector<NormOptions> norms_of(DType input);
 
 class Session {
  public:
@@ -44,6 +40,9 @@ class Session {
   Result<void> quantize(const QuantizeCall& call, Stream stream);
   Result<void> make_quantizers_ready(DType input);
 
+  Result<void> norm(const NormCall& call, Stream stream);
+  Result<void> make_norms_ready(DType input);
+
   Result<void> verify_workspaces();
   Result<void> reset_workspaces();
 
@@ -56,16 +55,28 @@ class Session {
   Result<gemm::Kernel> prepare(const Problem& problem, Stream stream);
   Result<WorkspaceView> lend(Stream stream, i64 needed);
 
-  Result<Quantizer> quantizer_for(const QuantizeCall& call, Stream stream);
-  std::optional<Quantizer>& quantizer_slot(DType input, Granularity granularity, Gate gate) {
-    return quantizers_[(static_cast<int>(input) * 4 + static_cast<int>(granularity)) * 2 +
-                       static_cast<int>(gate)];
+  /// The kernel of a slot: the one that is there, else made, unless the stream captures.
+  template <class Companion, class Make>
+  Result<Companion> companion(std::optional<Companion>& slot, Stream stream, const Make& make);
+  template <class Companion>
+  Result<Companion> keep(std::optional<Companion>& slot, Result<Companion> made);
+  std::optional<Quantizer>& quantizer_slot(const QuantizerOptions& options) {
+    return quantizers_[kind_of(options.input, options.granularity) * 2 + static_cast<int>(options.gate)];
+  }
+  std::optional<Norm>& norm_slot(const NormOptions& options) {
+    return norms_[kind_of(options.input, options.quantize)];
+  }
+  static constexpr int kGrains = 5;  // granularities, and none
+  static std::size_t kind_of(DType input, std::optional<Granularity> granularity) {
+    return static_cast<std::size_t>(static_cast<int>(input) * kGrains +
+                                    (granularity ? static_cast<int>(*granularity) : kGrains - 1));
   }
 
   Device device_;
   PreparedGemms kernels_;  // by problem with its strides
-  std::mutex mutex_;       // of the quantisers; never held where the driver is waited for
-  std::array<std::optional<Quantizer>, kDTypeCount * 4 * 2> quantizers_;
+  std::mutex mutex_;       // of the companions; never held where the driver is waited for
+  std::array<std::optional<Quantizer>, kDTypeCount * kGrains * 2> quantizers_;
+  std::array<std::optional<Norm>, kDTypeCount * kGrains> norms_;
 };
 
 }  // namespace sluice::c_api

@@ -58,6 +58,8 @@ def test_a_problem_survives_the_way_through_c():
     problem = sluice.Problem(64, 512, 256, batch=2, a="e4m3", b="e5m2", d="fp32", a_ld=256, b_ld=512, scale_a="vector",
                              scale_b="tensor", bias="bf16", activation="gelu", c="fp32", accumulate="promoted")
     assert sluice.Problem.from_struct(problem.struct()) == problem
+    gated = sluice.Problem(64, 512, 256, b="bf16", d="e4m3", activation="silu", gated=True, scale_d="tensor")
+    assert sluice.Problem.from_struct(gated.struct()) == gated
     gradient = sluice.Problem(64, 512, 256, b="bf16", d="fp32", update="add", deterministic=False)
     assert sluice.Problem.from_struct(gradient.struct()) == gradient
 
@@ -118,13 +120,14 @@ def test_an_unknown_keyword_of_a_class_or_function_is_named():
         sluice.holdings(gpu=0)
 
 
-@pytest.mark.parametrize("kind", [sluice.Problem, sluice.WeightFormat])
+@pytest.mark.parametrize("kind", [sluice.Problem, sluice.PackedProblem, sluice.WeightFormat])
 def test_docstrings_list_every_field_with_its_default(kind):
     for field in dataclasses.fields(kind):
         if field.default is dataclasses.MISSING:
             assert f"``{field.name}``" in kind.__doc__, field.name
         else:
             default = f'"{field.default}"' if isinstance(field.default, str) else field.default
+            default = "WeightFormat()" if isinstance(default, sluice.WeightFormat) else default
             assert f"``{field.name}`` = {default}" in kind.__doc__, field.name
 
 
@@ -146,10 +149,18 @@ def test_compile_fills_a_cache_and_finds_it_again(cache, has_nvrtc):
 def test_quantisers_are_compiled_ahead_too(cache, has_nvrtc):
     if not has_nvrtc:
         pytest.skip("no NVRTC")
-    assert sluice.compile(quantizers=["bf16"]) == (20, 0, 0)  # with a gate and without
-    assert sluice.compile(quantizers=["torch.bfloat16"]) == (0, 20, 0)
+    assert sluice.compile(quantizers=["bf16"]) == (22, 0, 0)  # with a gate and without, and the gate alone
+    assert sluice.compile(quantizers=["torch.bfloat16"]) == (0, 22, 0)
     with pytest.raises(sluice.InvalidType):
         sluice.compile(quantizers=["e4m3"])
+
+
+def test_norms_are_compiled_ahead_too(cache, has_nvrtc):
+    if not has_nvrtc:
+        pytest.skip("no NVRTC")
+    assert sluice.compile(norms=["bf16"]) == (8, 0, 0)
+    with pytest.raises(sluice.InvalidType, match="bf16 or fp16"):
+        sluice.compile(norms=["fp32"])
 
 
 def test_compile_says_where_there_is_no_compiler(cache, tmp_path):

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
+from sluice import _binding as binding  # noqa: E402
 from sluice.torch.autograd import add_product_  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
@@ -142,35 +143,32 @@ def test_a_backward_is_traced():
 
 
 class OnHost:
-    """The binding's functions on the host, and a list of what was called."""
+    """The binding's product on the host, and a list of what was called."""
 
     def __init__(self):
         self.called = []
         self.workspaces = []
 
-    def linear(self, x, w, bias, out, activation, workspace, c):
-        self.called.append("linear")
-        self.workspaces.append(workspace)
-        out.copy_(x.float() @ w.float().t() + (0 if bias is None else bias))
-
-    def mm(self, a, b, out, *_):
-        self.called.append("mm")
-        self.workspaces.append(_[-1])
-        out.copy_(a @ b)
-
-    def add_mm(self, a, b, total, any_order, workspace):
-        self.called.append("add_mm in any order" if any_order else "add_mm")
-        self.workspaces.append(workspace)
-        total += a.float() @ b.float()
+    def product(self, *pairs):
+        names = {number: name for name, number in binding.FIELDS.items()}
+        given = {names[field]: value for field, value in zip(pairs[::2], pairs[1::2])}
+        self.workspaces.append(given.get("workspace", 0))
+        if "weight" in given:
+            self.called.append("linear")
+            bias = given.get("bias")
+            given["out"].copy_(given["input"].float() @ given["weight"].float().t() + (0 if bias is None else bias))
+        elif "add" in given:
+            self.called.append("add_mm in any order" if given["any_order"] else "add_mm")
+            given["total"] += given["a"].float() @ given["b"].float()
+        else:
+            self.called.append("mm")
+            given["out"].copy_(given["a"] @ given["b"])
 
 
 @pytest.fixture
 def on_host(monkeypatch):
     fake = OnHost()
-    monkeypatch.setattr("sluice.torch.autograd._binding", fake)
-    monkeypatch.setattr("sluice.torch._library._binding", fake)
-    monkeypatch.setattr("sluice.torch.functional._mm_into", fake.mm)
-    monkeypatch.setattr("sluice.torch.functional._linear_into", fake.linear)
+    monkeypatch.setattr(binding, "product", fake.product)
     torch._dynamo.reset()
     return fake
 
@@ -299,7 +297,7 @@ def test_a_compiled_model_adds_to_main_grad(on_host, deterministic, called):
 @pytest.mark.parametrize("deterministic, called", [(True, "add_mm"), (False, "add_mm in any order")])
 def test_an_addition_is_traced(monkeypatch, deterministic, called):
     fake, total = OnHost(), torch.full((32, 16), 0.25)
-    monkeypatch.setattr("sluice.torch._library._binding", fake)  # of the ops alone: what is not traced would raise
+    monkeypatch.setattr(binding, "product", fake.product)
     add = torch.compile(lambda a, b: add_product_(total, a.t(), b, deterministic), backend="aot_eager", fullgraph=True)
     add(torch.ones(8, 32, dtype=torch.bfloat16), torch.ones(8, 16, dtype=torch.bfloat16))
     assert fake.called == [called] and (total == 8.25).all()
@@ -364,7 +362,7 @@ def three_linears():
 
 
 @pytest.mark.parametrize("recipe, left_out", [(None, {"odd": "100", "head": "30"}), ("row", {"odd": "100"}),
-                                              ("int4", {"odd": "in_features = 100"})])
+                                              ("int4", {"odd": "x_ld = 100"})])
 def test_conversion_reports_what_it_left_out_and_why(recipe, left_out, caplog):
     reports = []
     st.nn.convert_(three_linears(), recipe=recipe, report=reports.append)
@@ -415,9 +413,14 @@ def test_autocast_is_refused_by_name():
     with pytest.raises(sluice.InvalidType) as plain:
         st.linear(x, x)
     assert "autocast" not in str(plain.value)
-    for device in ("cpu", "cuda"):
-        with torch.autocast(device, torch.bfloat16), pytest.raises(sluice.InvalidType, match="torch.autocast is on"):
-            layer(x)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(sluice.InvalidType, match="torch.autocast is on"):
+        layer(x)
+    torch.set_autocast_enabled("cuda", True)  # torch.autocast leaves it off where there is no GPU
+    try:
+        with pytest.raises(sluice.InvalidType, match="torch.autocast is on"):
+            st.linear(x, x)
+    finally:
+        torch.set_autocast_enabled("cuda", False)
 
 
 def test_sums_are_promoted_unless_fast_ones_are_asked_for():

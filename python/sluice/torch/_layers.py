@@ -2,11 +2,13 @@
 """What layers multiply, as problems: so that a size or type that no kernel takes is refused when a layer is made."""
 from __future__ import annotations
 
-from typing import Any, List, Optional
+import dataclasses
+from typing import Any, List, Optional, Union
 
 import torch
 
 from ..errors import Error
+from ..formats import PackedProblem, WeightFormat
 from ..problems import Problem
 
 # The rows of a problem that stands for any number of them: strides count from two rows on.
@@ -32,7 +34,7 @@ def backward_problems(layer: torch.nn.Module, dtype: torch.dtype) -> List[Proble
     return [Problem(ANY_ROWS, k, n, a=a, b_major="mn"), Problem(n, k, ANY_ROWS, a=a, a_major="mn", b_major="mn")]
 
 
-def check_layer(layer: torch.nn.Module, problems: List[Problem]) -> None:
+def check_layer(layer: torch.nn.Module, problems: List[Union[Problem, PackedProblem]]) -> None:
     """Raises what the first problem breaks, in the layer's name."""
     for problem in problems:
         try:
@@ -47,12 +49,21 @@ NEEDS_16_BITS = ("its weight is torch.float32, and without a recipe products are
 
 
 def why_not_packed(module: torch.nn.Linear, kind: Any, activations: Optional[str]) -> Optional[str]:
-    """The same of a layer whose weights are to be packed."""
+    """Why a layer's weights cannot be packed into a layer of ``kind``; None: they can."""
     takes = (torch.bfloat16, torch.float16) if activations is None else (torch.bfloat16, torch.float16, torch.float32)
     if module.weight.dtype not in takes:
         return f"its weight is {module.weight.dtype} and must be {' or '.join(str(dtype) for dtype in takes)}: call model.bfloat16()"
-    unit = 8 if activations is None else 16
-    if module.in_features % unit:
-        return (f"in_features = {module.in_features} must be a multiple of {unit}, for rows of the input are read 16 bytes at a "
-                "time: pad the layer's inputs with zeros")
+    try:
+        order = "half" if activations is None else "byte"
+        check_layer(module, [packed_problem(module, dataclasses.replace(kind.DEFAULT, order=order))])
+    except Error as error:
+        return str(error)
     return None
+
+
+def packed_problem(layer: Any, weights: WeightFormat) -> PackedProblem:
+    """Of any number of rows, of the tokens that the format's order is for."""
+    n, k = layer.out_features, layer.in_features
+    if weights.order == "byte":
+        return PackedProblem(ANY_ROWS, n, k, weights, "e4m3", scale_x="vector")
+    return PackedProblem(ANY_ROWS, n, k, weights)
