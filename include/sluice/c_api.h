@@ -44,7 +44,7 @@ typedef enum {
 typedef enum { SLUICE_BF16, SLUICE_FP16, SLUICE_FP32, SLUICE_E4M3, SLUICE_E5M2 } sluice_dtype;
 #define SLUICE_BYTE 32 /* of a sluice_array that holds codes or a blob: uint8, which no product takes */
 typedef enum { SLUICE_PROMOTED, SLUICE_FAST } sluice_accumulate; /* of fp8 sums: docs/numerics.md */
-typedef enum { SLUICE_SET, SLUICE_ADD } sluice_update; /* D = ..., D += the product */
+typedef enum { SLUICE_SET, SLUICE_ADD } sluice_update;           /* D = ..., D += the product */
 typedef enum { SLUICE_NO_ACTIVATION, SLUICE_RELU, SLUICE_GELU, SLUICE_SILU } sluice_activation;
 typedef enum { SLUICE_NO_SCALE, SLUICE_SCALE_TENSOR, SLUICE_SCALE_VECTOR, SLUICE_SCALE_BLOCK } sluice_scale;
 typedef enum { SLUICE_K_MAJOR, SLUICE_MN_MAJOR } sluice_major;
@@ -98,15 +98,14 @@ typedef struct {
  * transposed), D is m x n; or batches of those, three-dimensional. NULL: not there. How the scales apply
  * follows from their shapes: one value;  scale_a m or m x 1, scale_b n or 1 x n;  scale_a m x ceil(k/128),
  * scale_b ceil(n/128) x ceil(k/128) or its transposed view.
- * `update` SLUICE_ADD: D += alpha * scale_a * scale_b * A B, into an fp32 D, without C, bias and activation. The
- * bits are the same on every run, unless `any_order` lets the parts of a split sum be added to D as they come.
- * `gated`: act of the first n / 2 columns times the last n / 2, and D is m x n / 2. `scale_d` (one fp32, an e4m3
- * D): the result is divided by it before it is rounded.
- * `packed`: b is a blob of so many packed weights (uint8, on 128 bytes), and the product is
- * act(scale_a * A W^T + bias) + C. A is tokens of 16 bits, or of e4m3 with scale_a of one value or m; C has D's
- * type. With `gamma` (k bf16 values, up to 8 bf16 tokens) A's rows are normed first, as sluice_norm does. There
- * are no batches, alpha, scale_b and update then.
- * `names`: nine names for messages, in the order of the arrays below; NULL: those of the fields. */
+ * `update` SLUICE_ADD: D += alpha * scale_a * scale_b * A B, into an fp32 D, without C, bias and activation.
+ * The bits are the same on every run, unless `any_order` lets the parts of a split sum be added to D as they
+ * come. `gated`: act of the first n / 2 columns times the last n / 2, and D is m x n / 2. `scale_d` (one
+ * fp32, an e4m3 D): the result is divided by it before it is rounded. `packed`: b is a blob of so many packed
+ * weights (uint8, on 128 bytes), and the product is act(scale_a * A W^T + bias) + C. A is tokens of 16 bits,
+ * or of e4m3 with scale_a of one value or m; C has D's type. With `gamma` (k bf16 values, up to 8 bf16
+ * tokens) A's rows are normed first, as sluice_norm does. There are no batches, alpha, scale_b and update
+ * then. `names`: nine names for messages, in the order of the arrays below; NULL: those of the fields. */
 typedef struct {
   const sluice_array *a, *b, *c, *d, *bias, *scale_a, *scale_b, *scale_d, *gamma;
   const sluice_packed_weights* packed; /* NULL: b is a matrix */
@@ -132,8 +131,8 @@ typedef struct {
   int32_t residual, c_type; /* residual: 0 or 1; C takes part */
   int32_t accumulate;
   int32_t update;
-  int32_t any_order;            /* 0 or 1 */
-  int32_t packed;               /* 1: B is packed weights; then b, b_major and strides of B are not looked at */
+  int32_t any_order; /* 0 or 1 */
+  int32_t packed;    /* 1: B is packed weights; then b, b_major and strides of B are not looked at */
   sluice_weight_format weights; /* with packed */
   int32_t norm_x;               /* 0 or 1, with packed: A's rows are normed with a gamma */
 } sluice_problem;
@@ -144,15 +143,16 @@ typedef struct {
   int32_t cache_read_only, jobs;
 } sluice_options;
 
-/* What a product is, as the planner sees it. Needs no GPU, reads no data. Fails as the product itself would. */
+/* What a product is, as the planner sees it. Needs no GPU, reads no data. Fails as the product itself would.
+ */
 SLUICE_API sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* problem);
 /* What a product of the problem would refuse of its sizes, types and strides. Plans nothing. */
 SLUICE_API sluice_status sluice_problem_check(const sluice_problem* problem);
 
 /* ---- plan: needs no GPU ---- */
 /* device NULL: for an H200, with the shipped records. choices: what overrules the planner, as the text
- * "schedule=cooperative, tile_m=128, tile_n=128, splits=4"; the names are those of `sluice plan --help` (dense)
- * and docs/packed.md. NULL: none. */
+ * "schedule=cooperative, tile_m=128, tile_n=128, splits=4"; the names are those of `sluice plan --help`
+ * (dense) and docs/packed.md. NULL: none. */
 SLUICE_API sluice_status sluice_plan_create(const sluice_device* device, const sluice_problem* problem,
                                             const char* choices, sluice_plan** plan);
 SLUICE_API void sluice_plan_free(sluice_plan* plan);
@@ -212,14 +212,15 @@ SLUICE_API sluice_status sluice_workspace_verify(const sluice_workspace* workspa
 SLUICE_API sluice_status sluice_workspace_reset(sluice_workspace* workspace, sluice_stream stream);
 
 /* ---- the short way: arrays in, a launch out ---- */
-/* Looks the product's kernel up, dense or packed, prepares it at the first call, launches. While the stream captures, a kernel
- * that is not there yet is an error (not_prepared) that names the remedy. Where sums are split the device
- * lends a workspace: to each stream its own, allocated once and kept; to each captured graph its own, one for
- * each stream captured into it, which is kept until the graph and its executables are destroyed and used
- * again then. So graphs may run at once, whatever streams captured them; but what is one graph twice (two
- * executables of it, a clone, a child of two graphs) shares its workspace, and must not run twice at once. An
- * executable that was updated from a graph needs that graph for as long as it lives. Streams are lent 4 GB of
- * a device at most, those that were destroyed included; on more of them, call sluice_run_with. */
+/* Looks the product's kernel up, dense or packed, prepares it at the first call, launches. While the stream
+ * captures, a kernel that is not there yet is an error (not_prepared) that names the remedy. Where sums are
+ * split the device lends a workspace: to each stream its own, allocated once and kept; to each captured graph
+ * its own, one for each stream captured into it, which is kept until the graph and its executables are
+ * destroyed and used again then. So graphs may run at once, whatever streams captured them; but what is one
+ * graph twice (two executables of it, a clone, a child of two graphs) shares its workspace, and must not run
+ * twice at once. An executable that was updated from a graph needs that graph for as long as it lives.
+ * Streams are lent 4 GB of a device at most, those that were destroyed included; on more of them, call
+ * sluice_run_with. */
 SLUICE_API sluice_status sluice_run(sluice_device* device, const sluice_product* product,
                                     sluice_stream stream);
 /* The same with a workspace of the caller's, to be kept as long as the work and the graphs that use it. */
@@ -240,8 +241,8 @@ typedef enum {
   SLUICE_PER_SQUARE_BLOCK
 } sluice_granularity;
 typedef enum { SLUICE_NO_GATE, SLUICE_SILU_GATE } sluice_gate;
-/* With a gate the input has twice the columns, gate and up side by side: silu(gate) * up is quantised; or, with
- * an output of the input's type and scales NULL, rounded to it. */
+/* With a gate the input has twice the columns, gate and up side by side: silu(gate) * up is quantised; or,
+ * with an output of the input's type and scales NULL, rounded to it. */
 typedef struct {
   const sluice_array *input, *output, *scales; /* rows x columns; the same of e4m3; fp32, packed */
   int32_t granularity;
@@ -265,7 +266,7 @@ typedef struct {
   const sluice_array *input, *gamma;   /* rows x columns of bf16 or fp16; columns values of the same type */
   const sluice_array *residual, *sum;  /* NULL: none. Added before; input + residual, may be one of both */
   const sluice_array *output, *scales; /* of the input's type, scales NULL; or e4m3 with fp32 scales */
-  int32_t granularity;                 /* of an e4m3 output: SLUICE_PER_TENSOR (scales is read), _ROW, _ROW_BLOCK */
+  int32_t granularity; /* of an e4m3 output: SLUICE_PER_TENSOR (scales is read), _ROW, _ROW_BLOCK */
   float epsilon;
 } sluice_normalization;
 SLUICE_API sluice_status sluice_norm(sluice_device* device, const sluice_normalization* what,

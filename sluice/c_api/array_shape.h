@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an array says of itself, whatever it is for, how messages say it, and the checks that all arrays share.
+// What an array says of itself, whatever it is for, how messages say it, and the checks that all arrays
+// share.
 #pragma once
 
 #include <algorithm>
 #include <string>
 
 #include <sluice/c_api.h>
-#include <sluice/result.h>
 #include <sluice/host/text/quoted.h>
+#include <sluice/result.h>
 #include <sluice/spec/dtype.h>
 
 namespace sluice::c_api {
@@ -114,7 +115,8 @@ inline Error wrong_type(const Named& x, const std::string& wanted) {
   return {ErrorCode::invalid_type, x.name() + " is " + type_text(x->dtype) + " and must be " + wanted};
 }
 inline Error wrong_shape(const Named& x, const std::string& wanted) {
-  return {ErrorCode::invalid_size, x.name() + " has shape " + shape_text(*x.array) + " and must have " + wanted};
+  return {ErrorCode::invalid_size,
+          x.name() + " has shape " + shape_text(*x.array) + " and must have " + wanted};
 }
 inline Error wrong_layout(const Named& x, const std::string& rule) {
   return {ErrorCode::invalid_stride, x.name() + " has shape " + shape_text(*x.array) + " and strides " +
@@ -124,8 +126,7 @@ inline Error wrong_layout(const Named& x, const std::string& rule) {
 
 /// Errors: invalid_argument (missing), those of check_shape.
 inline Result<void> check_present(const Named& x) {
-  if (x.array == nullptr)
-    return Error{ErrorCode::invalid_argument, x.name() + " is missing: pass an array"};
+  if (x.array == nullptr) return Error{ErrorCode::invalid_argument, x.name() + " is missing: pass an array"};
   return check_shape(x.name(), *x.array);
 }
 
@@ -149,8 +150,8 @@ inline Result<int> one_memory(std::initializer_list<Named> arrays) {
   const int ordinal = ordinal_of(*first.array);
   for (const Named& x : arrays)
     if (x.array != nullptr && ordinal_of(*x.array) != ordinal)
-      return Error{ErrorCode::wrong_device, x.name() + " is in " + place_text(ordinal_of(*x.array)) + " and " +
-                                                first.name() + " in " + place_text(ordinal) +
+      return Error{ErrorCode::wrong_device, x.name() + " is in " + place_text(ordinal_of(*x.array)) +
+                                                " and " + first.name() + " in " + place_text(ordinal) +
                                                 ": all must be in one memory; move it"};
   return ordinal;
 }

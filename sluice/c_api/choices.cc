@@ -119,14 +119,20 @@ Result<void> set(PlanOverrides& o, std::string_view name, std::string_view text)
 Result<void> set(packed::Overrides& o, std::string_view name, std::string_view text) {
   using packed::Overrides;
   if (name == "ignore_records") return take_switch(name, text, o.ignore_records);
-  constexpr Choice<std::optional<int> Overrides::*> kNumbers[] = {
-      {"token_blocks", &Overrides::token_blocks}, {"row_blocks", &Overrides::row_blocks},
-      {"warps", &Overrides::warps},               {"stages", &Overrides::stages},
-      {"parts", &Overrides::parts},               {"ctas", &Overrides::ctas},
-      {"tokens", &Overrides::tokens},             {"cluster_n", &Overrides::cluster_n},
-      {"cluster_k", &Overrides::cluster_k},       {"x_stages", &Overrides::x_stages},
-      {"w_stages", &Overrides::w_stages},         {"tail_parts", &Overrides::tail_parts},
-      {"strips", &Overrides::strips},             {"k_groups", &Overrides::k_groups}};
+  constexpr Choice<std::optional<int> Overrides::*> kNumbers[] = {{"token_blocks", &Overrides::token_blocks},
+                                                                  {"row_blocks", &Overrides::row_blocks},
+                                                                  {"warps", &Overrides::warps},
+                                                                  {"stages", &Overrides::stages},
+                                                                  {"parts", &Overrides::parts},
+                                                                  {"ctas", &Overrides::ctas},
+                                                                  {"tokens", &Overrides::tokens},
+                                                                  {"cluster_n", &Overrides::cluster_n},
+                                                                  {"cluster_k", &Overrides::cluster_k},
+                                                                  {"x_stages", &Overrides::x_stages},
+                                                                  {"w_stages", &Overrides::w_stages},
+                                                                  {"tail_parts", &Overrides::tail_parts},
+                                                                  {"strips", &Overrides::strips},
+                                                                  {"k_groups", &Overrides::k_groups}};
   std::string known = "ignore_records";
   for (const auto& [known_name, member] : kNumbers) {
     if (name == known_name) return take(name, text, o.*member);

@@ -35,8 +35,8 @@ Result<void> check_scales(const Named& scales, Granularity granularity, const Na
   const i64 wanted = scale_count(granularity, of->shape[0], of->shape[1]);
   if (scales->dtype != SLUICE_FP32) return wrong_type(scales, "fp32; convert them");
   if (count_of(*scales.array) != wanted || !is_packed(*scales.array))
-    return wrong_shape(scales, std::to_string(wanted) + " values for output " + shape_text(*of.array) + " by " +
-                                   name_of(granularity) + ", contiguous and row-major");
+    return wrong_shape(scales, std::to_string(wanted) + " values for output " + shape_text(*of.array) +
+                                   " by " + name_of(granularity) + ", contiguous and row-major");
   return {};
 }
 
@@ -48,9 +48,10 @@ Result<void> check_quantized(const Named& output, const Named& input, Gate gate)
                     (gate == Gate::none ? output->shape[1] == columns
                                         : columns % 2 == 0 && output->shape[1] == columns / 2);
   if (fits) return {};
-  return wrong_shape(output, "that of input, " + shape_text(*input.array) +
-                                 (gate == Gate::none ? "" : " with half the columns (gate and up side by side)") +
-                                 ", two dimensions");
+  return wrong_shape(output,
+                     "that of input, " + shape_text(*input.array) +
+                         (gate == Gate::none ? "" : " with half the columns (gate and up side by side)") +
+                         ", two dimensions");
 }
 
 }  // namespace
@@ -98,7 +99,8 @@ Result<NormCall> normalization_of(const sluice_normalization& what) {
   SLUICE_TRY(check_present(gamma));
   if (gamma->ndim != 1 || gamma->shape[0] != call.shape.columns)
     return wrong_shape(gamma, list(&call.shape.columns, 1) + ", a factor for each column");
-  if (gamma->dtype != input->dtype) return wrong_type(gamma, type_text(input->dtype) + " as input is; convert it");
+  if (gamma->dtype != input->dtype)
+    return wrong_type(gamma, type_text(input->dtype) + " as input is; convert it");
   SLUICE_TRY(check_no_gaps(gamma));
   call.args.gamma = gamma->data;
   for (const Named& x : {residual, sum})
@@ -112,9 +114,8 @@ Result<NormCall> normalization_of(const sluice_normalization& what) {
   } else {
     SLUICE_TRY(check_like(output, input));
     if (scales.array != nullptr)
-      return Error{ErrorCode::invalid_argument,
-                   "scales are given and output is " + type_text(output->dtype) +
-                       ": only an e4m3 output has scales; leave them out"};
+      return Error{ErrorCode::invalid_argument, "scales are given and output is " + type_text(output->dtype) +
+                                                    ": only an e4m3 output has scales; leave them out"};
   }
   SLUICE_TAKE(call.shape.input_ld, pitch_of(input));
   SLUICE_TAKE(call.shape.output_ld, pitch_of(output));

@@ -26,8 +26,8 @@ struct NormCall {
   int memory = kOnHost;
 };
 
-/// Errors: invalid_argument (missing, no enumerator), invalid_type, invalid_size, invalid_stride, wrong_device
-/// (arrays in several memories).
+/// Errors: invalid_argument (missing, no enumerator), invalid_type, invalid_size, invalid_stride,
+/// wrong_device (arrays in several memories).
 Result<QuantizeCall> quantization_of(const sluice_quantization& what);
 Result<NormCall> normalization_of(const sluice_normalization& what);
 

@@ -88,7 +88,8 @@ sluice_status run_product(sluice_device* device, const sluice_product* product,
     return fail(null_argument(device == nullptr ? "device" : "product"));
   Result<ProductCall> found = call_of(*product);
   if (!found) return fail(found.error());
-  if (const Result<void> there = check_on(named(*product, kNameA), found->memory, device->session.device().ordinal());
+  if (const Result<void> there =
+          check_on(named(*product, kNameA), found->memory, device->session.device().ordinal());
       !there)
     return fail(there.error());
   const Result<void> done =
@@ -125,7 +126,8 @@ enum class Direction { pack, unpack };
 sluice_status move_on_gpu(Direction direction, sluice_device* device, const sluice_packing* what,
                           Stream stream) {
   return guarded([&] {
-    if (device == nullptr || what == nullptr) return fail(null_argument(device == nullptr ? "device" : "what"));
+    if (device == nullptr || what == nullptr)
+      return fail(null_argument(device == nullptr ? "device" : "what"));
     const Result<PackCall> call = packing_of(*what);
     if (!call) return fail(call.error());
     if (const Result<void> there =
@@ -143,8 +145,9 @@ sluice_status move_on_host(Direction direction, const sluice_packing* what) {
     const Result<PackCall> call = packing_of(*what);
     if (!call) return fail(call.error());
     if (call->memory != kOnHost)
-      return fail({ErrorCode::wrong_device, "codes are on " + place_text(call->memory) +
-                                                ", and this packs in host memory: call sluice_pack, or move them"});
+      return fail(
+          {ErrorCode::wrong_device, "codes are on " + place_text(call->memory) +
+                                        ", and this packs in host memory: call sluice_pack, or move them"});
     return status_of(direction == Direction::pack ? pack_on_host(*call) : unpack_on_host(*call));
   });
 }
@@ -206,8 +209,8 @@ sluice_status sluice_launch(const sluice_kernel* kernel, const sluice_pointers* 
     if (kernel == nullptr || p == nullptr)
       return fail(null_argument(kernel == nullptr ? "kernel" : "pointers"));
     const WorkspaceView view = workspace != nullptr ? workspace->workspace.view() : WorkspaceView{};
-    return status_of(
-        std::visit([&](const auto& prepared) { return launch_with(prepared, *p, view, stream); }, kernel->kernel));
+    return status_of(std::visit([&](const auto& prepared) { return launch_with(prepared, *p, view, stream); },
+                                kernel->kernel));
   });
 }
 
@@ -311,7 +314,8 @@ sluice_status sluice_make_quantizers_ready(sluice_device* device, int32_t input)
 
 sluice_status sluice_norm(sluice_device* device, const sluice_normalization* what, sluice_stream stream) {
   return guarded([&] {
-    if (device == nullptr || what == nullptr) return fail(null_argument(device == nullptr ? "device" : "what"));
+    if (device == nullptr || what == nullptr)
+      return fail(null_argument(device == nullptr ? "device" : "what"));
     const Result<NormCall> call = normalization_of(*what);
     if (!call) return fail(call.error());
     if (const Result<void> there =

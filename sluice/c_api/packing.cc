@@ -17,8 +17,9 @@ Result<void> check_codes(const Named& codes, const WeightFormat& format) {
   if (codes->ndim != 2) return wrong_shape(codes, "two dimensions, n x k");
   const bool e4m3 = format.type == WeightType::e4m3;
   if (codes->dtype != SLUICE_BYTE && !(e4m3 && codes->dtype == SLUICE_E4M3))
-    return wrong_type(codes, e4m3 ? "uint8 or e4m3: a byte a code"
-                                  : "uint8, a byte a code: of signed values add 8 (4 bits) or 128 (8 bits) first");
+    return wrong_type(codes,
+                      e4m3 ? "uint8 or e4m3: a byte a code"
+                           : "uint8, a byte a code: of signed values add 8 (4 bits) or 128 (8 bits) first");
   return check_no_gaps(codes);
 }
 
@@ -94,11 +95,12 @@ Result<PackCall> packing_of(const sluice_packing& what) {
 
 Result<void> pack_on_host(const PackCall& call) {
   SLUICE_TRY(check_host_arrays(call, PackStep::pack));
-  SLUICE_TAKE(const std::vector<u8> blob, pack_weights(call.format, {.n = call.shape.n,
-                                                                    .k = call.shape.k,
-                                                                    .codes = static_cast<const u8*>(call.codes),
-                                                                    .scales = call.scales,
-                                                                    .zeros = call.zeros}));
+  SLUICE_TAKE(const std::vector<u8> blob,
+              pack_weights(call.format, {.n = call.shape.n,
+                                         .k = call.shape.k,
+                                         .codes = static_cast<const u8*>(call.codes),
+                                         .scales = call.scales,
+                                         .zeros = call.zeros}));
   SLUICE_TRY(check_pointer("blob", call.blob, blob.size()));
   if (!blob.empty()) std::memcpy(call.blob, blob.data(), blob.size());
   return {};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See products.h. Sizes come first, then layouts, then scales, so that each check may rely on those before it.
+// See products.h. Sizes come first, then layouts, then scales, so that each check may rely on those before
+// it.
 #include <sluice/c_api/products.h>
 
 #include <string>
@@ -10,8 +11,7 @@ namespace sluice::c_api {
 namespace {
 
 constexpr i64 kTmaStep = 16;  // bytes
-constexpr const char* kFieldNames[] = {"a",       "b",       "c",       "d",    "bias",
-                                       "scale_a", "scale_b", "scale_d", "gamma"};
+constexpr const char* kFieldNames[] = {"a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma"};
 
 /// The last two indices of a matrix, and the batch before them.
 struct View {
@@ -71,10 +71,12 @@ Result<Matrix> input(const Named& x, bool is_a) {
     return Matrix{type, Major::k, ld(mn, mn_stride), batch_stride(v)};
   if (mn_major && is_16bit(type)) return Matrix{type, Major::mn, ld(k, k_stride), batch_stride(v)};
   if (mn_major)
-    return wrong_layout(x, "fp8 operands are multiplied with k contiguous: " +
-                               (is_a ? "row-major; " + pass() + ".contiguous()"
-                                     : "column-major, as weight.t() is; " + pass() + ".t().contiguous().t()"));
-  return wrong_layout(x, "one index must be contiguous and the other step over it; " + pass() + ".contiguous()");
+    return wrong_layout(x,
+                        "fp8 operands are multiplied with k contiguous: " +
+                            (is_a ? "row-major; " + pass() + ".contiguous()"
+                                  : "column-major, as weight.t() is; " + pass() + ".t().contiguous().t()"));
+  return wrong_layout(x,
+                      "one index must be contiguous and the other step over it; " + pass() + ".contiguous()");
 }
 
 /// C or D: row-major.
@@ -177,7 +179,8 @@ Result<DenseCall> dense_call_of(const sluice_product& p) {
 Result<void> check_tokens(const Named& x, i64 k) {
   SLUICE_TRY(check_present(x));
   if (x->ndim != 2 || x->shape[1] != k)
-    return wrong_shape(x, "two dimensions, m x " + std::to_string(k) + ": a column for each k of the weights");
+    return wrong_shape(x,
+                       "two dimensions, m x " + std::to_string(k) + ": a column for each k of the weights");
   if (x->dtype == SLUICE_FP16 || x->dtype == SLUICE_BF16 || x->dtype == SLUICE_E4M3) return {};
   return wrong_type(x, "fp16, bf16 or e4m3; pass " + x.name() + ".half() or .bfloat16()");
 }
@@ -235,7 +238,8 @@ Result<void> add_extras(const sluice_product& p, PackedCall& call) {
   }
   if (c.array != nullptr) {
     SLUICE_TRY(check_rows(c, problem.m, problem.n));
-    if (c->dtype != d->dtype) return wrong_type(c, type_text(d->dtype) + " as " + d.name() + " is; convert it");
+    if (c->dtype != d->dtype)
+      return wrong_type(c, type_text(d->dtype) + " as " + d.name() + " is; convert it");
     SLUICE_TAKE(problem.ld_c, pitch_of(c));
     problem.residual = true;
     call.args.c = c->data;
@@ -291,8 +295,7 @@ Result<PackedCall> packed_call_of(const sluice_product& p) {
 }  // namespace
 
 Named named(const sluice_product& p, ProductName which) {
-  const sluice_array* const arrays[] = {p.a,       p.b,       p.c,       p.d,    p.bias,
-                                        p.scale_a, p.scale_b, p.scale_d, p.gamma};
+  const sluice_array* const arrays[] = {p.a, p.b, p.c, p.d, p.bias, p.scale_a, p.scale_b, p.scale_d, p.gamma};
   const char* given = p.names != nullptr ? p.names[which] : nullptr;
   return {given != nullptr ? given : kFieldNames[which], arrays[which]};
 }
@@ -310,9 +313,9 @@ Result<ProductCall> call_of(const sluice_product& p) {
   } else {
     SLUICE_TAKE(found.call, dense_call_of(p));
   }
-  SLUICE_TAKE(found.memory, one_memory({named(p, kNameA), named(p, kNameB), named(p, kNameD), named(p, kNameC),
-                                        named(p, kNameBias), named(p, kNameScaleA), named(p, kNameScaleB),
-                                        named(p, kNameScaleD), named(p, kNameGamma)}));
+  SLUICE_TAKE(found.memory, one_memory({named(p, kNameA), named(p, kNameB), named(p, kNameD),
+                                        named(p, kNameC), named(p, kNameBias), named(p, kNameScaleA),
+                                        named(p, kNameScaleB), named(p, kNameScaleD), named(p, kNameGamma)}));
   return found;
 }
 

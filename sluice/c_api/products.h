@@ -24,7 +24,17 @@ struct ProductCall {
 };
 
 /// The places of a sluice_product's names.
-enum ProductName { kNameA, kNameB, kNameC, kNameD, kNameBias, kNameScaleA, kNameScaleB, kNameScaleD, kNameGamma };
+enum ProductName {
+  kNameA,
+  kNameB,
+  kNameC,
+  kNameD,
+  kNameBias,
+  kNameScaleA,
+  kNameScaleB,
+  kNameScaleD,
+  kNameGamma
+};
 
 /// An array of the product, as its caller calls it.
 Named named(const sluice_product& product, ProductName which);

@@ -46,10 +46,15 @@ void hand_over(const Table& table, sluice_row_plans* found) {
 /// Runs `use` on the problem, dense or packed, and the range, if they are there. `use` gives a status.
 template <class Use>
 sluice_status with_rows(const sluice_problem* problem, const sluice_row_range* rows, const Use& use) {
-  if (problem == nullptr || rows == nullptr) return fail(null_argument(problem == nullptr ? "problem" : "rows"));
+  if (problem == nullptr || rows == nullptr)
+    return fail(null_argument(problem == nullptr ? "problem" : "rows"));
   const Result<AnyProblem> read = problem_of(*problem);
   if (!read) return fail(read.error());
-  return std::visit([&](const auto& of) -> sluice_status { return use(of, RowRange{rows->low, rows->high}); }, *read);
+  return std::visit(
+      [&](const auto& of) -> sluice_status {
+        return use(of, RowRange{rows->low, rows->high});
+      },
+      *read);
 }
 
 }  // namespace

@@ -146,8 +146,8 @@ Result<void> Session::quantize(const QuantizeCall& call, Stream stream) {
 
 Result<void> Session::make_quantizers_ready(DType input) {
   for (const QuantizerOptions& options : quantizers_of(input))
-    SLUICE_TRY(keep(quantizer_slot(options),
-                    Quantizer::create(device_, input, options.granularity, options.gate)));
+    SLUICE_TRY(
+        keep(quantizer_slot(options), Quantizer::create(device_, input, options.granularity, options.gate)));
   return {};
 }
 

@@ -31,7 +31,8 @@ struct ProductArrays {
       const char* const a = fields.name(Slot::a);
       for (const Slot slot : {Slot::d, Slot::c})
         SLUICE_TRY(check_leading(fields.name(slot), (*this)[slot], a, (*this)[Slot::a]));
-      for (const Slot slot : {Slot::a, Slot::d, Slot::c}) SLUICE_TRY(flatten(fields.name(slot), (*this)[slot]));
+      for (const Slot slot : {Slot::a, Slot::d, Slot::c})
+        SLUICE_TRY(flatten(fields.name(slot), (*this)[slot]));
     }
     if (fields.seen(Slot::b) == Seen::turned) SLUICE_TRY(transpose("weight", (*this)[Slot::b]));
     return {};
@@ -69,26 +70,25 @@ sluice_status product(Fields& fields) {
   const bool is_packed = fields.has(Slot::n);
   const sluice_packed_weights packed{
       .format = format_of(fields), .n = fields.integer(Slot::n), .k = fields.integer(Slot::k)};
-  const sluice_product what{
-      .a = x.get(Slot::a),
-      .b = x.get(Slot::b),
-      .c = x.get(Slot::c),
-      .d = x.get(Slot::d),
-      .bias = x.get(Slot::bias),
-      .scale_a = x.get(Slot::scale_a),
-      .scale_b = x.get(Slot::scale_b),
-      .scale_d = x.get(Slot::scale_d),
-      .gamma = x.get(Slot::gamma),
-      .packed = is_packed ? &packed : nullptr,
-      .alpha = fields.real(Slot::alpha, 1.0f),
-      .beta = fields.real(Slot::beta, x[Slot::c].present ? 1.0f : 0.0f),
-      .epsilon = fields.real(Slot::epsilon, 1e-5f),
-      .accumulate = fields.flag(Slot::use_fast_accum) ? SLUICE_FAST : SLUICE_PROMOTED,
-      .activation = fields.enumerator(Slot::activation),
-      .gated = fields.flag(Slot::gated) ? 1 : 0,
-      .update = fields.flag(Slot::add) ? SLUICE_ADD : SLUICE_SET,
-      .any_order = fields.flag(Slot::any_order) ? 1 : 0,
-      .names = names};
+  const sluice_product what{.a = x.get(Slot::a),
+                            .b = x.get(Slot::b),
+                            .c = x.get(Slot::c),
+                            .d = x.get(Slot::d),
+                            .bias = x.get(Slot::bias),
+                            .scale_a = x.get(Slot::scale_a),
+                            .scale_b = x.get(Slot::scale_b),
+                            .scale_d = x.get(Slot::scale_d),
+                            .gamma = x.get(Slot::gamma),
+                            .packed = is_packed ? &packed : nullptr,
+                            .alpha = fields.real(Slot::alpha, 1.0f),
+                            .beta = fields.real(Slot::beta, x[Slot::c].present ? 1.0f : 0.0f),
+                            .epsilon = fields.real(Slot::epsilon, 1e-5f),
+                            .accumulate = fields.flag(Slot::use_fast_accum) ? SLUICE_FAST : SLUICE_PROMOTED,
+                            .activation = fields.enumerator(Slot::activation),
+                            .gated = fields.flag(Slot::gated) ? 1 : 0,
+                            .update = fields.flag(Slot::add) ? SLUICE_ADD : SLUICE_SET,
+                            .any_order = fields.flag(Slot::any_order) ? 1 : 0,
+                            .names = names};
   const int64_t workspace = fields.address(Slot::workspace), problem = fields.address(Slot::problem);
   if (fields.error()) return fail(*fields.error());
   if (problem != 0) return sluice_problem_of(&what, reinterpret_cast<sluice_problem*>(problem));
@@ -152,9 +152,8 @@ sluice_status norm(Fields& fields) {
 /// In host memory or on a GPU.
 sluice_status move(Fields& fields, decltype(sluice_pack)* on_gpu, decltype(sluice_pack_on_host)* on_host) {
   ArrayArg codes, scales, zeros, blob;
-  for (const Result<void>& done :
-       {fields.array(Slot::codes, codes), fields.array(Slot::scales, scales), fields.array(Slot::zeros, zeros),
-        fields.array(Slot::b, blob)})
+  for (const Result<void>& done : {fields.array(Slot::codes, codes), fields.array(Slot::scales, scales),
+                                   fields.array(Slot::zeros, zeros), fields.array(Slot::b, blob)})
     if (!done) return fail(done.error());
   const sluice_packing what{.format = format_of(fields),
                             .codes = codes.get(),

@@ -53,8 +53,9 @@ void describe(const ffi::Tensor& t, ArrayArg& arg) {
 }
 
 Error other_version(const std::string& what) {
-  return {ErrorCode::internal, what + ": the Python files and libsluice_c are of different versions; install "
-                                      "the package again"};
+  return {ErrorCode::internal, what +
+                                   ": the Python files and libsluice_c are of different versions; install "
+                                   "the package again"};
 }
 
 }  // namespace
@@ -74,12 +75,14 @@ int raise(sluice_status status) {
 Result<void> Fields::read(const ffi::Any* args, int count) {
   for (int i = 0; i + 1 < count; i += 2) {
     const int64_t number = args[i].type_index == ffi::kInt ? args[i].v_int64 : -1;
-    if (number < 0 || number >= kFieldCount) return other_version("a call names field " + std::to_string(number));
+    if (number < 0 || number >= kFieldCount)
+      return other_version("a call names field " + std::to_string(number));
     const Field& field = kFields[number];
     values_[index(field.slot)] = &args[i + 1];
     fields_[index(field.slot)] = &field;
   }
-  if (count % 2 != 0) return other_version("a call has " + std::to_string(count) + " arguments, and no pairs");
+  if (count % 2 != 0)
+    return other_version("a call has " + std::to_string(count) + " arguments, and no pairs");
   return {};
 }
 

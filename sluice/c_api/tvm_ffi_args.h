@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the packed functions of tvm_ffi.cc share: fields by name out of tvm-ffi's arguments, errors back into its
-// exceptions, and the guard around a call. A call's arguments are pairs, a field and its value, in any order;
-// a field comes as its number in kFields, which Python asks for by name once (sluice_ffi_field).
+// What the packed functions of tvm_ffi.cc share: fields by name out of tvm-ffi's arguments, errors back into
+// its exceptions, and the guard around a call. A call's arguments are pairs, a field and its value, in any
+// order; a field comes as its number in kFields, which Python asks for by name once (sluice_ffi_field).
 #pragma once
 
 #include <optional>
@@ -35,10 +35,39 @@ struct ArrayArg {
 
 /// Where a field's value goes. The first nine are the arrays of a sluice_product, in the order of its names.
 enum class Slot : uint8_t {
-  a, b, c, d, bias, scale_a, scale_b, scale_d, gamma,
-  sum, scales, codes, zeros,
-  alpha, beta, epsilon, activation, use_fast_accum, gated, add, any_order, workspace, problem,
-  granularity, scale_given, gate, type, group, scale, has_zeros, order, n, k
+  a,
+  b,
+  c,
+  d,
+  bias,
+  scale_a,
+  scale_b,
+  scale_d,
+  gamma,
+  sum,
+  scales,
+  codes,
+  zeros,
+  alpha,
+  beta,
+  epsilon,
+  activation,
+  use_fast_accum,
+  gated,
+  add,
+  any_order,
+  workspace,
+  problem,
+  granularity,
+  scale_given,
+  gate,
+  type,
+  group,
+  scale,
+  has_zeros,
+  order,
+  n,
+  k
 };
 inline constexpr int kProductArrays = 9, kSlots = static_cast<int>(Slot::k) + 1;
 
@@ -50,51 +79,50 @@ struct Field {
   Slot slot;
   Seen seen = Seen::as_it_is;
 };
-inline constexpr Field kFields[] = {
-    {"a", Slot::a},
-    {"mat_a", Slot::a},
-    {"input", Slot::a, Seen::rows},
-    {"x", Slot::a, Seen::rows},
-    {"b", Slot::b},
-    {"mat_b", Slot::b},
-    {"weight", Slot::b, Seen::turned},
-    {"packed.blob", Slot::b},
-    {"blob", Slot::b},
-    {"c", Slot::c},
-    {"residual", Slot::c},
-    {"out", Slot::d},
-    {"output", Slot::d},
-    {"total", Slot::d},
-    {"bias", Slot::bias},
-    {"scale_a", Slot::scale_a},
-    {"scale_x", Slot::scale_a},
-    {"scale_b", Slot::scale_b},
-    {"scale_d", Slot::scale_d},
-    {"gamma", Slot::gamma},
-    {"sum", Slot::sum},
-    {"scales", Slot::scales},
-    {"codes", Slot::codes},
-    {"zeros", Slot::zeros},
-    {"alpha", Slot::alpha},
-    {"beta", Slot::beta},
-    {"epsilon", Slot::epsilon},
-    {"activation", Slot::activation},
-    {"use_fast_accum", Slot::use_fast_accum},
-    {"gated", Slot::gated},
-    {"add", Slot::add},
-    {"any_order", Slot::any_order},
-    {"workspace", Slot::workspace},
-    {"problem", Slot::problem},
-    {"granularity", Slot::granularity},
-    {"scale_given", Slot::scale_given},
-    {"gate", Slot::gate},
-    {"format.type", Slot::type},
-    {"format.group", Slot::group},
-    {"format.scale", Slot::scale},
-    {"format.zeros", Slot::has_zeros},
-    {"format.order", Slot::order},
-    {"n", Slot::n},
-    {"k", Slot::k}};
+inline constexpr Field kFields[] = {{"a", Slot::a},
+                                    {"mat_a", Slot::a},
+                                    {"input", Slot::a, Seen::rows},
+                                    {"x", Slot::a, Seen::rows},
+                                    {"b", Slot::b},
+                                    {"mat_b", Slot::b},
+                                    {"weight", Slot::b, Seen::turned},
+                                    {"packed.blob", Slot::b},
+                                    {"blob", Slot::b},
+                                    {"c", Slot::c},
+                                    {"residual", Slot::c},
+                                    {"out", Slot::d},
+                                    {"output", Slot::d},
+                                    {"total", Slot::d},
+                                    {"bias", Slot::bias},
+                                    {"scale_a", Slot::scale_a},
+                                    {"scale_x", Slot::scale_a},
+                                    {"scale_b", Slot::scale_b},
+                                    {"scale_d", Slot::scale_d},
+                                    {"gamma", Slot::gamma},
+                                    {"sum", Slot::sum},
+                                    {"scales", Slot::scales},
+                                    {"codes", Slot::codes},
+                                    {"zeros", Slot::zeros},
+                                    {"alpha", Slot::alpha},
+                                    {"beta", Slot::beta},
+                                    {"epsilon", Slot::epsilon},
+                                    {"activation", Slot::activation},
+                                    {"use_fast_accum", Slot::use_fast_accum},
+                                    {"gated", Slot::gated},
+                                    {"add", Slot::add},
+                                    {"any_order", Slot::any_order},
+                                    {"workspace", Slot::workspace},
+                                    {"problem", Slot::problem},
+                                    {"granularity", Slot::granularity},
+                                    {"scale_given", Slot::scale_given},
+                                    {"gate", Slot::gate},
+                                    {"format.type", Slot::type},
+                                    {"format.group", Slot::group},
+                                    {"format.scale", Slot::scale},
+                                    {"format.zeros", Slot::has_zeros},
+                                    {"format.order", Slot::order},
+                                    {"n", Slot::n},
+                                    {"k", Slot::k}};
 inline constexpr int kFieldCount = sizeof(kFields) / sizeof(kFields[0]);
 
 /// The fields of one call.
@@ -152,10 +180,10 @@ int call(sluice_status (*function)(Fields& fields), const ffi::Any* args, int co
 }  // namespace sluice::c_api
 
 /// Defines the function that tvm-ffi finds under `name`: sluice::c_api::name(fields).
-#define SLUICE_PACKED(name)                                                                     \
-  SLUICE_API int __tvm_ffi_##name(void*, const sluice::c_api::ffi::Any* args, int32_t given,    \
-                                  sluice::c_api::ffi::Any* result);                             \
-  int __tvm_ffi_##name(void*, const sluice::c_api::ffi::Any* args, int32_t given,               \
-                       sluice::c_api::ffi::Any*) {                                              \
-    return sluice::c_api::call(sluice::c_api::name, args, given);                               \
+#define SLUICE_PACKED(name)                                                                  \
+  SLUICE_API int __tvm_ffi_##name(void*, const sluice::c_api::ffi::Any* args, int32_t given, \
+                                  sluice::c_api::ffi::Any* result);                          \
+  int __tvm_ffi_##name(void*, const sluice::c_api::ffi::Any* args, int32_t given,            \
+                       sluice::c_api::ffi::Any*) {                                           \
+    return sluice::c_api::call(sluice::c_api::name, args, given);                            \
   }

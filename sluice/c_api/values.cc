@@ -40,27 +40,26 @@ Result<Problem> dense_of(const sluice_problem& v) {
                  "c_ld = " + std::to_string(v.c_ld) +
                      ", c_batch_stride = " + std::to_string(v.c_batch_stride) +
                      ": without residual there is no C and both must be 0; leave them out, or set residual"};
-  return Problem{
-      .m = v.m,
-      .n = v.n,
-      .k = v.k,
-      .batch = v.batch,
-      .a = {type(v.a), static_cast<Major>(v.a_major), v.a_ld, v.a_batch_stride},
-      .b = {type(v.b), static_cast<Major>(v.b_major), v.b_ld, v.b_batch_stride},
-      .c = {v.residual != 0 ? type(v.c_type) : DType::bf16, Major::k, v.c_ld, v.c_batch_stride},
-      .d = {type(v.d), Major::k, v.d_ld, v.d_batch_stride},
-      .epilogue = {.scale_a = static_cast<ScaleMode>(v.scale_a),
-                   .scale_b = static_cast<ScaleMode>(v.scale_b),
-                   .bias = static_cast<Bias>(v.bias),
-                   .bias_type = v.bias != 0 ? type(v.bias_type) : DType::bf16,
-                   .activation = static_cast<Activation>(v.activation),
-                   .residual = v.residual != 0,
-                   .c_type = v.residual != 0 ? type(v.c_type) : DType::bf16,
-                   .update = static_cast<Update>(v.update),
-                   .gated = v.gated != 0,
-                   .scale_d = static_cast<ScaleMode>(v.scale_d)},
-      .accumulate = accumulate_of(v.accumulate),
-      .deterministic = v.any_order == 0};
+  return Problem{.m = v.m,
+                 .n = v.n,
+                 .k = v.k,
+                 .batch = v.batch,
+                 .a = {type(v.a), static_cast<Major>(v.a_major), v.a_ld, v.a_batch_stride},
+                 .b = {type(v.b), static_cast<Major>(v.b_major), v.b_ld, v.b_batch_stride},
+                 .c = {v.residual != 0 ? type(v.c_type) : DType::bf16, Major::k, v.c_ld, v.c_batch_stride},
+                 .d = {type(v.d), Major::k, v.d_ld, v.d_batch_stride},
+                 .epilogue = {.scale_a = static_cast<ScaleMode>(v.scale_a),
+                              .scale_b = static_cast<ScaleMode>(v.scale_b),
+                              .bias = static_cast<Bias>(v.bias),
+                              .bias_type = v.bias != 0 ? type(v.bias_type) : DType::bf16,
+                              .activation = static_cast<Activation>(v.activation),
+                              .residual = v.residual != 0,
+                              .c_type = v.residual != 0 ? type(v.c_type) : DType::bf16,
+                              .update = static_cast<Update>(v.update),
+                              .gated = v.gated != 0,
+                              .scale_d = static_cast<ScaleMode>(v.scale_d)},
+                 .accumulate = accumulate_of(v.accumulate),
+                 .deterministic = v.any_order == 0};
 }
 
 /// Packed products have no batch, no transposed tokens, no scales of weights and no update.
@@ -81,9 +80,9 @@ Result<void> refuse_dense_fields(const sluice_problem& v) {
                                                     " of a product of packed weights must be " +
                                                     std::to_string(only) + ": it has no such thing"};
   if (v.residual != 0 && v.c_type != v.d)
-    return Error{ErrorCode::invalid_type, std::string("c_type is ") + name_of(type(v.c_type)) +
-                                              " and d is " + name_of(type(v.d)) +
-                                              ": a product of packed weights adds a C of D's type; convert C"};
+    return Error{ErrorCode::invalid_type,
+                 std::string("c_type is ") + name_of(type(v.c_type)) + " and d is " + name_of(type(v.d)) +
+                     ": a product of packed weights adds a C of D's type; convert C"};
   return {};
 }
 
@@ -267,10 +266,17 @@ Result<void> check(const AnyProblem& problem) {
 }
 
 Error in_c_names(Error error) {
-  constexpr const char* kNames[][2] = {
-      {"a.ld", "a_ld"}, {"b.ld", "b_ld"}, {"c.ld", "c_ld"}, {"d.ld", "d_ld"}, {"a.batch_stride", "a_batch_stride"},
-      {"b.batch_stride", "b_batch_stride"}, {"c.batch_stride", "c_batch_stride"}, {"d.batch_stride", "d_batch_stride"},
-      {"ld_x", "x_ld"}, {"ld_c", "c_ld"}, {"ld_d", "d_ld"}};
+  constexpr const char* kNames[][2] = {{"a.ld", "a_ld"},
+                                       {"b.ld", "b_ld"},
+                                       {"c.ld", "c_ld"},
+                                       {"d.ld", "d_ld"},
+                                       {"a.batch_stride", "a_batch_stride"},
+                                       {"b.batch_stride", "b_batch_stride"},
+                                       {"c.batch_stride", "c_batch_stride"},
+                                       {"d.batch_stride", "d_batch_stride"},
+                                       {"ld_x", "x_ld"},
+                                       {"ld_c", "c_ld"},
+                                       {"ld_d", "d_ld"}};
   for (const auto& [theirs, ours] : kNames)
     for (std::size_t at = 0; (at = error.message.find(theirs, at)) != std::string::npos;)
       error.message.replace(at, std::string(theirs).size(), ours);

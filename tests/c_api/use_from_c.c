@@ -179,6 +179,10 @@ static void null_handles_and_counts_are_refused(void) {
   EXPECT(sluice_workspace_verify(NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
   EXPECT(sluice_workspace_reset(NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
   EXPECT(sluice_quantize_with(NULL, NULL, NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
+  EXPECT(sluice_norm(NULL, NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
+  EXPECT(sluice_make_norms_ready(NULL, SLUICE_BF16) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
+  EXPECT(sluice_compile_norms(SLUICE_FP32, NULL, &done) == SLUICE_INVALID_TYPE && mentions("bf16 or fp16"));
+  EXPECT(sluice_problem_check(NULL) == SLUICE_INVALID_ARGUMENT && mentions("problem is NULL"));
   EXPECT(sluice_verify_workspaces(NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_reset_workspaces(NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_compile(none, 1, &options, &done) == SLUICE_INVALID_ARGUMENT && mentions("plans[0] is NULL"));

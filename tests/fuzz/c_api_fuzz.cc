@@ -66,8 +66,8 @@ sluice_array* maybe(Array& array, unsigned bits, unsigned bit) {
 }
 
 void product(Source& source) {
-  Array a(source), b(source), d(source), c(source), bias(source), scale_a(source), scale_b(source), scale_d(source),
-      gamma(source);
+  Array a(source), b(source), d(source), c(source), bias(source), scale_a(source), scale_b(source),
+      scale_d(source), gamma(source);
   const unsigned bits = source.take<unsigned char>();
   const sluice_packed_weights packed = source.take<sluice_packed_weights>();
   sluice_product p = source.take<sluice_product>();

@@ -19,7 +19,7 @@ def test_the_verbs_are_the_tools():
 
 
 def test_plan_prints_what_explain_returns_and_the_gpus_rates():
-    printed = run("plan", "--shape", "64x4096x4096", "--dtype", "e4m3", "--device", "host")
+    printed = run("plan", "--shape", "64x4096x4096", "--dtype", "e4m3", "--accumulate", "promoted", "--device", "host")
     assert printed.returncode == 0
     explained = sluice.explain(m=64, n=4096, k=4096, a="e4m3").strip()
     assert printed.stdout.startswith(explained)

@@ -31,7 +31,8 @@ TEST(CApiHostile, more_dimensions_than_a_shape_may_have_are_not_read) {
     const std::string rule = "ndim = " + std::to_string(ndim) + ": it must be in 0..8";
     EXPECT_NE(refused({.a = &a, .b = &a, .d = &a, .alpha = 1}).find("a has " + rule), std::string::npos);
     const sluice_packed_weights weights{{0, 128, 1, 0, 0}, 8, 8};
-    EXPECT_NE(refused({.a = &a, .b = &a, .d = &a, .packed = &weights, .alpha = 1}).find(rule), std::string::npos);
+    EXPECT_NE(refused({.a = &a, .b = &a, .d = &a, .packed = &weights, .alpha = 1}).find(rule),
+              std::string::npos);
     sluice_packing packing{};
     packing.format = {0, 128, 1, 0, 0};
     packing.codes = packing.scales = packing.blob = &a;

@@ -4,8 +4,8 @@
 // sluice_compile, which has no compiler at all, must find every unit there, so the two agree on which there
 // are. To see it fail: let sluice_compile take the first unit of a plan only.
 #include <sluice/c_api.h>
-#include <sluice/c_api/arrays.h>
 #include <sluice/c_api/handles.h>
+#include <sluice/c_api/products.h>
 
 #include <cstring>
 #include <filesystem>
@@ -24,7 +24,8 @@ sluice_problem gradient(int32_t any_order) {
 }
 
 std::string in_two(const char* combine) {
-  return std::string("schedule=cooperative, tile_m=128, tile_n=128, splits=2, cluster_m=1, cluster_n=1, combine=") +
+  return std::string(
+             "schedule=cooperative, tile_m=128, tile_n=128, splits=2, cluster_m=1, cluster_n=1, combine=") +
          combine;
 }
 
@@ -136,8 +137,10 @@ TEST_F(CApiPlans, choices_that_mean_nothing_are_refused_by_name) {
 
 TEST_F(CApiPlans, an_update_goes_to_c_and_back) {
   for (const int32_t any_order : {0, 1}) {
-    const Result<Problem> problem = c_api::problem_of(gradient(any_order));
-    ASSERT_TRUE(problem.ok()) << problem.error().message;
+    const Result<c_api::AnyProblem> read = c_api::problem_of(gradient(any_order));
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    const Problem* const problem = std::get_if<Problem>(&*read);
+    ASSERT_NE(problem, nullptr);
     EXPECT_EQ(problem->epilogue.update, Update::add);
     EXPECT_EQ(problem->deterministic, any_order == 0);
     const sluice_problem back = c_api::values_of(*problem);
@@ -145,10 +148,11 @@ TEST_F(CApiPlans, an_update_goes_to_c_and_back) {
     EXPECT_EQ(back.any_order, any_order);
   }
   sluice_problem zeroed{};
-  const Result<Problem> usual = c_api::problem_of(zeroed);
+  const Result<c_api::AnyProblem> usual = c_api::problem_of(zeroed);
   ASSERT_TRUE(usual.ok());
-  EXPECT_EQ(usual->epilogue.update, Update::set);
-  EXPECT_TRUE(usual->deterministic);
+  EXPECT_EQ(std::get<Problem>(*usual).epilogue.update, Update::set);
+  EXPECT_EQ(std::get<Problem>(*usual).accumulate, Accumulate::promoted) << "what is not said is not fast";
+  EXPECT_TRUE(std::get<Problem>(*usual).deterministic);
   zeroed.any_order = 2;
   EXPECT_FALSE(c_api::problem_of(zeroed).ok());
 }

@@ -91,14 +91,11 @@ TEST_F(CApiRows, misuse_is_an_error_with_the_value_and_leaves_nothing_to_free) {
   refused(sluice_plan_rows(nullptr, &dense, &back, &found_), SLUICE_INVALID_SIZE, "rows = 9 to 8");
   refused(sluice_plan_rows(nullptr, &dense, &negative, &found_), SLUICE_INVALID_SIZE, "rows = -5 to -1");
   refused(sluice_plan_rows(nullptr, &dense, &huge, &found_), SLUICE_INVALID_SIZE, "4611686018427387904");
-  refused(sluice_plan_rows(nullptr, &packed, &huge, &found_), SLUICE_INVALID_SIZE,
-          "4611686018427387904");
+  refused(sluice_plan_rows(nullptr, &packed, &huge, &found_), SLUICE_INVALID_SIZE, "4611686018427387904");
   refused(sluice_make_rows_ready(nullptr, &dense, &good, nullptr), SLUICE_INVALID_ARGUMENT, "device is NULL");
   refused(sluice_make_rows_ready(&handle_, &dense, &back, nullptr), SLUICE_INVALID_SIZE, "rows = 9 to 8");
-  refused(sluice_make_rows_ready(&handle_, nullptr, &good, nullptr), SLUICE_INVALID_ARGUMENT,
-          "problem");
-  refused(sluice_make_rows_ready(&handle_, &packed, &none, nullptr), SLUICE_INVALID_SIZE,
-          "rows = 0 to 8");
+  refused(sluice_make_rows_ready(&handle_, nullptr, &good, nullptr), SLUICE_INVALID_ARGUMENT, "problem");
+  refused(sluice_make_rows_ready(&handle_, &packed, &none, nullptr), SLUICE_INVALID_SIZE, "rows = 0 to 8");
 }
 
 }  // namespace

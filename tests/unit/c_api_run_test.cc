@@ -78,14 +78,17 @@ class CApiRun : public LaunchTest {
     sluice_problem problem;
     sluice_plan* plan = nullptr;
     EXPECT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
-    EXPECT_EQ(sluice_plan_create(handle_, &problem, choices.c_str(), &plan), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(sluice_plan_create(handle_, &problem, choices.c_str(), &plan), SLUICE_OK)
+        << sluice_error_message();
     EXPECT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
     const int64_t bytes = sluice_plan_workspace_bytes(plan);
     sluice_plan_free(plan);
     return bytes;
   }
   void use_split_plan(const sluice_product& p) {
-    EXPECT_GT(use(p, "schedule=cooperative splits=2 combine=last_arriver tile_m=128 tile_n=128 cluster_m=1 cluster_n=1"),
+    EXPECT_GT(use(p,
+                  "schedule=cooperative splits=2 combine=last_arriver tile_m=128 tile_n=128 cluster_m=1 "
+                  "cluster_n=1"),
               0);
   }
 
@@ -213,7 +216,7 @@ TEST_F(CApiRun, refuses_what_no_kernel_takes_and_names_it) {
   TestArray on_host = a_;
   on_host.array.device_type = SLUICE_ON_CPU;
   p.a = at(on_host);
-  refused(p, SLUICE_WRONG_DEVICE, "must be on one GPU");
+  refused(p, SLUICE_WRONG_DEVICE, "must be in one memory");
   TestArray elsewhere = d_;
   elsewhere.array.device = 1;
   p = product();

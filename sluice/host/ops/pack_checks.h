@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arrays of a packing, and that what is written shares no byte with another one: on a GPU (pack.cc) and
-// on the host (c_api/packed_arrays.cc) alike.
+// on the host (c_api/packing.cc) alike.
 #pragma once
 
 #include <sluice/pack.h>

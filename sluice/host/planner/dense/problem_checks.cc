@@ -164,8 +164,9 @@ Result<void> check_tma_strides(const Operand& x) {
 Result<void> check_strides(const Operand& x) {
   const std::string name = x.name;
   if (x.matrix.ld < 0 || x.matrix.batch_stride < 0)
-    return Error{ErrorCode::invalid_stride,
-                 std::string(x.ld_name) + " = " + std::to_string(x.matrix.ld) + " and " + x.batch_name() + " = " + std::to_string(x.matrix.batch_stride) + " must not be negative (0 = packed)"};
+    return Error{ErrorCode::invalid_stride, std::string(x.ld_name) + " = " + std::to_string(x.matrix.ld) + " and " +
+                                                x.batch_name() + " = " + std::to_string(x.matrix.batch_stride) +
+                                                " must not be negative (0 = packed)"};
   // Past the last element used, in elements and then in bytes: each step may leave 63 bits.
   i64 matrix = 0, all = 0;
   const bool matrix_fits = multiply(x.ld(), x.outer, matrix);
