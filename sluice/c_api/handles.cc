@@ -9,13 +9,13 @@
 
 namespace sluice::c_api {
 
-std::unique_ptr<sluice_plan> handle_of(const Plan& plan) {
-  return std::unique_ptr<sluice_plan>(
-      new sluice_plan{plan, describe(plan), to_string(plan.config), gemm::units_of(plan, Stamping::off)});
+std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const DeviceInfo& device) {
+  return std::unique_ptr<sluice_plan>(new sluice_plan{
+      plan, describe(plan) + describe(device), to_string(plan.config), gemm::units_of(plan, Stamping::off)});
 }
-std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan) {
-  return std::unique_ptr<sluice_plan>(
-      new sluice_plan{plan, packed::describe(plan), to_string(plan.config), packed::units_of(plan)});
+std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const DeviceInfo& device) {
+  return std::unique_ptr<sluice_plan>(new sluice_plan{plan, packed::describe(plan) + describe(device),
+                                                      to_string(plan.config), packed::units_of(plan)});
 }
 
 Planner::Planner(const sluice_device* device)

@@ -33,8 +33,9 @@ struct sluice_workspace {
 
 namespace sluice::c_api {
 
-std::unique_ptr<sluice_plan> handle_of(const Plan& plan);
-std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan);
+/// `device`: what the plan is for; its text names it, and tuning records are of that GPU.
+std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const DeviceInfo& device);
+std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const DeviceInfo& device);
 
 /// What plans are made with: a device's facts and records, or an H200's.
 class Planner {

@@ -5,13 +5,12 @@
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/products.h>
 
-#include <sluice/host/jit/cache.h>
+#include <sluice/compile.h>
+#include <sluice/host/jit/compile_ahead.h>
 #include <sluice/host/jit/nvrtc_api.h>
 #include <sluice/host/ops/gemm.h>
-#include <sluice/host/text/norm_units.h>
 #include <sluice/host/text/pack_units.h>
 #include <sluice/host/text/packed_units.h>
-#include <sluice/host/text/quantize_units.h>
 #include <sluice/host/text/quoted.h>
 
 using namespace sluice;
@@ -22,35 +21,16 @@ namespace {
 
 thread_local std::string last_message;
 
-Result<Options> compile_options(const sluice_options* given) {
-  Options options = options_of(given);
-  if (options.cache_read_only)
-    return Error{ErrorCode::invalid_argument, "the cache is read-only, and compile writes to " +
-                                                  escaped(options.cache_dir) + ": let it be written"};
-  return options;
-}
-
 std::vector<std::string> units_of(const sluice_plan& plan, const Options& options) {
   if (const auto* const packed = std::get_if<packed::Plan>(&plan.plan)) return packed::units_of(*packed);
   return gemm::units_of(std::get<Plan>(plan.plan), stamping_of(options));
 }
 
-/// Into the cache folder, in parallel.
-sluice_status compile_units(const std::vector<std::string>& units, const Options& options,
-                            sluice_compiled* done) {
-  KernelCache cache(options);
-  if (!cache.disk_problem().empty())
-    return fail({ErrorCode::io, "nothing can be kept: " + cache.disk_problem()});
-  cache.require_disk();
-  const auto results = cache.get_all(units, options.jobs, {});
-  const CacheStats stats = cache.stats();
-  sluice_status status = SLUICE_OK;
-  int32_t failed = 0;
-  for (const auto& result : results)
-    if (!result && failed++ == 0) status = fail(result.error());
-  if (done != nullptr) *done = {stats.compiles, stats.disk_hits, failed};
-  if (status == SLUICE_OK && stats.write_failures > 0) return fail({ErrorCode::io, cache.write_problem()});
-  return status;
+/// The counts, and the first failure as the status.
+sluice_status status_of(const Result<Compiled>& result, sluice_compiled* done) {
+  if (!result) return fail(result.error());
+  if (done != nullptr) *done = {result->compiled, result->already_there, result->failed};
+  return result->first_failure ? fail(*result->first_failure) : SLUICE_OK;
 }
 
 }  // namespace
@@ -130,7 +110,7 @@ sluice_status sluice_plan_create(const sluice_device* device, const sluice_probl
         [&](const auto& of) {
           const auto made = planner.plan(of, choices);
           if (!made) return fail(in_c_names(made.error()));
-          *plan = handle_of(*made).release();
+          *plan = handle_of(*made, planner.info()).release();
           return SLUICE_OK;
         },
         *read);
@@ -184,12 +164,11 @@ sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count, con
     if (count > 0 && plans == nullptr) return fail(null_argument("plans"));
     for (int32_t i = 0; i < count; ++i)
       if (plans[i] == nullptr) return fail(null_argument(("plans[" + std::to_string(i) + "]").c_str()));
-    const Result<Options> options = compile_options(given);
-    if (!options) return fail(options.error());
+    const Options options = options_of(given);
     std::vector<std::string> units;
     for (int32_t i = 0; i < count; ++i)
-      for (std::string& unit : units_of(*plans[i], *options)) units.push_back(std::move(unit));
-    return compile_units(units, *options, done);
+      for (std::string& unit : units_of(*plans[i], options)) units.push_back(std::move(unit));
+    return status_of(compile_units(units, options), done);
   });
 }
 
@@ -198,13 +177,7 @@ sluice_status sluice_compile_quantizers(int32_t input, const sluice_options* giv
     if (done != nullptr) *done = {};
     if (input != SLUICE_BF16 && input != SLUICE_FP16 && input != SLUICE_FP32)
       return fail({ErrorCode::invalid_type, "input must be bf16, fp16 or fp32"});
-    const Result<Options> options = compile_options(given);
-    if (!options) return fail(options.error());
-    std::vector<std::string> units;
-    for (const QuantizerOptions& of : quantizers_of(static_cast<DType>(input)))
-      for (std::string& unit : quantize_units(of.input, of.granularity, of.gate))
-        units.push_back(std::move(unit));
-    return compile_units(units, *options, done);
+    return status_of(compile(quantizers_of(static_cast<DType>(input)), options_of(given)), done);
   });
 }
 
@@ -213,12 +186,7 @@ sluice_status sluice_compile_norms(int32_t input, const sluice_options* given, s
     if (done != nullptr) *done = {};
     if (input != SLUICE_BF16 && input != SLUICE_FP16)
       return fail({ErrorCode::invalid_type, "input must be bf16 or fp16"});
-    const Result<Options> options = compile_options(given);
-    if (!options) return fail(options.error());
-    std::vector<std::string> units;
-    for (const NormOptions& of : norms_of(static_cast<DType>(input)))
-      for (std::string& unit : norm_units(of)) units.push_back(std::move(unit));
-    return compile_units(units, *options, done);
+    return status_of(compile(norms_of(static_cast<DType>(input)), options_of(given)), done);
   });
 }
 
@@ -229,12 +197,10 @@ sluice_status sluice_compile_packer(const sluice_weight_format* given_format, co
     if (given_format == nullptr) return fail(null_argument("format"));
     const Result<WeightFormat> format = format_of(*given_format);
     if (!format) return fail(format.error());
-    const Result<Options> options = compile_options(given);
-    if (!options) return fail(options.error());
     std::vector<std::string> units;
     for (const PackStep step : {PackStep::pack, PackStep::unpack})
       units.push_back(pack_unit_text({step, *format, CodeStorage::byte}));
-    return compile_units(units, *options, done);
+    return status_of(compile_units(units, options_of(given)), done);
   });
 }
 

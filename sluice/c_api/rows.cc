@@ -35,9 +35,9 @@ Result<RowSummary> prepare(const Device& device, const PackedProblem& problem, R
 }
 
 template <class Table>
-void hand_over(const Table& table, sluice_row_plans* found) {
+void hand_over(const Table& table, const DeviceInfo& device, sluice_row_plans* found) {
   std::vector<std::unique_ptr<sluice_plan>> plans;  // before any is handed over: one may not find memory
-  for (const auto& plan : table.kernels) plans.push_back(handle_of(plan));
+  for (const auto& plan : table.kernels) plans.push_back(handle_of(plan, device));
   *found = {};
   for (auto& plan : plans) found->plans[found->count++] = plan.release();
   found->summary = values_of(table.summary);
@@ -70,9 +70,10 @@ sluice_status sluice_plan_rows(const sluice_device* device, const sluice_problem
   return guarded([&] {
     return with_rows(problem, rows, [&](const auto& of, RowRange range) {
       if (found == nullptr) return fail(null_argument("found"));
-      const auto table = plan_rows(of, range, Planner(device));
+      const Planner planner(device);
+      const auto table = plan_rows(of, range, planner);
       if (!table) return fail(in_c_names(table.error()));
-      hand_over(*table, found);
+      hand_over(*table, planner.info(), found);
       return SLUICE_OK;
     });
   });

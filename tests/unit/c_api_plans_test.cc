@@ -6,6 +6,7 @@
 #include <sluice/c_api.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/products.h>
+#include <sluice/compile.h>
 
 #include <cstring>
 #include <filesystem>
@@ -62,6 +63,19 @@ class CApiPlans : public LaunchTest {
     EXPECT_EQ(sluice_compile(&plan, 1, &given, &done), SLUICE_OK) << sluice_error_message();
     EXPECT_EQ(done.already_there, units);
     EXPECT_EQ(done.compiled + done.failed, 0);
+    options.nvrtc_path = nowhere;
+    const Result<Compiled> ahead = compile({&std::get<Plan>(plan->plan), 1}, options);
+    ASSERT_TRUE(ahead.ok()) << ahead.error().message;
+    EXPECT_EQ(ahead->already_there, units);
+    EXPECT_TRUE(ahead->ok());
+    options.cache_dir = folder / "empty";
+    const Result<Compiled> none = compile({&std::get<Plan>(plan->plan), 1}, options);
+    ASSERT_TRUE(none.ok()) << none.error().message;
+    EXPECT_EQ(none->failed, units);
+    ASSERT_TRUE(none->first_failure);
+    EXPECT_EQ(none->first_failure->code, ErrorCode::toolchain) << none->first_failure->message;
+    options.cache_read_only = true;
+    EXPECT_FALSE(compile({&std::get<Plan>(plan->plan), 1}, options).ok());
   }
 
   std::vector<sluice_plan*> made_;
