@@ -105,7 +105,7 @@ def _choices_of(numbers: dict[str, object], names: dict[str, object], switches: 
     for name, text in names.items():
         if text is not None:
             given[name] = (name_of(name, text) or b"").replace(b" ", b"_")
-    given.update({name: b"%d" % switch_of(name, value) for name, value in switches.items() if value is not None})
+    given.update({name: b"true" if switch_of(name, value) else b"false" for name, value in switches.items() if value is not None})
     return b", ".join(name.encode() + b"=" + value for name, value in given.items())
 
 

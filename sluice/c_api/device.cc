@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface, second half: what needs a GPU.
-#include <sluice/c_api/choices.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
+#include <sluice/c_api/options.h>
 #include <sluice/c_api/products.h>
 
 #include <array>

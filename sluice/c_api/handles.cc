@@ -2,8 +2,8 @@
 // See handles.h.
 #include <sluice/c_api/handles.h>
 
-#include <sluice/c_api/choices.h>
 #include <sluice/host/ops/gemm.h>
+#include <sluice/host/text/field_text.h>
 #include <sluice/host/text/packed_units.h>
 #include <sluice/try.h>
 
@@ -23,11 +23,12 @@ Planner::Planner(const sluice_device* device)
       records_(device != nullptr ? &device->session.device().records() : &shipped_records()) {}
 
 Result<Plan> Planner::plan(const Problem& problem, const char* choices) const {
-  SLUICE_TAKE(const PlanOverrides overrides, overrides_of<PlanOverrides>(choices));
+  SLUICE_TAKE(const PlanOverrides overrides, from_text<PlanOverrides>(choices != nullptr ? choices : ""));
   return gemm::plan(problem, *info_, overrides, *records_);
 }
 Result<packed::Plan> Planner::plan(const PackedProblem& problem, const char* choices) const {
-  SLUICE_TAKE(const packed::Overrides overrides, overrides_of<packed::Overrides>(choices));
+  SLUICE_TAKE(const packed::Overrides overrides,
+              from_text<packed::Overrides>(choices != nullptr ? choices : ""));
   return packed::plan(problem, *info_, overrides, *records_);
 }
 

@@ -44,7 +44,7 @@ class Planner {
 
   const DeviceInfo& info() const { return *info_; }
   const RecordBook& records() const { return *records_; }
-  /// Errors: those of overrides_of and of the product's plan().
+  /// Errors: those of from_text and of the product's plan().
   Result<Plan> plan(const Problem& problem, const char* choices) const;
   Result<packed::Plan> plan(const PackedProblem& problem, const char* choices) const;
 

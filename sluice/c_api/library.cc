@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface, first half: the library, errors, problems, plans, compiles. No GPU needed for any of it.
-#include <sluice/c_api/choices.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
+#include <sluice/c_api/options.h>
 #include <sluice/c_api/products.h>
 
 #include <sluice/compile.h>

@@ -211,7 +211,7 @@ TEST_F(CApiPacked, a_record_of_the_problem_is_planned_and_run) {
   EXPECT_STREQ(sluice_plan_source(plan), "record");
   EXPECT_EQ(sluice_plan_estimate_us(plan), 7.125);
   sluice_plan_free(plan);
-  ASSERT_EQ(sluice_plan_create(handle, &problem, "ignore_records=1", &plan), SLUICE_OK)
+  ASSERT_EQ(sluice_plan_create(handle, &problem, "ignore_records=true", &plan), SLUICE_OK)
       << sluice_error_message();
   EXPECT_STREQ(sluice_plan_source(plan), "model");
   sluice_plan_free(plan);

@@ -164,9 +164,9 @@ Result<void> check_tma_strides(const Operand& x) {
 Result<void> check_strides(const Operand& x) {
   const std::string name = x.name;
   if (x.matrix.ld < 0 || x.matrix.batch_stride < 0)
-    return Error{ErrorCode::invalid_stride, std::string(x.ld_name) + " = " + std::to_string(x.matrix.ld) + " and " +
-                                                x.batch_name() + " = " + std::to_string(x.matrix.batch_stride) +
-                                                " must not be negative (0 = packed)"};
+    return Error{ErrorCode::invalid_stride,
+                 std::string(x.ld_name) + " = " + std::to_string(x.matrix.ld) + " and " + x.batch_name() +
+                     " = " + std::to_string(x.matrix.batch_stride) + " must not be negative (0 = packed)"};
   // Past the last element used, in elements and then in bytes: each step may leave 63 bits.
   i64 matrix = 0, all = 0;
   const bool matrix_fits = multiply(x.ld(), x.outer, matrix);
@@ -194,10 +194,11 @@ Result<void> check_d_batches(const Operand& d) {
   // Matrices side by side in wider rows: D[m][batch][n].
   const bool side_by_side = stride >= d.inner && (d.outer == 1 || ld >= (d.batch - 1) * stride + d.inner);
   if (one_after_another || side_by_side) return {};
-  return Error{ErrorCode::invalid_stride, "d.batch_stride = " + std::to_string(stride) + " must be at least " +
-                                              std::to_string(matrix_span) + " (d.ld = " + std::to_string(ld) +
-                                              ", m = " + std::to_string(d.outer) + ", n = " + std::to_string(d.inner) +
-                                              "): the matrices of D would overlap"};
+  return Error{ErrorCode::invalid_stride,
+               "d.batch_stride = " + std::to_string(stride) + " must be at least " +
+                   std::to_string(matrix_span) + " (d.ld = " + std::to_string(ld) +
+                   ", m = " + std::to_string(d.outer) + ", n = " + std::to_string(d.inner) +
+                   "): the matrices of D would overlap"};
 }
 
 }  // namespace
