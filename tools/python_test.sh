@@ -35,4 +35,4 @@ $venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-in
 pytest=("$venv/bin/python" -m pytest -q -p no:cacheprovider)
 SLUICE_WHEEL=$(echo "$wheels"/*.whl) "${pytest[@]}" tests/python "$@"
 # Launches, on the fake driver: another library, so another process.
-SLUICE_LIBRARY=$build/tests/libsluice_c_fake.so SLUICE_CACHE_DIR=$wheels/kernels "${pytest[@]}" tests/python/test_fake_gpu.py
+SLUICE_LIBRARY=$build/tests/libsluice_c_fake.so SLUICE_CACHE_DIR=$wheels/kernels "${pytest[@]}" tests/python/test_fake_*.py

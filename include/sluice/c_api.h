@@ -43,8 +43,8 @@ typedef enum {
 
 typedef enum { SLUICE_BF16, SLUICE_FP16, SLUICE_FP32, SLUICE_E4M3, SLUICE_E5M2 } sluice_dtype;
 #define SLUICE_BYTE 32 /* of a sluice_array that holds codes or a blob: uint8, which no product takes */
-typedef enum { SLUICE_FAST, SLUICE_PROMOTED } sluice_accumulate;
-typedef enum { SLUICE_SET, SLUICE_ADD } sluice_update; /* D = ..., D += the product */
+typedef enum { SLUICE_PROMOTED, SLUICE_FAST } sluice_accumulate; /* of fp8 sums: docs/numerics.md */
+typedef enum { SLUICE_SET, SLUICE_ADD } sluice_update;           /* D = ..., D += the product */
 typedef enum { SLUICE_NO_ACTIVATION, SLUICE_RELU, SLUICE_GELU, SLUICE_SILU } sluice_activation;
 typedef enum { SLUICE_NO_SCALE, SLUICE_SCALE_TENSOR, SLUICE_SCALE_VECTOR, SLUICE_SCALE_BLOCK } sluice_scale;
 typedef enum { SLUICE_K_MAJOR, SLUICE_MN_MAJOR } sluice_major;
@@ -78,19 +78,41 @@ typedef struct {
   const int64_t* strides;
 } sluice_array;
 
+typedef enum { SLUICE_UINT4, SLUICE_INT8, SLUICE_E4M3_WEIGHT } sluice_weight_type;
+typedef enum { SLUICE_ORDER_HALF, SLUICE_ORDER_BYTE } sluice_fragment_order; /* of 16-bit, of 8-bit tokens */
+/* How weights are packed (docs/packing.md): W[row][k] = scale[row][k / group] * (code[row][k] - zero[..]). */
+typedef struct {
+  int32_t type;  /* sluice_weight_type: codes are 0..15; value + 128; the bits of an e4m3 */
+  int32_t group; /* 32, 64, 128; 0: all of k */
+  int32_t scale; /* of scales and zeros: SLUICE_FP16, SLUICE_BF16, SLUICE_FP32 */
+  int32_t zeros; /* 0 or 1; without them the zero is 8, 128, or (e4m3) 0 */
+  int32_t order; /* sluice_fragment_order */
+} sluice_weight_format;
+/* What a blob holds, which it does not tell itself: n x k weights. */
+typedef struct {
+  sluice_weight_format format;
+  int64_t n, k;
+} sluice_packed_weights;
+
 /* D = act(alpha * scale_a * scale_b * A B + beta * C + bias). A is m x k, B is k x n (a weight n x k,
  * transposed), D is m x n; or batches of those, three-dimensional. NULL: not there. How the scales apply
  * follows from their shapes: one value;  scale_a m or m x 1, scale_b n or 1 x n;  scale_a m x ceil(k/128),
- * scale_b ceil(n/128) x ceil(k/128) or its transposed view. `names`: seven names for messages, in the order
- * of the arrays below; NULL: those of the fields.
- * With `update` SLUICE_ADD: D += alpha * scale_a * scale_b * A B, into an fp32 D, without C, bias and
- * activation. The bits are the same on every run, unless `any_order` lets the parts of a split sum be added
- * to D as they come; without SLUICE_ADD it changes nothing (docs/numerics.md). */
+ * scale_b ceil(n/128) x ceil(k/128) or its transposed view.
+ * `update` SLUICE_ADD: D += alpha * scale_a * scale_b * A B, into an fp32 D, without C, bias and activation.
+ * The bits are the same on every run, unless `any_order` lets the parts of a split sum be added to D as they
+ * come. `gated`: act of the first n / 2 columns times the last n / 2, and D is m x n / 2. `scale_d` (one
+ * fp32, an e4m3 D): the result is divided by it before it is rounded. `packed`: b is a blob of so many packed
+ * weights (uint8, on 128 bytes), and the product is act(scale_a * A W^T + bias) + C. A is tokens of 16 bits,
+ * or of e4m3 with scale_a of one value or m; C has D's type. With `gamma` (k bf16 values, up to 8 bf16
+ * tokens) A's rows are normed first, as sluice_norm does. There are no batches, alpha, scale_b and update
+ * then. `names`: nine names for messages, in the order of the arrays below; NULL: those of the fields. */
 typedef struct {
-  const sluice_array *a, *b, *c, *d, *bias, *scale_a, *scale_b;
-  float alpha, beta;
+  const sluice_array *a, *b, *c, *d, *bias, *scale_a, *scale_b, *scale_d, *gamma;
+  const sluice_packed_weights* packed; /* NULL: b is a matrix */
+  float alpha, beta, epsilon;          /* epsilon: with gamma */
   int32_t accumulate;
   int32_t activation;
+  int32_t gated; /* 0 or 1 */
   int32_t update;
   int32_t any_order; /* 0 or 1 */
   const char* const* names;
@@ -103,29 +125,17 @@ typedef struct {
   int32_t a_major, b_major;
   int64_t a_ld, b_ld, c_ld, d_ld;
   int64_t a_batch_stride, b_batch_stride, c_batch_stride, d_batch_stride;
-  int32_t scale_a, scale_b;
+  int32_t scale_a, scale_b, scale_d;
   int32_t bias, bias_type; /* bias: 0 or 1 */
-  int32_t activation;
+  int32_t activation, gated;
   int32_t residual, c_type; /* residual: 0 or 1; C takes part */
   int32_t accumulate;
   int32_t update;
   int32_t any_order; /* 0 or 1 */
+  int32_t packed;    /* 1: B is packed weights; then b, b_major and strides of B are not looked at */
+  sluice_weight_format weights; /* with packed */
+  int32_t norm_x;               /* 0 or 1, with packed: A's rows are normed with a gamma */
 } sluice_problem;
-
-/* What overrules the planner; -1 (names: NULL) leaves it the choice. */
-typedef struct {
-  const char* schedule;  /* "ping_pong", "cooperative"; few rows of A: "plain", "plain_wgmma" */
-  const char* store;     /* "tma", "direct" */
-  const char* raster;    /* "along_m", "along_n" */
-  const char* combine;   /* of split sums: "last_arriver", "separate", "add" */
-  const char* numbering; /* of clusters: "launch", "gpc" */
-  int32_t tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, raster_group, clusters, streamed, splits;
-  int64_t workspace_limit;
-  int32_t ignore_records; /* 0 or 1 */
-  int32_t swapped;        /* 1: B by A, tile, cluster and raster are of that product; 0: never */
-} sluice_choices;
-#define SLUICE_NO_CHOICES \
-  { 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, -1 }
 
 /* Where things are; NULL or -1: as the environment says (include/sluice/options.h). */
 typedef struct {
@@ -133,13 +143,18 @@ typedef struct {
   int32_t cache_read_only, jobs;
 } sluice_options;
 
-/* What a product is, as the planner sees it. Needs no GPU, reads no data. */
+/* What a product is, as the planner sees it. Needs no GPU, reads no data. Fails as the product itself would.
+ */
 SLUICE_API sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* problem);
+/* What a product of the problem would refuse of its sizes, types and strides. Plans nothing. */
+SLUICE_API sluice_status sluice_problem_check(const sluice_problem* problem);
 
 /* ---- plan: needs no GPU ---- */
-/* device NULL: for an H200, with the shipped records. choices NULL: none. */
+/* device NULL: for an H200, with the shipped records. choices: what overrules the planner, as the text
+ * "schedule=cooperative, tile_m=128, tile_n=128, splits=4"; the names are those of `sluice plan --help`
+ * (dense) and docs/packed.md. NULL: none. */
 SLUICE_API sluice_status sluice_plan_create(const sluice_device* device, const sluice_problem* problem,
-                                            const sluice_choices* choices, sluice_plan** plan);
+                                            const char* choices, sluice_plan** plan);
 SLUICE_API void sluice_plan_free(sluice_plan* plan);
 SLUICE_API const char* sluice_plan_text(
     const sluice_plan* plan); /* lines for people: what `sluice plan` prints */
@@ -153,8 +168,7 @@ SLUICE_API const char* sluice_plan_source(const sluice_plan* plan); /* "model" o
 SLUICE_API int64_t sluice_plan_workspace_bytes(const sluice_plan* plan);
 SLUICE_API double sluice_plan_estimate_us(const sluice_plan* plan);
 
-/* Compiles the plans' kernels into the cache folder; no GPU, and nothing is loaded. Takes plans of
- * sluice_packed_plan_create too. */
+/* Compiles the plans' kernels into the cache folder; no GPU, and nothing is loaded. */
 typedef struct {
   int32_t compiled, already_there, failed;
 } sluice_compiled;
@@ -174,11 +188,11 @@ SLUICE_API const char* sluice_device_name(const sluice_device* device);
 
 /* ---- the explicit way: a kernel at hand ---- */
 typedef struct {
-  const void *a, *b, *c;
+  const void *a, *b, *c; /* of packed weights b is the blob */
   void* d;
-  const float *scale_a, *scale_b;
-  const void* bias;
-  float alpha, beta;
+  const float *scale_a, *scale_b, *scale_d;
+  const void *bias, *gamma;
+  float alpha, beta, epsilon; /* of packed weights alpha and beta are not looked at */
 } sluice_pointers;
 SLUICE_API sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* plan,
                                         sluice_kernel** kernel);
@@ -198,14 +212,15 @@ SLUICE_API sluice_status sluice_workspace_verify(const sluice_workspace* workspa
 SLUICE_API sluice_status sluice_workspace_reset(sluice_workspace* workspace, sluice_stream stream);
 
 /* ---- the short way: arrays in, a launch out ---- */
-/* Looks the product's kernel up, prepares it at the first call, launches. While the stream captures, a kernel
- * that is not there yet is an error (not_prepared) that names the remedy. Where sums are split the device
- * lends a workspace: to each stream its own, allocated once and kept; to each captured graph its own, one for
- * each stream captured into it, which is kept until the graph and its executables are destroyed and used
- * again then. So graphs may run at once, whatever streams captured them; but what is one graph twice (two
- * executables of it, a clone, a child of two graphs) shares its workspace, and must not run twice at once. An
- * executable that was updated from a graph needs that graph for as long as it lives. Streams are lent 4 GB of
- * a device at most, those that were destroyed included; on more of them, call sluice_run_with. */
+/* Looks the product's kernel up, dense or packed, prepares it at the first call, launches. While the stream
+ * captures, a kernel that is not there yet is an error (not_prepared) that names the remedy. Where sums are
+ * split the device lends a workspace: to each stream its own, allocated once and kept; to each captured graph
+ * its own, one for each stream captured into it, which is kept until the graph and its executables are
+ * destroyed and used again then. So graphs may run at once, whatever streams captured them; but what is one
+ * graph twice (two executables of it, a clone, a child of two graphs) shares its workspace, and must not run
+ * twice at once. An executable that was updated from a graph needs that graph for as long as it lives.
+ * Streams are lent 4 GB of a device at most, those that were destroyed included; on more of them, call
+ * sluice_run_with. */
 SLUICE_API sluice_status sluice_run(sluice_device* device, const sluice_product* product,
                                     sluice_stream stream);
 /* The same with a workspace of the caller's, to be kept as long as the work and the graphs that use it. */
@@ -226,7 +241,8 @@ typedef enum {
   SLUICE_PER_SQUARE_BLOCK
 } sluice_granularity;
 typedef enum { SLUICE_NO_GATE, SLUICE_SILU_GATE } sluice_gate;
-/* With a gate the input has twice the columns, gate and up side by side: silu(gate) * up is quantised. */
+/* With a gate the input has twice the columns, gate and up side by side: silu(gate) * up is quantised; or,
+ * with an output of the input's type and scales NULL, rounded to it. */
 typedef struct {
   const sluice_array *input, *output, *scales; /* rows x columns; the same of e4m3; fp32, packed */
   int32_t granularity;
@@ -245,18 +261,23 @@ SLUICE_API sluice_status sluice_compile_quantizers(int32_t input, const sluice_o
 /* Compiles and loads them. */
 SLUICE_API sluice_status sluice_make_quantizers_ready(sluice_device* device, int32_t input);
 
-/* ---- packed weights of few bits: docs/packing.md has the blob, byte by byte ---- */
-typedef enum { SLUICE_UINT4, SLUICE_INT8, SLUICE_E4M3_WEIGHT } sluice_weight_type;
-typedef enum { SLUICE_ORDER_HALF, SLUICE_ORDER_BYTE } sluice_fragment_order; /* of 16-bit, of 8-bit tokens */
-/* W[row][k] = scale[row][k / group] * (code[row][k] - zero[row][k / group]). */
+/* ---- norms: include/sluice/norm.h has their rules ---- */
 typedef struct {
-  int32_t type;  /* sluice_weight_type: codes are 0..15; value + 128; the bits of an e4m3 */
-  int32_t group; /* 32, 64, 128; 0: all of k */
-  int32_t scale; /* of scales and zeros: SLUICE_FP16, SLUICE_BF16, SLUICE_FP32 */
-  int32_t zeros; /* 0 or 1; without them the zero is 8, 128, or (e4m3) 0 */
-  int32_t order; /* sluice_fragment_order */
-} sluice_weight_format;
+  const sluice_array *input, *gamma;   /* rows x columns of bf16 or fp16; columns values of the same type */
+  const sluice_array *residual, *sum;  /* NULL: none. Added before; input + residual, may be one of both */
+  const sluice_array *output, *scales; /* of the input's type, scales NULL; or e4m3 with fp32 scales */
+  int32_t granularity; /* of an e4m3 output: SLUICE_PER_TENSOR (scales is read), _ROW, _ROW_BLOCK */
+  float epsilon;
+} sluice_normalization;
+SLUICE_API sluice_status sluice_norm(sluice_device* device, const sluice_normalization* what,
+                                     sluice_stream stream);
+/* Compiles those of an input type (bf16 or fp16) into the cache folder; no GPU. */
+SLUICE_API sluice_status sluice_compile_norms(int32_t input, const sluice_options* options,
+                                              sluice_compiled* done);
+/* Compiles and loads them. */
+SLUICE_API sluice_status sluice_make_norms_ready(sluice_device* device, int32_t input);
 
+/* ---- packed weights of few bits: docs/packing.md has the blob, byte by byte ---- */
 /* Where the parts of a blob of n x k are, in bytes: strips of 64 rows, in each tiles of 128 k, then the
  * scales and zeros of its rows if one is for all of k. */
 typedef struct {
@@ -291,54 +312,6 @@ SLUICE_API sluice_status sluice_compile_packer(const sluice_weight_format* forma
 /* Compiles and loads them. */
 SLUICE_API sluice_status sluice_make_packer_ready(sluice_device* device, const sluice_weight_format* format);
 
-/* ---- packed products: 16-bit or e4m3 tokens times packed weights (include/sluice/packed.h) ---- */
-/* D = act(scale_x X W^T + bias): X is m x k, D m x n. Strides 0: packed. */
-typedef struct {
-  int64_t m, n, k;
-  int32_t x, d;
-  int32_t scale_x; /* sluice_scale, of e4m3 tokens: none, one for all (tensor), or one a token (vector) */
-  sluice_weight_format weights; /* for e4m3 tokens SLUICE_UINT4 of SLUICE_ORDER_BYTE */
-  int32_t bias, bias_type;      /* bias: 0 or 1 */
-  int32_t activation;
-  int64_t x_ld, d_ld;
-} sluice_packed_problem;
-
-/* What overrules the planner; -1 leaves it the choice. Fields as in packed::Overrides. */
-typedef struct {
-  int32_t token_blocks, row_blocks, warps, stages, parts, ctas;         /* narrow; stages, parts: strip too */
-  int32_t tokens, cluster_n, cluster_k, x_stages, w_stages, tail_parts; /* wide; tokens: strip too */
-  int32_t strips, k_groups;                                             /* strip */
-  int32_t ignore_records; /* 1: plan as if the problem had never been tuned */
-} sluice_packed_choices;
-#define SLUICE_NO_PACKED_CHOICES \
-  { -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 }
-
-/* A plan like others, for what takes one, but sluice_prepare. Needs no GPU; device NULL: for an H200. */
-SLUICE_API sluice_status sluice_packed_plan_create(const sluice_device* device,
-                                                   const sluice_packed_problem* problem,
-                                                   const sluice_packed_choices* choices, sluice_plan** plan);
-
-typedef struct {
-  sluice_weight_format format;
-  int64_t n, k;                /* of the weights, which their blob does not tell */
-  const sluice_array* x;       /* m x k */
-  const sluice_array* blob;    /* on 128 bytes */
-  const sluice_array* d;       /* m x n */
-  const sluice_array* bias;    /* n, or NULL */
-  const sluice_array* scale_x; /* fp32, of e4m3 tokens: one value, m or m x 1; or NULL, which is 1 */
-  int32_t activation;
-  const char* const* names; /* five, for messages, in the order of the arrays; NULL: those of the fields */
-} sluice_packed_product;
-SLUICE_API sluice_status sluice_packed_problem_of(const sluice_packed_product* product,
-                                                  sluice_packed_problem* problem);
-/* As sluice_run: looks the kernel up, prepares it at the first call, launches; allocates nothing after that,
- * needs no workspace, may be captured once it is prepared (else not_prepared). The same bits on every run. */
-SLUICE_API sluice_status sluice_packed_run(sluice_device* device, const sluice_packed_product* product,
-                                           sluice_stream stream);
-/* Prepares what sluice_packed_run needs, in parallel, and launches nothing. */
-SLUICE_API sluice_status sluice_packed_make_ready(sluice_device* device,
-                                                  const sluice_packed_problem* problems, int32_t count);
-
 /* ---- ranges of numbers of rows: include/sluice/rows.h ---- */
 /* m from low (1 or more) to high, both inside. */
 typedef struct {
@@ -362,18 +335,10 @@ typedef struct {
  * does not count, and strides of 0 follow each m. Needs no GPU; device NULL: for an H200. */
 SLUICE_API sluice_status sluice_plan_rows(const sluice_device* device, const sluice_problem* problem,
                                           const sluice_row_range* rows, sluice_row_plans* found);
-SLUICE_API sluice_status sluice_packed_plan_rows(const sluice_device* device,
-                                                 const sluice_packed_problem* problem,
-                                                 const sluice_row_range* rows, sluice_row_plans* found);
-/* Compiles and loads them. sluice_run (sluice_packed_run) then serves every m of the range without a compile,
+/* Compiles and loads them. sluice_run then serves every m of the range without a compile,
  * in a stream that captures too. summary NULL: not wanted. */
 SLUICE_API sluice_status sluice_make_rows_ready(sluice_device* device, const sluice_problem* problem,
                                                 const sluice_row_range* rows, sluice_row_summary* summary);
-SLUICE_API sluice_status sluice_packed_make_rows_ready(sluice_device* device,
-                                                       const sluice_packed_problem* problem,
-                                                       const sluice_row_range* rows,
-                                                       sluice_row_summary* summary);
-
 /* ---- what is lent and held ---- */
 /* Of the workspaces lent on this device: waits for the device, and fails on the first that is not clean. */
 SLUICE_API sluice_status sluice_verify_workspaces(sluice_device* device);
@@ -381,7 +346,7 @@ SLUICE_API sluice_status sluice_verify_workspaces(sluice_device* device);
 SLUICE_API sluice_status sluice_reset_workspaces(sluice_device* device);
 
 typedef struct {
-  int64_t kernels;         /* problems that sluice_run and sluice_packed_run have a kernel for */
+  int64_t kernels;         /* problems that sluice_run has a kernel for */
   int64_t workspaces;      /* lent: to streams, and to graphs that are alive */
   int64_t workspace_bytes; /* of device memory, with those that streams outgrew and graphs gave back */
 } sluice_holdings;

@@ -4,13 +4,14 @@ Python itself raises of an argument leaves as an ``Error``."""
 from __future__ import annotations
 
 import ctypes
+import difflib
 import functools
 import inspect
 import itertools
 import operator
 import os
 import reprlib
-from typing import Any, Callable, Optional, Sequence, TypeVar
+from typing import Any, Callable, Collection, Optional, Sequence, TypeVar
 
 from . import errors
 
@@ -53,6 +54,24 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
+def did_you_mean(given: object, known: Collection[str]) -> str:
+    """The end of a message about a name that there is not: the known one that looks like it, or nothing."""
+    def letters(name: str) -> list[str]:
+        return sorted(name.replace("_", ""))
+
+    text = str(given)
+    close = ([name for name in known if letters(name) == letters(text)] or [name for name in known if text and name.startswith(text)]
+             or difflib.get_close_matches(text, list(known), 1))
+    return f": did you mean {close[0]}?" if close else ""
+
+
+def check_keywords(call: str, given: Collection[str], known: Collection[str]) -> None:
+    """Raises ``InvalidArgument`` for a keyword that ``call`` does not take, with the one that was meant."""
+    for name in given:
+        if name not in known:
+            raise errors.InvalidArgument(f"{call} takes no {shown(name)}{did_you_mean(name, known) or ': it takes ' + ', '.join(known)}")
+
+
 def integer(what: str, value: object) -> int:
     """``value`` if it is a whole number: no float, no text, no bool, and none that no C integer holds. Raises
     ``InvalidType`` or ``InvalidSize`` if not."""
@@ -88,10 +107,10 @@ def choice_of(what: str, value: object, bits: int = 32) -> int:
     return number
 
 
-def choices_of(what: str, values: object, counts: tuple[int, ...]) -> list[int]:
-    """Several of them, as many as ``counts`` allows; those that are not given are -1."""
+def choices_of(what: str, values: object, *counts: int) -> list[int]:
+    """Several of them, as many as ``counts`` allows; None is none of them."""
     if values is None:
-        return [-1] * counts[-1]
+        return []
     try:
         numbers = list(itertools.islice(values, counts[-1] + 1))  # type: ignore[call-overload]
     except TypeError:
@@ -100,7 +119,7 @@ def choices_of(what: str, values: object, counts: tuple[int, ...]) -> list[int]:
         raise errors.InvalidArgument(f"{what} = {shown(values)} must have {' or '.join(map(str, counts))} numbers: pass a tuple")
     if any(number is None for number in numbers):
         raise errors.InvalidType(f"{what} = {shown(values)} must hold numbers, and no None: leave all of it out for the default")
-    return [choice_of(f"{what}[{i}]", number) for i, number in enumerate(numbers)] + [-1] * (counts[-1] - len(numbers))
+    return [choice_of(f"{what}[{i}]", number) for i, number in enumerate(numbers)]
 
 
 def list_of(what: str, values: object, kept: Callable[[object], Item]) -> list[Item]:
@@ -128,7 +147,7 @@ def switch_of(what: str, value: object) -> int:
 def check_one_of(what: str, value: object, names: Sequence[str]) -> None:
     """Of names that are spelled in one way. Raises ``InvalidArgument`` that lists the right ones."""
     if not isinstance(value, str) or value not in names:
-        raise errors.InvalidArgument(f"{what} = {shown(value)} must be one of {', '.join(names)}")
+        raise errors.InvalidArgument(f"{what} = {shown(value)} must be one of {', '.join(names)}{did_you_mean(value, names)}")
 
 
 def check_array(what: str, value: object) -> None:
@@ -175,6 +194,9 @@ def as_ours(name: str, error: Exception) -> Optional[errors.Error]:
 
 
 def _entry_of(function: Entered, name: str, kind: type = object) -> Entered:
+    parameters = inspect.signature(function).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+
     @functools.wraps(function)
     def entered(*arguments: Any, **named: Any) -> Any:
         try:
@@ -183,6 +205,10 @@ def _entry_of(function: Entered, name: str, kind: type = object) -> Entered:
             return function(*arguments, **named)
         except errors.Error:
             raise
+        except TypeError as error:
+            if not takes_any:
+                check_keywords(name, named, parameters)
+            raise as_ours(name, error) from error  # type: ignore[misc]
         except _TYPES + _VALUES as error:
             raise as_ours(name, error) from error  # type: ignore[misc]
 

@@ -2,20 +2,21 @@
 """The packed functions of libsluice_c.so through tvm-ffi: arrays come as DLPack, the stream from their framework,
 errors as the classes of ``sluice.errors``. Imported when the first array comes, because tvm_ffi imports torch.
 
-    scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, workspace, c)
-    mm(a, b, out, bias, c, alpha, beta, activation, use_fast_accum, workspace)
-    linear(input, weight, bias, out, activation, workspace, c)
-    quantize(input, output, scales, granularity, scale_given, gate, workspace)
-    add_mm(a, b, total, any_order, workspace)
-    problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, activation, use_fast_accum, update, any_order, address)
-    packed_mm(x, blob, bias, scale_x, out, format, n, k, activation)
-    pack_codes(codes, scales, zeros, blob, format)
-    unpack_codes(codes, scales, zeros, blob, format)
+A call is pairs, in any order: the number of a field and its value. What is not there is left out, or None for a tensor. The
+fields are those of ``kFields`` in sluice/c_api/tvm_ffi_args.h, whose names messages use:
 
-All arguments by position; tensors may be None where they may be left out; ``workspace`` is a handle's address or None, and
-``format`` the number of a WeightFormat.
+    product(A, a, B, b, OUT, out, BIAS, bias, ACTIVATION, 1)       runs act(a b + bias)
+    product(X, x, PACKED_BLOB, blob, OUT, out, *packed.fields)     runs a product of packed weights
+    problem_of(A, a, B, b, OUT, out, PROBLEM, address)             fills in a ProblemStruct and runs nothing
+    quantize(INPUT, x, OUTPUT, q, SCALES, s, GRANULARITY, 2)
+    norm(INPUT, x, GAMMA, g, OUTPUT, y)
+    pack(CODES, c, SCALES, s, BLOB, blob, *format.fields)          unpack(...) the other way
+
+``WORKSPACE`` is a handle's address or None.
 """
 from __future__ import annotations
+
+import itertools
 
 try:
     import tvm_ffi
@@ -23,7 +24,7 @@ except ImportError as error:
     raise ImportError("arrays need tvm-ffi: pip install 'apache-tvm-ffi>=0.1.15,<0.2'") from error
 
 from . import errors
-from ._library import library_path
+from ._library import lib, library_path
 
 for _error in errors.BY_STATUS:
     tvm_ffi.register_error("sluice." + _error.code, _error)
@@ -34,15 +35,35 @@ if _module["host_is_complete"]() != 1:
                                "process, and no call can find its stream or raise without: import tvm_ffi as its wheel "
                                "installs it, or install apache-tvm-ffi again")
 
+FIELDS = {lib.sluice_ffi_field(number).decode(): number for number in itertools.takewhile(lib.sluice_ffi_field, itertools.count())}
+A, MAT_A, INPUT, X = (FIELDS[name] for name in ("a", "mat_a", "input", "x"))
+B, MAT_B, WEIGHT, PACKED_BLOB, BLOB = (FIELDS[name] for name in ("b", "mat_b", "weight", "packed.blob", "blob"))
+C, RESIDUAL, OUT, OUTPUT, TOTAL = (FIELDS[name] for name in ("c", "residual", "out", "output", "total"))
+BIAS, SCALE_A, SCALE_X, SCALE_B, SCALE_D = (FIELDS[name] for name in ("bias", "scale_a", "scale_x", "scale_b", "scale_d"))
+GAMMA, SUM, SCALES, CODES, ZEROS = (FIELDS[name] for name in ("gamma", "sum", "scales", "codes", "zeros"))
+ALPHA, BETA, EPSILON, ACTIVATION = (FIELDS[name] for name in ("alpha", "beta", "epsilon", "activation"))
+USE_FAST_ACCUM, GATED, ADD, ANY_ORDER = (FIELDS[name] for name in ("use_fast_accum", "gated", "add", "any_order"))
+WORKSPACE, PROBLEM = FIELDS["workspace"], FIELDS["problem"]
+GRANULARITY, SCALE_GIVEN, GATE = (FIELDS[name] for name in ("granularity", "scale_given", "gate"))
+FORMAT = tuple(FIELDS[f"format.{name}"] for name in ("type", "group", "scale", "zeros", "order"))
+N, K = FIELDS["n"], FIELDS["k"]
+
 # They give the interpreter's lock away, as torch's own operations do: a call may compile, wait for another process that
 # compiles, or for room in a full queue, which may come only with another thread's launch. That costs 50 ns a call.
-scaled_mm = _module["scaled_mm"]
-mm = _module["mm"]
-linear = _module["linear"]
-add_mm = _module["add_mm"]
+product = _module["product"]
 quantize = _module["quantize"]
-packed_mm = _module["packed_mm"]
-pack_codes = _module["pack_codes"]
-unpack_codes = _module["unpack_codes"]
-problem_of_arrays = _module["problem_of_arrays"]
-problem_of_arrays.release_gil = False  # waits for nothing
+norm = _module["norm"]
+pack = _module["pack"]
+unpack = _module["unpack"]
+problem_of = _module["product"]
+problem_of.release_gil = False  # waits for nothing
+
+
+def format_fields(numbers: tuple) -> tuple:
+    """The pairs of a weight format: type, group, scale, zeros and order, as the C interface has them."""
+    return tuple(itertools.chain(*zip(FORMAT, numbers)))
+
+
+def weights_fields(numbers: tuple) -> tuple:
+    """The same, and n and k of the weights."""
+    return (*format_fields(numbers[:5]), N, numbers[5], K, numbers[6])

@@ -7,7 +7,7 @@ import ctypes
 import importlib.util
 import os
 import pathlib
-from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from typing import Callable, NoReturn, Optional
 
 from . import errors
@@ -17,25 +17,43 @@ C_ABI = 9
 HERE = pathlib.Path(__file__).resolve().parent
 
 
+class WeightFormatStruct(ctypes.Structure):
+    _fields_ = [(name, c_int32) for name in ("type", "group", "scale", "zeros", "order")]
+
+
+class PackedWeightsStruct(ctypes.Structure):
+    _fields_ = [("format", WeightFormatStruct), ("n", c_int64), ("k", c_int64)]
+
+
+class ArrayStruct(ctypes.Structure):
+    _fields_ = [("data", c_void_p), *((name, c_int32) for name in ("dtype", "ndim", "device_type", "device")),
+                ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64))]
+
+
+# The arrays of a product, in the order of its names.
+PRODUCT_ARRAYS = ("a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma")
+
+
+class ProductStruct(ctypes.Structure):
+    _fields_ = [
+        *((name, POINTER(ArrayStruct)) for name in PRODUCT_ARRAYS),
+        ("packed", POINTER(PackedWeightsStruct)),
+        *((name, c_float) for name in ("alpha", "beta", "epsilon")),
+        *((name, c_int32) for name in ("accumulate", "activation", "gated", "update", "any_order")),
+        ("names", POINTER(c_char_p)),
+    ]
+
+
 class ProblemStruct(ctypes.Structure):
     _fields_ = [
         *((name, c_int64) for name in ("m", "n", "k", "batch")),
         *((name, c_int32) for name in ("a", "b", "d", "a_major", "b_major")),
         *((name, c_int64) for name in ("a_ld", "b_ld", "c_ld", "d_ld", "a_batch_stride", "b_batch_stride",
                                        "c_batch_stride", "d_batch_stride")),
-        *((name, c_int32) for name in ("scale_a", "scale_b", "bias", "bias_type", "activation", "residual", "c_type",
-                                       "accumulate", "update", "any_order")),
-    ]
-
-
-class ChoicesStruct(ctypes.Structure):
-    _fields_ = [
-        *((name, c_char_p) for name in ("schedule", "store", "raster", "combine", "numbering")),
-        *((name, c_int32) for name in ("tile_m", "tile_n", "stages", "cluster_m", "cluster_n", "cluster_k",
-                                       "raster_group", "clusters", "streamed", "splits")),
-        ("workspace_limit", c_int64),
-        ("ignore_records", c_int32),
-        ("swapped", c_int32),
+        *((name, c_int32) for name in ("scale_a", "scale_b", "scale_d", "bias", "bias_type", "activation", "gated", "residual",
+                                       "c_type", "accumulate", "update", "any_order", "packed")),
+        ("weights", WeightFormatStruct),
+        ("norm_x", c_int32),
     ]
 
 
@@ -68,10 +86,6 @@ class RowPlansStruct(ctypes.Structure):
     _fields_ = [("plans", c_void_p * MOST_ROW_KERNELS), ("count", c_int32), ("summary", RowSummaryStruct)]
 
 
-class WeightFormatStruct(ctypes.Structure):
-    _fields_ = [(name, c_int32) for name in ("type", "group", "scale", "zeros", "order")]
-
-
 class PackedNumbersStruct(ctypes.Structure):
     _fields_ = [
         *((name, c_int64) for name in ("groups", "strips", "tiles", "strip_bytes", "tile_bytes", "row_part_bytes",
@@ -80,29 +94,16 @@ class PackedNumbersStruct(ctypes.Structure):
     ]
 
 
-class PackedProblemStruct(ctypes.Structure):
-    _fields_ = [
-        *((name, c_int64) for name in ("m", "n", "k")),
-        *((name, c_int32) for name in ("x", "d", "scale_x")),
-        ("weights", WeightFormatStruct),
-        *((name, c_int32) for name in ("bias", "bias_type", "activation")),
-        *((name, c_int64) for name in ("x_ld", "d_ld")),
-    ]
-
-
-class PackedChoicesStruct(ctypes.Structure):
-    _fields_ = [(name, c_int32) for name in ("token_blocks", "row_blocks", "warps", "stages", "parts", "ctas",
-                                             "tokens", "cluster_n", "cluster_k", "x_stages", "w_stages", "tail_parts",
-                                             "strips", "k_groups", "ignore_records")]
-
-
 # name: (result, arguments); "status" results are checked.
 _FUNCTIONS = {
     "sluice_c_abi": (c_int32, []),
     "sluice_version": (c_char_p, []),
     "sluice_error_message": (c_char_p, []),
     "sluice_suggest_nvrtc": ("status", [c_char_p]),
-    "sluice_plan_create": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(ChoicesStruct), POINTER(c_void_p)]),
+    "sluice_ffi_field": (c_char_p, [c_int32]),
+    "sluice_problem_of": ("status", [POINTER(ProductStruct), POINTER(ProblemStruct)]),
+    "sluice_problem_check": ("status", [POINTER(ProblemStruct)]),
+    "sluice_plan_create": ("status", [c_void_p, POINTER(ProblemStruct), c_char_p, POINTER(c_void_p)]),
     "sluice_plan_free": (None, [c_void_p]),
     "sluice_plan_text": (c_char_p, [c_void_p]),
     "sluice_plan_config": (c_char_p, [c_void_p]),
@@ -112,11 +113,13 @@ _FUNCTIONS = {
     "sluice_plan_workspace_bytes": (c_int64, [c_void_p]),
     "sluice_plan_estimate_us": (c_double, [c_void_p]),
     "sluice_compile": ("status", [POINTER(c_void_p), c_int32, POINTER(OptionsStruct), POINTER(CompiledStruct)]),
+    "sluice_compile_norms": ("status", [c_int32, POINTER(OptionsStruct), POINTER(CompiledStruct)]),
     "sluice_compile_quantizers": ("status", [c_int32, POINTER(OptionsStruct), POINTER(CompiledStruct)]),
     "sluice_device_default": ("status", [c_int32, POINTER(c_void_p)]),
     "sluice_device_name": (c_char_p, [c_void_p]),
     "sluice_make_ready": ("status", [c_void_p, POINTER(ProblemStruct), c_int32]),
     "sluice_use_plan": ("status", [c_void_p, c_void_p]),
+    "sluice_make_norms_ready": ("status", [c_void_p, c_int32]),
     "sluice_make_quantizers_ready": ("status", [c_void_p, c_int32]),
     "sluice_workspace_create": ("status", [c_void_p, c_int64, POINTER(c_void_p)]),
     "sluice_workspace_free": (None, [c_void_p]),
@@ -128,16 +131,9 @@ _FUNCTIONS = {
     "sluice_packed_numbers_of": ("status", [POINTER(WeightFormatStruct), c_int64, c_int64, POINTER(PackedNumbersStruct)]),
     "sluice_compile_packer": ("status", [POINTER(WeightFormatStruct), POINTER(OptionsStruct), POINTER(CompiledStruct)]),
     "sluice_make_packer_ready": ("status", [c_void_p, POINTER(WeightFormatStruct)]),
-    "sluice_packed_plan_create": ("status", [c_void_p, POINTER(PackedProblemStruct), POINTER(PackedChoicesStruct),
-                                            POINTER(c_void_p)]),
-    "sluice_packed_make_ready": ("status", [c_void_p, POINTER(PackedProblemStruct), c_int32]),
     "sluice_plan_rows": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(RowRangeStruct), POINTER(RowPlansStruct)]),
-    "sluice_packed_plan_rows": ("status", [c_void_p, POINTER(PackedProblemStruct), POINTER(RowRangeStruct),
-                                          POINTER(RowPlansStruct)]),
     "sluice_make_rows_ready": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(RowRangeStruct),
                                           POINTER(RowSummaryStruct)]),
-    "sluice_packed_make_rows_ready": ("status", [c_void_p, POINTER(PackedProblemStruct), POINTER(RowRangeStruct),
-                                                POINTER(RowSummaryStruct)]),
     "sluice_device_holdings": ("status", [c_void_p, POINTER(HoldingsStruct)]),
 }
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-from typing import Optional
+from typing import Optional, Tuple
 
 from . import errors
 from ._arguments import entry, integer, shown, size_of, switch_of
-from ._library import PackedProblemStruct, PackedNumbersStruct, WeightFormatStruct, lib
+from ._library import PackedNumbersStruct, ProblemStruct, WeightFormatStruct, lib
 from .problems import ACTIVATIONS, DTYPES, SCALES, number_of
 
 WEIGHT_TYPES = ("uint4", "int8", "e4m3")
@@ -21,9 +21,13 @@ CODE_BITS = {"uint4": 4, "int8": 8, "e4m3": 8}
 class WeightFormat:
     """How weights are packed: ``W = scale * (code - zero)``, a scale for each ``group`` (32, 64, 128; 0 is all of k).
 
-    ``type``: "uint4" (codes 0 to 15), "int8" (value + 128) or "e4m3". ``scale``: the type of scales and zeros, fp16, bf16 or
-    fp32. ``zeros``: is there one for each scale? Without, it is 8, 128 or 0. ``order``: "half" for 16-bit tokens, "byte" for
-    e4m3 ones (uint4 only).
+    The fields and their defaults:
+
+    - ``type`` = "uint4": codes 0 to 15. "int8": the value + 128. "e4m3": its bits.
+    - ``group`` = 128: columns that share a scale; 32, 64 or 128, and 0 for one scale a row.
+    - ``scale`` = "fp16": the type of scales and zeros; "bf16" or "fp32".
+    - ``zeros`` = False: the zero is 8 (uint4), 128 (int8) or 0 (e4m3). True: one is stored beside each scale.
+    - ``order`` = "half": for 16-bit tokens. "byte": for e4m3 tokens (uint4 only).
     """
 
     type: str = "uint4"
@@ -42,8 +46,20 @@ class WeightFormat:
                                   order=number_of("order", self.order, ORDERS))
 
     @property
+    def text(self) -> str:
+        """In a few words, as ``repr`` of packed weights has it."""
+        zeros, order = ", zeros" if self.zeros else "", "" if self.order == "half" else ", byte order"
+        return f"{self.type} by {self.group or 'row'}, {self.scale} scales{zeros}{order}"
+
+    @property
+    def values(self) -> Tuple[int, int, int, int, int]:
+        """``type``, ``group``, ``scale``, ``zeros`` and ``order`` as numbers, as the C interface has them."""
+        s = self.struct()
+        return s.type, s.group, s.scale, s.zeros, s.order
+
+    @property
     def number(self) -> int:
-        """All of it in one number, as the compiled functions and state dicts have it."""
+        """All of it in one number, as the state of a layer has it."""
         s = self.struct()
         return s.type | s.scale << 4 | s.zeros << 8 | s.order << 9 | s.group << 16
 
@@ -89,11 +105,20 @@ class PackedNumbers:
 @entry
 @dataclasses.dataclass(frozen=True)
 class PackedProblem:
-    """``D = act(scale_x * X W^T + bias)``: X m x k in 16 bits or e4m3, W n x k packed, D m x n.
+    """``D = act(scale_x * X W^T + bias) + C``: X m x k in 16 bits or e4m3, W n x k packed, D m x n.
 
-    Types are names. ``d`` left out is X's type, or bf16 if that is e4m3. Strides (``x_ld``, ``d_ld``, in elements) are 0 where
-    rows are packed. ``bias`` is the type of a bias, None without. ``scale_x``, of e4m3 tokens: "none", "tensor" (one fp32) or
-    "vector" (one for each token).
+    The fields and their defaults; types are names:
+
+    - ``m``, ``n``, ``k``: sizes. ``weights`` = WeightFormat(): how W is packed.
+    - ``x`` = "bf16": the tokens' type; "fp16" or "e4m3". ``d`` = None: X's type, or bf16 if that is e4m3.
+    - ``bias`` = None: the type of a bias, one value for each row of W.
+    - ``activation`` = "none", "relu", "gelu" (the exact one) or "silu".
+    - ``x_ld`` = 0, ``d_ld`` = 0, ``c_ld`` = 0: elements from one row to the next. 0: rows are packed.
+    - ``scale_x`` = "none": of e4m3 tokens; "tensor" is one fp32, "vector" one for each token.
+    - ``gated`` = False: True makes D m x n / 2, the activation of W's first half of rows times its second half.
+    - ``c`` = False: True adds a residual C of D's type behind the activation (16-bit tokens, at most 64, not gated).
+    - ``scale_d`` = "none": "tensor" divides the result by one fp32 before it is rounded to an e4m3 D.
+    - ``norm_x`` = False: True norms up to 8 bf16 tokens first, by a gamma of k values (RMSNorm).
     """
 
     m: int
@@ -107,16 +132,28 @@ class PackedProblem:
     x_ld: int = 0
     d_ld: int = 0
     scale_x: str = "none"
+    gated: bool = False
+    c: bool = False
+    c_ld: int = 0
+    scale_d: str = "none"
+    norm_x: bool = False
 
-    def struct(self) -> PackedProblemStruct:
+    def struct(self) -> ProblemStruct:
         """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
         if not isinstance(self.weights, WeightFormat):
             raise errors.InvalidArgument(f"weights = {shown(self.weights)} must be a sluice.WeightFormat, as packed.format is")
         x = number_of("x", self.x, DTYPES)
-        output = self.d if self.d is not None else "bf16" if DTYPES[x] == "e4m3" else DTYPES[x]
-        return PackedProblemStruct(
-            m=size_of("m", self.m), n=size_of("n", self.n), k=size_of("k", self.k), x=x, d=number_of("d", output, DTYPES),
-            scale_x=number_of("scale_x", self.scale_x, SCALES), weights=self.weights.struct(), bias=int(self.bias is not None),
+        d = number_of("d", self.d if self.d is not None else "bf16" if DTYPES[x] == "e4m3" else DTYPES[x], DTYPES)
+        residual = switch_of("c", self.c)
+        return ProblemStruct(
+            m=size_of("m", self.m), n=size_of("n", self.n), k=size_of("k", self.k), batch=1, packed=1, a=x, d=d,
+            scale_a=number_of("scale_x", self.scale_x, SCALES), scale_d=number_of("scale_d", self.scale_d, SCALES),
+            weights=self.weights.struct(), bias=int(self.bias is not None),
             bias_type=number_of("bias", self.bias, DTYPES) if self.bias is not None else 0,
-            activation=number_of("activation", self.activation, ACTIVATIONS), x_ld=size_of("x_ld", self.x_ld),
-            d_ld=size_of("d_ld", self.d_ld))
+            activation=number_of("activation", self.activation, ACTIVATIONS), gated=switch_of("gated", self.gated), residual=residual,
+            c_type=d if residual else 0, norm_x=switch_of("norm_x", self.norm_x), a_ld=size_of("x_ld", self.x_ld),
+            d_ld=size_of("d_ld", self.d_ld), c_ld=size_of("c_ld", self.c_ld))
+
+    def check(self) -> None:
+        """Raises what a product of this problem would raise of its sizes, types and strides. Plans nothing, needs no GPU."""
+        lib.sluice_problem_check(ctypes.byref(self.struct()))

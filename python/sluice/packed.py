@@ -30,7 +30,7 @@ class Unpacked(NamedTuple):
 
 
 @entry
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PackedWeights:
     """n x k weights (outputs x what is summed over) in one blob: ``D = X[:, permutation] @ W.T``.
 
@@ -45,7 +45,7 @@ class PackedWeights:
     format: WeightFormat
     permutation: Optional[Array] = None
     width: Optional[int] = None
-    format_number: int = dataclasses.field(init=False, repr=False)  # once, and not at every product
+    numbers: Tuple[int, ...] = dataclasses.field(init=False)  # of the format, n and k, once and not at every product
 
     def __post_init__(self) -> None:
         library_of(blob=self.blob, permutation=self.permutation)
@@ -63,7 +63,12 @@ class PackedWeights:
                                          "index for each column of the weights")
             check_type("permutation", self.permutation, ("int32", "int64"), "it holds columns of the tokens")
         check_width(self.width, self.k, self.permutation is not None)
-        object.__setattr__(self, "format_number", self.format.number)
+        object.__setattr__(self, "numbers", (*self.format.values, self.n, self.k))
+
+    def __repr__(self) -> str:
+        order = "" if self.permutation is None else f", act-order over {self.token_width} columns"
+        place = getattr(self.blob, "device", "cpu")
+        return f"<sluice.PackedWeights {self.n}x{self.k}, {self.format.text}{order}, {self.nbytes} bytes on {place}>"
 
     @property
     def shape(self) -> Tuple[int, int]:
@@ -91,23 +96,24 @@ class PackedWeights:
         return self.format.numbers(self.n, self.k).stored_bits
 
     def problem(self, m: int, x: Optional[str] = None, *, d: Optional[str] = None, bias: Optional[str] = None,
-                activation: str = "none", scale_x: Optional[str] = None) -> PackedProblem:
+                activation: str = "none", scale_x: Optional[str] = None, **more: Any) -> PackedProblem:
         """The problem of ``m`` tokens (in packed rows) times these weights, for ``packed_plan`` and ``prepare``. ``x`` left out is
-        bf16, or in the order "byte" e4m3, then with a scale for each token unless ``scale_x`` says otherwise."""
+        bf16, or in the order "byte" e4m3, then with a scale for each token unless ``scale_x`` says otherwise; ``more`` as ``PackedProblem`` has it."""
         x = x if x is not None else "e4m3" if self.format.order == "byte" else "bf16"
         scale_x = scale_x if scale_x is not None else "vector" if DTYPES[number_of("x", x, DTYPES)] == "e4m3" else "none"
-        return PackedProblem(m, self.n, self.k, self.format, x, d, bias, activation, scale_x=scale_x)
+        return PackedProblem(m, self.n, self.k, self.format, x, d, bias, activation, scale_x=scale_x, **more)
 
     def unpack(self) -> Unpacked:
         """The arrays that were packed, bit for bit, where the blob is. Codes of e4m3 are the bytes of their bits."""
-        from . import _binding
+        from . import _binding as f
 
         library = library_of(blob=self.blob)
         shape = (self.n, group_count(self.k, self.group) if self.k else 0)
         codes = library.empty((self.n, self.k), "uint8")
         scales = library.empty(shape, self.format.scale)
         zeros = library.empty(shape, self.format.scale) if self.format.zeros else None
-        _binding.unpack_codes(codes, scales, zeros, _readable("blob", self.blob), self.format_number)
+        f.unpack(f.CODES, codes, f.SCALES, scales, f.ZEROS, zeros, f.BLOB, _readable("blob", self.blob),
+                 *f.format_fields(self.format.values))
         return Unpacked(codes, scales, zeros)
 
     def quantized(self) -> QuantizedWeights:
@@ -178,7 +184,7 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
     of a uint4 only the lower half is looked at; in host memory a code past 15 raises. ``permutation`` and ``width`` as
     ``PackedWeights`` has them: each column once, which is looked at here (it waits for the GPU), and not at products.
     """
-    from . import _binding
+    from . import _binding as f
 
     library = library_of(codes=codes, scales=scales, zeros=zeros, permutation=permutation)
     check_given("codes", codes)
@@ -193,8 +199,8 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
         check_width(width, k, True)
         check_permutation(library, permutation, k if width is None else width)
     blob = library.empty((made.numbers(n, k).blob_bytes,), "uint8")
-    _binding.pack_codes(_readable("codes", codes), _readable("scales", scales),
-                        None if zeros is None else _readable("zeros", zeros), blob, made.number)
+    f.pack(f.CODES, _readable("codes", codes), f.SCALES, _readable("scales", scales), f.ZEROS,
+           None if zeros is None else _readable("zeros", zeros), f.BLOB, blob, *f.format_fields(made.values))
     return PackedWeights(blob, n, k, made, permutation, width)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import os
 from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Sequence, Type, TypeVar, Union
 
 from . import errors
-from ._arguments import choice_of, choices_of, entry, integer, list_of, name_of, path_of, shown, size_of, switch_of
-from ._library import (ChoicesStruct, CompiledStruct, Handle, HoldingsStruct, PackedChoicesStruct, PackedProblemStruct,
-                       OptionsStruct, ProblemStruct, RowPlansStruct, RowRangeStruct, default_device, lib)
+from ._arguments import check_keywords, choice_of, choices_of, entry, integer, list_of, name_of, path_of, shown, size_of, switch_of
+from ._library import (CompiledStruct, Handle, HoldingsStruct, OptionsStruct, ProblemStruct, RowPlansStruct, RowRangeStruct,
+                       default_device, lib)
 from .formats import PackedProblem, WeightFormat
 from .problems import DTYPES, Problem, number_of
 
@@ -84,6 +85,7 @@ _Kind = TypeVar("_Kind", Problem, PackedProblem)
 
 def _problem_of(call: str, kind: Type[_Kind], problem: object, fields: dict[str, Any]) -> _Kind:
     if problem is None:
+        check_keywords(f"{call}: {kind.__name__}", fields, [field.name for field in dataclasses.fields(kind)])
         try:
             return kind(**fields)
         except TypeError as error:  # a field that there is not, or one that is missing
@@ -96,13 +98,27 @@ def _problem_of(call: str, kind: Type[_Kind], problem: object, fields: dict[str,
     return problem
 
 
-def _device_of(device: Optional[int]) -> Optional[ctypes.c_void_p]:
-    return None if device is None else default_device(device)
+def _choices_of(numbers: dict[str, object], names: dict[str, object], switches: dict[str, Optional[bool]]) -> bytes:
+    """Those that are given, as the text that the C interface takes."""
+    given = {name: str(choice_of(name, value, bits=64 if name == "workspace_limit" else 32)).encode()
+             for name, value in numbers.items() if value is not None}
+    for name, text in names.items():
+        if text is not None:
+            given[name] = (name_of(name, text) or b"").replace(b" ", b"_")
+    given.update({name: b"true" if switch_of(name, value) else b"false" for name, value in switches.items() if value is not None})
+    return b", ".join(name.encode() + b"=" + value for name, value in given.items())
+
+
+def _planned(problem: Union[Problem, PackedProblem], device: Optional[int], choices: bytes) -> Plan:
+    handle = Handle(lib.sluice_plan_free)
+    lib.sluice_plan_create(None if device is None else default_device(device), ctypes.byref(problem.struct()), choices,
+                           ctypes.byref(handle._as_parameter_))
+    return Plan(handle, problem)
 
 
 @entry
 def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, schedule: Optional[str] = None,
-         tile: Optional[Sequence[int]] = None, cluster: Optional[Sequence[int]] = None, stages: Optional[int] = None,
+         tile: Optional[Sequence[int]] = None, cluster: Optional[Sequence[int]] = None, stages: Optional[int] = None, warps: Optional[int] = None,
          store: Optional[str] = None, raster: Optional[str] = None, raster_group: Optional[int] = None,
          clusters: Optional[int] = None, streamed: Optional[int] = None, splits: Optional[int] = None,
          combine: Optional[str] = None, numbering: Optional[str] = None, workspace_limit: Optional[int] = None,
@@ -115,21 +131,12 @@ def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, sch
     With ``swapped=True`` B is multiplied by A, and tile, cluster and raster are meant for that product.
     """
     problem = _problem_of("plan", Problem, problem, fields)
-    tile_m, tile_n = choices_of("tile", tile, (2,))
-    cluster_m, cluster_n, cluster_k = choices_of("cluster", cluster, (2, 3))
-    choices = ChoicesStruct(
-        schedule=name_of("schedule", schedule), store=name_of("store", store), raster=name_of("raster", raster),
-        combine=name_of("combine", combine), numbering=name_of("numbering", numbering), tile_m=tile_m, tile_n=tile_n,
-        stages=choice_of("stages", stages), cluster_m=cluster_m, cluster_n=cluster_n, cluster_k=cluster_k,
-        raster_group=choice_of("raster_group", raster_group), clusters=choice_of("clusters", clusters),
-        streamed=choice_of("streamed", streamed), splits=choice_of("splits", splits),
-        workspace_limit=choice_of("workspace_limit", workspace_limit, bits=64),
-        ignore_records=switch_of("ignore_records", ignore_records),
-        swapped=-1 if swapped is None else switch_of("swapped", swapped))
-    handle = Handle(lib.sluice_plan_free)
-    lib.sluice_plan_create(_device_of(device), ctypes.byref(problem.struct()), ctypes.byref(choices),
-                           ctypes.byref(handle._as_parameter_))
-    return Plan(handle, problem)
+    numbers: dict[str, object] = dict(zip(("tile_m", "tile_n"), choices_of("tile", tile, 2)))
+    numbers.update(zip(("cluster_m", "cluster_n", "cluster_k"), choices_of("cluster", cluster, 2, 3)))
+    numbers.update(stages=stages, warps=warps, raster_group=raster_group, clusters=clusters, streamed=streamed, splits=splits,
+                   workspace_limit=workspace_limit)
+    names = {"schedule": schedule, "store": store, "raster": raster, "combine": combine, "numbering": numbering}
+    return _planned(problem, device, _choices_of(numbers, names, {"swapped": swapped, "ignore_records": ignore_records or None}))
 
 
 @entry
@@ -153,12 +160,7 @@ def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int
     given = {"token_blocks": token_blocks, "row_blocks": row_blocks, "warps": warps, "stages": stages, "parts": parts,
              "ctas": ctas, "tokens": tokens, "cluster_n": cluster_n, "cluster_k": cluster_k, "x_stages": x_stages,
              "w_stages": w_stages, "tail_parts": tail_parts, "strips": strips, "k_groups": k_groups}
-    choices = PackedChoicesStruct(**{key: choice_of(key, value) for key, value in given.items()},
-                                 ignore_records=switch_of("ignore_records", ignore_records))
-    handle = Handle(lib.sluice_plan_free)
-    lib.sluice_packed_plan_create(_device_of(device), ctypes.byref(problem.struct()), ctypes.byref(choices),
-                                 ctypes.byref(handle._as_parameter_))
-    return Plan(handle, problem)
+    return _planned(problem, device, _choices_of(given, {}, {"ignore_records": ignore_records or None}))
 
 
 @entry
@@ -216,9 +218,8 @@ def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Option
     if isinstance(_item_of(problem), Plan):
         _refuse_rows(problem, m)  # type: ignore[arg-type]
     rows, found = _rows_of(m), RowPlansStruct()
-    function = lib.sluice_packed_plan_rows if isinstance(problem, PackedProblem) else lib.sluice_plan_rows
-    function(default_device(device) if device is not None else None, ctypes.byref(problem.struct()), ctypes.byref(rows),
-             ctypes.byref(found))
+    lib.sluice_plan_rows(default_device(device) if device is not None else None, ctypes.byref(problem.struct()), ctypes.byref(rows),
+                         ctypes.byref(found))
     plans = []
     for i in range(found.count):
         handle = Handle(lib.sluice_plan_free)
@@ -270,30 +271,36 @@ def _refuse_rows(item: Plan, m: Optional[Rows]) -> None:
 
 @entry
 def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[Rows] = None,  # noqa: A001 (the tool's verb)
-            quantizers: Iterable[object] = (), packers: Iterable[WeightFormat] = (), cache_dir: Union[str, os.PathLike, None] = None,
+            quantizers: Iterable[object] = (), norms: Iterable[object] = (), packers: Iterable[WeightFormat] = (), cache_dir: Union[str, os.PathLike, None] = None,
             nvrtc: Union[str, os.PathLike, None] = None, jobs: Optional[int] = None) -> Compiled:
     """Fills a kernel cache ahead of time, for machines that shall not compile; needs no GPU.
 
     ``m``: a range of numbers of rows, as for ``prepare``: the few kernels that serve it, for each problem.
-    ``quantizers``: input types ("bf16", ...) whose quantisers are compiled too; ``packers``: formats
+    ``quantizers``, ``norms``: input types ("bf16", ...) whose quantisers and norms are compiled too; ``packers``: formats
     of weights that are packed on a GPU. Raises ``ToolchainError`` if any kernel
     could not be compiled, ``StorageError`` if the cache cannot be written.
     """
     plans = [made for item in _items(what) for made in _plans_of(item, m)]
     formats = list_of("packers", packers, lambda weights: _format_of("packers", weights))
     types = list_of("quantizers", quantizers, lambda dtype: number_of("quantizers", dtype, DTYPES))
+    norm_types = list_of("norms", norms, lambda dtype: number_of("norms", dtype, DTYPES))
     handles = (ctypes.c_void_p * len(plans))(*[item._handle._as_parameter_.value for item in plans])
     options = OptionsStruct(cache_dir=path_of("cache_dir", cache_dir), nvrtc_path=path_of("nvrtc", nvrtc), records_dir=None,
                             cache_read_only=-1, jobs=choice_of("jobs", jobs))
-    done = CompiledStruct()
-    lib.sluice_compile(handles, len(plans), ctypes.byref(options), ctypes.byref(done))
-    counts = [done.compiled, done.already_there, done.failed]
+    done, counts = CompiledStruct(), [0, 0, 0]
+
+    def add(function: Any, *what: object) -> None:
+        function(*what, ctypes.byref(options), ctypes.byref(done))
+        for i, count in enumerate((done.compiled, done.already_there, done.failed)):
+            counts[i] += count
+
+    add(lib.sluice_compile, handles, len(plans))
     for dtype in types:
-        lib.sluice_compile_quantizers(dtype, ctypes.byref(options), ctypes.byref(done))
-        counts = [count + more for count, more in zip(counts, (done.compiled, done.already_there, done.failed))]
+        add(lib.sluice_compile_quantizers, dtype)
+    for dtype in norm_types:
+        add(lib.sluice_compile_norms, dtype)
     for weights in formats:
-        lib.sluice_compile_packer(ctypes.byref(weights.struct()), ctypes.byref(options), ctypes.byref(done))
-        counts = [count + more for count, more in zip(counts, (done.compiled, done.already_there, done.failed))]
+        add(lib.sluice_compile_packer, ctypes.byref(weights.struct()))
     return Compiled(*counts)
 
 
@@ -314,15 +321,11 @@ def prepare(what: Union[Preparable, Iterable[Preparable]], *, m: Optional[Rows] 
         for item in items:
             if isinstance(item, Plan):
                 _refuse_rows(item, m)
-            make = lib.sluice_packed_make_rows_ready if isinstance(item, PackedProblem) else lib.sluice_make_rows_ready
-            make(handle, ctypes.byref(item.struct()), ctypes.byref(rows), None)
+            lib.sluice_make_rows_ready(handle, ctypes.byref(item.struct()), ctypes.byref(rows), None)
         return
-    problems = [item.struct() for item in items if isinstance(item, Problem)]
+    problems = [item.struct() for item in items if not isinstance(item, Plan)]
     if problems:
         lib.sluice_make_ready(handle, (ProblemStruct * len(problems))(*problems), len(problems))
-    packed = [item.struct() for item in items if isinstance(item, PackedProblem)]
-    if packed:
-        lib.sluice_packed_make_ready(handle, (PackedProblemStruct * len(packed))(*packed), len(packed))
     for item in items:
         if isinstance(item, Plan):
             lib.sluice_use_plan(handle, item._handle)
@@ -332,6 +335,12 @@ def prepare(what: Union[Preparable, Iterable[Preparable]], *, m: Optional[Rows] 
 def prepare_quantizers(dtype: object = "bf16", *, device: int = 0) -> None:
     """Compiles and loads the quantisers of an input type. Call it before a CUDA graph is captured."""
     lib.sluice_make_quantizers_ready(default_device(device), number_of("dtype", dtype, DTYPES))
+
+
+@entry
+def prepare_norms(dtype: object = "bf16", *, device: int = 0) -> None:
+    """Compiles and loads the norms of an input type, bf16 or fp16. Call it before a CUDA graph is captured."""
+    lib.sluice_make_norms_ready(default_device(device), number_of("dtype", dtype, DTYPES))
 
 
 @entry

@@ -7,14 +7,14 @@ import dataclasses
 from typing import Any, Optional
 
 from . import errors
-from ._arguments import check_array, entry, shown, size_of, switch_of
-from ._library import ProblemStruct
+from ._arguments import check_array, did_you_mean, entry, shown, size_of, switch_of
+from ._library import ProblemStruct, lib
 
 DTYPES = ("bf16", "fp16", "fp32", "e4m3", "e5m2")
 MAJORS = ("k", "mn")
 SCALES = ("none", "tensor", "vector", "block")
 ACTIVATIONS = ("none", "relu", "gelu", "silu")
-SUMS = ("fast", "promoted")
+SUMS = ("promoted", "fast")
 UPDATES = ("set", "add")
 
 GRANULARITIES = ("tensor", "row", "1x128", "128x128")
@@ -32,7 +32,8 @@ def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
     if text not in names:  # first: a name of ours is no other's alias ("half" is an order too)
         text = ALIASES.get(text, text)
     if text not in names:
-        raise errors.InvalidArgument(f"{what} = {shown(value)} must be one of {', '.join(names)}")
+        meant = "e4m3" if text in ("fp8", "float8") and "e4m3" in names else text
+        raise errors.InvalidArgument(f"{what} = {shown(value)} must be one of {', '.join(names)}{did_you_mean(meant, names)}")
     return names.index(text)
 
 
@@ -41,13 +42,28 @@ def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
 class Problem:
     """``D = act(alpha * scale_a * scale_b * A B + beta * C + bias)``, for each of ``batch``.
 
-    A is m x k, B k x n, D m x n. Types are names ("bf16", "e4m3", "torch.bfloat16" ...); ``b`` and ``d`` left out are
-    A's type, and bf16 for D of fp8 inputs. ``a_major`` and ``b_major`` say which index is contiguous: "k" is a
-    row-major A and a weight stored n x k; "mn" (16-bit types) the other way. Strides (``*_ld``, ``*_batch_stride``, in
-    elements) are 0 where rows are packed. ``bias`` and ``c`` are the types of a bias and of a residual, None without.
+    A is m x k, B k x n, D m x n. The fields and their defaults:
 
-    ``update`` "add" makes it ``D += alpha * scale_a * scale_b * A B``, into an fp32 D, without bias, activation and C. The
-    bits are the same on every run, unless ``deterministic=False`` lets the parts of such a sum be added to D in any order.
+    - ``m``, ``n``, ``k``: sizes. ``batch`` = 1: so many products of one shape.
+    - ``a`` = "bf16": A's type, a name ("bf16", "e4m3", "torch.bfloat16" ...). ``b`` = None: A's. ``d`` = None: A's, or bf16
+      for fp8 inputs.
+    - ``a_major`` = "k", ``b_major`` = "k": which index is contiguous. "k" is a row-major A, and a weight stored n x k; "mn"
+      (16-bit types) the other way.
+    - ``a_ld`` = 0, ``b_ld`` = 0, ``c_ld`` = 0, ``d_ld`` = 0: elements from one row (or one k) to the next. 0: rows are packed.
+    - ``a_batch_stride`` = 0, ``b_batch_stride`` = 0, ``c_batch_stride`` = 0, ``d_batch_stride`` = 0: elements from one matrix
+      to the next. 0: they are packed.
+    - ``scale_a`` = "none", ``scale_b`` = "none": fp32 scales. "tensor": one value; "vector": one for each row of A (column of
+      B); "block" (fp8, both sides): one for each 1 x 128 of A, 128 x 128 of B.
+    - ``scale_d`` = "none": "tensor" divides the result by one fp32 before it is rounded to an e4m3 D.
+    - ``bias`` = None: the type of a bias, one value for each column of A B.
+    - ``activation`` = "none", "relu", "gelu" (the exact one) or "silu".
+    - ``gated`` = False: True makes D m x n / 2, the activation of the first half of the columns times the second half.
+    - ``c`` = None: the type of a residual C, which is added.
+    - ``accumulate`` = "promoted": sums of fp8 products are added up in fp32 every 128 of k. "fast" leaves them in the tensor
+      core, which keeps 13 fraction bits: quicker, and off by 7 % at k = 4096 where all products are positive
+      (docs/numerics.md). 16-bit sums are in fp32 either way.
+    - ``update`` = "set". "add" is ``D += alpha * scale_a * scale_b * A B``, into an fp32 D, without bias, activation and C.
+    - ``deterministic`` = True: the same bits on every run. False lets the parts of a sum be added to D in any order.
     """
 
     m: int
@@ -72,9 +88,11 @@ class Problem:
     bias: Optional[str] = None
     activation: str = "none"
     c: Optional[str] = None
-    accumulate: str = "fast"
+    accumulate: str = "promoted"
     update: str = "set"
     deterministic: bool = True
+    gated: bool = False
+    scale_d: str = "none"
 
     def struct(self) -> ProblemStruct:
         """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
@@ -99,7 +117,13 @@ class Problem:
             accumulate=number_of("accumulate", self.accumulate, SUMS),
             update=number_of("update", self.update, UPDATES),
             any_order=1 - switch_of("deterministic", self.deterministic),
+            gated=switch_of("gated", self.gated),
+            scale_d=number_of("scale_d", self.scale_d, SCALES),
         )
+
+    def check(self) -> None:
+        """Raises what a product of this problem would raise of its sizes, types and strides. Plans nothing, needs no GPU."""
+        lib.sluice_problem_check(ctypes.byref(self.struct()))
 
     @classmethod
     def from_struct(cls, s: ProblemStruct) -> "Problem":
@@ -108,23 +132,26 @@ class Problem:
             **sizes, a=DTYPES[s.a], b=DTYPES[s.b], d=DTYPES[s.d], a_major=MAJORS[s.a_major], b_major=MAJORS[s.b_major],
             scale_a=SCALES[s.scale_a], scale_b=SCALES[s.scale_b], bias=DTYPES[s.bias_type] if s.bias else None,
             activation=ACTIVATIONS[s.activation], c=DTYPES[s.c_type] if s.residual else None,
-            accumulate=SUMS[s.accumulate], update=UPDATES[s.update], deterministic=not s.any_order)
+            accumulate=SUMS[s.accumulate], update=UPDATES[s.update], deterministic=not s.any_order,
+            gated=bool(s.gated), scale_d=SCALES[s.scale_d])
 
 
 @entry
 def problem_of(a: Any, b: Any, out: Any, *, c: Any = None, bias: Any = None, scale_a: Any = None, scale_b: Any = None,
-               activation: str = "none", use_fast_accum: bool = True, update: str = "set",
+               scale_d: Any = None, activation: str = "none", gated: bool = False, use_fast_accum: bool = False, update: str = "set",
                deterministic: bool = True) -> Problem:
     """The problem of a product of arrays (torch tensors, or anything that speaks DLPack, also in host memory).
 
     Reads shapes, strides and types, never data. Raises what the product itself would raise of them.
     """
-    from . import _binding  # imports tvm_ffi, which imports torch where there is one
+    from . import _binding as f  # imports tvm_ffi, which imports torch where there is one
 
-    for name, array in {"a": a, "b": b, "out": out, "c": c, "bias": bias, "scale_a": scale_a, "scale_b": scale_b}.items():
+    arrays = {"a": a, "b": b, "out": out, "c": c, "bias": bias, "scale_a": scale_a, "scale_b": scale_b, "scale_d": scale_d}
+    for name, array in arrays.items():
         check_array(name, array)
     struct = ProblemStruct()
-    _binding.problem_of_arrays(a, b, c, out, bias, scale_a, scale_b, number_of("activation", activation, ACTIVATIONS),
-                               bool(switch_of("use_fast_accum", use_fast_accum)), number_of("update", update, UPDATES),
-                               1 - switch_of("deterministic", deterministic), ctypes.addressof(struct))
+    f.problem_of(f.A, a, f.B, b, f.OUT, out, f.C, c, f.BIAS, bias, f.SCALE_A, scale_a, f.SCALE_B, scale_b, f.SCALE_D, scale_d,
+                 f.ACTIVATION, number_of("activation", activation, ACTIVATIONS), f.GATED, switch_of("gated", gated),
+                 f.USE_FAST_ACCUM, switch_of("use_fast_accum", use_fast_accum), f.ADD, number_of("update", update, UPDATES),
+                 f.ANY_ORDER, 1 - switch_of("deterministic", deterministic), f.PROBLEM, ctypes.addressof(struct))
     return Problem.from_struct(struct)

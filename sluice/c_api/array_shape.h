@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an array says of itself, whatever it is for, and how messages say it.
+// What an array says of itself, whatever it is for, how messages say it, and the checks that all arrays
+// share.
 #pragma once
 
 #include <algorithm>
 #include <string>
 
 #include <sluice/c_api.h>
+#include <sluice/host/text/quoted.h>
 #include <sluice/result.h>
 #include <sluice/spec/dtype.h>
 
@@ -94,6 +96,74 @@ inline bool is_packed(const sluice_array& x) {
     packed *= x.shape[i];
   }
   return true;
+}
+
+/// An array beside the name that its caller has for it.
+struct Named {
+  const char* called;
+  const sluice_array* array;
+
+  std::string name() const { return escaped(called); }
+  const sluice_array* operator->() const { return array; }
+};
+
+inline std::string strides_text(const sluice_array& x) {
+  return x.strides != nullptr ? list(x.strides, x.ndim) : "packed";
+}
+
+inline Error wrong_type(const Named& x, const std::string& wanted) {
+  return {ErrorCode::invalid_type, x.name() + " is " + type_text(x->dtype) + " and must be " + wanted};
+}
+inline Error wrong_shape(const Named& x, const std::string& wanted) {
+  return {ErrorCode::invalid_size,
+          x.name() + " has shape " + shape_text(*x.array) + " and must have " + wanted};
+}
+inline Error wrong_layout(const Named& x, const std::string& rule) {
+  return {ErrorCode::invalid_stride, x.name() + " has shape " + shape_text(*x.array) + " and strides " +
+                                         strides_text(*x.array) + ": " + rule +
+                                         " (nothing is copied silently)"};
+}
+
+/// Errors: invalid_argument (missing), those of check_shape.
+inline Result<void> check_present(const Named& x) {
+  if (x.array == nullptr) return Error{ErrorCode::invalid_argument, x.name() + " is missing: pass an array"};
+  return check_shape(x.name(), *x.array);
+}
+
+inline Result<void> check_no_gaps(const Named& x) {
+  if (is_packed(*x.array)) return {};
+  return wrong_layout(x, "it must be row-major without gaps; pass " + x.name() + ".contiguous()");
+}
+
+/// The distance of rows of a matrix whose columns lie side by side; 0 where there is but one row, since
+/// frameworks leave any number there. `remedy` null: a contiguous copy. Error invalid_stride.
+inline Result<i64> pitch_of(const Named& x, const char* remedy = nullptr) {
+  if ((stride(*x.array, 1) != 1 && x->shape[1] > 1) || (x->shape[0] > 1 && stride(*x.array, 0) < x->shape[1]))
+    return wrong_layout(x, "it must be row-major, columns contiguous and rows apart; " +
+                               (remedy != nullptr ? remedy : "pass " + x.name() + ".contiguous()"));
+  return x->shape[0] <= 1 ? i64{0} : stride(*x.array, 0);
+}
+
+/// The memory that all arrays lie in: a CUDA ordinal, or kOnHost. Error wrong_device.
+inline Result<int> one_memory(std::initializer_list<Named> arrays) {
+  const Named& first = *arrays.begin();
+  const int ordinal = ordinal_of(*first.array);
+  for (const Named& x : arrays)
+    if (x.array != nullptr && ordinal_of(*x.array) != ordinal)
+      return Error{ErrorCode::wrong_device, x.name() + " is in " + place_text(ordinal_of(*x.array)) +
+                                                " and " + first.name() + " in " + place_text(ordinal) +
+                                                ": all must be in one memory; move it"};
+  return ordinal;
+}
+
+/// Error wrong_device: the memory is not that of the GPU where the call is to run.
+inline Result<void> check_on(const Named& x, int memory, int ordinal) {
+  if (memory == ordinal) return {};
+  if (memory == kOnHost)
+    return Error{ErrorCode::wrong_device,
+                 x.name() + " is in host memory, and a GPU is to compute: move all arrays to one"};
+  return Error{ErrorCode::wrong_device,
+               x.name() + " is on " + place_text(memory) + " and the call is for " + place_text(ordinal)};
 }
 
 }  // namespace sluice::c_api

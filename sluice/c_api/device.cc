@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface, second half: what needs a GPU.
-#include <sluice/c_api/arrays.h>
-#include <sluice/c_api/choices.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
-#include <sluice/c_api/quantization.h>
+#include <sluice/c_api/options.h>
+#include <sluice/c_api/products.h>
 
 #include <array>
 #include <atomic>
@@ -41,16 +40,60 @@ Result<sluice_device*> default_device(int ordinal) {
   return opened;
 }
 
+using gemm::prepare;
+using packed::prepare;
+
+Result<void> launch_with(const gemm::Kernel& kernel, const sluice_pointers& p, const WorkspaceView& workspace,
+                         Stream stream) {
+  return gemm::launch(kernel,
+                      {.a = p.a,
+                       .b = p.b,
+                       .c = p.c,
+                       .d = p.d,
+                       .scale_a = p.scale_a,
+                       .scale_b = p.scale_b,
+                       .scale_d = p.scale_d,
+                       .bias = p.bias,
+                       .alpha = p.alpha,
+                       .beta = p.beta,
+                       .workspace = workspace},
+                      stream);
+}
+Result<void> launch_with(const packed::Kernel& kernel, const sluice_pointers& p, const WorkspaceView&,
+                         Stream stream) {
+  return packed::launch(kernel,
+                        {.x = p.a,
+                         .weights = p.b,
+                         .d = p.d,
+                         .bias = p.bias,
+                         .scale_x = p.scale_a,
+                         .scale_d = p.scale_d,
+                         .gamma = p.gamma,
+                         .epsilon = p.epsilon,
+                         .c = p.c},
+                        stream);
+}
+
+Result<void> run_call(sluice_device& device, DenseCall& call, const WorkspaceView& workspace, Stream stream) {
+  call.args.workspace = workspace;
+  return device.session.run(call.problem, call.args, stream);
+}
+Result<void> run_call(sluice_device& device, PackedCall& call, const WorkspaceView&, Stream stream) {
+  return device.session.run(call.problem, call.args, stream);
+}
+
 sluice_status run_product(sluice_device* device, const sluice_product* product,
                           const WorkspaceView& workspace, Stream stream) {
   if (device == nullptr || product == nullptr)
     return fail(null_argument(device == nullptr ? "device" : "product"));
-  Result<ProblemAndArgs> found = problem_of(*product);
+  Result<ProductCall> found = call_of(*product);
   if (!found) return fail(found.error());
-  if (const int ordinal = device->session.device().ordinal(); found->device != ordinal)
-    return status_of(check_device_of(*product, ordinal));
-  found->args.workspace = workspace;
-  const Result<void> done = device->session.run(found->problem, found->args, stream);
+  if (const Result<void> there =
+          check_on(named(*product, kNameA), found->memory, device->session.device().ordinal());
+      !there)
+    return fail(there.error());
+  const Result<void> done =
+      std::visit([&](auto& call) { return run_call(*device, call, workspace, stream); }, found->call);
   return done ? SLUICE_OK : fail(with_names(*product, done.error()));
 }
 
@@ -59,12 +102,54 @@ sluice_status run_quantizer(sluice_device* device, const sluice_quantization* wh
   if (device == nullptr || what == nullptr) return fail(null_argument(device == nullptr ? "device" : "what"));
   Result<QuantizeCall> call = quantization_of(*what);
   if (!call) return fail(call.error());
-  const int ordinal = device->session.device().ordinal();
-  if (what->input->device_type != SLUICE_ON_CUDA || what->input->device != ordinal)
-    return fail({ErrorCode::wrong_device, "input is not on cuda:" + std::to_string(ordinal) +
-                                              ", where the call is to run: move it there"});
+  if (const Result<void> there =
+          check_on({"input", what->input}, call->memory, device->session.device().ordinal());
+      !there)
+    return fail(there.error());
   call->args.workspace = workspace;
   return status_of(device->session.quantize(*call, stream));
+}
+
+/// Prepares all problems of one kind. `ready` is a session's make_ready.
+template <class P, class Ready>
+sluice_status make_ready(const std::vector<AnyProblem>& problems, const Ready& ready) {
+  std::vector<P> of_kind;
+  for (const AnyProblem& problem : problems)
+    if (const P* const one = std::get_if<P>(&problem)) of_kind.push_back(*one);
+  if (of_kind.empty()) return SLUICE_OK;
+  const Result<void> done = ready(of_kind);
+  return done ? SLUICE_OK : fail(in_c_names(done.error()));
+}
+
+enum class Direction { pack, unpack };
+
+sluice_status move_on_gpu(Direction direction, sluice_device* device, const sluice_packing* what,
+                          Stream stream) {
+  return guarded([&] {
+    if (device == nullptr || what == nullptr)
+      return fail(null_argument(device == nullptr ? "device" : "what"));
+    const Result<PackCall> call = packing_of(*what);
+    if (!call) return fail(call.error());
+    if (const Result<void> there =
+            check_on({"codes", what->codes}, call->memory, device->session.device().ordinal());
+        !there)
+      return fail(there.error());
+    return status_of(direction == Direction::pack ? device->session.pack(*call, stream)
+                                                  : device->session.unpack(*call, stream));
+  });
+}
+
+sluice_status move_on_host(Direction direction, const sluice_packing* what) {
+  return guarded([&] {
+    if (what == nullptr) return fail(null_argument("what"));
+    const Result<PackCall> call = packing_of(*what);
+    if (!call) return fail(call.error());
+    if (call->memory != kOnHost)
+      return fail(
+          {ErrorCode::wrong_device, "codes are on " + place_text(call->memory) +
+                                        ", and this packs in host memory: call sluice_pack, or move them"});
+    return status_of(direction == Direction::pack ? pack_on_host(*call) : unpack_on_host(*call));
+  });
 }
 
 }  // namespace
@@ -103,15 +188,14 @@ sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* pla
   return guarded([&] {
     if (device == nullptr || plan == nullptr || kernel == nullptr)
       return fail(null_argument(device == nullptr ? "device" : plan == nullptr ? "plan" : "kernel"));
-    const Plan* const product = std::get_if<Plan>(&plan->plan);
-    if (product == nullptr)
-      return fail({ErrorCode::invalid_argument,
-                   "the plan is of a packed product, whose kernel is not handed out: pass the plan to "
-                   "sluice_use_plan, and call sluice_packed_run"});
-    const Result<gemm::Kernel> prepared = gemm::prepare(device->session.device(), *product);
-    if (!prepared) return fail(prepared.error());
-    *kernel = new sluice_kernel{*prepared};
-    return SLUICE_OK;
+    return std::visit(
+        [&](const auto& planned) {
+          const auto prepared = prepare(device->session.device(), planned);
+          if (!prepared) return fail(prepared.error());
+          *kernel = new sluice_kernel{*prepared};
+          return SLUICE_OK;
+        },
+        plan->plan);
   });
 }
 
@@ -124,17 +208,9 @@ sluice_status sluice_launch(const sluice_kernel* kernel, const sluice_pointers* 
   return guarded([&] {
     if (kernel == nullptr || p == nullptr)
       return fail(null_argument(kernel == nullptr ? "kernel" : "pointers"));
-    const gemm::Args args{.a = p->a,
-                          .b = p->b,
-                          .c = p->c,
-                          .d = p->d,
-                          .scale_a = p->scale_a,
-                          .scale_b = p->scale_b,
-                          .bias = p->bias,
-                          .alpha = p->alpha,
-                          .beta = p->beta,
-                          .workspace = workspace != nullptr ? workspace->workspace.view() : WorkspaceView{}};
-    return status_of(gemm::launch(kernel->kernel, args, stream));
+    const WorkspaceView view = workspace != nullptr ? workspace->workspace.view() : WorkspaceView{};
+    return status_of(std::visit([&](const auto& prepared) { return launch_with(prepared, *p, view, stream); },
+                                kernel->kernel));
   });
 }
 
@@ -190,13 +266,17 @@ sluice_status sluice_make_ready(sluice_device* device, const sluice_problem* pro
     if (device == nullptr || (problems == nullptr && count > 0))
       return fail(null_argument(device == nullptr ? "device" : "problems"));
     if (count < 0) return fail(negative_count(count));
-    std::vector<Problem> checked;
+    std::vector<AnyProblem> read;
     for (int32_t i = 0; i < count; ++i) {
-      const Result<Problem> problem = problem_of(problems[i]);
+      const Result<AnyProblem> problem = problem_of(problems[i]);
       if (!problem) return fail(problem.error());
-      checked.push_back(*problem);
+      read.push_back(*problem);
     }
-    return status_of(device->session.make_ready(checked));
+    const sluice_status status =
+        make_ready<Problem>(read, [&](const auto& dense) { return device->session.make_ready(dense); });
+    if (status != SLUICE_OK) return status;
+    return make_ready<PackedProblem>(read,
+                                     [&](const auto& packed) { return device->session.make_ready(packed); });
   });
 }
 
@@ -229,6 +309,66 @@ sluice_status sluice_make_quantizers_ready(sluice_device* device, int32_t input)
       return fail(
           {ErrorCode::invalid_argument, "input = " + std::to_string(input) + " must be an element type"});
     return status_of(device->session.make_quantizers_ready(static_cast<DType>(input)));
+  });
+}
+
+sluice_status sluice_norm(sluice_device* device, const sluice_normalization* what, sluice_stream stream) {
+  return guarded([&] {
+    if (device == nullptr || what == nullptr)
+      return fail(null_argument(device == nullptr ? "device" : "what"));
+    const Result<NormCall> call = normalization_of(*what);
+    if (!call) return fail(call.error());
+    if (const Result<void> there =
+            check_on({"input", what->input}, call->memory, device->session.device().ordinal());
+        !there)
+      return fail(there.error());
+    return status_of(device->session.norm(*call, stream));
+  });
+}
+
+sluice_status sluice_make_norms_ready(sluice_device* device, int32_t input) {
+  return guarded([&] {
+    if (device == nullptr) return fail(null_argument("device"));
+    if (input != SLUICE_BF16 && input != SLUICE_FP16)
+      return fail({ErrorCode::invalid_type, "input must be bf16 or fp16"});
+    return status_of(device->session.make_norms_ready(static_cast<DType>(input)));
+  });
+}
+
+sluice_status sluice_packed_numbers_of(const sluice_weight_format* format, int64_t n, int64_t k,
+                                       sluice_packed_numbers* numbers) {
+  return guarded([&] {
+    if (format == nullptr || numbers == nullptr)
+      return fail(null_argument(format == nullptr ? "format" : "numbers"));
+    const Result<WeightFormat> checked = format_of(*format);
+    if (!checked) return fail(checked.error());
+    const Result<sluice_packed_numbers> found = numbers_of(*checked, n, k);
+    if (!found) return fail(found.error());
+    *numbers = *found;
+    return SLUICE_OK;
+  });
+}
+
+sluice_status sluice_pack(sluice_device* device, const sluice_packing* what, sluice_stream stream) {
+  return move_on_gpu(Direction::pack, device, what, stream);
+}
+sluice_status sluice_unpack(sluice_device* device, const sluice_packing* what, sluice_stream stream) {
+  return move_on_gpu(Direction::unpack, device, what, stream);
+}
+sluice_status sluice_pack_on_host(const sluice_packing* what) {
+  return move_on_host(Direction::pack, what);
+}
+sluice_status sluice_unpack_on_host(const sluice_packing* what) {
+  return move_on_host(Direction::unpack, what);
+}
+
+sluice_status sluice_make_packer_ready(sluice_device* device, const sluice_weight_format* format) {
+  return guarded([&] {
+    if (device == nullptr || format == nullptr)
+      return fail(null_argument(device == nullptr ? "device" : "format"));
+    const Result<WeightFormat> checked = format_of(*format);
+    if (!checked) return fail(checked.error());
+    return status_of(device->session.make_packer_ready(*checked));
   });
 }
 

@@ -2,11 +2,13 @@
 // What the opaque handles of c_api.h are.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include <sluice/c_api/session.h>
+#include <sluice/c_api/values.h>
 
 struct sluice_device {
   sluice::c_api::Session session;
@@ -20,9 +22,34 @@ struct sluice_plan {
 };
 
 struct sluice_kernel {
-  sluice::gemm::Kernel kernel;
+  std::variant<sluice::gemm::Kernel, sluice::packed::Kernel> kernel;
 };
 
 struct sluice_workspace {
   sluice::Workspace workspace;
 };
+
+namespace sluice::c_api {
+
+/// `device`: what the plan is for; its text names it, and tuning records are of that GPU.
+std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const DeviceInfo& device);
+std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const DeviceInfo& device);
+
+/// What plans are made with: a device's facts and records, or an H200's.
+class Planner {
+ public:
+  explicit Planner(const sluice_device* device);
+
+  const DeviceInfo& info() const { return *info_; }
+  const RecordBook& records() const { return *records_; }
+  /// Errors: those of from_text and of the product's plan().
+  Result<Plan> plan(const Problem& problem, const char* choices) const;
+  Result<packed::Plan> plan(const PackedProblem& problem, const char* choices) const;
+
+ private:
+  DeviceInfo h200_;
+  const DeviceInfo* info_;
+  const RecordBook* records_;
+};
+
+}  // namespace sluice::c_api

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface, first half: the library, errors, problems, plans, compiles. No GPU needed for any of it.
-#include <sluice/c_api/arrays.h>
-#include <sluice/c_api/choices.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
-#include <sluice/c_api/packed.h>
+#include <sluice/c_api/options.h>
+#include <sluice/c_api/products.h>
 
-#include <sluice/host/jit/cache.h>
+#include <sluice/compile.h>
+#include <sluice/host/jit/compile_ahead.h>
 #include <sluice/host/jit/nvrtc_api.h>
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/text/pack_units.h>
 #include <sluice/host/text/packed_units.h>
-#include <sluice/host/text/quantize_units.h>
 #include <sluice/host/text/quoted.h>
 
 using namespace sluice;
@@ -22,35 +21,16 @@ namespace {
 
 thread_local std::string last_message;
 
-Result<Options> compile_options(const sluice_options* given) {
-  Options options = options_of(given);
-  if (options.cache_read_only)
-    return Error{ErrorCode::invalid_argument, "the cache is read-only, and compile writes to " +
-                                                  escaped(options.cache_dir) + ": let it be written"};
-  return options;
-}
-
 std::vector<std::string> units_of(const sluice_plan& plan, const Options& options) {
   if (const auto* const packed = std::get_if<packed::Plan>(&plan.plan)) return packed::units_of(*packed);
   return gemm::units_of(std::get<Plan>(plan.plan), stamping_of(options));
 }
 
-/// Into the cache folder, in parallel.
-sluice_status compile_units(const std::vector<std::string>& units, const Options& options,
-                            sluice_compiled* done) {
-  KernelCache cache(options);
-  if (!cache.disk_problem().empty())
-    return fail({ErrorCode::io, "nothing can be kept: " + cache.disk_problem()});
-  cache.require_disk();
-  const auto results = cache.get_all(units, options.jobs, {});
-  const CacheStats stats = cache.stats();
-  sluice_status status = SLUICE_OK;
-  int32_t failed = 0;
-  for (const auto& result : results)
-    if (!result && failed++ == 0) status = fail(result.error());
-  if (done != nullptr) *done = {stats.compiles, stats.disk_hits, failed};
-  if (status == SLUICE_OK && stats.write_failures > 0) return fail({ErrorCode::io, cache.write_problem()});
-  return status;
+/// The counts, and the first failure as the status.
+sluice_status status_of(const Result<Compiled>& result, sluice_compiled* done) {
+  if (!result) return fail(result.error());
+  if (done != nullptr) *done = {result->compiled, result->already_there, result->failed};
+  return result->first_failure ? fail(*result->first_failure) : SLUICE_OK;
 }
 
 }  // namespace
@@ -97,30 +77,43 @@ sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* p
   return guarded([&] {
     if (product == nullptr || problem == nullptr)
       return fail(null_argument(product == nullptr ? "product" : "problem"));
-    const Result<ProblemAndArgs> found = problem_of(*product);
+    const Result<ProductCall> found = call_of(*product);
     if (!found) return fail(found.error());
-    *problem = values_of(found->problem);
-    return SLUICE_OK;
+    return std::visit(
+        [&](const auto& call) {
+          if (const Result<void> good = check(call.problem); !good)
+            return fail(with_names(*product, good.error()));
+          *problem = values_of(call.problem);
+          return SLUICE_OK;
+        },
+        found->call);
+  });
+}
+
+sluice_status sluice_problem_check(const sluice_problem* problem) {
+  return guarded([&] {
+    if (problem == nullptr) return fail(null_argument("problem"));
+    const Result<AnyProblem> read = problem_of(*problem);
+    return read ? status_of(check(*read)) : fail(read.error());
   });
 }
 
 sluice_status sluice_plan_create(const sluice_device* device, const sluice_problem* problem,
-                                 const sluice_choices* choices, sluice_plan** plan) {
+                                 const char* choices, sluice_plan** plan) {
   return guarded([&] {
     if (problem == nullptr || plan == nullptr)
       return fail(null_argument(problem == nullptr ? "problem" : "plan"));
-    const Result<Problem> checked = problem_of(*problem);
-    if (!checked) return fail(checked.error());
-    const Result<PlanOverrides> overrides = overrides_of(choices);
-    if (!overrides) return fail(overrides.error());
-    const DeviceInfo h200;
-    const RecordBook& records = device != nullptr ? device->session.device().records() : shipped_records();
-    const Result<Plan> made =
-        gemm::plan(*checked, device != nullptr ? device->session.device().info() : h200, *overrides, records);
-    if (!made) return fail(made.error());
-    *plan = new sluice_plan{*made, describe(*made), to_string(made->config),
-                            gemm::units_of(*made, Stamping::off)};
-    return SLUICE_OK;
+    const Result<AnyProblem> read = problem_of(*problem);
+    if (!read) return fail(read.error());
+    const Planner planner(device);
+    return std::visit(
+        [&](const auto& of) {
+          const auto made = planner.plan(of, choices);
+          if (!made) return fail(in_c_names(made.error()));
+          *plan = handle_of(*made, planner.info()).release();
+          return SLUICE_OK;
+        },
+        *read);
   });
 }
 
@@ -171,12 +164,11 @@ sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count, con
     if (count > 0 && plans == nullptr) return fail(null_argument("plans"));
     for (int32_t i = 0; i < count; ++i)
       if (plans[i] == nullptr) return fail(null_argument(("plans[" + std::to_string(i) + "]").c_str()));
-    const Result<Options> options = compile_options(given);
-    if (!options) return fail(options.error());
+    const Options options = options_of(given);
     std::vector<std::string> units;
     for (int32_t i = 0; i < count; ++i)
-      for (std::string& unit : units_of(*plans[i], *options)) units.push_back(std::move(unit));
-    return compile_units(units, *options, done);
+      for (std::string& unit : units_of(*plans[i], options)) units.push_back(std::move(unit));
+    return status_of(compile_units(units, options), done);
   });
 }
 
@@ -185,14 +177,16 @@ sluice_status sluice_compile_quantizers(int32_t input, const sluice_options* giv
     if (done != nullptr) *done = {};
     if (input != SLUICE_BF16 && input != SLUICE_FP16 && input != SLUICE_FP32)
       return fail({ErrorCode::invalid_type, "input must be bf16, fp16 or fp32"});
-    const Result<Options> options = compile_options(given);
-    if (!options) return fail(options.error());
-    std::vector<std::string> units;
-    for (const Gate gate : kGates)
-      for (const Granularity granularity : kGranularities)
-        for (std::string& unit : quantize_units(static_cast<DType>(input), granularity, gate))
-          units.push_back(std::move(unit));
-    return compile_units(units, *options, done);
+    return status_of(compile(quantizers_of(static_cast<DType>(input)), options_of(given)), done);
+  });
+}
+
+sluice_status sluice_compile_norms(int32_t input, const sluice_options* given, sluice_compiled* done) {
+  return guarded([&] {
+    if (done != nullptr) *done = {};
+    if (input != SLUICE_BF16 && input != SLUICE_FP16)
+      return fail({ErrorCode::invalid_type, "input must be bf16 or fp16"});
+    return status_of(compile(norms_of(static_cast<DType>(input)), options_of(given)), done);
   });
 }
 
@@ -203,12 +197,10 @@ sluice_status sluice_compile_packer(const sluice_weight_format* given_format, co
     if (given_format == nullptr) return fail(null_argument("format"));
     const Result<WeightFormat> format = format_of(*given_format);
     if (!format) return fail(format.error());
-    const Result<Options> options = compile_options(given);
-    if (!options) return fail(options.error());
     std::vector<std::string> units;
     for (const PackStep step : {PackStep::pack, PackStep::unpack})
       units.push_back(pack_unit_text({step, *format, CodeStorage::byte}));
-    return compile_units(units, *options, done);
+    return status_of(compile_units(units, options_of(given)), done);
   });
 }
 

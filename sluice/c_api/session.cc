@@ -11,6 +11,7 @@
 #include <sluice/host/ops/packed.h>
 #include <sluice/host/ops/quantize.h>
 #include <sluice/host/text/quantize_units.h>
+#include <sluice/try.h>
 
 namespace sluice::c_api {
 namespace {
@@ -39,6 +40,22 @@ ops::PackOp::Args args_of(const PackCall& call, PackStep step) {
 }
 
 }  // namespace
+
+std::vector<QuantizerOptions> quantizers_of(DType input) {
+  std::vector<QuantizerOptions> all;
+  for (const Gate gate : kGates)
+    for (const Granularity granularity : kGranularities)
+      all.push_back({.input = input, .granularity = granularity, .gate = gate});
+  if (input != DType::fp32) all.push_back({.input = input, .gate = Gate::silu});
+  return all;
+}
+
+std::vector<NormOptions> norms_of(DType input) {
+  return {{.input = input},
+          {.input = input, .quantize = Granularity::tensor},
+          {.input = input, .quantize = Granularity::row},
+          {.input = input, .quantize = Granularity::row_block}};
+}
 
 template <class Op>
 Result<void> Session::run_op(const typename Op::Problem& problem, const typename Op::Args& args,
@@ -82,18 +99,15 @@ Result<void> Session::quantize(const QuantizeCall& call, Stream stream) {
 }
 
 Result<void> Session::make_quantizers_ready(DType input) {
-  std::vector<QuantizerOptions> all;
-  for (const Gate gate : kGates)
-    for (const Granularity granularity : kGranularities) all.push_back({input, granularity, gate});
-  return ops::make_ready<ops::QuantizeOp>(device_, all);
+  return ops::make_ready<ops::QuantizeOp>(device_, quantizers_of(input));
 }
 
 Result<void> Session::norm(const NormCall& call, Stream stream) {
   return run_op<ops::NormOp>(call.options, {call.shape, call.args}, stream);
 }
 
-Result<void> Session::make_norms_ready(std::span<const NormOptions> options) {
-  return ops::make_ready<ops::NormOp>(device_, options);
+Result<void> Session::make_norms_ready(DType input) {
+  return ops::make_ready<ops::NormOp>(device_, norms_of(input));
 }
 
 Result<void> Session::pack(const PackCall& call, Stream stream) {

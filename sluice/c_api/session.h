@@ -6,27 +6,16 @@
 
 #include <span>
 
-#include <sluice/c_api/packed.h>
+#include <sluice/c_api/companions.h>
+#include <sluice/c_api/packing.h>
 #include <sluice/gemm.h>
-#include <sluice/norm.h>
-#include <sluice/quantize.h>
 #include <sluice/rows.h>
 
 namespace sluice::c_api {
 
-struct QuantizeCall {
-  DType input = DType::bf16;
-  std::optional<Granularity> granularity = Granularity::row_block;
-  Gate gate = Gate::none;
-  QuantizeShape shape;
-  QuantizeArgs args;
-};
-
-struct NormCall {
-  NormOptions options;
-  NormShape shape;
-  NormArgs args;
-};
+/// All that make_quantizers_ready() and make_norms_ready() make of an input type.
+std::vector<QuantizerOptions> quantizers_of(DType input);
+std::vector<NormOptions> norms_of(DType input);
 
 class Session {
  public:
@@ -50,13 +39,14 @@ class Session {
   /// One scale for the whole matrix needs the counters of a workspace: the call's, else a lent one.
   Result<void> quantize(const QuantizeCall& call, Stream stream);
   Result<void> make_quantizers_ready(DType input);
-  Result<void> norm(const NormCall& call, Stream stream);
-  Result<void> make_norms_ready(std::span<const NormOptions> options);
 
   /// Of arrays on this device.
   Result<void> pack(const PackCall& call, Stream stream);
   Result<void> unpack(const PackCall& call, Stream stream);
   Result<void> make_packer_ready(const WeightFormat& format);
+
+  Result<void> norm(const NormCall& call, Stream stream);
+  Result<void> make_norms_ready(DType input);
 
   Result<void> verify_workspaces();
   Result<void> reset_workspaces();

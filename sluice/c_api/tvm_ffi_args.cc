@@ -52,6 +52,12 @@ void describe(const ffi::Tensor& t, ArrayArg& arg) {
                .strides = t.strides};
 }
 
+Error other_version(const std::string& what) {
+  return {ErrorCode::internal, what +
+                                   ": the Python files and libsluice_c are of different versions; install "
+                                   "the package again"};
+}
+
 }  // namespace
 
 const Host& host() {
@@ -66,12 +72,90 @@ int raise(sluice_status status) {
   return -1;
 }
 
-Result<void> read(const ffi::Any& any, const char* name, ArrayArg& arg) {
-  const Result<const ffi::Tensor*> tensor = tensor_of(any, name);
+Result<void> Fields::read(const ffi::Any* args, int count) {
+  for (int i = 0; i + 1 < count; i += 2) {
+    const int64_t number = args[i].type_index == ffi::kInt ? args[i].v_int64 : -1;
+    if (number < 0 || number >= kFieldCount)
+      return other_version("a call names field " + std::to_string(number));
+    const Field& field = kFields[number];
+    values_[index(field.slot)] = &args[i + 1];
+    fields_[index(field.slot)] = &field;
+  }
+  if (count % 2 != 0)
+    return other_version("a call has " + std::to_string(count) + " arguments, and no pairs");
+  return {};
+}
+
+const char* Fields::name(Slot slot) const {
+  if (!has(slot)) return nullptr;
+  return seen(slot) == Seen::turned ? "weight.t()" : fields_[index(slot)]->name;
+}
+
+Result<void> Fields::array(Slot slot, ArrayArg& arg) const {
+  if (!has(slot)) return {};
+  const char* const called = fields_[index(slot)]->name;
+  const Result<const ffi::Tensor*> tensor = tensor_of(*at(slot), called);
   if (!tensor) return tensor.error();
   if (*tensor == nullptr) return {};
   describe(**tensor, arg);
-  return check_shape(name, arg.array);
+  return check_shape(called, arg.array);
+}
+
+float Fields::real(Slot slot, float without) {
+  if (!has(slot)) return without;
+  const ffi::Any& any = *at(slot);
+  return static_cast<float>(any.type_index == ffi::kReal ? any.v_float64 : static_cast<double>(whole(slot)));
+}
+
+int32_t Fields::enumerator(Slot slot) {
+  const int64_t value = integer(slot);
+  if (value == static_cast<int32_t>(value)) return static_cast<int32_t>(value);
+  refuse(std::string(name(slot)) + " = " + std::to_string(value) + " must fit 32 bits");
+  return 0;
+}
+
+int64_t Fields::whole(Slot slot) {
+  const ffi::Any& any = *at(slot);
+  if (any.type_index == ffi::kInt || any.type_index == ffi::kBool) return any.v_int64;
+  if (any.type_index == ffi::kReal)
+    refuse(std::string(name(slot)) + " = " + std::to_string(any.v_float64) +
+           " must be an integer or a bool; pass int() of it");
+  else
+    refuse(std::string(name(slot)) + " is of tvm-ffi's type " + std::to_string(any.type_index) +
+           ": it must be a number; pass float(), int() or bool() of it");
+  return 0;
+}
+
+int call(sluice_status (*function)(Fields& fields), const ffi::Any* args, int count) {
+  const sluice_status status = guarded([&] {
+    if (host().get_stream == nullptr)
+      return fail({ErrorCode::internal, std::string("tvm-ffi's ") + ffi::kGetStream +
+                                            " is not in this process, and no stream but the framework's "
+                                            "will do: install apache-tvm-ffi again"});
+    Fields fields;
+    if (const Result<void> read = fields.read(args, count); !read) return fail(read.error());
+    return function(fields);
+  });
+  return status == SLUICE_OK ? 0 : raise(status);
+}
+
+Result<void> transpose(const char* name, ArrayArg& arg) {
+  sluice_array& x = arg.array;
+  if (!arg.present)
+    return Error{ErrorCode::invalid_argument,
+                 std::string(name) + " is missing: pass a matrix, outputs x inputs"};
+  if (x.ndim != 2)
+    return Error{ErrorCode::invalid_size, std::string(name) + " has shape " + shape_text(x) +
+                                              " and must be a matrix, outputs x inputs"};
+  const int64_t rows = x.shape[0], columns = x.shape[1];
+  const int64_t row_stride = stride(x, 0), column_stride = stride(x, 1);
+  arg.shape[0] = columns;
+  arg.shape[1] = rows;
+  arg.strides[0] = column_stride;
+  arg.strides[1] = row_stride;
+  x.shape = arg.shape;
+  x.strides = arg.strides;
+  return {};
 }
 
 Result<void> check_leading(const char* name, const ArrayArg& arg, const char* of_name, const ArrayArg& of) {

@@ -36,7 +36,6 @@ static void plans_without_a_gpu(void) {
   sluice_problem problem;
   sluice_plan* plan = NULL;
   sluice_plan* narrow = NULL;
-  sluice_choices choices = SLUICE_NO_CHOICES;
   memset(&problem, 0, sizeof problem);
   problem.m = 4096, problem.n = 4096, problem.k = 4096, problem.batch = 1;
   EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
@@ -44,8 +43,7 @@ static void plans_without_a_gpu(void) {
   EXPECT(sluice_plan_unit_count(plan) == 1 && sluice_plan_unit(plan, 1) == NULL);
   EXPECT(strstr(sluice_plan_unit(plan, 0), "sluice_entry") != NULL);
   EXPECT(sluice_plan_estimate_us(plan) > 100 && sluice_plan_estimate_us(plan) < 1000);
-  choices.tile_m = 64, choices.tile_n = 64, choices.schedule = "ping_pong";
-  EXPECT(sluice_plan_create(NULL, &problem, &choices, &narrow) == SLUICE_OK);
+  EXPECT(sluice_plan_create(NULL, &problem, "tile_m=64, tile_n=64, schedule=ping_pong", &narrow) == SLUICE_OK);
   EXPECT(strstr(sluice_plan_config(narrow), "ping_pong") != NULL);
   EXPECT(strcmp(sluice_plan_source(narrow), "model") == 0);
   sluice_plan_free(narrow);
@@ -72,14 +70,14 @@ static void gradients_are_added_to_d(void) {
 static void bad_calls_say_what_and_why(void) {
   sluice_problem problem;
   sluice_plan* plan = NULL;
-  sluice_choices choices = SLUICE_NO_CHOICES;
   memset(&problem, 0, sizeof problem);
   problem.m = -1, problem.n = 8, problem.k = 8, problem.batch = 1;
   EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_SIZE && mentions("-1"));
   problem.m = 8, problem.a = 77;
   EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_ARGUMENT && mentions("77"));
-  problem.a = SLUICE_BF16, choices.schedule = "pong";
-  EXPECT(sluice_plan_create(NULL, &problem, &choices, &plan) == SLUICE_INVALID_ARGUMENT && mentions("ping_pong"));
+  problem.a = SLUICE_BF16;
+  EXPECT(sluice_problem_check(&problem) == SLUICE_OK);
+  EXPECT(sluice_plan_create(NULL, &problem, "schedule=pong", &plan) == SLUICE_INVALID_ARGUMENT && mentions("ping_pong"));
   EXPECT(sluice_plan_create(NULL, NULL, NULL, &plan) == SLUICE_INVALID_ARGUMENT && mentions("problem"));
   EXPECT(plan == NULL);
 }
@@ -114,7 +112,7 @@ static void weights_are_packed_and_planned_without_a_gpu(void) {
   uint8_t codes[16], again[16] = {0}, bytes[8192 + 256];
   float scales[2] = {0.5f, 2.0f}, scales_again[2] = {0};
   sluice_packed_numbers numbers;
-  sluice_packed_problem problem;
+  sluice_problem problem;
   sluice_plan* plan = NULL;
   int64_t size = 0;
   int i;
@@ -137,19 +135,19 @@ static void weights_are_packed_and_planned_without_a_gpu(void) {
     EXPECT(sluice_pack_on_host(&what) == SLUICE_INVALID_SIZE && mentions("blob has shape (8447,)"));
   }
   memset(&problem, 0, sizeof problem);
-  problem.m = 16, problem.n = 4096, problem.k = 4096, problem.weights = format;
-  problem.x = SLUICE_FP16, problem.d = SLUICE_FP32;
-  EXPECT(sluice_packed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  problem.m = 16, problem.n = 4096, problem.k = 4096, problem.batch = 1, problem.packed = 1, problem.weights = format;
+  problem.a = SLUICE_FP16, problem.d = SLUICE_FP32;
+  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
   EXPECT(strstr(sluice_plan_text(plan), "int8") != NULL && sluice_plan_unit_count(plan) == 1);
   sluice_plan_free(plan);
-  problem.scale_x = SLUICE_SCALE_VECTOR;
-  EXPECT(sluice_packed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_TYPE && mentions("only e4m3 tokens"));
-  problem.x = SLUICE_E4M3, problem.weights.type = SLUICE_UINT4, problem.weights.order = SLUICE_ORDER_BYTE;
-  EXPECT(sluice_packed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  problem.scale_a = SLUICE_SCALE_VECTOR;
+  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_TYPE && mentions("only e4m3 tokens"));
+  problem.a = SLUICE_E4M3, problem.weights.type = SLUICE_UINT4, problem.weights.order = SLUICE_ORDER_BYTE;
+  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
   EXPECT(strstr(sluice_plan_text(plan), "a scale for each token") != NULL);
   sluice_plan_free(plan);
   problem.weights.group = 48;
-  EXPECT(sluice_packed_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_CONFIG && mentions("32, 64, 128"));
+  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_CONFIG && mentions("32, 64, 128"));
 }
 
 static void a_machine_without_a_gpu_says_so(void) {
@@ -181,6 +179,10 @@ static void null_handles_and_counts_are_refused(void) {
   EXPECT(sluice_workspace_verify(NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
   EXPECT(sluice_workspace_reset(NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
   EXPECT(sluice_quantize_with(NULL, NULL, NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
+  EXPECT(sluice_norm(NULL, NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
+  EXPECT(sluice_make_norms_ready(NULL, SLUICE_BF16) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
+  EXPECT(sluice_compile_norms(SLUICE_FP32, NULL, &done) == SLUICE_INVALID_TYPE && mentions("bf16 or fp16"));
+  EXPECT(sluice_problem_check(NULL) == SLUICE_INVALID_ARGUMENT && mentions("problem is NULL"));
   EXPECT(sluice_verify_workspaces(NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_reset_workspaces(NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_compile(none, 1, &options, &done) == SLUICE_INVALID_ARGUMENT && mentions("plans[0] is NULL"));

@@ -66,43 +66,29 @@ sluice_array* maybe(Array& array, unsigned bits, unsigned bit) {
 }
 
 void product(Source& source) {
-  Array a(source), b(source), d(source), c(source), bias(source), scale_a(source), scale_b(source);
+  Array a(source), b(source), d(source), c(source), bias(source), scale_a(source), scale_b(source),
+      scale_d(source), gamma(source);
   const unsigned bits = source.take<unsigned char>();
+  const sluice_packed_weights packed = source.take<sluice_packed_weights>();
   sluice_product p = source.take<sluice_product>();
   p.names = nullptr;
   p.a = &a.value, p.b = &b.value, p.d = &d.value;
   p.c = maybe(c, bits, 0), p.bias = maybe(bias, bits, 1);
   p.scale_a = maybe(scale_a, bits, 2), p.scale_b = maybe(scale_b, bits, 3);
+  p.scale_d = maybe(scale_d, bits, 4), p.gamma = maybe(gamma, bits, 5);
+  p.packed = (bits >> 6 & 1) != 0 ? &packed : nullptr;
   sluice_problem problem;
   check(sluice_problem_of(&p, &problem));
 }
 
-void packed_product(Source& source) {
-  Array x(source), blob(source), d(source), bias(source), scale_x(source);
-  const unsigned bits = source.take<unsigned char>();
-  sluice_packed_product p = source.take<sluice_packed_product>();
-  p.names = nullptr;
-  p.x = &x.value, p.blob = &blob.value, p.d = &d.value;
-  p.bias = maybe(bias, bits, 0), p.scale_x = maybe(scale_x, bits, 1);
-  sluice_packed_problem problem;
-  check(sluice_packed_problem_of(&p, &problem));
-}
-
-/// Plans of any numbers.
+/// Plans of any numbers, with choices of any text.
 void plans(Source& source) {
   const sluice_problem problem = source.take<sluice_problem>();
-  sluice_choices choices = source.take<sluice_choices>();
-  choices.schedule = choices.store = choices.raster = choices.numbering = choices.combine = nullptr;
+  std::array<char, 48> choices = source.take<std::array<char, 48>>();
+  choices.back() = 0;
   sluice_plan* plan = nullptr;
-  check(sluice_plan_create(nullptr, &problem, &choices, &plan));
-  sluice_plan_free(plan);
-}
-
-void packed_plans(Source& source) {
-  const sluice_packed_problem problem = source.take<sluice_packed_problem>();
-  const sluice_packed_choices choices = source.take<sluice_packed_choices>();
-  sluice_plan* plan = nullptr;
-  check(sluice_packed_plan_create(nullptr, &problem, &choices, &plan));
+  check(sluice_problem_check(&problem));
+  check(sluice_plan_create(nullptr, &problem, choices.data(), &plan));
   sluice_plan_free(plan);
 }
 
@@ -117,7 +103,7 @@ void numbers(Source& source) {
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   Source source(data, size);
-  constexpr void (*kCalls[])(Source&) = {product, packed_product, plans, packed_plans, numbers};
+  constexpr void (*kCalls[])(Source&) = {product, plans, numbers};
   kCalls[source.take<unsigned char>() % (sizeof(kCalls) / sizeof(kCalls[0]))](source);
   return 0;
 }

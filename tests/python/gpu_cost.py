@@ -79,7 +79,7 @@ def costs() -> dict:
         "torch linear": lambda: torch.nn.functional.linear(x, y),
         "sluice quantize(out=, scales=)": lambda: st.quantize(x, "1x128", out=q, scales=s),
         "sluice packed_mm(out=)": lambda: st.packed_mm(x, packed, out=out),
-        "sluice op through the dispatcher": lambda: torch.ops.sluice.scaled_mm_out(a, w, one, one, None, out, False),
+        "sluice op through the dispatcher": lambda: torch.ops.sluice.scaled_mm_out(a, w, one, one, False, None, None, None, False, None, 0, out),
     })
 
 

@@ -9,6 +9,7 @@ np = pytest.importorskip("numpy")
 pytest.importorskip("tvm_ffi")
 
 import sluice  # noqa: E402
+import binding_calls as calls  # noqa: E402
 from sluice import _binding  # noqa: E402
 from thread_helpers import in_threads  # noqa: E402
 
@@ -83,13 +84,17 @@ def bad_calls():
     yield "shape of a bias", lambda: sluice.problem_of(a, b, out, bias=np.ones(7, np.float32)), sluice.InvalidSize, "(512,)"
     yield "four dimensions", lambda: sluice.problem_of(a.reshape(1, 1, 64, 256), b, out), sluice.InvalidSize, "matrix"
     yield "no array", lambda: sluice.problem_of(a, 5, out), sluice.InvalidType, "b = 5 must be an array, and is of type int"
-    yield "no array for the product", lambda: _binding.mm(a, 5, out, None, None, 1.0, 0.0, 0, True, None), \
+    yield "no array for the product", lambda: calls.mm(a, 5, out), \
         sluice.InvalidArgument, "b is"
     yield "nothing", lambda: sluice.problem_of(a, None, out), sluice.InvalidArgument, "b is missing"
-    yield "host memory", lambda: _binding.mm(a, b, out, None, None, 1.0, 0.0, 0, True, None), sluice.WrongDevice, \
+    yield "host memory", lambda: calls.mm(a, b, out), sluice.WrongDevice, \
         "a is in host memory"
     yield "an update that is none", lambda: sluice.problem_of(a, b, out, update="plus"), sluice.InvalidArgument, "set, add"
-    yield "too few arguments", lambda: _binding.mm(a, b, out), sluice.InternalError, "different versions"
+    yield "no pairs", lambda: _binding.product(_binding.A, a, _binding.B), sluice.InternalError, "different versions"
+    yield "a field that is none", lambda: _binding.product(len(_binding.FIELDS), a), sluice.InternalError, "different versions"
+    yield "no number of a field", lambda: _binding.product("a", a), sluice.InternalError, "different versions"
+    yield "a k that the copy engine cannot step over", lambda: sluice.problem_of(a[:, :100].copy(), b[:100], out), \
+        sluice.Misaligned, "a_ld = 100 must be a multiple of 8"
 
 
 @pytest.mark.parametrize("call, kind, mention", [row[1:] for row in bad_calls()], ids=[row[0] for row in bad_calls()])
@@ -126,7 +131,7 @@ found = Any(0, 0, 7)
 assert "tvm_ffi" not in sys.modules
 assert lib.__getattr__("__tvm_ffi_host_is_complete")(None, None, 0, ctypes.byref(found)) == 0
 assert (found.index, found.value) == (1, 0)
-assert lib.__getattr__("__tvm_ffi_mm")(None, None, 10, ctypes.byref(found)) == -1
+assert lib.__getattr__("__tvm_ffi_product")(None, None, 10, ctypes.byref(found)) == -1
 assert b"TVMFFIEnvGetStream" in lib.sluice_error_message(), lib.sluice_error_message()
 """
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,76 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """From Python to the launch, on the fake driver of tests/unit (tools/python_test.sh loads it in the library's place): arrays
 on a GPU that is none, their products prepared, launched, refused. Kernels do nothing there, so no result is looked at."""
-import ctypes
 import math
 import textwrap
 import threading
 import time
 
 import pytest
+import tvm_ffi
 
-pytest.importorskip("numpy")
-tvm_ffi = pytest.importorskip("tvm_ffi")
-
-import sluice  # noqa: E402
-from sluice import _binding  # noqa: E402
-from sluice._library import lib  # noqa: E402
-
-if not hasattr(lib, "sluice_fake_memory"):
-    pytest.skip("SLUICE_LIBRARY is not tests/libsluice_c_fake.so of a build", allow_module_level=True)
-
-lib.sluice_fake_memory.restype, lib.sluice_fake_memory.argtypes = ctypes.c_void_p, [ctypes.c_longlong, ctypes.c_int]
-CODES = {"uint8": (1, 8), "bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32), "e4m3": (10, 8)}
-
-
-class Managed(ctypes.Structure):
-    """DLManagedTensor."""
-
-    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32),
-                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
-
-
-kept = []  # nothing is freed: what a driver has once seen stays known
-new_capsule = ctypes.pythonapi.PyCapsule_New
-new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-
-
-class OnGpu:
-    """An array of the fake GPU, for whoever asks in DLPack."""
-
-    def __init__(self, dtype, shape, strides=None, device=0, data=None):
-        strides = strides or [math.prod(shape[i + 1:]) for i in range(len(shape))]
-        self.data = data or lib.sluice_fake_memory(math.prod(shape) * 4 + 4096, device)
-        extents, steps = (ctypes.c_int64 * len(shape))(*shape), (ctypes.c_int64 * len(shape))(*strides)
-        code, bits = CODES[dtype]
-        self.managed = Managed(self.data, 2, device, len(shape), code, bits, 1, extents, steps)
-        kept.append((self.managed, extents, steps))
-
-    def __dlpack__(self, **_):
-        return new_capsule(ctypes.addressof(self.managed), b"dltensor", None)
-
-    def __dlpack_device__(self):
-        return 2, self.managed.device
-
-
-def on_gpu(dtype, shape, strides=None, **more):
-    return tvm_ffi.from_dlpack(OnGpu(dtype, shape, strides, **more))
-
-
-def weight(dtype, k, n):
-    return on_gpu(dtype, (k, n), (1, k))
-
-
-def launches_of(call):
-    before = lib.sluice_fake_launches()
-    call()
-    return lib.sluice_fake_launches() - before
-
-
-def mm(a, b, out, *, bias=None, c=None, beta=0.0, activation=0, workspace=None):
-    _binding.mm(a, b, out, bias, c, 1.0, beta, activation, False, workspace)
+import sluice
+import binding_calls as binding
+from fake_gpu import FORMAT, OnGpu, launches_of, lib, mm, on_gpu, packed_mm, weight
+from sluice import _binding
 
 
 def test_a_range_of_rows_is_prepared_at_once_and_serves_calls():
@@ -102,29 +44,29 @@ def test_a_product_is_prepared_once_and_launched_each_time():
 def test_scaled_products(scales):
     a, b, out = on_gpu("e4m3", (64, 512)), weight("e4m3", 512, 256), on_gpu("bf16", (64, 256))
     sa, sb = on_gpu("fp32", scales[0]), on_gpu("fp32", scales[1])
-    assert launches_of(lambda: _binding.scaled_mm(a, b, sa, sb, None, out, True, None, None)) == 1
-    assert launches_of(lambda: _binding.scaled_mm(a, b, sa, sb, None, out, True, None, on_gpu("fp32", (64, 256)))) == 1
-    assert launches_of(lambda: _binding.scaled_mm(a, b, sa, sb, None, out, True, None, out)) == 1, "c may be out itself"
+    assert launches_of(lambda: binding.scaled_mm(a, b, sa, sb, None, out, True, None, None)) == 1
+    assert launches_of(lambda: binding.scaled_mm(a, b, sa, sb, None, out, True, None, on_gpu("fp32", (64, 256)))) == 1
+    assert launches_of(lambda: binding.scaled_mm(a, b, sa, sb, None, out, True, None, out)) == 1, "c may be out itself"
     with pytest.raises(sluice.InvalidSize, match="c has shape"):
-        _binding.scaled_mm(a, b, sa, sb, None, out, True, None, on_gpu("bf16", (256,)))
+        binding.scaled_mm(a, b, sa, sb, None, out, True, None, on_gpu("bf16", (256,)))
 
 
 def test_linear_of_three_dimensions_with_everything():
     x, w, out = on_gpu("bf16", (2, 32, 512)), on_gpu("bf16", (256, 512)), on_gpu("bf16", (2, 32, 256))
-    assert launches_of(lambda: _binding.linear(x, w, on_gpu("bf16", (256,)), out, 1, None, on_gpu("bf16", (2, 32, 256)))) == 1
+    assert launches_of(lambda: binding.linear(x, w, on_gpu("bf16", (256,)), out, 1, None, on_gpu("bf16", (2, 32, 256)))) == 1
 
 
 def test_quantisers_are_one_kernel_or_two_for_a_tensor():
     x, q = on_gpu("bf16", (2, 32, 512)), on_gpu("e4m3", (2, 32, 512))
-    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (2, 32, 4)), 2, False, 0, None)) == 1
-    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (1,)), 0, True, 0, None)) == 1
-    assert launches_of(lambda: _binding.quantize(x, q, on_gpu("fp32", (1,)), 0, False, 0, None)) == 2
+    assert launches_of(lambda: binding.quantize(x, q, on_gpu("fp32", (2, 32, 4)), 2, False, 0, None)) == 1
+    assert launches_of(lambda: binding.quantize(x, q, on_gpu("fp32", (1,)), 0, True, 0, None)) == 1
+    assert launches_of(lambda: binding.quantize(x, q, on_gpu("fp32", (1,)), 0, False, 0, None)) == 2
     gated = on_gpu("bf16", (2, 32, 1024))
-    assert launches_of(lambda: _binding.quantize(gated, q, on_gpu("fp32", (2, 32, 4)), 2, False, 1, None)) == 1
+    assert launches_of(lambda: binding.quantize(gated, q, on_gpu("fp32", (2, 32, 4)), 2, False, 1, None)) == 1
     with pytest.raises(sluice.InvalidSize, match="half the columns"):
-        _binding.quantize(x, q, on_gpu("fp32", (2, 32, 4)), 2, False, 1, None)
+        binding.quantize(x, q, on_gpu("fp32", (2, 32, 4)), 2, False, 1, None)
     with pytest.raises(sluice.InvalidArgument, match="gate = 2"):
-        _binding.quantize(gated, q, on_gpu("fp32", (2, 32, 4)), 2, False, 2, None)
+        binding.quantize(gated, q, on_gpu("fp32", (2, 32, 4)), 2, False, 2, None)
     sluice.verify_workspaces()
 
 
@@ -138,12 +80,12 @@ def test_split_sums_take_the_streams_workspace_or_the_callers():
     assert launches_of(lambda: mm(a, b, out)) == 1
     assert sluice.holdings().workspaces == 1
     q, scale = on_gpu("e4m3", (64, 4096)), on_gpu("fp32", (1,))
-    assert launches_of(lambda: _binding.quantize(a, q, scale, 0, False, 0, mine.address)) == 2
+    assert launches_of(lambda: binding.quantize(a, q, scale, 0, False, 0, mine.address)) == 2
     small = sluice.Workspace(nbytes=65536)
-    assert launches_of(lambda: _binding.quantize(a, q, scale, 0, False, 0, small.address)) == 2
+    assert launches_of(lambda: binding.quantize(a, q, scale, 0, False, 0, small.address)) == 2
     tiny = sluice.Workspace(nbytes=4)
     with pytest.raises(sluice.WorkspaceError, match="8 bytes or more, not 4"):
-        _binding.quantize(a, q, scale, 0, False, 0, tiny.address)
+        binding.quantize(a, q, scale, 0, False, 0, tiny.address)
     with pytest.raises(sluice.WorkspaceError, match="65536"):
         mm(a, b, out, workspace=small.address)
     mine.verify()
@@ -169,12 +111,70 @@ def test_products_are_added_in_one_launch():
     for deterministic in (True, False):
         sluice.prepare(sluice.problem_of(a, b, total, update="add", deterministic=deterministic))
         before = sluice.holdings().kernels
-        assert launches_of(lambda: _binding.add_mm(a, b, total, not deterministic, None)) == 1
+        assert launches_of(lambda: binding.add_mm(a, b, total, not deterministic, None)) == 1
         assert sluice.holdings().kernels == before, "it was prepared"
     no_rows = on_gpu("bf16", (256, 0), (1, 256)), on_gpu("bf16", (0, 512))
-    assert launches_of(lambda: _binding.add_mm(*no_rows, total, False, None)) == 0
+    assert launches_of(lambda: binding.add_mm(*no_rows, total, False, None)) == 0
     with pytest.raises(sluice.InvalidType, match="D is total"):
-        _binding.add_mm(a, b, on_gpu("bf16", (256, 512)), False, None)
+        binding.add_mm(a, b, on_gpu("bf16", (256, 512)), False, None)
+
+
+def test_gated_products_and_scales_of_d():
+    a, b = on_gpu("bf16", (64, 512)), weight("bf16", 512, 256)
+    half = on_gpu("bf16", (64, 128))
+    assert launches_of(lambda: mm(a, b, half, activation=3, gated=True)) == 1
+    sluice.prepare(sluice.Problem(64, 256, 512, activation="silu", gated=True))
+    with pytest.raises(sluice.InvalidSize, match=r"out has shape \(64, 256\) and must have \(64, 128\): half of the columns of b"):
+        mm(a, b, on_gpu("bf16", (64, 256)), gated=True)
+    x, w, out = on_gpu("bf16", (2, 32, 512)), on_gpu("bf16", (256, 512)), on_gpu("bf16", (2, 32, 128))
+    assert launches_of(lambda: binding.linear(x, w, None, out, 3, None, None, gated=True)) == 1
+    fp8, fp8_b, one, q = on_gpu("e4m3", (64, 512)), weight("e4m3", 512, 256), on_gpu("fp32", (1,)), on_gpu("e4m3", (64, 256))
+    assert launches_of(lambda: binding.scaled_mm(fp8, fp8_b, one, one, None, q, False, None, None, scale_d=one)) == 1
+    with pytest.raises(sluice.InvalidType, match="scale_d"):
+        mm(a, b, on_gpu("bf16", (64, 256)), scale_d=one)
+    with pytest.raises(sluice.InvalidSize, match="scale_d has shape"):
+        binding.scaled_mm(fp8, fp8_b, one, one, None, q, False, None, None, scale_d=on_gpu("fp32", (2,)))
+    with pytest.raises(sluice.InvalidArgument, match="gamma is given and the weights are not packed"):
+        mm(a, b, on_gpu("bf16", (64, 256)), gamma=on_gpu("bf16", (512,)))
+
+
+def norm(x, gamma, output, **more):
+    _binding.norm(_binding.INPUT, x, _binding.GAMMA, gamma, _binding.OUTPUT, output, *binding.fields(more))
+
+
+def test_norms_with_what_stands_around_them():
+    x, gamma, y, q = on_gpu("bf16", (2, 32, 512)), on_gpu("bf16", (512,)), on_gpu("bf16", (2, 32, 512)), on_gpu("e4m3", (2, 32, 512))
+    residual, total = on_gpu("bf16", (2, 32, 512)), on_gpu("bf16", (2, 32, 512))
+    sluice.prepare_norms("bf16")
+    assert launches_of(lambda: norm(x, gamma, y, epsilon=1e-6)) == 1
+    assert launches_of(lambda: norm(x, gamma, y, residual=residual, sum=total)) == 1
+    assert launches_of(lambda: norm(x, gamma, y, residual=residual, sum=residual)) == 1, "the sum may lie over the residual"
+    for granularity, shape in ((0, (1,)), (1, (2, 32, 1)), (2, (2, 32, 4))):
+        assert launches_of(lambda: norm(x, gamma, q, scales=on_gpu("fp32", shape), granularity=granularity)) == 1
+    cases = [
+        (lambda: norm(x, on_gpu("bf16", (511,)), y), sluice.InvalidSize, "gamma has shape (511,) and must have (512,)"),
+        (lambda: norm(x, on_gpu("fp32", (512,)), y), sluice.InvalidType, "gamma is fp32 and must be bf16 as input is"),
+        (lambda: norm(on_gpu("fp32", (4, 512)), gamma, y), sluice.InvalidSize, "output is (2, 32, 512) and input (4, 512)"),
+        (lambda: norm(on_gpu("fp32", (4, 512)), gamma, on_gpu("fp32", (4, 512))), sluice.InvalidType, "input is fp32"),
+        (lambda: norm(x, gamma, q), sluice.InvalidArgument, "scales is missing"),
+        (lambda: norm(x, gamma, q, scales=on_gpu("fp32", (3,)), granularity=1), sluice.InvalidSize, "must have 64 values"),
+        (lambda: norm(x, gamma, y, scales=on_gpu("fp32", (1,))), sluice.InvalidArgument, "only an e4m3 output has scales"),
+        (lambda: norm(x, gamma, q, scales=on_gpu("fp32", (1, 4)), granularity=3), sluice.InvalidArgument, "row or row_block"),
+        (lambda: norm(x, gamma, y, residual=on_gpu("bf16", (2, 32, 256))), sluice.InvalidSize, "residual has shape"),
+        (lambda: norm(x, gamma, y, epsilon=-1.0), sluice.InvalidArgument, "epsilon"),
+        (lambda: norm(x, None, y), sluice.InvalidArgument, "gamma is missing"),
+    ]
+    for call, kind, mention in cases:
+        with pytest.raises(kind) as caught:
+            assert launches_of(call) == 0
+        assert mention in str(caught.value)
+
+
+def test_a_gate_without_a_quantiser():
+    x, y = on_gpu("bf16", (2, 32, 1024)), on_gpu("bf16", (2, 32, 512))
+    assert launches_of(lambda: binding.quantize(x, y, None, 0, False, 1, None)) == 1
+    with pytest.raises(sluice.InvalidType, match="output is fp16 and must be bf16 as input is"):
+        binding.quantize(x, on_gpu("fp16", (2, 32, 512)), None, 0, False, 1, None)
 
 
 def test_nothing_is_launched_of_what_is_empty():
@@ -187,9 +187,9 @@ def test_linear_and_quantisers_of_what_is_empty(shape):
     steps = [math.prod(max(extent, 1) for extent in shape[i + 1:]) for i in range(3)]
     x, w = on_gpu("bf16", shape, steps), on_gpu("bf16", (512, shape[2]))
     out = on_gpu("bf16", (*shape[:2], 512))
-    assert launches_of(lambda: _binding.linear(x, w, None, out, 0, None, None)) == (1 if shape[2] == 0 else 0)
+    assert launches_of(lambda: binding.linear(x, w, None, out, 0, None, None)) == (1 if shape[2] == 0 else 0)
     quantised, scales = on_gpu("e4m3", shape, steps), on_gpu("fp32", (*shape[:2], (shape[2] + 127) // 128))
-    assert launches_of(lambda: _binding.quantize(x, quantised, scales, 2, False, 0, None)) == 0
+    assert launches_of(lambda: binding.quantize(x, quantised, scales, 2, False, 0, None)) == 0
 
 
 def test_the_graph_example_of_the_manual_prepares_what_it_captures(source_root):
@@ -205,11 +205,11 @@ def test_the_graph_example_of_the_manual_prepares_what_it_captures(source_root):
     class Ops:  # as sluice.torch calls them, on arrays of the fake GPU
         def quantize(x, granularity):
             q, s = on_gpu("e4m3", x.shape), on_gpu("fp32", (x.shape[0], 1))
-            _binding.quantize(x, q, s, sluice.problems.GRANULARITIES.index(granularity), False, 0, None)
+            binding.quantize(x, q, s, sluice.problems.GRANULARITIES.index(granularity), False, 0, None)
             return q, s
 
         def scaled_mm(a, b, scale_a, scale_b, out_dtype):
-            _binding.scaled_mm(a, b, scale_a, scale_b, None, on_gpu(out_dtype, (a.shape[0], n)), False, None, None)
+            binding.scaled_mm(a, b, scale_a, scale_b, None, on_gpu(out_dtype, (a.shape[0], n)), False, None, None)
 
     class Turned:
         def __init__(self, array):
@@ -231,12 +231,12 @@ def test_expanded_arrays_are_refused_and_never_read_as_packed():
     flat, flat_fp8 = on_gpu("bf16", (8, 512), (0, 1)), on_gpu("e4m3", (8, 512))
     b, d = on_gpu("bf16", (3, 512, 256), (512 * 256, 1, 512)), on_gpu("bf16", (3, 64, 256))
     cases = [
-        (lambda: _binding.linear(x, w, None, out, 0, None, None), "input.contiguous()"),
-        (lambda: _binding.linear(on_gpu("bf16", (8, 1, 512)), w, None, on_gpu("bf16", (8, 1, 256), (0, 256, 1)), 0, None, None),
+        (lambda: binding.linear(x, w, None, out, 0, None, None), "input.contiguous()"),
+        (lambda: binding.linear(on_gpu("bf16", (8, 1, 512)), w, None, on_gpu("bf16", (8, 1, 256), (0, 256, 1)), 0, None, None),
          "out has shape (8, 256)"),
-        (lambda: _binding.quantize(x, fp8, scales, 2, False, 0, None), "input.contiguous()"),
-        (lambda: _binding.quantize(flat, flat_fp8, on_gpu("fp32", (8, 4)), 2, False, 0, None), "rows 0 elements apart"),
-        (lambda: _binding.quantize(on_gpu("bf16", (8, 512)), on_gpu("e4m3", (8, 512), (256, 1)), on_gpu("fp32", (8, 4)), 2,
+        (lambda: binding.quantize(x, fp8, scales, 2, False, 0, None), "input.contiguous()"),
+        (lambda: binding.quantize(flat, flat_fp8, on_gpu("fp32", (8, 4)), 2, False, 0, None), "strides (0, 1)"),
+        (lambda: binding.quantize(on_gpu("bf16", (8, 512)), on_gpu("e4m3", (8, 512), (256, 1)), on_gpu("fp32", (8, 4)), 2,
                                    False, 0, None), "output.contiguous()"),
         (lambda: mm(on_gpu("bf16", (3, 64, 512), (0, 512, 1)), b, d), "a.contiguous()"),
         (lambda: mm(on_gpu("bf16", (3, 64, 512)), on_gpu("bf16", (3, 512, 256), (0, 1, 512)), d), "b.contiguous()"),
@@ -252,7 +252,7 @@ def test_numbers_of_another_type_are_refused_by_name():
     a, b, out = on_gpu("bf16", (64, 512)), weight("bf16", 512, 256), on_gpu("bf16", (64, 256))
 
     def call(alpha=1.0, beta=0.0, activation=0, use_fast_accum=False, workspace=None):
-        _binding.mm(a, b, out, None, None, alpha, beta, activation, use_fast_accum, workspace)
+        binding.mm(a, b, out, None, None, alpha, beta, activation, use_fast_accum, workspace)
 
     for right in (dict(alpha=2), dict(alpha=True), dict(beta=1), dict(activation=True), dict(use_fast_accum=1)):
         assert launches_of(lambda: call(**right)) == 1
@@ -261,7 +261,7 @@ def test_numbers_of_another_type_are_refused_by_name():
         with pytest.raises(sluice.InvalidArgument, match=f"^{next(iter(wrong))} "):
             assert launches_of(lambda: call(**wrong)) == 0
     with pytest.raises(sluice.InvalidArgument, match="^scale_given "):
-        _binding.quantize(a, on_gpu("e4m3", (64, 512)), on_gpu("fp32", (1,)), 0, None, 0, None)
+        binding.quantize(a, on_gpu("e4m3", (64, 512)), on_gpu("fp32", (1,)), 0, None, 0, None)
 
 
 def test_refusals_name_the_argument_and_launch_nothing():
@@ -273,7 +273,7 @@ def test_refusals_name_the_argument_and_launch_nothing():
         (lambda: mm(on_gpu("bf16", (64, 512), data=over.data + 2), b, out), sluice.Misaligned, "16"),
         (lambda: mm(a, on_gpu("bf16", (512, 256), (1, 512), device=1), out), sluice.WrongDevice, "b is in cuda:1"),
         (lambda: mm(a, weight("e4m3", 512, 256), out), sluice.InvalidType, "e4m3"),
-        (lambda: _binding.quantize(on_gpu("bf16", (2, 8, 64)), on_gpu("e4m3", (4, 4, 64)), on_gpu("fp32", (16, 1)), 1, None, 0, None),
+        (lambda: binding.quantize(on_gpu("bf16", (2, 8, 64)), on_gpu("e4m3", (4, 4, 64)), on_gpu("fp32", (16, 1)), 1, None, 0, None),
          sluice.InvalidSize, "output is (4, 4, 64) and input (2, 8, 64)"),
     ]
     for call, kind, mention in cases:
@@ -293,10 +293,10 @@ def calls_of_each_kind(device):
     weights, blob = at("bf16", (256, 512)), at("uint8", (FORMAT.numbers(256, 512).blob_bytes,))
     calls = {
         "mm": lambda: mm(a, b, out),
-        "linear": lambda: _binding.linear(a, weights, None, out, 0, None, None),
-        "scaled_mm": lambda: _binding.scaled_mm(fp8, fp8_b, one, one, None, out, True, None, None),
-        "add_mm": lambda: _binding.add_mm(a, b, total, False, None),
-        "quantize": lambda: _binding.quantize(a, q, one, 0, False, 0, None),
+        "linear": lambda: binding.linear(a, weights, None, out, 0, None, None),
+        "scaled_mm": lambda: binding.scaled_mm(fp8, fp8_b, one, one, None, out, True, None, None),
+        "add_mm": lambda: binding.add_mm(a, b, total, False, None),
+        "quantize": lambda: binding.quantize(a, q, one, 0, False, 0, None),
         "packed_mm": lambda: packed_mm(a, blob, out, 256, 512),
     }
     for call in calls.values():
@@ -330,170 +330,3 @@ def test_other_threads_run_while_a_first_call_compiles():
     if time.monotonic() - start < 0.1:
         pytest.skip("it was in the cache")
     assert ticks > 20, "the compiler kept the interpreter"
-
-
-FORMAT = sluice.WeightFormat("uint4", 64, "fp16", zeros=True)
-
-
-def a_blob(n, k, weights=FORMAT):
-    return on_gpu("uint8", (weights.numbers(n, k).blob_bytes,))
-
-
-def packed_mm(x, blob, out, n, k, *, bias=None, activation=0, weights=FORMAT, scale_x=None):
-    _binding.packed_mm(x, blob, bias, scale_x, out, weights.number, n, k, activation)
-
-
-def test_a_packed_product_is_prepared_once_and_launched_each_time():
-    x, blob, out = on_gpu("bf16", (2, 8, 256)), a_blob(192, 256), on_gpu("fp32", (2, 8, 192))
-    before = sluice.holdings().kernels
-    assert launches_of(lambda: packed_mm(x, blob, out, 192, 256, bias=on_gpu("fp16", (192,)), activation=2)) == 1
-    assert sluice.holdings().kernels == before + 1
-    assert launches_of(lambda: [packed_mm(x, blob, out, 192, 256, bias=on_gpu("fp16", (192,)), activation=2)
-                                for _ in range(5)]) == 5
-    sluice.prepare(sluice.PackedProblem(16, 192, 256, FORMAT, "bf16", "fp32", "fp16", "gelu"))
-    assert sluice.holdings().kernels == before + 1, "the same problem, however it is spelled"
-    sluice.prepare([sluice.PackedProblem(m, 192, 256, FORMAT) for m in (1, 4)] + [sluice.Problem(24, 40, 56)])
-    assert sluice.holdings().kernels == before + 4
-
-
-def test_another_plan_takes_the_place_of_the_planners():
-    x, blob, out = on_gpu("bf16", (7, 512)), a_blob(128, 512), on_gpu("bf16", (7, 512))
-    plan = sluice.packed_plan(m=7, n=128, k=512, weights=FORMAT, warps=4, stages=3, parts=4, row_blocks=2)
-    sluice.prepare(plan)
-    before = sluice.holdings().kernels
-    assert launches_of(lambda: packed_mm(x, blob, on_gpu("bf16", (7, 128)), 128, 512)) == 1
-    sluice.prepare(plan)
-    assert sluice.holdings().kernels == before
-    with pytest.raises(sluice.InvalidSize, match="out has shape"):
-        packed_mm(x, blob, out, 128, 512)
-
-
-def test_one_token_may_lie_anywhere_and_wide_rows_keep_their_pitch():
-    blob = a_blob(128, 256)
-    assert launches_of(lambda: packed_mm(on_gpu("bf16", (1, 256), (99, 1)), blob, on_gpu("bf16", (1, 128)), 128, 256)) == 1
-    assert launches_of(lambda: packed_mm(on_gpu("bf16", (4, 256), (264, 1)), blob, on_gpu("bf16", (4, 128), (131, 1)),
-                                        128, 256)) == 1
-
-
-def test_weights_are_packed_and_unpacked_by_one_kernel():
-    for kind, scale, zeros in (("uint4", "fp16", True), ("int8", "fp32", False), ("e4m3", "bf16", False)):
-        weights = sluice.WeightFormat(kind, 64, scale, zeros)
-        codes, scales = on_gpu("e4m3" if kind == "e4m3" else "uint8", (100, 256)), on_gpu(scale, (100, 4))
-        zero_values, blob = on_gpu(scale, (100, 4)) if zeros else None, a_blob(100, 256, weights)
-        sluice.prepare_packer(weights)
-        assert launches_of(lambda: _binding.pack_codes(codes, scales, zero_values, blob, weights.number)) == 1
-        assert launches_of(lambda: _binding.unpack_codes(codes, scales, zero_values, blob, weights.number)) == 1
-    empty, no_scales, nothing = on_gpu("uint8", (0, 256)), on_gpu("fp16", (0, 4)), on_gpu("uint8", (0,))
-    assert launches_of(lambda: _binding.pack_codes(empty, no_scales, no_scales, nothing, FORMAT.number)) == 0
-
-
-BYTES = sluice.WeightFormat("uint4", 64, "bf16", order="byte")
-
-
-def test_e4m3_tokens_take_one_scale_or_one_each():
-    blob, x, out = a_blob(192, 256, BYTES), on_gpu("e4m3", (2, 8, 256)), on_gpu("bf16", (2, 8, 192))
-
-    def run(scale_x, x=x, out=out):
-        return launches_of(lambda: packed_mm(x, blob, out, 192, 256, weights=BYTES, scale_x=scale_x))
-
-    before = sluice.holdings().kernels
-    assert run(None) == 1 and run(on_gpu("fp32", ())) == 1 and run(on_gpu("fp32", (1, 1))) == 1
-    assert sluice.holdings().kernels == before + 2, "none, and one for all"
-    for shape in ((16,), (16, 1), (2, 8, 1)):
-        assert run(on_gpu("fp32", shape)) == 1
-    sluice.prepare(sluice.PackedProblem(16, 192, 256, BYTES, "e4m3", scale_x="vector"))
-    assert sluice.holdings().kernels == before + 3
-    for scale_x in ("tensor", "vector"):  # of one token the same
-        sluice.prepare(sluice.PackedProblem(1, 192, 256, BYTES, "e4m3", scale_x=scale_x))
-    assert run(on_gpu("fp32", (1, 1)), on_gpu("e4m3", (1, 256)), on_gpu("bf16", (1, 192))) == 1
-    assert sluice.holdings().kernels == before + 4
-
-
-def test_what_a_product_of_e4m3_tokens_refuses():
-    blob, x, out = a_blob(128, 256, BYTES), on_gpu("e4m3", (4, 256)), on_gpu("bf16", (4, 128))
-    whole = lib.sluice_fake_memory(1 << 20, 0)
-
-    def run(scale_x=None, x=x, out=out, weights=BYTES, blob=blob):
-        return lambda: packed_mm(x, blob, out, 128, 256, weights=weights, scale_x=scale_x)
-
-    def at(dtype, shape, offset):
-        return tvm_ffi.from_dlpack(OnGpu(dtype, shape, data=whole + offset))
-
-    eights = sluice.WeightFormat("int8", 64, "bf16")
-    cases = [
-        (run(on_gpu("fp32", (3,))), sluice.InvalidSize, "scale_x has shape (3,) and must have (4,) or (4, 1)"),
-        (run(on_gpu("fp32", (1, 4))), sluice.InvalidSize, "scale_x has shape (1, 4)"),
-        (run(on_gpu("bf16", (4, 1))), sluice.InvalidType, "scale_x is bf16 and must be fp32"),
-        (run(on_gpu("fp32", (4,), (2,))), sluice.InvalidStride, "scale_x.contiguous()"),
-        (run(on_gpu("fp32", (4,), device=1)), sluice.WrongDevice, "scale_x is in cuda:1"),
-        (run(at("fp32", (4,), 2)), sluice.Misaligned, "scale_x"),
-        (run(at("fp32", (4,), 64), out=at("bf16", (4, 128), 0)), sluice.Aliasing, "overlaps scale_x"),
-        (run(on_gpu("fp32", (4,)), x=on_gpu("bf16", (4, 256)), weights=FORMAT, blob=a_blob(128, 256)), sluice.InvalidArgument,
-         "scale_x is given and x is bf16: only e4m3 tokens have scales"),
-        (run(weights=FORMAT, blob=a_blob(128, 256)), sluice.InvalidConfig, "need the order byte"),
-        (run(weights=eights, blob=a_blob(128, 256, eights)), sluice.InvalidConfig, "its weights must be uint4"),
-        (run(x=on_gpu("fp32", (4, 256))), sluice.InvalidType, "x is fp32 and must be fp16, bf16 or e4m3"),
-        (run(x=on_gpu("e4m3", (4, 256), (264, 1))), sluice.Misaligned, "ld_x = 264 must be a multiple of 16"),
-        (run(out=on_gpu("e4m3", (4, 128))), sluice.InvalidType, "out is e4m3"),
-    ]
-    for call, kind, mention in cases:
-        with pytest.raises(kind) as caught:
-            assert launches_of(call) == 0
-        assert mention in str(caught.value)
-
-
-def test_empty_packed_products():
-    assert launches_of(lambda: packed_mm(on_gpu("bf16", (0, 256)), a_blob(128, 256), on_gpu("bf16", (0, 128)), 128, 256)) == 0
-    assert launches_of(lambda: packed_mm(on_gpu("bf16", (4, 0), (1, 1)), on_gpu("uint8", (0,)), on_gpu("bf16", (4, 128)), 128,
-                                        0)) == 1, "the sum over nothing is written"
-
-
-def test_what_a_packed_product_refuses():
-    x, blob, out = on_gpu("bf16", (4, 256)), a_blob(128, 256), on_gpu("bf16", (4, 128))
-    whole = lib.sluice_fake_memory(1 << 20, 0)
-
-    def at(dtype, shape, offset):
-        return tvm_ffi.from_dlpack(OnGpu(dtype, shape, data=whole + offset))
-
-    size = FORMAT.numbers(128, 256).blob_bytes
-    cases = [
-        (lambda: packed_mm(on_gpu("bf16", (4, 250)), blob, out, 128, 256), sluice.InvalidSize, "x has shape (4, 250)"),
-        (lambda: packed_mm(on_gpu("bf16", (8, 256), (0, 1)), blob, on_gpu("bf16", (8, 128)), 128, 256), sluice.InvalidStride,
-         "x has shape (8, 256)"),
-        (lambda: packed_mm(on_gpu("fp32", (4, 256)), blob, out, 128, 256), sluice.InvalidType, "x is fp32"),
-        (lambda: packed_mm(on_gpu("bf16", (4, 256), (257, 1)), blob, out, 128, 256), sluice.Misaligned, "ld_x = 257"),
-        (lambda: packed_mm(x, on_gpu("uint8", (size - 1,)), out, 128, 256), sluice.InvalidSize, "packed.blob has shape"),
-        (lambda: packed_mm(x, on_gpu("fp32", (size,)), out, 128, 256), sluice.InvalidType, "packed.blob is fp32"),
-        (lambda: packed_mm(x, at("uint8", (size,), 64), out, 128, 256), sluice.Misaligned, "weights are packed.blob"),
-        (lambda: packed_mm(at("bf16", (4, 256), 8), blob, out, 128, 256), sluice.Misaligned, "X is x"),
-        (lambda: packed_mm(at("bf16", (4, 256), 0), blob, at("bf16", (4, 128), 1024), 128, 256), sluice.Aliasing, "D is out"),
-        (lambda: packed_mm(x, blob, out, 128, 256, bias=on_gpu("bf16", (64,))), sluice.InvalidSize, "bias has shape (64,)"),
-        (lambda: packed_mm(x, blob, out, 128, 256, activation=9), sluice.InvalidArgument, "activation = 9"),
-        (lambda: packed_mm(x, blob, out, 128, 256, weights=sluice.WeightFormat("uint4", 64, zeros=True, order="byte")),
-         sluice.InvalidConfig, "order half"),
-        (lambda: packed_mm(None, blob, out, 128, 256), sluice.InvalidArgument, "x is missing"),
-        (lambda: _binding.packed_mm(x, blob, None, None, out, FORMAT.number, 128.0, 256, 0), sluice.InvalidArgument, "n = 128"),
-    ]
-    for call, kind, mention in cases:
-        with pytest.raises(kind) as caught:
-            assert launches_of(call) == 0
-        assert mention in str(caught.value)
-
-
-def test_what_packing_on_a_gpu_refuses():
-    codes, scales, zeros, blob = on_gpu("uint8", (100, 256)), on_gpu("fp16", (100, 4)), on_gpu("fp16", (100, 4)), a_blob(100, 256)
-    cases = [
-        (lambda: _binding.pack_codes(codes, scales, None, blob, FORMAT.number), sluice.InvalidArgument, "zeros is missing"),
-        (lambda: _binding.pack_codes(codes, on_gpu("fp16", (100, 5)), zeros, blob, FORMAT.number), sluice.InvalidSize,
-         "(100, 5) and must have (100, 4)"),
-        (lambda: _binding.pack_codes(on_gpu("uint8", (100, 256), (1, 100)), scales, zeros, blob, FORMAT.number),
-         sluice.InvalidStride, "codes.contiguous()"),
-        (lambda: _binding.pack_codes(codes, scales, zeros, blob, FORMAT.number | 3), sluice.InvalidArgument, "type = 3"),
-    ]
-    for call, kind, mention in cases:
-        with pytest.raises(kind) as caught:
-            assert launches_of(call) == 0
-        assert mention in str(caught.value)
-    np = pytest.importorskip("numpy")
-    with pytest.raises(sluice.WrongDevice, match="scales is in host memory and codes in cuda:0"):
-        _binding.pack_codes(codes, np.zeros((100, 4), np.float16), zeros, blob, FORMAT.number)

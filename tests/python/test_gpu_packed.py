@@ -207,11 +207,11 @@ def test_a_model_is_converted(recipe):
 
 def ops():
     packed, x = whole_weights(192, 256).packed, whole(2, 8, 256)
-    arguments = (packed.format_number, 192, 256)
+    arguments = (packed.blob, packed.numbers, None, None, 0.0)
     bias, out = whole(192), torch.empty(2, 8, 192, device="cuda", dtype=FP16)
-    return [(torch.ops.sluice.packed_mm, (x, packed.blob, None, None, *arguments, "none", BF16)),
-            (torch.ops.sluice.packed_mm, (x, packed.blob, bias, None, *arguments, "gelu", FP32)),
-            (torch.ops.sluice.packed_mm_out, (x, packed.blob, out, bias, None, *arguments, "relu"))]
+    return [(torch.ops.sluice.packed_mm, (x, *arguments, None, None, None, False, None, 0, BF16)),
+            (torch.ops.sluice.packed_mm, (x, *arguments, bias, None, "gelu", False, None, 0, FP32)),
+            (torch.ops.sluice.packed_mm_out, (x, *arguments, bias, None, "relu", False, None, 0, out))]
 
 
 @pytest.mark.parametrize("index", range(3))
@@ -351,7 +351,7 @@ def bad_calls():
         ("device of a bias", lambda: st.packed_mm(x, packed, whole(192).cpu()), sluice.WrongDevice, "bias"),
         ("type of x", lambda: st.packed_mm(x.float(), packed), sluice.InvalidType, "x.half()"),
         ("fp8 tokens", lambda: st.packed_mm(x.to(E4M3), packed), sluice.InvalidConfig, "need the order byte"),
-        ("x by columns", lambda: st.packed_mm(whole(256, 4).t(), packed), sluice.InvalidStride, "pass .contiguous()"),
+        ("x by columns", lambda: st.packed_mm(whole(256, 4).t(), packed), sluice.InvalidStride, "pass x.contiguous()"),
         ("expanded x", lambda: st.packed_mm(whole(1, 256).expand(4, 256), packed), sluice.InvalidStride, "rows apart"),
         ("rows of 260", lambda: st.packed_mm(whole(4, 260)[:, :256], packed), sluice.Misaligned, "multiple of 8"),
         ("misaligned x", lambda: st.packed_mm(wide[:, 4:260], packed), sluice.Misaligned, "16"),

@@ -158,9 +158,9 @@ def test_a_model_is_converted_and_compiled_with_dynamic_rows():
 @pytest.mark.parametrize("index", range(2))
 def test_opcheck(index):
     packed, x = exact_weights(192, 256).packed, bytes_of_whole(2, 8, 256)
-    arguments, out = (packed.format_number, 192, 256), torch.empty(2, 8, 192, device="cuda", dtype=FP16)
-    op, values = [(torch.ops.sluice.packed_mm, (x, packed.blob, whole(192), powers(2, 8, 1), *arguments, "gelu", FP32)),
-                  (torch.ops.sluice.packed_mm_out, (x, packed.blob, out, None, powers(16), *arguments, "none"))][index]
+    arguments, out = (packed.blob, packed.numbers), torch.empty(2, 8, 192, device="cuda", dtype=FP16)
+    op, values = [(torch.ops.sluice.packed_mm, (x, *arguments, powers(2, 8, 1), None, 0.0, whole(192), None, "gelu", False, None, 0, FP32)),
+                  (torch.ops.sluice.packed_mm_out, (x, *arguments, powers(16), None, 0.0, None, None, None, False, None, 0, out))][index]
     # Without test_schema: torch 2.11 multiplies the inputs there, which it cannot do in float8.
     torch.library.opcheck(op.default, values, test_utils=["test_autograd_registration", "test_faketensor",
                                                           "test_aot_dispatch_dynamic"])

@@ -177,18 +177,20 @@ def ops():
     a, w, bias, out = whole(64, 256), whole(512, 256), whole(512), torch.zeros(64, 512, device="cuda", dtype=BF16)
     e, f, one = a.to(E4M3), w.to(E4M3).t(), torch.ones((), device="cuda")
     return [
-        (torch.ops.sluice.mm, (a, w.t(), bias, None, 1.0, 0.0, BF16, "none", False)),
-        (torch.ops.sluice.mm_out, (a, w.t(), out, None, None, 1.0, 0.0, "relu", False)),
-        (torch.ops.sluice.add_mm_, (whole(64, 512, dtype=FP32), a, w.t(), True)),
-        (torch.ops.sluice.linear, (a, w, bias, "none")),
-        (torch.ops.sluice.linear_out, (a, w, None, out, "none")),
-        (torch.ops.sluice.linear, (a, w, bias, "none", out)),
-        (torch.ops.sluice.scaled_mm, (e, f, one, one, None, BF16, True)),
-        (torch.ops.sluice.scaled_mm_out, (e, f, one, one, bias, out, False)),
-        (torch.ops.sluice.scaled_mm, (e, f, one, one, None, BF16, True, out)),
-        (torch.ops.sluice.quantize, (a, "1x128")),
-        (torch.ops.sluice.quantize, (a, "tensor")),
-        (torch.ops.sluice.silu_mul_quantize, (a, "row")),
+        (torch.ops.sluice.mm, (a, w.t(), 1.0, 0.0, False, bias, None, None, False, None, 0, BF16)),
+        (torch.ops.sluice.mm_out, (a, w.t(), 1.0, 0.0, False, None, None, "relu", False, None, 0, out)),
+        (torch.ops.sluice.add_mm_, (whole(64, 512, dtype=FP32), a, w.t(), True, 0)),
+        (torch.ops.sluice.linear, (a, w, bias, None, None, False, None, 0, BF16)),
+        (torch.ops.sluice.linear_out, (a, w, None, None, None, False, None, 0, out)),
+        (torch.ops.sluice.linear, (a, w, bias, out, None, False, None, 0, BF16)),
+        (torch.ops.sluice.scaled_mm, (e, f, one, one, True, None, None, None, False, None, 0, BF16)),
+        (torch.ops.sluice.scaled_mm_out, (e, f, one, one, False, bias, None, None, False, None, 0, out)),
+        (torch.ops.sluice.scaled_mm, (e, f, one, one, True, None, out, None, False, None, 0, BF16)),
+        (torch.ops.sluice.quantize, (a, "1x128", 0)),
+        (torch.ops.sluice.quantize, (a, "tensor", 0)),
+        (torch.ops.sluice.silu_mul_quantize, (a, "row", 0)),
+        (torch.ops.sluice.silu_mul, (a,)),
+        (torch.ops.sluice.rms_norm, (a, a[0], a, 1e-5)),
         (torch.ops.sluice.quantize_static, (a, one)),
     ]
 

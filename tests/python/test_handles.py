@@ -104,7 +104,7 @@ def test_packed_weights_are_copied_by_value():
     quantized = sluice.weights.quantize_groups(np.arange(64 * 128, dtype=np.float32).reshape(64, 128), 64)
     packed = sluice.pack_int4(quantized)
     for made in (copy.copy(packed), copy.deepcopy(packed), pickle.loads(pickle.dumps(packed))):
-        assert (made.unpack().codes == quantized.codes).all() and made.format_number == packed.format_number
+        assert (made.unpack().codes == quantized.codes).all() and made.numbers == packed.numbers
     assert (pickle.loads(pickle.dumps(quantized)).codes == quantized.codes).all()
 
 

@@ -40,7 +40,7 @@ def good_values():
         "out": [np.ones((64, 64), np.float16)], "codes": [quantized.codes], "scales": [quantized.scales, np.ones((16, 64), np.float16)],
         "zeros": [None, quantized.scales], "weights": [quantized, packed.format], "weight": [np.ones((64, 128), np.float32)],
         "blob": [packed.blob], "format": [packed.format], "permutation": [np.arange(128)], "order": ["half", np.arange(64)],
-        "qweight": [words], "qzeros": [np.full((1, 8), 0x77777777, np.int32)], "weight_packed": [words], "number": [packed.format_number],
+        "qweight": [words], "qzeros": [np.full((1, 8), 0x77777777, np.int32)], "weight_packed": [words], "number": [packed.format.number],
         "weight_scale": [np.ones((64, 1), np.float16)], "weight_shape": [(64, 128)], "stages": [3, 4], "tile": [(128, 128)],
         "cluster": [(1, 1), (2, 1, 1)], "x": ["bf16"], "problem": [None, problem], "what": [[], plan, [problem, few_bits]], "device": [None, 0],
         "scale_type": ["fp16"], "schedule": ["plain", "ping_pong"], "packers": [[packed.format]], "quantizers": [["bf16"]],

@@ -13,12 +13,14 @@ import sluice
 from sluice import _library, errors, formats, problems
 
 C_TYPES = {"int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "const char*": ctypes.c_char_p, "const char *": ctypes.c_char_p,
-           "double": ctypes.c_double, "sluice_weight_format": _library.WeightFormatStruct}
-MIRRORS = {"sluice_problem": _library.ProblemStruct, "sluice_choices": _library.ChoicesStruct,
+           "double": ctypes.c_double, "float": ctypes.c_float, "void*": ctypes.c_void_p,
+           "sluice_weight_format": _library.WeightFormatStruct, "const int64_t*": ctypes.POINTER(ctypes.c_int64),
+           "const sluice_array*": ctypes.POINTER(_library.ArrayStruct), "const char* const*": ctypes.POINTER(ctypes.c_char_p),
+           "const sluice_packed_weights*": ctypes.POINTER(_library.PackedWeightsStruct)}
+MIRRORS = {"sluice_problem": _library.ProblemStruct, "sluice_array": _library.ArrayStruct, "sluice_product": _library.ProductStruct,
            "sluice_options": _library.OptionsStruct, "sluice_compiled": _library.CompiledStruct,
            "sluice_holdings": _library.HoldingsStruct, "sluice_weight_format": _library.WeightFormatStruct,
-           "sluice_packed_numbers": _library.PackedNumbersStruct, "sluice_packed_problem": _library.PackedProblemStruct,
-           "sluice_packed_choices": _library.PackedChoicesStruct}
+           "sluice_packed_weights": _library.PackedWeightsStruct, "sluice_packed_numbers": _library.PackedNumbersStruct}
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +34,8 @@ def test_structs_mirror_the_header(header, name):
     body = re.search(r"typedef struct \{([^{}]*)\} " + name + ";", header)[1]
     fields = []
     for line in filter(None, (part.strip() for part in body.split(";"))):
-        kind, names = re.match(r"(const char ?\*|\w+)\s*(.*)", line, re.S).groups()
-        fields += [(one.strip(" *\n"), C_TYPES[kind]) for one in names.split(",")]
+        kind, star, names = re.match(r"((?:const )?\w+)((?:\* const)?\s*\**)\s*(.*)", line, re.S).groups()
+        fields += [(one.strip(" *\n"), C_TYPES[kind + star.strip()]) for one in names.split(",")]
     assert fields == MIRRORS[name]._fields_
 
 

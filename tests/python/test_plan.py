@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans, their text, compiles: what needs neither a GPU nor torch nor tvm-ffi."""
+import dataclasses
 import subprocess
 import sys
 
@@ -20,21 +21,21 @@ def test_without_torch_sluice_torch_says_what_is_missing():
 
 
 def test_a_plan_says_what_runs_and_what_it_costs():
-    plan = sluice.plan(m=4096, n=4096, k=4096, a="e4m3")
+    plan = sluice.plan(m=4096, n=4096, k=4096, a="e4m3", accumulate="fast")
     assert plan.estimate_us > 10
     assert "4096" in plan.text and str(plan) == plan.text
     assert "e4m3" in plan.config and len(plan.units) == 2 and "sluice_entry" in plan.units[0]
     assert "numbered by GPC" in plan.text and "sluice::locate" in plan.units[1]
-    assert len(sluice.plan(m=4096, n=4096, k=4096, a="e4m3", numbering="launch").units) == 1
+    assert len(sluice.plan(m=4096, n=4096, k=4096, a="e4m3", accumulate="fast", numbering="launch").units) == 1
     with pytest.raises(sluice.InvalidArgument, match="numbering.*launch.*gpc"):
-        sluice.plan(m=4096, n=4096, k=4096, a="e4m3", numbering="gcp")
+        sluice.plan(m=4096, n=4096, k=4096, a="e4m3", accumulate="fast", numbering="gcp")
     swapped = sluice.plan(m=192, n=4096, k=4096, swapped=True)
     assert "d_major = sluice::Major::mn" in swapped.config and "swapped" in swapped.text
     assert "d_major" not in sluice.plan(m=192, n=4096, k=4096, swapped=False).config
     with pytest.raises(sluice.InvalidConfig, match="swapped operands need a 16-bit D"):
         sluice.plan(m=192, n=4096, k=4096, d="fp32", swapped=True)
     assert plan.workspace_bytes == 0
-    assert sluice.explain(m=4096, n=4096, k=4096, a="e4m3") == plan.text == sluice.explain(plan)
+    assert sluice.explain(m=4096, n=4096, k=4096, a="e4m3", accumulate="fast") == plan.text == sluice.explain(plan)
 
 
 def test_a_plan_is_the_same_every_time():
@@ -57,6 +58,8 @@ def test_a_problem_survives_the_way_through_c():
     problem = sluice.Problem(64, 512, 256, batch=2, a="e4m3", b="e5m2", d="fp32", a_ld=256, b_ld=512, scale_a="vector",
                              scale_b="tensor", bias="bf16", activation="gelu", c="fp32", accumulate="promoted")
     assert sluice.Problem.from_struct(problem.struct()) == problem
+    gated = sluice.Problem(64, 512, 256, b="bf16", d="e4m3", activation="silu", gated=True, scale_d="tensor")
+    assert sluice.Problem.from_struct(gated.struct()) == gated
     gradient = sluice.Problem(64, 512, 256, b="bf16", d="fp32", update="add", deterministic=False)
     assert sluice.Problem.from_struct(gradient.struct()) == gradient
 
@@ -86,7 +89,11 @@ BAD = [
     (dict(m=8, n=8, k=8, update="sum"), sluice.InvalidArgument, ValueError, ["update = 'sum'", "set, add"]),
     (dict(m=8, n=8, k=8, deterministic="no"), sluice.InvalidArgument, ValueError, ["deterministic = 'no'", "True or False"]),
     (dict(m=8, n=8, k=8, update="add"), sluice.InvalidType, TypeError, ["fp32"]),
-    (dict(m=8, n=8, k=8, colour=1), sluice.InvalidArgument, ValueError, ["colour"]),
+    (dict(m=8, n=8, k=8, colour=1), sluice.InvalidArgument, ValueError, ["colour", "a_ld"]),
+    (dict(m=8, n=8, k=8, lda=8), sluice.InvalidArgument, ValueError, ["'lda'", "did you mean a_ld?"]),
+    (dict(m=8, n=8, k=8, act="relu"), sluice.InvalidArgument, ValueError, ["'act'", "did you mean activation?"]),
+    (dict(m=8, n=8, k=8, a="fp8"), sluice.InvalidArgument, ValueError, ["'fp8'", "did you mean e4m3?"]),
+    (dict(m=8, n=8, k=8, activation="gleu"), sluice.InvalidArgument, ValueError, ["did you mean gelu?"]),
     (dict(m=8, n=8, k=8, schedule="pong"), sluice.InvalidArgument, ValueError, ["pong", "ping_pong"]),
     (dict(m=8, n=8, k=8, tile=(64,)), sluice.InvalidArgument, ValueError, ["tile"]),
     (dict(m=8, n=8, k=8, tile=(63, 64)), sluice.InvalidConfig, ValueError, ["63"]),
@@ -104,6 +111,32 @@ def test_bad_problems_raise_what_fits_and_say_why(fields, kind, builtin, mention
         assert word in str(caught.value)
 
 
+def test_an_unknown_keyword_of_a_class_or_function_is_named():
+    with pytest.raises(sluice.InvalidArgument, match="Problem takes no 'scale': did you mean scale_a?"):
+        sluice.Problem(8, 8, 8, scale="vector")
+    with pytest.raises(sluice.InvalidArgument, match="WeightFormat takes no 'groups': did you mean group?"):
+        sluice.WeightFormat(groups=64)
+    with pytest.raises(sluice.InvalidArgument, match="holdings takes no 'gpu': it takes device"):
+        sluice.holdings(gpu=0)
+
+
+@pytest.mark.parametrize("kind", [sluice.Problem, sluice.PackedProblem, sluice.WeightFormat])
+def test_docstrings_list_every_field_with_its_default(kind):
+    for field in dataclasses.fields(kind):
+        if field.default is dataclasses.MISSING:
+            assert f"``{field.name}``" in kind.__doc__, field.name
+        else:
+            default = f'"{field.default}"' if isinstance(field.default, str) else field.default
+            default = "WeightFormat()" if isinstance(default, sluice.WeightFormat) else default
+            assert f"``{field.name}`` = {default}" in kind.__doc__, field.name
+
+
+def test_check_raises_what_the_product_would_and_plans_nothing():
+    sluice.Problem(8, 8, 8).check()
+    with pytest.raises(sluice.Misaligned, match="100 must be a multiple of 8"):
+        sluice.Problem(8, 8, 100).check()
+
+
 def test_compile_fills_a_cache_and_finds_it_again(cache, has_nvrtc):
     if not has_nvrtc:
         pytest.skip("no NVRTC")
@@ -116,10 +149,18 @@ def test_compile_fills_a_cache_and_finds_it_again(cache, has_nvrtc):
 def test_quantisers_are_compiled_ahead_too(cache, has_nvrtc):
     if not has_nvrtc:
         pytest.skip("no NVRTC")
-    assert sluice.compile(quantizers=["bf16"]) == (20, 0, 0)  # with a gate and without
-    assert sluice.compile(quantizers=["torch.bfloat16"]) == (0, 20, 0)
+    assert sluice.compile(quantizers=["bf16"]) == (22, 0, 0)  # with a gate and without, and the gate alone
+    assert sluice.compile(quantizers=["torch.bfloat16"]) == (0, 22, 0)
     with pytest.raises(sluice.InvalidType):
         sluice.compile(quantizers=["e4m3"])
+
+
+def test_norms_are_compiled_ahead_too(cache, has_nvrtc):
+    if not has_nvrtc:
+        pytest.skip("no NVRTC")
+    assert sluice.compile(norms=["bf16"]) == (8, 0, 0)
+    with pytest.raises(sluice.InvalidType, match="bf16 or fp16"):
+        sluice.compile(norms=["fp32"])
 
 
 def test_compile_says_where_there_is_no_compiler(cache, tmp_path):

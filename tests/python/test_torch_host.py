@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice.torch without a GPU: errors, fake tensors, tracing, quantisers by their definition, converted models."""
+import inspect
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
+from sluice import _binding as binding  # noqa: E402
 from sluice.torch.autograd import add_product_  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
@@ -66,7 +69,7 @@ BAD = [
     ("deep_gemm's backward", lambda: st.deep_gemm.fp8_gemm_nt((bf16(8, 16), torch.ones(8, 1)), (bf16(8, 16), torch.ones(1, 1)),
                                                               bf16(8, 8), bf16(8, 8).requires_grad_()),
      sluice.InvalidArgument, "fp8_gemm_nt has no backward"),
-    ("a model that is a linear", lambda: st.nn.convert_(torch.nn.Linear(16, 16)), sluice.InvalidArgument,
+    ("a model that is a linear", lambda: st.nn.convert_(torch.nn.Linear(16, 16), recipe="row"), sluice.InvalidArgument,
      "Linear.from_linear(model, recipe)"),
     ("granularity", lambda: st.quantize(bf16(8, 8), "2x2"), sluice.InvalidArgument, "128x128"),
     ("quantised layout", lambda: st.quantize(bf16(8, 16).t(), "row"), sluice.InvalidStride, "input.contiguous()"),
@@ -140,35 +143,32 @@ def test_a_backward_is_traced():
 
 
 class OnHost:
-    """The binding's functions on the host, and a list of what was called."""
+    """The binding's product on the host, and a list of what was called."""
 
     def __init__(self):
         self.called = []
         self.workspaces = []
 
-    def linear(self, x, w, bias, out, activation, workspace, c):
-        self.called.append("linear")
-        self.workspaces.append(workspace)
-        out.copy_(x.float() @ w.float().t() + (0 if bias is None else bias))
-
-    def mm(self, a, b, out, *_):
-        self.called.append("mm")
-        self.workspaces.append(_[-1])
-        out.copy_(a @ b)
-
-    def add_mm(self, a, b, total, any_order, workspace):
-        self.called.append("add_mm in any order" if any_order else "add_mm")
-        self.workspaces.append(workspace)
-        total += a.float() @ b.float()
+    def product(self, *pairs):
+        names = {number: name for name, number in binding.FIELDS.items()}
+        given = {names[field]: value for field, value in zip(pairs[::2], pairs[1::2])}
+        self.workspaces.append(given.get("workspace", 0))
+        if "weight" in given:
+            self.called.append("linear")
+            bias = given.get("bias")
+            given["out"].copy_(given["input"].float() @ given["weight"].float().t() + (0 if bias is None else bias))
+        elif "add" in given:
+            self.called.append("add_mm in any order" if given["any_order"] else "add_mm")
+            given["total"] += given["a"].float() @ given["b"].float()
+        else:
+            self.called.append("mm")
+            given["out"].copy_(given["a"] @ given["b"])
 
 
 @pytest.fixture
 def on_host(monkeypatch):
     fake = OnHost()
-    monkeypatch.setattr("sluice.torch.autograd._binding", fake)
-    monkeypatch.setattr("sluice.torch._library._binding", fake)
-    monkeypatch.setattr("sluice.torch.functional._mm_into", fake.mm)
-    monkeypatch.setattr("sluice.torch.functional._linear_into", fake.linear)
+    monkeypatch.setattr(binding, "product", fake.product)
     torch._dynamo.reset()
     return fake
 
@@ -297,7 +297,7 @@ def test_a_compiled_model_adds_to_main_grad(on_host, deterministic, called):
 @pytest.mark.parametrize("deterministic, called", [(True, "add_mm"), (False, "add_mm in any order")])
 def test_an_addition_is_traced(monkeypatch, deterministic, called):
     fake, total = OnHost(), torch.full((32, 16), 0.25)
-    monkeypatch.setattr("sluice.torch._library._binding", fake)  # of the ops alone: what is not traced would raise
+    monkeypatch.setattr(binding, "product", fake.product)
     add = torch.compile(lambda a, b: add_product_(total, a.t(), b, deterministic), backend="aot_eager", fullgraph=True)
     add(torch.ones(8, 32, dtype=torch.bfloat16), torch.ones(8, 16, dtype=torch.bfloat16))
     assert fake.called == [called] and (total == 8.25).all()
@@ -326,7 +326,7 @@ def test_the_reference_quantiser_keeps_to_the_ends_of_the_range():
 
 def test_conversion_takes_what_it_can_and_keeps_names():
     model = torch.nn.ModuleDict({"a": torch.nn.Linear(256, 512, dtype=torch.bfloat16),
-                                 "odd": torch.nn.Linear(256, 100, dtype=torch.bfloat16),
+                                 "odd": torch.nn.Linear(100, 256, dtype=torch.bfloat16),
                                  "head": torch.nn.Linear(256, 512, bias=False, dtype=torch.bfloat16)})
     weight = model["a"].weight.detach().clone()
     st.nn.convert_(model, lambda module, name: name != "head", recipe="block")
@@ -339,7 +339,7 @@ def test_conversion_takes_what_it_can_and_keeps_names():
 
 def test_sixteen_bit_conversion_shares_parameters():
     plain = torch.nn.Linear(256, 512, dtype=torch.bfloat16)
-    made = st.nn.Linear.from_linear(plain)
+    made = st.nn.Linear.from_linear(plain, None)
     assert made.weight is plain.weight and made.bias is plain.bias
 
 
@@ -353,6 +353,87 @@ def test_conversion_goes_by_type_and_keeps_what_the_module_was():
     sixteen = st.nn.convert_(model(), recipe=None)
     assert [type(layer) is st.nn.Linear for layer in sixteen] == [False, True, False]
     assert not any(layer.training for layer in (*fp8, *sixteen))
+
+
+def three_linears():
+    return torch.nn.ModuleDict({"good": torch.nn.Linear(128, 64, dtype=torch.bfloat16),
+                                "odd": torch.nn.Linear(100, 64, dtype=torch.bfloat16),
+                                "head": torch.nn.Linear(128, 30, dtype=torch.bfloat16)})
+
+
+@pytest.mark.parametrize("recipe, left_out", [(None, {"odd": "100", "head": "30"}), ("row", {"odd": "100"}),
+                                              ("int4", {"odd": "x_ld = 100"})])
+def test_conversion_reports_what_it_left_out_and_why(recipe, left_out, caplog):
+    reports = []
+    st.nn.convert_(three_linears(), recipe=recipe, report=reports.append)
+    assert set(reports[0].left_out) == set(left_out)
+    assert set(reports[0].converted) == {"good", "odd", "head"} - set(left_out)
+    for name, mention in left_out.items():
+        assert mention in reports[0].left_out[name] and mention in str(reports[0])
+    st.nn.convert_(three_linears(), lambda module, name: name != "head", recipe=recipe)
+    assert caplog.records[-1].levelname == "WARNING" and "1 kept by filter_fn" in caplog.text and "odd: " in caplog.text
+    count = len(caplog.records)
+    st.nn.convert_(three_linears(), lambda module, name: name == "good", recipe=recipe)
+    assert [record.levelname for record in caplog.records[count:]] in ([], ["INFO"]), "a filter is no reason to warn"
+
+
+def test_frozen_weights_need_no_backward():
+    layer = torch.nn.Linear(128, 30, dtype=torch.bfloat16)
+    assert "30" in st.nn.why_not(layer, None)
+    layer.weight.requires_grad_(False)
+    assert st.nn.why_not(layer, None) is None and st.nn.Linear.from_linear(layer, None).weight is layer.weight
+
+
+def test_a_model_in_fp32_is_refused_where_16_bits_are_multiplied():
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Linear(16, 16))
+    with pytest.raises(sluice.InvalidArgument, match="none of the model's 2 linears. 0: .*float32.*bfloat16.*autocast"):
+        st.nn.convert_(model, recipe=None)
+    assert type(model[0]) is torch.nn.Linear
+    with pytest.raises(sluice.InvalidArgument, match="float32"):
+        st.nn.Linear.from_linear(model[0], None)
+    assert type(st.nn.convert_(torch.nn.Sequential(), recipe="row")) is torch.nn.Sequential
+
+
+@pytest.mark.parametrize("make, kind, mention", [
+    (lambda: st.nn.Linear(100, 64), sluice.Misaligned, "Linear(in_features=100, out_features=64): "),
+    (lambda: st.nn.Linear(64, 100), sluice.Misaligned, "Linear(in_features=64, out_features=100): "),
+    (lambda: st.nn.Linear(72, 64, recipe="row"), sluice.Misaligned, "72"),
+    (lambda: st.nn.Linear(64, 64, dtype=torch.float32), sluice.InvalidType, "fp32"),
+    (lambda: st.nn.Linear.from_linear(torch.nn.Linear(100, 64, dtype=torch.bfloat16), None), sluice.InvalidArgument, "100"),
+])
+def test_layers_refuse_when_they_are_made(make, kind, mention):
+    with pytest.raises(kind) as caught:
+        make()
+    assert mention in str(caught.value)
+    assert st.nn.Linear(64, 30, recipe="row").weight.shape == (30, 64), "a D of any stride works"
+
+
+def test_autocast_is_refused_by_name():
+    x, layer = torch.zeros(8, 16), st.nn.Linear(16, 16)
+    with pytest.raises(sluice.InvalidType) as plain:
+        st.linear(x, x)
+    assert "autocast" not in str(plain.value)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(sluice.InvalidType, match="torch.autocast is on"):
+        layer(x)
+    torch.set_autocast_enabled("cuda", True)  # torch.autocast leaves it off where there is no GPU
+    try:
+        with pytest.raises(sluice.InvalidType, match="torch.autocast is on"):
+            st.linear(x, x)
+    finally:
+        torch.set_autocast_enabled("cuda", False)
+
+
+def test_sums_are_promoted_unless_fast_ones_are_asked_for():
+    assert sluice.Problem(1, 1, 1).accumulate == "promoted"
+    layers = [st.nn.Linear(16, 16, recipe="row"), st.nn.Linear.from_linear(torch.nn.Linear(16, 16), "row"),
+              st.nn.convert_(torch.nn.Sequential(torch.nn.Linear(16, 16)), recipe="row")[0]]
+    assert [layer.problem(16).accumulate for layer in layers] == ["promoted"] * 3
+    assert st.nn.Linear(16, 16, recipe="row", use_fast_accum=True).problem(16).accumulate == "fast"
+    a, b, out = bf16(16, 16).to(E4M3), bf16(16, 16).to(E4M3).t(), bf16(16, 16)
+    assert sluice.problem_of(a, b, out).accumulate == "promoted"
+    assert sluice.problem_of(a, b, out, use_fast_accum=True).accumulate == "fast"
+    for name, function in (("scaled_mm", st.scaled_mm), ("mm", st.mm)):
+        assert inspect.signature(function).parameters["use_fast_accum"].default is False, name
 
 
 def test_a_linear_in_two_places_stays_one():

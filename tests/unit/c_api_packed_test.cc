@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packed weights through the C interface, on the fake driver: what a packed product launches, prepares and
 // refuses, that the second call of a problem allocates nothing, packing on both sides, and that a plan is one
-// like others. To see it fail: make a std::string in packed_of before the checks; leave ld_x out of key_of.
+// like others. To see it fail: make a std::string in packed_call_of before the checks; leave ld_x out of
+// key_of.
 #include <sluice/c_api.h>
 #include <sluice/c_api/handles.h>
 
@@ -57,16 +58,16 @@ class CApiPacked : public LaunchTest {
     return numbers.blob_bytes;
   }
 
-  sluice_packed_product product() {
-    return {.format = kFormat,
-            .n = kN,
-            .k = kK,
-            .x = at(x_),
-            .blob = at(blob_),
-            .d = at(d_),
-            .bias = nullptr,
-            .activation = SLUICE_NO_ACTIVATION,
-            .names = nullptr};
+  sluice_product product() {
+    weights_ = {kFormat, kN, kK};
+    sluice_product p{};
+    p.a = at(x_), p.b = at(blob_), p.d = at(d_), p.packed = &weights_;
+    return p;
+  }
+  static sluice_problem problem_of_format() {
+    sluice_problem p{};
+    p.m = kM, p.n = kN, p.k = kK, p.batch = 1, p.packed = 1, p.weights = kFormat;
+    return p;
   }
   sluice_packing packing() {
     return {.format = kFormat,
@@ -81,8 +82,8 @@ class CApiPacked : public LaunchTest {
     EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
     EXPECT_EQ(driver.launches(), 0);
   }
-  void refused(const sluice_packed_product& p, sluice_status status, const char* mention) {
-    expect_refused(sluice_packed_run(handle_, &p, nullptr), status, mention);
+  void refused(const sluice_product& p, sluice_status status, const char* mention) {
+    expect_refused(sluice_run(handle_, &p, nullptr), status, mention);
   }
   void refused(const sluice_packing& p, sluice_status status, const char* mention) {
     expect_refused(sluice_pack(handle_, &p, nullptr), status, mention);
@@ -95,6 +96,7 @@ class CApiPacked : public LaunchTest {
   }
 
   sluice_device* handle_;
+  sluice_packed_weights weights_{};
   TestArray x_ = array(SLUICE_BF16, {kM, kK}), d_ = array(SLUICE_FP32, {kM, kN});
   TestArray codes_ = array(SLUICE_BYTE, {kN, kK});
   TestArray scales_ = array(SLUICE_FP16, {kN, kGroups}), zeros_ = array(SLUICE_FP16, {kN, kGroups});
@@ -103,13 +105,13 @@ class CApiPacked : public LaunchTest {
 
 TEST_F(CApiPacked, a_product_is_prepared_once_and_then_only_launched) {
   TestArray bias = array(SLUICE_BF16, {kN});
-  sluice_packed_product p = product();
+  sluice_product p = product();
   p.bias = at(bias), p.activation = SLUICE_SILU;
-  const sluice_status first = sluice_packed_run(handle_, &p, nullptr);
+  const sluice_status first = sluice_run(handle_, &p, nullptr);
   ASSERT_EQ(first, SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(driver.launches(), 1);
   const long before = allocations_of_this_thread();
-  const bool ok = sluice_packed_run(handle_, &p, nullptr) == SLUICE_OK;
+  const bool ok = sluice_run(handle_, &p, nullptr) == SLUICE_OK;
   EXPECT_EQ(allocations_of_this_thread(), before);
   EXPECT_TRUE(ok);
   const NarrowParams& params = driver.launch(1).narrow;
@@ -124,30 +126,29 @@ TEST_F(CApiPacked, a_product_is_prepared_once_and_then_only_launched) {
 }
 
 TEST_F(CApiPacked, finds_what_was_prepared_in_another_spelling) {
-  sluice_packed_problem problem{};
-  problem.m = kM, problem.n = kN, problem.k = kK, problem.x = SLUICE_BF16, problem.d = SLUICE_FP32;
-  problem.weights = kFormat, problem.bias_type = SLUICE_BF16;  // of a bias that is not there
-  EXPECT_EQ(sluice_packed_make_ready(handle_, &problem, -1), SLUICE_INVALID_ARGUMENT);
-  ASSERT_EQ(sluice_packed_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
-  const sluice_packed_product p = product();  // its arrays say their pitches
-  EXPECT_EQ(sluice_packed_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  sluice_problem problem = problem_of_format();
+  problem.a = SLUICE_BF16, problem.d = SLUICE_FP32;
+  problem.bias_type = SLUICE_BF16;  // of a bias that is not there
+  EXPECT_EQ(sluice_make_ready(handle_, &problem, -1), SLUICE_INVALID_ARGUMENT);
+  ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  const sluice_product p = product();  // its arrays say their pitches
+  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(kernels_held(), 1);
-  problem.m = 1, problem.x_ld = 1000;  // which no second row steps by
-  ASSERT_EQ(sluice_packed_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  problem.m = 1, problem.a_ld = 1000;  // which no second row steps by
+  ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
   x_.shape[0] = d_.shape[0] = 1;
-  EXPECT_EQ(sluice_packed_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(kernels_held(), 2);
 }
 
 TEST_F(CApiPacked, a_plan_is_one_like_others) {
-  sluice_packed_problem problem{};
+  sluice_problem problem{};
   sluice_plan* plan = nullptr;
   sluice_kernel* kernel = nullptr;
-  const sluice_packed_product p = product();
-  ASSERT_EQ(sluice_packed_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
-  sluice_packed_choices choices = SLUICE_NO_PACKED_CHOICES;
-  choices.warps = 4, choices.parts = 2, choices.stages = 2, choices.row_blocks = 2;
-  ASSERT_EQ(sluice_packed_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK)
+  const sluice_product p = product();
+  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_plan_create(handle_, &problem, "warps=4, parts=2, stages=2, row_blocks=2", &plan),
+            SLUICE_OK)
       << sluice_error_message();
   EXPECT_NE(std::strstr(sluice_plan_config(plan), ".parts = 2"), nullptr) << sluice_plan_config(plan);
   EXPECT_NE(std::strstr(sluice_plan_text(plan), "uint4"), nullptr) << sluice_plan_text(plan);
@@ -155,38 +156,40 @@ TEST_F(CApiPacked, a_plan_is_one_like_others) {
   EXPECT_STREQ(sluice_plan_source(plan), "model");
   EXPECT_EQ(sluice_plan_workspace_bytes(plan), 0);
   EXPECT_GT(sluice_plan_estimate_us(plan), 0);
-  EXPECT_EQ(sluice_prepare(handle_, plan, &kernel), SLUICE_INVALID_ARGUMENT);
-  EXPECT_NE(std::strstr(sluice_error_message(), "sluice_use_plan"), nullptr) << sluice_error_message();
+  ASSERT_EQ(sluice_prepare(handle_, plan, &kernel), SLUICE_OK) << sluice_error_message();
+  sluice_pointers pointers{};
+  pointers.a = x_.array.data, pointers.b = blob_.array.data, pointers.d = d_.array.data;
+  EXPECT_EQ(sluice_launch(kernel, &pointers, nullptr, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launch(0).narrow.weights, blob_.array.data);
+  pointers.b = nullptr;
+  EXPECT_EQ(sluice_launch(kernel, &pointers, nullptr, nullptr), SLUICE_INVALID_POINTER);
   const int modules = driver.alive().modules;
   ASSERT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
-  ASSERT_EQ(sluice_packed_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
-  EXPECT_EQ(driver.launch(0).cluster_x, 2u);
+  ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launch(1).cluster_x, 2u);
+  sluice_kernel_free(kernel);
   sluice_plan_free(plan);
-  choices.stages = 3;
-  ASSERT_EQ(sluice_packed_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK)
+  ASSERT_EQ(sluice_plan_create(handle_, &problem, "warps=4 parts=2 stages=3 row_blocks=2", &plan), SLUICE_OK)
       << sluice_error_message();
   ASSERT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
-  EXPECT_EQ(driver.alive().modules, modules + 2) << "a graph may hold the one that was replaced";
+  EXPECT_EQ(driver.alive().modules, modules + 1) << "a graph may hold the one that was replaced";
   sluice_plan_free(plan);
   EXPECT_EQ(kernels_held(), 1);
 }
 
 TEST_F(CApiPacked, halves_of_a_last_wave_are_a_choice) {
-  sluice_packed_problem problem{};
-  problem.m = 512, problem.n = 28672, problem.k = kK, problem.weights = kFormat;
-  problem.x = problem.d = SLUICE_FP16;
-  sluice_packed_choices choices = SLUICE_NO_PACKED_CHOICES;
+  sluice_problem problem = problem_of_format();
+  problem.m = 512, problem.n = 28672, problem.a = problem.d = SLUICE_FP16;
   sluice_plan* plan = nullptr;
   const auto has_halves = [&] { return std::strstr(sluice_plan_config(plan), ".tail_parts = 2") != nullptr; };
   for (const int parts : {1, 2}) {
-    choices.tail_parts = parts;
-    ASSERT_EQ(sluice_packed_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK)
+    const std::string choices = "tail_parts=" + std::to_string(parts);
+    ASSERT_EQ(sluice_plan_create(handle_, &problem, choices.c_str(), &plan), SLUICE_OK)
         << sluice_error_message();
     EXPECT_EQ(has_halves(), parts == 2) << sluice_plan_config(plan);
     sluice_plan_free(plan);
   }
-  choices.tail_parts = 3;
-  EXPECT_EQ(sluice_packed_plan_create(handle_, &problem, &choices, &plan), SLUICE_INVALID_CONFIG);
+  EXPECT_EQ(sluice_plan_create(handle_, &problem, "tail_parts=3", &plan), SLUICE_INVALID_CONFIG);
   EXPECT_NE(std::strstr(sluice_error_message(), "tail_parts = 3 must be in 1..2"), nullptr)
       << sluice_error_message();
 }
@@ -202,23 +205,22 @@ TEST_F(CApiPacked, a_record_of_the_problem_is_planned_and_run) {
   const Result<Device> opened = open_fake_device(options);
   ASSERT_TRUE(opened.ok());
   sluice_device* handle = new sluice_device{c_api::Session(*opened), "fake"};
-  const sluice_packed_problem problem = c_api::values_of(tuned_packed_problem());
+  const sluice_problem problem = c_api::values_of(tuned_packed_problem());
   sluice_plan* plan = nullptr;
-  ASSERT_EQ(sluice_packed_plan_create(handle, &problem, nullptr, &plan), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_plan_create(handle, &problem, nullptr, &plan), SLUICE_OK) << sluice_error_message();
   EXPECT_STREQ(sluice_plan_source(plan), "record");
   EXPECT_EQ(sluice_plan_estimate_us(plan), 7.125);
   sluice_plan_free(plan);
-  sluice_packed_choices choices = SLUICE_NO_PACKED_CHOICES;
-  choices.ignore_records = 1;
-  ASSERT_EQ(sluice_packed_plan_create(handle, &problem, &choices, &plan), SLUICE_OK)
+  ASSERT_EQ(sluice_plan_create(handle, &problem, "ignore_records=true", &plan), SLUICE_OK)
       << sluice_error_message();
   EXPECT_STREQ(sluice_plan_source(plan), "model");
   sluice_plan_free(plan);
   TestArray x = array(SLUICE_FP16, {16, 4096}), d = array(SLUICE_FP16, {16, 4096});
   TestArray blob = array(SLUICE_BYTE, {blob_bytes(tuned_packed_problem().weights, 4096, 4096)});
-  sluice_packed_product p = product();
-  p.format = problem.weights, p.n = p.k = 4096, p.x = at(x), p.d = at(d), p.blob = at(blob);
-  ASSERT_EQ(sluice_packed_run(handle, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  sluice_product p = product();
+  weights_ = {problem.weights, 4096, 4096};
+  p.a = at(x), p.d = at(d), p.b = at(blob);
+  ASSERT_EQ(sluice_run(handle, &p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launch(0).block_x, 128u) << "the record's four warps";
   sluice_device_close(handle);
 }
@@ -233,11 +235,10 @@ TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
   const Result<Device> counted = open_fake_device(options);
   ASSERT_TRUE(counted.ok());
   counted->impl().cache = KernelCache(options, compiler.seam());
-  sluice_packed_problem problem{};
-  problem.m = kM, problem.n = kN, problem.k = kK, problem.weights = kFormat;
-  problem.x = problem.d = SLUICE_FP16;
+  sluice_problem problem = problem_of_format();
+  problem.a = problem.d = SLUICE_FP16;
   c_api::Session session(*counted);
-  const PackedProblem checked = *c_api::problem_of(problem);
+  const PackedProblem checked = std::get<PackedProblem>(*c_api::problem_of(problem));
   ASSERT_TRUE(session.make_ready({&checked, 1}).ok());
   ASSERT_TRUE(session.make_packer_ready(checked.weights).ok());
   EXPECT_EQ(*compiler.calls, 3);
@@ -245,8 +246,7 @@ TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
   const sluice_options given{cache.c_str(), nowhere.c_str(), nullptr, 0, 1};
   sluice_compiled done{};
   sluice_plan* plan = nullptr;
-  ASSERT_EQ(sluice_packed_plan_create(nullptr, &problem, nullptr, &plan), SLUICE_OK)
-      << sluice_error_message();
+  ASSERT_EQ(sluice_plan_create(nullptr, &problem, nullptr, &plan), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(sluice_compile(&plan, 1, &given, &done), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(done.already_there, 1);
   EXPECT_EQ(sluice_compile_packer(&kFormat, &given, &done), SLUICE_OK) << sluice_error_message();
@@ -256,23 +256,23 @@ TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
 }
 
 TEST_F(CApiPacked, a_capture_finds_what_was_made_ready_and_nothing_else) {
-  const sluice_packed_product p = product();
+  const sluice_product p = product();
   const sluice_packing packed = packing();
   const DriverApi& api = *device().impl().api;
   const auto stream = StreamHandle::create(device());
   ASSERT_TRUE(stream.ok());
   ASSERT_EQ(api.cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  expect_refused(sluice_packed_run(handle_, &p, stream->get()), SLUICE_NOT_PREPARED, "prepare()");
+  expect_refused(sluice_run(handle_, &p, stream->get()), SLUICE_NOT_PREPARED, "prepare()");
   expect_refused(sluice_pack(handle_, &packed, stream->get()), SLUICE_NOT_PREPARED, "prepare_packer()");
   CUgraph nothing = nullptr, graph = nullptr;
   api.cuStreamEndCapture(stream->get(), &nothing);
-  sluice_packed_problem problem{};
-  ASSERT_EQ(sluice_packed_problem_of(&p, &problem), SLUICE_OK);
-  ASSERT_EQ(sluice_packed_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  sluice_problem problem{};
+  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK);
+  ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(sluice_make_packer_ready(handle_, &kFormat), SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(api.cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   EXPECT_EQ(sluice_pack(handle_, &packed, stream->get()), SLUICE_OK) << sluice_error_message();
-  EXPECT_EQ(sluice_packed_run(handle_, &p, stream->get()), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(sluice_run(handle_, &p, stream->get()), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launches(), 2);
   EXPECT_TRUE(driver.launch(1).captured);
   api.cuStreamEndCapture(stream->get(), &graph);
@@ -281,40 +281,101 @@ TEST_F(CApiPacked, a_capture_finds_what_was_made_ready_and_nothing_else) {
 }
 
 TEST_F(CApiPacked, what_a_product_refuses) {
-  refused(sluice_packed_product{}, SLUICE_INVALID_ARGUMENT, "x is missing");
-  sluice_packed_product p = product();
-  p.x = nullptr;
-  refused(p, SLUICE_INVALID_ARGUMENT, "x is missing");
+  refused(sluice_product{}, SLUICE_INVALID_ARGUMENT, "a is missing");
+  sluice_product p = product();
+  p.a = nullptr;
+  refused(p, SLUICE_INVALID_ARGUMENT, "a is missing");
   p = product();
-  p.k = kK - 8;
-  refused(p, SLUICE_INVALID_SIZE, "x has shape (4, 256) and must have two dimensions, m x 248");
+  weights_.k = kK - 8;
+  refused(p, SLUICE_INVALID_SIZE, "a has shape (4, 256) and must have two dimensions, m x 248");
   p = product();
-  p.n = -1;
+  weights_.n = -1;
   refused(p, SLUICE_INVALID_SIZE, "n = -1");
   p = product();
   p.activation = 9;
   refused(p, SLUICE_INVALID_ARGUMENT, "activation = 9");
   p = product();
-  p.format.type = 3;
+  weights_.format.type = 3;
   refused(p, SLUICE_INVALID_ARGUMENT, "type = 3 must be in 0..2");
   p = product();
-  p.format.group = 128;
-  refused(p, SLUICE_INVALID_SIZE, "blob has shape");
-  const char* const names[] = {"tokens", "w", "result", "b", "s"};
+  weights_.format.group = 128;
+  refused(p, SLUICE_INVALID_SIZE, "b has shape");
+  const char* const names[] = {"tokens", "w", nullptr, "result", nullptr, nullptr, nullptr, nullptr, nullptr};
   x_.strides = {kK + 1, 1};
   p = product();
   p.names = names;
   refused(p, SLUICE_MISALIGNED, "[X is tokens, weights are w");
   x_.strides = {1, kM};
-  p.x = at(x_);
+  p.a = at(x_);
   refused(p, SLUICE_INVALID_STRIDE, "tokens has shape (4, 256) and strides (1, 4)");
   x_.strides.clear();
   x_.array.device = 1;
   p = product();
-  refused(p, SLUICE_WRONG_DEVICE, "blob is in cuda:0 and x in cuda:1");
+  refused(p, SLUICE_WRONG_DEVICE, "b is in cuda:0 and a in cuda:1");
   x_.array.device = blob_.array.device = d_.array.device = 1;
   p = product();
-  refused(p, SLUICE_WRONG_DEVICE, "x is on cuda:1 and the call is for cuda:0");
+  refused(p, SLUICE_WRONG_DEVICE, "a is on cuda:1 and the call is for cuda:0");
+}
+
+/// Each optional part reaches the kernel's parameters.
+TEST_F(CApiPacked, what_stands_around_a_product_is_launched_with_it) {
+  TestArray c = array(SLUICE_FP32, {kM, kN}), gamma = array(SLUICE_BF16, {kK}),
+            half = array(SLUICE_FP32, {kM, 64});
+  TestArray gate_and_up =
+      array(SLUICE_BYTE,
+            {blob_bytes({.type = WeightType::uint4, .group = 64, .zero = ScaleZero::per_group}, 128, kK)});
+  sluice_product p = product();
+  p.c = at(c), p.beta = 1;
+  ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launch(0).narrow.c, c.array.data);
+  p = product();
+  p.gamma = at(gamma), p.epsilon = 0.5f;
+  ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(driver.launch(1).narrow.gamma, gamma.array.data);
+  EXPECT_EQ(driver.launch(1).narrow.epsilon, 0.5f);
+  p = product();
+  weights_.n = 128;
+  p.gated = 1, p.b = at(gate_and_up), p.d = at(half), p.activation = SLUICE_SILU;
+  ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  sluice_problem problem{};
+  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(problem.gated, 1);
+  EXPECT_EQ(problem.n, 128);
+  EXPECT_EQ(sluice_problem_check(&problem), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(kernels_held(), 3);
+}
+
+TEST_F(CApiPacked, what_packed_products_do_not_have_is_refused_by_name) {
+  TestArray c = array(SLUICE_BF16, {kM, kN}), scale = array(SLUICE_FP32, {1});
+  sluice_product p = product();
+  p.c = at(c), p.beta = 1;
+  refused(p, SLUICE_INVALID_TYPE, "c is bf16 and must be fp32 as d is");
+  p = product();
+  p.scale_b = at(scale);
+  refused(p, SLUICE_INVALID_ARGUMENT, "scale_b is given and the weights are packed");
+  p = product();
+  p.alpha = 2;
+  refused(p, SLUICE_INVALID_ARGUMENT, "alpha and beta must be 1");
+  const struct {
+    int32_t sluice_problem::*field;
+    const char* mention;
+  } fields[] = {{&sluice_problem::a_major, "a_major = 1 of a product of packed weights must be 0"},
+                {&sluice_problem::scale_b, "scale_b = 1"},
+                {&sluice_problem::update, "update = 1"}};
+  for (const auto& [field, mention] : fields) {
+    sluice_problem problem = problem_of_format();
+    problem.*field = 1;
+    expect_refused(sluice_problem_check(&problem), SLUICE_INVALID_ARGUMENT, mention);
+  }
+  sluice_problem problem = problem_of_format();
+  problem.batch = 2;
+  expect_refused(sluice_problem_check(&problem), SLUICE_INVALID_ARGUMENT, "batch = 2");
+  problem = problem_of_format();
+  problem.a_ld = kK + 1;
+  expect_refused(sluice_problem_check(&problem), SLUICE_MISALIGNED, "x_ld = 257");
+  problem = problem_of_format();
+  problem.packed = 0, problem.norm_x = 1;
+  expect_refused(sluice_problem_check(&problem), SLUICE_INVALID_ARGUMENT, "norm_x = 1 and packed = 0");
 }
 
 TEST_F(CApiPacked, what_packing_refuses) {

@@ -4,8 +4,9 @@
 // sluice_compile, which has no compiler at all, must find every unit there, so the two agree on which there
 // are. To see it fail: let sluice_compile take the first unit of a plan only.
 #include <sluice/c_api.h>
-#include <sluice/c_api/arrays.h>
 #include <sluice/c_api/handles.h>
+#include <sluice/c_api/products.h>
+#include <sluice/compile.h>
 
 #include <cstring>
 #include <filesystem>
@@ -23,11 +24,10 @@ sluice_problem gradient(int32_t any_order) {
   return p;
 }
 
-sluice_choices in_two(const char* combine) {
-  sluice_choices choices = SLUICE_NO_CHOICES;
-  choices.schedule = "cooperative", choices.tile_m = choices.tile_n = 128, choices.splits = 2;
-  choices.cluster_m = choices.cluster_n = choices.cluster_k = 1, choices.combine = combine;
-  return choices;
+std::string in_two(const char* combine) {
+  return std::string(
+             "schedule=cooperative, tile_m=128, tile_n=128, splits=2, cluster_m=1, cluster_n=1, combine=") +
+         combine;
 }
 
 class CApiPlans : public LaunchTest {
@@ -38,10 +38,9 @@ class CApiPlans : public LaunchTest {
   }
 
   const sluice_plan* plan_of(const sluice_problem& problem, const char* combine = nullptr) {
-    const sluice_choices choices = in_two(combine);
+    const std::string choices = combine != nullptr ? in_two(combine) : "";
     sluice_plan* plan = nullptr;
-    EXPECT_EQ(sluice_plan_create(nullptr, &problem, combine != nullptr ? &choices : nullptr, &plan),
-              SLUICE_OK)
+    EXPECT_EQ(sluice_plan_create(nullptr, &problem, choices.c_str(), &plan), SLUICE_OK)
         << sluice_error_message();
     return made_.emplace_back(plan);
   }
@@ -64,6 +63,19 @@ class CApiPlans : public LaunchTest {
     EXPECT_EQ(sluice_compile(&plan, 1, &given, &done), SLUICE_OK) << sluice_error_message();
     EXPECT_EQ(done.already_there, units);
     EXPECT_EQ(done.compiled + done.failed, 0);
+    options.nvrtc_path = nowhere;
+    const Result<Compiled> ahead = compile({&std::get<Plan>(plan->plan), 1}, options);
+    ASSERT_TRUE(ahead.ok()) << ahead.error().message;
+    EXPECT_EQ(ahead->already_there, units);
+    EXPECT_TRUE(ahead->ok());
+    options.cache_dir = folder / "empty";
+    const Result<Compiled> none = compile({&std::get<Plan>(plan->plan), 1}, options);
+    ASSERT_TRUE(none.ok()) << none.error().message;
+    EXPECT_EQ(none->failed, units);
+    ASSERT_TRUE(none->first_failure);
+    EXPECT_EQ(none->first_failure->code, ErrorCode::toolchain) << none->first_failure->message;
+    options.cache_read_only = true;
+    EXPECT_FALSE(compile({&std::get<Plan>(plan->plan), 1}, options).ok());
   }
 
   std::vector<sluice_plan*> made_;
@@ -108,48 +120,40 @@ TEST_F(CApiPlans, stamped_kernels_are_compiled_ahead_too) {
 }
 
 TEST_F(CApiPlans, choices_that_mean_nothing_are_refused_by_name) {
-  const sluice_problem problem = gradient(0);
-  const auto refused = [&](int32_t sluice_choices::*field, int32_t value, const char* message) {
-    sluice_choices choices = SLUICE_NO_CHOICES;
-    choices.*field = value;
+  const sluice_problem dense = gradient(0);
+  sluice_problem packed{};
+  packed.m = 4, packed.n = 64, packed.k = 128, packed.batch = 1, packed.a = packed.d = SLUICE_FP16;
+  packed.packed = 1, packed.weights = {SLUICE_UINT4, 128, SLUICE_FP16, 0, SLUICE_ORDER_HALF};
+  const struct {
+    const sluice_problem& problem;
+    const char *choices, *mention;
+  } cases[] = {{dense, "swapped=7", "swapped = \"7\""},
+               {dense, "stages=4x", "stages = \"4x\""},
+               {dense, "workspace_limit=", "workspace_limit = \"\""},
+               {dense, "schedule=pong", "ping_pong"},
+               {dense, "tokens=8", "\"tokens\""},
+               {dense, "stages", "\"stages\""},
+               {packed, "warps=two", "warps = \"two\""},
+               {packed, "ignore_records=7", "ignore_records = \"7\""},
+               {packed, "schedule=plain", "\"schedule\""}};
+  for (const auto& [problem, choices, mention] : cases) {
     sluice_plan* plan = nullptr;
-    EXPECT_EQ(sluice_plan_create(nullptr, &problem, &choices, &plan), SLUICE_INVALID_ARGUMENT);
-    EXPECT_STREQ(sluice_error_message(), message);
-  };
-  refused(&sluice_choices::swapped, 7, "swapped = 7 must be 0 or 1, or -1 to leave it the choice");
-  refused(&sluice_choices::swapped, -2, "swapped = -2 must be 0 or 1, or -1 to leave it the choice");
-  refused(&sluice_choices::ignore_records, 7,
-          "ignore_records = 7 must be 0 or 1, or -1 to leave it the choice");
-  refused(&sluice_choices::stages, -5, "stages = -5 must be at least 0, or -1 to leave it the choice");
-  sluice_choices choices = SLUICE_NO_CHOICES;
-  choices.workspace_limit = -5;
-  sluice_plan* plan = nullptr;
-  EXPECT_EQ(sluice_plan_create(nullptr, &problem, &choices, &plan), SLUICE_INVALID_ARGUMENT);
-}
-
-TEST_F(CApiPlans, choices_of_packed_weights_that_mean_nothing_are_refused_by_name) {
-  sluice_packed_problem problem{};
-  problem.m = 4, problem.n = 64, problem.k = 128, problem.x = problem.d = SLUICE_FP16;
-  problem.weights = {SLUICE_UINT4, 128, SLUICE_FP16, 0, SLUICE_ORDER_HALF};
-  sluice_plan* plan = nullptr;
-  sluice_packed_choices choices = SLUICE_NO_PACKED_CHOICES;
-  choices.warps = -2;
-  EXPECT_EQ(sluice_packed_plan_create(nullptr, &problem, &choices, &plan), SLUICE_INVALID_ARGUMENT);
-  EXPECT_STREQ(sluice_error_message(), "warps = -2 must be at least 0, or -1 to leave it the choice");
-  choices = SLUICE_NO_PACKED_CHOICES;
-  choices.ignore_records = 7;
-  EXPECT_EQ(sluice_packed_plan_create(nullptr, &problem, &choices, &plan), SLUICE_INVALID_ARGUMENT);
-  EXPECT_STREQ(sluice_error_message(), "ignore_records = 7 must be 0 or 1, or -1 to leave it the choice");
-  choices = SLUICE_NO_PACKED_CHOICES;
-  EXPECT_EQ(sluice_packed_plan_create(nullptr, &problem, &choices, &plan), SLUICE_OK)
-      << sluice_error_message();
-  sluice_plan_free(plan);
+    EXPECT_EQ(sluice_plan_create(nullptr, &problem, choices, &plan), SLUICE_INVALID_ARGUMENT) << choices;
+    EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
+  }
+  for (const char* choices : {static_cast<const char*>(nullptr), "", " ,\n"}) {
+    sluice_plan* plan = nullptr;
+    EXPECT_EQ(sluice_plan_create(nullptr, &packed, choices, &plan), SLUICE_OK) << sluice_error_message();
+    sluice_plan_free(plan);
+  }
 }
 
 TEST_F(CApiPlans, an_update_goes_to_c_and_back) {
   for (const int32_t any_order : {0, 1}) {
-    const Result<Problem> problem = c_api::problem_of(gradient(any_order));
-    ASSERT_TRUE(problem.ok()) << problem.error().message;
+    const Result<c_api::AnyProblem> read = c_api::problem_of(gradient(any_order));
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    const Problem* const problem = std::get_if<Problem>(&*read);
+    ASSERT_NE(problem, nullptr);
     EXPECT_EQ(problem->epilogue.update, Update::add);
     EXPECT_EQ(problem->deterministic, any_order == 0);
     const sluice_problem back = c_api::values_of(*problem);
@@ -157,10 +161,11 @@ TEST_F(CApiPlans, an_update_goes_to_c_and_back) {
     EXPECT_EQ(back.any_order, any_order);
   }
   sluice_problem zeroed{};
-  const Result<Problem> usual = c_api::problem_of(zeroed);
+  const Result<c_api::AnyProblem> usual = c_api::problem_of(zeroed);
   ASSERT_TRUE(usual.ok());
-  EXPECT_EQ(usual->epilogue.update, Update::set);
-  EXPECT_TRUE(usual->deterministic);
+  EXPECT_EQ(std::get<Problem>(*usual).epilogue.update, Update::set);
+  EXPECT_EQ(std::get<Problem>(*usual).accumulate, Accumulate::promoted) << "what is not said is not fast";
+  EXPECT_TRUE(std::get<Problem>(*usual).deterministic);
   zeroed.any_order = 2;
   EXPECT_FALSE(c_api::problem_of(zeroed).ok());
 }

@@ -17,9 +17,9 @@ sluice_problem layer() {
   p.m = 1, p.n = 512, p.k = 1024, p.batch = 1;
   return p;
 }
-sluice_packed_problem packed_layer() {
-  sluice_packed_problem p{};
-  p.m = 1, p.n = 512, p.k = 1024, p.x = SLUICE_BF16, p.d = SLUICE_BF16;
+sluice_problem packed_layer() {
+  sluice_problem p = layer();
+  p.packed = 1;
   p.weights = {.type = SLUICE_UINT4, .group = 128, .scale = SLUICE_FP16};
   return p;
 }
@@ -55,8 +55,8 @@ TEST_F(CApiRows, plans_are_few_and_of_the_kernels_of_the_summary) {
   EXPECT_GE(found_.summary.kernels, found_.count);
   EXPECT_EQ(found_.summary.numbers, 200);
   free_all();
-  const sluice_packed_problem packed = packed_layer();
-  ASSERT_EQ(sluice_packed_plan_rows(&handle_, &packed, &rows, &found_), SLUICE_OK) << sluice_error_message();
+  const sluice_problem packed = packed_layer();
+  ASSERT_EQ(sluice_plan_rows(&handle_, &packed, &rows, &found_), SLUICE_OK) << sluice_error_message();
   EXPECT_GE(found_.count, 1);
   EXPECT_LE(found_.summary.kernels, SLUICE_MOST_ROW_KERNELS);
 }
@@ -66,8 +66,8 @@ TEST_F(CApiRows, what_was_made_ready_needs_no_compiler) {
   const sluice_problem dense = layer();
   sluice_row_summary summary{};
   ASSERT_EQ(sluice_make_rows_ready(&handle_, &dense, &rows, &summary), SLUICE_OK) << sluice_error_message();
-  const sluice_packed_problem packed = packed_layer();
-  ASSERT_EQ(sluice_packed_make_rows_ready(&handle_, &packed, &rows, nullptr), SLUICE_OK);
+  const sluice_problem packed = packed_layer();
+  ASSERT_EQ(sluice_make_rows_ready(&handle_, &packed, &rows, nullptr), SLUICE_OK);
   EXPECT_GE(summary.kernels, 1);
   const int compiles = device().impl().cache.stats().compiles;
   const Problem most{.m = 48, .n = 512, .k = 1024};
@@ -83,7 +83,7 @@ TEST_F(CApiRows, what_was_made_ready_needs_no_compiler) {
 TEST_F(CApiRows, misuse_is_an_error_with_the_value_and_leaves_nothing_to_free) {
   const sluice_row_range good{1, 8}, none{0, 8}, back{9, 8}, huge{1, i64{1} << 62}, negative{-5, -1};
   const sluice_problem dense = layer();
-  const sluice_packed_problem packed = packed_layer();
+  const sluice_problem packed = packed_layer();
   refused(sluice_plan_rows(nullptr, nullptr, &good, &found_), SLUICE_INVALID_ARGUMENT, "problem is NULL");
   refused(sluice_plan_rows(nullptr, &dense, nullptr, &found_), SLUICE_INVALID_ARGUMENT, "rows is NULL");
   refused(sluice_plan_rows(nullptr, &dense, &good, nullptr), SLUICE_INVALID_ARGUMENT, "found is NULL");
@@ -91,14 +91,11 @@ TEST_F(CApiRows, misuse_is_an_error_with_the_value_and_leaves_nothing_to_free) {
   refused(sluice_plan_rows(nullptr, &dense, &back, &found_), SLUICE_INVALID_SIZE, "rows = 9 to 8");
   refused(sluice_plan_rows(nullptr, &dense, &negative, &found_), SLUICE_INVALID_SIZE, "rows = -5 to -1");
   refused(sluice_plan_rows(nullptr, &dense, &huge, &found_), SLUICE_INVALID_SIZE, "4611686018427387904");
-  refused(sluice_packed_plan_rows(nullptr, &packed, &huge, &found_), SLUICE_INVALID_SIZE,
-          "4611686018427387904");
+  refused(sluice_plan_rows(nullptr, &packed, &huge, &found_), SLUICE_INVALID_SIZE, "4611686018427387904");
   refused(sluice_make_rows_ready(nullptr, &dense, &good, nullptr), SLUICE_INVALID_ARGUMENT, "device is NULL");
   refused(sluice_make_rows_ready(&handle_, &dense, &back, nullptr), SLUICE_INVALID_SIZE, "rows = 9 to 8");
-  refused(sluice_packed_make_rows_ready(&handle_, nullptr, &good, nullptr), SLUICE_INVALID_ARGUMENT,
-          "problem");
-  refused(sluice_packed_make_rows_ready(&handle_, &packed, &none, nullptr), SLUICE_INVALID_SIZE,
-          "rows = 0 to 8");
+  refused(sluice_make_rows_ready(&handle_, nullptr, &good, nullptr), SLUICE_INVALID_ARGUMENT, "problem");
+  refused(sluice_make_rows_ready(&handle_, &packed, &none, nullptr), SLUICE_INVALID_SIZE, "rows = 0 to 8");
 }
 
 }  // namespace

@@ -74,21 +74,22 @@ class CApiRun : public LaunchTest {
     return holdings;
   }
   /// Plans with `choices`, and uses that from now on. Returns the bytes of workspace that it needs.
-  int64_t use(const sluice_product& p, const sluice_choices& choices) {
+  int64_t use(const sluice_product& p, const std::string& choices) {
     sluice_problem problem;
     sluice_plan* plan = nullptr;
     EXPECT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
-    EXPECT_EQ(sluice_plan_create(handle_, &problem, &choices, &plan), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(sluice_plan_create(handle_, &problem, choices.c_str(), &plan), SLUICE_OK)
+        << sluice_error_message();
     EXPECT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
     const int64_t bytes = sluice_plan_workspace_bytes(plan);
     sluice_plan_free(plan);
     return bytes;
   }
   void use_split_plan(const sluice_product& p) {
-    sluice_choices choices = SLUICE_NO_CHOICES;
-    choices.schedule = "cooperative", choices.splits = 2, choices.combine = "last_arriver";
-    choices.tile_m = choices.tile_n = 128, choices.cluster_m = choices.cluster_n = 1;
-    EXPECT_GT(use(p, choices), 0);
+    EXPECT_GT(use(p,
+                  "schedule=cooperative splits=2 combine=last_arriver tile_m=128 tile_n=128 cluster_m=1 "
+                  "cluster_n=1"),
+              0);
   }
 
   sluice_device* handle_;  // on the device whose cubins come from no compiler
@@ -194,9 +195,7 @@ TEST_F(CApiRun, a_kernel_that_another_plan_replaces_stays_loaded) {
   ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
   const int before = driver.alive().modules;
   for (const int stages : {3, 2}) {
-    sluice_choices choices = SLUICE_NO_CHOICES;
-    choices.schedule = "cooperative", choices.tile_m = choices.tile_n = 128, choices.stages = stages;
-    use(p, choices);
+    use(p, "schedule=cooperative tile_m=128 tile_n=128 stages=" + std::to_string(stages));
   }
   EXPECT_EQ(driver.alive().modules, before + 2);
   const sluice_holdings holdings = held();
@@ -217,7 +216,7 @@ TEST_F(CApiRun, refuses_what_no_kernel_takes_and_names_it) {
   TestArray on_host = a_;
   on_host.array.device_type = SLUICE_ON_CPU;
   p.a = at(on_host);
-  refused(p, SLUICE_WRONG_DEVICE, "must be on one GPU");
+  refused(p, SLUICE_WRONG_DEVICE, "must be in one memory");
   TestArray elsewhere = d_;
   elsewhere.array.device = 1;
   p = product();

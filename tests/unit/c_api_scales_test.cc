@@ -3,7 +3,7 @@
 // refused. To see it fail: take the .t() view out of is_block_b.
 #include <gtest/gtest.h>
 
-#include <sluice/c_api/arrays.h>
+#include <sluice/c_api/products.h>
 
 #include <vector>
 
@@ -44,9 +44,9 @@ Result<Problem> problem_with(const Sizes& s, const Shape& scale_a, const Shape& 
                                .update = 0,
                                .any_order = 0,
                                .names = nullptr};
-  const Result<c_api::ProblemAndArgs> found = c_api::problem_of(product);
+  const Result<c_api::ProductCall> found = c_api::call_of(product);
   if (!found) return found.error();
-  return found->problem;
+  return std::get<c_api::DenseCall>(found->call).problem;
 }
 
 void expect_modes(const Result<Problem>& problem, ScaleMode a, ScaleMode b) {

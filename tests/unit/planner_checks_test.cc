@@ -60,7 +60,7 @@ TEST(planner_checks, sizes_are_not_negative_and_fit_in_32_bit_offsets) {
 TEST(planner_checks, byte_counts_fit_in_63_bits) {
   Problem p = problem(DType::bf16, 1 << 30, 64, 64);
   p.a.ld = i64{1} << 36;
-  expect_refused(p, ErrorCode::invalid_size, {"A spans more than 2^63 bytes", "lda = 68719476736", "split"});
+  expect_refused(p, ErrorCode::invalid_size, {"A spans more than 2^63 bytes", "a.ld = 68719476736", "split"});
   p = problem(DType::bf16, 64, 64, 64);
   p.batch = 1 << 20;
   p.d.batch_stride = i64{1} << 50;
@@ -117,29 +117,29 @@ TEST(planner_checks, a_c_that_is_not_there_is_not_looked_at) {
 TEST(planner_checks, rows_must_not_overlap) {
   Problem p = problem(DType::bf16, 64, 128, 256);
   p.a.ld = 248;
-  expect_refused(p, ErrorCode::invalid_stride, {"lda = 248", "at least k = 256"});
+  expect_refused(p, ErrorCode::invalid_stride, {"a.ld = 248", "at least k = 256"});
   p = problem(DType::bf16, 64, 128, 256);
   p.b.major = Major::mn;
   p.b.ld = 120;
-  expect_refused(p, ErrorCode::invalid_stride, {"ldb = 120", "at least n = 128"});
+  expect_refused(p, ErrorCode::invalid_stride, {"b.ld = 120", "at least n = 128"});
   p = problem(DType::bf16, 64, 128, 256);
   p.d.ld = 127;
-  expect_refused(p, ErrorCode::invalid_stride, {"ldd = 127", "at least n = 128"});
+  expect_refused(p, ErrorCode::invalid_stride, {"d.ld = 127", "at least n = 128"});
   p = problem(DType::bf16, 64, 128, 256);
   p.c.ld = 127;
   expect_planned(p);  // C is not read
   p.epilogue.residual = true;
-  expect_refused(p, ErrorCode::invalid_stride, {"ldc = 127"});
+  expect_refused(p, ErrorCode::invalid_stride, {"c.ld = 127"});
   p = problem(DType::bf16, 64, 128, 256);
   p.b.ld = -256;
-  expect_refused(p, ErrorCode::invalid_stride, {"ldb = -256", "must not be negative"});
+  expect_refused(p, ErrorCode::invalid_stride, {"b.ld = -256", "must not be negative"});
 }
 
 TEST(planner_checks, matrices_of_d_must_not_overlap) {
   Problem p = problem(DType::bf16, 64, 128, 64);
   p.batch = 3;
   p.d.batch_stride = 64 * 128 - 1;
-  expect_refused(p, ErrorCode::invalid_stride, {"batch stride of D = 8191", "at least 8192"});
+  expect_refused(p, ErrorCode::invalid_stride, {"d.batch_stride = 8191", "at least 8192"});
   p.d.ld = 136;
   p.d.batch_stride = 63 * 136 + 128;  // the tightest that is legal
   expect_planned(p);
@@ -160,27 +160,27 @@ TEST(planner_checks, matrices_of_d_must_not_overlap) {
 TEST(planner_checks, strides_must_be_ones_that_tma_takes) {
   expect_refused(
       problem(DType::e4m3, 64, 64, 100), ErrorCode::misaligned,
-      {"k = 100 must be a multiple of 16 for e4m3", "rows of A are 100 bytes apart", "pad lda to 112"});
+      {"k = 100 must be a multiple of 16 for e4m3", "rows of A are 100 bytes apart", "pad a.ld to 112"});
   expect_refused(problem(DType::bf16, 64, 64, 100), ErrorCode::misaligned,
-                 {"k = 100 must be a multiple of 8 for bf16", "200 bytes", "pad lda to 104"});
+                 {"k = 100 must be a multiple of 8 for bf16", "200 bytes", "pad a.ld to 104"});
   Problem p = problem(DType::fp16, 60, 64, 64);
   p.a.major = Major::mn;
-  expect_refused(p, ErrorCode::misaligned, {"m = 60 must be a multiple of 8 for fp16", "pad lda to 64"});
+  expect_refused(p, ErrorCode::misaligned, {"m = 60 must be a multiple of 8 for fp16", "pad a.ld to 64"});
   p = problem(DType::e4m3, 64, 64, 100);
   p.a.ld = 112;
-  expect_refused(p, ErrorCode::misaligned, {"k = 100", "rows of B", "pad ldb"});
+  expect_refused(p, ErrorCode::misaligned, {"k = 100", "rows of B", "pad b.ld"});
   p.b.ld = 113;
-  expect_refused(p, ErrorCode::misaligned, {"ldb = 113", "pad ldb to 128"});
+  expect_refused(p, ErrorCode::misaligned, {"b.ld = 113", "pad b.ld to 128"});
   p.b.ld = 128;
   expect_planned(p);
   p.batch = 2;
   p.a.batch_stride = 7172;
-  expect_refused(p, ErrorCode::misaligned, {"batch stride of A = 7172", "to 7184"});
+  expect_refused(p, ErrorCode::misaligned, {"a.batch_stride = 7172", "to 7184"});
   p.a.batch_stride = i64{1} << 40;
   expect_refused(p, ErrorCode::misaligned, {"2^40"});
   p = problem(DType::bf16, 2, 64, 64);
   p.b.ld = i64{1} << 39;
-  expect_refused(p, ErrorCode::misaligned, {"ldb = 549755813888", "less than 549755813888"});
+  expect_refused(p, ErrorCode::misaligned, {"b.ld = 549755813888", "less than 549755813888"});
 }
 
 TEST(planner_checks, strides_of_one_row_or_one_matrix_do_not_matter) {

@@ -14,8 +14,10 @@ if not hasattr(_torch.Tensor, "__dlpack_c_exchange_api__"):
 from ..packed import PackedWeights, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
 from . import deep_gemm, nn
 from .functional import linear, mm, scaled_mm
+from .norm import rms_norm, rms_norm_quantize
 from .packed import packed_mm
-from .quantize import quantize, quantize_reference, quantize_static, silu_mul_quantize
+from .quantize import quantize, quantize_reference, quantize_static, silu_mul, silu_mul_quantize
 
-__all__ = ["PackedWeights", "deep_gemm", "linear", "packed_mm", "mm", "nn", "pack", "pack_e4m3", "pack_int4", "pack_int8",
-           "pack_quantized", "quantize", "quantize_reference", "quantize_static", "scaled_mm", "silu_mul_quantize"]
+__all__ = ["PackedWeights", "deep_gemm", "linear", "mm", "nn", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized",
+           "packed_mm", "quantize", "quantize_reference", "quantize_static", "rms_norm", "rms_norm_quantize", "scaled_mm", "silu_mul",
+           "silu_mul_quantize"]

@@ -32,8 +32,19 @@ def _of_torch(name: str, error: Exception) -> Optional[Error]:
     return None
 
 
+def _without_autocast(error: InvalidType) -> Optional[Error]:
+    """An operand of a type that no kernel takes, where torch.autocast is on and would have cast one of torch's own."""
+    if not any(torch.is_autocast_enabled(kind) for kind in ("cuda", "cpu")):
+        return None
+    return InvalidType(f"{error}. torch.autocast is on, and casts for torch's own operations only: cast the operands yourself "
+                       "(x.to(torch.bfloat16)), and keep the layers' weights in 16 bits")
+
+
 def _explain(name: str, error: Exception) -> None:
-    ours = None if isinstance(error, Error) else as_ours(name, error) or _of_torch(name, error)
+    if isinstance(error, Error):
+        ours = _without_autocast(error) if isinstance(error, InvalidType) else None
+    else:
+        ours = as_ours(name, error) or _of_torch(name, error)
     if ours is not None:
         raise ours from error
 

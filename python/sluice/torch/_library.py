@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ops of namespace ``sluice`` for torch.compile: functional ones and ones that write into a given output, with
-fake functions. Eager calls do not come here (functional.py): a dispatcher costs more than the launch."""
+"""The ops of namespace ``sluice`` for torch.compile, and the one way from a function to its kernel.
+
+An ``Op`` is a row: its arguments, what runs it, the shape of its output, what it raises of tensors without memory. From it
+come the functional op (``sluice::mm``), the one that writes into a given output (``sluice::mm_out``) and their fakes. Eager
+calls of plain tensors go straight to libsluice_c.so: a dispatcher costs more than the launch."""
 from __future__ import annotations
 
+import functools
 import math
-from typing import Optional
+from typing import Any, Callable, Optional, Tuple
 
 import torch
+from torch import Tensor
 
-from .. import _binding
+from .. import _binding as f
+from .._arguments import shown
 from ..errors import InvalidArgument, InvalidSize
 from ..plans import Workspace
 from ..problems import ACTIVATIONS, GRANULARITIES, number_of
+from ._fakes import check_product
 
 # Layouts decide whether a kernel can take an operand, so a compiler must leave them as they are.
 _TAGS = (getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),)
@@ -19,6 +26,10 @@ _library = torch.library.Library("sluice", "FRAGMENT")
 # Tensors that calls take straight to the binding. Others (fake ones, wrapper subclasses) have no memory of their own and
 # need the dispatcher.
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+
+
+_is_compiling = torch.compiler.is_compiling
+_empty = torch.empty
 
 
 def activation_number(name: Optional[str]) -> int:
@@ -33,7 +44,7 @@ def workspace_number(workspace: Optional[Workspace]) -> int:
 def check_out(out: torch.Tensor, dtype: Optional[torch.dtype]) -> None:
     """Of an output that the caller gave: it agrees with ``out_dtype``, if that is given too, and wants no gradient."""
     if dtype is not None and out.dtype is not dtype:
-        raise InvalidArgument(f"out is {out.dtype} and out_dtype says {dtype}: give one of them")
+        raise InvalidArgument(f"out is {out.dtype} and out_dtype says {shown(dtype)}: give one of them")
     if out.requires_grad and torch.is_grad_enabled():
         raise InvalidArgument("out wants a gradient, and what is written into it has no backward: call it under "
                               "torch.no_grad(), or pass out.detach()")
@@ -53,114 +64,151 @@ def written(*tensors: torch.Tensor) -> None:
     torch.autograd.graph.increment_version(tensors)
 
 
-def _define(schema: str, body, fake) -> None:
+def _define(schema: str, body: Callable[..., Any], fake: Callable[..., Any]) -> Any:
     name = schema.partition("(")[0]
     _library.define(schema, tags=_TAGS)
     _library.impl(name, body, "CompositeExplicitAutograd")
     torch.library.register_fake(f"sluice::{name}", fake, lib=_library)
+    return getattr(torch.ops.sluice, name)
 
 
-def _rows_columns(a: torch.Tensor, b: torch.Tensor) -> tuple:
-    torch._check(a.dim() == b.dim() and a.dim() in (2, 3), lambda: "a and b must both be matrices or batches of them")
-    torch._check(a.shape[-1] == b.shape[-2], lambda: "the columns of a must be as many as the rows of b")
-    return (*a.shape[:-1], b.shape[-1])
+class Op:
+    """A product with one output. ``arguments`` is their schema, ``into(out, *arguments)`` runs it, ``shape(*arguments)`` is the
+    output's, ``check(out, *arguments)`` raises of fakes what ``into`` would raise of sizes, types and layouts."""
+
+    def __init__(self, name: str, arguments: str, into: Callable[..., None], shape: Callable[..., tuple],
+                 check: Callable[..., None]) -> None:
+        self.into, self.shape = into, shape
+
+        def made(first: Tensor, *rest: Any) -> Tensor:
+            *rest, dtype = rest
+            return first.new_empty(shape(first, *rest), dtype=dtype)
+
+        def functional(*arguments_and_type: Any) -> Tensor:
+            out = made(*arguments_and_type)
+            into(out, *arguments_and_type[:-1])
+            return out
+
+        def fake(*arguments_and_type: Any) -> Tensor:
+            out = made(*arguments_and_type)
+            check(out, *arguments_and_type[:-1])
+            return out
+
+        self.functional = _define(f"{name}({arguments}, ScalarType out_dtype) -> Tensor", functional, fake)
+        self.out = _define(f"{name}_out({arguments}, Tensor(out!) out) -> ()", lambda *all: into(all[-1], *all[:-1]),
+                           lambda *all: check(all[-1], *all[:-1]))
 
 
-# ---- mm ----
-def _mm_out(a, b, out, bias, c, alpha, beta, activation, use_fast_accum, workspace=0) -> None:
-    _binding.mm(a, b, out, bias, c, alpha, beta, activation_number(activation), use_fast_accum, workspace)
-
-
-def _mm(a, b, bias, c, alpha, beta, out_dtype, activation, use_fast_accum, workspace=0) -> torch.Tensor:
-    out = a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=out_dtype)
-    _mm_out(a, b, out, bias, c, alpha, beta, activation, use_fast_accum, workspace)
+def dispatch(op: Op, out: Optional[Tensor], dtype: torch.dtype, *arguments: Any) -> Tensor:
+    """Runs an op of tensors: into ``out`` or a new tensor of ``dtype``; traced, or straight to the library."""
+    first = arguments[0]
+    if _is_compiling() or first.__class__ not in PLAIN:
+        if out is None:
+            return op.functional(*arguments, dtype)
+        op.out(*arguments, out)
+        written(out)
+        return out
+    if out is None:
+        out = _empty(op.shape(*arguments), dtype=dtype, device=first.device)
+        op.into(out, *arguments)
+        return out
+    op.into(out, *arguments)
+    written(out)
     return out
 
 
-_define("mm(Tensor a, Tensor b, Tensor? bias, Tensor? c, float alpha, float beta, ScalarType out_dtype, str activation, "
-        "bool use_fast_accum, int workspace=0) -> Tensor", _mm,
-        lambda a, b, bias, c, alpha, beta, out_dtype, activation, use_fast_accum, workspace=0:
-        a.new_empty(_rows_columns(a, b), dtype=out_dtype))
-_define("mm_out(Tensor a, Tensor b, Tensor(out!) out, Tensor? bias, Tensor? c, float alpha, float beta, str activation, "
-        "bool use_fast_accum, int workspace=0) -> ()", _mm_out, lambda a, b, out, *rest: None)
+# ---- products
+_EXTRAS = "Tensor? bias, Tensor? c, str? activation, bool gated, Tensor? scale_d, int workspace"
 
 
-def _add_mm_(total, a, b, any_order, workspace=0) -> None:
-    _binding.add_mm(a, b, total, any_order, workspace)
+def _extras(bias, c, activation, gated, scale_d, workspace) -> tuple:
+    """Those that are there, as fields. Most calls have none."""
+    if bias is None and c is None and activation is None and not gated and scale_d is None and workspace == 0:
+        return ()
+    return (f.BIAS, bias, f.C, c, f.ACTIVATION, activation_number(activation), f.GATED, gated, f.SCALE_D, scale_d, f.WORKSPACE,
+            workspace)
 
 
-_define("add_mm_(Tensor(total!) total, Tensor a, Tensor b, bool any_order, int workspace=0) -> ()", _add_mm_,
-        lambda total, a, b, any_order, workspace=0: None)
+def _columns(n: int, gated: bool) -> int:
+    return n // 2 if gated else n
 
 
-# ---- linear ----
-def _linear_out(input, weight, bias, out, activation, c=None, workspace=0) -> None:
-    _binding.linear(input, weight, bias, out, activation_number(activation), workspace, c)
+def _mm_into(out, a, b, alpha, beta, use_fast_accum, *extras) -> None:
+    f.product(f.A, a, f.B, b, f.OUT, out, f.ALPHA, alpha, f.BETA, beta, f.USE_FAST_ACCUM, use_fast_accum, *_extras(*extras))
 
 
-def _linear(input, weight, bias, activation, c=None, workspace=0) -> torch.Tensor:
-    out = input.new_empty((*input.shape[:-1], weight.shape[0]))
-    _linear_out(input, weight, bias, out, activation, c, workspace)
-    return out
+def _mm_check(out, a, b, alpha, beta, use_fast_accum, bias, c, activation, gated, scale_d, workspace) -> None:
+    check_product({"a": a, "b": b, "out": out, "c": c, "bias": bias, "scale_d": scale_d}, gated=gated)
 
 
-def _linear_fake(input, weight, bias, activation, c=None, workspace=0) -> torch.Tensor:
-    torch._check(input.shape[-1] == weight.shape[-1], lambda: "input and weight must agree in their last dimension")
-    return input.new_empty((*input.shape[:-1], weight.shape[0]))
+MM = Op("mm", f"Tensor a, Tensor b, float alpha, float beta, bool use_fast_accum, {_EXTRAS}", _mm_into,
+        lambda a, b, alpha, beta, fast, bias, c, activation, gated, *_: (*a.shape[:-1], _columns(b.shape[-1], gated)), _mm_check)
 
 
-_define("linear(Tensor input, Tensor weight, Tensor? bias, str activation, Tensor? c=None, int workspace=0) -> Tensor",
-        _linear, _linear_fake)
-_define("linear_out(Tensor input, Tensor weight, Tensor? bias, Tensor(out!) out, str activation, Tensor? c=None, "
-        "int workspace=0) -> ()", _linear_out, lambda input, weight, bias, out, activation, c=None, workspace=0: None)
+def _linear_into(out, input, weight, *extras) -> None:
+    f.product(f.INPUT, input, f.WEIGHT, weight, f.OUT, out, *_extras(*extras))
 
 
-# ---- scaled_mm ----
-def _scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c=None, workspace=0) -> None:
-    _binding.scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, workspace, c)
+def _linear_check(out, input, weight, bias, c, activation, gated, scale_d, workspace) -> None:
+    check_product({"input": input, "weight": weight, "out": out, "c": c, "bias": bias, "scale_d": scale_d}, gated=gated)
 
 
-def _scaled_mm(mat_a, mat_b, scale_a, scale_b, bias, out_dtype, use_fast_accum, c=None, workspace=0) -> torch.Tensor:
-    out = mat_a.new_empty((*mat_a.shape[:-1], mat_b.shape[-1]), dtype=out_dtype)
-    _scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c, workspace)
-    return out
+LINEAR = Op("linear", f"Tensor input, Tensor weight, {_EXTRAS}", _linear_into,
+            lambda input, weight, bias, c, activation, gated, *_: (*input.shape[:-1], _columns(weight.shape[0], gated)),
+            _linear_check)
 
 
-_define("scaled_mm(Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor scale_b, Tensor? bias, ScalarType out_dtype, "
-        "bool use_fast_accum, Tensor? c=None, int workspace=0) -> Tensor", _scaled_mm,
-        lambda mat_a, mat_b, scale_a, scale_b, bias, out_dtype, use_fast_accum, c=None, workspace=0:
-        mat_a.new_empty(_rows_columns(mat_a, mat_b), dtype=out_dtype))
-_define("scaled_mm_out(Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor scale_b, Tensor? bias, Tensor(out!) out, "
-        "bool use_fast_accum, Tensor? c=None, int workspace=0) -> ()", _scaled_mm_out,
-        lambda mat_a, mat_b, scale_a, scale_b, bias, out, use_fast_accum, c=None, workspace=0: None)
+def _scaled_mm_into(out, mat_a, mat_b, scale_a, scale_b, use_fast_accum, *extras) -> None:
+    f.product(f.MAT_A, mat_a, f.MAT_B, mat_b, f.OUT, out, f.SCALE_A, scale_a, f.SCALE_B, scale_b, f.USE_FAST_ACCUM, use_fast_accum,
+              *_extras(*extras))
 
 
-# ---- packed_mm ----
-def _packed_mm_out(x, blob, out, bias, scale_x, format, n, k, activation) -> None:  # noqa: A002 (the schema's name)
-    _binding.packed_mm(x, blob, bias, scale_x, out, format, n, k, activation_number(activation))
+def _scaled_mm_check(out, mat_a, mat_b, scale_a, scale_b, use_fast_accum, bias, c, activation, gated, scale_d, workspace) -> None:
+    check_product({"mat_a": mat_a, "mat_b": mat_b, "out": out, "c": c, "bias": bias, "scale_a": scale_a, "scale_b": scale_b,
+                   "scale_d": scale_d}, gated=gated)
 
 
-def _packed_mm(x, blob, bias, scale_x, format, n, k, activation, out_dtype) -> torch.Tensor:  # noqa: A002
-    out = x.new_empty((*x.shape[:-1], n), dtype=out_dtype)
-    _packed_mm_out(x, blob, out, bias, scale_x, format, n, k, activation)
-    return out
+SCALED_MM = Op("scaled_mm", f"Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor scale_b, bool use_fast_accum, {_EXTRAS}",
+               _scaled_mm_into,
+               lambda a, b, scale_a, scale_b, fast, bias, c, activation, gated, *_: (*a.shape[:-1], _columns(b.shape[-1], gated)),
+               _scaled_mm_check)
+
+_weights_fields = functools.lru_cache(maxsize=4096)(f.weights_fields)
 
 
-def _packed_mm_fake(x, blob, bias, scale_x, format, n, k, activation, out_dtype) -> torch.Tensor:  # noqa: A002
-    torch._check(x.shape[-1] == k, lambda: f"x must have {k} columns, one for each k of the weights")
-    torch._check(scale_x is None or x.dtype is torch.float8_e4m3fn,
-                 lambda: f"scale_x is given and x is {x.dtype}: only e4m3 tokens have scales; leave it out")
-    return x.new_empty((*x.shape[:-1], n), dtype=out_dtype)
+def _packed_mm_into(out, x, blob, weights, scale_x, gamma, epsilon, *extras) -> None:
+    f.product(f.X, x, f.PACKED_BLOB, blob, f.OUT, out, f.SCALE_X, scale_x, f.GAMMA, gamma, f.EPSILON, epsilon,
+              *_weights_fields(tuple(weights)), *_extras(*extras))
 
 
-_define("packed_mm(Tensor x, Tensor blob, Tensor? bias, Tensor? scale_x, int format, int n, int k, str activation, "
-        "ScalarType out_dtype) -> Tensor", _packed_mm, _packed_mm_fake)
-_define("packed_mm_out(Tensor x, Tensor blob, Tensor(out!) out, Tensor? bias, Tensor? scale_x, int format, int n, int k, "
-        "str activation) -> ()", _packed_mm_out,
-        lambda x, blob, out, bias, scale_x, format, n, k, activation: None)
+def _packed_mm_check(out, x, blob, weights, scale_x, gamma, epsilon, bias, c, activation, gated, scale_d, workspace) -> None:
+    check_product({"x": x, "packed.blob": blob, "out": out, "c": c, "bias": bias, "scale_x": scale_x, "scale_d": scale_d,
+                   "gamma": gamma}, weights=weights, gated=gated)
 
 
-# ---- quantize ----
+# ``weights``: type, group, scale, zeros and order of the format, n, k.
+PACKED_MM = Op("packed_mm", f"Tensor x, Tensor blob, int[] weights, Tensor? scale_x, Tensor? gamma, float epsilon, {_EXTRAS}",
+               _packed_mm_into,
+               lambda x, blob, weights, scale_x, gamma, epsilon, bias, c, activation, gated, *_:
+               (*x.shape[:-1], _columns(weights[5], gated)), _packed_mm_check)
+
+
+def _add_mm_(total, a, b, any_order, workspace) -> None:
+    f.product(f.A, a, f.B, b, f.TOTAL, total, f.ADD, True, f.ANY_ORDER, any_order, f.WORKSPACE, workspace)
+
+
+_add_mm_op = _define("add_mm_(Tensor(total!) total, Tensor a, Tensor b, bool any_order, int workspace) -> ()", _add_mm_,
+                     lambda total, a, b, any_order, workspace:
+                     check_product({"a": a, "b": b, "total": total}, update=1))
+
+
+def add_mm_(total: Tensor, a: Tensor, b: Tensor, any_order: bool, workspace: int) -> None:
+    """``total += a @ b``, into fp32."""
+    (_add_mm_op if _is_compiling() or a.__class__ not in PLAIN else _add_mm_)(total, a, b, any_order, workspace)
+    written(total)
+
+
+# ---- quantisers and norms
 def scales_shape(shape, granularity: str) -> tuple:
     """Of the scales of a matrix, or of a batch of rows, by granularity."""
     number_of("granularity", granularity, GRANULARITIES)
@@ -176,42 +224,79 @@ def scales_shape(shape, granularity: str) -> tuple:
     return ((shape[0] + 127) // 128, blocks)
 
 
-def _new_quantized(input, shape, granularity) -> tuple:
-    return (input.new_empty(shape, dtype=torch.float8_e4m3fn),
-            input.new_empty(scales_shape(shape, granularity), dtype=torch.float32))
-
-
-def _quantize(input, granularity, workspace=0) -> tuple:
-    output, scales = _new_quantized(input, input.shape, granularity)
-    _binding.quantize(input, output, scales, GRANULARITIES.index(granularity), False, 0, workspace)
-    return output, scales
-
-
-_define("quantize(Tensor input, str granularity, int workspace=0) -> (Tensor, Tensor)", _quantize,
-        lambda input, granularity, workspace=0: _new_quantized(input, input.shape, granularity))
-
-
 def half_of_columns(shape) -> tuple:
     if shape[-1] % 2 != 0:
         raise InvalidSize(f"input has {shape[-1]} columns and must have an even number: gate and up side by side")
     return (*shape[:-1], shape[-1] // 2)
 
 
-def _silu_mul_quantize(input, granularity, workspace=0) -> tuple:
-    output, scales = _new_quantized(input, half_of_columns(input.shape), granularity)
-    _binding.quantize(input, output, scales, GRANULARITIES.index(granularity), False, 1, workspace)
-    return output, scales
+def _new_quantized(input, shape, granularity) -> Tuple[Tensor, Tensor]:
+    return (input.new_empty(shape, dtype=torch.float8_e4m3fn),
+            input.new_empty(scales_shape(shape, granularity), dtype=torch.float32))
 
 
-_define("silu_mul_quantize(Tensor input, str granularity, int workspace=0) -> (Tensor, Tensor)", _silu_mul_quantize,
-        lambda input, granularity, workspace=0: _new_quantized(input, half_of_columns(input.shape), granularity))
+def _quantizer(name: str, gate: int, shape_of: Callable[[Any], tuple]) -> Any:
+    def run(input, granularity, workspace):
+        output, scales = _new_quantized(input, shape_of(input.shape), granularity)
+        f.quantize(f.INPUT, input, f.OUTPUT, output, f.SCALES, scales, f.GRANULARITY, GRANULARITIES.index(granularity), f.GATE, gate,
+                   f.WORKSPACE, workspace)
+        return output, scales
+
+    return _define(f"{name}(Tensor input, str granularity, int workspace) -> (Tensor, Tensor)", run,
+                   lambda input, granularity, workspace: _new_quantized(input, shape_of(input.shape), granularity))
 
 
-def _quantize_static(input, scale) -> torch.Tensor:
+QUANTIZE = _quantizer("quantize", 0, tuple)
+SILU_MUL_QUANTIZE = _quantizer("silu_mul_quantize", 1, half_of_columns)
+
+
+def _quantize_static(input, scale) -> Tensor:
     output = input.new_empty(input.shape, dtype=torch.float8_e4m3fn)
-    _binding.quantize(input, output, scale, 0, True, 0, 0)
+    f.quantize(f.INPUT, input, f.OUTPUT, output, f.SCALES, scale, f.SCALE_GIVEN, True)
     return output
 
 
-_define("quantize_static(Tensor input, Tensor scale) -> Tensor", _quantize_static,
-        lambda input, scale: input.new_empty(input.shape, dtype=torch.float8_e4m3fn))
+QUANTIZE_STATIC = _define("quantize_static(Tensor input, Tensor scale) -> Tensor", _quantize_static,
+                          lambda input, scale: input.new_empty(input.shape, dtype=torch.float8_e4m3fn))
+
+
+def _silu_mul(input) -> Tensor:
+    output = input.new_empty(half_of_columns(input.shape))
+    f.quantize(f.INPUT, input, f.OUTPUT, output, f.GATE, 1)
+    return output
+
+
+SILU_MUL = _define("silu_mul(Tensor input) -> Tensor", _silu_mul, lambda input: input.new_empty(half_of_columns(input.shape)))
+
+
+def _normed(input, residual) -> Tuple[Tensor, Tensor]:
+    """Output and sum; the sum is empty where there is no residual."""
+    return input.new_empty(input.shape), input.new_empty(input.shape if residual is not None else (0,))
+
+
+def _rms_norm(input, gamma, residual, epsilon) -> Tuple[Tensor, Tensor]:
+    output, total = _normed(input, residual)
+    f.norm(f.INPUT, input, f.GAMMA, gamma, f.RESIDUAL, residual, f.SUM, None if residual is None else total, f.OUTPUT, output,
+           f.EPSILON, epsilon)
+    return output, total
+
+
+RMS_NORM = _define("rms_norm(Tensor input, Tensor gamma, Tensor? residual, float epsilon) -> (Tensor, Tensor)", _rms_norm,
+                   lambda input, gamma, residual, epsilon: _normed(input, residual))
+
+
+def _new_normed_and_quantized(input, residual, granularity) -> Tuple[Tensor, Tensor, Tensor]:
+    return (*_new_quantized(input, input.shape, granularity), _normed(input, residual)[1])
+
+
+def _rms_norm_quantize(input, gamma, granularity, scale, residual, epsilon) -> Tuple[Tensor, Tensor, Tensor]:
+    output, scales, total = _new_normed_and_quantized(input, residual, granularity)
+    f.norm(f.INPUT, input, f.GAMMA, gamma, f.RESIDUAL, residual, f.SUM, None if residual is None else total, f.OUTPUT, output,
+           f.SCALES, scales if scale is None else scale, f.GRANULARITY, GRANULARITIES.index(granularity), f.EPSILON, epsilon)
+    return output, scales, total
+
+
+RMS_NORM_QUANTIZE = _define(
+    "rms_norm_quantize(Tensor input, Tensor gamma, str granularity, Tensor? scale, Tensor? residual, float epsilon) "
+    "-> (Tensor, Tensor, Tensor)", _rms_norm_quantize,
+    lambda input, gamma, granularity, scale, residual, epsilon: _new_normed_and_quantized(input, residual, granularity))

@@ -9,16 +9,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .. import _binding
 from ..errors import InvalidArgument, InvalidSize, InvalidType
 from ..plans import Workspace
-from ._library import PLAIN, as_matrix, workspace_number, written
+from ._library import LINEAR, MM, add_mm_, as_matrix, dispatch, workspace_number
 
 _is_compiling = torch.compiler.is_compiling
-
-
-def _needs_dispatcher(tensor: Tensor) -> bool:
-    return _is_compiling() or tensor.__class__ not in PLAIN
 
 
 def needs_grad(a: Tensor, b: Optional[Tensor], bias: Optional[Tensor], c: Optional[Tensor]) -> bool:
@@ -35,22 +30,14 @@ def refuse_grad(what: str) -> None:
 
 
 def _product(a: Tensor, b: Tensor, dtype: torch.dtype, workspace: int) -> Tensor:
-    if _needs_dispatcher(a):
-        return torch.ops.sluice.mm(a, b, None, None, 1.0, 0.0, dtype, "none", False, workspace)
-    out = a.new_empty((a.shape[0], b.shape[1]), dtype=dtype)
-    _binding.mm(a, b, out, None, None, 1.0, 0.0, 0, False, workspace)
-    return out
+    return dispatch(MM, None, dtype, a, b, 1.0, 0.0, False, None, None, None, False, None, workspace)
 
 
 def add_product_(total: Tensor, a: Tensor, b: Tensor, deterministic: bool, workspace: int = 0) -> None:
     """``total += a @ b`` into fp32, which no kernel reads: the memory system adds. torch's own switch for deterministic
     algorithms goes before ``deterministic=False``."""
     any_order = not (deterministic or torch.are_deterministic_algorithms_enabled())
-    if _needs_dispatcher(a):
-        torch.ops.sluice.add_mm_(total, a, b, any_order, workspace)
-    else:
-        _binding.add_mm(a, b, total, any_order, workspace)
-    written(total)
+    add_mm_(total, a, b, any_order, workspace)
 
 
 def _main_grad(weight: Tensor) -> Optional[Tensor]:
@@ -86,11 +73,7 @@ class LinearFunction(torch.autograd.Function):
         ctx.main_grad, ctx.deterministic = _main_grad(weight), deterministic
         ctx.weight_object = weight if ctx.main_grad is not None else None
         ctx.bias_shape_and_type = None if bias is None else (bias.shape, bias.dtype)
-        if _needs_dispatcher(input):
-            return torch.ops.sluice.linear(input, weight, bias, "none", None, workspace)
-        out = input.new_empty((*input.shape[:-1], weight.shape[0]))
-        _binding.linear(input, weight, bias, out, 0, workspace, None)
-        return out
+        return dispatch(LINEAR, None, input.dtype, input, weight, bias, None, None, False, None, workspace)
 
     @staticmethod
     @once_differentiable  # its products have no backward: a second derivative raises, and is not zero

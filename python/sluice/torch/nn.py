@@ -3,22 +3,25 @@
 ``Linear8bit`` and ``LinearPacked`` (packed_linear.py) for packed weights; and ``convert_``, which puts them into a model."""
 from __future__ import annotations
 
-from typing import Callable, Optional, Union
+import logging
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
 from .._arguments import shown
-from ..errors import InvalidArgument
+from ..errors import Error, InvalidArgument
 from ..plans import Rows, Workspace, prepare, prepare_quantizers
 from ..problems import Problem
+from ._layers import ANY_ROWS, NEEDS_16_BITS, backward_problems, check_layer, linear_problem, why_not_packed
 from ._library import as_matrix, scales_shape
 from .autograd import needs_grad
 from .functional import linear, scaled_mm
 from .packed_linear import PACKED_RECIPES, Linear4bit, Linear8bit, LinearPacked, gpu_of
 from .quantize import quantize, quantize_reference
 
-__all__ = ["Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_", "prepare_rows"]
+__all__ = ["Conversion", "Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_", "prepare_rows",
+           "why_not"]
 
 # Recipe: what shares a scale in the weight and in the input.
 RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128x128", "1x128")}
@@ -35,8 +38,10 @@ class Linear(torch.nn.Module):
 
     ``recipe`` None keeps weights in 16 bits, trainable. "tensor", "row" and "block" keep them in float8_e4m3fn beside
     their ``weight_scale`` and quantise the input in a fused kernel; the output has the input's type. Parameters are
-    called as torch's are. ``fuse_quantizer``: under torch.compile the input is quantised by torch's own operations, which
-    the compiler fuses with what came before (its divisions are approximate, so bits may differ from the kernel's).
+    called as torch's are. A size or type that no kernel takes raises here, and not at the first call. ``use_fast_accum``: as
+    for ``scaled_mm``; sums are promoted without it. ``fuse_quantizer``: under torch.compile the input is quantised by torch's
+    own operations, which the compiler fuses with what came before (its divisions are approximate, so bits may differ from the
+    kernel's).
     ``deterministic``: as for ``linear``; an attribute, which may be changed at any time. So is ``workspace``, None at first:
     a ``sluice.Workspace`` that the layer's products, quantiser and backward use instead of those that are lent.
     """
@@ -47,47 +52,51 @@ class Linear(torch.nn.Module):
     workspace: Optional[Workspace] = None
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, recipe: Optional[str] = None,
-                 device: Union[str, int, torch.device, None] = None, dtype: Optional[torch.dtype] = None, use_fast_accum: bool = True,
+                 device: Union[str, int, torch.device, None] = None, dtype: Optional[torch.dtype] = None, use_fast_accum: bool = False,
                  fuse_quantizer: bool = False, deterministic: bool = True) -> None:
         super().__init__()
         _check_recipe(recipe)
-        self.fuse_quantizer = fuse_quantizer
-        self.in_features, self.out_features = in_features, out_features
-        self.recipe, self.use_fast_accum, self.deterministic = recipe, use_fast_accum, deterministic
+        self._set(in_features, out_features, recipe, use_fast_accum, fuse_quantizer, deterministic)
         dtype = dtype or torch.bfloat16
-        if recipe is None:
-            self.weight = torch.nn.Parameter(torch.empty((out_features, in_features), device=device, dtype=dtype))
-            torch.nn.init.kaiming_uniform_(self.weight, a=5**0.5)
-        else:
-            empty = torch.zeros((out_features, in_features), device=device, dtype=torch.float8_e4m3fn)
-            self.weight = torch.nn.Parameter(empty, requires_grad=False)
-            shape = scales_shape((out_features, in_features), RECIPES[recipe][0])
-            self.register_buffer("weight_scale", torch.ones(shape, device=device, dtype=torch.float32))
         self.bias = None
         if bias:
-            self.bias = torch.nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype),
-                                           requires_grad=recipe is None)
+            self.bias = torch.nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype), requires_grad=recipe is None)
+        check_layer(self, [linear_problem(self, ANY_ROWS, recipe, dtype)] + (backward_problems(self, dtype) if recipe is None else []))
+        shape = (out_features, in_features)
+        if recipe is None:
+            self.weight = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+            torch.nn.init.kaiming_uniform_(self.weight, a=5**0.5)
+        else:
+            self.weight = torch.nn.Parameter(torch.zeros(shape, device=device, dtype=torch.float8_e4m3fn), requires_grad=False)
+            self.register_buffer("weight_scale", torch.ones(scales_shape(shape, RECIPES[recipe][0]), device=device))
+
+    def _set(self, in_features: int, out_features: int, recipe: Optional[str], use_fast_accum: bool, fuse_quantizer: bool,
+             deterministic: bool) -> None:
+        self.in_features, self.out_features, self.recipe = in_features, out_features, recipe
+        self.use_fast_accum, self.fuse_quantizer, self.deterministic = use_fast_accum, fuse_quantizer, deterministic
 
     @classmethod
-    def from_linear(cls, module: torch.nn.Linear, recipe: Optional[str] = None, *,
-                    use_fast_accum: bool = True, fuse_quantizer: bool = False, deterministic: bool = True) -> "Linear":
-        """Of a ``torch.nn.Linear``: its very parameters in 16 bits, or its weight quantised once."""
+    def from_linear(cls, module: torch.nn.Linear, recipe: Optional[str], *,
+                    use_fast_accum: bool = False, fuse_quantizer: bool = False, deterministic: bool = True) -> "Linear":
+        """Of a ``torch.nn.Linear``: its very parameters in 16 bits (``recipe`` None), or its weight quantised once. Raises
+        ``InvalidArgument`` for a layer that cannot be taken, with what ``why_not`` says of it."""
         _check_recipe(recipe)
-        weight = module.weight
-        made = cls(module.in_features, module.out_features, bias=module.bias is not None, recipe=recipe, device="meta",
-                   dtype=weight.dtype, use_fast_accum=use_fast_accum, fuse_quantizer=fuse_quantizer,
-                   deterministic=deterministic)
+        reason = why_not(module, recipe)
+        if reason is not None:
+            raise InvalidArgument(f"Linear.from_linear: {reason}")
+        made = cls.__new__(cls)
+        torch.nn.Module.__init__(made)
+        made._set(module.in_features, module.out_features, recipe, use_fast_accum, fuse_quantizer, deterministic)
+        weight, made.bias = module.weight, module.bias
         if recipe is None:
-            made.weight, made.bias = weight, module.bias
+            made.weight = weight
             return made.train(module.training)
-        granularity = RECIPES[recipe][0]
         with torch.no_grad():
-            contiguous = weight.detach().contiguous()
-            quantized, scale = (quantize if weight.is_cuda else quantize_reference)(contiguous, granularity)
-            made.weight = torch.nn.Parameter(quantized, requires_grad=False)
-            made.weight_scale = scale
-            if module.bias is not None:
-                made.bias = torch.nn.Parameter(module.bias.detach(), requires_grad=False)
+            quantized, scale = (quantize if weight.is_cuda else quantize_reference)(weight.detach().contiguous(), RECIPES[recipe][0])
+        made.weight = torch.nn.Parameter(quantized, requires_grad=False)
+        made.register_buffer("weight_scale", scale)
+        if module.bias is not None:
+            made.bias = torch.nn.Parameter(module.bias.detach(), requires_grad=False)
         return made.train(module.training)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Linear":
@@ -131,13 +140,8 @@ class Linear(torch.nn.Module):
 
     def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> Problem:
         """What ``forward`` multiplies for an input of ``m`` rows of type ``dtype``, as above."""
-        bias = None if self.bias is None else str(self.bias.dtype)
-        sizes = {"m": m, "n": self.out_features, "k": self.in_features, "bias": bias}
-        if self.recipe is None:
-            return Problem(**sizes, a=str(self.weight.dtype))
-        scales = {"tensor": "tensor", "row": "vector", "block": "block"}[self.recipe]
-        return Problem(**sizes, a="e4m3", d=str(self._input_type(dtype)), scale_a=scales, scale_b=scales,
-                       accumulate="fast" if self.use_fast_accum else "promoted")
+        of = self.weight.dtype if self.recipe is None else self._input_type(dtype)
+        return linear_problem(self, m, self.recipe, of, use_fast_accum=self.use_fast_accum)
 
     def _input_type(self, dtype: Optional[torch.dtype]) -> torch.dtype:
         return dtype or (torch.bfloat16 if self.bias is None else self.bias.dtype)
@@ -182,60 +186,120 @@ def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype
     return len(seen)
 
 
-def can_convert(module: torch.nn.Module, recipe: Optional[str] = "block", activations: Optional[str] = None) -> bool:
-    """A plain linear whose sizes the copy engine can address, of a type that the recipe takes: bf16 and fp16, and fp32
-    where the input is quantised."""
+class Conversion(NamedTuple):
+    """What ``convert_`` did with the linears of a model; ``str()`` of it is the report that is logged."""
+
+    recipe: Optional[str]
+    converted: Tuple[str, ...]
+    """Names of the layers that were replaced."""
+    left_out: Dict[str, str]
+    """Name of each ``torch.nn.Linear`` (or layer made from one) that no kernel takes, and why."""
+    filtered: Tuple[str, ...]
+    """Names of those that ``filter_fn`` kept."""
+
+    def __str__(self) -> str:
+        lines = [f"convert_(recipe={self.recipe!r}): {len(self.converted)} layers converted, {len(self.left_out)} left out, "
+                 f"{len(self.filtered)} kept by filter_fn"]
+        return "\n".join(lines + [f"  {name}: {reason}" for name, reason in self.left_out.items()])
+
+
+def log_conversion(done: Conversion) -> None:
+    """To the logger "sluice": a warning if a layer was left out, else information."""
+    logging.getLogger("sluice").log(logging.WARNING if done.left_out else logging.INFO, "%s", done)
+
+
+def why_not(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None) -> Optional[str]:
+    """Why ``convert_`` leaves a module as it is: what it is not, or the rule that its sizes or its type break. None: it can be
+    taken."""
     if type(module) is not torch.nn.Linear:
-        return False
+        return f"it is a {type(module).__name__}, and a plain torch.nn.Linear is replaced" + (
+            ": one derived from it may do more" if isinstance(module, torch.nn.Linear) else "")
+    dtype = module.weight.dtype
     if recipe in PACKED_RECIPES:
-        if activations is not None:
-            return module.in_features % 16 == 0 and module.weight.dtype in (torch.bfloat16, torch.float16, torch.float32)
-        return module.in_features % 8 == 0 and module.weight.dtype in (torch.bfloat16, torch.float16)
-    return (module.in_features % 16 == 0 and module.out_features % 16 == 0
-            and (module.weight.dtype in (torch.bfloat16, torch.float16)
-                 or (recipe is not None and module.weight.dtype is torch.float32)))
+        return why_not_packed(module, PACKED_RECIPES[recipe], activations)
+    if dtype is torch.float32 and recipe is None:
+        return NEEDS_16_BITS
+    if dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        return f"its weight is {dtype} and must be bfloat16, float16 or (where it is quantised) float32"
+    problems = [linear_problem(module, ANY_ROWS, recipe, dtype)]
+    if recipe is None and module.weight.requires_grad:
+        problems += backward_problems(module, dtype)
+    try:
+        check_layer(module, problems)
+    except Error as error:
+        return str(error)
+    return None
 
 
-def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Module, str], bool]] = None, *,
-             recipe: Optional[str] = "block", use_fast_accum: bool = True, fuse_quantizer: bool = False,
-             deterministic: bool = True, group: Optional[int] = None,
-             activations: Optional[str] = None) -> torch.nn.Module:
-    """Replaces every ``torch.nn.Linear`` of a model that can be taken, and for which ``filter_fn(module, name)`` is true,
-    in place. Returns the model. A linear that is used in several places stays one.
+def can_convert(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None) -> bool:
+    """Is it a plain linear of sizes and a type that the recipe takes? ``why_not`` says what stands against it."""
+    return why_not(module, recipe, activations) is None
 
-    ``recipe``: None and the FP8 ones of ``Linear``, or "int4" and "int8": weights rounded and packed, with a scale for each
-    ``group`` (128) of k, input in 16 bits, or with ``activations="e4m3"`` ("int4" only) quantised to e4m3, a scale a token.
-    """
+
+def _check_options(recipe: Optional[str], activations: Optional[str], group: Optional[int], fp8_options: bool) -> None:
     if activations is not None and recipe != "int4":
         raise InvalidArgument(f"activations = {shown(activations)} is for recipe = 'int4', not {shown(recipe)}: leave it out")
     if recipe in PACKED_RECIPES:
-        if not (use_fast_accum and deterministic) or fuse_quantizer:
+        if fp8_options:
             raise InvalidArgument(f"use_fast_accum, fuse_quantizer and deterministic mean nothing for recipe = {shown(recipe)}: leave "
                                   "them out")
-        kind = PACKED_RECIPES[recipe]
+        return
+    _check_recipe(recipe)
+    if group is not None:
+        raise InvalidArgument(f"group = {group} is for the recipes {', '.join(PACKED_RECIPES)}: leave it out")
 
-        def convert(child: torch.nn.Linear) -> torch.nn.Module:
-            return kind.from_linear(child, 128 if group is None else group, activations=activations)
+
+def _replacement(child: torch.nn.Linear, recipe: Optional[str], options: dict) -> torch.nn.Module:
+    if recipe not in PACKED_RECIPES:
+        return Linear.from_linear(child, recipe, **options)
+    return PACKED_RECIPES[recipe].from_linear(child, **options)
+
+
+def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Module, str], bool]] = None, *,
+             recipe: Optional[str], use_fast_accum: bool = False, fuse_quantizer: bool = False,
+             deterministic: bool = True, group: Optional[int] = None, activations: Optional[str] = None,
+             report: Callable[[Conversion], Any] = log_conversion) -> torch.nn.Module:
+    """Replaces every ``torch.nn.Linear`` of a model that can be taken, and for which ``filter_fn(module, name)`` is true,
+    in place. Returns the model. A linear that is used in several places stays one.
+
+    ``recipe`` has no default, for one of them trains and the others are forward only: None (16 bits, trainable) and the FP8
+    ones of ``Linear``, or "int4" and "int8": weights rounded and packed, with a scale for each ``group`` (128) of k, input in
+    16 bits, or with ``activations="e4m3"`` ("int4" only) quantised to e4m3, a scale a token.
+
+    ``report`` is called with a ``Conversion``, which names the layers that were left out and why; by default it is logged
+    (logger "sluice"). Raises ``InvalidArgument`` with the first reason if no linear at all could be taken: a model in fp32 for
+    ``recipe=None``, say.
+    """
+    _check_options(recipe, activations, group, use_fast_accum or fuse_quantizer or not deterministic)
+    if recipe in PACKED_RECIPES:
+        options: dict = {"group": 128 if group is None else group, "activations": activations}
+        made_by = f"{PACKED_RECIPES[recipe].__name__}.from_linear(model)"
     else:
-        _check_recipe(recipe)
-        if group is not None:
-            raise InvalidArgument(f"group = {group} is for the recipes {', '.join(PACKED_RECIPES)}: leave it out")
-
-        def convert(child: torch.nn.Linear) -> torch.nn.Module:
-            return Linear.from_linear(child, recipe, use_fast_accum=use_fast_accum, fuse_quantizer=fuse_quantizer,
-                                      deterministic=deterministic)
+        options = {"use_fast_accum": use_fast_accum, "fuse_quantizer": fuse_quantizer, "deterministic": deterministic}
+        made_by = "Linear.from_linear(model, recipe)"
     if type(model) is torch.nn.Linear:
-        made_by = f"{PACKED_RECIPES[recipe].__name__}.from_linear(model)" if recipe in PACKED_RECIPES \
-            else "Linear.from_linear(model, recipe)"
         raise InvalidArgument("convert_ replaces the linears inside of a model, and this model is one itself: "
                               f"use model = {made_by}")
-    made: dict[torch.nn.Module, torch.nn.Module] = {}
+    made: Dict[torch.nn.Module, torch.nn.Module] = {}
+    converted, left_out, filtered = [], {}, []
     for name, module in list(model.named_modules()):
         for child_name, child in list(module._modules.items()):  # named_children() leaves out those seen before
+            if not isinstance(child, torch.nn.Linear):
+                continue
             full_name = f"{name}.{child_name}" if name else child_name
-            if child is None or not can_convert(child, recipe, activations) or not (filter_fn is None or filter_fn(child, full_name)):
+            if filter_fn is not None and not filter_fn(child, full_name):
+                filtered.append(full_name)
+                continue
+            reason = None if child in made else why_not(child, recipe, activations)
+            if reason is not None:
+                left_out[full_name] = reason
                 continue
             if child not in made:
-                made[child] = convert(child)
+                made[child] = _replacement(child, recipe, options)
             setattr(module, child_name, made[child])
+            converted.append(full_name)
+    if left_out and not converted:
+        name, reason = next(iter(left_out.items()))
+        raise InvalidArgument(f"convert_(recipe={recipe!r}) can take none of the model's {len(left_out)} linears. {name}: {reason}")
+    report(Conversion(recipe, tuple(converted), left_out, tuple(filtered)))
     return model

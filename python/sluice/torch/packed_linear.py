@@ -17,7 +17,9 @@ from ..weights import QuantizedWeights
 from ..weights._arrays import library_of
 from ..weights.canonical import check_permutation, check_width
 from .autograd import needs_grad, refuse_grad
-from .packed import packed_product, permuted
+from ._layers import check_layer, packed_problem
+from ._library import PACKED_MM, dispatch
+from .packed import permuted
 from .quantize import quantize
 
 _HEAD = 3  # numbers in weight_format: the format's, n, k
@@ -65,8 +67,9 @@ class LinearPacked(torch.nn.Module):
         if format.type not in self.TYPES:
             raise InvalidArgument(f"{type(self).__name__} takes weights of {', '.join(self.TYPES)}, not {format.type}: use "
                                   "LinearPacked")
+        check_layer(self, [packed_problem(self, format)])
         nbytes = format.numbers(out_features, in_features).blob_bytes
-        self._number = format.number
+        self._number, self._numbers = format.number, (*format.values, out_features, in_features)
         check_width(width, in_features, act_order)
         self._width = in_features if width is None else width
         self.register_buffer("weight_packed", torch.zeros(nbytes, device=device, dtype=torch.uint8))
@@ -136,8 +139,8 @@ class LinearPacked(torch.nn.Module):
         tokens, scale_x = input, None
         if self.format.order == "byte":
             tokens, scale_x = quantize(input, "row")
-        return packed_product(tokens, self.weight_packed, self.bias, scale_x, None, None, input.dtype, self._number,
-                             self.out_features, self.in_features)
+        return dispatch(PACKED_MM, None, input.dtype, tokens, self.weight_packed, self._numbers, scale_x, None, 0.0, self.bias, None,
+                        None, False, None, 0)
 
     def prepare(self, rows: Rows, dtype: Optional[torch.dtype] = None) -> None:
         """Makes ready what ``forward`` needs for every number of rows of a range, like ``(1, 512)``: at most 12 kernels, and

@@ -12,12 +12,13 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import _binding
+from .. import _binding as f
 from ..errors import InvalidArgument
 from ..problems import GRANULARITIES
 from ..plans import Workspace
 from ._entry import op
-from ._library import PLAIN, check_out, half_of_columns, scales_shape, workspace_number, written
+from ._library import (PLAIN, QUANTIZE, QUANTIZE_STATIC, SILU_MUL, SILU_MUL_QUANTIZE, check_out, half_of_columns, scales_shape,
+                       workspace_number, written)
 from .autograd import refuse_grad
 
 _is_compiling = torch.compiler.is_compiling
@@ -47,6 +48,24 @@ def silu_mul_quantize(input: Tensor, granularity: str = "1x128", *, out: Optiona
                       workspace)
 
 
+@op
+def silu_mul(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
+    """``silu(gate) * up``, rounded once, of a bf16 or fp16 input ``(..., 2 * k)`` as for ``silu_mul_quantize``. There is no
+    backward: an input that wants a gradient raises."""
+    if input.requires_grad and torch.is_grad_enabled():
+        refuse_grad("silu_mul")
+    if _is_compiling() or input.__class__ not in PLAIN:
+        if out is not None:
+            raise InvalidArgument("out cannot be given under torch.compile; the compiler plans memory")
+        return SILU_MUL(input)
+    if out is None:
+        return SILU_MUL(input)
+    check_out(out, None)
+    f.quantize(f.INPUT, input, f.OUTPUT, out, f.GATE, _SILU_GATE)
+    written(out)
+    return out
+
+
 def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: int, out: Optional[Tensor],
                scales: Optional[Tensor], workspace: Optional[Workspace]) -> Tuple[Tensor, Tensor]:
     if input.requires_grad and torch.is_grad_enabled():
@@ -54,7 +73,7 @@ def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: i
     if _is_compiling() or input.__class__ not in PLAIN:
         if out is not None or scales is not None:
             raise InvalidArgument("out and scales cannot be given under torch.compile; the compiler plans memory")
-        return getattr(torch.ops.sluice, name)(input, granularity, workspace_number(workspace))
+        return (SILU_MUL_QUANTIZE if gate else QUANTIZE)(input, granularity, workspace_number(workspace))
     given = [tensor for tensor in (out, scales) if tensor is not None]
     for tensor in given:
         check_out(tensor, None)
@@ -64,7 +83,8 @@ def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: i
         out = input.new_empty(shape, dtype=torch.float8_e4m3fn)
     if granularity not in GRANULARITIES:
         scales_shape(shape, granularity)  # raises
-    _binding.quantize(input, out, scales, GRANULARITIES.index(granularity), False, gate, workspace_number(workspace))
+    f.quantize(f.INPUT, input, f.OUTPUT, out, f.SCALES, scales, f.GRANULARITY, GRANULARITIES.index(granularity), f.GATE, gate,
+               f.WORKSPACE, workspace_number(workspace))
     if given:
         written(*given)
     return out, scales
@@ -79,11 +99,11 @@ def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = Non
     if _is_compiling() or input.__class__ not in PLAIN:
         if out is not None:
             raise InvalidArgument("out cannot be given under torch.compile; the compiler plans memory")
-        return torch.ops.sluice.quantize_static(input, scale)
+        return QUANTIZE_STATIC(input, scale)
     if out is not None:
         check_out(out, None)
     result = input.new_empty(input.shape, dtype=torch.float8_e4m3fn) if out is None else out
-    _binding.quantize(input, result, scale, 0, True, 0, 0)
+    f.quantize(f.INPUT, input, f.OUTPUT, result, f.SCALES, scale, f.SCALE_GIVEN, True)
     if out is not None:
         written(out)
     return result

@@ -15,7 +15,7 @@ namespace {
 /// One matrix as memory sees it.
 struct Operand {
   const char* name;        // "A"
-  const char* ld_name;     // "lda"
+  const char* ld_name;     // "a.ld"
   const char* inner_name;  // the size that is the packed ld
   Matrix matrix;
   DType type;
@@ -24,6 +24,7 @@ struct Operand {
 
   bool empty() const { return inner == 0 || outer == 0 || batch == 0; }
   i64 ld() const { return ld_of(matrix, inner); }
+  std::string batch_name() const { return std::string(ld_name, 2) + "batch_stride"; }
 };
 
 bool multiply(i64 a, i64 b, i64& product) {
@@ -154,7 +155,7 @@ Result<void> check_tma_strides(const Operand& x) {
                   "rows", ld);
   const i64 batch_stride = batch_stride_of(x.matrix, x.inner, x.outer);
   if (x.batch > 1 && (batch_stride % unit != 0 || batch_stride >= limit)) {
-    const std::string field = std::string("the batch stride of ") + x.name;
+    const std::string field = x.batch_name();
     return refuse(field, field.c_str(), "matrices", batch_stride);
   }
   return {};
@@ -163,10 +164,9 @@ Result<void> check_tma_strides(const Operand& x) {
 Result<void> check_strides(const Operand& x) {
   const std::string name = x.name;
   if (x.matrix.ld < 0 || x.matrix.batch_stride < 0)
-    return Error{ErrorCode::invalid_stride, std::string(x.ld_name) + " = " + std::to_string(x.matrix.ld) +
-                                                " and the batch stride of " + name + " = " +
-                                                std::to_string(x.matrix.batch_stride) +
-                                                " must not be negative (0 = packed)"};
+    return Error{ErrorCode::invalid_stride,
+                 std::string(x.ld_name) + " = " + std::to_string(x.matrix.ld) + " and " + x.batch_name() +
+                     " = " + std::to_string(x.matrix.batch_stride) + " must not be negative (0 = packed)"};
   // Past the last element used, in elements and then in bytes: each step may leave 63 bits.
   i64 matrix = 0, all = 0;
   const bool matrix_fits = multiply(x.ld(), x.outer, matrix);
@@ -195,8 +195,8 @@ Result<void> check_d_batches(const Operand& d) {
   const bool side_by_side = stride >= d.inner && (d.outer == 1 || ld >= (d.batch - 1) * stride + d.inner);
   if (one_after_another || side_by_side) return {};
   return Error{ErrorCode::invalid_stride,
-               "the batch stride of D = " + std::to_string(stride) + " must be at least " +
-                   std::to_string(matrix_span) + " (ldd = " + std::to_string(ld) +
+               "d.batch_stride = " + std::to_string(stride) + " must be at least " +
+                   std::to_string(matrix_span) + " (d.ld = " + std::to_string(ld) +
                    ", m = " + std::to_string(d.outer) + ", n = " + std::to_string(d.inner) +
                    "): the matrices of D would overlap"};
 }
@@ -226,7 +226,7 @@ Result<Problem> check_problem(const Problem& problem) {
                     name_of(p.epilogue.c_type) + ": the second counts; set it, and leave c.type alone");
   const Operand operands[] = {
       {.name = "A",
-       .ld_name = "lda",
+       .ld_name = "a.ld",
        .inner_name = p.a.major == Major::k ? "k" : "m",
        .matrix = p.a,
        .type = p.a.type,
@@ -235,7 +235,7 @@ Result<Problem> check_problem(const Problem& problem) {
        .batch = p.batch,
        .by_tma = true},
       {.name = "B",
-       .ld_name = "ldb",
+       .ld_name = "b.ld",
        .inner_name = p.b.major == Major::k ? "k" : "n",
        .matrix = p.b,
        .type = p.b.type,
@@ -244,7 +244,7 @@ Result<Problem> check_problem(const Problem& problem) {
        .batch = p.batch,
        .by_tma = true},
       {.name = "C",
-       .ld_name = "ldc",
+       .ld_name = "c.ld",
        .inner_name = "n",
        .matrix = p.c,
        .type = p.epilogue.c_type,
@@ -253,7 +253,7 @@ Result<Problem> check_problem(const Problem& problem) {
        .batch = p.batch,
        .by_tma = false},
       {.name = "D",
-       .ld_name = "ldd",
+       .ld_name = "d.ld",
        .inner_name = p.epilogue.gated ? "n / 2" : "n",
        .matrix = p.d,
        .type = p.d.type,

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a product would raise of tensors that have no memory: so torch.compile and FakeTensorMode refuse what the call would."""
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from .._library import PRODUCT_ARRAYS, ArrayStruct, PackedWeightsStruct, ProblemStruct, ProductStruct, WeightFormatStruct, lib
+
+_TYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2, torch.float8_e4m3fn: 3, torch.float8_e5m2: 4, torch.uint8: 32}
+_OTHER_TYPE, _ON_CUDA = -1, 2
+# The array of a sluice_product that each argument is.
+_PLACES = {"a": "a", "mat_a": "a", "input": "a", "x": "a", "b": "b", "mat_b": "b", "weight": "b", "packed.blob": "b", "out": "d",
+           "total": "d", "scale_x": "scale_a"}
+
+
+def _known(extents: Sequence[Any]) -> Optional[List[int]]:
+    """As numbers: of a size that torch keeps open, the one that it was traced with. None if there is none such."""
+    hints = [extent if isinstance(extent, int) else getattr(extent.node, "hint", None) for extent in extents]
+    return None if None in hints else hints
+
+
+def _array(name: str, tensor: Tensor) -> Optional[ArrayStruct]:
+    shape, strides = _known(tensor.shape), _known(tensor.stride())
+    if shape is None or strides is None:
+        return None
+    if name in ("input", "x") and len(shape) > 2:
+        return _struct(tensor, _rows_of(shape), strides[-2:])
+    return _struct(tensor, shape[::-1] if name == "weight" else shape, strides[::-1] if name == "weight" else strides)
+
+
+def _rows_of(shape: List[int]) -> List[int]:
+    rows = 1
+    for extent in shape[:-1]:
+        rows *= extent
+    return [rows, shape[-1]]
+
+
+def _struct(tensor: Tensor, shape: List[int], strides: List[int]) -> ArrayStruct:
+    return ArrayStruct(dtype=_TYPES.get(tensor.dtype, _OTHER_TYPE), ndim=len(shape), device_type=_ON_CUDA,
+                       shape=(ctypes.c_int64 * len(shape))(*shape), strides=(ctypes.c_int64 * len(shape))(*strides))
+
+
+def check_product(tensors: Dict[str, Optional[Tensor]], *, weights: Optional[Sequence[int]] = None, gated: bool = False,
+                  update: int = 0) -> None:
+    """Raises what a product of these would raise of their sizes, types and layouts. ``tensors``: by the name of the argument.
+    Nothing is looked at where a size is not known yet."""
+    product = ProductStruct(alpha=1.0, beta=1.0 if tensors.get("c") is not None else 0.0, gated=gated, update=update)
+    names = (ctypes.c_char_p * len(PRODUCT_ARRAYS))()
+    as_rows = "input" in tensors or "x" in tensors
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        place = _PLACES.get(name, name)
+        array = _array("input" if as_rows and place in ("c", "d") else name, tensor)
+        if array is None:
+            return
+        setattr(product, place, ctypes.pointer(array))
+        names[PRODUCT_ARRAYS.index(place)] = {"weight": "weight.t()"}.get(name, name).encode()
+    product.names = names
+    if weights is not None:
+        product.packed = ctypes.pointer(PackedWeightsStruct(WeightFormatStruct(*weights[:5]), *weights[5:]))
+    lib.sluice_problem_of(ctypes.byref(product), ctypes.byref(ProblemStruct()))

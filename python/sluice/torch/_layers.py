@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What layers multiply, as problems: so that a size or type that no kernel takes is refused when a layer is made."""
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, List, Optional, Union
+
+import torch
+
+from ..errors import Error
+from ..formats import PackedProblem, WeightFormat
+from ..problems import Problem
+
+# The rows of a problem that stands for any number of them: strides count from two rows on.
+ANY_ROWS = 16
+SCALES = {"tensor": "tensor", "row": "vector", "block": "block"}
+
+
+def linear_problem(layer: torch.nn.Module, m: int, recipe: Optional[str], dtype: torch.dtype, *,
+                   use_fast_accum: bool = False) -> Problem:
+    """The forward product of ``m`` rows. ``dtype``: of a 16-bit layer the weight's, of an FP8 layer the input's."""
+    sizes = {"m": m, "n": layer.out_features, "k": layer.in_features,
+             "bias": None if layer.bias is None else str(layer.bias.dtype)}
+    if recipe is None:
+        return Problem(**sizes, a=str(dtype))
+    scales = SCALES[recipe]
+    return Problem(**sizes, a="e4m3", d=str(dtype), scale_a=scales, scale_b=scales,
+                   accumulate="fast" if use_fast_accum else "promoted")
+
+
+def backward_problems(layer: torch.nn.Module, dtype: torch.dtype) -> List[Problem]:
+    """The two products of a 16-bit backward: the gradient of the input, and that of the weight."""
+    n, k, a = layer.out_features, layer.in_features, str(dtype)
+    return [Problem(ANY_ROWS, k, n, a=a, b_major="mn"), Problem(n, k, ANY_ROWS, a=a, a_major="mn", b_major="mn")]
+
+
+def check_layer(layer: torch.nn.Module, problems: List[Union[Problem, PackedProblem]]) -> None:
+    """Raises what the first problem breaks, in the layer's name."""
+    for problem in problems:
+        try:
+            problem.check()
+        except Error as error:
+            raise type(error)(f"{type(layer).__name__}(in_features={layer.in_features}, out_features={layer.out_features}): "
+                              f"{error}") from None
+
+
+NEEDS_16_BITS = ("its weight is torch.float32, and without a recipe products are of 16 bits: call model.bfloat16() first, and keep "
+                 "fp32 master weights in the optimizer (examples/train.py); torch.autocast does not reach sluice")
+
+
+def why_not_packed(module: torch.nn.Linear, kind: Any, activations: Optional[str]) -> Optional[str]:
+    """Why a layer's weights cannot be packed into a layer of ``kind``; None: they can."""
+    takes = (torch.bfloat16, torch.float16) if activations is None else (torch.bfloat16, torch.float16, torch.float32)
+    if module.weight.dtype not in takes:
+        return f"its weight is {module.weight.dtype} and must be {' or '.join(str(dtype) for dtype in takes)}: call model.bfloat16()"
+    try:
+        order = "half" if activations is None else "byte"
+        check_layer(module, [packed_problem(module, dataclasses.replace(kind.DEFAULT, order=order))])
+    except Error as error:
+        return str(error)
+    return None
+
+
+def packed_problem(layer: Any, weights: WeightFormat) -> PackedProblem:
+    """Of any number of rows, of the tokens that the format's order is for."""
+    n, k = layer.out_features, layer.in_features
+    if weights.order == "byte":
+        return PackedProblem(ANY_ROWS, n, k, weights, "e4m3", scale_x="vector")
+    return PackedProblem(ANY_ROWS, n, k, weights)

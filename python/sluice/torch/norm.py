@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RMSNorm of rows in one kernel, with the residual before it and the quantiser behind it (docs/numerics.md has its bounds)."""
+from __future__ import annotations
+
+from typing import Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from ..errors import InvalidArgument
+from ._entry import op
+from ._library import RMS_NORM, RMS_NORM_QUANTIZE
+from .autograd import needs_grad, refuse_grad
+
+
+@op
+def rms_norm(input: Tensor, gamma: Tensor, *, residual: Optional[Tensor] = None,
+             epsilon: float = 1e-5) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+    """``sum / sqrt(mean(sum ** 2) + epsilon) * gamma`` over the last dimension, of bf16 or fp16, where ``sum`` is the input, or
+    ``input + residual``. With a residual it returns ``(normed, sum)``: the sum, rounded, is the next residual. There is no
+    backward: an argument that wants a gradient raises."""
+    if needs_grad(input, gamma, residual, None):
+        refuse_grad("rms_norm")
+    output, total = RMS_NORM(input, gamma, residual, epsilon)
+    return output if residual is None else (output, total)
+
+
+@op
+def rms_norm_quantize(input: Tensor, gamma: Tensor, granularity: str = "row", *, scale: Optional[Tensor] = None,
+                      residual: Optional[Tensor] = None, epsilon: float = 1e-5) -> Tuple[Tensor, ...]:
+    """``rms_norm`` to float8_e4m3fn: ``(output, scales)``, with a residual ``(output, scales, sum)``. ``granularity`` is "row",
+    "1x128", or "tensor" with a given ``scale`` (one fp32 value), which is returned as it is."""
+    if needs_grad(input, gamma, residual, scale):
+        refuse_grad("rms_norm_quantize")
+    if (granularity == "tensor") != (scale is not None):
+        raise InvalidArgument("a scale is given for granularity = 'tensor', and for no other: a norm has no scale for the whole "
+                              "matrix before its last row is done")
+    output, scales, total = RMS_NORM_QUANTIZE(input, gamma, granularity, scale, residual, epsilon)
+    made = (output, scales if scale is None else scale)
+    return made if residual is None else (*made, total)

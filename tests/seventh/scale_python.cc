@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// scale.h called from Python (tests/python/test_fake_seventh.py): y = factor * x by the fields input, output
+// and alpha. The C interface's helpers read the arrays; the engine does the rest.
+#include <sluice/c_api/handles.h>
+#include <sluice/c_api/tvm_ffi_args.h>
+#include <sluice/try.h>
+
+#include "tests/seventh/scale.h"
+
+namespace sluice::c_api {
+namespace {
+
+Result<void> scale_on(sluice_device& device, const ArrayArg& x, const ArrayArg& y, float factor) {
+  if (x.array.dtype != SLUICE_FP32 || y.array.dtype != SLUICE_FP32)
+    return Error{ErrorCode::invalid_type, "input and output must be fp32: convert them"};
+  const seventh::Scale::Args args{.shape = {x.shape[0]},
+                                  .args = {.x = static_cast<const float*>(x.array.data),
+                                           .y = static_cast<float*>(y.array.data),
+                                           .factor = factor}};
+  return ops::run<seventh::Scale>(device.session.device(), {}, args, stream_of(x.array.device));
+}
+
+sluice_status scale(Fields& fields) {
+  ArrayArg x, y;
+  for (const Result<void>& done : {fields.array(Slot::a, x), fields.array(Slot::d, y)})
+    if (!done) return fail(done.error());
+  const float factor = fields.real(Slot::alpha, 1.0f);
+  if (fields.error()) return fail(*fields.error());
+  sluice_device* device = nullptr;
+  const sluice_status opened = sluice_device_default(x.array.device, &device);
+  return opened != SLUICE_OK ? opened : status_of(scale_on(*device, x, y, factor));
+}
+
+}  // namespace
+}  // namespace sluice::c_api
+
+extern "C" {
+
+SLUICE_PACKED(scale)
+}
