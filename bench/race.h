@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contenders on their way to records: timed in turn, screened down to the fastest. Used by session.cc and
-// packed_session.cc.
-#pragma once
+// Contenders on their way to records: timed in turn, screened down to the fastest. Used by session.cc.
 
 #include <string>
 #include <vector>

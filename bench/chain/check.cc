@@ -51,8 +51,7 @@ Result<void> check_product(const Lab& lab, const Problem& problem, const OnOpera
 
 Result<void> check_products(const Lab& lab, const ChainPlan& plan) {
   for (const StepPlan& step : plan.plans) {
-    if (const auto* packed = step.get<packed::Plan>())
-      SLUICE_TRY(check_packed(lab, *packed));
+    if (const auto* packed = step.get<packed::Plan>()) SLUICE_TRY(check_packed(lab, *packed));
     const auto* product = step.get<Plan>();
     if (product == nullptr) continue;
     const auto ours = [&](std::span<const ProblemData> operands) -> Result<Contender> {
