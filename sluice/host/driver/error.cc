@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words for the driver's failures, with a remedy for those that a user can do something about.
+// Text of driver errors, with a remedy where the user has one.
 #include <sluice/host/driver/error.h>
 
 #include <cstdio>
