@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Books, and the shipped one. An empty book shares nothing and looks nothing up.
+// Books, and the shipped one. An empty book finds nothing.
 #include <sluice/records/record_book.h>
 
 #include <algorithm>
@@ -28,8 +28,8 @@ void add_layer(std::vector<TunedChain> chains, RecordBook::Impl& book) {
   book.chains.insert(book.chains.begin(), chains.begin(), chains.end());
 }
 
-/// What the chain has at the place of `here`; nullptr: it has no such place. Its last step stands before its
-/// first, too.
+/// The chain's choice for step `here` between its neighbours; null if no step matches. The last step also
+/// precedes the first.
 const TunedStep* at_place(const TunedChain& chain, const StepRecipe* before, const StepRecipe& here,
                           const StepRecipe* behind) {
   const std::size_t count = chain.steps.size();
@@ -83,7 +83,7 @@ std::vector<std::optional<TunedStep>> RecordBook::find(std::span<const ChainStep
     recipes.push_back(recipe_of(steps[i]));
   }
   if (recipes.size() < 2) return found;
-  // Models share steps: the record that knows most of them is of this very chain.
+  // Models share steps; the chain that matches most steps is the best source.
   struct Match {
     std::vector<const TunedStep*> choices;
     std::ptrdiff_t count = 0;
@@ -145,7 +145,7 @@ const ParsedRecords& embedded_records() {
 }
 
 const RecordBook& shipped_records() {
-  const ForkGate no_fork;  // of the static's guard
+  const ForkGate no_fork;  // guards the static's initialisation
   static const RecordBook book = book_of(embedded_records());
   return book;
 }
