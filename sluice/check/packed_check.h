@@ -11,7 +11,6 @@
 
 namespace sluice::packed {
 
-/// The unit of the reference kernel.
 std::string reference_unit_text();
 
 class DeviceData {

@@ -24,7 +24,6 @@ void store(DType type, void* base, i64 index, double value) {
   std::memcpy(static_cast<u8*>(base) + index * bytes, &bits, static_cast<size_t>(bytes));
 }
 
-/// Independent streams of random numbers, one for each operand.
 struct Random {
   u64 seed;
   u64 operator()(i64 index) const { return verify::hash(seed, static_cast<u64>(index)); }
@@ -49,7 +48,6 @@ double largest_token_unbounded(const PackedProblem& p) {
                half = exact_limit(p) / 2;  // the other half is for bias
   return half / (term * static_cast<double>(std::max<i64>(p.k, 1)));
 }
-/// The largest token as a whole number from 1 to 8.
 int largest_token(const PackedProblem& p) {
   return static_cast<int>(std::clamp(largest_token_unbounded(p), 1.0, 8.0));
 }

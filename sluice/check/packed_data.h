@@ -41,14 +41,11 @@ double exact_limit(const PackedProblem& problem);
 i64 most_exact_k(PackedProblem problem);
 /// The factor of a token's sums: its scale, or with norm_x its root.
 double scale_of_token(const HostData& data, i64 token);
-/// HostData::roots, from tokens in memory.
 std::vector<double> roots_of(const PackedProblem& problem, std::span<const u8> x, float epsilon);
 /// The tokens that are multiplied: x, or with norm_x x times gamma, rounded.
 std::vector<u8> multiplied_tokens(const HostData& data);
-/// A C of numbers that suit `kind`.
 std::vector<u8> random_residual(const PackedProblem& problem, DataKind kind, u64 seed);
 
-/// m x n sums, computed on the CPU.
 std::vector<PackedSum> reference_sums(const HostData& data);
 
 /// D's buffer of poison (0xFF): kGuardBytes, `shift` elements, the rows, kGuardBytes.

@@ -94,7 +94,6 @@ Errors sum_errors(const PackedProblem& p, const PackedSum& sum, WeightRounding r
           .weights = of_weights};
 }
 
-/// The input of the activation.
 Expected expected_sum(const HostData& data, const PackedSum& sum, Place place, WeightRounding rounding) {
   const PackedProblem& p = data.problem;
   const double bias = bias_of(data, place.column);
@@ -155,7 +154,6 @@ Expected expected(const HostData& data, std::span<const PackedSum> sums, Place p
   return e;
 }
 
-/// Sums over all elements of a D.
 class Totals {
  public:
   /// `rounding`: the largest of D's own.

@@ -66,7 +66,6 @@ struct CheckSpec {
       0;  // absolute error allowed to GELU or SiLU beside the checker's own (docs/numerics.md)
 };
 
-/// The result of a check.
 struct Comparison {
   i64 checked = 0;         // elements of D
   i64 wrong = 0;           // wrong elements of D
@@ -104,7 +103,7 @@ class Verifier {
   /// Refills with another spec; alpha and beta of args() change too. Shifts stay as made.
   Result<void> refill(ProblemData& data, const DataSpec& spec, Stream stream) const;
 
-  /// Checks and waits. Uses log slot 0.
+  /// Uses log slot 0, and waits.
   Result<Comparison> check(const ProblemData& data, const CheckSpec& spec, Stream stream) const;
   /// Checks in stream order into a log slot, without waiting.
   Result<void> enqueue_check(const ProblemData& data, const CheckSpec& spec, int slot, Stream stream) const;

@@ -11,7 +11,6 @@
 namespace sluice {
 namespace {
 
-/// Derives an independent seed for each operand from one number.
 u64 seed_of(const DataSpec& spec, int region) {
   return verify::hash(spec.seed, 0x100 + static_cast<u64>(region));
 }

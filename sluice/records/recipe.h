@@ -79,7 +79,6 @@ std::size_t hash_of(const Recipe& recipe);
 std::size_t hash_of(const PackedRecipe& recipe);
 
 ActivationCost cost_of(Activation activation);
-/// An activation of this cost.
 Activation activation_of(ActivationCost cost);
 
 constexpr const char* name_of(Sums sums) {

@@ -44,7 +44,6 @@ struct TuningRecord {
   bool operator==(const TuningRecord&) const = default;
 };
 
-/// The key of `problem` on `device`.
 TuningKey key_of(const Problem& problem, const DeviceInfo& device);
 TuningKey key_of(const PackedProblem& problem, const DeviceInfo& device);
 double measured_us(const TuningRecord& record);

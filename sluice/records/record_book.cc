@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Books, and the shipped one. An empty book finds nothing.
 #include <sluice/records/record_book.h>
 
 #include <algorithm>

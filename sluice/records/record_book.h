@@ -22,7 +22,6 @@ struct RecordBook::Impl {
 
 /// Puts `own` over `shipped`, each in any order. The book takes the troubles of both.
 RecordBook book_of(const ParsedRecords& shipped, const ParsedRecords& own = {});
-/// A book of products only.
 RecordBook book_of(std::span<const TuningRecord> shipped, std::span<const TuningRecord> own = {});
 
 /// The records of sluice/records/shipped, embedded at build time (tools/embed_records.py).

@@ -41,7 +41,6 @@ std::string key_text(const TuningKey& key) {
   return to_json(TuningRecord{.key = key});
 }
 
-/// The product and its types, to begin a file name.
 std::string name_start(const Recipe& r) {
   return shape_text(r) + "-" + name_of(r.a) + "-" + name_of(r.d);
 }

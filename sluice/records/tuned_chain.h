@@ -35,13 +35,11 @@ struct TunedChain {
   bool operator==(const TunedChain&) const = default;
 };
 
-/// True for equal GPUs and steps.
 bool same_key(const TunedChain& x, const TunedChain& y);
 
 /// One line, fields in a fixed order.
 std::string to_json(const TunedChain& chain);
 
-/// Joins a layer's steps with their choices.
 std::vector<TunedChain::Step> tuned_steps(std::span<const ChainStep> layer,
                                           std::span<const TunedStep> choices);
 

@@ -10,7 +10,6 @@
 
 namespace sluice {
 
-/// A stream's capture in progress, if any.
 struct Capture {
   bool active = false;
   u64 id = 0;  // identifies the capture: unique in the process, unlike handles of streams and graphs

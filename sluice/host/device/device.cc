@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens a GPU, and loads modules on it.
 #include <array>
 
 #include <sluice/gemm.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of driver errors, with a remedy where the user has one.
 #include <sluice/host/driver/error.h>
 
 #include <cstdio>

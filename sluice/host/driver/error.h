@@ -12,7 +12,7 @@ namespace sluice {
 /// `call`: the function's name. `about`: its arguments or purpose; may be empty.
 Error driver_error(const DriverApi& api, CUresult code, const char* call, const std::string& about = {});
 
-/// Formats a pointer as messages show it: "0x7f0012340000".
+/// "0x7f0012340000", as messages show pointers.
 std::string hex(const void* pointer);
 inline std::string hex(CUdeviceptr address) {
   return hex(reinterpret_cast<const void*>(address));

@@ -25,15 +25,12 @@ class StreamHandle {
   Owned stream_;
 };
 
-/// A point in a stream, with its time.
 class Event {
  public:
   static Result<Event> create(const Device& device);
   CUevent get() const { return event_.get(); }
   Result<void> record(Stream stream) const;
-  /// Blocks until the GPU has passed the recorded point.
   Result<void> synchronize() const;
-  /// GPU time between two points that the GPU has passed.
   Result<double> microseconds_since(const Event& start) const;
 
  private:

@@ -31,7 +31,6 @@ class DeviceBuffer {
   /// Copies in stream order without waiting. `target` must live until the copy is done, and be pinned for the
   /// copy to overlap.
   Result<void> download_async(void* target, i64 bytes, Stream stream) const;
-  /// Sets every byte of the buffer to `value`, in stream order.
   Result<void> fill(u8 value, Stream stream) const;
 
  private:

@@ -31,7 +31,6 @@ std::string hex_of(std::string_view bytes) {
   return text.substr(0, kDigits);
 }
 
-/// Finds the build ID in a segment of notes.
 std::string id_in(std::string_view notes) {
   constexpr std::size_t kAlign = 4;
   const auto padded = [](std::size_t size) { return (size + kAlign - 1) / kAlign * kAlign; };

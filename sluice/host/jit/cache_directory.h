@@ -14,7 +14,6 @@
 
 namespace sluice {
 
-/// An open file descriptor, closed on destruction.
 class FileHandle {
  public:
   explicit FileHandle(int descriptor = -1) : descriptor_(descriptor) {}

@@ -11,7 +11,6 @@ namespace sluice {
 /// that changes no header and no option makes equal cubins, so it shares them.
 std::string source_key(const std::string& unit);
 
-/// The full key includes the compiler.
 std::string full_key(const std::string& source_key, const std::string& compiler);
 
 /// "<digest of the source key>.<compiler>.cubin". The compiler is readable, so that a machine without one can

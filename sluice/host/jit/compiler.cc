@@ -39,7 +39,6 @@ const Headers& headers() {
   return all;
 }
 
-/// Destroys the program on every way out.
 class Program {
  public:
   explicit Program(const NvrtcApi& api) : api_(api) {}

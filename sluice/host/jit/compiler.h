@@ -23,7 +23,6 @@ class Compiler {
 
   /// e.g. "NVRTC 13.0"
   std::string version() const;
-  /// Path of the loaded library.
   const std::string& path() const { return api_.path; }
 
   explicit Compiler(NvrtcApi api) : api_(std::move(api)) {}

@@ -50,7 +50,6 @@ template <class Owner, class Member>
 constexpr Field<Owner, Member> younger(const char* name, Member Owner::*member) {
   return {name, member, Shown::unless_default};
 }
-/// A field of overrides.
 template <class Owner, class Member>
 constexpr Field<Owner, Member> choice(const char* name, Member Owner::*member, const char* help,
                                       FieldRange range = {}) {

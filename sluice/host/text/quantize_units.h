@@ -15,7 +15,6 @@ inline constexpr Granularity kGranularities[] = {Granularity::tensor, Granularit
 
 std::string quantize_unit_text(const QuantizeConfig& config);
 
-/// The kernels that a granularity launches, in order.
 std::vector<QuantizeStep> quantize_steps(std::optional<Granularity> granularity);
 
 /// The units of a quantiser: for each step the one with vector loads, then the one without.
