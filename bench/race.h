@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contenders on their way to records: timed in turn, screened down to the fastest. Used by session.cc and
 // Contenders on their way to records: timed in turn, screened down to the fastest. Used by session.cc.
+#pragma once
 
 #include <string>
 #include <vector>

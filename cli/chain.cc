@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include <sluice/host/jit/cache.h>
+#include <sluice/host/jit/compile_ahead.h>
 #include <sluice/host/jit/source.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/records/record_store.h>
@@ -65,18 +65,15 @@ Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Targ
   return kExitOk;
 }
 
-/// The first that was not compiled, if any. `what` is shown.
-Result<CacheStats> fill_cache(KernelCache cache, const std::vector<std::string>& units, int jobs,
-                              const char* what) {
-  if (!cache.disk_problem().empty())
-    return Error{ErrorCode::io, fmt::format("nothing can be kept: {}", cache.disk_problem())};
-  cache.require_disk();
-  Progress bar(what);
-  const auto results = cache.get_all(units, jobs, [&bar](int done, int total) { bar.update(done, total); });
+/// Fills the cache under a progress bar called `title`. A unit that does not compile is the error.
+Result<Compiled> fill_shown(KernelCache cache, const std::vector<std::string>& units, int jobs,
+                            const char* title) {
+  Progress bar(title);
+  const auto done =
+      fill(std::move(cache), units, jobs, [&bar](int ready, int total) { bar.update(ready, total); });
   bar.clear();
-  for (const auto& result : results)
-    if (!result) return result.error();
-  return cache.stats();
+  if (done && done->first_failure) return *done->first_failure;
+  return done;
 }
 
 Result<int> compile_cases(const std::vector<bench::ChainCase>& cases, const Target& target,
@@ -89,11 +86,12 @@ Result<int> compile_cases(const std::vector<bench::ChainCase>& cases, const Targ
     if (item.timeline) timed_units.insert(timed_units.end(), more.begin(), more.end());
     for (std::string& unit : data_units_of(item)) units.push_back(std::move(unit));
   }
-  SLUICE_TAKE(const CacheStats plain, fill_cache(KernelCache(options), units, options.jobs, "compile"));
-  SLUICE_TAKE(const CacheStats timed, fill_cache(KernelCache(options, bench::timeline_compiler(options)),
-                                                 timed_units, options.jobs, "compile for timelines"));
+  SLUICE_TAKE(const Compiled plain, fill_shown(KernelCache(options), units, options.jobs, "compile"));
+  SLUICE_TAKE(const Compiled timed, fill_shown(KernelCache(options, bench::timeline_compiler(options)),
+                                               timed_units, options.jobs, "compile for timelines"));
   fmt::print("{} chains for {}: {} compiled, {} already there; cache {}\n", cases.size(), target.info().name,
-             plain.compiles + timed.compiles, plain.disk_hits + timed.disk_hits, escaped(options.cache_dir));
+             plain.compiled + timed.compiled, plain.already_there + timed.already_there,
+             escaped(options.cache_dir));
   return kExitOk;
 }
 

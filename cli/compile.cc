@@ -12,7 +12,7 @@
 
 #include <sluice/check/packed_check.h>
 #include <sluice/check/verify_units.h>
-#include <sluice/host/jit/cache.h>
+#include <sluice/host/jit/compile_ahead.h>
 #include <sluice/host/text/pack_units.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/try.h>
@@ -129,30 +129,20 @@ Result<int> run_compile(const CompileFlags& given) {
   if (!flags.rows.empty()) SLUICE_TRY(refuse_row_overrides(flags.requests, requests));
   SLUICE_TAKE(const Target target, find_target(flags.target, options));
   SLUICE_TAKE(const std::vector<std::string> units, all_units(requests, target, flags, options));
-  KernelCache cache(options);
-  if (!cache.disk_problem().empty())
-    return Error{ErrorCode::io, fmt::format("nothing can be kept: {}", cache.disk_problem())};
-  cache.require_disk();
 
   const auto start = std::chrono::steady_clock::now();
   Progress bar("compile");
-  const auto results =
-      cache.get_all(units, flags.jobs, [&bar](int done, int total) { bar.update(done, total); });
+  const auto filled =
+      fill(KernelCache(options), units, flags.jobs, [&bar](int done, int total) { bar.update(done, total); });
   bar.clear();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-
-  std::string first_error;
-  int failed = 0;
-  for (const auto& result : results)
-    if (!result && failed++ == 0) first_error = result.error().message;
-  const CacheStats stats = cache.stats();
+  SLUICE_TAKE(const Compiled done, filled);
   fmt::print(
       "{} problems for {} ({} SMs), and the verifier: {} compiled, {} already there, {} failed; {:.1f} s; "
       "cache {}\n",
-      requests.size(), target.info().name, target.info().sm_count, stats.compiles, stats.disk_hits, failed,
-      seconds, escaped(options.cache_dir));
-  if (stats.write_failures > 0) return Error{ErrorCode::io, cache.write_problem()};
-  if (failed > 0) return Error{ErrorCode::toolchain, first_error};
+      requests.size(), target.info().name, target.info().sm_count, done.compiled, done.already_there,
+      done.failed, seconds, escaped(options.cache_dir));
+  if (!done.ok()) return *done.first_failure;
   return kExitOk;
 }
 

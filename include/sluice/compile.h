@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-/// What became of the kernels.
+/// Counts of kernels by what became of them.
 struct Compiled {
   int compiled = 0;
   int already_there = 0;
@@ -30,7 +30,7 @@ struct Compiled {
 /// be kept).
 Result<Compiled> compile(std::span<const Plan> plans, const Options& options);
 Result<Compiled> compile(std::span<const packed::Plan> plans, const Options& options);
-/// The same of what Quantizer::create and Norm::create would compile.
+/// Compile what Quantizer::create and Norm::create would; errors as above.
 Result<Compiled> compile(std::span<const QuantizerOptions> quantizers, const Options& options);
 Result<Compiled> compile(std::span<const NormOptions> norms, const Options& options);
 

@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-/// The choice that the tuned chain has at the place of `here`; null if it has no such place. Its last step
-/// stands before its first, too.
+/// The chain's choice for step `here` between its neighbours; null if no step matches. The last step also
+/// precedes the first.
 const TunedStep* at_place(const TunedChain& chain, const StepRecipe* before, const StepRecipe& here,
                           const StepRecipe* behind) {
   const std::size_t count = chain.steps.size();
@@ -37,7 +37,7 @@ std::vector<std::optional<TunedStep>> RecordBook::find(std::span<const ChainStep
     recipes.push_back(recipe_of(steps[i]));
   }
   if (recipes.size() < 2) return found;
-  // Models share steps: the record that knows most of them is of this very chain.
+  // Models share steps; the chain that matches most steps is the best source.
   struct Match {
     std::vector<const TunedStep*> choices;
     std::ptrdiff_t count = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packed problem's operands on the GPU, packed there, its sums in fp64, and the check of what a kernel left
-// in D. Used by `sluice run`, bench/ and tests/gpu.
+// Operands of a packed problem on the GPU, packed there, with reference sums in fp64, and the check of a
+// kernel's D. Used by `sluice run`, bench/ and tests/gpu.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,12 @@
 
 namespace sluice::packed {
 
-/// The unit of the reference kernel.
 std::string reference_unit_text();
 
 class DeviceData {
  public:
-  /// Uploads, packs the weights with sluice::Packer (once for each copy) and sums. Waits for the GPU.
-  /// `shift`: D begins so many elements past its alignment. Errors: toolchain, driver.
+  /// Uploads, packs the weights with sluice::Packer (once a copy) and sums; waits for the GPU. `shift`:
+  /// elements by which D begins past its alignment. Errors: toolchain, driver.
   static Result<DeviceData> create(const Device& device, HostData data, int copies = 1, int shift = 0);
 
   const HostData& host() const { return data_; }
@@ -26,14 +25,14 @@ class DeviceData {
   int copies() const { return static_cast<int>(copies_.size()); }
   Args args(int copy = 0) const;
 
-  /// All of D's buffer, in stream order: what was there cannot pass a check.
+  /// Poisons D's whole buffer in stream order, so that no old contents pass a check.
   Result<void> poison(Stream stream, int copy = 0) const;
-  /// Waits for all of the GPU's work and reads D with its guards.
+  /// Waits for all GPU work, and reads D with its guards.
   Result<std::vector<u8>> read_d(int copy = 0) const;
-  /// Waits, and judges D; inputs of copy 0 must be what they were. Who does not say which kernel it was gets
-  /// the wider bounds.
+  /// Waits and judges D. Inputs of copy 0 must be unchanged. The default `rounding` suits an unknown kernel,
+  /// with wider bounds.
   Result<Comparison> check(int copy = 0, WeightRounding rounding = WeightRounding::either) const;
-  /// The first of copy 0's inputs that has changed since create(), by name; "" if none has.
+  /// Name of copy 0's first input that changed since create(); "" if none did.
   Result<std::string> changed_inputs() const;
 
  private:
@@ -46,15 +45,15 @@ class DeviceData {
   int shift_ = 0;
   std::vector<PackedSum> sums_;
   std::vector<Copy> copies_;
-  std::vector<u8> blob_;  // as packed; empty if it is large: then it is not compared
+  std::vector<u8> blob_;  // as packed; empty, and not compared, if large
   DeviceBuffer codes_, scales_, zeros_, bias_, scale_x_, scale_d_, gamma_, c_;
   std::shared_ptr<const Device> device_;
 };
 
-/// A problem that whatever config takes `problem` takes too, with the same options: as many k as keep the
-/// sums of exact data exact, up to 64 tokens and 512 columns.
+/// A small problem that every config of `problem` accepts with equal options: up to 64 tokens and 512
+/// columns, and as many k as keep sums of exact data exact.
 PackedProblem small_problem(PackedProblem problem);
-/// Launches the config's kernel on `data` and checks: of whole numbers no bit may be wrong. Errors: prepare,
+/// Launches the config's kernel on `data` and checks; whole numbers must agree in every bit. Errors: prepare,
 /// driver.
 Result<Comparison> check_config(const Device& device, const DeviceData& data, const PackedConfig& config,
                                 Stream stream);

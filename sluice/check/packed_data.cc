@@ -15,7 +15,8 @@ namespace sluice::packed {
 namespace {
 
 constexpr u8 kPoison = 0xFF;
-constexpr double kWholeLimit = 16777215.0;  // of sums, in units of the smallest part: fp32's 24 bits
+constexpr double kWholeLimit =
+    16777215.0;  // largest exact sum, in units of the smallest part: fp32's 24 bits
 
 void store(DType type, void* base, i64 index, double value) {
   const u32 bits = verify::encode(type, value);
@@ -23,7 +24,6 @@ void store(DType type, void* base, i64 index, double value) {
   std::memcpy(static_cast<u8*>(base) + index * bytes, &bits, static_cast<size_t>(bytes));
 }
 
-/// Independent streams of random numbers, one for each operand.
 struct Random {
   u64 seed;
   u64 operator()(i64 index) const { return verify::hash(seed, static_cast<u64>(index)); }
@@ -36,27 +36,25 @@ std::vector<u8> numbers(DType type, i64 count, const std::function<double(i64)>&
   return bytes;
 }
 
-/// The largest token with which no sum of the problem can leave what is exact. With e4m3 tokens 128
-/// products stay within 2^14 too, which is all that the 8-bit tensor core adds up exactly (docs/numerics.md):
-/// 128 * 8 * 8.
+/// The largest token for which every sum stays exact. 128 products of e4m3 tokens also stay within 2^14 (128
+/// * 8 * 8), the most that the 8-bit tensor core adds exactly (docs/numerics.md).
 double largest_token_unbounded(const PackedProblem& p) {
   const double largest_code = p.weights.type == WeightType::uint4  ? 15
                               : p.weights.type == WeightType::int8 ? 255
                                                                    : 8;
   const double largest_operand = p.x == DType::e4m3 ? 8 : largest_code + code_offset(p.weights.type, p.x);
-  const double of_scales = scale_x_count(p) > 0 ? 4 : 2;                           // the largest
-  const double term = of_scales * 2 * largest_operand, half = exact_limit(p) / 2;  // the other for bias
+  const double of_scales = scale_x_count(p) > 0 ? 4 : 2;  // the largest product of scales
+  const double term = of_scales * 2 * largest_operand,
+               half = exact_limit(p) / 2;  // the other half is for bias
   return half / (term * static_cast<double>(std::max<i64>(p.k, 1)));
 }
-/// The same, a whole number from 1 to 8.
 int largest_token(const PackedProblem& p) {
   return static_cast<int>(std::clamp(largest_token_unbounded(p), 1.0, 8.0));
 }
 
-/// A row of exact data that are normed: a quarter of its elements, wherever they are, have twice the
-/// magnitude of the root of their squares' mean, a power of two, and the others are 0; so each piece of a row
-/// has its own sum of squares. What is left over of a multiple of four has that magnitude. Times gamma none
-/// is much larger than others.
+/// A row of exact data whose root mean square is a power of two. A random quarter of its elements has twice
+/// that magnitude, and the others are 0, so each piece of a row has its own sum of squares. Elements past the
+/// last multiple of four have the root mean square itself.
 std::vector<double> normed_row(i64 k, int largest, const Random& random) {
   int root = 1 << random(0) % 3;
   while (root > 1 && 2 * root > largest) root /= 2;
@@ -95,7 +93,7 @@ std::vector<u8> random_tokens(const PackedProblem& p, DataKind kind, const Rando
   return x;
 }
 
-/// Whole powers of two with which tokens stay small enough; or any.
+/// Powers of two that keep tokens small enough, for exact data; else any.
 std::vector<u8> random_gamma(const PackedProblem& p, DataKind kind, const Random& random) {
   const bool twos = largest_token(p) > 1;
   return numbers(p.x, p.k, [&](i64 i) {
@@ -107,13 +105,13 @@ std::vector<u8> random_gamma(const PackedProblem& p, DataKind kind, const Random
 std::vector<u8> random_codes(const PackedProblem& p, DataKind kind, const Random& random) {
   std::vector<u8> codes(static_cast<size_t>(p.n * p.k));
   const auto size = static_cast<i64>(codes.size());
-  for (i64 i = 0; i < size; i += 8) {  // eight of each number
+  for (i64 i = 0; i < size; i += 8) {  // eight from each number
     const u64 bits = random(i);
     std::memcpy(codes.data() + i, &bits, static_cast<size_t>(std::min<i64>(8, size - i)));
   }
   if (p.weights.type == WeightType::uint4)
     for (u8& code : codes) code &= 15;
-  if (kind == DataKind::positive)  // the upper half; random_zero has the lower one
+  if (kind == DataKind::positive)  // the upper half; zeros come from the lower
     for (u8& code : codes)
       code = p.weights.type == WeightType::uint4  ? code | 8
              : p.weights.type == WeightType::int8 ? code | 128
@@ -134,8 +132,9 @@ double random_scale(DataKind kind, const Random& random, i64 i) {
   return sign * (0.5 + random.unit(i)) / 64;
 }
 
-/// Such that most of an e4m3 D is neither cut off at 448 nor too small for its bits: root mean square of the
-/// sums, as the functions above draw tokens and weights, and of their product if it is gated, over 8 to 128.
+/// Scales most of an e4m3 D below its limit of 448 but above its smallest fractions. The scale is the
+/// outputs' root mean square over 8 to 128, for the distributions above; a gated output is a product of two
+/// sums.
 double random_scale_d(const PackedProblem& p, DataKind kind, const Random& random) {
   const bool exact = kind == DataKind::exact;
   const double token = exact ? 0.6 * largest_token(p) : 1.0, code = 4.6, scale = exact ? 1.3 : 1.0 / 64;
@@ -149,7 +148,7 @@ double random_scale_d(const PackedProblem& p, DataKind kind, const Random& rando
   return std::exp2(std::round(std::log2(output)) - 3 - verify::pick(random(0), 4));
 }
 
-/// Both ends of the range, and what is between: whole numbers, or (real data) any.
+/// Draws both ends of the range and numbers between: whole ones, or any for real data.
 double random_zero(WeightType type, DataKind kind, const Random& random, i64 i) {
   const int top = type == WeightType::uint4 ? 15 : 255, largest = kind == DataKind::positive ? top / 2 : top;
   switch (random(i) % 4) {
@@ -203,7 +202,8 @@ Result<HostData> random_data(const PackedProblem& problem, DataKind kind, u64 se
     data.scale_d = numbers(DType::fp32, 1, [&](i64) { return random_scale_d(p, kind, stream(6)); });
   if (p.norm_x) {
     data.gamma = random_gamma(p, kind, stream(7));
-    data.epsilon = kind == DataKind::exact ? 0.0f : 0.125f;  // large: one that is left out shows
+    data.epsilon =
+        kind == DataKind::exact ? 0.0f : 0.125f;  // large, so that a kernel that omits it is caught
     data.roots = roots_of(p, data.x, data.epsilon);
   }
   if (p.residual) data.c = random_residual(p, kind, stream(8).seed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bounds of docs/numerics.md, element by element, and of all elements together: those catch what is as
-// large as the bound of one element and still no rounding.
+// The bounds of docs/numerics.md, for each element and for all together. The common bounds catch errors
+// within one element's bound that no rounding explains.
 #include <sluice/check/packed_data.h>
 
 #include <algorithm>
@@ -12,15 +12,15 @@ namespace sluice::packed {
 namespace {
 
 constexpr u8 kPoison = 0xFF;
-constexpr double kActivationSlack = 0x1p-20, kSteepest = 1.13;  // as of verify_check.cuh
-// Nobody may have a GPU at hand to see that a bound is too narrow, so each is twice of what emulated kernels
-// come to (tests/unit/packed_judge_test.cc): of roundings that were counted; of all together, for sums, for
-// weights in units of the tokens' last place, and of what is added up and cancels out; and for the mean of n
+constexpr double kActivationSlack = 0x1p-20, kSteepest = 1.13;  // as in verify_check.cuh
+// Each bound is twice the error of emulated kernels (tests/unit/packed_judge_test.cc), since a bound that is
+// too narrow shows only on a GPU. kWeightSlack: for counted roundings. kUsual...: for all elements together,
+// for sums, for weights in last places of the tokens, and for cancellation. kWeightsMean: for the mean of n
 // roundings.
 constexpr double kWeightSlack = 2, kUsualSums = 0x1p-8, kUsualWeights = 5, kUsualCancelled = 0x1p-17;
 constexpr double kWeightsMean = 1.5;
 
-/// The same of what comes of them for a token that is normed: its root is 1, 1/2 or 1/4.
+/// Largest exact output of a token: a normed token's root of 1, 1/2 or 1/4 scales the limit.
 double exact_token_limit(const HostData& data, i64 token) {
   return exact_limit(data.problem) * (data.roots.empty() ? 1.0 : data.roots[static_cast<size_t>(token)]);
 }
@@ -29,9 +29,9 @@ struct Place {
   i64 row, column;
 };
 
-/// How far a right kernel may be from an output. worst: no element may be farther. usual: nor may all
-/// elements together, in the root of the sum of squares. mean: nor may they on average, where what weights
-/// lose to their rounding counts apart, for that is of any sign (docs/numerics.md).
+/// Largest error of a right kernel. worst: for one element. usual: for the root of the sum of squares of all
+/// elements. mean: for their average; `weights`, the rounding of weights, counts separately since its sign is
+/// random (docs/numerics.md).
 struct Errors {
   double worst = 0, usual = 0, mean = 0, weights = 0;
 
@@ -45,24 +45,25 @@ struct Errors {
   }
 };
 
-/// An output before its rounding to D, how far a right kernel may be from it, and what that is a share of.
+/// An output before its rounding to D, its allowed errors, and the magnitude that the mean error is relative
+/// to.
 struct Expected {
   double value;
   Errors errors;
   double magnitude;
-  bool exact;  // the data are such that it must be met
+  bool exact;  // the data allow no error
 };
 
-/// Of the sum's magnitude: the tensor core's steps. Of 16 k with 16-bit tokens. Of 32 k with e4m3 ones, where
-/// 32 products, the sum before and the sum after are cut to 13 fraction bits, but only within a group, or
-/// 128 k: then fp32 takes over.
+/// Error of the tensor core's steps, relative to the sum's magnitude. 16-bit tokens: 16 k a step. e4m3
+/// tokens: 32 k a step, where 32 products, the sum before and the sum after are cut to 13 fraction bits. Sums
+/// move to fp32 after each scale group, or 128 k.
 double products_error(const PackedProblem& p) {
   if (p.x != DType::e4m3) return 1.3 * static_cast<double>(p.k + 16) * 0x1p-25;
   const int length = p.weights.group == 0 ? kPackedTileK : p.weights.group;
   return length / 32 * 34 * 0x1p-13;
 }
 
-/// What is cut off goes one way, but never as much as it could: 6e-4 of all-positive sums.
+/// Truncation has one sign, but its mean stays below the worst case: 6e-4 for all-positive sums.
 double mean_products_error(const PackedProblem& p) {
   return p.x == DType::e4m3 ? 0x1p-9 : products_error(p);
 }
@@ -72,7 +73,7 @@ double bias_of(const HostData& data, i64 column) {
   return p.bias == Bias::none ? 0.0 : number_at(p.bias_type, data.bias.data(), column);
 }
 
-/// Of sum x w, as the kernel adds it up.
+/// Errors of sum x w in the kernel's order of additions.
 Errors sum_errors(const PackedProblem& p, const PackedSum& sum, WeightRounding rounding) {
   if (rounding == WeightRounding::either) {
     const Errors a = sum_errors(p, sum, WeightRounding::none),
@@ -81,9 +82,9 @@ Errors sum_errors(const PackedProblem& p, const PackedSum& sum, WeightRounding r
             std::max(a.weights, b.weights)};
   }
   const bool rounds = rounding == WeightRounding::to_tokens;
-  // The products; a scale and a sum for every group; 16 warps and 8 parts, scale_x; the end.
+  // Products; a scale and a sum for each group; 16 warps and 8 slices; scale_x; the final adds.
   const double adds = (static_cast<double>(p.k) / 32 + 40) * 0x1p-24;
-  // Weights that were rounded are added up as they are, without offsets: sum |x w|, at most.
+  // Rounded weights are added without code offsets: at most sum |x w|.
   const double terms = rounds ? 1.02 * std::sqrt(static_cast<double>(p.k) * sum.squares) : sum.magnitude;
   const double of_weights = rounds ? kWeightSlack * sum.rounding : 0.0;
   const double usual = kUsualSums + (rounds ? kUsualWeights * weight_unit(p.x) : 0.0);
@@ -93,13 +94,13 @@ Errors sum_errors(const PackedProblem& p, const PackedSum& sum, WeightRounding r
           .weights = of_weights};
 }
 
-/// What the activation is given.
 Expected expected_sum(const HostData& data, const PackedSum& sum, Place place, WeightRounding rounding) {
   const PackedProblem& p = data.problem;
   const double bias = bias_of(data, place.column);
   const double scale = scale_of_token(data, place.row), magnitude = std::fabs(scale) * sum.magnitude;
   const double x = scale * sum.value + bias;
-  const double root = p.norm_x ? (static_cast<double>(p.k) / 64 + 24) * 0x1p-24 : 0.0;  // of squares' sums
+  const double root =
+      p.norm_x ? (static_cast<double>(p.k) / 64 + 24) * 0x1p-24 : 0.0;  // rounding of the sum of squares
   const bool whole =
       sum.magnitude <= exact_limit(p) && magnitude + std::fabs(bias) <= exact_token_limit(data, place.row);
   const Errors errors = sum_errors(p, sum, rounding) * std::fabs(scale) + (root + 0x1p-23) * std::fabs(x);
@@ -133,7 +134,7 @@ Expected before_scale_d(const HostData& data, std::span<const PackedSum> sums, P
   }
   if (!p.gated) return e;
   const Expected up = sum_at(p.n / 2 + place.column);
-  // Two numbers of 24 bits: their product is exact here, and rounded to fp32 before it is to D.
+  // The product of two 24-bit numbers is exact in double; the kernel rounds it to fp32 before D.
   const double product = static_cast<double>(static_cast<float>(e.value * up.value));
   return {product,
           e.errors * std::fabs(up.value) + up.errors * std::fabs(e.value) + e.errors * up.errors +
@@ -141,7 +142,7 @@ Expected before_scale_d(const HostData& data, std::span<const PackedSum> sums, P
           e.magnitude * std::fabs(up.value) + std::fabs(e.value) * up.magnitude, e.exact && up.exact};
 }
 
-/// Times 1 / scale_d, each rounded to fp32.
+/// Divides by scale_d: the reciprocal and the product are each rounded to fp32.
 Expected expected(const HostData& data, std::span<const PackedSum> sums, Place place,
                   WeightRounding rounding) {
   Expected e = before_scale_d(data, sums, place, rounding);
@@ -153,10 +154,9 @@ Expected expected(const HostData& data, std::span<const PackedSum> sums, Place p
   return e;
 }
 
-/// What all elements of a D are together.
 class Totals {
  public:
-  /// `rounding`: D's own, at most.
+  /// `rounding`: the largest of D's own.
   void add(double error, const Expected& e, double rounding) {
     squares_ += error * error;
     allowed_squares_ += (e.errors.usual + rounding) * (e.errors.usual + rounding);
@@ -169,7 +169,7 @@ class Totals {
   }
   double mean(i64 count) const { return count > 0 ? mean_ / static_cast<double>(count) : 0.0; }
   double norm_ratio() const { return allowed_squares_ > 0 ? std::sqrt(squares_ / allowed_squares_) : 0.0; }
-  /// Columns have weights of their own, all tokens the same ones.
+  /// Columns have different weights, and all tokens share them.
   double mean_ratio(i64 tokens) const {
     const double random = kWeightsMean * std::sqrt(static_cast<double>(tokens) * weights_squares_);
     const double allowed = allowed_mean_ + std::min(weights_, random);
@@ -177,25 +177,26 @@ class Totals {
   }
 
  private:
-  double squares_ = 0, allowed_squares_ = 0;                                // of errors
-  double mean_ = 0, allowed_mean_ = 0, weights_ = 0, weights_squares_ = 0;  // of magnitudes, not divided yet
+  double squares_ = 0, allowed_squares_ = 0;  // sums of squared errors
+  double mean_ = 0, allowed_mean_ = 0, weights_ = 0,
+         weights_squares_ = 0;  // sums relative to magnitudes, before division by the count
 };
 
-/// Half of the distance to the next number of D, more or less; 2^-150 and less do not matter.
+/// About half of the distance to D's next number; 2^-150 and less do not matter.
 double half_unit(DType type, double value) {
   const verify::CodeLayout layout = verify::code_layout(type);
   const int least = 1 - verify::bias_of(layout);
   const int exponent = value == 0.0 ? least : std::max(std::ilogb(value), least);
   return std::ldexp(1.0, exponent - layout.fraction_bits - 1);
 }
-/// Past it e4m3 is cut off, and others are infinite.
+/// Beyond it e4m3 saturates and other types become infinite.
 double largest_of(DType type) {
   return type == DType::e4m3 ? 448.0 : type == DType::fp16 ? 65504.0 : 0x1.fep127;
 }
 
 bool allowed(DType type, double got, const Expected& e, bool exact) {
   const double slack = exact ? 0.0 : e.errors.worst;
-  if (std::fabs(got - e.value) <= slack) return true;  // most, and cheaper than two roundings
+  if (std::fabs(got - e.value) <= slack) return true;  // the common case, cheaper than two roundings
   const double low = verify::decode(type, verify::encode(type, e.value - slack));
   const double high = verify::decode(type, verify::encode(type, e.value + slack));
   return got >= low && got <= high;
@@ -214,7 +215,7 @@ void note_wrong(Comparison& found, const LoggedElement& element, bool unwritten)
   if (found.examples.size() < kLoggedElements) found.examples.push_back(element);
 }
 
-/// Sixteen-byte pieces outside of D's elements that are poison no more.
+/// Counts 16-byte pieces outside D's elements that lost their poison.
 void find_damage(const PackedProblem& p, std::span<const u8> buffer, i64 begin, Comparison& found) {
   const i64 row_bytes = d_columns(p) * bytes_of(p.d), pitch = p.ld_d * bytes_of(p.d);
   i64 last_piece = -1;
@@ -223,7 +224,7 @@ void find_damage(const PackedProblem& p, std::span<const u8> buffer, i64 begin, 
       if (buffer[static_cast<size_t>(i)] != kPoison && i / kChunkBytes != last_piece) {
         last_piece = i / kChunkBytes;
         if (found.damaged_chunks++ == 0)
-          found.damage_address = static_cast<u64>(i);  // from the buffer's start
+          found.damage_address = static_cast<u64>(i);  // relative to the buffer
       }
   };
   scan(0, begin);
@@ -264,7 +265,7 @@ Comparison judge(const HostData& data, std::span<const PackedSum> sums, std::spa
       ++found.checked;
       if (exact && !e.exact) ++found.inexact_inputs;
       const double error = got - e.value;
-      if (!allowed(p.d, got, e, exact && e.exact))  // NaN is never allowed, so poison is not either
+      if (!allowed(p.d, got, e, exact && e.exact))  // NaN, and so poison, is never allowed
         note_wrong(found, {0, row, column, e.value, got, exact ? 0.0 : e.errors.worst}, std::isnan(got));
       if (!std::isfinite(error)) continue;
       const double own = half_unit(p.d, e.value);

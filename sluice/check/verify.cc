@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches the verification kernels. The arithmetic is theirs (kernels/verify.cuh); the layout is
-// verify_data.cc's.
+// Launches the verification kernels. kernels/verify.cuh has the arithmetic, verify_data.cc the layout.
 #include <sluice/check/verify.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout of the operands with their guard zones, and the three stock choices of data.
+// Layout of the operands with guard zones, and the three standard kinds of data.
 #include <sluice/check/verify_data.h>
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 namespace sluice {
 namespace {
 
-/// Independent seeds for the operands of one problem, all from one number.
 u64 seed_of(const DataSpec& spec, int region) {
   return verify::hash(spec.seed, 0x100 + static_cast<u64>(region));
 }
@@ -95,7 +94,7 @@ float power(u64 random, int low, int high) {
   return static_cast<float>(verify::power_of_two(low + verify::pick(random, high - low + 1)));
 }
 
-/// Largest whole number with all smaller ones in the type, and a round margin below it.
+/// A round number up to which the type holds every whole number.
 int largest_integer(DType type) {
   switch (type) {
     case DType::e5m2: return 8;
@@ -115,27 +114,25 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
   const bool promoted = is_promoted(problem);
   const bool scaled = e.scale_a != ScaleMode::none || e.scale_b != ScaleMode::none;
   const bool plain = !scaled && !e.residual && e.bias == Bias::none && !adds(e);
-  // alpha and each scale shift the product by one bit against C and bias, either way: 2^19 leaves fp32 five
-  // bits.
-  // Of a gated product the two factors: 2^11 where all are whole, and 2^8 beside a bias of up to 8.
+  // alpha and each scale may shift the product by a bit against C and bias: 2^19 leaves fp32 five bits. The
+  // factors of a gated product stay within 2^11 if all are whole, and 2^8 beside a bias of up to 8.
   const double fp32_limit = e.gated ? (plain ? 2048.0 : 256.0) : plain ? 16777215.0 : 524288.0;
   const double sum_limit = is_fp8(problem.a.type) && !promoted && fp32_limit > 16384.0 ? 16384.0 : fp32_limit;
-  // A typical sum of random signs is sqrt(k) * magnitude^2 / 2: keep most of them inside e4m3's 448.
+  // A typical sum of random signs is sqrt(k) * magnitude^2 / 2; keep most within e4m3's 448.
   const double typical_limit = problem.d.type == DType::e4m3 ? (e.gated ? 40.0 : 400.0) : fp32_limit;
   const i64 k = std::max<i64>(problem.k, 1), block = promoted ? std::min<i64>(k, 128) : k;
   int magnitude = 1;
   const int cap = std::min({largest_integer(problem.a.type), largest_integer(problem.b.type), 64});
   while (magnitude < cap) {
-    const double square = 4.0 * magnitude * magnitude;  // of the next candidate
+    const double square = 4.0 * magnitude * magnitude;  // for the next candidate
     if (k * square > sum_limit || (promoted && block * square > 16384.0)) break;
     if (std::sqrt(static_cast<double>(k)) * square > typical_limit) break;
     magnitude *= 2;
   }
-  // Ones in every place could already be too much: thin A out. The density is of 256, so leave a margin of 2.
+  // Thins A out where ones everywhere would exceed the limit. The density is in 256ths; a margin of 2 stays.
   int density = 256;
   if (k > sum_limit) density = std::max(1, static_cast<int>(128.0 * sum_limit / static_cast<double>(k)));
-  const bool varied =
-      verify::pick(r >> 32, 4) == 0;  // one in four: sparse inputs, which show wrong addresses
+  const bool varied = verify::pick(r >> 32, 4) == 0;  // one in four: sparse inputs reveal wrong addresses
   DataSpec spec{.seed = seed,
                 .a = {.magnitude = magnitude, .density = varied ? std::min(density, 64) : density},
                 .b = {.magnitude = magnitude, .density = 256},

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the operands of a problem lie inside one block of device memory: arithmetic, no GPU.
-// Called by verify.cc; tested on its own by tests/unit/verify_data_test.cc.
+// Layout of a problem's operands in one block of device memory: arithmetic, no GPU. Called by verify.cc;
+// tested by tests/unit/verify_data_test.cc.
 #pragma once
 
 #include <sluice/check/verify.h>
 
 namespace sluice {
 
-inline constexpr i64 kRegionAlign = 256;  // as cuMemAlloc aligns
+inline constexpr i64 kRegionAlign = 256;  // as cuMemAlloc
 
 /// Offsets from the start of the block; `base` of each region is still null.
 struct DataLayout {
   Region regions[kRegionCount];
   i64 region_begin[kRegionCount];
-  i64 bytes;  // all of it
+  i64 bytes;  // size of the block
 };
 
-/// Error invalid_stride: the matrices of a batch overlap, so that an element would have two values.
-/// Error invalid_size: past 2^58 elements, or a negative size.
+/// Errors: invalid_stride (matrices of a batch overlap, so an element would have two values), invalid_size
+/// (past 2^58 elements, or negative).
 Result<DataLayout> lay_out(const Problem& problem, const DataSpec& spec);
 
 }  // namespace sluice

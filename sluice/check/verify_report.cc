@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Comparison in words, for a person who has to find the bug: how many, where (a box shows a tile), which
-// values.
+// Prints a Comparison for finding the bug: counts, a box that may show a tile, example values.
 #include <cstdio>
 
 #include <sluice/check/verify.h>

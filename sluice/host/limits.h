@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bounds of the hardware and of the kernels' arithmetic that planner, driver and launches share.
+// Bounds of the hardware and of the kernels' arithmetic, shared by planner, driver and launches.
 #pragma once
 
 #include <sluice/spec/base.h>
 
 namespace sluice {
 
-/// TMA moves whole units of 16 bytes: addresses, strides of a tensor map and inner box rows are multiples
-/// (CUDA driver API, cuTensorMapEncodeTiled). The copy engine writes no less
-/// (docs/findings/tma-store-tail.md).
+/// TMA moves units of 16 bytes: addresses, tensor map strides and inner box rows are multiples (CUDA driver
+/// API, cuTensorMapEncodeTiled). The copy engine writes no less (docs/findings/tma-store-tail.md).
 inline constexpr i64 kTmaUnit = 16;
-/// Strides of a tensor map, in bytes, are below it.
+/// Exclusive bound of a tensor map's strides, in bytes.
 inline constexpr i64 kTmaStrideLimit = i64{1} << 40;
-/// CTAs of a grid along y (CUDA C++ Programming Guide, compute capabilities).
+/// Most CTAs of a grid along y (CUDA C++ Programming Guide, compute capabilities).
 inline constexpr i64 kMaxGridY = 65535;
 
-/// Largest m, n and k of a dense product: offsets of tiles are ints, and a size is rounded up to whole
-/// cluster tiles (2,048 rows at most).
+/// Largest m, n and k of a dense product: tile offsets are ints, and a size is rounded up to whole cluster
+/// tiles (2,048 rows at most).
 inline constexpr i64 kMaxDenseExtent = (i64{1} << 31) - 4096;
 /// Largest m, n and k of a packed product: rows and k are rounded up to 128 in an int.
 inline constexpr i64 kMaxPackedExtent = (i64{1} << 31) - 129;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every switch below lists all enumerators: a new mode is a compile error here until somebody has said what
-// it costs.
+// Every switch lists all enumerators, so that a new mode does not compile until its cost is stated.
 #include <sluice/records/recipe.h>
 
 #include <sluice/host/ops/hash.h>
@@ -9,13 +8,13 @@
 namespace sluice {
 namespace {
 
-/// Does the epilogue read one scale for each row or column?
+/// True if the epilogue reads one scale for each row or column.
 bool is_vector(ScaleMode mode) {
   switch (mode) {
     case ScaleMode::vector: return true;
     case ScaleMode::none:
     case ScaleMode::tensor:
-    case ScaleMode::block: return false;  // those are Sums::block
+    case ScaleMode::block: return false;  // these are Sums::block
   }
   return false;
 }
@@ -88,7 +87,7 @@ Problem example_of(const Recipe& r) {
   p.epilogue.gated = r.gated;
   p.epilogue.residual = r.residual_bytes != 0;
   p.epilogue.c_type = r.residual_bytes == bytes_of(DType::fp32) ? DType::fp32 : DType::bf16;
-  // A row of D that is no multiple of 16 bytes apart from the next is one that TMA cannot write.
+  // Rows that are no multiple of 16 bytes apart rule out TMA.
   if (r.store == StorePath::direct && why_not_tma_store(with_strides(p)) == nullptr) p.d.ld = r.n + 1;
   return p;
 }

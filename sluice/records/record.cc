@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON form of a record, both ways, from one list of its fields (record_fields.h has a product's), each
-// visited with its name and bounds by a Writer or a Reader (record_json.h). A record of packed weights is one
-// that has the field "weights".
+// The JSON form of a record. One list of fields (record_fields.h for a product's) serves a Writer and a
+// Reader (record_json.h). A record of packed weights has the field "weights".
 #include <sluice/records/record.h>
 
 #include <sluice/records/record_fields.h>
@@ -11,9 +10,9 @@ namespace {
 
 using namespace record_json;
 
-constexpr std::size_t kMostTroubles = 100;  // of a file
+constexpr std::size_t kMostTroubles = 100;  // for each file
 
-/// Every field in the order of the file.
+/// Visits every field, in the order of the file.
 template <class Visitor, class Record>
 void fields(Visitor& v, Record& r, int& version) {
   v.number("version", version, {kRecordVersion, kRecordVersion});
@@ -34,7 +33,7 @@ void fields(Visitor& v, Record& r, int& version) {
   v.text("method", r.method);
 }
 
-/// What is wrong with it; empty: `record` holds it.
+/// Reads `record`; returns the first fault, or "".
 std::string read(const Json& json, TuningRecord& record) {
   if (!json.is_object()) return std::string("must be a JSON object") + kRemedy;
   int version = 0;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Books, and the shipped one. An empty book shares nothing and looks nothing up.
 #include <sluice/records/record_book.h>
 
 #include <algorithm>
@@ -93,7 +92,7 @@ const ParsedRecords& embedded_records() {
 }
 
 const RecordBook& shipped_records() {
-  const ForkGate no_fork;  // of the static's guard
+  const ForkGate no_fork;  // guards the static's initialisation
   static const RecordBook book = book_of(embedded_records());
   return book;
 }

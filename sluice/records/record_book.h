@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a RecordBook (include/sluice/records.h) is made: a hash table from key to choice, built once from
-// layers. A record of a later layer wins over one of an earlier; within a layer the newer one wins.
+// Builds a RecordBook (include/sluice/records.h): a hash table from key to choice, made once from layers. A
+// later layer wins over an earlier one; within a layer the newer record wins.
 #pragma once
 
 #include <span>
@@ -15,14 +15,13 @@ struct TuningKeyHash {
 };
 
 struct RecordBook::Impl {
-  std::unordered_map<TuningKey, AnyChoice, TuningKeyHash> choices;  // of the kind of their key's recipe
-  std::vector<TunedChain> chains;  // of those that fit as many steps the first wins
+  std::unordered_map<TuningKey, AnyChoice, TuningKeyHash> choices;  // the choice's kind is the recipe's
+  std::vector<TunedChain> chains;  // the first of those that match as many steps wins
   std::vector<std::string> troubles;
 };
 
-/// `shipped` below, `own` above; both in any order. Troubles of both are the book's.
+/// Puts `own` over `shipped`, each in any order. The book takes the troubles of both.
 RecordBook book_of(const ParsedRecords& shipped, const ParsedRecords& own = {});
-/// The same of products alone.
 RecordBook book_of(std::span<const TuningRecord> shipped, std::span<const TuningRecord> own = {});
 
 /// The records of sluice/records/shipped, embedded at build time (tools/embed_records.py).

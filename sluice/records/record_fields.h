@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of recipes and choices in JSON, visited with names and bounds by a Writer or a Reader
-// (record_json.h). One list of each serves both directions, tuning records and tuned chains.
+// JSON fields of recipes and choices, visited with names and bounds by a Writer or a Reader (record_json.h).
+// Tuning records and tuned chains share these lists.
 #pragma once
 
 #include <sluice/records/record_json.h>
@@ -10,10 +10,10 @@ namespace sluice::record_json {
 
 using packed::Is;
 
-inline constexpr const char* kPackedField = "weights";  // that no dense record has
+inline constexpr const char* kPackedField = "weights";  // dense records have no such field
 inline constexpr Range kSize{1, kMaxInt};
 
-// Values are const for a Writer. One function for each kind of recipe and of choice.
+// One function for each kind of recipe and choice. Values are const for a Writer.
 template <class Visitor, Is<Recipe> Values>
 void recipe_fields(Visitor& v, Values& recipe) {
   v.number("m", recipe.m, kSize);
@@ -81,7 +81,7 @@ void choice_fields(Visitor& v, Values& choice) {
   v.number_or("stages", 0, choice.stages, {0, 64});
 }
 
-/// Names and order are those of the kernel's field table; the planner has their rules.
+/// Names and order come from the kernel's field table; the planner checks ranges.
 template <class Visitor, Is<packed::TunedChoice> Values>
 void choice_fields(Visitor& v, Values& choice) {
   v.kernel("kernel", choice.config);
@@ -119,7 +119,7 @@ void recipe_fields(Visitor& v, Values& recipe) {
   v.flag("overlapped", recipe.overlapped);
 }
 
-/// What is wrong with it; empty: `chain` holds it (tuned_chain.cc).
+/// Reads `chain` (tuned_chain.cc); returns the first fault, or "".
 std::string read_tuned_chain(const Json& json, TunedChain& chain);
 
 }  // namespace sluice::record_json

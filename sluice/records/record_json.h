@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two directions of a record's JSON form: a Writer puts fields down, a Reader takes them up and keeps the
-// first rule that is broken. Both have the same functions, so that record.cc lists each field once.
-// nlohmann/json is used here and there only; nothing of it throws as it is used.
+// Both directions of a record's JSON form: a Writer writes fields, a Reader reads them and keeps the first
+// broken rule. They have the same functions, so that record.cc lists each field once. JSON calls are used so
+// that none throws.
 #pragma once
 
 #include <algorithm>
@@ -120,12 +120,12 @@ class Reader {
     }
     refuse(name, "must be one of: " + names);
   }
-  /// Which of the variant's configs; its fields follow.
+  /// Chooses the variant's config by its name; the fields follow.
   void kernel(const char* name, PackedConfig& config) {
     const Json* found = field(name);
     if (found == nullptr) return;
     std::string names, told = found->is_string() ? found->get_ref<const std::string&>() : "";
-    if (told == "byte") told = "strip";  // its name until 2026-11-23
+    if (told == "byte") told = "strip";  // name until 2026-11-23
     for (const PackedConfig& candidate : packed::all_kernels()) {
       const char* known = packed::kernel_of(candidate);
       if (told == known) {
@@ -140,7 +140,7 @@ class Reader {
     value = usual;
     if (json_.contains(name)) number(name, value, range);
   }
-  /// A field that is written only if it is not the usual value.
+  /// Written only if it is not the usual value.
   template <class Enum>
   void choice_or(const char* name, Enum usual, Enum& value) {
     value = usual;
@@ -152,7 +152,7 @@ class Reader {
     if (!found->is_boolean()) return refuse(name, "must be true or false");
     value = found->get<bool>();
   }
-  /// A field that is written only if it is true.
+  /// Written only if true.
   void flag_if(const char* name, bool& value) {
     value = false;
     if (json_.contains(name)) flag(name, value);
@@ -181,7 +181,7 @@ class Reader {
     value = us;
   }
 
-  /// nullptr: it is missing, or no list, or empty.
+  /// Null if missing, not a list, or empty.
   const Json* list(const char* name) {
     const Json* found = field(name);
     if (found == nullptr || (found->is_array() && !found->empty())) return found;
@@ -189,7 +189,7 @@ class Reader {
     return nullptr;
   }
 
-  /// After all fields: what is left over is a field that this version does not know.
+  /// Called after all fields: any field left over is unknown to this version.
   std::string verdict(int version) {
     if (!broken_.empty() || json_.size() == seen_.size()) return broken_;
     for (const auto& [name, value] : json_.items())
@@ -211,7 +211,7 @@ class Reader {
     return value_;
   }
   void refuse(const char* name, const std::string& rule) {
-    // As JSON has it, all ASCII: its own escapes need no second ones.
+    // All ASCII, with JSON's own escapes.
     std::string value = value_->dump(-1, ' ', true, Json::error_handler_t::replace);
     if (value.size() > kMaxText)
       value = value.substr(0, kMaxText) + "... (cut: it has " + std::to_string(value.size()) + " bytes)";

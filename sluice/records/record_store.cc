@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder is the JIT cache's kind of folder (cache_directory.h): opened once, private, links not followed.
+// Uses the JIT cache's kind of folder (cache_directory.h): opened once, private, links not followed.
 #include <sluice/records/record_store.h>
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ namespace {
 constexpr std::chrono::milliseconds kLockTimeout{2000};
 constexpr const char* kSubject = "the folder of tuning records";
 constexpr const char* kSuffix = ".json";
-constexpr std::size_t kMostPath = 1000;  // of a path in a trouble: its end says which file
+constexpr std::size_t kMostPath = 1000;  // bytes of a path in a trouble; its end identifies the file
 
 Error io_error(const std::string& path, const std::string& why) {
   return {ErrorCode::io, "the tuning records cannot be written to '" + escaped(path) + "': " + why +
@@ -36,12 +36,11 @@ std::string shape_text(const AnyKind& r) {
   return std::to_string(r.m) + "x" + std::to_string(r.n) + "x" + std::to_string(r.k);
 }
 
-/// The key's part of the record's text: everything but choice and history.
+/// The record's text without choice and history.
 std::string key_text(const TuningKey& key) {
   return to_json(TuningRecord{.key = key});
 }
 
-/// What is multiplied, and what comes out.
 std::string name_start(const Recipe& r) {
   return shape_text(r) + "-" + name_of(r.a) + "-" + name_of(r.d);
 }
@@ -53,7 +52,7 @@ void read_folder(const CacheDirectory& folder, const std::string& path, ParsedRe
   for (const std::string& name : folder.list("")) {
     if (!name.ends_with(kSuffix)) continue;
     const CacheDirectory::ReadResult file = folder.read(name);
-    if (file.state == CacheDirectory::ReadState::absent) continue;  // just removed
+    if (file.state == CacheDirectory::ReadState::absent) continue;  // removed meanwhile
     const std::string where = escaped(path + "/" + name, kMostPath);
     if (file.state == CacheDirectory::ReadState::damaged) {
       all.troubles.push_back(where + ": cannot be read as a file; remove it");
@@ -101,7 +100,7 @@ std::string file_name_of(const TunedChain& chain) {
   TunedChain key{.gpu = chain.gpu, .sm_count = chain.sm_count};
   for (const TunedChain::Step& step : chain.steps) {
     key.steps.push_back({.recipe = step.recipe});
-    // A default choice of the step's kind, which to_json has fields for.
+    // to_json needs a choice of the step's kind.
     if (std::holds_alternative<Recipe>(step.recipe)) key.steps.back().choice.kernel = TunedChoice{};
     if (std::holds_alternative<PackedStepRecipe>(step.recipe))
       key.steps.back().choice.kernel = packed::TunedChoice{};
@@ -137,14 +136,14 @@ Result<RecordStore> RecordStore::open_file(const std::string& path) {
       return Error{ErrorCode::io,
                    escaped(path) + " is no regular file: name one that can be replaced as a whole"};
     const std::filesystem::path target = std::filesystem::canonical(path, missing);
-    if (!missing) store.file_ = target.string();  // a link stays one
+    if (!missing) store.file_ = target.string();  // keeps a link
     SLUICE_TAKE(const std::string text, read_text_file(path, kMostJsonBytes));
     ParsedRecords all = parse_records(text, escaped(path));
     if (!all.troubles.empty()) return Error{ErrorCode::invalid_argument, all.troubles.front()};
     store.records_ = std::move(all.records);
     store.chains_ = std::move(all.chains);
   }
-  // What would keep it from being written shall show now, and not after a minute of measuring.
+  // Checks write access now rather than after a minute of measuring.
   const std::string parent = std::filesystem::path(path).parent_path().string();
   if (::access(parent.empty() ? "." : parent.c_str(), W_OK) != 0) return io_error(path, std::strerror(errno));
   return store;
@@ -179,7 +178,7 @@ Result<void> RecordStore::save(const TunedChain& chain) {
   return write(file_name_of(chain), to_json(chain));
 }
 
-/// The whole file; of a folder, the one that has `line`.
+/// Writes the whole file; in a folder, the file of `line`.
 Result<void> RecordStore::write(const std::string& name, const std::string& line) {
   if (!folder_) return write_file(file_, to_json(records_, chains_));
   const Result<CacheDirectory::Lock> lock = folder_->lock(name, kLockTimeout);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a chain's step decides how it is best run between its neighbours: of products their recipes
-// (recipe.h), of companions what they move. Steps are looked up in tuned chains by it.
+// Properties of a chain's step that decide how to run it between its neighbours: a product's recipe
+// (recipe.h), a companion's traffic. Tuned chains are searched by it.
 #pragma once
 
 #include <compare>
@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-/// What stands in front of it and behind decides how a packed product is best run in a chain, and so does
-/// what of that it does itself; alone it costs nothing.
+/// Neighbours and fused work decide how a packed product runs best in a chain, although the fused work costs
+/// nothing alone.
 struct PackedStepRecipe {
   PackedRecipe product;
   bool gated = false, norm_x = false, residual = false;
@@ -24,7 +24,7 @@ struct PackedStepRecipe {
 struct NormRecipe {
   i64 rows = 0, columns = 0;
   DType input = DType::bf16;
-  NormStore store = NormStore::plain;  // a residual costs nothing that a choice depends on
+  NormStore store = NormStore::plain;  // a residual changes no choice
 
   constexpr auto operator<=>(const NormRecipe&) const = default;
 };
@@ -32,14 +32,14 @@ struct NormRecipe {
 struct QuantizerRecipe {
   i64 rows = 0, columns = 0;
   DType input = DType::bf16;
-  DType output = DType::e4m3;  // or as the input, without scales
+  DType output = DType::e4m3;  // or the input's type, without scales
   Granularity granularity = Granularity::tensor;
   Gate gate = Gate::none;
 
   constexpr auto operator<=>(const QuantizerRecipe&) const = default;
 };
 
-/// One is like any other: what it does, nobody knows.
+/// All foreign steps are alike: their work is unknown.
 struct ForeignRecipe {
   bool overlapped = false;
 
@@ -48,7 +48,7 @@ struct ForeignRecipe {
 
 using StepRecipe = std::variant<Recipe, PackedStepRecipe, NormRecipe, QuantizerRecipe, ForeignRecipe>;
 
-/// `step` is one that plan_chain accepts.
+/// `step` must be one that plan_chain accepts.
 StepRecipe recipe_of(const ChainStep& step);
 
 }  // namespace sluice

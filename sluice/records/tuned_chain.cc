@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON form of a tuned chain: the fields of record_fields.h for its steps, one object each.
+// The JSON form of a tuned chain: one object a step, with the fields of record_fields.h.
 #include <sluice/records/tuned_chain.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ using namespace record_json;
 
 constexpr const char* kTunedStepKind = "step";
 
-/// What a step is, by name, and a recipe and kernel of that kind.
+/// A step's kind by name, with an empty recipe and kernel of that kind.
 struct Kind {
   const char* name;
   StepRecipe recipe;
@@ -48,7 +48,7 @@ void step_fields(Visitor& v, Step& step) {
   v.number("prefetch_bytes", step.choice.prefetch_bytes, {0, kMaxInt});
 }
 
-/// Every field in the order of the file, but for the steps.
+/// Visits every field except the steps, in the order of the file.
 template <class Visitor, class Chain>
 void fields(Visitor& v, Chain& c, int& version) {
   v.number("version", version, {kTunedChainVersion, kTunedChainVersion});

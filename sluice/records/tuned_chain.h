@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tuned chain: what was fastest at each step of a layer, between its neighbours, on one GPU. `sluice chain
-// --tune` writes it, plan_chain looks steps up in it (record_book.h). As a tuning record it is data from
-// outside: every field is checked here, and the planner checks each kernel again.
+// A tuned chain: the fastest choice for each step of a layer, between its neighbours, on one GPU. `sluice
+// chain --tune` writes it, plan_chain looks steps up (record_book.h). Text from outside is checked field by
+// field here; the planner checks each kernel again.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@
 namespace sluice {
 
 inline constexpr int kTunedChainVersion = 1;
-/// The field that no other record has.
+/// Marks a record as a tuned chain.
 inline constexpr const char* kTunedChainSteps = "steps";
 
 struct TunedChain {
@@ -24,24 +24,22 @@ struct TunedChain {
 
     bool operator==(const Step&) const = default;
   };
-  std::string gpu;  // the name that the driver gives
+  std::string gpu;  // the driver's name for it
   int sm_count = 0;
-  std::vector<Step> steps;    // of one layer; the last stands before the first, too
-  double us = 0, off_us = 0;  // a layer; off: the same steps with kernels that are best alone, not overlapped
-  std::string name;           // for people: "llama3-8b e4m3, 16 tokens"
+  std::vector<Step> steps;     // one layer; the last step also precedes the first
+  double us = 0, off_us = 0;   // us for a layer; off_us: the kernels that are best alone, not overlapped
+  std::string name;            // for people: "llama3-8b e4m3, 16 tokens"
   std::string sluice, driver;  // versions
-  std::string date;            // UTC, "2026-11-22T10:00:00Z": of two of the same steps the later one wins
+  std::string date;            // UTC, "2026-11-22T10:00:00Z"; the later of equal steps wins
 
   bool operator==(const TunedChain&) const = default;
 };
 
-/// Of the same GPU and the same steps?
 bool same_key(const TunedChain& x, const TunedChain& y);
 
 /// One line, fields in a fixed order.
 std::string to_json(const TunedChain& chain);
 
-/// Of a layer's steps, with what was chosen for each.
 std::vector<TunedChain::Step> tuned_steps(std::span<const ChainStep> layer,
                                           std::span<const TunedStep> choices);
 

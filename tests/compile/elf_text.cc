@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offsets are those of Elf64_Ehdr and Elf64_Shdr; <elf.h> gives the structs.
 #include "tests/compile/elf_text.h"
 
 #include <elf.h>

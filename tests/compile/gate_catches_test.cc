@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel gate can refuse: real units with one thing broken in each, and the rule that must name it. The
-// plants are made by text, before NVRTC reads the unit, so that what is judged is what a bad commit would
-// give.
+// The kernel gate can refuse: real units with one planted fault each, and the rule that must name it. Faults
+// are planted in the text before NVRTC reads it, as a bad commit would.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +67,7 @@ TEST_F(GateCatches, nothing_in_a_good_kernel) {
   EXPECT_EQ(faults(unit_text(kSmall)), std::vector<std::string>{});
 }
 
-/// Debug kernels: more instructions, and still no spill.
+/// Debug kernels: more instructions, but no spill.
 TEST_F(GateCatches, nothing_in_a_kernel_that_stamps_its_workspace) {
   for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
     KernelConfig splits = kSmall;
@@ -130,7 +129,7 @@ TEST_F(GateCatches, a_missing_proxy_fence) {
   EXPECT_EQ(found, std::vector<std::string>{"1 fence.proxy.async, not 2 or more"});
 }
 
-/// The count of a tile's peers, with another PTX instruction in its place.
+/// The unit that counts a tile's peers, with another PTX instruction for it.
 std::string counted_by(const std::string& instruction) {
   KernelConfig splits = kSmall;
   splits.combine = Combine::last_arriver;
@@ -171,7 +170,7 @@ TEST_F(GateCatches, a_count_of_peers_that_orders_too_little) {
 TEST_F(GateCatches, a_count_of_peers_before_the_group_has_written) {
   KernelConfig splits = kSmall;
   splits.combine = Combine::last_arriver;
-  // A member that does nothing in its place.
+  // A member that does nothing replaces publish_partial.
   const std::string unpublished =
       "#include <sluice/device/machine.cuh>\n#define publish_partial end_tile\n" + unit_text(splits);
   EXPECT_TRUE(
@@ -221,7 +220,7 @@ TEST_F(GateCatches, a_cubin_cut_short_at_any_byte) {
     const Result<std::vector<Instruction>> words =
         instructions_of(std::string_view(cubin.image).substr(0, size), kEntryName);
     if (words)
-      ASSERT_EQ(*words, *whole) << size;  // only what the scan does not read is missing
+      ASSERT_EQ(*words, *whole) << size;  // only parts that the scan ignores are missing
     else
       ++refused;
   }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every embedded header compiles alone under NVRTC, twice included, without a warning: what a unit may
-// include, it may include first. (The same for g++ and the headers of the host: tests/CMakeLists.txt.) Fails
-// when a header leans on what another one included before it; generated widths are alike, so three stand for
-// all.
+// Every embedded header compiles alone under NVRTC, included twice, without a warning. (For g++ and host
+// headers see tests/CMakeLists.txt.) Fails when a header relies on an earlier include. Generated widths are
+// alike, so three stand for all.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a kernel takes to compile, and to load from a warm cache: the medians of a set of configs, held to
-// the bars of docs/jit.md. Compile time is CPU time of this process; neighbours still stretch it, also those
-// outside of the machine (0.4 s became 0.74 s on a slow day). So a unit that does not change, the verifier's,
-// is compiled in between: where it takes longer than it did when the bar was set, the bar is as much longer.
-// Can fail: one cuda::std header in device code adds 0.4 s (docs/dependencies.md), past the bar.
+// Time to compile a kernel and to load it from a warm cache: medians over a set of configs, against the bars
+// of docs/jit.md. Compile time is this process's CPU time, which other work on the machine still stretches
+// (0.4 s became 0.74 s on a slow day). So the verifier's unit, which does not change, is compiled in between.
+// If it is slower than when the bar was set, the bar grows alike. Can fail: one cuda::std header in device
+// code adds 0.4 s (docs/dependencies.md), past the bar.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>
@@ -28,8 +28,8 @@ namespace {
 
 constexpr double kColdSeconds = 0.5;
 constexpr double kWarmSeconds = 0.001;
-constexpr double kReferenceSeconds = 0.085;  // of verify_unit_text(VerifyUnit::fill), as of the bar
-constexpr int kStride = 13;                  // every 13th registered config: prime to the lists' periods
+constexpr double kReferenceSeconds = 0.085;  // verify_unit_text(VerifyUnit::fill) when the bar was set
+constexpr int kStride = 13;                  // every 13th registered config: coprime to the lists' periods
 
 double cpu_seconds() {
   timespec now{};
@@ -57,7 +57,7 @@ TEST(JitTime, half_a_second_cold_and_a_millisecond_warm) {
     const auto made = maker.get(unit_text(list.items[i]));
     if (!made && i == 0) SLUICE_SKIP_OR_FAIL(made.error().message);
     ASSERT_TRUE(made) << made.error().message;
-    if (i == 0) continue;  // it also pays for loading NVRTC
+    if (i == 0) continue;  // the first compile also loads NVRTC
     if (i % (4 * kStride) == 0) {
       const double before = cpu_seconds();
       ASSERT_TRUE((*compiler)->compile(verify_unit_text(VerifyUnit::fill)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rule has a planted kernel in gate_catches_test.cc that it refuses.
+// Each rule refuses a planted kernel in gate_catches_test.cc.
 #include "tests/compile/kernel_gate.h"
 
 #include <fmt/format.h>
@@ -13,9 +13,9 @@
 namespace sluice::test {
 namespace {
 
-/// How the parts of a tile come together: a group writes its sums (stores); all of it have (a barrier); one
-/// thread releases them to the GPU, counts, and acquires what the peers released. Any other order is wrong
-/// once in a million launches, which no test sees.
+/// Faults in how slices of a tile combine. A group stores its sums and meets at a barrier. One thread then
+/// releases them to the GPU, counts, and acquires the peers' sums. Any other order fails once in a million
+/// launches, which no test sees.
 std::vector<std::string> meeting_faults(const std::vector<Instruction>& all, const OpcodeTable& opcodes) {
   const int count = static_cast<int>(all.size());
   const auto any_of = [&](int i, std::initializer_list<Op> ops) {
@@ -23,7 +23,7 @@ std::vector<std::string> meeting_faults(const std::vector<Instruction>& all, con
       if (opcodes.is(all[static_cast<size_t>(i)], op)) return true;
     return false;
   };
-  /// The next one from `i` on that is one of `ops`; -1 or `count` if there is none.
+  /// Index of the next instruction after `i` with one of `ops`; -1 or `count` if there is none.
   const auto next = [&](int i, int step, std::initializer_list<Op> ops) {
     for (i += step; i >= 0 && i < count && !any_of(i, ops);) i += step;
     return i;
@@ -42,7 +42,7 @@ std::vector<std::string> meeting_faults(const std::vector<Instruction>& all, con
          "peers are counted by another atomic than inc.gpu");
     const int before = next(i, -1, {Op::release_gpu, Op::barrier, Op::global_store});
     must(is(before, Op::release_gpu), "peers are counted without a release of the GPU's memory");
-    // A release is several instructions of one number.
+    // A release is several instructions with one number.
     const int barrier =
         is(before, Op::release_gpu) ? next(before, -1, {Op::barrier, Op::global_store}) : before;
     must(is(barrier, Op::barrier), "peers are counted without a barrier after the group's stores");
@@ -68,7 +68,7 @@ std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& 
   must(report.registers == kLaunchRegisters,
        fmt::format("{} registers, not {}", report.registers, kLaunchRegisters));
   must(report.static_smem_bytes == 0, fmt::format("{} bytes of static smem", report.static_smem_bytes));
-  // C7508 setmaxnreg ignored, C7510/C7511 serialised WGMMA, C7517/C7519 injected waits: and any other
+  // C7508 setmaxnreg ignored, C7510/C7511 serialised WGMMA, C7517/C7519 injected waits, and any other
   // warning.
   must(report.log.empty(), "the compiler said: " + report.log);
 
@@ -92,7 +92,7 @@ std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& 
   at_least(Op::setmaxnreg, 2);
   none(Op::local_load);
   none(Op::local_store);
-  // D leaves in one way and no other.
+  // D is written in exactly one way.
   const bool by_tma = config.store == StorePath::tma, added = adds(config.epilogue);
   const Op leaves = by_tma ? (added ? Op::tma_add : Op::tma_store) : Op::global_add;
   if (by_tma || added) at_least(leaves, 1);

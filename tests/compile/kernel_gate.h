@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every compiled GEMM kernel must be, told from its cubin alone: no GPU is needed to see a spill, a
-// missing copy-engine store or tensor-core work that ptxas serialised. Called for each registered config, and
-// for planted bad kernels to show that it can refuse.
+// Rules for every compiled GEMM kernel, checked in its cubin without a GPU: no spill, copy-engine stores
+// present, no tensor-core work serialised by ptxas. Called for each registered config, and for planted bad
+// kernels.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace sluice::test {
 
-/// The rules that the cubin breaks, each with the figures; empty if it is as the config promises.
+/// The rules that the cubin breaks, with figures; empty if it keeps its config's promises.
 std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& cubin,
                                        const OpcodeTable& opcodes);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A probe is a statement and the context that stands in the kernel with and without it. The context holds
-// what would otherwise come along with the instruction: a TMA load also brings uniform-register set-up, which
-// a TMA store and a bulk copy, already there, bring too.
+// A probe is a statement, and a context that the kernel has with and without it. The context contains
+// instructions that come with the statement. For example, a TMA load adds uniform-register set-up, so its
+// context has a TMA store and a bulk copy, which add that too.
 #include "tests/compile/opcodes.h"
 
 #include <fmt/format.h>
@@ -49,7 +49,7 @@ constexpr const char* kBulkCopy =
     R"(asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 128, [%2];"
                     ::"r"(s), "l"(x), "r"(s + 1024) : "memory");)";
 
-/// With its answer used: else it is a reduction.
+/// An atomic with a used result; without use it becomes a reduction.
 std::string atomic(const char* semantics, const char* operation) {
   return fmt::format(
       R"(asm volatile("atom.{}.global.{} %0, [%1], %0;" : "+r"(y) : "l"(out) : "memory"); f[0] += y;)",
@@ -133,9 +133,10 @@ Result<OpcodeTable> OpcodeTable::calibrate(const Compiler& compiler) {
   return table;
 }
 
-/// The bits in which atomics of one context differ name their operation and scope.
+/// Finds operation and scope: the bits in which atomics of one context differ.
 Result<void> OpcodeTable::calibrate_increment(const Compiler& compiler) {
-  constexpr u64 kNotScheduling = (u64{1} << 41) - 1;  // above lie stalls and barriers, which ptxas chooses
+  constexpr u64 kNotScheduling =
+      (u64{1} << 41) - 1;  // higher bits are stalls and barriers, which ptxas chooses
   const auto high_word = [&](const char* semantics, const char* operation) -> Result<u64> {
     const auto instructions = compiled(compiler, "", atomic(semantics, operation));
     if (!instructions) return instructions.error();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plain kernels that tests compile: the registry lists their spaces, not configs. Used by the compile
-// gate and by tests/unchanged.
+// Plain kernels that tests compile: the registry lists spaces for them, not configs. Used by the compile gate
+// and tests/unchanged.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace sluice::test {
 
-/// Every ring of the plain spaces at every number of tokens, a heavy and a light epilogue in turn.
+/// Every ring of the plain spaces with every number of tokens; heavy and light epilogues alternate.
 inline std::vector<KernelConfig> plain_configs() {
   std::vector<KernelConfig> configs;
   int turn = 0;
@@ -17,7 +17,7 @@ inline std::vector<KernelConfig> plain_configs() {
     for (const int tokens : {8, 16, 32, 48, 64, 96, 128})
       for (const DType type : {DType::e4m3, DType::bf16}) {
         Problem p{.a = {.type = type}, .b = {.type = type}};
-        const int kind = turn / 4 % 3;  // of each kind all four splits come by
+        const int kind = turn / 4 % 3;  // each kind gets all four splits
         if (kind == 0)
           p.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector, .bias = Bias::column};
         if (kind == 1) p.epilogue = {.activation = Activation::silu, .gated = true};

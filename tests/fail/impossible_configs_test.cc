@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configs that must not compile, one for each rule of spec/validate.h and spec/plain.h. The host names the
-// rule; NVRTC, reading the same function, names the same one; and the kernel refuses to compile, saying where
-// the rules are. Fails when a rule is added without a case here, or when the kernel loses its static_assert.
+// Configs that must not compile, one for each rule of spec/validate.h and spec/plain.h. Host and NVRTC name
+// the same rule, and the kernel's static_assert points to the rules. Fails when a rule has no case here, or
+// when the kernel loses its static_assert.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ struct Impossible {
 constexpr TileShape kFp8Tile{128, 128, 128};
 constexpr Epilogue kBlockScales{.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
 
-/// `c` as one of Schedule::plain.
+/// Turns `c` into Schedule::plain.
 KernelConfig plain(KernelConfig c) {
   c.schedule = Schedule::plain;
   c.store = StorePath::direct;
@@ -32,7 +32,7 @@ KernelConfig plain(KernelConfig c) {
   return c;
 }
 
-/// The same of Schedule::plain_wgmma.
+/// Turns `c` into Schedule::plain_wgmma.
 KernelConfig plain_wgmma(KernelConfig c) {
   c = plain(c);
   c.schedule = Schedule::plain_wgmma;
@@ -160,12 +160,12 @@ const std::vector<Impossible>& impossible_configs() {
   return kAll;
 }
 
-/// Rules that no config reaches, because the rules before them already refuse it: they guard against a change
-/// of those (shadowed_rules_stay_so proves it over all tiles and clusters).
+/// Rules that earlier rules shadow. They guard against a change of those (shadowed_rules_stay_so proves it
+/// over all tiles and clusters).
 const std::set<std::string> kShadowed = {"a multicast slice of A must be a multiple of 8 rows",
                                          "cluster.m must divide tile.n"};
 
-/// The texts that validate() can return, from its own sources.
+/// All texts that validate() can return, from its source.
 std::set<std::string> rules_in_source() {
   std::set<std::string> rules;
   for (const EmbeddedFile& file : embedded_files()) {
@@ -188,7 +188,7 @@ const Compiler& compiler() {
   return **kCompiler;
 }
 
-/// Compiles only if NVRTC's validate() says `rule` of `config`.
+/// Compiles only if NVRTC's validate() gives `rule` for `config`.
 std::string same_rule_unit(const Impossible& impossible) {
   return fmt::format(R"(#include <sluice/spec/validate.h>
 SLUICE_HD constexpr bool same(const char* x, const char* y) {{
@@ -248,7 +248,7 @@ TEST(impossible_configs, device_compiler_names_the_same_rule) {
 TEST(impossible_configs, kernel_does_not_compile_and_says_where_the_rules_are) {
   for (const Impossible& impossible : impossible_configs()) {
     SCOPED_TRACE(impossible.rule);
-    if (unit_columns(impossible.config) % 8 != 0) continue;  // no header for that width, so no unit
+    if (unit_columns(impossible.config) % 8 != 0) continue;  // this width has no header, so no unit
     const Result<Cubin> unit = compiler().compile(unit_text(impossible.config));
     ASSERT_FALSE(unit);
     EXPECT_EQ(unit.error().code, ErrorCode::toolchain);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface's values: structs of any bytes, and arrays of any shapes and strides, in host memory that
-// is never touched. Pointers are valid or NULL, as the interface asks; everything else is the fuzzer's.
+// Values of the C interface: structs of any bytes, and arrays of any shape and stride in host memory that is
+// never touched. Pointers are valid or NULL, as the interface demands; the fuzzer chooses the rest.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-/// Takes values from the front of the input; zeros behind its end.
+/// Takes values from the front of the input; zeros after its end.
 class Source {
  public:
   Source(const unsigned char* data, size_t size) : data_(data), size_(size) {}
@@ -32,9 +32,9 @@ class Source {
   size_t size_;
 };
 
-constexpr int kRoom = 8;  // numbers that a shape has memory for; more dimensions must be refused unread
+constexpr int kRoom = 8;  // room for a shape's numbers; more dimensions must be refused unread
 
-/// Small extents are as likely as large ones, which are refused early.
+/// Makes small extents as likely as large ones, which are refused early.
 int64_t extent(Source& source) {
   const unsigned char kind = source.take<unsigned char>();
   return kind < 192 ? kind : source.take<int64_t>();
@@ -81,7 +81,7 @@ void product(Source& source) {
   check(sluice_problem_of(&p, &problem));
 }
 
-/// Plans of any numbers, with choices of any text.
+/// Plans problems of arbitrary numbers, with choices of arbitrary text.
 void plans(Source& source) {
   const sluice_problem problem = source.take<sluice_problem>();
   std::array<char, 48> choices = source.take<std::array<char, 48>>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problem files: any bytes give problems or one error of one bounded line, never a crash.
+// Problem files: any bytes give problems or an error of one bounded line, never a crash.
 #include <stdlib.h>
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tuning records, as the files of a folder hold them: any bytes give records and chains that can be written
-// and read again, and troubles of one bounded line each.
+// Tuning records as files: any bytes give records and chains that survive writing and reading, and troubles
+// of one bounded line each.
 #include <stdlib.h>
 
 #include <string_view>

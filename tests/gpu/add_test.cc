@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products added to D. Whole numbers, old D too, so that every result is exact whatever the order of
-// additions: tails, odd rows that are stored directly, splits in order and in any order, clusters along k,
-// batches. Then gradients accumulated over many launches, what must leave D alone, and real data: within the
-// bound in any order, and the same bits on every run in order. Able to fail: verify_kernels_test shows on a
-// CPU that the judge finds a product added never, twice, or over what was there.
+// Products added to D. Whole numbers, old D too, make every result exact in any order: tails, odd rows with
+// direct stores, ordered and unordered splits, clusters along k, batches. Then gradients accumulated over
+// many launches, cases that must leave D alone, and real data. Real data stay within the bound in any order,
+// and have the same bits on every run in order. Able to fail: verify_kernels_test shows on a CPU that the
+// judge finds a product added never, twice, or over the old D.
 #include <cstring>
 
 #include <sluice/host/driver/events.h>
@@ -37,7 +37,7 @@ Problem gradient(const Shape& shape, DType input, bool deterministic) {
   return p;
 }
 
-/// What the planner takes unasked, each way to split, both schedules, and direct stores where TMA could.
+/// The planner's default, each way to split, both schedules, and direct stores where TMA could.
 std::vector<PlanOverrides> ways() {
   const auto with = [](Schedule schedule, int m, int n) {
     return PlanOverrides{.schedule = schedule, .tile_m = m, .tile_n = n, .cluster = ClusterShape{1, 1}};
@@ -96,7 +96,7 @@ TEST_F(added, whole_numbers_are_exact_in_every_way_and_order) {
           ++seed;
           if (is_fp8(input)) p.epilogue.scale_a = ScaleMode::vector, p.epilogue.scale_b = ScaleMode::tensor;
           const auto plan = gemm::plan(p, device().info(), o);
-          if (!plan) {  // more parts than k-tiles
+          if (!plan) {  // more slices than k-tiles
             ++refused;
             continue;
           }
@@ -124,8 +124,7 @@ TEST_F(added, whole_numbers_are_exact_in_every_way_and_order) {
               in_parts, meeting, direct, refused);
 }
 
-/// +x and -x by turns, many times: whole numbers come back to what they were, and a lost or doubled addition
-/// of any launch would stay.
+/// +x and -x in turn, many times: whole numbers return to their start, and a lost or doubled addition stays.
 TEST_F(added, many_launches_add_up_and_cancel) {
   const auto verifier = Verifier::create(device());
   ASSERT_TRUE(ok(verifier));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs many cases in one stream and reads their verdicts once a batch: a case costs two verification launches
+// Runs many cases in one stream and reads their results once a batch: a case costs two verification launches
 // and no wait. Cases reuse one block of memory, in stream order. Used by the fuzz, real-data, thread and
 // sanitizer tests.
 #pragma once
@@ -17,30 +17,30 @@
 namespace sluice::testing {
 
 struct Failure {
-  std::string name;  // how to run it again
+  std::string name;  // how to rerun the case
   std::string problem, config, why;
 };
 std::string describe(const Failure& failure);
 
 class BatchRunner {
  public:
-  /// `batch`: cases between waits. `arena_bytes`: the largest case must fit.
+  /// `batch`: cases between waits. `arena_bytes`: room for the largest case.
   static Result<BatchRunner> create(const Device& device, int batch, i64 arena_bytes);
 
-  /// Replaces the workspace by memory of which only the counters were ever written, so that initcheck sees a
-  /// part that is read and was not stored. Before the first run().
+  /// Replaces the workspace by memory with only its counters written, so that initcheck sees a slice that is
+  /// read and was not stored. Call before the first run().
   Result<void> leave_parts_unwritten(const Device& device);
 
-  /// Fills, launches, enqueues the check. `name` says how to run the case alone. May flush.
-  /// An Error is the launch's own: the case was refused.
+  /// Fills, launches, enqueues the check; may flush. `name` says how to run the case alone. An Error is the
+  /// launch's refusal of the case.
   Result<void> run(const gemm::Kernel& kernel, const DataSpec& data, Judge judge, const std::string& name);
-  /// Waits, and adds what failed to failures(). An Error is the device's: nothing after it can be trusted.
+  /// Waits, and adds failed cases to failures(). An Error is the device's; later results are void.
   Result<void> flush();
 
   const std::vector<Failure>& failures() const { return failures_; }
   int passed() const { return passed_; }
-  i64 elements() const { return elements_; }           // of D, checked
-  double worst_ratio() const { return worst_ratio_; }  // the largest share of each bound
+  i64 elements() const { return elements_; }           // checked elements of D
+  double worst_ratio() const { return worst_ratio_; }  // the largest error as a share of its bound
   double norm_ratio() const { return norm_ratio_; }
   double mean_ratio() const { return mean_ratio_; }
 
@@ -66,7 +66,7 @@ class BatchRunner {
   StreamHandle stream_;
   std::shared_ptr<const DeviceBuffer> arena_;
   Workspace workspace_;
-  DeviceBuffer fresh_;  // in place of workspace_, where it has bytes
+  DeviceBuffer fresh_;  // used instead of workspace_ unless empty
   int batch_;
   std::vector<Pending> pending_;
   std::vector<Failure> failures_;

@@ -24,7 +24,7 @@ int count_of(const std::string& text, const std::string& piece) {
   return count;
 }
 
-/// Puts files in the place of their includes.
+/// Replaces includes by the files' text.
 class Flattener {
  public:
   explicit Flattener(std::span<const Edit> edits) : edits_(edits) {}
@@ -98,7 +98,7 @@ KernelCache changed_cache(const Options& options, const Change& change,
     std::call_once(lazy->once, [&] { lazy->compiler = Compiler::load(path); });
     return lazy->compiler;
   };
-  // What the cache takes for the compiler's version is part of the name of its entries.
+  // The cache puts the compiler's version into the names of entries.
   return KernelCache(options,
                      {.version =
                           [load, name = change.name] {

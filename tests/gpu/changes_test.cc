@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with something changed, without a GPU: each change is made, exactly once, and what comes out
-// compiles. Whether a tool finds the bugs is for a GPU to say (tools/gpu_sanitize.py).
+// Changed kernels without a GPU: each edit is made exactly once, and the result compiles.
+// tools/gpu_sanitize.py checks on a GPU that the tools find the bugs.
 #include <gtest/gtest.h>
 
 #include <sluice/host/jit/compiler.h>
@@ -15,7 +15,7 @@
 namespace sluice::testing {
 namespace {
 
-/// A few of each family: what a change of the family is made in.
+/// A few units of each family, for changes of the family.
 std::vector<std::string> units_of_family(const std::string& family) {
   if (family == "block strip wide") {
     std::vector<std::string> all;
@@ -68,7 +68,7 @@ TEST_P(changes, are_made_once_and_compile) {
   EXPECT_TRUE(made > 0 || change.edits.empty()) << "its family does not hold what it changes";
 }
 
-/// So what a sanitizer is shown is what runs without it.
+/// Sanitizers thus run the very kernel that runs without them.
 TEST(changes_of_nothing, are_the_very_kernel) {
   const auto compiler = Compiler::load("");
   ASSERT_TRUE(compiler) << compiler.error().message;

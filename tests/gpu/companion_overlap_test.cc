@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract of dependent launches, kept by the kernels that stand between products; and that the test
-// would see one that breaks it: the same norm, launched as dependent, but compiled without the wait.
+// The contract of dependent launches for companions. The test itself is tested: it detects a norm that is
+// launched as dependent but compiled without the wait.
 #include <sluice/norm.h>
 #include <sluice/quantize.h>
 
@@ -17,7 +17,7 @@ namespace sluice::testing {
 namespace {
 
 constexpr Trigger kTriggers[] = {Trigger::never, Trigger::at_start, Trigger::after_loads};
-/// One of each, so that all come by.
+/// Pairs triggers with spacings, so that every spacing occurs.
 constexpr Spacing spacing_of(Trigger trigger) {
   return trigger == Trigger::after_loads ? Spacing::registers
          : trigger == Trigger::at_start  ? Spacing::memory
@@ -27,7 +27,7 @@ constexpr std::pair<i64, i64> kShapes[] = {{1, 4096}, {4, 16384}, {64, 1000}, {3
 
 class overlap_contract : public GpuTest {
  protected:
-  /// 16-bit random numbers, and gamma, residual, outputs for `rows` x `columns`.
+  /// Fills `rows` x `columns` random 16-bit inputs, gamma and residual, and allocates outputs.
   void make(i64 rows, i64 columns, i64 input_columns) {
     const i64 elements = rows * input_columns;
     std::vector<u8> values(static_cast<std::size_t>(2 * elements));

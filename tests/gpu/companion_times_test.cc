@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What norms and quantisers of few rows take in a chain, one launch behind the other in a graph, with and
-// without overlap, and by how many threads and CTAs a row is shared: figures, no verdict, so it runs on
-// demand alone (SLUICE_COMPANION_TIMES=1). docs/findings/companions.md keeps what it said.
+// Times of norms and quantisers of few rows in a graph of consecutive launches, with and without overlap, by
+// threads and CTAs a row. It judges nothing, so it runs only on demand (SLUICE_COMPANION_TIMES=1).
+// docs/findings/companions.md has results.
 #include <algorithm>
 #include <cstdio>
 #include <vector>
@@ -18,7 +18,7 @@
 namespace sluice::testing {
 namespace {
 
-constexpr int kLaunches = 64;  // of a graph
+constexpr int kLaunches = 64;  // in a graph
 constexpr int kReplays = 9;
 constexpr Overlap kChained{Wait::first, Trigger::at_start};
 
@@ -43,7 +43,7 @@ class companion_times : public GpuTest {
     ASSERT_TRUE(ok(synchronize(device())));
   }
 
-  /// Microseconds of one of kLaunches launches, `enqueue(i)`, in a graph; the median of replays.
+  /// Microseconds a launch of `enqueue(i)` in a graph: the median of the replays.
   template <class Enqueue>
   double time_of(const Enqueue& enqueue, int launches = kLaunches) {
     const auto graph = Graph::capture(device(), stream_->get(), [&]() -> Result<void> {

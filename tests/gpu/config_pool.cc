@@ -29,13 +29,13 @@ Epilogue random_epilogue(Dice& dice, std::initializer_list<Activation> activatio
                     .c_type = dice.any_of(kVectorTypes)});
 }
 
-/// To what was in D, and where tiles are shared, in parts as they come or not.
+/// Adds to D; shared tiles combine in order or in any order.
 void make_adding(Dice& dice, KernelConfig& c) {
   c.epilogue = {.scale_a = c.epilogue.scale_a, .scale_b = c.epilogue.scale_b, .update = Update::add};
   if (c.combine != Combine::none && dice.one_in(2)) c.combine = Combine::add;
 }
 
-/// A gate in front of D, and a scale of it, where they may be.
+/// Adds a gate and a scale of D where they are possible.
 void make_fused(Dice& dice, KernelConfig& c) {
   if (c.d == DType::e4m3 && dice.one_in(2)) c.epilogue.scale_d = ScaleMode::tensor;
   if (c.b_major != Major::k || is_block_scaled(c.epilogue) || !dice.one_in(4)) return;
@@ -67,7 +67,7 @@ KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activat
   return c;
 }
 
-/// Plain schedules of any tile, ring and split; may be impossible too.
+/// Plain schedules with any tile, ring and split; may be impossible too.
 KernelConfig random_plain_config(Dice& dice, std::initializer_list<Activation> activations) {
   constexpr int kTokens[] = {8, 16, 32, 48, 64, 80, 96, 112, 128}, kRows[] = {16, 32, 64, 128},
                 kWarps[] = {4, 8, 16}, kParts[] = {1, 1, 2, 4, 8};
@@ -89,7 +89,7 @@ KernelConfig random_plain_config(Dice& dice, std::initializer_list<Activation> a
   return c;
 }
 
-/// With what they do not take left out; may be impossible too.
+/// Swapped operands, without features they lack; may be impossible too.
 KernelConfig random_swapped_config(Dice& dice, std::initializer_list<Activation> activations) {
   KernelConfig c = random_config(dice, activations);
   c.d_major = Major::mn;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random choices that depend on nothing but a seed, so that every problem of a test can be made again alone.
+// Random choices that depend only on a seed, so that each problem of a test can be made alone.
 #pragma once
 
 #include <iterator>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // At least 20,000 random problems with whole-number data, over every type, layout, schedule, cluster, store
-// path and epilogue: not one wrong bit, not one byte changed outside D. A failure prints the line that runs
-// it alone.
-//   SLUICE_FUZZ_FIRST, SLUICE_FUZZ_COUNT   which cases (default 0, 20000)
-//   SLUICE_FUZZ_SEED                       of which sequence of them (default 17)
+// path and epilogue: no wrong bit, no byte changed outside D. A failure prints the line that runs it alone.
+//   SLUICE_FUZZ_FIRST, SLUICE_FUZZ_COUNT   cases to run (default 0, 20000)
+//   SLUICE_FUZZ_SEED                       seed of the sequence of cases (default 17)
 //   SLUICE_FUZZ_SCHEDULE                   only kernels of this schedule, like plain_wgmma; "swapped": only
 //                                          those with swapped operands (default: all)
 //   SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
@@ -28,7 +27,7 @@ constexpr int kShownFailures = 10;
 
 class fuzz : public GpuTest {};
 
-/// Empty: all.
+/// Empty means all.
 std::string wanted_schedule() {
   const char* name = std::getenv("SLUICE_FUZZ_SCHEDULE");
   return name == nullptr ? "" : name;
@@ -59,7 +58,7 @@ TEST_F(fuzz, random_problems_are_exact) {
                             << " is no schedule, nor \"swapped\"";
   const auto config_of = [&](i64 index) { return static_cast<size_t>(index % static_cast<i64>(all.size())); };
   std::vector<KernelConfig> wanted = all;
-  if (count == 1) wanted = {all[config_of(first)]};  // a replay need not wait for the others
+  if (count == 1) wanted = {all[config_of(first)]};  // a replay compiles only its own kernel
   const auto pool = KernelPool::prepare(device(), wanted);
   ASSERT_TRUE(ok(pool));
   auto runner =

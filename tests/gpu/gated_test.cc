@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated products and scales of D on the GPU: every schedule, store, split and type, at the numbers of tokens
-// that models have, exact to the bit; SwiGLU within its bound; and a scale of D against the quantiser that it
-// replaces. Verifier poisons D and guards all else. To see it fail: give plain/copier.cuh rows in groups of
-// eight, or leave out the second half in EpilogueVectors::stage.
+// Gated products and scales of D on the GPU. Every schedule, store, split and type, at models' numbers of
+// tokens, exact to the bit; SwiGLU within its bound; a scale of D against the quantiser it replaces. Verifier
+// poisons D and guards the rest. To see it fail: give plain/copier.cuh rows in groups of eight, or leave out
+// the second half in EpilogueVectors::stage.
 #include <sluice/quantize.h>
 
 #include <algorithm>
@@ -65,8 +65,8 @@ class gated : public GpuTest {
   }
 };
 
-/// One of each kind of kernel for each number of tokens: n / 2 is no multiple of half a tile, of some not
-/// even of 16.
+/// One product for each kind of kernel and number of tokens. n / 2 is no multiple of half a tile, and for
+/// some not of 16.
 std::vector<Fused> exact_products() {
   const Schedule ping_pong = Schedule::ping_pong, cooperative = Schedule::cooperative,
                  plain = Schedule::plain, by_groups = Schedule::plain_wgmma;
@@ -113,7 +113,7 @@ std::vector<Fused> exact_products() {
       if (turn % 7 == 0) p.batch = 2;
       PlanOverrides overrides = kernel;
       if (p.batch > 1 && overrides.streamed) overrides.streamed = 1;
-      if (overrides.tile_n == 16 && m > 16) overrides.tile_n = 64;  // no room for rings of both
+      if (overrides.tile_n == 16 && m > 16) overrides.tile_n = 64;  // no room for both rings
       all.push_back({p, overrides});
     }
   return all;
@@ -140,8 +140,8 @@ TEST_F(gated, activations_are_within_their_bounds) {
   expect_right(all, Judge::bounded);
 }
 
-/// The sums are whole numbers that bf16 holds, so that the quantiser reads what the epilogue has; the scale
-/// is no power of two.
+/// The sums are whole numbers that bf16 holds, so that quantiser and epilogue read equal values. The scale is
+/// no power of two.
 TEST_F(gated, a_scale_of_d_is_what_the_quantiser_does_with_it) {
   const i64 n = 1040;
   for (const Schedule schedule :

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense products behind a launch that lets them begin before it writes A, its scales, C or a D that is added
-// to, and behind one that reads D late: every schedule, cluster and combination of splits, with each wait. To
-// see it fail: take a wait out of kernels/plain.cuh or gemm.cuh (and Module::check_waits): overlap_contract's
-// own test shows that it sees that.
+// Dense products after a launch that releases them before it writes A, its scales, C or the D they add to,
+// and after one that reads D late. Covers every schedule, cluster and combination of splits, with each wait.
+// To see it fail: take a wait out of kernels/plain.cuh or gemm.cuh (and Module::check_waits).
+// overlap_contract's own test shows that this is detected.
 #include <cstdio>
 
 #include "gpu.h"
@@ -31,7 +31,7 @@ Problem gated(Problem p) {
   return p;
 }
 
-/// As quantisers write them: scales of A are no weights, and come behind the wait.
+/// Scales come from quantisers: scales of A are no weights, and are read after the wait.
 Problem scaled(Problem p, ScaleMode mode) {
   p.epilogue.scale_a = p.epilogue.scale_b = mode;
   if (mode == ScaleMode::vector) p.epilogue.bias = Bias::column;
@@ -56,11 +56,11 @@ class gemm_overlap : public GpuTest {
     return memory;
   }
 
-  /// `alone` is the kernel of the same plan without overlap.
+  /// `alone` is the kernel of this plan without overlap.
   void expect_contract(const Plan& plan, const gemm::Kernel& chained, const gemm::Kernel& alone) {
     const Problem& p = plan.problem;
     const i64 element = bytes_of(p.a.type);
-    constexpr u8 kSmall = 0x3c;  // 1.5 in e4m3, 0.0115 in bf16: sums differ from tile to tile by A alone
+    constexpr u8 kSmall = 0x3c;  // 1.5 in e4m3, 0.0115 in bf16: only A makes sums differ between tiles
     const i64 d_bytes = p.batch * p.m * p.d.ld * bytes_of(p.d.type);
     const auto a = filled(p.batch * p.m * p.a.ld * element, kSmall);
     const auto b = filled(p.batch * p.n * p.b.ld * element, kSmall);
@@ -118,7 +118,7 @@ TEST_F(gemm_overlap, keeps_the_contract_with_every_schedule_cluster_and_split) {
                  plain = Schedule::plain, by_groups = Schedule::plain_wgmma;
   const Shape shapes[] = {
       {of(1, 6144, 4096, DType::e4m3), {.schedule = plain}},
-      {of(16, 28672, 4096, DType::e4m3), {.schedule = plain}},  // more CTAs than there is room for
+      {of(16, 28672, 4096, DType::e4m3), {.schedule = plain}},  // more CTAs than fit
       {of(13, 1000, 8192, DType::bf16, true), {.schedule = plain}},
       {of(16, 512, 8192, DType::e4m3), {.schedule = plain, .cluster = ClusterShape{1, 1, 4}}},
       {of(1, 6144, 4096, DType::e4m3), {.schedule = by_groups}},
@@ -149,7 +149,7 @@ TEST_F(gemm_overlap, keeps_the_contract_with_every_schedule_cluster_and_split) {
       {batched(of(130, 512, 1024, DType::bf16), 3), {.schedule = cooperative}},
       {added(of(128, 256, 8192, DType::bf16)), {.schedule = cooperative}},
   };
-  std::vector<Plan> plans;  // by twos: with overlap, and the same without
+  std::vector<Plan> plans;  // pairs: with overlap and without
   for (const Shape& shape : shapes)
     for (const Wait wait : {Wait::first, Wait::weights_first})
       for (const Overlap& way : {Overlap{.trigger = Trigger::at_start},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device that all tests here share, opened once. Without a Hopper GPU every test skips and says why.
+// The device shared by all tests here, opened once. Without a Hopper GPU every test skips, with the reason.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 
 namespace sluice::testing {
 
-/// The cache of every kernel of this process. SLUICE_CHANGE (kernel_changes.cc) names what is changed in
-/// them. Error invalid_argument: there is no such change.
+/// The cache of all kernels of this process. SLUICE_CHANGE (kernel_changes.cc) names a change to make in
+/// them. Error invalid_argument: no such change.
 Result<KernelCache> kernel_cache(const Options& options);
-/// The first GPU, with that cache, or why there is none.
+/// The first GPU, with that cache, or the reason for its absence.
 const Result<Device>& gpu();
 
 class GpuTest : public ::testing::Test {
@@ -25,11 +25,11 @@ class GpuTest : public ::testing::Test {
   const Device& device() const { return *gpu(); }
 };
 
-/// A whole number from the environment: how a failing run is replayed, or a run made longer.
+/// An integer from the environment, to replay a failure or extend a run.
 i64 setting(const char* name, i64 otherwise);
 
-/// A property of the running test, for tools/certify.py, which adds up "cases" (products, launches, replays:
-/// what was judged) and "elements" of a section's tests, and takes the most "kernels" of one.
+/// Sets a property of the running test for tools/certify.py. It adds up "cases" (judged products, launches,
+/// replays) and "elements" over a section's tests, and takes the maximum of "kernels".
 void record(const char* key, i64 value);
 
 /// For ASSERT_TRUE(ok(result)): true, or the error's text.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches captured into a graph and replayed with inputs that change under the same pointers; and many
-// threads, each with its stream, launching kernels that they share.
+// Launches captured into a graph and replayed with inputs that change at the same addresses; and many
+// threads, each with a stream, that launch shared kernels.
 #include <thread>
 
 #include <sluice/check/verify.h>
@@ -70,7 +70,7 @@ TEST_F(graphs, keep_their_arguments_when_the_kernel_object_is_gone) {
 constexpr int kThreadCount = 8;
 constexpr int kCasesPerThread = 200;
 
-/// What one thread found; a string so that gtest is asked from one thread only.
+/// Findings of a thread, as text, so that only one thread calls gtest.
 std::string run_cases(const Device& device, int thread, const std::vector<KernelConfig>& configs) {
   auto runner = BatchRunner::create(device, 50, i64{128} << 20);
   if (!runner) return runner.error().message;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a planned launch costs the calling thread beside the driver's own launch of an empty kernel with the
-// same parameters, on the same machine at the same time: CPU time, in batches short enough that the queue
-// never fills, turn about. And no allocation.
+// CPU time of a planned launch beside the driver's own launch of an empty kernel with equal parameters,
+// measured in turn on one machine. Batches are short enough that the queue never fills. A launch allocates
+// nothing.
 #include <time.h>
 
 #include <algorithm>
@@ -21,10 +21,10 @@ namespace sluice::testing {
 namespace {
 
 constexpr double kMostAboveBare = 0.6;  // us: the bar
-constexpr int kLaunches = 64;           // of one batch; the driver queues about a thousand
+constexpr int kLaunches = 64;           // in a batch; the driver queues about a thousand
 constexpr int kBatches = 200;
 
-/// The same parameters, nothing done.
+/// An empty kernel with a GEMM's parameters.
 constexpr const char* kEmptyUnit = R"(#include <sluice/spec/params.h>
 extern "C" __global__ void sluice_entry(const __grid_constant__ sluice::GemmParams params) {}
 )";
@@ -37,7 +37,7 @@ double cpu_microseconds() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
-/// Of one call, in microseconds, by batches. Negative: a call failed.
+/// Microseconds a call, by batch. Negative: a call failed.
 struct Cost {
   std::vector<double> batches;
 
@@ -49,7 +49,7 @@ struct Cost {
   double median() const { return at(0.5); }
   double least() const { return at(0); }
 };
-/// Waits outside of the time.
+/// Waits outside the timed part.
 template <class Launch>
 double batch_of(const StreamHandle& stream, const Launch& launch) {
   const double start = cpu_microseconds();
@@ -78,7 +78,7 @@ TEST_F(host_cost, of_a_planned_launch_is_small_and_it_allocates_nothing) {
   const auto nothing = device().impl().load_unit(kEmptyUnit, 0);
   ASSERT_TRUE(ok(verifier) && ok(stream) && ok(workspace) && ok(nothing));
   const Device::Impl& impl = device().impl();
-  const ContextScope scope(*impl.primary);  // current, as PyTorch and the CUDA runtime have it
+  const ContextScope scope(*impl.primary);  // current, as with PyTorch and the CUDA runtime
   const GemmParams params{};
   const LaunchShape one_block{.grid_x = 1, .block_x = kThreads};
   const auto bare_launch = [&] {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run of these tests was on and of: GPU, commit, and the sources of the build as properties of the
-// whole run, so --gtest_output=json carries them, and tools/certify.py reads them there and nowhere else: a
-// certificate cannot name a build other than the one that ran. Driver and NVRTC are told by a test of their
-// own, since they take a moment to ask for.
+// Records GPU, commit and source hashes as properties of the whole run, which --gtest_output=json contains.
+// tools/certify.py reads them only there, so a certificate cannot name a build other than the one that ran.
+// Driver and NVRTC have a test of their own, since asking takes a moment.
 #include <gtest/gtest.h>
 
 #include "bench/session.h"
@@ -28,7 +27,7 @@ class Identity : public ::testing::Environment {
 
 const auto* const kIdentity = ::testing::AddGlobalTestEnvironment(new Identity);
 
-/// The run that tools/certify.py begins with, to know where it is. Without a GPU it says as much, and passes.
+/// tools/certify.py runs this first, to know the machine. Without a GPU it says so, and passes.
 TEST(identity, is_told) {
   EXPECT_NE(cli::built_sources(), "");
   if (!gpu()) return;

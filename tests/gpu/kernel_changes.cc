@@ -10,7 +10,7 @@ constexpr const char* kMachine = "sluice/device/machine.cuh";
 constexpr const char* kGemm = "sluice/kernels/gemm.cuh";
 constexpr const char* kLayout = "sluice/spec/smem_layout.h";
 
-/// Every lane that has read block scales says so itself.
+/// Every lane that read block scales arrives itself.
 std::vector<Edit> every_reader_arrives() {
   return {{kLayout, "return (c.cluster.m + c.cluster.n - 1) * stage_readers(c) * kMathWarps;",
            "return (c.cluster.m + c.cluster.n - 1) * stage_readers(c) * kMathWarps * "
@@ -29,7 +29,7 @@ std::vector<Edit> every_reader_arrives() {
            "    }\n"}};
 }
 
-/// Every lane that has written some says so itself.
+/// Every lane that wrote block scales arrives itself.
 std::vector<Edit> every_writer_arrives() {
   return {{kLayout, "return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;",
            "return is_block_scaled(c.epilogue) ? 1 + 32 * kScaleWarps : 1;"},
@@ -37,9 +37,9 @@ std::vector<Edit> every_writer_arrives() {
            "    ptx::mbarrier_arrive(full(stage));\n"}};
 }
 
-/// Whoever has read or written for a barrier of shared memory says so himself, in every kernel where one lane
-/// says so for its warp behind a barrier of the warp. racecheck knows such a barrier by the threads that
-/// arrive at it, so this is how it is shown these kernels (docs/findings/races.md).
+/// Every lane that read or wrote for a barrier in shared memory arrives itself. The kernels let one lane
+/// arrive for its warp after a warp barrier. racecheck knows a barrier by its arriving threads, so this shows
+/// it the order (docs/findings/races.md).
 std::vector<Edit> every_lane_arrives() {
   std::vector<Edit> edits = every_reader_arrives();
   for (const Edit& edit : every_writer_arrives()) edits.push_back(edit);
@@ -58,7 +58,7 @@ std::vector<Edit> every_lane_arrives() {
   return edits;
 }
 
-/// Beside the barriers in shared memory, those that a CTA has in hardware.
+/// Adds a CTA's hardware barriers to the barriers in shared memory.
 std::vector<Edit> named_barriers_too() {
   const std::string meet =
       "constexpr int kMeeting = (kConfig.schedule == Schedule::cooperative ? 2 : 1) * kWarpgroupThreads + "
@@ -73,24 +73,24 @@ std::vector<Edit> named_barriers_too() {
                "      ptx::named_barrier_sync(5, kMeeting);\n    }\n"}};
 }
 
-/// Far outside of every allocation: what lies just behind one may be another.
+/// Far outside every allocation: memory just behind one may belong to another.
 constexpr const char* kFar = " + (i64{1} << 33)";
 
 std::vector<Change> sound_variants() {
-  return {{"nothing", "", "", {}},  // but the names of lines in what a tool says
+  return {{"nothing", "", "", {}},  // only line information for the tools' messages
           {"every_reader_arrives", "", "block", every_reader_arrives()},
           {"every_writer_arrives", "", "block", every_writer_arrives()},
           {"every_lane_arrives", "", "block strip wide", every_lane_arrives()},
           {"named_barriers_too", "", "block", named_barriers_too()},
-          {"sums_meet_twice",  // a report that stays is the tool's: docs/findings/races.md
+          {"sums_meet_twice",  // a report that remains is the tool's: docs/findings/races.md
            "",
            "plain",
            {{"sluice/device/epilogue/warp_sums.cuh", "    write(sums, factors);\n    __syncthreads();\n",
              "    write(sums, factors);\n    __syncthreads();\n    __syncthreads();\n"}}}};
 }
 
-/// A barrier is missing between ordinary accesses of shared memory. In kernels as racecheck is shown them:
-/// what is found is the bug.
+/// A barrier is missing between ordinary accesses of shared memory. The kernels are in the form for
+/// racecheck, so that only the bug is reported.
 std::vector<Change> races() {
   std::vector<Change> all = {
       {"scales_written_too_early",
@@ -129,7 +129,7 @@ std::vector<Change> races() {
          "    pack_codes(at);\n"}}}};
   for (Change& change : all)
     for (const Edit& edit : every_lane_arrives()) change.edits.push_back(edit);
-  // Nobody says that scales have come, and nobody waits for it.
+  // No thread announces the scales, and none waits for them.
   Change unannounced{"scales_read_before_they_came", "racecheck", "block", every_reader_arrives()};
   unannounced.edits.push_back(
       {kLayout, "return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;", "return 1;"});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The changes of our kernels that tools/gpu_sanitize.py asks for by name (SLUICE_CHANGE): bugs that a tool
-// must find, and sound variants that show where a complaint comes from. changes_test.cc compiles each.
+// Kernel changes that tools/gpu_sanitize.py names (SLUICE_CHANGE): bugs that a tool must find, and sound
+// variants that show the source of a complaint. changes_test.cc compiles each.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 namespace sluice::testing {
 
 std::span<const Change> kernel_changes();
-/// Null: there is none of that name.
+/// Null if no change has the name.
 const Change* find_change(std::string_view name);
 
 }  // namespace sluice::testing

@@ -66,7 +66,7 @@ i64 differences(const std::vector<u8>& x, const std::vector<u8>& y) {
   return count;
 }
 
-/// Enqueued at once, so that nothing but the launches themselves keeps them apart.
+/// Enqueues everything first, so that only the launches themselves keep them apart.
 Result<void> run(const Device& device, Stream stream, bool in_graph,
                  const std::function<Result<void>()>& enqueue) {
   if (!in_graph) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract of dependent launches (spec/overlap.h), for any kernel: behind a producer that lets it go at
-// once, sleeps, and only then writes its input, a kernel gives the bits that it gives alone; and what a
-// launch two before it reads late, it has not written yet. A kernel that does not wait is seen to break both.
+// Tests the contract of dependent launches (spec/overlap.h) for any kernel. Its producer releases it at once,
+// sleeps, and only then writes its input; the kernel must give the bits that it gives alone. A launch two
+// before it reads outputs late, and the kernel must not have overwritten them. A kernel without the wait
+// breaks both.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,8 @@
 
 namespace sluice::testing {
 
-/// One kernel: lets its dependents go, waits for its own prerequisites if it is `chained`, sleeps, then
-/// copies. Small, so that there is room beside it for the kernel under test.
+/// A kernel that releases its dependents, waits for its prerequisites if it is `chained`, sleeps, then
+/// copies. It is small, to leave room for the kernel under test.
 class LateCopy {
  public:
   static Result<LateCopy> create(const Device& device);
@@ -34,20 +35,20 @@ class LateCopy {
   std::shared_ptr<const Module> first_, chained_;
 };
 
-/// A launch under test, and the memory that it touches.
+/// A launch under test and its memory.
 struct Chained {
   std::function<Result<void>(Stream)> launch;
-  const DeviceBuffer* input = nullptr;         // what depends on the launch before; may be an output too
-  std::vector<const DeviceBuffer*> outputs{};  // all that it writes
+  const DeviceBuffer* input = nullptr;         // written by the launch before; may be an output too
+  std::vector<const DeviceBuffer*> outputs{};  // everything it writes
 };
 
-/// Bytes of the outputs that differ between `alone`, launched when its input is there, and `chained`,
-/// launched behind a producer of the same input. The outputs are poisoned before each. `in_graph`: captured
-/// and replayed.
+/// Bytes of the outputs that differ between `alone`, launched after its input is complete, and `chained`,
+/// launched after a producer of equal input. Outputs are poisoned before each. `in_graph`: captured and
+/// replayed.
 Result<i64> bytes_that_differ(const Device& device, const Chained& alone, const Chained& chained,
                               bool in_graph);
 
-/// Bytes of the outputs' old contents that a launch two before `chained`, which reads them late, did not see.
+/// Bytes of the outputs' old contents that a late reader two launches before `chained` did not see.
 Result<i64> bytes_written_early(const Device& device, const Chained& chained);
 
 }  // namespace sluice::testing

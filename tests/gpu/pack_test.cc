@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packing kernels on the GPU: random formats and ragged sizes give the reference's blob, byte for byte,
-// and unpacking gives the arrays back; between guards, on arrays that begin anywhere. What the simulated grid
-// cannot show are the loads, shared memory's banks and the barrier between the two halves of a kernel.
-// SLUICE_PACK_CASES says how many, SLUICE_PACK_SEED where they begin.
+// The packing kernels on the GPU: random formats and ragged sizes give the reference's blob byte for byte,
+// and unpacking restores the arrays; between guards, with arrays at any address. It covers loads, banks of
+// shared memory and the barrier inside a kernel, which the simulated grid lacks. SLUICE_PACK_CASES: number of
+// cases. SLUICE_PACK_SEED: the first.
 #include <sluice/pack.h>
 
 #include <algorithm>
@@ -21,11 +21,11 @@ namespace {
 
 constexpr int kGuard = 64;
 constexpr u8 kPoison = 0xcd;
-constexpr int kUnits[] = {1, 1, 2, 16, 32, 128};  // that k is a multiple of
-constexpr i64 kShifts[] = {0, 0, 0, 1, 8, 16};    // of the codes, from 16 bytes
-constexpr double kLeastGigabytes = 1200;          // a second, read and written
+constexpr int kUnits[] = {1, 1, 2, 16, 32, 128};  // k is a multiple of one of these
+constexpr i64 kShifts[] = {0, 0, 0, 1, 8, 16};    // bytes by which codes are off 16-byte alignment
+constexpr double kLeastGigabytes = 1200;          // read and written in a second
 
-/// Device memory of `bytes`, `shift` past a guard, poison all around.
+/// Device memory of `bytes`, `shift` past a guard, with poison all around.
 class Region {
  public:
   static Result<Region> create(const Device& device, i64 bytes, i64 shift) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of packed weights in chains of dependent launches: a long product writes their tokens over NaN and
-// lets them begin at once; they, and another one behind them, must have the bits of launches in turn. To see
-// it fail: take the wait out of kernels/narrow.cuh, strip.cuh or wide.cuh (and Module::check_waits).
+// Packed products in chains of dependent launches. A long product writes their tokens over NaN and releases
+// them at once; they, and another product behind, must have the bits of separate launches. To see it fail:
+// take the wait out of kernels/narrow.cuh, strip.cuh or wide.cuh (and Module::check_waits).
 #include <sluice/check/packed_check.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/packed.h>
@@ -87,7 +87,7 @@ class packed_overlap : public GpuTest {
       for (const int copy : {0, 1}) {
         packed::Args args = data->args(copy);
         args.x = x->data();
-        if (problem.residual) args.c = x->data();  // written by the launch before, too
+        if (problem.residual) args.c = x->data();  // also written by the launch before
         args.prefetch = args.hand_off = {args.weights, kernel.plan().weight_bytes};
         EXPECT_TRUE(ok(packed::launch(kernel, args, stream->get())));
       }
@@ -111,8 +111,7 @@ class packed_overlap : public GpuTest {
   }
 };
 
-/// The same by the harness of all kernels, which has what the long product has not: a launch two before that
-/// reads D late, and a graph.
+/// Packed products in overlap_contract, which adds a late reader of D two launches before, and a graph.
 class packed_contract : public packed_overlap {
  protected:
   void expect_contract(const PackedProblem& problem, const packed::Overrides& choices) {
@@ -122,7 +121,7 @@ class packed_contract : public packed_overlap {
     const auto x = DeviceBuffer::allocate(device(), problem.m * problem.k * bytes_of(problem.x));
     const auto d = DeviceBuffer::allocate(device(), problem.m * d_columns(problem) * bytes_of(problem.d));
     ASSERT_TRUE(ok(data) && ok(x) && ok(d));
-    constexpr u8 kSmall = 0x3c;  // as of dense products
+    constexpr u8 kSmall = 0x3c;  // as for dense products
     ASSERT_TRUE(ok(x->fill(kSmall, nullptr)));
     packed::Args args = data->args();
     args.x = x->data();
@@ -214,8 +213,8 @@ TEST_F(packed_overlap, of_the_strip_kernel_gives_the_bits_of_launches_in_turn) {
   expect_same_bits(gated, {.parts = 2, .strips = 2, .k_groups = 2});
 }
 
-// With stages not a multiple of the warpgroups one could wait for a stage whose last bytes another had yet to
-// see, and this very product hung once, with 17 or 18 stages and 4 warpgroups. Many CTAs in many waves.
+// If warpgroups shared a stage, one could wait for a stage whose last bytes another had not seen. This
+// product hung so with 17 or 18 stages and 4 warpgroups. Many CTAs in many waves.
 TEST_F(packed_overlap, stages_of_warpgroups_are_their_own) {
   PackedProblem bytes{.m = 96,
                       .n = 10240,

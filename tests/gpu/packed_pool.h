@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What random packed products are made of: kernels of each format, prepared once a process, and problems that
-// such a kernel can take. Used by packed_test.cc.
+// Kernels of each packed format, prepared once a process, and random problems that such a kernel accepts.
+// Used by packed_test.cc.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using packed::DataKind;
 using packed::DeviceData;
 
 inline constexpr int kConfigsOfFormat = 2;
-/// Of 16 bytes: what a row of tokens begins at multiples of.
+/// Elements in 16 bytes: rows of tokens begin at multiples.
 inline i64 token_unit(DType x) {
   return 16 / bytes_of(x);
 }
@@ -63,7 +63,7 @@ inline PackedProblem problem_of(const PackedConfig& config, i64 m, i64 n, i64 k)
   return std::visit(of, config);
 }
 
-/// What a tile has, and what n and k must have at least for the config.
+/// A config's tile, and its least n and k.
 struct PackedExtents {
   int tokens, rows, least_n, least_k;
 };
@@ -84,7 +84,7 @@ struct PackedPool {
 
   static Result<PackedPool> create(const Device& device) {
     PackedPool pool;
-    Dice dice(11), strip_dice(12);  // those of one kernel do not move the others
+    Dice dice(11), strip_dice(12);  // separate, so that draws for one kernel leave the others' unchanged
     const i64 kernels = setting("SLUICE_PACKED_KERNELS", 15);
     std::vector<std::string> units;
     std::vector<WeightFormat> formats;

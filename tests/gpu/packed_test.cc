@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed products on the GPU: random formats, ragged sizes, tiles and epilogues, integer data for which no
-// bit may be wrong, between guards and with poisoned padding; the same bits twice; graphs; misuse.
-// SLUICE_PACKED_CASES says how many random problems (the bar is 10,000), SLUICE_PACKED_SEED where they begin;
-// SLUICE_PACKED_KERNELS whose: 1 the narrow kernel's, 2 the wide one's, 4 the strip kernel's of e4m3 tokens,
-// 8 of 16-bit ones; 15 (unless told) all of them.
+// Packed products on the GPU: random formats, ragged sizes, tiles and epilogues, exact on integer data,
+// between guards and with poisoned padding; repeatable bits; graphs; misuse. SLUICE_PACKED_CASES: number of
+// random problems (the bar is 10,000). SLUICE_PACKED_SEED: the first. SLUICE_PACKED_KERNELS: a sum of 1
+// (narrow), 2 (wide), 4 (strip, e4m3 tokens), 8 (strip, 16-bit tokens); default 15, all.
 #include <sluice/packed.h>
 
 #include <algorithm>
@@ -33,7 +32,7 @@ class packed_products : public GpuTest {
     if (!host) return host.error();
     return DeviceData::create(device(), *std::move(host), 1, shift);
   }
-  /// Real data, on the kernel that packed::run plans.
+  /// Real data on the kernel that packed::run plans.
   void expect_planned_right(const PackedProblem& problem) {
     const auto data = made(problem, DataKind::real, 3);
     ASSERT_TRUE(ok(data));
@@ -76,8 +75,8 @@ TEST_F(packed_products, of_random_problems_are_right_to_the_bit) {
               begin, pool().configs.size());
 }
 
-// Where every term has one sign what a sum loses adds up: a group of e4m3 tokens that is never promoted, or
-// weights that are cut off instead of rounded (tests/unit/packed_judge_test.cc plants both).
+// Terms of one sign accumulate a sum's losses: a group of e4m3 tokens that is never promoted, or truncated
+// weights (tests/unit/packed_judge_test.cc plants both).
 TEST_F(packed_products, of_positive_data_have_no_bias) {
   record("cases", static_cast<i64>(pool().configs.size()));
   for (const PackedConfig& c : pool().configs) {
@@ -104,8 +103,8 @@ TEST_F(packed_products, of_every_kernel_at_the_edges) {
   }
 }
 
-// Clusters that have taken whole tiles take half of one, others only that or none; of the last halves some
-// have no tokens, or few, and the last row tile few outputs.
+// Some clusters take half a tile after their whole tiles, others none or only that. Some of the last halves
+// have few tokens or none, and the last row tile has few outputs.
 TEST_F(packed_products, of_which_the_last_wave_comes_in_halves_are_right) {
   for (const int tokens : {64, 128, 256})
     for (const int cluster_n : {1, 2}) {
@@ -204,7 +203,7 @@ TEST_F(packed_products, that_norm_what_they_read_and_add_a_residual_as_planned_a
     expect_planned_right({.m = m, .n = 4096, .k = 1024, .weights = {.group = 64}, .residual = true});
 }
 
-// C may be D itself: every element is read by who writes it, four at a time or one.
+// C may be D itself: one thread reads and writes each element, four at a time or one.
 TEST_F(packed_products, add_to_d_where_it_lies) {
   for (const int parts : {1, 4})
     for (const i64 n : {320, 321})
@@ -289,7 +288,7 @@ TEST_F(packed_products, of_e4m3_tokens_that_are_gated_and_quantised_as_planned_a
   }
 }
 
-// What a tile has beyond the tokens that there are is whatever the ring had before: NaN must not leave it.
+// A tile's rows beyond the last token hold earlier contents of the ring; their NaN must not leave it.
 TEST_F(packed_products, of_e4m3_tokens_do_not_see_what_tiles_had_before) {
   const WeightFormat format{.group = 64, .zero = ScaleZero::per_group, .order = FragmentOrder::byte};
   const StripConfig config{
@@ -305,7 +304,7 @@ TEST_F(packed_products, of_e4m3_tokens_do_not_see_what_tiles_had_before) {
   packed::Args poisoned = data->args();
   poisoned.x = nans->data();
   for (const i64 m : {1, 7, 9, 31}) {
-    for (int i = 0; i < 200; ++i) {  // every SM's shared memory
+    for (int i = 0; i < 200; ++i) {  // to reach every SM's shared memory
       ASSERT_TRUE(ok(packed::launch(*kernel, poisoned, nullptr)));
     }
     PackedCase few = full;

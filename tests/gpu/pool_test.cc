@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pools without a GPU: run here to fill a cache directory that is then carried to the GPU machine
-// (tools/gpu_pool.sh), and to see that the pools cover what they claim.
+// The pools without a GPU: fills a cache directory that is carried to the GPU machine (tools/gpu_pool.sh),
+// and checks the pools' coverage.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -49,11 +49,11 @@ TEST(pool, covers_every_choice_of_packed_kernels_in_what_sanitizers_run) {
       for (std::string& choice : choices_of(config)) all.insert(std::move(choice));
     return all;
   };
-  // 2 x, 3 d, 5 weights and zeros, 3 scales, 4 groups, 2 each of bias, gated, norm_x and residual, 3 token
-  // blocks, 3 held, 3 row blocks, 6 warps, 4 parts, 4 stages
+  // 2 x, 3 d, 5 weights and zeros, 3 scales, 4 groups; 2 each for bias, gated, norm_x, residual. 3 token
+  // blocks, 3 held, 3 row blocks, 6 warps, 4 parts, 4 stages.
   EXPECT_EQ(seen(sanitize_narrow_pool()).size(), 2u + 3 + 5 + 3 + 4 + 8 + 3 + 3 + 3 + 6 + 4 + 4);
-  // 3 x, 4 d, 5 weights and zeros, 3 scales, 4 groups, 2 each of bias and gated, 3 and 2 scales of x and d,
-  // 5 tokens, 3 strips, 4 k_groups, 6 parts
+  // 3 x, 4 d, 5 weights and zeros, 3 scales, 4 groups; 2 each for bias and gated. 3 and 2 scales of x and d,
+  // 5 tokens, 3 strips, 4 k_groups, 6 parts.
   EXPECT_EQ(seen(sanitize_strip_pool()).size(), 3u + 4 + 5 + 3 + 4 + 4 + 3 + 2 + 5 + 3 + 4 + 6);
   // 2 x, 3 d, 5 weights and zeros, 3 scales, 4 groups, 2 of bias, 4 tokens, 2 + 2 clusters, 6 + 4 stages, 2
   // tails
@@ -84,7 +84,7 @@ TEST(pool, compiles_into_the_cache) {
   const auto built = cache.get_all(units, 0, [](int done, int total) {
     if (done % 20 == 0 || done == total) std::printf("%d of %d\n", done, total);
   });
-  int spilling = 0, worst = 0;  // not judged here: tests/compile holds the registered kernels to zero
+  int spilling = 0, worst = 0;  // not judged here: tests/compile requires zero for registered kernels
   for (size_t i = 0; i < built.size(); ++i) {
     ASSERT_TRUE(built[i].ok()) << units[i] << built[i].error().message;
     const int bytes = (*built[i])->report.spill_bytes;

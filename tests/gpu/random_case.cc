@@ -29,7 +29,7 @@ int random_extent(Dice& dice, int tile, int largest) {
   }
 }
 
-/// Often about as many k-tiles as the ring has stages, where passes over it begin and end.
+/// Often about as many k-tiles as the ring has stages, where its passes begin and end.
 int random_k(Dice& dice, const KernelConfig& c, int largest) {
   switch (dice.below(4)) {
     case 0: return dice.any_of(kHardSizes);
@@ -41,7 +41,7 @@ int random_k(Dice& dice, const KernelConfig& c, int largest) {
   }
 }
 
-/// A legal leading dimension: packed, or with padding that must be left alone.
+/// A legal leading dimension: packed, or with padding.
 i64 random_ld(Dice& dice, i64 inner, DType type) {
   const i64 unit = kTmaBytes / bytes_of(type);
   return tma_round_up(inner, type) + unit * (dice.one_in(2) ? 0 : dice.between(1, 5));
@@ -61,8 +61,7 @@ void pad_strides(Dice& dice, Problem& p, bool tma_store) {
   p.c.batch_stride = apart(p.c, p.m) + dice.below(9);
 }
 
-/// TMA stores whole units of 16 bytes, so it is for rows of D that end on one
-/// (docs/findings/tma-store-tail.md).
+/// TMA stores units of 16 bytes, so rows of D must end on one (docs/findings/tma-store-tail.md).
 i64 storable_n(const KernelConfig& c, i64 n) {
   if (c.epilogue.gated) {  // halves of whole groups too
     const i64 unit =
@@ -90,13 +89,13 @@ TileGrid grid_of(const Problem& problem, const KernelConfig& config) {
                    static_cast<int>(p.batch));
 }
 
-/// Any number of tiles to any number of clusters, also more than are resident at once.
+/// Deals any number of tiles to any number of clusters, also more than are resident at once.
 void stream_some(Dice& dice, Plan& plan) {
   const TileGrid grid = grid_of(plan.problem, plan.config);
   const int tiles = cluster_tiles(grid);
   plan.split.streamed = 0;
   if (tiles == 0 || grid.k_tiles == 0) return;
-  const i64 per_tile = counter_count(plan.config, {.streamed = 1});  // 0: nobody counts
+  const i64 per_tile = counter_count(plan.config, {.streamed = 1});  // 0: no counters
   const int most =
       per_tile == 0 ? tiles : static_cast<int>(std::min<i64>(tiles, kWorkspaceCounters / per_tile));
   plan.split.streamed = dice.one_in(2) ? most : dice.between(1, most);
@@ -117,7 +116,7 @@ Plan plan_for(const Problem& problem, const KernelConfig& config, const DeviceIn
   const int most = std::max(1, std::min(cluster_tiles(grid), clusters_at_once(cluster_size(config), device)));
   plan.split.clusters = clusters == 0 ? most : std::min(clusters, most);
   if (is_plain(config.schedule)) plan.split.clusters = std::max(1, cluster_tiles(grid));
-  // A config that can combine shall: all tiles are streamed to a few more clusters than there are tiles.
+  // Uses a config's way to combine: streams all tiles to a few more clusters than there are tiles.
   const int k_tiles = cluster_tiles(grid) * grid.k_tiles;
   if (config.combine != Combine::none && k_tiles > 1) {
     plan.split.streamed = cluster_tiles(grid);
@@ -149,12 +148,12 @@ Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed,
   p.k = random_k(dice, config, limits.largest);
   p.batch = dice.one_in(5) ? dice.between(2, 4) : 1;
   pad_strides(dice, p, config.store == StorePath::tma);
-  // Of one row the pitch may be anything; of several matrices it is also what lies between them, which TMA
-  // steps along.
+  // A single row may have any pitch. With several matrices the pitch also affects the step between them,
+  // which TMA checks.
   const bool plain = is_plain(config.schedule) && p.batch == 1;
   if (plain && p.m == 1 && dice.one_in(2)) p.a.ld = p.k + dice.between(0, 3);
   if (plain && p.n == 1 && dice.one_in(2)) p.b.ld = p.k + dice.between(0, 3);
-  // Few clusters: many tiles each, so that the ring and the store buffers go round.
+  // Few clusters: many tiles each, so that the ring and the store buffers wrap.
   Case made{.plan = plan_for(p, config, device, dice.one_in(2) ? dice.between(1, 5) : 0), .data = {}};
   made.plan.split.raster = dice.one_in(2) ? Raster::along_m : Raster::along_n;
   made.plan.split.group = dice.between(1, 16);

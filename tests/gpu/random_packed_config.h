@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configurations of the packed kernels: random valid ones of all shapes, and some that chance would leave
-// out. Used by packed_test.cc.
+// Configurations of the packed kernels: random valid ones, and some that chance would miss. Used by
+// packed_test.cc.
 #pragma once
 
 #include <vector>
@@ -21,7 +21,7 @@ inline constexpr Activation kActivations[] = {Activation::none, Activation::none
 
 inline constexpr int kTokens[] = {32, 64, 128, 256}, kXStages[] = {2, 3, 4, 5, 8}, kWStages[] = {1, 2, 3, 4};
 
-/// A random valid config of the format, with one of all shapes of cluster and ring.
+/// A random valid config of the format, over all shapes of cluster and ring.
 inline WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
   for (;;) {
     WideConfig c{.weights = format,
@@ -48,7 +48,7 @@ inline constexpr int kStripTokens[] = {8, 16, 32, 64, 128}, kStrips[] = {1, 1, 2
 inline constexpr DType kStripOutputs[] = {DType::fp16, DType::bf16, DType::fp32, DType::e4m3};
 inline constexpr ScaleMode kTokenScales[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
 
-/// The same of the strip kernel, whose tokens follow from the order of the weights.
+/// A random valid config of the strip kernel; the order of the weights decides the tokens' type.
 inline StripConfig random_strip_config(const WeightFormat& format, Dice& dice) {
   const bool half = format.order == FragmentOrder::half;
   for (;;) {
@@ -73,8 +73,8 @@ inline StripConfig random_strip_config(const WeightFormat& format, Dice& dice) {
   }
 }
 
-/// Those for e4m3 tokens that make an e4m3 D, divided by a scale: every tile of tokens, all that strips,
-/// k_groups and parts can be together, gated where there are two strips or four.
+/// Configs for e4m3 tokens with an e4m3 D and its scale. Covers every tile of tokens with all possible
+/// strips, k_groups and parts; gated with two or four strips.
 inline std::vector<StripConfig> quantised_strip_configs() {
   struct Tile {
     int tokens, strips, k_groups, parts, stages;
@@ -106,7 +106,7 @@ inline std::vector<StripConfig> quantised_strip_configs() {
   return configs;
 }
 
-/// A random valid config of the format. Registers are not looked at: kernels that spill must be right too.
+/// A random valid config of the format. Spills are allowed: such kernels must be right too.
 inline NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
   for (;;) {
     NarrowConfig c{.weights = format,

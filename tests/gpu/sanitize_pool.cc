@@ -17,23 +17,23 @@ namespace sluice::testing {
 namespace {
 
 constexpr int kSeenTwice = 2, kMostDraws = 4000;
-constexpr i64 kMostK = 12288;  // a k with which the deepest rings wrap
+constexpr i64 kMostK = 12288;  // the deepest rings wrap with it
 
 struct Size {
   i64 m, n, k;
   int clusters;
 };
-/// Several tiles for a cluster: the ring wraps, ping-pong takes turns, buffers are used again. No larger: the
-/// kernels that judge are slowed down too.
+/// Several tiles a cluster: the ring wraps, ping-pong takes turns, buffers are reused. Kept small, since the
+/// tools slow down the judging kernels too.
 constexpr Size kSizes[] = {{130, 72, 520, 1}, {65, 136, 264, 2}};
-/// Of plain schedules: several tiles each way, and rings that wrap.
+/// Sizes for plain schedules: several tiles each way, and rings that wrap.
 constexpr Size kPlainSizes[] = {{33, 72, 4200, 0}, {5, 48, 64, 0}};
 
 void add(std::vector<KernelConfig>& pool, const KernelConfig& c) {
   if (validate(c) == nullptr && std::find(pool.begin(), pool.end(), c) == pool.end()) pool.push_back(c);
 }
 
-/// Draws configs of formats in turn, and keeps those with a choice that was seen less than twice.
+/// Draws configs of the formats in turn, and keeps those with a choice seen less than twice.
 template <class Draw>
 std::vector<PackedConfig> covering(FragmentOrder order, u64 seed, const Draw& draw) {
   std::vector<WeightFormat> formats;
@@ -54,7 +54,7 @@ std::vector<PackedConfig> covering(FragmentOrder order, u64 seed, const Draw& dr
   return pool;
 }
 
-/// Letters, digits and underscores: what a test may be called.
+/// Keeps what test names allow: letters, digits and underscores.
 std::string cleaned(std::string text) {
   for (char& c : text)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
@@ -133,7 +133,7 @@ std::vector<KernelConfig> sanitize_plain_pool() {
                             .bias = Bias::column,
                             .residual = true};
             if (kind == 1) p.epilogue = {.activation = Activation::relu, .gated = true};
-            if ((turn++ + kind) % 3 != 0) continue;  // a third of them, in which each pair comes
+            if ((turn++ + kind) % 3 != 0) continue;  // a third of them, which includes each pair
             KernelConfig c = config_for(p, {schedule, tokens, 32}, {1, 1, parts}, StorePath::direct);
             c.warps = turn % 2 == 0 ? 4 : 8;
             c.stages = 3;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tools/gpu_sanitize.py runs of products: a config for each class of each kernel that a bug of memory or
-// of order could live in. Companions have no pool: their random tests are run (sanitize_test.cc says which).
-// Pure, and always the same lists.
+// Products for tools/gpu_sanitize.py: a config for each class of kernel that may have its own bug of memory
+// or order. Companions have no pool; their random tests run instead (sanitize_test.cc). Pure; always the same
+// lists.
 #pragma once
 
 #include <string>
@@ -13,25 +13,24 @@
 
 namespace sluice::testing {
 
-/// Those of class_pool(), and what it has none of: swapped operands, gates, scales of D, larger clusters,
-/// early weights.
+/// class_pool(), and classes it lacks: swapped operands, gates, scales of D, larger clusters, early weights.
 std::vector<KernelConfig> sanitize_dense_pool();
 /// Both plain schedules: types, splits, epilogues, early weights.
 std::vector<KernelConfig> sanitize_plain_pool();
-/// Of the three packed kernels: every choice that a config has comes twice at least.
+/// For each packed kernel every choice of a config occurs at least twice.
 std::vector<PackedConfig> sanitize_narrow_pool();
 std::vector<PackedConfig> sanitize_strip_pool();
 std::vector<PackedConfig> sanitize_wide_pool();
 
-/// What a config has chosen, in words: "parts 4", "gated". The pools cover these.
+/// A config's choices in words: "parts 4", "gated". The pools cover these.
 std::vector<std::string> choices_of(const PackedConfig& config);
-/// For the name of a test: its place in the pool, and what it is.
+/// A test's name: the place in the pool and the kernel.
 std::string class_name(size_t index, const KernelConfig& config);
 std::string class_name(size_t index, const PackedConfig& config);
 
-/// Of sizes for which rings wrap, clusters take turns and edges are ragged.
+/// Plans of sizes with wrapping rings, clusters that take turns, and ragged edges.
 std::vector<Plan> sanitize_plans(const KernelConfig& config, const DeviceInfo& device);
-/// The same; of the wide kernel more tiles than an H200 has SMs.
+/// A packed problem of such a size; for the wide kernel more tiles than an H200 has SMs.
 PackedProblem sanitize_problem(const PackedConfig& config);
 
 }  // namespace sluice::testing

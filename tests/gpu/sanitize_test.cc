@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tools/gpu_sanitize.py runs under compute-sanitizer, a class of kernel each: no tool may say anything,
-// and the results are right. Of companions it runs random tests from numbers on: norms.of_random_shapes,
-// *quantize.of_random_shapes and pack.random_sizes_are_the_references. With SLUICE_CHANGE (kernel_changes.cc)
-// the kernels have a planted bug, of which the tool must tell. Problems are small because a tool slows a
-// kernel down a hundredfold.
+// Tests for tools/gpu_sanitize.py under compute-sanitizer, one class of kernel each: no tool reports
+// anything, and results are right. For companions it runs norms.of_random_shapes, *quantize.of_random_shapes
+// and pack.random_sizes_are_the_references. With SLUICE_CHANGE (kernel_changes.cc) kernels have a planted bug
+// that the tool must report. Problems are small, since a tool slows a kernel down a hundredfold.
 #include <cstdio>
 
 #include <sluice/check/packed_check.h>
@@ -50,7 +49,7 @@ TEST_P(sanitize_packed, is_right) {
   EXPECT_TRUE(found->passed()) << describe(*found);
 }
 
-/// Into the cache, by all cores and without a GPU: one process each would compile them one after another.
+/// Fills the cache with all cores, without a GPU. Separate processes would compile one after another.
 TEST(sanitize_kernels, compile) {
   std::vector<std::string> units = {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
                                     packed::reference_unit_text()};

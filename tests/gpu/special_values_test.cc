@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NaN and infinity go through, in the inputs, in C, in the scales and past the edges of the types; what must
-// not be read (C with beta = 0, padding) is NaN and must not show. One kernel of each class.
+// NaN and infinity propagate from inputs, C, scales, and past the edges of the types. Unread values (C with
+// beta = 0, padding) are NaN and must not show. One kernel of each class.
 #include <sluice/kernels/verify_arith.h>
 
 #include "batch_runner.h"
@@ -15,7 +15,7 @@ constexpr i64 kArenaBytes = i64{64} << 20;
 
 class special_values : public GpuTest {
  protected:
-  /// `change` alters exact data of a small problem; every class of kernel must then still agree with fp64.
+  /// `change` alters exact data of a small problem; every class of kernel must still agree with fp64.
   template <class Change>
   void expect_agreement(const Change& change) {
     ASSERT_TRUE(ok(class_kernels(device())));

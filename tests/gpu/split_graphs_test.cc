@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs whose products split their sums, captured in one stream and replayed at once in several: a hundred
-// thousand times with the bits of replays one after the other, each graph with the workspace that it was
-// lent. A replay adds to D, so a wrong one stays. The same graphs on one workspace, planted, are seen to go
-// wrong. And what the driver promises of a graph's memory: it comes back when the graph is gone and its last
-// launch is done, and may be allocated during a capture.
-//   SLUICE_GRAPH_REPLAYS    of the first test (default 100,000)
+// Graphs of split products, captured in one stream and replayed at once in several, each with its lent
+// workspace. A hundred thousand replays have the bits of replays one after the other; a replay adds to D, so
+// a wrong one stays. The graphs on one shared workspace, planted, are seen to fail. Also the driver's
+// promises for a graph's memory: it returns when the graph is destroyed and its last launch done, and can be
+// allocated during a capture.
+//   SLUICE_GRAPH_REPLAYS    replays of the first test (default 100,000)
 #include <dlfcn.h>
 
 #include <array>
@@ -25,7 +25,7 @@ namespace sluice::testing {
 namespace {
 
 constexpr std::size_t kGraphs = 4;
-constexpr int kRound = 250;  // replays of each graph between two looks at D
+constexpr int kRound = 250;  // replays of each graph between checks of D
 constexpr i64 kReplays = 100'000;
 
 /// 32 CTAs, so that four launches run side by side.
@@ -37,7 +37,7 @@ Problem problem() {
 }
 constexpr i64 kBytesOfD = i64{128} * 128 * 4;
 
-/// One product: its operands, the D that its graph adds to, and the D of kRound replays one after the other.
+/// A product: its operands, the D that its graph adds to, and the expected D after kRound replays.
 struct Product {
   ProblemData data;
   DeviceBuffer d;
@@ -46,7 +46,7 @@ struct Product {
 
 class split_graphs : public GpuTest {
  protected:
-  /// Of `combine`, with data of their own.
+  /// Makes products of `combine`, each with its own data.
   void make_products(Combine combine) {
     const auto plan = gemm::plan(problem(), device().info(),
                                  {.schedule = Schedule::ping_pong,
@@ -79,7 +79,7 @@ class split_graphs : public GpuTest {
   Result<WorkspaceView> lent(Stream stream) const {
     return device().impl().lender.lend(device(), stream, kernel_->plan().workspace_bytes);
   }
-  /// Captured in one stream. Without a workspace the graph is lent one.
+  /// Graphs captured in one stream. Without a given workspace each is lent one.
   std::vector<Graph> captured(const std::optional<WorkspaceView>& given) {
     std::vector<Graph> graphs;
     for (std::size_t i = 0; i < kGraphs; ++i) {
@@ -102,7 +102,7 @@ class split_graphs : public GpuTest {
     EXPECT_TRUE(ok(products_[i].d.download(bits.data(), kBytesOfD)));
     return bits;
   }
-  /// Of kRound replays of each graph, in turn on its own stream. With one stream: one after the other.
+  /// Replays each graph kRound times, in turn on its own stream; with one stream, one after the other.
   void replay(const std::vector<Graph>& graphs, const std::vector<StreamHandle>& streams) {
     const Watchdog watched(60, "replays of split products");
     clear_d();
@@ -126,7 +126,7 @@ class split_graphs : public GpuTest {
     for (std::size_t i = 0; i < products_.size(); ++i) products_[i].wanted = bits_of_d(i);
   }
   WorkspaceLender::Holdings held() const { return device().impl().lender.holdings(); }
-  /// The driver gives back on a thread of its own.
+  /// Waits, since the driver returns memory on its own thread.
   bool comes_back_to(i64 lent) const {
     for (int i = 0; i < 200 && held().lent != lent; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -206,7 +206,7 @@ TEST_F(split_graphs, give_their_memory_back_when_they_are_gone_and_done) {
   EXPECT_TRUE(comes_back_to(before));
 }
 
-/// As PyTorch captures: no thread may make a call that a capture forbids.
+/// Captures as PyTorch does: no thread may make a forbidden call.
 TEST_F(split_graphs, are_lent_memory_that_is_allocated_during_a_global_capture) {
   make_products(Combine::last_arriver);
   const DriverApi& api = *device().impl().api;
@@ -216,7 +216,7 @@ TEST_F(split_graphs, are_lent_memory_that_is_allocated_during_a_global_capture) 
   const Result<WorkspaceView> mine = own.lend(device(), stream_->get(), kernel_->plan().workspace_bytes);
   Result<void> launched = mine ? gemm::launch(*kernel_, args(0, *mine), stream_->get()) : mine.error();
   Result<void> elsewhere;
-  std::thread([&] {  // another thread's stream is lent one meanwhile
+  std::thread([&] {  // lends another thread's stream one meanwhile
     const std::vector<StreamHandle> other = new_streams(1);
     const Result<WorkspaceView> view = own.lend(device(), other[0].get(), kWorkspaceLimit);
     if (!view) elsewhere = view.error();
@@ -268,7 +268,7 @@ TEST_F(split_graphs, have_one_for_each_branch) {
   for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(bits_of_d(i), products_[i].wanted) << i;
 }
 
-/// Says what the driver does; the pages promise no more than that the graph must be kept.
+/// Documents the driver's behaviour; its manual promises only that the graph must be kept.
 TEST_F(split_graphs, that_executables_were_updated_from) {
   make_products(Combine::last_arriver);
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);

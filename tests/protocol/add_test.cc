@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products added to D: whole sums, and the parts of shared tiles as they come. Every interleaving of small
-// runs, real numbers against the reference, and planted bugs: added twice, never, by some of the peers only,
-// and stores where an addition belongs.
+// Products added to D: whole sums, and slices of shared tiles in any order. Every interleaving of small runs,
+// real numbers against the reference, and planted bugs: added twice, never, or by some peers only, and stores
+// in place of additions.
 #include <cstdio>
 #include <cstring>
 
@@ -27,7 +27,7 @@ struct AddsNever : Machine {
   using Machine::Machine;
   void issue_store(int, const Tile&, int, int) {}
 };
-/// Or adds where a store belongs, if the problem is to overwrite D.
+/// Also adds where a store belongs, if the problem overwrites D.
 struct StoresWhereItShouldAdd : Machine {
   using Machine::Machine;
   void issue_store(int buffer, const Tile& tile, int wave, int column) {
@@ -39,14 +39,14 @@ struct StoresWhereItShouldAdd : Machine {
     steps_.back().adds = !steps_.back().adds;
   }
 };
-/// As if the first peer had the sums of all.
+/// Acts as if the first peer had all sums.
 struct OnlyTheFirstPeerAdds : Machine {
   using Machine::Machine;
   void issue_store(int buffer, const Tile& tile, int wave, int column) {
     if (tile.sharing.rank == 0) Machine::issue_store(buffer, tile, wave, column);
   }
 };
-/// One peer adds for another, whose sums are lost: as often as there are peers, but not by each.
+/// One peer adds for another, and the other's sums are lost: the count is right, but not each peer adds.
 struct OnePeerAddsForAnother : Machine {
   using Machine::Machine;
   void issue_store(int buffer, const Tile& tile, int wave, int column) {
@@ -54,7 +54,7 @@ struct OnePeerAddsForAnother : Machine {
     if (tile.sharing.rank != 1) Machine::issue_store(buffer, tile, wave, column);
   }
 };
-/// A part of a tile whose peers meet in the workspace: it would be added again by the last of them.
+/// Adds a slice of a tile whose peers meet in the workspace; the last peer would add it again.
 struct AddsItsPartBeforeMeeting : Machine {
   using Machine::Machine;
   void write_partial(const Tile& tile) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the tests say that a planted bug is caught: the scenario is clean without it, and broken with it.
+// Helpers for planted bugs: a scenario is clean without the bug and broken with it.
 #pragma once
 
 #include <sluice/twin/record.h>
@@ -8,14 +8,14 @@
 
 namespace sluice::twin {
 
-/// Exhaustively on one small scenario.
+/// Searches one small scenario exhaustively.
 template <class Mutant>
 inline void expect_all_catches(FailureKind kind, const Shape& shape) {
   const Exploration clean = explore_random(record_gemm(make(shape)), {.schedules = 20});
   expect_clean(clean, shape);
   expect_caught(explore_all(record<Mutant>(make(shape)), {.max_states = 3'000'000}), kind, shape);
 }
-/// And by chance, in a larger one, with a seed to show for it (none where the rule is one role's own).
+/// Searches a larger one at random, and checks for a seed (none if a single role breaks the rule).
 template <class Mutant>
 inline Exploration expect_random_catches(const Shape& shape) {
   const Exploration found = explore_random(record<Mutant>(make(shape)), {.seed = 1, .schedules = 300});

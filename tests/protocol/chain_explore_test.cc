@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains of launches that overlap (sluice/twin/chain.h): every interleaving of two CTAs each, for the dense
-// kernel as it was recorded and all others as they are written down. What makes these fail is shown by
-// chain_mutants_test.cc.
+// Chains of overlapping launches (sluice/twin/chain.h): every interleaving of two CTAs each. The dense kernel
+// is recorded; other kernels have lists written by hand. chain_mutants_test.cc shows what makes these tests
+// fail.
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -28,8 +28,8 @@ struct Sum {
   }
 };
 
-/// Who uses what again. residual: the third reads what the first wrote. over_input and over_output: the third
-/// writes over what the first read, or wrote.
+/// Reuse of arrays. residual: the third reads the first's output. over_input, over_output: the third
+/// overwrites the first's input, or output.
 ThreeArrays row() {
   return {};
 }
@@ -47,7 +47,7 @@ constexpr ThreeArrays (*kLayouts[])() = {row, over_input, over_output};
 
 using Lists = std::function<KernelLists(Overlap)>;
 
-/// The first never waits, and the third's trigger is nobody's matter; all else in all combinations.
+/// All combinations of overlap, except that the first never waits and the third's trigger does not matter.
 void explore_overlaps(const char* name, const Lists& first, const Lists& second, const Lists& third,
                       Reduction reduction = Reduction::segments) {
   Sum sum;
@@ -78,7 +78,7 @@ TEST(chain_explore, every_overlap_of_three_equal_products) {
     explore_overlaps(kind->name, recorded(*kind), recorded(*kind), recorded(*kind));
 }
 
-/// Of different kinds behind each other: on one workspace, with an idle CTA in the middle.
+/// Different kinds in a row, on one workspace, with an idle CTA between.
 TEST(chain_explore, products_of_different_kinds) {
   explore_overlaps("split, idle, split", recorded(kSplit), recorded(kIdle), recorded(kSplit));
   explore_overlaps("idle, block scales, residual", recorded(kIdle), recorded(kBlockScales),
@@ -95,7 +95,7 @@ TEST(chain_explore, kernels_written_down_by_hand) {
   explore_overlaps("plain, quantizer, product", plain_lists, quantize_lists, recorded(kBlockScales));
 }
 
-/// qkv, add + norm + quantise in place, gate_up, silu: scales and the residual stream go through the chain.
+/// qkv, add + norm + quantise in place, gate_up, silu: scales and the residual stream pass through the chain.
 TEST(chain_explore, four_launches_of_a_layer) {
   Sum sum;
   for (const Trigger trigger : kTriggers)
@@ -119,8 +119,8 @@ TEST(chain_explore, four_launches_of_a_layer) {
   sum.print("o, norm, gate_up, silu");
 }
 
-/// The parts of a product with Combine::separate are added up by a dependent launch, which never triggers;
-/// the next one uses the same workspace.
+/// A dependent launch that never triggers adds the slices of Combine::separate; the next product uses the
+/// same workspace.
 TEST(chain_explore, sums_of_parts_and_what_is_behind_them) {
   Sum sum;
   for (const Wait wait : kWaits)
@@ -136,7 +136,7 @@ TEST(chain_explore, sums_of_parts_and_what_is_behind_them) {
   sum.print("parts, sums, next");
 }
 
-/// A graph of two or three launches, twice: the second replay writes over all that the first one read.
+/// A graph of two or three launches, twice: the second replay overwrites everything that the first read.
 TEST(chain_explore, a_graph_replayed_twice) {
   Sum sum;
   for (const ProductKind* kind : {&kPingPong, &kSplit}) {
@@ -152,8 +152,8 @@ TEST(chain_explore, a_graph_replayed_twice) {
   sum.print("replayed twice");
 }
 
-/// Somebody else's launch in the middle, which never waits and begins by an ordinary edge, of the stream or
-/// of a graph; with a trigger or without.
+/// A foreign launch in the middle that never waits and begins by an ordinary edge of stream or graph, with a
+/// trigger or without.
 TEST(chain_explore, a_foreign_launch_in_between) {
   Sum sum;
   for (const bool triggers : {false, true})
@@ -171,8 +171,8 @@ TEST(chain_explore, a_foreign_launch_in_between) {
   sum.print("foreign");
 }
 
-/// Nothing left out of the search: every interleaving of single events of CTAs that all have names, in
-/// launches of one CTA; and of two peers in one order of two.
+/// Full search: every interleaving of single events of distinct CTAs, in launches of one CTA; and of two
+/// peers in one of two orders.
 TEST(chain_explore, every_interleaving_of_single_events) {
   for (const ProductKind* kind : {&kOne, &kOneScaled})
     explore_overlaps(kind->name, recorded(*kind), recorded(*kind), recorded(*kind), Reduction::none);
@@ -211,7 +211,7 @@ std::vector<std::string> first_cta(const KernelLists& lists) {
   return texts;
 }
 
-/// What comes out of a recording, so that no chain is clean because its lists are empty.
+/// Lists from recordings, so that no chain is clean because its lists are empty.
 TEST(chain_explore, lists_of_the_recorded_kernel) {
   using Texts = std::vector<std::string>;
   const std::string scales = "wait, read token_scales, read weights, ";
@@ -235,8 +235,8 @@ TEST(chain_explore, lists_of_the_recorded_kernel) {
   EXPECT_EQ(text_of(idle.ctas[1][0]), "trigger, wait");
 }
 
-/// Lists by hand go stale in silence. Whoever changes how often a kernel waits or triggers looks at its list
-/// in twin/kernel_lists.cc, and then at these numbers.
+/// Counts waits and triggers in the kernels' sources. If this fails, compare the kernel with its list in
+/// twin/kernel_lists.cc, then update the numbers.
 TEST(chain_explore, lists_by_hand_are_those_of_the_source) {
   struct Kernel {
     const char* file;

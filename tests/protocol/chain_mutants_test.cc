@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted bugs of launches that overlap, and which rules see each: asked one at a time, so that a bug which
-// one rule sees alone would pass without it. Each chain is clean without its bug.
+// Planted bugs of overlapping launches, and the rules that detect each. Rules are checked one at a time, so
+// that a bug which a single rule detects would pass without it. Each chain is clean without its bug.
 #include "chain_scenarios.h"
 #include "overlap_mutants.h"
 
@@ -27,7 +27,7 @@ Chain with_third(KernelLists third, Chain chain = {}) {
   chain.third = std::move(third);
   return chain;
 }
-/// `kinds`: of the rules that see it.
+/// `kinds`: the rules that detect the bug.
 void expect_falls(const Chain& broken, const Kinds& kinds, const Chain& clean = {}) {
   expect_complete(explore_chain(clean.launches()), "without the bug");
   EXPECT_EQ(caught_by(broken.launches()), kinds);
@@ -36,7 +36,7 @@ void expect_falls(const Chain& broken, const Kinds& kinds, const Chain& clean = 
   EXPECT_TRUE(kinds.contains(name_of(found.failure->kind))) << describe(*found.failure);
   EXPECT_FALSE(found.failure->trace.empty());
 }
-/// Takes away what an agent of a list written by hand does.
+/// Removes an agent's events of a kind from a list written by hand.
 KernelLists without(KernelLists lists, EventKind kind, size_t cta_from = 0) {
   for (size_t cta = cta_from; cta < lists.ctas.size(); ++cta)
     for (AgentList& agent : lists.ctas[cta])
@@ -44,25 +44,25 @@ KernelLists without(KernelLists lists, EventKind kind, size_t cta_from = 0) {
   return lists;
 }
 
-// ---- who waits ----
-/// A launch without work does nothing but leave, before the one in front of it has ended: it is complete
-/// then, and that is all that the third one waits for.
+// ---- the wait ----
+/// A launch without work leaves before the one in front has ended. It is then complete, and the third waits
+/// only for it.
 TEST(chain_mutants, a_launch_of_idle_ctas_leaves_without_waiting) {
   Chain clean;
-  clean.arrays.third.tokens = "y";  // and the second is for something else
+  clean.arrays.third.tokens = "y";  // the second works on something else
   clean.arrays.second.tokens = "x";
   const Chain broken = with_second(product<AllCtasLeave>(kPingPong, kEager), clean);
   expect_falls(broken, {"no_wait", "read_early"}, clean);
 }
-/// One CTA of two: the launch ends with the other one, so nothing comes of it. The contract asks for more
-/// than the chain needs, and that rule alone sees it. Math groups that leave a CTA whose load thread waits
-/// are not even that; check_waits (local_rules.h), which asks it of each, sees them (overlap_test.cc).
+/// One CTA of two: the launch ends with the other, so nothing happens. The contract asks more than the chain
+/// needs, and only that rule detects it. check_waits (local_rules.h) covers math groups that leave a CTA
+/// whose load thread waits (overlap_test.cc).
 TEST(chain_mutants, one_idle_cta_leaves_without_waiting) {
   const Chain clean = with_second(product(kIdle, kEager));
   expect_falls(with_second(product<IdleCtaLeaves>(kIdle, kEager)), {"no_wait"}, clean);
   EXPECT_EQ(caught_by(with_second(product<IdleCtasLeave>(kIdle, kEager)).launches()), kNobody);
 }
-/// What is harmless as long as another CTA waits is not when that one is idle too.
+/// Leaving early is harmless while another CTA waits, but not if that one is idle too.
 TEST(chain_mutants, a_companion_whose_ctas_all_leave_early) {
   Chain clean = with_second(norm_lists(kEager));
   clean.arrays.second.tokens = "x", clean.arrays.third.tokens = "y";
@@ -75,25 +75,25 @@ TEST(chain_mutants, a_companion_whose_ctas_all_leave_early) {
 TEST(chain_mutants, a_product_that_never_waits) {
   expect_falls(with_second(product<NeverWaits>(kPingPong, kEager)), {"no_wait", "read_early"});
 }
-/// The math groups are the last to leave, and they write D.
+/// The math groups leave last, and they write D.
 TEST(chain_mutants, only_the_load_role_waits) {
   Chain clean;
   clean.arrays.third.output = "y", clean.arrays.third.tokens = "x";
   expect_falls(with_third(product<OnlyLoadWaits>(kPingPong, kEager), clean),
                {"write_over_read", "write_over_write"}, clean);
 }
-/// Its own code asks for no wait, and yet it is launched as a dependent: what the host refuses.
+/// A kernel without a wait is launched as a dependent, which the host refuses.
 TEST(chain_mutants, a_dependent_launch_of_code_without_the_wait) {
   KernelLists companion = quantize_lists({.wait = Wait::none, .trigger = Trigger::never});
   companion.dependent = true;
   expect_falls(with_second(companion), {"no_wait", "read_early"}, with_second(quantize_lists(kEager)));
-  // Nor does it help that nobody triggers: CTAs that have left are no launch that is complete.
+  // Without triggers too: a launch is not complete when its CTAs have left.
   Chain silent = with_second(companion);
   silent.first = product(kPingPong, {});
   expect_falls(silent, {"no_wait", "read_early"});
 }
-/// It triggers, waits for nothing and touches nothing of the others: the third, which waits for it alone,
-/// does.
+/// It triggers without waiting and shares no memory. The third, which waits only for it, shares memory with
+/// the first.
 TEST(chain_mutants, a_launch_in_the_middle_that_only_triggers) {
   Chain clean = with_second(product(kPingPong, {.trigger = Trigger::at_start}));
   clean.arrays.second.tokens = "other", clean.arrays.second.output = "others'";
@@ -103,11 +103,11 @@ TEST(chain_mutants, a_launch_in_the_middle_that_only_triggers) {
   expect_falls(broken, {"no_wait", "read_early", "write_over_read"}, clean);
 }
 
-// ---- what comes before the wait ----
+// ---- events before the wait ----
 TEST(chain_mutants, tokens_loaded_with_the_weights) {
   expect_falls(with_second(product<LoadsAEarly>(kPingPong, kEager)), {"read_early"});
   const Chain clean = with_third(product(kSwapped, kEager));
-  KernelLists judged = product(kSwapped, kEager);  // of swapped operands B's part are the tokens
+  KernelLists judged = product(kSwapped, kEager);  // with swapped operands the tokens are B
   for (auto& cta : judged.ctas)
     for (AgentList& agent : cta)
       for (OperandEvent& event : agent.events)
@@ -121,14 +121,13 @@ TEST(chain_mutants, scales_fetched_early) {
   clean.arrays.second.output_scales = clean.arrays.third.token_scales = "z scales";
   expect_falls(with_third(product<FetchesScalesEarly>(kBlockScales, kEager), clean), {"read_early"}, clean);
 }
-/// The first one still reads what the third writes over, which nobody has written: the launch in between is
-/// complete for neither.
+/// The first still reads what the third overwrites, and both touch memory that the second does not.
 TEST(chain_mutants, d_stored_before_the_wait) {
   Chain over_input, over_output;
   over_input.arrays.third.output = "x";
   expect_falls(with_third(product<StoresEarly>(kPingPong, kEager), over_input), {"write_over_read"},
                over_input);
-  over_output.arrays.first.output = over_output.arrays.third.output = "out";  // which nobody reads
+  over_output.arrays.first.output = over_output.arrays.third.output = "out";  // read by no launch
   expect_falls(with_third(product<StoresEarly>(kPingPong, kEager), over_output), {"write_over_write"},
                over_output);
 }
@@ -144,9 +143,8 @@ TEST(chain_mutants, the_workspace_touched_before_the_wait) {
   }
 }
 
-// ---- what the host may not ask for ----
-/// Weights may be read before the wait, so nobody in front may write them, however far; with the overlap none
-/// it is legal.
+// ---- requests that the host refuses ----
+/// Weights may be read before the wait, so no earlier launch may write them. Without overlap it is legal.
 TEST(chain_mutants, weights_that_a_launch_in_front_writes) {
   for (const char* written : {"y", "z"}) {
     Chain broken;
@@ -156,7 +154,7 @@ TEST(chain_mutants, weights_that_a_launch_in_front_writes) {
     none.third = product(kPingPong, {});
     expect_falls(broken, {"read_early"}, none);
     expect_complete(explore_chain(first.launches()), "loads nothing before it waits");
-    // But norms read gamma, and packed kernels their scales and bias, with Wait::first too.
+    // Norms read gamma, and packed kernels scales and bias, early even with Wait::first.
     const Overlap waits_first{.wait = Wait::first};
     for (const KernelLists& early : {norm_lists(waits_first), strip_lists(waits_first)})
       expect_falls(with_third(early, broken), {"read_early"}, none);
@@ -164,7 +162,7 @@ TEST(chain_mutants, weights_that_a_launch_in_front_writes) {
       expect_complete(explore_chain(with_third(late, broken).launches()), "waits before its weights");
   }
 }
-/// An edge of a graph waits for the launch directly in front and for no other; a stream waits for all.
+/// An edge of a graph waits only for the launch directly in front; a stream waits for all.
 TEST(chain_mutants, a_foreign_launch_behind_one_that_did_not_wait) {
   Chain clean = with_third(foreign_lists(false));
   clean.arrays.second.tokens = "x", clean.arrays.third.tokens = "y";
@@ -174,8 +172,7 @@ TEST(chain_mutants, a_foreign_launch_behind_one_that_did_not_wait) {
   broken.arrays.third.edge = Edge::stream;
   EXPECT_EQ(caught_by(broken.launches()), Kinds{"no_wait"});
 }
-/// Somebody's launch that waits for a flag of the one behind it: that one begins only where this one
-/// triggers.
+/// A foreign launch that waits for a flag of the next one, which begins only when this one triggers.
 TEST(chain_mutants, a_launch_that_waits_for_the_next_one) {
   const auto chain = [](bool triggers) {
     Chain c = with_second(foreign_lists(triggers));
@@ -193,7 +190,7 @@ TEST(chain_mutants, a_launch_that_waits_for_the_next_one) {
 }
 
 // ---- the search ----
-/// What is left out of the search (Reduction) is needed for no bug.
+/// Every Reduction still finds each bug.
 TEST(chain_mutants, fall_in_every_reduction) {
   const KernelLists one = product(kOne, kEager);
   Chain over_input{one, one, product<StoresEarly>(kOne, kEager)};
@@ -218,8 +215,8 @@ TEST(chain_mutants, fall_in_every_reduction) {
     EXPECT_EQ(first_failure(idle, {FailureKind::no_wait}), "read_early");
   }
 }
-/// The third begins while the first still runs, so none of this is about launches that never meet: what it
-/// reads before it waits is early. Not so if one CTA of the second triggers only when it has waited.
+/// The third begins while the first still runs, so the launches do meet: its reads before the wait are early.
+/// If one CTA of the second triggers only after its wait, they are not.
 TEST(chain_mutants, three_launches_run_at_one_time) {
   Chain chain;
   chain.arrays.third.weights = "y";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches for chains: kinds of products of the dense kernel, recorded; and what the tests say of a chain.
+// Launches for chains: recorded products of the dense kernel, and expectations for a chain.
 #pragma once
 
 #include <set>
@@ -12,7 +12,7 @@
 
 namespace sluice::twin {
 
-/// A scenario of two CTAs, or of two clusters, as small as it can be.
+/// A minimal scenario of two CTAs, or two clusters.
 struct ProductKind {
   const char* name;
   Shape shape;
@@ -35,7 +35,7 @@ inline const ProductKind kBlockScales{"block scales",
                                       {.k_tiles = 1, .rows = 4, .clusters = 2, .block_scales = true}};
 inline const ProductKind kIdle{"idle CTA", {.k_tiles = 1, .rows = 1, .clusters = 2}};
 inline const ProductKind kPair{"cluster of two", {.k_tiles = 1, .rows = 1, .cluster = {2, 1}}};
-// For searches that leave nothing out.
+// For searches without reduction.
 inline const ProductKind kOne{"one CTA", {.k_tiles = 1, .rows = 2}};
 inline const ProductKind kOneScaled{"one CTA, block scales", {.k_tiles = 1, .rows = 2, .block_scales = true}};
 inline const ProductKind kTwoPeers{
@@ -64,10 +64,10 @@ inline KernelLists product(const ProductKind& kind, Overlap overlap) {
   return gemm_lists(record_unchecked<AnyMachine>(scenario_of(kind, overlap)));
 }
 
-/// Eager about everything: what planted bugs need to do harm.
+/// Everything as early as possible: planted bugs then do harm.
 inline constexpr Overlap kEager{.wait = Wait::weights_first, .trigger = Trigger::at_start};
 
-/// x -> y -> z -> out, which the tests change where it matters.
+/// x -> y -> z -> out; tests change the arrays they need.
 struct ThreeArrays {
   LaunchArrays first{.name = "first", .edge = Edge::stream, .output = "y"};
   LaunchArrays second{.name = "second", .tokens = "y", .output = "z"};
@@ -83,7 +83,7 @@ inline constexpr FailureKind kChainRules[] = {FailureKind::read_early, FailureKi
                                               FailureKind::write_over_write, FailureKind::no_wait,
                                               FailureKind::deadlock};
 
-/// The rules that see a bug, each asked alone: without these it would pass.
+/// The rules that detect a bug, each checked alone.
 inline std::set<std::string> caught_by(const std::vector<ChainLaunch>& chain) {
   std::set<std::string> kinds;
   for (const FailureKind asked : kChainRules) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peers of shared tiles: every order in which they arrive, two launches one after the other. What makes
-// these fail is shown by split_mutants_test.cc.
+// Peers of shared tiles: every order of arrival, in two consecutive launches. split_mutants_test.cc shows
+// what makes these fail.
 #include <sluice/twin/combine.h>
 
 #include <cstdio>

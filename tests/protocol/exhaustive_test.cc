@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every interleaving of small scenarios of kernels/gemm.cuh. What makes these fail is shown by
-// mutants_test.cc: one wrong wait, count or parity in the kernel does.
+// Every interleaving of small scenarios of kernels/gemm.cuh. One wrong wait, count or parity in the kernel
+// makes them fail (mutants_test.cc).
 #include <cstdio>
 
 #include "scenarios.h"
@@ -9,13 +9,13 @@ namespace sluice::twin {
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr bool kSanitized = true;  // fifteen times slower: a part of the states is enough to see bad accesses
+constexpr bool kSanitized = true;  // fifteen times slower: some of the states are enough to see bad accesses
 #else
 constexpr bool kSanitized = false;
 #endif
 constexpr i64 kMaxStates = kSanitized ? 100'000 : 6'000'000;
 
-/// Explores everything and says how much that was.
+/// Explores everything and prints the number of states.
 i64 explore_completely(const Shape& shape) {
   const Exploration found = explore_all(record_gemm(make(shape)), {.max_states = kMaxStates});
   expect_clean(found, shape);

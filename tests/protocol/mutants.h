@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted bugs: machines that leave out, repeat or misplace one step of the protocol. kernels/gemm.cuh itself
-// runs on them, so each is the kernel with one line wrong.
+// Planted bugs: machines that omit, repeat or misplace one step of the protocol. kernels/gemm.cuh runs on
+// them, so each is the kernel with one wrong line.
 #pragma once
 
 #include <sluice/twin/record.h>
@@ -12,7 +12,7 @@ struct NoWaitEmpty : Machine {
   using Machine::Machine;
   void wait_empty(int, u32) {}
 };
-/// The first pass over the ring waits for a phase that nobody completes.
+/// The first pass over the ring waits for a phase that never completes.
 struct NoFreshParity : Machine {
   using Machine::Machine;
   void wait_empty(int stage, u32 parity) { Machine::wait_empty(stage, parity ^ 1); }
@@ -30,7 +30,7 @@ struct ReleaseBeforeRetired : Machine {
   using Machine::Machine;
   void wait_mma_but_newest() {}
 };
-/// Gives up the stage that it has just started to read, not the one before.
+/// Releases the stage that it has just started to read, not the one before.
 struct ReleaseNewest : Machine {
   using Machine::Machine;
   void issue_mma(int unit, int stage, bool fresh) { Machine::issue_mma(unit, newest = stage, fresh); }
@@ -52,14 +52,14 @@ struct ReleaseTwice : Machine {
     Machine::release_stage(stage);
   }
 };
-/// Forgets the peers whose loads come here.
+/// Forgets the peers whose loads reach this CTA.
 struct ReleaseOwnCtaOnly : Machine {
   using Machine::Machine;
   void release_stage(int stage) {
     record({.kind = StepKind::arrive_empty, .stage = stage, .count = arrivals(), .target = cta_rank()});
   }
 };
-/// The corner CTA is in the row and in the column, and is signalled for both.
+/// The corner CTA is in the row and the column, and is signalled for both.
 struct ReleaseOwnCtaTwice : Machine {
   using Machine::Machine;
   void release_stage(int stage) {
@@ -86,7 +86,7 @@ struct ExpectsTwice : Machine {
     Machine::expect_stage(stage);
   }
 };
-/// As if rows outside of the matrix came too.
+/// Expects rows outside the matrix too.
 struct ExpectsRowsOutside : Machine {
   using Machine::Machine;
   void expect_stage(int stage) {
@@ -110,7 +110,7 @@ struct TurnPassedTwice : Machine {
     Machine::pass_turn();
   }
 };
-/// Handed over before the first k-tile, not after the last.
+/// Passes the turn before the first k-tile, not after the last.
 struct TurnPassedAtOnce : Machine {
   using Machine::Machine;
   void wait_turn(u32 parity) {
@@ -119,7 +119,7 @@ struct TurnPassedAtOnce : Machine {
   }
   void pass_turn() {}
 };
-/// Both groups think that they begin.
+/// Both groups begin without waiting for a turn.
 struct BothGroupsStart : Machine {
   using Machine::Machine;
   void wait_turn(u32 parity) { Machine::wait_turn(math_group() == 1 ? parity ^ 1 : parity); }
@@ -155,7 +155,7 @@ struct NoPromotion : Machine {
   using Machine::Machine;
   void promote(int) {}
 };
-/// The second unit's partial sums are added to the first unit's place.
+/// Adds the second unit's partial sums to the first unit's.
 struct PromotesFirstUnitOnly : Machine {
   using Machine::Machine;
   void promote(int) { Machine::promote(0); }
@@ -181,7 +181,7 @@ struct ScalesNeverPublished : Machine {
   using Machine::Machine;
   void publish_scales(int) {}
 };
-/// As if the barrier counted one warp too few.
+/// Arrives as if the barrier counted one warp less.
 struct ScalesPublishedByOneWarp : Machine {
   using Machine::Machine;
   void publish_scales(int stage) {
@@ -192,7 +192,7 @@ struct ScalesOfNextKTile : Machine {
   using Machine::Machine;
   void write_scales(int stage, int k_tile) { Machine::write_scales(stage, k_tile + 1); }
 };
-/// Read once a tile, as per-tensor scales are.
+/// Reads once a tile, like per-tensor scales.
 struct ScalesReadOnce : Machine {
   using Machine::Machine;
   void begin_tile(int k_tiles) {
@@ -205,7 +205,7 @@ struct ScalesReadOnce : Machine {
   }
   bool read = false;
 };
-/// Before the stage is known to be full.
+/// Reads before the stage is known to be full.
 struct ScalesReadTooEarly : Machine {
   using Machine::Machine;
   void wait_full(int stage, u32 parity) {
@@ -228,14 +228,14 @@ struct DirectStoreWithoutSyncBefore : Machine {
     group_sync();
   }
 };
-/// The same of a store through a buffer.
+/// Each warp stores to the buffer after waiting for its own copies only.
 struct NoSyncForBuffer : Machine {
   using Machine::Machine;
   void wait_store_buffer() {
     if (is_elected()) record({.kind = StepKind::wait_store, .count = kStoreBuffers - 1});
   }
 };
-/// Those of a cluster's first CTA.
+/// Loads the vectors of a cluster's first CTA.
 struct StagesVectorsOfWholeTile : Machine {
   using Machine::Machine;
   void stage_vectors(const Tile& own) {
@@ -252,12 +252,12 @@ struct StagesVectorsOnce : Machine {
   }
   bool staged = false;
 };
-/// A peer that is not the last one goes on with its copies on their way.
+/// A peer that is not the last goes on with copies in flight.
 struct NotLastForgetsVectors : Machine {
   using Machine::Machine;
   void write_partial(const Tile& tile) { record({.kind = StepKind::write_partial, .tile = tile}); }
 };
-/// Stages the next tile's while others of the group still read.
+/// Loads the next tile's vectors while others of the group still read.
 struct DirectStoreWithoutSyncAfter : Machine {
   using Machine::Machine;
   void store_direct(const Tile& tile) {
@@ -267,7 +267,7 @@ struct DirectStoreWithoutSyncAfter : Machine {
 };
 
 // ---- stores ----
-/// Starts every tile with buffer 0: right only with an even number of chunks.
+/// Starts every tile with buffer 0, which is right only with an even number of chunks.
 struct BufferRestarts : Machine {
   using Machine::Machine;
   void begin_tile(int k_tiles) {
@@ -286,7 +286,7 @@ struct NoWaitForBuffer : Machine {
   using Machine::Machine;
   void wait_store_buffer() {}
 };
-/// Leaves as many stores reading as there are buffers.
+/// Leaves as many stores in flight as there are buffers.
 struct WaitsForOneTooFew : Machine {
   using Machine::Machine;
   void wait_store_buffer() {
@@ -305,7 +305,7 @@ struct NoFence : Machine {
   using Machine::Machine;
   void publish_chunk() { group_sync(); }
 };
-/// Every warp has fenced its own writes, and the elected one does not wait for the others.
+/// Every warp has fenced its own writes, but the elected one does not wait for the others.
 struct NoSyncBeforeStore : Machine {
   using Machine::Machine;
   void publish_chunk() { record({.kind = StepKind::publish}); }
@@ -327,7 +327,7 @@ struct NoFinishStores : Machine {
   using Machine::Machine;
   void finish_stores() {}
 };
-/// The last wave's row of chunks is forgotten.
+/// Omits the last wave's row of chunks.
 struct NoLastColumn : Machine {
   using Machine::Machine;
   void issue_store(int buffer, const Tile& tile, int wave, int column) {

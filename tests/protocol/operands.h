@@ -32,7 +32,7 @@ inline std::vector<u8> whole_numbers(DType type, i64 count, u32 seed) {
   return data;
 }
 
-/// D and what is expected of it start as NaN, or as whole numbers if the product is added to them.
+/// D and its expectation start as NaN, or as whole numbers if the product is added to them.
 inline Operands make_operands(const Problem& given) {
   const Problem p = with_strides(given);
   Operands o{.problem = p};
@@ -59,7 +59,7 @@ inline KernelConfig config_of(const Problem& problem, const KernelConfig& given)
   return config;
 }
 
-/// A plan by hand.
+/// A plan made by hand.
 inline Plan plan_of(const Problem& problem, const KernelConfig& given, int clusters) {
   const KernelConfig config = config_of(problem, given);
   EXPECT_EQ(validate(config), nullptr) << validate(config);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted bugs of launches that may begin early: machines on which kernels/gemm.cuh waits too late, too
-// seldom or not at all. overlap_test.cc shows that each breaks the contract, chain_mutants_test.cc what comes
-// of it.
+// Planted bugs of launches that may begin early: kernels/gemm.cuh waits too late, too seldom or never.
+// overlap_test.cc shows that each breaks the contract, chain_mutants_test.cc the consequences.
 #pragma once
 
 #include <sluice/twin/record.h>
@@ -18,7 +17,7 @@ struct OnlyLoadWaits : Machine {
     if (is_load_role()) Machine::wait_prerequisites();
   }
 };
-/// A's part comes with B's, as in the rest of the ring.
+/// Loads A's part with B's, as in the rest of the ring.
 struct LoadsAEarly : Machine {
   using Machine::Machine;
   void load_b(int stage, int k_tile) {
@@ -26,7 +25,7 @@ struct LoadsAEarly : Machine {
     Machine::load_a(stage, k_tile);
   }
 };
-/// The warps that bring block scales begin before the wait.
+/// The warps that load block scales begin before the wait.
 struct FetchesScalesEarly : Machine {
   using Machine::Machine;
   void wait_prerequisites() {
@@ -34,7 +33,7 @@ struct FetchesScalesEarly : Machine {
     Machine::wait_prerequisites();
   }
 };
-/// Cluster 1 has no tile: nothing of it comes before the wait that it leaves out, but it leaves early.
+/// Cluster 1 has no tile, so nothing comes before its missing wait, but it leaves early.
 struct IdleCtasLeave : Machine {
   using Machine::Machine;
   void wait_prerequisites() {
@@ -43,7 +42,7 @@ struct IdleCtasLeave : Machine {
   void read_tensor_scales() {}
 };
 
-/// Math groups do something before they wait.
+/// Math groups work before they wait.
 struct StoresEarly : Machine {
   using Machine::Machine;
   void wait_prerequisites() {
@@ -65,7 +64,7 @@ struct CountsEarly : Machine {
     Machine::wait_prerequisites();
   }
 };
-/// Cluster 1 has no tile, and all of it leaves.
+/// Cluster 1 has no tile, and all its roles leave.
 struct IdleCtaLeaves : Machine {
   using Machine::Machine;
   void wait_prerequisites() {
@@ -73,7 +72,7 @@ struct IdleCtaLeaves : Machine {
   }
   void read_tensor_scales() {}
 };
-/// No CTA has a tile, or none of them thinks so, and all leave.
+/// No CTA has a tile, or all act so, and leave.
 struct AllCtasLeave : Machine {
   using Machine::Machine;
   void wait_prerequisites() {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dependent launches (spec/overlap.h): weights that are loaded before the wait break nothing in the ring, and
-// what the contract forbids before the wait is seen. To see it fail: load A before the wait in
-// kernels/gemm.cuh, or leave out the math role's wait.
+// Dependent launches (spec/overlap.h): loading weights before the wait breaks nothing in the ring, and
+// forbidden steps before the wait are detected. To see it fail: load A before the wait in kernels/gemm.cuh,
+// or leave out the math role's wait.
 #include <sluice/twin/local_rules.h>
 
 #include "catching.h"
@@ -38,11 +38,12 @@ TEST(overlap, clusters_scales_splits_and_idle_ctas) {
     explore_completely({.schedule = schedule, .k_tiles = 3, .rows = 2, .block_scales = true});
     explore_completely({.schedule = schedule, .k_tiles = 2, .rows = 2, .scale_vectors = true});
     explore_completely({.schedule = schedule, .k_tiles = 4, .rows = 1, .clusters = 2, .streamed = 1});
-    explore_completely({.schedule = schedule, .k_tiles = 2, .rows = 1, .clusters = 2});  // one has no tile
+    explore_completely(
+        {.schedule = schedule, .k_tiles = 2, .rows = 1, .clusters = 2});  // one cluster has no tile
   }
 }
 
-/// Of swapped operands the weights are A: their loads may come early, and B's must not.
+/// With swapped operands the weights are A: their loads may come early, B's may not.
 TEST(overlap, of_swapped_operands_the_other_one_may_come_early) {
   Scenario swapped = make({.k_tiles = 3, .overlap = kWeightsFirst});
   swapped.config.d = DType::bf16;
@@ -52,7 +53,7 @@ TEST(overlap, of_swapped_operands_the_other_one_may_come_early) {
   EXPECT_FALSE(found.failure) << describe(*found.failure);
   ClusterProgram program = record_gemm(swapped).clusters.front();
   EXPECT_FALSE(check_waits(program));
-  program.scenario.config.d_major = Major::k;  // judged as if they were not swapped
+  program.scenario.config.d_major = Major::k;  // checked as if not swapped
   ASSERT_TRUE(check_waits(program));
   EXPECT_EQ(check_waits(program)->kind, FailureKind::before_the_wait);
 }
@@ -63,7 +64,7 @@ TEST(overlap, planted_bugs_fall) {
   expect_both_catch<LoadsAEarly>(FailureKind::before_the_wait, {.k_tiles = 1, .overlap = kWeightsFirst});
   expect_both_catch<FetchesScalesEarly>(FailureKind::before_the_wait,
                                         {.k_tiles = 1, .block_scales = true, .overlap = kWeightsFirst});
-  // Weights that are to wait too are loaded as if they were not.
+  // Wait::first must also delay weights; here they are loaded early.
   ClusterProgram program = record_gemm(make({.k_tiles = 1, .overlap = kWeightsFirst})).clusters.front();
   program.scenario.config.overlap.wait = Wait::first;
   const std::optional<Failure> failure = check_waits(program);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random interleavings of what is too large to enumerate: clusters up to 4x2, rings as deep as real ones,
-// every warp on its own. A failure prints its seed; docs/host-twin.md tells how to run it again.
+// Random interleavings of scenarios too large to enumerate: clusters up to 4x2, rings of real depth, every
+// warp separate. A failure prints its seed; docs/host-twin.md tells how to rerun it.
 #include "scenarios.h"
 
 namespace sluice::twin {

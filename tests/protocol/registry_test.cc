@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every registered configuration in the twin: a small problem with real numbers, and random interleavings of
-// its tags. A row of the registry whose protocol or layout does not work falls here before any GPU sees it.
+// Every registered configuration in the twin: a small problem with real numbers, and random interleavings. A
+// row of the registry with a wrong protocol or layout fails here before any GPU sees it.
 #include <sluice/kernels/registry.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr ConfigList kConfigs = registered_configs();
 
-/// Two cluster tiles and a bit in each direction, two and a half k-tiles.
+/// Two cluster tiles and a bit in each direction, and two and a half k-tiles.
 Problem problem_for(const KernelConfig& c) {
   const Problem product{.m = c.tile.m * c.cluster.m + 5,
                         .n = c.tile.n * c.cluster.n + (c.epilogue.gated ? kGatedGroup : 3),
@@ -27,7 +27,7 @@ Problem problem_for(const KernelConfig& c) {
   return is_swapped(c) ? transposed(product) : product;
 }
 
-/// Two clusters; where tiles can be shared, three, which share all but the last.
+/// Two clusters; three if tiles can be shared, where all but the last tile are.
 Plan plan_for(const Problem& problem, const KernelConfig& config) {
   const bool shares = config.combine != Combine::none;
   Plan plan = plan_of(problem, config, shares ? 3 : 2);
@@ -38,7 +38,7 @@ Plan plan_for(const Problem& problem, const KernelConfig& config) {
   return plan;
 }
 
-/// NaN is nobody's value; all else must be the same bits. `buffers` hold D as it was before.
+/// Skips NaN; other elements must have equal bits. `buffers` hold the old D.
 void expect_samples_match(const Operands& o, const std::vector<u8>& d, const HostBuffers& buffers) {
   const Problem& p = o.problem;
   constexpr i64 kSamples = 200;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real numbers through splits along k: shared tiles, clusters along k, and both. As run_test.cc.
+// Real numbers through splits along k: shared tiles, clusters along k, and both. Data as in run_test.cc.
 #include <cstring>
 
 #include "operands.h"
@@ -11,7 +11,7 @@ Problem product(i64 m, i64 n, i64 k, DType in = DType::bf16, DType out = DType::
   return {.m = m, .n = n, .k = k, .a = {.type = in}, .b = {.type = in}, .d = {.type = out}};
 }
 
-/// A config that combines is taken as it is.
+/// Keeps a config's own way to combine.
 Plan split_plan(const Problem& problem, KernelConfig config, int clusters, int streamed) {
   if (streamed > 0 && config.combine == Combine::none) config.combine = Combine::last_arriver;
   Plan plan = plan_of(problem, config, clusters);
@@ -94,7 +94,7 @@ TEST(run_split, any_seed_gives_the_same_bits_whoever_is_the_last) {
   config.cluster = {.k = 2};
   Operands o = make_operands(problem);
   for (i64 i = 0; i < problem.m * problem.k;
-       ++i)  // no whole numbers: an order that depends on the seed shows
+       ++i)  // not whole numbers, so that an order that depends on the seed shows
     store_element(DType::fp16, o.a.data(), i, 1.0 / (3 + i % 97));
   const Plan plan = split_plan(problem, config, 6, 4);
   ASSERT_TRUE(run_on_host(plan, o.buffers(o.expected), 1.0f, 0.0f, 0).ok());

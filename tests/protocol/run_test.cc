@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real numbers through the kernel's roles, against the reference. Operands are small whole numbers, so that
-// every sum is exact and the comparison is bit for bit; D starts as NaN, so that what is not written shows.
+// Real numbers through the kernel's roles, against the reference. Operands are small whole numbers, so every
+// sum is exact and compared bit for bit. D starts as NaN, so that an unwritten element shows.
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -127,7 +127,7 @@ TEST(run, any_seed_gives_the_same_bits) {
   KernelConfig config = kPingPong;
   config.cluster = {2, 1};
   Operands o = make_operands(problem);
-  // Not whole numbers: now an order of sums that depended on the seed would show.
+  // Not whole numbers, so that an order of sums that depends on the seed shows.
   for (i64 i = 0; i < problem.m * problem.k; ++i)
     store_element(DType::fp16, o.a.data(), i, 1.0 / (3 + i % 97));
   const Plan plan = plan_of(problem, config, 2);
@@ -152,10 +152,10 @@ TEST(run, reports_what_it_did_and_is_quick) {
   std::printf("             512^3: %.2f s of CPU, %lld steps\n", seconds, report->steps);
   EXPECT_EQ(report->tiles, 16);
   EXPECT_EQ(report->clusters, 8);
-  EXPECT_EQ(report->loads, 16 * 8 * 3);  // an A slice, and two halves of B
+  EXPECT_EQ(report->loads, 16 * 8 * 3);  // one A slice, and two halves of B
   EXPECT_EQ(report->stores, 16 * 2 * 2);
   EXPECT_GT(report->context_switches, 100);
-  for (i64 i = 0; i < problem.m * problem.n; i += 509) {  // 509 is prime: all rows and columns get their turn
+  for (i64 i = 0; i < problem.m * problem.n; i += 509) {  // 509 is prime: covers all rows and columns
     const ElementIndex at{.row = i / problem.n, .column = i % problem.n};
     EXPECT_EQ(load_element(DType::bf16, o.d.data(), i),
               decode_code(DType::bf16,

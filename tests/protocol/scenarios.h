@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small scenarios in a few words, and what the tests say about an exploration.
-// Tiles are the smallest that a schedule allows: the protocol sees their number and their chunks, not their
-// size.
+// Small scenarios in a few words, and expectations for an exploration. Tiles are the smallest that a schedule
+// allows, since the protocol sees only their number and chunks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,19 +18,19 @@ struct Shape {
   int columns = 1;  // cluster tiles along n
   int batch = 1;
   ClusterShape cluster{};
-  int clusters = 1;  // that share the work
+  int clusters = 1;  // clusters that share the work
   bool promotes = false;
   bool block_scales = false;  // promotes too
   bool scale_vectors = false;
-  bool two_units = false;  // promotes too: a tile so wide that partial sums come in halves
+  bool two_units = false;  // promotes too: partial sums of a wide tile come in halves
   int chunks = 1;          // store chunks in a tile's row
   StorePath store = StorePath::tma;
   int warps_per_group = 1;
-  int short_rows = 3;  // by how many the last row of tiles sticks out of D
+  int short_rows = 3;  // rows of the last tile row outside D
   int streamed = 0;    // tiles that the clusters share out by k-tile
   Stamping stamping = Stamping::off;
   Update update = Update::set;
-  Combine combine = Combine::last_arriver;  // of shared tiles
+  Combine combine = Combine::last_arriver;  // for shared tiles
   Overlap overlap{};
 };
 
@@ -55,7 +54,7 @@ inline Scenario make(const Shape& s) {
                       .combine = s.streamed > 0 ? s.combine : Combine::none,
                       .epilogue = {.scale_a = scales, .scale_b = scales, .update = s.update},
                       .overlap = s.overlap};
-  // The last row and column of tiles stick out of D, as they mostly do.
+  // The last row and column of tiles reach past D, as they usually do.
   const int m = s.rows * s.cluster.m * config.tile.m - s.short_rows,
             n = s.columns * s.cluster.n * config.tile.n - 1;
   const int k = s.k_tiles == 0 ? 0 : s.k_tiles * config.tile.k - 1;
@@ -87,7 +86,7 @@ inline void expect_clean(const Exploration& found, const Shape& shape) {
   EXPECT_FALSE(found.failure) << text_of(shape) << '\n' << describe(*found.failure);
 }
 
-/// The mutant was seen, and for what it is.
+/// Expects the mutant to be caught for its own fault.
 inline void expect_caught(const Exploration& found, FailureKind kind, const Shape& shape) {
   ASSERT_TRUE(found.failure) << "not caught: " << text_of(shape);
   EXPECT_STREQ(name_of(found.failure->kind), name_of(kind)) << text_of(shape) << '\n'

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted bugs in what splits along k add to the protocol: shared tiles, and the exchange of sums in a
-// cluster along k. As mutants.h.
+// Planted bugs in splits along k: shared tiles, and the exchange of sums in a cluster along k (see
+// mutants.h).
 #pragma once
 
 #include <sluice/twin/record.h>
@@ -24,7 +24,7 @@ struct NoMeetingBeforeCounting : Machine {
   using Machine::Machine;
   void publish_partial() {}
 };
-/// Warps do not wait for the answer; each would go by an old one.
+/// Warps do not wait for the answer, so each may use an old one.
 struct NoMeetingAfterCounting : Machine {
   using Machine::Machine;
   bool is_last_arriver(const Tile& tile) {
@@ -41,7 +41,7 @@ struct WrongBound : Machine {
     return guarded_ = true;
   }
 };
-/// The first peer makes sure that the counter is zero.
+/// The first peer zeroes the counter before counting.
 struct ResetsBeforeCounting : Machine {
   using Machine::Machine;
   bool is_last_arriver(const Tile& tile) {
@@ -49,7 +49,7 @@ struct ResetsBeforeCounting : Machine {
     return Machine::is_last_arriver(tile);
   }
 };
-/// Every peer does so after it has counted, not only the last one.
+/// Every peer zeroes the counter after counting, not only the last.
 struct ResetsAfterCounting : Machine {
   using Machine::Machine;
   bool is_last_arriver(const Tile& tile) {
@@ -59,7 +59,7 @@ struct ResetsAfterCounting : Machine {
     return guarded_ = true;
   }
 };
-/// All peers but one suffice.
+/// Takes all peers but one for enough.
 struct CountsOneTooFew : Machine {
   using Machine::Machine;
   bool is_last_arriver(const Tile& tile) {
@@ -68,7 +68,7 @@ struct CountsOneTooFew : Machine {
     return guarded_ = true;
   }
 };
-/// The last peer, too, after it has set the counter to zero by counting.
+/// The last peer counts again after its count zeroed the counter.
 struct LastCountsAgain : Machine {
   using Machine::Machine;
   void sum_partials(const Tile& tile) {
@@ -113,7 +113,7 @@ struct NobodyStores : Machine {
     return guarded_ = false;
   }
 };
-/// As if all peers had one slot.
+/// Uses one slot for all peers.
 struct SameSlotForAll : Machine {
   using Machine::Machine;
   void write_partial(const Tile& tile) {
@@ -158,12 +158,12 @@ struct NeverLeaves : Machine {
   using Machine::Machine;
   void leave_workspace() {}
 };
-/// Nor does the elected one wait for them when it leaves.
+/// The elected warp leaves without waiting for the others.
 struct NoMeetingBeforeLeaving : Machine {
   using Machine::Machine;
   void leave_workspace() { stamp(StepKind::leave_workspace); }
 };
-/// After its first tile, as if it were its last.
+/// Leaves after its first tile, as if it were the last.
 struct LeavesAfterOneTile : Machine {
   using Machine::Machine;
   void end_tile() {
@@ -264,7 +264,7 @@ struct WrongExpectedSums : Machine {
     step->count += kMore;
   }
 };
-/// As if the warps without rows of the matrix sent too.
+/// Expects sums of warps without rows of the matrix too.
 struct ExpectsSumsOfRowsOutside : Machine {
   using Machine::Machine;
   void send_sums(const Tile& tile, int pass) {
@@ -276,7 +276,7 @@ struct NoReceive : Machine {
   using Machine::Machine;
   void receive_sums(const Tile&, int) {}
 };
-/// All columns, as if there were no peers.
+/// Stores all columns, as if there were no peers.
 struct StoresAllColumns : Machine {
   using Machine::Machine;
   void store_direct(const Tile& tile) {
@@ -295,7 +295,7 @@ struct ReleasesStagesToPeers : Machine {
       record({.kind = StepKind::arrive_empty, .stage = stage, .count = arrivals(), .target = cta});
   }
 };
-/// Every CTA takes the first part of k.
+/// Every CTA takes the first slice of k.
 struct AllTakeTheFirstPart : Machine {
   using Machine::Machine;
   int cta_rank() const { return 0; }

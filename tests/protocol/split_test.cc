@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits along k: one cluster with elections that end either way, and exchanges in clusters along k, in every
-// interleaving where that can be; the peers of shared tiles among themselves in combine_test.cc.
+// Splits along k, in every interleaving where possible: one cluster with elections that end either way, and
+// exchanges in clusters along k. combine_test.cc covers the peers of shared tiles.
 #include <cstdio>
 
 #include "scenarios.h"
@@ -96,7 +96,7 @@ TEST(split, launches_that_stamp_the_workspace) {
                                       .stamping = Stamping::on});
   states +=
       explore_completely({.k_tiles = 3, .rows = 5, .clusters = 3, .streamed = 2, .stamping = Stamping::on});
-  // Nothing is shared, nothing is stamped.
+  // Nothing is shared or stamped.
   states +=
       explore_completely({.k_tiles = 0, .rows = 1, .clusters = 1, .streamed = 1, .stamping = Stamping::on});
   std::printf("             %lld distinct states, each explored\n", states);

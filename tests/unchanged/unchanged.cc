@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists what a rebuilding must leave as it is: the units of every registered kernel, and every plan of the
-// problem lists. Compiles units that are asked for. tools/unchanged.py runs it and keeps hashes.
+// Lists what a rebuilding must not change: the units of every registered kernel, and every plan of the
+// problem lists. Compiles requested units. tools/unchanged.py runs it and keeps hashes.
 //   sluice_unchanged list DIR         names, units, headers and plans below DIR
 //   sluice_unchanged compile DIR N..  DIR/units/N.cubin, and a line "N REGISTERS" for each
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ void write(const fs::path& path, std::string_view text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// Units by name, each text once.
+/// Units by name; equal texts are kept once.
 class Units {
  public:
   explicit Units(fs::path folder) : folder_(std::move(folder)) {}
@@ -139,7 +139,7 @@ void add_helpers(Units& units) {
   units.add("locate", locate_unit_text());
 }
 
-/// Plans by name: lines with "=" are the choice, others what people read of it.
+/// Plans by name: lines with "=" are choices, others descriptions.
 class Plans {
  public:
   void add(const std::string& name, const std::string& choice, const std::string& text) {
@@ -192,7 +192,7 @@ std::vector<fs::path> text_files(const char* folder) {
   return files;
 }
 
-/// Dense and packed, as written and for each GPU.
+/// Dense and packed plans, for the files' GPU and for each GPU.
 void add_plan_files(Plans& plans) {
   for (const fs::path& file : text_files("tests/plans")) {
     std::ostringstream text;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The replaced operators. In a file of their own: inlined into a test, g++ takes them for mismatched pairs.
+// Replaces operator new and delete. A separate file, since g++ takes inlined ones for mismatched pairs.
 #include "allocation_counter.h"
 
 #include <cstdlib>
 #include <new>
 
 namespace {
-thread_local long allocations = 0;  // of this thread, by any operator new
+thread_local long allocations = 0;  // calls of operator new by this thread
 
 void* counted(std::size_t bytes, std::size_t alignment) {
   ++allocations;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often this thread has called any operator new. Linking it replaces the global operators of the whole
-// test program, which then count and use malloc's heap; nothing else changes.
+// Counts this thread's calls of operator new. Linking it replaces the global operators of the whole test
+// program, which then count and use malloc.
 #pragma once
 
 namespace sluice {

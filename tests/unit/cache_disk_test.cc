@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cache folder that cannot be written: kernels work, and the reason and the remedy are told. Who fills a
-// cache hears of it before a second kernel is compiled. Files that are too large for the process stand for a
-// full disk.
+// A cache folder that cannot be written: kernels work, and reason and remedy are reported. A program that
+// fills a cache gets an error before a second kernel is compiled. A limit on file size stands for a full
+// disk.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -24,7 +24,7 @@ using test::entry_file;
 using test::FakeCompiler;
 using test::TemporaryFolder;
 
-/// A limit of a process is for a process of its own. Exits 0 if `body` does.
+/// Runs `body` in a child, so that the limit is not this process's. Returns 0 if `body` does.
 int in_child_with_small_files(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {

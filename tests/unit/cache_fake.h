@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compiler that costs nothing and counts, and folders that clean up: what the cache tests stand on.
-// Its cubins are a pure function of the unit, so a wrong load shows as wrong bytes.
+// A compiler that costs nothing and counts, and folders that clean up, for the cache tests. A cubin is a pure
+// function of its unit, so a wrong load shows as wrong bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace sluice::test {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    // Memory, where there is some: every write is followed by an fsync, 12 ms on the CI machine's disk.
+    // Prefers memory: every write is followed by an fsync, 12 ms on the CI machine's disk.
     std::error_code ignored;
     const bool memory = std::filesystem::is_directory("/dev/shm", ignored) && access("/dev/shm", W_OK) == 0;
     std::string pattern = (memory ? "/dev/shm/" : testing::TempDir()) + "sluice_cache_XXXXXX";
@@ -71,7 +71,7 @@ inline Options cache_at(const std::string& folder) {
   return {.cache_dir = folder, .cache_read_only = false, .nvrtc_path = {}, .jobs = 2};
 }
 
-/// Where the entry of `unit` by the fake compiler lies.
+/// File of `unit`'s entry by the fake compiler.
 inline std::string entry_file(const std::string& folder, const std::string& unit,
                               const std::string& version = "fake 1.0") {
   return folder + "/" + entry_name(source_key(unit), version);

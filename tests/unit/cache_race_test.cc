@@ -30,7 +30,7 @@ constexpr int kProcesses = 16;
 constexpr const char* kFolderVariable = "SLUICE_TEST_RACE_FOLDER";
 constexpr const char* kSmallUnit = "extern \"C\" __global__ void sluice_entry(int* p) { *p = 1; }\n";
 
-/// This test program again, running one (disabled) test of it: a new process without inherited state.
+/// Starts this test program anew with one disabled test: a process without inherited state.
 pid_t spawn_self(const char* test) {
   const std::string filter = std::string("--gtest_filter=CacheRace.DISABLED_") + test;
   std::string program = "/proc/self/exe", disabled = "--gtest_also_run_disabled_tests",
@@ -63,7 +63,7 @@ void race(const char* test, const TemporaryFolder& folder) {
   }
 }
 
-/// How often each line is in the log that the children append to.
+/// Counts each line of the log that the children append to.
 std::map<std::string, int> compiled(const TemporaryFolder& folder) {
   std::map<std::string, int> counts;
   std::istringstream log(test::read_file(folder / "log"));
@@ -75,7 +75,7 @@ std::string race_folder() {
   const char* folder = getenv(kFolderVariable);
   return folder != nullptr ? folder : "";
 }
-/// Children start together, when the last one is there.
+/// Waits until all children exist, so that they start together.
 void wait_for_go(const std::string& folder) {
   while (!std::filesystem::exists(folder + "go")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }

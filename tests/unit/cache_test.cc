@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel cache with a fake compiler: what is found where, and that trouble with the disk is only slow.
+// The kernel cache with a fake compiler: every lookup, and disk trouble that only costs time.
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -23,7 +23,7 @@ using test::TemporaryFolder;
 
 namespace fs = std::filesystem;
 
-/// Runs `body` in a child and returns its exit code; for limits and identities that cannot be taken back.
+/// Runs `body` in a child and returns its exit code; for limits and identities that cannot be undone.
 template <class Body>
 int in_child(Body body) {
   const pid_t child = fork();
@@ -117,7 +117,7 @@ TEST(Cache, a_failed_compile_is_not_remembered) {
   EXPECT_EQ(test::files_in(folder / "cache"), 1);
 }
 
-/// With the version asked for once, the second compile was right but not kept.
+/// If the version is asked for only once, the second compile is right but not kept.
 TEST(Cache, a_compiler_that_comes_later_is_used_and_its_work_kept) {
   const TemporaryFolder folder;
   bool installed = false;
@@ -193,7 +193,8 @@ TEST(Cache, refuses_folders_that_others_could_change) {
   EXPECT_NE(KernelCache(cache_at(""), compiler.seam()).disk_problem(), "");
 }
 
-/// With a slash behind it a link would be followed, and the folder made as its own parent, for all to read.
+/// open() follows a link with a trailing slash, and mkdir would create the folder as its own parent, readable
+/// by all.
 TEST(Cache, a_slash_behind_a_folder_changes_nothing) {
   const TemporaryFolder folder;
   const FakeCompiler compiler;
@@ -233,7 +234,7 @@ TEST(Cache, goes_on_without_permission) {
   fs::permissions(folder / "", fs::perms(0755));
   fs::permissions(folder / "closed", fs::perms::none);
   EXPECT_EQ(in_child([&] {
-              if (geteuid() == 0 && seteuid(65534) != 0) return 1;  // root may do everything
+              if (geteuid() == 0 && seteuid(65534) != 0) return 1;  // root is never refused
               const KernelCache cache(cache_at(folder / "closed/cache"), FakeCompiler{}.seam());
               if (cache.disk_problem().empty()) return 2;
               return cache.get("unit") ? 0 : 3;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of a shape through bench/ on a driver that computes nothing: what fails lands in the record and not
-// in the caller, and everything that was taken from the driver is given back. Times are the fake's.
-// How this can fail: without the "checked > 0" of verify_entrant, a kernel that nobody looked at counted as
-// right; with one copy too few in a cold run, a_shape_is_timed was red; with an error of time_in_turn
-// dropped, any_single_failing_call.
+// Measures a shape through bench/ on a driver that computes nothing. Failures go to the record, not the
+// caller, and every driver object is freed. Times are the fake's. How this can fail: without "checked > 0" in
+// verify_entrant, an unchecked kernel counts as right. With one copy too few in a cold run, a_shape_is_timed
+// fails. With an error of time_in_turn dropped, any_single_failing_call fails.
 #include <gtest/gtest.h>
 
 #include "bench/measure.h"
@@ -49,7 +48,7 @@ TEST_F(BenchSession, a_shape_is_timed_and_gives_everything_back) {
 
 TEST_F(BenchSession, what_nobody_checked_is_not_verified) {
   const ShapeRecord shape = measured(case_);
-  EXPECT_FALSE(shape.contenders.at(0).verified);  // the fake's verifier looks at no element
+  EXPECT_FALSE(shape.contenders.at(0).verified);  // the fake's verifier checks no element
   EXPECT_FALSE(all_verified(shape));
 }
 
@@ -102,7 +101,7 @@ TEST_F(BenchSession, a_lost_gpu_is_noticed) {
   EXPECT_FALSE(still_alive(*lab_));
 }
 
-/// Whichever call fails, measure_shape returns, writes it down, and gives back what it took.
+/// A failure of any driver call is recorded by measure_shape, which then frees everything.
 TEST_F(BenchSession, any_single_failing_call_is_survived_and_recorded) {
   measured(case_);  // loads what stays
   Alive before = driver_.alive();
@@ -117,7 +116,7 @@ TEST_F(BenchSession, any_single_failing_call_is_survived_and_recorded) {
     const bool gives_back = failed == "cuMemFree" || failed == "cuModuleUnload" ||
                             failed == "cuThreadExchangeStreamCaptureMode" ||
                             failed.find("Destroy") != std::string::npos ||
-                            failed.starts_with("cuCtx");  // the context of a destructor, too
+                            failed.starts_with("cuCtx");  // including a destructor's context
     const auto complete = [](const ContenderRecord& ours) { return ours.error.empty() && ours.host_us > 0; };
     EXPECT_TRUE(gives_back || !shape.error.empty() || !complete(shape.contenders.at(0))) << failed;
     before.modules = driver_.alive().modules;  // kernels may stay loaded
@@ -139,7 +138,7 @@ TEST_F(BenchSession, every_contender_has_every_turn) {
   ASSERT_TRUE(times);
   for (const Timed& timed : *times) {
     EXPECT_EQ(timed.us.size(), 5u);
-    EXPECT_TRUE(timed.sm_mhz.empty());                           // nobody asked
+    EXPECT_TRUE(timed.sm_mhz.empty());                           // clocks were not asked for
     for (const double us : timed.us) EXPECT_DOUBLE_EQ(us, 125);  // 0.25 ms over two launches
   }
 }

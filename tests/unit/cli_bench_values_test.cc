@@ -139,12 +139,12 @@ TEST(bench_record, a_failed_contender_has_no_ratio) {
   ShapeRecord shape = shape_record(20, 30, 25);
   shape.contenders[2].error = "refused";
   EXPECT_EQ(ratio(shape, kSluice, kPeerBest), 0);
-  EXPECT_TRUE(all_verified(shape));  // a peer that fails is no fault of ours
+  EXPECT_TRUE(all_verified(shape));  // a peer's failure is not sluice's
   shape.contenders[0].verified = false;
   EXPECT_FALSE(all_verified(shape));
 }
 
-/// Both sides: a wrong kernel of ours must not count as fast, nor a wrong one of the peer's as slow.
+/// Both sides: a wrong kernel of sluice must not count as fast, nor a peer's as slow.
 TEST(bench_record, what_is_not_verified_has_no_ratio_and_no_part_in_the_summary) {
   for (const size_t contender : {size_t{0}, size_t{2}}) {
     RunRecord run = run_record();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tool itself, as a user starts it on a machine without a GPU: exit codes, what goes to stdout, the form
-// of errors. Every run gets a cache folder of its own. Fails if a verb, a flag or an exit code changes.
+// The built tool as a user starts it on a machine without a GPU: exit codes, stdout, form of errors. Every
+// run has its own cache folder. Fails if a verb, a flag or an exit code changes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -110,7 +110,7 @@ TEST_F(CliEndToEnd, compile_refuses_a_cache_that_it_may_not_write) {
   EXPECT_TRUE(outcome.has("SLUICE_CACHE_READ_ONLY is set")) << outcome.text;
 }
 
-/// A tile that the set's problems cannot have: dropped overrides would compile the set as it is.
+/// The set's problems cannot have this tile: dropped overrides would compile the set unchanged.
 TEST_F(CliEndToEnd, overrides_reach_every_problem_of_a_set) {
   const Outcome outcome = sluice("compile --set smoke --tile 100x100");
   EXPECT_EQ(outcome.code, 2) << outcome.text;

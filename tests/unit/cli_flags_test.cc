@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that every verb shares, and the files that hold problems: what words become which problem, and
-// that a wrong word is named in the error. Fails if a default, a name or the grammar changes.
+// The flags that all verbs share, and problem files: text to problem, and errors that name a wrong word.
+// Fails if a default, a name or the grammar changes.
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
@@ -42,7 +42,7 @@ TEST(cli_flags, output_bias_and_c_follow_sixteen_bit_inputs) {
   EXPECT_EQ(request->problem.epilogue.bias_type, DType::fp16);
   EXPECT_EQ(request->problem.epilogue.c_type, DType::fp16);
   EXPECT_EQ(request->problem.c.type, DType::fp16);
-  EXPECT_EQ(request->beta, 1.0f);  // a residual that nobody scales is added as it is
+  EXPECT_EQ(request->beta, 1.0f);  // a residual is added unscaled by default
 }
 
 TEST(cli_flags, beta_without_residual_is_zero_and_can_be_told) {

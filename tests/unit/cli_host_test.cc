@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tool does without a GPU: the host twin's result is held against the reference (and a damaged
-// element is found), random problems are legal and repeatable, doctor tells a good machine from a bad one.
+// The tool without a GPU. The host twin's result is compared with the reference, and a damaged element is
+// found. Random problems are legal and repeatable; doctor tells a good machine from a bad one.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ TEST(cli_host, the_twin_meets_the_reference_and_one_damaged_element_is_found) {
   const Result<Plan> plan = gemm::plan(small_problem(), DeviceInfo{});
   ASSERT_TRUE(plan) << plan.error().message;
   HostProblem problem(plan->problem, 1.5f, 0.0f, 7);
-  EXPECT_FALSE(problem.compare().passed());  // D is NaN until something is written
+  EXPECT_FALSE(problem.compare().passed());  // D is NaN until written
   const Result<twin::TwinReport> ran = problem.run(*plan, 3);
   ASSERT_TRUE(ran) << ran.error().message;
   const HostComparison good = problem.compare();
@@ -101,7 +101,7 @@ TEST(cli_doctor, a_driver_of_cuda_12_is_too_old) {
   EXPECT_NE(check.remedy.find("580"), std::string::npos) << check.remedy;
 }
 
-/// What `sluice compile` ships: its machine need not compile, but can run nothing that was not shipped.
+/// A machine with the cache of `sluice compile` needs no compiler, but runs only those kernels.
 TEST(cli_doctor, a_filled_cache_stands_in_for_a_missing_compiler) {
   const FakeDriver driver;
   const test::TemporaryFolder folder;

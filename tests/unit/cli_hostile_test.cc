@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built tool with what nobody types: every line is refused with exit code 2, in one line without control
+// The built tool with hostile arguments: each is refused with exit code 2, in one line without control
 // characters. Each of these once crashed, hung, took gigabytes or wrote to the terminal.
 #include <gtest/gtest.h>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of a packed shape through bench/ on a driver that computes nothing: whom it times, what fails lands
-// in the record, and everything is given back. D stays poison, so nothing of ours is ever right.
-// How this can fail: with DeviceData's D not poisoned or not looked at, a kernel that did nothing is
-// verified.
+// Measures a packed shape through bench/ on a driver that computes nothing: contenders, recorded failures,
+// and everything freed. D stays poison, so no result is right. How this can fail: if DeviceData's D is not
+// poisoned or not compared, an idle kernel is verified.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +63,7 @@ TEST_F(PackedSession, a_kernel_that_writes_nothing_is_not_verified) {
   EXPECT_EQ(ratio(shape, kSluice, kReadFloor), 0);
 }
 
-/// The fake computes nothing, so all of them are wrong. BenchSession's test shows what tuning keeps.
+/// The fake computes nothing, so every candidate is wrong. BenchSession tests the tuning of right ones.
 TEST_F(PackedSession, tuning_times_no_candidate_that_is_wrong) {
   lab_->method.tune = 4;
   const ShapeRecord shape = measured(case_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which problems a verb works on: one, a set or a file, with the overrides that go with them, and a flag that
-// would have no effect is refused. Fails if a source drops overrides, or takes a flag that it does not read.
+// Problems that a verb works on: one, a set or a file, with their overrides. A flag without effect is
+// refused. Fails if a source drops overrides, or accepts a flag that it does not read.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 namespace sluice::cli {
 namespace {
 
-/// The requests of a command line, parsed as compile and bench do.
+/// The requests of a command line, parsed as by compile and bench.
 Result<std::vector<bench::Request>> any_requests(const std::string& line) {
   CLI::App app;
   RequestFlags flags;
@@ -24,7 +24,7 @@ Result<std::vector<bench::Request>> any_requests(const std::string& line) {
   return requests_of(flags);
 }
 
-/// The same of dense products.
+/// The dense requests of a command line.
 Result<std::vector<bench::DenseRequest>> requests(const std::string& line) {
   const Result<std::vector<bench::Request>> any = any_requests(line);
   if (!any) return any.error();

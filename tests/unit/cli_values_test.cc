@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tool says of values that mean nothing, of files that are none, and of output that is lost: the
-// value, the rule and exit code 2, never an abort or a silent default.
+// The tool's errors for meaningless values, for bad files and for lost output: value, rule and exit code 2,
+// never an abort or a silent default.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -79,7 +79,7 @@ TEST_F(CliValues, factors_are_finite_floats) {
   refused(run + "--alpha much", "--alpha: \"much\" must be a number");
 }
 
-/// The elements that fp16 holds are compared, the others are infinite on both sides.
+/// Elements within fp16 are compared; the others are infinite on both sides.
 TEST_F(CliValues, what_overflows_as_it_should_is_right) {
   const Outcome outcome = sluice("run --device host --no-compile --shape 16x16x16 --dtype fp16 --alpha 1e30");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
@@ -115,7 +115,7 @@ TEST_F(CliValues, the_version_is_told) {
   EXPECT_TRUE(sluice("--help").has("--version"));
 }
 
-/// stderr to a file of its own: the shell's stdout is the one that is closed or full.
+/// Sends stderr to its own file, since the shell's stdout is closed or full.
 class CliLostOutput : public CliValues {
  protected:
   Outcome lost(const std::string& arguments, const std::string& how) const {
@@ -150,12 +150,12 @@ TEST_F(CliLostOutput, a_closed_stdout_is_no_place_for_what_is_opened_next) {
   }
 }
 
-/// A file that may not grow stands in for a full disk.
+/// A limit on file size stands for a full disk.
 TEST_F(CliLostOutput, a_full_disk_is_an_error_too) {
   for (const char* verb : {"plan --shape 16x16x16 --device host", "--help"}) {
     SCOPED_TRACE(verb);
     const std::string tool = "'" SLUICE_BINARY_DIR "/sluice' ";
-    // stderr through a pipe, which has no limit.
+    // Sends stderr through a pipe, which has no limit.
     const Outcome outcome = [&] {
       const std::string command =
           "( trap '' XFSZ; ulimit -f 0; " + tool + verb + " 2>&1 >'" + folder_ + "/full'; echo rc $? )";

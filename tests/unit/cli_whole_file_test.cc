@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where results are written: files whole or not at all, links followed, what is no file left what it is.
+// Result files: written whole or not at all, links followed, anything but a file left as it was.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -16,7 +16,7 @@
 namespace sluice::bench {
 namespace {
 
-/// A folder for one test, gone with it.
+/// A folder that is removed after the test.
 struct ScratchFolder {
   const std::string path = testing::TempDir() + "sluice_whole_file_" + std::to_string(getpid());
   ScratchFolder() { std::filesystem::create_directory(path); }
@@ -32,7 +32,7 @@ std::string content_of(const std::string& path) {
 TEST(whole_file, links_stay_links_and_their_targets_are_written) {
   const ScratchFolder folder;
   std::filesystem::create_directory(folder / "data");
-  std::filesystem::create_symlink("data/one", folder / "near");  // to nothing yet
+  std::filesystem::create_symlink("data/one", folder / "near");  // points to nothing yet
   std::filesystem::create_symlink("near", folder / "far");
   ASSERT_TRUE(write_whole("first", folder / "far"));
   EXPECT_EQ(content_of(folder / "data/one"), "first");
@@ -68,7 +68,7 @@ TEST(whole_file, a_failure_keeps_what_was_there_and_leaves_nothing_beside_it) {
   const ScratchFolder folder;
   const std::string path = folder / "file";
   ASSERT_TRUE(write_whole("old", path));
-  // A limit on the size of files stands in for a full disk.
+  // A limit on file size stands for a full disk.
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fitting makes the model choose better on what it is fitted to and keeps its constants sensible; a file that
-// is not what `sluice tune` writes is refused with what is wrong. To see it fail: accept every step in fit(),
-// or leave the clamp out.
+// Fitting improves the model's choices on its data and keeps constants sensible. A file that `sluice tune`
+// did not write is refused with its fault. To see it fail: accept every step in fit(), or leave the clamp
+// out.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace sluice::fitting {
 namespace {
 
-/// Times of a made-up machine on which epilogues are dear and the rest is as the model says.
+/// Times of a made-up machine with expensive epilogues; the rest is as the model predicts.
 std::vector<FitShape> made_up_shapes() {
   CostConstants truth = kCostConstants;
   truth.epilogue_fixed_clocks *= 4;
@@ -73,8 +73,7 @@ std::string file_with(const std::string& config, const std::string& split) {
   return path;
 }
 
-/// Plain schedules too, with their own rings: read as cooperative they were refused, or judged as what they
-/// are not.
+/// Covers plain schedules with their own rings: read as cooperative, they were refused or misjudged.
 TEST(cost_fit, reads_every_candidate_of_few_tokens) {
   const Problem p = *check_problem({.m = 64, .n = 64, .k = 64});
   const auto plans = rank_candidates(p, DeviceInfo{}, {});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost model says what physics says: nothing beats its floors, more work takes longer, whole waves count,
-// and the bytes from HBM depend on the order in the direction that was measured.
-// How this can fail: with other_again = 0 in traffic.cc, the orders worked by hand were red; with the last
-// wave left out of estimate(), waves_are_whole; with promotion free in ping-pong, its own test.
+// The cost model agrees with physics: nothing beats its floors, more work takes longer, waves are whole, and
+// HBM bytes depend on the order as measured. How this can fail: with other_again = 0 in traffic.cc, the
+// orders worked by hand differ. With the last wave left out of estimate(), waves_are_whole fails. With
+// promotion free in ping-pong, its own test fails.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ TEST(cost_model, waves_are_whole) {
   EXPECT_EQ(time(133).waves, 2);
   EXPECT_EQ(time(264).waves, 2);
   EXPECT_EQ(time(265).waves, 3);
-  // One tile more costs about a wave, though the last one is quicker alone; a fuller wave costs little.
+  // One tile more costs about a wave, though the last is quicker alone; filling a wave further costs little.
   EXPECT_GT(time(133).total_us, 1.3 * time(132).total_us);
   EXPECT_LT(time(132).total_us, 1.5 * time(66).total_us);
 }
@@ -122,22 +122,22 @@ TEST(cost_model, a_pair_of_ctas_reads_less_from_l2) {
   const Problem p = problem(4096, 4096, 4096);
   const double alone = traffic_of(p, config(p, kCooperative, {1, 1}), {.clusters = 132}, kH200).l2_bytes;
   const double pair = traffic_of(p, config(p, kCooperative, {2, 1}), {.clusters = 66}, kH200).l2_bytes;
-  // 128 x 256: A is half as tall as B is wide, so of the three parts sharing B saves one.
+  // 128 x 256 tiles: A is half of B, so sharing B saves one of three parts.
   EXPECT_NEAR(pair / alone, 2.0 / 3.0, 1e-9);
   EXPECT_NEAR(l2_bytes_per_k_tile(p, config(p, kCooperative, {2, 1})), (128 + 128) * 128.0, 1e-6);
-  const Problem few = problem(16, 4096, 4096);  // rows that do not exist are not read
+  const Problem few = problem(16, 4096, 4096);  // rows outside the matrix are not read
   EXPECT_NEAR(l2_bytes_per_k_tile(few, config(few, {Schedule::ping_pong, 64, 32}, {1, 1})), (16 + 32) * 128.0,
               1e-6);
 }
 
-/// A row of a tile that lies in two lines of L2 is asked for twice.
+/// A tile's row that spans two lines of L2 is requested twice.
 TEST(cost_model, rows_in_two_lines_cost_a_request_more) {
   Problem p = problem(4096, 4096, 4096);
   const BaseConfig narrow{Schedule::ping_pong, 64, 96}, wide{Schedule::ping_pong, 64, 128};
   EXPECT_EQ(split_bytes_per_k_tile(p, config(p, narrow)), 0) << "K-major rows of 128 bytes begin with a line";
   p.b.major = Major::mn;
   EXPECT_EQ(split_bytes_per_k_tile(p, config(p, wide)), 0) << "so do blocks of 64 columns";
-  // Half of the tiles of 96 columns begin in the middle of a line, and bring 128 columns.
+  // Half of the tiles of 96 columns begin in mid-line and fetch 128 columns.
   const double columns = 128.0 / 96 * 4096 / 43;
   EXPECT_NEAR(split_bytes_per_k_tile(p, config(p, narrow, {1, 1})), 0.5 * columns * 128, 1e-6);
 
@@ -152,7 +152,7 @@ TEST(cost_model, rows_in_two_lines_cost_a_request_more) {
       << "lone CTAs are limited by what they ask for";
 }
 
-/// Without k nothing is read, and that is a number too.
+/// With k = 0 nothing is read, and the traffic is a number.
 TEST(cost_model, a_product_without_k_asks_l2_for_nothing) {
   const Problem p = problem(300, 200, 0);
   const KernelConfig c = config(p, kCooperative);
@@ -161,8 +161,8 @@ TEST(cost_model, a_product_without_k_asks_l2_for_nothing) {
   EXPECT_GT(e.total_us, 0);
 }
 
-/// In one wave all tiles are at work at once, also where bands do not go up in them: what is left to choose
-/// is what neighbours in the walk share, and that is the larger operand.
+/// In a single wave all tiles run at once, even with incomplete bands. The order then decides only which
+/// operand neighbours share, and the larger one is best.
 TEST(cost_model, one_wave_is_all_of_both_operands_in_any_order) {
   const Problem p = problem(305, 4608, 2048, DType::e4m3);
   const KernelConfig c = config(p, {Schedule::ping_pong, 64, 192}, {1, 1});  // 5 x 24 tiles
@@ -178,8 +178,8 @@ TEST(cost_model, one_wave_is_all_of_both_operands_in_any_order) {
   EXPECT_EQ(walk.group, 1) << "all five rows of tiles share a panel of B, not two and two and one";
 }
 
-/// What neighbours ask for twice, in one wave. Lone CTAs in step are answered together; the pairs of a
-/// cluster along k are not, and least of all where they are neighbours (docs/findings/fitted-widths.md).
+/// Bytes that neighbours request twice in one wave. Requests of single-CTA clusters in lockstep are merged.
+/// Requests of a pair along k are not, least of all between neighbours (docs/findings/fitted-widths.md).
 TEST(cost_model, neighbours_share_the_larger_operand_and_pairs_along_k_the_smaller) {
   const double a = 356 * 15232.0, b = 2032 * 15232.0;
   const Problem p = problem(356, 2032, 15232, DType::e4m3);
@@ -198,7 +198,7 @@ TEST(cost_model, neighbours_share_the_larger_operand_and_pairs_along_k_the_small
   EXPECT_EQ(choose_split(p, pairs, kH200, {}).raster, Raster::along_m);
 }
 
-/// Scales of 121 blocks of k do not begin at 16 bytes, those of 120 do: it costs nothing that shows.
+/// Scale rows of 121 k-blocks are not 16-byte aligned, rows of 120 are; the cost does not show.
 TEST(cost_model, rows_of_block_scales_may_begin_anywhere) {
   const auto of = [&](i64 k) {
     Problem p = problem(1024, 1504, k, DType::e4m3);
@@ -236,17 +236,17 @@ TEST(cost_model, a_bad_order_reads_more_and_the_chosen_one_least) {
 }
 
 TEST(cost_model, bytes_of_two_extreme_orders_worked_by_hand) {
-  // 64 x 64 cluster tiles of 256 x 256, operands of 2^28 bytes, a panel of 4 MB: L2 keeps a few panels.
+  // 64 x 64 cluster tiles of 256 x 256, operands of 2^28 bytes, panels of 4 MB: L2 keeps a few panels.
   const Problem p = problem(16384, 16384, 8192);
   const KernelConfig c = config(p, kCooperative);
   const double operand = 0x1p28, d = 0x1p29;
-  // Bands of one row: 64 clusters cover all columns at once, so A is read once and B for every band.
+  // Bands of one row: 64 clusters cover all columns at once, so A is read once, and B for every band.
   EXPECT_DOUBLE_EQ(traffic_of(p, c, {66, Raster::along_m, 1}, kH200).hbm_bytes, operand + 64 * operand + d);
-  // One band of all rows: two columns abreast, so B is read once and A for every second column.
+  // One band of all rows: two columns side by side, so B is read once, and A for every second column.
   EXPECT_DOUBLE_EQ(traffic_of(p, c, {66, Raster::along_m, 64}, kH200).hbm_bytes, 32 * operand + operand + d);
 }
 
-/// 4 x 8 tiles of lone CTAs in one wave: what neighbours in the walk share is not asked for again.
+/// 4 x 8 single-CTA tiles in one wave: neighbours share a request for common data.
 TEST(cost_model, neighbours_in_step_ask_once_for_what_they_share) {
   const Problem p = problem(512, 1024, 4096);
   const KernelConfig lone = config(p, {Schedule::ping_pong, 128, 128}, {1, 1});

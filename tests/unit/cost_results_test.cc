@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost model against the committed results: what it says of kernels that were timed, and what its pick
-// loses where every candidate was. Peers' times are no oracle for it. To see it fail: make load_latency_us
-// three times what cost_model.h says.
+// The cost model against the committed results: estimates of timed kernels, and the loss of its pick where
+// all candidates were timed. Peers' times are no oracle for it. To see it fail: make load_latency_us three
+// times the value in cost_model.h.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,8 +26,8 @@ struct Timed {
   double ratio;  // estimate / time
 };
 
-/// Of one file's plain products, what the model says of the kernel that ran over its time. Kernels that a
-/// newer record has replaced are left out.
+/// Estimate over measured time for one file's plain products. Kernels that a newer record replaced are left
+/// out.
 std::vector<Timed> timed_in(const std::string& file) {
   std::vector<Timed> timed;
   const auto run = nlohmann::json::parse(std::ifstream(kResults + file));
@@ -45,9 +45,8 @@ std::vector<Timed> timed_in(const std::string& file) {
   return timed;
 }
 
-/// One constant fits them all but for products of 1280 columns with 128 to 512 rows, which it takes for a
-/// fifth to a third slower than they are; so the band of single ones is wide above, and that of each file
-/// narrow.
+/// One constant fits all, except products of 1280 columns with 128 to 512 rows, which it overestimates by a
+/// fifth to a third. So the band for single products is wide above, and each file's narrow.
 TEST(cost_results, estimates_lie_near_the_times_of_the_kernels_that_ran) {
   for (const char* file : {"engine.json", "tokens.json", "decode.json", "odd_rows.json"}) {
     const std::vector<Timed> timed = timed_in(file);
@@ -64,9 +63,9 @@ TEST(cost_results, estimates_lie_near_the_times_of_the_kernels_that_ran) {
   }
 }
 
-/// What the pick loses to the fastest of 20 timed candidates of each shape: of the 40 of the regression set,
-/// and of the 60 that were drawn when the model was done (four of 15 with MN-major operands lose, screened,
-/// 18 to 32 %: docs/findings/unseen.md). No record and no fit knows any of them.
+/// Loss of the pick against the fastest of 20 timed candidates a shape, where no record or fit used the
+/// shape. unseen.json: the regression set. blind.json: drawn after the model was done; four of its 15 shapes
+/// with MN-major operands lose 18 to 32 % (docs/findings/unseen.md).
 TEST(cost_results, its_pick_loses_little_against_the_best_of_shapes_without_records) {
   struct {
     const char* file;
@@ -86,7 +85,7 @@ TEST(cost_results, its_pick_loses_little_against_the_best_of_shapes_without_reco
     EXPECT_LT(quality.spread, most.spread) << file << ": estimates of one shape's candidates to their times";
     EXPECT_LT(quality.error, most.error) << file << ": estimates of shapes";
 
-    // What the shapes must tell: bad models, which break the bounds above.
+    // Bad models must break the bounds above.
     CostConstants slow = kCostConstants, far = kCostConstants;
     slow.load_latency_us *= 3;
     far.cluster_us *= 8;

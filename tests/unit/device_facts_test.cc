@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is taken for a GPU from what its driver says. To see it fail: scale the H200's rates by the number of
-// SMs, or call a rate measured that was computed.
+// DeviceInfo as derived from a driver's facts. To see it fail: scale the H200's rates by the number of SMs,
+// or call a computed rate measured.
 #include <gtest/gtest.h>
 
 #include <sluice/host/device/device_facts.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kPerTera = 1e6;  // bytes or operations per microsecond
 
-/// As the drivers of such cards answer.
+/// As such a card's driver answers.
 GpuFacts h200_facts() {
   return {.name = "NVIDIA H200",
           .sm_count = 132,

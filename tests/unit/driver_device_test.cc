@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device::open: the facts it reads, the machines it refuses, and that a failure at any driver call gives
-// everything back. To see it fail: move the arch check behind the retain, or drop the release.
+// Device::open: the facts it reads, the machines it refuses, and that a failure of any driver call frees
+// everything. To see it fail: move the arch check behind the retain, or drop the release.
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>
@@ -66,7 +66,7 @@ TEST(driver_device, an_h200_is_what_plans_without_a_gpu_are_for) {
   ASSERT_TRUE(device.ok());
   DeviceInfo info = device->info();
   info.sources = {};
-  info.hbm_peak_bytes_per_us = DeviceInfo{}.hbm_peak_bytes_per_us;  // the fake has a clock of its own
+  info.hbm_peak_bytes_per_us = DeviceInfo{}.hbm_peak_bytes_per_us;  // the fake's clock differs
   EXPECT_EQ(info, DeviceInfo{});
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory, streams, events and graphs: they work, say why not, and give themselves back, also when any
-// driver call in between fails. To see it fail: return early in Graph::capture before cuStreamEndCapture.
+// Device memory, streams, events and graphs: they work, report errors, and free themselves, also when any
+// driver call fails. To see it fail: return early in Graph::capture before cuStreamEndCapture.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -37,7 +37,7 @@ TEST_F(DriverMemory, copies_and_fills) {
   EXPECT_EQ(got, (std::array<u8, 8>{7, 7, 7, 1, 2}));
 }
 
-/// What the bench gives cuBLASLt, again after the operands got other values.
+/// The bench's copies for cuBLASLt, repeated after the operands changed.
 TEST_F(DriverMemory, block_scales_are_copied_into_the_peers_layout) {
   Problem problem{.m = 2, .n = 130, .k = 257};  // 2 x 3 scales of A, 2 x 3 of B
   problem.epilogue.scale_a = problem.epilogue.scale_b = ScaleMode::block;
@@ -120,7 +120,7 @@ TEST_F(DriverMemory, calls_work_under_the_context_of_another_device_and_leave_it
   EXPECT_EQ(driver.alive().pushed, 0);
 }
 
-/// All that bench does to time something.
+/// Times a graph as bench does.
 Result<void> time_a_graph(const Device& device) {
   const Result<StreamHandle> stream = StreamHandle::create(device);
   if (!stream) return stream.error();

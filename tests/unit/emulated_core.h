@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensor core's addition as docs/numerics.md has it, in host arithmetic: numbers are cut, not rounded.
-// Used by the emulations of dense products (emulated_dense.h) and of packed ones (emulated_products.h).
+// The tensor core's addition of docs/numerics.md in host arithmetic: numbers are truncated, not rounded. Used
+// by emulations of dense (emulated_dense.h) and packed products (emulated_products.h).
 #pragma once
 
 #include <algorithm>
@@ -17,24 +17,24 @@ inline double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<u64>(exponent + 1023) << 52);
 }
 inline constexpr int kNoExponent = -1000;
-/// floor(log2 |value|); of zero and of what is next to it, kNoExponent.
+/// floor(log2 |value|); kNoExponent for zero and numbers next to it.
 inline int exponent_of(double value) {
   const int exponent = static_cast<int>(std::bit_cast<u64>(value) >> 52 & 0x7ff) - 1023;
   return std::max(exponent, kNoExponent);
 }
-/// `value` without what is below 2^quantum. Its magnitude is below 2^(quantum + 62).
+/// Truncates `value` to multiples of 2^quantum. Its magnitude is below 2^(quantum + 62).
 inline double cut(double value, int quantum) {
   return static_cast<double>(static_cast<i64>(value * power_of_two(-quantum))) * power_of_two(quantum);
 }
 
-/// How many bits below the largest of its numbers an instruction adds, how many of the sum it keeps, and how
-/// many products it takes.
+/// An instruction: bits that it adds below its largest number, bits of the sum that it keeps, number of
+/// products.
 struct CoreBits {
   int taken, kept, length;
 };
 inline constexpr CoreBits kByteCore{13, 13, 32}, kHalfCore{25, 23, 16};
 
-/// One instruction: products and the sum before.
+/// One instruction adds products to the sum before.
 inline double core_step(double sum, std::span<const double> terms, const CoreBits& core) {
   int most = exponent_of(sum);
   for (const double term : terms) most = std::max(most, exponent_of(term));
@@ -44,7 +44,7 @@ inline double core_step(double sum, std::span<const double> terms, const CoreBit
   for (const double term : terms) total += cut(term, quantum);
   return total == 0.0 ? 0.0 : cut(total, exponent_of(total) - core.kept);
 }
-/// All of `terms`, from `sum` on.
+/// Adds all `terms` to `sum`.
 inline double core_sum(double sum, std::span<const double> terms, const CoreBits& core) {
   const size_t length = static_cast<size_t>(core.length);
   for (size_t i = 0; i < terms.size(); i += length)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a right kernel of dense products leaves, step by step in host arithmetic: sums cut as the tensor core
-// cuts them, promoted or not, in one part or several. To see how far it is from its bounds without a GPU.
+// Emulates a right kernel of dense products in host arithmetic: sums truncated as by the tensor core,
+// promoted or not, in one slice or several. It shows the distance to the bounds without a GPU.
 #pragma once
 
 #include <cmath>
@@ -13,14 +13,14 @@
 
 namespace sluice::test {
 
-/// Who multiplies which k: one after the other, slices next to one another, or k-tiles dealt out in turn (the
-/// teams of plain kernels). Parts are added up in fp32.
+/// Division of k: one after the other, in adjacent slices, or k-tiles dealt out in turn (teams of plain
+/// kernels). Slices are added in fp32.
 struct Parts {
   int count = 1;
   bool dealt = false;
 };
 
-/// One row of A and one of B, as numbers, with the scales of their blocks of 128 of k (empty: none).
+/// A row of A and one of B as numbers, with their scales for each 128 of k (empty: none).
 struct Factors {
   std::span<const double> a, b;
   std::span<const float> scales;
@@ -30,7 +30,7 @@ class EmulatedDense {
  public:
   explicit EmulatedDense(const Problem& p) : p_(p), core_(is_fp8(p.a.type) ? kByteCore : kHalfCore) {}
 
-  /// Products in order, of the k that `part` takes, from which its sum is made.
+  /// Sums the products, slice by slice.
   float sum(const Factors& factors, const Parts& parts) const {
     std::vector<double> terms(factors.a.size());
     for (size_t k = 0; k < terms.size(); ++k) terms[k] = factors.a[k] * factors.b[k];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of packed products make of their operands, step by step in host arithmetic: weights rounded as
-// device/packed/half_tile.cuh and device/math/weight_fragments.cuh do, sums cut as the tensor core cuts them
-// (docs/numerics.md). To see how far a right kernel is from its bounds without a GPU.
+// Emulates kernels of packed products in host arithmetic. Weights are rounded as in
+// device/packed/half_tile.cuh and device/math/weight_fragments.cuh; sums are truncated as by the tensor core
+// (docs/numerics.md). It shows a right kernel's distance to the bounds without a GPU.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace sluice::test {
 
-/// How an emulated kernel is wrong, if it is.
+/// A planted fault of the emulated kernel.
 enum class Flaw { none, weights_cut, never_promoted };
 
 class EmulatedProduct {
@@ -23,7 +23,7 @@ class EmulatedProduct {
   EmulatedProduct(const packed::HostData& data, packed::WeightRounding rounding, Flaw flaw = Flaw::none)
       : data_(data), p_(data.problem), rounding_(rounding), flaw_(flaw), tokens_(multiplied_tokens(data)) {}
 
-  /// scale_x * sum + bias of a row of W, for all tokens.
+  /// scale_x * sum + bias for a row of W and all tokens.
   std::vector<float> outputs(i64 n) const {
     const std::vector<Row> row = row_of(n);
     std::vector<float> values;
@@ -39,7 +39,7 @@ class EmulatedProduct {
     }
     return values;
   }
-  /// D as judge() takes it: fp32, bf16, ... without activation.
+  /// D as judge() takes it, in any type, without activation.
   std::vector<u8> d() const {
     std::vector<u8> buffer(static_cast<size_t>(packed::d_buffer_bytes(p_, 0)), 0xFF);
     for (i64 n = 0; n < p_.n; ++n) {
@@ -56,7 +56,7 @@ class EmulatedProduct {
 
  private:
   struct Row {
-    double code, scale, zero, weight;  // weight: as it is multiplied, where weights are
+    double code, scale, zero, weight;  // weight: as multiplied, if the kernel multiplies weights
   };
 
   i64 group_of(i64 n, i64 k) const {
@@ -70,7 +70,7 @@ class EmulatedProduct {
     if (flaw_ != Flaw::weights_cut || std::fabs(near) <= std::fabs(value)) return near;
     return verify::decode(p_.x, verify::encode(p_.x, near) - 1);  // its magnitude is one less
   }
-  /// As a register holds it: times 2^lift().
+  /// The weight in a register: times 2^lift().
   double weight_of(double code, double scale, double zero) const {
     const bool half = p_.x == DType::fp16, four = p_.weights.type == WeightType::uint4;
     const double unit = half ? (p_.weights.type == WeightType::e4m3 ? 0x1p-8 : 0x1p-6) : 1.0;
@@ -102,7 +102,7 @@ class EmulatedProduct {
     const auto sum = static_cast<float>(core_sum(0.0, terms, kHalfCore));
     return p_.weights.group == 0 ? sum * static_cast<float>(whole_scale) : sum;
   }
-  /// A group's sums begin with what its zero takes away.
+  /// A group's sums start with the zero's share.
   float narrow_sum(const std::vector<Row>& row, const std::vector<double>& x) const {
     const size_t length = p_.weights.group == 0 ? 128 : static_cast<size_t>(p_.weights.group);
     const double offset = packed::code_offset(p_.weights.type, p_.x);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake driver's life and its handles for tests. Its functions are in fake_driver_calls.cc and
+// Construction and test handles of the fake driver. Its functions are in fake_driver_calls.cc and
 // fake_driver_memory.cc.
 #include "fake_driver.h"
 
@@ -14,7 +14,7 @@ namespace sluice {
 using fake::state;
 
 FakeDriver::FakeDriver() {
-  // Entries that nothing in the host room calls stay null: a new use of one fails at once.
+  // Entries that the host room does not use stay null, so that a new use fails at once.
   static const DriverApi api = [] {
     DriverApi table;
     fake::fill_contexts(table);
@@ -174,7 +174,7 @@ DecodedMap decode(const TensorMap& map) {
 
 Result<Device> open_fake_device(const Options& options, int ordinal) {
   Result<Device> device = Device::open(ordinal, options);
-  if (device) device->info();  // asked before a test counts or fails calls
+  if (device) device->info();  // asks before a test counts or fails calls
   if (device)
     device->impl().cache = KernelCache(options, {.version = [] { return std::string("fake 1.0"); },
                                                  .compile = [](const std::string& unit) -> Result<Cubin> {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA driver of plain host code, for tests of the host room: it checks what it is given against the
-// documented limits, records launches, counts what is alive, and fails the n-th call on demand. "Device
-// memory" is host memory, so copies and fills are real; kernels do nothing.
-// One lives at a time; while it does, load_driver() gives its table. Calls allocate nothing in a launch.
+// A CUDA driver of plain host code for tests of the host room. It checks arguments against the documented
+// limits, records launches, counts live objects, and fails the n-th call on demand. "Device memory" is host
+// memory, so copies and fills are real; kernels do nothing. One exists at a time, and load_driver() gives its
+// table. A launch allocates nothing in it.
 #pragma once
 
 #include <array>
@@ -22,25 +22,25 @@ struct LaunchRecord {
   u32 grid_x = 0, grid_y = 0, block_x = 0, cluster_x = 0, smem_bytes = 0;
   CUstream stream = nullptr;
   bool captured = false;
-  bool dependent = false;  // may start before the launch before it ends
-  GemmParams params;       // of a dense product
-  NarrowParams narrow;     // of a packed one for few tokens
-  WideParams wide;         // for many
+  bool dependent = false;  // may start before the previous launch ends
+  GemmParams params;       // dense product
+  NarrowParams narrow;     // packed, few tokens
+  WideParams wide;         // packed, many tokens
   StripParams strip;
 };
 
-/// What the fake writes into a tensor map's 128 bytes instead of the hardware's encoding.
+/// The fake's contents of a tensor map's 128 bytes, in place of the hardware's encoding.
 struct DecodedMap {
   u64 address, inner, outer, batch, row_stride, batch_stride;
   int box_inner, box_outer, box_batch, type, swizzle, l2_promotion, oob_fill, interleave, rank;
-  // Of five dimensions: inner, outer and batch above are the first three of them, and the strides those of
-  // outer and batch.
+  // For five dimensions: inner, outer and batch above are the first three, with the strides of outer and
+  // batch.
   u64 fourth = 0, fifth = 0, third_stride = 0, fourth_stride = 0;
   int box_fourth = 0, box_fifth = 0;
 };
 DecodedMap decode(const TensorMap& map);
 
-/// Handles that were given out and not given back.
+/// Handles that were created and not destroyed.
 struct Alive {
   int contexts = 0, modules = 0, allocations = 0, streams = 0, events = 0, graphs = 0, executables = 0;
   int user_objects = 0;
@@ -56,7 +56,7 @@ class FakeDriver {
   FakeDriver(const FakeDriver&) = delete;
   FakeDriver& operator=(const FakeDriver&) = delete;
 
-  // ---- the machine, to be set before Device::open ----
+  // ---- the machine, set before Device::open ----
   struct Machine {
     const char* name = "Fake H200";
     int device_count = 2;
@@ -66,7 +66,7 @@ class FakeDriver {
     int compute_minor = 0;
     i64 memory_bytes = i64{1} << 30;
     int l2_bytes = 50 << 20;
-    // 0: no answer. The clock of memory is such that 4.5 TB/s are sustained, as on an H200.
+    // 0: unknown. The memory clock gives 4.5 TB/s sustained, as on an H200.
     int max_sm_khz = 1980000, memory_khz = 3167230, bus_bits = 6144;
     int clusters_of_2 = 66, clusters_of_4 = 30, clusters_of_8 = 15;
     int power_limit_mw = 700000;
@@ -75,51 +75,52 @@ class FakeDriver {
   };
   Machine machine;
 
-  // ---- what a test does to it ----
-  /// The `index`-th call from now on (0: the next) returns `code`. Calls that give back do so all the same.
+  // ---- controls for tests ----
+  /// Makes the `index`-th call from now on (0: the next) return `code`. Calls that free something still free
+  /// it.
   void fail_call(int index, CUresult code);
-  /// Every call of this function fails.
+  /// Makes every call of this function fail.
   void fail_function(const char* name, CUresult code);
   void fail_nothing();
-  /// What cudaSetDevice does to the calling thread; -1: no context is current.
+  /// Sets the calling thread's current context, as cudaSetDevice does; -1: none.
   void make_current(int ordinal);
-  /// Memory that the driver knows, or (kind 0) does not. Aligned to 256, with a gap behind it. Freed with the
+  /// Memory that the driver knows, or with kind 0 does not. Aligned to 256, followed by a gap, freed with the
   /// FakeDriver.
   void* memory(i64 bytes, int ordinal = 0, unsigned kind = CU_MEMORYTYPE_DEVICE);
-  /// Graphs tell of no programmatic edge, as if something had come between the launches.
+  /// Reports full edges in graphs, as if something came between the launches.
   void make_edges_full();
-  /// Two events are 0.25 ms apart, less so much for each launch of the last replay that may begin early, of
-  /// `most` such launches at most.
+  /// Shortens the 0.25 ms between two events by `milliseconds` for each launch of the last replay that may
+  /// begin early, up to `most` launches.
   void make_overlap_gain(float milliseconds, int most = 1 << 20);
-  /// From now on `branch` is captured into the graph that `origin` is captured into, until that capture ends.
+  /// Captures `branch` into `origin`'s graph from now on, until that capture ends.
   void fork_capture(CUstream origin, CUstream branch);
-  /// Captures are lost as soon as they have begun, as after a call that a capture forbids.
+  /// Invalidates captures as soon as they begin, as after a forbidden call.
   void lose_captures();
-  /// Launches on this device block, as on a full queue, until unblock(), or for kMostBlocked at most.
+  /// Blocks launches on this device, as a full queue does, until unblock(), at most for kMostBlocked.
   void block_launches(int ordinal);
-  /// The same of loading modules, which may wait for what runs.
+  /// Blocks loading of modules, which may wait for running work.
   void block_loads(int ordinal);
-  /// False: a call was blocked for so long that it gave up, and went on.
+  /// Returns false if a blocked call timed out and went on.
   bool unblock();
-  /// Calls that are blocked now.
+  /// Number of blocked calls.
   int blocked() const;
-  /// The same address belongs to this device, or to the host, from now on: freed and allocated again.
+  /// Gives an address to this device or the host, as if freed and allocated again.
   void give_memory_to(void* memory, int ordinal, unsigned kind);
   /// A stream of another device; do not destroy it.
   CUstream foreign_stream();
 
-  // ---- what happened ----
+  // ---- observations ----
   int calls() const;  // since the last fail_* call or construction
   const char* last_failed() const;
   int launches() const;
-  const LaunchRecord& launch(int index) const;  // the first kKeptLaunches of them
+  const LaunchRecord& launch(int index) const;  // the first kKeptLaunches
   Alive alive() const;
 
   static constexpr int kKeptLaunches = 64;
   static constexpr std::chrono::seconds kMostBlocked{10};
 };
 
-/// Options without a disk cache, and a device whose cubins come from no compiler.
+/// Options without a disk cache; cubins of the device come from no compiler.
 Result<Device> open_fake_device(const Options& options = {.jobs = 2}, int ordinal = 0);
 
 }  // namespace sluice

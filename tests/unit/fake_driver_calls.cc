@@ -26,7 +26,7 @@ CUresult device_attribute(int* value, CUdevice_attribute which, CUdevice) {
   return call.code;
 }
 
-/// Refuses what would not be one CTA an SM.
+/// Refuses anything but one CTA an SM.
 CUresult active_clusters(int* count, CUfunction function, const CUlaunchConfig* config) {
   const Call call("cuOccupancyMaxActiveClusters");
   const FakeDriver::Machine& machine = state->driver->machine;
@@ -95,7 +95,7 @@ CUresult replace(CUtensorMap* map, void* address) {
   return CUDA_SUCCESS;
 }
 
-/// The images of open_fake_device() end with the units' texts.
+/// Images of open_fake_device() end with the unit's text.
 ParamsKind params_of(const void* image) {
   const char* text = static_cast<const char*>(image);
   if (std::memcmp(text,
@@ -111,8 +111,8 @@ ParamsKind params_of(const void* image) {
   return std::strstr(text, "GemmParams") != nullptr ? ParamsKind::gemm : ParamsKind::other;
 }
 
-/// A GPU of GPCs with 16 SMs each, SM i in the GPC i / 16: clusters go to them turn about, as on an H200.
-/// Of 16 SMs, or of those that are left, none are parted.
+/// Places CTAs on GPCs of 16 SMs (SM i in GPC i / 16), with clusters dealt to GPCs in turn, as on an H200. No
+/// cluster is split.
 void locate(const LocateParams& params, u32 ctas, u32 cluster) {
   constexpr u32 kGpcSms = 16;
   const u32 sms = static_cast<u32>(state->driver->machine.sm_count);
@@ -128,7 +128,7 @@ void locate(const LocateParams& params, u32 ctas, u32 cluster) {
   }
 }
 
-/// Holds no lock of the state meanwhile.
+/// Holds no lock of the state.
 void wait_while_blocked(int Blocked::*which) {
   if (current() == nullptr) return;
   Blocked& block = state->block;
@@ -164,7 +164,7 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
                      cluster <= (module.params == ParamsKind::locate ? 16 : 8) && extra == nullptr &&
                      static_cast<int>(config->sharedMemBytes) <= module.max_smem;
   if (!legal) return CUDA_ERROR_INVALID_VALUE;
-  if (module.params == ParamsKind::locate) {  // not one that a test counts
+  if (module.params == ParamsKind::locate) {  // tests do not count this one
     locate(*static_cast<const LocateParams*>(params[0]), config->gridDimX, cluster);
     return CUDA_SUCCESS;
   }

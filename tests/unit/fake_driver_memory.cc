@@ -85,14 +85,14 @@ CUresult begin_capture(CUstream stream, CUstreamCaptureMode) {
   static std::atomic<u64> last_id{0};
   auto& fake = *reinterpret_cast<FakeStream*>(stream);
   fake.captured = new FakeGraph;
-  fake.captured->programmatic.reserve(kMostCaptured);  // a launch allocates nothing
+  fake.captured->programmatic.reserve(kMostCaptured);  // so that a launch allocates nothing
   fake.capture_id = ++last_id;
   ++state->capturing;
   ++state->alive.graphs;
   return CUDA_SUCCESS;
 }
 
-/// On a thread that may make no call, as the driver's own; with no lock held.
+/// Runs on a thread that must not call the driver, like the driver's own, without a lock.
 void destroy(std::vector<FakeUserObject*> objects) {
   if (objects.empty()) return;
   std::thread([&] {
@@ -104,7 +104,7 @@ void destroy(std::vector<FakeUserObject*> objects) {
   }).join();
 }
 
-/// Returns those that nothing holds any more.
+/// Returns the objects without a holder.
 std::vector<FakeUserObject*> release_objects(const std::vector<FakeUserObject*>& objects) {
   std::vector<FakeUserObject*> gone;
   for (FakeUserObject* object : objects)
@@ -127,7 +127,7 @@ CUresult destroy_graph(const char* name, FakeGraph* graph, int& count) {
   return code;
 }
 
-/// The branches of a capture end with it.
+/// Ends the capture's branches too.
 CUresult end_capture(CUstream stream, CUgraph* graph) {
   *graph = nullptr;
   FakeGraph* captured = nullptr;
@@ -202,7 +202,7 @@ CUresult retain_object(CUgraph graph, CUuserObject object, unsigned, unsigned fl
   return CUDA_SUCCESS;
 }
 
-/// As the driver does it: as many as there is room for, and how many those are.
+/// Like the driver: writes as many edges as fit, and returns that number.
 CUresult edges_of(CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data,
                   std::size_t* count) {
   const Call call("cuGraphGetEdges");
@@ -226,7 +226,7 @@ CUresult edges_of(CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdge
 }  // namespace
 
 u64 add_block(i64 bytes, const Block& block) {
-  // Nothing lies within kGap behind it: a test that lays a larger operand over a smaller one means those two.
+  // Leaves kGap behind, so that a test that overlaps two operands overlaps only those.
   constexpr i64 kGap = 64 << 10;
   void* memory = std::aligned_alloc(256, static_cast<std::size_t>((bytes + kGap + 255) / 256 * 256));
   std::memset(memory, 0xA5, static_cast<std::size_t>(bytes));  // fresh device memory is not zero

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fake driver knows, shared by its two files of functions. Guarded by State::mutex, which every Call
-// holds; the stack of contexts is each thread's own, as in the driver.
+// State of the fake driver, shared by its two files of functions. Guarded by State::mutex, which every Call
+// holds. Each thread has its own stack of contexts, as in the driver.
 #pragma once
 
 #include <condition_variable>
@@ -28,26 +28,26 @@ struct FakeUserObject {
   CUhostFn destroy;
   unsigned references;
 };
-/// What was captured, or a graph of it: a row of kernels, each with the edge from the one before it.
+/// A capture or its graph: a row of kernels, each with the edge from the previous one.
 struct FakeGraph {
-  std::vector<bool> programmatic;  // of kernel i: was it launched so that it may begin early?
+  std::vector<bool> programmatic;  // whether kernel i was launched so that it may begin early
   std::vector<FakeUserObject*> objects{};
 };
 struct FakeStream {
   int ordinal;
-  u64 id;                         // never given again, as CUDA says of its own; the handle may be
-  FakeGraph* captured = nullptr;  // of the capture that it is in
+  u64 id;                         // never reused, as in CUDA; the handle may be
+  FakeGraph* captured = nullptr;  // the graph of its capture
   u64 capture_id = 0;
 };
-/// Calls that block, beside the state, because those of other devices go on.
+/// Blocked calls, outside of the state, because calls of other devices go on.
 struct Blocked {
   std::mutex mutex;
   std::condition_variable changed;
-  int ordinal = -1, loads_ordinal = -1;  // of launches, of loads
+  int ordinal = -1, loads_ordinal = -1;  // for launches, for loads; -1: none
   int waiting = 0;
   bool gave_up = false;
 };
-enum class ParamsKind { other, gemm, narrow, wide, strip, locate };  // what a unit's kernel takes
+enum class ParamsKind { other, gemm, narrow, wide, strip, locate };  // parameters of a unit's kernel
 struct FakeModule {
   int ordinal;
   ParamsKind params = ParamsKind::other;
@@ -80,7 +80,8 @@ inline std::array<int, kMaxDevices> context_tags;
 inline thread_local std::array<CUcontext, 16> stack;
 inline thread_local int depth = 0;
 inline thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-inline thread_local bool destroys_user_object = false;  // and may make no call
+inline thread_local bool destroys_user_object =
+    false;  // true inside a callback, which must not call the driver
 
 inline CUcontext context_of(int ordinal) {
   return reinterpret_cast<CUcontext>(&context_tags[ordinal]);
@@ -92,7 +93,7 @@ inline int current_ordinal() {
   return static_cast<int>(reinterpret_cast<int*>(current()) - context_tags.data());
 }
 
-/// One call of the driver. `code` is what it must return if it is not CUDA_SUCCESS.
+/// One call of the driver. `code` is its result unless CUDA_SUCCESS.
 struct Call {
   explicit Call(const char* name) : lock(state->mutex) {
     if (destroys_user_object) std::abort();
@@ -105,7 +106,7 @@ struct Call {
   CUresult code = CUDA_SUCCESS;
 };
 
-/// Calls that would end a capture of any thread.
+/// True for calls that would end a capture of any thread.
 inline bool is_forbidden_by_capture() {
   return state->capturing > 0 && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in for a compiled kernel where the driver or the compiler is a fake.
+// An image that stands for a compiled kernel where driver or compiler is a fake.
 #pragma once
 
 #include <cstring>
@@ -10,16 +10,15 @@
 namespace sluice::fake {
 
 inline constexpr const char* kFakeImage = "cubin of ";
-/// What stands before it: an ELF file as sluice/host/jit/code_scan.h reads it, a header, one section, and one
-/// instruction in it.
+/// Bytes of its ELF file, as sluice/host/jit/code_scan.h reads it: a header, one section, one instruction.
 inline constexpr size_t kFakeElfBytes = 64 + 64 + 16;
 
-/// It waits for earlier launches if the unit's text says that it does.
+/// Contains the wait for earlier launches if the unit's text has it.
 inline std::string fake_image(const std::string& unit) {
   std::string elf(kFakeElfBytes, '\0');
   const auto put = [&](size_t at, u64 value, size_t bytes) { std::memcpy(elf.data() + at, &value, bytes); };
   put(0, 0x464c457f, 4);  // "\x7f" "ELF"
-  put(0x28, 64, 8);       // where the table of sections is, a section's size, how many
+  put(0x28, 64, 8);       // place of the section table, size and number of sections
   put(0x3a, 64, 2);
   put(0x3c, 1, 2);
   put(64 + 0x08, 4, 8);  // executable; its place and size

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of few kernels: optimal on small cases that are tried in full, within its bound of units, and
-// the same whenever it is asked. To see it fail: drop the swaps of choose_few, or count choices in place of
-// units.
+// Choosing few kernels: optimal on small cases that are tried in full, within its bound of units, repeatable.
+// To see it fail: drop the swaps of choose_few, or count choices instead of units.
 #include <sluice/host/planner/few_kernels.h>
 
 #include <gtest/gtest.h>
@@ -29,7 +28,7 @@ CostTable random_costs(int seed, int places, int choices) {
   return costs;
 }
 
-/// Losses of the set of choices whose bits are set; nothing serves a place: above any.
+/// Loss of the set of choices whose bits are set; above any if a place is not served.
 double mean_penalty(const CostTable& costs, unsigned set) {
   double sum = 0;
   for (std::size_t p = 0; p < costs.us.size(); ++p) {

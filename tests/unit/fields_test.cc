@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of fields: a member without a row does not compile, and everything that reads a field finds it
-// there. How this can fail: a row with another member's name sets the wrong one, which the walk over all rows
-// sees; a count that misses a member is seen on structs made for that.
+// The field tables: a member without a row does not compile, and every reader of fields uses them. How this
+// can fail: a row with another member's name sets the wrong one, which the walk over all rows sees. A wrong
+// member count is seen on structs made for that.
 #include <set>
 #include <string>
 
@@ -27,7 +27,7 @@ static_assert(member_count<Two>() == 2 && member_count<Three>() == 3);
 
 }  // namespace
 
-/// A table that forgot a member, as it is when one is added.
+/// A table that lacks a member, as when one is added.
 template <>
 struct FieldsOf<Three> {
   static constexpr auto kTable = std::tuple{field("a", &Three::a), field("b", &Three::b)};
@@ -37,7 +37,7 @@ namespace {
 
 static_assert(!all_have_rows<Three>, "a planted gap is not seen");
 
-/// Another value than the default, of any field's type.
+/// A value that differs from the default, for any field's type.
 template <class T>
 std::string other_text(const T& value) {
   if constexpr (kIsOptional<T>)
@@ -50,7 +50,7 @@ std::string other_text(const T& value) {
     return "7";
 }
 
-/// Sets every field by its name and sees that this one alone is another.
+/// Sets every field by its name and checks that only this one changes.
 template <class T>
 void expect_each_field_is_set_by_its_name() {
   T none{};
@@ -74,7 +74,7 @@ TEST(fields, each_is_set_by_its_name_and_no_other) {
   expect_each_field_is_set_by_its_name<packed::Overrides>();
 }
 
-/// The names in the text of a value, and how often.
+/// Counts the names in a value's text.
 template <class T>
 void expect_names_are_different() {
   std::set<std::string> names;
@@ -93,7 +93,7 @@ TEST(fields, no_table_has_a_name_twice) {
   expect_names_are_different<packed::Overrides>();
 }
 
-/// One row of a kernel's table makes a choice known as an override, a range, a field of records and a text.
+/// One row of a kernel's table makes a choice an override, a range, a record's field and text.
 TEST(fields, one_row_of_a_kernel_is_everything_that_reads_its_choices) {
   for (const PackedConfig& kernel : packed::all_kernels())
     std::visit(

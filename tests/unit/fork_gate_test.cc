@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fork waits for those inside of the gate, and a child finds it open.
+// fork() waits for threads inside the gate, and a child finds the gate open.
 #include <sluice/host/jit/fork_gate.h>
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What a child ends with; -1 if it hung for five seconds.
+/// A child's exit code; -1 if it hung for five seconds.
 int exit_code_of(pid_t child) {
   for (int i = 0; i < 500; ++i, std::this_thread::sleep_for(10ms)) {
     int status = 0;
@@ -29,7 +29,7 @@ int exit_code_of(pid_t child) {
   return -1;
 }
 
-/// A library's own lock, as NVRTC's: threads hold it now and then, in the gate or (planted) beside it.
+/// A library's internal lock, like NVRTC's, taken by threads inside the gate or (planted) outside it.
 int hung_children(bool gated) {
   std::mutex lock;
   std::atomic<bool> stop = false;

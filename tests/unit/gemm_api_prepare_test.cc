@@ -111,7 +111,7 @@ TEST_F(GemmApi, inconsistent_plans_are_refused_before_the_compiler_runs) {
   EXPECT_EQ(driver.alive().modules, 0);
 }
 
-/// Without the check, the kernel ran and gave sums of the other precision.
+/// Without the check the kernel ran, with sums of the other precision.
 TEST_F(GemmApi, a_plan_that_promotes_otherwise_than_its_problem_says_is_refused) {
   Problem p = small_problem();
   p.a.type = p.b.type = DType::e4m3;
@@ -124,7 +124,7 @@ TEST_F(GemmApi, a_plan_that_promotes_otherwise_than_its_problem_says_is_refused)
   expect_bad_plan(bad, ErrorCode::invalid_config, "accumulate = fast needs");
 }
 
-/// Overlapping rows of D would be written by two tiles; C with a short row reads another row's values.
+/// Overlapping rows of D are written by two tiles; C with a short row reads another row's values.
 TEST_F(GemmApi, a_plan_whose_rows_or_matrices_of_c_and_d_overlap_is_refused) {
   Problem p = small_problem();
   p.epilogue.residual = true;
@@ -182,7 +182,7 @@ TEST_F(GemmApi, a_failing_compiler_is_reported_for_its_plans) {
 
 TEST_F(GemmApi, every_failing_call_of_prepare_is_an_error_and_leaks_nothing) {
   const Plan plan = planned(small_problem());
-  ASSERT_TRUE(gemm::prepare(device(), plan).ok());  // the cubin is in the cache from now on
+  ASSERT_TRUE(gemm::prepare(device(), plan).ok());  // the cubin is cached from now on
   const Alive before = driver.alive();
   driver.fail_nothing();
   std::optional<gemm::Kernel> kernel = *gemm::prepare(device(), plan);
@@ -200,12 +200,11 @@ TEST_F(GemmApi, every_failing_call_of_prepare_is_an_error_and_leaks_nothing) {
   EXPECT_TRUE(gemm::prepare(device(), plan).ok()) << "and works again";
 }
 
-/// Where the GPU cannot be asked where its clusters lie, that is an error, or less is known; and it is asked
-/// again.
+/// A failed question about cluster places is an error or leaves less known, and is asked again.
 TEST_F(GemmApi, every_failing_call_of_the_first_plan_by_gpc_leaks_nothing) {
   Plan plan = planned(small_problem());
   plan.split.numbering = Numbering::gpc;
-  ASSERT_TRUE(gemm::prepare(device(), plan).ok());  // the cubins are in the cache from now on
+  ASSERT_TRUE(gemm::prepare(device(), plan).ok());  // the cubins are cached from now on
   device().impl().gpc_order.reset();
   const Alive before = driver.alive();
   driver.fail_nothing();

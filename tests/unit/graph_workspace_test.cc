@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs and the workspaces that they are lent: one for each stream of each graph, for as long as the graph
-// or an executable of it lives, and used again after that. To see it fail: leave the capture's id out of
-// branch_of() (workspace_lender.cc), as when the stream's handle was all that told graphs apart; or give a
-// loan back where it is made.
+// Workspaces lent to graphs: one for each stream of a graph, while the graph or an executable lives, then
+// reused. To see it fail: leave the capture's id out of branch_of() (workspace_lender.cc), so that only the
+// stream's handle identifies it; or return a loan where it is made.
 #include <set>
 #include <thread>
 #include <vector>
@@ -24,7 +23,8 @@ Problem long_problem() {
 class GraphWorkspace : public LaunchTest {
  protected:
   GraphWorkspace() : args_(args_for(long_problem())) {
-    EXPECT_TRUE(gemm::run(device(), long_problem(), args_, nullptr).ok());  // loads, and lends the stream one
+    EXPECT_TRUE(
+        gemm::run(device(), long_problem(), args_, nullptr).ok());  // loads, and lends the stream a workspace
   }
 
   Result<void> run(Stream stream, const WorkspaceView& workspace = {}) {
@@ -38,7 +38,7 @@ class GraphWorkspace : public LaunchTest {
     EXPECT_TRUE(graph.ok()) << (graph.ok() ? "" : graph.error().message);
     return *std::move(graph);
   }
-  /// Where the latest launch found its counters.
+  /// Counters' address in the latest launch.
   const void* latest() const { return driver.launch(driver.launches() - 1).params.counters; }
   WorkspaceLender& lender() { return device().impl().lender; }
 
@@ -49,7 +49,7 @@ TEST_F(GraphWorkspace, is_another_one_for_each_graph_whatever_stream_captured_it
   const StreamHandle stream = new_stream();
   std::set<const void*> used{latest()};
   std::vector<Graph> graphs;
-  for (int i = 0; i < 20; ++i) {  // nobody prepared for so many
+  for (int i = 0; i < 20; ++i) {  // more than were prepared for
     graphs.push_back(captured(stream.get()));
     EXPECT_TRUE(used.insert(latest()).second) << "graph " << i << " shares its workspace";
   }
@@ -57,7 +57,7 @@ TEST_F(GraphWorkspace, is_another_one_for_each_graph_whatever_stream_captured_it
   EXPECT_TRUE(used.insert(latest()).second) << "the stream's own is none of a graph";
   EXPECT_EQ(lender().holdings().lent, 22);
 
-  // The check above sees sharing where there is some: two graphs with a workspace of the caller's.
+  // The check above detects sharing: two graphs with a workspace of the caller's do share.
   const Result<Workspace> shared = Workspace::create(device());
   graphs.push_back(captured(stream.get(), shared->view()));
   EXPECT_TRUE(used.insert(latest()).second);
@@ -87,7 +87,7 @@ TEST_F(GraphWorkspace, is_used_again_when_the_graph_is_gone_and_not_before) {
   const void* first = nullptr;
   const int before = driver.alive().allocations;
   {
-    const Graph graph = captured(stream.get());  // an executable; what was captured is destroyed
+    const Graph graph = captured(stream.get());  // an executable; the captured graph is destroyed
     first = latest();
     const Graph other = captured(stream.get());
     EXPECT_NE(latest(), first);
@@ -108,13 +108,13 @@ TEST_F(GraphWorkspace, that_came_back_is_zeroed_again) {
     const Graph graph = captured(stream.get());
     first = const_cast<void*>(latest());
   }
-  static_cast<u32*>(first)[3] = 7;  // as after two executables of it at once
+  static_cast<u32*>(first)[3] = 7;  // as after two executables at once
   const Graph next = captured(stream.get());
   ASSERT_EQ(latest(), first);
   EXPECT_EQ(static_cast<u32*>(first)[3], 0u);
 }
 
-/// The driver gives a stream's handle again. To see it fail: as above.
+/// The driver reuses a stream's handle.
 TEST_F(GraphWorkspace, is_told_apart_by_the_capture_where_streams_have_one_handle_after_another) {
   std::vector<Graph> graphs;
   std::set<const void*> used{latest()};
@@ -145,7 +145,7 @@ TEST_F(GraphWorkspace, is_larger_for_a_later_launch_that_needs_more) {
   EXPECT_EQ(own.holdings().lent, 2) << "a launch was captured with the first";
 }
 
-/// A graph may be destroyed after its lender; the driver's thread, on which it gives back, may free nothing.
+/// A graph may outlive its lender. The driver's thread, which returns the loan, must free nothing.
 TEST_F(GraphWorkspace, outlives_its_lender_and_is_freed_after) {
   const StreamHandle stream = new_stream();
   const int before = driver.alive().allocations;
@@ -183,7 +183,7 @@ TEST_F(GraphWorkspace, is_given_back_whatever_call_fails) {
   }
 }
 
-/// The mode in which memory is allocated during a capture is the thread's own again after it.
+/// Restores the thread's capture mode after allocating during a capture.
 TEST_F(GraphWorkspace, leaves_the_threads_capture_mode_as_it_was) {
   const StreamHandle stream = new_stream();
   const auto mode = [&] {
@@ -197,7 +197,7 @@ TEST_F(GraphWorkspace, leaves_the_threads_capture_mode_as_it_was) {
   captured(stream.get());
   EXPECT_EQ(mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
   driver.fail_function("cuThreadExchangeStreamCaptureMode", CUDA_ERROR_UNKNOWN);
-  const Graph held = captured(stream.get());  // of memory that came back
+  const Graph held = captured(stream.get());  // uses returned memory
   EXPECT_FALSE(Graph::capture(device(), stream.get(), [&] { return run(stream.get()); }).ok())
       << "there is no other, and none can be allocated";
   driver.fail_nothing();

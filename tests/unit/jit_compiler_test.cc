@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVRTC itself, on small units: what comes out, what is refused, and that threads do not disturb each other.
-// Skipped where there is no NVRTC; the search for it is tested everywhere.
+// NVRTC on small units: output, refusals, and threads that do not disturb each other. Skipped without NVRTC;
+// the search for it is tested everywhere.
 #include <thread>
 
 #include <sluice/host/jit/compiler.h>

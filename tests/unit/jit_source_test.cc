@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a unit, the embedded headers it reads, and what is read out of a compile's log.
+// The text of a unit, its embedded headers, and the parsing of a compile's log.
 #include <gtest/gtest.h>
 
 #include <algorithm>

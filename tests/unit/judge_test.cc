@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of dense products can fail. An emulation of the tensor core passes and uses at most half of each
-// bound, and planted results fail by half more than any bound, for every input type, way to sum and k from
-// 256 to 16384. Seen to fail: with the bounds by sum abs(a b) alone, where D = 0 passes at k = 8192.
+// The judge of dense products can fail. An emulated tensor core passes and uses at most half of each bound;
+// planted faults exceed a bound by half. For every input type and way to sum, with k from 256 to 16384. Seen
+// to fail: with bounds from sum abs(a b) alone, D = 0 passes at k = 8192.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -51,7 +51,7 @@ Problem problem_of(const Sums& sums, i64 k) {
   return with_strides(p);
 }
 
-/// As the bench fills its operands, but for `fill` itself.
+/// Data as in the bench, except for `fill`.
 DataSpec data_of(Fill fill) {
   return {.seed = 5,
           .a = {.kind = fill},
@@ -61,7 +61,7 @@ DataSpec data_of(Fill fill) {
           .scale_b = {.kind = Fill::positive}};
 }
 
-/// Operands as numbers, true sums, and what is judged.
+/// Operands as numbers, exact sums, and D to be judged.
 class Bench {
  public:
   Bench(const Problem& p, const DataSpec& spec) : host_(p, spec), p_(host_.problem) {
@@ -80,7 +80,7 @@ class Bench {
     return scale;
   }
   double scale_of_tensor() const { return static_cast<double>(host_.scale(6)[0]); }
-  /// Before D's rounding, from a right kernel.
+  /// D before rounding, from a right kernel.
   std::vector<double> right(const Parts& parts) const {
     const EmulatedDense kernel(p_);
     std::vector<double> values;
@@ -91,7 +91,7 @@ class Bench {
     }
     return values;
   }
-  /// The same of the k from `begin` on, exactly.
+  /// The exact sum over k in [begin, end).
   double part(i64 element, i64 begin, i64 end, bool scaled = true) const {
     const auto a = row(a_, element / kColumns), b = row(b_, element % kColumns);
     const std::vector<float> scales = block_scales(element);
@@ -104,7 +104,7 @@ class Bench {
     return scale(element) * sum;
   }
 
-  /// D holds `values`, rounded to `type`; and poison in the first `unwritten` elements.
+  /// Judges a D that holds `values` rounded to `type`, and poison in the first `unwritten` elements.
   Comparison judge(std::span<const double> values, DType type, Judge kind = Judge::bounded,
                    i64 unwritten = 0) {
     CheckParams params = host_.params(kind);
@@ -173,7 +173,7 @@ class Bench {
   std::vector<Sum> sums_;
 };
 
-/// The largest shares of the bounds that were met.
+/// The largest errors as shares of their bounds.
 struct Shares {
   double worst = 0, norm = 0, mean = 0;
   void take(const Comparison& found) {
@@ -211,7 +211,7 @@ TEST(judge, a_right_kernel_uses_at_most_half_of_every_bound) {
     }
 }
 
-/// How a kernel is wrong, given what a right one leaves.
+/// A planted fault, applied to a right kernel's output.
 struct Plant {
   const char* name;
   std::function<double(const Bench& bench, std::span<const double> right, i64 element)> value;
@@ -288,7 +288,7 @@ TEST(judge, planted_results_fail_on_whole_numbers) {
     }
 }
 
-/// What positive numbers show: sums that were never promoted.
+/// Positive data reveal sums that were never promoted.
 TEST(judge, a_lost_promotion_fails_on_positive_data) {
   for (const DType input : {DType::e4m3, DType::e5m2})
     for (const i64 k : {4096, 16384}) {
@@ -299,7 +299,7 @@ TEST(judge, a_lost_promotion_fails_on_positive_data) {
     }
 }
 
-/// What the mean is for: D cut instead of rounded.
+/// The mean reveals a D that is truncated instead of rounded.
 TEST(judge, a_d_that_is_cut_fails_by_its_mean) {
   Bench bench(problem_of(kSums[0], 1024), data_of(Fill::normal));
   std::vector<double> d = bench.right({});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bench lab on the fake driver: what bench/ measures with, where kernels compute nothing and any two events
-// are 0.25 ms apart. For tests of what becomes of a measurement, and of whatever fails in one.
+// A bench lab on the fake driver, where kernels compute nothing and two events are 0.25 ms apart. For tests
+// of measurements and their failures.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace sluice::bench {
 
-/// Nobody is told what is being done.
+/// A progress callback that prints nothing.
 inline const Phase kSilent = [](const std::string&) {};
 inline constexpr const char* kNoCublasLt = "/no/such/libcublasLt.so";
 

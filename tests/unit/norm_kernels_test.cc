@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm kernels on simulated threads over host memory, against the reference: every store, with and
-// without vectors, residual and sum, ragged rows, pitches, NaN and infinities, rows longer than threads hold.
-// And their units compile. Seen to fail: with the first of 32 segments left out of the sum; with sum_again
-// reading the input where the sum had been written over it; with a scale's multiplier left out.
+// The norm kernels on simulated threads over host memory, against the reference. Covers every store, with and
+// without vectors, residual and sum, ragged rows, pitches, NaN and infinities, and rows longer than threads
+// hold. The units also compile. Seen to fail: with the first of 32 segments left out of the sum; with
+// sum_again reading the overwritten input; with a scale's multiplier left out.
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/text/norm_units.h>
 #include <sluice/kernels/verify_arith.h>
@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-/// The one CTA of a simulated block. (More of them: tests/gpu.)
+/// The one CTA of a simulated block; tests/gpu has more.
 template <u32 kSlots>
 struct HostTeam {
   struct Shared {
@@ -107,7 +107,7 @@ struct Case {
   bool specials = false;
 };
 
-/// Memory of 16-bit elements at a multiple of 16 bytes.
+/// 16-bit elements, aligned to 16 bytes.
 class Buffer {
  public:
   explicit Buffer(i64 elements) : words_(static_cast<std::size_t>(elements / 4 + 4), 0x7fff7fff7fff7fffu) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each variable, its default, and values that mean nothing.
+// Each variable, its default, and meaningless values.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ constexpr const char* kVariables[] = {"SLUICE_CACHE_DIR", "SLUICE_CACHE_READ_ONL
                                       "CUDA_PATH",        "SLUICE_RECORDS_DIR",
                                       "XDG_DATA_HOME",    "SLUICE_STAMP_WORKSPACES"};
 
-/// What `read` says in an environment that has these variables and none of the others; restores the real one.
+/// Result of `read` in an environment with only these variables; restores the real one.
 template <class Read>
 auto read_with(const std::map<std::string, std::string>& environment, const Read& read) {
   std::map<std::string, std::optional<std::string>> saved;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packing kernels on simulated threads over host memory: blobs are the reference's byte for byte, and
-// unpacking gives the arrays back and writes nothing else; codes one and two a byte, in pieces of 16 bytes
-// and singly, ragged n and k, every group, scale type and order. And their units compile.
-// Seen to fail: with `byte < at.bytes` left out of for_pieces; with kPitch of kRowBytes - 16; with the half
-// byte at the end of an odd row not masked.
+// The packing kernels on simulated threads over host memory. Blobs equal the reference's byte for byte, and
+// unpacking restores the arrays and writes nothing else. Covers codes one and two a byte, in 16-byte pieces
+// and single, ragged n and k, every group, scale type and order. The units also compile. Seen to fail: with
+// `byte < at.bytes` left out of for_pieces; with kPitch of kRowBytes - 16; with an odd row's last half byte
+// not masked.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -35,7 +35,7 @@ struct HostMemory {
   }
 };
 
-/// Bytes on 16, with a guard behind them.
+/// Bytes aligned to 16, with a guard behind them.
 class Buffer {
  public:
   explicit Buffer(const std::vector<u8>& bytes, i64 shift = 0)
@@ -55,7 +55,7 @@ class Buffer {
   std::vector<Word> words_;
 };
 
-/// As CodeStorage::nibble has them; the upper half of the last byte of an odd row holds `rest`.
+/// Packs codes as CodeStorage::nibble; `rest` fills the upper half of an odd row's last byte.
 std::vector<u8> in_nibbles(const std::vector<u8>& codes, i64 n, i64 k, u8 rest) {
   std::vector<u8> rows;
   for (i64 row = 0; row < n; ++row)
@@ -68,7 +68,7 @@ std::vector<u8> in_nibbles(const std::vector<u8>& codes, i64 n, i64 k, u8 rest) 
 
 struct Case {
   i64 n, k;
-  i64 shift = 0;  // of the codes, from 16 bytes
+  i64 shift = 0;  // bytes by which codes are off 16-byte alignment
 };
 
 template <PackConfig kConfig>
@@ -140,7 +140,7 @@ TEST(pack_kernels, blobs_of_8_bit_weights_are_the_references) {
   expect_all_cases<WeightFormat{.type = WeightType::e4m3, .group = 32, .scale = DType::bf16}>();
 }
 
-/// Smallest and largest parts; what differs between other formats are constants in between.
+/// Smallest and largest variants; other formats differ by constants in between.
 TEST(pack_units, compile_for_hopper_without_spills_or_warnings) {
   const auto compiler = Compiler::load("");
   ASSERT_TRUE(compiler) << compiler.error().message;

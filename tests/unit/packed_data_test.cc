@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of packed products accepts one rounding of the truth and nothing else; and data that are called
-// exact are. To see it fail: let allowed() have slack for exact data too, or scan() begin a byte late.
+// The judge of packed products accepts one rounding of the truth and nothing else, and exact data are exact.
+// To see it fail: let allowed() have slack for exact data too, or scan() begin a byte late.
 #include <sluice/check/packed_data.h>
 
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ TEST(packed_data, of_gated_products_is_right_and_halves_that_change_places_are_f
     }
 }
 
-/// Of the first token, if four elements in a row (a lane's) were added up instead of others.
+/// The first token's root if four adjacent elements (a lane's) were added in place of four others.
 double root_with_a_piece_twice(const packed::HostData& data) {
   const PackedProblem& p = data.problem;
   const auto square = [&](i64 k) {
@@ -152,7 +152,7 @@ TEST(packed_data, of_normed_tokens_and_residuals_is_right_and_what_is_left_out_i
       }
 }
 
-// Cut off at 448 all but signs would be equal, too small all would be zero.
+// Saturated at 448 all magnitudes would be equal; underflowed, all zero.
 TEST(packed_data, of_an_e4m3_d_have_a_scale_with_which_it_keeps_its_bits) {
   for (const DataKind kind : {DataKind::exact, DataKind::real})
     for (const bool gated : {false, true})
@@ -208,7 +208,7 @@ TEST(packed_data, one_bit_is_found) {
   }
 }
 
-// How it can fail: with scale_of_token() that takes the first scale for all, or a bound that forgets it.
+// How it can fail: with scale_of_token() that uses the first scale for all, or a bound without the scale.
 TEST(packed_data, a_token_with_the_scale_of_another_is_found) {
   for (const DataKind kind : {DataKind::exact, DataKind::real}) {
     const Result<packed::HostData> data =
@@ -222,7 +222,7 @@ TEST(packed_data, a_token_with_the_scale_of_another_is_found) {
                             kind, 5);
     ASSERT_TRUE(data.ok()) << data.error().message;
     ASSERT_EQ(data->scale_x.size(), 16u * 4);
-    size_t far = 0;  // the token whose scale is least like that of token 1
+    size_t far = 0;  // the token whose scale differs most from token 1's
     const auto distance = [&](size_t token) {
       return std::fabs(
           packed::scale_of_token(*data, static_cast<i64>(token)) / packed::scale_of_token(*data, 1) - 1);

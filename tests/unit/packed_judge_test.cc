@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of packed products on data that are not exact: an emulation of each kernel's own arithmetic
-// passes and uses less than half of every bound, and what is wrong by a tenth fails. SLUICE_JUDGE_SEEDS says
-// how many data sets of each problem (1 unless told). To see it fail: leave a rounding out of
-// weight_rounding(), or norm_ratio out of Comparison::passed().
+// The judge of packed products on inexact data. An emulation of each kernel's arithmetic passes and uses less
+// than half of every bound; an error of a tenth fails. SLUICE_JUDGE_SEEDS: data sets a problem (default 1).
+// To see it fail: leave a rounding out of weight_rounding(), or norm_ratio out of Comparison::passed().
 #include <sluice/check/packed_data.h>
 
 #include <gtest/gtest.h>
@@ -56,7 +55,7 @@ bool takes(const Kernel& kernel, const WeightFormat& format) {
   return (kernel.x == DType::e4m3) == (format.order == FragmentOrder::byte);
 }
 
-/// The largest shares of the bounds that were met.
+/// The largest errors as shares of their bounds.
 struct Shares {
   double worst = 0, norm = 0, mean = 0;
   void take(const Comparison& found) {
@@ -141,7 +140,7 @@ TEST(packed_judge, finds_nothing_at_all_the_other_sign_and_a_tenth_too_much) {
         }
 }
 
-/// Positive data, from a kernel that is wrong.
+/// Positive data, from a faulty kernel.
 Comparison judged(const Kernel& kernel, Flaw flaw, i64 k) {
   const auto data = packed::random_data(problem_of(kernel, {.group = 128, .scale = DType::fp32}, 2, 256, k),
                                         DataKind::positive, 5);
@@ -167,7 +166,7 @@ TEST(packed_judge, sees_the_bias_of_weights_that_are_cut_instead_of_rounded) {
   }
 }
 
-// bench launches a candidate on it before it times anything.
+// bench launches each candidate on this problem before it times anything.
 TEST(packed_judge, every_candidate_takes_the_small_problem_of_whole_numbers) {
   const DeviceInfo device{};
   std::vector<PackedProblem> problems{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the planner of packed weights lists and refuses, beside the choices that tests/plans/packed.txt holds
-// as text. To see it fail: drop a rule of why_not_wanted in packed_planner.cc.
+// Candidates and refusals of the packed planner, beside the choices in tests/plans/packed.txt. To see it
+// fail: drop a rule of why_not_wanted in packed_planner.cc.
 #include <algorithm>
 
 #include <sluice/packed.h>
@@ -44,7 +44,7 @@ TEST(packed_planner, halves_tiles_only_of_a_last_wave_that_has_room_for_them) {
                                                  DeviceInfo{}, {.ignore_records = true});
   ASSERT_TRUE(plan);
   EXPECT_EQ(std::get<WideConfig>(plan->config).tail_parts, 2);
-  // A device on which no cluster fits has no waves of them.
+  // A device without room for a cluster has no waves of clusters.
   EXPECT_TRUE(packed::plan({.m = 512, .n = 28672, .k = 4096, .weights = {.group = 64}},
                            DeviceInfo{.sm_count = 1, .max_clusters_of_2 = 0}, {.ignore_records = true}));
   EXPECT_EQ(std::get<WideConfig>(plan->config).tokens, 256);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The candidates: possible, ranked, deterministic, and ruled by the overrides.
-// How this can fail: without the stable_sort the order test was red; without `unlisted_bases`, the test of
-// tiles that the space does not list.
+// Candidates are possible, ranked, deterministic, and obey overrides. How this can fail: without the
+// stable_sort the order test fails. Without `unlisted_bases`, the test of unlisted tiles fails.
 #include <random>
 #include <set>
 #include <string>
@@ -65,9 +64,9 @@ Problem random_problem(std::mt19937& random) {
   return p;
 }
 
-/// Numbered by GPC, tiles are walked otherwise than the ranking assumed. To see it fail: leave the second
-/// estimate out of ranked(): the first pick said 190.0 us and 206 MB of HBM, for a walk of 190.5 us and 273
-/// MB.
+/// Numbering by GPC changes the raster that the ranking assumed. To see it fail: leave the second estimate
+/// out of ranked(). The first pick then says 190.0 us and 206 MB of HBM, where its raster takes 190.5 us and
+/// 273 MB.
 TEST(planner_candidates, say_what_the_model_thinks_of_the_walk_that_runs) {
   int numbered = 0;
   for (const i64 n : {2048, 8192})
@@ -82,7 +81,7 @@ TEST(planner_candidates, say_what_the_model_thinks_of_the_walk_that_runs) {
   EXPECT_GT(numbered, 10);
 }
 
-/// Whole tiles are most of the walk; cut alike is what gains (sluice/host/device/gpc_order.h).
+/// Whole tiles are most of the raster here; tiles cut alike gain (sluice/host/device/gpc_order.h).
 TEST(planner_candidates, number_by_gpc_splits_that_cut_all_tiles_and_no_tails) {
   PlanOverrides o{.schedule = Schedule::cooperative,
                   .tile_m = 128,
@@ -106,7 +105,7 @@ TEST(planner_candidates, are_valid_launchable_and_best_first_for_any_problem) {
       ASSERT_EQ(validate(plan.config), nullptr);
       const Problem product = product_of(plan.problem, plan.config);
       ASSERT_EQ(plan.config.a, product.a.type);
-      if (plan.split.numbering == Numbering::launch) {  // the others are ranked by another walk
+      if (plan.split.numbering == Numbering::launch) {  // others are ranked by another raster
         ASSERT_GE(plan.estimate.total_us, last);
         last = plan.estimate.total_us;
       }
@@ -158,7 +157,7 @@ TEST(planner_candidates, equal_estimates_keep_the_order_of_the_space) {
   for (const Plan& plan : plans) EXPECT_EQ(plan.estimate, Estimate{});
 }
 
-/// WGMMA and TMA are slow with MN-major B at widths that are no whole blocks; whoever asks for one gets it.
+/// WGMMA and TMA are slow with MN-major B of widths that are no whole blocks; an override still gets them.
 TEST(planner_candidates, widths_of_an_mn_major_b_are_whole_blocks_or_shared_halves) {
   Problem p{.m = 768, .n = 3072, .k = 65536};
   p.a.major = p.b.major = Major::mn;
@@ -167,7 +166,7 @@ TEST(planner_candidates, widths_of_an_mn_major_b_are_whole_blocks_or_shared_halv
     (plan.config.cluster.m > 1 ? shared : alone).insert(plan.config.tile.n);
   EXPECT_EQ(alone, (std::set<int>{64, 128, 192, 256}));
   EXPECT_EQ(shared, (std::set<int>{32, 64, 96, 128, 160, 192, 224, 256}));
-  p.n = 32;  // one tile: no second one begins inside of a line
+  p.n = 32;  // one tile: no other begins inside a line
   alone.clear();
   for (const Plan& plan : candidates(p, kH200))
     if (plan.config.cluster.m == 1) alone.insert(plan.config.tile.n);
@@ -176,7 +175,7 @@ TEST(planner_candidates, widths_of_an_mn_major_b_are_whole_blocks_or_shared_halv
   EXPECT_EQ(planned(p, {.tile_n = 144}).config.tile.n, 144);
 }
 
-/// Sharing both operands eight ways: one cluster for all of a small D, whose parts L2 is asked for once.
+/// Eight CTAs share both operands: one cluster covers a small D, and requests each part of L2 once.
 TEST(planner_candidates, clusters_of_eight_are_tried_within_their_wave) {
   bool tried = false;
   for (const Plan& plan : candidates({.m = 256, .n = 256, .k = 131072}, kH200)) {
@@ -187,7 +186,7 @@ TEST(planner_candidates, clusters_of_eight_are_tried_within_their_wave) {
   EXPECT_TRUE(tried);
 }
 
-/// 192 rows fill three quarters of two tiles of 128, and all of a tile's columns.
+/// 192 rows fill three quarters of two tiles of 128, but all of a tile's columns.
 TEST(planner_candidates, operands_are_swapped_where_rows_would_be_empty) {
   const Problem p{.m = 192, .n = 16384, .k = 4096};
   const Plan plan = planned(p);
@@ -198,7 +197,7 @@ TEST(planner_candidates, operands_are_swapped_where_rows_would_be_empty) {
     EXPECT_TRUE(is_swapped(other.config));
     EXPECT_TRUE(gemm::sealed(other, kH200).ok()) << short_name(other.config);
   }
-  // Tile and cluster without a word about operands are those of the problem, as are few rows.
+  // Tile and cluster overrides without `swapped` are the problem's; so are few rows.
   for (const Plan& other : candidates(p, kH200, {.tile_m = 128})) EXPECT_FALSE(is_swapped(other.config));
   for (const Plan& other : candidates({.m = 64, .n = 16384, .k = 4096}, kH200))
     EXPECT_FALSE(is_swapped(other.config));
@@ -211,7 +210,7 @@ bool has_tile(const std::vector<Plan>& plans, const BaseConfig& base, bool swapp
   });
 }
 
-/// Of 1216 columns and 1839 rows neither tiles of 128 nor those that are listed fill 132 SMs.
+/// Neither tiles of 128 nor listed tiles fill 132 SMs with 1216 columns and 1839 rows.
 TEST(planner_candidates, widths_fit_whole_waves) {
   const Problem p{.m = 1839, .n = 1216, .k = 6400};
   const std::vector<Plan> plans = candidates(p, kH200);
@@ -220,7 +219,7 @@ TEST(planner_candidates, widths_fit_whole_waves) {
   EXPECT_FALSE(has_tile(plans, {Schedule::cooperative, 128, 136}, true)) << "140 tiles: a second wave of 8";
   EXPECT_EQ(short_name(planned(p).config), "cooperative 128x144x64 s5 c1x1 bf16 swapped");
 
-  // In what steps: 16 where D is stored as it lies, 32 of block scales; and none that is too narrow.
+  // Widths go in steps of 16 where D is stored as it lies, 32 with block scales; none is too narrow.
   EXPECT_TRUE(has_tile(candidates({.m = 232, .n = 8592, .k = 4096}, kH200), {Schedule::cooperative, 128, 144},
                        false));
   Problem scaled{.m = 232, .n = 8592, .k = 4096, .a = {DType::e4m3}, .b = {DType::e4m3}};
@@ -231,17 +230,17 @@ TEST(planner_candidates, widths_fit_whole_waves) {
     if (is_swapped(plan.config)) {
       EXPECT_GE(plan.config.tile.n, 64) << short_name(plan.config);
     }
-  // MN-major operands in steps of 32; batches fill waves together; nothing to do has nothing to fill.
+  // Steps of 32 for MN-major operands. Batches fill waves together; an empty problem has no wave to fill.
   for (const Plan& plan : candidates({.m = 232, .n = 8592, .k = 4096, .b = {.major = Major::mn}}, kH200))
     EXPECT_EQ(plan.config.tile.n % (is_swapped(plan.config) ? 8 : 32), 0) << short_name(plan.config);
   EXPECT_TRUE(has_tile(candidates({.m = 232, .n = 4288, .k = 4096, .batch = 2}, kH200),
                        {Schedule::cooperative, 128, 144}, false));
   for (const Problem& nothing : {Problem{.m = 0, .n = 1216, .k = 64}, Problem{.m = 1839, .n = 0, .k = 64}})
     EXPECT_FALSE(candidates(nothing, kH200).empty());
-  // A caller who asks for swapped operands gets their whole space, whatever the sizes.
+  // An override `swapped` searches the whole space of swapped operands, whatever the sizes.
   EXPECT_TRUE(has_tile(candidates({.m = 2048, .n = 65536, .k = 4096}, kH200, {.swapped = true}),
                        {Schedule::cooperative, 128, 256}, true));
-  // Of many waves each listed width leaves little idle.
+  // Listed widths leave little idle in many waves.
   EXPECT_FALSE(has_tile(candidates({.m = 8192, .n = 8192, .k = 4096}, kH200),
                         {Schedule::cooperative, 128, 144}, true));
 }
@@ -257,7 +256,7 @@ TEST(planner_candidates, what_swapped_operands_do_not_take_is_planned_without) {
   EXPECT_EQ(asked.error().code, ErrorCode::invalid_config);
   EXPECT_NE(asked.error().message.find("swapped operands take no residual and no gate"), std::string::npos)
       << asked.error().message;
-  p = {.m = 192, .n = 16380, .k = 4096};  // rows of D that TMA cannot store
+  p = {.m = 192, .n = 16380, .k = 4096};  // TMA cannot store these rows of D
   for (const Plan& plan : candidates(p, kH200)) EXPECT_FALSE(is_swapped(plan.config));
   const Result<Plan> unaligned = gemm::plan(p, kH200, {.swapped = true});
   ASSERT_FALSE(unaligned);
@@ -278,7 +277,7 @@ TEST(planner_candidates, what_is_asked_below_its_range_is_refused) {
   expect_refused({.streamed = -5}, {"streamed = -5", "at least 0"});
 }
 
-/// Fewer k-tiles than clusters that fit: each gets one.
+/// With fewer k-tiles than clusters that fit, each cluster gets one.
 TEST(planner_candidates, streamed_tiles_are_dealt_to_no_more_clusters_than_they_have_k_tiles) {
   const Problem p{.m = 64, .n = 64, .k = 512};
   const PlanOverrides o{.schedule = Schedule::ping_pong,
@@ -294,7 +293,7 @@ TEST(planner_candidates, streamed_tiles_are_dealt_to_no_more_clusters_than_they_
   EXPECT_EQ(planned(p, more).split.clusters, 4);
 }
 
-/// What prepare() would refuse is not planned.
+/// No plan is one that prepare() would refuse.
 TEST(planner_candidates, plans_can_be_prepared) {
   expect_refused({.raster_group = 2147483647}, {"raster_group = 2147483647"},
                  {.m = 256, .n = 4096, .k = 4096});
@@ -306,7 +305,7 @@ TEST(planner_candidates, plans_can_be_prepared) {
                  {"less than 2^31 CTAs"}, added);
 }
 
-/// Plain schedules, which are for few rows, do not swap: who asks for it gets another.
+/// Plain schedules, for few rows, do not swap: the override gets another schedule.
 TEST(planner_candidates, few_rows_are_swapped_if_asked) {
   for (const i64 m : {16, 96}) {
     const Problem p{.m = m, .n = 4096, .k = 4096};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gemm::plan refuses, with which code, and that the message has the value, the rule and the remedy; and
-// that what is legal but odd is not refused.
-// How this can fail: each case names its code and words of its message; a check that is left out lets the
-// plan succeed. Seen once for each check by returning early from check_strides and check_types.
+// Refusals of gemm::plan: the code, and a message with value, rule and remedy. Legal but odd problems are
+// planned. How this can fail: each case names its code and words of its message; without the check the plan
+// succeeds. Seen once for each check by returning early from check_strides and check_types.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -65,7 +64,7 @@ TEST(planner_checks, byte_counts_fit_in_63_bits) {
   p.batch = 1 << 20;
   p.d.batch_stride = i64{1} << 50;
   expect_refused(p, ErrorCode::invalid_size, {"D spans", "batch stride = 1125899906842624"});
-  p = problem(DType::bf16, 64, 64, 0);  // nothing of A is read, and still no sum may overflow
+  p = problem(DType::bf16, 64, 64, 0);  // A is not read, but no sum may overflow
   p.a.ld = i64{1} << 62;
   expect_refused(p, ErrorCode::invalid_size, {"A spans"});
 }
@@ -208,14 +207,14 @@ TEST(planner_checks, zero_sizes_are_legal) {
 }
 
 TEST(planner_checks, d_that_tma_cannot_address_is_stored_directly) {
-  const auto store = [](const Problem& p) {  // plain stores direct always
+  const auto store = [](const Problem& p) {  // plain schedules always store direct
     return gemm::plan(p, kH200, {.schedule = Schedule::ping_pong})->config.store;
   };
   EXPECT_EQ(store(problem(DType::bf16, 64, 64, 64)), StorePath::tma);
   EXPECT_EQ(store(problem(DType::bf16, 64, 65, 64)), StorePath::direct);
   EXPECT_EQ(store(problem(DType::bf16, 1, 65, 64)), StorePath::direct);
   Problem p = problem(DType::bf16, 64, 65, 64);
-  p.d.ld = 72;  // the padding is the caller's: a TMA store would write it (docs/findings/tma-store-tail.md)
+  p.d.ld = 72;  // a TMA store would write the caller's padding (docs/findings/tma-store-tail.md)
   EXPECT_EQ(store(p), StorePath::direct);
   p.n = 72;
   EXPECT_EQ(store(p), StorePath::tma);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of the plain schedules: when there are any, what of them is fixed, what refuses them, and that a
-// record brings one back. How this can fail: with config_for's rule for promotion left out, promoted problems
-// had none; with recorded_plan passing a record's clusters on, the record's plan was the model's.
+// Plans of the plain schedules: when they exist, their fixed choices, their refusals, and records of them.
+// How this can fail: with config_for's rule for promotion left out, promoted problems have no such plan. With
+// recorded_plan passing a record's clusters on, the plan is the model's.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Problem tokens(i64 m, DType type = DType::e4m3) {
   return {.m = m, .n = 4096, .k = 4096, .a = {.type = type}, .b = {.type = type}};
 }
 
-/// Of either schedule.
+/// Runs for both plain schedules.
 class planner_plain : public testing::TestWithParam<Schedule> {
  protected:
   std::vector<Plan> plain_ones(const Problem& p, const PlanOverrides& o = {}) const {
@@ -47,9 +47,9 @@ TEST_P(planner_plain, is_for_rows_that_one_tile_holds_unless_asked_for) {
   EXPECT_FALSE(plain_ones(tokens(most + 1), {.schedule = GetParam()}).empty());
 }
 
-/// Two waves of tall tiles lose to the schedules with roles, unless somebody asks for them.
+/// Two waves of tall tiles lose to the schedules with roles; only overrides get them.
 TEST_P(planner_plain, is_one_wave_of_more_than_64_rows) {
-  Problem wide = tokens(100);  // none of Schedule::plain unless asked for: its tiles are 64 high
+  Problem wide = tokens(100);  // Schedule::plain only by override: its tiles are 64 high
   wide.n = 64 * 250;
   EXPECT_EQ(plain_ones(wide).empty(), GetParam() == Schedule::plain);
   for (const Plan& plan : plain_ones(wide))
@@ -61,7 +61,7 @@ TEST_P(planner_plain, is_one_wave_of_more_than_64_rows) {
   EXPECT_FALSE(plain_ones(wide, {.warps = 8}).empty());
 }
 
-/// A tile lower than A is nobody's choice; who asks for it gets it, without naming the schedule too.
+/// A tile lower than A is never picked, but a tile override gets it without naming the schedule.
 TEST_P(planner_plain, a_low_tile_that_is_asked_for_is_planned) {
   const std::vector<Plan> plans = plain_ones(tokens(40), {.tile_m = 32, .tile_n = 64});
   ASSERT_FALSE(plans.empty());
@@ -80,7 +80,7 @@ TEST_P(planner_plain, plans_are_valid_and_launch_a_cluster_for_each_tile) {
     }
 }
 
-/// mma.sync multiplies them as fp16 and adds in fp32; WGMMA's sums of fp8 have fewer bits.
+/// mma.sync multiplies fp8 as fp16 and adds in fp32; WGMMA's sums of fp8 have fewer bits.
 TEST_P(planner_plain, sums_of_fp8_are_promoted_ones_already_or_there_are_none) {
   Problem p = tokens(4);
   p.accumulate = Accumulate::promoted;
@@ -147,7 +147,8 @@ TEST(planner_plain_space, every_ring_is_possible) {
   }
 }
 
-/// As many CTAs share an SM as the space says, at every number of tokens; and none has a ring of one stage.
+/// As many CTAs share an SM as the space claims, for every number of tokens, and every ring has two stages or
+/// more.
 TEST(planner_plain_space, every_ring_of_warpgroups_fits_as_often_as_it_says) {
   for (const PlainWgmmaBase& base : kPlainWgmmaSpace)
     for (const int tokens_of_tile : {8, 16, 32, 48, 64, 96, 128}) {
@@ -155,7 +156,7 @@ TEST(planner_plain_space, every_ring_of_warpgroups_fits_as_often_as_it_says) {
                                   StorePath::direct);
       c.warps = base.warps;
       c.stages = plain_stages(c, base.ctas);
-      if (tokens_of_tile > 32 && validate(c) != nullptr) continue;  // too many sums, or one stage
+      if (tokens_of_tile > 32 && validate(c) != nullptr) continue;  // too many sums, or a single stage
       EXPECT_EQ(validate(c), nullptr) << short_name(c);
       EXPECT_GE(plain_ctas(c), base.ctas) << short_name(c);
       ++c.stages;
@@ -191,7 +192,7 @@ TEST_P(planner_plain, a_record_brings_one_back) {
   EXPECT_EQ(plan->config, wanted.config);
 }
 
-/// Near 2^31 tiles: one that takes none and steps nowhere may have more than half of them.
+/// Near 2^31 tiles: a plan that deals out no tiles may exceed half of the limit.
 TEST_P(planner_plain, whatever_is_planned_of_a_very_large_problem_can_be_prepared) {
   int many = 0;
   for (const i64 n : {4'941'195, 2'000'000, 600'000})

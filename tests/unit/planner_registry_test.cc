@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry: what CI compiles is distinct and covers the space, and rings are as deep as they can be.
-// How this can fail: with max_stages starting one below kMaxStages, the depth test is red; without the line
-// that adds e5m2 to fp16, the coverage test.
+// The registry: its configs are distinct and cover the space, and rings are as deep as possible. How this can
+// fail: with max_stages starting one below kMaxStages, the depth test fails. Without the line that adds e5m2
+// to fp16, the coverage test fails.
 #include <set>
 #include <string>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr ConfigList kRegistered = registered_configs();
 
-/// That they are valid and fit the list, ConfigList::add sees to at compile time.
+/// ConfigList::add checks at compile time that they are valid and fit the list.
 TEST(planner_registry, registered_configs_are_distinct) {
   std::set<std::string> texts;
   for (const KernelConfig& c : kRegistered)

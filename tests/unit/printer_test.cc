@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The printed text of a value is C++ that makes the same value.
-// How this can fail: EXPECT_PRINTS hands the compiler and the printer the same tokens, so a wrong name, a
-// missing field or another order differs from the source text. Checked once by dropping `stages` (the file
-// stopped compiling) and by printing `cluster.m` twice (kernel_config_prints_every_field failed).
+// The printed text of a value is C++ that makes an equal value. How this can fail: EXPECT_PRINTS gives
+// compiler and printer the same tokens, so a wrong name, a missing field or another order differs. Checked by
+// dropping `stages` (the file stops compiling) and by printing `cluster.m` twice
+// (kernel_config_prints_every_field fails).
 #include <algorithm>
 #include <cctype>
 #include <string>
@@ -22,7 +22,7 @@ std::string without_spaces(std::string text) {
 #define EXPECT_PRINTS(...) \
   EXPECT_EQ(without_spaces(sluice::to_string(__VA_ARGS__)), without_spaces(#__VA_ARGS__))
 
-/// Converts to anything: the number of these that an aggregate takes is its number of fields.
+/// Converts to anything; an aggregate takes as many of these as it has fields.
 struct Anything {
   template <class T>
   constexpr operator T() const;
@@ -35,7 +35,7 @@ constexpr int field_count() {
     return sizeof...(Fields);
 }
 
-/// Fields at the outermost level of a printed initialiser.
+/// Counts fields at the outermost level of a printed initialiser.
 int printed_fields(const std::string& text) {
   int depth = 0, count = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -129,7 +129,7 @@ TEST(printer, prints_as_many_fields_as_the_type_has) {
       << "no swapped operands, warps or overlap";
   EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>());
   EXPECT_EQ(printed_fields(to_string(sluice::WorkSplit{})), field_count<sluice::WorkSplit>());
-  EXPECT_EQ(field_count<sluice::WorkSplit>(), 5);  // the counter itself
+  EXPECT_EQ(field_count<sluice::WorkSplit>(), 5);  // tests the counter itself
 }
 
 TEST(printer, short_name_is_one_line_with_what_differs_from_the_default) {

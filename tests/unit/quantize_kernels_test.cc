@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The quantising kernels on simulated threads over host memory, against the reference, bit for bit: every
-// step, input type, with and without vectors, ragged edges, pitches, NaN, infinities, tiny and huge values.
-// And their units compile. Seen to fail: with the clamp at 1e-4 left out of scale_of; with `<=` in load's
-// check of columns.
+// The quantising kernels on simulated threads over host memory, equal to the reference in every bit. Covers
+// every step and input type, with and without vectors, ragged edges, pitches, NaN, infinities, tiny and huge
+// values. The units also compile. Seen to fail: with the clamp at 1e-4 left out of scale_of; with `<=` in
+// load's check of columns.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ inline void __threadfence() {}
 namespace sluice {
 namespace {
 
-/// The one CTA of a simulated block. (More of them: tests/gpu.)
+/// The one CTA of a simulated block; tests/gpu has more.
 template <u32 kSlots>
 struct HostTeam {
   struct Shared {
@@ -113,7 +113,7 @@ struct Case {
   Gate gate = Gate::none;
 };
 
-class Matrix8 {  // an input, and what the reference makes of it
+class Matrix8 {  // an input and the reference's output
  public:
   Matrix8(const Case& c, u64 seed)
       : c_(c), ld_(input_columns(c.gate, c.columns) + c.input_pad), output_ld_(c.columns + c.output_pad) {
@@ -123,7 +123,7 @@ class Matrix8 {  // an input, and what the reference makes of it
         const u64 h = verify::hash(seed, static_cast<u64>(row * ld_ + column));
         double value = (static_cast<double>(h >> 11) * 0x1p-53 - 0.5) * c.magnitude;
         if (column >= input_columns(c.gate, c.columns))
-          value = std::nan("");  // padding must not be looked at
+          value = std::nan("");  // padding must not be read
         else if (c.specials && h % 97 == 0)
           value = h % 2 != 0 ? std::nan("") : INFINITY;
         else if (c.specials && h % 7 == 0)
@@ -214,7 +214,9 @@ class quantize_kernels : public ::testing::TestWithParam<Granularity> {};
 TEST_P(quantize_kernels, give_the_bits_of_the_reference) {
   for (const bool vectors : {true, false}) {
     expect_all_types(GetParam(), {.rows = 5, .columns = 256}, vectors, 2);
-    const i64 rows = GetParam() == Granularity::row ? 13 : 130;  // a block of threads for each is slow here
+    const i64 rows = GetParam() == Granularity::row
+                         ? 13
+                         : 130;  // kept small: each row takes a simulated block, which is slow
     expect_all_types(GetParam(), {.rows = rows, .columns = 136, .input_pad = 8, .output_pad = 16}, vectors,
                      3);
   }
@@ -248,7 +250,7 @@ TEST(quantize_kernels, rows_longer_than_a_block_holds) {
                                      true, 1);
 }
 
-/// silu(gate) * up alone.
+/// Checks silu(gate) * up by itself.
 template <DType kType, bool kVectors>
 void expect_plain_like_reference(Case c, unsigned blocks) {
   c.type = kType;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of callers in messages: one line, bounded, nothing in it that a terminal obeys; and the parsers'
-// bounds. How this can fail: with is_control() false for DEL, the C1 controls or direction marks, those cases
-// show it.
+// Callers' text in messages: one line, bounded, without bytes that a terminal obeys; and the parsers' bounds.
+// How this can fail: with is_control() false for DEL, C1 controls or direction marks, those cases fail.
 #include <gtest/gtest.h>
 
 #include <filesystem>

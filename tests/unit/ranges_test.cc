@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers far outside of what kernels have: refused by every way in, before anything is computed from them.
-// How this can fail: with a bound out of validate(), an extreme config overflows an int, which a constant
-// expression may not; with another range in a row of text/fields.h, the planner takes the number.
+// Numbers far outside a kernel's range are refused by every entry point before any computation. How this can
+// fail: without a bound in validate(), an extreme config overflows an int, which a constant expression may
+// not. With a wrong range in a row of text/fields.h, the planner accepts the number.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -18,7 +18,7 @@ constexpr int kMost = std::numeric_limits<int>::max(), kLeast = std::numeric_lim
 /// 954437177 * 9 is 1 in 32 bits, and 1431655766 * 3 is 2.
 constexpr int kExtremes[] = {kLeast, -65536, -1, 1 << 16, 1 << 20, 954437177, 1431655766, 1 << 30, kMost};
 
-/// Every number of a config in turn, and all of them together.
+/// Tries extremes for every number of a config in turn, and for all together.
 template <class Config>
 constexpr bool refuses_extremes() {
   bool refused = true;
@@ -55,7 +55,7 @@ static_assert(refuses_extremes<NarrowConfig>() && refuses_extremes<WideConfig>()
 static_assert(refuses_extreme_dense(Schedule::ping_pong) && refuses_extreme_dense(Schedule::cooperative));
 static_assert(refuses_extreme_dense(Schedule::plain) && refuses_extreme_dense(Schedule::plain_wgmma));
 
-/// The value, the rule and the remedy.
+/// Expects the value, the rule and the remedy.
 void expect_told(const Error& error, const std::string& name, int value) {
   EXPECT_EQ(error.code, ErrorCode::invalid_config);
   EXPECT_NE(error.message.find(name + " = " + std::to_string(value) + " must be "), std::string::npos)
@@ -63,7 +63,7 @@ void expect_told(const Error& error, const std::string& name, int value) {
   EXPECT_NE(error.message.find("; give such a number, or leave it out"), std::string::npos) << error.message;
 }
 
-/// visit(row) for each whole number among the overrides; how many there are.
+/// Calls visit(row) for each integer override, and returns their number.
 template <class Overrides, class Visit>
 int for_each_number(const Visit& visit) {
   int numbers = 0;
@@ -83,7 +83,7 @@ TEST(ranges, the_planner_refuses_numbers_outside_of_them) {
       o.*row.member = value;
       const Result<Plan> plan = gemm::plan(problem, {}, o);
       if (value >= row.range.least && value <= row.range.most)
-        continue;  // the planner's to judge, and did not overflow
+        continue;  // no overflow; the planner judges it
       ASSERT_FALSE(plan) << row.name << " = " << value;
       expect_told(plan.error(), row.name, value);
       EXPECT_FALSE(gemm::candidates(problem, {}, o));
@@ -102,7 +102,7 @@ TEST(ranges, two_extents_of_a_cluster_may_not_wrap_around) {
   }
 }
 
-/// Found by tests/fuzz/c_api_fuzz.cc: strides of nothing are multiplied by nothing else either.
+/// Found by tests/fuzz/c_api_fuzz.cc: strides of empty operands must not overflow a product.
 TEST(ranges, strides_of_an_empty_product_may_be_anything) {
   constexpr i64 kFar = std::numeric_limits<i64>::max() / 4 * 3;
   Problem problem{.m = 0, .n = 64, .k = 64, .batch = 0};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every code of every small type, against the compiler's own float conversions or tables worked by hand,
-// and the rounding against a search for the nearest neighbour.
-// How this can fail: rounding half up instead of to even turned encode_picks_the_nearest_neighbour red, and
-// an e4m3 that overflows to its NaN turned overflow_saturates_e4m3 red.
+// Every code of every small type against the compiler's float conversions or tables by hand; rounding against
+// a search for the nearest neighbour. How this can fail: rounding half up instead of to even breaks
+// encode_picks_the_nearest_neighbour. An e4m3 that overflows to its NaN breaks overflow_saturates_e4m3.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -113,7 +112,7 @@ TEST(reference_element, overflow_saturates_e4m3_and_makes_infinity_of_the_rest) 
   }
   EXPECT_EQ(encode_code(DType::e4m3, std::nan("")), 0x7fu);
   EXPECT_EQ(encode_code(DType::fp16, 65519.9), 0x7bffu);  // rounds down to 65504
-  EXPECT_EQ(encode_code(DType::fp16, 65520.0), 0x7c00u);  // the tie goes to the even, which is infinity
+  EXPECT_EQ(encode_code(DType::fp16, 65520.0), 0x7c00u);  // the tie goes to the even neighbour, infinity
   EXPECT_EQ(encode_code(DType::fp16, -1e300), 0xfc00u);
   EXPECT_EQ(encode_code(DType::e5m2, 61440.0), 0x7cu);
   EXPECT_EQ(encode_code(DType::e5m2, 61439.0), 0x7bu);
@@ -139,7 +138,7 @@ TEST(reference_element, fp32_is_the_compilers_conversion) {
     const u64 bits = random();
     double value;
     std::memcpy(&value, &bits, 8);
-    // Half of the cases near the range of float, where rounding happens.
+    // Half of the cases lie near float's range, where rounding happens.
     if (i % 2 == 0) value = std::ldexp(1.0 + static_cast<double>(bits >> 12) * 0x1p-52, i % 300 - 155);
     if (std::isnan(value)) continue;
     const float expected = static_cast<float>(value);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference product against arithmetic that shares no code with it: integer sums over logical matrices
-// that are scattered into memory by a second address rule, and closed forms for the epilogue.
-// How this can fail: with batch and column swapped in the address of B, matches_integer_arithmetic was red;
-// reading C when beta = 0 crashed unread_operands, where C is null.
+// The reference product against independent arithmetic: integer sums over logical matrices that a second
+// address rule scatters into memory, and closed forms for the epilogue. How this can fail: with batch and
+// column swapped in B's address, matches_integer_arithmetic fails. Reading C with beta = 0 crashes
+// unread_operands, where C is null.
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -16,8 +16,8 @@
 namespace sluice {
 namespace {
 
-/// A logical batch x rows x columns matrix of small integers, written where `strides` says. Every byte that
-/// is not an element is 0xff: NaN in all types, so that reading padding shows.
+/// A logical batch x rows x columns matrix of small integers, stored by `strides`. All other bytes are 0xff,
+/// NaN in every type, so that reading padding shows.
 struct Scattered {
   std::vector<int> values;
   std::vector<unsigned char> bytes;
@@ -96,7 +96,7 @@ void check_against_integers(const Case& test) {
       for (i64 j = 0; j < n; ++j) {
         int sum = 0;
         for (i64 l = 0; l < k; ++l) sum += a.at(z, i, l) * b.at(z, l, j);
-        // alpha * scale_b = 1; in halves, to stay in integers
+        // In halves, to stay in integers: alpha * scale_b = 1.
         const int halves = sum * (i % 3 == 0 ? -4 : 1) - 8 * c.at(z, i, j) + 2 * bias.at(0, 0, j);
         store_element(test.d, expected.data(), z * d_batch + i * ldd + j, halves > 0 ? halves / 2.0 : 0.0);
       }
@@ -144,7 +144,7 @@ TEST(reference_gemm, matches_integer_arithmetic_in_every_type_layout_and_stride)
   check_against_integers({DType::e4m3, DType::e5m2, DType::bf16});
 }
 
-/// One element: a * b, all else as given.
+/// One element: a * 1, with the given epilogue and alpha.
 double single(Epilogue epilogue, float a, float alpha = 1.0f) {
   Problem p{.m = 1, .n = 1, .k = 1};
   p.a.type = p.b.type = DType::bf16;
@@ -159,7 +159,7 @@ double single(Epilogue epilogue, float a, float alpha = 1.0f) {
 }
 
 TEST(reference_gemm, activations_have_their_closed_forms) {
-  // x * Phi(x) and x * sigmoid(x) to ten decimals, worked out apart from this code.
+  // x * Phi(x) and x * sigmoid(x) to ten decimals, from another source.
   EXPECT_NEAR(single({.activation = Activation::gelu}, 1.0f), 0.8413447461, 1e-7);
   EXPECT_NEAR(single({.activation = Activation::gelu}, -2.0f), -0.0455002639, 1e-8);
   EXPECT_NEAR(single({.activation = Activation::silu}, 1.0f), 0.7310585786, 1e-7);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed blobs against what the tensor core shall find in its registers: each lane's words go through the
-// masks and rotates of docs/packing.md, and what comes out is compared, as a number, with the code of the row
-// and k that PTX gives that place of the fragment. Then packing and unpacking, padding, slices and misuse.
-// Seen to fail: with a slice of k that forgets the rows' scales.
+// Packed blobs against the tensor core's registers. Each lane's words go through the masks and rotates of
+// docs/packing.md; the numbers must be the codes of the row and k that PTX assigns to that place. Then
+// packing, unpacking, padding, slices and misuse. Seen to fail: with a slice of k that forgets the rows'
+// scales.
 #include <sluice/reference/packed_weights.h>
 
 #include <gtest/gtest.h>
@@ -133,7 +133,7 @@ TEST(packed_weights, unpacking_gives_the_arrays_back) {
     }
 }
 
-/// What a kernel reads: the pair of a lane's rows, at the offsets of the page.
+/// A kernel reads the scales of a lane's two rows at the offsets of docs/packing.md.
 TEST(packed_weights, scales_lie_where_the_page_says) {
   const WeightFormat grouped{.group = 32, .scale = DType::fp32, .zero = ScaleZero::per_group};
   const WeightFormat rows{.group = 0, .scale = DType::fp16, .zero = ScaleZero::per_group};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of numbers of rows, planned without a GPU: at most twelve kernels a layer, what they cost by the
-// model, every m served by one of them, equal answers to equal questions, and misuse. The bounds are those of
-// the bar: 1.5 % in the mean over layers (2 % in each), 8 % at worst, 1 to 512 rows. To see it fail: choose
-// four kernels.
+// Ranges of rows planned without a GPU: at most twelve kernels a layer, their modelled cost, a kernel for
+// every m, repeatable answers, misuse. Bounds for 1 to 512 rows: 1.5 % in the mean over layers (2 % in each),
+// 8 % at worst. To see it fail: choose four kernels.
 #include <sluice/rows.h>
 
 #include <gtest/gtest.h>
@@ -67,8 +66,8 @@ TEST(row_plans, few_kernels_serve_1_to_512_rows_of_the_layers_of_models) {
   EXPECT_LE(sum / count, 0.015);
 }
 
-/// Longer ranges share the same twelve among more sizes. The bound is what was seen and a little, so that it
-/// does not get worse unseen.
+/// Longer ranges share twelve kernels among more sizes. The bound is the observed loss and a little, so that
+/// it cannot grow unnoticed.
 TEST(row_plans, twelve_kernels_serve_1_to_8192_rows_too_at_a_price) {
   for (const Layer& layer : {kLayers[0], kLayers[1]}) {
     const auto fp8 = gemm::plan_rows(fp8_layer(layer), {1, 8192}, {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built tool as a process of its own, for tests that look at it as a user does.
+// Runs the built tool as a process, as a user does.
 #pragma once
 
 #include <sys/wait.h>
@@ -17,7 +17,7 @@ struct Outcome {
   bool has(const std::string& part) const { return text.find(part) != std::string::npos; }
 };
 
-/// `environment`: assignments as a shell takes them.
+/// `environment`: assignments in shell syntax.
 inline Outcome run_tool(const std::string& environment, const std::string& arguments) {
   const std::string command =
       environment + " '" SLUICE_BINARY_DIR "/sluice' " + arguments + " 2>&1 </dev/null";

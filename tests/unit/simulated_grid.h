@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enough of CUDA's execution model to run the verification kernels under g++: a block is 256 threads that
-// meet in
-// __syncthreads, atomics are atomics, blocks run one after the other. Only for verify_kernels_test.cc, which
-// includes it before the kernels; anything with a protocol belongs in sluice/twin.
+// Enough of CUDA's execution model to run the verification kernels under g++. A block is 256 threads that
+// meet in __syncthreads, atomics are atomics, and blocks run one after the other. Include it before the
+// kernels. Kernels with a protocol belong in sluice/twin.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The counted clock of bench/: the mean of what SMs noted, and the kernel that notes it. On the fake driver
-// nobody notes anything. Seen to fail: with an SM that noted one edge only counted as a clock of 0.
+// The clock that bench/ counts: the mean over the SMs' notes, and the kernel that notes. The fake driver's
+// SMs note nothing. Seen to fail: with an SM that noted only one edge counted as a clock of 0.
 #include <gtest/gtest.h>
 
 #include <sluice/host/jit/compiler.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What TMA is asked for and what the load thread expects are the same bytes, and every row of the matrix is
-// among them. To see it fail: let tail_rows round down, or count whole slices from the extent alone.
+// TMA is asked for exactly the bytes that the load thread expects, and they include every row of the matrix.
+// To see it fail: let tail_rows round down, or count whole slices from the extent alone.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(loaded_rows, of_every_slice_cover_what_is_inside_and_bring_something) {
         if (inside > 0) {
           ASSERT_LT(loaded, inside + kLoadRows);
         }
-        // One map for whole slices and one for the others are all that is needed.
+        // Whole slices need one map, the others a second.
         ASSERT_TRUE(loaded == rows || loaded == tail_rows(extent, rows)) << extent << " " << rows;
       }
 }

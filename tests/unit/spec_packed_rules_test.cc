@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of narrow and wide configs, of formats and of slices: each is broken by one here, and by name.
-// Seen to fail: with a case left out, and with two rules of validate() in the other order.
+// Rules of narrow and wide configs, formats and slices: a case breaks each, and the rule is named. Seen to
+// fail: with a case left out, and with two rules of validate() swapped.
 #include <sluice/spec/packed.h>
 #include <sluice/spec/packed_slices.h>
 #include <sluice/spec/wide.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many CTAs share a row: never more than there is room for, nor than have something to do. To see it
-// fail: leave out either condition of row_team.
+// CTAs that share a row: no more than fit, and no more than have work. To see it fail: leave out either
+// condition of row_team.
 #include <sluice/spec/row_team.h>
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory: blocks do not overlap, are aligned as the swizzle needs, and end where smem_bytes says; the
-// barrier counts follow from who loads into whom.
-// How this can fail: with store_offset counting one buffer a group, blocks_are_disjoint was red; with
-// empty_arrivals of cluster.m * cluster.n, empty_arrivals_counts_every_reader was.
+// Shared memory: blocks do not overlap, are aligned as the swizzle needs, and end at smem_bytes. Barrier
+// counts follow from loaders and readers. How this can fail: with store_offset counting one buffer a group,
+// blocks_are_disjoint fails. With empty_arrivals of cluster.m * cluster.n, empty_arrivals_counts_every_reader
+// fails.
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -39,7 +39,7 @@ std::vector<Block> blocks_of(const KernelConfig& c) {
   return blocks;
 }
 
-/// Random configurations that validate() takes, beside the registered ones.
+/// Random valid configurations, beside the registered ones.
 std::vector<KernelConfig> many_configs() {
   std::vector<KernelConfig> configs;
   for (const KernelConfig& c : registered_configs()) configs.push_back(c);
@@ -75,7 +75,7 @@ TEST(spec_smem_layout, blocks_are_disjoint_aligned_and_fill_what_smem_bytes_says
                      [](const Block& x, const Block& y) { return x.begin < y.begin; });
     int end = 0;
     for (const Block& block : blocks) {
-      ASSERT_EQ(block.begin, end) << short_name(c);  // no overlap, and no hole either
+      ASSERT_EQ(block.begin, end) << short_name(c);  // neither overlap nor hole
       ASSERT_EQ(block.begin % block.alignment, 0) << short_name(c);
       end = block.begin + block.bytes;
     }
@@ -123,15 +123,15 @@ TEST(spec_smem_layout, empty_arrivals_counts_every_reader_of_what_a_cta_loads) {
       for (int reader = 0; reader < ctas; ++reader) {
         int a_slices = 0, b_slices = 0;
         for (int loader = 0; loader < ctas; ++loader) {
-          // A slice of A goes to the CTAs of the loader's row, a slice of B to those of its column.
+          // A slice of A goes to the CTAs of the loader's row, a slice of B to its column.
           const bool gives_a = loader % cluster.m == reader % cluster.m;
           const bool gives_b = loader / cluster.m == reader / cluster.m;
           a_slices += gives_a;
           b_slices += gives_b;
-          // The reader frees its stage at everyone who will write into it: once a warp that read it.
+          // Each warp that read a stage frees it at every CTA that will write into it.
           if (gives_a || gives_b) arrivals[loader] += stage_readers(c) * kMathWarps;
         }
-        // The slices of all loaders make up the whole stage, so `full` may expect stage_bytes.
+        // The slices of all loaders make up the whole stage, so `full` expects stage_bytes.
         EXPECT_EQ(a_slices * (stage_a_bytes(c) / cluster.n), stage_a_bytes(c));
         EXPECT_EQ(b_slices * (stage_b_bytes(c) / cluster.m), stage_b_bytes(c));
       }

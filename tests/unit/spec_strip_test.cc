@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configs of the strip kernel: each rule has one that breaks it, and parts of shared memory lie
-// where copies, barriers and vector loads need them.
+// Configs of the strip kernel: a case breaks each rule, and parts of shared memory are aligned for copies,
+// barriers and vector loads.
 #include <sluice/spec/strip.h>
 
 #include "rule_cases.h"
@@ -51,7 +51,8 @@ TEST(strip_config, parts_of_shared_memory_lie_where_they_must) {
             for (const int k_groups : {1, 2, 3, 4})
               for (const int parts : {1, 2, 3, 4, 5, 8})
                 for (const int stages : {2, 4, 6, 16}) {
-                  const bool half = (checked + tokens + stages) % 3 == 0;  // every third of 16 bits
+                  const bool half =
+                      (checked + tokens + stages) % 3 == 0;  // 16-bit tokens in every third case
                   const StripConfig c{.weights = {.group = group,
                                                   .scale = scale,
                                                   .zero = zero,
@@ -76,7 +77,7 @@ TEST(strip_config, parts_of_shared_memory_lie_where_they_must) {
                   ASSERT_EQ(vector_offset(c) % 16, 0);
                   ASSERT_EQ(barrier_offset(c) % 8, 0);
                   ASSERT_LE(smem_bytes(c), kMaxSmemBytes);
-                  // Shares of a tile, in quads of rows, as the kernel deals them out.
+                  // Shares of a tile in quads of rows, as in the kernel.
                   const int quads = tile_rows(c) / 4 * tokens;
                   for (int part = 0; part < parts; ++part) {
                     const int share = (part + 1) * quads / parts - part * quads / parts;

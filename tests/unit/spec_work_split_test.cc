@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk over tiles: every CTA tile of D is done by exactly one CTA, exactly once, for any grid, order,
-// band and number of clusters.
-// How this can fail: with the last, narrower band treated as a full one (band_size = group in tile_at),
-// every_tile_is_done_exactly_once was red in its first hundred cases.
+// The raster: one CTA does each CTA tile of D, once, for any grid, order, band and number of clusters. How
+// this can fail: with the last, narrower band treated as a full one (band_size = group in tile_at),
+// every_tile_is_done_exactly_once fails within a hundred cases.
 #include <random>
 #include <vector>
 
@@ -23,7 +22,7 @@ struct Walk {
   int clusters = 1;
 };
 
-/// How often each CTA tile was done; -1 in the first place if one was out of bounds.
+/// Counts for each CTA tile; the first is -1 if a tile was out of bounds.
 std::vector<int> done_by(const Walk& w) {
   const int rows = w.grid.rows * w.config.cluster.m, columns = w.grid.columns * w.config.cluster.n;
   std::vector<int> done(static_cast<std::size_t>(rows) * columns * w.grid.batch, 0);
@@ -55,7 +54,7 @@ TEST(spec_work_split, every_tile_is_done_exactly_once) {
     w.group = 1 + below(12);
     w.clusters = 1 + below(70);
 
-    // The grid covers D, and no whole cluster tile of it lies outside.
+    // The grid covers D, and no whole cluster tile lies outside.
     ASSERT_GE(w.grid.rows * w.config.cluster.m * w.config.tile.m, m);
     ASSERT_LT((w.grid.rows - 1) * w.config.cluster.m * w.config.tile.m, std::max(m, 1));
     ASSERT_GE(w.grid.columns * w.config.cluster.n * w.config.tile.n, n);
@@ -85,7 +84,7 @@ TEST(spec_work_split, walks_along_the_raster_inside_a_band) {
     const Tile m = tile_at(config, grid, Raster::along_m, 2, i, 0);
     EXPECT_EQ(m.m_offset, rows[i] * 64) << i;
     EXPECT_EQ(m.n_offset, columns[i] * 8) << i;
-    const Tile n = tile_at(config, grid, Raster::along_n, 2, i, 0);  // the same, mirrored
+    const Tile n = tile_at(config, grid, Raster::along_n, 2, i, 0);  // mirrored
     EXPECT_EQ(n.m_offset, columns[i] * 64) << i;
     EXPECT_EQ(n.n_offset, rows[i] * 8) << i;
   }
@@ -104,7 +103,7 @@ TEST(spec_work_split, ranks_go_down_the_cluster_first) {
   }
 }
 
-/// Where (row, column, batch) stands in the walk, in 64 bits and by counting what comes before it.
+/// Position of (row, column, batch) in the raster: counts the tiles before it, in 64 bits.
 i64 index_of(const TileGrid& g, Raster raster, i64 group, i64 row, i64 column, i64 batch) {
   const i64 walk = raster == Raster::along_m ? row : column, other = raster == Raster::along_m ? column : row;
   const i64 walk_extent = raster == Raster::along_m ? g.rows : g.columns;
@@ -125,7 +124,7 @@ TEST(spec_work_split, large_grids_do_not_overflow) {
     TileGrid grid{.rows = 1 << random() % 21, .k_tiles = 1};
     grid.columns = static_cast<int>((i64{1} << 30) / grid.rows / (1 + random() % 3));
     grid.batch = static_cast<int>((i64{1} << 30) / (i64{grid.rows} * grid.columns));
-    // Tile offsets are what problem_checks.h bounds; keep to it.
+    // Keeps to the bound of tile offsets in problem_checks.h.
     if (i64{grid.rows} * 64 > (i64{1} << 31) - 4096 || i64{grid.columns} * 8 > (i64{1} << 31) - 4096)
       continue;
     const Raster raster = random() % 2 == 0 ? Raster::along_m : Raster::along_n;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What launches of one wave ask for so that their CTAs spread over the SMs, and that two launches behind each
-// other can differ in it. To see it fail: leave the 1 KB that a CTA takes more than it asks for, or the units
-// in which registers go to warps, out of host/device/spread.h.
+// Resources that launches of one wave request to spread their CTAs over the SMs; two consecutive launches can
+// differ in kind. To see it fail: leave out of host/device/spread.h the 1 KB that a CTA takes beside its
+// request, or the granularity of registers.
 #include <gtest/gtest.h>
 
 #include <array>

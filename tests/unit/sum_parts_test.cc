@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that adds up parts, under g++: slots filled with known sums, every peer in the order of k, all
-// of D and nothing outside of it, with ragged rows and columns. PTX is left out, but for loads of slots,
-// which are plain here. To see it fail: take the sums of one peer less in PartSummer::peers(), or leave the
-// lower row of a fragment unstored.
+// The kernel that adds slices, under g++: slots with known sums, every peer in the order of k, all of D and
+// nothing outside, ragged rows and columns. PTX is left out; loads of slots are plain. To see it fail: take
+// one peer less in PartSummer::peers(), or leave the lower row of a fragment unstored.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -23,15 +22,15 @@ inline float __uint_as_float(unsigned bits) {
   __builtin_memcpy(&value, &bits, sizeof value);
   return value;
 }
-// Called nowhere here.
+// Never called.
 inline sluice::u64 __cvta_generic_to_shared(const void*) {
   return 0;
 }
 inline float __fdividef(float, float) {
   return 0;
 }
-// `asm volatile(...)` becomes `asm ("")`, `asm(...)` no statement. What the kernel needs of them stands
-// below.
+// `asm volatile(...)` becomes `asm ("")`, and `asm(...)` no statement. Replacements that the kernel needs
+// follow.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #define volatile(...) ("")
@@ -65,8 +64,8 @@ namespace {
 
 constexpr float kUntouched = -12345;
 
-/// A product whose parts lie in slots: the sum of peer r of element (row, column) is a small whole number, so
-/// that every order of adding gives the same and the reference is exact.
+/// A product with slices in slots. The sums of peers are small whole numbers, so every order of adding is
+/// exact.
 template <KernelConfig kConfig>
 class Parts {
  public:
@@ -93,7 +92,7 @@ class Parts {
                            [&] { sum_parts<kConfig>(params); });
   }
 
-  /// How many elements are not what they must be.
+  /// Counts elements with a wrong value.
   int wrong() const {
     int wrong = 0;
     for (int row = 0; row < m_ + 2; ++row)
@@ -107,7 +106,7 @@ class Parts {
   static float part(int row, int column, int rank) {
     return static_cast<float>((row * 7 + column * 3 + rank * 11) % 31 - 15);
   }
-  /// Every CTA of a tile, as PartialSlot::write() lays the sums of its groups out.
+  /// Writes each CTA's sums as PartialSlot::write() does.
   void write_slots() {
     peers_.assign(static_cast<size_t>(m_) * n_, 1);
     for (int index = 0; index < split_.streamed; ++index) {
@@ -135,7 +134,7 @@ class Parts {
         peers_[static_cast<size_t>(tile.m_offset + row) * n_ + tile.n_offset + column] = sharing.peers;
       }
   }
-  /// Tiles of one peer are the GEMM's to store.
+  /// The GEMM stores tiles of one peer itself.
   float expected(int row, int column) const {
     if (row >= m_ || column >= n_) return kUntouched;
     const int peers = peers_[static_cast<size_t>(row) * n_ + column];
@@ -150,7 +149,7 @@ class Parts {
   TileGrid grid_;
   Deal deal_;
   std::vector<float> slots_, d_, scales_;
-  std::vector<int> peers_;  // of each element
+  std::vector<int> peers_;  // for each element
   int shared_ = 0;
 };
 
@@ -197,7 +196,7 @@ TEST(sum_parts, stores_nothing_past_ragged_rows_and_columns) {
 
 TEST(sum_parts, leaves_tiles_alone_that_one_cluster_stored) {
   constexpr KernelConfig kPingPong = combining(Schedule::ping_pong, {64, 16, 64}, {1, 1});
-  // 4 tiles of 4 k-tiles among 5 clusters: runs of 4, 3, 3, 3, 3, so that the first tile has one peer.
+  // 4 tiles of 4 k-tiles on 5 clusters: runs of 4, 3, 3, 3, 3, so the first tile has one peer.
   expect_summed<kPingPong>(100, 30, 256, {.clusters = 5, .group = 1, .streamed = 4});
 }
 

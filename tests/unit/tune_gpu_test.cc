@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner's GPU machine on a driver that computes nothing: kernels load, are timed and given back; what
-// nobody checked is not right; and whichever call fails, the search ends with a reason. How this can fail:
-// without entries_.clear() in open, a graph of the first problem outlived its operands.
+// The tuner's GPU machine on a driver that computes nothing: kernels are loaded, timed and freed. Unchecked
+// results are not right, and any failing call ends the search with a reason. How this can fail: without
+// entries_.clear() in open, a graph of the first problem outlives its operands.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,7 +90,7 @@ TEST_F(TuneGpu, a_lost_gpu_ends_the_run) {
   EXPECT_EQ(run.results.at(1).state, TuneState::no_time);
 }
 
-/// The same for packed weights: what the driver never computed is wrong, and says so.
+/// Packed weights: results that the fake never computed are wrong, and reported.
 class TuneGpuPacked : public TuneGpu {
  protected:
   static std::vector<AnyPlan> plans_of(const PackedProblem& problem) {
@@ -134,12 +134,12 @@ TEST_F(TuneGpuPacked, a_kernel_that_writes_nothing_is_wrong) {
     ASSERT_TRUE(machine.open(problem));
     const Result<std::string> checked = machine.check(*machine.prepare(plans_of(problem))[0]);
     ASSERT_TRUE(checked) << checked.error().message;
-    const std::string all = std::to_string(std::min<i64>(m, 64) * problem.n);  // of small_problem()
+    const std::string all = std::to_string(std::min<i64>(m, 64) * problem.n);  // outputs of small_problem()
     EXPECT_NE(checked->find(all + " elements checked, " + all + " wrong"), std::string::npos) << *checked;
   }
 }
 
-/// The kernel's work done by hand, so that what is right passes and every kind of wrong does not.
+/// Does the kernel's work by hand: the right result passes, and every kind of fault fails.
 TEST_F(TuneGpuPacked, what_is_right_passes_and_a_tile_taken_for_another_does_not) {
   PackedOperands operands(*lab_);
   PackedProblem problem = few_;
@@ -150,7 +150,7 @@ TEST_F(TuneGpuPacked, what_is_right_passes_and_a_tile_taken_for_another_does_not
   const packed::HostData host = *packed::random_data(
       {.m = kDistinctTokens, .n = 256, .k = 256, .weights = {.group = 64}, .bias = Bias::column},
       packed::DataKind::real, lab_->method.seed);
-  // The fake's reference kernel computes nothing, so sums are 0 and D is the bias alone.
+  // The fake's reference kernel computes nothing: sums are 0, and D is the bias.
   const packed::Args args = operands.args(0);
   const auto row = [&](i64 token) { return static_cast<u16*>(args.d) + token * 264; };
   const auto write = [&](i64 token) { std::memcpy(row(token), host.bias.data(), host.bias.size()); };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Books and stores: what is found, who wins, what is passed over, and what the files on disk look like.
-// How this can fail: with the layers added in the other order, the shipped record won; without the
-// newest-wins of add_layer, the older one.
+// Books and stores: lookups, precedence, skipped records, files on disk. How this can fail: with the layers
+// added in the other order, the shipped record wins. Without the newest-wins of add_layer, the older one
+// wins.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>

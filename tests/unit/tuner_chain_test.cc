@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tuned chains: their JSON form, what is refused, where a book finds a step, and what plan_chain makes of it.
-// How this can fail: with neighbours left out of at_place, a step in another chain took the choice; with
-// take_record after the overlap was decided, it changed nothing.
+// Tuned chains: JSON form, refusals, lookup of steps in a book, and plan_chain's use of them. How this can
+// fail: with neighbours left out of at_place, a step in another chain takes the choice. With take_record
+// after the overlap was decided, it changes nothing.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ ChainPlan planned(const std::vector<ChainStep>& steps, const RecordBook& book,
   return plan ? *plan : ChainPlan{};
 }
 
-/// What the second layer does with the overlap off, bent so that a plan shows who chose.
+/// The second layer's choices with overlap off, altered so that a plan shows its source.
 TunedChain sample_chain(LayerWeights weights = LayerWeights::e4m3) {
   const std::vector<ChainStep> steps = layers(weights);
   const ChainPlan off = planned(steps, RecordBook(), ChainOverlap::off);
@@ -103,7 +103,7 @@ TEST(tuner_chain, every_missing_or_bent_field_is_named) {
   for (const auto& [name, value] : sample.items()) {
     Json bent = sample;
     bent.erase(name);
-    const bool is_chain = name != kTunedChainSteps;  // without steps it is taken for a product's record
+    const bool is_chain = name != kTunedChainSteps;  // without steps it counts as a product's record
     EXPECT_NE(trouble(bent).find(is_chain ? '"' + name + "\" is missing" : "must be"), std::string::npos)
         << trouble(bent);
     bent[name] = nullptr;
@@ -158,7 +158,7 @@ TEST(tuner_chain, counts_for_nothing_elsewhere) {
   EXPECT_EQ(planned(all, book_with(elsewhere)).steps[1].tuned, false);
 }
 
-/// Packed products of the same sizes that do not do the same: a gate, a norm in front, a residual behind.
+/// Packed products of equal sizes with different fusion: a gate, a norm in front, a residual behind.
 TEST(tuner_chain, of_a_packed_layer_is_for_layers_that_are_fused_alike) {
   const std::vector<ChainStep> plain = layers(LayerWeights::int4);
   for (bool PackedProblem::*fused :
@@ -282,7 +282,7 @@ TEST(tuner_chain, every_shipped_one_is_read_found_and_used) {
     }
 }
 
-/// What plan_chain makes of any record, fusion or overlap, prepare takes.
+/// prepare accepts every plan of plan_chain, for any record, fusion or overlap.
 TEST(tuner_chain, plans_of_all_models_keep_what_is_promised) {
   int checked = 0;
   for (const bench::Model& model : bench::kModels)

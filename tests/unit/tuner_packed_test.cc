@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of packed weights: their JSON form, their recipe, the folder and the book that holds them beside
-// dense ones, and the planner that reads them.
-// How this can fail: without made_for in the planner, no record's config was ever among the candidates; with
-// `zero` out of the recipe, weights with stored zeros were planned as those without.
+// Records of packed weights: JSON form, recipe, folder and book beside dense records, and the planner. How
+// this can fail: without made_for in the planner, no record's config is a candidate. With `zero` out of the
+// recipe, weights with stored zeros get plans for those without.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -37,7 +36,7 @@ std::string trouble_of(const Json& json) {
 TEST(tuner_packed, a_record_of_every_kernel_goes_both_ways) {
   for (const PackedConfig& kernel : packed::all_kernels()) {
     PackedConfig config = kernel;
-    int value = 3;  // another in every field
+    int value = 3;  // differs in every field
     std::visit(
         [&](auto& c) { packed::for_each_choice(c, [&](const auto&, int& field) { field = value++; }); },
         config);
@@ -50,7 +49,7 @@ TEST(tuner_packed, a_record_of_every_kernel_goes_both_ways) {
   }
 }
 
-// Records that are older than the field say it of no tile.
+// Records older than the field omit it.
 TEST(tuner_packed, tail_parts_stand_in_a_record_only_where_there_are_several) {
   WideConfig config = kWide;
   EXPECT_EQ(to_json(sample_packed_record(config)).find("tail_parts"), std::string::npos);
@@ -71,7 +70,7 @@ TEST(tuner_packed, what_is_missing_of_another_type_or_unknown_is_named) {
     for (const auto& [name, value] : sample.items()) {
       Json bent = sample;
       bent.erase(name);
-      const std::string first = name == "weights" ? "batch" : name;  // without it the record is a dense one
+      const std::string first = name == "weights" ? "batch" : name;  // without it the record counts as dense
       EXPECT_TRUE(has(trouble_of(bent), '"' + first + "\" is missing")) << name << trouble_of(bent);
       if (name == "gpu" || name == "sluice" || name == "driver" || name == "method") continue;  // free text
       for (const Json& wrong : {Json(nullptr), Json("@"), Json(-1)}) {
@@ -176,7 +175,7 @@ TEST(tuner_packed, the_record_decides_and_the_plan_says_so) {
   EXPECT_EQ(planned(book, other).source, PlanSource::model) << "no record of a neighbour's";
 }
 
-/// Also those that only a tuner tries: rings of half an SM of e4m3 tokens.
+/// Includes choices that only the tuner tries: rings of half an SM for e4m3 tokens.
 TEST(tuner_packed, whatever_candidate_was_fastest_is_planned) {
   PackedProblem p = tuned_packed_problem();
   p.m = 64;
@@ -215,10 +214,10 @@ TEST(tuner_packed, what_breaks_a_rule_leaves_the_choice_to_the_model) {
   std::vector<PackedConfig> bad(8, good);
   std::get<NarrowConfig>(bad[0]).warps = 7;         // possible, but not in the space
   std::get<NarrowConfig>(bad[1]).stages = 100;      // impossible
-  std::get<NarrowConfig>(bad[2]).token_blocks = 4;  // not of 16 tokens
+  std::get<NarrowConfig>(bad[2]).token_blocks = 4;  // not for 16 tokens
   std::get<NarrowConfig>(bad[3]).parts = 0;
-  bad[4] = WideConfig{.tokens = 256};                // most of it would be empty
-  bad[5] = WideConfig{.tokens = 32, .x_stages = 9};  // a ring that the planner does not have
+  bad[4] = WideConfig{.tokens = 256};                // mostly empty tiles
+  bad[5] = WideConfig{.tokens = 32, .x_stages = 9};  // a ring outside the planner's space
   bad[6] = WideConfig{.tokens = 0};
   bad[7] = WideConfig{.cluster_n = 1024};
   for (std::size_t i = 0; i < bad.size(); ++i) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner with records: the record decides and says so; overrides and rules come before it; whatever is
-// wrong with one, the plan is the model's. And the shipped ones are all usable.
-// How this can fail: without is_listed, the tile that the space does not have was planned; with records
-// looked up under overrides, the overridden tile was lost.
+// The planner with records: the record decides and is named as the source; overrides and rules come first; a
+// faulty record gives the model's plan. All shipped records are usable. How this can fail: without is_listed,
+// a tile outside the space is planned. With records looked up under overrides, the overridden tile is lost.
 #include <gtest/gtest.h>
 
 #include <sluice/kernels/registry.h>
@@ -66,14 +65,14 @@ TEST(tuner_plan, what_breaks_a_rule_leaves_the_choice_to_the_model) {
   const std::string model = describe(planned(RecordBook()));
   const TunedChoice good = std::get<TunedChoice>(sample_record().choice);
   std::vector<TunedChoice> bad(8, good);
-  bad[0].tile_n = 76;       // no WGMMA is so wide
+  bad[0].tile_n = 76;       // no WGMMA has this width
   bad[1].tile_m = 192;      // impossible and unlisted
   bad[2].cluster = {1, 8};  // possible, but not in the space
   bad[2].clusters = 10;
-  bad[3].clusters = 67;  // of two: 66 are resident at once
+  bad[3].clusters = 67;  // clusters of two: 66 are resident at once
   bad[4].clusters = 0;
   bad[5].raster_group = 0;
-  bad[6].raster_group = 2147483647;         // times the other extent is past 2^31
+  bad[6].raster_group = 2147483647;         // the product with the other extent is past 2^31
   bad[7].schedule = Schedule::cooperative;  // 64 rows are too few for two groups
   for (std::size_t i = 0; i < bad.size(); ++i) {
     EXPECT_EQ(planned(book_with(bad[i])).source, PlanSource::model) << i;
@@ -81,7 +80,7 @@ TEST(tuner_plan, what_breaks_a_rule_leaves_the_choice_to_the_model) {
   }
 }
 
-/// Widths of swapped operands are no list: what is none breaks a rule.
+/// Swapped operands have no list of widths: an impossible one breaks a rule.
 TEST(tuner_plan, swapped_records_may_have_any_width_but_no_other_height) {
   TunedChoice good = std::get<TunedChoice>(sample_record().choice);
   good.swapped = true;
@@ -93,7 +92,7 @@ TEST(tuner_plan, swapped_records_may_have_any_width_but_no_other_height) {
   bad[0].tile_n = 100;  // no multiple of 8
   bad[1].tile_n = 264;
   bad[2].tile_m = 192;
-  bad[3].tile_m = 256;  // ping-pong has no such tile
+  bad[3].tile_m = 256;  // not a tile of ping-pong
   bad[4].cluster = {8, 1};
   for (const TunedChoice& choice : bad)
     EXPECT_EQ(planned(book_with(choice)).source, PlanSource::model)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON form of a record: both ways, and every way in which it is refused. What is refused names the file,
-// the field, its value, the rule and the remedy.
-// How this can fail: with the check of left-over fields out of Reader::verdict, the unknown field was read.
+// The JSON form of a record, both ways, and every refusal. A refusal names the file, the field, its value,
+// the rule and the remedy. How this can fail: with the check of left-over fields out of Reader::verdict, an
+// unknown field is accepted.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -180,7 +180,7 @@ TEST(tuner_recipe, shares_what_costs_the_same) {
   same.epilogue = {
       .scale_a = ScaleMode::tensor, .scale_b = ScaleMode::tensor, .activation = Activation::relu};
   same.a.ld = 8192;
-  same.accumulate = Accumulate::promoted;  // of bf16: kept in fp32 anyway
+  same.accumulate = Accumulate::promoted;  // no change: bf16 sums are fp32 anyway
   EXPECT_EQ(recipe_of(plain), recipe_of(same));
   Problem rows = plain, columns = plain;
   rows.epilogue.scale_a = ScaleMode::vector;
@@ -227,7 +227,7 @@ TEST(tuner_recipe, tells_apart_what_costs_more) {
   for (const Problem& p : {promoted, block}) EXPECT_EQ(recipe_of(example_of(recipe_of(p))), recipe_of(p));
   EXPECT_EQ(recipe_of(block), recipe_of([&] {
               Problem p = block;
-              p.accumulate = Accumulate::promoted;  // what block scales do anyway
+              p.accumulate = Accumulate::promoted;  // implied by block scales
               return p;
             }()));
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout of the operands in one block, and that exact_data is exact: the worst sums it can make, recomputed
-// here. Seen to fail: with fp32_limit raised to 2^21 in exact_data; with kGuardBytes left out of a region's
-// span.
+// Layout of the operands in one block, and that exact_data is exact: recomputes its worst sums. Seen to fail:
+// with fp32_limit raised to 2^21 in exact_data; with kGuardBytes left out of a region's span.
 #include <gtest/gtest.h>
 
 #include <cmath>

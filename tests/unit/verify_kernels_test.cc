@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier verified: its kernels run here on simulated threads over host memory, with the CPU reference
-// in the place of the GEMM. Correct results must pass, and each kind of damage must be found and named. Seen
-// to fail: with kept_bits returning ~0 for D; with the beta term left out of epilogue() in verify_check.cuh.
+// Tests the verifier: its kernels run on simulated threads over host memory, with the CPU reference as the
+// GEMM. Correct results pass, and each kind of damage is found and named. Seen to fail: with kept_bits
+// returning ~0 for D; with the beta term left out of epilogue() in verify_check.cuh.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -93,14 +93,14 @@ TEST(verify_kernels, see_a_block_scale_that_belongs_to_the_next_block) {
   HostData data(p, positive_data(p, 1));  // scales of one
   data.multiply();
   EXPECT_EQ(data.check(Judge::bounded).wrong, 0u);
-  reinterpret_cast<float*>(data.operand(5))[3] = 2.0f;  // of row 1, k from 128: half of its sum
+  reinterpret_cast<float*>(data.operand(5))[3] = 2.0f;  // row 1, k from 128: half of its sum
   EXPECT_EQ(data.check(Judge::bounded).wrong, 200u);
   reinterpret_cast<float*>(data.operand(5))[3] = 1.0f;
-  reinterpret_cast<float*>(data.operand(6))[2] = 2.0f;  // of columns 128 to 199, k to 127
+  reinterpret_cast<float*>(data.operand(6))[2] = 2.0f;  // columns 128 to 199, k to 127
   EXPECT_EQ(data.check(Judge::bounded).wrong, 3u * 72u);
 }
 
-/// What an element of row 0 may be off by.
+/// The error allowed to an element of row 0.
 double bound_of(HostData& data, i64 column) {
   float* d = reinterpret_cast<float*>(data.operand(kRegionD));
   const float right = std::exchange(d[column], 0.0f);
@@ -125,7 +125,7 @@ TEST(verify_kernels, find_errors_just_past_the_bound_and_forgive_those_within) {
   EXPECT_EQ(data.check(Judge::bounded).wrong, 1u);
 }
 
-/// Past 448 an e4m3 D is 448, and that is no share of a bound.
+/// Beyond 448 an e4m3 D saturates, which counts as no error.
 TEST(verify_kernels, take_what_saturates_for_no_error) {
   Problem p{.m = 40, .n = 40, .k = 512, .d = {.type = DType::e4m3}};
   HostData data(p, positive_data(p, 1));

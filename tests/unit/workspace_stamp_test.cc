@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of the owner stamp in any order of math groups: launches one after the other are never
-// reported, two launches of which one begins while the other runs always are, two replays of one captured
-// launch most times. And what a launch brings along for it. To see it fail: give the word back in
-// after_leaving when one group is left.
+// The owner stamp in any order of math groups. Launches one after the other are never reported, overlapping
+// launches always, overlapping replays of one captured launch mostly. Also a launch's parameters for it. To
+// see it fail: give the word back in after_leaving when one group is left.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -17,7 +16,7 @@
 namespace sluice {
 namespace {
 
-/// The words as device/workspace_stamp.cuh leaves them; each call is one CAS that succeeds.
+/// The words of device/workspace_stamp.cuh; each call is a successful CAS.
 struct Words {
   WorkspaceStamp at{};
   bool step(const StampStep& next, const LaunchStamp& by) {
@@ -27,10 +26,10 @@ struct Words {
   }
 };
 
-/// The groups of one launch, each about to enter, inside, or done.
+/// The groups of one launch, each before, inside, or done.
 struct Launch {
   LaunchStamp stamp;
-  std::vector<int> state;  // of each group: 0, 1, 2
+  std::vector<int> state;  // for each group: 0, 1, 2
   std::vector<bool> counted;
   Launch(u32 launch, u32 groups) : stamp{launch, groups}, state(groups, 0), counted(groups, false) {}
   bool done() const {
@@ -38,7 +37,7 @@ struct Launch {
       if (each != 2) return false;
     return true;
   }
-  /// Any group that is not done does its next step.
+  /// Moves one group that is not done.
   void advance(Words& words, std::mt19937& random) {
     std::vector<std::size_t> free;
     for (std::size_t i = 0; i < state.size(); ++i)
@@ -55,7 +54,7 @@ TEST(WorkspaceStamp, launches_one_after_the_other_leave_no_trace) {
   std::mt19937 random(1);
   Words words;
   for (u32 launch = 1; launch <= 500; ++launch) {
-    Launch one(launch % 7 == 0 ? launch - 1 : launch, 1 + random() % 20);  // now and then a replay
+    Launch one(launch % 7 == 0 ? launch - 1 : launch, 1 + random() % 20);  // sometimes a replay
     while (!one.done()) one.advance(words, random);
     ASSERT_EQ(words.at.owner, 0u) << launch;
     ASSERT_EQ(words.at.conflict, 0u) << launch;
@@ -83,7 +82,8 @@ TEST(WorkspaceStamp, an_early_peer_that_has_left_still_counts) {
   Words words;
   Launch one(10, 2);
   one.counted[0] = words.step(after_entering(words.at.owner, one.stamp), one.stamp);
-  words.step(after_leaving(words.at.owner, one.stamp), one.stamp);  // its slot is written, nobody is inside
+  words.step(after_leaving(words.at.owner, one.stamp),
+             one.stamp);  // its slot is written, but no group is inside
   Launch two(20, 1);
   two.advance(words, random);
   EXPECT_EQ(words.at.conflict, stamp_pair(10, 20));
@@ -100,8 +100,8 @@ TEST(WorkspaceStamp, one_captured_launch_twice_at_a_time_is_seen) {
   EXPECT_EQ(words.at.conflict, stamp_pair(0, 10));
 }
 
-/// Of overlapping pairs of one captured launch, the share that leaves a trace. `all_inside`: each group has
-/// entered before the first leaves, as in launches that start at one time.
+/// Share of overlapping replays of one captured launch that leave a trace. `all_inside`: each group enters
+/// before the first leaves, as in launches that start together.
 double share_seen(u32 groups, bool all_inside, std::mt19937& random) {
   constexpr int kPairs = 1000;
   int seen = 0;
@@ -126,8 +126,8 @@ double share_seen(u32 groups, bool all_inside, std::mt19937& random) {
   return static_cast<double>(seen) / kPairs;
 }
 
-/// Most, not all. Who leaves after the count came to 0 tells, unless another group has entered since: all are
-/// seen if every group entered before the first left, about six of ten in random orders.
+/// A group that leaves after the count reached 0 reports it, unless another has entered since. All overlaps
+/// are seen if every group entered before the first left; about six in ten in random orders.
 TEST(WorkspaceStamp, one_captured_launch_of_many_groups_twice_at_a_time_is_seen_most_times) {
   std::mt19937 random(5);
   for (const u32 groups : {2u, 4u, 8u, 32u, 264u}) {

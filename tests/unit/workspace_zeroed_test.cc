@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A workspace is zero when made, says which byte is not, and can be zeroed again.
-// To see it fail: drop the reset in Workspace::create (the fake driver's fresh memory is 0xA5).
+// A workspace is zero when made, reports a nonzero counter, and can be zeroed again. To see it fail: drop the
+// reset in Workspace::create (the fake driver's fresh memory is 0xA5).
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -27,7 +27,7 @@ TEST_F(WorkspaceTest, is_zeroed_once_and_verified) {
   EXPECT_TRUE(workspace->verify().ok());
 }
 
-/// A wait for the context, or work in the default stream, would end what another thread captures.
+/// Waiting for the context, or using the default stream, would end another thread's capture.
 TEST_F(WorkspaceTest, is_made_without_waiting_for_others) {
   driver.fail_function("cuCtxSynchronize", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   const Result<Workspace> workspace = Workspace::create(device, 3 << 20);

@@ -8,7 +8,6 @@
 namespace sluice {
 namespace {
 
-/// Was a call refused because of a capture?
 bool is_of_capture(CUresult code) {
   return code >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && code <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }

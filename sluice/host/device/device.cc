@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening a GPU, and the modules loaded on it.
 #include <array>
 
 #include <sluice/gemm.h>
@@ -19,7 +18,7 @@ Result<int> attribute(const DriverApi& api, CUdevice_attribute which, CUdevice d
   return driver_error(api, code, "cuDeviceGetAttribute", "attribute " + std::to_string(which));
 }
 
-/// What must be known to tell whether the kernels run here. The rest is asked when it is needed (Impl::info).
+/// Reads the facts that decide whether the kernels run here. Impl::info asks for the rest when needed.
 Result<GpuFacts> read_facts(const DriverApi& api, CUdevice device) {
   GpuFacts facts;
   std::array<char, 256> name{};
@@ -58,7 +57,7 @@ Result<CUdevice> find_device(const DriverApi& api, int ordinal) {
   return device;
 }
 
-/// Else prepare() would fail with what the driver says of a cubin that is too new.
+/// Without this check prepare() would fail with the driver's message about a cubin that is too new.
 Result<void> check_driver(const DriverApi& api) {
   int version = 0;
   if (const CUresult code = api.cuDriverGetVersion(&version); code != CUDA_SUCCESS)
@@ -70,7 +69,7 @@ Result<void> check_driver(const DriverApi& api) {
                                       std::to_string(kOldestDriver) + " or newer"};
 }
 
-/// A module with the context it lives in, so that the context cannot go first.
+/// A module that keeps its context alive.
 struct OwnedModule {
   std::shared_ptr<const PrimaryContext> primary;
   std::shared_ptr<const Module> module;
@@ -143,13 +142,13 @@ Result<std::shared_ptr<const Module>> Device::Impl::load_cubin(const std::string
   if (std::shared_ptr<const Module> loaded = find_module(key)) return loaded;
   const ContextScope scope(*primary);
   SLUICE_TRY(scope.entered());
-  // Without the lock: loading may wait for work that is on its way.
+  // Loads without the lock: loading may wait for running GPU work.
   SLUICE_TAKE(std::shared_ptr<const Module> module, Module::load(*api, cubin, dynamic_smem_bytes));
   const auto owned = std::make_shared<const OwnedModule>(OwnedModule{primary, std::move(module)});
   const std::shared_ptr<const Module> shared(owned, owned->module.get());
   const std::lock_guard lock(mutex);
   std::erase_if(modules, [](const auto& entry) { return entry.second.expired(); });
-  if (std::shared_ptr<const Module> first = modules[key].lock()) return first;  // of another thread
+  if (std::shared_ptr<const Module> first = modules[key].lock()) return first;  // another thread was first
   modules[key] = shared;
   return shared;
 }

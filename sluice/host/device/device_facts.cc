@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rates of the one model that was measured are its own. Those of any other GPU follow from its clocks, bus,
-// SMs and power limit. docs/hardware.md says how well.
+// The one measured model keeps its measured rates. Rates of other GPUs follow from clocks, bus, SMs and power
+// limit; docs/hardware.md has the accuracy.
 #include <sluice/host/device/device_facts.h>
 
 #include <algorithm>
@@ -14,20 +14,20 @@ namespace {
 
 const DeviceInfo kH200;  // measured: docs/hardware.md
 
-/// Share of clock x bus that is sustained. H200: 4.5 of 4.81 TB/s, 0.935. H100 SXM: 0.875 in a
-/// lone read of 1 GB (2026-11-25), about 0.925 in chains of products.
+/// Sustained share of the HBM peak rate. H200: 4.5 of 4.81 TB/s, 0.935. H100 SXM: 0.875 in a lone read of 1
+/// GB (2026-11-25), about 0.925 in chains of products.
 constexpr double kSustainedHbmShare = 0.925;
-/// The clock of tensor cores at their power limit goes with this power of the watts an SM has. It would be 1
-/// if the voltage stayed, and 1/3 if it followed the clock. Estimated, not measured.
+/// At the power limit the tensor clock grows with this power of the watts per SM. The exponent would be 1 at
+/// constant voltage, and 1/3 if voltage followed the clock. Estimated, not measured.
 constexpr double kClockExponent = 0.6;
-/// Kernels with tensor-core instructions stay below the highest clock, however little power they take:
-/// 1770 of 1980 MHz on an H200 (docs/findings/clock-of-tensor-kernels.md).
+/// Kernels with tensor-core instructions stay below the highest clock at any power: 1770 of 1980 MHz on an
+/// H200 (docs/findings/clock-of-tensor-kernels.md).
 constexpr double kTensorClockShare = 1770.0 / 1980.0;
-/// A GPU counts as the measured model if its power limit and memory differ by less.
+/// A GPU is taken for the measured model if power limit and memory rate differ by less than this share.
 constexpr double kSameModel = 0.03;
 
-/// Tensor cores of parts that have less than Hopper's full rate: no driver tells it. H20: 148 and 296
-/// TFLOP/s on 78 SMs (NVIDIA's data sheet), a quarter.
+/// Parts whose tensor cores lack Hopper's full rate, which no driver reports. H20: 148 and 296 TFLOP/s on 78
+/// SMs (NVIDIA's data sheet), a quarter.
 struct SlowPart {
   std::string_view name;
   double share;
@@ -44,7 +44,7 @@ bool is_close(double value, double expected) {
   return std::abs(value / expected - 1) < kSameModel;
 }
 
-/// A part of a GPU that its owner cut up (MIG).
+/// True for a MIG slice of a GPU.
 bool is_slice(const std::string& name) {
   return name.find(" MIG ") != std::string::npos;
 }
@@ -56,7 +56,7 @@ double share_of_sms(const DeviceInfo& info) {
 void set_clusters(const GpuFacts& facts, DeviceInfo& info) {
   const bool told = facts.clusters_of_2 > 0 && facts.clusters_of_4 > 0;
   info.sources.clusters = told ? FactSource::driver : FactSource::assumed;
-  // Of eight a small slice of a GPU may have no room for one.
+  // 0 clusters of eight is a valid answer: a small MIG slice may have no room for one.
   info.max_clusters_of_2 = told ? facts.clusters_of_2 : info.sm_count / 2;
   info.max_clusters_of_4 =
       told ? facts.clusters_of_4 : kH200.max_clusters_of_4 * info.sm_count / kH200.sm_count;
@@ -69,19 +69,19 @@ void set_memory(const GpuFacts& facts, bool measured, DeviceInfo& info) {
   if (measured) return;
   info.sources.hbm_rate = FactSource::estimated;
   info.hbm_bytes_per_us = kSustainedHbmShare * info.hbm_peak_bytes_per_us;
-  // The bus of a whole GPU is not the slice's.
+  // The driver reports the whole GPU's bus for a slice.
   if (is_slice(facts.name)) info.hbm_bytes_per_us *= std::min(1.0, share_of_sms(info));
   if (info.hbm_peak_bytes_per_us > 0) return;
   info.sources.hbm_rate = FactSource::assumed;
   info.hbm_bytes_per_us = kH200.hbm_bytes_per_us * share_of_sms(info);
 }
 
-/// The clock of busy tensor cores, as a share of an H200's.
+/// Clock of busy tensor cores, relative to an H200's.
 double busy_clock(const DeviceInfo& info, double share) {
   const double h200_mhz = kH200.fp16_flops_per_us / kH200.sm_count / kH200.fp16_flops_per_clock;
   const double most = kTensorClockShare * info.max_sm_mhz / h200_mhz;
   if (info.power_limit_w <= 0) return std::min(1.0, most);
-  const int sms = is_slice(info.name) ? kH200.sm_count : info.sm_count;  // that share the limit
+  const int sms = is_slice(info.name) ? kH200.sm_count : info.sm_count;  // SMs that share the power limit
   const double watts = info.power_limit_w / sms / (kH200.power_limit_w / kH200.sm_count) / share;
   return std::min(std::pow(watts, kClockExponent), most);
 }
@@ -96,14 +96,14 @@ void set_tensor_rate(const GpuFacts& facts, DeviceInfo& info) {
   info.fp8_flops_per_us *= rate;
 }
 
-/// What data sheets say; of the H100 SXM, what its driver said (2026-11-25). Clusters are an H200's.
+/// Facts from data sheets; for the H100 SXM, from its driver (2026-11-25). Cluster counts are an H200's.
 struct Part {
   const char* key;
   GpuFacts facts;
 };
 const std::array<Part, 6>& parts() {
   static const std::array<Part, 6> all{{
-      {"h200", {}},  // DeviceInfo's own values
+      {"h200", {}},  // DeviceInfo's defaults
       {"h100",
        {.name = "NVIDIA H100 80GB HBM3",
         .sm_count = 132,
@@ -154,7 +154,7 @@ std::string joined_names() {
   return text;
 }
 
-/// Aligned as the lines of describe(const Plan&).
+/// Aligns like the lines of describe(const Plan&).
 std::string line(const char* label, const std::string& text) {
   char begin[16];
   std::snprintf(begin, sizeof begin, "%-10s ", label);

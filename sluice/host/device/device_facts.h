@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what a driver says of a GPU, or a data sheet, to what the planner takes for it. Pure. Called by
-// Device (host/device/device.cc) and for GPUs that are not here.
+// Derives the planner's DeviceInfo from facts of the driver or a data sheet. Pure. Called by Device
+// (host/device/device.cc), and for GPUs that are not in the machine.
 #pragma once
 
 #include <sluice/device_info.h>
 
 namespace sluice {
 
-/// 0 where there is no answer.
+/// Facts of a GPU; 0 means unknown.
 struct GpuFacts {
   std::string name{};
   int compute_major = 9, compute_minor = 0;
   int sm_count = 0;
   i64 l2_bytes = 0;
   double max_sm_mhz = 0;
-  double memory_mhz = 0;  // data move at both edges of it
+  double memory_mhz = 0;  // data move at both edges
   int bus_bits = 0;
   double power_limit_w = 0;
   int clusters_of_2 = 0, clusters_of_4 = 0, clusters_of_8 = 0;  // resident at once, one CTA an SM
 };
 
-/// Facts that are given are marked as the driver's.
+/// Marks the facts that are given as the driver's.
 DeviceInfo device_info_of(const GpuFacts& facts);
 
 }  // namespace sluice

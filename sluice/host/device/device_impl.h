@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Device handle shares: the driver, the primary context, the kernel cache, and what is loaded.
-// All of it is constant after open(), or guarded by `mutex`. For the host room, the CLI, bench and tests.
+// State shared by copies of a Device handle: driver, primary context, kernel cache, loaded modules. Constant
+// after open(), or guarded by `mutex`. For the host room, the CLI, bench and tests.
 #pragma once
 
 #include <array>
@@ -28,15 +28,15 @@ struct Device::Impl {
   const DriverApi* const api;
   const Options options;
   const RecordBook records;
-  KernelCache cache;  // tests without a compiler assign one with a CompilerSeam before the first prepare
+  KernelCache cache;  // tests without a compiler replace it before the first prepare
 
-  /// Asks driver and NVML for what open() did not, the first time. No error: what no one tells is assumed.
+  /// Asks driver and NVML on the first call. Unknown facts are assumed, which is no error.
   const DeviceInfo& info();
 
-  /// The loaded module of a unit. Units in use are loaded once and shared; the pointer keeps the context too.
+  /// Returns the loaded module of a unit, shared while it is in use. The pointer also keeps the context.
   /// Errors: toolchain, driver.
   Result<std::shared_ptr<const Module>> load_unit(const std::string& unit, int dynamic_smem_bytes);
-  /// The same for a cubin that the caller already has.
+  /// Loads as load_unit(), from a cubin that the caller has.
   Result<std::shared_ptr<const Module>> load_cubin(const std::string& unit, const Cubin& cubin,
                                                    int dynamic_smem_bytes);
 
@@ -44,14 +44,14 @@ struct Device::Impl {
 
   std::mutex mutex;  // never held over a call of the driver
   std::unordered_map<std::string, std::weak_ptr<const Module>> modules;  // by unit and shared memory
-  /// Held while the GPU is asked: two that ask at once would see each other's clusters. Only prepare() waits
-  /// for it, of this device, for what it needs itself.
+  /// Held while locating clusters, since two threads would see each other's. Only prepare() on this device
+  /// waits for it.
   std::mutex gpc_order_mutex;
-  std::shared_ptr<const GpcOrder> gpc_order;  // null until it is asked for (host/device/locate.h)
+  std::shared_ptr<const GpcOrder> gpc_order;  // null until first asked for (host/device/locate.h)
   WorkspaceLender lender;                     // of run() and the C interface
 
-  /// The one T of this device, made when it is first asked for: what an operation keeps here, of which the
-  /// device knows nothing. From any thread; no lock once it is there.
+  /// The device's one T, made at the first call: state of an operation, which the device need not know. Safe
+  /// from any thread; takes no lock once made.
   template <class T>
   T& of() {
     Slot& slot = slots_[slot_of<T>()];
@@ -74,7 +74,7 @@ struct Device::Impl {
   std::array<Slot, kMostSlots> slots_;
 
   std::once_flag asked_;
-  GpuFacts facts_;  // guarded by asked_, as info_ is
+  GpuFacts facts_;  // written once under asked_, like info_
   DeviceInfo info_;
 };
 

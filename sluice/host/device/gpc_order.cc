@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-/// SMs joined into sets.
+/// Disjoint sets of SMs (union-find).
 class Sets {
  public:
   u32 root(u32 sm) {
@@ -21,7 +21,7 @@ class Sets {
     const u32 low = std::min(root(a), root(b)), high = std::max(root(a), root(b));
     parents_[high] = low;
   }
-  /// By their lowest SM.
+  /// Keyed by each set's lowest SM.
   std::map<u32, std::vector<u32>> sets() {
     std::map<u32, std::vector<u32>> sets;
     for (const auto& [sm, parent] : std::map(parents_)) sets[root(sm)].push_back(sm);
@@ -55,7 +55,7 @@ std::map<u32, u8> gpcs_of_sms(std::span<const LaunchPlaces> launches) {
   return gpcs;
 }
 
-/// As many as there are sizes: of another one.
+/// Returns the number of sizes if it is none of them.
 std::size_t index_of_size(int cluster_size) {
   const auto found = std::find(kNumberedClusters.begin(), kNumberedClusters.end(), cluster_size);
   return static_cast<std::size_t>(found - kNumberedClusters.begin());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the clusters of a launch lie, and the numbers that they get by it (Numbering::gpc). The GPU deals
-// clusters out over its GPCs turn about, in an order that launches on an idle GPU repeat, but for where it
-// begins, and that differs from card to card, because cards differ in which SMs of a GPC work. Arithmetic
-// only: locate.cc asks the GPU, gemm.cc takes the numbers.
+// Places of a launch's clusters, and cluster numbers that follow from them (Numbering::gpc). The GPU deals
+// clusters to its GPCs in turn. On an idle GPU the order repeats from launch to launch, except for its first
+// GPC. It differs from card to card, as cards differ in the SMs that work. Pure arithmetic: locate.cc asks
+// the GPU, gemm.cc uses the numbers.
 #pragma once
 
 #include <array>
@@ -14,16 +14,16 @@
 
 namespace sluice {
 
-/// One launch with one CTA an SM: the SM of each CTA, in the grid's order.
+/// One launch with one CTA an SM: the SM of each CTA, in grid order.
 struct LaunchPlaces {
-  int cluster = 1;  // CTAs
+  int cluster = 1;  // CTAs of a cluster
   std::vector<u32> sms;
 };
 
-/// CTAs of the clusters that can be numbered.
+/// Sizes of clusters that can be numbered, in CTAs.
 inline constexpr std::array<int, 4> kNumberedClusters{8, 4, 2, 1};
 
-/// The GPC of each cluster of a launch, numbered from 0, in the grid's order; one entry for each size.
+/// GPC of each cluster of a launch, in grid order; GPCs count from 0. One list for each size.
 struct GpcOrder {
   std::array<std::vector<u8>, kNumberedClusters.size()> of_clusters;
 
@@ -31,14 +31,13 @@ struct GpcOrder {
   std::span<const u8> of(int cluster_size) const;
 };
 
-/// SMs that were in one cluster are in one GPC; those that never were in one of more than two go to the
-/// smallest GPC: H200s have one whose other half makes no larger clusters. The order of a size is that of its
-/// last launch.
+/// SMs of one cluster share a GPC. SMs seen only in clusters of one or two are put in the smallest GPC: an
+/// H200 has a GPC where half of the SMs form no larger clusters. A size's last launch gives its order.
 GpcOrder gpc_order_of(std::span<const LaunchPlaces> launches);
 
-/// Of `clusters` clusters of a launch, those of the GPC that comes first get the first numbers, and so on: a
-/// permutation of 0..clusters-1. Where all tiles are dealt out alike, neighbours are at one place of k in
-/// different tiles. As launched if the order says too little. `tiles`: cluster tiles of the launch.
+/// Numbers a launch's clusters by GPC: the first GPC's clusters get the lowest numbers, and so on. Where all
+/// tiles are cut alike, neighbours work at one place of k in different tiles. The result is a permutation of
+/// 0..clusters-1; it stays in grid order if `order` is too short. `tiles`: cluster tiles of the launch.
 std::array<u8, kMostNumbered> numbers_by_gpc(std::span<const u8> order, const WorkSplit& split, double tiles);
 
 }  // namespace sluice

@@ -13,14 +13,14 @@
 namespace sluice {
 namespace {
 
-/// No kernel has such clusters, but only they join the halves of a GPC.
+/// CTAs of the widest cluster. No kernel uses such clusters, but only they join the halves of a GPC.
 constexpr int kWidestCluster = 16;
-/// Behind each other: the first may be dealt out from another GPC on than those that follow launches.
+/// Launches in a row: the first may start at another GPC than launches that follow one.
 constexpr int kRepeats = 3;
 constexpr u32 kHoldNs = 10'000;
 
-/// Adds a few launches of one cluster size. None if the GPU makes no such clusters: less is known then. One
-/// that is lost says so when it is waited for.
+/// Adds a few launches of one cluster size; none if the GPU cannot make such clusters. A failed launch is
+/// reported by the wait for the stream.
 Result<void> add_launches(const Device& device, const Module& module, int cluster, const DeviceBuffer& buffer,
                           const StreamHandle& stream, std::vector<LaunchPlaces>& launches) {
   const int ctas = device.info().sm_count / cluster * cluster;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only place that reads the environment; a set-uid program reads none of it (secure_getenv).
-// Every path that leaves here is absolute, so that a later chdir changes nothing.
+// The only reader of the environment; a set-uid program reads none of it (secure_getenv). Every path becomes
+// absolute, so that a later chdir changes nothing.
 #include <sluice/options.h>
 
-#include <stdlib.h>  // secure_getenv: glibc, not std
+#include <stdlib.h>  // secure_getenv is glibc's, not std
 
 #include <algorithm>
 #include <cctype>
@@ -36,8 +36,8 @@ std::string absolute_path(std::string_view path) {
   return error || path.empty() ? std::string() : full.string();
 }
 
-/// The XDG base directory rules: a relative $XDG_..._HOME is ignored, and `in_home` of $HOME stands in for
-/// it.
+/// Follows the XDG base directory rules: ignores a relative $XDG_..._HOME, and uses `in_home` of $HOME
+/// instead.
 std::string xdg_dir(const char* base_variable, const char* in_home, const char* name) {
   if (const std::string_view base = variable(base_variable); base.starts_with('/'))
     return (fs::path(base) / name).string();
@@ -46,13 +46,13 @@ std::string xdg_dir(const char* base_variable, const char* in_home, const char* 
   return {};
 }
 
-/// The folder that `name` says, made absolute; set but empty: none; not set: `otherwise`.
+/// The folder in variable `name`, made absolute; empty if set but empty; `otherwise` if unset.
 std::string chosen_dir(const char* name, const std::string& otherwise) {
   const char* chosen = secure_getenv(name);
   return chosen != nullptr ? absolute_path(chosen) : otherwise;
 }
 
-/// SLUICE_NVRTC, else the toolkit that CUDA_PATH names if it has an NVRTC; empty: the default search.
+/// SLUICE_NVRTC, else CUDA_PATH's toolkit if it has an NVRTC; empty means the default search.
 std::string nvrtc_path() {
   if (const std::string_view chosen = variable("SLUICE_NVRTC"); !chosen.empty()) return absolute_path(chosen);
   const std::string_view toolkit = variable("CUDA_PATH");
@@ -62,7 +62,7 @@ std::string nvrtc_path() {
   return fs::is_regular_file(file, ignored) ? file.string() : std::string();
 }
 
-/// nullopt: neither of them.
+/// nullopt if the word is neither on nor off.
 std::optional<bool> switch_of(std::string_view value) {
   std::string word(value);
   std::transform(word.begin(), word.end(), word.begin(),

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launch asks for so that its CTAs spread over the SMs. A launch that begins while the one before it
-// leaves puts each CTA where there is room at that moment: two on the first free SMs and none on those that
-// are free half a microsecond later. Where two fit on an SM and one on each is enough for all, that costs a
-// quarter of the time (docs/findings/chain-timelines.md); so then two do not fit. A fuller grid keeps what it
-// uses: it is spread already. Called where kernels are made.
+// Spreads the CTAs of an overlapped launch over the SMs. Such a launch starts while its predecessor ends, and
+// each CTA goes where there is room at that moment. So two land on the first free SM, and none on an SM that
+// is free half a microsecond later. Where a grid of one CTA an SM would do, that costs a quarter of the time
+// (docs/findings/chain-timelines.md). The launch then asks for so much that two CTAs do not fit on an SM.
+// Fuller grids are spread already. Called where kernels are made.
 //
-// What keeps two CTAs of one launch apart keeps them apart from those of the next, too, if that asks for the
-// same. So there are two things to ask for (Spacing): more than half of an SM's shared memory, or more than
-// half of its registers, by way of warps that leave at once. One CTA of either kind fits beside one of the
-// other if its registers do: 8 warps of up to 96, say.
+// CTAs of consecutive launches also keep apart if both ask for the same resource. Hence two kinds (Spacing):
+// more than half of an SM's shared memory, or more than half of its registers, by extra warps that leave at
+// once. CTAs of different kinds fit on one SM if their registers do: 8 warps of up to 96, for example.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +20,7 @@
 
 namespace sluice {
 
-/// Threads of the smallest CTA of which an SM has no registers for two, or as many as there may be.
+/// Threads of the smallest CTA that takes more than half of an SM's registers; at most 1024.
 constexpr u32 alone_threads(int registers) {
   return static_cast<u32>(std::min(32 * (warps_of_sm(registers) / 2 + 1), 1024));
 }
@@ -29,13 +28,13 @@ constexpr u32 alone_threads(int registers) {
 static_assert(alone_threads(kLaunchRegisters) <= kThreads,
               "kernels with roles, and wide.cuh, are alone as they are: no warp of theirs leaves at once");
 
-/// What a kernel that uses `smem` bytes may be launched with.
+/// Most shared memory that a launch of a kernel with `smem` bytes may ask for.
 inline int most_smem_bytes(const Overlap& overlap, i64 smem) {
   const bool asks = overlap.wait != Wait::none && overlap.spacing == Spacing::memory;
   return static_cast<int>(asks ? std::max<i64>(smem, kAloneOnSm) : smem);
 }
 
-/// `shape` says what the kernel uses, `registers` how many a thread has.
+/// Enlarges `shape`, which holds what the kernel itself needs. `registers` is per thread.
 inline void spread_ctas(const Overlap& overlap, int registers, const DeviceInfo& device, LaunchShape& shape) {
   const int cluster = static_cast<int>(shape.cluster_x);
   const i64 at_once = i64{clusters_at_once(cluster, device)} * cluster;

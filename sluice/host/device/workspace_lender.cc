@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// See workspace_lender.h.
 #include <sluice/host/device/workspace_lender.h>
 
 #include <algorithm>
@@ -23,14 +22,14 @@ namespace {
 
 constexpr i64 kLeastSlots = i64{1} << 20;  // bytes
 
-/// In sizes of which there are few, so that what comes back fits the next.
+/// Rounds up to few sizes, so that a returned workspace fits the next request.
 i64 size_for(i64 bytes) {
   const i64 slots = std::max(bytes - kWorkspaceCounterBytes, kLeastSlots);
   return kWorkspaceCounterBytes + static_cast<i64>(std::bit_ceil(static_cast<u64>(slots)));
 }
 
-/// One stream of one capture. A stream that captures may not be asked for its id (driver 580: the capture is
-/// lost), but within a capture its handle is its own.
+/// One stream of one capture. A capturing stream must not be asked for its id (driver 580 invalidates the
+/// capture), but its handle is unique within the capture.
 struct Branch {
   u64 capture = 0, stream = 0;
 
@@ -60,15 +59,15 @@ Result<u64> id_of(const Device& device, Stream stream) {
 }  // namespace
 
 struct WorkspaceLender::Store {
-  /// Never held over a call of the driver, whose own thread takes it to give back.
+  /// Never held over a driver call: the driver's own thread takes it to return a loan.
   mutable std::mutex mutex;
-  std::map<u64, Workspace> of_streams;  // by id: the largest of each
-  std::vector<Workspace> outgrown;      // by streams
+  std::map<u64, Workspace> of_streams;  // by stream id: the largest of each
+  std::vector<Workspace> outgrown;      // smaller ones that streams had before
   std::list<LentToGraph> of_graphs;
-  std::list<LentToGraph> idle;  // came back, with branches that are no more
+  std::list<LentToGraph> idle;  // returned; their branches no longer exist
   i64 bytes_of_streams = 0;
 
-  // With the mutex held:
+  // The caller holds the mutex:
 
   std::optional<WorkspaceView> of_stream(u64 id, i64 bytes) const {
     const auto found = of_streams.find(id);
@@ -88,9 +87,9 @@ struct WorkspaceLender::Store {
     entry->second = workspace;
   }
 
-  // Without:
+  // These take the mutex:
 
-  /// The smallest that fits, of those that came back.
+  /// Takes the smallest returned one that fits.
   std::optional<Workspace> take_idle(i64 bytes) {
     const std::lock_guard lock(mutex);
     auto best = idle.end();
@@ -107,11 +106,11 @@ struct WorkspaceLender::Store {
     const std::lock_guard lock(mutex);
     idle.push_back({.branch = {}, .workspace = workspace});
   }
-  /// Zeroed: one that came back, or a new one.
+  /// Takes a returned or new one, zeroed.
   Result<Workspace> take(const Device& device, i64 bytes) {
     const std::optional<Workspace> back = take_idle(bytes);
     if (!back) return Workspace::create(device, size_for(bytes));
-    // A graph that was replayed twice at once, or aborted, leaves counters that are not zero.
+    // A graph that was replayed twice at once, or aborted, leaves nonzero counters.
     const Result<void> zeroed = zero_now(device, *back);
     if (zeroed) return *back;
     put_idle(*back);
@@ -123,19 +122,19 @@ namespace {
 
 using Store = WorkspaceLender::Store;
 
-/// What a graph's user object points to.
+/// Target of a graph's user object.
 struct Loan {
   std::shared_ptr<Store> store;
   std::list<LentToGraph>::iterator lent;
 };
-/// Called by the driver, on a thread of its own, which may make no call of the driver: frees nothing.
+/// Called by the driver on a thread that must not call the driver, so it frees nothing.
 void give_back(void* pointer) {
   const std::unique_ptr<Loan> loan(static_cast<Loan*>(pointer));
   const std::lock_guard lock(loan->store->mutex);
   loan->store->idle.splice(loan->store->idle.end(), loan->store->of_graphs, loan->lent);
 }
 
-/// Has `graph` give the loan back when it is gone; at once where it cannot hold it.
+/// Ties the loan to the life of `graph`. On failure the loan is returned at once.
 Result<void> tie(const DriverApi& api, CUgraph graph, std::unique_ptr<Loan> loan) {
   CUuserObject object = nullptr;
   CUresult code =
@@ -168,12 +167,12 @@ Result<WorkspaceView> lend_to_graph(const Device& device, const std::shared_ptr<
   return workspace.view();
 }
 
-/// Stores of lenders that are gone, where graphs have memory.
+/// Stores of destroyed lenders that graphs still use.
 struct Abandoned {
   std::mutex mutex;
   std::vector<std::shared_ptr<Store>> stores;
 };
-/// Never destroyed: graphs may be, while the process ends.
+/// Never destroyed: graphs may be destroyed while the process ends.
 Abandoned& abandoned() {
   static auto* const all = new Abandoned;
   return *all;
@@ -201,7 +200,7 @@ WorkspaceLender::WorkspaceLender(i64 most_of_streams)
 
 WorkspaceLender::~WorkspaceLender() {
   std::map<u64, Workspace>
-      of_streams;  // freed here: the last to let go of the store may be the driver's thread
+      of_streams;  // freed here, because the driver's thread may be the last owner of the store
   std::vector<Workspace> outgrown;
   {
     const std::lock_guard lock(store_->mutex);

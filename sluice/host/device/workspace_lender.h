@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workspaces that streams and graphs are lent, as large as the plan needs, rounded up.
+// Lends workspaces to streams and graphs, as large as the plan needs, rounded up.
 //
-// A stream has one for good: nobody is told when a stream is destroyed, its last launch may be on its way,
-// and its id never comes again. One that needs more is lent another, and what it had stays: a launch may be
-// there.
+// A stream keeps its workspace for good: nothing reports that a stream is destroyed, its last launch may be
+// running, and its id never recurs. A stream that needs more gets another, and keeps the smaller one, which a
+// launch may use.
 //
-// A graph has one for each stream that is captured into it, since branches may run at once. The driver holds
-// it by a user object of the graph: it comes back when the graph, its copies and executables are destroyed
-// and their last launch is done, and the next that asks gets it. So no two graphs share one, whatever stream
-// captured them. What one graph runs twice at once (two executables of it, a child of two graphs) shares.
+// A graph gets one for each captured stream, since branches may run at once. A user object of the graph holds
+// the loan. The driver releases it when the graph, its copies and executables are destroyed and their last
+// launch is done; then it can be lent again. No two graphs share one. Executables of one graph do, and so
+// does a child graph of two parents.
 //
 // Any thread may call. Held by Device::Impl, for gemm::run and the C interface's session.
 #pragma once
@@ -24,22 +24,22 @@ class WorkspaceLender {
  public:
   static constexpr i64 kMostOfStreams = i64{4} << 30;
 
-  /// `most_of_streams`: bytes that streams are lent in all; tests take less.
+  /// `most_of_streams` limits the bytes lent to streams in all; tests pass less.
   explicit WorkspaceLender(i64 most_of_streams = kMostOfStreams);
   WorkspaceLender(const WorkspaceLender&) = delete;
   WorkspaceLender& operator=(const WorkspaceLender&) = delete;
-  /// Graphs may outlive it. Their memory is freed when another lender comes or goes.
+  /// Graphs may outlive the lender. The next lender that is created or destroyed frees their memory.
   ~WorkspaceLender();
 
-  /// At least `bytes` for a launch into `stream`, zeroed when it was lent first. Allocates where there is
-  /// none yet, also while the stream is captured. Errors: workspace (streams have all that they may), driver.
+  /// Lends at least `bytes` for launches into `stream`, zeroed at first. Allocates on first use, also during
+  /// capture. Errors: workspace (streams have reached their limit), driver.
   Result<WorkspaceView> lend(const Device& device, Stream stream, i64 bytes);
 
-  /// Handles of the same memory: whoever waits for the device holds no lock.
+  /// Copies of all lent handles, so that the caller can wait for the device without a lock.
   std::vector<Workspace> all_lent() const;
   struct Holdings {
-    i64 lent;   // to streams, and to graphs that are alive
-    i64 bytes;  // of them, of what streams had before, and of what came back
+    i64 lent;   // to streams and to living graphs
+    i64 bytes;  // includes outgrown and returned ones
   };
   Holdings holdings() const;
 
@@ -47,7 +47,7 @@ class WorkspaceLender {
 
  private:
   const i64 most_of_streams_;
-  const std::shared_ptr<Store> store_;  // what is lent to graphs shares it
+  const std::shared_ptr<Store> store_;  // shared with loans of graphs
 };
 
 }  // namespace sluice

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA driver as a table of functions, found in libcuda.so.1 at run time: build and CI machines have
-// none. Each entry has the type that cuda.h gives the name, and is looked up under the versioned symbol that
-// the name stands for there, so table and header cannot disagree. Everything in host/ that talks to a GPU
-// goes through one; tests put a fake one in its place.
+// none. Each entry has the type and the versioned symbol that cuda.h gives its name, so table and header
+// agree. All of host/ calls a GPU through such a table; tests pass a fake one.
 #pragma once
 
 #include <cuda.h>
@@ -28,12 +27,12 @@ namespace sluice {
   X(cuEventCreate) X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuEventDestroy)           \
   X(cuGraphInstantiate) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy)           \
   X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphRetainUserObject)
-/// Null where a driver lacks them: only facts of the GPU are asked with them.
+/// Entries that an older driver may lack; they are null then. Only queries about the GPU use them.
 #define SLUICE_OPTIONAL_DRIVER_CALLS(X)                                                                     \
   X(cuOccupancyMaxActiveClusters) X(cuDeviceGetPCIBusId)
 // clang-format on
 
-/// The macros of cuda.h rename entries on both sides alike: `api.cuMemAlloc` is the member cuMemAlloc_v2.
+/// cuda.h's macros rename members and uses alike: `api.cuMemAlloc` is the member cuMemAlloc_v2.
 struct DriverApi {
 #define SLUICE_DRIVER_MEMBER(name) decltype(&::name) name = nullptr;
   SLUICE_DRIVER_CALLS(SLUICE_DRIVER_MEMBER)
@@ -41,15 +40,14 @@ struct DriverApi {
 #undef SLUICE_DRIVER_MEMBER
 };
 
-/// The first driver for CUDA 13.x (CUDA Compatibility, table of minimum drivers): older ones take no cubin of
-/// the NVRTC that sluice needs.
+/// First driver for CUDA 13.x (CUDA Compatibility, minimum drivers). Older ones load no cubin of NVRTC 13.
 inline constexpr int kOldestDriver = 580;
-inline constexpr int kOldestDriverCuda = 13000;  // what its cuDriverGetVersion says
+inline constexpr int kOldestDriverCuda = 13000;  // as cuDriverGetVersion reports it
 
-/// Opens libcuda.so.1 once per process and keeps it. Error driver: no driver here, or one that lacks a call.
+/// Opens libcuda.so.1 once per process and keeps it open. Error driver: no driver, or one that lacks a call.
 Result<const DriverApi*> load_driver();
 
-/// load_driver() gives `fake` from now on; nullptr: the real one again. Returns what it replaced.
+/// Makes load_driver() give `fake`, or the real driver again if it is null. Returns the previous fake.
 const DriverApi* replace_driver_for_test(const DriverApi* fake);
 
 }  // namespace sluice

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-/// As wide as the widest GEMM kernels, and with shared memory for one CTA an SM.
+/// Threads of the widest GEMM kernels, and shared memory that leaves room for one CTA an SM.
 constexpr u32 kThreads = 384;
 constexpr int kSmemBytes = 200 << 10;
 
@@ -20,7 +20,7 @@ double attribute(const PrimaryContext& primary, CUdevice_attribute which) {
   return code == CUDA_SUCCESS && value > 0 ? value : 0;
 }
 
-/// 0 without an answer.
+/// Returns 0 if the driver does not answer.
 int count_clusters(const DriverApi& api, CUfunction kernel, u32 ctas) {
   CUlaunchAttribute cluster{};
   cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver and NVML know of a GPU. Every question may stay without an answer, which is no error: the
-// planner then assumes something, and says so. Called by Device::info(), once.
+// Queries of the driver and NVML about a GPU, for Device::info(). An unanswered query is no error: the
+// planner assumes a value and says so.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace sluice {
 
-/// Its address on the PCI bus; "" without an answer.
+/// PCI bus address, or "" if the driver gives none.
 std::string pci_bus_id(const DriverApi& api, CUdevice device);
 
-/// Adds clocks, bus, power limit, and how many clusters fit at once; for the last it loads an empty kernel,
-/// and unloads it. H100, 2026-11-25: attributes 2 ms, the kernel 0.2 ms, NVML 20 ms.
+/// Adds clocks, bus width, power limit, and how many clusters fit at once. Counting clusters loads an empty
+/// kernel and unloads it. H100, 2026-11-25: attributes 2 ms, the kernel 0.2 ms, NVML 20 ms.
 void ask_gpu(const PrimaryContext& primary, GpuFacts& facts);
 
 }  // namespace sluice

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Some calls (cuMemAlloc, cuMemFree) would end a capture that runs: on this thread, or on any thread whose
-// capture is "global", PyTorch's default. They may be made all the same where no captured work depends on
-// them having run, as with memory that whoever captures keeps alive.
+// Relaxed capture mode for calls such as cuMemAlloc and cuMemFree. Otherwise they end a capture of this
+// thread, or one of any thread in mode "global" (PyTorch's default). Relaxed mode is safe where no captured
+// work depends on the call itself.
 #pragma once
 
 #include <sluice/host/driver/api.h>
 
 namespace sluice {
 
-/// While it lives, captures forbid this thread nothing that they can do without.
+/// Switches this thread to relaxed capture mode for the object's lifetime.
 class RelaxedCapture {
  public:
-  /// A refusal is not an error: the call that the mode is for says what is wrong.
+  /// Ignores a refused switch: the call that needs the mode reports what is wrong.
   explicit RelaxedCapture(const DriverApi& api)
       : api_(api), exchanged_(api.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS) {}
   RelaxedCapture(const RelaxedCapture&) = delete;
@@ -22,7 +22,8 @@ class RelaxedCapture {
 
  private:
   const DriverApi& api_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the thread's own
+  CUstreamCaptureMode mode_ =
+      CU_STREAM_CAPTURE_MODE_RELAXED;  // after the exchange: the thread's previous mode
   const bool exchanged_;
 };
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Retain and release, push and pop.
 #include <sluice/host/driver/context.h>
 
 #include <sluice/host/driver/error.h>
@@ -17,7 +16,7 @@ Result<std::shared_ptr<const PrimaryContext>> PrimaryContext::retain(const Drive
 }
 
 PrimaryContext::~PrimaryContext() {
-  api_.cuDevicePrimaryCtxRelease(device_);  // fails harmlessly when the driver has shut down before us
+  api_.cuDevicePrimaryCtxRelease(device_);  // harmless error if the driver has shut down already
 }
 
 ContextScope::ContextScope(const DriverApi& api, CUcontext context) : api_(api) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The primary context of a device, shared with the CUDA runtime and PyTorch, and the scope in which it is
-// current. Everything that must be given back to the driver (modules, memory, events) shares ownership of the
-// PrimaryContext, so that the context outlives it whatever the order of destruction.
+// The primary context of a device, shared with the CUDA runtime and PyTorch, and a scope that makes it
+// current. Modules, memory and events share ownership of the PrimaryContext, so it outlives them in any order
+// of destruction.
 #pragma once
 
 #include <array>
@@ -28,17 +28,16 @@ class PrimaryContext {
   CUdevice device() const { return device_; }
   int ordinal() const { return ordinal_; }
 
-  /// Pointers that were seen to be this device's memory, so that a launch need not ask the driver again
-  /// (about 0.1 us each, of 0.6 that a launch may cost). Memory that was freed, and allocated again at its
-  /// place on another device or the host, is not noticed: the check finds mistakes of a first call, it is no
-  /// guard. The driver's id of an allocation would tell, at the price of asking.
+  /// Remembers pointers already checked to be this device's memory. Asking the driver costs about 0.1 us
+  /// each, of 0.6 us a launch may cost. A pointer freed and reallocated on another device goes unnoticed: the
+  /// check finds mistakes of a first call and is no guard.
   bool is_known_memory(const void* pointer) const {
     for (const std::atomic<const void*>& known : known_[row_of(pointer)])
       if (known.load(std::memory_order_relaxed) == pointer) return true;
     return false;
   }
-  /// The last four of a row stay: a launch's own operands do not drive each other out. Two threads at a time
-  /// may lose one, which is asked about again.
+  /// Keeps the last four pointers of a row, so that one launch's operands do not evict each other. A race of
+  /// two threads may lose one; the driver is then asked again.
   void remember_memory(const void* pointer) const {
     KnownRow& row = known_[row_of(pointer)];
     for (std::size_t i = row.size() - 1; i > 0; --i)
@@ -48,7 +47,7 @@ class PrimaryContext {
 
  private:
   using KnownRow = std::array<std::atomic<const void*>, 4>;
-  static constexpr int kKnownRowBits = 8;  // with four each: a model's weights and buffers
+  static constexpr int kKnownRowBits = 8;  // rows of four: enough for a model's weights and buffers
   static std::size_t row_of(const void* pointer) {
     return (reinterpret_cast<std::uintptr_t>(pointer) >> 4) * 0x9E3779B97F4A7C15u >> (64 - kKnownRowBits);
   }
@@ -63,8 +62,8 @@ class PrimaryContext {
   mutable std::array<KnownRow, 1 << kKnownRowBits> known_{};
 };
 
-/// Makes a context current for its lifetime on this thread, and puts back what was. Costs one query if it
-/// already is. Allocates nothing.
+/// Makes a context current on this thread and restores the previous one. Costs one query if it is current
+/// already. Allocates nothing.
 class ContextScope {
  public:
   ContextScope(const DriverApi& api, CUcontext context);
@@ -73,17 +72,17 @@ class ContextScope {
   ContextScope& operator=(const ContextScope&) = delete;
   ~ContextScope();
 
-  /// Error driver: the context is not current.
+  /// Error driver: the context could not be made current.
   Result<void> entered() const;
 
  private:
   const DriverApi& api_;
-  const char* call_ = "cuCtxGetCurrent";  // that status_ is from
+  const char* call_ = "cuCtxGetCurrent";  // the call that gave status_
   CUresult status_ = CUDA_SUCCESS;
   bool pushed_ = false;
 };
 
-/// Gives a handle back through one entry of the table, with its context current; for std::unique_ptr.
+/// Deleter for std::unique_ptr: destroys a handle by one driver call, with its context current.
 template <auto kDestroy>
 struct HandleDeleter {
   std::shared_ptr<const PrimaryContext> primary;

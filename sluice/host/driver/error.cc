@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words for the driver's failures, with a remedy for those that a user can do something about.
 #include <sluice/host/driver/error.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A failed driver call as an Error: the call, the driver's own name and description, and what to do.
-// The driver's code always comes from the call's own return value, never from a "last error".
+// A failed driver call as an Error: the call, the driver's name and description of the failure, and a remedy.
+// The code is the call's own return value, never a "last error".
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-/// `call`: the function's name. `about`: the values it was called with, or what it was for; may be empty.
+/// `call`: the function's name. `about`: its arguments or purpose; may be empty.
 Error driver_error(const DriverApi& api, CUresult code, const char* call, const std::string& about = {});
 
 /// "0x7f0012340000", as messages show pointers.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thin over the driver: one call a member, errors by name.
 #include <sluice/host/driver/events.h>
 
 #include <sluice/host/device/device_impl.h>
@@ -78,14 +77,14 @@ Result<Graph> Graph::capture(const Device& device, Stream stream,
   if (code != CUDA_SUCCESS) return driver_error(api, code, "cuStreamBeginCapture");
   using OwnedGraph = std::unique_ptr<CUgraph_st, HandleDeleter<&DriverApi::cuGraphDestroy>>;
   const auto end_capture = [&] {
-    CUgraph captured = nullptr;  // stays null when something in `enqueue` invalidated the capture
+    CUgraph captured = nullptr;  // null if `enqueue` invalidated the capture
     code = api.cuStreamEndCapture(stream, &captured);
     return OwnedGraph(captured, {primary});
   };
   Result<void> enqueued;
   try {
     enqueued = enqueue();
-  } catch (...) {  // of a caller: a foreign step of a chain
+  } catch (...) {  // thrown by a caller's code: a foreign step of a chain
     end_capture();
     throw;
   }
@@ -99,7 +98,7 @@ Result<Graph> Graph::capture(const Device& device, Stream stream,
   code = api.cuGraphInstantiate(&executable, graph.get(), 0);
   if (code != CUDA_SUCCESS) return driver_error(api, code, "cuGraphInstantiate");
   Graph result(Owned(executable, {primary}));
-  code = api.cuGraphUpload(executable, stream);  // else the first launch pays for it
+  code = api.cuGraphUpload(executable, stream);  // else the first launch uploads
   if (code != CUDA_SUCCESS) return driver_error(api, code, "cuGraphUpload");
   return result;
 }

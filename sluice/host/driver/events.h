@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and graphs that give themselves back: what bench, the CLI and tests/gpu time with.
-// The library's launches use none of them; host/device/locate.cc has a stream of its own.
+// Streams, events and graphs that free themselves, for timing in bench, CLI and tests/gpu. Launches of the
+// library use none; host/device/locate.cc has a stream of its own.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ class StreamHandle {
  public:
   static Result<StreamHandle> create(const Device& device);
   Stream get() const { return stream_.get(); }
-  /// Error driver: also that of an earlier kernel.
+  /// Error driver: also a failure of an earlier kernel.
   Result<void> synchronize() const;
 
  private:
@@ -25,15 +25,12 @@ class StreamHandle {
   Owned stream_;
 };
 
-/// A point in a stream, with its time.
 class Event {
  public:
   static Result<Event> create(const Device& device);
   CUevent get() const { return event_.get(); }
   Result<void> record(Stream stream) const;
-  /// Blocks until the recorded point has passed.
   Result<void> synchronize() const;
-  /// GPU time between two recorded and passed points.
   Result<double> microseconds_since(const Event& start) const;
 
  private:
@@ -42,13 +39,12 @@ class Event {
   Owned event_;
 };
 
-/// What `enqueue` put into a stream, as one launch.
+/// A graph of the work that `enqueue` put into a stream; it replays as one launch.
 class Graph {
  public:
-  /// Captures (thread-local mode), instantiates and uploads. `stream` must not be the legacy default one.
-  /// `inspect` sees what was captured before it is instantiated, and may refuse it.
-  /// Errors: that of `enqueue` or `inspect`, else driver. The stream is out of capture again in every case,
-  /// also if `enqueue` throws.
+  /// Captures (thread-local mode), instantiates and uploads. `stream` must not be the legacy default stream.
+  /// `inspect` sees the captured graph before it is instantiated, and may refuse it. Errors: from `enqueue`
+  /// or `inspect`, else driver. The capture always ends, also if `enqueue` throws.
   static Result<Graph> capture(const Device& device, Stream stream,
                                const std::function<Result<void>()>& enqueue,
                                const std::function<Result<void>(CUgraph)>& inspect = {});

@@ -5,13 +5,12 @@
 //   A  Major::mn       {m, k, batch}     {64, tile.k / cluster.n}             128
 //   B  Major::k        {k, n, batch}     {tile.k, tile.n / cluster.m}         128
 //   B  Major::mn       {n, k, batch}     {64, tile.k / cluster.m}             128
-//   a K-major tail     the same          {tile.k, rows of the last slice}     128
+//   a K-major tail     as its operand    {tile.k, rows of the last slice}     128
 //   D  (tma)           {d_columns, m, batch}  {store_columns, 64}             store_row_bytes
-//   D  of swapped operands  {m, n, batch}     {64, store_columns}             128
-//   B of gated products  {k, 8, 2, n / 16, batch}: 8 rows of the first half of B, the same 8 of the second,
-//   and so on
-// All of the product that the kernel multiplies (product_of): m and n, A and B are its own.
-// A box is one CTA's slice: the CTAs of a cluster row share a tile of A, those of a column a tile of B.
+//   D, operands swapped    {m, n, batch}     {64, store_columns}              128
+// B of a gated product is {k, 8, 2, n / 16, batch}: 8 rows of the first half of B alternate with 8 of the
+// second. m, n, A and B are the kernel's (product_of), so swapped where the operands are. A box is one CTA's
+// slice: the CTAs of a cluster row share a tile of A, the CTAs of a column a tile of B.
 #pragma once
 
 #include <sluice/host/driver/tensor_map.h>
@@ -46,8 +45,8 @@ constexpr TensorMapShape b_map_shape(const KernelConfig& c, const Problem& p) {
           .gated = c.epilogue.gated};
 }
 
-/// Does a slice of a K-major operand stick out of the matrix, so that the shorter boxes of spec/loaded_rows.h
-/// are needed? With k = 0 nothing is loaded.
+/// Tells whether the last slice of a K-major operand reaches past the matrix, so that the shorter boxes of
+/// spec/loaded_rows.h are needed. With k = 0 nothing is loaded.
 constexpr bool has_tail_a(const KernelConfig& c, const Problem& p) {
   return p.k > 0 && c.a_major == Major::k && p.m % (c.tile.m * c.cluster.m) != 0;
 }

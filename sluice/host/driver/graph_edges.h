@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a captured graph looks like, as the driver tells it: how many nodes, and how many edges let the second
-// kernel begin before the first has ended. A memset or an event between two launches makes such an edge an
-// ordinary one without a word, which is why somebody counts.
+// Counts nodes and programmatic edges of a captured graph. A programmatic edge lets the second kernel begin
+// before the first has ended. A memset or event between two launches silently makes it an ordinary edge, so
+// chains and tests count.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace sluice {
 struct GraphEdges {
   int nodes = 0;
   int edges = 0;
-  int programmatic = 0;  // of them
+  int programmatic = 0;  // edges that allow the overlap
 };
 
 /// Error driver.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuLaunchKernelEx with everything it needs on the stack.
 #include <sluice/host/driver/launch.h>
 
 #include <sluice/host/driver/error.h>
@@ -13,7 +12,7 @@ Error launch_error(const DriverApi& api, CUresult code, const LaunchShape& shape
                                  ", block " + std::to_string(shape.block_x) + ", cluster " +
                                  std::to_string(shape.cluster_x) + ", shared memory " +
                                  std::to_string(shape.smem_bytes) + " bytes, stream " + hex(stream));
-  // The one handle a caller gives to a launch is the stream; checking it beforehand would cost every launch.
+  // A launch takes one handle of the caller, the stream. Checking it beforehand would cost every launch.
   if (code == CUDA_ERROR_INVALID_HANDLE || code == CUDA_ERROR_INVALID_CONTEXT)
     error.code = ErrorCode::wrong_device;
   return error;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One generic launch for every kernel of the library: they all take a single __grid_constant__ struct.
-// No allocation, no synchronisation; legal while the stream is capturing. The context of `function` must be
-// current.
+// One generic launch for every kernel of the library: each takes a single __grid_constant__ struct. It
+// neither allocates nor synchronises, and is legal during capture. The context of `function` must be current.
 #pragma once
 
 #include <sluice/gemm.h>
@@ -17,13 +16,13 @@ struct LaunchShape {
   u32 block_x = 1;
   u32 cluster_x = 1;
   u32 smem_bytes = 0;  // dynamic
-  /// It may start while the launch before it still runs, because the kernel waits itself
+  /// Lets the kernel start while the previous launch still runs; the kernel itself waits
   /// (ptx::wait_for_prerequisites).
   bool dependent = false;
 };
 
-/// `params` points to the kernel's parameter struct, which is copied before the call returns.
-/// Errors: wrong_device (the stream is of another context), driver.
+/// Copies the kernel's parameter struct at `params` before it returns. Errors: wrong_device (the stream
+/// belongs to another context), driver.
 Result<void> launch_kernel(const DriverApi& api, CUfunction function, const LaunchShape& shape,
                            const void* params, Stream stream);
 

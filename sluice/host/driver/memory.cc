@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory: allocation, copies, fills. Every call makes the buffer's context current for its duration.
 #include <sluice/host/driver/memory.h>
 
 #include <sluice/host/device/device_impl.h>
@@ -20,7 +19,7 @@ bool in_range(i64 bytes, i64 offset, i64 size) {
   return bytes >= 0 && offset >= 0 && offset <= size && bytes <= size - offset;
 }
 
-/// Runs one driver call with the context current. `call` gets the table and returns the call's own code.
+/// Runs one driver call with the context current. `call` takes the table and returns the driver's code.
 template <class Call>
 Result<void> in_context(const PrimaryContext& primary, const char* name, i64 bytes, const Call& call) {
   const ContextScope scope(primary);
@@ -70,7 +69,8 @@ Result<void> DeviceBuffer::upload(const void* source, i64 bytes, i64 offset) con
   if (bytes == 0) return {};
   return in_context(*primary_, "cuMemcpyHtoD", bytes, [&](const DriverApi& api) {
     const CUresult copied = api.cuMemcpyHtoD(address_ + offset, source, static_cast<std::size_t>(bytes));
-    // From pageable memory it may return before the last bytes have arrived, and other streams do not wait.
+    // From pageable memory the copy may return before its last bytes arrive, and other streams do not wait
+    // for them.
     return copied == CUDA_SUCCESS ? api.cuStreamSynchronize(nullptr) : copied;
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that frees itself. For workspaces, tests, bench and the CLI: gemm::launch never allocates.
-// Offsets and sizes are in bytes and are checked against the buffer.
+// Device memory that frees itself, for workspaces, tests, bench and the CLI; gemm::launch never allocates.
+// Offsets and sizes are in bytes and checked against the buffer.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,8 @@ namespace sluice {
 
 class DeviceBuffer {
  public:
-  /// May be called, and the buffer be freed, while streams are captured, by this thread or another.
-  /// 0 bytes is legal: nothing is allocated and data() is null. Contents are undefined.
-  /// Errors: invalid_size, driver (out of memory).
+  /// Allocates `bytes` of undefined contents; 0 gives a null data(). Allocating and freeing are allowed while
+  /// any thread captures a stream. Errors: invalid_size, driver (out of memory).
   static Result<DeviceBuffer> allocate(const Device& device, i64 bytes);
   DeviceBuffer() = default;
   DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
@@ -26,13 +25,12 @@ class DeviceBuffer {
   void* data() const { return reinterpret_cast<void*>(address_); }
   i64 bytes() const { return bytes_; }
 
-  /// Copy now: the data are there, or here, when the call returns. Not ordered behind work in other streams.
+  /// Copies and waits until the data have arrived. Not ordered behind work in other streams.
   Result<void> upload(const void* source, i64 bytes, i64 offset = 0) const;
   Result<void> download(void* target, i64 bytes, i64 offset = 0) const;
-  /// In stream order; does not wait. `target` must live until the stream has passed (and be pinned for the
-  /// copy to overlap).
+  /// Copies in stream order without waiting. `target` must live until the copy is done, and be pinned for the
+  /// copy to overlap.
   Result<void> download_async(void* target, i64 bytes, Stream stream) const;
-  /// Every byte of the buffer becomes `value`, in stream order.
   Result<void> fill(u8 value, Stream stream) const;
 
  private:
@@ -41,7 +39,7 @@ class DeviceBuffer {
   i64 bytes_ = 0;
 };
 
-/// Waits until all work of the device's context is done. Error driver: also that of an earlier kernel.
+/// Waits for all work of the device's context. Error driver: also a failure of an earlier kernel.
 Result<void> synchronize(const PrimaryContext& primary);
 Result<void> synchronize(const Device& device);
 

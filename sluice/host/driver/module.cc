@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// cubin -> module -> function.
 #include <sluice/host/driver/module.h>
 
 #include <sluice/host/driver/context.h>

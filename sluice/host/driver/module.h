@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cubin loaded into the current context, with its one entry ready to launch. Loading happens in prepare;
-// nothing here is called by a launch. Who shares a Module keeps its context too (Device::Impl::load_unit).
+// A cubin loaded into the current context, with its one entry ready to launch. prepare loads it; a launch
+// calls nothing here. Device::Impl::load_unit ties a Module to its context.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace sluice {
 
 struct Cubin;
 
-/// A variable of a module; it lives as long.
+/// A variable of a module, valid as long as the module.
 struct ModuleGlobal {
   CUdeviceptr address = 0;
   i64 bytes = 0;
@@ -20,8 +20,8 @@ struct ModuleGlobal {
 
 class Module {
  public:
-  /// Loads into the context that is current, finds kEntryName and raises its dynamic shared memory limit.
-  /// Errors: driver; internal (a cubin without the entry).
+  /// Loads into the current context, finds kEntryName and raises its limit of dynamic shared memory. Errors:
+  /// driver; internal (the cubin lacks the entry).
   static Result<std::shared_ptr<const Module>> load(const DriverApi& api, const Cubin& cubin,
                                                     int dynamic_smem_bytes);
   Module(const Module&) = delete;
@@ -30,10 +30,10 @@ class Module {
 
   CUfunction function() const { return function_; }
   int registers() const { return registers_; }  // per thread at launch, as the driver reports it
-  /// Error internal: its code has no griddepcontrol.wait, so that a launch of it must not begin before those
-  /// before it have ended (LaunchShape::dependent).
+  /// Error internal: the code has no griddepcontrol.wait, so it must not start before earlier launches end
+  /// (LaunchShape::dependent).
   Result<void> check_waits() const;
-  /// 0 bytes: it has none of this name. Error driver.
+  /// Gives 0 bytes if the module has no such variable. Error driver.
   Result<ModuleGlobal> global(const char* name) const;
 
  private:

@@ -16,7 +16,7 @@ void look_up(void* library, const char* name, Function& function) {
 }
 
 bool start(NvmlApi& api) {
-  void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed, as the driver's
+  void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed, like libcuda
   if (library == nullptr) return false;
   look_up(library, "nvmlInit_v2", api.init);
   look_up(library, "nvmlDeviceGetHandleByPciBusId_v2", api.by_bus_id);

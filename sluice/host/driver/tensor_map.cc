@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The documented limits of cuTensorMapEncodeTiled are checked here first: the driver says only "invalid
-// value".
+// Checks the documented limits of cuTensorMapEncodeTiled first: the driver says only "invalid value".
 #include <sluice/host/driver/tensor_map.h>
 
 #include <algorithm>
@@ -13,8 +12,8 @@
 namespace sluice {
 namespace {
 
-// The hardware asks for 64 bytes of alignment; cuda.h of 13.0 raised the type's own to 128. Params are copied
-// into a variable aligned as CUtensorMap, and the maps are their first members, so both hold.
+// TMA needs 64-byte alignment; cuda.h 13.0 aligns CUtensorMap to 128. Launches copy Params into a variable of
+// that alignment, and the maps come first in it, so both hold.
 static_assert(sizeof(TensorMap) == sizeof(CUtensorMap));
 static_assert(alignof(TensorMap) >= 64);
 static_assert(offsetof(GemmParams, map_a) % alignof(CUtensorMap) == 0);
@@ -23,7 +22,7 @@ static_assert(offsetof(GemmParams, map_a_tail) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(GemmParams, map_b_tail) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(GemmParams, map_d) % alignof(CUtensorMap) == 0);
 
-constexpr i64 kMaxMapExtent = i64{1} << 32;  // TMA's own; limits.h has the kernels
+constexpr i64 kMaxMapExtent = i64{1} << 32;  // TMA's limit; limits.h has the kernels'
 constexpr i64 kMaxStride = kTmaStrideLimit - kTmaUnit;
 constexpr int kMaxBox = 256;
 constexpr u64 kPlaceholderAddress = u64{1} << 30;
@@ -91,7 +90,7 @@ Result<void> check_shape(const char* name, const TensorMapShape& s) {
   return {};
 }
 
-/// As the driver has them, innermost first; strides in bytes, from the second index on.
+/// Arguments of the driver's call, innermost dimension first; strides in bytes, from the second dimension on.
 struct Dimensions {
   cuuint32_t rank;
   cuuint64_t extents[5], strides[4];
@@ -119,7 +118,7 @@ Result<void> encode_tensor_map(const DriverApi& api, const char* name, const Ten
                                TensorMap& map) {
   SLUICE_TRY(check_shape(name, s));
   const int bytes = bytes_of(s.type);
-  // The stride of an index that is always 0 is not used, but must be legal.
+  // The driver ignores the stride of an extent of 1, but rejects an illegal value.
   const i64 row_stride = s.outer > 1 ? s.ld * bytes : ceil_div(s.inner * bytes, kTmaUnit) * kTmaUnit;
   const bool fits = row_stride <= kMaxStride / s.outer;
   const i64 batch_stride = s.batch > 1 ? s.batch_stride * bytes : fits ? row_stride * s.outer : kMaxStride;

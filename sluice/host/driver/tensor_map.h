@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps: how TMA is told where a batch of matrices lies and how a box of it is laid into shared memory.
-// Encoded once, in prepare, with a placeholder for the address; a launch replaces the address in its own copy
-// of the params. Three dimensions {inner, outer, batch}, or five, with rows in the order of gated_row(); no
-// interleave, zeros out of bounds.
+// Tensor maps describe to TMA where a batch of matrices lies and how a box of it is laid into shared memory.
+// prepare encodes them once with a placeholder address; a launch sets the address in its copy of the params.
+// They have three dimensions {inner, outer, batch}, or five with rows in the order of gated_row(). No
+// interleave; zeros out of bounds.
 #pragma once
 
 #include <sluice/host/driver/api.h>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-/// A batch of matrices and the box that one TMA instruction moves. Sizes and strides in elements.
+/// A batch of matrices and the box that one TMA instruction moves. Sizes and strides are in elements.
 struct TensorMapShape {
   DType type = DType::bf16;
   i64 inner = 0;  // contiguous extent
@@ -26,12 +26,12 @@ struct TensorMapShape {
   constexpr bool operator==(const TensorMapShape&) const = default;
 };
 
-/// Writes `map`. `name`: of the operand, for messages. Errors: misaligned (a stride TMA cannot step by),
+/// Writes `map`. `name` is the operand's, for messages. Errors: misaligned (a stride TMA cannot step by),
 /// invalid_size, invalid_stride, driver.
 Result<void> encode_tensor_map(const DriverApi& api, const char* name, const TensorMapShape& shape,
                                TensorMap& map);
 
-/// `map` must be aligned as CUtensorMap, `address` to 16 bytes. Cheap, allocates nothing.
+/// Needs `map` aligned as CUtensorMap and `address` to 16 bytes. Cheap; allocates nothing.
 inline CUresult replace_address(const DriverApi& api, TensorMap& map, const void* address) {
   return api.cuTensorMapReplaceAddress(reinterpret_cast<CUtensorMap*>(&map), const_cast<void*>(address));
 }

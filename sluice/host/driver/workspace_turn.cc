@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list of the turns that are held, one entry on the stack of each thread that launches. Its mutex guards
-// the list alone: it is held for a few loads and stores, never over a call of the driver.
+// Keeps a list of held turns, one entry on the stack of each launching thread. The mutex guards only the
+// list: no driver call happens under it.
 #include <sluice/host/driver/workspace_turn.h>
 
 #include <condition_variable>
@@ -18,7 +18,8 @@ struct Turns {
   int waiting = 0;
 };
 
-/// Never destroyed: threads may launch while the process ends. No launch allocates, the first one neither.
+/// Never destroyed, since threads may launch while the process ends. Built in place, so that no launch
+/// allocates.
 Turns& turns() {
   alignas(Turns) static std::byte memory[sizeof(Turns)];
   static auto* const all = new (memory) Turns;

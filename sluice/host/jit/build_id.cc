@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The System V ABI's program headers and notes (elf(5)). Every offset is checked against what was read.
+// Reads program headers and notes of the System V ABI (elf(5)). Every offset is checked against the bytes
+// read.
 #include <sluice/host/jit/build_id.h>
 
 #include <elf.h>
@@ -30,7 +31,6 @@ std::string hex_of(std::string_view bytes) {
   return text.substr(0, kDigits);
 }
 
-/// Of a segment of notes.
 std::string id_in(std::string_view notes) {
   constexpr std::size_t kAlign = 4;
   const auto padded = [](std::size_t size) { return (size + kAlign - 1) / kAlign * kAlign; };

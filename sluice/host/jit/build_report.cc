@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads ptxas's statistics. The form of the lines is that of CUDA 13.0 to 13.5 and has been stable for years;
-// the compile tests fail if `registers` stays 0, that is, if it changes.
+// Reads ptxas's statistics, in the form of CUDA 13.0 to 13.5. If the form changes, `registers` stays 0 and
+// the compile tests fail.
 #include <sluice/host/jit/build_report.h>
 
 #include <array>
@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-/// The number before the first `unit` in `line` ("0 bytes stack frame"); 0 if there is none.
+/// Gives the number before the first `unit` in `line` ("0 bytes stack frame"); 0 if there is none.
 int number_before(std::string_view line, std::string_view unit) {
   const size_t end = line.find(unit);
   if (end == std::string_view::npos) return 0;
@@ -20,7 +20,7 @@ int number_before(std::string_view line, std::string_view unit) {
   return value;
 }
 
-/// Nothing that a person or a gate needs to see beyond the numbers.
+/// True for the usual statistics and empty lines: nothing to report beyond the numbers.
 bool is_statistic(std::string_view line) {
   constexpr std::array<std::string_view, 6> kUsual = {
       "bytes gmem", "Compiling entry function", "Function properties for", " stack frame, ",

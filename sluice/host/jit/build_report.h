@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a compile gave: the cubin, and what ptxas said about it. Read by the driver room (to load), by the
-// compile tests (no spills, no stack) and by people (`sluice compile`).
+// The result of a compile: the cubin, and ptxas's statistics. The driver room loads it, the compile tests
+// forbid spills and stack, `sluice compile` prints it.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct BuildReport {
   int spill_bytes = 0;
   int stack_bytes = 0;
   int static_smem_bytes = 0;
-  std::string compiler;  // that made the cubin, e.g. "NVRTC 13.0.88"
-  double seconds = 0;    // wall time of the compile, also when the cubin now comes from the cache
+  std::string compiler;  // e.g. "NVRTC 13.0.88"
+  double seconds = 0;    // wall time of the compile, kept in the cache with the cubin
   std::string log;       // warnings and C75xx notes (serialised WGMMA); empty for a clean build
 
   bool operator==(const BuildReport&) const = default;
@@ -27,11 +27,11 @@ struct Cubin {
   bool operator==(const Cubin&) const = default;
 };
 
-/// Fills the numbers and `log` from NVRTC's log of one kernel, compiled with --ptxas-options=-v. A line that
-/// is not one of ptxas's usual statistics goes to `log`, so that no new warning is lost.
+/// Fills the numbers and `log` from NVRTC's log of one kernel, compiled with --ptxas-options=-v. Lines that
+/// are no usual statistics go to `log`, so that no new warning is lost.
 void read_compile_log(std::string_view text, BuildReport& report);
 
-/// "13.0.88" from the tool note inside a cubin ("... release 13.0, V13.0.88"); empty if there is none.
+/// Extracts "13.0.88" from a cubin's tool note ("... release 13.0, V13.0.88"); empty if there is none.
 std::string toolchain_version(std::string_view image);
 
 }  // namespace sluice

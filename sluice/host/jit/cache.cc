@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three steps of get(), and the threads of get_all().
 #include <sluice/host/jit/cache.h>
 
 #include <algorithm>
@@ -28,10 +27,10 @@ namespace {
 
 struct Lookup {
   Shared cubin;          // nullptr: absent or damaged
-  bool damaged = false;  // something is there under this name, and it is not the entry
+  bool damaged = false;  // a file of this name exists and is not the entry
 };
 
-/// A healthy holder needs well under a second; one that was stopped must not stop everybody.
+/// A healthy holder of a lock needs well under a second; a stopped process must not stop others.
 constexpr std::chrono::seconds kLockTimeout{30};
 
 }  // namespace
@@ -44,7 +43,7 @@ struct KernelCache::State {
   std::mutex version_mutex;
   std::string version;  // empty: not known yet, or no compiler so far
 
-  std::mutex mutex;  // of the two maps
+  std::mutex mutex;  // guards the two maps
   std::unordered_map<std::string, Shared> ready;
   std::unordered_map<std::string, std::shared_future<SharedResult>> in_flight;
 
@@ -79,7 +78,7 @@ void KernelCache::State::open_directory() {
     disk_problem = opened.error().message;
 }
 
-/// Asked for until there is one: a compiler may be installed while the process runs.
+/// Retries until it is known: a compiler may be installed while the process runs.
 std::string KernelCache::State::compiler_version() {
   const std::lock_guard guard(version_mutex);
   if (version.empty()) version = compiler.version();
@@ -102,7 +101,7 @@ Lookup KernelCache::State::read(const std::string& source, const std::string& co
   return {.cubin = std::make_shared<const Cubin>(std::move(entry->cubin)), .damaged = false};
 }
 
-/// An entry by any compiler, the newest first.
+/// Finds an entry by any compiler, the newest first.
 Shared KernelCache::State::read_any(const std::string& source) {
   std::vector<std::string> names = directory->list(any_compiler_prefix(source));
   std::sort(names.begin(), names.end(), is_older_name);
@@ -131,7 +130,7 @@ SharedResult KernelCache::State::compile_and_keep(const std::string& unit, const
   return made;
 }
 
-/// `why`: a system's reason or a rule; the remedies are those of every such folder.
+/// `why`: the system's reason, or a rule.
 std::string unwritable(const std::string& folder, const std::string& why) {
   return "the kernel cache '" + escaped(folder) + "' cannot be written: " + why +
          "; name a writable folder with space in it with SLUICE_CACHE_DIR, or set SLUICE_CACHE_READ_ONLY=1 "
@@ -181,8 +180,7 @@ CompilerSeam nvrtc_compiler(const std::string& nvrtc_path) {
   };
   return {.version = [load, nvrtc_path]() -> std::string {
             const Result<NvrtcLocation> found = locate_nvrtc(nvrtc_path);
-            // NVRTC itself tells no more than major and minor; two builds of one version differ in their
-            // code.
+            // NVRTC reports only major and minor, but two builds of one version emit different code.
             const auto with_build = [](const std::string& version, const std::string& file) {
               const std::string build = build_id_of(file);
               return build.empty() ? version : version + " " + build;
@@ -234,7 +232,7 @@ SharedResult KernelCache::get(const std::string& unit) const {
     }
     promise.set_value(result);
     return result;
-  } catch (...) {  // out of memory: whoever waits hears of it, and the next one tries again
+  } catch (...) {  // out of memory: waiting threads get the exception, and the next request tries again
     const std::lock_guard guard(state.mutex);
     state.in_flight.erase(unit);
     promise.set_exception(std::current_exception());
@@ -244,7 +242,7 @@ SharedResult KernelCache::get(const std::string& unit) const {
 
 namespace {
 
-/// get() on a thread of ours: what it throws (memory that ran out) must not end the process.
+/// Runs get() on a thread of the cache, where an exception (out of memory) must not end the process.
 SharedResult caught(const KernelCache& cache, const std::string& unit) {
   try {
     return cache.get(unit);
@@ -284,7 +282,7 @@ std::vector<SharedResult> KernelCache::get_all(std::span<const std::string> unit
   if (jobs <= 0) jobs = state_->options.jobs;
   if (jobs <= 0) jobs = static_cast<int>(std::thread::hardware_concurrency());
   std::vector<std::jthread> helpers;
-  try {  // a machine that is out of threads still has this one
+  try {  // without further threads this one does the work
     while (static_cast<int>(helpers.size()) + 1 < std::min(jobs, total)) helpers.emplace_back(work);
   } catch (const std::system_error&) {
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a unit's text to its cubin: memory, then disk, then NVRTC; docs/jit.md has the whole path.
-// Invariants: a cubin comes from the compiler or from bytes whose digest was checked; a damaged or foreign
-// entry is compiled anew; trouble with the disk costs time, never a result. Held by every Device.
+// From a unit's text to its cubin: memory, then disk, then NVRTC (docs/jit.md). Every Device has one.
+// Invariants: a cubin comes from the compiler, or from bytes with a verified digest. A damaged or foreign
+// entry is compiled anew. Disk trouble costs time, never a result.
 #pragma once
 
 #include <functional>
@@ -15,22 +15,22 @@
 
 namespace sluice {
 
-/// What the cache needs of a compiler; tests put a fake one here. Both are called from any thread.
+/// The compiler as the cache uses it; tests pass a fake. Both functions are called from any thread.
 struct CompilerSeam {
-  /// Part of the key, e.g. "NVRTC 13.0"; empty: there is no compiler on this machine.
+  /// Part of the key, e.g. "NVRTC 13.0". Empty if this machine has no compiler.
   std::function<std::string()> version;
   std::function<Result<Cubin>(const std::string& unit)> compile;
-  std::string prologue{};  // put in front of every unit, also in the key
+  std::string prologue{};  // precedes every unit, and is part of the key
 };
-/// NVRTC from `nvrtc_path` (locate_nvrtc), loaded at the first compile.
+/// NVRTC from `nvrtc_path` (locate_nvrtc), loaded on the first compile.
 CompilerSeam nvrtc_compiler(const std::string& nvrtc_path);
 
 struct CacheStats {
   int memory_hits = 0;
   int disk_hits = 0;
-  int compiles = 0;        // that succeeded
+  int compiles = 0;        // successful ones
   int damaged = 0;         // entries found unusable
-  int write_failures = 0;  // not kept: disk full or read-only, a lock not had; write_problem() says why
+  int write_failures = 0;  // not kept: disk full or read-only, or no lock; see write_problem()
 };
 
 class KernelCache {
@@ -43,27 +43,27 @@ class KernelCache {
   KernelCache(KernelCache&&) noexcept;
   KernelCache& operator=(KernelCache&&) noexcept;
 
-  /// Equal units asked for at the same time are compiled once. Error toolchain: as Compiler::load and
-  /// compile; nothing is remembered then, not even that there is no compiler, so that a repaired machine need
-  /// not restart the process.
+  /// Returns the unit's cubin. Concurrent requests for equal units compile once. Error toolchain: as
+  /// Compiler::load and compile. Failures are not remembered, so a repaired machine needs no restart of the
+  /// process.
   Result<std::shared_ptr<const Cubin>> get(const std::string& unit) const;
 
-  /// The i-th result belongs to the i-th unit; equal units are compiled once. `jobs` threads (0: as in
-  /// Options, else one a core). `progress` gets the number of different units, from one thread at a time.
+  /// Result i belongs to unit i; equal units are compiled once. `jobs` threads (0: as in Options, else one a
+  /// core). `progress` gets the number of different units, from one thread at a time.
   std::vector<Result<std::shared_ptr<const Cubin>>> get_all(std::span<const std::string> units, int jobs,
                                                             const Progress& progress) const;
 
-  /// From now on a kernel that cannot be kept on disk is an error, and no further one is compiled: for those
-  /// that fill a cache. Call it before the first get().
+  /// Makes it an error that a kernel cannot be kept on disk, and stops compiling then. For programs that fill
+  /// a cache; call it before the first get().
   void require_disk();
 
   CacheStats stats() const;
-  /// Why the first kernel that was not kept was not, and what to do; empty: all were.
+  /// Reason and remedy for the first kernel that was not kept; empty if all were.
   std::string write_problem() const;
-  /// The same, asked of the folder without a kernel: writes a small file and removes it. Empty where nothing
-  /// shall be written (read-only, or no folder, which disk_problem() tells of).
+  /// Tests the folder without a kernel: writes a small file and removes it; returns as write_problem(). Empty
+  /// where nothing is to be written: read-only, or no folder (see disk_problem()).
   std::string probe_disk() const;
-  /// Why nothing is kept on disk, for `sluice doctor`; empty if it is.
+  /// Reason why nothing is kept on disk, for `sluice doctor`; else empty.
   const std::string& disk_problem() const;
 
  private:

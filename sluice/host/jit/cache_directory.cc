@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// POSIX calls of the cache folder. Everything but its first opening is relative to the descriptor and follows
-// no symbolic link.
+// POSIX calls of the cache folder. After the first opening all are relative to the descriptor and follow no
+// symbolic link.
 #include <sluice/host/jit/cache_directory.h>
 
 #include <dirent.h>
@@ -21,7 +21,7 @@
 namespace sluice {
 namespace {
 
-constexpr off_t kMaxEntryBytes = 64 << 20;  // cubins are some 50 KB; more is not ours
+constexpr off_t kMaxEntryBytes = 64 << 20;  // cubins are some 50 KB; a larger file is not the cache's
 constexpr mode_t kPrivateFolder = 0700;
 constexpr mode_t kPrivateFile = 0600;
 
@@ -31,7 +31,7 @@ Error io_error(const std::string& what, int code) {
 
 constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
 
-/// nullptr if the folder may be trusted; else the rule that it breaks.
+/// Null if the folder may be trusted; else the rule it breaks.
 const char* distrust(const struct stat& status, CacheDirectory::Access access) {
   const bool ours = status.st_uid == geteuid();
   const bool shipped = access == CacheDirectory::Access::read_only && status.st_uid == 0;
@@ -40,8 +40,8 @@ const char* distrust(const struct stat& status, CacheDirectory::Access access) {
   return nullptr;
 }
 
-/// Could only this user, or root, have written it? A private folder says who may put files into it now, not
-/// who wrote those that were moved or linked there.
+/// True if only this user or root can have written the file. The folder's privacy does not cover files moved
+/// or linked into it earlier.
 bool is_trusted_entry(const struct stat& status) {
   return S_ISREG(status.st_mode) && (status.st_uid == geteuid() || status.st_uid == 0) &&
          (status.st_mode & kOthersWrite) == 0;
@@ -76,12 +76,12 @@ FileHandle::~FileHandle() {
 
 Result<CacheDirectory> CacheDirectory::open(const std::string& given, Access access,
                                             const std::string& what) {
-  // "folder/" is the folder itself, and as a link would be followed.
+  // Without the trailing slash: open() would follow "link/" through the link.
   std::filesystem::path folder_path = std::filesystem::path(given).lexically_normal();
   if (!folder_path.has_filename()) folder_path = folder_path.parent_path();
   const std::string path = folder_path.string(), subject = what + " '" + escaped(path) + "'";
   if (access == Access::read_write) {
-    std::error_code ignored;  // a parent that cannot be made shows in the next call
+    std::error_code ignored;  // an uncreatable parent shows in the next call
     std::filesystem::create_directories(folder_path.parent_path(), ignored);
     if (::mkdir(path.c_str(), kPrivateFolder) != 0 && errno != EEXIST)
       return io_error(subject + " cannot be created", errno);
@@ -96,7 +96,7 @@ Result<CacheDirectory> CacheDirectory::open(const std::string& given, Access acc
 }
 
 CacheDirectory::ReadResult CacheDirectory::read(const std::string& name) const {
-  // O_NONBLOCK: a FIFO in place of the file must not stop us.
+  // O_NONBLOCK: a FIFO in place of the file must not block.
   const FileHandle file(
       ::openat(folder_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file) return {.state = errno == ENOENT ? ReadState::absent : ReadState::damaged, .bytes = {}};
@@ -113,7 +113,7 @@ CacheDirectory::Lock::Lock(int directory, std::string name, FileHandle file)
     : directory_(directory), name_(std::move(name)), file_(std::move(file)) {}
 
 CacheDirectory::Lock::~Lock() {
-  // The name goes before the lock does: whoever waits for this file finds that it has no name any more.
+  // Removes the name before the lock is released, so that a waiting thread finds the file nameless.
   if (file_) ::unlinkat(directory_, name_.c_str(), 0);
 }
 
@@ -142,17 +142,17 @@ Result<CacheDirectory::Lock> CacheDirectory::lock(const std::string& name,
                          ::fstatat(folder_.get(), lock_name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
                          mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
     if (current) return Lock(folder_.get(), lock_name, std::move(file));
-  }  // its holder had removed the name: try the new one
+  }  // the holder removed the name meanwhile: try the new file
 }
 
 Result<void> CacheDirectory::write(const std::string& name, std::string_view bytes, const Lock&) const {
   const std::string temporary = name + ".tmp";      // one writer: it holds the lock
-  ::unlinkat(folder_.get(), temporary.c_str(), 0);  // of a process that died here
+  ::unlinkat(folder_.get(), temporary.c_str(), 0);  // left by a process that died here
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   const FileHandle file(::openat(folder_.get(), temporary.c_str(), kFlags, kPrivateFile));
   if (!file) return io_error("the file '" + escaped(temporary) + "' cannot be created", errno);
-  // Without fsync a crash could leave the new name with old (empty) bytes. The digest would catch it; a cache
-  // that is whole is better than one that heals.
+  // Without fsync a crash could leave the new name with empty bytes; the digest would catch it, at the price
+  // of a compile.
   const bool written = write_all(file.get(), bytes) && ::fsync(file.get()) == 0 &&
                        ::renameat(folder_.get(), temporary.c_str(), folder_.get(), name.c_str()) == 0;
   if (written) return {};
@@ -179,7 +179,7 @@ void CacheDirectory::remove(const std::string& name, const Lock&) const {
 
 std::vector<std::string> CacheDirectory::list(const std::string& prefix) const {
   std::vector<std::string> names;
-  // A fresh descriptor: a directory stream moves the offset of the one it owns.
+  // Opens a fresh descriptor: a directory stream moves the offset of the one it owns.
   const int copy = ::openat(folder_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* stream = copy >= 0 ? ::fdopendir(copy) : nullptr;
   if (stream == nullptr) {

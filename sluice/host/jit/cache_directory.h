@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of cache files: private to the user, opened once, and used through its descriptor, so that
-// renaming or replacing the path later cannot redirect anything. Called by cache.cc and
-// records/record_store.cc.
-// Invariants: a file appears whole or not at all; only the holder of a key's lock writes or removes its file.
+// The folder of cache files: private to the user, opened once and used through its descriptor, so that
+// replacing the path later redirects nothing. Called by cache.cc and records/record_store.cc. Invariants: a
+// file appears whole or not at all; only the holder of a key's lock writes or removes its file.
 #pragma once
 
 #include <chrono>
@@ -15,7 +14,6 @@
 
 namespace sluice {
 
-/// An open file descriptor, closed on destruction.
 class FileHandle {
  public:
   explicit FileHandle(int descriptor = -1) : descriptor_(descriptor) {}
@@ -37,9 +35,9 @@ class CacheDirectory {
  public:
   enum class Access { read_write, read_only };
 
-  /// Creates the folder (0700) unless read_only. Error io: it cannot be opened, is a symbolic link, belongs
-  /// to another user (read_only: root is welcome), or group or others may write to it. `what` it is called in
-  /// messages.
+  /// Creates the folder (0700) unless read_only. `what` names it in messages. Error io: it cannot be opened,
+  /// is a symbolic link, belongs to another user (root is welcome if read_only), or is writable by group or
+  /// others.
   static Result<CacheDirectory> open(const std::string& path, Access access,
                                      const std::string& what = "the kernel cache");
 
@@ -48,11 +46,11 @@ class CacheDirectory {
     ReadState state = ReadState::absent;
     std::string bytes;
   };
-  /// damaged: there, but not readable, not an ordinary file of a sane size, not this user's or root's, or
-  /// writable by group or others.
+  /// State damaged: a file exists but is unreadable, not an ordinary file of sane size, not this user's or
+  /// root's, or writable by group or others.
   ReadResult read(const std::string& name) const;
 
-  /// Held until destroyed, or until the process dies. Between processes and between threads.
+  /// A lock between processes and threads, held until destroyed or until the process dies.
   class Lock {
    public:
     Lock(int directory, std::string name, FileHandle file);
@@ -64,18 +62,19 @@ class CacheDirectory {
     std::string name_;
     FileHandle file_;
   };
-  /// Error io after `timeout`, or where no lock file can be made (a folder that is full or read-only) or
-  /// locked: then compile, but do not write.
+  /// Error io: `timeout` has passed, or no lock file can be made or locked (a full or read-only folder). The
+  /// caller then compiles without writing.
   Result<Lock> lock(const std::string& name, std::chrono::milliseconds timeout) const;
 
-  /// Writes a file as large as most entries and removes it: is there permission and room? Error io: why not.
+  /// Tests permission and room: writes a file as large as most entries and removes it. Error io gives the
+  /// reason.
   Result<void> probe() const;
 
   /// Both need the lock of `name`.
   Result<void> write(const std::string& name, std::string_view bytes, const Lock& proof) const;
   void remove(const std::string& name, const Lock& proof) const;
 
-  /// Names that start with `prefix`, sorted. Walks the whole folder.
+  /// Lists names that start with `prefix`, sorted. Walks the whole folder.
   std::vector<std::string> list(const std::string& prefix) const;
 
  private:

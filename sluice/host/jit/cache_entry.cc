@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lengths are believed only after the digest was found right and their sum is the size of the file.
+// Lengths are trusted only once the digest matches and their sum equals the file's size.
 #include <sluice/host/jit/cache_entry.h>
 
 #include <cstring>

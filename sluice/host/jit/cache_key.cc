@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a key and the name of its file.
 #include <sluice/host/jit/cache_key.h>
 
 #include <sluice/host/jit/compiler.h>
@@ -11,12 +10,12 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view kSuffix = ".cubin";
-constexpr char kNameSpace = '_';  // for the blank in "NVRTC 13.0"
+constexpr char kNameSpace = '_';  // replaces the blank in "NVRTC 13.0"
 
-/// One digest for all headers: which of them a unit reads is the compiler's business, and they change
-/// together.
+/// One digest covers all headers: they change together, and only the compiler knows which of them a unit
+/// reads.
 const std::string& headers_digest() {
-  const ForkGate no_fork;  // of the static's guard
+  const ForkGate no_fork;  // guards the static's initialisation
   static const std::string text = [] {
     std::string all;
     for (const EmbeddedFile& file : embedded_files())

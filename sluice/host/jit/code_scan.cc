@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few fields of ELF64 that lead to the code: the table of sections, and of each its flags and place.
+// Reads the few fields of ELF64 that lead to the code: the section table, and each section's flags and place.
 #include <sluice/host/jit/code_scan.h>
 
 #include <cstring>
@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-constexpr u64 kSectionTableAt = 0x28, kSectionSizeAt = 0x3a, kSectionCountAt = 0x3c;  // in the file's header
-constexpr u64 kFlagsAt = 0x08, kOffsetAt = 0x18, kSizeAt = 0x20;                      // in a section's
+constexpr u64 kSectionTableAt = 0x28, kSectionSizeAt = 0x3a, kSectionCountAt = 0x3c;  // in the file header
+constexpr u64 kFlagsAt = 0x08, kOffsetAt = 0x18, kSizeAt = 0x20;                      // in a section header
 constexpr u64 kExecutable = 4;
 constexpr u64 kInstructionBytes = 16, kOpcodeMask = 0xfff;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks into the machine code of a cubin. What is asked is what a launch's safety hangs on: a kernel that may
-// begin before earlier launches have ended must hold the wait, whatever its source says.
+// Looks for instructions in the machine code of a cubin. Safety depends on it: a kernel that may begin before
+// earlier launches have ended must contain the wait.
 #pragma once
 
 #include <span>
@@ -9,10 +9,10 @@
 
 namespace sluice {
 
-/// Low 12 bits of an instruction of 16 bytes, sm_90 (nvdisasm names them ACQBULK and PREEXIT).
+/// Low 12 bits of a 16-byte instruction of sm_90 (nvdisasm names them ACQBULK and PREEXIT).
 enum class Opcode : u16 { wait_prerequisites = 0x82e, launch_dependents = 0x82d };
 
-/// Whether any executable section of the ELF file holds the instruction. Of what is no such file: no.
+/// True if any executable section of the ELF file has the instruction. False for bytes that are no ELF file.
 bool holds(std::span<const char> cubin, Opcode opcode);
 
 }  // namespace sluice

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles units into the cache folder, without a device. Used by compile.cc and by the C interface.
+// Fills a kernel cache without a device. Used by ops/compile.cc, the C interface and the tool.
 #pragma once
 
+#include <span>
 #include <string>
-#include <vector>
 
 #include <sluice/compile.h>
+#include <sluice/host/jit/cache.h>
 
 namespace sluice {
 
-/// Errors: invalid_argument (the cache is read-only), io.
-Result<Compiled> compile_units(const std::vector<std::string>& units, const Options& options);
+/// Compiles what `cache` has not yet; equal units once. `jobs` and `progress` as in KernelCache::get_all.
+/// Error io: the cache's folder cannot keep all of it.
+Result<Compiled> fill(KernelCache cache, std::span<const std::string> units, int jobs,
+                      const std::function<void(int, int)>& progress = {});
+
+/// Fills the cache of `options`. Errors: invalid_argument (the cache is read-only), io.
+Result<Compiled> compile_units(std::span<const std::string> units, const Options& options);
 
 }  // namespace sluice

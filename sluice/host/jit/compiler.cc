@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One nvrtcProgram a compile; the options are constants, so that they are part of the cache key as they are.
+// One nvrtcProgram for each compile. The options are constants and part of the cache key.
 #include <sluice/host/jit/compiler.h>
 
 #include <array>
@@ -14,11 +14,11 @@ namespace sluice {
 namespace {
 
 constexpr std::array kOptions = {
-    "--gpu-architecture=sm_90a",  // a cubin, which no driver refuses for being newer than itself; never PTX
+    "--gpu-architecture=sm_90a",  // a cubin, never PTX: no driver of the major version refuses it as too new
     "--std=c++20",
     "--ptxas-options=-v",   // registers, spills, stack and C75xx notes, into the log
     "--no-source-include",  // do not look for headers in the current directory
-    "--no-cache",           // ours is the only one
+    "--no-cache",           // sluice has its own cache
 };
 
 struct Headers {
@@ -26,12 +26,12 @@ struct Headers {
   std::vector<const char*> names;
 };
 
-/// Every embedded file, for every unit: handing one over costs a copy, and only included ones are read.
+/// Every embedded file goes to every unit: handing one over costs a copy, and only included ones are read.
 const Headers& headers() {
   static const Headers all = [] {
     Headers list;
     for (const EmbeddedFile& file : embedded_files()) {
-      list.texts.push_back(file.text.data());  // the generator's literals end in NUL
+      list.texts.push_back(file.text.data());  // the generated literals end in NUL
       list.names.push_back(file.path);
     }
     return list;
@@ -39,7 +39,6 @@ const Headers& headers() {
   return all;
 }
 
-/// Destroys the program on every way out.
 class Program {
  public:
   explicit Program(const NvrtcApi& api) : api_(api) {}
@@ -64,7 +63,7 @@ class Program {
     if (handle_ == nullptr || api_.log_size(handle_, &size) != NVRTC_SUCCESS || size == 0) return {};
     std::string text(size, '\0');
     if (api_.log(handle_, text.data()) != NVRTC_SUCCESS) return {};
-    text.resize(size - 1);  // its NUL
+    text.resize(size - 1);  // drops the final NUL
     return text;
   }
   nvrtcResult image(std::string& bytes) const {
@@ -98,7 +97,7 @@ std::string Compiler::version() const {
 
 Result<Cubin> Compiler::compile(const std::string& unit, std::span<const char* const> more) const {
   const auto begin = std::chrono::steady_clock::now();
-  const ForkGate no_fork;  // NVRTC has locks of its own
+  const ForkGate no_fork;  // NVRTC has internal locks
   Program program(api_);
   Cubin cubin;
   nvrtcResult result = program.create(unit);

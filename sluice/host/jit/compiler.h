@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVRTC as a value: text in, cubin for sm_90a out. No file is read or written: headers come from
-// embedded_files(), and the unit's own folder is not searched. Called by the cache; safe from many threads
-// (NVRTC keeps no state between programs).
+// NVRTC as a value: text in, cubin for sm_90a out. It touches no file: headers come from embedded_files(),
+// and no folder is searched. Called by the cache; thread-safe, since NVRTC keeps no state between programs.
 #pragma once
 
 #include <memory>
@@ -18,13 +17,12 @@ class Compiler {
   /// `nvrtc_path`: see locate_nvrtc. Error toolchain: not found, not loadable, too old.
   static Result<std::shared_ptr<const Compiler>> load(const std::string& nvrtc_path);
 
-  /// Error toolchain: NVRTC refused the text; the message holds its log.
-  /// `more`: options beside the usual ones, for what a tool wants to know of the code (line numbers).
+  /// Compiles `unit`. `more` adds options, such as line numbers for a tool. Error toolchain: NVRTC refused
+  /// the text; the message holds its log.
   Result<Cubin> compile(const std::string& unit, std::span<const char* const> more = {}) const;
 
-  /// "NVRTC 13.0"
+  /// e.g. "NVRTC 13.0"
   std::string version() const;
-  /// The library that was loaded.
   const std::string& path() const { return api_.path; }
 
   explicit Compiler(NvrtcApi api) : api_(std::move(api)) {}
@@ -33,7 +31,7 @@ class Compiler {
   NvrtcApi api_;
 };
 
-/// The options of every compile; part of the cache key.
+/// Options of every compile; part of the cache key.
 std::span<const char* const> compile_options();
 
 }  // namespace sluice

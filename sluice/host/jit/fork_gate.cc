@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See fork_gate.h. Nothing here is made at first use: that would need a gate of its own.
+// Implements the gate with constant-initialised statics: one made on first use would need a gate itself.
 #include <sluice/host/jit/fork_gate.h>
 
 #include <pthread.h>
@@ -32,7 +32,7 @@ void in_parent() {
 void in_child() {
   inside = own();
   forking = false;
-  changed = PTHREAD_COND_INITIALIZER;  // those who waited are not in this process
+  changed = PTHREAD_COND_INITIALIZER;  // no waiting thread exists in the child
   pthread_mutex_unlock(&mutex);
 }
 

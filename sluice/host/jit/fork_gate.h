@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps fork() out of what a child could never finish. A child has the thread that forked, and the locks of
-// all: NVRTC's own mutex, or the guard of a static that another thread was filling, stays locked there for
-// ever, and the child's first compile hangs (seen in 4 of 19 forks beside two threads that compile). So
-// fork() waits until nobody is inside, a compile at most, and who wants in waits until it is done. A child
-// starts with the gate open. Called by compiler.cc and by what fills a static at first use.
+// Keeps fork() away from locks that a child could never release. A child has only the thread that forked, but
+// a copy of all locks: NVRTC's mutex or a static's guard stays locked if another thread held it. The child's
+// first compile then hangs (seen in 4 of 19 forks beside two compiling threads). fork() therefore waits until
+// no thread holds a gate, at most for a compile, and new holders wait for it. A child starts with the gate
+// open. Called by compiler.cc and by functions that fill a static on first use.
 #pragma once
 
 namespace sluice {
 
-/// No fork() of this process returns while one lives. May nest in a thread.
+/// Blocks fork() of this process while one lives. May nest in a thread.
 class ForkGate {
  public:
   ForkGate();

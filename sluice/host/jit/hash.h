@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 128-bit digests: the name of a cache entry and the check that its bytes are whole.
-// Not a defence against a forger: nobody else can write into the cache directory (cache_directory.h), and
-// every entry holds the full text of its key, so equal digests of unequal keys do no harm.
+// 128-bit digests name cache entries and verify their bytes. They are no defence against forgery and need not
+// be: only this user writes into the folder (cache_directory.h). Every entry holds its full key, so a
+// collision does no harm.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct Digest {
 };
 
 Digest digest(std::string_view bytes);
-/// 32 lower-case hexadecimal digits.
+/// Gives 32 lower-case hexadecimal digits.
 std::string hex(const Digest& value);
 
 }  // namespace sluice

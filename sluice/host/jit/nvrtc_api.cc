@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for libnvrtc. A path that the user gave is the only one tried: another compiler than the chosen
-// one would be a silent fallback.
+// The search for libnvrtc. A path from the user is the only one tried: another compiler would be a silent
+// fallback.
 #include <sluice/host/jit/nvrtc_api.h>
 
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ Error missing(std::string what) {
   return {ErrorCode::toolchain, std::move(what) + "; " + kRemedy};
 }
 
-/// libnvrtc in `folder` itself or where toolkits and wheels keep it below; empty if there is none.
+/// Finds libnvrtc in `folder` or where toolkits and wheels keep it below; empty if there is none.
 fs::path library_in(const fs::path& folder) {
   constexpr std::array kPlaces = {"", "lib64", "lib", "nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"};
   constexpr std::array kNames = {kSoname, "libnvrtc.so"};
@@ -37,7 +37,7 @@ fs::path library_in(const fs::path& folder) {
   return {};
 }
 
-/// "13.0" from the one libnvrtc-builtins.so.13.0 beside `library`; empty if there is none, or more than one.
+/// "13.0" if there is exactly one libnvrtc-builtins.so.13.0 beside `library`; else empty.
 std::string version_beside(const fs::path& library) {
   constexpr std::string_view kPrefix = "libnvrtc-builtins.so.";
   std::string version;
@@ -49,7 +49,7 @@ std::string version_beside(const fs::path& library) {
     const std::string found = name.substr(kPrefix.size());
     const bool major_minor = found.find_first_not_of("0123456789.") == std::string::npos &&
                              found.find('.') != std::string::npos && found.find('.') == found.rfind('.');
-    if (!major_minor) continue;  // the bare link, or a longer name of the same file
+    if (!major_minor) continue;  // the bare link, or a longer name of the file
     if (!version.empty() && version != found) return {};
     version = found;
   }
@@ -109,7 +109,7 @@ Result<NvrtcLocation> locate_nvrtc(const std::string& path) {
 }
 
 Result<NvrtcApi> load_nvrtc(const NvrtcLocation& location) {
-  // NVRTC opens its builtins by bare name, which misses the folder of a wheel: open them first by path.
+  // Opens the builtins by path first: NVRTC opens them by bare name, which misses the folder of a wheel.
   if (!location.version.empty()) {
     const fs::path builtins =
         fs::path(location.file).parent_path() / ("libnvrtc-builtins.so." + location.version);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds libnvrtc and loads it at run time, so that sluice builds and starts on machines that have none.
-// A library that was loaded stays loaded: NVRTC leaves threads and exit handlers behind. Called by
-// compiler.cc and, to name the compiler without the cost of loading it, by cache.cc.
+// Finds libnvrtc and loads it at run time, so that sluice builds and starts without it. A loaded library
+// stays loaded: NVRTC leaves threads and exit handlers behind. Called by compiler.cc, and by cache.cc to name
+// the compiler without loading it.
 #pragma once
 
 #include <nvrtc.h>
@@ -12,24 +12,24 @@
 
 namespace sluice {
 
-inline constexpr int kNvrtcMajor = 13;  // the oldest that was tested; nothing older is taken
+inline constexpr int kNvrtcMajor = 13;  // oldest tested major version; older ones are refused
 
 struct NvrtcLocation {
-  std::string file;     // what dlopen gets: a path, or the bare soname
-  std::string version;  // "13.0"; empty if it cannot be told without loading
+  std::string file;     // argument of dlopen: a path, or the bare soname
+  std::string version;  // "13.0"; empty if only loading could tell
 };
 
-/// Where NVRTC is. `path`: a library file, or a folder that holds one (itself, or in lib64, lib, or one of
-/// the places where PyPI wheels put it); empty: that of default_nvrtc for the toolkit in /usr/local/cuda. The
-/// version is that of libnvrtc-builtins beside it. Reading a name takes microseconds; loading NVRTC takes 9
-/// ms, and 0.8 s when its 110 MB are not in the page cache (measured on this project's CI machine).
+/// Finds NVRTC. `path` is a library file, or a folder that holds one (itself, in lib64 or lib, or where PyPI
+/// wheels put it). Empty means default_nvrtc with the toolkit in /usr/local/cuda. The version is read from
+/// the name of libnvrtc-builtins beside it, in microseconds. Loading NVRTC takes 9 ms, and 0.8 s if its 110
+/// MB are not in the page cache (CI machine).
 Result<NvrtcLocation> locate_nvrtc(const std::string& path);
 
-/// A folder in which an empty path looks behind the toolkit: site-packages, of a process that knows its own.
-/// Holds from the next search on; empty: none.
+/// Adds a folder to search after the toolkit when `path` is empty, such as the site-packages of a Python
+/// process. Holds from the next search on; empty removes it.
 void suggest_nvrtc(std::string folder);
-/// The first that holds a libnvrtc.so.13 (another CUDA's does not count): the folder of the toolkit, then
-/// `suggested`. Neither: the bare name, for the loader to find.
+/// Takes the first folder that holds a libnvrtc.so.13 (no other major version): the toolkit's, then
+/// `suggested`. Else the bare name, for the loader to find.
 NvrtcLocation default_nvrtc(const std::string& toolkit, const std::string& suggested);
 
 struct NvrtcApi {
@@ -47,7 +47,7 @@ struct NvrtcApi {
   std::string path;
 };
 
-/// Error toolchain: none there, not loadable, a function missing, or older than kNvrtcMajor.
+/// Error toolchain: missing, not loadable, incomplete, or older than kNvrtcMajor.
 Result<NvrtcApi> load_nvrtc(const NvrtcLocation& location);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the JIT unit of a config. Every place of a unit that varies is in this file.
+// Writes the JIT unit of a config. All varying text of a unit comes from this file.
 #include <sluice/host/jit/source.h>
 
 #include <sluice/plan.h>
@@ -8,7 +8,7 @@ namespace sluice {
 
 namespace {
 
-/// Only the WGMMA of one width is read: all thirty-two would cost more time than the kernel itself.
+/// Includes the WGMMA of one width: all thirty-two would take longer to read than the kernel itself.
 std::string wgmma_include(int columns) {
   return "#include <sluice/device/ptx/generated/wgmma_n" + std::to_string(columns) + ".cuh>\n";
 }

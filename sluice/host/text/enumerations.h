@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The enumerations of problems and configurations: a row says what C++ calls one and which enumerator is its
-// last. All count from 0. Printers, parsers and checks of values ask here; a new enumeration is one row.
+// The enumerations of problems and configurations, one row each: the C++ name and the last enumerator. All
+// count from 0. Printers, parsers and range checks read this table.
 #pragma once
 
 #include <optional>
@@ -49,10 +49,10 @@ concept Enumerated = requires {
 
 template <Enumerated Enum>
 constexpr bool is_enumerator(Enum value) {
-  return static_cast<int>(value) < Enumeration<Enum>::kCount;  // no underlying type has a sign
+  return static_cast<int>(value) < Enumeration<Enum>::kCount;  // underlying types are unsigned
 }
 
-/// "fast, promoted"
+/// Lists the names: "fast, promoted".
 template <Enumerated Enum>
 std::string names_of() {
   std::string names;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields as text, both ways, from the tables of fields.h.
+// Converts fields to text and back, from the tables of fields.h.
 #pragma once
 
 #include <charconv>
@@ -22,7 +22,7 @@ bool is_shown(const Field<Owner, Member>& row, const Member& value) {
 }
 
 /// A C++ initialiser with every name qualified: "128", "sluice::DType::bf16", "{.m = 128, .n = 64, .k = 64}".
-/// The line of a JIT unit, a cache key, a log and a test are this same text.
+/// JIT units, cache keys, logs and tests share this text.
 template <class T>
 std::string text_of(const T& value) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -41,13 +41,13 @@ std::string text_of(const T& value) {
   }
 }
 
-/// Sets the field that is called `name` from its text: a whole decimal number, true or false, or the name of
-/// an enumerator. The fields of a field are `a.type`, or `cluster_m`. Error invalid_argument: the name, or
-/// the text and what it must be. Numbers are not held to their ranges: plan() does that.
+/// Sets field `name` from text: a decimal integer, true or false, or an enumerator's name. Nested fields are
+/// `a.type`, or `cluster_m`. Error invalid_argument gives the name, or the text and its rule. plan() checks
+/// ranges.
 template <HasFields T>
 Result<void> set_field(T& value, std::string_view name, std::string_view text);
 
-/// Sets the fields of "tile_m=128, tile_n=256 schedule=ping_pong": with commas, blanks or both between them.
+/// Sets the fields of "tile_m=128, tile_n=256 schedule=ping_pong", separated by commas, blanks or both.
 template <HasFields T>
 Result<T> from_text(std::string_view text);
 

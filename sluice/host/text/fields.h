@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One table of fields for each problem and configuration: name, member, range and help. Printers, overrides,
-// records, plan files, flags and the choices of C and Python read it, and nothing else lists the fields. A
-// member without a row does not compile (the static_asserts at the end).
+// records, plan files, flags, C and Python all read it. A member without a row does not compile (the
+// static_asserts at the end).
 #pragma once
 
 #include <algorithm>
@@ -17,18 +17,18 @@ namespace sluice {
 
 inline constexpr int kAnyInt = std::numeric_limits<int>::max();
 
-/// What a number may be, both ends included. most = kAnyInt: no bound but the type's.
+/// Inclusive range of a number. most = kAnyInt: only the type bounds it.
 struct FieldRange {
   int least = 0, most = kAnyInt;
 };
-/// "must be in 2..16", or "must be at least 1" where an int is the only other bound.
+/// Says "must be in 2..16", or "must be at least 1" without an upper bound.
 std::string rule_of(const FieldRange& range);
 
-/// Which fields a text has. always: this one, whatever its value. unless_default: only where the value is not
-/// that of a new object, so that units and records which are older than the field stay as they are.
+/// Which fields a text shows. unless_default hides a default value, so that units and records older than the
+/// field stay as they are.
 enum class Shown { always, unless_default };
 
-/// A row. `overrule`: the packed::Overrides member that sets this choice of a packed kernel; null elsewhere.
+/// A row. `overrule`: the packed::Overrides member that sets this choice of a packed kernel, else null.
 template <class Owner, class Member>
 struct Field {
   using OwnerType = Owner;
@@ -45,12 +45,11 @@ template <class Owner, class Member>
 constexpr Field<Owner, Member> field(const char* name, Member Owner::*member) {
   return {name, member};
 }
-/// A field that is younger than texts which are kept.
+/// A field that was added after units and records existed.
 template <class Owner, class Member>
 constexpr Field<Owner, Member> younger(const char* name, Member Owner::*member) {
   return {name, member, Shown::unless_default};
 }
-/// A field of overrides.
 template <class Owner, class Member>
 constexpr Field<Owner, Member> choice(const char* name, Member Owner::*member, const char* help,
                                       FieldRange range = {}) {
@@ -298,8 +297,8 @@ struct FieldsOf<StripConfig> {
                  younger("overlap", &C::overlap)};
 };
 
-/// The choices of all packed kernels, each once, as fields of packed::Overrides: the first kernel's name and
-/// help, and a range that has room for every kernel's.
+/// The choices of all packed kernels, each once, as fields of packed::Overrides. Name and help are the first
+/// kernel's; the range covers every kernel's.
 struct PackedChoices {
   std::array<Field<packed::Overrides, std::optional<int>>, 32> rows{};
   std::size_t count = 0;
@@ -338,7 +337,7 @@ struct FieldsOf<packed::Overrides> {
   static constexpr auto kTable = packed_override_table(std::make_index_sequence<packed_choices().count>());
 };
 
-/// Stands for any member in the count of an aggregate's members.
+/// Converts to any member type, for counting an aggregate's members.
 struct AnyMember {
   template <class T>
   constexpr operator T() const;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See json_text.h. One walk over the bytes measures the depth and counts the members before anything is
-// built.
+// One pass over the bytes measures depth and counts members before anything is built.
 #include <sluice/host/text/json_text.h>
 
 #include <set>
@@ -14,7 +13,7 @@ namespace {
 
 struct Outline {
   bool deep = false;
-  std::size_t members = 0;  // of all objects: colons outside of strings
+  std::size_t members = 0;  // members of all objects: colons outside strings
 };
 
 Outline outline_of(std::string_view text) {
@@ -41,7 +40,7 @@ std::size_t members_of(const Json& json) {
   return count;
 }
 
-/// Of a text that parses, and has one.
+/// Finds the first duplicate key in a text that parses and has one.
 std::string first_double_key(std::string_view text) {
   std::vector<std::set<std::string>> keys;
   std::string twice;
@@ -77,7 +76,7 @@ Result<Json> parse_json_text(std::string_view text) {
     return json;
   } catch (const Json::parse_error& error) {
     return refused("is not JSON from byte " + std::to_string(error.byte) + " on");
-  } catch (const Json::exception&) {  // a number that no double holds
+  } catch (const Json::exception&) {  // a number beyond double's range
     return refused("has a number outside of the range of a double");
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON of files that anybody may have written, with bounds: on its size, on its depth (the JSON library
-// recurses as deep as its input does), and no key twice in an object, of which all but the last would be
-// dropped unsaid. Called by the parsers of tuning records and of problem files. Nothing of it throws.
+// Parses JSON from untrusted files, with bounds on size and depth (the JSON library recurses as deep as its
+// input). Rejects duplicate keys, since the library silently keeps only the last. Called by the parsers of
+// tuning records and problem files. Nothing throws.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,10 @@ using Json = nlohmann::ordered_json;
 inline constexpr int kMostJsonDepth = 8;                              // an array of objects is 2
 inline constexpr std::size_t kMostJsonBytes = std::size_t{16} << 20;  // 20 times the shipped records
 
-/// Error invalid_argument: what is wrong with the text, and at which byte; the caller adds where it stands
-/// and the remedy.
+/// Error invalid_argument: the fault and its byte; the caller adds the place and the remedy.
 Result<Json> parse_json_text(std::string_view text);
 
-/// `text` without the byte order mark that some editors put in front of UTF-8. A second one is text.
+/// Drops the byte order mark that some editors put before UTF-8. A second one is text.
 std::string_view without_byte_order_mark(std::string_view text);
 
 }  // namespace sluice

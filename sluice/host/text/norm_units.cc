@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units are text with nothing of a caller in it.
+// Builds the units' text. It holds only enumerators and numbers, so no caller's string becomes code.
 #include <sluice/host/text/norm_units.h>
 
 #include <sluice/host/jit/source.h>

@@ -11,12 +11,12 @@
 namespace sluice {
 
 const char* name_of(NormStore store);
-/// Of Granularity::square_block, which Norm::create refuses, plain.
+/// The store that the options ask for. Plain for Granularity::square_block, which Norm::create refuses.
 NormStore norm_store_of(const NormOptions& options);
 
 std::string norm_unit_text(const NormConfig& config);
 
-/// Of a norm: the unit with vectors, then the one without.
+/// The units of a norm: with vector loads, then without.
 std::vector<std::string> norm_units(DType input, NormStore store, Overlap overlap = {});
 std::vector<std::string> norm_units(const NormOptions& options);
 

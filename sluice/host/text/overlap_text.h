@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An Overlap as a field of a configuration's text. Nothing for the default, so that the units of launches
-// that overlap nothing stay as they are.
+// An Overlap as a field of a configuration's text. The default gives no text, so units without overlap are
+// unchanged.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ inline std::string overlap_field(const Overlap& overlap) {
   return overlap == Overlap{} ? std::string() : ", .overlap = " + text_of(overlap);
 }
 
-/// What short names say of it.
+/// Describes an overlap in short names of configurations.
 inline std::string overlap_words(const Overlap& overlap) {
   std::string words;
   if (overlap.wait != Wait::none) words += std::string(" wait:") + name_of(overlap.wait);

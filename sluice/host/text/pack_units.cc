@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units are text with nothing of a caller in it.
 #include <sluice/host/text/pack_units.h>
 
 #include <sluice/host/text/field_text.h>

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-/// "{.type = sluice::WeightType::uint4, .group = 64, ...}": as a unit, an error or a table says it.
+/// "{.type = sluice::WeightType::uint4, .group = 64, ...}", for units, errors and tables.
 std::string to_string(const WeightFormat& format);
 
 /// For people: "uint4, group 64, fp16 scales, no zeros, order half".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of packed products. Units have nothing of a caller in them: enumerators and integers.
+// Text of packed products. Units hold only enumerators and integers, so no caller's string becomes code.
 #include <sluice/host/text/packed_units.h>
 
 #include <cstdio>
@@ -80,7 +80,7 @@ std::string unit_text(const PackedConfig& config) {
 namespace packed {
 namespace {
 
-/// What the names of both kinds end with.
+/// Formats and epilogue, which end the short names of all packed kernels.
 template <class Config>
 std::string formats_text(const Config& c) {
   const WeightFormat& w = c.weights;

@@ -17,7 +17,7 @@ std::string unit_text(const PackedConfig& config);
 
 namespace packed {
 
-/// What has to be compiled for a launch of the plan; nothing if D is empty.
+/// The units that a launch of the plan needs; none if D is empty.
 std::vector<std::string> units_of(const Plan& plan);
 
 }  // namespace packed

@@ -18,7 +18,7 @@ std::string short_types(DType a, DType b, DType d) {
   return out;
 }
 
-/// What differs from the plainest epilogue, each with a leading space.
+/// Lists deviations from the plainest epilogue, each after a space.
 std::string short_epilogue(const Epilogue& e) {
   std::string out;
   if (e.scale_a != ScaleMode::none) out += std::string(" scale_a:") + name_of(e.scale_a);
@@ -51,7 +51,7 @@ std::string describe_source(const Plan& plan) {
   return "a record, measured " + fixed(plan.measured_us) + " us";
 }
 
-/// Said where it is a question: a product added to D.
+/// Tells whether bits are reproducible, for a product that is added to D.
 std::string describe_bits(const Plan& plan) {
   if (!adds(plan.problem.epilogue)) return {};
   return line("bits", plan.config.combine == Combine::add ? "depend on the order of additions"
@@ -87,7 +87,7 @@ std::string short_name(const KernelConfig& c) {
       (c.cluster.k > 1 ? "x" + std::to_string(c.cluster.k) : "") + " " + short_types(c.a, c.b, c.d);
   if (c.a_major != Major::k) out += " a:mn";
   if (c.b_major != Major::k) out += " b:mn";
-  if (is_swapped(c)) out += " swapped";  // B by A: tile, cluster and majors are those of that product
+  if (is_swapped(c)) out += " swapped";  // B by A: tile, cluster and majors are of the swapped product
   if (c.promotes) out += " promoted";
   if (c.store != StorePath::tma) out += std::string(" ") + name_of(c.store);
   if (c.combine != Combine::none) out += std::string(" ") + name_of(c.combine);

@@ -15,10 +15,9 @@ inline constexpr Granularity kGranularities[] = {Granularity::tensor, Granularit
 
 std::string quantize_unit_text(const QuantizeConfig& config);
 
-/// What a granularity launches, in order.
 std::vector<QuantizeStep> quantize_steps(std::optional<Granularity> granularity);
 
-/// The units of a quantiser: of each step the one with vectors, then the one without.
+/// The units of a quantiser: for each step the one with vector loads, then the one without.
 std::vector<std::string> quantize_units(DType input, std::optional<Granularity> granularity, Gate gate,
                                         Overlap overlap = {});
 

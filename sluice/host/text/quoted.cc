@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See quoted.h. UTF-8 as RFC 3629 has it: no longer forms than needed, no surrogates, nothing past U+10FFFF.
+// UTF-8 as RFC 3629 defines it: no overlong forms, no surrogates, nothing past U+10FFFF.
 #include <sluice/host/text/quoted.h>
 
 #include <sluice/spec/base.h>
@@ -18,7 +18,7 @@ u8 byte_at(std::string_view text, std::size_t at) {
 }
 
 struct Character {
-  std::size_t bytes = 0;  // 0: this is no UTF-8
+  std::size_t bytes = 0;  // 0: not UTF-8
   u32 code = 0;
 };
 
@@ -41,7 +41,7 @@ Character character_at(std::string_view text, std::size_t at) {
   return code < kLeast[bytes] || surrogate || code > 0x10ffff ? Character{} : Character{bytes, code};
 }
 
-/// C0, DEL and C1; line separators; marks that reorder what stands behind them, or are not seen.
+/// C0, DEL, C1, line separators, and marks that are invisible or reorder the text after them.
 bool is_control(u32 code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x200b && code <= 0x200f) ||
          (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
@@ -55,7 +55,7 @@ std::string hex_escape(std::string_view bytes) {
   return text;
 }
 
-/// Of the character at `at`; `bytes` of it: at least 1.
+/// Prints one character. `bytes`: its bytes, at least one.
 std::string shown(std::string_view bytes, const Character& c, Style style) {
   if (c.bytes == 0) return hex_escape(bytes);
   if (style.keeps_lines && (c.code == '\n' || c.code == '\t')) return std::string(bytes);
@@ -70,7 +70,7 @@ std::string shown(std::string_view bytes, const Character& c, Style style) {
   }
 }
 
-/// Of the first `most` bytes, whole characters; `end`: where it stopped.
+/// Prints whole characters from the first `most` bytes. `end`: where it stopped.
 std::string shown_part(std::string_view text, std::size_t most, Style style, std::size_t& end) {
   std::string out;
   std::size_t at = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of the error codes: what a log shows and what the Python package maps to exception types.
+// Names of the error codes, for logs and for the exception types of the Python package.
 #include <sluice/result.h>
 
 namespace sluice {
