@@ -48,7 +48,7 @@ struct Device::Impl {
   /// waits for it.
   std::mutex gpc_order_mutex;
   std::shared_ptr<const GpcOrder> gpc_order;  // null until first asked for (host/device/locate.h)
-  WorkspaceLender lender;                     // of run() and the C interface
+  WorkspaceLender lender;                     // for run() and the C interface
 
   /// The device's one T, made at the first call: state of an operation, which the device need not know. Safe
   /// from any thread; takes no lock once made.

@@ -7,7 +7,7 @@
 namespace sluice {
 
 Result<Compiled> fill(KernelCache cache, std::span<const std::string> units, int jobs,
-                      const std::function<void(int, int)>& progress) {
+                      const KernelCache::Progress& progress) {
   if (!cache.disk_problem().empty())
     return Error{ErrorCode::io, "nothing can be kept: " + cache.disk_problem()};
   cache.require_disk();

@@ -13,7 +13,7 @@ namespace sluice {
 /// Compiles what `cache` has not yet; equal units once. `jobs` and `progress` as in KernelCache::get_all.
 /// Error io: the cache's folder cannot keep all of it.
 Result<Compiled> fill(KernelCache cache, std::span<const std::string> units, int jobs,
-                      const std::function<void(int, int)>& progress = {});
+                      const KernelCache::Progress& progress = {});
 
 /// Fills the cache of `options`. Errors: invalid_argument (the cache is read-only), io.
 Result<Compiled> compile_units(std::span<const std::string> units, const Options& options);
