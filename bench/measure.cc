@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of contenders is rotated by one every round: nobody always follows the hottest one.
+// The order of contenders is rotated by one each round, so that none always follows the hottest one.
 #include "bench/measure.h"
 
 #include <algorithm>

@@ -23,7 +23,7 @@ const ContenderRecord* find(const ShapeRecord& shape, const std::string& name) {
   return nullptr;
 }
 
-/// A kernel whose result is wrong, or that nobody looked at, has no speed.
+/// The median of a verified contender, else 0: a kernel that is wrong or unchecked has no speed.
 double verified_median(const ShapeRecord& shape, const std::string& contender) {
   if (contender == kBestFp8) {
     const double peer = verified_median(shape, kFp8PeerBest), ours = verified_median(shape, kSluiceFp8);
@@ -31,7 +31,8 @@ double verified_median(const ShapeRecord& shape, const std::string& contender) {
   }
   const ContenderRecord* found = find(shape, contender);
   const double us = found != nullptr && found->verified ? median_of(shape, contender) : 0;
-  // Screening chose it in few rounds; its first algorithm ran in the same race and may have won that.
+  // kPeerBest was chosen by a few screening rounds; the first algorithm ran in the same race and may be
+  // faster.
   if (const double first = contender == kPeerBest ? verified_median(shape, kPeerFirst) : 0;
       us > 0 && first > 0)
     return std::min(us, first);
@@ -122,7 +123,7 @@ Json problem_json(const PackedProblem& p) {
           {"activation", name_of(p.activation)}};
 }
 
-/// Who is compared with ours.
+/// The contenders that ours is compared with.
 std::vector<const char*> peers_of(bool packed) {
   if (packed) return {kBestFp8, kHalfPeerBest, kReadFloor};
   return {kPeerBest, kPeerFirst};
@@ -218,7 +219,7 @@ RatioSummary summarise_ratio(const RunRecord& run, const std::string& ours, cons
 
 namespace {
 
-/// What is beside the rates, and where all of them come from.
+/// Facts of the device other than rates, and the source of each.
 Json facts_json(const DeviceInfo& device) {
   const FactSources& from = device.sources;
   return {{"clusters", {device.max_clusters_of_2, device.max_clusters_of_4, device.max_clusters_of_8}},
