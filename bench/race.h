@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes contenders to records: screened down to the fastest, then timed in turn. Used by session.cc, rows.cc
-// and tune.
+// and chain/peer.cc.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice bench`: contenders timed in turn over a set of problems; a table as it goes, JSON after every
-// shape. The measuring is in bench/; this file only chooses, shows and keeps.
+// `sluice bench`: times contenders in turn over a set of problems; prints a table as it goes, and writes JSON
+// after each shape. bench/ measures; this file chooses, prints and keeps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct BenchFlags {
   bench::Method method;
 };
 
-/// What to measure, the smoke set unless told.
+/// The problems to measure; by default the smoke set.
 Result<std::vector<bench::Request>> requests_for(const BenchFlags& flags) {
   RequestFlags chosen = flags.requests;
   if (chosen.file.empty() && chosen.set.empty() && !has_shape(chosen.problem) && !is_packed(chosen.packed))
@@ -98,7 +98,7 @@ Result<int> run_bench(const BenchFlags& flags) {
   Watchdog watchdog(flags.hang_s);
   Progress bar("bench");
   Result<void> alive;
-  std::optional<bool> header;  // of packed products?
+  std::optional<bool> header;  // whether the last header printed was for packed products
   for (const bench::Request& request : requests) {
     const bench::AnyProblem problem = problem_of(request);
     if (header != bench::is_packed(problem))

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice chain`: layers of a model as one CUDA graph, with the overlaps asked for beside none and beside
-// cuBLASLt; or their kernels compiled ahead, or their plan as text, without a GPU. The measuring is in
-// bench/.
+// `sluice chain`: layers of a model as one CUDA graph, with the given overlaps beside none and beside
+// cuBLASLt. Without a GPU it compiles the kernels ahead, or prints the plan. bench/ measures.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,11 +37,11 @@ struct ChainVerbFlags {
   bool compile_only = false, explain = false;
   int hang_s = 120;
   bench::Method method;
-  std::vector<const CLI::Option*> measured_options;  // of what is timed on a GPU, and nothing else
-  const CLI::Option* timeline_option = nullptr;      // its kernels can be compiled ahead
+  std::vector<const CLI::Option*> measured_options;  // flags that only a measurement uses
+  const CLI::Option* timeline_option = nullptr;      // kernels of timelines can be compiled ahead
 };
 
-/// Without a measurement nothing is timed and nothing kept.
+/// Refuses flags of timing and keeping where nothing is measured.
 Result<void> refuse_unmeasured(const ChainVerbFlags& flags, const char* beside, bool timelines) {
   std::vector<const CLI::Option*> options = flags.measured_options;
   const auto& more = flags.chain.measured_options;
@@ -51,7 +50,7 @@ Result<void> refuse_unmeasured(const ChainVerbFlags& flags, const char* beside, 
   return refuse_given(options, fmt::format("{}, where nothing is timed: leave it out", beside));
 }
 
-/// What each arm's first layers would be, planned for `target`.
+/// Prints each arm's first layers, planned for `target`.
 Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Target& target) {
   for (bench::ChainCase item : cases) {
     item.spec.layers = std::min(item.spec.layers, 2);
@@ -65,7 +64,7 @@ Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Targ
   return kExitOk;
 }
 
-/// The first that was not compiled, if any. `what` is shown.
+/// Compiles the units and returns the first error. The progress line shows `what`.
 Result<CacheStats> fill_cache(KernelCache cache, const std::vector<std::string>& units, int jobs,
                               const char* what) {
   if (!cache.disk_problem().empty())
@@ -104,7 +103,7 @@ bool all_right(const std::vector<bench::ChainRecord>& chains) {
   });
 }
 
-/// Where --tune keeps what it finds.
+/// The store where --tune keeps its records.
 Result<std::optional<RecordStore>> store_of(const ChainVerbFlags& flags, const Options& options) {
   if (flags.chain.tune_s <= 0) {
     if (!flags.out.empty() || !flags.records.empty())

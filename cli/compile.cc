@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice compile`: fills a kernel cache ahead of time, for machines that shall not compile (no NVRTC, or a
-// read-only cache in an image): the kernels of the problems, those that verify results, and those that pack
-// weights. Needs no GPU: cubins are for sm_90a whatever the machine. Plans depend on the GPU, though:
-// --device says which.
+// `sluice compile`: fills a kernel cache ahead of time, for machines that must not compile (no NVRTC, or a
+// read-only cache in an image). It compiles the kernels of the problems and those that verify results and
+// pack weights. Needs no GPU: cubins are for sm_90a everywhere. Plans depend on the GPU, which --device
+// names.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,8 +36,8 @@ struct CompileFlags {
   int top = 1;
 };
 
-/// What verifies a result (the first two are of every bench and tuning run: bench/lab.h), and what packs
-/// weights before there is one.
+/// The units that verify a result (the first two belong to each bench and tuning run: bench/lab.h), and those
+/// that pack weights.
 std::vector<std::string> helpers_of(const bench::AnyProblem& problem) {
   std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
   const auto* packed = std::get_if<PackedProblem>(&problem);
@@ -49,7 +49,7 @@ std::vector<std::string> helpers_of(const bench::AnyProblem& problem) {
   return units;
 }
 
-/// Those that serve the range, then those of what `sluice rows` times beside them.
+/// Plans that serve the range, then those that `sluice rows` times beside them.
 Result<std::vector<bench::AnyPlan>> range_plans_of(const bench::Request& request, const Target& target,
                                                    const bench::RowsMethod& drawn) {
   SLUICE_TAKE(const bench::AnyRowTable table,
@@ -65,7 +65,7 @@ Result<std::vector<bench::AnyPlan>> range_plans_of(const bench::Request& request
   return plans;
 }
 
-/// What the planner picks, then its candidates up to `top`.
+/// The planner's pick, then its candidates up to `top`.
 Result<std::vector<bench::AnyPlan>> plans_of(const bench::Request& request, const Target& target,
                                              const CompileFlags& flags) {
   if (!flags.rows.empty()) return range_plans_of(request, target, flags.drawn);
@@ -78,7 +78,7 @@ Result<std::vector<bench::AnyPlan>> plans_of(const bench::Request& request, cons
   return plans;
 }
 
-/// Different ones: those that verify, and those of the plans of every problem.
+/// Distinct units: those that verify, then those of each problem's plans.
 Result<std::vector<std::string>> all_units(const std::vector<bench::Request>& requests, const Target& target,
                                            const CompileFlags& flags, const Options& options) {
   std::vector<std::string> units;
@@ -110,7 +110,7 @@ Result<Options> options_of(const CompileFlags& flags) {
   return options;
 }
 
-/// With the range that its text names, if any.
+/// Parses the text of --rows, if given, into the range.
 Result<CompileFlags> with_rows(CompileFlags flags) {
   if (flags.rows.empty() && flags.drawn.numbers > 0)
     return Error{ErrorCode::invalid_argument,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of verbs that time something on a GPU: how a replay is timed, and what is written of the run.
+// Flags of verbs that time on a GPU: how a replay is timed, and the data written about the run.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ class App;
 
 namespace sluice::cli {
 
-/// Adds --rounds, --rest-ms and --replay-us. `each`: what a round replays, for the help.
+/// Adds --rounds, --rest-ms and --replay-us. `each` tells the help text what a round replays.
 void add_replay_flags(CLI::App& verb, bench::Method& method, const std::string& each);
-/// Machine and method of the lab, this command, and `commit` or, if that is "", the build's.
+/// A record with the lab's machine and method, this command, and `commit` or, if "", the build's commit.
 bench::RunRecord run_record(const bench::Lab& lab, const std::string& commit);
-/// The GPU of --device. Error invalid_argument, with `without` as its message: the host was named.
+/// The GPU of --device. Error invalid_argument with the message `without` if the host was named.
 Result<Device> gpu_of(const std::string& device, const Options& options, const char* without);
-/// Error: the GPU is lost to this process after `done`, like "3 of 9 shapes".
+/// Error: the GPU is lost to this process after `done`, such as "3 of 9 shapes".
 Result<void> check_alive(const bench::Lab& lab, const std::string& done);
 /// Adds --commit and --hang-s.
 void add_run_flags(CLI::App& verb, std::string& commit, int& hang_s);

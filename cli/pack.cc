@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice pack`: what a packed blob of weights is, in bytes and bits, and the blob itself from raw arrays, on
-// the CPU. Needs no GPU. A model's weights are packed by sluice/pack.h, on the GPU.
+// `sluice pack`: the layout and size of a packed blob of weights, and the blob itself from raw arrays. Runs
+// on the CPU. sluice/pack.h packs a model's weights on the GPU.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -27,13 +27,13 @@ struct PackFlags {
   std::string codes, scales, zeros, out;
 };
 
-/// What a file of codes holds; int4 is uint4 of signed values.
+/// The contents of a file of codes; int4 is uint4 with signed values.
 struct FileCodes {
   WeightType type;
-  int added = 0;  // to a signed value, for its code
+  int added = 0;  // added to a signed value to get its code
 };
 
-/// With stored zeros a file of int8 holds codes, 0..255, as its zeros count them.
+/// With stored zeros, a file of int8 has codes 0..255, in the units of its zeros.
 Result<FileCodes> file_codes_of(const std::string& text, ScaleZero zero) {
   if (text == "int4" && zero != ScaleZero::none)
     return Error{ErrorCode::invalid_argument,
@@ -97,7 +97,7 @@ void print_numbers(const PackFlags& flags, const WeightFormat& f) {
                    code_bits(f.type), stored_bits(f, flags.n, flags.k) / 16));
 }
 
-/// The shares of `extent` in whole units, the first ones larger where it does not divide.
+/// The range of slice `index`, in whole units of `extent`; the first slices are larger if it does not divide.
 SliceRange share_of(i64 extent, int unit, int shards, int index) {
   const i64 units = ceil_div(extent, i64{unit});
   const auto at = [&](i64 shard) { return std::min(extent, ceil_div(units * shard, i64{shards}) * unit); };
@@ -142,7 +142,7 @@ Result<std::vector<u8>> read_file(const std::string& path, const char* flag, i64
   return content;
 }
 
-/// Signed values of a file become codes.
+/// Converts signed values of a file to codes.
 Result<void> to_codes(const PackFlags& flags, const FileCodes& how, std::vector<u8>& values) {
   if (how.added == 0) return {};
   const int least = -how.added, most = how.added - 1;
@@ -159,7 +159,7 @@ Result<void> to_codes(const PackFlags& flags, const FileCodes& how, std::vector<
   return {};
 }
 
-/// Writing must not destroy what is read, whichever of its names is given.
+/// Refuses an output that is one of the inputs, under any name.
 Result<void> check_out(const PackFlags& flags) {
   const struct {
     const char* flag;

@@ -16,7 +16,7 @@
 namespace sluice::cli {
 namespace {
 
-/// Of the flags of dense products, those that mean the same here.
+/// Flags of dense products that mean the same here.
 constexpr std::array kShared = {"--shape",      "--m",        "--n",         "--k",       "--dtype",
                                 "--d",          "--bias",     "--bias-type", "--ld-a",    "--activation",
                                 "--ld-d",       "--scale-a",  "--gated",     "--scale-d", "--stages",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A name is looked up among name_of() of all enumerators, so that a new one needs one entry in a list here.
+// A name is looked up among name_of() of all enumerators, so a new enumerator needs one entry in a list here.
 #include "cli/parse.h"
 
 #include <fmt/format.h>

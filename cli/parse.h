@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names to values, for flags and for problem files: the inverse of every name_of() that a user can type.
+// Converts names to values, for flags and problem files: the inverse of each name_of() that a user can type.
 // A wrong name is an invalid_argument error that lists the right ones. Called by problem_flags and by verbs.
 #pragma once
 
@@ -24,10 +24,11 @@ Result<Numbering> parse_numbering(const std::string& text);
 Result<Combine> parse_combine(const std::string& text);
 Result<ScaleZero> parse_scale_zero(const std::string& text);
 
-/// "128x256" to {128, 256}. `count` numbers, all >= 0; `what` names the value in the error, `like` is one.
+/// "128x256" to {128, 256}: `count` numbers, all >= 0. The error names the value `what` and gives the example
+/// `like`.
 Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const std::string& what,
                                      const std::string& like);
-/// Of at most 2^31-1 each.
+/// Numbers of at most 2^31-1.
 Result<std::vector<int>> parse_int_sizes(const std::string& text, int count, const std::string& what,
                                          const std::string& like);
 

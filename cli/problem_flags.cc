@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Defaults live here: D follows the inputs (bf16 for fp8 ones; fp32 if it is added to), bias and C follow D.
+// Defaults: D follows the inputs (bf16 for fp8; fp32 if the product is added), bias and C follow D.
 #include "cli/problem_flags.h"
 
 #include <CLI/CLI.hpp>
@@ -110,7 +110,7 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
       ->group(group)
       ->check(CLI::Range(i64{0}, std::numeric_limits<i64>::max(), "BYTES"));
   app.add_flag("--no-records", f.no_records, "Plan as if the problem had never been tuned")->group(group);
-  // --stages is of both kinds of product, and their planners have the range of each.
+  // --stages belongs to both kinds of product; their planners check its range.
   for (const char* name : {"raster_group", "clusters", "splits", "streamed"})
     check_range(app.get_option(flag_of(name)), *range_of_override(name));
 }
@@ -119,13 +119,13 @@ bool has_shape(const ProblemFlags& f) {
   return !f.shape.empty() || f.m || f.n || f.k;
 }
 
-/// Is an input of a type of 8 bits asked for? Unknown names are for parse_dtype to refuse.
+/// Whether an 8-bit input type is given. Unknown names are left for parse_dtype to refuse.
 bool has_fp8(const ProblemFlags& f) {
   const std::string input = !f.a.empty() ? f.a : f.dtype.empty() ? "bf16" : f.dtype;
   return input != name_of(DType::bf16) && input != name_of(DType::fp16);
 }
 
-/// A flag that another one must make use of.
+/// A flag without effect unless another one is given.
 struct IdleFlag {
   bool given;
   const char* name;

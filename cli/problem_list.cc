@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problem files: every entry, line or JSON object, becomes the words of a command line and goes through the
-// flags of a command line, so that there is one grammar. Called by requests.cc.
+// Problem files: each entry, line or JSON object, becomes words of a command line and is parsed by its flags,
+// so that there is one grammar. Called by requests.cc.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -22,10 +22,11 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr size_t kMostProblems = 10000;   // of a file: the longest list of the bench has a few hundred
-constexpr size_t kMostLineBytes = 16384;  // of an entry: all flags together are some 1,000
+constexpr size_t kMostProblems = 10000;   // in a file; the bench's longest list has a few hundred
+constexpr size_t kMostLineBytes = 16384;  // in an entry; all flags together take about 1,000
 
-/// "--bias=false" of a flag says that it was not given; what takes a value (--swapped) keeps it.
+/// Whether a word like "--bias=false" means that the flag was not given. Flags with a value (--swapped) keep
+/// it.
 bool says_nothing(const CLI::App& app, const std::string& word) {
   const size_t end = word.find("=false");
   if (end == std::string::npos || end + 6 != word.size()) return false;
@@ -52,7 +53,7 @@ Result<bench::Request> parse_entry(Words words, const std::string& where) {
   return one->front();
 }
 
-/// Error invalid_argument: a flag of the tool has 30 letters at most, and a problem some 40 flags.
+/// Error invalid_argument above `most`: flags have at most 30 letters, a problem some 40 flags.
 Result<void> check_count(size_t count, size_t most, const std::string& what) {
   if (count <= most) return {};
   return Error{ErrorCode::invalid_argument,
@@ -77,7 +78,7 @@ Result<std::vector<bench::Request>> parse_lines(std::string_view text) {
   return requests;
 }
 
-/// The words of a command line that say the same as the object.
+/// The object as words of a command line.
 Result<Words> words_of(const Json& object, const std::string& where) {
   if (!object.is_object())
     return Error{ErrorCode::invalid_argument,

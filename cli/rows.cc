@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice rows`: what few kernels for a range of numbers of rows cost on this GPU, against a kernel for each.
-// The measuring is in bench/rows.h; this file chooses, shows and keeps.
+// `sluice rows`: the cost of few kernels for a range of rows on this GPU, against one kernel for each.
+// bench/rows.h measures; this file chooses, prints and keeps.
 #include <fmt/format.h>
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice tune`: finds the fastest configuration of each problem within a time budget, and keeps it as a
-// tuning record, after every problem. The search is in bench/tune/tune.h; this file chooses, shows and keeps.
+// `sluice tune`: finds the fastest configuration of each problem within a time budget, and keeps a tuning
+// record after each problem. bench/tune/tune.h searches; this file chooses, prints and keeps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
   return requests;
 }
 
-/// The key of a problem that can be tuned: as the planner has it.
+/// The planner's key of a problem that can be tuned.
 Result<TuningKey> key_of_tunable(const bench::Request& request) {
   const Result<bench::AnyPlan> plan = plan_of(request, DeviceInfo{}, shipped_records());
   if (!plan)
@@ -80,7 +80,7 @@ Result<TuningKey> key_of_tunable(const bench::Request& request) {
   return std::visit([](const auto& p) { return key_of(p.problem, DeviceInfo{}); }, *plan);
 }
 
-/// In the order they were listed, one of each recipe: equal ones would share a record.
+/// The problems in their order, one for each recipe: equal recipes share a record.
 Result<std::vector<bench::AnyProblem>> problems_of(const TuneFlags& flags) {
   SLUICE_TAKE(const std::vector<bench::Request> listed, listed_problems(flags));
   std::vector<bench::AnyProblem> problems;
@@ -104,8 +104,8 @@ void print_result(const TuneResult& result) {
   std::fflush(stdout);
 }
 
-/// Counts what is done, for the bar. The rest takes as long as what was measured so far did, and no longer
-/// than the budget.
+/// Counts finished problems for the progress bar. The estimate assumes that the rest takes as long as the
+/// tuned ones did, within the budget.
 class Clock {
  public:
   Clock(double start_s, double budget_s) : start_s_(start_s), budget_s_(budget_s) {}
@@ -122,7 +122,7 @@ class Clock {
   int measured_ = 0;
 };
 
-/// One run from the first problem to the summary.
+/// A whole run, from the first problem to the summary.
 class Session {
  public:
   Session(const TuneFlags& flags, const bench::Lab& lab, RecordStore& store)
@@ -172,13 +172,13 @@ class Session {
  private:
   std::string driver() const { return run_.driver.empty() ? "unknown" : run_.driver; }
 
-  /// By the record that would be replaced; else by the one that plans are made of now.
+  /// The plan of the record that would be replaced, else of the record that plans use now.
   std::optional<bench::AnyPlan> recorded(const bench::AnyProblem& problem) const {
     const RecordBook books[] = {book_of(store_.records()), lab_.device.records()};
     return bench::recorded_plan(problem, lab_.device.info(), books);
   }
 
-  /// A record made by this version under this driver.
+  /// Whether this version made its record under this driver.
   bool is_known(const bench::AnyProblem& any) const {
     if (flags_.again) return false;
     const DeviceInfo& info = lab_.device.info();

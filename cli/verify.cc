@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice verify`: is this build right on this machine? Random problems, every element checked: on a GPU bit
-// for bit against fp64 with whole numbers, and within the bounds with reals; without one on the host twin,
-// or, of packed weights, through the blob. Even problems have whole data, where every wrong bit shows; odd
-// ones real data and any activation.
+// `sluice verify`: checks this build on this machine with random problems, every element of D. On a GPU:
+// whole numbers bit for bit against fp64, reals within bounds. Without one: on the host twin or, packed, from
+// the blob. Even problems have whole numbers, where each wrong bit shows; odd ones have reals and any
+// activation.
 #include <fmt/format.h>
 
 #include <map>
@@ -41,13 +41,13 @@ struct VerifyFlags {
   int hang_s = 60;
 };
 
-/// What came of one problem.
+/// The outcome of one problem.
 struct Finding {
   bool right = false;
   std::string text;
 };
 
-/// What has been found so far. Refusals are counted by message: rules are few, values differ.
+/// The outcomes so far. Refusals are counted by message, because rules are few and values differ.
 struct Tally {
   int right = 0, wrong = 0, refusals = 0;
   std::map<std::string, int> refused;
@@ -64,8 +64,7 @@ struct Tally {
   }
 };
 
-/// Dense problems of every kind; dense plans are the planner's. What kernels run with is made for a GPU
-/// alone.
+/// Dense problems of each kind; the planner makes their plans. Verifier, stream and workspace need a GPU.
 class DenseChecks {
  public:
   using ItsPlan = Plan;
@@ -113,7 +112,7 @@ class DenseChecks {
   std::optional<Workspace> workspace_;
 };
 
-/// Products of packed weights: of the format that flags say, and of any where they leave it open.
+/// Packed products: the format comes from flags, or at random where they leave it open.
 class PackedChecks {
  public:
   using ItsPlan = packed::Plan;
@@ -215,7 +214,7 @@ Result<void> verify_all(const VerifyFlags& flags, const Target& target, const Ch
 
 template <class Checks>
 Result<int> run_checks(const VerifyFlags& flags, const RequestFlags& request) {
-  SLUICE_TRY(Checks::create(request, {}));  // a bad flag before a missing GPU
+  SLUICE_TRY(Checks::create(request, {}));  // reports a bad flag before a missing GPU
   SLUICE_TAKE(const Target target, find_target(flags.device, options_from_environment()));
   if (!target.why_host.empty())
     fmt::print("on {}, because there is no usable GPU: {}\n", Checks::kHost, target.why_host);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kReplays = 7, kWarmReplays = 3;
 
-/// What one module writes into.
+/// The memory that one module records into.
 struct Marks {
   std::shared_ptr<const Module> module;
   ModuleGlobal marks, counts;

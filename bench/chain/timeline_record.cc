@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line for each step: thousands of numbers, one a line, would be no diff to read either.
+// Each step is one line: thousands of numbers on lines of their own would make no readable diff either.
 #include "bench/chain/timeline_record.h"
 
 #include <cmath>

@@ -16,7 +16,7 @@ namespace {
 
 using bench::ArmSpec;
 
-/// CLI11's own NonNegativeNumber writes its upper limit out, in 309 digits.
+/// CLI11's NonNegativeNumber prints its upper limit with 309 digits.
 const CLI::Validator kNotNegative(
     [](const std::string& text) {
       double value = 0;
@@ -71,7 +71,8 @@ std::string fused_name(std::string name, bench::Fusion fusion) {
   return name;
 }
 
-/// What the flags say; without any, what a caller who says nothing gets, beside what needs no tuning.
+/// The arms that the flags give; by default weights_first, which needs no tuning, beside the default of
+/// callers.
 std::vector<ArmSpec> overlapping(const ChainFlags& f, const ChainOptions& options) {
   if (first_given(f.arm_options).empty())
     return {{.name = "weights_first", .options = {.overlap = ChainOverlap::weights_first}},
@@ -92,7 +93,7 @@ std::vector<ArmSpec> overlapping(const ChainFlags& f, const ChainOptions& option
   return arms;
 }
 
-/// All of them for each fusion; one with fused products has its own "off" beside it.
+/// The arms for each fusion; a fusion of products also has its own "off" arm.
 std::vector<ArmSpec> arms_of(const ChainFlags& f, const ChainOptions& options,
                              const std::vector<bench::Fusion>& fusions) {
   std::vector<ArmSpec> arms;
@@ -121,7 +122,7 @@ Result<std::vector<bench::Fusion>> fusions_of(const ChainFlags& f, const bench::
   return fusions;
 }
 
-/// Norms in products take few tokens: where there are more, no arm has them.
+/// Drops norms in products where there are too many tokens for them.
 Result<std::vector<bench::Fusion>> fusions_for(i64 tokens, std::vector<bench::Fusion> fusions) {
   if (tokens > kNormTokens) std::erase(fusions, bench::Fusion::norm);
   if (fusions.empty())
