@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See plan_file.h. Keys are fields of the tables of text/fields.h, or short for one: a new field needs no
-// line here.
+// Keys are fields of the tables of text/fields.h, or short for one: a new field needs no line here.
 #include "plan_file.h"
 
 #include <charconv>
@@ -22,7 +21,7 @@ bool named(std::string_view text, DType& type) {
   return found.has_value();
 }
 
-/// Whole, and in the range of the type.
+/// Parses a whole number within the range of the type.
 template <class Integer>
 bool number(const std::string& text, Integer& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -59,7 +58,7 @@ bool parse_cluster(const std::string& text, std::optional<ClusterShape>& cluster
   return true;
 }
 
-/// Keys that are not the name of their field.
+/// Keys that differ from the name of their field.
 std::string field_of(const std::string& key) {
   static const std::map<std::string, std::string> kFields = {{"a", "a.major"},
                                                              {"b", "b.major"},
@@ -85,7 +84,7 @@ std::string field_of(const std::string& key) {
   return found != kFields.end() ? found->second : key;
 }
 
-/// The keys that say another thing than one field's value; nothing for all others.
+/// Applies keys that are more than one field's value; returns nothing for others.
 std::optional<bool> apply_special(const std::string& key, const std::string& value, Request& r) {
   Problem& p = r.problem;
   if (key == "gpu") {
@@ -180,7 +179,7 @@ std::vector<Entry> parse_file(const std::string& text) {
   for (std::string line; std::getline(lines, line);) {
     ++number;
     const std::size_t begin = line.find_first_not_of(' ');
-    if (begin != std::string::npos && begin > 0) {  // indented: what the request above should give
+    if (begin != std::string::npos && begin > 0) {  // indented: the expectation of the request above
       if (!entries.empty()) entries.back().expected = line.substr(begin);
       continue;
     }
