@@ -20,10 +20,11 @@
 namespace sluice::fitting {
 namespace {
 
-/// The loss of the pick is worth so much more than the spread of the times.
+/// Weights of the spread of times and of their error, beside the loss of the pick. The error only keeps
+/// estimates meaningful.
 constexpr double kSpreadWeight = 0.15;
-constexpr double kErrorWeight = 0.05;  // of the times themselves, so that an estimate means something
-/// Timings beyond this multiple of the best say nothing about what to pick.
+constexpr double kErrorWeight = 0.05;
+/// Timings beyond this multiple of the best tell nothing about the pick.
 constexpr double kFarFromBest = 2.0;
 
 Result<Problem> problem_of(const Json& j) {
@@ -55,8 +56,8 @@ Result<Problem> problem_of(const Json& j) {
   return check_problem(p);
 }
 
-/// The first number after `key` and, behind that, after `next`, in a designated initialiser; 0 if there is
-/// none that an int holds.
+/// The first number after `key` and then `next` in a designated initialiser; 0 if there is none that an int
+/// holds.
 int number_after(const std::string& text, const std::string& key, const std::string& next) {
   size_t at = text.find(key);
   if (at != std::string::npos) at = text.find(next, at);
@@ -66,14 +67,14 @@ int number_after(const std::string& text, const std::string& key, const std::str
   return number;
 }
 
-/// How a timed config's tiles come together, from its text.
+/// How slices of a timed config's tiles are combined, from its text.
 Combine combine_in(const std::string& config) {
   for (const Combine combine : {Combine::last_arriver, Combine::separate, Combine::add})
     if (config.find(std::string("Combine::") + name_of(combine)) != std::string::npos) return combine;
   return Combine::none;
 }
 
-/// The schedule that a config's text names; cooperative, if none.
+/// The schedule that a config's text names; cooperative by default.
 Schedule schedule_in(const std::string& config) {
   for (const Schedule schedule : {Schedule::ping_pong, Schedule::plain, Schedule::plain_wgmma})
     if (config.find(std::string("Schedule::") + name_of(schedule) + ",") != std::string::npos)
@@ -114,7 +115,7 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   return FitShape::Timing{c, work, candidate.at("us")};
 }
 
-/// The plain schedules have a model of their own, whose constants are not fitted here.
+/// Plain schedules have a model of their own, whose constants are not fitted.
 double estimated_us(const FitShape& shape, const FitShape::Timing& t, const DeviceInfo& device,
                     const CostConstants& constants) {
   if (is_plain(t.config.schedule)) return plain_estimate(shape.problem, device, t.config).total_us;
@@ -122,7 +123,7 @@ double estimated_us(const FitShape& shape, const FitShape::Timing& t, const Devi
 }
 
 struct Scored {
-  double quality;  // what the search makes small
+  double quality;  // the search minimises it
   FitQuality shown;
 };
 
@@ -182,7 +183,7 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
   std::vector<FitShape> shapes;
   try {
     for (const Json& j : all.at("shapes")) {
-      if (j.at("problem").contains("weights")) continue;  // a packed product: this model is not asked
+      if (j.at("problem").contains("weights")) continue;  // a packed product has another model
       const Result<Problem> problem = problem_of(j.at("problem"));
       if (!problem) return problem.error();
       FitShape shape{.name = j.at("name"), .problem = *problem};
