@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Idle launches between the steps of a chain of layers. Each is a foreign step that occupies a few SMs for
-// microseconds and does not use HBM, in place of attention or an all-reduce.
+// Idle launches between the steps of a chain of layers: a foreign step that occupies a few SMs for some
+// microseconds and leaves HBM alone, in the place of attention or an all-reduce.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@
 namespace sluice::test {
 
 struct IdleSpec {
-  std::string before = "all";  // the product after it; "all": each product
+  std::string before = "all";  // the name of the product behind it; "all": every product
   bool overlapped = false;     // it triggers at its start
-  i64 hand_off_bytes = 0;      // L2 prefetch of that product's weights by the step before it
-  i64 prefetch_bytes = 0;      // L2 prefetch of that product's weights by itself
+  i64 hand_off_bytes = 0;      // of that product's weights, by the step before it
+  i64 prefetch_bytes = 0;      // of that product's weights, by itself
 };
 
 inline constexpr const char* kIdleUnit = R"(struct IdleParams { unsigned nanoseconds, triggers; };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configs that must not compile, one for each rule of spec/validate.h and spec/plain.h. The host names the
-// rule, NVRTC names it too (reading that function), and the kernel's static_assert says where the rules are.
-// Fails when a rule has no case here, or when the kernel loses its static_assert.
+// rule; NVRTC, reading the same function, names the same one; and the kernel refuses to compile, saying where
+// the rules are. Fails when a rule is added without a case here, or when the kernel loses its static_assert.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ struct Impossible {
 constexpr TileShape kFp8Tile{128, 128, 128};
 constexpr Epilogue kBlockScales{.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
 
-/// `c` with Schedule::plain.
+/// `c` as one of Schedule::plain.
 KernelConfig plain(KernelConfig c) {
   c.schedule = Schedule::plain;
   c.store = StorePath::direct;
@@ -32,7 +32,7 @@ KernelConfig plain(KernelConfig c) {
   return c;
 }
 
-/// `c` with Schedule::plain_wgmma.
+/// The same of Schedule::plain_wgmma.
 KernelConfig plain_wgmma(KernelConfig c) {
   c = plain(c);
   c.schedule = Schedule::plain_wgmma;
@@ -160,8 +160,8 @@ const std::vector<Impossible>& impossible_configs() {
   return kAll;
 }
 
-/// Rules that no config reaches, as earlier rules refuse it first. They guard against changes of those
-/// (shadowed_rules_stay_so proves it over all tiles and clusters).
+/// Rules that no config reaches, because the rules before them already refuse it: they guard against a change
+/// of those (shadowed_rules_stay_so proves it over all tiles and clusters).
 const std::set<std::string> kShadowed = {"a multicast slice of A must be a multiple of 8 rows",
                                          "cluster.m must divide tile.n"};
 

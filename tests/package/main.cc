@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's program without a GPU, through installed headers only: plan, read the plan, get a documented
+// What a user can do without a GPU, through installed headers only: plan, read the plan, get a documented
 // error.
 #include <sluice/gemm.h>
 
@@ -12,7 +12,7 @@ int main() {
   std::printf("%s\n", short_name(plan->config).c_str());
   const auto bad = sluice::gemm::plan({.m = -1, .n = 4096, .k = 4096}, h200);
   if (bad || bad.error().code != sluice::ErrorCode::invalid_size) return 2;
-  // Links the launch path too. Without a driver this returns an error with a message.
+  // Links the launch path too: on a machine without a driver the error says so.
   const auto device = sluice::Device::open(0, sluice::options_from_environment());
   return device || !device.error().message.empty() ? 0 : 3;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys are fields of the tables of text/fields.h, or short for one: a new field needs no line here.
+// See plan_file.h. Keys are fields of the tables of text/fields.h, or short for one: a new field needs no
+// line here.
 #include "plan_file.h"
 
 #include <charconv>
@@ -21,7 +22,7 @@ bool named(std::string_view text, DType& type) {
   return found.has_value();
 }
 
-/// Parses a whole number within the range of the type.
+/// Whole, and in the range of the type.
 template <class Integer>
 bool number(const std::string& text, Integer& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -58,7 +59,7 @@ bool parse_cluster(const std::string& text, std::optional<ClusterShape>& cluster
   return true;
 }
 
-/// Keys that differ from the name of their field.
+/// Keys that are not the name of their field.
 std::string field_of(const std::string& key) {
   static const std::map<std::string, std::string> kFields = {{"a", "a.major"},
                                                              {"b", "b.major"},
@@ -84,7 +85,7 @@ std::string field_of(const std::string& key) {
   return found != kFields.end() ? found->second : key;
 }
 
-/// Applies keys that are more than one field's value; returns nothing for others.
+/// The keys that say another thing than one field's value; nothing for all others.
 std::optional<bool> apply_special(const std::string& key, const std::string& value, Request& r) {
   Problem& p = r.problem;
   if (key == "gpu") {
@@ -179,7 +180,7 @@ std::vector<Entry> parse_file(const std::string& text) {
   for (std::string line; std::getline(lines, line);) {
     ++number;
     const std::size_t begin = line.find_first_not_of(' ');
-    if (begin != std::string::npos && begin > 0) {  // indented: the expectation of the request above
+    if (begin != std::string::npos && begin > 0) {  // indented: what the request above should give
       if (!entries.empty()) entries.back().expected = line.substr(begin);
       continue;
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each line of tests/plans/*.txt is the planner's choice. A change of its heuristics is a diff of these
-// files: run the tests with SLUICE_UPDATE_PLANS=1, read the diff, commit it. Fails at any other choice, split
-// or message; `a_wrong_expectation_is_found` tests the reader itself.
+// Every line of tests/plans/*.txt is what the planner says. A change of its heuristics is a diff of these
+// files: run the tests with SLUICE_UPDATE_PLANS=1, read the diff, commit it.
+// How this can fail: any other choice, split or message. `a_wrong_expectation_is_found` keeps the reader
+// itself honest.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -29,7 +30,7 @@ std::string contents(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// The differences in a file, for people; empty if there are none.
+/// What is wrong with a file, for people; empty if nothing is.
 std::string differences(const std::string& name, const std::string& text) {
   std::string found;
   for (const Entry& entry : parse_file(text)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists what a rebuilding must not change: the units of all registered kernels, and all plans of the problem
-// lists. Compiles the units asked for. tools/unchanged.py runs it and keeps hashes.
+// Lists what a rebuilding must leave as it is: the units of every registered kernel, and every plan of the
+// problem lists. Compiles units that are asked for. tools/unchanged.py runs it and keeps hashes.
 //   sluice_unchanged list DIR         names, units, headers and plans below DIR
 //   sluice_unchanged compile DIR N..  DIR/units/N.cubin, and a line "N REGISTERS" for each
 #include <fmt/format.h>
@@ -139,7 +139,7 @@ void add_helpers(Units& units) {
   units.add("locate", locate_unit_text());
 }
 
-/// Plans by name. Lines with "=" are the choice, others text for people.
+/// Plans by name: lines with "=" are the choice, others what people read of it.
 class Plans {
  public:
   void add(const std::string& name, const std::string& choice, const std::string& text) {
@@ -252,7 +252,7 @@ bool add_rows(Plans& plans) {
   return true;
 }
 
-/// Two layers of each model, with each fusion and overlap.
+/// Two layers of each model, with every fusion, in every overlap.
 void add_chains(Plans& plans) {
   using namespace bench;
   for (const Model& model : kModels)
