@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON with the keys in the order a reader wants them; numbers rounded to what was measured.
 #include "bench/record.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "bench/json.h"
 
 namespace sluice::bench {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-double rounded(double value) {
-  return std::round(value * 1000) / 1000;
-}
 
 const ContenderRecord* find(const ShapeRecord& shape, const std::string& name) {
   for (const ContenderRecord& contender : shape.contenders)
@@ -54,12 +47,10 @@ Json contender_json(const RunRecord& run, const ShapeRecord& shape, const Conten
     json["error"] = c.error;
     return json;
   }
-  Json rounds = Json::array();
-  for (const double us : c.rounds) rounds.push_back(rounded(us));
-  json["us"] = {{"median", rounded(c.us.median)}, {"p10", rounded(c.us.p10)}, {"p90", rounded(c.us.p90)}};
+  json["us"] = spread_json(c.us);
   json["rates"] = rates_json(run, shape, c);
   json["launches"] = c.launches;
-  json["rounds"] = std::move(rounds);
+  json["rounds"] = rounds_json(c.rounds);
   if (c.sm_mhz > 0) json["sm_mhz"] = rounded(c.sm_mhz);
   if (c.host_us > 0) json["host_us"] = rounded(c.host_us);
   json["verified"] = c.verified;
@@ -147,9 +138,6 @@ Json ratios_json(const ShapeRecord& shape) {
 }
 
 Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
-  Json contenders = Json::array(), candidates = Json::array();
-  for (const ContenderRecord& c : shape.contenders) contenders.push_back(contender_json(run, shape, c));
-  for (const CandidateRecord& c : shape.candidates) candidates.push_back(candidate_json(c));
   Json json{{"name", name_of(shape.problem)},
             {"problem", std::visit([](const auto& p) { return problem_json(p); }, shape.problem)},
             {"flops", flops_of(shape.problem)},
@@ -163,8 +151,9 @@ Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
   if (!shape.peer_caveat.empty()) json["peer_caveat"] = shape.peer_caveat;
   json["telemetry"] = telemetry_json(shape.telemetry);
   json["ratios"] = ratios_json(shape);
-  json["contenders"] = std::move(contenders);
-  if (!candidates.empty()) json["candidates"] = std::move(candidates);
+  json["contenders"] =
+      array_of(shape.contenders, [&](const ContenderRecord& c) { return contender_json(run, shape, c); });
+  if (!shape.candidates.empty()) json["candidates"] = array_of(shape.candidates, candidate_json);
   return json;
 }
 
@@ -234,11 +223,9 @@ Json facts_json(const DeviceInfo& device) {
 
 }  // namespace
 
-std::string to_json(const RunRecord& run) {
-  Json shapes = Json::array();
-  for (const ShapeRecord& shape : run.shapes) shapes.push_back(shape_json(run, shape));
-  const Json json{
-      {"schema", "sluice-bench-1"},
+Json run_json(const RunRecord& run, const char* schema) {
+  return {
+      {"schema", schema},
       {"started", run.started},
       {"command", run.command},
       {"commit", run.commit},
@@ -261,10 +248,18 @@ std::string to_json(const RunRecord& run) {
         {"rest_ms", run.rest_ms},
         {"replay_us", run.replay_us},
         {"tune", run.tune},
-        {"fill", run.fill}}},
-      {"summary", summary_json(run)},
-      {"shapes", std::move(shapes)}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+        {"fill", run.fill}}}};
+}
+
+std::string json_text(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string to_json(const RunRecord& run) {
+  Json json = run_json(run, "sluice-bench-1");
+  json["summary"] = summary_json(run);
+  json["shapes"] = array_of(run.shapes, [&](const ShapeRecord& shape) { return shape_json(run, shape); });
+  return json_text(json);
 }
 
 Result<void> write_json(const RunRecord& run, const std::string& path) {
