@@ -10,6 +10,7 @@
 #include <sluice/host/text/quoted.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "bench/session.h"
 #include "cli/bench_table.h"
 #include "cli/bounded.h"
@@ -18,9 +19,7 @@
 #include "cli/packed_bars.h"
 #include "cli/requests.h"
 #include "cli/target.h"
-#include "cli/terminal.h"
 #include "cli/verb.h"
-#include "cli/watchdog.h"
 
 namespace sluice::cli {
 namespace {
@@ -44,9 +43,8 @@ Result<std::vector<bench::Request>> requests_for(const BenchFlags& flags) {
     return bench::name_of(problem_of(request)).find(flags.only) == std::string::npos;
   });
   if (requests.empty())
-    return Error{
-        ErrorCode::invalid_argument,
-        fmt::format("no problem of the set has {} in its name: give a part of one", in_quotes(flags.only))};
+    return bad_argument("no problem of the set has {} in its name: give a part of one",
+                        in_quotes(flags.only));
   return requests;
 }
 
@@ -79,8 +77,7 @@ Result<bench::Method> method_of(const BenchFlags& flags) {
   bench::Method method = flags.method;
   method.cold = !flags.warm;
   if (flags.fill != "normal" && flags.fill != "uniform")
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("--fill {} is not one of: normal, uniform", in_quotes(flags.fill))};
+    return bad_argument("--fill {} is not one of: normal, uniform", in_quotes(flags.fill));
   method.fill = flags.fill == "uniform" ? Fill::uniform : Fill::normal;
   return method;
 }
@@ -95,8 +92,7 @@ Result<int> run_bench(const BenchFlags& flags) {
   print_run(run, lab);
 
   const bool tuned = method.tune > 1;
-  Watchdog watchdog(flags.hang_s);
-  Progress bar("bench");
+  Job job("bench", flags.hang_s, requests.size());
   Result<void> alive;
   std::optional<bool> header;  // whether the last header printed was for packed products
   for (const bench::Request& request : requests) {
@@ -105,12 +101,8 @@ Result<int> run_bench(const BenchFlags& flags) {
       fmt::print("{}", paint(stdout, Colour::bold,
                              shape_header({.packed = bench::is_packed(problem), .tuned = tuned})));
     header = bench::is_packed(problem);
-    run.shapes.push_back(measure(lab, request, [&](const std::string& what) {
-      const std::string step = fmt::format("{}: {}", bench::name_of(problem), what);
-      bar.update(static_cast<int>(run.shapes.size()), static_cast<int>(requests.size()), step);
-      watchdog.step(step);
-    }));
-    bar.clear();
+    run.shapes.push_back(measure(lab, request, job.part(bench::name_of(problem))));
+    job.clear();
     print_shape(run, run.shapes.back(), tuned);
     if (!flags.json.empty()) SLUICE_TRY(bench::write_json(run, flags.json));
     alive = check_alive(lab, fmt::format("{} of {} shapes", run.shapes.size(), requests.size()));

@@ -23,10 +23,8 @@
 #include "cli/measure_flags.h"
 #include "cli/requests.h"
 #include "cli/target.h"
-#include "cli/terminal.h"
 #include "cli/value_checks.h"
 #include "cli/verb.h"
-#include "cli/watchdog.h"
 
 namespace sluice::cli {
 namespace {
@@ -128,16 +126,11 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
       lab.cublaslt ? run.cublaslt : "not loaded", flags.chain.layers, flags.chain.passes, run.rounds);
   fmt::print("{}", paint(stdout, Colour::bold, chain_header()));
 
-  Watchdog watchdog(flags.hang_s);
-  Progress bar("chain");
+  Job job("chain", flags.hang_s, cases.size());
   std::vector<bench::ChainRecord> chains;
   for (const bench::ChainCase& item : cases) {
-    chains.push_back(measure_chain(lab, item, [&](const std::string& what) {
-      const std::string step = fmt::format("{}: {}", name_of(item.spec), what);
-      bar.update(static_cast<int>(chains.size()), static_cast<int>(cases.size()), step);
-      watchdog.step(step);
-    }));
-    bar.clear();
+    chains.push_back(measure_chain(lab, item, job.part(name_of(item.spec))));
+    job.clear();
     const std::string lines = chain_lines(chains.back());
     fmt::print("{}", all_right({chains.back()}) ? lines : paint(stdout, Colour::red, lines));
     for (const bench::ArmRecord& arm : chains.back().arms) {

@@ -17,6 +17,7 @@
 #include <sluice/host/text/quoted.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "bench/rows.h"
 #include "cli/bounded.h"
 #include "cli/row_range.h"
@@ -89,9 +90,7 @@ Result<std::vector<std::string>> all_units(const std::vector<bench::Request>& re
   };
   for (const bench::Request& request : requests) {
     const Result<std::vector<bench::AnyPlan>> plans = plans_of(request, target, flags);
-    if (!plans)
-      return Error{plans.error().code,
-                   fmt::format("{}: {}", bench::name_of(problem_of(request)), plans.error().message)};
+    if (!plans) return within(bench::name_of(problem_of(request)), plans.error());
     add(helpers_of(problem_of(request)));
     for (const bench::AnyPlan& plan : *plans) add(bench::units_of(plan, options));
   }
@@ -103,21 +102,17 @@ Result<Options> options_of(const CompileFlags& flags) {
   if (!flags.cache_dir.empty()) options.cache_dir = flags.cache_dir;
   if (!flags.nvrtc.empty()) options.nvrtc_path = flags.nvrtc;
   if (options.cache_read_only)
-    return Error{
-        ErrorCode::invalid_argument,
-        fmt::format("SLUICE_CACHE_READ_ONLY is set, and compile writes to {}: unset it to fill the cache",
-                    escaped(options.cache_dir))};
+    return bad_argument("SLUICE_CACHE_READ_ONLY is set, and compile writes to {}: unset it to fill the cache",
+                        escaped(options.cache_dir));
   return options;
 }
 
 /// Parses the text of --rows, if given, into the range.
 Result<CompileFlags> with_rows(CompileFlags flags) {
   if (flags.rows.empty() && flags.drawn.numbers > 0)
-    return Error{ErrorCode::invalid_argument,
-                 "--numbers has no effect without --rows: give a range, or leave it out"};
+    return bad_argument("--numbers has no effect without --rows: give a range, or leave it out");
   if (flags.rows.empty()) return flags;
-  if (flags.top > 1)
-    return Error{ErrorCode::invalid_argument, "--top has no effect with --rows: leave it out"};
+  if (flags.top > 1) return bad_argument("--top has no effect with --rows: leave it out");
   SLUICE_TAKE(flags.drawn.rows, parse_rows(flags.rows));
   return flags;
 }
@@ -131,7 +126,7 @@ Result<int> run_compile(const CompileFlags& given) {
   SLUICE_TAKE(const std::vector<std::string> units, all_units(requests, target, flags, options));
   KernelCache cache(options);
   if (!cache.disk_problem().empty())
-    return Error{ErrorCode::io, fmt::format("nothing can be kept: {}", cache.disk_problem())};
+    return error_of(ErrorCode::io, "nothing can be kept: {}", cache.disk_problem());
   cache.require_disk();
 
   const auto start = std::chrono::steady_clock::now();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of verbs that time on a GPU: how a replay is timed, and the data written about the run.
+// Verbs that time on a GPU: the flags of replays and of the record, and a job with its progress.
 #pragma once
 
 #include <string>
 
 #include "bench/session.h"
+#include "cli/terminal.h"
+#include "cli/watchdog.h"
 
 namespace CLI {
 class App;
@@ -22,5 +24,22 @@ Result<Device> gpu_of(const std::string& device, const Options& options, const c
 Result<void> check_alive(const bench::Lab& lab, const std::string& done);
 /// Adds --commit and --hang-s.
 void add_run_flags(CLI::App& verb, std::string& commit, int& hang_s);
+
+/// A job of several parts on a GPU: a progress line, and a watchdog over each phase.
+class Job {
+ public:
+  Job(const std::string& label, int hang_s, size_t parts)
+      : watchdog_(hang_s), bar_(label), parts_(static_cast<int>(parts)) {}
+
+  /// Begins the next part. Its phases are shown after `name`.
+  bench::Phase part(std::string name);
+  /// Removes the line, so that other text can be printed.
+  void clear() { bar_.clear(); }
+
+ private:
+  Watchdog watchdog_;
+  Progress bar_;
+  int parts_, begun_ = 0;
+};
 
 }  // namespace sluice::cli

@@ -12,8 +12,8 @@
 #include <sluice/reference/packed_weights.h>
 #include <sluice/try.h>
 
+#include "bench/names.h"
 #include "bench/whole_file.h"
-#include "cli/parse.h"
 #include "cli/table.h"
 #include "cli/verb.h"
 
@@ -36,45 +36,42 @@ struct FileCodes {
 /// With stored zeros, a file of int8 has codes 0..255, in the units of its zeros.
 Result<FileCodes> file_codes_of(const std::string& text, ScaleZero zero) {
   if (text == "int4" && zero != ScaleZero::none)
-    return Error{ErrorCode::invalid_argument,
-                 "--weights int4 are signed and --zero is per_group: zeros are for "
-                 "uint4 and int8; say --weights uint4, or --zero none"};
+    return bad_argument(
+        "--weights int4 are signed and --zero is per_group: zeros are for uint4 and int8; say --weights "
+        "uint4, or --zero none");
   if (text == "int4") return FileCodes{WeightType::uint4, implied_zero(WeightType::uint4)};
   if (text == "uint4") return FileCodes{WeightType::uint4};
   if (text == "int8")
     return FileCodes{WeightType::int8, zero == ScaleZero::none ? implied_zero(WeightType::int8) : 0};
   if (text == "e4m3") return FileCodes{WeightType::e4m3};
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("weights {} is not one of: int4, uint4, int8, e4m3", in_quotes(text))};
+  return bad_argument("weights {} is not one of: int4, uint4, int8, e4m3", in_quotes(text));
 }
 
 Result<FragmentOrder> order_of(const std::string& tokens) {
   if (tokens == "fp16" || tokens == "bf16") return FragmentOrder::half;
   if (tokens == "e4m3") return FragmentOrder::byte;
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("tokens-type {} is not one of: fp16, bf16, e4m3", in_quotes(tokens))};
+  return bad_argument("tokens-type {} is not one of: fp16, bf16, e4m3", in_quotes(tokens));
 }
 
 Result<WeightFormat> format_of(const PackFlags& flags) {
-  SLUICE_TAKE(const ScaleZero zero, parse_scale_zero(flags.zero));
+  SLUICE_TAKE(const ScaleZero zero, bench::parse_name<ScaleZero>("zero", flags.zero));
   SLUICE_TAKE(const FileCodes codes, file_codes_of(flags.weights, zero));
-  SLUICE_TAKE(const DType scale, parse_dtype(flags.scale));
+  SLUICE_TAKE(const DType scale, bench::parse_name<DType>("type", flags.scale));
   SLUICE_TAKE(const FragmentOrder order, order_of(flags.tokens));
   const WeightFormat format{codes.type, flags.group, scale, zero, order};
   if (const char* rule = validate(format))
-    return Error{ErrorCode::invalid_config,
-                 fmt::format("--weights {} --group {} --scale {} --zero {} --tokens-type {}: {}",
-                             flags.weights, flags.group, flags.scale, flags.zero, flags.tokens, rule)};
+    return error_of(ErrorCode::invalid_config,
+                    "--weights {} --group {} --scale {} --zero {} --tokens-type {}: {}", flags.weights,
+                    flags.group, flags.scale, flags.zero, flags.tokens, rule);
   return format;
 }
 
 Result<void> check_sizes(const PackFlags& flags) {
   constexpr i64 kLargest = (i64{1} << 31) - 1;
   if (flags.n < 1 || flags.k < 1 || flags.n > kLargest || flags.k > kLargest)
-    return Error{ErrorCode::invalid_size,
-                 fmt::format("--n {} --k {}: each must be in 1..2^31-1", flags.n, flags.k)};
+    return error_of(ErrorCode::invalid_size, "--n {} --k {}: each must be in 1..2^31-1", flags.n, flags.k);
   if (flags.shards < 1 || flags.shards > 64)
-    return Error{ErrorCode::invalid_size, fmt::format("--shards {} must be in 1..64", flags.shards)};
+    return error_of(ErrorCode::invalid_size, "--shards {} must be in 1..64", flags.shards);
   return {};
 }
 
@@ -130,15 +127,14 @@ void print_slices(const PackFlags& flags, const WeightFormat& f) {
 Result<std::vector<u8>> read_file(const std::string& path, const char* flag, i64 bytes) {
   std::error_code failed;
   const auto size = std::filesystem::file_size(path, failed);
-  if (failed) return Error{ErrorCode::io, fmt::format("{} {}: {}", flag, escaped(path), failed.message())};
+  if (failed) return error_of(ErrorCode::io, "{} {}: {}", flag, escaped(path), failed.message());
   if (static_cast<i64>(size) != bytes)
-    return Error{ErrorCode::invalid_size,
-                 fmt::format("{} {} has {} bytes and must have {}: a raw row-major array", flag,
-                             escaped(path), size, bytes)};
+    return error_of(ErrorCode::invalid_size, "{} {} has {} bytes and must have {}: a raw row-major array",
+                    flag, escaped(path), size, bytes);
   std::vector<u8> content(static_cast<std::size_t>(bytes));
   std::ifstream file(path, std::ios::binary);
   if (!file.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(bytes)))
-    return Error{ErrorCode::io, fmt::format("{} {}: cannot be read", flag, escaped(path))};
+    return error_of(ErrorCode::io, "{} {}: cannot be read", flag, escaped(path));
   return content;
 }
 
@@ -149,11 +145,9 @@ Result<void> to_codes(const PackFlags& flags, const FileCodes& how, std::vector<
   for (std::size_t i = 0; i < values.size(); ++i) {
     const int value = static_cast<signed char>(values[i]);
     if (value < least || value > most)
-      return Error{
-          ErrorCode::invalid_argument,
-          fmt::format("--codes {}: value {} at [{}][{}] must be in {}..{}: {} is one signed value a byte",
-                      escaped(flags.codes), value, static_cast<i64>(i) / flags.k,
-                      static_cast<i64>(i) % flags.k, least, most, flags.weights)};
+      return bad_argument("--codes {}: value {} at [{}][{}] must be in {}..{}: {} is one signed value a byte",
+                          escaped(flags.codes), value, static_cast<i64>(i) / flags.k,
+                          static_cast<i64>(i) % flags.k, least, most, flags.weights);
     values[i] = static_cast<u8>(value + how.added);
   }
   return {};
@@ -168,9 +162,8 @@ Result<void> check_out(const PackFlags& flags) {
   std::error_code ignored;
   for (const auto& [flag, path] : inputs)
     if (std::filesystem::equivalent(flags.out, path, ignored))
-      return Error{ErrorCode::invalid_argument,
-                   fmt::format("--out {} is the file of {}, which would be lost: name another",
-                               escaped(flags.out), flag)};
+      return bad_argument("--out {} is the file of {}, which would be lost: name another", escaped(flags.out),
+                          flag);
   return {};
 }
 
@@ -178,9 +171,8 @@ Result<int> pack_files(const PackFlags& flags, const WeightFormat& f) {
   const i64 scale_bytes = flags.n * group_count(f, flags.k) * bytes_of(f.scale);
   const bool has_zeros = f.zero == ScaleZero::per_group;
   if (flags.scales.empty() || flags.out.empty() || has_zeros == flags.zeros.empty())
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("--codes FILE needs --scales FILE and --out FILE too, and {}",
-                             has_zeros ? "--zeros FILE" : "no --zeros FILE, which is for --zero per_group")};
+    return bad_argument("--codes FILE needs --scales FILE and --out FILE too, and {}",
+                        has_zeros ? "--zeros FILE" : "no --zeros FILE, which is for --zero per_group");
   SLUICE_TRY(check_out(flags));
   SLUICE_TAKE(std::vector<u8> codes, read_file(flags.codes, "--codes", flags.n * flags.k));
   SLUICE_TRY(to_codes(flags, *file_codes_of(flags.weights, f.zero), codes));
@@ -203,8 +195,7 @@ Result<int> run_pack(const PackFlags& flags) {
   SLUICE_TAKE(const WeightFormat format, format_of(flags));
   SLUICE_TRY(check_sizes(flags));
   if (flags.codes.empty() && !(flags.scales.empty() && flags.zeros.empty() && flags.out.empty()))
-    return Error{ErrorCode::invalid_argument,
-                 "--scales, --zeros and --out need --codes FILE: nothing to pack"};
+    return bad_argument("--scales, --zeros and --out need --codes FILE: nothing to pack");
   print_numbers(flags, format);
   if (flags.shards > 1) print_slices(flags, format);
   return flags.codes.empty() ? Result<int>(kExitOk) : pack_files(flags, format);

@@ -20,9 +20,7 @@ struct PackedFlags {
   std::string weights, weight_scale = "fp16", zero = "none";
   int group = 128;
   bool norm_x = false;
-  std::optional<int> token_blocks, row_blocks, warps, parts, ctas;                       // narrow kernel
-  std::optional<int> tokens_tile, cluster_n, cluster_k, x_stages, w_stages, tail_parts;  // wide kernel
-  std::optional<int> strips, k_groups;                                                   // strip kernel
+  packed::Overrides overrides;  // without stages and ignore_records, which dense products have too
   std::vector<const CLI::Option*> format_options, override_options;  // asked which were given
 };
 

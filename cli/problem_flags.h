@@ -3,6 +3,7 @@
 // JSON file share their spelling. Values stay text until problem_of(), so that errors are Results.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,19 +36,18 @@ struct ProblemFlags {
   float alpha = 1.0f;
   std::optional<float> beta;
 
-  std::string schedule, tile, cluster, store, raster, numbering;
-  std::optional<bool> swapped;
-  std::optional<int> stages, raster_group, clusters, streamed, splits;
-  std::string combine;
-  std::optional<i64> workspace_limit;
-  bool no_records = false;
+  std::string tile, cluster;
+  std::map<std::string, std::string> names;  // override -> its enumerator's name
+  PlanOverrides overrides;                   // the others
 };
 
 /// Adds sizes, types, layouts and epilogue to a verb.
 void add_problem_flags(CLI::App& app, ProblemFlags& flags);
-/// Adds --schedule, --tile and the like.
+/// Adds a flag for each row of the planner's overrides (text/fields.h), such as --schedule.
 void add_override_flags(CLI::App& app, ProblemFlags& flags);
 
+/// "raster_group": "--raster-group".
+std::string flag_of(std::string name);
 /// Whether a size was given: without one, a verb may have a default.
 bool has_shape(const ProblemFlags& flags);
 Result<Problem> problem_of(const ProblemFlags& flags);

@@ -11,6 +11,7 @@
 #include <sluice/host/device/device_impl.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "bench/session.h"
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
@@ -48,37 +49,35 @@ double elements_of(const Matrix& x, i64 inner, i64 outer, i64 batch) {
 Result<void> check_host_size(const Problem& p) {
   const double products = bench::flops_of(p) / 2, outputs = static_cast<double>(p.m) * p.n * p.batch;
   if (outputs > kMaxHostProducts)
-    return Error{
-        ErrorCode::invalid_size,
-        fmt::format("{} has {:.2g} elements of D: the host twin takes at most {:.0e}; give a smaller "
+    return error_of(ErrorCode::invalid_size,
+                    "{} has {:.2g} elements of D: the host twin takes at most {:.0e}; give a smaller "
                     "--shape, or run it on a GPU",
-                    bench::shape_text(p), outputs, kMaxHostProducts)};
+                    bench::shape_text(p), outputs, kMaxHostProducts);
   if (products > kMaxHostProducts)
-    return Error{ErrorCode::invalid_size,
-                 fmt::format("{} has {:.2g} multiply-adds: the host twin takes at most {:.0e}, in about two "
-                             "minutes; give a smaller --shape, or run it on a GPU",
-                             bench::shape_text(p), products, kMaxHostProducts)};
+    return error_of(ErrorCode::invalid_size,
+                    "{} has {:.2g} multiply-adds: the host twin takes at most {:.0e}, in about two minutes; "
+                    "give a smaller --shape, or run it on a GPU",
+                    bench::shape_text(p), products, kMaxHostProducts);
   const double elements =
       elements_of(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.batch) +
       elements_of(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.batch) +
       elements_of(p.d, d_columns(p), p.m, p.batch) +
       (p.epilogue.residual ? elements_of(p.c, p.n, p.m, p.batch) : 0);
   if (elements > kMaxHostElements)
-    return Error{
-        ErrorCode::invalid_size,
-        fmt::format("the operands of {} have {:.2g} elements, padding between rows included: the host "
-                    "twin takes at most {:.2g}; give a smaller --shape or --ld, or run it on a GPU",
-                    bench::shape_text(p), elements, kMaxHostElements)};
+    return error_of(ErrorCode::invalid_size,
+                    "the operands of {} have {:.2g} elements, padding between rows included: the host twin "
+                    "takes at most {:.2g}; give a smaller --shape or --ld, or run it on a GPU",
+                    bench::shape_text(p), elements, kMaxHostElements);
   return {};
 }
 
 Result<void> check_host_size(const PackedProblem& p) {
   const double products = bench::flops_of(p) / 2;
   if (products <= kMaxHostProducts) return {};
-  return Error{ErrorCode::invalid_size,
-               fmt::format("{}x{}x{} has {:.2g} multiply-adds: the CPU takes at most {:.0e}; give a smaller "
-                           "--shape, or run it on a GPU",
-                           p.m, p.n, p.k, products, kMaxHostProducts)};
+  return error_of(ErrorCode::invalid_size,
+                  "{}x{}x{} has {:.2g} multiply-adds: the CPU takes at most {:.0e}; give a smaller --shape, "
+                  "or run it on a GPU",
+                  p.m, p.n, p.k, products, kMaxHostProducts);
 }
 
 // ---- without a GPU ----

@@ -12,6 +12,7 @@
 #include <sluice/records/record_store.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "bench/tune/gpu.h"
 #include "bench/tune/report.h"
 #include "cli/bounded.h"
@@ -41,12 +42,8 @@ struct TuneFlags {
   bench::Method method{.peer = false};
 };
 
-Error bad_argument(std::string message) {
-  return {ErrorCode::invalid_argument, std::move(message)};
-}
-
 Error of_problem(const bench::Request& request, const std::string& rule) {
-  return bad_argument(fmt::format("{}: {}", bench::name_of(problem_of(request)), rule));
+  return bad_argument("{}: {}", bench::name_of(problem_of(request)), rule);
 }
 
 Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
@@ -72,9 +69,7 @@ Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
 /// The planner's key of a problem that can be tuned.
 Result<TuningKey> key_of_tunable(const bench::Request& request) {
   const Result<bench::AnyPlan> plan = plan_of(request, DeviceInfo{}, shipped_records());
-  if (!plan)
-    return Error{plan.error().code,
-                 fmt::format("{}: {}", bench::name_of(problem_of(request)), plan.error().message)};
+  if (!plan) return within(bench::name_of(problem_of(request)), plan.error());
   if (bench::is_empty(bench::problem_of(*plan)))
     return of_problem(request, "a product without elements has nothing to tune; leave it out");
   return std::visit([](const auto& p) { return key_of(p.problem, DeviceInfo{}); }, *plan);
@@ -91,8 +86,8 @@ Result<std::vector<bench::AnyProblem>> problems_of(const TuneFlags& flags) {
     if (seen.insert(std::move(key)).second) problems.push_back(problem_of(request));
   }
   if (problems.empty())
-    return bad_argument(
-        fmt::format("no problem of the list has {} in its name: give a part of one", in_quotes(flags.only)));
+    return bad_argument("no problem of the list has {} in its name: give a part of one",
+                        in_quotes(flags.only));
   return problems;
 }
 
@@ -161,10 +156,7 @@ class Session {
     const bench::TuneRun found = bench::tune(machine_, info, problems, flags_.settings, hooks);
     bar.clear();
     fmt::print("\n{}", tune_summary(found.results, where, clock.elapsed_s(machine_.now_s())));
-    if (found.ended)
-      return Error{
-          found.ended->code,
-          fmt::format("the run ended early, what was found until then is stored: {}", found.ended->message)};
+    if (found.ended) return within("the run ended early, what was found until then is stored", *found.ended);
     const bench::TuneSummary s = bench::summarise(found.results);
     return s.wrong_kernels == 0 && s.failed == 0 ? kExitOk : kExitNo;
   }
@@ -212,7 +204,7 @@ class Session {
 
 Result<int> run_tune(const TuneFlags& flags) {
   if (!(flags.settings.budget_s > 0))
-    return bad_argument(fmt::format("--budget-s {} must be above 0", flags.settings.budget_s));
+    return bad_argument("--budget-s {} must be above 0", flags.settings.budget_s);
   SLUICE_TAKE(const std::vector<bench::AnyProblem> problems, problems_of(flags));
   const Options options = options_from_environment();
   SLUICE_TAKE(RecordStore store, open_store(flags.out, flags.records, options));

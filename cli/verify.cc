@@ -264,7 +264,7 @@ Verb add_verify_verb(CLI::App& app) {
   bounded(verb->add_option("--hang-s", flags->hang_s, "Give up when a problem takes longer; 0: never"), 0,
           kLongestHang);
   add_packed_flags(*verb, request->packed);
-  request->override_options = {verb->add_option("--stages", request->problem.stages,
+  request->override_options = {verb->add_option("--stages", request->problem.overrides.stages,
                                                 "With --weights: k-tiles of a warp's ring, narrow")};
   auto records = std::make_shared<VerifyRecordsFlags>();
   CLI::Option* of_records = verb->add_flag(

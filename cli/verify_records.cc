@@ -11,6 +11,7 @@
 #include <sluice/records/record_book.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "bench/recorded_plans.h"
 #include "bench/session.h"
 #include "bench/tune/gpu.h"
@@ -153,9 +154,7 @@ Result<int> verify_records(const VerifyRecordsFlags& flags, const Device& device
   std::vector<bench::RecordedPlan> plans = recorded.plans;
   std::erase_if(plans, [&](const auto& item) { return item.name.find(flags.only) == std::string::npos; });
   if (plans.empty() && recorded.passed_over.empty())
-    return Error{
-        ErrorCode::invalid_argument,
-        fmt::format("no record has {} in its problem's name: give a part of one", in_quotes(flags.only))};
+    return bad_argument("no record has {} in its problem's name: give a part of one", in_quotes(flags.only));
   SLUICE_TAKE(const bench::Lab lab,
               bench::open_lab(device, {.cold = false, .peer = false, .seed = flags.seed}, ""));
   return Session(flags, lab).run(recorded, plans);

@@ -2,8 +2,6 @@
 // A kernel whose plan many steps share is launched once.
 #include "bench/chain/check.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include <sluice/check/packed_check.h>
@@ -11,6 +9,7 @@
 #include <sluice/try.h>
 
 #include "bench/contender/sluice_contender.h"
+#include "bench/errors.h"
 
 namespace sluice::bench {
 namespace {
@@ -23,7 +22,7 @@ constexpr double kUnrelated = 0.7;
 Result<void> verdict(const std::string& kernel, const Result<Comparison>& found) {
   if (!found) return found.error();
   if (found->passed() && found->checked > 0) return {};
-  return Error{ErrorCode::internal, fmt::format("{} is wrong: {}", kernel, describe(*found))};
+  return error_of(ErrorCode::internal, "{} is wrong: {}", kernel, describe(*found));
 }
 
 /// The root mean square of a rounding, relative to the number.

@@ -8,7 +8,8 @@
 #include <iterator>
 
 #include <sluice/chain/chain.h>
-#include <sluice/host/text/quoted.h>
+
+#include "bench/names.h"
 
 namespace sluice::bench {
 namespace {
@@ -303,37 +304,25 @@ Result<Model> parse_model(const std::string& name) {
   char rest = 0;
   if (std::sscanf(name.c_str(), "%lldx%lld%c", &n, &k, &rest) == 2 && n > 0 && k >= n)
     return Model{.name = "product", .width = k, .qkv = n, .attention = k, .inner = k, .n = n};
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("--model {} is not one of: {}; nor n x k of equal products, like 1280x8192, with "
-                           "n at most k",
-                           in_quotes(name), names)};
+  return bad_argument(
+      "--model {} is not one of: {}; nor n x k of equal products, like 1280x8192, with n at most k",
+      in_quotes(name), names);
 }
 
 Result<LayerWeights> parse_layer_weights(const std::string& name) {
-  for (const LayerWeights weights : {LayerWeights::e4m3, LayerWeights::bf16, LayerWeights::int4})
-    if (name == name_of(weights)) return weights;
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("--weights {} is not one of: e4m3, bf16, int4", in_quotes(name))};
+  return parse_name("--weights", name, {LayerWeights::e4m3, LayerWeights::bf16, LayerWeights::int4});
 }
 
 Result<DType> parse_layer_tokens(const std::string& name, LayerWeights weights) {
   if (name.empty()) return LayerSpec{}.tokens_of_int4;
   if (weights != LayerWeights::int4)
-    return Error{
-        ErrorCode::invalid_argument,
-        fmt::format("--activations is for --weights int4: tokens of {} weights are {} too; leave it out",
-                    name_of(weights), name_of(weights))};
-  for (const DType type : {DType::bf16, DType::e4m3})
-    if (name == name_of(type)) return type;
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("--activations {} is not one of: bf16, e4m3", in_quotes(name))};
+    return bad_argument("--activations is for --weights int4: tokens of {} weights are {} too; leave it out",
+                        name_of(weights), name_of(weights));
+  return parse_name("--activations", name, {DType::bf16, DType::e4m3});
 }
 
 Result<Fusion> parse_fusion(const std::string& name) {
-  for (const Fusion fusion : {Fusion::none, Fusion::gated, Fusion::residual, Fusion::norm})
-    if (name == name_of(fusion)) return fusion;
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("--fuse {} is not one of: none, gated, residual, norm", in_quotes(name))};
+  return parse_name("--fuse", name, {Fusion::none, Fusion::gated, Fusion::residual, Fusion::norm});
 }
 
 const char* name_of(Fusion fusion) {

@@ -2,8 +2,6 @@
 // The search's machine: chains of the bench's layers, captured and replayed in turn.
 #include "bench/chain/tune.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -13,6 +11,7 @@
 #include <sluice/records/record.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "bench/measure.h"
 
 namespace sluice::bench {
@@ -98,11 +97,11 @@ class GpuTimer final : public ChainTimer {
 Result<void> check_size(const LayerSpec& spec, const DeviceInfo& device) {
   const i64 bytes = spec.layers * weight_bytes(spec), l2 = device.l2_bytes;
   if (spec.layers >= kLeastTunedLayers && bytes >= kLeastL2Times * l2) return {};
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("{} layers have {:.0f} MB of weights: the tuner needs at least {} layers, and {} "
-                           "times the {:.0f} MB of L2, or it would time what L2 holds",
-                           spec.layers, static_cast<double>(bytes) / 1e6, kLeastTunedLayers, kLeastL2Times,
-                           static_cast<double>(l2) / 1e6)};
+  return bad_argument(
+      "{} layers have {:.0f} MB of weights: the tuner needs at least {} layers, and {} times the {:.0f} MB "
+      "of L2, or it would time what L2 holds",
+      spec.layers, static_cast<double>(bytes) / 1e6, kLeastTunedLayers, kLeastL2Times,
+      static_cast<double>(l2) / 1e6);
 }
 
 /// The steps after which all repeat: fewer than a layer's if it is one product four times. Equal steps must

@@ -8,6 +8,7 @@
 #include <sluice/host/text/quoted.h>
 #include <sluice/try.h>
 
+#include "bench/names.h"
 #include "cli/bounded.h"
 #include "cli/requests.h"
 
@@ -39,25 +40,13 @@ Result<void> refuse_idle_flags(const ChainFlags& f, const ChainOptions& options,
   return {};
 }
 
-template <class T>
-Result<T> parse_name(const char* flag, const std::string& text, std::initializer_list<T> all) {
-  std::string names;
-  for (const T value : all) {
-    if (text == name_of(value)) return value;
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(value));
-  }
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("{} {} is not one of: {}", flag, in_quotes(text), names)};
-}
-
 Result<ChainOptions> options_of(const ChainFlags& f) {
-  SLUICE_TAKE(const ChainOverlap overlap, parse_name("--overlap", f.overlap,
-                                                     {ChainOverlap::off, ChainOverlap::wait_first,
-                                                      ChainOverlap::weights_first, ChainOverlap::tuned}));
-  SLUICE_TAKE(const Trigger trigger,
-              parse_name("--trigger", f.trigger, {Trigger::never, Trigger::at_start, Trigger::after_loads}));
-  SLUICE_TAKE(const Spacing spacing,
-              parse_name("--spacing", f.spacing, {Spacing::memory, Spacing::registers, Spacing::none}));
+  SLUICE_TAKE(const ChainOverlap overlap,
+              bench::parse_name("--overlap", f.overlap,
+                                {ChainOverlap::off, ChainOverlap::wait_first, ChainOverlap::weights_first,
+                                 ChainOverlap::tuned}));
+  SLUICE_TAKE(const Trigger trigger, bench::parse_name<Trigger>("--trigger", f.trigger));
+  SLUICE_TAKE(const Spacing spacing, bench::parse_name<Spacing>("--spacing", f.spacing));
   return ChainOptions{.overlap = overlap,
                       .trigger = trigger,
                       .spacing = spacing,
@@ -115,8 +104,7 @@ Result<std::vector<bench::Fusion>> fusions_of(const ChainFlags& f, const bench::
   std::vector<bench::Fusion> fusions;
   for (const std::string& name : f.fuse) {
     SLUICE_TAKE(const bench::Fusion fusion, bench::parse_fusion(name));
-    if (const char* reason = why_not_fused(spec, fusion))
-      return Error{ErrorCode::invalid_argument, fmt::format("--fuse {} {}", name, reason)};
+    if (const char* reason = why_not_fused(spec, fusion)) return bad_argument("--fuse {} {}", name, reason);
     fusions.push_back(fusion);
   }
   return fusions;
@@ -126,9 +114,8 @@ Result<std::vector<bench::Fusion>> fusions_of(const ChainFlags& f, const bench::
 Result<std::vector<bench::Fusion>> fusions_for(i64 tokens, std::vector<bench::Fusion> fusions) {
   if (tokens > kNormTokens) std::erase(fusions, bench::Fusion::norm);
   if (fusions.empty())
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("--fuse norm is for at most {} tokens, not {}: name another one besides",
-                             kNormTokens, tokens)};
+    return bad_argument("--fuse norm is for at most {} tokens, not {}: name another one besides", kNormTokens,
+                        tokens);
   return fusions;
 }
 
@@ -202,15 +189,13 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
   const Result<DType> tokens = bench::parse_layer_tokens(f.activations, weights);
   if (!tokens) return tokens.error();
   if (!f.against.empty() && f.against != "cublaslt")
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("--against {} is not one of: cublaslt", in_quotes(f.against))};
+    return bad_argument("--against {} is not one of: cublaslt", in_quotes(f.against));
   SLUICE_TAKE(const ChainOptions options, options_of(f));
   SLUICE_TRY(refuse_idle_flags(f, options, weights));
   if (f.tune_s > 0 && f.layers < bench::kLeastTunedLayers)
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("--tune with --layers {}: the tuner needs at least {} layers, or their weights "
-                             "stay in L2",
-                             f.layers, bench::kLeastTunedLayers)};
+    return bad_argument(
+        "--tune with --layers {}: the tuner needs at least {} layers, or their weights stay in L2", f.layers,
+        bench::kLeastTunedLayers);
   const bool alone = f.projections || model.n > 0;
   bench::LayerSpec spec{.model = model,
                         .weights = weights,
