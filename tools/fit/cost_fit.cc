@@ -15,7 +15,7 @@
 #include <sluice/host/text/text_file.h>
 #include <sluice/kernels/registry.h>
 
-#include "cli/parse.h"
+#include "bench/names.h"
 
 namespace sluice::fitting {
 namespace {
@@ -30,22 +30,22 @@ constexpr double kFarFromBest = 2.0;
 Result<Problem> problem_of(const Json& j) {
   Problem p{.m = j.at("m"), .n = j.at("n"), .k = j.at("k"), .batch = j.at("batch")};
   std::optional<Error> error;
-  const auto take = [&](auto parsed, auto& value) {
+  const auto take = [&]<class T>(const char* what, const char* key, T& value) {
+    const Result<T> parsed = bench::parse_name<T>(what, j.at(key).get<std::string>());
     if (parsed)
       value = *parsed;
     else
       error = parsed.error();
   };
-  const auto text = [&](const char* key) { return j.at(key).get<std::string>(); };
-  take(cli::parse_dtype(text("a")), p.a.type);
-  take(cli::parse_dtype(text("b")), p.b.type);
-  take(cli::parse_dtype(text("d")), p.d.type);
-  take(cli::parse_major(text("a_layout")), p.a.major);
-  take(cli::parse_major(text("b_layout")), p.b.major);
-  take(cli::parse_accumulate(text("accumulate")), p.accumulate);
-  take(cli::parse_scale_mode(text("scale_a")), p.epilogue.scale_a);
-  take(cli::parse_scale_mode(text("scale_b")), p.epilogue.scale_b);
-  take(cli::parse_activation(text("activation")), p.epilogue.activation);
+  take("type", "a", p.a.type);
+  take("type", "b", p.b.type);
+  take("type", "d", p.d.type);
+  take("layout", "a_layout", p.a.major);
+  take("layout", "b_layout", p.b.major);
+  take("accumulate", "accumulate", p.accumulate);
+  take("scale", "scale_a", p.epilogue.scale_a);
+  take("scale", "scale_b", p.epilogue.scale_b);
+  take("activation", "activation", p.epilogue.activation);
   p.epilogue.bias = j.at("bias").get<bool>() ? Bias::column : Bias::none;
   p.epilogue.residual = j.at("residual").get<bool>();
   p.epilogue.update = j.value("update", "set") == "add" ? Update::add : Update::set;
