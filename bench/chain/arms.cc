@@ -91,11 +91,10 @@ Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
   arm.record.text =
       missing_record(chain.plan(), spec.options) + one_layer_text(chain.plan(), work.data.spec());
   if (work.checks_products) SLUICE_TRY(check_products(work.lab, chain.plan()));
-  Result<ChainGraph> graph = ChainGraph::capture(chain, work.stream(), work.workspace.view());
-  if (!graph) return graph.error();
-  arm.record.kernels = graph->kernels();
-  arm.record.programmatic_edges = graph->programmatic_edges();
-  arm.replay = [graph = *graph](Stream stream) { return graph.replay(stream); };
+  SLUICE_TAKE(const ChainGraph graph, ChainGraph::capture(chain, work.stream(), work.workspace.view()));
+  arm.record.kernels = graph.kernels();
+  arm.record.programmatic_edges = graph.programmatic_edges();
+  arm.replay = [graph](Stream stream) { return graph.replay(stream); };
   arm.chain = std::move(chain);
   return {};
 }
@@ -110,9 +109,8 @@ Result<void> set_reference(const Work& work, Arm& arm) {
     put_choice(choice, steps.back());
   }
   SLUICE_TAKE(const Chain chain, Chain::prepare(work.lab.device, steps, {.overlap = ChainOverlap::off}));
-  const Result<ChainGraph> graph = ChainGraph::capture(chain, work.stream(), work.workspace.view());
-  if (!graph) return graph.error();
-  arm.reference = [graph = *graph](Stream stream) { return graph.replay(stream); };
+  SLUICE_TAKE(const ChainGraph graph, ChainGraph::capture(chain, work.stream(), work.workspace.view()));
+  arm.reference = [graph](Stream stream) { return graph.replay(stream); };
   return {};
 }
 

@@ -60,11 +60,10 @@ bool is_mostly_weights(const Problem& p) {
 
 Result<Contender> read_floor_contender(const Lab& lab, const Weights& weights, const std::string& name) {
   const Device device = lab.device;
-  const auto module = device.impl().load_unit(kUnit, 0);
-  if (!module) return module.error();
+  SLUICE_TAKE(const auto module, device.impl().load_unit(kUnit, 0));
   return Contender{.name = name,
                    .detail = "reads the weights",
-                   .launch = [device, module = *module, weights](int copy, Stream stream) -> Result<void> {
+                   .launch = [device, module, weights](int copy, Stream stream) -> Result<void> {
                      const ContextScope scope(*device.impl().primary);
                      SLUICE_TRY(scope.entered());
                      const ReadParams params{weights.copies[static_cast<size_t>(copy)],

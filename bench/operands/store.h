@@ -3,6 +3,8 @@
 // them.
 #pragma once
 
+#include <sluice/try.h>
+
 #include "bench/operands/dense_operands.h"
 #include "bench/operands/packed_operands.h"
 
@@ -18,9 +20,7 @@ class OperandStore {
   Result<Operands*> open(const AnyProblem& problem, Scalars scalars) {
     close();
     const auto* packed = std::get_if<PackedProblem>(&problem);
-    const Result<void> opened =
-        packed != nullptr ? packed_.open(*packed) : dense_.open(std::get<Problem>(problem), scalars);
-    if (!opened) return opened.error();
+    SLUICE_TRY(packed != nullptr ? packed_.open(*packed) : dense_.open(std::get<Problem>(problem), scalars));
     return packed != nullptr ? static_cast<Operands*>(&packed_) : &dense_;
   }
   void close() {

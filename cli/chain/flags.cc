@@ -186,8 +186,7 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
 Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
   SLUICE_TAKE(const bench::Model model, bench::parse_model(f.model));
   SLUICE_TAKE(const bench::LayerWeights weights, bench::parse_layer_weights(f.weights));
-  const Result<DType> tokens = bench::parse_layer_tokens(f.activations, weights);
-  if (!tokens) return tokens.error();
+  SLUICE_TAKE(const DType type_of_tokens, bench::parse_layer_tokens(f.activations, weights));
   if (!f.against.empty() && f.against != "cublaslt")
     return bad_argument("--against {} is not one of: cublaslt", in_quotes(f.against));
   SLUICE_TAKE(const ChainOptions options, options_of(f));
@@ -202,7 +201,7 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
                         .parts = alone ? bench::LayerParts::projections : bench::LayerParts::all,
                         .layers = f.layers,
                         .passes = f.passes,
-                        .tokens_of_int4 = *tokens};
+                        .tokens_of_int4 = type_of_tokens};
   SLUICE_TAKE(const std::vector<bench::Fusion> fusions, fusions_of(f, spec));
   std::vector<bench::ChainCase> cases;
   for (const i64 tokens : f.tokens) {
