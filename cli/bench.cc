@@ -127,7 +127,7 @@ Verb add_bench_verb(CLI::App& app) {
       "Time sluice beside cuBLASLt, verified, in one run (the smoke set unless told; --set packed for packed "
       "weights beside FP8)");
   add_many_requests_flags(*verb, f.requests);
-  verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
+  verb->add_option("--only", f.only, "Only problems with this text in their name, like e4m3 or 1024x");
   verb->add_option("--json", f.json, "Write the results here, after every shape");
   verb->add_option("--tune", f.method.tune, "Time so many of the planner's candidates too")
       ->check(CLI::Range(0, 1000));
@@ -135,7 +135,7 @@ Verb add_bench_verb(CLI::App& app) {
   add_replay_flags(*verb, f.method, "contender");
   bounded(verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for"), 1, 256);
   verb->add_option("--fill", f.fill, "Random data: normal or uniform")->capture_default_str();
-  verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
+  verb->add_option("--seed", f.method.seed, "Seed of the data")->capture_default_str();
   verb->add_option("--cublaslt", f.cublaslt, "The libcublasLt to load");
   add_run_flags(*verb, f.commit, f.hang_s);
   verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();

@@ -198,7 +198,7 @@ Verb add_chain_verb(CLI::App& app) {
   measured(bounded(verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each"), 0.0, kLongestRest));
   measured(bounded(verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for"), 1,
                    256));
-  verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
+  verb->add_option("--seed", f.method.seed, "Seed of the data")->capture_default_str();
   verb->add_option("--cublaslt", f.cublaslt, "The libcublasLt to load");
   add_run_flags(*verb, f.commit, f.hang_s);
   verb->add_option("--device", f.device, "auto, host, or the number of a GPU")->capture_default_str();

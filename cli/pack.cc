@@ -208,7 +208,7 @@ Verb add_pack_verb(CLI::App& app) {
   CLI::App* verb =
       app.add_subcommand("pack", "Show the packed format of weights, and pack raw arrays; needs no GPU");
   verb->add_option("-n,--n", flags->n, "Rows: outputs of the layer")->required();
-  verb->add_option("-k,--k", flags->k, "What the sum is over")->required();
+  verb->add_option("-k,--k", flags->k, "Length of the sums")->required();
   verb->add_option("--weights", flags->weights, "int4 (-8..7), uint4, int8 or e4m3")->capture_default_str();
   verb->add_option("--group", flags->group, "k that share a scale: 32, 64, 128; 0: all")
       ->capture_default_str();

@@ -222,7 +222,7 @@ Verb add_run_verb(CLI::App& app) {
   add_request_flags(*verb, flags->requests);
   verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
       ->capture_default_str();
-  verb->add_option("--seed", flags->seed, "Of the data, and of the twin's interleaving")
+  verb->add_option("--seed", flags->seed, "Seed of the data, and of the twin's interleaving")
       ->capture_default_str();
   verb->add_flag("--no-compile", flags->no_compile, "On the host: do not compile the GPU kernel too");
   verb->add_flag("--warm", flags->warm, "Time with operands that L2 may hold");

@@ -227,11 +227,11 @@ Verb add_tune_verb(CLI::App& app) {
   TuneFlags& f = *flags;
   CLI::App* verb = app.add_subcommand("tune", "Find the fastest configurations and keep them as records");
   add_many_requests_flags(*verb, f.requests);
-  verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
+  verb->add_option("--only", f.only, "Only problems with this text in their name, like e4m3 or 1024x");
   verb->add_option("--budget-s", f.settings.budget_s, "Seconds for all problems together")
       ->capture_default_str();
-  bounded(verb->add_option("--top", f.settings.top, "Of the model's candidates, at most, for each problem"),
-          1, 1000);
+  bounded(verb->add_option("--top", f.settings.top, "Most candidates of the model for each problem"), 1,
+          1000);
   verb->add_option(
       "--records", f.records,
       "Folder to keep the records in (else SLUICE_RECORDS_DIR or ~/.local/share/sluice/records)");
@@ -241,7 +241,7 @@ Verb add_tune_verb(CLI::App& app) {
   bounded(verb->add_option("--rounds", f.settings.careful_rounds, "Timed replays of every finalist"),
           bench::kLeastRounds, 1000);
   bounded(verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each"), 0.0, kLongestRest);
-  verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
+  verb->add_option("--seed", f.method.seed, "Seed of the data")->capture_default_str();
   add_run_flags(*verb, f.commit, f.hang_s);
   verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();
   return {verb, [flags] {

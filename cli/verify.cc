@@ -256,7 +256,7 @@ Verb add_verify_verb(CLI::App& app) {
   CLI::App* verb = app.add_subcommand(
       "verify", "Check random problems against fp64; with --weights, products of packed weights");
   bounded(verb->add_option("--problems", flags->problems, "How many"), 1, 1000000);
-  verb->add_option("--seed", flags->seed, "Of problems and data")->capture_default_str();
+  verb->add_option("--seed", flags->seed, "Seed of problems and data")->capture_default_str();
   verb->add_option("--largest", flags->largest, "Bound of m, n and k; 0: 1024 on a GPU, 160 on the host")
       ->check(CLI::Range(0, 65536));
   verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
@@ -269,7 +269,7 @@ Verb add_verify_verb(CLI::App& app) {
   auto records = std::make_shared<VerifyRecordsFlags>();
   CLI::Option* of_records = verb->add_flag(
       "--records", records->given, "Instead: the kernel of every shipped tuning record, at its own problem");
-  verb->add_option("--only", records->only, "Of the records, those with this text in their problem's name")
+  verb->add_option("--only", records->only, "Only records with this text in their problem's name")
       ->needs(of_records);
   verb->add_option("--json", records->json, "Write what was found with the records here")->needs(of_records);
   verb->add_option("--commit", records->commit, "Written into the JSON (else the one of the build)")

@@ -140,7 +140,7 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
   bounded(app.add_option("--passes", f.passes, "Times through them in one graph"), 1, 64);
   app.add_flag("--projections", f.projections, "The four products alone, each reading the one before it");
   app.add_option("--fuse", f.fuse,
-                 "What products do in place of companions, arms for each: none; gated "
+                 "Work of products in place of companions, arms for each: none; gated "
                  "(SwiGLU and quantising); residual (adding the residual stream, besides); norm (norms "
                  "too: int4 weights, up to 8 bf16 tokens)")
       ->delimiter(',')
@@ -156,7 +156,7 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
   arm(app.add_option("--trigger", f.trigger, "never, at_start or after_loads")->capture_default_str());
   f.overlapped_options.push_back(f.arm_options.back());
   arm(app.add_option("--spacing", f.spacing,
-                     "What keeps two CTAs of a launch of one wave from one SM: memory, registers or none")
+                     "Keeps two CTAs of a launch of one wave off one SM: memory, registers or none")
           ->capture_default_str());
   f.overlapped_options.push_back(f.arm_options.back());
   arm(app.add_option("--hand-off", f.hand_off, "Bytes of the next step's weights that a step brings into L2")
