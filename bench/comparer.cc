@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bit by bit, on the GPU, in the stream of what is compared: a million replays need no copy to the host.
+// The comparison is bit by bit, on the GPU, in the stream of the compared data: no copy to the host.
 #include "bench/comparer.h"
 
 #include <sluice/host/device/device_impl.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Are two blocks of device memory equal? Asked in stream order, answered later: for chains that are replayed
-// a hundred thousand times. Used by chain/session.cc.
+// Compares blocks of device memory on the GPU, in stream order; the answer is read later. Made for chains
+// that are replayed a hundred thousand times. Used by chain/session.cc.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,15 @@
 
 namespace sluice::bench {
 
-/// Pieces of 16 bytes that differ between two blocks of equal size, counted on the GPU.
+/// Counts the 16-byte pieces that differ between two blocks of equal size.
 class Comparer {
  public:
   static Result<Comparer> create(const Lab& lab);
   static const char* unit_text();
 
-  /// Adds to a counter in stream order; nothing waits.
+  /// Adds to the counter in stream order; nothing waits.
   Result<void> enqueue(const DeviceBuffer& a, const DeviceBuffer& b, Stream stream) const;
-  /// Waits, returns how many 16-byte pieces differed since the last time, and zeroes the counter.
+  /// Waits, returns the 16-byte pieces that differed since the last call, and zeroes the counter.
   Result<i64> take(Stream stream) const;
 
  private:
@@ -30,7 +30,7 @@ class Comparer {
   DeviceBuffer counter_;
 };
 
-/// A copy of `bytes` between two blocks in stream order.
+/// Copies `bytes` between two blocks in stream order.
 Result<void> copy_block(const Device& device, const DeviceBuffer& to, const DeviceBuffer& from,
                         Stream stream);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a figure needs beside it to mean anything: machine, versions, method. Part of session.h.
+// The machine, versions and method that each figure needs beside it. Part of session.h.
 #include <fmt/format.h>
 #include <sys/utsname.h>
 

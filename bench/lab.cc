@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the parts in order; the first that fails is the error, but for the peer and the clocks.
+// Opens the parts in order; the first failure is the error. A missing peer or clock is none.
 #include "bench/lab.h"
 
 #include <sluice/host/device/device_impl.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything a measurement needs that outlives one shape: the device, a stream and two events, the verifier,
-// the peer library and its workspace, the clocks. Made once by `sluice bench` and `sluice run`; one thread.
+// the peer library and its workspace, the clocks. Made once by each command that measures; used from one
+// thread.
 #pragma once
 
 #include <memory>
@@ -17,17 +18,17 @@
 
 namespace sluice::bench {
 
-/// How things are timed. A file of results says which rounds, rests and replays it had.
+/// How things are timed. A results file states rounds, rests and replay length.
 struct Method {
   bool cold = true;         // rotate over copies of A, B and D so that L2 holds none of them
-  int rounds = 9;           // timed replays of every contender, in turn
-  double rest_ms = 20;      // idle before each, so that every contender meets the same clocks
-  double replay_us = 3000;  // length of one replay, from which the launches in it follow
-  bool peer = true;         // load cuBLASLt, to compare with
+  int rounds = 9;           // timed replays of each contender, in turn
+  double rest_ms = 20;      // idle before each, so that all contenders meet the same clocks
+  double replay_us = 3000;  // length of one replay; gives the number of launches in it
+  bool peer = true;         // load cuBLASLt to compare with
   int heuristics = 16;      // cuBLASLt algorithms to ask for
-  int tune = 0;             // time that many of the planner's candidates too; 0: its pick alone
+  int tune = 0;             // number of the planner's candidates to time; 0: only its pick
   u64 seed = 1;
-  Fill fill = Fill::normal;  // of A and B
+  Fill fill = Fill::normal;  // values of A and B
 };
 
 struct Lab {
@@ -35,18 +36,17 @@ struct Lab {
   StreamHandle stream;
   Event start, stop;
   Verifier verifier;
-  std::optional<SmClock> clock;  // nullopt: its kernel could not be made here, and clocks are not known
+  std::optional<SmClock> clock;  // nullopt: its kernel could not be made, and clocks are unknown
   Telemetry telemetry;
-  std::shared_ptr<const CublasLt> cublaslt;  // nullptr: not here, and `without_peer` says why
+  std::shared_ptr<const CublasLt> cublaslt;  // nullptr: not found; `without_peer` says why
   std::string without_peer;
   DeviceBuffer peer_workspace;
-  Workspace workspace;  // of our kernels
+  Workspace workspace;  // for our kernels
   Method method;
 };
 
 inline constexpr i64 kPeerWorkspaceBytes = i64{64} << 20;
-/// Sets of operands at most: enough that weights of 360 KB are cold in 60 MB of L2. Smaller ones stay in
-/// part.
+/// Most sets of operands: 512 keep weights of 360 KB cold in 60 MB of L2. Smaller weights stay in part.
 inline constexpr int kMostCopies = 512;
 
 /// Errors: driver, toolchain (NVRTC for the verifier). A missing peer is no error.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of contenders is rotated by one every round: nobody always follows the hottest one.
+// The order of contenders is rotated by one each round, so that none always follows the hottest one.
 #include "bench/measure.h"
 
 #include <algorithm>
@@ -45,8 +45,7 @@ Result<void> time_replay(const Lab& lab, const Replay& replay, const Rounds& rou
   // The untimed replay wakes the clocks and keeps the queue full while the timed one is submitted.
   SLUICE_TRY(replay.launch(lab.stream.get()));
   SLUICE_TRY(note_clock(lab, clocks, SmClock::Edge::begin));
-  const Result<void> enqueued = enqueue_timed(lab, [&] { return replay.launch(lab.stream.get()); });
-  if (!enqueued) return enqueued;
+  SLUICE_TRY(enqueue_timed(lab, [&] { return replay.launch(lab.stream.get()); }));
   SLUICE_TRY(note_clock(lab, clocks, SmClock::Edge::end));
   if (Sample sample; samples != nullptr && lab.telemetry.sample(sample)) samples->push_back(sample);
   SLUICE_TAKE(const double elapsed, elapsed_us(lab));
@@ -62,9 +61,7 @@ Result<void> time_replay(const Lab& lab, const Replay& replay, const Rounds& rou
 
 Result<int> launches_for(const Lab& lab, const Contender& contender, int copies, double replay_us) {
   SLUICE_TRY(launch_many(lab, contender, copies, kProbeLaunches));
-  const Result<void> enqueued =
-      enqueue_timed(lab, [&] { return launch_many(lab, contender, copies, kProbeLaunches); });
-  if (!enqueued) return enqueued.error();
+  SLUICE_TRY(enqueue_timed(lab, [&] { return launch_many(lab, contender, copies, kProbeLaunches); }));
   SLUICE_TAKE(const double elapsed, elapsed_us(lab));
   const double each_us = std::max(elapsed / kProbeLaunches, 0.5);
   const int wanted = static_cast<int>(std::min(replay_us / each_us, 1.0 * kMaxLaunches));
@@ -72,10 +69,9 @@ Result<int> launches_for(const Lab& lab, const Contender& contender, int copies,
 }
 
 Result<Replay> capture_replay(const Lab& lab, const Contender& contender, int copies, int launches) {
-  Result<Graph> graph = Graph::capture(lab.device, lab.stream.get(),
-                                       [&] { return launch_many(lab, contender, copies, launches); });
-  if (!graph) return graph.error();
-  const auto owned = std::make_shared<const Graph>(std::move(*graph));
+  SLUICE_TAKE(Graph graph, Graph::capture(lab.device, lab.stream.get(),
+                                          [&] { return launch_many(lab, contender, copies, launches); }));
+  const auto owned = std::make_shared<const Graph>(std::move(graph));
   return Replay{.launch = [owned](Stream stream) { return owned->launch(stream); }, .launches = launches};
 }
 

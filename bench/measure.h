@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing: a contender's launches are captured into a graph once (a replay), and replays of all contenders are
-// timed in turn, with a rest and an untimed replay before each, so that all meet the same clocks and a full
-// queue. Times are GPU times between two events.
+// Timing: a contender's launches are captured once into a graph, a replay. Replays of all contenders are
+// timed in turn, each after a rest and an untimed replay, so that all meet the same clocks and a full queue.
+// Times are GPU times between two events.
 #pragma once
 
 #include <functional>
@@ -14,33 +14,33 @@
 namespace sluice::bench {
 
 struct Replay {
-  std::function<Result<void>(Stream)> launch;  // of a graph
+  std::function<Result<void>(Stream)> launch;  // launches the graph
   int launches = 1;
 };
 
-/// How one turn-about measurement runs.
+/// How one measurement in turn runs.
 struct Rounds {
   int count = 7;
   double rest_ms = 20;
-  bool clocks = false;                     // count the SMs' clock in each
-  std::vector<Sample>* samples = nullptr;  // not null: NVML is read once a round, while the first one works
+  bool clocks = false;                     // count the SMs' clock in each round
+  std::vector<Sample>* samples = nullptr;  // not null: NVML is read once a round, during the first replay
 };
 
 /// One replay's rounds, in order.
 struct Timed {
-  std::vector<double> us;      // of a launch
-  std::vector<double> sm_mhz;  // empty if nobody asked
+  std::vector<double> us;      // one launch
+  std::vector<double> sm_mhz;  // empty if not requested
 };
 
-/// Launches the contender a few times and returns how many launches make a replay of `replay_us`: at least
-/// one for each copy, at most kMaxLaunches. Errors: what the launch or the kernel reports.
+/// Launches the contender a few times and returns the launches that fill `replay_us`: at least one for each
+/// copy, at most kMaxLaunches. Errors: those of the launch or the kernel.
 inline constexpr int kMaxLaunches = 512;
 Result<int> launches_for(const Lab& lab, const Contender& contender, int copies, double replay_us);
 
-/// `launches` launches on copies 0, 1, ... in turn, as one graph.
+/// Captures `launches` launches on copies 0, 1, ... in turn as one graph.
 Result<Replay> capture_replay(const Lab& lab, const Contender& contender, int copies, int launches);
 
-/// All replays in turn, round after round.
+/// Times all replays in turn, round after round.
 Result<std::vector<Timed>> time_in_turn(const Lab& lab, std::span<const Replay> replays,
                                         const Rounds& rounds);
 

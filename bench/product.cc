@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One overload a kind where they differ; std::visit where they do not.
+// Functions that differ have an overload for each kind; the others use std::visit.
 #include "bench/product.h"
 
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ Result<packed::Plan> its_plan(const packed::RowTable& t, i64 m, const DeviceInfo
   return packed::plan(t, m, device);
 }
 
-/// A value of one kind as one of any.
+/// Converts a result of one kind to one of either.
 template <class Any, class One>
 Result<Any> any(Result<One> made) {
   if (!made) return made.error();

@@ -10,7 +10,7 @@ constexpr double kScreenReplayUs = 800;
 constexpr Rounds kScreenRounds{.count = 3, .rest_ms = 1};
 constexpr size_t kFinalists = 2;
 
-/// Right before wrong, then by time.
+/// Orders right before wrong, then by time.
 bool is_better(const ContenderRecord& a, const ContenderRecord& b) {
   return a.verified != b.verified ? a.verified : a.us.median < b.us.median;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contenders on their way to records: timed in turn, screened down to the fastest. Used by session.cc.
+// Takes contenders to records: screened down to the fastest, then timed in turn. Used by session.cc, rows.cc
+// and chain/peer.cc.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@ namespace sluice::bench {
 struct Entrant {
   Contender contender;
   ContenderRecord record;
-  int copies = 0;  // sets of operands that it rotates over; 0: those of Timing
+  int copies = 0;  // sets of operands it rotates over; 0: as in Timing
 };
 
 Entrant entrant_of(Contender contender);
@@ -26,16 +27,16 @@ struct Timing {
   Rounds rounds;
 };
 
-/// Writes down what a check said of the entrant's product. `looked`: at enough of it to call it verified.
+/// Records a check's result. `looked`: it read enough of D to call the product verified.
 void take_verdict(Entrant& entrant, const Result<Comparison>& found, bool looked);
 
 /// Times entrants in turn; those that cannot be captured get an error and drop out.
 void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const Timing& timing);
 
-/// Screens and keeps the two fastest, fastest first. What was judged and found wrong is not timed.
+/// Screens and keeps the two fastest, fastest first. Contenders found wrong are not timed.
 std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, int copies);
 
-/// Of the finalists of one name only the fastest right one stays.
+/// Keeps only the fastest right record of those with this name.
 void keep_fastest(std::vector<ContenderRecord>& records, const std::string& name);
 
 }  // namespace sluice::bench

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON with the keys in the order a reader wants them; numbers rounded to what was measured.
 #include "bench/record.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "bench/json.h"
 
 namespace sluice::bench {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-double rounded(double value) {
-  return std::round(value * 1000) / 1000;
-}
 
 const ContenderRecord* find(const ShapeRecord& shape, const std::string& name) {
   for (const ContenderRecord& contender : shape.contenders)
@@ -23,7 +16,7 @@ const ContenderRecord* find(const ShapeRecord& shape, const std::string& name) {
   return nullptr;
 }
 
-/// A kernel whose result is wrong, or that nobody looked at, has no speed.
+/// The median of a verified contender, else 0: a kernel that is wrong or unchecked has no speed.
 double verified_median(const ShapeRecord& shape, const std::string& contender) {
   if (contender == kBestFp8) {
     const double peer = verified_median(shape, kFp8PeerBest), ours = verified_median(shape, kSluiceFp8);
@@ -31,7 +24,8 @@ double verified_median(const ShapeRecord& shape, const std::string& contender) {
   }
   const ContenderRecord* found = find(shape, contender);
   const double us = found != nullptr && found->verified ? median_of(shape, contender) : 0;
-  // Screening chose it in few rounds; its first algorithm ran in the same race and may have won that.
+  // kPeerBest was chosen by a few screening rounds; the first algorithm ran in the same race and may be
+  // faster.
   if (const double first = contender == kPeerBest ? verified_median(shape, kPeerFirst) : 0;
       us > 0 && first > 0)
     return std::min(us, first);
@@ -53,12 +47,10 @@ Json contender_json(const RunRecord& run, const ShapeRecord& shape, const Conten
     json["error"] = c.error;
     return json;
   }
-  Json rounds = Json::array();
-  for (const double us : c.rounds) rounds.push_back(rounded(us));
-  json["us"] = {{"median", rounded(c.us.median)}, {"p10", rounded(c.us.p10)}, {"p90", rounded(c.us.p90)}};
+  json["us"] = spread_json(c.us);
   json["rates"] = rates_json(run, shape, c);
   json["launches"] = c.launches;
-  json["rounds"] = std::move(rounds);
+  json["rounds"] = rounds_json(c.rounds);
   if (c.sm_mhz > 0) json["sm_mhz"] = rounded(c.sm_mhz);
   if (c.host_us > 0) json["host_us"] = rounded(c.host_us);
   json["verified"] = c.verified;
@@ -122,7 +114,7 @@ Json problem_json(const PackedProblem& p) {
           {"activation", name_of(p.activation)}};
 }
 
-/// Who is compared with ours.
+/// The contenders that ours is compared with.
 std::vector<const char*> peers_of(bool packed) {
   if (packed) return {kBestFp8, kHalfPeerBest, kReadFloor};
   return {kPeerBest, kPeerFirst};
@@ -146,9 +138,6 @@ Json ratios_json(const ShapeRecord& shape) {
 }
 
 Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
-  Json contenders = Json::array(), candidates = Json::array();
-  for (const ContenderRecord& c : shape.contenders) contenders.push_back(contender_json(run, shape, c));
-  for (const CandidateRecord& c : shape.candidates) candidates.push_back(candidate_json(c));
   Json json{{"name", name_of(shape.problem)},
             {"problem", std::visit([](const auto& p) { return problem_json(p); }, shape.problem)},
             {"flops", flops_of(shape.problem)},
@@ -162,8 +151,9 @@ Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
   if (!shape.peer_caveat.empty()) json["peer_caveat"] = shape.peer_caveat;
   json["telemetry"] = telemetry_json(shape.telemetry);
   json["ratios"] = ratios_json(shape);
-  json["contenders"] = std::move(contenders);
-  if (!candidates.empty()) json["candidates"] = std::move(candidates);
+  json["contenders"] =
+      array_of(shape.contenders, [&](const ContenderRecord& c) { return contender_json(run, shape, c); });
+  if (!shape.candidates.empty()) json["candidates"] = array_of(shape.candidates, candidate_json);
   return json;
 }
 
@@ -218,7 +208,7 @@ RatioSummary summarise_ratio(const RunRecord& run, const std::string& ours, cons
 
 namespace {
 
-/// What is beside the rates, and where all of them come from.
+/// Facts of the device other than rates, and the source of each.
 Json facts_json(const DeviceInfo& device) {
   const FactSources& from = device.sources;
   return {{"clusters", {device.max_clusters_of_2, device.max_clusters_of_4, device.max_clusters_of_8}},
@@ -233,11 +223,9 @@ Json facts_json(const DeviceInfo& device) {
 
 }  // namespace
 
-std::string to_json(const RunRecord& run) {
-  Json shapes = Json::array();
-  for (const ShapeRecord& shape : run.shapes) shapes.push_back(shape_json(run, shape));
-  const Json json{
-      {"schema", "sluice-bench-1"},
+Json run_json(const RunRecord& run, const char* schema) {
+  return {
+      {"schema", schema},
       {"started", run.started},
       {"command", run.command},
       {"commit", run.commit},
@@ -260,10 +248,18 @@ std::string to_json(const RunRecord& run) {
         {"rest_ms", run.rest_ms},
         {"replay_us", run.replay_us},
         {"tune", run.tune},
-        {"fill", run.fill}}},
-      {"summary", summary_json(run)},
-      {"shapes", std::move(shapes)}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+        {"fill", run.fill}}}};
+}
+
+std::string json_text(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string to_json(const RunRecord& run) {
+  Json json = run_json(run, "sluice-bench-1");
+  json["summary"] = summary_json(run);
+  json["shapes"] = array_of(run.shapes, [&](const ShapeRecord& shape) { return shape_json(run, shape); });
+  return json_text(json);
 }
 
 Result<void> write_json(const RunRecord& run, const std::string& path) {

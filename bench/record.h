@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a bench found, as values: filled by session.cc, written as JSON by record.cc, read by tools/report.py
-// (which holds the same names) and by whoever fits the cost model.
+// The results of a bench as values. session.cc fills them, record.cc writes them as JSON, tools/report.py and
+// sluice_fit read that. tools/report.py holds the same names.
 #pragma once
 
 #include <string>
@@ -15,15 +15,15 @@ namespace sluice::bench {
 
 struct ContenderRecord {
   std::string name, detail;
-  Spread us;                   // of one launch
+  Spread us;                   // one launch
   std::vector<double> rounds;  // microseconds, in order
   int launches = 0;            // in one replay
-  double sm_mhz = 0;           // the SMs' clock, counted; 0: not counted
+  double sm_mhz = 0;           // the SMs' measured clock; 0: not measured
   double host_us = 0;          // CPU time of a launch call; 0: not measured
-  double bytes = 0;            // that must move once; 0: the shape's
-  bool verified = false;       // enough was looked at, and nothing is wrong
-  bool wrong = false;          // something is: it is timed no more
-  std::string verdict;         // what the check said
+  double bytes = 0;            // that must move once; 0: as the shape has it
+  bool verified = false;       // enough of D was checked, and nothing is wrong
+  bool wrong = false;          // D is wrong; it is not timed again
+  std::string verdict;         // the check's words
   std::string error;           // not empty: no timing
 };
 
@@ -37,12 +37,12 @@ struct CandidateRecord {
 };
 
 struct ShapeRecord {
-  AnyProblem problem;                     // what ours computes
-  PlanSource source = PlanSource::model;  // who chose the plan of kSluice
+  AnyProblem problem;                     // the problem that sluice computes
+  PlanSource source = PlanSource::model;  // the origin of kSluice's plan
   int copies = 0;                         // sets of operands rotated over
   double compile_s = 0;                   // wall time of preparing all kernels
   double wall_s = 0;
-  int peer_algorithms = 0;  // cuBLASLt's heuristic returned
+  int peer_algorithms = 0;  // returned by cuBLASLt's heuristic
   std::string peer_caveat;
   std::vector<ContenderRecord> contenders;
   std::vector<CandidateRecord> candidates;
@@ -56,8 +56,8 @@ struct RunRecord {
   std::string gpu, driver, cpu, host_system;
   int sm_count = 0;
   double power_limit_w = 0, max_sm_mhz = 0;
-  double fp16_peak_tflops = 0, fp8_peak_tflops = 0, hbm_gbps = 0;  // sustained ones of `device`
-  DeviceInfo device;                                               // the facts, and where they come from
+  double fp16_peak_tflops = 0, fp8_peak_tflops = 0, hbm_gbps = 0;  // sustained rates of `device`
+  DeviceInfo device;                                               // the facts and their sources
   std::string nvrtc, cublaslt, cublaslt_path;
   std::string method;  // "cold" or "warm"
   int rounds = 0, tune = 0;
@@ -74,7 +74,7 @@ inline constexpr const char* kPeerFirst = "cuBLASLt first";
 inline constexpr const char* kPeerBest = "cuBLASLt best";
 // A plain read of the weights, which some kernels beat.
 inline constexpr const char* kReadFloor = "read floor";
-// Of packed products: their peers are dense ones.
+// Dense peers of packed products.
 inline constexpr const char* kSluiceFp8 = "sluice FP8";
 inline constexpr const char* kFp8PeerBest = "cuBLASLt FP8";
 inline constexpr const char* kHalfPeerBest = "cuBLASLt 16";
@@ -83,11 +83,11 @@ inline constexpr const char* kBestFp8 = "best FP8";  // not a contender: the fas
 /// The contender's median, or 0 if it is missing or failed.
 double median_of(const ShapeRecord& shape, const std::string& contender);
 /// Time of `peer` (a contender, or kBestFp8) over time of `ours`: above 1, ours is faster. 0 if either is
-/// missing or not verified. kPeerBest is the fastest of the peer's in the race, its first algorithm too.
+/// missing or not verified. kPeerBest is the peer's fastest algorithm in the race, its first one included.
 double ratio(const ShapeRecord& shape, const std::string& ours, const std::string& peer);
 /// Sustained peak rate of the inputs' type.
 double peak_tflops(const RunRecord& run, const AnyProblem& problem);
-/// All contenders ran and none of ours is wrong.
+/// Whether all contenders ran and none of ours is wrong.
 bool all_verified(const ShapeRecord& shape);
 
 struct RatioSummary {

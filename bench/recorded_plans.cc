@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each record is looked up in a book that has no other, by the planner itself.
+// Each record is looked up by the planner in a book that holds no other.
 #include "bench/recorded_plans.h"
 
 #include <fmt/format.h>
@@ -11,10 +11,10 @@
 namespace sluice::bench {
 namespace {
 
-/// What a step of a chain chose is a record of its product.
+/// A choice as a record of its product; steps of chains have one too.
 struct Chosen {
   TuningRecord record;
-  PackedStepRecipe fused{};  // of packed weights: what the product does besides
+  PackedStepRecipe fused{};  // packed: norm and residual done by the product
 };
 
 std::vector<Chosen> chosen_of(const ParsedRecords& records) {
@@ -36,7 +36,7 @@ std::vector<Chosen> chosen_of(const ParsedRecords& records) {
       else if (const auto* packed = std::get_if<packed::TunedChoice>(&choice.kernel))
         made.record.choice = *packed;
       else
-        continue;  // the planner's own
+        continue;  // the planner's own choice
       all.push_back(std::move(made));
     }
   return all;
@@ -51,7 +51,7 @@ AnyProblem problem_of(const Chosen& chosen) {
   return problem;
 }
 
-/// Equal where packed weights are, so that they are made once.
+/// A name that is equal for equal packed weights, so that they are made once.
 std::string weights_of(const AnyPlan& plan) {
   const auto* packed = std::get_if<packed::Plan>(&plan);
   if (packed == nullptr) return "";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What few kernels for a range of rows (sluice/rows.h) cost on a GPU: at numbers of rows drawn at random, the
-// kernel of the range and the one that the m would get alone, in turn, verified; and the host time of the
-// first call of every m after one prepare. Used by `sluice rows`; rows_record.h writes it down.
+// Measures the cost of few kernels for a range of rows (sluice/rows.h). At random m, the range's kernel and
+// the one planned for that m are verified and timed in turn. Also the host time of each m's first call after
+// one prepare. Used by `sluice rows`; rows_record.h writes it down.
 #pragma once
 
 #include <string>
@@ -17,32 +17,32 @@ namespace sluice::bench {
 
 struct RowsMethod {
   RowRange rows{1, 512};
-  int numbers = 24;  // of rows that are timed, one in each of so many equal parts of the range
-  u64 seed = 1;      // of the draw
+  int numbers = 24;  // timed numbers of rows, one from each equal part of the range
+  u64 seed = 1;      // seed of the draw
 };
 
-/// Ascending, different; all of a range that has no more.
+/// The drawn m, ascending and distinct; every m of a range with no more.
 std::vector<i64> drawn_rows(const RowsMethod& method);
 
 struct RowPoint {
   i64 m = 0;
-  bool drawn = true;       // else it is the one that the model thinks fares worst
-  std::string alone, few;  // kernels
-  bool same = false;       // the same kernel walking the same way: not timed
+  bool drawn = true;       // false: the m with the largest loss by the model
+  std::string alone, few;  // names of kernels
+  bool same = false;       // same kernel and raster: not timed
   Spread alone_us, few_us;
   std::vector<double> alone_rounds, few_rounds;
   bool verified = false;
   std::string error;  // not empty: no timing
 
-  /// 0.01: the kernel of the range is one per cent slower.
+  /// The slowdown of the range's kernel: 0.01 is one per cent.
   double loss() const { return same || alone_us.median <= 0 ? 0 : few_us.median / alone_us.median - 1; }
 };
 
-/// Of run(), the first call of each m in ascending order after one prepare: planned from the table, made
-/// ready and launched.
+/// First calls of run(), one for each m in ascending order after one prepare: each plans from the table,
+/// makes ready and launches.
 struct FirstCalls {
   int calls = 0;
-  int kernels_made = 0;  // compiled or read from the cache meanwhile: must be none
+  int kernels_made = 0;  // compiled or read from the cache during the calls; must be 0
   double median_us = 0, worst_us = 0;
   i64 worst_m = 0;
   std::string error;
@@ -51,12 +51,12 @@ struct FirstCalls {
 struct RowsRecord {
   std::string name;
   RowSummary summary;
-  double prepare_s = 0;  // choice, compiles (or the cache) and loads
+  double prepare_s = 0;  // choosing, compiling (or the cache) and loading
   FirstCalls first_calls;
   std::vector<RowPoint> points;
   std::string error;  // not empty: nothing could be measured
 
-  double mean_loss() const;  // of the drawn points that have no error
+  double mean_loss() const;  // over drawn points without an error
   double worst_loss() const;
   bool all_right() const;
 };

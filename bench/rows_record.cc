@@ -2,26 +2,20 @@
 #include "bench/rows_record.h"
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "bench/json.h"
 
 namespace sluice::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-double rounded(double value) {
-  return std::round(value * 1000) / 1000;
-}
 double share(double value) {
   return std::round(value * 1e5) / 1e5;
 }
 
 Json times_json(const Spread& us, const std::vector<double>& rounds) {
-  Json all = Json::array();
-  for (const double value : rounds) all.push_back(rounded(value));
-  return {
-      {"median", rounded(us.median)}, {"p10", rounded(us.p10)}, {"p90", rounded(us.p90)}, {"rounds", all}};
+  Json json = spread_json(us);
+  json["rounds"] = rounds_json(rounds);
+  return json;
 }
 
 Json point_json(const RowPoint& p) {
@@ -42,8 +36,6 @@ Json layer_json(const RowsRecord& layer) {
   if (!layer.error.empty()) return {{"name", layer.name}, {"error", layer.error}};
   const RowSummary& s = layer.summary;
   const FirstCalls& f = layer.first_calls;
-  Json points = Json::array();
-  for (const RowPoint& point : layer.points) points.push_back(point_json(point));
   Json json{
       {"name", layer.name},
       {"kernels", s.kernels},
@@ -59,7 +51,7 @@ Json layer_json(const RowsRecord& layer) {
         {"worst_us", rounded(f.worst_us)},
         {"worst_m", f.worst_m}}}};
   if (!f.error.empty()) json["first_calls"]["error"] = f.error;
-  json["points"] = std::move(points);
+  json["points"] = array_of(layer.points, point_json);
   return json;
 }
 
@@ -86,10 +78,7 @@ RowsSummary summarise(std::span<const RowsRecord> layers) {
 }
 
 std::string to_json(const RunRecord& run, const RowsMethod& method, std::span<const RowsRecord> layers) {
-  Json json = Json::parse(to_json(run));
-  json["schema"] = "sluice-rows-1";
-  json.erase("shapes");
-  json.erase("summary");
+  Json json = run_json(run, "sluice-rows-1");
   json["rows"] = {{"low", method.rows.low},
                   {"high", method.rows.high},
                   {"numbers", method.numbers},
@@ -103,9 +92,8 @@ std::string to_json(const RunRecord& run, const RowsMethod& method, std::span<co
                      {"most_kernels", sum.most_kernels},
                      {"worst_call_us", rounded(sum.worst_call_us)},
                      {"all_right", sum.all_right}};
-  json["layers"] = Json::array();
-  for (const RowsRecord& layer : layers) json["layers"].push_back(layer_json(layer));
-  return json.dump(2) + "\n";
+  json["layers"] = array_of(layers, layer_json);
+  return json_text(json, 2);
 }
 
 }  // namespace sluice::bench

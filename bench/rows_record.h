@@ -11,9 +11,9 @@
 namespace sluice::bench {
 
 struct RowsSummary {
-  int layers = 0, points = 0, timed = 0;  // timed: not served by their own kernel
-  double mean_loss = 0, worst_loss = 0;   // of all drawn points; of all
-  int most_kernels = 0;                   // of a layer
+  int layers = 0, points = 0, timed = 0;  // timed: points where the two kernels differ
+  double mean_loss = 0, worst_loss = 0;   // mean over drawn points; worst over all
+  int most_kernels = 0;                   // in one layer
   double worst_call_us = 0;
   bool all_right = true;
 };

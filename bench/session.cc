@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Screening costs about a millisecond a kernel and round; only the best two of each side are timed with care,
-// beside the planner's pick and cuBLASLt's first heuristic.
+// Screening costs about a millisecond for each kernel and round. Only the best two of each side are timed
+// with care, beside the planner's pick and cuBLASLt's first algorithm.
 #include "bench/session.h"
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ Entrant failed(const char* name, const std::string& detail, const Error& error) 
   return entrant;
 }
 
-/// State of one shape. Operands live here until all have been timed.
+/// The state of one shape. Operands live here until all contenders have been timed.
 class Session {
  public:
   Session(const Lab& lab, const Planned& item, const Phase& phase)
@@ -74,7 +74,7 @@ class Session {
   }
 
   // ---- ours ----
-  /// The plan that was given first, then the planner's other candidates, up to Method::tune of all.
+  /// The given plan first, then the planner's other candidates, Method::tune in all.
   std::vector<AnyPlan> plans() const {
     std::vector<AnyPlan> all{item_.plan};
     if (lab_.method.tune <= 1) return all;
@@ -86,7 +86,7 @@ class Session {
     return all;
   }
 
-  /// All of them verified; the first is the plan that was given.
+  /// Verified entrants of all plans; the first is the given plan.
   std::vector<Entrant> our_entrants(const std::vector<AnyPlan>& plans) {
     phase_(fmt::format("compiling {}", plans.size()));
     const Clock::time_point start = Clock::now();
@@ -109,7 +109,7 @@ class Session {
     return entrants;
   }
 
-  /// With tuning, all are screened and recorded, and the best two are finalists.
+  /// Enters the given plan; with tuning, screens and records all, and enters the best two.
   void enter_ours() {
     const std::vector<AnyPlan> all = plans();
     std::vector<Entrant> entrants = our_entrants(all);
@@ -133,7 +133,7 @@ class Session {
     return dense == nullptr || (dense->m > 0 && dense->n > 0 && dense->batch > 0);
   }
 
-  // ---- those that ours is compared with ----
+  // ---- peers ----
   Entrant& enter(const Entrant& entrant, const char* name) {
     finals_.push_back(entrant);
     finals_.back().contender.name = finals_.back().record.name = name;
@@ -145,7 +145,7 @@ class Session {
     const Result<Contender> floor = read_floor_contender(lab_, {ours_->weights(), bytes}, kReadFloor);
     finals_.push_back(floor ? entrant_of(*floor) : failed(kReadFloor, "", floor.error()));
     finals_.back().copies = ours_->copies();
-    finals_.back().record.verified = true;  // it has no result
+    finals_.back().record.verified = true;  // it writes nothing that could be wrong
     if (is_packed(record_.problem)) finals_.back().record.bytes = static_cast<double>(bytes);
   }
 
@@ -154,7 +154,7 @@ class Session {
     take_verdict(entrant, found, !has_elements() || (found && found->checked > 0));
   }
 
-  /// All algorithms of cuBLASLt for a dense product; one entrant with an error, if it has none.
+  /// All algorithms of cuBLASLt for a dense product, or one entrant with its error.
   std::vector<Entrant> peers_for(DenseOperands& operands, const char* name) {
     const auto peer = CublasLtProblem::create(lab_, operands.sets());
     if (!peer) return {failed(name, "", peer.error())};
@@ -168,8 +168,8 @@ class Session {
     return entrants;
   }
 
-  /// cuBLASLt on the same operands: its first heuristic, and its two fastest. A product that is all weights
-  /// has the floor beside it.
+  /// Enters cuBLASLt's first heuristic and its two fastest algorithms on the same operands. A product that is
+  /// mostly weights also gets the read floor.
   void enter_peers() {
     phase_("asking cuBLASLt");
     DenseOperands& operands = store_.dense();
@@ -185,7 +185,7 @@ class Session {
     if (is_mostly_weights(std::get<Problem>(record_.problem))) enter_floor();
   }
 
-  // ---- beside packed weights: dense products of the same size ----
+  // ---- peers of packed weights: dense products of the same size ----
   Result<void> fill_dense_peers(const PackedProblem& p) {
     for (const DType type : {DType::e4m3, is_16bit(p.x) ? p.x : DType::bf16}) {
       dense_.emplace_back(lab_);
@@ -212,7 +212,7 @@ class Session {
   void enter_best_peer(DenseOperands& operands, const char* name) {
     phase_(fmt::format("screening {}", name));
     std::vector<Entrant> peers = peers_for(operands, name);
-    record_.peer_caveat.clear();  // these are plain products
+    record_.peer_caveat.clear();  // the peers here are plain products
     if (!peers[0].contender.launch) {
       finals_.push_back(peers[0]);
       return;
@@ -261,7 +261,7 @@ class Session {
   ShapeRecord record_;
   OperandStore store_;
   Operands* ours_ = nullptr;
-  std::list<DenseOperands> dense_;  // beside packed weights: e4m3 ones, then 16-bit ones
+  std::list<DenseOperands> dense_;  // peers of packed weights: first e4m3, then 16 bits
   std::vector<Entrant> finals_;
   std::vector<Sample> samples_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `engine` holds the layers of models of 8 to 70 billion parameters at three prompt lengths (8192^3 among
-// them); `tokens` and `decode` the same layers at few and very few tokens; `promoted` and `block` the fp8
-// ones with those sums; `long_k` sums so long that they are split; `sweep` one layer at 1 to 128 tokens.
+// Sets by contents. `engine`: layers of models of 8 to 70 billion parameters at three prompt lengths, and
+// 8192^3. `tokens`, `decode`: the same layers at few and very few tokens. `promoted`, `block`: the fp8 ones
+// with those sums. `long_k`: sums that are split. `sweep`: one layer at 1 to 128 tokens.
 #include "bench/shapes.h"
 
 #include <fmt/format.h>
@@ -61,7 +61,7 @@ std::vector<Problem> types_set() {
   return problems;
 }
 
-/// One step of decoding: every layer at few tokens.
+/// A step of decoding: every layer at few tokens.
 std::vector<Problem> decode_set() {
   std::vector<Problem> problems;
   for (const DType type : {DType::bf16, DType::e4m3})
@@ -70,8 +70,8 @@ std::vector<Problem> decode_set() {
   return problems;
 }
 
-/// Long sums for few tiles: a vocabulary's, and weight gradients of linear layers (both operands MN-major, as
-/// they come) beside the same with K-major ones.
+/// Long sums with few tiles: a vocabulary's, and weight gradients of linear layers (both operands MN-major,
+/// as they come), beside K-major ones of that size.
 std::vector<Problem> long_k_set() {
   std::vector<Problem> problems{plain_problem(1024, 2048, 50304, DType::bf16),
                                 plain_problem(1024, 2048, 50304, DType::e4m3)};
@@ -84,7 +84,7 @@ std::vector<Problem> long_k_set() {
   return problems;
 }
 
-/// One square layer from 1 token to 128, where split-K was advertised.
+/// One square layer at 1 to 128 tokens, the case of published split-K figures.
 std::vector<Problem> sweep_set() {
   std::vector<Problem> problems;
   for (const i64 m : {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128})
@@ -122,8 +122,9 @@ std::vector<Problem> block_set() {
   return problems;
 }
 
-/// The problems that the bars of packed weights are about: 16 x 3584 x 8192, the case of CUTLASS issue #1549,
-/// then eight layers by groups of 64 and 128, 1 to 64 fp16 tokens, then 1 to 128 e4m3 ones with a scale each.
+/// The problems of the packed bars. First 16 x 3584 x 8192, the case of CUTLASS issue #1549. Then eight
+/// layers with groups of 64 and 128 at 1 to 64 fp16 tokens. Then these at 1 to 128 e4m3 tokens with one scale
+/// each.
 std::vector<PackedProblem> packed_set() {
   constexpr Layer kPackedLayers[] = {{4096, 4096},  {8192, 8192}, {28672, 4096}, {4096, 14336},
                                      {8192, 28672}, {7168, 8192}, {1280, 8192},  {8192, 1024}};
@@ -212,7 +213,7 @@ double bytes_of_traffic(const Problem& p) {
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const double c_bytes = p.epilogue.residual ? m * n * bytes_of(p.epilogue.c_type) : 0;
   const double d_bytes =
-      m * static_cast<double>(d_columns(p)) * bytes_of(p.d.type) * (adds(p.epilogue) ? 2 : 1);  // read, too
+      m * static_cast<double>(d_columns(p)) * bytes_of(p.d.type) * (adds(p.epilogue) ? 2 : 1);  // reads D
   return (m * k * bytes_of(p.a.type) + n * k * bytes_of(p.b.type) + d_bytes + c_bytes) *
          static_cast<double>(p.batch);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The named sets of problems that benches run over, dense and of packed weights. Adding a set is one row of
-// the table in shapes.cc.
+// The named sets of problems that benches run over, dense and packed. Each set is one row of the table in
+// shapes.cc.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace sluice::bench {
 
-/// A plain product as a bench runs it: K-major, packed, 16-bit types to themselves; fp8 to bf16 with one
-/// scale an operand, as inference does.
+/// A plain product: K-major, packed rows, all types equal for 16 bits; fp8 gives bf16 with one scale an
+/// operand, as in inference.
 Problem plain_problem(i64 m, i64 n, i64 k, DType input);
 
 std::vector<std::string> set_names();
@@ -20,7 +20,7 @@ Result<std::vector<AnyProblem>> problem_set(const std::string& name);
 
 /// "4096x4096x4096".
 std::string shape_text(const Problem& problem);
-/// "4096x4096x4096 e4m3 > bf16" and what is not plain about it: layouts, batch, epilogue.
+/// "4096x4096x4096 e4m3 > bf16", then layouts, batch and epilogue where they are not plain.
 std::string problem_text(const Problem& problem);
 
 /// Bytes that must move once: A, B, D and C.

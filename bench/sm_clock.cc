@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One CTA an SM: each asks for more than half of its shared memory, and the grid has as many as SMs.
+// The grid has one CTA an SM: it counts as many CTAs as SMs, and each asks for over half of the shared
+// memory.
 #include "bench/sm_clock.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 constexpr int kSmemBytes = 160 << 10;
 
 struct NoteParams {
-  CUdeviceptr notes;  // of this edge, one for each SM
+  CUdeviceptr notes;  // this edge's notes, one for each SM
   u32 count;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock that SMs really had while something ran: a small kernel before it and one behind it note, on each
-// SM, its cycles and the GPU's time. NVML says 1980 MHz of an H200 that multiplies at 1500
-// (docs/findings/power.md). Used by measure.cc.
+// Measures the SMs' clock while something runs: small kernels before and after it note each SM's cycles and
+// the GPU's time. NVML reports 1980 MHz on an H200 that multiplies at 1500 (docs/findings/power.md). Used by
+// measure.cc.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,11 @@
 
 namespace sluice::bench {
 
-/// What one SM notes: its own cycles, the GPU's time.
+/// One SM's cycles and the GPU's time.
 struct ClockNote {
   u64 cycles = 0, nanoseconds = 0;
 };
-/// Of the SMs that noted both, one entry each; 0 if none did.
+/// The mean over SMs that noted both edges; 0 if none did. The spans have one entry an SM.
 double mean_mhz(std::span<const ClockNote> begin, std::span<const ClockNote> end);
 
 class SmClock {
@@ -26,10 +26,9 @@ class SmClock {
   static const char* unit_text();
 
   enum class Edge { begin, end };
-  /// Notes all SMs' clocks, in stream order; does not wait.
+  /// Notes all SMs' clocks in stream order; does not wait.
   Result<void> note(Edge edge, Stream stream) const;
-  /// Between the last `begin` and the last `end`, which the stream has passed: mean_mhz() of all SMs. Error
-  /// driver.
+  /// mean_mhz() between the last `begin` and the last `end`. The stream must have passed both. Error driver.
   Result<double> mhz() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Medians rather than means: one preempted round must not move a result.
+// Medians are used rather than means: one preempted round must not move a result.
 #include "bench/statistics.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clocks, power and temperature through NVML, loaded at run time. Everything is optional: where NVML is
-// missing (containers, other vendors' sandboxes) samples are empty and the bench goes on.
+// Clocks, power and temperature through NVML, loaded at run time. Where NVML is missing (containers,
+// sandboxes), samples are empty and the bench goes on.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct Sample {
   double celsius = 0;
 };
 
-/// What a shape's samples come to; `samples` = 0: nothing is known.
+/// A summary of a shape's samples. `samples` = 0: nothing is known.
 struct TelemetrySummary {
   int samples = 0;
   double sm_mhz_median = 0, sm_mhz_min = 0;
@@ -27,11 +27,11 @@ TelemetrySummary summarise(const std::vector<Sample>& samples);
 
 class Telemetry {
  public:
-  /// Of the GPU at this address of the PCI bus (driver/ask_gpu.h). Never fails; may be blind.
+  /// Opens the GPU at this PCI bus address (driver/ask_gpu.h). Never fails, but may be blind.
   static Telemetry open(const std::string& bus_id);
 
   bool blind() const { return !gpu_; }
-  /// One reading, taken while the GPU works; about 0.1 ms. False if blind.
+  /// Reads once, while the GPU works; takes about 0.1 ms. False if blind.
   bool sample(Sample& into) const;
   std::string driver_version() const;                            // "" if unknown
   double power_limit_w() const { return gpu_.power_limit_w(); }  // 0 if unknown

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See whole_file.h. rename() replaces whatever has the name, so only a regular file's name is ever given to
-// it: not a link's, and not a device's, which a shell may have been told to write to (--out /dev/stdout).
+// rename() replaces whatever has the name, so it is given only names of regular files. A link or a device
+// (`--out /dev/stdout`) keeps its name.
 #include "bench/whole_file.h"
 
 #include <fcntl.h>
@@ -27,18 +27,18 @@ Error io_error(const std::string& path, int code) {
                                      escaped(path), std::strerror(code))};
 }
 
-/// What `path` names in the end, there or not.
+/// The path behind all links, existing or not.
 fs::path behind_links(fs::path path) {
   std::error_code failed;
   for (int i = 0; i < kMostLinks && fs::is_symlink(path, failed); ++i) {
     const fs::path target = fs::read_symlink(path, failed);
     if (failed) break;
-    path = path.parent_path() / target;  // the target alone, if it is absolute
+    path = path.parent_path() / target;  // an absolute target replaces the folder
   }
   return path;
 }
 
-/// 0, or errno.
+/// Returns 0 or errno.
 int write_all(int file, const std::string& text) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t count = ::write(file, text.data() + done, text.size() - done);
@@ -49,8 +49,8 @@ int write_all(int file, const std::string& text) {
   return 0;
 }
 
-/// stdout or stderr, if that is what `path` names: a shell may have sent it to a regular file, whose name
-/// must stay with the lines that the tool has written and will write.
+/// stdout or stderr if `path` names it. A shell may have sent it to a regular file, whose name must stay with
+/// the lines that the tool prints.
 std::FILE* own_stream(const std::string& path) {
   struct stat named {};
   if (::stat(path.c_str(), &named) != 0) return nullptr;
@@ -62,7 +62,7 @@ std::FILE* own_stream(const std::string& path) {
   return nullptr;
 }
 
-/// 0, or errno. The file is closed in any case.
+/// Returns 0 or errno; closes the file in any case.
 int write_and_close(int file, const std::string& text) {
   const int failed = write_all(file, text);
   const int unclosed = ::close(file) == 0 ? 0 : errno;

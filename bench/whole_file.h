@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results onto the disk: a file has all of a text or what it had before, whoever looks and whatever fails.
-// Written by bench, tune, chain and pack.
+// Writes result files so that a reader finds the whole text or the old content, even after a failure. Used by
+// bench, tune, chain and pack.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace sluice::bench {
 
-/// `path` has all of `text`, or what it had before: written beside it and renamed, and nothing is left behind
-/// by a failure. Symbolic links are followed. What is no file (a FIFO, a device) is written into as it is.
-/// Error io: a folder, or what the system says.
+/// Replaces the content of `path` by `text`: writes beside it and renames; a failure leaves nothing behind.
+/// Follows symbolic links. Writes straight into anything else than a file (a FIFO, a device). Error io: a
+/// folder, or the system's message.
 Result<void> write_whole(const std::string& text, const std::string& path);
 
 }  // namespace sluice::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice bench`: contenders timed in turn over a set of problems; a table as it goes, JSON after every
-// shape. The measuring is in bench/; this file only chooses, shows and keeps.
+// `sluice bench`: times contenders in turn over a set of problems; prints a table as it goes, and writes JSON
+// after each shape. bench/ measures; this file chooses, prints and keeps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <sluice/host/text/quoted.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "bench/session.h"
 #include "cli/bench_table.h"
 #include "cli/bounded.h"
@@ -18,9 +19,7 @@
 #include "cli/packed_bars.h"
 #include "cli/requests.h"
 #include "cli/target.h"
-#include "cli/terminal.h"
 #include "cli/verb.h"
-#include "cli/watchdog.h"
 
 namespace sluice::cli {
 namespace {
@@ -34,7 +33,7 @@ struct BenchFlags {
   bench::Method method;
 };
 
-/// What to measure, the smoke set unless told.
+/// The problems to measure; by default the smoke set.
 Result<std::vector<bench::Request>> requests_for(const BenchFlags& flags) {
   RequestFlags chosen = flags.requests;
   if (chosen.file.empty() && chosen.set.empty() && !has_shape(chosen.problem) && !is_packed(chosen.packed))
@@ -44,9 +43,8 @@ Result<std::vector<bench::Request>> requests_for(const BenchFlags& flags) {
     return bench::name_of(problem_of(request)).find(flags.only) == std::string::npos;
   });
   if (requests.empty())
-    return Error{
-        ErrorCode::invalid_argument,
-        fmt::format("no problem of the set has {} in its name: give a part of one", in_quotes(flags.only))};
+    return bad_argument("no problem of the set has {} in its name: give a part of one",
+                        in_quotes(flags.only));
   return requests;
 }
 
@@ -79,8 +77,7 @@ Result<bench::Method> method_of(const BenchFlags& flags) {
   bench::Method method = flags.method;
   method.cold = !flags.warm;
   if (flags.fill != "normal" && flags.fill != "uniform")
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("--fill {} is not one of: normal, uniform", in_quotes(flags.fill))};
+    return bad_argument("--fill {} is not one of: normal, uniform", in_quotes(flags.fill));
   method.fill = flags.fill == "uniform" ? Fill::uniform : Fill::normal;
   return method;
 }
@@ -95,22 +92,17 @@ Result<int> run_bench(const BenchFlags& flags) {
   print_run(run, lab);
 
   const bool tuned = method.tune > 1;
-  Watchdog watchdog(flags.hang_s);
-  Progress bar("bench");
+  Job job("bench", flags.hang_s, requests.size());
   Result<void> alive;
-  std::optional<bool> header;  // of packed products?
+  std::optional<bool> header;  // whether the last header printed was for packed products
   for (const bench::Request& request : requests) {
     const bench::AnyProblem problem = problem_of(request);
     if (header != bench::is_packed(problem))
       fmt::print("{}", paint(stdout, Colour::bold,
                              shape_header({.packed = bench::is_packed(problem), .tuned = tuned})));
     header = bench::is_packed(problem);
-    run.shapes.push_back(measure(lab, request, [&](const std::string& what) {
-      const std::string step = fmt::format("{}: {}", bench::name_of(problem), what);
-      bar.update(static_cast<int>(run.shapes.size()), static_cast<int>(requests.size()), step);
-      watchdog.step(step);
-    }));
-    bar.clear();
+    run.shapes.push_back(measure(lab, request, job.part(bench::name_of(problem))));
+    job.clear();
     print_shape(run, run.shapes.back(), tuned);
     if (!flags.json.empty()) SLUICE_TRY(bench::write_json(run, flags.json));
     alive = check_alive(lab, fmt::format("{} of {} shapes", run.shapes.size(), requests.size()));
@@ -135,7 +127,7 @@ Verb add_bench_verb(CLI::App& app) {
       "Time sluice beside cuBLASLt, verified, in one run (the smoke set unless told; --set packed for packed "
       "weights beside FP8)");
   add_many_requests_flags(*verb, f.requests);
-  verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
+  verb->add_option("--only", f.only, "Only problems with this text in their name, like e4m3 or 1024x");
   verb->add_option("--json", f.json, "Write the results here, after every shape");
   verb->add_option("--tune", f.method.tune, "Time so many of the planner's candidates too")
       ->check(CLI::Range(0, 1000));
@@ -143,7 +135,7 @@ Verb add_bench_verb(CLI::App& app) {
   add_replay_flags(*verb, f.method, "contender");
   bounded(verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for"), 1, 256);
   verb->add_option("--fill", f.fill, "Random data: normal or uniform")->capture_default_str();
-  verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
+  verb->add_option("--seed", f.method.seed, "Seed of the data")->capture_default_str();
   verb->add_option("--cublaslt", f.cublaslt, "The libcublasLt to load");
   add_run_flags(*verb, f.commit, f.hang_s);
   verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();

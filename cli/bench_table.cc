@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ratios are peer time over our time, so above 1 means that sluice is faster; but for the plain read of
-// packed weights, whose column says how many times as long ours takes. A dash is "not measured".
+// Ratios are the peer's time over ours, so above 1 sluice is faster. The read floor's column is the inverse:
+// our time over the floor's. A dash means "not measured".
 #include "cli/bench_table.h"
 
 #include <fmt/format.h>
@@ -73,8 +73,8 @@ const ContenderRecord* find(const ShapeRecord& shape, const std::string& name) {
   return nullptr;
 }
 
-/// Where a kernel's name differs between kernels of one problem: schedule, tile, stages and cluster; of
-/// packed products all before the types.
+/// The part of a name that differs between kernels of one problem: schedule, tile, stages and cluster. For
+/// packed products, all before the types.
 std::string short_detail(const ShapeRecord& shape) {
   const ContenderRecord* ours = find(shape, kSluice);
   if (ours == nullptr) return "-";

@@ -8,16 +8,15 @@
 
 namespace sluice::cli {
 
-/// Which columns lines have: products of packed weights have peers of their own. `tuned`: with those of the
-/// tuned contender.
+/// The columns of a line: packed products have peers of their own. `tuned` adds the tuned contender's.
 struct Columns {
   bool packed = false, tuned = false;
 };
 std::string shape_header(Columns columns);
 std::string shape_line(const bench::RunRecord& run, const bench::ShapeRecord& shape, bool tuned);
-/// What went wrong in a shape, a line each; empty if nothing.
+/// The shape's errors and wrong results, a line each; empty if none.
 std::string shape_troubles(const bench::ShapeRecord& shape);
-/// Geometric means and minima over all shapes so far.
+/// Geometric means and minima over the shapes so far.
 std::string summary_text(const bench::RunRecord& run);
 /// All contenders of one shape with their rates; what `sluice run` prints.
 std::string contender_table(const bench::RunRecord& run, const bench::ShapeRecord& shape);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An option whose value is a number between two others; --help shows the default and the bounds.
+// An option whose value is a number within bounds; --help shows default and bounds.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice chain`: layers of a model as one CUDA graph, with the overlaps asked for beside none and beside
-// cuBLASLt; or their kernels compiled ahead, or their plan as text, without a GPU. The measuring is in
-// bench/.
+// `sluice chain`: layers of a model as one CUDA graph, with the given overlaps beside none and beside
+// cuBLASLt. Without a GPU it compiles the kernels ahead, or prints the plan. bench/ measures.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,10 +23,8 @@
 #include "cli/measure_flags.h"
 #include "cli/requests.h"
 #include "cli/target.h"
-#include "cli/terminal.h"
 #include "cli/value_checks.h"
 #include "cli/verb.h"
-#include "cli/watchdog.h"
 
 namespace sluice::cli {
 namespace {
@@ -38,11 +35,11 @@ struct ChainVerbFlags {
   bool compile_only = false, explain = false;
   int hang_s = 120;
   bench::Method method;
-  std::vector<const CLI::Option*> measured_options;  // of what is timed on a GPU, and nothing else
-  const CLI::Option* timeline_option = nullptr;      // its kernels can be compiled ahead
+  std::vector<const CLI::Option*> measured_options;  // flags that only a measurement uses
+  const CLI::Option* timeline_option = nullptr;      // kernels of timelines can be compiled ahead
 };
 
-/// Without a measurement nothing is timed and nothing kept.
+/// Refuses flags of timing and keeping where nothing is measured.
 Result<void> refuse_unmeasured(const ChainVerbFlags& flags, const char* beside, bool timelines) {
   std::vector<const CLI::Option*> options = flags.measured_options;
   const auto& more = flags.chain.measured_options;
@@ -51,7 +48,7 @@ Result<void> refuse_unmeasured(const ChainVerbFlags& flags, const char* beside, 
   return refuse_given(options, fmt::format("{}, where nothing is timed: leave it out", beside));
 }
 
-/// What each arm's first layers would be, planned for `target`.
+/// Prints each arm's first layers, planned for `target`.
 Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Target& target) {
   for (bench::ChainCase item : cases) {
     item.spec.layers = std::min(item.spec.layers, 2);
@@ -102,7 +99,7 @@ bool all_right(const std::vector<bench::ChainRecord>& chains) {
   });
 }
 
-/// Where --tune keeps what it finds.
+/// The store where --tune keeps its records.
 Result<std::optional<RecordStore>> store_of(const ChainVerbFlags& flags, const Options& options) {
   if (flags.chain.tune_s <= 0) {
     if (!flags.out.empty() || !flags.records.empty())
@@ -127,16 +124,11 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
       lab.cublaslt ? run.cublaslt : "not loaded", flags.chain.layers, flags.chain.passes, run.rounds);
   fmt::print("{}", paint(stdout, Colour::bold, chain_header()));
 
-  Watchdog watchdog(flags.hang_s);
-  Progress bar("chain");
+  Job job("chain", flags.hang_s, cases.size());
   std::vector<bench::ChainRecord> chains;
   for (const bench::ChainCase& item : cases) {
-    chains.push_back(measure_chain(lab, item, [&](const std::string& what) {
-      const std::string step = fmt::format("{}: {}", name_of(item.spec), what);
-      bar.update(static_cast<int>(chains.size()), static_cast<int>(cases.size()), step);
-      watchdog.step(step);
-    }));
-    bar.clear();
+    chains.push_back(measure_chain(lab, item, job.part(name_of(item.spec))));
+    job.clear();
     const std::string lines = chain_lines(chains.back());
     fmt::print("{}", all_right({chains.back()}) ? lines : paint(stdout, Colour::red, lines));
     for (const bench::ArmRecord& arm : chains.back().arms) {
@@ -204,7 +196,7 @@ Verb add_chain_verb(CLI::App& app) {
   measured(bounded(verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each"), 0.0, kLongestRest));
   measured(bounded(verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for"), 1,
                    256));
-  verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
+  verb->add_option("--seed", f.method.seed, "Seed of the data")->capture_default_str();
   verb->add_option("--cublaslt", f.cublaslt, "The libcublasLt to load");
   add_run_flags(*verb, f.commit, f.hang_s);
   verb->add_option("--device", f.device, "auto, host, or the number of a GPU")->capture_default_str();

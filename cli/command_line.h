@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How this process was started and which commit it was built from, for records that must be repeatable.
+// How this process was started, and the commit it was built from, so that records can be repeated.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@ namespace sluice::cli {
 
 /// Called once by main.
 void remember_command_line(int argc, const char* const* argv);
-/// The words, quoted where a shell needs it; the program's folder left out.
+/// The command line, quoted where a shell needs it, without the program's folder.
 std::string command_line();
-/// As cmake/SluiceCommit.cmake found it when this was built, with "-dirty" where files differed; "" without
-/// git.
+/// The commit that cmake/SluiceCommit.cmake found at build time, with "-dirty" where files differed; ""
+/// without git.
 std::string built_commit();
-/// What the build was made of, as tools/source_hash.py --line prints it: "kernels:0123456789ab host:... ". A
-/// certificate of another commit still holds where these are the same.
+/// Hashes of the sources, as tools/source_hash.py --line prints them: "kernels:0123456789ab host:... ". A
+/// certificate of another commit holds if these are equal.
 std::string built_sources();
 
 }  // namespace sluice::cli

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice compile`: fills a kernel cache ahead of time, for machines that shall not compile (no NVRTC, or a
-// read-only cache in an image): the kernels of the problems, those that verify results, and those that pack
-// weights. Needs no GPU: cubins are for sm_90a whatever the machine. Plans depend on the GPU, though:
-// --device says which.
+// `sluice compile`: fills a kernel cache ahead of time, for machines that must not compile (no NVRTC, or a
+// read-only cache in an image). It compiles the kernels of the problems and those that verify results and
+// pack weights. Needs no GPU: cubins are for sm_90a everywhere. Plans depend on the GPU, which --device
+// names.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include <sluice/host/text/quoted.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "bench/rows.h"
 #include "cli/bounded.h"
 #include "cli/row_range.h"
@@ -36,8 +37,8 @@ struct CompileFlags {
   int top = 1;
 };
 
-/// What verifies a result (the first two are of every bench and tuning run: bench/lab.h), and what packs
-/// weights before there is one.
+/// The units that verify a result (the first two belong to each bench and tuning run: bench/lab.h), and those
+/// that pack weights.
 std::vector<std::string> helpers_of(const bench::AnyProblem& problem) {
   std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
   const auto* packed = std::get_if<PackedProblem>(&problem);
@@ -49,7 +50,7 @@ std::vector<std::string> helpers_of(const bench::AnyProblem& problem) {
   return units;
 }
 
-/// Those that serve the range, then those of what `sluice rows` times beside them.
+/// Plans that serve the range, then those that `sluice rows` times beside them.
 Result<std::vector<bench::AnyPlan>> range_plans_of(const bench::Request& request, const Target& target,
                                                    const bench::RowsMethod& drawn) {
   SLUICE_TAKE(const bench::AnyRowTable table,
@@ -65,7 +66,7 @@ Result<std::vector<bench::AnyPlan>> range_plans_of(const bench::Request& request
   return plans;
 }
 
-/// What the planner picks, then its candidates up to `top`.
+/// The planner's pick, then its candidates up to `top`.
 Result<std::vector<bench::AnyPlan>> plans_of(const bench::Request& request, const Target& target,
                                              const CompileFlags& flags) {
   if (!flags.rows.empty()) return range_plans_of(request, target, flags.drawn);
@@ -78,7 +79,7 @@ Result<std::vector<bench::AnyPlan>> plans_of(const bench::Request& request, cons
   return plans;
 }
 
-/// Different ones: those that verify, and those of the plans of every problem.
+/// Distinct units: those that verify, then those of each problem's plans.
 Result<std::vector<std::string>> all_units(const std::vector<bench::Request>& requests, const Target& target,
                                            const CompileFlags& flags, const Options& options) {
   std::vector<std::string> units;
@@ -89,9 +90,7 @@ Result<std::vector<std::string>> all_units(const std::vector<bench::Request>& re
   };
   for (const bench::Request& request : requests) {
     const Result<std::vector<bench::AnyPlan>> plans = plans_of(request, target, flags);
-    if (!plans)
-      return Error{plans.error().code,
-                   fmt::format("{}: {}", bench::name_of(problem_of(request)), plans.error().message)};
+    if (!plans) return within(bench::name_of(problem_of(request)), plans.error());
     add(helpers_of(problem_of(request)));
     for (const bench::AnyPlan& plan : *plans) add(bench::units_of(plan, options));
   }
@@ -103,21 +102,17 @@ Result<Options> options_of(const CompileFlags& flags) {
   if (!flags.cache_dir.empty()) options.cache_dir = flags.cache_dir;
   if (!flags.nvrtc.empty()) options.nvrtc_path = flags.nvrtc;
   if (options.cache_read_only)
-    return Error{
-        ErrorCode::invalid_argument,
-        fmt::format("SLUICE_CACHE_READ_ONLY is set, and compile writes to {}: unset it to fill the cache",
-                    escaped(options.cache_dir))};
+    return bad_argument("SLUICE_CACHE_READ_ONLY is set, and compile writes to {}: unset it to fill the cache",
+                        escaped(options.cache_dir));
   return options;
 }
 
-/// With the range that its text names, if any.
+/// Parses the text of --rows, if given, into the range.
 Result<CompileFlags> with_rows(CompileFlags flags) {
   if (flags.rows.empty() && flags.drawn.numbers > 0)
-    return Error{ErrorCode::invalid_argument,
-                 "--numbers has no effect without --rows: give a range, or leave it out"};
+    return bad_argument("--numbers has no effect without --rows: give a range, or leave it out");
   if (flags.rows.empty()) return flags;
-  if (flags.top > 1)
-    return Error{ErrorCode::invalid_argument, "--top has no effect with --rows: leave it out"};
+  if (flags.top > 1) return bad_argument("--top has no effect with --rows: leave it out");
   SLUICE_TAKE(flags.drawn.rows, parse_rows(flags.rows));
   return flags;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice doctor`: is this machine ready, and if not, what to do. Exit code 1 if something needed is missing.
+// `sluice doctor`: whether this machine is ready, and if not, what to do. Exit code 1: something needed is
+// missing.
 #include <fmt/format.h>
 
 #include <memory>

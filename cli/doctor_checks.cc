@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's own doors are used to look (load_driver, Compiler, KernelCache), so a green check means that
-// the library would succeed too.
+// Checks call the library's own load_driver, Compiler and KernelCache, so that a green check means that the
+// library works too.
 #include "cli/doctor_checks.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@
 namespace sluice::cli {
 namespace {
 
-constexpr const char* kNextLine = "\n                       ";  // under what was found first (doctor.cc)
+constexpr const char* kNextLine = "\n                       ";  // aligned below the first finding (doctor.cc)
 constexpr double kLowDiskMb = 200;                              // some thousand kernels
 
 using Seconds = std::chrono::duration<double>;
@@ -43,7 +43,7 @@ Health missing_if(bool needed) {
   return needed ? Health::missing : Health::optional;
 }
 
-/// Has `sluice compile` of this very version filled the cache? It always adds the kernels that verify.
+/// Whether this version's `sluice compile` has filled the cache: it always adds the kernels that verify.
 bool is_filled(const Options& options) {
   const CompilerSeam none{.version = [] { return std::string(); },
                           .compile = [](const std::string&) -> Result<Cubin> {
@@ -217,7 +217,7 @@ Check check_cublaslt(const std::string& path) {
 
 std::vector<Check> examine(const DoctorRequest& request) {
   Check nvrtc = check_nvrtc(request.options), compile = check_compile(request.options);
-  if (request.gpu && is_filled(request.options))  // a machine without a GPU is there to compile
+  if (request.gpu && is_filled(request.options))  // a machine without a GPU is for compiling
     for (Check* check : {&nvrtc, &compile})
       if (check->health == Health::missing) check->health = Health::cached;
   return {check_driver(request.gpu),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sluice needs from a machine, checked one thing at a time. Every check says what it found, and if
-// something is missing, what to do about it. Nothing is changed, but for the cache folder if it is not there.
+// Checks, one by one, what sluice needs from a machine. Each check states its finding and, if something is
+// missing, the remedy. It changes nothing, but creates the cache folder if there is none.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace sluice::cli {
 
 enum class Health {
   ok,
-  optional,  // missing, and only some verbs want it
-  cached,    // missing, and a kernel cache that `sluice compile` filled stands in for it
+  optional,  // missing, needed by some verbs only
+  cached,    // missing, but `sluice compile` filled the kernel cache
   missing,   // needed
 };
 
@@ -27,14 +27,14 @@ struct Check {
 struct DoctorRequest {
   Options options;
   bool gpu = true;       // false: a build or CI machine, where driver and GPU are optional
-  std::string cublaslt;  // as --cublaslt
+  std::string cublaslt;  // the value of --cublaslt
 };
 
 std::vector<Check> examine(const DoctorRequest& request);
-/// The worst of all; ok if nothing worse than optional is missing.
+/// The worst of all; ok if only optional things are missing.
 Health verdict(const std::vector<Check>& checks);
 
-/// Each check by itself, for tests.
+/// The single checks, for tests.
 Check check_driver(bool needed);
 Check check_gpu(const Options& options, bool needed);
 Check check_nvrtc(const Options& options);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bound: each of k additions of an fp32 sum loses at most 2^-24 of what has been summed so far, whatever the
-// order, so k * 2^-24 * sum|a b| covers it twice over with the factor 2 below. The rounding to D's type comes
-// on top. GELU and SiLU stretch an error by at most 1.13 (the largest slope of GELU).
+// Bound: each of k additions in fp32 loses at most 2^-24 of the sum so far, in any order. The factor 2 below
+// makes k * 2^-24 * sum|a b| twice that. The rounding to D's type is added. GELU and SiLU stretch an error by
+// at most 1.13 (the largest slope of GELU).
 #include "cli/host_problem.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ constexpr double kFp32Half = 0x1p-24;
 constexpr double kSumSlack = 2.0;
 constexpr double kEpilogueRoundings = 8.0;
 constexpr double kLargestSlope = 1.13;
-// The twin adds as the fp8 tensor core does not: in fp32. A device run has its own, wider bound.
+// The twin adds fp8 products in fp32, unlike the tensor core. A device run has its own, wider bound.
 
 i64 elements_of(i64 outer, i64 ld, i64 batch, i64 batch_stride) {
   return batch > 0 ? (batch - 1) * batch_stride + outer * ld : 0;
@@ -93,7 +93,7 @@ Result<twin::TwinReport> HostProblem::run(const Plan& plan, u64 schedule_seed) {
 HostProblem::Bounded HostProblem::product_bound(const ElementIndex& at) const {
   const Problem& p = problem_;
   const bool blocks = is_block_scaled(p.epilogue);
-  double magnitude = 0;  // sum |a b|, with block scales
+  double magnitude = 0;  // sum |a b|, block scales included
   for (i64 k = 0; k < p.k; ++k) {
     const double block_scale =
         !blocks ? 1.0
@@ -112,7 +112,7 @@ HostProblem::Bounded HostProblem::product_bound(const ElementIndex& at) const {
     others += std::abs(load_element(p.epilogue.bias_type, bias_.data(), at.column));
   if (p.epilogue.residual && beta_ != 0)
     others += std::abs(beta_ * load_element(p.epilogue.c_type, c_.data(), c_index(p, at)));
-  if (adds(p.epilogue))  // in at most so many parts
+  if (adds(p.epilogue))  // at most so many additions
     others += std::abs(load_element(p.d.type, old_d_.data(), d_index(p, at))) *
               static_cast<double>(p.deterministic ? 1 : p.k);
   const double in_sum = kSumSlack * static_cast<double>(p.k) * kFp32Half * magnitude * scale;
@@ -134,7 +134,7 @@ double HostProblem::error_bound(const ElementIndex& at, double expected) const {
   const double unit =
       std::ldexp(1.0, std::max(expected == 0 ? smallest_exponent : std::ilogb(expected), smallest_exponent) -
                           d.fraction_bits);
-  // A whole unit, not half: an error before the rounding may move it to the other side.
+  // A whole unit, not half: an error may move the value across a rounding point.
   return value.error + unit;
 }
 
@@ -158,7 +158,7 @@ HostComparison HostProblem::compare() const {
         // e4m3 saturates: compare with what the type can hold.
         const double expected = decode_code(p.d.type, encode_code(p.d.type, exact));
         const double got = load_element(p.d.type, d_.data(), d_index(p, at));
-        // Past the largest value of D's type both are infinite, and no distance tells them apart.
+        // Beyond D's largest value both are infinite and have no distance.
         const bool same_infinity = std::isinf(expected) && got == expected;
         const double ratio = same_infinity ? 0 : std::abs(got - expected) / error_bound(at, expected);
         ++found.checked;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small problem in host memory: random operands, the host twin's result, and the reference it must meet.
-// Used by `run` and `verify` where there is no GPU.
+// A small problem in host memory: random operands, the host twin's result, and the reference to compare it
+// with. Used by `run` and `verify` where there is no GPU.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace sluice::cli {
 
-/// What a comparison with the reference found.
+/// The result of a comparison with the reference.
 struct HostComparison {
   i64 checked = 0;
-  i64 wrong = 0;           // outside of the bound
+  i64 wrong = 0;           // beyond the bound
   double worst_ratio = 0;  // largest |error| / bound
   std::string example;     // the first wrong element
 
@@ -22,26 +22,27 @@ struct HostComparison {
 };
 std::string describe(const HostComparison& found);
 
-/// gemm::plan for the host twin: where the plan is of a plain schedule, which has no roles to simulate, the
-/// model's best that has some.
+/// gemm::plan for the host twin. In place of a plain schedule, which has no roles to simulate, it takes the
+/// model's best with roles.
 Result<Plan> plan_with_roles(const Problem& problem, const PlanOverrides& overrides,
                              const RecordBook& records);
 
-/// Operands of one problem, D filled with NaN, or with numbers if the product is added to it. Strides are
-/// those of `problem` (filled in).
+/// Operands of one problem. D is NaN, or numbers if the product is added to it. Strides of `problem` must be
+/// filled in.
 class HostProblem {
  public:
   HostProblem(const Problem& problem, float alpha, float beta, u64 seed);
 
   /// Runs the plan on the host twin into D.
   Result<twin::TwinReport> run(const Plan& plan, u64 schedule_seed);
-  /// Every element of D against a double sum; the bound is that of fp32 sums in any order, rounded once.
+  /// Compares each element of D with a sum in double. The bound is that of fp32 sums in any order, rounded
+  /// once.
   HostComparison compare() const;
-  /// Element of D, for tests that damage one.
+  /// Sets an element of D, for tests that damage one.
   void set_d(i64 index, double value);
 
  private:
-  /// The most that one element of the product may be before the activation, and its error.
+  /// The largest value of an element before the activation, and its error.
   struct Bounded {
     double most, error;
   };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `sluice` tool. Parses, runs one verb, and translates: an Error becomes "sluice: <code>: <message>" on
-// stderr and exit code 2, and so does output that could not be written. Nothing below this file exits.
+// The `sluice` tool: parses the command line and runs one verb. An Error becomes "sluice: <code>: <message>"
+// on stderr and exit code 2; so does output that could not be written. Only this file exits.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ namespace {
 
 using sluice::ErrorCode;
 
-/// Not by fmt::print, which throws where stderr is closed.
+/// Prints an error, without fmt::print, which throws if stderr is closed.
 int report(ErrorCode code, const std::string& message) {
   using namespace sluice::cli;
   const std::string line = fmt::format("{} {}: {}\n", paint(stderr, Colour::red, "sluice:"),
@@ -38,14 +38,14 @@ int report_output(int code) {
       fmt::format("the output cannot be written ({}): is stdout open, is there space?", std::strerror(code)));
 }
 
-/// A file opened later must not get the number of a stream that the caller closed, and what is printed be
-/// written into it. Reading /dev/null, so that writing fails as it would have.
+/// Reserves the numbers of streams that the caller closed, or a file opened later would get one and receive
+/// prints. /dev/null is opened for reading, so that writes still fail.
 void reserve_standard_streams() {
   for (const int number : {0, 1, 2})
     if (::fcntl(number, F_GETFD) == -1 && ::open("/dev/null", O_RDONLY) != number) return;
 }
 
-/// `code`, unless something of the output was lost.
+/// Returns `code`, unless output was lost.
 int flushed(int code) {
   std::cout.flush();
   errno = 0;
@@ -60,7 +60,7 @@ std::string verb_names(const CLI::App& app) {
   return names;
 }
 
-/// The first word is a verb or one of the tool's own flags; "" if it is, else what to say. CLI11 would only
+/// Returns "" if the first word is a verb or one of the tool's own flags, else a message. CLI11 would only
 /// say that a subcommand is missing.
 std::string first_word_problem(const CLI::App& app, int argc, char** argv) {
   if (argc < 2) return fmt::format("a subcommand is missing: give one of {}", verb_names(app));
@@ -78,7 +78,7 @@ int run(const sluice::cli::Verb& verb) {
   } catch (const std::bad_alloc&) {
     return report(ErrorCode::invalid_size,
                   "this machine has too little memory for that: give a smaller problem");
-  } catch (const std::system_error& error) {  // fmt::print, where stdout takes no more
+  } catch (const std::system_error& error) {  // fmt::print, if stdout is full or closed
     if (std::ferror(stdout) != 0) return report_output(error.code().value());
     return report(ErrorCode::internal, fmt::format("{}: this is a bug of sluice, report it", error.what()));
   } catch (const std::exception& error) {
@@ -123,7 +123,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Error& error) {
     return refuse(text_of(error, app));
   }
-  std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);  // a log of a long bench must show its last line
+  std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);  // a long bench's log must show its last line
   const auto named =
       std::find_if(std::begin(verbs), std::end(verbs), [](const Verb& verb) { return verb.app->parsed(); });
   if (named == std::end(verbs)) return kExitError;

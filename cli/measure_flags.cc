@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/measure_flags.h"
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "cli/bounded.h"
 #include "cli/command_line.h"
 #include "cli/target.h"
@@ -41,8 +40,15 @@ Result<Device> gpu_of(const std::string& device, const Options& options, const c
 Result<void> check_alive(const bench::Lab& lab, const std::string& done) {
   const Result<void> alive = bench::still_alive(lab);
   if (alive) return {};
-  return Error{alive.error().code,
-               fmt::format("the GPU is lost to this process after {}: {}", done, alive.error().message)};
+  return within("the GPU is lost to this process after " + done, alive.error());
+}
+
+bench::Phase Job::part(std::string name) {
+  return [this, name = std::move(name), number = begun_++](const std::string& what) {
+    const std::string step = name + ": " + what;
+    bar_.update(number, parts_, step);
+    watchdog_.step(step);
+  };
 }
 
 }  // namespace sluice::cli

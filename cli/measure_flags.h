@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of verbs that time something on a GPU: how a replay is timed, and what is written of the run.
+// Verbs that time on a GPU: the flags of replays and of the record, and a job with its progress.
 #pragma once
 
 #include <string>
 
 #include "bench/session.h"
+#include "cli/terminal.h"
+#include "cli/watchdog.h"
 
 namespace CLI {
 class App;
@@ -12,15 +14,32 @@ class App;
 
 namespace sluice::cli {
 
-/// Adds --rounds, --rest-ms and --replay-us. `each`: what a round replays, for the help.
+/// Adds --rounds, --rest-ms and --replay-us. `each` tells the help text what a round replays.
 void add_replay_flags(CLI::App& verb, bench::Method& method, const std::string& each);
-/// Machine and method of the lab, this command, and `commit` or, if that is "", the build's.
+/// A record with the lab's machine and method, this command, and `commit` or, if "", the build's commit.
 bench::RunRecord run_record(const bench::Lab& lab, const std::string& commit);
-/// The GPU of --device. Error invalid_argument, with `without` as its message: the host was named.
+/// The GPU of --device. Error invalid_argument with the message `without` if the host was named.
 Result<Device> gpu_of(const std::string& device, const Options& options, const char* without);
-/// Error: the GPU is lost to this process after `done`, like "3 of 9 shapes".
+/// Error: the GPU is lost to this process after `done`, such as "3 of 9 shapes".
 Result<void> check_alive(const bench::Lab& lab, const std::string& done);
 /// Adds --commit and --hang-s.
 void add_run_flags(CLI::App& verb, std::string& commit, int& hang_s);
+
+/// A job of several parts on a GPU: a progress line, and a watchdog over each phase.
+class Job {
+ public:
+  Job(const std::string& label, int hang_s, size_t parts)
+      : watchdog_(hang_s), bar_(label), parts_(static_cast<int>(parts)) {}
+
+  /// Begins the next part. Its phases are shown after `name`.
+  bench::Phase part(std::string name);
+  /// Removes the line, so that other text can be printed.
+  void clear() { bar_.clear(); }
+
+ private:
+  Watchdog watchdog_;
+  Progress bar_;
+  int parts_, begun_ = 0;
+};
 
 }  // namespace sluice::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice pack`: what a packed blob of weights is, in bytes and bits, and the blob itself from raw arrays, on
-// the CPU. Needs no GPU. A model's weights are packed by sluice/pack.h, on the GPU.
+// `sluice pack`: the layout and size of a packed blob of weights, and the blob itself from raw arrays. Runs
+// on the CPU. sluice/pack.h packs a model's weights on the GPU.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -12,8 +12,8 @@
 #include <sluice/reference/packed_weights.h>
 #include <sluice/try.h>
 
+#include "bench/names.h"
 #include "bench/whole_file.h"
-#include "cli/parse.h"
 #include "cli/table.h"
 #include "cli/verb.h"
 
@@ -27,54 +27,51 @@ struct PackFlags {
   std::string codes, scales, zeros, out;
 };
 
-/// What a file of codes holds; int4 is uint4 of signed values.
+/// The contents of a file of codes; int4 is uint4 with signed values.
 struct FileCodes {
   WeightType type;
-  int added = 0;  // to a signed value, for its code
+  int added = 0;  // added to a signed value to get its code
 };
 
-/// With stored zeros a file of int8 holds codes, 0..255, as its zeros count them.
+/// With stored zeros, a file of int8 has codes 0..255, in the units of its zeros.
 Result<FileCodes> file_codes_of(const std::string& text, ScaleZero zero) {
   if (text == "int4" && zero != ScaleZero::none)
-    return Error{ErrorCode::invalid_argument,
-                 "--weights int4 are signed and --zero is per_group: zeros are for "
-                 "uint4 and int8; say --weights uint4, or --zero none"};
+    return bad_argument(
+        "--weights int4 are signed and --zero is per_group: zeros are for uint4 and int8; say --weights "
+        "uint4, or --zero none");
   if (text == "int4") return FileCodes{WeightType::uint4, implied_zero(WeightType::uint4)};
   if (text == "uint4") return FileCodes{WeightType::uint4};
   if (text == "int8")
     return FileCodes{WeightType::int8, zero == ScaleZero::none ? implied_zero(WeightType::int8) : 0};
   if (text == "e4m3") return FileCodes{WeightType::e4m3};
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("weights {} is not one of: int4, uint4, int8, e4m3", in_quotes(text))};
+  return bad_argument("weights {} is not one of: int4, uint4, int8, e4m3", in_quotes(text));
 }
 
 Result<FragmentOrder> order_of(const std::string& tokens) {
   if (tokens == "fp16" || tokens == "bf16") return FragmentOrder::half;
   if (tokens == "e4m3") return FragmentOrder::byte;
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("tokens-type {} is not one of: fp16, bf16, e4m3", in_quotes(tokens))};
+  return bad_argument("tokens-type {} is not one of: fp16, bf16, e4m3", in_quotes(tokens));
 }
 
 Result<WeightFormat> format_of(const PackFlags& flags) {
-  SLUICE_TAKE(const ScaleZero zero, parse_scale_zero(flags.zero));
+  SLUICE_TAKE(const ScaleZero zero, bench::parse_name<ScaleZero>("zero", flags.zero));
   SLUICE_TAKE(const FileCodes codes, file_codes_of(flags.weights, zero));
-  SLUICE_TAKE(const DType scale, parse_dtype(flags.scale));
+  SLUICE_TAKE(const DType scale, bench::parse_name<DType>("type", flags.scale));
   SLUICE_TAKE(const FragmentOrder order, order_of(flags.tokens));
   const WeightFormat format{codes.type, flags.group, scale, zero, order};
   if (const char* rule = validate(format))
-    return Error{ErrorCode::invalid_config,
-                 fmt::format("--weights {} --group {} --scale {} --zero {} --tokens-type {}: {}",
-                             flags.weights, flags.group, flags.scale, flags.zero, flags.tokens, rule)};
+    return error_of(ErrorCode::invalid_config,
+                    "--weights {} --group {} --scale {} --zero {} --tokens-type {}: {}", flags.weights,
+                    flags.group, flags.scale, flags.zero, flags.tokens, rule);
   return format;
 }
 
 Result<void> check_sizes(const PackFlags& flags) {
   constexpr i64 kLargest = (i64{1} << 31) - 1;
   if (flags.n < 1 || flags.k < 1 || flags.n > kLargest || flags.k > kLargest)
-    return Error{ErrorCode::invalid_size,
-                 fmt::format("--n {} --k {}: each must be in 1..2^31-1", flags.n, flags.k)};
+    return error_of(ErrorCode::invalid_size, "--n {} --k {}: each must be in 1..2^31-1", flags.n, flags.k);
   if (flags.shards < 1 || flags.shards > 64)
-    return Error{ErrorCode::invalid_size, fmt::format("--shards {} must be in 1..64", flags.shards)};
+    return error_of(ErrorCode::invalid_size, "--shards {} must be in 1..64", flags.shards);
   return {};
 }
 
@@ -97,7 +94,7 @@ void print_numbers(const PackFlags& flags, const WeightFormat& f) {
                    code_bits(f.type), stored_bits(f, flags.n, flags.k) / 16));
 }
 
-/// The shares of `extent` in whole units, the first ones larger where it does not divide.
+/// The range of slice `index`, in whole units of `extent`; the first slices are larger if it does not divide.
 SliceRange share_of(i64 extent, int unit, int shards, int index) {
   const i64 units = ceil_div(extent, i64{unit});
   const auto at = [&](i64 shard) { return std::min(extent, ceil_div(units * shard, i64{shards}) * unit); };
@@ -130,36 +127,33 @@ void print_slices(const PackFlags& flags, const WeightFormat& f) {
 Result<std::vector<u8>> read_file(const std::string& path, const char* flag, i64 bytes) {
   std::error_code failed;
   const auto size = std::filesystem::file_size(path, failed);
-  if (failed) return Error{ErrorCode::io, fmt::format("{} {}: {}", flag, escaped(path), failed.message())};
+  if (failed) return error_of(ErrorCode::io, "{} {}: {}", flag, escaped(path), failed.message());
   if (static_cast<i64>(size) != bytes)
-    return Error{ErrorCode::invalid_size,
-                 fmt::format("{} {} has {} bytes and must have {}: a raw row-major array", flag,
-                             escaped(path), size, bytes)};
+    return error_of(ErrorCode::invalid_size, "{} {} has {} bytes and must have {}: a raw row-major array",
+                    flag, escaped(path), size, bytes);
   std::vector<u8> content(static_cast<std::size_t>(bytes));
   std::ifstream file(path, std::ios::binary);
   if (!file.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(bytes)))
-    return Error{ErrorCode::io, fmt::format("{} {}: cannot be read", flag, escaped(path))};
+    return error_of(ErrorCode::io, "{} {}: cannot be read", flag, escaped(path));
   return content;
 }
 
-/// Signed values of a file become codes.
+/// Converts signed values of a file to codes.
 Result<void> to_codes(const PackFlags& flags, const FileCodes& how, std::vector<u8>& values) {
   if (how.added == 0) return {};
   const int least = -how.added, most = how.added - 1;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const int value = static_cast<signed char>(values[i]);
     if (value < least || value > most)
-      return Error{
-          ErrorCode::invalid_argument,
-          fmt::format("--codes {}: value {} at [{}][{}] must be in {}..{}: {} is one signed value a byte",
-                      escaped(flags.codes), value, static_cast<i64>(i) / flags.k,
-                      static_cast<i64>(i) % flags.k, least, most, flags.weights)};
+      return bad_argument("--codes {}: value {} at [{}][{}] must be in {}..{}: {} is one signed value a byte",
+                          escaped(flags.codes), value, static_cast<i64>(i) / flags.k,
+                          static_cast<i64>(i) % flags.k, least, most, flags.weights);
     values[i] = static_cast<u8>(value + how.added);
   }
   return {};
 }
 
-/// Writing must not destroy what is read, whichever of its names is given.
+/// Refuses an output that is one of the inputs, under any name.
 Result<void> check_out(const PackFlags& flags) {
   const struct {
     const char* flag;
@@ -168,9 +162,8 @@ Result<void> check_out(const PackFlags& flags) {
   std::error_code ignored;
   for (const auto& [flag, path] : inputs)
     if (std::filesystem::equivalent(flags.out, path, ignored))
-      return Error{ErrorCode::invalid_argument,
-                   fmt::format("--out {} is the file of {}, which would be lost: name another",
-                               escaped(flags.out), flag)};
+      return bad_argument("--out {} is the file of {}, which would be lost: name another", escaped(flags.out),
+                          flag);
   return {};
 }
 
@@ -178,9 +171,8 @@ Result<int> pack_files(const PackFlags& flags, const WeightFormat& f) {
   const i64 scale_bytes = flags.n * group_count(f, flags.k) * bytes_of(f.scale);
   const bool has_zeros = f.zero == ScaleZero::per_group;
   if (flags.scales.empty() || flags.out.empty() || has_zeros == flags.zeros.empty())
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("--codes FILE needs --scales FILE and --out FILE too, and {}",
-                             has_zeros ? "--zeros FILE" : "no --zeros FILE, which is for --zero per_group")};
+    return bad_argument("--codes FILE needs --scales FILE and --out FILE too, and {}",
+                        has_zeros ? "--zeros FILE" : "no --zeros FILE, which is for --zero per_group");
   SLUICE_TRY(check_out(flags));
   SLUICE_TAKE(std::vector<u8> codes, read_file(flags.codes, "--codes", flags.n * flags.k));
   SLUICE_TRY(to_codes(flags, *file_codes_of(flags.weights, f.zero), codes));
@@ -203,8 +195,7 @@ Result<int> run_pack(const PackFlags& flags) {
   SLUICE_TAKE(const WeightFormat format, format_of(flags));
   SLUICE_TRY(check_sizes(flags));
   if (flags.codes.empty() && !(flags.scales.empty() && flags.zeros.empty() && flags.out.empty()))
-    return Error{ErrorCode::invalid_argument,
-                 "--scales, --zeros and --out need --codes FILE: nothing to pack"};
+    return bad_argument("--scales, --zeros and --out need --codes FILE: nothing to pack");
   print_numbers(flags, format);
   if (flags.shards > 1) print_slices(flags, format);
   return flags.codes.empty() ? Result<int>(kExitOk) : pack_files(flags, format);
@@ -217,7 +208,7 @@ Verb add_pack_verb(CLI::App& app) {
   CLI::App* verb =
       app.add_subcommand("pack", "Show the packed format of weights, and pack raw arrays; needs no GPU");
   verb->add_option("-n,--n", flags->n, "Rows: outputs of the layer")->required();
-  verb->add_option("-k,--k", flags->k, "What the sum is over")->required();
+  verb->add_option("-k,--k", flags->k, "Length of the sums")->required();
   verb->add_option("--weights", flags->weights, "int4 (-8..7), uint4, int8 or e4m3")->capture_default_str();
   verb->add_option("--group", flags->group, "k that share a scale: 32, 64, 128; 0: all")
       ->capture_default_str();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ratios are peer time over our time; wrong or missing contenders have none and drop out.
+// Ratios are peer time over our time; wrong or missing contenders have none and are left out.
 #include "cli/packed_bars.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ constexpr double kLargeWeights = 64 << 20;  // elements
 constexpr double kSmallWeights = 11 << 20;  // (1280, 8192) and (8192, 1024)
 constexpr i64 kFewTokens = 32;
 
-/// Of one product, whatever its tokens' type.
+/// The ratios of one product, for either type of tokens.
 struct Ratio {
   i64 tokens = 0;
   double weights = 0, fp8 = 0;
@@ -102,7 +102,7 @@ class Bars {
 std::string bars_of(const bench::RunRecord& run, const char* ours) {
   std::string text;
   std::vector<Ratio> half, byte, either;
-  std::map<std::tuple<i64, i64, i64, int>, Ratio> faster;  // of a product in both token types
+  std::map<std::tuple<i64, i64, i64, int>, Ratio> faster;  // product -> the faster of its token types
   for (const ShapeRecord& shape : run.shapes) {
     const auto* packed = std::get_if<PackedProblem>(&shape.problem);
     if (packed == nullptr) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bars that the set `packed` is held to, as lines of text: at most 32 tokens of each type and of the
-// faster of the two beside FP8, 64 and 128 e4m3 tokens beside FP8, 64 16-bit tokens beside 16 bits.
+// The bars of the set `packed`, as lines of text. Compared with FP8: up to 32 tokens of each type and of the
+// faster type, and 64 and 128 e4m3 tokens. Compared with 16 bits: 64 16-bit tokens.
 #pragma once
 
 #include <string>
@@ -9,8 +9,7 @@
 
 namespace sluice::cli {
 
-/// Over the shapes so far, of the pick and, if there is one, of the tuned kernel. Empty if a run has no
-/// packed shape.
+/// The bars over the shapes so far, of the pick and any tuned kernel. Empty without packed shapes.
 std::string packed_bars(const bench::RunRecord& run, bool tuned);
 
 }  // namespace sluice::cli

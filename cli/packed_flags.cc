@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/packed_flags.h"
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -10,36 +8,49 @@
 #include <sluice/host/text/quoted.h>
 #include <sluice/try.h>
 
-#include "cli/parse.h"
+#include "bench/names.h"
 #include "cli/value_checks.h"
 
 namespace sluice::cli {
 namespace {
 
-/// Of the flags of dense products, those that mean the same here.
+/// Flags of dense products that mean the same here.
 constexpr std::array kShared = {"--shape",      "--m",        "--n",         "--k",       "--dtype",
                                 "--d",          "--bias",     "--bias-type", "--ld-a",    "--activation",
                                 "--ld-d",       "--scale-a",  "--gated",     "--scale-d", "--stages",
                                 "--no-records", "--residual", "--ld-c"};
 
+/// Adds a flag for each choice of a kernel that has none yet.
+template <class Config>
+void add_kernel_flags(CLI::App& app, const char* group, PackedFlags& f) {
+  const auto add = [&]<class Member>(const Field<Config, Member>& row) {
+    const std::string name = row.name;
+    if (row.overrule == nullptr || name == "stages") return;
+    const std::string flag = flag_of(name == "tokens" ? "tokens_tile" : name);
+    if (app.get_option_no_throw(flag) != nullptr) return;
+    CLI::Option* option = app.add_option(flag, f.overrides.*row.overrule, row.help)->group(group);
+    check_range(option, *range_of_packed_override(name));
+    f.override_options.push_back(option);
+  };
+  std::apply([&](const auto&... rows) { (add(rows), ...); }, FieldsOf<Config>::kTable);
+}
+
 }  // namespace
 
 Result<WeightFormat> format_of(const PackedFlags& flags) {
-  SLUICE_TAKE(const DType scale, parse_dtype(flags.weight_scale));
-  SLUICE_TAKE(const ScaleZero zero, parse_scale_zero(flags.zero));
+  SLUICE_TAKE(const DType scale, bench::parse_name<DType>("type", flags.weight_scale));
+  SLUICE_TAKE(const ScaleZero zero, bench::parse_name<ScaleZero>("zero", flags.zero));
   WeightFormat format{.group = flags.group, .scale = scale, .zero = zero};
   if (flags.weights == "int4" && zero != ScaleZero::none)
-    return Error{
-        ErrorCode::invalid_argument,
-        "--weights int4 are signed and --zero is per_group: zeros are for uint4 and int8; say --zero none"};
+    return bad_argument(
+        "--weights int4 are signed and --zero is per_group: zeros are for uint4 and int8; say --zero none");
   if (flags.weights == "int4" || flags.weights == "uint4") return format;
   for (const WeightType type : {WeightType::int8, WeightType::e4m3})
     if (flags.weights == name_of(type)) {
       format.type = type;
       return format;
     }
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("--weights {} is not one of: int4, uint4, int8, e4m3", in_quotes(flags.weights))};
+  return bad_argument("--weights {} is not one of: int4, uint4, int8, e4m3", in_quotes(flags.weights));
 }
 
 void add_format_flags(CLI::App& app, PackedFlags& f) {
@@ -61,34 +72,10 @@ void add_packed_flags(CLI::App& app, PackedFlags& f) {
       app.add_flag("--norm-x", f.norm_x,
                    "X is normed first: its rows over their root mean square, times gamma")
           ->group("Packed weights"));
-  const char* narrow = "Packed weights: of the narrow kernel (--stages too)";
-  const char* strip = "Packed weights: of the strip kernel (--tokens-tile, --parts and --stages too)";
-  const char* wide = "Packed weights: of the wide kernel";
-  const std::vector<CLI::Option*> options = {
-      app.add_option("--token-blocks", f.token_blocks, "Tokens of a tile / 8: 1, 2, 4")->group(narrow),
-      app.add_option("--row-blocks", f.row_blocks, "Outputs of a tile / 16: 2, 4, 8")->group(narrow),
-      app.add_option("--warps", f.warps, "Of a CTA: 1 to 16")->group(narrow),
-      app.add_option("--parts", f.parts, "CTAs of a cluster, which share k: 1, 2, 4, 8 (strip: 1 to 8)")
-          ->group(narrow),
-      app.add_option("--ctas", f.ctas, "That share an SM")->group(narrow),
-      app.add_option("--tokens-tile", f.tokens_tile, "Tokens of a tile: 32, 64, 128, 256 (strip: 8 to 128)")
-          ->group(wide),
-      app.add_option("--cluster-n", f.cluster_n, "CTAs of a cluster, which share tokens: 1, 2")->group(wide),
-      app.add_option("--cluster-k", f.cluster_k, "CTAs of a cluster, which share k: 1, 2")->group(wide),
-      app.add_option("--x-stages", f.x_stages, "Slots of the tokens' ring, 64 k each: 2 to 16")->group(wide),
-      app.add_option("--w-stages", f.w_stages, "Slots of the weights' ring, 128 k each: 1 to 16")
-          ->group(wide),
-      app.add_option("--tail-parts", f.tail_parts,
-                     "Units that each tile of the last wave is split into, by tokens: 1, 2")
-          ->group(wide),
-      app.add_option("--strips", f.strips, "64 outputs each, of a CTA: 1 to 4")->group(strip),
-      app.add_option("--k-groups", f.k_groups, "Warpgroups that share a strip")->group(strip)};
-  constexpr const char* kNames[] = {"token_blocks", "row_blocks", "warps",     "parts",    "ctas",
-                                    "tokens",       "cluster_n",  "cluster_k", "x_stages", "w_stages",
-                                    "tail_parts",   "strips",     "k_groups"};
-  for (std::size_t i = 0; i < std::size(kNames); ++i)
-    check_range(options[i], *range_of_packed_override(kNames[i]));
-  f.override_options.assign(options.begin(), options.end());
+  add_kernel_flags<NarrowConfig>(app, "Packed weights: of the narrow kernel (--stages too)", f);
+  add_kernel_flags<WideConfig>(app, "Packed weights: of the wide kernel", f);
+  add_kernel_flags<StripConfig>(
+      app, "Packed weights: of the strip kernel (--tokens-tile, --parts and --stages too)", f);
 }
 
 bool is_shared_flag(const std::string& name) {
@@ -100,21 +87,10 @@ bool is_packed(const PackedFlags& flags) {
 }
 
 packed::Overrides packed_overrides_of(const ProblemFlags& problem, const PackedFlags& flags) {
-  return {.token_blocks = flags.token_blocks,
-          .row_blocks = flags.row_blocks,
-          .warps = flags.warps,
-          .stages = problem.stages,
-          .parts = flags.parts,
-          .ctas = flags.ctas,
-          .tokens = flags.tokens_tile,
-          .cluster_n = flags.cluster_n,
-          .cluster_k = flags.cluster_k,
-          .x_stages = flags.x_stages,
-          .w_stages = flags.w_stages,
-          .tail_parts = flags.tail_parts,
-          .strips = flags.strips,
-          .k_groups = flags.k_groups,
-          .ignore_records = problem.no_records};
+  packed::Overrides overrides = flags.overrides;
+  overrides.stages = problem.overrides.stages;
+  overrides.ignore_records = problem.overrides.ignore_records;
+  return overrides;
 }
 
 Result<bench::PackedRequest> packed_request_of(const ProblemFlags& problem, const PackedFlags& flags) {

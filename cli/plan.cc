@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice plan`: what would run and why it should be fast. Needs no GPU: without one it plans for an H200, or
-// for the GPU that --gpu names. It says whose rates it takes, and where they come from.
+// `sluice plan`: the kernel that would run, and its estimate. Needs no GPU: it plans for an H200, or for the
+// GPU that --gpu names, and prints the source of its rates.
 #include <fmt/format.h>
 
 #include <memory>
@@ -61,7 +61,7 @@ std::vector<std::string> cells_of(const packed::Plan& plan) {
   return {packed::short_name(plan.config), us_text(plan.estimate_us), std::to_string(plan.smem_bytes)};
 }
 
-/// Every candidate, best estimate first.
+/// Prints each candidate, best estimate first.
 Result<void> print_all(const bench::Request& request, const DeviceInfo& info) {
   SLUICE_TAKE(const std::vector<bench::AnyPlan> plans, candidates_of(request, info));
   const Table table = bench::is_packed(problem_of(request)) ? packed_table() : dense_table();

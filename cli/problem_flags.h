@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that say what a problem is and overrule its plan: one spelling for every verb, for lines of a
-// problem file and for objects of a JSON file. Values stay text until problem() so that errors are Results.
+// The flags that describe a problem and override its plan. Verbs, lines of a problem file and objects of a
+// JSON file share their spelling. Values stay text until problem_of(), so that errors are Results.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,28 +32,27 @@ struct ProblemFlags {
   std::string scale_d = "none";
   std::string update = "set";
   bool any_order = false;
-  std::string accumulate;  // "": as spec/problem.h has it
+  std::string accumulate;  // "": the default of spec/problem.h
   float alpha = 1.0f;
   std::optional<float> beta;
 
-  std::string schedule, tile, cluster, store, raster, numbering;
-  std::optional<bool> swapped;
-  std::optional<int> stages, raster_group, clusters, streamed, splits;
-  std::string combine;
-  std::optional<i64> workspace_limit;
-  bool no_records = false;
+  std::string tile, cluster;
+  std::map<std::string, std::string> names;  // override -> its enumerator's name
+  PlanOverrides overrides;                   // the others
 };
 
 /// Adds sizes, types, layouts and epilogue to a verb.
 void add_problem_flags(CLI::App& app, ProblemFlags& flags);
-/// Adds --schedule, --tile and the like.
+/// Adds a flag for each row of the planner's overrides (text/fields.h), such as --schedule.
 void add_override_flags(CLI::App& app, ProblemFlags& flags);
 
-/// True if a size was given: without one, a verb may have a default of its own.
+/// "raster_group": "--raster-group".
+std::string flag_of(std::string name);
+/// Whether a size was given: without one, a verb may have a default.
 bool has_shape(const ProblemFlags& flags);
 Result<Problem> problem_of(const ProblemFlags& flags);
 Result<PlanOverrides> overrides_of(const ProblemFlags& flags);
-/// What --beta says; 1 with a residual and 0 without if it says nothing.
+/// The value of --beta; by default 1 with a residual, else 0.
 float beta_of(const ProblemFlags& flags);
 
 Result<bench::DenseRequest> dense_request_of(const ProblemFlags& flags);

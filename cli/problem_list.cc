@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problem files: every entry, line or JSON object, becomes the words of a command line and goes through the
-// flags of a command line, so that there is one grammar. Called by requests.cc.
+// Problem files: each entry, line or JSON object, becomes words of a command line and is parsed by its flags,
+// so that there is one grammar. Called by requests.cc.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +14,7 @@
 #include <sluice/host/text/text_file.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "cli/requests.h"
 #include "cli/value_checks.h"
 
@@ -22,10 +23,11 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr size_t kMostProblems = 10000;   // of a file: the longest list of the bench has a few hundred
-constexpr size_t kMostLineBytes = 16384;  // of an entry: all flags together are some 1,000
+constexpr size_t kMostProblems = 10000;   // in a file; the bench's longest list has a few hundred
+constexpr size_t kMostLineBytes = 16384;  // in an entry; all flags together take about 1,000
 
-/// "--bias=false" of a flag says that it was not given; what takes a value (--swapped) keeps it.
+/// Whether a word like "--bias=false" means that the flag was not given. Flags with a value (--swapped) keep
+/// it.
 bool says_nothing(const CLI::App& app, const std::string& word) {
   const size_t end = word.find("=false");
   if (end == std::string::npos || end + 6 != word.size()) return false;
@@ -45,18 +47,17 @@ Result<bench::Request> parse_entry(Words words, const std::string& where) {
   try {
     app.parse(words);
   } catch (const CLI::Error& error) {
-    return Error{ErrorCode::invalid_argument, fmt::format("{}: {}", where, text_of(error, app))};
+    return bad_argument("{}: {}", where, text_of(error, app));
   }
   const Result<std::vector<bench::Request>> one = requests_of(flags);
-  if (!one) return Error{one.error().code, fmt::format("{}: {}", where, one.error().message)};
+  if (!one) return within(where, one.error());
   return one->front();
 }
 
-/// Error invalid_argument: a flag of the tool has 30 letters at most, and a problem some 40 flags.
+/// Error invalid_argument above `most`: flags have at most 30 letters, a problem some 40 flags.
 Result<void> check_count(size_t count, size_t most, const std::string& what) {
   if (count <= most) return {};
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("{} must be at most {}, not {}: split them", what, most, count)};
+  return bad_argument("{} must be at most {}, not {}: split them", what, most, count);
 }
 
 Result<std::vector<bench::Request>> parse_lines(std::string_view text) {
@@ -77,16 +78,14 @@ Result<std::vector<bench::Request>> parse_lines(std::string_view text) {
   return requests;
 }
 
-/// The words of a command line that say the same as the object.
+/// The object as words of a command line.
 Result<Words> words_of(const Json& object, const std::string& where) {
   if (!object.is_object())
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("{} is not a JSON object: write {{\"shape\": \"64x64x64\"}}", where)};
+    return bad_argument("{} is not a JSON object: write {{\"shape\": \"64x64x64\"}}", where);
   Words words;
   for (const auto& [key, value] : object.items()) {
     if (value.is_structured() || value.is_null())
-      return Error{ErrorCode::invalid_argument,
-                   fmt::format("{}: {} must be a number, a text, true or false", where, in_quotes(key))};
+      return bad_argument("{}: {} must be a number, a text, true or false", where, in_quotes(key));
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     SLUICE_TRY(check_count(key.size() + text.size(), kMostLineBytes, "the bytes of " + where));
     if (value.is_boolean()) {
@@ -102,11 +101,9 @@ Result<Words> words_of(const Json& object, const std::string& where) {
 Result<std::vector<bench::Request>> parse_json(std::string_view text) {
   const Result<Json> list = parse_json_text(text);
   if (!list)
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("the problem file {}: mend it, or write lines of flags", list.error().message)};
+    return bad_argument("the problem file {}: mend it, or write lines of flags", list.error().message);
   if (!list->is_array())
-    return Error{ErrorCode::invalid_argument,
-                 "the problem file is not a JSON array of objects: put its objects between [ and ]"};
+    return bad_argument("the problem file is not a JSON array of objects: put its objects between [ and ]");
   SLUICE_TRY(check_count(list->size(), kMostProblems, "the problems of a file"));
   std::vector<bench::Request> requests;
   for (size_t i = 0; i < list->size(); ++i) {
@@ -129,9 +126,8 @@ Result<std::vector<bench::Request>> parse_problem_list(const std::string& text) 
 Result<std::vector<bench::Request>> read_problem_file(const std::string& path) {
   SLUICE_TAKE(const std::string text, read_text_file(path, kMostJsonBytes));
   Result<std::vector<bench::Request>> requests = parse_problem_list(text);
-  if (!requests)
-    return Error{requests.error().code, fmt::format("{}: {}", escaped(path), requests.error().message)};
-  if (requests->empty()) return Error{ErrorCode::io, fmt::format("{} holds no problem", escaped(path))};
+  if (!requests) return within(escaped(path), requests.error());
+  if (requests->empty()) return error_of(ErrorCode::io, "{} holds no problem", escaped(path));
   return requests;
 }
 

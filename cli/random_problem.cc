@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Half of all sizes come from the list of hard ones. Leading dimensions are padded to what TMA can address
-// (16 bytes), sometimes to more.
+// Half of all sizes come from the list of hard ones. Leading dimensions are padded to TMA's 16 bytes,
+// sometimes to more.
 #include "cli/random_problem.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ constexpr std::array<i64, 22> kHardSizes = {0,  1,  2,   7,   8,   15,  16,  17,
                                             65, 96, 127, 128, 129, 191, 255, 256, 257, 384, 511};
 constexpr i64 kTmaBytes = 16;
 
-/// Small helper over one generator, so that choices read as sentences.
+/// A random generator whose functions read as choices.
 struct Dice {
   std::mt19937_64 random;
 
@@ -103,7 +103,7 @@ Problem random_problem(const RandomSpec& spec, int index) {
   p.a.ld = padded_ld(dice, inner_extent(p.a, p.m, p.k), p.a.type);
   p.b.ld = padded_ld(dice, inner_extent(p.b, p.n, p.k), p.b.type);
   p.d.ld = dice.one_in(4) ? std::max<i64>(d_columns(p), 1)
-                          : padded_ld(dice, d_columns(p), p.d.type);  // else TMA stores it
+                          : padded_ld(dice, d_columns(p), p.d.type);  // else TMA stores D
   p.c.type = e.c_type;
   p.c.ld = std::max<i64>(p.n, 1);
   return p;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random problems for `sluice verify`: all types, layouts, epilogues, batches, and sizes that are hard: edges
-// of tiles, ones, odd numbers. Every one is legal; the same (seed, index) is always the same problem.
+// Random problems for `sluice verify`: all types, layouts, epilogues, batches, and hard sizes: edges of
+// tiles, ones, odd numbers. Each is legal; one (seed, index) always gives one problem.
 #pragma once
 
 #include <sluice/spec/packed.h>
@@ -11,12 +11,12 @@ namespace sluice::cli {
 struct RandomSpec {
   u64 seed = 1;
   i64 largest = 1024;  // m, n and k
-  bool exact = true;   // data will be whole numbers: no GELU, no SiLU
+  bool exact = true;   // data will be whole numbers, so no GELU or SiLU
 };
 
 Problem random_problem(const RandomSpec& spec, int index);
 
-/// What of a weight format is given, and what is any.
+/// The fixed and the free parts of a weight format.
 struct FormatSpec {
   WeightFormat fixed;
   bool any_group = false, any_scale = false, any_zero = false;

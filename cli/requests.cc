@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which flags exclude which. CLI11 knows whether an option was given; a default looks like any other value.
+// Which flags exclude which. Options are asked, as a given value may equal the default.
 #include "cli/requests.h"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ std::vector<const CLI::Option*> added_by(CLI::App& app, ProblemFlags& flags,
   return {all.begin() + static_cast<std::ptrdiff_t>(before), all.end()};
 }
 
-/// Flags that dense products alone have.
+/// Refuses flags that only dense products have.
 Result<void> refuse_dense(const std::vector<const CLI::Option*>& options, const std::string& why) {
   std::vector<const CLI::Option*> dense = options;
   std::erase_if(dense, [](const CLI::Option* option) { return is_shared_flag(option->get_name()); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice rows`: what few kernels for a range of numbers of rows cost on this GPU, against a kernel for each.
-// The measuring is in bench/rows.h; this file chooses, shows and keeps.
+// `sluice rows`: the cost of few kernels for a range of rows on this GPU, against one kernel for each.
+// bench/rows.h measures; this file chooses, prints and keeps.
 #include <fmt/format.h>
 
 #include <memory>
@@ -15,9 +15,7 @@
 #include "cli/row_range.h"
 #include "cli/table.h"
 #include "cli/target.h"
-#include "cli/terminal.h"
 #include "cli/verb.h"
-#include "cli/watchdog.h"
 
 namespace sluice::cli {
 namespace {
@@ -82,17 +80,12 @@ Result<int> run_rows(const RowsFlags& flags) {
   fmt::print("{}, {} to {} rows, {} of them drawn with seed {}\n{}", run.gpu, how.rows.low, how.rows.high,
              how.numbers, how.seed, rows_table().header());
 
-  Watchdog watchdog(flags.hang_s);
-  Progress bar("rows");
+  Job job("rows", flags.hang_s, requests.size());
   std::vector<bench::RowsRecord> layers;
   for (const bench::Request& request : requests) {
     const bench::AnyProblem problem = problem_of(request);
-    const std::string name = bench::name_of(problem);
-    layers.push_back(bench::measure_rows(lab, problem, how, [&](const std::string& what) {
-      bar.update(static_cast<int>(layers.size()), static_cast<int>(requests.size()), name + ": " + what);
-      watchdog.step(name + ": " + what);
-    }));
-    bar.clear();
+    layers.push_back(bench::measure_rows(lab, problem, how, job.part(bench::name_of(problem))));
+    job.clear();
     print_layer(layers.back());
     if (!flags.json.empty()) SLUICE_TRY(bench::write_whole(to_json(run, how, layers), flags.json));
     SLUICE_TRY(bench::still_alive(lab));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice run`: one problem from plan to verified result. On a GPU it is also timed beside its peers; without
-// one the host computes it (dense: the twin executes the same plan; packed: through the blob), and the sm_90a
-// kernel is still compiled. This is `make demo`.
+// `sluice run`: one problem from plan to verified result. On a GPU it is timed beside its peers. Without one
+// the host computes it (dense: the twin executes the plan; packed: from the blob), and the sm_90a kernel is
+// still compiled. This is `make demo`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <sluice/host/device/device_impl.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "bench/session.h"
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
@@ -36,49 +37,47 @@ struct RunFlags {
   int hang_s = 90;
 };
 
-/// Two minutes of twin and reference on one core (512^3: 15 s); 8192^3 would take most of a day.
+/// Two minutes of twin and reference on one core (512^3 takes 15 s); 8192^3 would take most of a day.
 constexpr double kMaxHostProducts = 1e9;
-constexpr double kMaxHostElements = 2.5e8;  // of all operands, padding too: some 16 bytes each
+constexpr double kMaxHostElements = 2.5e8;  // all operands with padding, some 16 bytes each
 
 double elements_of(const Matrix& x, i64 inner, i64 outer, i64 batch) {
   return static_cast<double>(batch) * static_cast<double>(batch_stride_of(x, inner, outer));
 }
 
-/// `p`: a checked problem.
+/// `p` must have passed its checks.
 Result<void> check_host_size(const Problem& p) {
   const double products = bench::flops_of(p) / 2, outputs = static_cast<double>(p.m) * p.n * p.batch;
   if (outputs > kMaxHostProducts)
-    return Error{
-        ErrorCode::invalid_size,
-        fmt::format("{} has {:.2g} elements of D: the host twin takes at most {:.0e}; give a smaller "
+    return error_of(ErrorCode::invalid_size,
+                    "{} has {:.2g} elements of D: the host twin takes at most {:.0e}; give a smaller "
                     "--shape, or run it on a GPU",
-                    bench::shape_text(p), outputs, kMaxHostProducts)};
+                    bench::shape_text(p), outputs, kMaxHostProducts);
   if (products > kMaxHostProducts)
-    return Error{ErrorCode::invalid_size,
-                 fmt::format("{} has {:.2g} multiply-adds: the host twin takes at most {:.0e}, in about two "
-                             "minutes; give a smaller --shape, or run it on a GPU",
-                             bench::shape_text(p), products, kMaxHostProducts)};
+    return error_of(ErrorCode::invalid_size,
+                    "{} has {:.2g} multiply-adds: the host twin takes at most {:.0e}, in about two minutes; "
+                    "give a smaller --shape, or run it on a GPU",
+                    bench::shape_text(p), products, kMaxHostProducts);
   const double elements =
       elements_of(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.batch) +
       elements_of(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.batch) +
       elements_of(p.d, d_columns(p), p.m, p.batch) +
       (p.epilogue.residual ? elements_of(p.c, p.n, p.m, p.batch) : 0);
   if (elements > kMaxHostElements)
-    return Error{
-        ErrorCode::invalid_size,
-        fmt::format("the operands of {} have {:.2g} elements, padding between rows included: the host "
-                    "twin takes at most {:.2g}; give a smaller --shape or --ld, or run it on a GPU",
-                    bench::shape_text(p), elements, kMaxHostElements)};
+    return error_of(ErrorCode::invalid_size,
+                    "the operands of {} have {:.2g} elements, padding between rows included: the host twin "
+                    "takes at most {:.2g}; give a smaller --shape or --ld, or run it on a GPU",
+                    bench::shape_text(p), elements, kMaxHostElements);
   return {};
 }
 
 Result<void> check_host_size(const PackedProblem& p) {
   const double products = bench::flops_of(p) / 2;
   if (products <= kMaxHostProducts) return {};
-  return Error{ErrorCode::invalid_size,
-               fmt::format("{}x{}x{} has {:.2g} multiply-adds: the CPU takes at most {:.0e}; give a smaller "
-                           "--shape, or run it on a GPU",
-                           p.m, p.n, p.k, products, kMaxHostProducts)};
+  return error_of(ErrorCode::invalid_size,
+                  "{}x{}x{} has {:.2g} multiply-adds: the CPU takes at most {:.0e}; give a smaller --shape, "
+                  "or run it on a GPU",
+                  p.m, p.n, p.k, products, kMaxHostProducts);
 }
 
 // ---- without a GPU ----
@@ -89,7 +88,7 @@ Result<packed::Plan> host_plan_of(const bench::PackedRequest& request, const Rec
   return packed::plan(request.problem, DeviceInfo{}, request.overrides, records);
 }
 
-/// Computes it, prints what was found, and returns whether it is right.
+/// Computes the product, prints the comparison, and returns whether it is right.
 Result<bool> verified_on_host(const bench::DenseRequest& request, const Plan& plan, u64 seed) {
   HostProblem problem(plan.problem, request.alpha, request.beta, seed);
   const auto start = std::chrono::steady_clock::now();
@@ -164,8 +163,8 @@ Result<bool> run_on_gpu(const bench::Request& request, const bench::Lab& lab, Wa
   return right;
 }
 
-/// What to run: the flags. Without sizes, a dense problem gets ones that suit the machine; without any flag
-/// of a problem it is the demo: bf16 and fp8 on a GPU, an epilogue on the host.
+/// The problems of the flags. Without sizes, a dense problem gets ones for the machine. Without any problem
+/// flag it is the demo: bf16 and fp8 on a GPU, an epilogue on the host.
 Result<std::vector<bench::Request>> requests_for(RequestFlags flags, bool on_gpu) {
   const bool demo = !is_packed(flags.packed) && first_given(flags.problem_options).empty();
   if (!is_packed(flags.packed) && !has_shape(flags.problem))
@@ -183,7 +182,7 @@ Result<std::vector<bench::Request>> requests_for(RequestFlags flags, bool on_gpu
   return requests;
 }
 
-/// Each of them by `run`, whatever became of those before; the exit code.
+/// Calls `run` for each request, even after a failure; returns the exit code.
 template <class Run>
 Result<int> run_all(const std::vector<bench::Request>& requests, const Run& run) {
   bool right = true;
@@ -223,7 +222,7 @@ Verb add_run_verb(CLI::App& app) {
   add_request_flags(*verb, flags->requests);
   verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
       ->capture_default_str();
-  verb->add_option("--seed", flags->seed, "Of the data, and of the twin's interleaving")
+  verb->add_option("--seed", flags->seed, "Seed of the data, and of the twin's interleaving")
       ->capture_default_str();
   verb->add_flag("--no-compile", flags->no_compile, "On the host: do not compile the GPU kernel too");
   verb->add_flag("--warm", flags->warm, "Time with operands that L2 may hold");

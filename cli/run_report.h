@@ -10,8 +10,8 @@ namespace sluice::cli {
 
 void print_row(const char* key, const std::string& value);
 void print_verdict(bool right, const std::string& text);
-/// Gets the cubin and says where it came from, and why it was not kept if it was not. The same cache and unit
-/// as prepare().
+/// Gets the cubin from the cache and unit that prepare() uses. Prints its origin and, if it was not kept,
+/// why.
 Result<void> compile_and_print(const KernelCache& cache, const std::string& unit);
 
 }  // namespace sluice::cli

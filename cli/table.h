@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text tables that can be printed row by row while a long job runs: column widths are fixed by the titles and
-// by a given least width. A cell that is wider pushes its row, never loses text.
+// Text tables that are printed row by row during a long job. Titles and given minima fix the column widths; a
+// wider cell moves the rest of its row and loses no text.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ enum class Align { left, right };
 
 struct Column {
   std::string title;
-  int width = 0;  // at least; the title's length counts too
+  int width = 0;  // least width; the title may need more
   Align align = Align::right;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "auto" only forgives a machine without a usable GPU; every other error is one.
+// "auto" only accepts a machine without a usable GPU; other errors are returned.
 #include "cli/target.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the terminal can show: colours and a progress bar on a terminal, plain text everywhere else.
-// Honours NO_COLOR. Used by all verbs; the only place that asks isatty().
+// Output for the terminal: colours and a progress bar on a terminal, plain text elsewhere. Honours NO_COLOR.
+// Used by all verbs; only this file calls isatty().
 #pragma once
 
 #include <cstdio>
@@ -15,7 +15,7 @@ bool is_terminal(std::FILE* file);
 /// `text` in colour if `file` is a terminal, else unchanged.
 std::string paint(std::FILE* file, Colour colour, std::string_view text);
 
-/// One line that shows how far a job is. Quiet when stderr is no terminal, so that logs stay readable.
+/// A line that shows a job's progress. Silent when stderr is no terminal, so that logs stay readable.
 class Progress {
  public:
   explicit Progress(std::string label);
@@ -24,7 +24,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void update(int done, int total, std::string_view note = {});
-  /// Takes the line away, so that something else can be printed.
+  /// Removes the line, so that other text can be printed.
   void clear();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice tune`: finds the fastest configuration of each problem within a time budget, and keeps it as a
-// tuning record, after every problem. The search is in bench/tune/tune.h; this file chooses, shows and keeps.
+// `sluice tune`: finds the fastest configuration of each problem within a time budget, and keeps a tuning
+// record after each problem. bench/tune/tune.h searches; this file chooses, prints and keeps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <sluice/records/record_store.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "bench/tune/gpu.h"
 #include "bench/tune/report.h"
 #include "cli/bounded.h"
@@ -41,12 +42,8 @@ struct TuneFlags {
   bench::Method method{.peer = false};
 };
 
-Error bad_argument(std::string message) {
-  return {ErrorCode::invalid_argument, std::move(message)};
-}
-
 Error of_problem(const bench::Request& request, const std::string& rule) {
-  return bad_argument(fmt::format("{}: {}", bench::name_of(problem_of(request)), rule));
+  return bad_argument("{}: {}", bench::name_of(problem_of(request)), rule);
 }
 
 Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
@@ -69,18 +66,16 @@ Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
   return requests;
 }
 
-/// The key of a problem that can be tuned: as the planner has it.
+/// The planner's key of a problem that can be tuned.
 Result<TuningKey> key_of_tunable(const bench::Request& request) {
   const Result<bench::AnyPlan> plan = plan_of(request, DeviceInfo{}, shipped_records());
-  if (!plan)
-    return Error{plan.error().code,
-                 fmt::format("{}: {}", bench::name_of(problem_of(request)), plan.error().message)};
+  if (!plan) return within(bench::name_of(problem_of(request)), plan.error());
   if (bench::is_empty(bench::problem_of(*plan)))
     return of_problem(request, "a product without elements has nothing to tune; leave it out");
   return std::visit([](const auto& p) { return key_of(p.problem, DeviceInfo{}); }, *plan);
 }
 
-/// In the order they were listed, one of each recipe: equal ones would share a record.
+/// The problems in their order, one for each recipe: equal recipes share a record.
 Result<std::vector<bench::AnyProblem>> problems_of(const TuneFlags& flags) {
   SLUICE_TAKE(const std::vector<bench::Request> listed, listed_problems(flags));
   std::vector<bench::AnyProblem> problems;
@@ -91,8 +86,8 @@ Result<std::vector<bench::AnyProblem>> problems_of(const TuneFlags& flags) {
     if (seen.insert(std::move(key)).second) problems.push_back(problem_of(request));
   }
   if (problems.empty())
-    return bad_argument(
-        fmt::format("no problem of the list has {} in its name: give a part of one", in_quotes(flags.only)));
+    return bad_argument("no problem of the list has {} in its name: give a part of one",
+                        in_quotes(flags.only));
   return problems;
 }
 
@@ -104,8 +99,8 @@ void print_result(const TuneResult& result) {
   std::fflush(stdout);
 }
 
-/// Counts what is done, for the bar. The rest takes as long as what was measured so far did, and no longer
-/// than the budget.
+/// Counts finished problems for the progress bar. The estimate assumes that the rest takes as long as the
+/// tuned ones did, within the budget.
 class Clock {
  public:
   Clock(double start_s, double budget_s) : start_s_(start_s), budget_s_(budget_s) {}
@@ -122,7 +117,7 @@ class Clock {
   int measured_ = 0;
 };
 
-/// One run from the first problem to the summary.
+/// A whole run, from the first problem to the summary.
 class Session {
  public:
   Session(const TuneFlags& flags, const bench::Lab& lab, RecordStore& store)
@@ -161,10 +156,7 @@ class Session {
     const bench::TuneRun found = bench::tune(machine_, info, problems, flags_.settings, hooks);
     bar.clear();
     fmt::print("\n{}", tune_summary(found.results, where, clock.elapsed_s(machine_.now_s())));
-    if (found.ended)
-      return Error{
-          found.ended->code,
-          fmt::format("the run ended early, what was found until then is stored: {}", found.ended->message)};
+    if (found.ended) return within("the run ended early, what was found until then is stored", *found.ended);
     const bench::TuneSummary s = bench::summarise(found.results);
     return s.wrong_kernels == 0 && s.failed == 0 ? kExitOk : kExitNo;
   }
@@ -172,13 +164,13 @@ class Session {
  private:
   std::string driver() const { return run_.driver.empty() ? "unknown" : run_.driver; }
 
-  /// By the record that would be replaced; else by the one that plans are made of now.
+  /// The plan of the record that would be replaced, else of the record that plans use now.
   std::optional<bench::AnyPlan> recorded(const bench::AnyProblem& problem) const {
     const RecordBook books[] = {book_of(store_.records()), lab_.device.records()};
     return bench::recorded_plan(problem, lab_.device.info(), books);
   }
 
-  /// A record made by this version under this driver.
+  /// Whether this version made its record under this driver.
   bool is_known(const bench::AnyProblem& any) const {
     if (flags_.again) return false;
     const DeviceInfo& info = lab_.device.info();
@@ -212,7 +204,7 @@ class Session {
 
 Result<int> run_tune(const TuneFlags& flags) {
   if (!(flags.settings.budget_s > 0))
-    return bad_argument(fmt::format("--budget-s {} must be above 0", flags.settings.budget_s));
+    return bad_argument("--budget-s {} must be above 0", flags.settings.budget_s);
   SLUICE_TAKE(const std::vector<bench::AnyProblem> problems, problems_of(flags));
   const Options options = options_from_environment();
   SLUICE_TAKE(RecordStore store, open_store(flags.out, flags.records, options));
@@ -235,11 +227,11 @@ Verb add_tune_verb(CLI::App& app) {
   TuneFlags& f = *flags;
   CLI::App* verb = app.add_subcommand("tune", "Find the fastest configurations and keep them as records");
   add_many_requests_flags(*verb, f.requests);
-  verb->add_option("--only", f.only, "Of those, the ones with this text in their name, like e4m3 or 1024x");
+  verb->add_option("--only", f.only, "Only problems with this text in their name, like e4m3 or 1024x");
   verb->add_option("--budget-s", f.settings.budget_s, "Seconds for all problems together")
       ->capture_default_str();
-  bounded(verb->add_option("--top", f.settings.top, "Of the model's candidates, at most, for each problem"),
-          1, 1000);
+  bounded(verb->add_option("--top", f.settings.top, "Most candidates of the model for each problem"), 1,
+          1000);
   verb->add_option(
       "--records", f.records,
       "Folder to keep the records in (else SLUICE_RECORDS_DIR or ~/.local/share/sluice/records)");
@@ -249,7 +241,7 @@ Verb add_tune_verb(CLI::App& app) {
   bounded(verb->add_option("--rounds", f.settings.careful_rounds, "Timed replays of every finalist"),
           bench::kLeastRounds, 1000);
   bounded(verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each"), 0.0, kLongestRest);
-  verb->add_option("--seed", f.method.seed, "Of the data")->capture_default_str();
+  verb->add_option("--seed", f.method.seed, "Seed of the data")->capture_default_str();
   add_run_flags(*verb, f.commit, f.hang_s);
   verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();
   return {verb, [flags] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing is left out silently: a skipped problem has its line and its reason.
+// Nothing is left out silently: a skipped problem has a line with the reason.
 #include "cli/tune_table.h"
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ std::string choice_text(const Plan& plan) {
   return text;
 }
 
-/// "narrow 16x64 w8 s3 p2 b1": the formats are the problem's.
+/// "narrow 16x64 w8 s3 p2 b1"; formats are left out, as the problem has them.
 std::string choice_text(const bench::AnyPlan& plan) {
   if (const Plan* dense = std::get_if<Plan>(&plan)) return choice_text(*dense);
   const packed::Plan& packed = std::get<packed::Plan>(plan);

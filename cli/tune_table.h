@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of the tuner as text for a terminal: one line a problem, and the numbers of a run.
+// Results of the tuner as text for a terminal: one line a problem, and a summary.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace sluice::cli {
 /// The columns of tune_line.
 std::string tune_header();
 std::string tune_line(const bench::TuneResult& result);
-/// Each candidate that was wrong or failed, a line each; empty if none.
+/// Candidates that were wrong or failed, a line each; empty if none.
 std::string tune_troubles(const bench::TuneResult& result);
-/// `where` the records went; `seconds` of the whole run.
+/// `where`: the place of the records; `seconds`: time of the whole run.
 std::string tune_summary(const std::vector<bench::TuneResult>& results, const std::string& where,
                          double seconds);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CLI11 names the type of an option's value (INT, UINT, FLOAT, BOOLEAN, TEXT) and no more: an int and an i64
-// are told apart when the conversion fails.
+// CLI11 names only the type of an option's value (INT, UINT, FLOAT, BOOLEAN, TEXT). An int and an i64 differ
+// only when the conversion fails.
 #include "cli/value_checks.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 namespace sluice::cli {
 namespace {
 
-/// "" if `text` is a T; `range` is T's.
+/// Returns "" if `text` is a T; `range` describes T's values.
 template <class T>
 std::string whole_number_problem(const std::string& text, const char* range) {
   const size_t digits = text.find_first_not_of("+-");
@@ -108,7 +108,7 @@ std::string empty_value_problem(const CLI::App& app, const std::vector<std::stri
 }
 
 std::string text_of(const CLI::Error& error, const CLI::App& app) {
-  // What no option took, in the order it was given. CLI11 tells of it last, and the last word first.
+  // Words that no option took, in order. CLI11 reports them last, and the last word first.
   const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
   const auto flag = std::find_if(rest.begin(), rest.end(), [](const std::string& word) {
     return word.size() > 1 && word.front() == '-';
@@ -116,7 +116,7 @@ std::string text_of(const CLI::Error& error, const CLI::App& app) {
   if (flag != rest.end()) return fmt::format("there is no flag {}: leave it out", in_quotes(*flag));
   if (!rest.empty()) return fmt::format("{} belongs to no flag: leave it out", in_quotes(rest.front()));
   const std::string text = one_line(error.what()), start = "Could not convert: ";
-  // What check_values let through is a whole number, for an int.
+  // check_values has passed it, so it is a whole number that an int cannot hold.
   return text.starts_with(start) ? text.substr(start.size()) + " must be in -2^31..2^31-1" : text;
 }
 

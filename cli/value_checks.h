@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every flag's value must be by the kind of value it takes, before CLI11 converts it: CLI11 reads 010 as
-// eight and 10^30 as 2^63 - 1, and takes an empty text for none. Called by main.cc and problem_list.cc.
+// Checks each flag's value by its kind before CLI11 converts it. CLI11 reads 010 as eight and 10^30 as 2^63 -
+// 1, and takes an empty text for none. Called by main.cc and problem_list.cc.
 #pragma once
 
 #include <string>
@@ -16,19 +16,19 @@ class Option;
 
 namespace sluice::cli {
 
-/// Adds the checks to all options of an app that has all of its options: whole numbers are decimal and fit
-/// into 64 bits, others are finite floats, no text is empty.
+/// Adds the checks to all options that the app has so far: whole numbers are decimal and fit into 64 bits,
+/// others are finite floats, no text is empty.
 void check_values(CLI::App& app);
 
-/// Adds the range of an override of the planner (host/planner/field_checks.h): its message names the flag.
+/// Adds the range of a planner override (host/planner/field_checks.h); its message names the flag.
 void check_range(CLI::Option* option, const FieldRange& range);
 
-/// Of options that take several values joined by commas: "" if none of those in `words` is empty, else what
-/// to say. CLI11 drops empty ones unsaid: "1,,2" would be two values.
+/// Returns "" if no value of a comma-separated option in `words` is empty, else a message. CLI11 drops empty
+/// values silently: "1,,2" would be two values.
 std::string empty_value_problem(const CLI::App& app, const std::vector<std::string>& words);
 
-/// What an exception of CLI11 says: the first word that `app` has no flag for, else the value and the rule.
-/// One line, escaped.
+/// The message for an exception of CLI11: the first word that `app` has no flag for, else value and rule. One
+/// line, escaped.
 std::string text_of(const CLI::Error& error, const CLI::App& app);
 
 inline constexpr int kLongestHang = 86400;     // --hang-s: a day

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A verb of the command line: a CLI11 subcommand and what to do when it was named. One file per verb; main.cc
-// lists them, runs the one that was named and is the only place that turns an Error into text and exit code.
+// A verb: a CLI11 subcommand and the function that runs it. Each has a file; main.cc lists them, runs the
+// named one and alone turns an Error into text and exit code.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@ namespace sluice::cli {
 
 struct Verb {
   CLI::App* app = nullptr;
-  std::function<Result<int>()> run;  // the exit code, or why it could not run
+  std::function<Result<int>()> run;  // returns the exit code, or the reason it could not run
 };
 
 Verb add_run_verb(CLI::App& app);

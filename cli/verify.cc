@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice verify`: is this build right on this machine? Random problems, every element checked: on a GPU bit
-// for bit against fp64 with whole numbers, and within the bounds with reals; without one on the host twin,
-// or, of packed weights, through the blob. Even problems have whole data, where every wrong bit shows; odd
-// ones real data and any activation.
+// `sluice verify`: checks this build on this machine with random problems, every element of D. On a GPU:
+// whole numbers bit for bit against fp64, reals within bounds. Without one: on the host twin or, packed, from
+// the blob. Even problems have whole numbers, where each wrong bit shows; odd ones have reals and any
+// activation.
 #include <fmt/format.h>
 
 #include <map>
@@ -41,13 +41,13 @@ struct VerifyFlags {
   int hang_s = 60;
 };
 
-/// What came of one problem.
+/// The outcome of one problem.
 struct Finding {
   bool right = false;
   std::string text;
 };
 
-/// What has been found so far. Refusals are counted by message: rules are few, values differ.
+/// The outcomes so far. Refusals are counted by message, because rules are few and values differ.
 struct Tally {
   int right = 0, wrong = 0, refusals = 0;
   std::map<std::string, int> refused;
@@ -64,8 +64,7 @@ struct Tally {
   }
 };
 
-/// Dense problems of every kind; dense plans are the planner's. What kernels run with is made for a GPU
-/// alone.
+/// Dense problems of each kind; the planner makes their plans. Verifier, stream and workspace need a GPU.
 class DenseChecks {
  public:
   using ItsPlan = Plan;
@@ -113,7 +112,7 @@ class DenseChecks {
   std::optional<Workspace> workspace_;
 };
 
-/// Products of packed weights: of the format that flags say, and of any where they leave it open.
+/// Packed products: the format comes from flags, or at random where they leave it open.
 class PackedChecks {
  public:
   using ItsPlan = packed::Plan;
@@ -215,7 +214,7 @@ Result<void> verify_all(const VerifyFlags& flags, const Target& target, const Ch
 
 template <class Checks>
 Result<int> run_checks(const VerifyFlags& flags, const RequestFlags& request) {
-  SLUICE_TRY(Checks::create(request, {}));  // a bad flag before a missing GPU
+  SLUICE_TRY(Checks::create(request, {}));  // reports a bad flag before a missing GPU
   SLUICE_TAKE(const Target target, find_target(flags.device, options_from_environment()));
   if (!target.why_host.empty())
     fmt::print("on {}, because there is no usable GPU: {}\n", Checks::kHost, target.why_host);
@@ -257,7 +256,7 @@ Verb add_verify_verb(CLI::App& app) {
   CLI::App* verb = app.add_subcommand(
       "verify", "Check random problems against fp64; with --weights, products of packed weights");
   bounded(verb->add_option("--problems", flags->problems, "How many"), 1, 1000000);
-  verb->add_option("--seed", flags->seed, "Of problems and data")->capture_default_str();
+  verb->add_option("--seed", flags->seed, "Seed of problems and data")->capture_default_str();
   verb->add_option("--largest", flags->largest, "Bound of m, n and k; 0: 1024 on a GPU, 160 on the host")
       ->check(CLI::Range(0, 65536));
   verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
@@ -265,12 +264,12 @@ Verb add_verify_verb(CLI::App& app) {
   bounded(verb->add_option("--hang-s", flags->hang_s, "Give up when a problem takes longer; 0: never"), 0,
           kLongestHang);
   add_packed_flags(*verb, request->packed);
-  request->override_options = {verb->add_option("--stages", request->problem.stages,
+  request->override_options = {verb->add_option("--stages", request->problem.overrides.stages,
                                                 "With --weights: k-tiles of a warp's ring, narrow")};
   auto records = std::make_shared<VerifyRecordsFlags>();
   CLI::Option* of_records = verb->add_flag(
       "--records", records->given, "Instead: the kernel of every shipped tuning record, at its own problem");
-  verb->add_option("--only", records->only, "Of the records, those with this text in their problem's name")
+  verb->add_option("--only", records->only, "Only records with this text in their problem's name")
       ->needs(of_records);
   verb->add_option("--json", records->json, "Write what was found with the records here")->needs(of_records);
   verb->add_option("--commit", records->commit, "Written into the JSON (else the one of the build)")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine is the tuner's, with one set of operands for each problem.
+// Uses the tuner's machine, with one set of operands for each problem.
 #include "cli/verify_records.h"
 
 #include <fmt/format.h>
@@ -11,6 +11,7 @@
 #include <sluice/records/record_book.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "bench/recorded_plans.h"
 #include "bench/session.h"
 #include "bench/tune/gpu.h"
@@ -24,14 +25,14 @@ namespace {
 
 constexpr size_t kPreparedAtOnce = 64;
 
-/// What came of one record.
+/// The outcome of one record.
 struct Outcome {
   std::string name, kernel, why;  // why: "" if it is right
   Comparison found;
   double seconds = 0;
 };
 
-/// The largest share of each bound that a right kernel used.
+/// For each bound, the largest share that a right kernel used.
 Comparison largest_shares(const std::vector<Outcome>& outcomes) {
   Comparison most;
   for (const Outcome& outcome : outcomes) {
@@ -88,7 +89,7 @@ class Session {
   }
 
  private:
-  /// All of them side by side; what cannot be compiled says so again when it is checked.
+  /// Compiles all plans together. A plan that fails reports its error when it is checked.
   void compile(std::span<const bench::RecordedPlan> plans, Watchdog& watchdog) {
     watchdog.step(fmt::format("compiling {} kernels", plans.size()));
     std::vector<Plan> dense;
@@ -153,9 +154,7 @@ Result<int> verify_records(const VerifyRecordsFlags& flags, const Device& device
   std::vector<bench::RecordedPlan> plans = recorded.plans;
   std::erase_if(plans, [&](const auto& item) { return item.name.find(flags.only) == std::string::npos; });
   if (plans.empty() && recorded.passed_over.empty())
-    return Error{
-        ErrorCode::invalid_argument,
-        fmt::format("no record has {} in its problem's name: give a part of one", in_quotes(flags.only))};
+    return bad_argument("no record has {} in its problem's name: give a part of one", in_quotes(flags.only));
   SLUICE_TAKE(const bench::Lab lab,
               bench::open_lab(device, {.cold = false, .peer = false, .seed = flags.seed}, ""));
   return Session(flags, lab).run(recorded, plans);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends the process when one step of a GPU job takes too long: a kernel that hangs cannot be stopped in any
-// other way, and would hold the machine. Results so far are on disk by then. Used by bench and verify.
+// Ends the process when one step of a GPU job takes too long: a hanging kernel cannot be stopped otherwise
+// and would hold the machine. Results so far are on disk by then. Used by bench and verify.
 #pragma once
 
 #include <condition_variable>
@@ -12,13 +12,13 @@ namespace sluice::cli {
 
 class Watchdog {
  public:
-  /// 0 seconds: never bites.
+  /// 0 seconds: never ends the process.
   explicit Watchdog(int seconds);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// The time starts anew; `what` is named if it runs out.
+  /// Restarts the time; the message names `what` if it runs out.
   void step(const std::string& what);
 
  private:

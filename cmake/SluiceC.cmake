@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# libsluice_c.so: the C interface (include/sluice/c_api.h) and the packed functions that Python calls, in one
-# shared object that needs libc alone: its libstdc++ is inside, CUDA and NVRTC are loaded at run time, and it
-# knows neither CPython nor libtorch.
+# Builds libsluice_c.so: the C interface (include/sluice/c_api.h) and the packed functions that Python calls.
+# It needs only libc: libstdc++ is inside, CUDA and NVRTC are loaded at run time, CPython and libtorch are
+# unknown to it.
 file(GLOB c_sources CONFIGURE_DEPENDS sluice/c_api/*.cc)
-add_library(sluice_c_objects OBJECT ${c_sources})  # tests link them beside a fake driver
+add_library(sluice_c_objects OBJECT ${c_sources})  # tests link them with a fake driver
 target_link_libraries(sluice_c_objects PUBLIC sluice_check sluice_lib PRIVATE sluice_settings sluice_vendor)
 set_target_properties(sluice_c_objects PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 add_library(sluice_c SHARED)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by every build: writes OUT, which says which commit of SOURCE is built and what its parts are made of. The commit has
-# -dirty behind it where sources differ from it or lie beside it unknown to git: rooms are globbed, so such a file is built
-# too. Without git there is no commit. Records of measurements and certificates carry both. OUT is written only if it changes.
+# Runs in each build: writes into OUT the commit of SOURCE and the hashes of its parts, for records and
+# certificates. The commit has "-dirty" if files differ or are unknown to git, because folders are globbed.
+# Without git there is none. OUT is written only if it changes.
 set(rooms include sluice cli bench cmake tests tools python CMakeLists.txt CMakePresets.json :!bench/results)
 execute_process(COMMAND git -C ${SOURCE} rev-parse HEAD OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE
                 RESULT_VARIABLE failed ERROR_QUIET)

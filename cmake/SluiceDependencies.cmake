@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What others wrote, all used as headers or static archives so that no binary needs them at run time
+# Libraries by others, used as headers or static archives, so that no binary needs them at run time
 # (docs/dependencies.md). `sluice_vendor` is private: the installed library depends on none of them.
 find_package(Threads REQUIRED)
 find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
@@ -17,8 +17,8 @@ target_include_directories(sluice_fmt SYSTEM PUBLIC
   $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
 target_compile_features(sluice_fmt PUBLIC cxx_std_20)
 
-# For the library: headers only, so that the installed archive needs nothing of it. `sluice_vendor_tools` adds what
-# the twin, the tool and the tests format with.
+# The library uses headers only, so that its archive needs none of these. `sluice_vendor_tools` adds {fmt} for
+# the twin, the tool and the tests.
 add_library(sluice_vendor INTERFACE)
 add_library(sluice_vendor_tools INTERFACE)
 target_link_libraries(sluice_vendor INTERFACE nlohmann_json::nlohmann_json)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Makes SLUICE_EMBEDDED_SOURCES: a .cc file with the text of every header that a JIT unit may include, and of
-# nothing else: the registry is left out, since the text of all is part of every cubin's cache key. The library
-# needs no source tree at run time.
+# Makes SLUICE_EMBEDDED_SOURCES: a .cc file with the text of each header that a JIT unit may include, so that
+# the library needs no source tree. The registry is left out, because all text is part of each cubin's cache
+# key.
 file(GLOB_RECURSE embedded_files CONFIGURE_DEPENDS
   sluice/spec/*.h sluice/device/*.cuh sluice/device/*.h sluice/kernels/*.cuh sluice/kernels/*.h)
 list(REMOVE_ITEM embedded_files ${PROJECT_SOURCE_DIR}/sluice/kernels/registry.h)
@@ -18,7 +18,7 @@ add_custom_command(
     ${PROJECT_SOURCE_DIR}/tools/embed_sources.py
   COMMENT "Embedding device sources" VERBATIM)
 
-# And SLUICE_EMBEDDED_RECORDS: the tuning records that ship with the library (docs/tuning.md).
+# Makes SLUICE_EMBEDDED_RECORDS: the tuning records that ship with the library (docs/tuning.md).
 file(GLOB record_files CONFIGURE_DEPENDS sluice/records/shipped/*.json)
 set(SLUICE_EMBEDDED_RECORDS ${PROJECT_BINARY_DIR}/embedded_records.cc)
 add_custom_command(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` gives: the library, the C library, their headers, and two ways to find them:
+# `cmake --install` installs the library, the C library, their headers, and two ways to find them:
 # find_package(sluice) -> sluice::sluice, sluice::sluice_c;  pkg-config sluice_c.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -16,13 +16,13 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/sluiceConfig.cmake ${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
   DESTINATION ${package_dir})
 
-# Relative to the file itself, so that --prefix at install time and a folder that moves are right too.
+# Paths are relative to the file, so that --prefix at install time and a moved folder work.
 file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/sluice_c.pc.in ${PROJECT_BINARY_DIR}/sluice_c.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/sluice_c.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# What goes into the wheel (pyproject.toml), beside the Python files.
+# The wheel's files (pyproject.toml), beside those of Python.
 if(SKBUILD)
   install(TARGETS sluice_c LIBRARY DESTINATION sluice/lib COMPONENT python)
   install(TARGETS sluice_cli RUNTIME DESTINATION sluice/bin COMPONENT python)

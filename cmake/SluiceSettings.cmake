@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# How our own code is compiled and linked: `sluice_settings`, never seen by users of the installed library.
+# `sluice_settings`: how this project's code is compiled and linked. Users of the installed library do not get
+# it.
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
@@ -10,9 +11,9 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 add_library(sluice_settings INTERFACE)
 target_compile_features(sluice_settings INTERFACE cxx_std_20)
-# Aggregates with designated initialisers are house style; leaving fields at their zero is the point of them.
-# g++ 12 sees uninitialised reads in moves of std::variant (every Result) that cannot happen.
-# (psabi: a note about the ABI of GCC 4.6, at every over-aligned argument.)
+# Warnings that are off: missing initialisers, because aggregates with designated initialisers leave fields at
+# their default; uninitialised reads, which g++ 12 reports wrongly for moves of std::variant; psabi, a note on
+# the ABI of GCC 4.6 at each over-aligned argument.
 target_compile_options(sluice_settings INTERFACE -Wall -Wextra -Wno-missing-field-initializers
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-psabi>
   $<$<BOOL:${SLUICE_WERROR}>:-Werror>)
@@ -25,6 +26,6 @@ if(SLUICE_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 else()
-  # Binaries are carried to machines with another libstdc++ (tests/gpu runs where there is no compiler).
+  # Binaries are carried to machines with another libstdc++ (tests/gpu runs without a compiler).
   target_link_options(sluice_settings INTERFACE -static-libstdc++ -static-libgcc)
 endif()

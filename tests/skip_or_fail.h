@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of what CI has and a developer may lack: NVRTC. Skipped without it, a failure where
+// For tests that need NVRTC, which CI has and a developer may lack. They are skipped without it, but fail if
 // SLUICE_NO_SKIPS is set (.ci/run), so that CI cannot lose them unseen.
 #pragma once
 

@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs everything that needs a GPU, in sections (tools/certify_sections.py), and keeps what they found in a certificate.
+"""Runs everything that needs a GPU, in sections (tools/certify_sections.py), and keeps the results in a
+certificate.
 
     tools/certify.py                                      all sections; bench/results/GPU/certificate.json
     tools/certify.py --sections fuzz,packed --seconds 540 --out DIR
     tools/certify.py --quick --sections smoke,fuzz        fewer cases, for a first look (make test-gpu)
     tools/certify.py --check                              is every GPU test in a section? Needs no GPU
 
-A later run goes on where the last one stopped: it reads DIR/certificate.json, or else the one in bench/results/GPU, and
-leaves out each part that is done. A section holds as long as the sources that it names are the same (their hashes, as the
-build that ran says them); of other sources it begins anew. What was found stays found, unless --again is given.
-Sections that may share the GPU run at once, after the others. A section is passed, wrong (a test failed, crashed, hung, or nothing ran) or unfinished (time ran out: no verdict).
-Needs no compiler: --build (or SLUICE_BUILD) is a folder with `sluice` and tests/sluice_gpu_tests, made elsewhere. Kernels
-come from SLUICE_CACHE_DIR (build/gpu_cache, tools/gpu_pool.sh), and are compiled where they are missing.
-Exit status: 0 all asked for passed, 1 something was found, 2 nothing could be run, 3 not all is done yet.
+A later run resumes: it reads DIR/certificate.json, or else the one in bench/results/GPU, and leaves out parts
+that are done. A section holds while its sources are the same (by the hashes of the build that ran); else it
+starts again. Findings stay, unless --again is given.
+
+Sections that may share the GPU run together, after the others. A section is passed, wrong (a test failed,
+crashed, hung, or nothing ran) or unfinished (time ran out: no verdict).
+
+No compiler is needed: --build (or SLUICE_BUILD) is a folder with `sluice` and tests/sluice_gpu_tests, made
+elsewhere. Kernels come from SLUICE_CACHE_DIR (build/gpu_cache, tools/gpu_pool.sh); missing ones are compiled.
+
+Exit status: 0 all selected sections passed, 1 a finding, 2 nothing could run, 3 not all is done yet.
 """
 import argparse
 import concurrent.futures
@@ -41,11 +46,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "sluice-certificate-1"
 PASSED, WRONG, UNFINISHED = "passed", "wrong", "unfinished"
 OK, FOUND, NOTHING, MORE = 0, 1, 2, 3
-IMPOSSIBLE = 77  # of a part: what it needs is not on this machine
+IMPOSSIBLE = 77  # the part needs something that this machine lacks
 
 
 class Refused(Exception):
-    """Nothing can be run: the message says why, and the remedy."""
+    """Nothing can run; the message says why, and the remedy."""
 
 
 def now() -> str:
@@ -61,7 +66,7 @@ class Machine:
     sources: dict[str, str]
 
     def folder(self) -> str:
-        """Of bench/results: "h200" of "NVIDIA H200", "h100" of "NVIDIA H100 80GB HBM3"."""
+        """The folder in bench/results: "h200" of "NVIDIA H200", "h100" of "NVIDIA H100 80GB HBM3"."""
         found = re.search(r"\b(GH200|[A-Z]+\d+)", self.gpu)
         return (found[1] if found else re.sub(r"\W+", "_", self.gpu)).lower()
 
@@ -71,7 +76,7 @@ def tests_of(build: pathlib.Path) -> pathlib.Path:
 
 
 def look_around(build: pathlib.Path, logs: pathlib.Path) -> Machine:
-    """Asks the test program where it is and what it is made of."""
+    """Asks the test program for its machine and its sources."""
     tests, told = tests_of(build), logs / "identity.json"
     if not os.access(tests, os.X_OK):
         raise Refused(f"{tests} is not there: build it (`make build`), or name the folder that it was carried in (SLUICE_BUILD)")
@@ -86,7 +91,7 @@ def look_around(build: pathlib.Path, logs: pathlib.Path) -> Machine:
 
 
 def of_wheel(wheels: pathlib.Path) -> tuple[str, dict[str, str]]:
-    """Commit and sources of the wheel that the Python suite installs, as the tool inside says them."""
+    """Commit and sources of the wheel for the Python suite, from the tool inside."""
     for wheel in sorted(wheels.glob("sluice_gemm-*.whl")):
         with zipfile.ZipFile(wheel) as files:
             name = next((n for n in files.namelist() if n.endswith("bin/sluice")), None)
@@ -103,7 +108,7 @@ def of_wheel(wheels: pathlib.Path) -> tuple[str, dict[str, str]]:
 
 
 class Certificate:
-    """The JSON file, written anew after each part, so that a machine that is taken away has left what was done."""
+    """The JSON file, rewritten after each part, so that a lost machine has left its results."""
 
     def __init__(self, path: pathlib.Path, machine: Machine, older: pathlib.Path):
         self.path, self.lock = path, threading.Lock()
@@ -129,8 +134,8 @@ def begin(section: Section, machine: Machine, seed: int | None) -> dict:
 
 
 def holds(entry: dict, section: Section, machine: Machine) -> bool:
-    """Is it of the same sources and parts as this run has? Another driver does not void it: kernels are machine code already.
-    The entry names each that a part of it ran with."""
+    """Whether the entry is of this run's sources and parts; it names those of each part. Another driver voids
+    nothing, because kernels are machine code."""
     return (entry.get("sources") == {part: machine.sources.get(part, "") for part in section.of}
             and entry["parts"].keys() <= {part.name for part in section.parts}
             and entry.get("of") == len(section.parts))
@@ -162,11 +167,11 @@ class Runner:
         return [word.format(seconds=seconds) for word in part.command]
 
     def same_commits(self, section: Section) -> frozenset[str]:
-        """Commits with this run's sources, as far as the section depends on them: the certificate says so of each that it names."""
+        """Commits in the certificate whose sources, as far as the section depends on them, are this run's."""
         return certify_results.commits_of(self.certificate.data, {part: self.machine.sources.get(part, "") for part in section.of})
 
     def run_part(self, section: Section, part: Part, seed: int | None) -> certify_results.Result | None:
-        """None: it was cut by the time that is left, and says nothing."""
+        """Returns None if time ran out, which is no result."""
         name = re.sub(r"\W+", "_", f"{section.name}_{part.name}")
         log, told = self.setting.logs / f"{name}.log", self.setting.logs / f"{name}.json"
         told.unlink(missing_ok=True)
@@ -198,7 +203,8 @@ class Runner:
         return result
 
     def culprit(self, part: Part, seed: int | None, log: pathlib.Path) -> str:
-        """A batch that hangs or ends in an error of the driver does not say which problem it was: once more, one by one."""
+        """Finds the problem on which a batch hung or failed in the driver, by running the batch one by
+        one."""
         told, env = log.with_suffix(".culprit.json"), environment(part, seed) | {"SLUICE_TEST_BATCH": "1"}
         if self.left() < 30:
             return "SLUICE_TEST_BATCH=1 says which problem it is: there was no time left"
@@ -269,7 +275,7 @@ class Runner:
 
 
 def end_group(process: subprocess.Popen) -> None:
-    """What a part started ends with it."""
+    """Ends a part and the processes that it started."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sign)
@@ -316,7 +322,7 @@ def certify(arguments: argparse.Namespace) -> int:
 
 
 def bring(kept: pathlib.Path, folder: pathlib.Path) -> None:
-    """What the sanitizers' tool goes on from lies beside the certificate."""
+    """Copies the file from which the sanitizers' tool resumes, kept beside the certificate."""
     if kept.exists() and not (folder / kept.name).exists():
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(kept, folder)
@@ -331,7 +337,7 @@ def chosen(names: str, setting: Setting) -> list[Section]:
 
 
 def check(build: pathlib.Path) -> int:
-    """Is every test of sluice_gpu_tests in a section, and does every filter match one?"""
+    """Checks that each test of sluice_gpu_tests is in a section, and that each filter matches one."""
     def listed(words: str) -> list[str]:
         done = subprocess.run([tests_of(build), "--gtest_list_tests", f"--gtest_filter={words}"], capture_output=True, text=True, check=True)
         return [line for line in done.stdout.splitlines() if line.startswith("  ")]
@@ -339,7 +345,7 @@ def check(build: pathlib.Path) -> int:
     filters = [part.filter for section in all_sections(Setting(build, build)) for part in section.parts if part.filter]
     filters = list(dict.fromkeys(filters))
     troubles = [f"{one} matches no test" for words in filters for one in words.split("-")[0].split(":") if not listed(one)]
-    # A part may leave tests out that another part has: what no positive pattern matches is in none.
+    # A part may exclude tests that another part runs; a test that no positive pattern matches is in none.
     every = ":".join([ELSEWHERE, *(words.split("-")[0] for words in filters)])
     troubles += [f"in no section of tools/certify_sections.py: {name.strip()}" for name in listed(f"*-{every}")]
     print("\n".join(troubles), end="\n" if troubles else "")

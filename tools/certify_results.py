@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of a certificate's sections leave behind, as counts: gtest's JSON, pytest's junit files, the JSON of
-`sluice verify --records` and `sluice rows`, and the lines of the sanitizers' tool. A part that left nothing readable has found something: a
-crash, or a tool that is not there. Used by certify.py.
+"""Counts the results of the parts of a certificate's sections. It reads gtest's JSON, pytest's junit files, the JSON of
+`sluice verify --records` and `sluice rows`, and the lines of the sanitizers' tool. A part without a readable result
+counts as a finding: a crash, or a missing tool. Used by certify.py.
 """
 import dataclasses
 import hashlib
@@ -10,13 +10,14 @@ import pathlib
 import re
 import xml.etree.ElementTree
 
-SHOWN = 20       # of what was found, in a certificate
+SHOWN = 20  # findings listed in a certificate
 LONGEST = 2_000  # characters of one finding
 
 
 @dataclasses.dataclass
 class Result:
-    """`tests` is how many passed; `cases` what they judged by their own count; `found` is empty if all is right."""
+    """`tests`: how many passed. `cases`: judged cases by the tests' count. `found`: findings; empty if all is
+    right."""
     tests: int = 0
     cases: int = 0
     kernels: int = 0
@@ -39,7 +40,7 @@ def number(value: object) -> int:
 
 
 COUNTED = ("cases", "kernels", "elements")
-# Of a gtest case: what gtest itself writes; the rest are properties that the test recorded.
+# Keys that gtest writes for a case; the rest are properties that the test recorded.
 GTEST_KEYS = {"name", "file", "line", "status", "result", "timestamp", "time", "classname", "failures", "value_param", "type_param", "seed"}
 
 
@@ -72,7 +73,7 @@ def last_test(log: str) -> str:
 
 
 def identity(path: pathlib.Path) -> dict[str, str]:
-    """What sluice_gpu_tests says of itself and the machine."""
+    """The identity of sluice_gpu_tests and of the machine, from its output."""
     run = json.loads(path.read_text())
     for suite in run.get("testsuites", []):
         for case in suite["testsuite"]:
@@ -103,7 +104,7 @@ def from_junit(folder: pathlib.Path) -> Result:
 
 
 def read_json(path: pathlib.Path, result: Result, whose: str) -> dict:
-    """{} and a finding where there is nothing to read."""
+    """Reads JSON; {} and a finding if there is nothing to read."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):
@@ -112,7 +113,8 @@ def read_json(path: pathlib.Path, result: Result, whose: str) -> dict:
 
 
 def from_records(path: pathlib.Path) -> Result:
-    """{"checked", "right", "wrong": [{...}], "passed_over": [text]}, as `sluice verify --records --json` writes it."""
+    """Reads {"checked", "right", "wrong": [{...}], "passed_over": [text]} of `sluice verify --records
+    --json`."""
     result = Result()
     told = read_json(path, result, "sluice verify --records --json")
     result.cases = result.kernels = number(told.get("checked", 0))
@@ -124,7 +126,7 @@ def from_records(path: pathlib.Path) -> Result:
 
 
 def from_rows(path: pathlib.Path) -> Result:
-    """`sluice rows --json`: points that were verified. A figure past its bar is told, and is nothing wrong."""
+    """Reads `sluice rows --json`: verified points. A figure past its bar is reported, but is no fault."""
     result = Result()
     told = read_json(path, result, "sluice rows --json")
     for layer in told.get("layers", []):
@@ -144,25 +146,27 @@ def from_rows(path: pathlib.Path) -> Result:
     return result
 
 
-# Slower than a kernel for each number of rows, kernels of a layer, microseconds of the longest first call.
+# Bars of `sluice rows`: slowdown against a kernel for each number of rows, kernels of a layer, longest first
+# call in us.
 ROW_BARS = {"mean_loss": 0.015, "worst_loss": 0.08, "most_kernels": 12, "worst_call_us": 2000.0}
 
 
 def commits_of(certificate: dict, sources: dict[str, str]) -> frozenset[str]:
-    """Commits that a certificate's sections name with these sources (of each part that `sources` has)."""
+    """Commits in the certificate whose sections have these sources (all parts in `sources`)."""
     return frozenset(entry["commit"] for entry in certificate.get("sections", {}).values()
                      if entry.get("commit") and sources.items() <= entry.get("sources", {}).items())
 
 
 def from_sanitizer(path: pathlib.Path, tool: str, build: str, commits: frozenset[str] = frozenset()) -> Result:
-    """Lines of sanitize.jsonl for one tool, and for one build or commits with the same sources: {"kind": "class" or "planted",
-    "tool", "class", "clean", "waived", "shown", "why", ...}. A planted bug is clean if it was found. The newest line holds."""
+    """Reads lines of sanitize.jsonl for one tool, and for one build or commits with the same sources:
+    {"kind": "class" or "planted", "tool", "class", "clean", "waived", "shown", "why", ...}. A planted bug is
+    clean if it was found. The newest line counts."""
     result, newest = Result(), {}
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
             row = json.loads(line)
         except ValueError:
-            continue  # the last line of a run that was cut
+            continue  # the unfinished last line of a run
         if row.get("tool") == tool and (row.get("build") == build or row.get("commit") in commits):
             newest[row.get("kind"), row.get("class")] = row
     for (kind, name), row in newest.items():
@@ -179,22 +183,22 @@ def from_sanitizer(path: pathlib.Path, tool: str, build: str, commits: frozenset
     changes = [row["shown"] for (kind, _), row in newest.items() if kind == "class" and row.get("shown", AS_IT_IS) != AS_IT_IS]
     if waived:
         result.facts[tool + WAIVED] = str(waived)
-    if changes:  # not the kernel that ships: a page must say so
+    if changes:  # the kernel was changed for the tool, which a page must say
         result.facts[tool + VARIANTS] = f"{len(changes)} of {result.kernels} kernels as a variant ({', '.join(sorted(set(changes)))})"
     return result
 
 
-AS_IT_IS = "nothing"  # the change that a class was run with
+AS_IT_IS = "nothing"  # the unchanged kernel
 WAIVED, VARIANTS, PAST = " waived", " ran", " past its bar:"
 
 
 def build_of(tests: pathlib.Path) -> str:
-    """As the sanitizers' tool names a build."""
+    """The build's name in the sanitizers' tool."""
     return hashlib.sha256(tests.read_bytes()).hexdigest()[:12]
 
 
 def judged(result: Result, code: int) -> Result:
-    """A part that ends well has run something and has nothing to say. `code`: its exit status."""
+    """Adds a finding unless the part ran something and ended well. `code`: its exit status."""
     if not result.found and code != 0:
         result.add(f"exit status {code}")
     if not result.found and result.tests == 0:

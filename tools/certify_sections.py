@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one table of what needs a GPU: sections, and the parts that each is run in. `make certify` and `make test-gpu` run it
-(tools/certify.py); docs/testing.md shows it. A part is one process, short enough that a run which ends early has said
-something, and a section is done when all its parts are.
+"""The table of everything that needs a GPU: sections, and their parts. `make certify` and `make test-gpu` run
+it (tools/certify.py); docs/testing.md shows it. A part is one process, short enough that an early end loses
+little. A section is done when all its parts are.
 """
 import dataclasses
 import os
 import pathlib
 
-# Of sluice_gpu_tests: pool.* and changes need no GPU (tools/gpu_pool.sh, ctest), identity.* is asked before any section,
-# planted.* are the sanitizers' own, companion_times.* are timings for findings, by hand.
+# Tests of sluice_gpu_tests outside the sections: pool.* and changes need no GPU (tools/gpu_pool.sh, ctest),
+# identity.* runs before all sections, planted.* belong to the sanitizers, companion_times.* are timings run
+# by hand.
 ELSEWHERE = "pool.*:*changes.*:changes_of_nothing.*:identity.*:planted.*:companion_times.*"
-RATES = "pack.keeps_up_with_memory"  # a time: not beside other work
+RATES = "pack.keeps_up_with_memory"  # a timing: not beside other work
 CODE = ("kernels", "host")
 PLANNED = ("kernels", "host", "records")
 
@@ -18,10 +19,10 @@ PLANNED = ("kernels", "host", "records")
 @dataclasses.dataclass(frozen=True)
 class Part:
     name: str
-    typical: int  # seconds on an H200 with a pool of cubins: it is not begun where less is left
+    typical: int  # seconds on an H200 with a pool of cubins; a part starts only if so much time is left
     limit: int    # seconds: past it the part hangs
-    filter: str = ""  # of sluice_gpu_tests; "": `command`
-    command: tuple[str, ...] = ()  # "{seconds}": how long it may take, for one that ends by itself with exit status 3 and goes on
+    filter: str = ""  # for sluice_gpu_tests; "": run `command`
+    command: tuple[str, ...] = ()  # "{seconds}": its time limit; one that stops (status 3) resumes
     env: tuple[tuple[str, str], ...] = ()
 
 
@@ -30,16 +31,17 @@ class Section:
     name: str
     what: str  # for pages
     parts: tuple[Part, ...]
-    of: tuple[str, ...] = CODE  # the parts of the sources (tools/source_hash.py) that it holds for
+    of: tuple[str, ...] = CODE  # parts of the sources (tools/source_hash.py) that it depends on
     jobs: int = 1               # parts at once
-    reads: str = "gtest"        # what its parts leave: gtest, junit, records, rows, sanitizer (certify_results.py)
+    reads: str = "gtest"  # format of the results: gtest, junit, records, rows, sanitizer (certify_results.py)
     seeded: bool = False
-    shares: bool = False        # may other sections use the GPU meanwhile? Not where time, or what fits the SMs, is looked at
+    shares: bool = False  # may run beside other sections; not if it measures time or occupancy
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What a run was asked for. `{seed}` in a part's environment becomes the section's seed, plus the part's own first case."""
+    """The options of a run. `{seed}` in a part's environment becomes the section's seed plus the part's first
+    case."""
     build: pathlib.Path
     logs: pathlib.Path
     kept: pathlib.Path = pathlib.Path()  # folder of the certificate
@@ -48,7 +50,7 @@ class Setting:
 
 
 def split(total: int, each: int) -> list[tuple[int, int]]:
-    """(first, count) of the parts of so many cases."""
+    """(first, count) for each part of `total` cases."""
     return [(first, min(each, total - first)) for first in range(0, total, each)]
 
 
@@ -60,7 +62,8 @@ def fuzz_parts(setting: Setting) -> tuple[Part, ...]:
 
 
 def packed_parts(setting: Setting) -> tuple[Part, ...]:
-    """Most of a case is the host's: data, the judge, copies. Processes side by side, each with its own cases, share that."""
+    """Packed cases are mostly host work (data, judge, copies), so several processes share it, each with its
+    own cases."""
     total = 3_000 if setting.quick else 20_000
     random = "packed_products.of_random_problems_are_right_to_the_bit"
     parts = [Part(f"from {first}", 30, 280, random,
@@ -78,7 +81,7 @@ def python_folder(setting: Setting, part: str) -> pathlib.Path:
 
 
 def python_parts(setting: Setting) -> tuple[Part, ...]:
-    """A file a part where it needs a GPU, the others in one."""
+    """One part for each file that needs a GPU, and one for the others."""
     wheels = str(setting.wheels or setting.build / "wheels")
     files = sorted(path.name for path in (pathlib.Path(__file__).resolve().parent.parent / "tests/python").glob("test_*.py"))
     alone = [name for name in files if name.startswith("test_gpu")]
@@ -105,7 +108,7 @@ TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")
 
 
 def sanitizer_parts(setting: Setting) -> tuple[Part, ...]:
-    """The tool keeps a line for each class beside the certificate, and goes on by itself."""
+    """The tool keeps a line for each class beside the certificate, and resumes by itself."""
     command = ("python3", "tools/gpu_sanitize.py", str(setting.build), str(setting.kept), "--jobs", str(max(1, (os.cpu_count() or 1) - 2)),
                "--seconds", "{seconds}", "--tools")
     return tuple(Part(name, 30, 580, command=(*command, name)) for name in TOOLS)

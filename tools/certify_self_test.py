@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""certify.py on a test program that is made up: a wrong result, a crash, a hang, a run in which nothing ran, one that is cut
-and goes on, other kernels, another commit. Each must show in the certificate and in the exit status. `certify.py --self-test`
-and ctest run it.
+"""Tests certify.py on a fake test program: a wrong result, a crash, a hang, an empty run, one that is cut and
+resumes, other kernels, another commit. Each must show in the certificate and in the exit status. Run by
+`certify.py --self-test` and ctest.
 """
 import argparse
 import contextlib
@@ -16,7 +16,7 @@ import certify
 import certify_results
 from certify_sections import Part, Section
 
-# Plays sluice_gpu_tests: what it does with a part is told by a file beside it, "part filter: mode", "right" where it has none.
+# Plays sluice_gpu_tests. A file beside it has lines "part filter: mode"; the default is "right".
 FAKE = r'''#!/usr/bin/env python3
 import json, os, pathlib, signal, sys, time
 here = pathlib.Path(__file__).parent
@@ -57,7 +57,7 @@ TABLE = (Section("one", "one part", (Part("all", 0, 20, "one.*"),)),
 
 
 class Bench:
-    """A folder with the fake in it."""
+    """A folder with the fake program in it."""
 
     def __init__(self, folder: pathlib.Path, table: tuple[Section, ...] = TABLE):
         self.folder = folder
@@ -73,7 +73,7 @@ class Bench:
         (self.folder / "tests/plan.json").write_text(json.dumps(told))
 
     def run(self, sections: str = "", **more: object) -> tuple[int, dict, str]:
-        """Exit status, certificate, what was printed."""
+        """Returns exit status, certificate and printed text."""
         certify.all_sections, certify.ROOT = lambda setting: self.table, self.folder
         asked = {"sections": sections, "seconds": 100.0, "out": None, "build": self.folder, "wheels": None, "seed": None,
                  "quick": False, "again": False} | more
@@ -212,7 +212,7 @@ def unknown_section(bench: Bench) -> None:
 
 
 def into_a_folder(bench: Bench) -> None:
-    """A machine whose results are carried home: what is kept in bench/results is where it begins."""
+    """A run whose results are carried home begins from those in bench/results."""
     bench.run("one")
     bench.calls()
     out = bench.folder / "out"
@@ -228,7 +228,7 @@ def a_missing_wheel(bench: Bench) -> None:
 
 
 def of_its_wheel(bench: Bench) -> None:
-    """The Python suite is of the wheel that it installs, whatever the build beside it is."""
+    """The Python suite belongs to the wheel that it installs, not to the build beside it."""
     (bench.folder / "wheels").mkdir()
     with zipfile.ZipFile(bench.folder / "wheels/sluice_gemm-1-py3.whl", "w") as wheel:
         wheel.writestr("sluice/bin/sluice", f"#!/bin/sh\necho 'sluice 1 ({'c' * 40})'\necho kernels:7 host:8 records:9 python:5\n")
@@ -242,7 +242,7 @@ def of_its_wheel(bench: Bench) -> None:
 
 
 def a_part_that_goes_on(bench: Bench) -> None:
-    """It ends by itself before time is over (status 3), or needs what is not here (77): no verdict of either."""
+    """A part that stops before time is over (status 3), or lacks something here (77), gives no verdict."""
     for status in (certify.MORE, certify.IMPOSSIBLE):
         bench.table = (Section("tool", "", (Part("a", 0, 20, command=("sh", "-c", f"exit {status} # {{seconds}}")),), reads="sanitizer"),)
         code, told, said = bench.run()

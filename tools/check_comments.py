@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Comments that a stranger can read alone: each begins with its subject, and no sentence has more than 30 words.
+"""Checks comments: each begins with its subject, and no sentence has more than 30 words.
 
-    tools/check_comments.py [--all] [--count] [FILE ...]      --all: exempt folders too; --count: faults by folder
+    tools/check_comments.py [--all] [--count] [FILE ...]
+        --all: exempt folders too; --count: faults by folder
     tools/check_comments.py --self-test
 
-Reads C++ and Python: comments and docstrings, lines that follow each other as one. A sentence ends at a full stop, a
-question mark, an empty line, an item of a list, or before lines that are indented as code. Folders that
-tools/comments_exempt.txt names are passed over until they are rewritten; a folder without faults must leave that list.
+Reads comments and docstrings of C++ and Python; adjacent lines count as one. A sentence ends at a full stop,
+a question mark, an empty line, an item of a list, or before lines that are indented as code. Folders in
+tools/comments_exempt.txt are skipped until they are rewritten; a folder without faults must leave that list.
 """
 import argparse
 import ast
@@ -31,7 +32,7 @@ SKIPPED = re.compile(r"SPDX-License|NOLINT|clang-format|namespace\b|https?://|no
 
 
 class Comment:
-    """Lines of one comment: the number of the first, and their text without marks."""
+    """A comment: the number of its first line, and its lines without marks."""
 
     def __init__(self, line, column, alone, lines):
         self.line, self.column, self.alone, self.lines = line, column, alone, lines
@@ -39,8 +40,8 @@ class Comment:
 
 
 def cpp_comments(text):
-    """Comments of a source; those on lines that follow each other in one column are one."""
-    text = re.sub(r"(?<=\d)'(?=\d)", "_", text)  # 1'000 opens no character
+    """Comments of a source; adjacent lines in one column are one comment."""
+    text = re.sub(r"(?<=\d)'(?=\d)", "_", text)  # 1'000 is no character
     starts = [0] + [m.end() for m in re.finditer("\n", text)]
     number = 0
     comments = []
@@ -88,7 +89,7 @@ def python_comments(text):
 
 
 def sentences_of(lines):
-    """(line offset, sentence) of a comment's prose. Tables and lines indented as code have none."""
+    """(line offset, sentence) of a comment's prose; tables and indented code have none."""
     sentence, first, in_item = [], 0, False
     for offset, line in enumerate([*lines, ""]):
         bare = line.strip()

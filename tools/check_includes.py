@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the table of rooms: who may include whom. docs/tour.md shows it to people; the two must agree.
+"""Checks includes against the table of rooms, which docs/tour.md shows too; the two must agree.
 
-A `.h` under sluice/kernels is a value table that both compilers read (the registry); a `.cuh` is device code,
-which the host carries as text and never includes. Called by `make check` and ctest; `--self-test` plants bad
-includes and bad tables in memory and shows that each is caught.
+A `.h` under sluice/kernels is a table of values for both compilers (the registry). A `.cuh` is device code,
+which the host carries as text and never includes. Called by `make check` and ctest. `--self-test` plants bad
+includes and bad tables, and each must be found.
 """
 import argparse
 import pathlib
@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 
-# Room -> what its files may include: rooms, single files, and classes of outside headers.
+# Room -> allowed includes: rooms, single files, and classes of outside headers.
 ROOMS = {
     "spec": {"spec"},
     "device": {"spec", "device"},
@@ -50,7 +50,7 @@ def room_of(path: str) -> str | None:
 
 
 def target_of(include: str, root: pathlib.Path) -> str:
-    """The room or class that an include names."""
+    """The room or class of an include."""
     if include.startswith("sluice/") and (root / "include" / include).is_file():
         return "public"
     room = room_of(include)
@@ -85,14 +85,14 @@ def faults_in(path: str, text: str, root: pathlib.Path) -> list[str]:
 
 
 def table_in(tour: str) -> dict[str, set[str]]:
-    """Room -> what it may include, from the rows below "## Rooms": first and last cell."""
+    """Room -> allowed includes, from the first and last cell of the rows below "## Rooms"."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")]
             for line in tour.partition("## Rooms\n")[2].split("\n\n")[0].splitlines() if line.startswith("|")]
     return {row[0]: set(row[-1].split(", ")) for row in rows[2:]}
 
 
 def table_faults(tour: str, rooms: set[str]) -> list[str]:
-    """`rooms`: those that have files; a room that is only planned needs no row."""
+    """`rooms`: those with files; a planned room needs no row."""
     table = table_in(tour)
     faults = [f"docs/tour.md: no room called {room} has files: drop its row" for room in table if room not in rooms]
     for room in sorted(rooms):

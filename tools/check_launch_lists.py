@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ties the lists of sluice/twin/kernel_lists.cc, which a person read off kernels' source, to that source: each list names its
-file and the steps of dependent launches that stand there, in the order of the text. A step that is added, moved or removed
-fails here, and then the list is to be read again. It does not see where an operand is read: that is for a GPU to show
-(tests/gpu/*overlap*). `--self-test` plants each kind of change. Run by ctest.
+"""Compares the lists of sluice/twin/kernel_lists.cc, made by hand, with the kernels' source. Each list names
+its file and that file's steps of dependent launches, in order of the text. A step that is added, moved or
+removed fails here; the list must then be read again. It cannot see where an operand is read: GPU tests show
+that (tests/gpu/*overlap*). `--self-test` plants each kind of change. Run by ctest.
 """
 import pathlib
 import re
@@ -22,7 +22,7 @@ def steps_of(source: str) -> str:
 
 
 def troubles(lists: str, sources: dict[str, str]) -> list[str]:
-    """`sources`: by path below sluice/, all that may have steps."""
+    """`sources`: path below sluice/ -> text, of all files that may have steps."""
     told = dict(TOLD.findall(lists))
     found = [f"{LISTS} tells the steps of sluice/{path}, and there is no such file" for path in told if path not in sources]
     for path, source in sources.items():
@@ -34,7 +34,7 @@ def troubles(lists: str, sources: dict[str, str]) -> list[str]:
 
 
 def check(root: pathlib.Path) -> list[str]:
-    # Those of gemm.cuh, whose machine.cuh has the steps, are recorded by the twin; the others are where steps are made.
+    # The twin records the steps of gemm.cuh and machine.cuh; dependent_launch.cuh defines steps.
     skipped = {"kernels/gemm.cuh", "device/machine.cuh", "device/dependent_launch.cuh"}
     sources = {path.relative_to(root / "sluice").as_posix(): path.read_text() for folder in ("kernels", "device")
                for path in sorted((root / "sluice" / folder).rglob("*.cuh")) if "ptx" not in path.parts}

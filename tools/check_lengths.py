@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds files to 500 lines, and folders of sluice/host, sluice/chain and the like to 30 files. Generated files are exempt.
+"""Checks lengths: files have up to 500 lines, folders of the host up to 30 files. Generated files are exempt.
 
     tools/check_lengths.py [--self-test]
 
@@ -13,12 +13,13 @@ import sys
 
 MOST_LINES, MOST_FILES = 500, 30
 SOURCES = {".h", ".cc", ".cuh", ".cu", ".py", ".sh"}
-# Rooms of the host, whose folders are held to MOST_FILES.
+# Folders below these have at most MOST_FILES files.
 HOST = ("sluice/host/", "sluice/chain/", "sluice/records/", "sluice/check/", "sluice/c_api/")
 
 
 def faults(lengths: dict[str, int]) -> list[str]:
-    """Sentences about files that are too long and folders that hold too many, from lines by file name."""
+    """Sentences about files that are too long and folders with too many files; `lengths`: lines by file
+    name."""
     found = [f"{name} has {lines} lines, at most {MOST_LINES}: split it by ideas"
              for name, lines in sorted(lengths.items()) if lines > MOST_LINES]
     folders = collections.Counter(str(pathlib.PurePosixPath(name).parent) for name in lengths if name.startswith(HOST))

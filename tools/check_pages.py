@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Pages stay short and whole. A page of docs has at most 150 lines of 110 characters; all of them with README have at most
-20,000 words; findings and decisions, which may be long, begin with their result in one short paragraph; and every relative
-link and anchor leads somewhere.
+"""Checks pages. A page of docs has at most 150 lines of 110 characters; all with README at most 20,000 words.
+Findings and decisions may be long, but begin with their result in one short paragraph. Each relative link and
+anchor leads somewhere.
 
     tools/check_pages.py [--self-test]
 
-Left out of lengths and words: docs/python-reference.md and blocks that `make report` writes (their lines, not their words).
-The table of rooms in docs/tour.md may be wide. Called by `make check` and ctest.
+Not counted: docs/python-reference.md, and blocks that `make report` writes (their lines count, not their
+words). The table of rooms in docs/tour.md may be wide. Called by `make check` and ctest.
 """
 import pathlib
 import re
@@ -22,7 +22,7 @@ LONG = ("docs/findings/", "docs/decisions/", "docs/python-reference.md")
 
 
 def anchors_of(text):
-    """Names by which headings are linked to, as GitHub makes them."""
+    """Anchors of headings, as GitHub makes them."""
     headings = re.findall(r"^#+ +(.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
@@ -38,7 +38,7 @@ def length_faults(name, text):
 
 
 def result_faults(name, text):
-    """A finding or a decision says its result before all else."""
+    """Faults of a finding or decision that does not begin with its result."""
     blocks = [block for block in text.split("\n\n") if block.strip()]
     first = " ".join(blocks[0].splitlines()[1:] if len(blocks[0].splitlines()) > 1 else blocks[1].splitlines()) if len(blocks) > 1 else ""
     sentences = len(re.findall(r"[.:?!](?=\s|$)", first))
@@ -49,7 +49,7 @@ def result_faults(name, text):
 
 
 def link_faults(name, pages, exists):
-    """`pages`: name -> text. `exists`: is there such a file or folder?"""
+    """`pages`: name -> text. `exists`: whether a file or folder is there."""
     faults = []
     for link in LINK.findall(re.sub(r"```.*?```|`[^`\n]*`", "", pages[name], flags=re.S)):
         path, _, anchor = link.partition("#")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Snippets of README.md are true: the C++ compiles, the names of sluice.torch exist, the tool has the verbs and flags.
+"""Checks README.md: the C++ compiles, the names of sluice.torch exist, the tool has the verbs and flags.
 
     tools/check_readme.py --compiler g++ --tool build/release/sluice
     tools/check_readme.py --self-test
 
-Called by ctest. Pages behind README have programs in examples/, which are built and tested whole.
+Called by ctest. Other pages have programs in examples/, which are built and tested whole.
 """
 import argparse
 import ast
@@ -23,7 +23,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def program_of(block: str) -> str:
-    """The snippet as a function of the pointers and the stream that it takes from its reader."""
+    """The snippet as a function of the pointers and the stream it uses."""
     lines = block.splitlines()
     included = [line for line in lines if line.startswith("#")]
     return "\n".join([*included, BEFORE, *(line for line in lines if not line.startswith("#")), AFTER, ""])
@@ -47,7 +47,7 @@ def python_faults(text: str, names: set[str]) -> list[str]:
 
 
 def tool_faults(text: str, help_of) -> list[str]:
-    """`help_of`: the text of `sluice VERB --help`, "" where there is no such verb."""
+    """`help_of`: the text of `sluice VERB --help`, "" if there is no such verb."""
     lines = re.findall(r"^build/release/sluice +(\w+) *(.*)$", text, re.M)
     found = [] if lines else ["there is no line with build/release/sluice to look at"]
     for verb, flags in lines:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files that comments and pages name exist: by their path, by the end of it, or by their name alone.
+"""Checks that the files named in comments and pages exist: by path, by its end, or by name.
 
     tools/check_references.py [--self-test]
 
-What happened once (docs/findings, docs/decisions, the changelog, results) may name what is gone. Of Python sources
-comments and docstrings are read, of shell and CMake what is behind a # that begins a word, of C++ what is behind // and,
-on lines that begin with a star or end such a comment, /* */.
+Histories (docs/findings, docs/decisions, the changelog, results) may name files that are gone. Read are:
+comments and docstrings of Python; in shell and CMake, text after a # that begins a word; in C++, text after
+// and lines of /* */ that begin with a star.
 """
 import ast
 import io
@@ -20,7 +20,7 @@ KINDS = ("cuh", "cc", "h", "py", "sh", "md", "txt", "pml")
 WORD = re.compile(r"(?<![\w/<.$*-])((?:[\w.-]+/)*[\w-]+\.(?:" + "|".join(KINDS) + r"))\b(?![\w(*])")
 # History, and checks with planted mistakes.
 LEFT_OUT = ("tools/check_", "docs/findings/", "docs/decisions/", "docs/performance.md", "docs/moved-", "CHANGELOG.md", "bench/results/")
-# Of others, of a user's, and those that a page makes up.
+# Files of others or of a user, and made-up names.
 FOREIGN = re.compile(r"^(cuda|cuda_runtime|nvrtc|cublasLt|stdint|fmt/format)\.h$|NAME|^my_|^summary\.txt$"
                      r"|^(awq|auto_gptq|gptqmodel|quantization|vllm)/|^qlinear_cuda\.py$")
 COMMENT = {"cuh": r"//.*|^\s*/?\*.*", "cc": r"//.*|^\s*/?\*.*", "h": r"//.*|^\s*/?\*.*", "sh": r"(?:^|\s)#\s.*", "txt": r"(?:^|\s)#\s.*"}
@@ -39,7 +39,7 @@ def python_lines(text):
 
 
 def lines_of(name, text):
-    """(line number, text) of all of a page, of a source's comments."""
+    """(line number, text) of a whole page, or of a source's comments."""
     kind = name.rpartition(".")[2]
     if kind == "py":
         yield from python_lines(text)
@@ -52,14 +52,14 @@ def lines_of(name, text):
 
 
 def words_of(name, text):
-    """(line number, word) of each file that a page, or a comment of a source, names."""
+    """(line number, word) of each file named in a page or in a source's comments."""
     for number, line in lines_of(name, text):
         for word in WORD.findall(line):
             yield number, word
 
 
 def missing(names, read):
-    """Lines that name a file which is none of `names`."""
+    """Lines that name a file which is not in `names`."""
     known = {"/" + name for name in names}
     ends = {name[i:] for name in known for i, letter in enumerate(name) if letter == "/"}
     found = []

@@ -3,14 +3,16 @@
 """Finds, in SASS text, a register of WGMMA's A that is written before the wait that retires the product.
 
     cuobjdump -sass kernel.cubin | tools/check_wgmma_registers.py     (or nvdisasm, or files as arguments)
-    tools/check_wgmma_registers.py --self-test                        (a committed loop, as it is and with planted bugs)
+    tools/check_wgmma_registers.py --self-test              (a committed loop, as it is and with planted bugs)
 
-The tensor core reads A's registers while the warp goes on, and ptxas knows that only as well as it does; kernels/wide.cuh
-and strip.cuh write them again in the next pass. Along every path through a function each register of an A has an age: in how many
-newer groups products have been committed since (HGMMA or QGMMA with gsb0 ends a group). WARPGROUP.DEPBAR.LE gsb0, N retires all
-but the newest N groups. A write to a register that is not retired is a hazard. What a call or an indirect branch
-does is not followed, so a function with products that has one is refused. Exit status 1: there is a hazard, a function that is
-refused, or a file without a product to check. tools/scan_packed_cubins.py compiles kernels and scans them.
+The tensor core reads A's registers while the warp goes on, and kernels/wide.cuh and strip.cuh rewrite them in
+the next pass; ptxas need not see the hazard. Along each path through a function, each register of an A has an
+age: the number of newer groups committed since (HGMMA or QGMMA with gsb0 ends a group). WARPGROUP.DEPBAR.LE
+gsb0, N retires all but the newest N groups. A write to a register that is not retired is a hazard.
+
+Calls and indirect branches are not followed, so a function with products that has one is refused. Exit status
+1: a hazard, a refused function, or a file without a product to check. tools/scan_packed_cubins.py compiles
+kernels and scans them.
 """
 import pathlib
 import re
@@ -19,7 +21,7 @@ import sys
 SAMPLE = pathlib.Path(__file__).resolve().parent.parent / "tests/sass/wide_loop.sass"
 OLDEST = 8  # groups; older ones are kept at this age
 
-PRODUCTS = ("HGMMA", "QGMMA")  # of 16-bit and of 8-bit operands
+PRODUCTS = ("HGMMA", "QGMMA")  # for 16-bit and 8-bit operands
 INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+([^;/]+);")
 LABEL = re.compile(r"^\s*(\.L_[\w.]+):")
 FUNCTION = re.compile(r"Function : (\S+)|^\s*\.text\.(\S+):")
@@ -28,7 +30,7 @@ NO_RESULT = re.compile(r"^(ST|RED|BAR|BRA|EXIT|NOP|SYNCS|WARPGROUP|UTMA|UBLKCP|M
 PREDICATES_ALONE = ("ISETP", "FSETP", "DSETP", "HSETP2", "PLOP3", "R2P", "FCHK")
 FOUR_RESULTS = re.compile(r"\.128|M88\.4|^[HIQ]MMA\b")
 TWO_RESULTS = re.compile(r"\.64(?!x)\b|\.WIDE|M88\.2|^CS2R(?!\.32)|^D(ADD|MUL|FMA)|F2F\.F64|I2F\.F64|TRANS64")
-REFUSED = re.compile(r"^(CALL|RET|BRX|BRXU|JMP|JMX|JMXU|JCAL)\b")  # where they go is not followed
+REFUSED = re.compile(r"^(CALL|RET|BRX|BRXU|JMP|JMX|JMXU|JCAL)\b")  # their targets are not followed
 
 
 class Instruction:
@@ -53,7 +55,7 @@ class Instruction:
             return []
         index = 0
         while index < len(self.operands) - 1 and re.fullmatch(r"U?P[\dTR]", self.operands[index]):
-            index += 1  # predicates that it writes stand before its register: SHFL PT, R4, ...; ATOMG PT, R4, ...
+            index += 1  # written predicates precede the register: SHFL PT, R4, ...; ATOMG PT, R4, ...
         first = self.register(index)
         if first is None:
             return []
@@ -101,7 +103,7 @@ def followers(index, instructions, labels):
 
 
 def step(instruction, ages):
-    """Hazards of the instruction, and the ages behind it."""
+    """Hazards of the instruction, and the ages after it."""
     wrong = [register for register in instruction.written() if register in ages]
     ages = dict(ages)
     for register in instruction.product():
@@ -124,7 +126,7 @@ def hazards_of(instructions, labels):
             found[index] = wrong
         for follower in followers(index, instructions, labels):
             known = states.get(follower)
-            # Where paths meet the younger age holds.
+            # The younger age holds where paths meet.
             merged = dict(ages) if known is None else known | {
                 register: min(age, known.get(register, OLDEST)) for register, age in ages.items()}
             if merged != known:
@@ -149,7 +151,7 @@ def check(text):
 
 
 def failures(named):
-    """Products in all of [(name, text)], and what is wrong: a text without any is."""
+    """Products in all of [(name, text)], and faults; a text without products is one."""
     total, wrong = 0, [] if named else ["nothing to check"]
     for name, text in named:
         products, messages = check(text)
@@ -166,10 +168,10 @@ def self_test():
     assert products == 8 and not messages, (products, messages)
     waits = re.findall(r".*WARPGROUP\.DEPBAR.*\n", loop)
     assert len(waits) == 2, waits
-    for wait in waits:  # one group too many may be in flight
+    for wait in waits:  # allows one group too many in flight
         _, messages = check(loop.replace(wait, wait.replace("gsb0, 0x1", "gsb0, 0x2")))
         assert messages, f"a wait that is too short is not found: {wait}"
-    # Only along the loop's back edge: without it a straight scan from the top sees nothing.
+    # The hazard is only on the loop's back edge: a straight scan from the top sees nothing.
     start = INSTRUCTION.search(loop)[1]
     straight = re.sub(rf".*\bBRA 0x{start} ;.*\n", "", loop)
     first = waits[0]

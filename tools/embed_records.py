@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the shipped tuning records into one C++ file, as `sluice::embedded_record_files()`.
 
-Invariant: the same files give the same bytes. What the records say is checked when they are parsed (sluice/records/
-record.cc) and by a unit test. Called by cmake/SluiceEmbed.cmake.
+Invariant: the same files give the same bytes. Parsing checks the records (sluice/records/record.cc), and a
+unit test. Called by cmake/SluiceEmbed.cmake.
 """
 import argparse
 import pathlib

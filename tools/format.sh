@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Formats every C++ and CUDA file (or with --check only says which are not), with clang-format 14: other versions
-# lay out the same style differently. Generated files are left as their generator wrote them.
+# Formats each C++ and CUDA file (with --check only names those that need it) with clang-format 14, as other
+# versions lay out the style differently. Generated files are left alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes sluice/host/driver/generated/empty_kernel.h: the cubin of a kernel that does nothing, for sm_90.
 
-Device::info() asks the driver how many clusters of such a kernel fit on a GPU. Loading PTX instead takes the
-driver's compiler 10 to 144 ms (H100), this takes 0.1 ms. Needs NVRTC 13.0: tools/gen_empty_kernel.py [LIBRARY]
+Device::info() asks the driver how many clusters of such a kernel fit on a GPU. Loading PTX instead would run
+the driver's compiler for 10 to 144 ms (H100); this takes 0.1 ms. Needs NVRTC 13.0: tools/gen_empty_kernel.py
+[LIBRARY]
 """
 import ctypes
 import pathlib

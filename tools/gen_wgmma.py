@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes sluice/device/ptx/generated/wgmma_n<N>.cuh, one file for each n that WGMMA has, and wgmma_rs_n<N>.cuh,
-with A from registers, for each n that kernels/wide.cuh or kernels/strip.cuh has.
+"""Writes sluice/device/ptx/generated/wgmma_n<N>.cuh for each n that WGMMA has, and wgmma_rs_n<N>.cuh, with A
+from registers, for each n that kernels/wide.cuh or kernels/strip.cuh uses.
 
-The table below is all there is to know: the type pairs, their k, and whether they may be transposed.
-`gen_wgmma.py --check` fails if a file differs from what would be written (CI runs it).
+The tables below hold the type pairs, their k, and whether they may be transposed. `gen_wgmma.py --check`
+fails if a file differs from the generated text (CI runs it).
 """
 import pathlib
 import sys

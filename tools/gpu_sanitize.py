@@ -2,23 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the four tools of compute-sanitizer over every class of every kernel, and over planted bugs first.
 
-    tools/gpu_sanitize.py BUILD OUT [--seconds N] [--jobs N] [--tools racecheck,memcheck] [--only TEXT] [--again]
+    tools/gpu_sanitize.py BUILD OUT [--seconds N] [--jobs N] [--tools racecheck,memcheck]
+                          [--only TEXT] [--again]
     tools/gpu_sanitize.py --check BUILD       (do the tests and changes that it names exist? needs no GPU)
     tools/gpu_sanitize.py --self-test         (with a tool and tests that are scripts)
 
-Each tool must first find a bug in a dense, a packed and a companion kernel of ours (tests/gpu/kernel_changes.cc). Then every
-class is run (tests/gpu/sanitize_pool.cc, and random norms, quantisers and packers): a few classes a process (racecheck four, the
-others twenty), and one by one where not all of them were clean. Each result is appended to OUT/sanitize.jsonl as it is known, so a
-run that is cut off has told what it saw, and the next one goes on there: what the file has of the same GPU and build, or of
-a commit in SLUICE_SAME_COMMITS (tools/certify.py names those with the same kernel and host sources), is not run again (--again runs it). --seconds: nothing is running after them.
+Each tool must first find a bug in a dense, a packed and a companion kernel (tests/gpu/kernel_changes.cc).
+Then each class runs (tests/gpu/sanitize_pool.cc, and random norms, quantisers and packers). A process runs a
+few classes (racecheck four, the others twenty); if they are not all clean, they run one by one.
+
+Each result is appended to OUT/sanitize.jsonl at once, so a later run resumes where one was cut. Skipped are
+results of the same GPU and build, or of a commit in SLUICE_SAME_COMMITS (tools/certify.py names those with
+equal kernel and host sources). --again runs them too. Nothing runs after --seconds.
 
 OUT/sanitize.jsonl, a line for each tool and class:
-  {"kind": "class", "build": 12 digits of the test binary's SHA-256, "commit", "gpu", "version": of the tool, "tool", "family",
-   "class", "shown": the change that the kernel was run with ("nothing": as it is), "findings": number or null if the tool gave
-   none, "passed": was the result right, "clean": true if there is nothing to explain, "seconds", "why": the first thing wrong}
-and for each planted bug the same with "kind": "planted" and "clean": true if it was found. OUT/sanitize_logs has the logs of
-what was not clean. Exit status: 0 everything ran and is clean, 1 something is not, 3 time was over and all so far is clean,
-77 no sanitizer or no GPU.
+  {"kind": "class", "build": 12 digits of the test binary SHA-256, "commit", "gpu", "version": of the tool,
+   "tool", "family", "class", "shown": the change that the kernel was run with ("nothing": as it is),
+   "findings": number or null if the tool gave none, "passed": was the result right, "clean": true if there is
+   nothing to explain, "seconds", "why": the first thing wrong}
+
+Planted bugs have such lines with "kind": "planted" and "clean": true if it was found. OUT/sanitize_logs has
+the logs of runs that were not clean. Exit status: 0 everything ran and is clean, 1 something is not, 3 time
+was over and all so far is clean, 77 no sanitizer or no GPU.
 """
 import argparse
 import concurrent.futures
@@ -38,8 +43,8 @@ sys.dont_write_bytecode = True
 import sanitize_log  # noqa: E402
 
 TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")
-TOGETHER = {"racecheck": 4, "memcheck": 20, "initcheck": 20, "synccheck": 20}  # classes of a process: its start takes seconds
-LIMIT = 150  # seconds of one process
+TOGETHER = {"racecheck": 4, "memcheck": 20, "initcheck": 20, "synccheck": 20}  # classes a process
+LIMIT = 150  # seconds for one process
 FAMILIES = ("block", "narrow", "strip", "wide", "norm", "quantise", "pack", "plain", "dense")  # the most telling first
 # (tool, family, change, test, settings)
 NORM = ("norms.of_random_shapes", {"SLUICE_NORM_CASES": "4"})
@@ -62,14 +67,14 @@ PLANTED = (
     ("synccheck", "ring_syncs_half_a_warp", "narrow/*/000_*", {}),
     ("synccheck", "row_syncs_half_a_warp", *NORM),
 )
-# What racecheck is shown in place of a kernel of which it reports what is no race (docs/findings/races.md): one lane arrives at
-# a barrier for all, or two teams meet a different number of times before the CTA does.
+# Changes with which racecheck runs kernels where it reports races that are none (docs/findings/races.md). One lane
+# arrives at a barrier for all, or two teams meet a different number of times before the CTA does.
 SHOWN = {"block": "every_lane_arrives", "strip": "every_lane_arrives", "wide": "every_lane_arrives", "plain": "sums_meet_twice"}
 GRANULARITIES = ("tensor", "row", "row_block", "square_block")
 
 
 class Row:
-    """Something to be run under a tool."""
+    """A run of some tests under a tool."""
 
     def __init__(self, kind, tool, family, name, test, settings=None):
         self.kind, self.tool, self.family, self.name, self.test, self.settings = kind, tool, family, name, test, settings or {}
@@ -79,7 +84,7 @@ class Row:
 
 
 def listed(tests):
-    """[full names] of all tests of the binary."""
+    """[full names] of all tests in the binary."""
     out = subprocess.run([tests, "--gtest_list_tests"], check=True, capture_output=True, text=True).stdout
     suite, names = "", []
     for line in out.splitlines():
@@ -107,7 +112,8 @@ def planted_rows(names, tools):
 
 
 def class_rows(names, tools):
-    """Of each tool, the most telling families first; racecheck of block scales and packed kernels before all."""
+    """For each tool, the most telling families first; racecheck of block scales and packed kernels comes
+    before all."""
     classes = [(family_of(name), name, name, {}) for name in names if "/sanitize_" in name]
     classes += [("norm", f"norm/{i:02}", NORM[0], {"SLUICE_NORM_CASES": "8", "SLUICE_NORM_FIRST": str(8 * i)}) for i in range(8)]
     classes += [("quantise", f"quantise/{granularity}_{i:02}", f"all/quantize.of_random_shapes/{granularity}",
@@ -119,14 +125,15 @@ def class_rows(names, tools):
 
 
 def shown(row):
-    """The change that the row's kernels are run with; "nothing": the very code (changes_test.cc), with line numbers."""
+    """The change that the row's kernels run with; "nothing": the very code (changes_test.cc), with line
+    numbers."""
     if row.kind == "planted":
         return row.name
     return SHOWN.get(row.family, "nothing") if row.tool == "racecheck" else "nothing"
 
 
 def batches(rows):
-    """Rows that one process runs: a few of those that are shown alike and have no settings of their own."""
+    """Rows for one process: a few with the same change and without settings of their own."""
     result = []
     for row in rows:
         last = result[-1] if result else []
@@ -152,7 +159,7 @@ class Runner:
         self.done, self.total, self.bad, self.skipped = 0, 0, 0, 0
 
     def known(self):
-        """Keys of what the file has of this GPU and of this build, or of commits with the same sources."""
+        """Keys of results in the file from this GPU and this build, or from commits with the same sources."""
         commits = os.environ.get("SLUICE_SAME_COMMITS", "").split()
         rows = [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
         return {(row["kind"], row["tool"], row["class"]): row["clean"] for row in rows
@@ -174,7 +181,7 @@ class Runner:
             print(f"[{self.done:4}/{self.total}] {row.tool:9} {row.name[:80]}: {word} ({seconds:.1f} s)", flush=True)
 
     def process(self, rows):
-        """(log, seconds) of one process; None if time was over before it ended."""
+        """(log, seconds) of one process; None if time ran out before it ended."""
         first, left = rows[0], self.end - time.monotonic()
         if left < 3:
             return None
@@ -220,7 +227,7 @@ class Runner:
 
 
 def commit():
-    """The binary's, which may not be the tree's: tools/certify.py tells it."""
+    """The commit of the binary, not of the tree; tools/certify.py passes it."""
     if told := os.environ.get("SLUICE_COMMIT"):
         return told
     try:
@@ -244,7 +251,7 @@ def version(sanitizer):
 
 
 def wrong_names(tests):
-    """What the tables above name and the binary does not have."""
+    """Names in the tables above that the binary does not have."""
     names, tools = listed(tests), list(TOOLS)
     changes = {name.rsplit("/", 1)[1] for name in names if name.startswith("kernel/changes.")}
     rows = planted_rows(names, tools) + class_rows(names, tools)
@@ -275,7 +282,7 @@ def sanitize(given):
     print(f"{len(rows)} to run, {len(rows) - len(left)} of them known ({runner.bad} not clean)", flush=True)
     os.environ.setdefault("SLUICE_CACHE_DIR", str(runner.out / "sanitize_cache"))
     pathlib.Path(os.environ["SLUICE_CACHE_DIR"]).mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(row.kind == "class" for row in left):  # compiled by all cores, before the processes that run one each
+    if any(row.kind == "class" for row in left):  # compiled by all cores, before processes that use one each
         try:
             subprocess.run([runner.tests, "--gtest_filter=sanitize_kernels.compile"], check=True, stdout=subprocess.DEVNULL,
                            timeout=max(1, runner.end - time.monotonic()), env={**os.environ, "SLUICE_CHANGE": "nothing"})
@@ -344,10 +351,11 @@ def self_test():
         assert sum(1 for call in calls if call.startswith("memcheck")) < classes, "they share processes"
         assert run("clean") == (0, []), "what is known is not run again"
         races = sum(1 for tool, *_ in PLANTED if tool == "racecheck")
-        groups = 1 + 2 + 3 + 3 + 8 + 16 + 8  # block; narrow; strip and wide, which are shown alike; plain and dense; companions
+        # block; narrow; strip and wide, which share a change; plain and dense; companions
+        groups = 1 + 2 + 3 + 3 + 8 + 16 + 8
         calls = run("clean", "--again", "--tools", "racecheck")[1]
         assert len(calls) == races + groups, (len(calls), races + groups)
-        # One class of twenty that is not clean is told apart from the others.
+        # A class that is not clean is found among twenty.
         os.environ["FAKE_BAD"] = "strip/sanitize_packed.is_right/013_c"
         code, _ = run("bad", "--tools", "memcheck")
         wrong = [row["class"] for row in rows("bad") if not row["clean"]]
@@ -357,7 +365,7 @@ def self_test():
         os.environ["FAKE_MISSED"] = "d_stored_far_away"
         code, _ = run("missed", "--tools", "memcheck", "--only", "far_away")
         assert code == 1 and [row["class"] for row in rows("missed") if not row["clean"]] == ["d_stored_far_away"]
-        # Time is over in the middle: what ran is told, the rest is left, and the next run goes on.
+        # Time runs out in the middle: results so far are kept, and the next run does the rest.
         tests = work / "tests/sluice_gpu_tests"
         tests.write_text(tests.read_text().replace("000_a 001", "000_a 000_slow 001"))
         code, _ = run("cut", "--tools", "racecheck", "--only", "narrow/", "--seconds", "8")

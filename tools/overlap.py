@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs of source files that share tokens: of the smaller file, how much stands verbatim in the other.
+"""Lists pairs of source files that share tokens: the part of the smaller file that stands verbatim in the
+other.
 
     tools/overlap.py [--least 0.15] [--run 12] [--tokens 150] [folder ...]    lists pairs, largest share first
-    tools/overlap.py --check                  fails on a pair of 25 % and more that tools/overlap_pairs.txt does not list,
-                                              and on a listed pair that shares less: take it off the list
-    tools/overlap.py --shrink                 takes such pairs off the list
+    tools/overlap.py --check       fails on a pair of 25 % and more that is not in tools/overlap_pairs.txt,
+                                   and on a listed pair that shares less: take it off the list
+    tools/overlap.py --shrink      takes such pairs off the list
     tools/overlap.py --self-test
 
-A token is a word, number, string or sign; comments, preprocessor lines and imports hold none. A token counts when it
-lies in a run of --run tokens or more that the other file has too. Headers (.h) are left out, since declarations repeat
-by nature, and files of fewer than --tokens tokens. Without a folder: sluice include cli bench python.
+A token is a word, number, string or sign; comments, preprocessor lines and imports hold none. A token counts
+when it lies in a run of --run tokens or more that the other file has too. Headers (.h) are left out, because
+declarations repeat by nature; so are files of fewer than --tokens tokens. Default folders: sluice include cli
+bench python.
 """
 import argparse
 import collections
@@ -22,7 +24,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIST = ROOT / "tools/overlap_pairs.txt"
 FOLDERS = ("sluice", "include", "cli", "bench", "python")
-LEAST, RUN, TOKENS = 0.25, 12, 150  # of --check
+LEAST, RUN, TOKENS = 0.25, 12, 150  # defaults of --check
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[A-Za-z_]\w*|\d[\w.\']*|::|->|<<|>>|[-+*/%&|^=!<>]=|&&|\|\||[^\s\w]')
 
 
@@ -64,7 +66,7 @@ def listed(text):
 
 
 def faults(found, allowed):
-    """What is wrong with pairs (share, a, b) beside a set of allowed (a, b)."""
+    """Faults of pairs (share, a, b) against a set of allowed (a, b)."""
     pairs = {tuple(sorted(pair[1:])): pair for pair in found if pair[0] >= LEAST}
     known = {tuple(sorted(pair)) for pair in allowed}
     for pair in sorted(pairs.keys() - known):

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The Python package on a machine with a Hopper GPU and PyTorch, but no network and no compiler: installs the wheels of a
-# folder beside what is there, runs all of tests/python, then the cost of a call and the block
-# of examples/llama_block.py.
-#   tools/python_gpu_test.sh WHEELS [arguments of pytest]        SECTIONS="tests cost block" picks; JOBS=4 test files at once; FILES="tests/python/test_plan.py ..."
-# WHEELS: made elsewhere by tools/python_wheels.sh. Results (logs, junit, cost.json, llama_block.json) go to $OUT, with
-# SLUICE_COMMIT in them, the commit that the wheels were made of.
-# Each test file is a process of its own, several at once: compiling kernels takes most of a first run's time.
+# Tests the Python package on a machine with a Hopper GPU and PyTorch, but without network and compiler.
+# Installs the wheels of a folder beside what is there, then runs tests/python, the cost of a call and
+# examples/llama_block.py.
+#   tools/python_gpu_test.sh WHEELS [arguments of pytest]
+#   SECTIONS="tests cost block" and FILES="tests/python/test_plan.py ..." pick; JOBS=4 runs test files at once
+# WHEELS comes from tools/python_wheels.sh. Results (logs, junit, cost.json, llama_block.json) go to $OUT and
+# contain SLUICE_COMMIT, the commit of the wheels. Each test file has its own process, several at once,
+# because compiling kernels takes most of a first run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 wheels=$(realpath "${1:?which folder of wheels}")
@@ -25,7 +26,7 @@ test_file() {
   name=$(basename "$1" .py)
   python3 -m pytest -q -p no:cacheprovider --durations=3 --junitxml="$out/junit_$name.xml" "$@" > "$out/$name.log" 2>&1
   local status=$?
-  [ $status = 5 ] && status=0  # nothing of this file was asked for
+  [ $status = 5 ] && status=0  # no test of this file was selected
   echo "$name: rc $status, $(tail -n 1 "$out/$name.log")"
   return $status
 }

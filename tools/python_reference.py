@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/python-reference.md from the docstrings of python/sluice; `--check` says whether it is up to date.
+"""Writes docs/python-reference.md from the docstrings of python/sluice; `--check` compares instead.
 
-Reads the sources, imports nothing. Called by hand after a docstring changed, and by tests/python/test_reference.py.
+Reads the sources, imports nothing. Run it after a docstring changed; tests/python/test_reference.py checks
+it.
 """
 import ast
 import pathlib
@@ -11,7 +12,7 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/python-reference.md"
-# Module as it is imported, and the files whose public names it shows.
+# Module as imported, and the files whose public names it shows.
 MODULES = [
     ("sluice", ["problems.py", "formats.py", "plans.py", "packed.py", "errors.py"]),
     ("sluice.weights", ["weights/canonical.py", "weights/checkpoints.py", "weights/quantizer.py"]),

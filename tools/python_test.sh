@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes a wheel of a build, installs it into a clean venv, and runs tests/python there, without torch (called by ctest) or
-# with it (make test-torch: 3 GB to download, once):
+# Makes a wheel of a build, installs it into a clean venv, and runs tests/python there: without torch (called
+# by ctest), or with it (make test-torch, which downloads 3 GB once).
 #   tools/python_test.sh [--torch] BUILD_FOLDER [arguments of pytest]
-# The venv is kept in .venv; 77 (skipped) if it cannot be made because pip reaches no packages, 1 with
+# The venv is kept in .venv. If pip reaches no packages, the exit status is 77 (skipped), or 1 with
 # SLUICE_NO_SKIPS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,5 +34,5 @@ $venv/bin/python -m pip wheel -q --disable-pip-version-check --no-deps --no-buil
 $venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-index --force-reinstall "$wheels"/*.whl
 pytest=("$venv/bin/python" -m pytest -q -p no:cacheprovider)
 SLUICE_WHEEL=$(echo "$wheels"/*.whl) "${pytest[@]}" tests/python "$@"
-# Launches, on the fake driver: another library, so another process.
+# Launches run on the fake driver, another library and so another process.
 SLUICE_LIBRARY=$build/tests/libsluice_c_fake.so SLUICE_CACHE_DIR=$wheels/kernels "${pytest[@]}" tests/python/test_fake_*.py

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Gathers what tools/python_gpu_test.sh installs: the wheel of a build, and the wheels it and its tests need, for a Python
-# that need not be this one.
-#   tools/python_wheels.sh BUILD_FOLDER TARGET_FOLDER [PYTHON_VERSION]      (3.12 if left out)
+# Gathers the files that tools/python_gpu_test.sh installs: the wheel of a build and the wheels that it and
+# its tests need. The Python may be another than this machine's.
+#   tools/python_wheels.sh BUILD_FOLDER TARGET_FOLDER [PYTHON_VERSION]      (default 3.12)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$(realpath "${1:?which build folder}")

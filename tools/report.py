@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes all that comes from bench/results: CSV files beside the records, with a line a shape; docs/performance.md; pictures
-(the timeline is for docs/chains.md); blocks of README.md and docs/testing.md.
+"""Makes everything that comes from bench/results: CSV files beside the records, with a line a shape;
+docs/performance.md; pictures (the timeline is for docs/chains.md); blocks of README.md and docs/testing.md.
 
     tools/report.py              writes all of that (`make report`)
-    tools/report.py --check      says which page or table does not say what is recorded, or counts from a tree with other kernels
-    tools/report.py --self-test  makes pages from records that are made up: a wrong result has no number, a claim has its rows
+    tools/report.py --check      names pages and tables that differ from the records or the kernels
+    tools/report.py --self-test  makes pages from made-up records, with wrong results and claims
 
-No measured number is typed by hand. A sentence that claims something is made only where the rows say so. Claims of correctness
-come from certificates (report_certificates.py).
+No measured number is typed by hand, and a claim is made only if the rows show it. Claims of correctness come
+from certificates (report_certificates.py).
 """
 import argparse
 import fnmatch
@@ -25,21 +25,21 @@ import source_hash
 from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, name_of, newest_chains, ratio)
 from report_records import NO_COMMIT, ROOT, CountedAt, age_words, counted_at, first_look, git, parsed, texts_of
 
-SHOWN = "h200"  # the GPU of the pages; others have their tables
+SHOWN = "h200"  # the GPU on the pages; others have their tables
 WIDTH = 110
 COUNTED = re.compile(r"[Cc]ounted\s+at\s+([0-9a-f]{7})\b")
 BEGIN, END = "<!-- speed: made by `make report` -->", "<!-- end of speed -->"
-# Names of the table's rows, and the sets that each is from.
+# Rows of the table, and the sets that each comes from.
 DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long sums", ("long_k",)),
          ("fp8, promoted sums", ("promoted",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
          ("seen", ("odd_rows", "epilogues", "layouts", "unseen")))
-TOKENS = (1, 16, 64)  # of which README gives the mean
+TOKENS = (1, 16, 64)  # numbers of tokens whose means are in README
 PICTURES = {"dense": ("products", lambda rows: report_pictures.dense(compared(rows))), "packed": ("packed", report_pictures.packed),
             "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline)}
 
 
 class Data:
-    """The rows of a GPU's tables, read from the text of its CSV files."""
+    """A GPU's tables, read from the text of its CSV files."""
 
     def __init__(self, texts: dict[str, str]):
         self.tables = {name: parsed(text) for name, text in texts.items()}
@@ -51,7 +51,7 @@ class Data:
         return next((row["commit"] for row in self.rows("files") if row["file"] == f"{file}.json"), NO_COMMIT)
 
     def shown_files(self) -> dict[str, str]:
-        """Records that tables and pictures show, and the commit of each."""
+        """Records that tables and pictures show, with their commits."""
         names = [row["set"] for row in self.rows("products")] + [f"packed/{row['set']}" for row in self.rows("packed")]
         names += [f"chains/{row['file']}" for row in newest_chains(self.rows("chains"))]
         return {name: self.commit(name) for name in dict.fromkeys(names)}
@@ -66,7 +66,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def spread(ratios: list[float], of: int = 0) -> str:
-    """Mean, worst, best and how many shapes; `of`: how many were run, if more."""
+    """Mean, worst, best and number of shapes; `of`: how many were run, if more."""
     if not ratios:
         return "-"
     count = f"{len(ratios)} of {of}" if of > len(ratios) else str(len(ratios))
@@ -101,7 +101,7 @@ def dense_row(data: Data, words: str, sets: tuple[str, ...]) -> list[str] | None
 
 
 def packed_cell(rows: list[dict], kind: str) -> str:
-    """Means at a few numbers of tokens, and the worst and best at any."""
+    """Means at a few numbers of tokens; worst and best over all."""
     found = by_tokens(rows, kind)
     if not found:
         return "-"
@@ -111,7 +111,7 @@ def packed_cell(rows: list[dict], kind: str) -> str:
 
 
 def readme_rows(data: Data) -> list[list[str]]:
-    """Six rows: each with its peer, and with the worst beside the best."""
+    """Six rows, each with its peer, and the worst beside the best."""
     untuned = tuple(sorted({row["set"] for row in data.rows("products") if row["planned_by"] == "model"} - {"sweep"}))
     rows = [[row[0], "cuBLASLt's best", *row[1:-1]] for words, sets in (*DENSE[:3], ("without a record", untuned))
             if sets and (row := dense_row(data, words, sets))]
@@ -129,8 +129,8 @@ def readme_rows(data: Data) -> list[list[str]]:
 
 
 def ages(data: Data) -> str:
-    """How far the records lie behind the tree that the page was made from. The sentence names that tree's kernels. So --check asks
-    for a new page when they change."""
+    """The records' ages in commits before this tree. The sentence names the tree's kernels, so that --check
+    asks for a new page when they change."""
     shown, days = set(data.shown_files().values()), {}
     for row in data.rows("files"):
         days.setdefault(row["commit"], set()).add((row["started"] or "day not recorded")[:10])
@@ -143,7 +143,7 @@ HEADER = ["products", "peer", "bf16, fp16", "fp8", "planned by", "commit"]
 
 
 def speed(data: Data) -> str:
-    """The block of README."""
+    """The block in README."""
     return f"{table(HEADER[:-1], readme_rows(data))}\n\n{wrapped(ages(data))}"
 
 
@@ -177,7 +177,7 @@ def older_check(data: Data) -> str:
 
 
 def algorithms(rows: list[dict]) -> str:
-    """How many the peer returned; there is no best of one."""
+    """The number of algorithms the peer returned; one alone has no best."""
     counts = [row["cublaslt_algorithms"] for row in rows if row["cublaslt_algorithms"]]
     if not counts:
         return "how many is not recorded"
@@ -233,7 +233,7 @@ def repeat(data: Data) -> str:
 
 
 def page(data: Data, others: list[Data]) -> str:
-    """docs/performance.md."""
+    """The text of docs/performance.md."""
     text = "# Performance\n\n"
     if not data.shown_files():
         return text + "No bench record has been kept yet.\n"
@@ -264,7 +264,7 @@ def page(data: Data, others: list[Data]) -> str:
 
 
 def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
-    """The text of everything that is made, by path. `results`: bench/results, with a folder a GPU."""
+    """Path -> text of everything that is made. `results`: bench/results, with a folder for each GPU."""
     texts, shown, others = {}, Data({}), []
     for folder in sorted(path for path in results.iterdir() if path.is_dir()):
         tables = texts_of(folder)
@@ -292,7 +292,7 @@ def undescribed(results: pathlib.Path) -> list[str]:
            [f"{pattern} names no file" for pattern in patterns if not fnmatch.filter(kept, pattern)]
 
 
-MOST_WORDS = 1100  # of README; its lines, and those of docs/performance.md: tools/check_pages.py
+MOST_WORDS = 1100  # for README; tools/check_pages.py counts its lines and those of docs/performance.md
 
 
 def too_long(readme: pathlib.Path) -> list[str]:
@@ -307,7 +307,7 @@ def unshown(docs: pathlib.Path) -> list[str]:
 
 
 def check(results: pathlib.Path, docs: pathlib.Path) -> int:
-    """Does everything say what is recorded? Ages are counted where the page counted them, from a commit that HEAD has."""
+    """Whether all pages match the records. Ages are counted from the page's own commit, if HEAD has it."""
     told = COUNTED.search((docs / "performance.md").read_text())
     if git("rev-parse", "HEAD") is None:
         print("report: not possible here: no git, so ages cannot be counted")

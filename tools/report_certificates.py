@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the blocks of README.md and docs/testing.md that speak of correctness on a GPU. They come from the certificates in
-bench/results/GPU/certificate.json (tools/certify.py) and from nothing else. A section speaks for the sources whose hashes it
-has (tools/source_hash.py); where the tree differs, the block says in what.
+"""Makes the blocks of README.md and docs/testing.md on correctness on a GPU, only from the certificates in
+bench/results/GPU/certificate.json (tools/certify.py). A section holds for the sources whose hashes it has
+(tools/source_hash.py); the block names the parts in which the tree differs.
 """
 import json
 import pathlib
@@ -20,7 +20,7 @@ NONE = ("**No certificate is kept.** Nothing here says that the kernels of this 
 
 
 def load(results: pathlib.Path) -> dict[str, dict]:
-    """By GPU folder. `results`: bench/results."""
+    """Certificates by GPU folder. `results`: bench/results."""
     found = {}
     for path in sorted(results.glob("*/certificate.json")):
         certificate = json.loads(path.read_text())
@@ -31,13 +31,13 @@ def load(results: pathlib.Path) -> dict[str, dict]:
 
 
 def sections_of(certificate: dict) -> dict[str, dict | None]:
-    """In the order of the table; a section that never ran is None."""
+    """Sections in the order of the table; a section that never ran is None."""
     kept = certificate["sections"]
     return {section.name: kept.get(section.name) for section in all_sections(Setting(pathlib.Path(), pathlib.Path()))}
 
 
 def changed(entry: dict, sources: dict[str, str]) -> list[str]:
-    """Which of the sources that a section is of are other ones by now."""
+    """The section's sources that have changed since."""
     return [part for part, digits in entry["sources"].items() if sources.get(part) != digits]
 
 
@@ -50,7 +50,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def found_words(entry: dict) -> str:
-    """A cell's words for what a section found. A number of cases or tests alone says that none was wrong."""
+    """A cell's words for a section's findings. A mere number of cases or tests means that none was wrong."""
     if entry["verdict"] == "wrong":
         return f"**{len(entry['found'])} found**: {entry['found'][0].splitlines()[0][:120]}"
     how_many = counted(entry["cases"], "cases") if entry["cases"] else counted(entry["tests"], "tests")
@@ -64,7 +64,7 @@ def found_words(entry: dict) -> str:
 
 
 def cell(entry: dict | None, sources: dict[str, str]) -> str:
-    """A cell of the table: what was found, seconds, commit; "old" where this tree has other sources."""
+    """A cell of the table: findings, seconds, commit; "old" if the tree's sources differ."""
     if entry is None:
         return "not run"
     text = f"{found_words(entry)}; {entry['seconds']:.0f} s, {commit_of(entry)}"
@@ -72,7 +72,7 @@ def cell(entry: dict | None, sources: dict[str, str]) -> str:
 
 
 def machine_line(certificate: dict, sources: dict[str, str]) -> str:
-    """A line on a GPU: driver, day, and in how many sections which sources have changed since."""
+    """A line on a GPU: driver, day, and the number of sections whose sources have changed, by source."""
     kept = [entry for entry in sections_of(certificate).values() if entry]
     days = ", ".join(sorted({entry["ended"][:10] for entry in kept if entry["ended"]})) or "not ended"
     since = {part: sum(part in changed(entry, sources) for entry in kept) for part in sources}
@@ -82,7 +82,8 @@ def machine_line(certificate: dict, sources: dict[str, str]) -> str:
 
 
 def standing(certificate: dict, sources: dict[str, str]) -> dict[str, list[str]]:
-    """Names of sections by what they say of the tree: passed, older (passed by other sources), wrong, unfinished, missing."""
+    """Names of sections by verdict on the tree: passed, older (passed by other sources), wrong, unfinished,
+    missing."""
     names: dict[str, list[str]] = {key: [] for key in ("passed", "older", "wrong", "unfinished", "missing")}
     for name, entry in sections_of(certificate).items():
         verdict = "missing" if entry is None else entry["verdict"]
@@ -91,7 +92,7 @@ def standing(certificate: dict, sources: dict[str, str]) -> dict[str, list[str]]
 
 
 def right_random(certificate: dict, sources: dict[str, str]) -> str:
-    """Random problems without a wrong bit, of sections that pass with these sources."""
+    """Random problems without a wrong bit, in sections that pass with these sources."""
     cases = {name: entry["cases"] for name, entry in sections_of(certificate).items()
              if entry and entry["verdict"] == "passed" and not changed(entry, sources)}
     parts = [f"{cases[name]:,} random {words}" for name, words in (("fuzz", "dense problems"), ("packed", "packed ones")) if cases.get(name)]
@@ -99,7 +100,7 @@ def right_random(certificate: dict, sources: dict[str, str]) -> str:
 
 
 def line_of(certificate: dict, sources: dict[str, str]) -> str:
-    """A sentence on what a certificate says of this tree."""
+    """A sentence on the certificate's verdict on this tree."""
     names = standing(certificate, sources)
     commits = ", ".join(dict.fromkeys(commit_of(entry) for entry in sections_of(certificate).values() if entry))
     text = f"{certificate['gpu']} ({commits}): {len(names['passed'])} of {sum(map(len, names.values()))} sections pass with the sources of this tree"
@@ -130,7 +131,7 @@ def by_section(certificates: dict[str, dict], sources: dict[str, str]) -> str:
 
 
 def replaced(text: str, name: str, block: str) -> str:
-    """`text` with `block` between the markers; as it is where it has none."""
+    """`text` with `block` between the markers; unchanged without markers."""
     begin, end = MARKS[name]
     if begin not in text or end not in text:
         return text

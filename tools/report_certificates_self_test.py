@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Part of report.py --self-test: a page cannot claim more than certificates do. Each case is a certificate that is made up, and
-what the blocks must say of it: other sources, something found, unfinished, no certificate.
+"""Part of report.py --self-test: pages claim no more than certificates do. Each case is a made-up certificate
+and the text it must give: other sources, a finding, unfinished, no certificate.
 """
 import copy
 import json

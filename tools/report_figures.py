@@ -4,7 +4,7 @@ import math
 
 SIXTEEN, FP8 = "16 bits", "fp8"
 PEER_ARM = "cuBLASLt"
-ARMS = {"tuned": "nothing fused", "tuned, fused: gated": "SwiGLU and quantisers fused"}  # of chains, beside the peer
+ARMS = {"tuned": "nothing fused", "tuned, fused: gated": "SwiGLU and quantisers fused"}  # arms of chains
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -16,7 +16,7 @@ def is_fp8(row: dict) -> bool:
 
 
 def ratio(row: dict, peer: str = "cublaslt_us", ours: str = "us") -> float:
-    """Peer's time over ours: above 1, ours is faster. Both must be there (compared())."""
+    """The peer's time over ours: above 1, ours is faster. Both must exist (compared())."""
     return row[peer] / row[ours]
 
 
@@ -34,7 +34,7 @@ def name_of(row: dict) -> str:
 
 
 def by_tokens(rows: list[dict], kind: str, peer: str = "fp8_us", ours: str = "us") -> dict[float, list[float]]:
-    """Ratios of packed products with tokens of a type, by number of tokens."""
+    """Ratios of packed products with one type of tokens, by number of tokens."""
     found: dict[float, list[float]] = {}
     for row in compared(rows, peer, ours):
         if row["tokens"] == kind:
@@ -43,8 +43,8 @@ def by_tokens(rows: list[dict], kind: str, peer: str = "fp8_us", ours: str = "us
 
 
 def newest_chains(rows: list[dict]) -> list[dict]:
-    """Whole fp8 layers of a model, without idle windows and not the short chains of replays. All arms of a layer come from one
-    file, the newest that has the peer, because only arms of one run were timed in turn."""
+    """Whole fp8 layers of a model, without idle windows and the short chains of replays. All arms of a layer
+    come from one file, the newest with the peer, because only arms of one run are timed in turn."""
     whole = [row for row in rows if row["us_a_layer"] and row["weights"] == row["activations"] == "e4m3" and not row["projections"]
              and row["window_us"] is None and row["passes"] != 1]
     newest: dict[str, tuple[str, str]] = {}
@@ -55,7 +55,7 @@ def newest_chains(rows: list[dict]) -> list[dict]:
 
 
 def layers(chains: list[dict], model: str | None = None) -> dict[float, dict[str, dict]]:
-    """Arms by name, by number of tokens, of a model."""
+    """Number of tokens -> arms by name, for one model or all."""
     found: dict[float, dict[str, dict]] = {}
     for row in sorted((row for row in chains if row["model"] == model), key=lambda row: row["tokens"]):
         found.setdefault(row["tokens"], {})[row["arm"]] = row
@@ -63,14 +63,14 @@ def layers(chains: list[dict], model: str | None = None) -> dict[float, dict[str
 
 
 def chain_ratios(chains: list[dict], arm: str) -> list[float]:
-    """The peer's time over an arm's, of every layer that has both."""
+    """The peer's time over an arm's, for each layer with both."""
     models = dict.fromkeys(row["model"] for row in chains)
     return [arms[PEER_ARM]["us_a_layer"] / arms[arm]["us_a_layer"] for model in models for arms in layers(chains, model).values()
             if PEER_ARM in arms and arm in arms]
 
 
 def losses(rows: list[dict]) -> list[float]:
-    """Time of the model's pick over the fastest that was measured beside it."""
+    """The time of the model's pick over the fastest measured."""
     return [row["us"] / min(row["us"], row["tuned_us"]) for row in rows if row["planned_by"] == "model" and row["us"] and row["tuned_us"]]
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentences of docs/performance.md on where sluice loses and on peers other than cuBLASLt. A cause is typed and has its finding;
-a number comes from rows, and a sentence whose rows do not show a loss is not made."""
+"""Sentences of docs/performance.md on losses and on peers other than cuBLASLt. Causes are typed and have
+findings; numbers come from rows. A sentence is left out if its rows show no loss."""
 from report_figures import by_tokens, compared, floor_shares, geometric_mean, is_fp8, losses, name_of, ratio, sizes_of
 from report_records import NO_COMMIT, age_words, first_look
 
-SLOWER = 0.99  # nearer to 1 two times are called even: runs differ by as much
+SLOWER = 0.99  # closer ratios count as even, as runs differ by so much
 
 
 def percent(value: float) -> str:
@@ -12,7 +12,7 @@ def percent(value: float) -> str:
 
 
 def worst_of(rows: list[dict]) -> dict | None:
-    """The slowest shape beside the peer, if it is slower."""
+    """The slowest shape compared with the peer, if it is slower."""
     found = min(compared(rows), key=ratio, default=None)
     return found if found and ratio(found) < SLOWER else None
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of README.md, docs/performance.md and docs/chains.md, drawn as SVG from rows of the CSV tables (report_records.py) with
-nothing but text, so the same rows give the same bytes. Each has a plate of its own, light or dark as the reader's system is.
+"""Draws the pictures of README.md, docs/performance.md and docs/chains.md as SVG text from rows of the CSV
+tables (report_records.py), so that equal rows give equal bytes. Each has its own background, light or dark as
+the reader's system.
 """
 import html
 import math
@@ -19,7 +20,7 @@ text{font:12px system-ui,sans-serif;fill:#1f2328}.small{font-size:11px}.bold{fon
 
 
 class Picture:
-    """Lines of an SVG; classes are those of STYLE."""
+    """Lines of an SVG; its classes are those of STYLE."""
 
     def __init__(self, width: int, height: int, title: str):
         self.lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">',
@@ -35,7 +36,7 @@ class Picture:
         self.lines.append(f'<rect class="bar {look}" x="{at[0]:.1f}" y="{at[1]:.1f}" width="{size[0]:.1f}" height="{size[1]:.1f}"/>')
 
     def dots(self, points: list[tuple[float, float]], look: str) -> None:
-        """One path; eight dots a line of the file."""
+        """Draws one path, with eight dots a line of the file."""
         if points:
             marks = [f"M{x:.1f} {y:.1f}h0" for x, y in sorted(points)]
             rows = ["".join(marks[i:i + 8]) for i in range(0, len(marks), 8)]
@@ -56,7 +57,7 @@ class Picture:
 
 
 class Axes:
-    """A field of a picture with logarithmic axes."""
+    """The area of a picture with logarithmic axes."""
 
     def __init__(self, picture: Picture, place: tuple[float, float, float, float], x_range: tuple[float, float], y_range: tuple[float, float]):
         self.picture, self.place, self.x_range, self.y_range = picture, place, x_range, y_range
@@ -86,7 +87,7 @@ def range_of(values: list[float]) -> tuple[float, float]:
 
 
 def dense(rows: list[dict]) -> str:
-    """Speed-up over M, a dot a shape; the slowest three of each kind of input are named."""
+    """Speed-up over M, one dot a shape; names the slowest three of each kind of input."""
     picture = Picture(860, 400, "How many times as fast as cuBLASLt's best each dense product is, over the number of rows")
     y_range = range_of([ratio(row) for row in rows])
     for i, (kind, words) in enumerate(((SIXTEEN, "bf16 and fp16"), (FP8, "fp8 (e4m3)"))):
@@ -105,7 +106,8 @@ def dense(rows: list[dict]) -> str:
 
 
 def packed(rows: list[dict]) -> str:
-    """int4 over the number of tokens: a line from least to most and a mark at the mean, at measured numbers alone."""
+    """int4 over the number of tokens: a line from least to most and a mark at the mean, only at measured
+    numbers."""
     picture = Picture(860, 400, "Speed of int4 weights over the number of tokens, beside the faster FP8 product")
     found = {kind: by_tokens(rows, kind) for kind in ("fp16", "e4m3")}
     bits16 = by_tokens(rows, "fp16", peer="fp8_us", ours="bits16_us")
@@ -132,7 +134,8 @@ ARMS = ((PEER_ARM, "grey", "cuBLASLt, same companions, one graph"), ("off", "ora
 
 
 def chains(rows: list[dict]) -> str:
-    """A layer in us: four bars a number of tokens, a column a model; the tick is the time that the weights alone need."""
+    """Times of a layer in us: four bars for each number of tokens, one column a model; the tick is the time
+    of reading the weights."""
     found = newest_chains(rows)
     models = list(dict.fromkeys(row["model"] for row in found))[:3]
     most = max([row["us_a_layer"] for row in found] or [1])
@@ -161,8 +164,8 @@ OVERLAP = (("off", "one after another"), ("weights_first", "as a chain: a launch
 
 
 def timeline(rows: list[dict]) -> str:
-    """Steps of one layer, with the overlap off and on: from the first CTA's begin to the last one's end, pale until the middle
-    one came back from its wait."""
+    """Steps of one layer, with the overlap off and on: from the first CTA's start to the last one's end, pale
+    until the median CTA returns from its wait."""
     layer = rows[0]["layer"]
     arms = [(words, part) for arm, words in OVERLAP if (part := [row for row in rows if row["layer"] == layer and row["arm"] == arm])]
     first, last = min(row["begin_us"] for _, part in arms for row in part), max(row["end_us"] for _, part in arms for row in part)

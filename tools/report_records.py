@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bench records (bench/results/GPU, JSON) as tables with a line a shape: the CSV files beside them. Pages and pictures are
-made from the text of these tables, so they cannot say what no line says.
+"""Turns bench records (bench/results/GPU, JSON) into tables with a line a shape: the CSV files beside them.
+Pages and pictures are made only from the text of these tables.
 
-A time enters a table only if its kernel was checked in the same run and right; what failed stands in the column `failed`.
-The peer of a dense product is the fastest of all that cuBLASLt had in the race. A column without a value is empty.
+A time enters a table only if its kernel was checked in that run and right; failures stand in the column
+`failed`. The peer of a dense product is cuBLASLt's fastest algorithm in the race. A column without a value is
+empty.
 """
 import csv
 import functools
@@ -19,12 +20,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS, TUNED, FIRST, PEER, READ = "sluice", "sluice tuned", "cuBLASLt first", "cuBLASLt", "read floor"
 OUR_FP8, PEER_FP8, PEER_16 = "sluice FP8", "cuBLASLt FP8", "cuBLASLt 16"
 NO_COMMIT = "commit not recorded"
-NOT_OF_THE_BENCH = ("certificate.json", "rows.json")  # they lie beside records of dense products and have tables of their own
+NOT_OF_THE_BENCH = ("certificate.json", "rows.json")  # they have tables of their own
 KERNELS = ("sluice/device", "sluice/kernels", "sluice/spec")
 
 
 def load(path: pathlib.Path, schema: str) -> dict:
-    """A record; one of another schema is an error, not a gap."""
+    """A record; one of another schema is an error."""
     record = json.loads(path.read_text())
     if record.get("schema") != schema:
         raise SystemExit(f"{path}: schema is {record.get('schema')!r}, not {schema!r}")
@@ -32,7 +33,7 @@ def load(path: pathlib.Path, schema: str) -> dict:
 
 
 def commit_of(record: dict) -> str:
-    """Seven digits, and whether the build differed from the commit. Text that names no commit is not taken for one."""
+    """Seven digits, and whether the build differed from the commit; "" for text that names no commit."""
     found = re.fullmatch(r"([0-9a-f]{7})[0-9a-f]{0,33}(-dirty)?", str(record.get("commit") or ""))
     return found[1] + (found[2] or "") if found else NO_COMMIT
 
@@ -42,7 +43,7 @@ def right(contender: dict) -> bool:
 
 
 def times_of(shape: dict) -> dict[str, float]:
-    """Median us by contender, of those that are right."""
+    """Median us by contender, right ones only."""
     return {c["name"]: c["us"]["median"] for c in shape.get("contenders", []) if right(c)}
 
 
@@ -56,7 +57,7 @@ def failures(shape: dict) -> str:
 
 
 def epilogue(problem: dict) -> str:
-    """Words for what the other columns of a product do not say."""
+    """Words for the features of a product that other columns do not show."""
     words = ["bias"] if problem["bias"] else []
     words += [problem["activation"]] if problem["activation"] != "none" else []
     words += ["residual"] if problem.get("residual") else []
@@ -65,7 +66,8 @@ def epilogue(problem: dict) -> str:
 
 
 def floor_us(machine: dict, shape: dict, kind: str) -> float:
-    """The longer of two times: bytes that must move once, at HBM's rate, and flops at the rate that tensor cores sustain."""
+    """The longer of two times: bytes that must move once, at HBM's rate; flops at the sustained rate of
+    tensor cores."""
     peak = machine["fp16_peak_tflops" if kind in ("bf16", "fp16") else "fp8_peak_tflops"]
     return max(shape["bytes"] / machine["hbm_gbps"] * 1e-3, shape["flops"] / peak * 1e-6)
 
@@ -75,7 +77,7 @@ def ours_of(shape: dict) -> dict:
 
 
 def screened(shape: dict) -> list[dict]:
-    """Candidates that were screened and are right, in the planner's order (its pick is the first)."""
+    """Right candidates that were screened, in the planner's order (the pick first)."""
     return [c for c in shape.get("candidates", []) if "error" not in c and c["verified"] and c["us"] > 0]
 
 
@@ -117,7 +119,8 @@ def packed(folder: pathlib.Path) -> list[dict]:
 
 
 def chains(folder: pathlib.Path) -> list[dict]:
-    """An arm counts if its bits are those of its own kernels with the overlap off; the peer's kernels are others."""
+    """Lines of arms. An arm counts if its bits equal those of its own kernels with the overlap off; the peer
+    always counts."""
     rows = []
     for path in sorted((folder / "chains").glob("*.json")):
         run = load(path, "sluice-chain-1")
@@ -136,15 +139,16 @@ def chains(folder: pathlib.Path) -> list[dict]:
 
 
 def span(step: dict, moments: list[str]) -> dict:
-    """When the first CTA of a step began, the middle one came back from its wait, and the last one left, in us of the layer."""
+    """A step's times in us of the layer: start of the first CTA, median CTA's return from its wait, exit of
+    the last CTA."""
     at = {name: sorted(cta[1 + i] for cta in step["ctas"] if cta[1 + i] is not None) for i, name in enumerate(moments)}
     waited = at["wait_returned"]
     return {"begin_us": at["start"][0] / 1000, "waited_us": waited[len(waited) // 2] / 1000 if waited else None, "end_us": at["exit"][-1] / 1000}
 
 
 def timelines(folder: pathlib.Path) -> list[dict]:
-    """A line a step of an arm: its span, how long it took since the last exit of the step before, and moments of its middle CTA
-    since then."""
+    """A line for each step of an arm: its span, its time since the last exit of the step before, and moments
+    of its median CTA since then."""
     return [{"file": path.stem, "layer": timeline["chain"], "arm": timeline["arm"], "us_a_layer": timeline["us_a_layer"], "step": step["name"],
              "weight_bytes": step["weight_bytes"], **span(step, timeline["moments"]), "took_us": step["took_us"],
              **{f"{moment}_since_us": times[1] for moment, times in step["since"].items()}}
@@ -153,7 +157,8 @@ def timelines(folder: pathlib.Path) -> list[dict]:
 
 
 def ranges(folder: pathlib.Path) -> list[dict]:
-    """A line a layer: few kernels for a range of numbers of rows beside one kernel for each number (`sluice rows`)."""
+    """A line a layer: few kernels for a range of rows beside a kernel for each number of rows (`sluice
+    rows`)."""
     path, rows = folder / "rows.json", []
     for layer in load(path, "sluice-rows-1")["layers"] if path.exists() else ():
         timed = layer.get("measured", {})
@@ -166,7 +171,7 @@ def ranges(folder: pathlib.Path) -> list[dict]:
 
 
 def triton(folder: pathlib.Path) -> list[dict]:
-    """A line a number of rows: the fastest right Triton kernel, and what its search left out."""
+    """A line for each number of rows: the fastest right Triton kernel, and omissions of its search."""
     path, rows = folder / "peers" / "triton_sweep.json", []
     for shape in load(path, "sluice-peers-1")["shapes"] if path.exists() else ():
         good, tuning = [c for c in shape["contenders"] if right(c)], shape["tuning"]
@@ -190,7 +195,7 @@ def blocks(folder: pathlib.Path) -> list[dict]:
 
 
 def files(folder: pathlib.Path) -> list[dict]:
-    """A line a record: of which commit and day, by what method and command; what a record lacks is empty."""
+    """A line a record: its commit, day, method and command; missing values are empty."""
     rows = []
     for path in sorted(folder.rglob("*.json")):
         record = json.loads(path.read_text()) if path.name != "certificate.json" else None
@@ -220,7 +225,7 @@ def text_of(rows: list[dict]) -> str:
 
 
 def value_of(word: str | None) -> float | str | None:
-    """A number where the cell is one, None where it is empty."""
+    """The cell's number, if it is one; None for an empty cell."""
     if not word:
         return None
     return float(word) if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", word) else word
@@ -248,7 +253,7 @@ def head() -> str:
 
 
 class CountedAt:
-    """The commit from which ages are counted: HEAD, when pages are made. A page that is checked later names its own."""
+    """The commit from which ages are counted: HEAD when pages are made; a checked page names its own."""
     commit = ""
 
 
@@ -258,7 +263,7 @@ def counted_at() -> str:
 
 @functools.cache
 def commits_between(old: str, new: str, *paths: str) -> int | None:
-    """How many commits lie between two, of those that touch `paths`; None where git does not know them."""
+    """The number of commits between two, of those that touch `paths`; None if git does not know them."""
     if NO_COMMIT in (old, new):
         return None
     count = git("rev-list", "--count", f"{old}..{new}", *(["--", *paths] if paths else []))
@@ -266,19 +271,19 @@ def commits_between(old: str, new: str, *paths: str) -> int | None:
 
 
 def age_words(commit: str) -> str:
-    """", 91 commits back (4 touch kernels)", counted from counted_at(); "" where git does not know."""
+    """", 91 commits back (4 touch kernels)", counted from counted_at(); "" if git does not know."""
     age, of_kernels = (commits_between(commit.removesuffix("-dirty"), counted_at(), *paths) for paths in ((), KERNELS))
     return "" if age is None else f", {age} commit{'s' * (age != 1)} back ({of_kernels} touch{'es' * (of_kernels == 1)} kernels)"
 
 
 def drawn_from() -> str:
-    """The commit in the first line of the list that was drawn last; "" where it names none."""
+    """The commit in the first line of the list drawn last; "" if it names none."""
     found = re.search(r"\b[0-9a-f]{40}\b", (ROOT / "bench/shapes/blind.txt").read_text().splitlines()[0])
     return found[0] if found else ""
 
 
 def first_look(commit: str) -> bool:
-    """Was bench/shapes/blind.txt measured with the library that it was drawn from? Then nothing can have been changed for it.
-    The commit that puts the list into the repository is a later one with the same library."""
-    drawn = drawn_from()  # git knows neither a commit that is not recorded nor one that ends in -dirty
+    """Whether bench/shapes/blind.txt was measured with the library it was drawn from, so that nothing can be
+    fitted to it. The commit that adds the list is a later one with the same library."""
+    drawn = drawn_from()  # git knows neither an unrecorded commit nor one ending in -dirty
     return bool(drawn) and git("diff", "--quiet", drawn, commit, "--", "include", "sluice") is not None

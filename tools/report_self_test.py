@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`report.py --self-test`: tables, pages and pictures from records that are made up, so that what may stand in them is known.
-Runs in ctest. Each check plants what must not be shown, or a claim that the rows do not carry."""
+"""`report.py --self-test`: tables, pages and pictures from made-up records, whose right text is known. Each
+check plants a value that must not be shown, or a claim without rows. Runs in ctest."""
 import contextlib
 import io
 import json
@@ -52,7 +52,7 @@ def chain_of(layer: str, arms: list[dict], started: str = "2026-01-01", **more) 
 
 
 class Folder:
-    """bench/results, docs and README of a project that is made up."""
+    """bench/results, docs and README of a made-up project."""
 
     def __init__(self, root: pathlib.Path, gpu: str = "h200"):
         self.root, self.results, self.docs = root, root / "results", root / "docs"
@@ -79,7 +79,7 @@ def flat(text: str) -> str:
 
 
 def check_products(folder: Folder) -> None:
-    """A wrong kernel has no time, whoever's; the peer is the fastest of cuBLASLt's in the race, under any name."""
+    """A wrong kernel has no time; the peer is cuBLASLt's fastest in the race, under any name."""
     more = [timed("cuBLASLt another", 7.0), timed("cuBLASLt wrong", 1.0, verified=False), {"name": "cuBLASLt broken", "error": "no"}, timed(READ, 2.0)]
     folder.put("engine.json", run_of([shape_of(1, "bf16", [timed(OURS, 10.0), timed(FIRST, 8.0), timed(BEST, 9.0), *more]),
                                       shape_of(2, "bf16", [timed(OURS, 1.0, verified=False), timed(BEST, 9.0)]),
@@ -101,7 +101,7 @@ def check_products(folder: Folder) -> None:
 
 
 def check_floor(folder: Folder) -> None:
-    """The longer of the two times."""
+    """The floor is the longer of the two times."""
     flops, moved = 845.0e6 * 10, 4.5e6 * 5
     folder.put("tokens.json", run_of([shape_of(256, "bf16", [timed(OURS, 20.0)]) | {"flops": flops, "bytes": moved},
                                       shape_of(256, "bf16", [timed(OURS, 20.0)]) | {"flops": 1.0, "bytes": moved},
@@ -110,7 +110,7 @@ def check_floor(folder: Folder) -> None:
 
 
 def check_files(folder: Folder) -> None:
-    """A record says its commit, day and command, or the table has an empty cell; nothing is made up."""
+    """A record states its commit, day and command, or the cell is empty."""
     for text in ("", None, "timeline", "see findings", "abc"):
         assert commit_of({"commit": text}) == commit_of({}) == NO_COMMIT, text
     assert commit_of({"commit": "0123abcd" * 5}) == "0123abc" and commit_of({"commit": "0123abcd" * 5 + "-dirty"}) == "0123abc-dirty"
@@ -122,7 +122,7 @@ def check_files(folder: Folder) -> None:
 
 
 def check_ages(folder: Folder) -> None:
-    """Every commit that is shown has its age, counted from the commit at which the page is made, and those of kernels apart."""
+    """Each shown commit has its age, counted from the page's commit, and the commits that touch kernels."""
     def said(commit: str) -> str:
         folder.put("engine.json", run_of([shape_of(1, "bf16", [timed(OURS, 10.0), timed(BEST, 9.0)])]) | {"commit": commit})
         return report.ages(folder.data())
@@ -139,7 +139,7 @@ def check_ages(folder: Folder) -> None:
 
 
 def check_first_look(folder: Folder) -> None:
-    """A first look: drawn from a library that is the one which was measured. The list's own commit is a later one."""
+    """A first look: the list is drawn from the library that was measured; the list's own commit is later."""
     kept = report_records.drawn_from
     try:
         report_records.drawn_from = lambda: "4129dd5ca3317e8baa3b72630cea605279de2e94"
@@ -154,7 +154,7 @@ def check_first_look(folder: Folder) -> None:
 
 
 def check_readme(folder: Folder) -> None:
-    """Six rows with the worst beside the best; nothing outside of the markers is touched."""
+    """Six rows have the worst beside the best; nothing outside the markers changes."""
     readme = folder.root / "README.md"
 
     def block() -> str:
@@ -178,7 +178,7 @@ def check_readme(folder: Folder) -> None:
 
 
 def check_packed(folder: Folder) -> None:
-    """The faster FP8 product counts, a wrong kernel has no time, and it is no record of dense products."""
+    """The faster FP8 product counts, a wrong kernel has no time, and the record is none of dense products."""
     folder.put("packed/mixed.json", run_of([packed_of(16, 5.0), packed_of(16, 1.0, right=False), packed_of(96, 20.0)]))
     rows = folder.rows("packed")
     assert [row["us"] for row in rows] == [5.0, None, 20.0] and rows[0]["fp8_us"] == 10.0 and rows[0]["bits16_us"] == 20.0 and not folder.rows("products")
@@ -190,7 +190,7 @@ def check_packed(folder: Folder) -> None:
 
 
 def check_chains(folder: Folder) -> None:
-    """An arm of other bits has no time; all arms come from the newest file that has the peer."""
+    """An arm with other bits has no time; all arms come from the newest file with the peer."""
     arms = [arm("off", 40.0, differing=0), arm("tuned", 20.0, differing=0), arm("wrong", 10.0, differing=3), {"name": "broken", "error": "driver: no"}]
     folder.put("chains/old.json", chain_of("a layer", [*arms, arm("cuBLASLt", 99.0)], started="2025-12-31"))
     folder.put("chains/new.json", chain_of("a layer", [*arms, arm("cuBLASLt", 50.0)]))
@@ -211,7 +211,8 @@ def check_chains(folder: Folder) -> None:
 
 
 def check_others(folder: Folder) -> None:
-    """Triton's search that was cut or had wrong kernels says so; ranges of rows count wrong points; steps have their moments."""
+    """A Triton search that was cut or had wrong kernels says so; ranges of rows count wrong points; steps
+    have moments."""
     tuning = {"candidates": 287, "timed": 10, "refused": 0, "wrong": []}
     record = {"schema": "sluice-peers-1", "commit": "0123abc", "shapes": [{"problem": {"m": 1, "n": 2, "k": 3, "a": "e4m3"}, "tuning": tuning, "contenders":
               [timed("Triton direct", 12.0), timed("Triton wrong", 1.0, verified=False), timed("torch._scaled_mm", 13.0)]}]}
@@ -238,7 +239,7 @@ def check_others(folder: Folder) -> None:
 
 
 def check_losses(folder: Folder) -> None:
-    """A loss is told where rows show one, with its shape; where they show none, nothing is claimed."""
+    """A loss is told, with its shape, where rows show one; else nothing is claimed."""
     def put(ours: float) -> str:
         slow = [timed(OURS, ours), timed(BEST, 10.0), timed(TUNED, 8.0)]
         blind = shape_of(7, "bf16", slow, bias=True) | {"candidates": [{"name": "a", "us": 8.0, "verified": True}, {"name": "b", "us": 1.0, "verified": False}]}
@@ -256,7 +257,8 @@ def check_losses(folder: Folder) -> None:
 
 
 def check_pictures(folder: Folder) -> None:
-    """A dot a shape that is right on both sides, the slowest three by name; small, and of the same bytes each time."""
+    """Each shape that is right on both sides has a dot, the slowest three have names; files are small and
+    reproducible."""
     shapes = [shape_of(m, "bf16", [timed(OURS, 10.0), timed(BEST, us)]) for m, us in ((64, 7.0), (65, 8.0), (66, 9.0), (67, 9.5))]
     folder.put("engine.json", run_of([*shapes, shape_of(68, "bf16", [timed(OURS, 10.0), timed(BEST, 1.0, verified=False)])]))
     texts = report.made(folder.results, folder.docs)
@@ -268,7 +270,7 @@ def check_pictures(folder: Folder) -> None:
 
 
 def check_check(folder: Folder) -> None:
-    """--check sees each way in which a page, a table or a picture can say other things than the records."""
+    """--check finds each way in which a page, table or picture can differ from the records."""
     folder.put("engine.json", run_of([shape_of(1024, "bf16", [timed(OURS, 10.0), timed(BEST, 12.5)])]))
     described = folder.results / "README.md"
     described.write_text("\n".join(f"| `{name}` | x |" for name in ("*.json", "*.csv")))
@@ -307,7 +309,7 @@ def check_check(folder: Folder) -> None:
 
 
 def check_other_gpus(folder: Folder) -> None:
-    """Pages are of one GPU; what another has is said in a sentence, and no row of it is among theirs."""
+    """Pages show one GPU; another GPU's results are one sentence, and none of its rows is among theirs."""
     folder.put("engine.json", run_of([shape_of(1024, "bf16", [timed(OURS, 10.0), timed(BEST, 12.5)])]))
     other = folder.results / "h100"
     other.mkdir()

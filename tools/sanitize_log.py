@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what compute-sanitizer and a gtest process printed: how many findings, what passed, what is wrong first.
+"""Reads the output of compute-sanitizer and a gtest process: number of findings, passed tests, first fault.
 
-Nothing is waived: kernels whose barriers the tool does not follow are shown to it changed (docs/findings/races.md). Called by
-tools/gpu_sanitize.py. --self-test: planted logs.
+Nothing is waived: kernels with barriers that the tool does not follow run in a changed form
+(docs/findings/races.md). Called by tools/gpu_sanitize.py. --self-test: planted logs.
 """
 import re
 import sys

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles kernels that write WGMMA's A into registers, and scans their machine code with check_wgmma_registers.py.
+"""Compiles kernels that write WGMMA's A into registers, and scans their machine code with
+check_wgmma_registers.py.
 
     tools/scan_packed_cubins.py [--tool build/release/sluice] [--cache-dir DIR] [--all] [--jobs N]
 
-Needs NVRTC (SLUICE_NVRTC or a toolkit's) and nvdisasm: on PATH, SLUICE_NVDISASM, pip's nvidia-cuda-nvdisasm, or else installed
-into .venv/scan. No GPU. CI takes a kernel of every path through the code that writes such registers: types of tokens and of
-weights, with stored zeros and without, times every group, times every tile of strip.cuh and wide.cuh by tokens and split
-(covering()); ``--all`` crosses these with each other and with types of scales, ten times as many. Prints how many kernels and
-products were scanned. Exit status 1: one is wrong, there were none, or docs/packed.md does not name the NVRTC; 77: no nvdisasm
-(1 with SLUICE_NO_SKIPS).
+Needs no GPU, but NVRTC (SLUICE_NVRTC or a toolkit's) and nvdisasm: on PATH, SLUICE_NVDISASM, pip's
+nvidia-cuda-nvdisasm, or else installed into .venv/scan.
+
+CI takes a kernel for each path through the code that writes such registers (covering()). It combines types of
+tokens and weights, with and without stored zeros, with each group and each tile of strip.cuh and wide.cuh.
+``--all`` crosses these with each other and with types of scales, ten times as many.
+
+Prints the numbers of kernels and products scanned. Exit status 1: one is wrong, there were none, or
+docs/packed.md does not name the NVRTC; 77: no nvdisasm (1 with SLUICE_NO_SKIPS).
 """
 import argparse
 import concurrent.futures
@@ -48,7 +52,7 @@ def byte_line(weights, group, scale, m, tile):
 
 
 def every():
-    """Of a file for ``sluice compile --shapes``: all crossed."""
+    """Lines of a file for ``sluice compile --shapes``: all combinations."""
     for (tokens, weights), group, scale in itertools.product(HALF, GROUPS, SCALES):
         for m, tiles in ((33, ("", *STRIPS)), (300, ("", *WIDES))):
             for tile in tiles:
@@ -59,7 +63,7 @@ def every():
 
 
 def covering():
-    """A part of every(): each type of tokens and weights meets each tile, each group and each type of scale."""
+    """A part of every(): each type of tokens and weights meets each tile, group and type of scale."""
     for turn, (tokens, weights) in enumerate(HALF):
         for m, tiles in ((33, ("", *STRIPS)), (300, ("", *WIDES))):
             for i, tile in enumerate(tiles):
@@ -81,7 +85,7 @@ def disassembler():
     given = os.environ.get("SLUICE_NVDISASM") or shutil.which("nvdisasm")
     if given:
         return given
-    for folder in sys.path:  # pip's packages
+    for folder in sys.path:  # packages of pip
         for place in ("nvidia/cu13/bin", "nvidia/cuda_nvdisasm/bin", "triton/backends/nvidia/bin"):
             found = pathlib.Path(folder) / place / "nvdisasm"
             if found.exists():
@@ -99,7 +103,8 @@ def disassembler():
 
 
 def scan(entry, tool):
-    """(compiler, products, messages) of a cached kernel, whose cubin lies behind the cache's own header; None: it has none."""
+    """(compiler, products, messages) of a cached kernel, whose cubin follows the cache's header; None: it has
+    none."""
     data = entry.read_bytes()
     begin = data.find(ELF)
     if begin < 0:
@@ -108,12 +113,13 @@ def scan(entry, tool):
         cubin.write(data[begin:])
         cubin.flush()
         text = subprocess.run([tool, "-c", cubin.name], check=True, capture_output=True, text=True).stdout
-    # The narrow kernel, and one that packs, have no such product: they are not what is looked at.
+    # Narrow kernels and packers have no such product and are skipped.
     if not any(word in text for word in check_wgmma_registers.PRODUCTS):
         return None
     compiler = re.search(rb"V(\d+\.\d+\.\d+)", data)
     products, wrong = check_wgmma_registers.failures([(entry.name, text)])
-    # The cache keeps what ptxas said. Where a wait in the source is too short it serialises the products, and says so.
+    # The cache keeps ptxas' messages. If a wait in the source is too short, ptxas serialises the products and
+    # says so.
     wrong += [f"{entry.name}: {note.decode(errors='replace')}" for note in re.findall(rb"\(C75\d\d\)[^\n\0]{0,120}", data)]
     return compiler[1].decode() if compiler else "?", products, wrong
 
@@ -131,7 +137,7 @@ def main():
         cache = pathlib.Path(given.cache_dir or own)
         shapes = pathlib.Path(own) / "shapes.txt"
         lines = [" ".join(line.split()) + " --no-records" for line in (every() if given.all else covering())]
-        # A tile that a format has no room for would refuse the whole file.
+        # One tile that does not fit a format would make the tool refuse the whole file.
         plans = [[given.tool, "plan", "--device", "host", *line.split()] for line in lines]
         wanted = [line for line, fits in zip(lines, pool.map(succeeds, plans)) if fits]
         shapes.write_text("\n".join(wanted) + "\n")

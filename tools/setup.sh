@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes sure that what a build needs is there: the packages of tools/apt-packages.txt, installed if missing, and
-# the headers of a CUDA toolkit, which it only looks for. Says nothing when all is well. Called by `make setup`.
+# Makes sure that a build's needs are there: installs missing packages of tools/apt-packages.txt, and looks
+# for the headers of a CUDA toolkit. Silent when all is well. Called by `make setup`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

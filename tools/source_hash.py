@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Names what a build is made of: a hash of the contents of each part of the sources, so that a commit which changes
-documents alone does not make a check on a GPU older than it is.
+"""Names the sources of a build: a hash of the contents of each part, so that a commit which changes only
+documents does not outdate a check on a GPU.
 
-`kernels` are the texts that NVRTC compiles (the list of cmake/SluiceEmbed.cmake), `host` is the library beside them.
-`sluice --version` prints what its build had (cmake/SluiceCommit.cmake calls this); tools/certify.py writes it into
-certificates and tools/report_certificates.py compares those with the tree.
+`kernels` are the texts that NVRTC compiles (the list of cmake/SluiceEmbed.cmake), `host` is the library
+beside them. `sluice --version` prints those of its build (cmake/SluiceCommit.cmake calls this).
+tools/certify.py writes them into certificates, and tools/report_certificates.py compares those with the tree.
+
 Usage: tools/source_hash.py            (a line for each part)
        tools/source_hash.py --line     (all in one line, as --version prints it)
        tools/source_hash.py --check FILE (are `kernels` the files of that list, which a build leaves?)
@@ -19,14 +20,14 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Patterns of each part. Tests are in none: another test does not void what the ones before it have shown.
+# Patterns of each part. Tests are in none: a changed test does not void earlier results.
 PARTS = {
     "kernels": ("sluice/spec/**/*.h", "sluice/device/**/*.h", "sluice/device/**/*.cuh", "sluice/kernels/**/*.h", "sluice/kernels/**/*.cuh"),
     "host": ("include/**/*.h", *(f"sluice/{room}/**/*.{end}" for room in ("host", "chain", "records", "check", "c_api") for end in ("cc", "h"))),
     "records": ("sluice/records/shipped/*.json",),
     "python": ("python/sluice/**/*.py",),
 }
-NOT_EMBEDDED = "sluice/kernels/registry.h"  # cmake/SluiceEmbed.cmake says why
+NOT_EMBEDDED = "sluice/kernels/registry.h"  # cmake/SluiceEmbed.cmake has the reason
 DIGITS = 12
 
 
@@ -36,7 +37,7 @@ def files_of(part: str, root: pathlib.Path = ROOT) -> list[pathlib.Path]:
 
 
 def hash_of(part: str, root: pathlib.Path = ROOT) -> str:
-    """Of the paths below `root` and the bytes of their files."""
+    """A hash of the paths below `root` and the bytes of their files."""
     total = hashlib.sha256()
     for path in files_of(part, root):
         total.update(path.relative_to(root).as_posix().encode() + b"\0")
@@ -49,12 +50,12 @@ def all_hashes(root: pathlib.Path = ROOT) -> dict[str, str]:
 
 
 def parsed(line: str) -> dict[str, str]:
-    """The opposite of --line."""
+    """The inverse of --line."""
     return dict(word.split(":", 1) for word in line.split() if ":" in word)
 
 
 def self_test() -> int:
-    """On a repository that is made up: which change changes which word of a build's name."""
+    """On a made-up repository: each change changes the right word of a build's name."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder) / "source"
         for name in ("sluice/kernels/a.cuh", "sluice/kernels/registry.h", "sluice/host/a.cc", "sluice/records/shipped/a.json", "python/sluice/a.py", "docs/a.md"):
@@ -65,14 +66,14 @@ def self_test() -> int:
             subprocess.run(["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True)
 
         def built() -> tuple[str, dict[str, str]]:
-            """The commit and the sources, as cmake/SluiceCommit.cmake writes them into a build."""
+            """The commit and the sources that cmake/SluiceCommit.cmake writes into a build."""
             out = pathlib.Path(folder) / "built.h"
             subprocess.run(["cmake", f"-DSOURCE={root}", f"-DOUT={out}", f"-DPYTHON={sys.executable}", "-P", str(ROOT / "cmake/SluiceCommit.cmake")], check=True)
             told = dict(re.findall(r'#define SLUICE_(\w+) "(.*)"', out.read_text()))
             return told.get("COMMIT", ""), parsed(told["SOURCES"])
 
         def changed(name: str) -> set[str]:
-            """What is another word after `name` has another text."""
+            """The words that differ after `name` got another text."""
             before, path = built(), root / name
             old = path.read_text() if path.exists() else None
             path.write_text("another text\n")

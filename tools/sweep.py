@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How good is the planner's guess? Reads records of `sluice bench --tune N --json FILE` and prints, for every shape,
-the pick beside the fastest candidate, then measured over estimated time by schedule, tile and cluster.
+"""Compares the planner's pick with the fastest candidate. Reads records of `sluice bench --tune N --json
+FILE` and prints both for each shape, then measured over estimated time by schedule, tile and cluster.
 
-`loss` is the pick's time over the fastest one's: 1.00 means that the model chose right. A kind of kernel whose
-measured / estimated ratio differs from the others' is one that the cost model is biased about. For whoever fits
-sluice/host/planner/dense/cost_model.cc. Screening times are used: good to about 2 %.
+`loss` is the pick's time over the fastest one's: 1.00 means that the model chose right. The cost model is
+biased about a kind of kernel if its measured / estimated ratio differs from the others'. Made for fitting
+sluice/host/planner/dense/cost_model.cc. Times are from screening, good to about 2 %.
 """
 import argparse
 import json

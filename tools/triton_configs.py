@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Triton kernels triton_sweep.py tries for a problem. Arithmetic only: needs neither a GPU nor Triton."""
+"""The Triton kernels that triton_sweep.py tries for a problem. Arithmetic only: needs neither a GPU nor
+Triton."""
 import dataclasses
 import itertools
 import math
 
-SMEM_BYTES = 227 * 1024  # of a CTA on sm_90
+SMEM_BYTES = 227 * 1024  # a CTA's limit on sm_90
 SMEM_TARGETS = (200 * 1024, 100 * 1024)  # one CTA an SM, or two
 WAYS = ("direct", "atomic", "workspace")  # split_k = 1; fp32 atomics and a conversion; slots and a reduction
 MAX_STAGES, MIN_STAGES = 8, 2
@@ -30,7 +31,7 @@ class Config:
 
 
 def blocks_of_m(m: int) -> list[int]:
-    """The smallest power of two that holds all tokens (16 to 128), and half of it."""
+    """The smallest power of two that holds all tokens (16 to 128), and its half."""
     whole = min(128, max(16, 1 << (m - 1).bit_length()))
     return [whole, whole // 2] if whole > 16 else [whole]
 
@@ -41,7 +42,7 @@ def stages_of(block_m: int, block_n: int, block_k: int) -> list[int]:
 
 
 def kernels_of(block_m: int) -> list[Config]:
-    """What is compiled for a block of tokens; split_k is not compiled in."""
+    """Kernels to compile for a block of tokens; split_k is not compiled in."""
     kernels = []
     for weights_first, block_n, block_k in itertools.product((True, False), (32, 64, 128), (128, 256)):
         if weights_first and block_n < 64:
@@ -59,7 +60,7 @@ def ctas_of(config: Config, m: int, n: int) -> int:
 
 
 def candidates(m: int, n: int, k: int, sms: int) -> list[Config]:
-    """Those that suit the problem, most likely ones first, so that a budget that ends early has seen the best."""
+    """Configs that suit the problem, most likely first, so that a cut search has seen the best."""
     found = []
     for block_m in blocks_of_m(m):
         for kernel in kernels_of(block_m):
@@ -72,7 +73,8 @@ def candidates(m: int, n: int, k: int, sms: int) -> list[Config]:
 
 
 def distance(config: Config, m: int, n: int, sms: int) -> float:
-    """From one or two CTAs on every SM, in powers of two; tokens read twice and narrow loads come later."""
+    """The distance from one or two CTAs an SM, in powers of two; then tokens read twice, then narrow
+    loads."""
     share = math.log2(ctas_of(config, m, n) / sms)
     return (max(0.0, -share, share - 1) + (0.5 if config.block_m < m else 0.0) +
             (0.0 if config.weights_first else 0.5) + (0.0 if config.stages >= 4 else 0.25))

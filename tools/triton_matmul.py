@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Triton kernels of triton_sweep.py: D (m x n, bf16) = scale_a * scale_b * A (m x k) W^T (n x k), e4m3, split along
-k if asked to. Own kernels, written for few tokens. Importing this needs torch and Triton.
+"""The Triton kernels of triton_sweep.py: D (m x n, bf16) = scale_a * scale_b * A (m x k) W^T (n x k), e4m3,
+optionally split along k. Written for few tokens. Importing this needs torch and Triton.
 """
 import torch
 import triton
@@ -14,18 +14,18 @@ FEW = 1 << 17  # elements of D up to which the small block fills the GPU better
 
 
 def finish_block(count: int, way: str) -> int:
-    """A thread must clear the very places that it has read. With 256 elements it has two in every layout. With 1024 Triton
-    gives 4 to a load of fp32 and 8 to a store of bf16, and in the record of 2fb7ff2 exactly the atomic splits with that block
-    (D above FEW, 48 tokens on) were wrong, all of them, and no other candidate. Why the barrier in between does not help is
-    not known, and that this cures it is not yet shown on a GPU."""
+    """A thread must clear the places that it has read, which is sure only with the small block: 256 elements
+    give it two in each layout. With 1024 Triton gives 4 to a load of fp32 and 8 to a store of bf16. In the
+    record of 2fb7ff2 exactly the atomic splits with that block (D above FEW, 48 tokens on) were wrong, and no
+    other. Why the barrier between does not help is unknown, and the cure is not yet tested on a GPU."""
     return SMALL if count <= FEW or way == "atomic" else LARGE
 
 
 @triton.jit(do_not_specialize=["m"])
 def multiply(a, w, d, scale_a, scale_b, m, n, k, k_of_split, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
              BLOCK_K: tl.constexpr, WEIGHTS_FIRST: tl.constexpr, TMA: tl.constexpr, WAY: tl.constexpr):
-    """One tile, or its part of k. `a` and `w` are pointers, or tensor descriptors with TMA. Rows past m come as zeros;
-    n and k are whole blocks."""
+    """Computes one tile, or its part of k. `a` and `w` are pointers, or tensor descriptors with TMA. Rows
+    past m are zeros; n and k are whole blocks."""
     first_m = tl.program_id(1) * BLOCK_M
     first_n = tl.program_id(0) * BLOCK_N
     split = tl.program_id(2)
@@ -63,22 +63,22 @@ def multiply(a, w, d, scale_a, scale_b, m, n, k, k_of_split, BLOCK_M: tl.constex
 
 @triton.jit
 def finish(partials, d, scale_a, scale_b, count, SLOTS: tl.constexpr, CLEARS: tl.constexpr, BLOCK: tl.constexpr):
-    """Adds up the slots in order, scales and rounds. After atomics there is one, and it is zeroed for the next launch:
-    cheaper than a launch of its own for that."""
+    """Adds up the slots in order, scales and rounds. After atomics there is one slot, which is zeroed for the
+    next launch: cheaper than a launch for that."""
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = places < count
     sums = tl.zeros((BLOCK,), tl.float32)
     for slot in tl.static_range(SLOTS):
         sums += tl.load(partials + slot * count + places, mask=inside, other=0.0)
     if CLEARS:
-        tl.debug_barrier()  # another thread of the block may hold the place that this one clears
+        tl.debug_barrier()  # another thread of the block may have to read the place that this one clears
         tl.store(partials + places, tl.zeros((BLOCK,), tl.float32), mask=inside)
     scale = tl.load(scale_a) * tl.load(scale_b)
     tl.store(d + places, (sums * scale).to(tl.bfloat16), mask=inside)
 
 
 class TritonProduct:
-    """A config on the copies of one problem: launch(i) enqueues the whole product of copy i, all its kernels."""
+    """A config on the copies of one problem; launch(i) enqueues all kernels of the product of copy i."""
 
     def __init__(self, config: Config, copies: list, scales: tuple):
         self.config, self.copies, self.scales = config, copies, scales
@@ -109,8 +109,8 @@ class TritonProduct:
 
 
 def compile_ahead(job: tuple) -> str:
-    """In a process of its own: compiles one kernel by running it once on a small problem, so that it is in Triton's
-    cache on disk. Returns why that failed, or nothing; who uses the config is told again."""
+    """Runs in its own process: compiles one kernel by running it on a small problem, into Triton's cache on
+    disk. Returns why that failed, or nothing; users of the config get the error again."""
     config, n, k = job
     try:
         torch.cuda.set_device(0)

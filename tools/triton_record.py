@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics, tables and the record of triton_sweep.py: what needs no GPU. Names are those of `sluice bench`'s records
-where both have a thing (bench/record.cc), and the schema is another, so that no page takes one for the other.
+"""Statistics, tables and the record of triton_sweep.py, as far as no GPU is needed. Names are those of
+`sluice bench` (bench/record.cc), but the schema differs, so that no page confuses the two.
 """
 import math
 import pathlib
@@ -10,11 +10,11 @@ import time
 
 SCHEMA = "sluice-peers-1"
 MAX_LAUNCHES = 2000
-L2_TIMES = 3  # weights of all copies, in sizes of L2
+L2_TIMES = 3  # weights of all copies, as multiples of L2
 
 
 def quantile(values: list[float], q: float) -> float:
-    """Between neighbours in a straight line, as bench/statistics.cc."""
+    """Linear between neighbours, as in bench/statistics.cc."""
     ranked = sorted(values)
     at = q * (len(ranked) - 1)
     low = math.floor(at)
@@ -27,7 +27,7 @@ def rounded(value: float) -> float:
 
 
 def launches_for(each_us: float, copies: int, replay_us: float) -> int:
-    """As many as fill a replay, and every copy at least once."""
+    """The launches that fill a replay, at least one for each copy."""
     return min(MAX_LAUNCHES, max(int(replay_us / max(each_us, 0.5)), copies, 2))
 
 
@@ -36,7 +36,7 @@ def copies_for(weight_bytes: int, l2_bytes: int) -> int:
 
 
 def turns(count: int, round_index: int) -> list[int]:
-    """The order of a round: nobody always follows the hottest one."""
+    """The order of a round, rotated so that none always follows the hottest one."""
     return [(turn + round_index) % count for turn in range(count)]
 
 
@@ -48,13 +48,13 @@ def contender_json(name: str, detail: str, rounds: list[float], launches: int, v
 
 
 def best_of(shape: dict, prefix: str) -> dict | None:
-    """The fastest right contender whose name begins so."""
+    """The fastest right contender whose name begins with `prefix`."""
     timed = [c for c in shape["contenders"] if c["name"].startswith(prefix) and c.get("verified")]
     return min(timed, key=lambda c: c["us"]["median"]) if timed else None
 
 
 def was_cut(tuning: dict) -> bool:
-    """Time ran out before every candidate had been tried: the fastest one may not be among those timed."""
+    """Whether time ran out before all candidates were tried, so that the fastest may not have been timed."""
     return tuning["timed"] + tuning["refused"] + len(tuning["wrong"]) < tuning["candidates"]
 
 
@@ -89,7 +89,7 @@ def commit() -> str:
 
 
 class ProgressBar:
-    """One line on a terminal, nothing anywhere else."""
+    """A line on a terminal, nothing elsewhere."""
 
     def __init__(self, stream=sys.stderr):
         self.stream = stream if stream.isatty() else None

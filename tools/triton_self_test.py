@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`triton_sweep.py --self-test`: arguments, statistics, the list of configs and the form of the record, on numbers that
-are made up. Needs no GPU, torch or Triton; runs in ctest (tests/unit/cli_report_test.cc).
+"""`triton_sweep.py --self-test`: arguments, statistics, the list of configs and the form of the record, on
+made-up numbers. Needs no GPU, torch or Triton; runs in ctest (tests/unit/cli_report_test.cc).
 """
 import contextlib
 import io
@@ -82,7 +82,8 @@ def check_record() -> None:
 
 
 def check_cut() -> None:
-    """A search that ended early says so in the record, on stderr and by its status; wrong and refused ones were tried."""
+    """A search that was cut says so in the record, on stderr and by its status; wrong and refused candidates
+    count as tried."""
     def shape(m: int, timed: int, wrong: list[str]) -> dict:
         return {"name": f"{m}x4096x4096", "problem": {"m": m}, "contenders": [],
                 "tuning": {"candidates": 287, "timed": timed, "refused": 1, "wrong": wrong}}

@@ -2,13 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Triton beside cuBLASLt (through torch) on the decode sweep: FP8 e4m3 to bf16, few tokens, N = K = 4096.
 
-Needs the GPU machine's torch and Triton, and no network: python3 tools/triton_sweep.py --json FILE. Timed as `sluice
-bench` times (docs/performance.md): CUDA graphs of many launches that rotate over copies whose weights are three times
-L2, contenders in turn with a rest and an untimed replay before each, medians. The Triton kernels (triton_matmul.py)
-are tuned for every M over the list of triton_configs.py. What is timed is held to what sluice is held to (docs/numerics.md):
-exact on whole numbers at this very problem, and real data within a bound of fp64. One more contender is one more row of CONTENDERS. Where time runs out before all candidates were tried, the
-record says so ("cut", "cut_at"), for the peer may then be slower than it is. Exit: 0, 1 a contender is wrong or missing
-at a shape, 3 a search was cut (unless --allow-cut), 77 no torch, Triton or GPU here.
+Needs the GPU machine's torch and Triton, no network: python3 tools/triton_sweep.py --json FILE. Times as
+`sluice bench` does (docs/performance.md): medians of CUDA graphs of many launches, over copies whose weights
+are three times L2. Contenders run in turn with a rest and an untimed replay before each.
+
+The Triton kernels (triton_matmul.py) are tuned for each M over the list of triton_configs.py. They are judged
+as sluice is (docs/numerics.md): exact on whole numbers of this very problem, real data within a bound of
+fp64. A new contender is a row of CONTENDERS.
+
+If time runs out before all candidates were tried, the record says so ("cut", "cut_at"), as the peer may then
+be slower than it could. Exit: 0, 1 a contender is wrong or missing at a shape, 3 a search was cut (unless
+--allow-cut), 77 no torch, Triton or GPU here.
 """
 import argparse
 import concurrent.futures
@@ -29,16 +33,17 @@ from triton_record import (L2_TIMES, ProgressBar, best_of, contender_json, copie
 TOKENS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)
 ROUNDS, REST_MS, REPLAY_US = 9, 20.0, 3000.0
 SCREEN_REPLAYS = 3
-FINALISTS = 4  # of each way to split, timed again before the race
-COMPILE_SHARE, SCREEN_SHARE = 0.35, 0.8  # of all the time; of a shape's
+FINALISTS = 4  # for each way to split, timed again before the race
+COMPILE_SHARE, SCREEN_SHARE = 0.35, 0.8  # share of all the time; of a shape's time
 CUT = 3  # exit status
-# Of an element: half a step of bf16, and the tensor core's fast sums, which keep 14 bits of the largest product.
+# An element's tolerances: half a step of bf16; the tensor core's fast sums, which keep 14 bits of the largest
+# product.
 ROUNDING, SUM_ERROR = 2.0 ** -8, 2.0 ** -10
 
 
 @dataclasses.dataclass
 class Bench:
-    """One problem: copies of A, W and D in turn, what D must be, and when to be done."""
+    """One problem: copies of A, W and D in turn, the right D, and the deadline."""
     torch: object
     m: int
     n: int
@@ -46,7 +51,7 @@ class Bench:
     copies: list
     scales: tuple
     real: tuple    # A and W of copy 0
-    whole: tuple   # the same of -1, 0 and 1: no sum leaves what 13 fraction bits hold, while k is at most 4096
+    whole: tuple  # A and W of -1, 0 and 1: no sum exceeds 13 fraction bits while k is at most 4096
     wanted: object
     bound: object
     deadline: float
@@ -73,7 +78,7 @@ class Bench:
         return Bench(torch, m, n, k, copies, scales, real, whole, wanted, bound, deadline, properties.multi_processor_count)
 
     def check(self, launch: Callable[[int], None]) -> str:
-        """Raises if the result is wrong: of whole numbers in any bit, of real data past the bound."""
+        """Raises if the result is wrong: whole numbers in any bit, real data beyond the bound."""
         d = self.copies[0][2]
         exact = (self.whole[0].double() @ self.whole[1].double().T * 0.125).to(self.torch.bfloat16)
         self.expect(launch, self.whole, lambda: d == exact)
@@ -82,7 +87,7 @@ class Bench:
         return f"largest error {float(error):.3f} of the bound"
 
     def expect(self, launch: Callable[[int], None], inputs: tuple, right: Callable[[], object]) -> None:
-        """Twice, because the second launch finds what the first left."""
+        """Runs twice, because the second launch finds what the first left."""
         for place, values in zip(self.copies[0], inputs):
             place.copy_(values)
         for _ in range(2):
@@ -96,7 +101,7 @@ class Bench:
         torch = self.torch
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        graph = torch.cuda.CUDAGraph()  # without torch.cuda.graph(), which collects garbage: 600 times a shape
+        graph = torch.cuda.CUDAGraph()  # not by torch.cuda.graph(), which collects garbage: 600 times a shape
         with torch.cuda.stream(stream):
             launch(0)
             stream.synchronize()
@@ -127,14 +132,14 @@ class Bench:
 
 @dataclasses.dataclass
 class Entry:
-    """What a contender brings to the race: a name, what it runs, and launch(copy)."""
+    """A contender in the race: a name, its detail, and launch(copy)."""
     name: str
     detail: str
     launch: Callable[[int], None]
 
 
 def triton_entries(bench: Bench, bar: ProgressBar) -> list[Entry]:
-    """Of each way to split the fastest config, found by timing all candidates while there is time."""
+    """The fastest config for each way to split, found by timing all candidates while there is time."""
     from triton_matmul import TritonProduct
     order = triton_configs.candidates(bench.m, bench.n, bench.k, bench.sms)
     order = [c for c in bench.known if c in order] + [c for c in order if c not in bench.known]
@@ -150,7 +155,7 @@ def triton_entries(bench: Bench, bar: ProgressBar) -> list[Entry]:
             times[config] = bench.screen(product.launch)
         except ArithmeticError as why:
             wrong.append(f"{config.text()}: {why}")
-        except Exception as why:  # Triton refuses it: out of shared memory, or no layout
+        except Exception as why:  # Triton refuses: out of shared memory, or no layout
             refused.append(f"{config.text()}: {type(why).__name__}: {why}"[:300])
     ranked = sorted(times, key=times.get)
     bench.tried = {"candidates": len(order), "timed": len(times), "refused": len(refused),
@@ -183,7 +188,7 @@ CONTENDERS: tuple[Callable[[Bench, ProgressBar], list[Entry]], ...] = (cublaslt_
 
 
 def race(bench: Bench, entries: list[Entry]) -> list[dict]:
-    """All in turn, round after round, each checked before; a wrong one is named and not timed."""
+    """Races all in turn, round after round, each checked before; a wrong one is named and not timed."""
     graphs, results, timed = [], {}, []
     for entry in entries:
         try:
@@ -203,7 +208,7 @@ def race(bench: Bench, entries: list[Entry]) -> list[dict]:
 
 
 def compile_all(tokens: list[int], n: int, k: int, seconds: float, bar: ProgressBar) -> dict:
-    """Fills Triton's cache with a process a core; what is not done in time is compiled where it is needed."""
+    """Fills Triton's cache with a process for each core; unfinished kernels are compiled when needed."""
     from triton_matmul import compile_ahead, kernels_ahead
     jobs = kernels_ahead({b for m in tokens for b in triton_configs.blocks_of_m(m)}, n, k)
     random.Random(1).shuffle(jobs)  # no block of tokens is left for the end
@@ -274,7 +279,7 @@ def sweep(arguments: argparse.Namespace) -> int:
 
 
 def verdict_of(shapes: list[dict], allow_cut: bool) -> int:
-    """The exit status, and on stderr where the search was cut."""
+    """Returns the exit status; says on stderr if the search was cut."""
     cut = [shape for shape in shapes if was_cut(shape["tuning"])]
     for shape in cut:
         print(f"{shape['name']}: the search was cut, {searched(shape['tuning'])} candidates timed: more --seconds", file=sys.stderr)

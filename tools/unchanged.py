@@ -11,10 +11,10 @@
     --jobs N       compilers at once (all cores)
     --only WORD    compares only lines that contain WORD; plan, kernel, dense, packed ...
 
-A kernel's hash covers its instructions and constants and its register count, not the cubin: that also holds names
-and the hash of the source. A kernel is compiled again when its unit or a header that it includes changes by more
-than comments and layout. A plan has two hashes: of what is chosen, and of the text that people read.
-Needs NVRTC, no GPU. Hashes of another NVRTC are compared for plans alone.
+A kernel's hash covers its instructions, constants and register count. The cubin itself also holds names and
+the hash of the source. A kernel is compiled again when its unit or an included header changes by more than
+comments and layout. A plan has two hashes: the choice, and the text for people. Needs NVRTC, no GPU. With
+another NVRTC only plans are compared.
 """
 import argparse
 import collections
@@ -30,7 +30,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Words of plan texts that were renamed on purpose: the new word, then the one that older hashes were made of.
+# Words of plan texts that were renamed on purpose: the new word, then the one in older hashes.
 RENAMED = (("packed::", "mixed::"), ("Packed", "Mixed"), ("packed", "mixed"))
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[ \t]*\\\n|\s+', re.S)
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
@@ -57,7 +57,8 @@ def without_comments(text):
 
 
 class Sources:
-    """Headers as the library embeds them; the key of a unit changes with each header that it reaches."""
+    """Headers as the library embeds them. A unit's key changes with each header that it includes, directly or
+    not."""
 
     def __init__(self, folder):
         self.folder, self.texts, self.raw = folder, {}, {}
@@ -85,7 +86,7 @@ class Sources:
 
 
 def code_of(cubin):
-    """What a GPU runs and reads of a cubin: its instructions and constants, whatever they are called."""
+    """The parts of a cubin that a GPU runs or reads: instructions and constants, under any names."""
     offset, = struct.unpack_from("<Q", cubin, 0x28)
     size, count, names_at = struct.unpack_from("<HHH", cubin, 0x3A)
     headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, offset + i * size) for i in range(count)]
@@ -167,7 +168,7 @@ def plan_lines(text, kept):
 
 
 def compiler_name(tool, folder):
-    """Any cubin says who made it."""
+    """The compiler's name, which any cubin has."""
     subprocess.run([str(tool), "compile", str(folder), "0"], check=True, capture_output=True)
     cubin = (folder / "units/0.cubin").read_bytes()
     return re.search(rb"V(\d+\.\d+\.\d+)", cubin).group(1).decode()
@@ -194,7 +195,7 @@ def read(path):
 
 
 def shown(kept, old, new):
-    """Both texts of a plan, where the cache has them, line by line where they differ."""
+    """Both texts of a plan, if the cache has them, with the lines that differ."""
     for before, after in zip(old.split(), new.split()):
         texts = [kept / h for h in (before, after)]
         if before == after or not all(t.is_file() for t in texts):
@@ -209,7 +210,7 @@ def shown(kept, old, new):
 
 
 def differences(before, after, only="", kept=pathlib.Path("/nonexistent")):
-    """A line or more for each kernel or plan that is gone, new or another."""
+    """At least a line for each kernel or plan that is gone, new or changed."""
     old, new = [dict(line.rsplit("\t", 1) for line in lines if only in line) for lines in (before, after)]
     same_compiler = old.pop("compiler", None) == new.pop("compiler", None)
     for name in sorted(old.keys() | new.keys()):
@@ -230,7 +231,7 @@ def differences(before, after, only="", kept=pathlib.Path("/nonexistent")):
 
 
 def elf_of(sections):
-    """A cubin with nothing but these (name, info, bytes)."""
+    """A cubin that has only these (name, info, bytes)."""
     names, body, headers = b"\0", b"", [bytes(64)]
     for name, info, data in [*sections, (".shstrtab", 0, None)]:
         at = len(names)

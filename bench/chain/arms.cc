@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arms are compared by all activations that they leave, poisoned before.
+// Arms are compared by all the activations they leave over poison.
 #include "bench/chain/arms.h"
 
 #include <fmt/format.h>
@@ -16,10 +16,10 @@
 namespace sluice::bench {
 namespace {
 
-constexpr i64 kReplaysAtOnce = 1000;  // between two looks at the counter
-constexpr int kComparedReplays = 3;   // a race need not show at once
+constexpr i64 kReplaysAtOnce = 1000;  // between two reads of the counter
+constexpr int kComparedReplays = 3;   // a race does not always show at once
 
-/// The steps of one layer: the second, if there is one behind it too, since it has both neighbours.
+/// The steps of one layer: the second, which has both neighbours, if there are three.
 std::span<const PlannedStep> one_layer(const ChainPlan& plan, const LayerSpec& spec) {
   const size_t steps = plan.steps.size() / static_cast<size_t>(spec.layers * spec.passes);
   return std::span(plan.steps).subspan(plan.steps.size() > 2 * steps ? steps : 0, steps);
@@ -50,7 +50,7 @@ Result<void> run_once(const Work& work, const ReplayCall& replay, int input) {
   return replay(work.stream());
 }
 
-/// What `replay` leaves for `input` becomes `expected`.
+/// Puts the activations that `replay` leaves for `input` into `expected`.
 Result<void> expect(const Work& work, const ReplayCall& replay, int input, const DeviceBuffer& expected) {
   SLUICE_TRY(run_once(work, replay, input));
   SLUICE_TRY(copy_block(work.lab.device, expected, work.data.activations(), work.stream()));
@@ -69,7 +69,7 @@ Result<std::vector<double>> values_of(const Work& work, const DeviceBuffer& bloc
   return values;
 }
 
-/// What the residual stream ends with; of projections, which have none, the last product.
+/// The residual stream at the end or, for projections, the last product.
 Result<std::vector<double>> result_of(const Work& work, const DeviceBuffer& block, const Arm& arm) {
   Result<std::vector<double>> last = values_of(work, block, Activations::kDown);
   if (!last || arm.adds_residuals || work.data.spec().parts != LayerParts::all) return last;
@@ -91,11 +91,10 @@ Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
   arm.record.text =
       missing_record(chain.plan(), spec.options) + one_layer_text(chain.plan(), work.data.spec());
   if (work.checks_products) SLUICE_TRY(check_products(work.lab, chain.plan()));
-  Result<ChainGraph> graph = ChainGraph::capture(chain, work.stream(), work.workspace.view());
-  if (!graph) return graph.error();
-  arm.record.kernels = graph->kernels();
-  arm.record.programmatic_edges = graph->programmatic_edges();
-  arm.replay = [graph = *graph](Stream stream) { return graph.replay(stream); };
+  SLUICE_TAKE(const ChainGraph graph, ChainGraph::capture(chain, work.stream(), work.workspace.view()));
+  arm.record.kernels = graph.kernels();
+  arm.record.programmatic_edges = graph.programmatic_edges();
+  arm.replay = [graph](Stream stream) { return graph.replay(stream); };
   arm.chain = std::move(chain);
   return {};
 }
@@ -110,9 +109,8 @@ Result<void> set_reference(const Work& work, Arm& arm) {
     put_choice(choice, steps.back());
   }
   SLUICE_TAKE(const Chain chain, Chain::prepare(work.lab.device, steps, {.overlap = ChainOverlap::off}));
-  const Result<ChainGraph> graph = ChainGraph::capture(chain, work.stream(), work.workspace.view());
-  if (!graph) return graph.error();
-  arm.reference = [graph = *graph](Stream stream) { return graph.replay(stream); };
+  SLUICE_TAKE(const ChainGraph graph, ChainGraph::capture(chain, work.stream(), work.workspace.view()));
+  arm.reference = [graph](Stream stream) { return graph.replay(stream); };
   return {};
 }
 

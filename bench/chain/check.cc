@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel that shares its plan with many steps is launched once.
+// A kernel whose plan many steps share is launched once.
 #include "bench/chain/check.h"
-
-#include <fmt/format.h>
 
 #include <cmath>
 
@@ -11,22 +9,23 @@
 #include <sluice/try.h>
 
 #include "bench/contender/sluice_contender.h"
+#include "bench/errors.h"
 
 namespace sluice::bench {
 namespace {
 
-/// Recorded chains come to 0.6 to 1.8 of what is predicted.
+/// Recorded chains have 0.6 to 1.8 of the predicted distance.
 constexpr double kDistanceSlack = 2.5;
-/// Nothing at all is 1 away, and what has nothing to do with it 1.4.
+/// A result of zeros has distance 1, an unrelated one 1.4.
 constexpr double kUnrelated = 0.7;
 
 Result<void> verdict(const std::string& kernel, const Result<Comparison>& found) {
   if (!found) return found.error();
   if (found->passed() && found->checked > 0) return {};
-  return Error{ErrorCode::internal, fmt::format("{} is wrong: {}", kernel, describe(*found))};
+  return error_of(ErrorCode::internal, "{} is wrong: {}", kernel, describe(*found));
 }
 
-/// Root mean square of a rounding, of the number.
+/// The root mean square of a rounding, relative to the number.
 double rounding_of(DType type) {
   return 0.72 / std::sqrt(3.0) * std::exp2(-(verify::code_layout(type).fraction_bits + 1));
 }
@@ -68,8 +67,8 @@ double predicted_distance(const LayerSpec& spec) {
   const double token = rounding_of(token_type(spec)), stream = rounding_of(DType::bf16);
   if (spec.parts == LayerParts::projections)
     return std::sqrt(2.0 * static_cast<double>(layers * static_cast<int>(kLayerProducts))) * token;
-  // Two numbers are added in each layer. An addition rounds the stream of both arms, and what is added has
-  // seen four roundings in each; it is as large as the stream was at first, which grows by as much.
+  // Each layer adds two numbers, as large as the stream was at first. Each addition rounds the stream in both
+  // arms. The number added has seen four roundings in each. The stream grows by as much.
   double squares = 0;
   for (int i = 0; i < 2 * layers; ++i) squares += 2 * stream * stream + 8 * token * token / (i + 2);
   return std::sqrt(squares);

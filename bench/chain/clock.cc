@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kReplays = 7, kWarmReplays = 3;
 
-/// What one module writes into.
+/// The memory that one module records into.
 struct Marks {
   std::shared_ptr<const Module> module;
   ModuleGlobal marks, counts;
@@ -98,10 +98,9 @@ Result<Device> open_timeline_device(const Lab& lab) {
 
 Result<Timeline> clock_arm(const Work& work, const Device& device, const Arm& arm) {
   SLUICE_TAKE(const Chain chain, Chain::prepare(device, arm.chain->plan()));
-  const Result<ChainGraph> graph = ChainGraph::capture(chain, work.stream(), work.workspace.view());
-  if (!graph) return graph.error();
+  SLUICE_TAKE(const ChainGraph graph, ChainGraph::capture(chain, work.stream(), work.workspace.view()));
   Arm timed{.chain = chain,
-            .replay = [graph = *graph](Stream stream) { return graph.replay(stream); },
+            .replay = [graph](Stream stream) { return graph.replay(stream); },
             .reference = arm.reference,
             .record = {}};
   SLUICE_TRY(compare_arm(work, timed));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs an arm's chain once more with kernels that write down their times (chain/timeline.h). Part of
-// chain/session.h.
+// Runs an arm's chain again with kernels that record their times (chain/timeline.h). Part of chain/session.h.
 #pragma once
 
 #include <sluice/host/jit/cache.h>
@@ -15,8 +14,8 @@ CompilerSeam timeline_compiler(const Options& options);
 /// A second handle of the lab's GPU, whose kernels have the prologue. Errors: those of Device::open.
 Result<Device> open_timeline_device(const Lab& lab);
 
-/// Of a few replays the one whose layers are as long as the median's. Errors: those of Chain::prepare and
-/// ChainGraph::capture; internal (other bits than the arm's, or a kernel that told nothing).
+/// The replay with the median layer length among a few. Errors: those of Chain::prepare and
+/// ChainGraph::capture; internal (bits differ from the arm's, or a kernel recorded nothing).
 Result<Timeline> clock_arm(const Work& work, const Device& device, const Arm& arm);
 
 }  // namespace sluice::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reals of unit size everywhere: weights are normal, alpha (or the packed scales) is 1 / sqrt(k), scales are
-// one. So every activation has unit size too, and clocks are those of real data.
+// All data is real and of unit size: weights are normal, alpha (or packed scales) is 1 / sqrt(k), scales are
+// one. Activations then have unit size too, and clocks are those of real data.
 #include "bench/chain/data.h"
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr i64 kAlign = 1024;
 
-/// Codes 1 to 15, so that their mean is the implied zero 8: a nibble 0 becomes 8.
+/// Codes 1 to 15 have the mean 8, the implied zero. A nibble 0 becomes 8.
 std::vector<u8> random_nibbles(i64 bytes, u64 seed) {
   std::vector<u8> codes(static_cast<size_t>(bytes));
   std::mt19937_64 random(seed);
@@ -57,7 +57,7 @@ Result<ChainData> ChainData::create(const Lab& lab, const LayerSpec& spec) {
 }
 
 Result<void> ChainData::make_inputs(const Lab& lab) {
-  const DType type = problem_of(spec_, LayerProduct::qkv).d.type;  // what norms and the first product read
+  const DType type = problem_of(spec_, LayerProduct::qkv).d.type;  // the type of norms and the first product
   Problem p{.m = spec_.tokens * kInputs + 1, .n = 16, .k = spec_.model.width};
   p.a.type = p.b.type = type;
   p.epilogue.scale_a = is_fp8(type) ? ScaleMode::tensor : ScaleMode::none;
@@ -118,7 +118,7 @@ Result<void> ChainData::make_packed(const Lab& lab) {
   for (size_t which = 0; which < kLayerProducts; ++which) {
     const PackedProblem p = packed_problem_of(spec_, static_cast<LayerProduct>(which));
     SLUICE_TAKE(const Packer packer, Packer::create(lab.device, p.weights, CodeStorage::nibble));
-    // Each layer takes the pool from another place on: other weights without other random numbers.
+    // Each layer takes the pool from another offset: other weights without more random numbers.
     const i64 row = code_row_bytes(CodeStorage::nibble, p.k), shift = 16 * 37;
     const std::vector<u8> host = random_nibbles(p.n * row + shift * spec_.layers, lab.method.seed + which);
     const std::vector<u16> host_scales = packed_scales(p);
@@ -136,7 +136,7 @@ Result<void> ChainData::make_packed(const Lab& lab) {
       memory_.blobs[static_cast<size_t>(layer)][which] = blob.data();
       blobs_.push_back(std::move(blob));
     }
-    SLUICE_TRY(lab.stream.synchronize());  // codes go out of scope
+    SLUICE_TRY(lab.stream.synchronize());  // codes goes out of scope
   }
   return {};
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a chain of layers: weights of every layer, activations in one block that can be poisoned and
-// compared as a whole, and several inputs. Filled on the GPU; made once for a LayerSpec and shared by all
-// arms.
+// The memory of a chain of layers, filled on the GPU: weights of each layer, several inputs, and activations
+// in one block that is poisoned and compared as a whole. Made once for a LayerSpec and shared by all arms.
 #pragma once
 
 #include <memory>
@@ -15,22 +14,22 @@ namespace sluice::bench {
 
 class ChainData {
  public:
-  static constexpr int kInputs = 61;  // prime: a replay repeats none of what came shortly before it
+  static constexpr int kInputs = 61;  // prime, so that a replay repeats no recent input
 
   /// Errors: driver (memory), toolchain.
   static Result<ChainData> create(const Lab& lab, const LayerSpec& spec);
 
   const LayerSpec& spec() const { return spec_; }
   const LayerMemory& memory() const { return memory_; }
-  /// Operands of one product of all layers, as the peer wants them; empty for packed weights.
+  /// Operands of one product in all layers, for the peer; empty for packed weights.
   std::span<const ProblemData> operands(LayerProduct product) const {
     return products_[static_cast<size_t>(product)];
   }
   const DeviceBuffer& activations() const { return activations_; }
-  /// In activations().
+  /// The offset in activations().
   i64 offset_of(Activations::Buffer buffer) const { return offsets_[buffer]; }
 
-  /// In stream order.
+  /// Both in stream order.
   Result<void> set_input(int which, Stream stream) const;
   Result<void> poison(Stream stream) const { return activations_.fill(poison_of(spec_), stream); }
 
@@ -47,7 +46,7 @@ class ChainData {
   std::array<std::vector<ProblemData>, kLayerProducts> products_;
   std::vector<DeviceBuffer> blobs_;
   std::vector<ProblemData> inputs_;         // one: all inputs, then gamma, as rows of A
-  DeviceBuffer input_, activations_, one_;  // one_: the given scale, of packed weights
+  DeviceBuffer input_, activations_, one_;  // one_: the fixed scale of packed weights
   std::array<i64, Activations::kCount> offsets_{};
 };
 

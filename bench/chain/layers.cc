@@ -8,7 +8,8 @@
 #include <iterator>
 
 #include <sluice/chain/chain.h>
-#include <sluice/host/text/quoted.h>
+
+#include "bench/names.h"
 
 namespace sluice::bench {
 namespace {
@@ -31,15 +32,15 @@ bool has_norms(const LayerSpec& spec) {
 bool reads_stream(LayerProduct product) {
   return product == LayerProduct::qkv || product == LayerProduct::gate_up;
 }
-/// Attention's e4m3 tokens are made by a quantiser of their own.
+/// Whether a quantiser makes attention's e4m3 tokens.
 bool has_quantisers(const LayerSpec& spec) {
   return has_companions(spec) && has_fp8_tokens(spec) && !is_fused(spec);
 }
-/// Of the residual stream, and of what goes to companions.
+/// The type of the residual stream and of companions' inputs.
 DType stream_type(const LayerSpec& spec) {
   return has_companions(spec) ? DType::bf16 : token_type(spec);
 }
-/// What the next product reads has its type.
+/// The type of a product's D: that of its reader's input.
 DType output_type(const LayerSpec& spec, LayerProduct product) {
   return is_fused(spec) && reads_stream(product) ? token_type(spec) : stream_type(spec);
 }
@@ -50,7 +51,7 @@ struct Sizes {
 Sizes sizes_of(const LayerSpec& spec, LayerProduct product) {
   const Model& m = spec.model;
   if (m.n > 0) return {m.n, m.width, m.width};
-  // Buffers of quantisers, and of what is gated; else the head of what is wider.
+  // Buffers of quantisers and of gates are their own; other inputs are the head of a wider buffer.
   const bool own = has_quantisers(spec), gated = has_companions(spec);
   switch (product) {
     case LayerProduct::qkv: return {m.qkv, m.width, m.width};
@@ -61,7 +62,7 @@ Sizes sizes_of(const LayerSpec& spec, LayerProduct product) {
   return {};
 }
 
-/// Puts the steps of one layer after another.
+/// Appends the steps of layer after layer.
 class Layers {
  public:
   Layers(const LayerSpec& spec, const LayerMemory& memory) : spec_(spec), memory_(memory) {}
@@ -88,7 +89,7 @@ class Layers {
  private:
   void* at(Activations::Buffer buffer) const { return memory_.activations.data[buffer]; }
 
-  /// The first begins the residual stream, so that every replay finds it as the one before did.
+  /// The first norm begins the residual stream, so that each replay starts from the same values.
   const void* add_norm(const char* name, const void* from, bool first) {
     NormStep step{.options = {.input = DType::bf16},
                   .shape = {.rows = spec_.tokens, .columns = spec_.model.width},
@@ -99,7 +100,7 @@ class Layers {
                            .output = at(Activations::kNormed)}};
     if (has_fp8_tokens(spec_)) {
       step.options.quantize = Granularity::tensor;
-      step.args.scales = const_cast<float*>(memory_.one);  // read, not written: it is given
+      step.args.scales = const_cast<float*>(memory_.one);  // given, so only read
     }
     steps_.push_back({.work = step, .name = name});
     return at(Activations::kNormed);
@@ -151,7 +152,7 @@ class Layers {
 
   const LayerSpec& spec_;
   const LayerMemory& memory_;
-  const void* stream_ = nullptr;  // the residual stream, where products add to it
+  const void* stream_ = nullptr;  // the residual stream, if products add to it
   std::vector<ChainStep> steps_;
 };
 
@@ -237,7 +238,7 @@ i64 weight_bytes(const LayerSpec& spec) {
 std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
   const Model& m = spec.model;
   const i64 token = bytes_of(token_type(spec)), output = bytes_of(stream_type(spec));
-  // Whatever is fused: arms share them.
+  // Independent of the fusion, because arms share them.
   const bool all = has_companions(spec), quantised = all && has_fp8_tokens(spec);
   std::array<i64, Activations::kCount> bytes{};
   if (m.n > 0) {
@@ -303,37 +304,25 @@ Result<Model> parse_model(const std::string& name) {
   char rest = 0;
   if (std::sscanf(name.c_str(), "%lldx%lld%c", &n, &k, &rest) == 2 && n > 0 && k >= n)
     return Model{.name = "product", .width = k, .qkv = n, .attention = k, .inner = k, .n = n};
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("--model {} is not one of: {}; nor n x k of equal products, like 1280x8192, with "
-                           "n at most k",
-                           in_quotes(name), names)};
+  return bad_argument(
+      "--model {} is not one of: {}; nor n x k of equal products, like 1280x8192, with n at most k",
+      in_quotes(name), names);
 }
 
 Result<LayerWeights> parse_layer_weights(const std::string& name) {
-  for (const LayerWeights weights : {LayerWeights::e4m3, LayerWeights::bf16, LayerWeights::int4})
-    if (name == name_of(weights)) return weights;
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("--weights {} is not one of: e4m3, bf16, int4", in_quotes(name))};
+  return parse_name("--weights", name, {LayerWeights::e4m3, LayerWeights::bf16, LayerWeights::int4});
 }
 
 Result<DType> parse_layer_tokens(const std::string& name, LayerWeights weights) {
   if (name.empty()) return LayerSpec{}.tokens_of_int4;
   if (weights != LayerWeights::int4)
-    return Error{
-        ErrorCode::invalid_argument,
-        fmt::format("--activations is for --weights int4: tokens of {} weights are {} too; leave it out",
-                    name_of(weights), name_of(weights))};
-  for (const DType type : {DType::bf16, DType::e4m3})
-    if (name == name_of(type)) return type;
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("--activations {} is not one of: bf16, e4m3", in_quotes(name))};
+    return bad_argument("--activations is for --weights int4: tokens of {} weights are {} too; leave it out",
+                        name_of(weights), name_of(weights));
+  return parse_name("--activations", name, {DType::bf16, DType::e4m3});
 }
 
 Result<Fusion> parse_fusion(const std::string& name) {
-  for (const Fusion fusion : {Fusion::none, Fusion::gated, Fusion::residual, Fusion::norm})
-    if (name == name_of(fusion)) return fusion;
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("--fuse {} is not one of: none, gated, residual, norm", in_quotes(name))};
+  return parse_name("--fuse", name, {Fusion::none, Fusion::gated, Fusion::residual, Fusion::norm});
 }
 
 const char* name_of(Fusion fusion) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products are known by their place: of every layer the same four, in the order of LayerProduct.
+// Products are identified by position: each layer has four, in the order of LayerProduct.
 #include "bench/chain/peer.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 namespace sluice::bench {
 namespace {
 
-/// The algorithm of this name on operands of its own.
+/// Checks the named algorithm on operands of its own.
 Result<void> check_algorithm(const Lab& lab, const Problem& problem, const std::string& name) {
   return check_product(lab, problem, [&](std::span<const ProblemData> operands) -> Result<Contender> {
     SLUICE_TAKE(const auto peer, CublasLtProblem::create(lab, operands));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peer of a chain: the same steps with cuBLASLt's products, each by the algorithm that is fastest alone,
-// between our own companions with the overlap off. Used by chain/session.cc.
+// The peer of a chain: its steps with cuBLASLt's products, each by the algorithm that is fastest alone,
+// between our companions with the overlap off. Used by chain/session.cc.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class ChainPeer {
   /// cuBLASLt), invalid_type (it has no such product, or weights are packed).
   static Result<ChainPeer> create(const Lab& lab, const ChainData& data);
 
-  /// All steps of `off`, a chain of `data` with the overlap off.
+  /// Enqueues all steps of `off`, a chain of `data` with the overlap off.
   Result<void> enqueue(const Chain& off, Stream stream) const;
   /// "qkv #2 algo 66 ...; o ..."
   const std::string& detail() const { return detail_; }

@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/chain/record.h"
 
-#include <cmath>
-#include <nlohmann/json.hpp>
+#include "bench/json.h"
 
 namespace sluice::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-double rounded(double value) {
-  return std::round(value * 1000) / 1000;
-}
-
 Json search_json(const Found& found) {
-  Json axes = Json::array();
-  for (const AxisGain& axis : found.axes)
-    axes.push_back(
-        {{"axis", axis.name}, {"tried", axis.tried}, {"kept", axis.kept}, {"gain", rounded(axis.gain)}});
-  Json json{{"tried", found.tried()}, {"kept", found.kept()}, {"axes", std::move(axes)}};
+  Json json{{"tried", found.tried()}, {"kept", found.kept()}};
+  json["axes"] = array_of(found.axes, [](const AxisGain& axis) {
+    return Json{
+        {"axis", axis.name}, {"tried", axis.tried}, {"kept", axis.kept}, {"gain", rounded(axis.gain)}};
+  });
   if (found.refused > 0) json["refused"] = {{"changes", found.refused}, {"first", found.why_refused}};
   return json;
 }
@@ -35,23 +28,18 @@ Json arm_json(const ChainRecord& record, const ArmRecord& arm) {
   if (arm.replays > 0) json["replays"] = arm.replays;
   if (arm.search) json["tuning"] = search_json(*arm.search);
   if (arm.us.median <= 0) return json;
-  Json rounds = Json::array();
-  for (const double us : arm.rounds) rounds.push_back(rounded(us));
-  json["us_a_layer"] = {
-      {"median", rounded(arm.us.median)}, {"p10", rounded(arm.us.p10)}, {"p90", rounded(arm.us.p90)}};
+  json["us_a_layer"] = spread_json(arm.us);
   json["share"] = rounded(share_of_peak(record, arm.us.median));
   for (const char* other : {kChainPeer, kChainOff})
     if (const double us = median_of(record, other); us > 0 && arm.name != other)
       json["ratios"][other] = rounded(us / arm.us.median);
-  json["rounds"] = std::move(rounds);
+  json["rounds"] = rounds_json(arm.rounds);
   if (!arm.text.empty()) json["plan"] = arm.text;
   return json;
 }
 
 Json chain_json(const ChainRecord& record) {
   const LayerSpec& s = record.spec;
-  Json arms = Json::array();
-  for (const ArmRecord& arm : record.arms) arms.push_back(arm_json(record, arm));
   Json json{{"name", name_of(s)},
             {"model", s.model.name},
             {"weights", name_of(s.weights)},
@@ -69,7 +57,7 @@ Json chain_json(const ChainRecord& record) {
                          {"sm_mhz_min", rounded(t.sm_mhz_min)},
                          {"power_w_mean", rounded(t.power_w_mean)}};
   json["wall_s"] = rounded(record.wall_s);
-  json["arms"] = std::move(arms);
+  json["arms"] = array_of(record.arms, [&](const ArmRecord& arm) { return arm_json(record, arm); });
   return json;
 }
 
@@ -80,15 +68,10 @@ double share_of_peak(const ChainRecord& record, double us) {
 }
 
 std::string to_json(const RunRecord& run, const std::vector<ChainRecord>& chains) {
-  RunRecord machine = run;
-  machine.shapes.clear();
-  Json json = Json::parse(to_json(machine));
-  json["schema"] = "sluice-chain-1";
-  for (const char* of_shapes : {"shapes", "summary"}) json.erase(of_shapes);
+  Json json = run_json(run, "sluice-chain-1");
   json["peak_tbps"] = rounded(chain_peak_bytes_per_us(run.device) * 1e-6);
-  json["chains"] = Json::array();
-  for (const ChainRecord& record : chains) json["chains"].push_back(chain_json(record));
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  json["chains"] = array_of(chains, chain_json);
+  return json_text(json);
 }
 
 Result<void> write_json(const RunRecord& run, const std::vector<ChainRecord>& chains,

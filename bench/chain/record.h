@@ -9,12 +9,12 @@
 
 namespace sluice::bench {
 
-/// Returns the share of the GPU's peak_bytes_per_us that weights alone come at; 0 without a time.
+/// The rate at which the weights are read, as a share of the GPU's peak_bytes_per_us; 0 without a time.
 double share_of_peak(const ChainRecord& record, double us);
 
-/// Indented, ended by a newline; schema "sluice-chain-1". `run`: its shapes are not looked at.
+/// Indented, ended by a newline; schema "sluice-chain-1". The shapes of `run` are not read.
 std::string to_json(const RunRecord& run, const std::vector<ChainRecord>& chains);
-/// To a temporary name beside `path` and renamed. Error io.
+/// Writes through write_whole. Error io.
 Result<void> write_json(const RunRecord& run, const std::vector<ChainRecord>& chains,
                         const std::string& path);
 

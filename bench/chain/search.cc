@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Neighbours share SMs and L2, so most gains need two changes at once. Two axes have them: kernels of two
-// products in a row, and a kernel with a spacing. They take the few kernels that came closest when each was
-// tried alone.
+// Neighbours share SMs and L2, so most gains need two changes at once. Two axes make them: kernels of two
+// products in a row, and a kernel with a spacing. They use the few kernels that came closest when tried
+// alone.
 #include "bench/chain/search.h"
 
 #include <fmt/format.h>
@@ -14,11 +14,11 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kRounds = 5;           // of incumbent and candidate in turn
-constexpr int kConfirmRounds = 15;   // of a change that need not gain, and of the confirmation
-constexpr double kHopeless = 1.03;   // time over the incumbent's, after one round
-constexpr size_t kNearKernels = 4;   // of a product, for changes of two things at once
-constexpr double kPairsShare = 0.9;  // of the budget, for all axes but the last
+constexpr int kRounds = 5;           // races incumbent and candidate in turn
+constexpr int kConfirmRounds = 15;   // for changes that need not gain, and for the confirmation
+constexpr double kHopeless = 1.03;   // stops after one round when the candidate takes so much longer
+constexpr size_t kNearKernels = 4;   // kept for each product, for changes of two things at once
+constexpr double kPairsShare = 0.9;  // share of the budget for all axes but the last
 constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
 constexpr Trigger kTriggers[] = {Trigger::never, Trigger::at_start, Trigger::after_loads};
 constexpr Spacing kSpacings[] = {Spacing::memory, Spacing::registers, Spacing::none};
@@ -28,10 +28,10 @@ constexpr Overlap kFullOverlap{Wait::weights_first, Trigger::at_start};
 
 using Change = std::function<void(LayerChoice&)>;
 
-/// What a change must do to stay.
+/// The condition for keeping a change.
 enum class Keep { gain, no_loss };
 
-/// A launch that does not begin early has no spacing of its own.
+/// Sets the spacing. A launch that does not begin early has none of its own.
 void put_spacing(Spacing spacing, TunedStep& choice) {
   if (choice.overlap.wait != Wait::none) choice.overlap.spacing = spacing;
 }
@@ -76,9 +76,9 @@ class Search {
   // ---- one change ----
   bool late(double share) const { return timer_.now_s() - start_s_ >= share * budget_s_; }
 
-  /// Times the incumbent and the changed chain in turn. A gain is a median that is less by kLeastGain, and
-  /// slow rounds (p90) that are faster than the incumbent's median. Returns the candidate's time over the
-  /// incumbent's after the first round; nothing if it was not timed.
+  /// Times the incumbent and the changed chain in turn. A gain is a median that is less by kLeastGain, with
+  /// slow rounds (p90) faster than the incumbent's median. Returns the ratio of times after the first round;
+  /// nothing if it was not timed.
   Result<std::optional<double>> attempt(const std::string& what, const Change& change,
                                         Keep keep = Keep::gain) {
     LayerChoice changed = found_.choices;
@@ -109,7 +109,7 @@ class Search {
     return raced.candidate.median <= us * (1 - kLeastGain) && raced.candidate.p90 <= us;
   }
 
-  /// Nothing: no chain can be made of it, which is counted and said.
+  /// Returns nothing if the change gives no valid chain; the refusal is counted and noted.
   Result<std::optional<Raced>> race(const std::string& what, const LayerChoice& candidate, int rounds) {
     const Result<Raced> raced = timer_.race(found_.choices, candidate, rounds);
     if (raced) return std::optional(*raced);
@@ -121,7 +121,7 @@ class Search {
     return std::optional<Raced>();
   }
 
-  /// The race that the result is reported by: its clocks are the same for both.
+  /// Races start and result at equal clocks, for the report.
   Result<void> confirm() {
     SLUICE_TAKE(const Raced raced, timer_.race(space_.alone, found_.choices, kConfirmRounds));
     found_.start_us = raced.incumbent.median;
@@ -148,7 +148,7 @@ class Search {
     return {};
   }
 
-  /// The model's first kernel of a kind for every product that has some, under both ways to overlap.
+  /// Tries the model's first kernel of a kind for all products that have one, under both overlaps.
   Result<void> walk_kinds() {
     for (const KernelKind kind : {KernelKind::halves, KernelKind::deep_halves, KernelKind::deep})
       for (const bool recorded : {false, true})
@@ -162,7 +162,7 @@ class Search {
     return {};
   }
 
-  /// False: no product has a kernel of the kind.
+  /// Returns false if no product has a kernel of the kind.
   bool put_kind(KernelKind kind, LayerChoice& choices) const {
     bool any = false;
     for (size_t i = 0; i < choices.size(); ++i)
@@ -174,7 +174,7 @@ class Search {
     return any;
   }
 
-  /// By turns, so that a launch and the next never ask for the same; then one for all.
+  /// Tries spacings alternately, so that a launch and the next differ; then one spacing for all.
   Result<void> walk_spacing_of_all() {
     for (const Spacing first : {Spacing::memory, Spacing::registers})
       for (const Spacing of_companions : {Spacing::registers, Spacing::none})
@@ -206,8 +206,7 @@ class Search {
   size_t steps() const { return space_.kernels.size(); }
   size_t before(size_t step) const { return (step + steps() - 1) % steps(); }
 
-  /// Every kernel of every product; those that came closest to the incumbent are kept for changes of two
-  /// things.
+  /// Tries each kernel of each product. The closest to the incumbent are kept for changes of two things.
   Result<void> walk_kernels() {
     for (size_t step = 0; step < steps(); ++step) {
       expect_kernels(step, space_.kernels[step].all);
@@ -231,8 +230,8 @@ class Search {
     if (!choices.empty()) timer_.expect(step, choices);
   }
 
-  /// Between a step and the one before it: a trigger without a wait is nothing, and the other way round
-  /// little.
+  /// Changes a step's wait and the trigger of the step before it together: a trigger without a wait does
+  /// nothing, a wait without a trigger little.
   Result<void> walk_boundaries() {
     for (size_t step = 0; step < steps(); ++step)
       for (const Wait wait : kWaits)
@@ -300,7 +299,7 @@ class Search {
     return {};
   }
 
-  /// Tries each step without its overlap: it may have been a gain beside choices that are gone.
+  /// Tries each step without its overlap: the choices that made it a gain may be gone.
   Result<void> walk_taken_off() {
     for (size_t step = 0; step < steps(); ++step)
       if (found_.choices[step].overlap.wait != Wait::none)
@@ -319,7 +318,7 @@ class Search {
   const SearchSpace& space_;
   const Phase& phase_;
   double start_s_, budget_s_;
-  std::vector<std::vector<StepKernel>> near_;  // of each product, nearest first
+  std::vector<std::vector<StepKernel>> near_;  // one list a product, nearest first
   Found found_;
 };
 

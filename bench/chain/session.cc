@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All arms share weights and activations; they run one after the other in one stream.
+// All arms share weights and activations, and run one after the other in one stream.
 #include "bench/chain/session.h"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ void keep_error(Arm& arm, const Result<void>& done) {
   if (!done) arm.record.error = fmt::format("{}: {}", name_of(done.error().code), done.error().message);
 }
 
-/// Arms that cannot run, or compute something else, are not timed.
+/// Times the arms that run and compute the right values.
 void time_arms(const Work& work, std::vector<Arm>& arms, ChainRecord& record) {
   std::vector<Replay> replays;
   std::vector<Arm*> running;
@@ -52,7 +52,7 @@ void time_arms(const Work& work, std::vector<Arm>& arms, ChainRecord& record) {
   record.telemetry = summarise(samples);
 }
 
-/// An arm that gives no timeline keeps its timing.
+/// Makes timelines. An arm without one keeps its timing.
 void clock_arms(const Work& work, std::vector<Arm>& arms) {
   const Result<Device> device = open_timeline_device(work.lab);
   for (Arm& arm : arms) {
@@ -66,7 +66,7 @@ void clock_arms(const Work& work, std::vector<Arm>& arms) {
   }
 }
 
-/// An arm with the peer's products; whatever fails is the arm's error.
+/// Makes the arm with the peer's products; failures become the arm's error.
 Arm peer_arm(const Work& work, const Arm& off) {
   work.phase("timing cuBLASLt's algorithms");
   Arm arm;
@@ -89,7 +89,7 @@ Arm peer_arm(const Work& work, const Arm& off) {
   return arm;
 }
 
-/// Captured and compared; what the tuner finds becomes the spec's choices first.
+/// Captures and compares an arm. The tuner's choices become those of the spec first.
 Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) {
   arm.record.name = spec.name;
   if (spec.tune_s > 0) {
@@ -98,7 +98,7 @@ Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) 
     arm.tuning = tuning;
     arm.record.search = tuning.found;
     spec.choices = tuning.found.choices;
-    spec.options = {.overlap = ChainOverlap::off};  // the choices say it all
+    spec.options = {.overlap = ChainOverlap::off};  // the choices are complete
     work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept",
                            tuning.found.tuned_us, tuning.found.start_us, tuning.found.kept(),
                            tuning.found.tried()));
@@ -107,12 +107,12 @@ Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) 
   SLUICE_TRY(prepare_arm(work, spec, arm));
   SLUICE_TRY(set_reference(work, arm));
   SLUICE_TRY(compare_arm(work, arm));
-  if (arm.record.detail == off.record.detail) return {};  // the same kernels: the reference was off
+  if (arm.record.detail == off.record.detail) return {};  // equal kernels: the reference is off
   return judge_distance(work, off, arm);
 }
 
-/// A layer of `fusion` with kernels that are best alone and the overlap off; 0 if no arm is that, or it
-/// failed. arms[0] is the unfused one, arms[i + 1] the case's i-th.
+/// Time of a layer with `fusion`, kernels that are best alone and the overlap off; 0 if no arm has it or it
+/// failed. arms[0] is unfused; arms[i + 1] is arm i of the case.
 double off_us(const ChainCase& item, const std::vector<Arm>& arms, Fusion fusion) {
   if (fusion == Fusion::none) return arms[0].record.us.median;
   for (size_t i = 0; i < item.arms.size(); ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains of layers timed beside each other: arms (ways to overlap, and the peer) are prepared, held to the
-// bits of the overlap off, then timed in turn. Whatever fails is written into the record and the rest goes
-// on. Used by `sluice chain`.
+// Times chains of layers beside each other. Arms (overlaps, and the peer) are prepared, compared with the
+// bits of the overlap off, then timed in turn. Failures are written into the record and the rest goes on.
+// Used by `sluice chain`.
 #pragma once
 
 #include <functional>
@@ -25,33 +25,32 @@ struct ArmSpec {
   std::string name;
   ChainOptions options;
   Fusion fusion = Fusion::none;
-  double tune_s = 0;  // not 0: what the tuner finds in so many seconds, whatever `options` says
+  double tune_s = 0;  // not 0: seconds for the tuner, which then chooses in place of `options`
   std::vector<TunedStep> choices{};
-  std::function<void(std::vector<ChainStep>&)> add{};  // steps of others between those of the layers
+  std::function<void(std::vector<ChainStep>&)> add{};  // inserts foreign steps between those of the layers
 };
 
 struct ArmRecord {
   std::string name, detail;
-  Spread us;                   // of one layer
+  Spread us;                   // time of one layer
   std::vector<double> rounds;  // microseconds a layer, in order
   int kernels = 0, programmatic_edges = 0;
-  std::optional<Found> search{};  // by the tuner
-  i64 differing = -1;  // pieces of 16 bytes that are not those of the overlap off; -1: not compared
-  // Of the peer, and of arms with other kernels than off: RMS of the difference of what the residual stream
-  // ends with over its RMS.
+  std::optional<Found> search{};  // the tuner's
+  i64 differing = -1;             // 16-byte pieces that differ from the overlap off; -1: not compared
+  // Distance of the peer, and of arms with other kernels than off: RMS of the difference at the end of the
+  // residual stream over its RMS.
   double distance = 0;
-  i64 replays = 0;    // with changing inputs, all equal to the overlap off
+  i64 replays = 0;    // replays with changing inputs that equal the overlap off
   std::string text;   // explain() of its first layer
-  std::string error;  // not empty: no timing
+  std::string error;  // not empty: not timed
   std::optional<Timeline> timeline{};
-  std::string timeline_error{};  // not empty: none could be made
+  std::string timeline_error{};  // not empty: no timeline could be made
 
-  /// Did it run, and compute what it should?
+  /// Whether it ran and computed the right values.
   bool right() const;
 };
 
-/// Returns the best rate at which chains read HBM: 4.6 TB/s on an H200, elsewhere in proportion to the GPU's
-/// own rate.
+/// The best rate at which chains read HBM: 4.6 TB/s on an H200, elsewhere in proportion to the GPU's rate.
 inline double chain_peak_bytes_per_us(const DeviceInfo& device) {
   return 4.6e6 * hbm_share(device);
 }
@@ -59,9 +58,9 @@ inline double chain_peak_bytes_per_us(const DeviceInfo& device) {
 struct ChainRecord {
   LayerSpec spec;
   i64 layer_weight_bytes = 0;
-  double peak_bytes_per_us = chain_peak_bytes_per_us({});  // of the GPU's HBM: what shares are of
+  double peak_bytes_per_us = chain_peak_bytes_per_us({});  // the GPU's HBM, the base of shares
   std::vector<ArmRecord> arms;                             // the first has the overlap off
-  std::vector<TunedChain> tuned;  // what the tuner found, of each arm that it made, with these times
+  std::vector<TunedChain> tuned;  // the tuner's choices for each arm it made, with times
   TelemetrySummary telemetry;
   double wall_s = 0;
   std::string error;  // not empty: nothing could be timed
@@ -73,17 +72,17 @@ struct ChainCase {
   LayerSpec spec;
   std::vector<ArmSpec> arms;  // besides kChainOff
   bool against_peer = false;
-  i64 replays = 0;        // of each of these arms, with changing inputs
-  bool timeline = false;  // of each of our arms, by other kernels, when all are timed
-  bool on_fake = false;  // kernels compute nothing (tests on the fake driver): their products are not checked
+  i64 replays = 0;        // replays of each arm in `arms`, with changing inputs
+  bool timeline = false;  // for each of our arms, by other kernels, after timing
+  bool on_fake = false;   // tests on the fake driver, whose kernels compute nothing: products are not checked
 };
 
-/// An arm's chain without a GPU: planned with imagined memory.
+/// The plan of an arm's chain without a GPU, with imagined memory.
 Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
                            const RecordBook& records);
-/// "", or a line that says that no record speaks of any step of an arm that shall follow records.
+/// A line saying that no record covers any step of an arm that follows records; "" if one does.
 std::string missing_record(const ChainPlan& plan, const ChainOptions& options);
-/// The JIT units of what fills and compares.
+/// The JIT units that fill and compare data.
 std::vector<std::string> data_units_of(const ChainCase& item);
 /// All arms' JIT units.
 Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
@@ -91,7 +90,7 @@ Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInf
 
 ChainRecord measure_chain(const Lab& lab, const ChainCase& item, const Phase& phase);
 
-/// Median of the arm, 0 if it is missing or wrong.
+/// The arm's median; 0 if it is missing or wrong.
 double median_of(const ChainRecord& record, const std::string& arm);
 
 }  // namespace sluice::bench

@@ -9,12 +9,12 @@
 namespace sluice::bench {
 namespace {
 
-constexpr size_t kFirstKernels = 20;      // of the planner's ranking, whatever their kind
-constexpr size_t kLeastOfKind = 6;        // of each kind, however far down they rank
-constexpr int kDeepRingBytes = 60 << 10;  // of codes in the rings of a CTA, at least
-constexpr int kHalfOfRegisters = kSchedulersOfSm * kRegistersOfScheduler / 2;  // of an SM
+constexpr size_t kFirstKernels = 20;      // from the top of the planner's ranking, of any kind
+constexpr size_t kLeastOfKind = 6;        // kernels of each kind, however far down they rank
+constexpr int kDeepRingBytes = 60 << 10;  // least bytes of codes in a CTA's rings
+constexpr int kHalfOfRegisters = kSchedulersOfSm * kRegistersOfScheduler / 2;  // half an SM's registers
 
-/// Do they differ in nothing but in how many CTAs they promise an SM? Those are mostly one kernel twice.
+/// Whether two plans differ only in the CTAs promised an SM. Most such pairs are one kernel twice.
 bool same_but_for_ctas(const packed::Plan& x, const packed::Plan& y) {
   const auto* first = std::get_if<NarrowConfig>(&x.config);
   const auto* second = std::get_if<NarrowConfig>(&y.config);
@@ -27,7 +27,7 @@ bool same_but_for_ctas(const Plan&, const Plan&) {
   return false;
 }
 
-/// No chain has a plan of two kernels unless a caller asks for it (sluice/chain.h).
+/// Chains have no plan of two kernels unless a caller asks for it (sluice/chain.h).
 bool fits_a_chain(const Plan& plan) {
   return plan.config.combine != Combine::separate;
 }

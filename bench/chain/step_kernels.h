@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that a step of a chain may run on: the planner's first, and of each kind, as neighbours feel
-// them, enough to choose from. The planner ranks kernels alone, where those that need an SM to themselves
-// seem better than they are between neighbours. Pure. Used by chain/tune.cc.
+// The kernels that a step of a chain may use: the planner's first, and several of each kind that differs for
+// its neighbours. The planner ranks kernels alone, which favours those that keep an SM to themselves. Pure.
+// Used by chain/tune.cc.
 #pragma once
 
 #include <map>
@@ -11,16 +11,16 @@
 
 namespace sluice::bench {
 
-/// A kernel as records name it; std::monostate for companions, which have one.
+/// A kernel as records name it; std::monostate for companions, which have only one.
 using StepKernel = decltype(TunedStep::kernel);
 
 enum class KernelKind : u8 {
   roles,        // warp-specialised: keeps an SM to itself
   plain,        // mma.sync: few rows, little shared memory
-  halves,       // leaves half of an SM's shared memory and registers: a neighbour's CTA fits beside it
-  wholes,       // does not
-  deep_halves,  // halves, and its rings hold much of the weights before the launch in front has ended
-  deep,         // wholes, and so do its rings
+  halves,       // uses at most half of an SM's shared memory and registers: a neighbour's CTA fits beside it
+  wholes,       // uses more
+  deep_halves,  // halves whose rings hold much of the weights before the launch in front has ended
+  deep,         // wholes with such rings
 };
 KernelKind kind_of(const Plan& plan);
 KernelKind kind_of(const packed::Plan& plan);

@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line for each step: thousands of numbers, one a line, would be no diff to read either.
+// Each step is one line: thousands of numbers on lines of their own would make no readable diff either.
 #include "bench/chain/timeline_record.h"
 
-#include <cmath>
-#include <nlohmann/json.hpp>
-
 #include "bench/chain/record.h"
+#include "bench/json.h"
 
 namespace sluice::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-double rounded(double value) {
+double hundredths(double value) {
   return std::round(value * 100) / 100;
 }
 
 Json step_json(const StepTimes& step) {
-  Json json{{"name", step.name}, {"weight_bytes", step.weight_bytes}, {"took_us", rounded(step.took_us)}};
+  Json json{{"name", step.name}, {"weight_bytes", step.weight_bytes}, {"took_us", hundredths(step.took_us)}};
   for (const auto& [moment, range] : step.since)
-    json["since"][name_of(moment)] = {rounded(range.least), rounded(range.median), rounded(range.most)};
+    json["since"][name_of(moment)] = {hundredths(range.least), hundredths(range.median),
+                                      hundredths(range.most)};
   json["ctas"] = Json::array();
   for (const CtaTimes& cta : step.one_layer.ctas) {
     Json row{cta.sm};
@@ -35,9 +32,9 @@ std::string arm_text(const ChainRecord& chain, const ArmRecord& arm) {
   for (int i = 0; i < kTimes; ++i) moments.push_back(name_of(static_cast<Moment>(i)));
   Json json{{"chain", name_of(chain.spec)},
             {"arm", arm.name},
-            {"us_a_layer", rounded(arm.us.median)},
-            {"mean_layer_us", rounded(t.mean_layer_us)},
-            {"layer_us", rounded(t.layer_us)},
+            {"us_a_layer", hundredths(arm.us.median)},
+            {"mean_layer_us", hundredths(t.mean_layer_us)},
+            {"layer_us", hundredths(t.layer_us)},
             {"layer", t.layer},
             {"tick_ns", t.tick_ns},
             {"moments", std::move(moments)},
@@ -53,9 +50,8 @@ std::string arm_text(const ChainRecord& chain, const ArmRecord& arm) {
 }  // namespace
 
 std::string timelines_json(const RunRecord& run, const std::vector<ChainRecord>& chains) {
-  Json json = Json::parse(to_json(run, {}));
-  json["schema"] = "sluice-timeline-1";
-  json.erase("chains");
+  Json json = run_json(run, "sluice-timeline-1");
+  json["peak_tbps"] = rounded(chain_peak_bytes_per_us(run.device) * 1e-6);
   std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.back() = ',';
   text += "\n\"timelines\": [";

@@ -9,7 +9,7 @@
 
 namespace sluice::bench {
 
-/// Schema "sluice-timeline-1": of each arm that has one, steps with their CTAs, [SM, then nanoseconds by
+/// Schema "sluice-timeline-1": for each arm with a timeline, steps with their CTAs: [SM, then nanoseconds by
 /// moment].
 std::string timelines_json(const RunRecord& run, const std::vector<ChainRecord>& chains);
 

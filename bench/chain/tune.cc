@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine of the search: chains of the bench's layers, captured and replayed in turn.
+// The search's machine: chains of the bench's layers, captured and replayed in turn.
 #include "bench/chain/tune.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -13,12 +11,13 @@
 #include <sluice/records/record.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "bench/measure.h"
 
 namespace sluice::bench {
 namespace {
 
-constexpr int kGraphPasses = 2;  // through the layers in a graph: short graphs leave time for more changes
+constexpr int kGraphPasses = 2;  // through the layers in one graph: short graphs leave time for more changes
 
 class GpuTimer final : public ChainTimer {
  public:
@@ -29,8 +28,8 @@ class GpuTimer final : public ChainTimer {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
-  /// Kernels stay loaded for the whole search: a chain that wants one finds it. One that cannot be made says
-  /// so when its chain is prepared.
+  /// Loads kernels, which stay for the whole search, so that a chain finds them. A failure shows when its
+  /// chain is prepared.
   void expect(size_t step, std::span<const TunedStep> choices) override {
     std::vector<Plan> dense;
     std::vector<packed::Plan> packed;
@@ -67,8 +66,8 @@ class GpuTimer final : public ChainTimer {
     Replay replay;
   };
 
-  /// The graphs of the last two different chains are kept: an incumbent meets many candidates, and a
-  /// candidate that stays is the next incumbent.
+  /// Keeps the graphs of the last two different chains: an incumbent meets many candidates, and a kept
+  /// candidate is the next incumbent.
   Result<Replay> replay_of(const LayerChoice& choices) {
     for (size_t i = 0; i < captured_.size(); ++i)
       if (captured_[i] && captured_[i]->choices == choices) {
@@ -89,7 +88,7 @@ class GpuTimer final : public ChainTimer {
   const Lab& lab_;
   const LayerSpec& spec_;
   const Workspace& workspace_;
-  const std::vector<ChainStep> steps_;  // of all layers
+  const std::vector<ChainStep> steps_;  // all layers'
   std::array<std::optional<Captured>, 2> captured_;
   std::vector<gemm::Kernel> dense_kernels_;
   std::vector<packed::Kernel> packed_kernels_;
@@ -98,15 +97,15 @@ class GpuTimer final : public ChainTimer {
 Result<void> check_size(const LayerSpec& spec, const DeviceInfo& device) {
   const i64 bytes = spec.layers * weight_bytes(spec), l2 = device.l2_bytes;
   if (spec.layers >= kLeastTunedLayers && bytes >= kLeastL2Times * l2) return {};
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("{} layers have {:.0f} MB of weights: the tuner needs at least {} layers, and {} "
-                           "times the {:.0f} MB of L2, or it would time what L2 holds",
-                           spec.layers, static_cast<double>(bytes) / 1e6, kLeastTunedLayers, kLeastL2Times,
-                           static_cast<double>(l2) / 1e6)};
+  return bad_argument(
+      "{} layers have {:.0f} MB of weights: the tuner needs at least {} layers, and {} times the {:.0f} MB "
+      "of L2, or it would time what L2 holds",
+      spec.layers, static_cast<double>(bytes) / 1e6, kLeastTunedLayers, kLeastL2Times,
+      static_cast<double>(l2) / 1e6);
 }
 
-/// Steps after which all come again: fewer than a layer's where it is one product four times. Equal places
-/// must have equal choices, or a record could not tell them apart.
+/// The steps after which all repeat: fewer than a layer's if it is one product four times. Equal steps must
+/// have equal choices, or a record could not tell them apart.
 size_t period(std::span<const ChainStep> layer) {
   for (size_t steps = 1; steps < layer.size(); ++steps) {
     bool again = layer.size() % steps == 0;
@@ -117,7 +116,7 @@ size_t period(std::span<const ChainStep> layer) {
   return layer.size();
 }
 
-/// The layer in the middle, which has neighbours on both sides.
+/// The layer in the middle, which has both neighbours.
 struct MiddleLayer {
   std::vector<ChainStep> steps;
   SearchSpace space;

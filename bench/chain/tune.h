@@ -11,15 +11,15 @@
 
 namespace sluice::bench {
 
-/// `choices`, of each step of a layer in order, put into all layers of a chain; its ends wait and trigger as
-/// they must.
+/// Puts the choices for a layer's steps into all layers of a chain; the chain's ends wait and trigger as they
+/// must.
 void put_choices(std::span<const TunedStep> choices, std::vector<ChainStep>& steps);
 
 struct ChainTuning {
   Found found;
-  LayerChoice alone;             // not overlapped, kernels that are best alone
-  std::vector<ChainStep> layer;  // that the choices are of
-  std::string name;              // of the chain
+  LayerChoice alone;             // kernels that are best alone, no overlap
+  std::vector<ChainStep> layer;  // the steps that the choices are for
+  std::string name;              // the chain's
 };
 
 /// Microseconds a layer, timed in turn.
@@ -31,16 +31,16 @@ struct TuneRequest {
   double budget_s = 0;  // at most
 };
 
-/// A tuned chain has so many layers at least, and weights of so many times L2, or it reads them from there.
+/// Minima of a tuned chain: so many layers, and weights of so many times L2, or L2 serves them.
 inline constexpr int kLeastTunedLayers = 4;
 inline constexpr int kLeastL2Times = 3;
 
 /// Errors: invalid_argument (too few layers); those of preparing and capturing the first chain; driver and
-/// toolchain, whenever they come. Changes that no chain can be made of are counted in Found.
+/// toolchain at any time. Found counts changes that give no valid chain.
 Result<ChainTuning> tune_chain(const Lab& lab, const ChainData& data, const TuneRequest& request,
                                const Workspace& workspace, const Phase& phase);
 
-/// What is worth keeping: the choices, or `alone` if they do not gain more than the noise on the overlap off.
+/// The choices to record, or `alone` if they gain no more than noise over the overlap off.
 TunedChain tuned_chain(const Lab& lab, const ChainTuning& tuning, const Times& times);
 
 }  // namespace sluice::bench

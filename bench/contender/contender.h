@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Something that computes the problem and is timed: a kernel of ours or of a peer. Enqueues, never waits, and
-// may be captured into a graph. Made by sluice_contender.cc and cublaslt_problem.cc, timed by measure.cc.
+// A contender computes the problem and is timed: our kernel or a peer's. It enqueues, never waits, and can be
+// captured into a graph. Made by sluice_contender.cc and cublaslt_problem.cc, timed by measure.cc.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@ namespace sluice::bench {
 
 struct Contender {
   std::string name;    // "sluice", "cuBLASLt best": the key in tables and JSON
-  std::string detail;  // which kernel or algorithm
-  std::function<Result<void>(int copy, Stream stream)> launch;  // on the copy-th set of operands
+  std::string detail;  // the kernel or algorithm
+  std::function<Result<void>(int copy, Stream stream)> launch;  // runs on set `copy` of operands
   std::function<Result<void>(int copy)> refilled =
-      {};                       // the copy-th set has other values; empty: it reads them itself
-  double activation_error = 0;  // absolute, of a peer that approximates
+      {};                       // call after set `copy` got other values; empty: not needed
+  double activation_error = 0;  // absolute error of a peer's approximate activation
 };
 
 }  // namespace sluice::bench

@@ -11,7 +11,7 @@
 namespace sluice::bench {
 namespace {
 
-/// Paths that match, sorted by the system; none if nothing does.
+/// Appends paths that match, in the system's order; none is no error.
 void append_matches(const char* pattern, std::vector<std::string>& into) {
   glob_t found{};
   if (glob(pattern, 0, nullptr, &found) == 0)
@@ -69,7 +69,7 @@ std::string fill_table(void* library, CublasLtApi& api) {
   return symbols.missing;
 }
 
-/// The file that a symbol was loaded from, since a bare name says nothing about which one it was.
+/// The file that a symbol was loaded from, as a bare library name does not tell which one it was.
 std::string file_of(const CublasLtApi& api, const std::string& otherwise) {
   Dl_info info{};
   const bool known = dladdr(reinterpret_cast<void*>(api.create), &info) != 0 && info.dli_fname != nullptr;
@@ -120,7 +120,7 @@ Result<std::shared_ptr<const CublasLt>> CublasLt::load(const std::string& path) 
 
 CublasLt::~CublasLt() {
   if (handle_ != nullptr) api_.destroy(handle_);
-  // The library stays loaded: its own threads and CUDA modules may outlive the handle.
+  // The library stays loaded, because its threads and CUDA modules may outlive the handle.
 }
 
 std::string CublasLt::version() const {

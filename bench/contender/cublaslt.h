@@ -55,9 +55,9 @@ class CublasLt {
   std::string path_;
 };
 
-/// Where the library may be, most likely first: `path` alone if it is not empty.
+/// The places of the library, most likely first; only `path` if it is not empty.
 std::vector<std::string> cublaslt_places(const std::string& path);
-/// The same search without making a handle, for `sluice doctor`: the path that loads, or why none does.
+/// Searches without making a handle, for `sluice doctor`: the path that loads, or why none does.
 Result<std::string> find_cublaslt(const std::string& path);
 
 }  // namespace sluice::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes of cuBLASLt's descriptors, and what it has no counterpart for. Facts about it are from the
-// comments of cublasLt.h (CUDA 13.0) and the "cublasLtMatmul" tables of its manual.
+// Attributes of cuBLASLt's descriptors, and the features it lacks. Sources: comments of cublasLt.h (CUDA
+// 13.0) and the "cublasLtMatmul" tables of its manual.
 #include "bench/contender/cublaslt_problem.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ cudaDataType_t cuda_type(DType type) {
   return CUDA_R_32F;
 }
 
-/// Why cuBLASLt cannot do this problem; nullptr if it might.
+/// The reason why cuBLASLt cannot do this problem; nullptr if it might.
 const char* missing_counterpart(const Problem& p) {
   const Epilogue& e = p.epilogue;
   if (p.a.type == DType::e5m2 && p.b.type == DType::e5m2) return "cuBLASLt has no e5m2 x e5m2 product";
@@ -61,7 +61,7 @@ Result<void> checked(const CublasLtApi& api, cublasStatus_t status, const char* 
   return Error{ErrorCode::driver, fmt::format("cuBLASLt: {} failed: {}", what, api.status_string(status))};
 }
 
-/// Sets attributes one after the other and keeps the first failure.
+/// Sets attributes in turn and keeps the first failure.
 struct DescWriter {
   const CublasLtApi& api;
   cublasLtMatmulDesc_t desc;
@@ -133,7 +133,7 @@ CublasLtProblem::~CublasLtProblem() {
 }
 
 Result<void> CublasLtProblem::make_layouts(const Problem& p) {
-  // Stored n x k by rows is k x n by columns: transposed when K-major. A is the mirror image.
+  // Row-major n x k is column-major k x n: transposed when K-major. A is the mirror image.
   const ColumnMajor left{.type = p.b.type,
                          .rows = inner_extent(p.b, p.n, p.k),
                          .columns = outer_extent(p.b, p.n, p.k),
@@ -181,7 +181,7 @@ Result<void> CublasLtProblem::make_desc(const Problem& p, const ProblemData& dat
   if (is_fp8(p.a.type)) {
     const int8_t fast = is_promoted(p) ? 0 : 1;
     writer.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
-    const void* scale_a = scales_.empty() ? data.args().scale_a : scales_.back().a();  // of this copy
+    const void* scale_a = scales_.empty() ? data.args().scale_a : scales_.back().a();  // this copy's
     const void* scale_b = scales_.empty() ? data.args().scale_b : scales_.back().b();
     if (e.scale_b != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale_b);
     if (e.scale_a != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scale_a);
@@ -205,7 +205,7 @@ Result<void> CublasLtProblem::ask_heuristic() {
   cublasLtMatmulPreference_t preference = nullptr;
   cublasStatus_t status = api.preference_create(&preference);
   if (status != CUBLAS_STATUS_SUCCESS) return checked(api, status, "a preference");
-  // Operands start on 256 bytes (check/verify_data.h), which is also what the heuristic takes for granted.
+  // Operands start on 256 bytes (check/verify_data.h), as the heuristic assumes.
   const uint64_t workspace = static_cast<uint64_t>(kPeerWorkspaceBytes);
   status =
       api.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
@@ -225,7 +225,7 @@ Result<void> CublasLtProblem::ask_heuristic() {
 
 std::string CublasLtProblem::algorithm_text(int algorithm) const {
   const auto read = [&](cublasLtMatmulAlgoConfigAttributes_t attribute) {
-    uint32_t value = 0;  // the cluster shape is 16 bits wide; the rest of the word stays zero
+    uint32_t value = 0;  // the cluster shape has 16 bits; the rest stays zero
     size_t written = 0;
     const size_t size = attribute == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID ? 2 : 4;
     lab_.cublaslt->api().algo_config(&found_[static_cast<size_t>(algorithm)].algo, attribute, &value, size,

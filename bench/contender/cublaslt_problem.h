@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One problem in cuBLASLt's terms: descriptors for every copy of the operands, and the algorithms its
-// heuristic returns. cuBLASLt thinks in columns: our row-major D = A B is its D^T = B^T A^T, so its "A" is
-// our B and its rows are our n.
+// One problem in cuBLASLt's terms: descriptors for each copy of the operands, and the algorithms of its
+// heuristic. cuBLASLt is column-major: our row-major D = A B is its D^T = B^T A^T, so its "A" is our B and
+// its rows are our n.
 #pragma once
 
 #include <span>
@@ -15,24 +15,24 @@ namespace sluice::bench {
 
 class CublasLtProblem {
  public:
-  /// Operands are borrowed: they must outlive this. Errors: invalid_type (cuBLASLt has no such product; the
-  /// message says what), driver (it refused).
+  /// Operands are borrowed and must outlive this. Errors: invalid_type (cuBLASLt has no such product; the
+  /// message says why), driver (it refused).
   static Result<std::shared_ptr<const CublasLtProblem>> create(const Lab& lab,
                                                                std::span<const ProblemData> copies);
   ~CublasLtProblem();
   CublasLtProblem(const CublasLtProblem&) = delete;
   CublasLtProblem& operator=(const CublasLtProblem&) = delete;
 
-  /// How many algorithms the heuristic returned, best guess first.
+  /// The number of algorithms that the heuristic returned, best guess first.
   int algorithms() const { return static_cast<int>(found_.size()); }
   /// "algo 66 tile 5 stages 36 split 1"
   std::string algorithm_text(int algorithm) const;
   Result<void> launch(int algorithm, int copy, Stream stream) const;
-  /// The same with other A, C and D: scales and bias stay those of the copy.
+  /// Launches with another A, C and D; scales and bias stay those of the copy.
   Result<void> launch(int algorithm, int copy, const gemm::Args& args, Stream stream) const;
-  /// Block scales of a copy are read anew: its operands have other values now. Waits for the device.
+  /// Reads the block scales of a copy again, after its operands got other values. Waits for the device.
   Result<void> copy_scales(int copy) const;
-  /// What its epilogue does otherwise than ours; "" if nothing.
+  /// A difference of cuBLASLt's epilogue from ours, or "".
   const std::string& caveat() const { return caveat_; }
 
  private:
@@ -43,8 +43,8 @@ class CublasLtProblem {
 
   const Lab& lab_;
   std::span<const ProblemData> copies_;
-  std::vector<PeerScales> scales_;           // block scales, one a copy; empty without block scales
-  std::vector<cublasLtMatmulDesc_t> descs_;  // one a copy: scale and bias pointers are in it
+  std::vector<PeerScales> scales_;           // block scales, one a copy; empty if there are none
+  std::vector<cublasLtMatmulDesc_t> descs_;  // one a copy, as scale and bias pointers are in it
   cublasLtMatrixLayout_t left_ = nullptr, right_ = nullptr, c_ = nullptr, d_ = nullptr;
   std::vector<cublasLtMatmulHeuristicResult_t> found_;
   std::string caveat_;

@@ -11,7 +11,7 @@ namespace sluice::bench {
 namespace {
 
 constexpr int kL2Multiple = 3;
-constexpr i64 kCheckedProducts = i64{1} << 32;  // some 10 ms of fp64; more only shows the same again
+constexpr i64 kCheckedProducts = i64{1} << 32;  // some 10 ms of fp64; more show nothing new
 
 DataSpec data_spec(const Lab& lab, Scalars scalars, u64 seed) {
   return {.seed = seed,
@@ -65,14 +65,14 @@ Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& prob
 
 namespace {
 
-/// Whole numbers that read C where the reals do.
+/// Whole numbers, with a C where the reals have one.
 DataSpec exact_spec(const ProblemData& data) {
   DataSpec spec = exact_data(data.problem(), data.spec().seed);
   while ((spec.beta == 0.0f) != (data.spec().beta == 0.0f)) spec = exact_data(data.problem(), spec.seed + 1);
   return spec;
 }
 
-/// On operands that have just been filled anew.
+/// Judges on operands that have just been refilled.
 Result<Comparison> judged(const Lab& lab, const Contender& contender, const ProblemData& data, Judge judge) {
   const Stream stream = lab.stream.get();
   if (contender.refilled) SLUICE_TRY(contender.refilled(0));

@@ -11,10 +11,10 @@ namespace sluice::bench {
 
 class DenseOperands final : public Operands {
  public:
-  /// `lab` outlives it.
+  /// `lab` must outlive this.
   explicit DenseOperands(const Lab& lab) : lab_(lab) {}
 
-  /// `problem` has its strides. Errors: driver (memory).
+  /// Strides of `problem` must be filled in. Errors: driver (memory).
   Result<void> open(const Problem& problem, Scalars scalars);
   void close() { sets_.clear(); }
 
@@ -22,7 +22,7 @@ class DenseOperands final : public Operands {
   int copies() const override { return static_cast<int>(sets_.size()); }
   std::vector<const void*> weights() const override;
   std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) override;
-  /// Whole numbers too: verify() of sluice_contender.h.
+  /// Checks whole numbers too: verify() of sluice_contender.h.
   Result<Comparison> check(const Contender& contender, const AnyPlan& plan) override;
   Result<Comparison> check_exact(const AnyPlan&) override { return Comparison{}; }
   Result<void> run(const AnyProblem& problem, Stream stream) const override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operands of one problem on the GPU: sets that launches rotate over, so that L2 holds no weights; what
-// plans are made into, and what judges a D. One class a kind of product (dense_operands.h,
+// The operands of one problem on the GPU, in sets that launches rotate over so that L2 holds no weights.
+// Makes plans into contenders and judges D. Each kind of product has a class (dense_operands.h,
 // packed_operands.h). Used by bench, tune, rows and `verify --records`.
 #pragma once
 
@@ -25,16 +25,16 @@ class Operands {
   virtual ~Operands() = default;
 
   virtual int copies() const = 0;
-  /// Where the weights of each copy lie: B, or the blob.
+  /// The weights of each copy: B, or the blob.
   virtual std::vector<const void*> weights() const = 0;
-  /// Compiles and loads; the i-th answer belongs to the i-th plan. Contenders borrow the operands.
+  /// Compiles and loads; answer i belongs to plan i. Contenders borrow the operands.
   virtual std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) = 0;
-  /// Lets the contender compute copy 0 and judges D: reals have bounds.
+  /// Lets the contender compute copy 0 and judges D within the bounds for reals.
   virtual Result<Comparison> check(const Contender& contender, const AnyPlan& plan) = 0;
-  /// Runs the plan's kernel on whole numbers, of which no bit may be wrong; looks at nothing where check()
-  /// does that too.
+  /// Runs the plan's kernel on whole numbers, where no bit may be wrong; does nothing where check() does this
+  /// too.
   virtual Result<Comparison> check_exact(const AnyPlan& plan) = 0;
-  /// gemm::run or packed::run on copy 0 of a problem that differs in m alone, and has no more rows.
+  /// Calls gemm::run or packed::run on copy 0, for a problem with the same or fewer rows.
   virtual Result<void> run(const AnyProblem& problem, Stream stream) const = 0;
 };
 
@@ -56,14 +56,15 @@ std::vector<Result<Contender>> contenders_of(const Device& device, std::span<con
   return contenders;
 }
 
-/// A check looks at all elements of D, unless a number is given: enough then for the first tokens, the last
-/// and some between.
+/// Makes checks look at all elements of D. A smaller number selects the first tokens, the last and some
+/// between.
 inline constexpr i64 kAllElements = std::numeric_limits<i64>::max();
 
-/// What whole numbers say if they say no, else what reals do.
+/// The verdict on whole numbers if they fail, else that on reals.
 Result<Comparison> judged(Operands& operands, const Contender& contender, const AnyPlan& plan);
 
-/// "": D is right; else what is wrong with it. A comparison must have looked at something.
+/// Returns "" if D is right, else the fault. A comparison that looked at nothing is a fault, unless D is
+/// empty.
 Result<std::string> verdict_on(const Result<Comparison>& found, bool is_empty);
 
 }  // namespace sluice::bench

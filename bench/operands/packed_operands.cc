@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// source_ holds what is shared: the blobs, one for each set there may be, and tokens with their sums on the
-// host. A set is a blob of source_ with an X and a D of its own.
+// source_ holds the shared data: blobs, one for each possible set, and tokens with their sums on the host. A
+// set is a blob of source_ with its own X and D.
 #include "bench/operands/packed_operands.h"
 
 #include <algorithm>
@@ -19,14 +19,14 @@ constexpr int kL2Multiple = 3;
 constexpr u8 kPoison = 0xFF;
 constexpr float kScaleD = 0.75f;
 
-/// Sets that L2 cannot hold, of so many bytes each.
+/// The number of sets of `set_bytes` that L2 cannot hold.
 int sets_for(const Lab& lab, i64 set_bytes, int most) {
   if (!lab.method.cold) return 1;
   const i64 wanted = ceil_div(kL2Multiple * lab.device.info().l2_bytes, std::max<i64>(set_bytes, 1));
   return static_cast<int>(std::clamp<i64>(wanted, 2, std::max(most, 2)));
 }
 
-/// What problems of any number of tokens share; one that is measured alone needs no more tokens than it has.
+/// The problem whose data is shared by all numbers of tokens, with at most `most_tokens` tokens.
 PackedProblem source_of(PackedProblem p, i64 most_tokens) {
   p.m = std::min(most_tokens, kDistinctTokens);
   p.d = PackedProblem{}.d;
@@ -44,13 +44,12 @@ i64 x_bytes(const PackedProblem& p) {
   return ((p.m - 1) * p.ld_x + p.k) * bytes_of(p.x);
 }
 
-/// gamma is 1 or -1, and tokens have the sign besides: what is multiplied are the source's, whose sums are
-/// known.
+/// Signs of gamma. Tokens have the same sign, so the products are those of the source, whose sums are known.
 bool is_negative_gamma(i64 k) {
   return (k * 2654435761 >> 7) % 3 == 0;
 }
 
-/// m rows, from those of `source` in turn; what lies between rows is NaN.
+/// m rows, taken from `source` in turn, with NaN between rows.
 std::vector<u8> tokens_for(const PackedProblem& p, const packed::HostData& source) {
   std::vector<u8> x(static_cast<size_t>(x_bytes(p)), kPoison);
   const size_t row_bytes = static_cast<size_t>(p.k * bytes_of(p.x));
@@ -65,7 +64,7 @@ std::vector<u8> tokens_for(const PackedProblem& p, const packed::HostData& sourc
   return x;
 }
 
-/// Those rows of C, one behind the other.
+/// The rows of C of these tokens, one after the other.
 std::vector<u8> rows_of(const std::vector<u8>& c, const PackedProblem& p, const std::vector<i64>& tokens) {
   std::vector<u8> rows;
   for (const i64 token : tokens) {
@@ -89,7 +88,7 @@ Result<void> PackedOperands::open(const PackedProblem& problem) {
   SLUICE_TAKE(const PackedProblem checked, packed::check_problem(problem));
   problem_ = checked;
   SLUICE_TRY(open_source());
-  const bool all = checks_all() || problem_.norm_x;  // tokens that are normed are few
+  const bool all = checks_all() || problem_.norm_x;  // a problem with a norm has few tokens
   tokens_ = checked_tokens(problem_.m, problem_.n, all ? kAllElements : checked_elements_);
   sums_.clear();
   for (const i64 token : tokens_) {
@@ -152,7 +151,7 @@ packed::Args PackedOperands::args(int copy) const {
       .c = c_.data()};
 }
 
-/// Of these tokens, as the problem has them: none, one, or one for each.
+/// The scales of these tokens: none, one, or one for each.
 std::vector<u8> PackedOperands::scales_of(const std::vector<i64>& tokens) const {
   const std::vector<u8>& all = source_->host().scale_x;
   if (problem_.scale_x != ScaleMode::vector) return all;
@@ -220,7 +219,7 @@ std::vector<Result<Contender>> PackedOperands::prepare(std::span<const AnyPlan> 
   });
 }
 
-/// The tokens that are looked at, as rows next to one another between D's own guards.
+/// Reads the checked tokens as adjacent rows between D's guards.
 Result<std::vector<u8>> PackedOperands::read_sample() const {
   const DeviceBuffer& d = sets_[0].d;
   const i64 row_bytes = d_columns(problem_) * bytes_of(problem_.d), begin = packed::d_begin(problem_, 0);
@@ -272,7 +271,7 @@ Result<Comparison> PackedOperands::check(const Contender& contender, const AnyPl
   return found;
 }
 
-/// Are the inputs of set 0 other than they were?
+/// Whether the inputs of set 0 have changed.
 Result<bool> PackedOperands::inputs_changed() const {
   const std::vector<u8> x = tokens_for(problem_, source_->host());
   std::vector<u8> now(x.size());

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of products of packed weights. The tuner measures many numbers of tokens with the same weights:
-// what is slow to make (weights, and fp64 sums of kDistinctTokens tokens) is made once for all problems that
-// share it, so lists of problems do well to name them one after the other. More tokens than that repeat them:
-// a prime number, above the largest tile, so that a tile taken for another shows.
+// Operands of packed products. The tuner measures many numbers of tokens with one set of weights. Weights and
+// fp64 sums of kDistinctTokens tokens are slow to make and are shared by neighbouring problems in a list.
+// Further tokens repeat those: the number is prime and above the largest tile, so that a swapped tile shows.
 #pragma once
 
 #include <optional>
@@ -15,19 +14,19 @@
 namespace sluice::bench {
 
 inline constexpr i64 kDistinctTokens = 257;
-/// What the tuner looks at for each candidate: some 4 ms of a core.
+/// Elements that the tuner checks for each candidate: some 4 ms of a core.
 inline constexpr i64 kCheckedElements = i64{1} << 15;
 
 class PackedOperands final : public Operands {
  public:
-  /// `lab` outlives it. `checked_elements`: of D, that a check looks at; kAllElements: all, and the inputs
-  /// too, which must be what they were.
+  /// `lab` must outlive this. `checked_elements` of D are checked. kAllElements checks all, and that the
+  /// inputs are unchanged.
   explicit PackedOperands(const Lab& lab, i64 checked_elements = kCheckedElements)
       : lab_(lab), checked_elements_(checked_elements) {}
 
   /// Errors: those of packed::plan, driver (memory), toolchain.
   Result<void> open(const PackedProblem& problem);
-  /// Frees the tokens and D; weights stay for the next problem.
+  /// Frees the tokens and D; the weights stay for the next problem.
   void close() { sets_.clear(); }
 
   int copies() const override { return static_cast<int>(sets_.size()); }
@@ -56,19 +55,19 @@ class PackedOperands final : public Operands {
   const Lab& lab_;
   i64 checked_elements_;
   PackedProblem problem_;                             // leading dimensions filled in
-  std::optional<packed::DeviceData> source_, exact_;  // exact_: of whole numbers, a smaller problem
+  std::optional<packed::DeviceData> source_, exact_;  // exact_: a smaller problem of whole numbers
   std::vector<Set> sets_;
   DeviceBuffer scale_x_, scale_d_, gamma_, c_;
-  std::vector<i64> tokens_;  // that are looked at
-  // Of those:
+  std::vector<i64> tokens_;  // the checked tokens
+  // Data of the checked tokens:
   std::vector<PackedSum> sums_;
-  std::vector<u8> residual_;   // rows of C, one behind the other
-  std::vector<double> roots_;  // of a norm
+  std::vector<u8> residual_;   // kept rows of C, one after the other
+  std::vector<double> roots_;  // the norm's
 };
 
 inline constexpr i64 kLeastTokens = 3;
-/// Tokens of m that a check looks at: all, or the first, the last and some between, so that they have not
-/// many more outputs than `elements`.
+/// The tokens of m that a check looks at: all, or the first, the last and some between, with about `elements`
+/// outputs.
 std::vector<i64> checked_tokens(i64 m, i64 n, i64 elements);
 
 }  // namespace sluice::bench

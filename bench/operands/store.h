@@ -3,6 +3,8 @@
 // them.
 #pragma once
 
+#include <sluice/try.h>
+
 #include "bench/operands/dense_operands.h"
 #include "bench/operands/packed_operands.h"
 
@@ -10,24 +12,22 @@ namespace sluice::bench {
 
 class OperandStore {
  public:
-  /// `lab` outlives it. `checked_elements`: of D of a packed product, at most.
+  /// `lab` must outlive this. `checked_elements` limits the checked part of a packed product's D.
   OperandStore(const Lab& lab, i64 checked_elements) : dense_(lab), packed_(lab, checked_elements) {}
 
-  /// The operands of the problem before are gone. `problem` has its strides. Errors: those of packed::plan,
-  /// driver (memory), toolchain.
+  /// Closes the problem before and opens this one, whose strides must be filled in. Errors: those of
+  /// packed::plan, driver (memory), toolchain.
   Result<Operands*> open(const AnyProblem& problem, Scalars scalars) {
     close();
     const auto* packed = std::get_if<PackedProblem>(&problem);
-    const Result<void> opened =
-        packed != nullptr ? packed_.open(*packed) : dense_.open(std::get<Problem>(problem), scalars);
-    if (!opened) return opened.error();
+    SLUICE_TRY(packed != nullptr ? packed_.open(*packed) : dense_.open(std::get<Problem>(problem), scalars));
     return packed != nullptr ? static_cast<Operands*>(&packed_) : &dense_;
   }
   void close() {
     dense_.close();
     packed_.close();
   }
-  /// Those that are open, if they are of a dense product.
+  /// The open operands, if the product is dense.
   DenseOperands& dense() { return dense_; }
 
  private:

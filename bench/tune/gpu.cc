@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs and contenders borrow the operands, so they go first when the next problem comes.
+// Graphs and contenders borrow the operands, so they are destroyed before the next problem opens.
 #include "bench/tune/gpu.h"
 
 #include <chrono>

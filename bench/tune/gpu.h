@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner's machine: a GPU through bench's Lab. Kernels are verified on the operands they are timed on, as
-// replays of captured graphs on cold operands, as every figure of sluice is.
+// The tuner on a GPU, through bench's Lab. Each kernel is verified on the operands it is timed on, and timed
+// as replays of a captured graph on cold operands.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@ namespace sluice::bench {
 
 class GpuTuneMachine final : public TuneMachine {
  public:
-  /// `lab` outlives it.
+  /// `lab` must outlive this.
   explicit GpuTuneMachine(const Lab& lab) : lab_(lab), store_(lab, kCheckedElements) {}
 
   double now_s() override;
@@ -21,7 +21,7 @@ class GpuTuneMachine final : public TuneMachine {
   int width() override;
   std::vector<Result<int>> prepare(std::span<const AnyPlan> plans) override;
   Result<std::string> check(int kernel) override;
-  /// What check() says is a verdict on.
+  /// The comparison that check() gives a verdict on.
   Result<Comparison> compare(int kernel);
   Result<double> time(int kernel, Effort effort) override;
   Result<void> alive() override;
@@ -40,7 +40,7 @@ class GpuTuneMachine final : public TuneMachine {
 
   const Lab& lab_;
   OperandStore store_;
-  Operands* open_ = nullptr;  // those of the problem
+  Operands* open_ = nullptr;  // the open problem's
   std::deque<Entry> entries_;
   std::vector<Sample> samples_;
 };

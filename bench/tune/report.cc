@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing is measured here: results become the values that others read.
+// Turns results into records; nothing is measured here.
 #include "bench/tune/report.h"
 
 #include <fmt/format.h>

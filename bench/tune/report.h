@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tuning run leaves: a tuning record for the planner, a bench record with every candidate for whoever
-// fits the cost model, and a few numbers for people.
+// The results of a tuning run: a tuning record for the planner, a bench record with all candidates for
+// sluice_fit, and a summary for people.
 #pragma once
 
 #include <sluice/records/record.h>
@@ -10,7 +10,7 @@
 
 namespace sluice::bench {
 
-/// What a record needs beside the result.
+/// The data a record needs beside the result.
 struct TuneOrigin {
   DeviceInfo device;
   std::string driver;  // version
@@ -21,22 +21,22 @@ struct TuneOrigin {
 /// "cold, 9 rounds of 3.0 ms, 20 ms rest".
 std::string method_text(const Method& method);
 
-/// `result` is tuned.
+/// `result` must be tuned.
 TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin);
 
-/// The shape as `sluice bench --tune` would have written it: tools/sweep.py reads both. The pick and the best
-/// are its contenders; all trials, untried ones left out, its candidates.
+/// The shape as `sluice bench --tune` writes it; tools/sweep.py reads both. Its contenders are the pick and
+/// the best, its candidates all trials that were tried.
 ShapeRecord shape_record_of(const TuneResult& result);
 
 struct TuneSummary {
   int tuned = 0, known = 0, no_time = 0, failed = 0;
   int wrong_kernels = 0, failed_kernels = 0;
-  int within_noise = 0;  // tuned ones where the model's pick is as good as the best
-  double mean_gain = 1;  // geometric, of the best over the model's pick
+  int within_noise = 0;  // tuned problems where the model's pick is as good as the best
+  double mean_gain = 1;  // geometric mean of the best over the model's pick
   double worst_gain = 1;
   std::string worst;            // its problem
-  int recorded = 0;             // tuned ones whose record was timed
-  double mean_record_gain = 1;  // geometric, of the best over what that said
+  int recorded = 0;             // tuned problems whose record was timed
+  double mean_record_gain = 1;  // geometric mean of the best over the record's plan
 };
 TuneSummary summarise(const std::vector<TuneResult>& results);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shares of a problem's time: preparing may use the first half, screening up to four fifths, careful timing
-// the rest. Whatever is cut off, the worst-ranked goes first: lists are in the order of rank, but for
-// what a record says, which is second.
+// Shares of a problem's time: preparing uses up to half, screening up to four fifths, careful timing the
+// rest. Cuts remove the worst ranked first. Lists are in order of rank, except that the record's plan is
+// second.
 #include "bench/tune/tune.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace sluice::bench {
 namespace {
 
 constexpr double kPrepareShare = 0.5, kScreenShare = 0.8;
-constexpr int kFullRounds = 2;  // of screening before the first halving
-constexpr int kLeaders = 3;     // whose other walks are tried
+constexpr int kFullRounds = 2;  // screening rounds before the first halving
+constexpr int kLeaders = 3;     // trials whose other rasters are tried
 
-/// The search for one problem. Steps in order: plan, prepare, screen, walks, finish.
+/// The search for one problem: plan, prepare, screen, try other rasters, finish.
 class Search {
  public:
   Search(TuneMachine& machine, const DeviceInfo& device, const TuneSettings& settings, const TuneHooks& hooks)
@@ -41,7 +41,7 @@ class Search {
     SLUICE_TRY(plan());
     hooks_.phase("filling operands");
     SLUICE_TRY(machine_.open(result_.problem));
-    start_s_ = machine_.now_s();  // who needs new weights shall not get fewer candidates for it
+    start_s_ = machine_.now_s();  // after open, so that making new weights costs no candidates
     prepare(0, kPrepareShare);
     screen(racers());
     add_walks();
@@ -65,7 +65,7 @@ class Search {
     return {};
   }
 
-  /// Second, so that it is not cut off.
+  /// Inserts the record's plan second, so that it is not cut off.
   void add_recorded() {
     std::optional<AnyPlan> recorded = hooks_.recorded ? hooks_.recorded(result_.problem) : std::nullopt;
     if (!recorded) return;
@@ -80,7 +80,7 @@ class Search {
 
   bool used(double share) const { return machine_.now_s() - start_s_ >= share * share_s_; }
 
-  /// Compiles and checks the trials from `first` on, as many at a time as the machine can.
+  /// Compiles and checks the trials from `first` on, as many at once as the machine can.
   void prepare(size_t first, double share) {
     const size_t width = static_cast<size_t>(std::max(machine_.width(), kLeastTrials));
     for (size_t begin = first; begin < result_.trials.size(); begin += width) {
@@ -129,7 +129,7 @@ class Search {
     return all;
   }
 
-  /// One replay of each, beginning with another one every round. Who fails leaves the race.
+  /// Times one replay of each, starting with another one each round. A failed trial leaves the race.
   void time_round(std::vector<Trial*>& field, Effort effort, int round) {
     const size_t count = field.size();
     for (size_t turn = 0; turn < count; ++turn) {
@@ -143,7 +143,7 @@ class Search {
     std::erase_if(field, [](const Trial* trial) { return !trial->in_race(); });
   }
 
-  /// Rounds over a field that halves, until only finalists are left. The median of all rounds decides.
+  /// Halves the field round by round until only finalists are left, by the median of all rounds.
   void screen(std::vector<Trial*> field) {
     hooks_.phase("screening " + std::to_string(field.size()));
     for (int round = 0; !field.empty(); ++round) {
@@ -162,7 +162,7 @@ class Search {
     });
   }
 
-  /// All that were screened, fastest first.
+  /// All screened trials, fastest first.
   std::vector<Trial*> ranking() {
     std::vector<Trial*> all = racers();
     std::erase_if(all, [](const Trial* trial) { return trial->screened.empty(); });
@@ -170,7 +170,7 @@ class Search {
     return all;
   }
 
-  /// Leaders that differ in their walk alone have each other's.
+  /// Whether this plan is a trial already: leaders that differ only in raster share their alternatives.
   bool is_a_trial(const Plan& plan) const {
     return std::any_of(result_.trials.begin(), result_.trials.end(), [&](const Trial& trial) {
       const Plan* dense = std::get_if<Plan>(&trial.plan);
@@ -178,8 +178,7 @@ class Search {
     });
   }
 
-  /// The leaders' other orders of tiles and smaller grids, screened beside them. Packed kernels have one
-  /// walk.
+  /// Screens the leaders' other rasters and smaller grids beside them. Packed kernels have one raster.
   void add_walks() {
     if (used(kScreenShare)) return;
     std::vector<Plan> walks;
@@ -203,14 +202,13 @@ class Search {
     if (entrants.size() > field.size()) screen(std::move(entrants));
   }
 
-  /// Careful timing. Finalists that all fail make room for the next ones: each turn takes some out of the
-  /// race.
+  /// Times with care. If all finalists fail, the next ones follow: each pass removes some from the race.
   void finish() {
     for (std::vector<Trial*> left = ranking(); !left.empty() && result_.best < 0; left = ranking())
       race(left);
   }
 
-  /// The first of `all`, the model's pick and the record's in turn.
+  /// Races the first of `all`, the model's pick and the record's plan in turn.
   void race(const std::vector<Trial*>& all) {
     const size_t finalists = static_cast<size_t>(settings_.finalists);
     std::vector<Trial*> field;
@@ -273,7 +271,7 @@ TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const Any
              const TuneSettings& settings, const TuneHooks& hooks) {
   TuneRun run;
   const double deadline_s = machine.now_s() + settings.budget_s;
-  size_t left = 0;  // problems that still want a share
+  size_t left = 0;  // problems that still get a share
   for (const AnyProblem& problem : problems) {
     const bool known = hooks.known && hooks.known(problem);
     left += known ? 0 : 1;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner's search: for each problem, dense or of packed weights, the model ranks, the machine measures its
-// best in turn, halving the field until a few are left, and those are timed with care. All of it within a
-// budget of time that is shared evenly. Pure but for the TuneMachine, so that search and budget are tested
-// with a clock and timings made up (tests/unit/tune_search_test.cc); the GPU's machine is tune/gpu.h. Called
-// by `sluice tune`.
+// The tuner's search. For each problem, dense or packed, the model ranks plans; the machine measures the best
+// in turn, halving the field until few are left, and times these with care. All problems share one budget
+// evenly. Pure but for TuneMachine, so that tests give clock and timings (tests/unit/tune_search_test.cc);
+// tune/gpu.h is the GPU's. Called by `sluice tune`.
 #pragma once
 
 #include <functional>
@@ -17,23 +16,23 @@
 
 namespace sluice::bench {
 
-/// screen: one short replay, good to about 2 %. careful: the bench's own method, one round of it.
+/// screen: one short replay, good to about 2 %. careful: one round of the bench's own method.
 enum class Effort { screen, careful };
 
-/// What the search needs from a machine. A kernel is the number that prepare gave it, until the next open.
+/// The machine that a search runs on. A kernel is the number that prepare gave it, valid until the next open.
 class TuneMachine {
  public:
   virtual ~TuneMachine() = default;
 
-  virtual double now_s() = 0;  // of a clock that never goes back
-  /// Makes the operands of a problem; kernels and operands of the one before are gone.
+  virtual double now_s() = 0;  // never goes back
+  /// Makes the operands of a problem; the previous kernels and operands are gone.
   virtual Result<void> open(const AnyProblem& problem) = 0;
-  /// Kernels that are compiled at once.
+  /// The number of kernels compiled at once.
   virtual int width() = 0;
-  /// Compiles and loads; the i-th answer belongs to the i-th plan.
+  /// Compiles and loads; answer i belongs to plan i.
   virtual std::vector<Result<int>> prepare(std::span<const AnyPlan> plans) = 0;
-  /// Runs the kernel once and looks at the result: "" if it is right, else what is wrong. An Error: it did
-  /// not run, or could not be looked at.
+  /// Runs the kernel once and checks D: "" if right, else the fault. An Error: it did not run or could not be
+  /// checked.
   virtual Result<std::string> check(int kernel) = 0;
   /// Microseconds of one launch.
   virtual Result<double> time(int kernel, Effort effort) = 0;
@@ -42,20 +41,20 @@ class TuneMachine {
 };
 
 struct TuneSettings {
-  double budget_s = 60;  // of the whole run
-  int top = 24;          // of the model's candidates, for each problem
-  int finalists = 3;     // timed with care, beside the model's pick and the record's
+  double budget_s = 60;  // for the whole run
+  int top = 24;          // candidates of the model for each problem
+  int finalists = 3;     // timed with care, beside the model's pick and the record's plan
   int careful_rounds = 9;
 };
 
 enum class TrialState {
-  untried,  // there was no time
+  untried,  // no time was left
   right,
-  wrong,   // ran, and the result is not the product
+  wrong,   // ran, but D is wrong
   failed,  // did not compile, load or run
 };
 
-/// One candidate and what became of it. `best` and `recorded` of a TuneResult are indices of these.
+/// One candidate and its outcome. `best` and `recorded` of TuneResult index these.
 struct Trial {
   AnyPlan plan;
   TrialState state = TrialState::untried;
@@ -70,7 +69,7 @@ struct Trial {
 enum class TuneState {
   tuned,
   known,    // has a record already
-  no_time,  // the budget was used up before its turn
+  no_time,  // the budget was used up before
   failed,   // cannot be planned, or nothing ran right
 };
 
@@ -78,43 +77,42 @@ struct TuneResult {
   AnyProblem problem;
   TuneState state = TuneState::failed;
   std::string message;  // if failed
-  /// The model's pick first, then what a record said until now, then as ranked, then other walks of the
-  /// leaders.
+  /// The model's pick, then the record's plan, then by rank, then other rasters of the leaders.
   std::vector<Trial> trials;
   int best = -1;      // -1: none
-  int recorded = -1;  // the trial that a record named; -1: there was none
+  int recorded = -1;  // the trial of the record's plan; -1: there is none
   double seconds = 0;
 
   int count(TrialState state) const;
   double pick_us() const;  // careful time of the model's pick; 0 if it failed
   double best_us() const;
-  double recorded_us() const;  // careful time of what the record said; 0 if there was none or it failed
+  double recorded_us() const;  // careful time of the record's plan; 0 if there is none or it failed
   /// pick_us / best_us; 1 if either is missing.
   double gain() const;
 };
 
-/// What the caller of the search is asked and told.
+/// The caller's side of the search.
 struct TuneHooks {
-  std::function<bool(const AnyProblem&)> known;  // leave it out?
-  /// What a record makes of it until now, so that a new record is never worse. Null: no records.
+  std::function<bool(const AnyProblem&)> known;  // skips problems that have a record
+  /// The plan of the present record, so that a new record is never worse. Null: no records.
   std::function<std::optional<AnyPlan>(const AnyProblem&)> recorded;
-  Phase phase;                                              // what is being done
+  Phase phase;                                              // receives the name of each phase
   std::function<Result<void>(const TuneResult&)> finished;  // an Error ends the run
 };
 
 struct TuneRun {
   std::vector<TuneResult> results;  // one a problem, in their order
-  std::optional<Error> ended;       // a lost machine, or what `finished` said: the rest is no_time
+  std::optional<Error> ended;       // a lost machine, or an Error of `finished`; the rest is no_time
 };
 
-/// Every problem in its order. Never starts one after the budget is used up; one that was started gets at
-/// least kLeastTrials candidates and kLeastRounds rounds.
+/// Tunes each problem in order. None starts after the budget is used up; one that has started gets at least
+/// kLeastTrials candidates and kLeastRounds rounds.
 TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const AnyProblem> problems,
              const TuneSettings& settings, const TuneHooks& hooks);
 
 inline constexpr int kLeastTrials = 4;
 inline constexpr int kLeastRounds = 3;
-/// Times closer than this count as equal in a summary; the faster one is kept all the same.
+/// Times closer than this count as equal in a summary; the faster one is still kept.
 inline constexpr double kTuneNoise = 0.007;
 
 }  // namespace sluice::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tuner tries of its leaders beside the candidates: the same tile and cluster in another walk. Pure;
-// each plan is one that the planner makes of overrides, so that a record can name it. Called by tune.cc.
+// Other rasters of the tuner's leaders, with the same tile and cluster. Pure; each plan comes from overrides
+// of the planner, so that a record can name it. Called by tune.cc.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,12 @@
 
 namespace sluice::bench {
 
-/// The plan with its clusters numbered the other way and the walk that goes with that, and, unless one wave
-/// takes all tiles, its other orders of walking them: raster groups 1 to 16 along m and along n, but for
-/// those that are the same walk. None of plain schedules.
+/// The plan with the other cluster numbering and its raster. Unless one wave takes all tiles, also other
+/// rasters: groups of 1 to 16 along m and n, without duplicates. Plain schedules have none.
 std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device);
 
-/// Where whole tiles go out in several waves: the plan with fewer clusters. As few as need no wave more, so
-/// that all waves are alike, and as many of those as make whole bands of the walk. One, two or none.
+/// The plan with fewer clusters, where whole tiles need several waves; up to two. One has as few as keep the
+/// number of waves, so that all waves are alike. The other has the most of those that make whole bands.
 std::vector<Plan> smaller_grids(const Plan& plan, const DeviceInfo& device);
 
 }  // namespace sluice::bench

@@ -8,6 +8,7 @@
 #include <sluice/host/text/quoted.h>
 #include <sluice/try.h>
 
+#include "bench/names.h"
 #include "cli/bounded.h"
 #include "cli/requests.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 using bench::ArmSpec;
 
-/// CLI11's own NonNegativeNumber writes its upper limit out, in 309 digits.
+/// CLI11's NonNegativeNumber prints its upper limit with 309 digits.
 const CLI::Validator kNotNegative(
     [](const std::string& text) {
       double value = 0;
@@ -39,25 +40,13 @@ Result<void> refuse_idle_flags(const ChainFlags& f, const ChainOptions& options,
   return {};
 }
 
-template <class T>
-Result<T> parse_name(const char* flag, const std::string& text, std::initializer_list<T> all) {
-  std::string names;
-  for (const T value : all) {
-    if (text == name_of(value)) return value;
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(value));
-  }
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("{} {} is not one of: {}", flag, in_quotes(text), names)};
-}
-
 Result<ChainOptions> options_of(const ChainFlags& f) {
-  SLUICE_TAKE(const ChainOverlap overlap, parse_name("--overlap", f.overlap,
-                                                     {ChainOverlap::off, ChainOverlap::wait_first,
-                                                      ChainOverlap::weights_first, ChainOverlap::tuned}));
-  SLUICE_TAKE(const Trigger trigger,
-              parse_name("--trigger", f.trigger, {Trigger::never, Trigger::at_start, Trigger::after_loads}));
-  SLUICE_TAKE(const Spacing spacing,
-              parse_name("--spacing", f.spacing, {Spacing::memory, Spacing::registers, Spacing::none}));
+  SLUICE_TAKE(const ChainOverlap overlap,
+              bench::parse_name("--overlap", f.overlap,
+                                {ChainOverlap::off, ChainOverlap::wait_first, ChainOverlap::weights_first,
+                                 ChainOverlap::tuned}));
+  SLUICE_TAKE(const Trigger trigger, bench::parse_name<Trigger>("--trigger", f.trigger));
+  SLUICE_TAKE(const Spacing spacing, bench::parse_name<Spacing>("--spacing", f.spacing));
   return ChainOptions{.overlap = overlap,
                       .trigger = trigger,
                       .spacing = spacing,
@@ -71,7 +60,8 @@ std::string fused_name(std::string name, bench::Fusion fusion) {
   return name;
 }
 
-/// What the flags say; without any, what a caller who says nothing gets, beside what needs no tuning.
+/// The arms that the flags give; by default weights_first, which needs no tuning, beside the default of
+/// callers.
 std::vector<ArmSpec> overlapping(const ChainFlags& f, const ChainOptions& options) {
   if (first_given(f.arm_options).empty())
     return {{.name = "weights_first", .options = {.overlap = ChainOverlap::weights_first}},
@@ -92,7 +82,7 @@ std::vector<ArmSpec> overlapping(const ChainFlags& f, const ChainOptions& option
   return arms;
 }
 
-/// All of them for each fusion; one with fused products has its own "off" beside it.
+/// The arms for each fusion; a fusion of products also has its own "off" arm.
 std::vector<ArmSpec> arms_of(const ChainFlags& f, const ChainOptions& options,
                              const std::vector<bench::Fusion>& fusions) {
   std::vector<ArmSpec> arms;
@@ -114,20 +104,18 @@ Result<std::vector<bench::Fusion>> fusions_of(const ChainFlags& f, const bench::
   std::vector<bench::Fusion> fusions;
   for (const std::string& name : f.fuse) {
     SLUICE_TAKE(const bench::Fusion fusion, bench::parse_fusion(name));
-    if (const char* reason = why_not_fused(spec, fusion))
-      return Error{ErrorCode::invalid_argument, fmt::format("--fuse {} {}", name, reason)};
+    if (const char* reason = why_not_fused(spec, fusion)) return bad_argument("--fuse {} {}", name, reason);
     fusions.push_back(fusion);
   }
   return fusions;
 }
 
-/// Norms in products take few tokens: where there are more, no arm has them.
+/// Drops norms in products where there are too many tokens for them.
 Result<std::vector<bench::Fusion>> fusions_for(i64 tokens, std::vector<bench::Fusion> fusions) {
   if (tokens > kNormTokens) std::erase(fusions, bench::Fusion::norm);
   if (fusions.empty())
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("--fuse norm is for at most {} tokens, not {}: name another one besides",
-                             kNormTokens, tokens)};
+    return bad_argument("--fuse norm is for at most {} tokens, not {}: name another one besides", kNormTokens,
+                        tokens);
   return fusions;
 }
 
@@ -152,7 +140,7 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
   bounded(app.add_option("--passes", f.passes, "Times through them in one graph"), 1, 64);
   app.add_flag("--projections", f.projections, "The four products alone, each reading the one before it");
   app.add_option("--fuse", f.fuse,
-                 "What products do in place of companions, arms for each: none; gated "
+                 "Work of products in place of companions, arms for each: none; gated "
                  "(SwiGLU and quantising); residual (adding the residual stream, besides); norm (norms "
                  "too: int4 weights, up to 8 bf16 tokens)")
       ->delimiter(',')
@@ -168,7 +156,7 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
   arm(app.add_option("--trigger", f.trigger, "never, at_start or after_loads")->capture_default_str());
   f.overlapped_options.push_back(f.arm_options.back());
   arm(app.add_option("--spacing", f.spacing,
-                     "What keeps two CTAs of a launch of one wave from one SM: memory, registers or none")
+                     "Keeps two CTAs of a launch of one wave off one SM: memory, registers or none")
           ->capture_default_str());
   f.overlapped_options.push_back(f.arm_options.back());
   arm(app.add_option("--hand-off", f.hand_off, "Bytes of the next step's weights that a step brings into L2")
@@ -198,25 +186,22 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
 Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
   SLUICE_TAKE(const bench::Model model, bench::parse_model(f.model));
   SLUICE_TAKE(const bench::LayerWeights weights, bench::parse_layer_weights(f.weights));
-  const Result<DType> tokens = bench::parse_layer_tokens(f.activations, weights);
-  if (!tokens) return tokens.error();
+  SLUICE_TAKE(const DType type_of_tokens, bench::parse_layer_tokens(f.activations, weights));
   if (!f.against.empty() && f.against != "cublaslt")
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("--against {} is not one of: cublaslt", in_quotes(f.against))};
+    return bad_argument("--against {} is not one of: cublaslt", in_quotes(f.against));
   SLUICE_TAKE(const ChainOptions options, options_of(f));
   SLUICE_TRY(refuse_idle_flags(f, options, weights));
   if (f.tune_s > 0 && f.layers < bench::kLeastTunedLayers)
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("--tune with --layers {}: the tuner needs at least {} layers, or their weights "
-                             "stay in L2",
-                             f.layers, bench::kLeastTunedLayers)};
+    return bad_argument(
+        "--tune with --layers {}: the tuner needs at least {} layers, or their weights stay in L2", f.layers,
+        bench::kLeastTunedLayers);
   const bool alone = f.projections || model.n > 0;
   bench::LayerSpec spec{.model = model,
                         .weights = weights,
                         .parts = alone ? bench::LayerParts::projections : bench::LayerParts::all,
                         .layers = f.layers,
                         .passes = f.passes,
-                        .tokens_of_int4 = *tokens};
+                        .tokens_of_int4 = type_of_tokens};
   SLUICE_TAKE(const std::vector<bench::Fusion> fusions, fusions_of(f, spec));
   std::vector<bench::ChainCase> cases;
   for (const i64 tokens : f.tokens) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the flags of `sluice chain` to cases: a LayerSpec for each number of tokens, and the arms. No GPU.
+// Converts the flags of `sluice chain` to cases: a LayerSpec for each number of tokens, and the arms. No GPU.
 #pragma once
 
 #include <string>
@@ -25,17 +25,17 @@ struct ChainFlags {
   std::vector<std::string> fuse{"none"};
   i64 replays = 0;
   double tune_s = 0;
-  // To ask which of them were given.
-  std::vector<const CLI::Option*> arm_options;         // ways to overlap
-  std::vector<const CLI::Option*> overlapped_options;  // of an overlap that is not off
-  std::vector<const CLI::Option*> dense_options;       // of dense products alone
-  std::vector<const CLI::Option*> measured_options;    // of what is timed on a GPU
+  // Asked which were given.
+  std::vector<const CLI::Option*> arm_options;         // overlaps
+  std::vector<const CLI::Option*> overlapped_options;  // only with an overlap that is not off
+  std::vector<const CLI::Option*> dense_options;       // only for dense products
+  std::vector<const CLI::Option*> measured_options;    // only when timing on a GPU
   const CLI::Option* tune_option = nullptr;
 };
 
 void add_chain_flags(CLI::App& app, ChainFlags& flags);
 
-/// One case for each number of tokens. Errors: invalid_argument (a name that is none, a flag without effect
+/// Returns a case for each number of tokens. Errors: invalid_argument (an unknown name, a flag without effect
 /// beside another).
 Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& flags);
 

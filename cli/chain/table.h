@@ -9,7 +9,7 @@
 namespace sluice::cli {
 
 std::string chain_header();
-/// All arms of one chain; what went wrong stands where the times would.
+/// All arms of one chain; an error stands in place of times.
 std::string chain_lines(const bench::ChainRecord& record);
 
 }  // namespace sluice::cli

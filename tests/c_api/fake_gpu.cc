@@ -33,7 +33,7 @@ extern "C" {
 [[gnu::visibility("default")]] int sluice_fake_blocked() {
   return driver().blocked();
 }
-/// 0: one was blocked for so long that it gave up.
+/// Returns 0 if a launch was blocked for so long that it gave up.
 [[gnu::visibility("default")]] int sluice_fake_unblock() {
   return driver().unblock() ? 1 : 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C interface as a C program sees it, on a machine without a GPU: versions, plans, compiles, and errors with their
- * messages. What launches is tested on the fake driver (tests/unit/c_api_run_test.cc) and on the GPU. */
+/* The C interface from a C program on a machine without a GPU: versions, plans, compiles, and errors with their
+ * messages. Launches are tested on the fake driver (tests/unit/c_api_run_test.cc) and on the GPU. */
 #include <sluice/c_api.h>
 
 #include <stdio.h>

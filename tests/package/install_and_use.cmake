@@ -22,7 +22,7 @@ if(NOT licence)
   message(FATAL_ERROR "the LICENSE is not installed")
 endif()
 
-# The same C program as a Makefile would build it, where there is a pkg-config.
+# Builds the C program with pkg-config, as a Makefile would, if there is one.
 find_program(pkg_config pkg-config)
 file(GLOB_RECURSE pc ${work}/prefix/sluice_c.pc)
 if(NOT pc)

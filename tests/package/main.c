@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Uses the installed C header and libsluice_c.so without a GPU: plans, reads the plan, gets a documented
- * error. Built by CMake (sluice::sluice_c) and by pkg-config. */
+/* A user's program in C without a GPU, through the installed header and libsluice_c.so: plan, read the plan,
+ * get a documented error. Built by CMake (sluice::sluice_c) and by pkg-config. */
 #include <sluice/c_api.h>
 #include <stdio.h>
 #include <string.h>

@@ -15,36 +15,37 @@
 #include <sluice/host/text/text_file.h>
 #include <sluice/kernels/registry.h>
 
-#include "cli/parse.h"
+#include "bench/names.h"
 
 namespace sluice::fitting {
 namespace {
 
-/// The loss of the pick is worth so much more than the spread of the times.
+/// Weights of the spread of times and of their error, beside the loss of the pick. The error only keeps
+/// estimates meaningful.
 constexpr double kSpreadWeight = 0.15;
-constexpr double kErrorWeight = 0.05;  // of the times themselves, so that an estimate means something
-/// Timings beyond this multiple of the best say nothing about what to pick.
+constexpr double kErrorWeight = 0.05;
+/// Timings beyond this multiple of the best tell nothing about the pick.
 constexpr double kFarFromBest = 2.0;
 
 Result<Problem> problem_of(const Json& j) {
   Problem p{.m = j.at("m"), .n = j.at("n"), .k = j.at("k"), .batch = j.at("batch")};
   std::optional<Error> error;
-  const auto take = [&](auto parsed, auto& value) {
+  const auto take = [&]<class T>(const char* what, const char* key, T& value) {
+    const Result<T> parsed = bench::parse_name<T>(what, j.at(key).get<std::string>());
     if (parsed)
       value = *parsed;
     else
       error = parsed.error();
   };
-  const auto text = [&](const char* key) { return j.at(key).get<std::string>(); };
-  take(cli::parse_dtype(text("a")), p.a.type);
-  take(cli::parse_dtype(text("b")), p.b.type);
-  take(cli::parse_dtype(text("d")), p.d.type);
-  take(cli::parse_major(text("a_layout")), p.a.major);
-  take(cli::parse_major(text("b_layout")), p.b.major);
-  take(cli::parse_accumulate(text("accumulate")), p.accumulate);
-  take(cli::parse_scale_mode(text("scale_a")), p.epilogue.scale_a);
-  take(cli::parse_scale_mode(text("scale_b")), p.epilogue.scale_b);
-  take(cli::parse_activation(text("activation")), p.epilogue.activation);
+  take("type", "a", p.a.type);
+  take("type", "b", p.b.type);
+  take("type", "d", p.d.type);
+  take("layout", "a_layout", p.a.major);
+  take("layout", "b_layout", p.b.major);
+  take("accumulate", "accumulate", p.accumulate);
+  take("scale", "scale_a", p.epilogue.scale_a);
+  take("scale", "scale_b", p.epilogue.scale_b);
+  take("activation", "activation", p.epilogue.activation);
   p.epilogue.bias = j.at("bias").get<bool>() ? Bias::column : Bias::none;
   p.epilogue.residual = j.at("residual").get<bool>();
   p.epilogue.update = j.value("update", "set") == "add" ? Update::add : Update::set;
@@ -55,8 +56,8 @@ Result<Problem> problem_of(const Json& j) {
   return check_problem(p);
 }
 
-/// The first number after `key` and, behind that, after `next`, in a designated initialiser; 0 if there is
-/// none that an int holds.
+/// The first number after `key` and then `next` in a designated initialiser; 0 if there is none that an int
+/// holds.
 int number_after(const std::string& text, const std::string& key, const std::string& next) {
   size_t at = text.find(key);
   if (at != std::string::npos) at = text.find(next, at);
@@ -66,14 +67,14 @@ int number_after(const std::string& text, const std::string& key, const std::str
   return number;
 }
 
-/// How a timed config's tiles come together, from its text.
+/// How slices of a timed config's tiles are combined, from its text.
 Combine combine_in(const std::string& config) {
   for (const Combine combine : {Combine::last_arriver, Combine::separate, Combine::add})
     if (config.find(std::string("Combine::") + name_of(combine)) != std::string::npos) return combine;
   return Combine::none;
 }
 
-/// The schedule that a config's text names; cooperative, if none.
+/// The schedule that a config's text names; cooperative by default.
 Schedule schedule_in(const std::string& config) {
   for (const Schedule schedule : {Schedule::ping_pong, Schedule::plain, Schedule::plain_wgmma})
     if (config.find(std::string("Schedule::") + name_of(schedule) + ",") != std::string::npos)
@@ -114,7 +115,7 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   return FitShape::Timing{c, work, candidate.at("us")};
 }
 
-/// The plain schedules have a model of their own, whose constants are not fitted here.
+/// Plain schedules have a model of their own, whose constants are not fitted.
 double estimated_us(const FitShape& shape, const FitShape::Timing& t, const DeviceInfo& device,
                     const CostConstants& constants) {
   if (is_plain(t.config.schedule)) return plain_estimate(shape.problem, device, t.config).total_us;
@@ -122,7 +123,7 @@ double estimated_us(const FitShape& shape, const FitShape::Timing& t, const Devi
 }
 
 struct Scored {
-  double quality;  // what the search makes small
+  double quality;  // the search minimises it
   FitQuality shown;
 };
 
@@ -182,7 +183,7 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
   std::vector<FitShape> shapes;
   try {
     for (const Json& j : all.at("shapes")) {
-      if (j.at("problem").contains("weights")) continue;  // a packed product: this model is not asked
+      if (j.at("problem").contains("weights")) continue;  // a packed product has another model
       const Result<Problem> problem = problem_of(j.at("problem"));
       if (!problem) return problem.error();
       FitShape shape{.name = j.at("name"), .problem = *problem};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fits the planner's cost model to measurements: those that `sluice tune --json` and `sluice bench --tune
-// --json` write. What counts is that the model's pick is fast; that its times are right is only a help on the
-// way, since a pick is a jump and times are smooth. Called by main.cc and by tests.
+// Fits the planner's cost model to measurements of `sluice tune --json` and `sluice bench --tune --json`. The
+// aim is a fast pick. Right times only help the search, because a pick jumps and times are smooth. Called by
+// main.cc and by tests.
 #pragma once
 
 #include <functional>
@@ -31,14 +31,14 @@ struct FitQuality {
   double loss = 1,
          worst_loss = 1;  // time of the model's pick over the best measured: geometric mean, largest
   double spread = 0;      // root mean square of log(estimate / time) about its mean of each shape
-  double error = 0;       // the same of those means: how far off the times are
+  double error = 0;       // root mean square of those means: the error of the times
   std::string worst_shape;
 };
-/// The model's pick for one shape beside the best measured, as timings of the shape.
+/// The model's pick for a shape and the best measured, both timings of that shape.
 struct FitPick {
   const FitShape::Timing* pick;
   const FitShape::Timing* best;
-  double estimate_us, best_estimate_us;  // what the model says of the two
+  double estimate_us, best_estimate_us;  // the model's estimates of the two
 };
 FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const CostConstants& constants);
 
@@ -49,16 +49,16 @@ FitQuality judge(const std::vector<FitShape>& shapes, const DeviceInfo& device,
 struct FitParameter {
   const char* name;
   double CostConstants::*value;
-  double least, most;  // what is physically sensible
+  double least, most;  // sensible bounds
 };
 const std::vector<FitParameter>& fit_parameters();
 
 struct FitStart {
   CostConstants constants;
-  std::vector<std::string> moved;  // by name; none: all
+  std::vector<std::string> moved;  // names; empty: all
 };
 
-/// Coordinate descent from `start`, `passes` times over all parameters; `report` is told the pass and the
+/// Coordinate descent from `start`, `passes` times over all parameters. `report` receives the pass and the
 /// quality after it. Deterministic.
 CostConstants fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const FitStart& start,
                   int passes, const std::function<void(int, const FitQuality&)>& report);

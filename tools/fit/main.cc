@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice_fit: how well does the cost model choose, and with which constants would it choose better? Prints
-// constants to be put into sluice/host/planner/dense/cost_model.h by hand; needs no GPU.
+// sluice_fit: measures the cost model's choices and fits its constants, to be put by hand into
+// sluice/host/planner/dense/cost_model.h. Needs no GPU.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

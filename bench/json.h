@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON of the bench's records: keys in a reader's order, numbers rounded to the precision of a measurement.
+#pragma once
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/record.h"
+
+namespace sluice::bench {
+
+using Json = nlohmann::ordered_json;
+
+inline double rounded(double value) {
+  return std::round(value * 1000) / 1000;
+}
+
+inline Json spread_json(const Spread& us) {
+  return {{"median", rounded(us.median)}, {"p10", rounded(us.p10)}, {"p90", rounded(us.p90)}};
+}
+inline Json rounds_json(const std::vector<double>& rounds) {
+  Json json = Json::array();
+  for (const double us : rounds) json.push_back(rounded(us));
+  return json;
+}
+
+/// An array of what `make` makes of each value.
+template <class Values, class Make>
+Json array_of(const Values& values, const Make& make) {
+  Json json = Json::array();
+  for (const auto& value : values) json.push_back(make(value));
+  return json;
+}
+
+/// Machine, versions and method of a run, without its shapes.
+Json run_json(const RunRecord& run, const char* schema);
+/// Ended by a newline; bytes that are no UTF-8 are replaced.
+std::string json_text(const Json& json, int indent = 1);
+
+}  // namespace sluice::bench
