@@ -244,11 +244,12 @@ WideConfig wide_config_for(const PackedProblem& problem) {
 
 StripConfig strip_config_for(const PackedProblem& problem) {
   const NarrowConfig c = config_for(problem);
-  const WeightFormat& any = is_16bit(c.x) ? c.weights : StripConfig{}.weights;  // of no k
+  const WeightFormat& any =
+      is_16bit(c.x) ? c.weights : StripConfig{}.weights;  // a problem without k has none
   return {.weights = problem.k == 0 ? any : problem.weights,
           .x = c.x,
           .d = c.d,
-          .scale_x = problem.k == 0 ? ScaleMode::none : problem.scale_x,  // of nothing: may be null
+          .scale_x = problem.k == 0 ? ScaleMode::none : problem.scale_x,  // nothing is scaled: may be null
           .bias = c.bias,
           .bias_type = c.bias_type,
           .activation = c.activation,
