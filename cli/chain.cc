@@ -8,10 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include <sluice/host/jit/cache.h>
-#include <sluice/host/jit/source.h>
-#include <sluice/host/text/quoted.h>
-#include <sluice/records/record_store.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/chain/clock.h"

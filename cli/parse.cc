@@ -8,7 +8,7 @@
 #include <initializer_list>
 #include <limits>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 namespace sluice::cli {

@@ -3,7 +3,7 @@
 // chain/session.h.
 #pragma once
 
-#include <sluice/host/jit/cache.h>
+#include <sluice/tools.h>
 
 #include "bench/chain/arms.h"
 

@@ -7,8 +7,7 @@
 #include <cstdio>
 #include <iterator>
 
-#include <sluice/chain/chain.h>
-#include <sluice/host/text/quoted.h>
+#include <sluice/tools.h>
 
 namespace sluice::bench {
 namespace {

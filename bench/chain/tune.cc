@@ -9,8 +9,7 @@
 #include <chrono>
 #include <utility>
 
-#include <sluice/chain/chain.h>
-#include <sluice/records/record.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/measure.h"

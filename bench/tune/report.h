@@ -3,7 +3,7 @@
 // fits the cost model, and a few numbers for people.
 #pragma once
 
-#include <sluice/records/record.h>
+#include <sluice/tools.h>
 
 #include "bench/record.h"
 #include "bench/tune/tune.h"

@@ -3,6 +3,7 @@
 #include "tools/fit/cost_fit.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -14,6 +15,7 @@
 #include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/try.h>
 
 #include "cli/parse.h"
 
@@ -22,7 +24,7 @@ namespace {
 
 /// The loss of the pick is worth so much more than the spread of the times.
 constexpr double kSpreadWeight = 0.15;
-constexpr double kErrorWeight = 0.05;  // of the times themselves, so that an estimate means something
+constexpr double kErrorWeight = 0.05;  // errors of the times count too: an estimate means something
 /// Timings beyond this multiple of the best say nothing about what to pick.
 constexpr double kFarFromBest = 2.0;
 
@@ -122,7 +124,7 @@ double estimated_us(const FitShape& shape, const FitShape::Timing& t, const Devi
 }
 
 struct Scored {
-  double quality;  // what the search makes small
+  double quality;  // the search makes it small
   FitQuality shown;
 };
 
@@ -171,9 +173,8 @@ FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const DenseCost
 }
 
 Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
-  const Result<std::string> text = read_text_file(path, kMostJsonBytes);
-  if (!text) return text.error();
-  const Result<Json> read = parse_json_text(*text);
+  SLUICE_TAKE(const std::string text, read_text_file(path, kMostJsonBytes));
+  const Result<Json> read = parse_json_text(text);
   if (!read)
     return Error{ErrorCode::invalid_argument,
                  fmt::format("{} {}: give a whole file that `sluice tune --json` wrote", escaped(path),
@@ -183,12 +184,11 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
   try {
     for (const Json& j : all.at("shapes")) {
       if (j.at("problem").contains("weights")) continue;  // a packed product: this model is not asked
-      const Result<Problem> problem = problem_of(j.at("problem"));
-      if (!problem) return problem.error();
-      FitShape shape{.name = j.at("name"), .problem = *problem};
+      SLUICE_TAKE(const Problem problem, problem_of(j.at("problem")));
+      FitShape shape{.name = j.at("name"), .problem = problem};
       for (const Json& candidate : j.value("candidates", Json::array()))
         if (candidate.value("verified", false) && candidate.value("us", 0.0) > 0) {
-          const Result<FitShape::Timing> timing = timing_of(*problem, candidate);
+          const Result<FitShape::Timing> timing = timing_of(problem, candidate);
           if (!timing)
             return Error{timing.error().code, fmt::format("{}: {}: {}", escaped(path), escaped(shape.name),
                                                           timing.error().message)};

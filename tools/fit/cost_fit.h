@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fits the planner's cost model to measurements: those that `sluice tune --json` and `sluice bench --tune
-// --json` write. What counts is that the model's pick is fast; that its times are right is only a help on the
-// way, since a pick is a jump and times are smooth. Called by main.cc and by tests.
+// --json` write. The model's pick shall be fast. Right times are only a help on the way: a pick jumps, times
+// are smooth. Called by main.cc and by tests.
 #pragma once
 
 #include <functional>
@@ -31,14 +31,14 @@ struct FitQuality {
   double loss = 1,
          worst_loss = 1;  // time of the model's pick over the best measured: geometric mean, largest
   double spread = 0;      // root mean square of log(estimate / time) about its mean of each shape
-  double error = 0;       // the same of those means: how far off the times are
+  double error = 0;       // root mean square of those means: how far off the times are
   std::string worst_shape;
 };
 /// The model's pick for one shape beside the best measured, as timings of the shape.
 struct FitPick {
   const FitShape::Timing* pick;
   const FitShape::Timing* best;
-  double estimate_us, best_estimate_us;  // what the model says of the two
+  double estimate_us, best_estimate_us;  // the model's times of the two
 };
 FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const DenseCosts& constants);
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include <sluice/host/text/quoted.h>
+#include <sluice/try.h>
 
 #include "cli/exit_code.h"
 #include "cli/value_checks.h"
@@ -70,9 +71,8 @@ Result<void> run_fit(const FitFlags& flags) {
   }
   std::vector<FitShape> shapes;
   for (const std::string& file : flags.files) {
-    Result<std::vector<FitShape>> read = read_fit_shapes(file);
-    if (!read) return read.error();
-    for (FitShape& shape : *read)
+    SLUICE_TAKE(std::vector<FitShape> read, read_fit_shapes(file));
+    for (FitShape& shape : read)
       if (shape.name.find(flags.only) != std::string::npos) shapes.push_back(std::move(shape));
   }
   if (shapes.empty())

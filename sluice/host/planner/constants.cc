@@ -3,9 +3,9 @@
 // plans (tests/plans). What each was fitted to, and which are an H200's alone: docs/findings/fits.md.
 #include <sluice/host/planner/constants.h>
 
-#include <array>
-#include <cstdio>
-#include <initializer_list>
+#include <iterator>
+
+#include <sluice/host/text/lines.h>
 
 namespace sluice {
 namespace {
@@ -398,12 +398,6 @@ constexpr StripCosts strip_costs(double StripConstant::*half) {
   return costs;
 }
 
-std::string text_of(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.10g", value);
-  return text;
-}
-
 }  // namespace
 
 constinit const PlannerConstants kPlanner{
@@ -436,7 +430,8 @@ std::span<const Constant<DenseCosts>> dense_constants() {
 std::vector<ConstantText> all_constants() {
   std::vector<ConstantText> all;
   const auto add = [&](const char* set, const auto& row, double value) {
-    all.push_back({set, row.name, text_of(value), row.unit, name_of(row.origin), row.meaning, row.source});
+    all.push_back(
+        {set, row.name, formatted("%.10g", value), row.unit, name_of(row.origin), row.meaning, row.source});
   };
   const auto add_all = [&](const char* set, const auto& rows) {
     for (const auto& row : rows) add(set, row, static_cast<double>(row.value));

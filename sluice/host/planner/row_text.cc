@@ -2,8 +2,9 @@
 // The text of `sluice plan --rows`: a line for each kernel of a range with the m that it serves.
 #include <sluice/rows.h>
 
-#include <cstdio>
 #include <string>
+
+#include <sluice/host/text/lines.h>
 
 namespace sluice {
 namespace {
@@ -14,9 +15,7 @@ constexpr i64 kMostLines = 1 << 14;
 constexpr int kMostRuns = 8;
 
 std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * share);
-  return text;
+  return formatted("%.2f %%", 100 * share);
 }
 
 std::string run_text(i64 first, i64 last) {

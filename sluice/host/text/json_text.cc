@@ -3,6 +3,8 @@
 // built.
 #include <sluice/host/text/json_text.h>
 
+#include <nlohmann/json.hpp>
+
 #include <set>
 #include <string>
 #include <vector>

@@ -3,6 +3,7 @@
 // ask for are counted; spec/work_split.h counts in int, once they are known to fit.
 #pragma once
 
+#include <sluice/host/limits.h>
 #include <sluice/plan.h>
 #include <sluice/spec/config.h>
 
@@ -24,8 +25,7 @@ constexpr double grid_tiles(const Problem& p, const KernelConfig& c) {
 /// Can the kernel count its cluster tiles, and where clusters walk a list of them, a step past its end, in
 /// int? Plain kernels have a cluster for each tile and take no step.
 constexpr bool can_count_tiles(const Problem& p, const KernelConfig& c, i64 clusters) {
-  constexpr i64 most = (i64{1} << 31) - 1;
-  return grid_tiles(p, c) <= static_cast<double>(most - (is_plain(c.schedule) ? 0 : clusters));
+  return grid_tiles(p, c) <= static_cast<double>(kMaxInt - (is_plain(c.schedule) ? 0 : clusters));
 }
 
 /// Are all of a launch's `tiles` dealt out, and each cut into the same number of runs? A split that

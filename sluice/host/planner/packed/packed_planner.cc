@@ -254,25 +254,10 @@ std::vector<Plan> strip_halves(const PackedProblem& p, const DeviceInfo& device,
 
 std::string text(const Overrides& o) {
   std::string out;
-  const struct {
-    const char* name;
-    const std::optional<int>& value;
-  } fields[] = {{"token_blocks", o.token_blocks},
-                {"row_blocks", o.row_blocks},
-                {"warps", o.warps},
-                {"stages", o.stages},
-                {"parts", o.parts},
-                {"ctas", o.ctas},
-                {"tokens", o.tokens},
-                {"cluster_n", o.cluster_n},
-                {"cluster_k", o.cluster_k},
-                {"x_stages", o.x_stages},
-                {"w_stages", o.w_stages},
-                {"tail_parts", o.tail_parts},
-                {"strips", o.strips},
-                {"k_groups", o.k_groups}};
-  for (const auto& [name, value] : fields)
-    if (value) out += (out.empty() ? "" : ", ") + std::string(name) + " = " + std::to_string(*value);
+  for_each_field(o, [&](const auto& row, const auto& value) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::optional<int>>)
+      if (value) out += (out.empty() ? "" : ", ") + std::string(row.name) + " = " + std::to_string(*value);
+  });
   return out.empty() ? "no overrides" : out;
 }
 
