@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of the library that the tool (cli/) and the bench use, gathered: they include public headers,
-// spec, check, reference, the twin and this file, and no other header of host, chain, records or kernels
-// (tools/check_includes.py). Not installed, and not kept stable. What a user wants too belongs in
+// The inside of the library that the tool (cli/) and the bench use, gathered. They include public headers,
+// spec, check, reference, the twin and this file. tools/check_includes.py refuses other headers of host,
+// chain, records and kernels. Not installed, and not kept stable; what a user wants too belongs in
 // include/sluice.
 #pragma once
 

@@ -70,7 +70,6 @@ class Simulator {
   };
 
   // Positions in a state.
-  int cta_word(int cta) const { return cta * words_per_cta_; }
   u32& pc(State& s, int agent) const { return s[agent]; }
   u32 pc(const State& s, int agent) const { return s[agent]; }
   u32& reading(State& s, int agent) const { return s[scenario_.agents() + agent]; }

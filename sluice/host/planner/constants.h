@@ -123,7 +123,8 @@ struct PlannerConstants {
 };
 extern const PlannerConstants kPlanner;
 
-/// Values that are tried, in the order that settles ties.
+/// Lists of values, in the order that settles ties.
+namespace tried {
 inline constexpr int kRasterGroups[] = {1, 2, 4, 8, 16, 32};
 inline constexpr int kSplits[] = {2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64};
 inline constexpr int kPlainParts[] = {1, 2, 4, 8};
@@ -142,6 +143,7 @@ inline constexpr int kStrips[] = {4, 2, 1};
 inline constexpr int kKGroups[] = {4, 2, 1};
 inline constexpr int kHalfKGroups[] = {4, 2, 1, 3};
 inline constexpr int kHalfParts[] = {1, 2, 4, 8, 5};
+}  // namespace tried
 
 /// The rows of dense costs, which sluice_fit moves.
 std::span<const Constant<DenseCosts>> dense_constants();

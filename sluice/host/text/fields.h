@@ -6,23 +6,14 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <optional>
 #include <tuple>
 
 #include <sluice/host/text/enumerations.h>
+#include <sluice/host/text/field_range.h>
 #include <sluice/packed.h>
 
 namespace sluice {
-
-inline constexpr int kAnyInt = std::numeric_limits<int>::max();
-
-/// What a number may be, both ends included. most = kAnyInt: no bound but the type's.
-struct FieldRange {
-  int least = 0, most = kAnyInt;
-};
-/// "must be in 2..16", or "must be at least 1" where an int is the only other bound.
-std::string rule_of(const FieldRange& range);
 
 /// Which fields a text has. always: this one, whatever its value. unless_default: only where the value is not
 /// that of a new object, so that units and records which are older than the field stay as they are.

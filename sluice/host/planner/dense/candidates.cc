@@ -217,8 +217,8 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
     if (raster != o.raster.value_or(raster)) continue;
     split.raster = raster;
     const i64 extent = raster == Raster::along_m ? rows : columns;
-    for (const int group :
-         o.raster_group ? std::span<const int>(&*o.raster_group, 1) : std::span<const int>(kRasterGroups)) {
+    for (const int group : o.raster_group ? std::span<const int>(&*o.raster_group, 1)
+                                          : std::span<const int>(tried::kRasterGroups)) {
       if (!o.raster_group && group > 1 && group > extent) break;
       split.group = group;
       const Traffic traffic = traffic_of(p, c, split, device);

@@ -28,7 +28,7 @@ double cluster_us(const PlainCosts& costs, int ctas) {
 /// The space's tiles for every split of k, as high as A, or `tile_m` if that is asked for.
 std::vector<KernelConfig> listed_configs(const Problem& p, std::optional<int> tile_m) {
   std::vector<KernelConfig> configs;
-  for (const int parts : kPlainParts) {
+  for (const int parts : tried::kPlainParts) {
     const auto add = [&](Schedule schedule, int tile_n, int warps) -> KernelConfig& {
       const int rows = tile_m.value_or(plain_rows(schedule, p.m));
       configs.push_back(config_for(p, {schedule, rows, tile_n}, {1, 1, parts}, StorePath::direct));

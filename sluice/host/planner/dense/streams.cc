@@ -100,7 +100,7 @@ std::vector<WorkSplit> stream_splits(const Problem& p, const KernelConfig& c, co
     if (o.streamed) splits.add(*o.streamed, clusters_to_stream(p, c, device, o));
     return std::move(splits).found();
   }
-  for (const i64 parts : kSplits) {
+  for (const i64 parts : tried::kSplits) {
     const bool cuts_alike =
         k_tiles % parts == 0 || tiles == 1;  // else runs reach from one tile into the next
     if (cuts_alike && tiles * parts <= fit && k_tiles / parts >= kPlanner.search.run_k_tiles)

@@ -90,11 +90,11 @@ std::vector<NarrowConfig> narrow_space(const PackedProblem& p, const Overrides& 
   const std::vector<int> token_blocks =
       o.token_blocks ? std::vector<int>{*o.token_blocks} : fitting_token_blocks(p.m);
   for (const int tokens : token_blocks)
-    for (const int row_blocks : axis(kRowBlocks, o.row_blocks))
-      for (const int warps : axis(kWarps, o.warps))
-        for (const int stages : axis(kStages, o.stages))
-          for (const int parts : axis(kParts, o.parts))
-            for (const int ctas : axis(kCtas, o.ctas)) {
+    for (const int row_blocks : axis(tried::kRowBlocks, o.row_blocks))
+      for (const int warps : axis(tried::kWarps, o.warps))
+        for (const int stages : axis(tried::kStages, o.stages))
+          for (const int parts : axis(tried::kParts, o.parts))
+            for (const int ctas : axis(tried::kCtas, o.ctas)) {
               c.token_blocks = tokens;
               c.held_tokens = held_tokens_for(p.m, tokens);
               c.row_blocks = row_blocks;
@@ -107,25 +107,25 @@ std::vector<NarrowConfig> narrow_space(const PackedProblem& p, const Overrides& 
   return configs;
 }
 
-/// The wide kernel's space. Rings that the caller does not ask for are the first of kXRings and kWRings that
-/// fit. More bytes in flight do not help; with two CTAs along k the ring is faster if it turns with the
-/// weights' (spec/wide.h, has_fixed_ring).
+/// The wide kernel's space. Rings that the caller does not ask for are the first of tried::kXRings and
+/// tried::kWRings that fit. More bytes in flight do not help; with two CTAs along k the ring is faster if it
+/// turns with the weights' (spec/wide.h, has_fixed_ring).
 std::vector<WideConfig> wide_space(const PackedProblem& p, const Overrides& o) {
   std::vector<WideConfig> configs;
   WideConfig c = wide_config_for(p);
-  for (const int tokens : axis(kWideTokens, o.tokens)) {
+  for (const int tokens : axis(tried::kWideTokens, o.tokens)) {
     if (!o.tokens && tokens > 32 && tokens / 2 >= p.m) continue;  // more than half of it would be empty
-    for (const int n : axis(kWideClusters, o.cluster_n))
-      for (const int k : axis(kWideClusters, o.cluster_k)) {
+    for (const int n : axis(tried::kWideClusters, o.cluster_n))
+      for (const int k : axis(tried::kWideClusters, o.cluster_k)) {
         if (n == 2 && k == 2 && !(o.cluster_n && o.cluster_k)) continue;  // four CTAs
-        for (const int tail_parts : axis(kTailParts, o.tail_parts)) {
+        for (const int tail_parts : axis(tried::kTailParts, o.tail_parts)) {
           c.tokens = tokens;
           c.cluster_n = n;
           c.cluster_k = k;
           c.tail_parts = tail_parts;
-          for (std::size_t i = 0; i < std::size(kXRings); ++i) {
-            c.x_stages = o.x_stages.value_or(kXRings[i]);
-            c.w_stages = o.w_stages.value_or(kWRings[i]);
+          for (std::size_t i = 0; i < std::size(tried::kXRings); ++i) {
+            c.x_stages = o.x_stages.value_or(tried::kXRings[i]);
+            c.w_stages = o.w_stages.value_or(tried::kWRings[i]);
             if (validate(c) == nullptr) break;
           }
           configs.push_back(c);
@@ -151,13 +151,14 @@ std::vector<StripConfig> strip_space(const PackedProblem& p, const Overrides& o,
   std::vector<StripConfig> configs;
   StripConfig c = strip_config_for(p);
   const bool half = is_16bit(p.x);
-  for (const int tokens : axis(kStripTokens, o.tokens)) {
-    if (!o.tokens && tokens > kStripTokens[0] && tokens / 2 >= p.m)
+  for (const int tokens : axis(tried::kStripTokens, o.tokens)) {
+    if (!o.tokens && tokens > tried::kStripTokens[0] && tokens / 2 >= p.m)
       continue;                                              // more than half would be empty
     if (!o.tokens && tokens < 64 && tokens < p.m) continue;  // expanding codes again costs more than it saves
-    for (const int strips : axis(kStrips, o.strips))
-      for (const int k_groups : half ? axis(kHalfKGroups, o.k_groups) : axis(kKGroups, o.k_groups))
-        for (const int parts : half ? axis(kHalfParts, o.parts) : axis(kParts, o.parts)) {
+    for (const int strips : axis(tried::kStrips, o.strips))
+      for (const int k_groups :
+           half ? axis(tried::kHalfKGroups, o.k_groups) : axis(tried::kKGroups, o.k_groups))
+        for (const int parts : half ? axis(tried::kHalfParts, o.parts) : axis(tried::kParts, o.parts)) {
           c.tokens = tokens;
           c.strips = strips;
           c.k_groups = k_groups;
