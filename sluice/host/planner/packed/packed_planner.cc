@@ -10,6 +10,7 @@
 #include <sluice/host/planner/packed/packed_cost_model.h>
 #include <sluice/host/planner/packed/packed_plans.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/host/text/fields.h>
 #include <sluice/records.h>
 #include <sluice/try.h>
 
