@@ -18,6 +18,7 @@ constexpr const char* kMnMajor = "docs/findings/mn-major.md";
 constexpr const char* kPlain = "docs/findings/plain-loads.md";
 constexpr const char* kFewBits = "docs/findings/few-bit-weights.md";
 constexpr const char* kPtxas = "77 configs, ptxas 13.0";
+constexpr const char* kEstimated = "estimated, not fitted";
 constexpr const char* kHopper = "NVIDIA H100 white paper";
 
 using D = DenseCosts;
@@ -63,16 +64,18 @@ constexpr Constant<D> kDense[] = {
     {"epilogue_clocks_per_element", &D::epilogue_clocks_per_element, 2.798, "clocks", sm,
      "issue slots of an element of D in a thread, from 2.5 instructions and the stmatrix", kFits, 1, 16},
     {"bias_clocks_per_element", &D::bias_clocks_per_element, 0.3, "clocks", sm, "the same, for a bias",
-     kFits},
+     kEstimated},
     {"scale_clocks_per_element", &D::scale_clocks_per_element, 1, "clocks", sm,
-     "the same, for each vector of scales: a product, or its way through shared memory", kFits},
+     "the same, for each vector of scales: a product, or its way through shared memory", kEstimated},
     {"residual_clocks_per_element", &D::residual_clocks_per_element, 3, "clocks", sm,
-     "the same, for a residual", kFits},
-    {"gelu_clocks_per_element", &D::gelu_clocks_per_element, 15, "clocks", sm, "the same, for GELU", kFits},
-    {"silu_clocks_per_element", &D::silu_clocks_per_element, 14, "clocks", sm, "the same, for SiLU", kFits},
+     "the same, for a residual", kEstimated},
+    {"gelu_clocks_per_element", &D::gelu_clocks_per_element, 15, "clocks", sm, "the same, for GELU",
+     kEstimated},
+    {"silu_clocks_per_element", &D::silu_clocks_per_element, 14, "clocks", sm, "the same, for SiLU",
+     kEstimated},
     {"fp32_output_weight", &D::fp32_output_weight, 1.5, "ratio", sm, "an fp32 element over a 16-bit one",
-     kFits},
-    {"direct_store_weight", &D::direct_store_weight, 3, "ratio", sm, "a direct store over TMA's", kFits},
+     kEstimated},
+    {"direct_store_weight", &D::direct_store_weight, 3, "ratio", sm, "a direct store over TMA's", kEstimated},
     {"turn_clocks", &D::turn_clocks, 47.14, "clocks", sm,
      "ping-pong: from the last WGMMA of one group to the first of the other", kFits, 20, 400},
     {"ramp_clocks", &D::ramp_clocks, 331.5, "clocks", sm,
@@ -94,7 +97,7 @@ constexpr Constant<D> kDense[] = {
      "CTAs of a cluster wait for each other's loads", kFits, 0.5, 60},
     {"promoted_cluster_clocks_per_k_tile", &D::promoted_cluster_clocks_per_k_tile, 20, "clocks", sm,
      "more with promotion, where they drift apart", kMnMajor, 0.5, 100},
-    {"launch_us", &D::launch_us, 0.6, "us", device, "a launch; an empty kernel is 0.5 us", kFits},
+    {"launch_us", &D::launch_us, 0.6, "us", device, "a launch; an empty kernel is 0.5 us", kEstimated},
     {"first_bytes_us", &D::first_bytes_us, 1.282, "us", device,
      "barriers, tensor maps, first bytes from HBM to the first WGMMA; began at 1.5", kFits, 0.5, 3},
     {"cluster_us", &D::cluster_us, 0.4072, "us", device, "a cluster starts later", kFits, 0.05, 1},
@@ -138,7 +141,7 @@ constexpr Constant<P> kPlainRows[] = {
     {"group_load_clocks", &P::group_load_clocks, 7, "clocks", sm,
      "16 rows of 128 bytes that a warpgroup copies", kPlain},
     {"clocks_per_us", &P::clocks_per_us, 1770, "clocks / us", device, "an SM with its tensor core in use",
-     "docs/findings/clock-of-tensor-kernels.md"},
+     kPlain},
     {"overlap", &P::overlap, 0.16, "ratio", model,
      "share of the less of memory and instructions that the other does not hide", kPlain},
     {"cluster_of_2_us", &P::cluster_of_2_us, 0.7, "us", device, "a cluster of 2 CTAs", kPlain},
