@@ -2,9 +2,7 @@
 // The comparison is bit by bit, on the GPU, in the stream of the compared data: no copy to the host.
 #include "bench/comparer.h"
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/error.h>
-#include <sluice/host/driver/launch.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {
@@ -38,7 +36,7 @@ const char* Comparer::unit_text() {
 }
 
 Result<Comparer> Comparer::create(const Lab& lab) {
-  SLUICE_TAKE(auto module, lab.device.impl().load_unit(kUnit, 0));
+  SLUICE_TAKE(auto module, tools::load_unit(lab.device, kUnit));
   SLUICE_TAKE(DeviceBuffer counter, DeviceBuffer::allocate(lab.device, sizeof(unsigned long long)));
   const u64 zero = 0;
   SLUICE_TRY(counter.upload(&zero, sizeof zero));
@@ -48,11 +46,9 @@ Result<Comparer> Comparer::create(const Lab& lab) {
 Result<void> Comparer::enqueue(const DeviceBuffer& a, const DeviceBuffer& b, Stream stream) const {
   if (a.bytes() != b.bytes() || a.bytes() % 16 != 0)
     return Error{ErrorCode::internal, "blocks to compare differ in size, or are no multiple of 16 bytes"};
-  const ContextScope scope(*device_.impl().primary);
-  SLUICE_TRY(scope.entered());
   const CompareParams params{a.data(), b.data(), a.bytes() / 16,
                              static_cast<unsigned long long*>(counter_.data())};
-  return launch_kernel(*device_.impl().api, module_->function(),
+  return tools::launch(device_, *module_,
                        {.grid_x = static_cast<u32>(device_.info().sm_count), .block_x = kThreadsOfBlock},
                        &params, stream);
 }
@@ -61,23 +57,12 @@ Result<i64> Comparer::take(Stream stream) const {
   u64 count = 0;
   SLUICE_TRY(counter_.download_async(&count, sizeof count, stream));
   SLUICE_TRY(counter_.fill(0, stream));
-  const ContextScope scope(*device_.impl().primary);
+  const ContextScope scope(tools::context_of(device_));
   SLUICE_TRY(scope.entered());
-  const DriverApi& api = *device_.impl().api;
+  const DriverApi& api = tools::driver_of(device_);
   if (const CUresult code = api.cuStreamSynchronize(stream); code != CUDA_SUCCESS)
     return driver_error(api, code, "cuStreamSynchronize", "after a comparison");
   return static_cast<i64>(count);
-}
-
-Result<void> copy_block(const Device& device, const DeviceBuffer& to, const DeviceBuffer& from,
-                        Stream stream) {
-  const ContextScope scope(*device.impl().primary);
-  SLUICE_TRY(scope.entered());
-  const DriverApi& api = *device.impl().api;
-  const CUresult code =
-      api.cuMemcpyDtoDAsync(to.address(), from.address(), static_cast<size_t>(from.bytes()), stream);
-  if (code != CUDA_SUCCESS) return driver_error(api, code, "cuMemcpyDtoDAsync", "a block");
-  return {};
 }
 
 }  // namespace sluice::bench

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include <sluice/host/driver/module.h>
+#include <sluice/tools.h>
 
 #include "bench/lab.h"
 
@@ -29,9 +29,5 @@ class Comparer {
   std::shared_ptr<const Module> module_;
   DeviceBuffer counter_;
 };
-
-/// Copies `bytes` between two blocks in stream order.
-Result<void> copy_block(const Device& device, const DeviceBuffer& to, const DeviceBuffer& from,
-                        Stream stream);
 
 }  // namespace sluice::bench

@@ -9,7 +9,7 @@
 
 #include "bench/session.h"
 
-#include <sluice/host/jit/compiler.h>
+#include <sluice/tools.h>
 
 namespace sluice::bench {
 namespace {

@@ -2,8 +2,7 @@
 // Opens the parts in order; the first failure is the error. A missing peer or clock is none.
 #include "bench/lab.h"
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/ask_gpu.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {
@@ -20,7 +19,7 @@ Result<Lab> open_lab(const Device& device, const Method& method, const std::stri
   std::shared_ptr<const CublasLt> peer;
   std::string without_peer;
   DeviceBuffer workspace;
-  const ContextScope scope(*device.impl().primary);
+  const ContextScope scope(tools::context_of(device));
   if (!method.peer) {
     without_peer = "cuBLASLt was not asked for";
   } else if (Result<std::shared_ptr<const CublasLt>> loaded = CublasLt::load(cublaslt_path); loaded) {
@@ -36,7 +35,7 @@ Result<Lab> open_lab(const Device& device, const Method& method, const std::stri
              .stop = std::move(stop),
              .verifier = std::move(verifier),
              .clock = clock ? std::optional(*std::move(clock)) : std::nullopt,
-             .telemetry = Telemetry::open(pci_bus_id(*device.impl().api, device.impl().primary->device())),
+             .telemetry = Telemetry::open(tools::pci_bus_id(device)),
              .cublaslt = std::move(peer),
              .without_peer = std::move(without_peer),
              .peer_workspace = std::move(workspace),

@@ -9,8 +9,7 @@
 #include <string>
 
 #include <sluice/check/verify.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/memory.h>
+#include <sluice/tools.h>
 
 #include "bench/contender/cublaslt.h"
 #include "bench/sm_clock.h"

@@ -4,9 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <sluice/host/jit/source.h>
-#include <sluice/host/ops/gemm.h>
-#include <sluice/host/text/packed_units.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/shapes.h"

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include <sluice/records/record_book.h>
+#include <sluice/tools.h>
 
 namespace sluice::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/records/record.h>
+#include <sluice/tools.h>
 
 #include "bench/product.h"
 

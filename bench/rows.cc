@@ -6,7 +6,7 @@
 #include <chrono>
 #include <random>
 
-#include <sluice/host/device/device_impl.h>
+#include <sluice/tools.h>
 
 #include "bench/operands/store.h"
 #include "bench/race.h"
@@ -65,7 +65,7 @@ RowPoint measure_point(const Lab& lab, const Request& request, const AnyRowTable
 }
 
 int kernels_made(const Device& device) {
-  const CacheStats stats = device.impl().cache.stats();
+  const CacheStats stats = tools::kernel_cache(device).stats();
   return stats.compiles + stats.disk_hits;
 }
 

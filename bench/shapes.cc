@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/tools.h>
 
 namespace sluice::bench {
 namespace {

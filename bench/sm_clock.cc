@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/launch.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {
@@ -40,7 +39,7 @@ const char* SmClock::unit_text() {
 }
 
 Result<SmClock> SmClock::create(const Device& device) {
-  SLUICE_TAKE(auto module, device.impl().load_unit(kUnit, kSmemBytes));
+  SLUICE_TAKE(auto module, tools::load_unit(device, kUnit, kSmemBytes));
   const i64 bytes = i64{2} * device.info().sm_count * static_cast<i64>(sizeof(ClockNote));
   SLUICE_TAKE(DeviceBuffer notes, DeviceBuffer::allocate(device, bytes));
   const std::vector<u8> zeros(static_cast<size_t>(bytes));
@@ -49,13 +48,11 @@ Result<SmClock> SmClock::create(const Device& device) {
 }
 
 Result<void> SmClock::note(Edge edge, Stream stream) const {
-  const ContextScope scope(*device_.impl().primary);
-  SLUICE_TRY(scope.entered());
   const u32 count = static_cast<u32>(device_.info().sm_count);
   const CUdeviceptr offset = edge == Edge::end ? count * sizeof(ClockNote) : 0;
   const NoteParams params{notes_.address() + offset, count};
-  return launch_kernel(*device_.impl().api, module_->function(),
-                       {.grid_x = count, .block_x = 32, .smem_bytes = kSmemBytes}, &params, stream);
+  return tools::launch(device_, *module_, {.grid_x = count, .block_x = 32, .smem_bytes = kSmemBytes}, &params,
+                       stream);
 }
 
 Result<double> SmClock::mhz() const {

@@ -7,8 +7,7 @@
 #include <memory>
 #include <span>
 
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/driver/module.h>
+#include <sluice/tools.h>
 
 namespace sluice::bench {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/host/driver/nvml.h>
+#include <sluice/tools.h>
 
 namespace sluice::bench {
 

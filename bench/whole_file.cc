@@ -13,7 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/tools.h>
 
 namespace sluice::bench {
 namespace {

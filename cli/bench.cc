@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/errors.h"

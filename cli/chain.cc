@@ -7,10 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include <sluice/host/jit/compile_ahead.h>
-#include <sluice/host/jit/source.h>
-#include <sluice/host/text/quoted.h>
-#include <sluice/records/record_store.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/chain/clock.h"

@@ -12,9 +12,7 @@
 
 #include <sluice/check/packed_check.h>
 #include <sluice/check/verify_units.h>
-#include <sluice/host/jit/compile_ahead.h>
-#include <sluice/host/text/pack_units.h>
-#include <sluice/host/text/quoted.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/errors.h"

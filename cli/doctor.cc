@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/tools.h>
 
 #include "cli/doctor_checks.h"
 #include "cli/terminal.h"

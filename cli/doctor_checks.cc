@@ -12,12 +12,7 @@
 
 #include <sluice/check/verify_units.h>
 #include <sluice/gemm.h>
-#include <sluice/host/driver/api.h>
-#include <sluice/host/jit/cache.h>
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
-#include <sluice/host/text/quoted.h>
-#include <sluice/records/record_store.h>
+#include <sluice/tools.h>
 
 #include "bench/contender/cublaslt.h"
 

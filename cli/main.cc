@@ -11,8 +11,7 @@
 #include <iostream>
 #include <system_error>
 
-#include <sluice/host/text/quoted.h>
-#include <sluice/records/record.h>
+#include <sluice/tools.h>
 
 #include "cli/command_line.h"
 #include "cli/terminal.h"

@@ -8,8 +8,8 @@
 #include <memory>
 #include <optional>
 
-#include <sluice/host/text/quoted.h>
 #include <sluice/reference/packed_weights.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/names.h"

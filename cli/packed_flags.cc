@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/names.h"

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <limits>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/errors.h"

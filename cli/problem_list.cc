@@ -6,12 +6,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
 
-#include <sluice/host/text/json_text.h>
-#include <sluice/host/text/quoted.h>
-#include <sluice/host/text/text_file.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/errors.h"

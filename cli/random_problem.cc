@@ -7,14 +7,13 @@
 #include <array>
 #include <random>
 
-#include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/tools.h>
 
 namespace sluice::cli {
 namespace {
 
 constexpr std::array<i64, 22> kHardSizes = {0,  1,  2,   7,   8,   15,  16,  17,  31,  63,  64,
                                             65, 96, 127, 128, 129, 191, 255, 256, 257, 384, 511};
-constexpr i64 kTmaBytes = 16;
 
 /// A random generator whose functions read as choices.
 struct Dice {
@@ -34,7 +33,7 @@ i64 random_size(Dice& dice, i64 largest) {
 }
 
 i64 padded_ld(Dice& dice, i64 inner, DType type) {
-  const i64 step = kTmaBytes / bytes_of(type);
+  const i64 step = kTmaUnit / bytes_of(type);
   return ceil_div(std::max<i64>(inner, 1), step) * step + (dice.one_in(4) ? step : 0);
 }
 

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <memory>
 
-#include <sluice/host/device/device_impl.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/errors.h"
@@ -148,7 +148,7 @@ Result<bool> run_on_gpu(const bench::Request& request, const bench::Lab& lab, Wa
   SLUICE_TAKE(const bench::AnyPlan plan, plan_of(request, device.info(), device.records()));
   fmt::print("{}", bench::describe(plan));
   for (const std::string& unit : bench::units_of(plan, device.options()))
-    SLUICE_TRY(compile_and_print(device.impl().cache, unit));
+    SLUICE_TRY(compile_and_print(tools::kernel_cache(device), unit));
   const bench::RunRecord run = bench::describe_run(lab);
   const std::string name = bench::name_of(bench::problem_of(plan));
   const bench::ShapeRecord shape = bench::measure_shape(

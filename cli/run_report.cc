@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/tools.h>
 
 #include "cli/terminal.h"
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include <sluice/host/jit/cache.h>
+#include <sluice/tools.h>
 
 namespace sluice::cli {
 

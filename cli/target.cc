@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "cli/parse.h"

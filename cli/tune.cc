@@ -7,9 +7,7 @@
 #include <memory>
 #include <set>
 
-#include <sluice/host/text/quoted.h>
-#include <sluice/records/record_book.h>
-#include <sluice/records/record_store.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/errors.h"

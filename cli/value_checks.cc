@@ -13,8 +13,8 @@
 #include <cstdlib>
 #include <limits>
 
-#include <sluice/host/text/quoted.h>
 #include <sluice/spec/base.h>
+#include <sluice/tools.h>
 
 namespace sluice::cli {
 namespace {

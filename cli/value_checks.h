@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/host/planner/field_checks.h>
+#include <sluice/tools.h>
 
 namespace CLI {
 class App;

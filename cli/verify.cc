@@ -11,7 +11,7 @@
 
 #include <sluice/check/packed_check.h>
 #include <sluice/check/verify.h>
-#include <sluice/host/driver/events.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "cli/bounded.h"

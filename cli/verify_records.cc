@@ -7,8 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include <sluice/host/text/quoted.h>
-#include <sluice/records/record_book.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/errors.h"

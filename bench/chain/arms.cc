@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <sluice/chain/chain.h>
 #include <sluice/reference/element.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/chain/check.h"
@@ -53,7 +53,7 @@ Result<void> run_once(const Work& work, const ReplayCall& replay, int input) {
 /// Puts the activations that `replay` leaves for `input` into `expected`.
 Result<void> expect(const Work& work, const ReplayCall& replay, int input, const DeviceBuffer& expected) {
   SLUICE_TRY(run_once(work, replay, input));
-  SLUICE_TRY(copy_block(work.lab.device, expected, work.data.activations(), work.stream()));
+  SLUICE_TRY(tools::copy_async(work.lab.device, expected, work.data.activations().data(), work.stream()));
   return work.lab.stream.synchronize();
 }
 

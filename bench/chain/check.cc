@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include <sluice/check/packed_check.h>
-#include <sluice/kernels/verify_arith.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/contender/sluice_contender.h"

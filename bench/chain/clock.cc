@@ -5,9 +5,7 @@
 
 #include <algorithm>
 
-#include <sluice/chain/chain.h>
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/error.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {
@@ -23,13 +21,7 @@ struct Marks {
 
 Result<std::vector<Marks>> marks_of(const Device& device) {
   std::vector<Marks> all;
-  std::vector<std::shared_ptr<const Module>> modules;
-  {
-    const std::lock_guard lock(device.impl().mutex);
-    for (const auto& entry : device.impl().modules) modules.push_back(entry.second.lock());
-  }
-  for (const std::shared_ptr<const Module>& module : modules) {
-    if (module == nullptr) continue;
+  for (const std::shared_ptr<const Module>& module : tools::loaded_modules(device)) {
     SLUICE_TAKE(const ModuleGlobal marks, module->global(kTimelineName));
     SLUICE_TAKE(const ModuleGlobal counts, module->global(kTimelineCountsName));
     if (marks.bytes > 0) all.push_back({module, marks, counts});
@@ -71,10 +63,10 @@ std::vector<StepTimes> steps_of_layer(const ChainPlan& plan, const LayerSpec& sp
 
 Result<Timeline> one_replay(const Work& work, const Device& device, const ReplayCall& replay,
                             const std::vector<Marks>& marks, const std::vector<StepTimes>& names) {
-  const ContextScope scope(*device.impl().primary);
+  const ContextScope scope(tools::context_of(device));
   SLUICE_TRY(scope.entered());
   for (int i = 0; i < kWarmReplays; ++i) SLUICE_TRY(replay(work.stream()));
-  const DriverApi& api = *device.impl().api;
+  const DriverApi& api = tools::driver_of(device);
   SLUICE_TRY(clear(api, marks, work.stream()));
   SLUICE_TRY(replay(work.stream()));
   SLUICE_TRY(work.lab.stream.synchronize());
@@ -92,7 +84,8 @@ CompilerSeam timeline_compiler(const Options& options) {
 
 Result<Device> open_timeline_device(const Lab& lab) {
   Result<Device> device = Device::open(lab.device.ordinal(), lab.device.options());
-  if (device) device->impl().cache = KernelCache(device->options(), timeline_compiler(device->options()));
+  if (device)
+    tools::kernel_cache(*device) = KernelCache(device->options(), timeline_compiler(device->options()));
   return device;
 }
 

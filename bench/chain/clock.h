@@ -2,7 +2,7 @@
 // Runs an arm's chain again with kernels that record their times (chain/timeline.h). Part of chain/session.h.
 #pragma once
 
-#include <sluice/host/jit/cache.h>
+#include <sluice/tools.h>
 
 #include "bench/chain/arms.h"
 

@@ -6,10 +6,9 @@
 #include <cmath>
 #include <random>
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/error.h>
 #include <sluice/pack.h>
 #include <sluice/reference/element.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {
@@ -142,15 +141,8 @@ Result<void> ChainData::make_packed(const Lab& lab) {
 }
 
 Result<void> ChainData::set_input(int which, Stream stream) const {
-  const ContextScope scope(*device_->impl().primary);
-  SLUICE_TRY(scope.entered());
-  const DriverApi& api = *device_->impl().api;
-  const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(inputs_[0].args().a) +
-                           static_cast<CUdeviceptr>(which % kInputs * input_.bytes());
-  const CUresult code =
-      api.cuMemcpyDtoDAsync(input_.address(), from, static_cast<size_t>(input_.bytes()), stream);
-  if (code != CUDA_SUCCESS) return driver_error(api, code, "cuMemcpyDtoDAsync", "the chain's input");
-  return {};
+  const u8* const from = static_cast<const u8*>(inputs_[0].args().a) + which % kInputs * input_.bytes();
+  return tools::copy_async(*device_, input_, from, stream);
 }
 
 }  // namespace sluice::bench

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <iterator>
 
-#include <sluice/chain/chain.h>
+#include <sluice/tools.h>
 
 #include "bench/names.h"
 

@@ -7,10 +7,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include <sluice/chain/chain.h>
 #include <sluice/check/verify_units.h>
-#include <sluice/host/jit/source.h>
-#include <sluice/host/text/pack_units.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/chain/arms.h"

@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/host/planner/device_rates.h>
-#include <sluice/records/tuned_chain.h>
+#include <sluice/tools.h>
 
 #include "bench/chain/data.h"
 #include "bench/chain/timeline.h"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/chain/step_kernels.h"
 
-#include <sluice/host/planner/dense/tuned_choice.h>
-#include <sluice/host/planner/packed/packed_cost_model.h>
-#include <sluice/records/record.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {

@@ -7,8 +7,7 @@
 #include <chrono>
 #include <utility>
 
-#include <sluice/chain/chain.h>
-#include <sluice/records/record.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/errors.h"

@@ -3,7 +3,7 @@
 // weights. Used by chain/session.cc.
 #pragma once
 
-#include <sluice/records/tuned_chain.h>
+#include <sluice/tools.h>
 
 #include "bench/chain/data.h"
 #include "bench/chain/search.h"

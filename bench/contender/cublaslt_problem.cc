@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include <sluice/host/device/device_impl.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {
@@ -103,7 +103,7 @@ Result<std::shared_ptr<const CublasLtProblem>> CublasLtProblem::create(const Lab
   const Problem& p = copies[0].problem();
   if (lab.cublaslt == nullptr) return Error{ErrorCode::toolchain, lab.without_peer};
   if (const char* reason = missing_counterpart(p)) return Error{ErrorCode::invalid_type, reason};
-  const ContextScope scope(*lab.device.impl().primary);  // the heuristic looks at the current device
+  const ContextScope scope(tools::context_of(lab.device));  // the heuristic looks at the current device
   SLUICE_TRY(scope.entered());
   std::shared_ptr<CublasLtProblem> made(new CublasLtProblem(lab));
   made->copies_ = copies;
@@ -248,7 +248,7 @@ Result<void> CublasLtProblem::launch(int algorithm, int copy, const gemm::Args& 
   const bool same_type = copies_[0].problem().d.type != DType::e4m3;
   const void* c = e.residual ? args.c : same_type ? args.d : nullptr;
   const float beta = adds(e) ? 1.0f : args.beta;  // D += is C = D with beta = 1
-  const ContextScope scope(*lab_.device.impl().primary);
+  const ContextScope scope(tools::context_of(lab_.device));
   SLUICE_TRY(scope.entered());
   const cublasStatus_t status =
       api.matmul(lab_.cublaslt->handle(), descs_[static_cast<size_t>(copy)], &args.alpha, args.b, left_,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/contender/peer_scales.h"
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/error.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {
@@ -12,12 +11,12 @@ constexpr i64 kRowMultiple = 4;
 
 Result<std::vector<float>> read(const Device& device, const float* source, i64 count) {
   std::vector<float> values(static_cast<size_t>(count));
-  const Device::Impl& impl = device.impl();
-  const ContextScope scope(*impl.primary);
+  const DriverApi& api = tools::driver_of(device);
+  const ContextScope scope(tools::context_of(device));
   SLUICE_TRY(scope.entered());
-  const CUresult code = impl.api->cuMemcpyDtoH(values.data(), reinterpret_cast<CUdeviceptr>(source),
-                                               values.size() * sizeof(float));
-  if (code != CUDA_SUCCESS) return driver_error(*impl.api, code, "cuMemcpyDtoH", "block scales");
+  const CUresult code =
+      api.cuMemcpyDtoH(values.data(), reinterpret_cast<CUdeviceptr>(source), values.size() * sizeof(float));
+  if (code != CUDA_SUCCESS) return driver_error(api, code, "cuMemcpyDtoH", "block scales");
   return values;
 }
 

@@ -4,8 +4,7 @@
 // (docs/findings/decode.md).
 #include "bench/contender/read_floor.h"
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/launch.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {
@@ -60,15 +59,13 @@ bool is_mostly_weights(const Problem& p) {
 
 Result<Contender> read_floor_contender(const Lab& lab, const Weights& weights, const std::string& name) {
   const Device device = lab.device;
-  SLUICE_TAKE(const auto module, device.impl().load_unit(kUnit, 0));
+  SLUICE_TAKE(const auto module, tools::load_unit(device, kUnit));
   return Contender{.name = name,
                    .detail = "reads the weights",
                    .launch = [device, module, weights](int copy, Stream stream) -> Result<void> {
-                     const ContextScope scope(*device.impl().primary);
-                     SLUICE_TRY(scope.entered());
                      const ReadParams params{weights.copies[static_cast<size_t>(copy)],
                                              weights.bytes / kVectorBytes, nullptr};
-                     return launch_kernel(*device.impl().api, module->function(),
+                     return tools::launch(device, *module,
                                           {.grid_x = static_cast<u32>(kCtasOfSm * device.info().sm_count),
                                            .block_x = kThreadsOfBlock},
                                           &params, stream);

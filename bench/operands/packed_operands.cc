@@ -7,7 +7,7 @@
 #include <cstring>
 #include <numeric>
 
-#include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/record.h"

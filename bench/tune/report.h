@@ -3,7 +3,7 @@
 // sluice_fit, and a summary for people.
 #pragma once
 
-#include <sluice/records/record.h>
+#include <sluice/tools.h>
 
 #include "bench/record.h"
 #include "bench/tune/tune.h"

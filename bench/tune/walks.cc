@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/tools.h>
 
 namespace sluice::bench {
 namespace {

@@ -52,13 +52,10 @@ Result<DeviceData> DeviceData::create(const Device& device, HostData data, int c
   }
   SLUICE_TAKE(const Packer packer, Packer::create(device, p.weights, CodeStorage::byte));
   for (int i = 0; i < copies; ++i) {
-    Result<DeviceBuffer> x = uploaded(device, host.x);
-    Result<DeviceBuffer> blob = DeviceBuffer::allocate(device, blob_bytes(p.weights, p.n, p.k));
-    Result<DeviceBuffer> d = DeviceBuffer::allocate(device, d_buffer_bytes(p, shift));
-    if (!x) return x.error();
-    if (!blob) return blob.error();
-    if (!d) return d.error();
-    made.copies_.push_back({*std::move(x), *std::move(blob), *std::move(d)});
+    SLUICE_TAKE(DeviceBuffer x, uploaded(device, host.x));
+    SLUICE_TAKE(DeviceBuffer blob, DeviceBuffer::allocate(device, blob_bytes(p.weights, p.n, p.k)));
+    SLUICE_TAKE(DeviceBuffer d, DeviceBuffer::allocate(device, d_buffer_bytes(p, shift)));
+    made.copies_.push_back({std::move(x), std::move(blob), std::move(d)});
     const PackArgs args{.codes = made.codes_.data(),
                         .scales = made.scales_.data(),
                         .zeros = made.zeros_.data(),

@@ -14,6 +14,9 @@ inline constexpr i64 kTmaStrideLimit = i64{1} << 40;
 /// Most CTAs of a grid along y (CUDA C++ Programming Guide, compute capabilities).
 inline constexpr i64 kMaxGridY = 65535;
 
+/// Largest number that an int of the kernels holds: tiles, CTAs, slots.
+inline constexpr i64 kMaxInt = (i64{1} << 31) - 1;
+
 /// Largest m, n and k of a dense product: tile offsets are ints, and a size is rounded up to whole cluster
 /// tiles (2,048 rows at most).
 inline constexpr i64 kMaxDenseExtent = (i64{1} << 31) - 4096;

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include <sluice/host/jit/hash.h>
 #include <sluice/host/text/json_text.h>

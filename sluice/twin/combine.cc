@@ -99,13 +99,10 @@ Exploration explore_combine(const Recording& recording, const CombineSearch& sea
   for (auto& set : independent_sets(scenario, combining_actors(recording))) {
     if (result.failure) break;
     const CombineModel model(scenario, std::move(set), search.launches);
-    if (search.schedules == 0) {
+    if (search.schedules == 0)
       search_all(model, {.max_states = search.max_states}, result);
-      continue;
-    }
-    result.complete = false;
-    for (i64 i = 0; i < search.schedules && !result.failure; ++i)
-      result.failure = run_schedule(model, search.seed + static_cast<u64>(i), nullptr, result);
+    else
+      search_random(model, {.seed = search.seed, .schedules = search.schedules}, result);
   }
   return result;
 }

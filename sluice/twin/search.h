@@ -121,4 +121,15 @@ std::optional<Failure> run_schedule(const Model& model, u64 seed, StateSet* seen
   return failure;
 }
 
+/// Runs `search.schedules` random interleavings, or fewer: up to the first failure.
+template <class Model>
+void search_random(const Model& model, const RandomSearch& search, Exploration& result) {
+  StateSet seen;
+  for (i64 i = 0; i < search.schedules && !result.failure; ++i)
+    result.failure =
+        run_schedule(model, search.seed + static_cast<u64>(i), search.count_states ? &seen : nullptr, result);
+  result.states += seen.size();
+  result.complete = false;
+}
+
 }  // namespace sluice::twin

@@ -70,7 +70,6 @@ class Simulator {
   };
 
   // Positions in a state.
-  int cta_word(int cta) const { return cta * words_per_cta_; }
   u32& pc(State& s, int agent) const { return s[agent]; }
   u32 pc(const State& s, int agent) const { return s[agent]; }
   u32& reading(State& s, int agent) const { return s[scenario_.agents() + agent]; }
@@ -160,6 +159,9 @@ class Simulator {
   std::optional<Failure> check_stamps_end(State& s, int cta) const;
   std::optional<Failure> check_sums_end(State& s, int cta) const;
   Failure fail(FailureKind kind, int agent, const Step& step, const std::string& why) const;
+  /// Fails a step that reaches into a CTA all of whose agents are done.
+  std::optional<Failure> check_peer(State& s, int agent, const Step& step, int cta) const;
+  static Failure fail_at_end(FailureKind kind, int cta, const std::string& why);
 
   static constexpr u32 kReading = 1u << 8;
 

@@ -60,6 +60,15 @@ Failure Simulator::fail(FailureKind kind, int agent, const Step& step, const std
   return {kind, fmt::format("{}: {}: {}", agent_name(scenario_, agent), to_string(step), why)};
 }
 
+std::optional<Failure> Simulator::check_peer(State& s, int agent, const Step& step, int cta) const {
+  if (!has_left(s, cta)) return std::nullopt;
+  return fail(FailureKind::peer_gone, agent, step, fmt::format("cta {} has left", cta));
+}
+
+Failure Simulator::fail_at_end(FailureKind kind, int cta, const std::string& why) {
+  return {.kind = kind, .message = fmt::format("cta {} {}", cta, why)};
+}
+
 bool Simulator::can_step(State& s, int agent, const Step& step) const {
   const Agent at = agent_at(scenario_, agent);
   switch (step.kind) {
@@ -138,8 +147,7 @@ std::optional<Failure> Simulator::do_load(State& s, int agent, const Step& step)
   for (int peer = 0; peer < peers; ++peer) {
     const int cta = !multicasts(c) ? at.cta : is_a ? peer * c.cluster.m + row : column * c.cluster.m + peer;
     const SlotAt slot{cta, step.stage, is_a ? column : c.cluster.n + row};
-    if (has_left(s, cta))
-      return fail(FailureKind::peer_gone, agent, step, fmt::format("cta {} has left", cta));
+    if (auto failure = check_peer(s, agent, step, cta)) return failure;
     if (incoming(s, slot) != 0)
       return fail(FailureKind::stage_overwritten, agent, step,
                   fmt::format("cta {} still receives {}", cta, to_string(load_of(slot, incoming(s, slot)))));
@@ -266,8 +274,7 @@ std::optional<Failure> Simulator::settle(State& s, int agent, Observer* observer
 
 std::optional<Failure> Simulator::check_exit(State& s, int cta) const {
   const auto gone = [&](const std::string& what) {
-    return Failure{.kind = FailureKind::peer_gone,
-                   .message = fmt::format("cta {} leaves while {}", cta, what)};
+    return fail_at_end(FailureKind::peer_gone, cta, "leaves while " + what);
   };
   for (int stage = 0; stage < scenario_.config.stages; ++stage)
     for (int slice = 0; slice < slices_; ++slice)

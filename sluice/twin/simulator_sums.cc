@@ -37,8 +37,7 @@ std::optional<Failure> Simulator::do_send(State& s, int agent, const Step& step)
   if (step.count == 0) return std::nullopt;
   const Agent at = agent_at(scenario_, agent);
   const SumsAt place{step.target, at.group, at.cta, at.warp};
-  if (has_left(s, step.target))
-    return fail(FailureKind::peer_gone, agent, step, fmt::format("cta {} has left", step.target));
+  if (auto failure = check_peer(s, agent, step, step.target)) return failure;
   const u32 coming = coming_sums(s, place), unread = unread_sums(s, place);
   if (coming != 0)
     return fail(FailureKind::exchange_overwritten, agent, step,
@@ -135,15 +134,14 @@ std::optional<Failure> Simulator::check_stamped(State& s, int agent, const Step&
 std::optional<Failure> Simulator::check_stamps_end(State& s, int cta) const {
   for (int group = 0; scenario_.stamps() && group < kMathGroups; ++group)
     if (stamped(s, cta, group) != kGone)
-      return Failure{FailureKind::workspace_unstamped,
-                     fmt::format("cta {} math {} ends without having left the workspace", cta, group)};
+      return fail_at_end(FailureKind::workspace_unstamped, cta,
+                         fmt::format("math {} ends without having left the workspace", group));
   return std::nullopt;
 }
 
 std::optional<Failure> Simulator::check_sums_end(State& s, int cta) const {
   const auto left = [&](const std::string& what) {
-    return Failure{.kind = FailureKind::unread_stage,
-                   .message = fmt::format("cta {} leaves behind {}", cta, what)};
+    return fail_at_end(FailureKind::unread_stage, cta, "leaves behind " + what);
   };
   for (int group = 0; senders() != 0 && group < kMathGroups; ++group) {
     const Barrier f = sums_full(s, cta, group), e = sums_empty(s, cta, group);

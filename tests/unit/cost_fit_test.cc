@@ -18,7 +18,7 @@ namespace {
 
 /// Times of a made-up machine with expensive epilogues; the rest is as the model predicts.
 std::vector<FitShape> made_up_shapes() {
-  CostConstants truth = kCostConstants;
+  DenseCosts truth = kPlanner.dense;
   truth.epilogue_fixed_clocks *= 4;
   truth.epilogue_clocks_per_element *= 3;
   std::vector<FitShape> shapes;
@@ -39,24 +39,24 @@ std::vector<FitShape> made_up_shapes() {
 
 TEST(cost_fit, chooses_better_and_stays_within_bounds) {
   const std::vector<FitShape> shapes = made_up_shapes();
-  const FitQuality before = judge(shapes, DeviceInfo{}, kCostConstants);
+  const FitQuality before = judge(shapes, DeviceInfo{}, kPlanner.dense);
   ASSERT_GT(before.loss, 1.002);
   int passes = 0;
-  const CostConstants fitted = fit(shapes, DeviceInfo{}, {.constants = kCostConstants}, 3,
-                                   [&](int pass, const FitQuality&) { passes = pass; });
+  const DenseCosts fitted = fit(shapes, DeviceInfo{}, {.constants = kPlanner.dense}, 3,
+                                [&](int pass, const FitQuality&) { passes = pass; });
   EXPECT_EQ(passes, 3);
   const FitQuality after = judge(shapes, DeviceInfo{}, fitted);
   EXPECT_LT(after.loss, 1 + (before.loss - 1) / 2);
   EXPECT_LT(after.spread, before.spread);
   for (const FitParameter& parameter : fit_parameters()) {
-    EXPECT_GE(fitted.*parameter.value, parameter.least) << parameter.name;
-    EXPECT_LE(fitted.*parameter.value, parameter.most) << parameter.name;
+    EXPECT_GE(fitted.*parameter.member, parameter.least) << parameter.name;
+    EXPECT_LE(fitted.*parameter.member, parameter.most) << parameter.name;
   }
 }
 
 TEST(cost_fit, picks_are_timings_of_the_shape) {
   const std::vector<FitShape> shapes = made_up_shapes();
-  const FitPick found = pick_of(shapes[0], DeviceInfo{}, kCostConstants);
+  const FitPick found = pick_of(shapes[0], DeviceInfo{}, kPlanner.dense);
   EXPECT_LE(found.best->us, found.pick->us);
   EXPECT_LE(found.estimate_us, found.best_estimate_us);
 }
@@ -83,7 +83,7 @@ TEST(cost_fit, reads_every_candidate_of_few_tokens) {
     const auto read = read_fit_shapes(file_with(to_string(plan.config), to_string(plan.split)));
     ASSERT_TRUE(read) << read.error().message;
     ASSERT_EQ(read->size(), 1u);
-    const FitPick found = pick_of(read->front(), DeviceInfo{}, kCostConstants);
+    const FitPick found = pick_of(read->front(), DeviceInfo{}, kPlanner.dense);
     EXPECT_EQ(found.pick->config, plan.config) << short_name(found.pick->config);
     EXPECT_DOUBLE_EQ(found.estimate_us, plan.estimate.total_us) << short_name(plan.config);
     plain += is_plain(plan.config.schedule) ? 1 : 0;

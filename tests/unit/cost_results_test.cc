@@ -79,14 +79,14 @@ TEST(cost_results, its_pick_loses_little_against_the_best_of_shapes_without_reco
     const auto shapes = read_fit_shapes(std::string(kResults) + file);
     ASSERT_TRUE(shapes) << shapes.error().message;
     ASSERT_GE(shapes->size(), count);
-    const FitQuality quality = judge(*shapes, kH200, kCostConstants);
+    const FitQuality quality = judge(*shapes, kH200, kPlanner.dense);
     EXPECT_LT(quality.loss, most.loss) << file;
     EXPECT_LT(quality.worst_loss, most.worst_loss) << quality.worst_shape;
     EXPECT_LT(quality.spread, most.spread) << file << ": estimates of one shape's candidates to their times";
     EXPECT_LT(quality.error, most.error) << file << ": estimates of shapes";
 
-    // Bad models must break the bounds above.
-    CostConstants slow = kCostConstants, far = kCostConstants;
+    // What the shapes must tell: bad models, which break the bounds above.
+    DenseCosts slow = kPlanner.dense, far = kPlanner.dense;
     slow.load_latency_us *= 3;
     far.cluster_us *= 8;
     EXPECT_GT(judge(*shapes, kH200, slow).loss, most.loss) << file;

@@ -3,6 +3,7 @@
 #include "tools/fit/cost_fit.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -14,6 +15,7 @@
 #include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/try.h>
 
 #include "bench/names.h"
 
@@ -117,7 +119,7 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
 
 /// Plain schedules have a model of their own, whose constants are not fitted.
 double estimated_us(const FitShape& shape, const FitShape::Timing& t, const DeviceInfo& device,
-                    const CostConstants& constants) {
+                    const DenseCosts& constants) {
   if (is_plain(t.config.schedule)) return plain_estimate(shape.problem, device, t.config).total_us;
   return estimate(product_of(shape.problem, t.config), t.config, t.split, device, constants).total_us;
 }
@@ -127,7 +129,7 @@ struct Scored {
   FitQuality shown;
 };
 
-Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, const CostConstants& constants) {
+Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, const DenseCosts& constants) {
   double log_loss = 0, spread = 0, soft = 0, error = 0;
   FitQuality q;
   for (const FitShape& shape : shapes) {
@@ -161,7 +163,7 @@ Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, cons
 
 }  // namespace
 
-FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const CostConstants& constants) {
+FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const DenseCosts& constants) {
   FitPick found{nullptr, nullptr, 0, 0};
   for (const FitShape::Timing& t : shape.timings) {
     const double us = estimated_us(shape, t, device, constants);
@@ -172,9 +174,8 @@ FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const CostConst
 }
 
 Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
-  const Result<std::string> text = read_text_file(path, kMostJsonBytes);
-  if (!text) return text.error();
-  const Result<Json> read = parse_json_text(*text);
+  SLUICE_TAKE(const std::string text, read_text_file(path, kMostJsonBytes));
+  const Result<Json> read = parse_json_text(text);
   if (!read)
     return Error{ErrorCode::invalid_argument,
                  fmt::format("{} {}: give a whole file that `sluice tune --json` wrote", escaped(path),
@@ -183,13 +184,12 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
   std::vector<FitShape> shapes;
   try {
     for (const Json& j : all.at("shapes")) {
-      if (j.at("problem").contains("weights")) continue;  // a packed product has another model
-      const Result<Problem> problem = problem_of(j.at("problem"));
-      if (!problem) return problem.error();
-      FitShape shape{.name = j.at("name"), .problem = *problem};
+      if (j.at("problem").contains("weights")) continue;  // a packed product: this model is not asked
+      SLUICE_TAKE(const Problem problem, problem_of(j.at("problem")));
+      FitShape shape{.name = j.at("name"), .problem = problem};
       for (const Json& candidate : j.value("candidates", Json::array()))
         if (candidate.value("verified", false) && candidate.value("us", 0.0) > 0) {
-          const Result<FitShape::Timing> timing = timing_of(*problem, candidate);
+          const Result<FitShape::Timing> timing = timing_of(problem, candidate);
           if (!timing)
             return Error{timing.error().code, fmt::format("{}: {}: {}", escaped(path), escaped(shape.name),
                                                           timing.error().message)};
@@ -207,57 +207,23 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
   return shapes;
 }
 
-FitQuality judge(const std::vector<FitShape>& shapes, const DeviceInfo& device,
-                 const CostConstants& constants) {
+FitQuality judge(const std::vector<FitShape>& shapes, const DeviceInfo& device, const DenseCosts& constants) {
   return score(shapes, device, constants).shown;
 }
 
 const std::vector<FitParameter>& fit_parameters() {
-  using C = CostConstants;
-  static const std::vector<FitParameter> kAll = {
-      {"mainloop_efficiency", &C::mainloop_efficiency, 0.8, 1},
-      {"power_clocks_per_l2_byte", &C::power_clocks_per_l2_byte, 1e-05, 0.01},
-      {"smem_read_clocks_a", &C::smem_read_clocks_a, 8, 24},
-      {"smem_write_weight", &C::smem_write_weight, 0.1, 1.2},
-      {"l2_gain_of_tma", &C::l2_gain_of_tma, 0.9, 1.4},
-      {"split_line_weight", &C::split_line_weight, 0.05, 2},
-      {"l2_gain_in_step", &C::l2_gain_in_step, 0.9, 2},
-      {"l2_bytes_per_clock_per_sm", &C::l2_bytes_per_clock_per_sm, 35, 80},
-      {"repeated_bytes_per_us", &C::repeated_bytes_per_us, 8e6, 1e9},
-      {"load_latency_us", &C::load_latency_us, 0.4, 3},
-      {"sharpness_in_tile", &C::sharpness_in_tile, 2, 20},
-      {"sharpness_in_kernel", &C::sharpness_in_kernel, 1.5, 20},
-      {"sharpness_of_promotion", &C::sharpness_of_promotion, 1.5, 20},
-      {"epilogue_fixed_clocks", &C::epilogue_fixed_clocks, 100, 1500},
-      {"epilogue_clocks_per_chunk", &C::epilogue_clocks_per_chunk, 20, 400},
-      {"epilogue_clocks_per_element", &C::epilogue_clocks_per_element, 1, 16},
-      {"turn_clocks", &C::turn_clocks, 20, 400},
-      {"ramp_clocks", &C::ramp_clocks, 50, 1500},
-      {"chain_clocks_per_step", &C::chain_clocks_per_step, 0.5, 20},
-      {"chain_clocks_of_mn_major", &C::chain_clocks_of_mn_major, 0, 30},
-      {"promote_clocks_per_register", &C::promote_clocks_per_register, 0.5, 3},
-      {"promote_drain_clocks", &C::promote_drain_clocks, 10, 300},
-      {"block_scale_clocks_per_register", &C::block_scale_clocks_per_register, 0.05, 2},
-      {"block_scale_clocks", &C::block_scale_clocks, 5, 300},
-      {"cluster_clocks_per_k_tile", &C::cluster_clocks_per_k_tile, 0.5, 60},
-      {"promoted_cluster_clocks_per_k_tile", &C::promoted_cluster_clocks_per_k_tile, 0.5, 100},
-      {"first_bytes_us", &C::first_bytes_us, 0.5, 3},
-      {"cluster_us", &C::cluster_us, 0.05, 1},
-      {"last_store_us", &C::last_store_us, 0.1, 1},
-      {"combine_us", &C::combine_us, 0.5, 5},
-      {"combine_bytes_per_clock", &C::combine_bytes_per_clock, 10, 100},
-      {"piece_clocks", &C::piece_clocks, 50, 8000},
-      {"separate_us", &C::separate_us, 0.5, 10},
-      {"separate_bytes_per_us", &C::separate_bytes_per_us, 5e5, 8e6},
-      {"exchange_pass_clocks", &C::exchange_pass_clocks, 200, 3000},
-      {"exchange_bytes_per_clock", &C::exchange_bytes_per_clock, 8, 64},
-  };
+  static const std::vector<FitParameter> kAll = [] {
+    std::vector<FitParameter> rows;
+    for (const FitParameter& row : dense_constants())
+      if (row.most > 0) rows.push_back(row);
+    return rows;
+  }();
   return kAll;
 }
 
-CostConstants fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const FitStart& start,
-                  int passes, const std::function<void(int, const FitQuality&)>& report) {
-  CostConstants constants = start.constants;
+DenseCosts fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const FitStart& start,
+               int passes, const std::function<void(int, const FitQuality&)>& report) {
+  DenseCosts constants = start.constants;
   const auto moves = [&](const FitParameter& parameter) {
     return start.moved.empty() ||
            std::find(start.moved.begin(), start.moved.end(), parameter.name) != start.moved.end();
@@ -268,8 +234,8 @@ CostConstants fit(const std::vector<FitShape>& shapes, const DeviceInfo& device,
     for (const FitParameter& parameter : fit_parameters()) {
       if (!moves(parameter)) continue;
       for (const double factor : {1 + step, 1 / (1 + step), 1 + step / 4, 1 / (1 + step / 4)}) {
-        CostConstants tried = constants;
-        double& value = tried.*parameter.value;
+        DenseCosts tried = constants;
+        double& value = tried.*parameter.member;
         value = std::clamp(value * factor, parameter.least, parameter.most);
         const double quality = score(shapes, device, tried).quality;
         if (quality < best) best = quality, constants = tried;

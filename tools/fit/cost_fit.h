@@ -40,27 +40,23 @@ struct FitPick {
   const FitShape::Timing* best;
   double estimate_us, best_estimate_us;  // the model's estimates of the two
 };
-FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const CostConstants& constants);
+FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const DenseCosts& constants);
 
-FitQuality judge(const std::vector<FitShape>& shapes, const DeviceInfo& device,
-                 const CostConstants& constants);
+FitQuality judge(const std::vector<FitShape>& shapes, const DeviceInfo& device, const DenseCosts& constants);
 
-/// The constants that may be fitted, by name.
-struct FitParameter {
-  const char* name;
-  double CostConstants::*value;
-  double least, most;  // sensible bounds
-};
+/// Rows of the planner's table (host/planner/constants.cc) that have bounds: the constants that may be
+/// fitted.
+using FitParameter = Constant<DenseCosts>;
 const std::vector<FitParameter>& fit_parameters();
 
 struct FitStart {
-  CostConstants constants;
-  std::vector<std::string> moved;  // names; empty: all
+  DenseCosts constants;
+  std::vector<std::string> moved;  // by name; none: all
 };
 
 /// Coordinate descent from `start`, `passes` times over all parameters. `report` receives the pass and the
 /// quality after it. Deterministic.
-CostConstants fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const FitStart& start,
-                  int passes, const std::function<void(int, const FitQuality&)>& report);
+DenseCosts fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const FitStart& start,
+               int passes, const std::function<void(int, const FitQuality&)>& report);
 
 }  // namespace sluice::fitting

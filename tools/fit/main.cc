@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice_fit: measures the cost model's choices and fits its constants, to be put by hand into
-// sluice/host/planner/dense/cost_model.h. Needs no GPU.
+// sluice_fit: measures the cost model's choices, and fits its constants, to be put by hand into the table of
+// sluice/host/planner/constants.cc. --constants prints that table. Needs no GPU.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include <sluice/host/text/quoted.h>
+#include <sluice/try.h>
 
 #include "cli/exit_code.h"
 #include "cli/value_checks.h"
@@ -21,6 +22,7 @@ struct FitFlags {
   int list = 0;
   std::string only;
   std::vector<std::string> moved;
+  bool constants = false;
 };
 
 void print_quality(const char* when, const FitQuality& q) {
@@ -30,8 +32,8 @@ void print_quality(const char* when, const FitQuality& q) {
 }
 
 /// The shapes on which the model loses most.
-void print_losses(const std::vector<FitShape>& shapes, const DeviceInfo& device,
-                  const CostConstants& constants, int count) {
+void print_losses(const std::vector<FitShape>& shapes, const DeviceInfo& device, const DenseCosts& constants,
+                  int count) {
   struct Row {
     double loss;
     std::string text;
@@ -54,12 +56,22 @@ void print_losses(const std::vector<FitShape>& shapes, const DeviceInfo& device,
     fmt::print("{:.3f}  {}\n", rows[static_cast<size_t>(i)].loss, rows[static_cast<size_t>(i)].text);
 }
 
+/// The whole table, a line a row.
+void print_constants() {
+  for (const ConstantText& row : all_constants())
+    fmt::print("{:<16} {:<34} {:>12} {:<18} {:<7} {}; {}\n", row.set, row.name, row.value, row.unit,
+               row.origin, row.meaning, row.source);
+}
+
 Result<void> run_fit(const FitFlags& flags) {
+  if (flags.constants) {
+    print_constants();
+    return {};
+  }
   std::vector<FitShape> shapes;
   for (const std::string& file : flags.files) {
-    Result<std::vector<FitShape>> read = read_fit_shapes(file);
-    if (!read) return read.error();
-    for (FitShape& shape : *read)
+    SLUICE_TAKE(std::vector<FitShape> read, read_fit_shapes(file));
+    for (FitShape& shape : read)
       if (shape.name.find(flags.only) != std::string::npos) shapes.push_back(std::move(shape));
   }
   if (shapes.empty())
@@ -73,17 +85,17 @@ Result<void> run_fit(const FitFlags& flags) {
                                in_quotes(name))};
   const DeviceInfo device;
   fmt::print("{} shapes\n", shapes.size());
-  print_quality("now", judge(shapes, device, kCostConstants));
+  print_quality("now", judge(shapes, device, kPlanner.dense));
   if (flags.passes == 0) {
-    print_losses(shapes, device, kCostConstants, flags.list);
+    print_losses(shapes, device, kPlanner.dense, flags.list);
     return {};
   }
-  const CostConstants fitted =
-      fit(shapes, device, {.constants = kCostConstants, .moved = flags.moved}, flags.passes,
+  const DenseCosts fitted =
+      fit(shapes, device, {.constants = kPlanner.dense, .moved = flags.moved}, flags.passes,
           [](int pass, const FitQuality& q) { print_quality(fmt::format("pass {}", pass).c_str(), q); });
   for (const FitParameter& parameter : fit_parameters())
-    fmt::print("  double {} = {:.4g};  // was {:.4g}\n", parameter.name, fitted.*parameter.value,
-               kCostConstants.*parameter.value);
+    fmt::print("{} = {:.4g} {}, was {:.4g}\n", parameter.name, fitted.*parameter.member, parameter.unit,
+               kPlanner.dense.*parameter.member);
   print_losses(shapes, device, fitted, flags.list);
   return {};
 }
@@ -97,8 +109,9 @@ int run(int argc, char** argv) {
   FitFlags flags;
   CLI::App app("Judge the cost model by measurements on an H200, and fit its constants to them",
                "sluice_fit");
-  app.add_option("files", flags.files, "JSON of `sluice tune --json` or `sluice bench --tune N --json`")
-      ->required();
+  app.add_option("files", flags.files, "JSON of `sluice tune --json` or `sluice bench --tune N --json`");
+  app.add_flag("--constants", flags.constants,
+               "Print the planner's constants: value, unit, origin, meaning, source");
   app.add_option("--passes", flags.passes, "Passes over the constants; 0: judge only")
       ->check(CLI::Range(0, 100));
   app.add_option("--move", flags.moved, "Only these constants, by name, joined by commas")->delimiter(',');

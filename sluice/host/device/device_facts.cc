@@ -7,7 +7,8 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <cstdio>
+
+#include <sluice/host/text/lines.h>
 
 namespace sluice {
 namespace {
@@ -154,17 +155,6 @@ std::string joined_names() {
   return text;
 }
 
-/// Aligns like the lines of describe(const Plan&).
-std::string line(const char* label, const std::string& text) {
-  char begin[16];
-  std::snprintf(begin, sizeof begin, "%-10s ", label);
-  return begin + text + "\n";
-}
-std::string number(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
 std::string with(const std::string& fact, FactSource source) {
   return fact + " (" + name_of(source) + ")";
 }
@@ -233,19 +223,19 @@ const char* name_of(FactSource source) {
 
 std::string describe(const DeviceInfo& d) {
   const FactSources& from = d.sources;
-  const auto tera = [](double per_us) { return number("%.2f T", per_us * 1e-6); };
-  const std::string power =
-      d.power_limit_w > 0 ? with(number("%.0f W", d.power_limit_w), from.power_limit) : "power limit unknown";
+  const auto tera = [](double per_us) { return formatted("%.2f T", per_us * 1e-6); };
+  const std::string power = d.power_limit_w > 0 ? with(formatted("%.0f W", d.power_limit_w), from.power_limit)
+                                                : "power limit unknown";
   return line("gpu", d.name + ", " + std::to_string(d.sm_count) + " SMs, " +
-                         with(number("%.0f MHz at most", d.max_sm_mhz), from.clock) + ", " + power) +
+                         with(formatted("%.0f MHz at most", d.max_sm_mhz), from.clock) + ", " + power) +
          line("clusters", std::to_string(d.max_clusters_of_2) + " of 2, " +
                               std::to_string(d.max_clusters_of_4) + " of 4, " +
                               with(std::to_string(d.max_clusters_of_8) + " of 8 at once", from.clusters)) +
          line("rates", "HBM " + with(tera(d.hbm_bytes_per_us) + "B/s", from.hbm_rate) + ", L2 " +
                            with(tera(d.l2_bytes_per_us) + "B/s", from.l2_rate) + ", " +
                            with(std::to_string(d.l2_bytes >> 20) + " MB of L2", from.l2_bytes)) +
-         line("tensor", number("%.0f", d.fp16_flops_per_us * 1e-6) + " TFLOP/s of 16 bits, " +
-                            with(number("%.0f", d.fp8_flops_per_us * 1e-6) + " of fp8", from.tensor_rate));
+         line("tensor", formatted("%.0f", d.fp16_flops_per_us * 1e-6) + " TFLOP/s of 16 bits, " +
+                            with(formatted("%.0f", d.fp8_flops_per_us * 1e-6) + " of fp8", from.tensor_rate));
 }
 
 }  // namespace sluice

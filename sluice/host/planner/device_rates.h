@@ -4,30 +4,29 @@
 #pragma once
 
 #include <sluice/device_info.h>
+#include <sluice/host/planner/constants.h>
 #include <sluice/spec/dtype.h>
 
 namespace sluice {
 
 /// SM clocks for each clock of an H200, in kernels that power does not hold back.
 inline double clock_share(const DeviceInfo& device) {
-  constexpr double kH200MaxMhz = 1980;
-  return device.max_sm_mhz / kH200MaxMhz;
+  return device.max_sm_mhz / kPlanner.fitted_on.max_sm_mhz;
 }
 
 /// Clocks that a tensor core takes for each one of a full Hopper SM: 4 on an H20.
 inline double tensor_slowness(const DeviceInfo& device, DType inputs) {
-  constexpr double kFull16bit = 4096, kFullFp8 = 8192;
-  return is_fp8(inputs) ? kFullFp8 / device.fp8_flops_per_clock : kFull16bit / device.fp16_flops_per_clock;
+  const FittedOn& full = kPlanner.fitted_on;
+  return is_fp8(inputs) ? full.fp8_flops_per_clock / device.fp8_flops_per_clock
+                        : full.fp16_flops_per_clock / device.fp16_flops_per_clock;
 }
 
 /// Bytes from HBM, and from L2, for each byte of an H200 in the same time.
 inline double hbm_share(const DeviceInfo& device) {
-  constexpr double kH200BytesPerUs = 4.5e6;
-  return device.hbm_bytes_per_us / kH200BytesPerUs;
+  return device.hbm_bytes_per_us / kPlanner.fitted_on.hbm_bytes_per_us;
 }
 inline double l2_share(const DeviceInfo& device) {
-  constexpr double kH200BytesPerUs = 8.1e6;
-  return device.l2_bytes_per_us / kH200BytesPerUs;
+  return device.l2_bytes_per_us / kPlanner.fitted_on.l2_bytes_per_us;
 }
 
 }  // namespace sluice

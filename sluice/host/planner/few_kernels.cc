@@ -8,24 +8,20 @@
 #include <set>
 #include <utility>
 
+#include <sluice/host/planner/constants.h>
+
 namespace sluice {
 namespace {
 
-/// A loss counts more than in proportion from here on: four times as a loss of 6 %, 9.6 times of 8 %. So the
-/// worst place counts first, and the mean decides where all are small.
-constexpr double kFeltLoss = 0.03;
 /// A place that nothing serves outweighs any loss; before anything is chosen all are such.
 constexpr double kUnserved = 1e6, kNothing = 1e8;
-/// What another unit must gain of the mean penalty to be worth its compile.
-constexpr double kLeastGain = 1e-4;
-
 double loss_of(double us, double least) {
   return least > 0 ? std::max(us / least - 1, 0.0) : 0.0;
 }
 
 double penalty_of(double us, double least) {
   if (us >= kCannotServe) return kUnserved;
-  const double loss = loss_of(us, least), felt = loss / kFeltLoss;
+  const double loss = loss_of(us, least), felt = loss / kPlanner.rows.felt_loss;
   return std::min(loss * (1 + felt * felt * felt), kUnserved / 2);
 }
 
@@ -46,7 +42,8 @@ class Cover {
   /// Adds the choice that lowers the penalty most for its units; false: none fits or gains enough.
   bool grow() {
     int best = -1;
-    double most = kLeastGain * std::accumulate(costs_.weights.begin(), costs_.weights.end(), 0.0);
+    double most =
+        kPlanner.rows.least_gain * std::accumulate(costs_.weights.begin(), costs_.weights.end(), 0.0);
     for (int c = 0; c < count(); ++c) {
       const int more = units_with(c, -1) - units_;
       if (is_chosen(c) || units_ + more > most_units_) continue;
@@ -92,7 +89,7 @@ class Cover {
   int count() const { return static_cast<int>(penalties_.size()); }
   bool is_chosen(int c) const { return std::find(chosen_.begin(), chosen_.end(), c) != chosen_.end(); }
 
-  /// Of the chosen ones, without that in `slot` and with `more`.
+  /// Units of the chosen ones, without that in `slot` and with `more`.
   int units_with(int more, int slot) const {
     std::set<int> units;
     if (more >= 0) units.insert(costs_.units[more].begin(), costs_.units[more].end());

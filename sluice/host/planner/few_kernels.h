@@ -10,10 +10,10 @@ namespace sluice {
 
 /// A row of `us` for each place of the range.
 struct CostTable {
-  std::vector<std::vector<double>> us;  // of each choice there; kCannotServe
-  std::vector<double> least;            // what the place would take if it had its own
+  std::vector<std::vector<double>> us;  // time of each choice there, or kCannotServe
+  std::vector<double> least;            // time of the place with a kernel of its own
   std::vector<double> weights;          // how much its loss counts in the choice
-  std::vector<std::vector<int>> units;  // of each choice: numbers of what is compiled for it
+  std::vector<std::vector<int>> units;  // numbers of what is compiled for each choice
 };
 inline constexpr double kCannotServe = 1e300;
 

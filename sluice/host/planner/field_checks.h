@@ -8,7 +8,8 @@
 #include <optional>
 #include <string_view>
 
-#include <sluice/host/text/fields.h>
+#include <sluice/host/text/field_range.h>
+#include <sluice/packed.h>
 #include <sluice/result.h>
 
 namespace sluice {

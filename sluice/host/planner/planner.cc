@@ -3,6 +3,7 @@
 // Pure: the same arguments give the same plan everywhere. tests/plans holds the model's choices as text.
 #include <algorithm>
 
+#include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/candidates.h>
 #include <sluice/host/planner/dense/plain_plans.h>
 #include <sluice/host/planner/dense/problem_checks.h>
@@ -30,7 +31,7 @@ std::optional<Problem> same_loads(const Problem& p) {
   return with_strides(other);
 }
 
-/// Of the problem alone.
+/// The best plan, whatever launch comes before: a usable record, else the model's first.
 Result<Plan> choose(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides,
                     const RecordBook& records) {
   SLUICE_TRY(check_device(device));
@@ -56,10 +57,8 @@ std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& devi
   const Result<std::vector<Plan>> plans = rank_candidates(checked, device, overrides_of(*choice));
   if (!plans) return std::nullopt;
   Plan plan = plans->front();
-  // Many rows feel a direct store: 164 us in place of 158, 1024 x 28672 x 4096 (docs/findings/gated.md).
   const bool made_direct = plan.config.store == StorePath::direct && why_not_tma_store(checked) == nullptr;
-  constexpr i64 kFewRows = 64;
-  if (other && made_direct && checked.m > kFewRows) return std::nullopt;
+  if (other && made_direct && checked.m > kPlanner.search.borrowed_rows) return std::nullopt;
   plan.source = PlanSource::record;
   plan.measured_us = choice->measured_us;
   return plan;

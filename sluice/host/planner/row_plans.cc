@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include <sluice/host/jit/source.h>
+#include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/candidates.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/few_kernels.h>
@@ -26,7 +27,7 @@ namespace {
 
 using packed::Taste;
 
-/// What the choice asks of dense products.
+/// Dense products, as the choice sees them.
 struct Dense {
   using Problem = sluice::Problem;
   using Plan = sluice::Plan;
@@ -45,18 +46,16 @@ struct Dense {
     if (!table.numbers_by_gpc) o.numbering = Numbering::launch;
     return plan_with(p, config, device, o);
   }
-  /// What the planner never picks, the model was never held to. A kernel that can split costs a little also
-  /// where it does not: registers, and a branch for each tile. A plain one that is taller than need be reads
-  /// a row that is there in the place of each that is not: 4096 x 14336, 77 rows in tiles of 128 for 96, took
-  /// 12 (bf16) and 22 % (fp8) more than the pick, 95 rows 5 and 7 (H200, 2026-11-25).
+  /// The estimate, corrected where a kernel serves rows that the planner would not pick it for: the model was
+  /// never held to those.
   static double us(const Plan& plan) {
-    constexpr double kUnusedSplit = 1.005, kRowTooMany = 0.005;
     const KernelConfig& c = plan.config;
     if (is_plain(c.schedule))
       return plan.estimate.total_us *
-             (1 + kRowTooMany * (c.tile.m - std::min(plain_rows(c.schedule, plan.problem.m), c.tile.m)));
+             (1 + kPlanner.rows.row_too_many *
+                      (c.tile.m - std::min(plain_rows(c.schedule, plan.problem.m), c.tile.m)));
     const bool unused = c.combine != Combine::none && plan.split.streamed == 0;
-    return plan.estimate.total_us * (unused ? kUnusedSplit : 1.0);
+    return plan.estimate.total_us * (unused ? kPlanner.rows.unused_split : 1.0);
   }
   static std::vector<std::string> units(const Plan& plan) { return unit_texts(plan.config); }
   static bool splits(const Plan& plan) { return uses_workspace(plan.config); }
@@ -96,32 +95,21 @@ P of_rows(P problem, i64 m) {
   return problem;
 }
 
-constexpr i64 kAllOfThem = 1024;  // numbers of rows that are all looked at
-constexpr i64 kFewRows = 256;     // of a longer range those too, and above:
-constexpr i64 kLeastSteps = 32;   // of an octave, each with the m behind it, where a tile more begins
-
+/// Numbers of rows that are looked at.
 std::vector<i64> sampled(const RowRange& rows) {
+  const SearchBounds& bounds = kPlanner.search;
   std::vector<i64> all;
-  const bool dense = rows.high - rows.low < kAllOfThem;
+  const bool dense = rows.high - rows.low < bounds.all_rows;
   for (i64 m = rows.low; m <= rows.high; ++m) {
     all.push_back(m);
-    if (dense || m < kFewRows) continue;
+    if (dense || m < bounds.few_rows) continue;
     i64 step = 1;
-    while (step * 2 * kLeastSteps <= m) step *= 2;
+    while (step * 2 * bounds.octave_steps <= m) step *= 2;
     if (m % step != 0) m = round_up(m, step) - 1;  // from a multiple to the m behind it, then to the next
   }
   if (all.back() != rows.high) all.push_back(rows.high);
   return all;
 }
-
-/// What the tuner found was faster than all that the model ranks: by so much at least, of kernels that the
-/// model thinks as good.
-constexpr double kRecordGain = 0.02;
-/// Decoding has one row for each sequence, and spends its life there: one row counts as much as 17 numbers of
-/// many, 16 rows as two.
-constexpr double kFewRowsWeight = 16;
-/// Of the model's ranking of one m, what else may serve its neighbours.
-constexpr std::size_t kNearPicks = 8;
 
 /// All that the choice looks at.
 template <class Kind>
@@ -134,7 +122,7 @@ struct Survey {
     std::size_t pick = 0;  // in `choices`
   };
   std::vector<Place> places;
-  std::vector<typename Kind::Plan> choices;  // of different configs
+  std::vector<typename Kind::Plan> choices;  // no two have one config
 
   std::size_t index_of(const typename Kind::Plan& plan) {
     const auto found = std::find_if(choices.begin(), choices.end(),
@@ -149,6 +137,7 @@ template <class Kind>
 Result<Survey<Kind>> survey_of(const typename Kind::Table& table, const DeviceInfo& device,
                                const RecordBook& records) {
   Survey<Kind> survey;
+  const auto near = static_cast<std::size_t>(kPlanner.search.near_picks);
   for (const i64 m : sampled(table.rows)) {
     SLUICE_TAKE(const auto checked, Kind::check(of_rows(table.problem, m)));
     SLUICE_TAKE(const auto ranked, Kind::ranked(checked, device));
@@ -156,13 +145,14 @@ Result<Survey<Kind>> survey_of(const typename Kind::Table& table, const DeviceIn
     place.recorded = Kind::recorded(checked, device, records);
     if (place.recorded) place.least = place.recorded->measured_us;
     place.pick = survey.index_of(place.recorded ? *place.recorded : ranked.front());
-    for (std::size_t i = 0; i < std::min(kNearPicks, ranked.size()); ++i) survey.index_of(ranked[i]);
+    for (std::size_t i = 0; i < std::min(near, ranked.size()); ++i) survey.index_of(ranked[i]);
     survey.places.push_back(std::move(place));
   }
   return survey;
 }
 
-/// What each of `configs` makes of the problem: those that the planner wants, else those that are possible.
+/// The plan that each of `configs` makes for the problem: plans that the planner wants, else those that are
+/// possible.
 template <class Kind, class Plans>
 std::vector<std::optional<typename Kind::Plan>> offers(const typename Kind::Table& table,
                                                        const typename Kind::Problem& checked,
@@ -181,7 +171,8 @@ std::vector<std::optional<typename Kind::Plan>> offers(const typename Kind::Tabl
 /// times that were measured and estimated only those of one kind compare.
 void calibrate(double measured, double estimated, std::vector<double>& us) {
   for (double& time : us)
-    if (time < kCannotServe) time = std::max(time * measured / estimated, measured * (1 + kRecordGain));
+    if (time < kCannotServe)
+      time = std::max(time * measured / estimated, measured * (1 + kPlanner.rows.record_gain));
 }
 
 template <class Kind>
@@ -194,7 +185,7 @@ CostTable costs_of(const typename Kind::Table& table, const Survey<Kind>& survey
     if (place.recorded) calibrate(place.least, Kind::us(*place.recorded), us);
     us[place.pick] = place.least;
     costs.least.push_back(place.least);
-    costs.weights.push_back(1 + kFewRowsWeight / static_cast<double>(place.m));
+    costs.weights.push_back(1 + kPlanner.rows.few_rows_weight / static_cast<double>(place.m));
   }
   std::map<std::string, int> numbers;
   for (const auto& choice : survey.choices) {

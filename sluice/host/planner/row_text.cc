@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `sluice plan --rows` prints: a line for each kernel of a range with the m that it serves.
+// The text of `sluice plan --rows`: a line for each kernel of a range with the m that it serves.
 #include <sluice/rows.h>
 
-#include <cstdio>
 #include <string>
+
+#include <sluice/host/text/lines.h>
 
 namespace sluice {
 namespace {
 
-constexpr i64 kMostLines = 1 << 14;  // numbers of rows that are asked for one by one; of a longer range some
-constexpr int kMostRuns = 8;         // of a kernel, written out
+/// Numbers of rows that are asked for one by one; a longer range takes steps.
+constexpr i64 kMostLines = 1 << 14;
+/// Runs of one kernel that are written out.
+constexpr int kMostRuns = 8;
 
 std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * share);
-  return text;
+  return formatted("%.2f %%", 100 * share);
 }
 
 std::string run_text(i64 first, i64 last) {

@@ -6,23 +6,14 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <optional>
 #include <tuple>
 
 #include <sluice/host/text/enumerations.h>
+#include <sluice/host/text/field_range.h>
 #include <sluice/packed.h>
 
 namespace sluice {
-
-inline constexpr int kAnyInt = std::numeric_limits<int>::max();
-
-/// Inclusive range of a number. most = kAnyInt: only the type bounds it.
-struct FieldRange {
-  int least = 0, most = kAnyInt;
-};
-/// Says "must be in 2..16", or "must be at least 1" without an upper bound.
-std::string rule_of(const FieldRange& range);
 
 /// Which fields a text shows. unless_default hides a default value, so that units and records older than the
 /// field stay as they are.

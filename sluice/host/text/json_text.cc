@@ -2,6 +2,8 @@
 // One pass over the bytes measures depth and counts members before anything is built.
 #include <sluice/host/text/json_text.h>
 
+#include <nlohmann/json.hpp>
+
 #include <set>
 #include <string>
 #include <vector>

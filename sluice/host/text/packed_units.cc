@@ -2,20 +2,14 @@
 // Text of packed products. Units hold only enumerators and integers, so no caller's string becomes code.
 #include <sluice/host/text/packed_units.h>
 
-#include <cstdio>
-
 #include <sluice/host/jit/source.h>
 #include <sluice/host/text/field_text.h>
+#include <sluice/host/text/lines.h>
 #include <sluice/host/text/overlap_text.h>
 #include <sluice/host/text/pack_units.h>
 
 namespace sluice {
-namespace {
-
-std::string number(i64 value) {
-  return std::to_string(value);
-}
-}  // namespace
+namespace {}  // namespace
 
 std::string to_string(const NarrowConfig& config) {
   return "sluice::NarrowConfig" + text_of(config);
@@ -48,10 +42,10 @@ std::string unit_text(const NarrowConfig& config) {
 std::string unit_text(const WideConfig& config) {
   return "#include <sluice/kernels/wide.cuh>\n"
          "#include <sluice/device/ptx/generated/wgmma_rs_n" +
-         number(config.tokens) + ".cuh>\n" +
+         std::to_string(config.tokens) + ".cuh>\n" +
          (config.tail_parts == 1 ? ""
                                  : "#include <sluice/device/ptx/generated/wgmma_rs_n" +
-                                       number(tail_tokens(config)) + ".cuh>\n") +
+                                       std::to_string(tail_tokens(config)) + ".cuh>\n") +
          "inline constexpr sluice::WideConfig kConfig = " + to_string(config) + ";\n" +
          entry_text({.params = "sluice::WideParams",
                      .threads = "sluice::kWideThreads",
@@ -62,7 +56,7 @@ std::string unit_text(const WideConfig& config) {
 std::string unit_text(const StripConfig& config) {
   return "#include <sluice/kernels/strip.cuh>\n"
          "#include <sluice/device/ptx/generated/wgmma_rs_n" +
-         number(config.tokens) +
+         std::to_string(config.tokens) +
          ".cuh>\n"
          "inline constexpr sluice::StripConfig kConfig = " +
          to_string(config) + ";\n" +
@@ -85,7 +79,7 @@ template <class Config>
 std::string formats_text(const Config& c) {
   const WeightFormat& w = c.weights;
   std::string out = std::string(" ") + name_of(c.x) + "*" + name_of(w.type) + ">" + name_of(c.d) + " g" +
-                    (w.group == 0 ? std::string("k") : number(w.group)) + " " + name_of(w.scale);
+                    (w.group == 0 ? std::string("k") : std::to_string(w.group)) + " " + name_of(w.scale);
   if (w.zero != ScaleZero::none) out += " zeros";
   if (c.bias != Bias::none) out += std::string(" bias:") + name_of(c.bias_type);
   if (c.activation != Activation::none) out += std::string(" ") + name_of(c.activation);
@@ -103,13 +97,11 @@ std::string formats_text(const Config& c) {
 }
 
 std::string tiles_text(const PackedProblem& p, int rows, int tokens) {
-  return number(ceil_div(p.n, i64{rows})) + " x " + number(ceil_div(p.m, i64{tokens})) + " tiles of " +
-         number(rows) + " outputs x " + number(tokens) + " tokens, ";
+  return std::to_string(ceil_div(p.n, i64{rows})) + " x " + std::to_string(ceil_div(p.m, i64{tokens})) +
+         " tiles of " + std::to_string(rows) + " outputs x " + std::to_string(tokens) + " tokens, ";
 }
 std::string microseconds(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f us", value);
-  return text;
+  return formatted("%.2f us", value);
 }
 std::string source_text(const Plan& plan) {
   if (plan.source == PlanSource::model) return "the model";
@@ -123,8 +115,8 @@ const char* scales_text(ScaleMode scale_x) {
   }
 }
 std::string work_text(const PackedProblem& p, const NarrowConfig& c) {
-  return tiles_text(p, tile_rows(c), tile_tokens(c)) + "k in " + number(c.parts) +
-         (c.parts == 1 ? " part, " : " parts, ") + number(c.ctas) +
+  return tiles_text(p, tile_rows(c), tile_tokens(c)) + "k in " + std::to_string(c.parts) +
+         (c.parts == 1 ? " part, " : " parts, ") + std::to_string(c.ctas) +
          (c.ctas == 1 ? " CTA an SM" : " CTAs an SM");
 }
 std::string work_text(const PackedProblem& p, const WideConfig& c) {
@@ -135,28 +127,31 @@ std::string work_text(const PackedProblem& p, const WideConfig& c) {
          (c.tail_parts == 1 ? "" : ", those of a last wave in halves, if halves are one wave too");
 }
 std::string work_text(const PackedProblem& p, const StripConfig& c) {
-  return tiles_text(p, tile_rows(c), c.tokens) + "k in " + number(c.parts) +
-         (c.parts == 1 ? " part, " : " parts, ") + number(c.k_groups) +
+  return tiles_text(p, tile_rows(c), c.tokens) + "k in " + std::to_string(c.parts) +
+         (c.parts == 1 ? " part, " : " parts, ") + std::to_string(c.k_groups) +
          (c.k_groups == 1 ? " warpgroup a strip" : " warpgroups a strip");
 }
 
 }  // namespace
 
 std::string short_name(const NarrowConfig& c) {
-  return "narrow " + number(tile_tokens(c)) + "x" + number(tile_rows(c)) +
-         (c.held_tokens == 0 ? "" : " h" + number(c.held_tokens)) + " w" + number(c.warps) + " s" +
-         number(c.stages) + " p" + number(c.parts) + " b" + number(c.ctas) + formats_text(c);
+  return "narrow " + std::to_string(tile_tokens(c)) + "x" + std::to_string(tile_rows(c)) +
+         (c.held_tokens == 0 ? "" : " h" + std::to_string(c.held_tokens)) + " w" + std::to_string(c.warps) +
+         " s" + std::to_string(c.stages) + " p" + std::to_string(c.parts) + " b" + std::to_string(c.ctas) +
+         formats_text(c);
 }
 
 std::string short_name(const WideConfig& c) {
-  return "wide " + number(c.tokens) + "x" + number(kWideRows) + " x" + number(c.x_stages) + " w" +
-         number(c.w_stages) + " cn" + number(c.cluster_n) + " ck" + number(c.cluster_k) +
-         (c.tail_parts == 1 ? "" : " t" + number(c.tail_parts)) + formats_text(c);
+  return "wide " + std::to_string(c.tokens) + "x" + std::to_string(kWideRows) + " x" +
+         std::to_string(c.x_stages) + " w" + std::to_string(c.w_stages) + " cn" +
+         std::to_string(c.cluster_n) + " ck" + std::to_string(c.cluster_k) +
+         (c.tail_parts == 1 ? "" : " t" + std::to_string(c.tail_parts)) + formats_text(c);
 }
 
 std::string short_name(const StripConfig& c) {
-  return "strip " + number(c.tokens) + "x" + number(tile_rows(c)) + " g" + number(c.k_groups) + " s" +
-         number(c.stages) + " p" + number(c.parts) + formats_text(c);
+  return "strip " + std::to_string(c.tokens) + "x" + std::to_string(tile_rows(c)) + " g" +
+         std::to_string(c.k_groups) + " s" + std::to_string(c.stages) + " p" + std::to_string(c.parts) +
+         formats_text(c);
 }
 
 std::string short_name(const PackedConfig& config) {
@@ -166,23 +161,20 @@ std::string short_name(const PackedConfig& config) {
 std::string describe(const Plan& plan) {
   const PackedProblem& p = plan.problem;
   const WeightFormat& w = p.weights;
-  char bits[32];
-  std::snprintf(bits, sizeof bits, "%.3f", plan.stored_bits);
-  const auto line = [](const char* key, const std::string& value) {
-    char start[16];
-    std::snprintf(start, sizeof start, "%-11s", key);
-    return start + value + "\n";
-  };
-  return line("problem", "m " + number(p.m) + " n " + number(p.n) + " k " + number(p.k)) +
-         line("matrices", std::string("X ") + name_of(p.x) + " ld " + number(p.ld_x) +
-                              scales_text(p.scale_x) + ", D " + name_of(p.d) + " ld " + number(p.ld_d)) +
+  const std::string bits = formatted("%.3f", plan.stored_bits);
+  return line("problem",
+              "m " + std::to_string(p.m) + " n " + std::to_string(p.n) + " k " + std::to_string(p.k)) +
+         line("matrices", std::string("X ") + name_of(p.x) + " ld " + std::to_string(p.ld_x) +
+                              scales_text(p.scale_x) + ", D " + name_of(p.d) + " ld " +
+                              std::to_string(p.ld_d)) +
          line("weights", std::string(name_of(w.type)) + ", " +
-                             (w.group == 0 ? "one scale a row" : "groups of " + number(w.group)) + ", " +
-                             name_of(w.scale) + " scales" + (w.zero == ScaleZero::none ? "" : " and zeros") +
-                             ": " + number(plan.weight_bytes) + " bytes, " + bits + " bits a weight") +
+                             (w.group == 0 ? "one scale a row" : "groups of " + std::to_string(w.group)) +
+                             ", " + name_of(w.scale) + " scales" +
+                             (w.zero == ScaleZero::none ? "" : " and zeros") + ": " +
+                             std::to_string(plan.weight_bytes) + " bytes, " + bits + " bits a weight") +
          line("kernel", short_name(plan.config)) +
          line("work", std::visit([&](const auto& c) { return work_text(p, c); }, plan.config)) +
-         line("memory", number(plan.smem_bytes) + " bytes of shared memory a CTA, no workspace") +
+         line("memory", std::to_string(plan.smem_bytes) + " bytes of shared memory a CTA, no workspace") +
          line("estimate", microseconds(plan.estimate_us)) + line("chosen by", source_text(plan));
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans as text: the initialisers of their values (field_text.h), and lines for people.
-#include <cstdio>
 #include <string>
 
 #include <sluice/host/text/field_text.h>
+#include <sluice/host/text/lines.h>
 #include <sluice/host/text/overlap_text.h>
 #include <sluice/plan.h>
 
@@ -33,17 +33,7 @@ std::string short_epilogue(const Epilogue& e) {
 }
 
 std::string fixed(double value) {
-  char digits[64];
-  std::snprintf(digits, sizeof digits, "%.2f", value);
-  return digits;
-}
-
-/// One aligned line of `describe`.
-std::string line(const char* name, const std::string& value) {
-  constexpr std::size_t kNameColumns = 11;
-  std::string out = name;
-  out.resize(kNameColumns, ' ');
-  return out + value + "\n";
+  return formatted("%.2f", value);
 }
 
 std::string describe_source(const Plan& plan) {

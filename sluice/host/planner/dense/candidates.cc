@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include <sluice/host/limits.h>
+#include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/cost_model.h>
 #include <sluice/host/planner/dense/numbering.h>
@@ -25,23 +26,15 @@ namespace {
 
 static_assert(registered_configs().size() <= ConfigList::kCapacity);
 
-constexpr int kGroupList[] = {1, 2, 4, 8, 16, 32};
-constexpr std::span<const int> kGroups(kGroupList);
-constexpr i64 kMaxInt = (i64{1} << 31) - 1;
-
 bool too_many_tiles(const Problem& p, const KernelConfig& c) {
   return grid_tiles(p, c) > static_cast<double>(kMaxClusterTiles);
 }
 
-/// The most rows of A that are cut into equal parts where operands are swapped: of more of them, or of more
-/// than there are columns, only widths that fit waves are tried.
-constexpr i64 kMostSwappedRows = 1024;
-
-/// Of swapped operands: every height with every width that cuts the rows of A into equal parts, if there are
-/// few rows or the caller asks for it.
+/// Tiles for swapped operands: every height with every width that cuts the rows of A into equal parts, if
+/// there are few rows or the caller asks for it.
 std::vector<BaseConfig> swapped_space(const Problem& product, bool asked) {
   std::vector<BaseConfig> space;
-  if (!asked && (product.n > kMostSwappedRows || product.m < product.n)) return space;
+  if (!asked && (product.n > kPlanner.search.swapped_rows || product.m < product.n)) return space;
   for (const BaseConfig& height : kHeights)
     for (int parts = 1; parts <= kMostSwappedParts; ++parts) {
       const BaseConfig base{height.schedule, height.tile_m, width_of_parts(product, parts)};
@@ -51,21 +44,17 @@ std::vector<BaseConfig> swapped_space(const Problem& product, bool asked) {
   return space;
 }
 
-constexpr int kMostFittedWaves = 3;
-/// Narrower tiles are for few rows, whose widths kGemmSpace and swapped_space have.
-constexpr int kLeastFittedWidth = 64;
-
-/// Every height with the widths that make its tiles fill one wave of lone CTAs, two, or three: a listed width
-/// may leave a fifth of the SMs without one there (docs/findings/fitted-widths.md).
+/// Every height with the widths that make its tiles fill one wave of lone CTAs, two, or three. A listed width
+/// may leave a fifth of the SMs without a tile there (docs/findings/fitted-widths.md).
 std::vector<BaseConfig> fitted_space(const Problem& product, const DeviceInfo& device) {
   std::vector<BaseConfig> space;
   for (const BaseConfig& height : kHeights) {
     const i64 rows = std::max(ceil_div(product.m, i64{height.tile_m}) * product.batch, i64{1});
-    for (int waves = 1; waves <= kMostFittedWaves; ++waves) {
-      const i64 columns = i64{waves} * device.sm_count / rows;
+    for (i64 waves = 1; waves <= kPlanner.search.fitted_waves; ++waves) {
+      const i64 columns = waves * device.sm_count / rows;
       if (columns == 0) continue;
       const BaseConfig base{height.schedule, height.tile_m, width_of_parts(product, columns)};
-      if (base.tile_n >= kLeastFittedWidth) space.push_back(base);
+      if (base.tile_n >= kPlanner.search.fitted_width) space.push_back(base);
     }
   }
   return space;
@@ -76,7 +65,7 @@ std::vector<ClusterShape> clusters_of(const PlanOverrides& o) {
   return {std::begin(kClusterSpace), std::end(kClusterSpace)};
 }
 
-/// Of the space, what the overrides leave. `product` says how wide tiles are that are not listed.
+/// The tiles of the space that the overrides leave. `product` says how wide unlisted ones are.
 std::vector<BaseConfig> listed_bases(const Problem& product, const DeviceInfo& device,
                                      const PlanOverrides& o) {
   std::vector<BaseConfig> bases(std::begin(kGemmSpace), std::end(kGemmSpace));
@@ -123,10 +112,10 @@ bool splits_more_than_a_wave(const Problem& p, const KernelConfig& c, const Devi
   return c.cluster.k > 1 && grid_tiles(p, c) > max_clusters(c, device);
 }
 
-/// MN-major B comes in blocks of 64 columns. Of another width half of the tiles begin inside of an L2 line
-/// and all bring columns of their neighbours, if they have any: where no CTA shares B, 51 of 53 problems lost
-/// 2 to 51 % by it and two gained 1 % (docs/findings/mn-major.md). WGMMA itself is slow at widths between
-/// multiples of 32 (128 x 144 took 1.3 times as long as 128 x 160, docs/findings/splits.md).
+/// MN-major B comes in blocks of 64 columns. Half of the tiles of another width begin inside of an L2 line,
+/// and all bring columns of their neighbours. Where no CTA shares B, 51 of 53 problems lost 2 to 51 % by it
+/// and two gained 1 % (docs/findings/mn-major.md). WGMMA itself is slow at widths between multiples of 32
+/// (128 x 144 took 1.3 times as long as 128 x 160, docs/findings/splits.md).
 bool is_slow_width(const Problem& p, const KernelConfig& c) {
   const int unit = c.cluster.m > 1 || p.n <= c.tile.n ? kMnBlock / 2 : kMnBlock;
   return c.b_major == Major::mn && c.tile.n % unit != 0;
@@ -180,9 +169,9 @@ std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
   return {p};
 }
 
-/// What no configuration can make good.
+/// Refuses overrides that no configuration can follow.
 Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
-  SLUICE_TRY(sluice::check_overrides(o));  // those of a record come here first
+  SLUICE_TRY(sluice::check_overrides(o));  // a record's were not checked before
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
     return bad_override(std::string("store = tma: ") + reason + "; store direct");
   if (const char* reason = why_not_tma_store(p); o.swapped.value_or(false) && reason != nullptr)
@@ -198,7 +187,7 @@ Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
   return {};
 }
 
-/// What depends on the configuration.
+/// The rule of the config that a split breaks; empty: none.
 std::string split_problem(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
                           const WorkSplit& split) {
   if (split.clusters < 1 || split.clusters > max_clusters(c, device))
@@ -228,7 +217,8 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
     if (raster != o.raster.value_or(raster)) continue;
     split.raster = raster;
     const i64 extent = raster == Raster::along_m ? rows : columns;
-    for (const int group : o.raster_group ? std::span<const int>(&*o.raster_group, 1) : kGroups) {
+    for (const int group : o.raster_group ? std::span<const int>(&*o.raster_group, 1)
+                                          : std::span<const int>(tried::kRasterGroups)) {
       if (!o.raster_group && group > 1 && group > extent) break;
       split.group = group;
       const Traffic traffic = traffic_of(p, c, split, device);
@@ -250,15 +240,12 @@ Plan plan_of(const Problem& p, const KernelConfig& config, const WorkSplit& spli
   plan.smem_bytes = smem_bytes(config);
   plan.workspace_bytes = workspace_bytes(config, split);
   const bool empty = p.m == 0 || p.n == 0 || p.batch == 0;
-  // Of the walk before it is numbered: the model does not know what GPCs share, so of the walk that goes with
-  // their numbers it knows the price and not the gain. rank_candidates() puts the last estimate in.
+  // The estimate is for the walk before it is numbered. The model prices a numbered walk, but does not know
+  // what GPCs share, which is its gain. rank_candidates() puts the last estimate in.
   if (!empty) plan.estimate = estimate(product_of(p, config), config, split, device);
   plan.split = numbered(plan, o);
   return plan;
 }
-
-/// A tuner shall see different configurations, not ten splits of one.
-constexpr std::size_t kSplitsOfOneConfig = 2;
 
 std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo& device,
                               const WorkSplit& whole, const PlanOverrides& o) {
@@ -273,7 +260,8 @@ std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo
   }
   std::stable_sort(plans.begin(), plans.end(),
                    [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
-  if (plans.size() > kSplitsOfOneConfig) plans.resize(kSplitsOfOneConfig);
+  const auto most = static_cast<std::size_t>(kPlanner.search.splits_of_config);
+  if (plans.size() > most) plans.resize(most);
   return plans;
 }
 
@@ -298,7 +286,7 @@ std::string why_no_plain_plan(const Problem& p, const PlanOverrides& o) {
          "112, 128, 224 or 256), warps 4, 8 or 16; give fewer overrides";
 }
 
-/// What search() would have let through for this problem.
+/// True for configs that search() lets through for this problem.
 bool suits(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
   const char* const no_store = why_not_tma_store(p);
   if (no_store != nullptr && (c.store == StorePath::tma || is_swapped(c))) return false;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many cluster tiles a problem has, for any sizes that a caller may ask for (spec/work_split.h counts
-// them in int, once it is known that they fit), and how many clusters a GPU has room for.
+// How many cluster tiles a problem has, and how many clusters a GPU has room for. Any sizes that a caller may
+// ask for are counted; spec/work_split.h counts in int, once they are known to fit.
 #pragma once
 
+#include <sluice/host/limits.h>
 #include <sluice/plan.h>
 #include <sluice/spec/config.h>
 
@@ -24,18 +25,17 @@ constexpr double grid_tiles(const Problem& p, const KernelConfig& c) {
 /// Can the kernel count its cluster tiles, and where clusters walk a list of them, a step past its end, in
 /// int? Plain kernels have a cluster for each tile and take no step.
 constexpr bool can_count_tiles(const Problem& p, const KernelConfig& c, i64 clusters) {
-  constexpr i64 most = (i64{1} << 31) - 1;
-  return grid_tiles(p, c) <= static_cast<double>(most - (is_plain(c.schedule) ? 0 : clusters));
+  return grid_tiles(p, c) <= static_cast<double>(kMaxInt - (is_plain(c.schedule) ? 0 : clusters));
 }
 
-/// Are all of a launch's `tiles` dealt out, and each cut into the same number of runs? Of a split that
-/// streams its tail alone, most of the walk is whole tiles.
+/// Are all of a launch's `tiles` dealt out, and each cut into the same number of runs? A split that
+/// streams its tail alone walks mostly whole tiles.
 constexpr bool cuts_all_alike(const WorkSplit& split, double tiles) {
   return split.streamed > 0 && split.streamed == tiles && split.clusters % split.streamed == 0;
 }
 
-/// Of `ctas` CTAs each, resident at once with one CTA an SM: those of several do not fill every GPC, and of 3
-/// or 5 to 7 no more fit than of 4 or 8.
+/// Clusters of `ctas` CTAs that are resident at once, with one CTA an SM. Larger ones do not fill every GPC.
+/// Clusters of 3 are as many as of 4; those of 5 to 7 as many as of 8.
 constexpr int clusters_at_once(int ctas, const DeviceInfo& device) {
   return ctas <= 1   ? device.sm_count
          : ctas == 2 ? device.max_clusters_of_2

@@ -27,8 +27,7 @@ double joined(double sharpness, std::initializer_list<double> times) {
 /// The model of one problem, configuration and split.
 class Model {
  public:
-  Model(const Problem& problem, const KernelConfig& config, const DeviceInfo& device,
-        const CostConstants& cost)
+  Model(const Problem& problem, const KernelConfig& config, const DeviceInfo& device, const DenseCosts& cost)
       : p_(problem), c_(config), device_(device), cost_(cost) {}
 
   Estimate estimate(const WorkSplit& split) const;
@@ -36,7 +35,7 @@ class Model {
  private:
   double clocks_per_us() const;
   double k_tiles() const { return static_cast<double>(ceil_div(p_.k, i64{c_.tile.k})); }
-  /// Of a tile, those that one CTA works on.
+  /// K-tiles of a tile that one CTA works on.
   double own_k_tiles() const { return std::ceil(k_tiles() / c_.cluster.k); }
   double tensor_clocks() const;
   double smem_clocks() const;
@@ -52,7 +51,7 @@ class Model {
   }
   double run_clocks(const WorkSplit& split) const;
   double combine_us(const WorkSplit& split) const;
-  /// Of one fp32 sum for each element of D, in double: sizes may be such that 64 bits do not hold it.
+  /// Bytes of an fp32 sum for each element of D. In double: 64 bits may not hold them.
   double sum_bytes() const {
     return 4.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.batch);
   }
@@ -61,7 +60,7 @@ class Model {
   const Problem& p_;
   const KernelConfig& c_;
   const DeviceInfo& device_;
-  const CostConstants& cost_;
+  const DenseCosts& cost_;
 };
 
 /// The clock is the sustained rate over the rate a clock.
@@ -85,7 +84,7 @@ double Model::smem_clocks() const {
   return reads + cost_.smem_write_weight * (c_.tile.m + c_.tile.n);
 }
 
-/// What a math group does after the products of one k-tile.
+/// Clocks of a math group after the products of one k-tile.
 double Model::promotion_clocks() const {
   double each = cost_.promote_clocks_per_register, drain = cost_.promote_drain_clocks;
   if (is_block_scaled(c_.epilogue)) {
@@ -111,7 +110,7 @@ double Model::math_clocks() const {
 
 /// Clocks of one group to store its part of a tile, with the other group doing something else.
 double Model::epilogue_clocks() const {
-  const double elements = sum_registers(c_) / c_.cluster.k;  // of a thread
+  const double elements = sum_registers(c_) / c_.cluster.k;  // sums of a thread
   const double chunks = waves(c_) * own_outputs(c_) / store_columns(c_);
   const Epilogue& e = c_.epilogue;
   double each = cost_.epilogue_clocks_per_element;
@@ -138,7 +137,7 @@ double Model::exchange_clocks() const {
          4.0 * rows * c_.tile.n / cost_.exchange_bytes_per_clock;
 }
 
-/// What is asked of L2 for each byte that is read. Of a product without k none is.
+/// Bytes requested from L2 for each byte that is read. A product without k reads none.
 double Model::asked_share() const {
   const double read = l2_bytes_per_k_tile(p_, c_);
   return read > 0 ? 1 + cost_.split_line_weight * split_bytes_per_k_tile(p_, c_) / read : 1;
@@ -242,8 +241,8 @@ int max_clusters(const KernelConfig& c, const DeviceInfo& device) {
 }
 
 Estimate estimate(const Problem& p, const KernelConfig& c, const WorkSplit& split, const DeviceInfo& device,
-                  const CostConstants& constants) {
-  return Model(p, c, device, constants).estimate(split);
+                  const DenseCosts& costs) {
+  return Model(p, c, device, costs).estimate(split);
 }
 
 }  // namespace sluice

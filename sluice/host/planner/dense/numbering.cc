@@ -6,17 +6,11 @@
 
 #include <algorithm>
 
+#include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 
 namespace sluice {
 namespace {
-
-constexpr int kGpcSms = 16;
-/// Multiples of HBM's time that tensor cores work; below, the order of HBM's reads matters more. 1024 x 2048
-/// x 50304 gains 2 to 3.6 % (4), 512 rows and more 0.6 % (from 2 on), 128 and 256 rows lose 0.5 % (to 1.8).
-constexpr double kLeastTensorShare = 2;
-/// Parts of a tile from which on products that share k gain 2.5 to 15 %; in two parts they lost 0.3 to 90 %.
-constexpr int kLeastParts = 4;
 
 bool multicasts_one_operand(const ClusterShape& c) {
   return c.k == 1 && (c.m == 1) != (c.n == 1) && c.m * c.n <= 4;
@@ -32,9 +26,10 @@ bool gains_by_gpc(const Plan& plan) {
   if (split.streamed > 0)
     return multicasts_one_operand(cluster) &&
            cuts_all_alike(split, grid_tiles(product_of(plan.problem, plan.config), plan.config)) &&
-           split.clusters / split.streamed >= kLeastParts;
+           split.clusters / split.streamed >= kPlanner.search.gpc_parts;
   return (multicasts_one_operand(cluster) || is_pair_along_k(cluster)) &&
-         plan.estimate.tensor_us >= kLeastTensorShare * plan.estimate.hbm_us;
+         plan.estimate.tensor_us >=
+             static_cast<double>(kPlanner.search.gpc_tensor_share) * plan.estimate.hbm_us;
 }
 
 }  // namespace
@@ -58,7 +53,8 @@ WorkSplit numbered(const Plan& plan, const PlanOverrides& o) {
   const Problem product = product_of(plan.problem, plan.config);
   const i64 extent = along_n ? grid_columns(product, plan.config) : grid_rows(product, plan.config);
   split.raster = along_n ? Raster::along_n : Raster::along_m;
-  split.group = static_cast<int>(std::clamp<i64>(extent, 1, kGpcSms / cluster_size(plan.config)));
+  split.group =
+      static_cast<int>(std::clamp<i64>(extent, 1, kPlanner.search.gpc_sms / cluster_size(plan.config)));
   return split;
 }
 

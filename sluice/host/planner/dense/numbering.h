@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-/// The split of a plan with its estimate: numbered by GPC if that is asked for, or if nobody asked and it
-/// pays; then with the order of tiles that goes with it, as far as none is asked for.
+/// The split of a plan that has its estimate. It is numbered by GPC if that is asked for, or if nobody asked
+/// and it pays. Then it has the order of tiles that goes with it, unless another is asked for.
 WorkSplit numbered(const Plan& plan, const PlanOverrides& overrides);
 
 /// Nothing wrong: "".

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// See plain_plans.h. The model knows four things: the fixed time of a launch, bytes over the rate of HBM or
-// of the SMs that are at work, instructions, and what clusters and waves cost. Its constants are fitted to
-// 1,000 timed candidates of 64 products (docs/findings/plain-loads.md); the order of near ones is for the
-// tuner.
+// See plain_plans.h. The model adds up the fixed time of a launch, bytes over the rate of HBM or of the SMs
+// at work, instructions, and the price of clusters and waves. Its constants are fitted to 1,000 timed
+// candidates of 64 products (docs/findings/plain-loads.md); the order of near ones is for the tuner.
 #include <sluice/host/planner/dense/plain_plans.h>
 
 #include <algorithm>
 
 #include <sluice/host/limits.h>
+#include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/device_rates.h>
 #include <sluice/kernels/registry.h>
@@ -16,34 +16,19 @@
 namespace sluice {
 namespace {
 
-struct PlainModel {
-  double launch_us = 2.37;        // of a kernel that reads nothing, and its first and last bytes
-  double sm_bytes_per_us = 66e3;  // that one SM takes in
-  double latency_us = 1.22;       // of a load under load: bytes in flight over it is a rate
-  double tokens_share = 0.18;     // of the time of reading tokens again, which L2 overlaps with HBM
-  double product_clocks = 7.0;    // of one mma.sync, an SM sub-partition
-  double fp8_expand_clocks = 18;  // for each 16 x 32 of B: to fp16
-  double load_clocks = 2.2;       // for each row of 128 bytes: copies, addresses
-  double wgmma_clocks = 18;       // of one WGMMA with few columns, both operands in shared memory
-  double meet_clocks = 300;       // of a warpgroup's stage: copies seen, barrier, products' latency
-  double group_load_clocks = 7;   // for each 16 rows of 128 bytes that a warpgroup copies
-  double clocks_per_us = 1770;    // with the tensor core in use
-  double overlap = 0.16;          // of the less of memory and instructions, which the other does not hide
-  double cluster_us[4] = {0, 0.7, 1.2, 1.6};  // of 1, 2, 4, 8 CTAs
-  double reduce_us = 0.012;                   // for each KB of sums that warps add up
-  double tail = 0.52;                         // of a wave's time, for the last one's part that is empty
-  double wave_us = 0.1;                       // for each wave but the first
-  double beside_roles = 0.97;  // the model of the other schedules (cost_model.h) is 3 % low for few tokens:
-                               // what counts is which is faster
-};
-constexpr PlainModel kModel;
-constexpr int kMostRowsInTwoWaves = 64;   // of A
-constexpr double kMostCtas = 2147483647;  // as gemm::sealed() has it: CTAs count in int, so tiles do too
+/// CTAs, and so tiles, count in int: gemm::sealed() refuses more.
+constexpr double kMostCtas = kMaxInt;
+
+/// Time that a cluster of so many CTAs costs.
+double cluster_us(const PlainCosts& costs, int ctas) {
+  if (ctas == 1) return 0;
+  return ctas == 2 ? costs.cluster_of_2_us : ctas == 4 ? costs.cluster_of_4_us : costs.cluster_of_8_us;
+}
 
 /// The space's tiles for every split of k, as high as A, or `tile_m` if that is asked for.
 std::vector<KernelConfig> listed_configs(const Problem& p, std::optional<int> tile_m) {
   std::vector<KernelConfig> configs;
-  for (const int parts : {1, 2, 4, 8}) {
+  for (const int parts : tried::kPlainParts) {
     const auto add = [&](Schedule schedule, int tile_n, int warps) -> KernelConfig& {
       const int rows = tile_m.value_or(plain_rows(schedule, p.m));
       configs.push_back(config_for(p, {schedule, rows, tile_n}, {1, 1, parts}, StorePath::direct));
@@ -65,23 +50,24 @@ double resident_ctas(const KernelConfig& c, const DeviceInfo& device) {
   return static_cast<double>(clusters_at_once(c.cluster.k, device)) * c.cluster.k * plain_ctas(c);
 }
 
-/// What the tensor core and the instructions beside it take of an SM, us.
+/// Microseconds of the tensor core and of the instructions beside it, for an SM.
 double math_us(const Problem& p, const DeviceInfo& device, const KernelConfig& c, double tiles_of_sm) {
-  const double clocks_per_us = kModel.clocks_per_us * clock_share(device);
+  const PlainCosts& costs = kPlanner.plain;
+  const double clocks_per_us = costs.clocks_per_us * clock_share(device);
   const double slowness = tensor_slowness(device, c.a);
   const double k_tiles = static_cast<double>(ceil_div(p.k, i64{c.tile.k}));
   if (c.schedule == Schedule::plain_wgmma) {
     const double waves = plain_waves(c), columns = stage_columns(c);
-    const double busy = 4 * waves * std::max(kModel.wgmma_clocks, slowness * columns / 2.0);
-    const double alone = kModel.meet_clocks + busy + kModel.group_load_clocks * plain_stage_bytes(c) / 2048.0;
+    const double busy = 4 * waves * std::max(costs.wgmma_clocks, slowness * columns / 2.0);
+    const double alone = costs.meet_clocks + busy + costs.group_load_clocks * plain_stage_bytes(c) / 2048.0;
     const double together =
         teams(c) * std::min<double>(plain_ctas(c), std::max(1.0, tiles_of_sm * c.cluster.k));
     return tiles_of_sm * k_tiles / stage_k_tiles(c) * std::max(busy, alone / together) / clocks_per_us;
   }
   const double blocks = c.tile.n / 16.0, steps = is_fp8(c.a) ? 8 : 4;
-  const double clocks = blocks * steps * (c.tile.m / 8.0) * kModel.product_clocks +
-                        (is_fp8(c.a) ? blocks * 4 * kModel.fp8_expand_clocks : 0) +
-                        (c.tile.n + c.tile.m) * kModel.load_clocks;
+  const double clocks = blocks * steps * (c.tile.m / 8.0) * costs.product_clocks +
+                        (is_fp8(c.a) ? blocks * 4 * costs.fp8_expand_clocks : 0) +
+                        (c.tile.n + c.tile.m) * costs.load_clocks;
   return tiles_of_sm * k_tiles * clocks / 4 / clocks_per_us;
 }
 
@@ -115,6 +101,7 @@ const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
 }
 
 Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const KernelConfig& c) {
+  const PlainCosts& costs = kPlanner.plain;
   const double bytes = bytes_of(c.a);
   const double tiles = grid_tiles(p, c), ctas = tiles * c.cluster.k;
   const double weights =
@@ -127,8 +114,7 @@ Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const Kernel
   const double busy = std::min<double>(ctas, device.sm_count);
   const double in_flight = static_cast<double>(plain_early_row_bytes(c)) * c.tile.n *
                            std::min<double>(plain_ctas(c), std::max(1.0, ctas / device.sm_count));
-  const double sm_rate =
-      std::min(kModel.sm_bytes_per_us * clock_share(device), in_flight / kModel.latency_us);
+  const double sm_rate = std::min(costs.sm_bytes_per_us * clock_share(device), in_flight / costs.latency_us);
   const double hbm_us = weights * rows / std::min(device.hbm_bytes_per_us, busy * sm_rate);
   const double l2_us = tokens / device.l2_bytes_per_us;
 
@@ -139,21 +125,19 @@ Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const Kernel
   e.tensor_us = math;
   e.l2_us = l2_us;
   e.hbm_us = hbm_us;
-  const int parts = c.cluster.k == 1 ? 0 : c.cluster.k == 2 ? 1 : c.cluster.k == 4 ? 2 : 3;
   const double last_wave = ctas / resident - static_cast<double>(static_cast<i64>(ctas / resident));
-  e.overhead_us = kModel.launch_us + kModel.cluster_us[parts] +
-                  kModel.reduce_us * warp_sums_bytes(plain_tile(c)) / 1024.0 +
-                  kModel.wave_us * (e.waves - 1) +
-                  (e.waves > 1 && last_wave > 0 ? kModel.tail * (1 - last_wave) * hbm_us / e.waves : 0);
-  e.total_us = kModel.beside_roles * (e.overhead_us + std::max(hbm_us, math) +
-                                      kModel.overlap * std::min(hbm_us, math) + kModel.tokens_share * l2_us);
+  e.overhead_us = costs.launch_us + cluster_us(costs, c.cluster.k) +
+                  costs.reduce_us * warp_sums_bytes(plain_tile(c)) / 1024.0 + costs.wave_us * (e.waves - 1) +
+                  (e.waves > 1 && last_wave > 0 ? costs.tail * (1 - last_wave) * hbm_us / e.waves : 0);
+  e.total_us = costs.beside_roles * (e.overhead_us + std::max(hbm_us, math) +
+                                     costs.overlap * std::min(hbm_us, math) + costs.tokens_share * l2_us);
   return e;
 }
 
 Plan plain_plan(const Problem& p, const DeviceInfo& device, const KernelConfig& c) {
   Plan plan{.problem = p, .config = c, .split = {}};
   const double tiles = grid_tiles(p, c);
-  plan.split.clusters = static_cast<int>(std::clamp(tiles, 1.0, 2147483647.0));
+  plan.split.clusters = static_cast<int>(std::clamp(tiles, 1.0, kMostCtas));
   plan.smem_bytes = smem_bytes(c);
   if (tiles > 0) plan.estimate = plain_estimate(p, device, c);
   return plan;
@@ -161,7 +145,7 @@ Plan plain_plan(const Problem& p, const DeviceInfo& device, const KernelConfig& 
 
 std::optional<Plan> plain_plan_with(const Problem& p, const DeviceInfo& device, const KernelConfig& c) {
   if (why_not_plain(p, {}) != nullptr || c.tile.m < p.m) return std::nullopt;  // as plain_plans() has it
-  const bool whole_wave = c.cluster.k > 1 || c.tile.m > kMostRowsInTwoWaves;
+  const bool whole_wave = c.cluster.k > 1 || c.tile.m > kPlanner.search.two_wave_rows;
   if (!finds_room(p, c, device, whole_wave)) return std::nullopt;
   return plain_plan(p, device, c);
 }
@@ -177,7 +161,8 @@ std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const 
         c.warps != o.warps.value_or(c.warps) || c.cluster.k != (o.cluster ? o.cluster->k : c.cluster.k))
       continue;
     if (o.stages) c.stages = *o.stages;
-    const bool whole_wave = (c.cluster.k > 1 && !o.cluster) || (c.tile.m > kMostRowsInTwoWaves && !asked);
+    const bool whole_wave =
+        (c.cluster.k > 1 && !o.cluster) || (c.tile.m > kPlanner.search.two_wave_rows && !asked);
     if (validate(c) != nullptr || !finds_room(p, c, device, whole_wave)) continue;
     Plan plan = plain_plan(p, device, c);
     if (std::none_of(plans.begin(), plans.end(), [&](const Plan& x) { return x.config == plan.config; }))

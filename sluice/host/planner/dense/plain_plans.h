@@ -20,10 +20,10 @@ const char* why_not_plain(const Problem& problem, const PlanOverrides& overrides
 std::vector<Plan> plain_plans(const Problem& problem, const DeviceInfo& device,
                               const PlanOverrides& overrides);
 
-/// One that `config` makes: as many clusters as there are tiles.
+/// The plan of `config`: as many clusters as there are tiles.
 Plan plain_plan(const Problem& problem, const DeviceInfo& device, const KernelConfig& config);
 
-/// The same, of a config that was made for a problem of other sizes; nothing where plain_plans() would not
+/// The plan of a config that was made for a problem of other sizes; nothing where plain_plans() would not
 /// have it.
 std::optional<Plan> plain_plan_with(const Problem& problem, const DeviceInfo& device,
                                     const KernelConfig& config);

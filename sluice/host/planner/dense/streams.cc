@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// See streams.h. Runs that begin anywhere (stream-K) are not among what is looked at unasked: on an H200 they
-// lost to whole tiles on every large product, because neighbours are no longer at the same k and L2 serves
-// each of them alone (docs/decisions/0005-no-stream-k-unasked.md).
+// See streams.h. Runs that begin anywhere (stream-K) are tried only if asked for. On an H200 they lost to
+// whole tiles on every large product: neighbours are no longer at the same k, and L2 serves each of them
+// alone (docs/decisions/0005-no-stream-k-unasked.md).
 #include <sluice/host/planner/dense/streams.h>
 
 #include <algorithm>
 
+#include <sluice/host/limits.h>
+#include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/cost_model.h>
 
 namespace sluice {
 namespace {
-
-constexpr i64 kMaxInt = (i64{1} << 31) - 1;
-constexpr i64 kLeastRun = 2;  // k-tiles
-/// Past a wave of clusters every value costs a slot more and shortens runs by little.
-constexpr int kSplits[] = {2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64};
 
 i64 tiles_of(const Problem& p, const KernelConfig& c) {
   return grid_rows(p, c) * grid_columns(p, c) * p.batch;
@@ -103,13 +100,15 @@ std::vector<WorkSplit> stream_splits(const Problem& p, const KernelConfig& c, co
     if (o.streamed) splits.add(*o.streamed, clusters_to_stream(p, c, device, o));
     return std::move(splits).found();
   }
-  for (const i64 parts : kSplits) {
+  for (const i64 parts : tried::kSplits) {
     const bool cuts_alike =
         k_tiles % parts == 0 || tiles == 1;  // else runs reach from one tile into the next
-    if (cuts_alike && tiles * parts <= fit && k_tiles / parts >= kLeastRun) splits.add(tiles, tiles * parts);
+    if (cuts_alike && tiles * parts <= fit && k_tiles / parts >= kPlanner.search.run_k_tiles)
+      splits.add(tiles, tiles * parts);
   }
   // A run that reaches into the next tile writes one slot more, which only a last arriver would wait for.
-  if (const i64 most = fit / tiles; c.combine == Combine::separate && most > 1 && k_tiles / most >= kLeastRun)
+  if (const i64 most = fit / tiles;
+      c.combine == Combine::separate && most > 1 && k_tiles / most >= kPlanner.search.run_k_tiles)
     splits.add(tiles, tiles * most);
   return std::move(splits).found();
 }

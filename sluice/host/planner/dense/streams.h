@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-/// How the parts of a split tile may come together, as far as it is worth a look: ways that keep what the
-/// problem promises, and only the cheapest where one always is.
+/// Ways in which the parts of a split tile come together that are worth a look. They keep what the problem
+/// promises; where one is always the cheapest, it is the only one.
 std::vector<Combine> combines_of_parts(const Problem& problem);
 
 /// The rule that a split breaks; empty: none. A split that streams nothing breaks none.

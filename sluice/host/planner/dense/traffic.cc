@@ -6,15 +6,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 
 namespace sluice {
 namespace {
 
-/// Of L2, what holds panels between two uses. Half: it is two partitions that keep copies of each other's
-/// lines, and D and C pass through it too; a measured band beyond it lost.
-constexpr double kUsableL2 = 0.5;
-constexpr int kLineBytes = 128;  // of L2
+constexpr int kLineBytes = 128;  // a line of L2
 
 double bytes_of_matrix(i64 rows, i64 columns, DType type) {
   return static_cast<double>(rows) * static_cast<double>(columns) * bytes_of(type);
@@ -26,7 +24,7 @@ double lost_share(double bytes, double capacity) {
   return std::clamp((bytes - capacity) / capacity, 0.0, 1.0);
 }
 
-/// What one k-tile of one CTA reads of each operand, on average.
+/// Bytes of each operand that one k-tile of one CTA reads, on average.
 struct TileBytes {
   double a, b;
 };
@@ -34,13 +32,13 @@ TileBytes bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
   const double tiles_m = static_cast<double>(ceil_div(p.m, i64{c.tile.m}));
   const double tiles_n = static_cast<double>(ceil_div(p.n, i64{c.tile.n}));
   const double rows_a = static_cast<double>(p.m) / std::max(tiles_m, 1.0) / c.cluster.n;
-  const double blocks = static_cast<double>(stage_b_rows(c)) / c.tile.n;  // what comes beside the tile's own
+  const double blocks = static_cast<double>(stage_b_rows(c)) / c.tile.n;  // with those beside the tile's own
   const double rows_b = blocks * static_cast<double>(p.n) / std::max(tiles_n, 1.0) / c.cluster.m;
   const double k = std::min<double>(c.tile.k, static_cast<double>(p.k));
   return {rows_a * bytes_of(c.a) * k, rows_b * bytes_of(c.b) * k};
 }
 
-/// Of the rows that tiles of `width` are loaded in, those in two lines.
+/// Share of the rows of a tile of `width` that lie in two lines.
 double split_share(const Matrix& matrix, int width) {
   if (matrix.ld * bytes_of(matrix.type) % kLineBytes != 0) return 1;
   return matrix.major == Major::mn && width * bytes_of(matrix.type) % kLineBytes != 0 ? 0.5 : 0;
@@ -69,7 +67,7 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   Traffic traffic;
   if (rows * columns * batch == 0) return traffic;
   const double a = bytes_of_matrix(p.m, p.k, p.a.type), b = bytes_of_matrix(p.n, p.k, p.b.type);
-  // What is added to comes from HBM first.
+  // D comes from HBM first where it is added to.
   const double d = bytes_of_matrix(p.m, d_columns(p), p.d.type) * (adds(p.epilogue) ? 2 : 1);
   const double residual = p.epilogue.residual ? bytes_of_matrix(p.m, p.n, p.epilogue.c_type) : 0.0;
 
@@ -78,8 +76,8 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   const double walked_extent = along_m ? rows : columns, other_extent = along_m ? columns : rows;
   const double group = std::min<double>(split.group, walked_extent);
   const double bands = std::ceil(walked_extent / group);
-  // The clusters at work at one time cover `abreast` panels of the other operand, or several whole bands;
-  // where the tiles of a matrix go up in one wave, all of them.
+  // Clusters that work at one time cover `abreast` panels of the other operand, or several whole bands. They
+  // cover all of them where the tiles of a matrix are one wave.
   const bool at_once = rows * columns <= split.clusters;
   const double abreast =
       at_once ? other_extent : std::clamp(std::ceil(split.clusters / group), 1.0, other_extent);
@@ -88,7 +86,7 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   const double band_bytes = walked * std::min(group * bands_at_once / walked_extent, 1.0);
   const double abreast_bytes = other / other_extent * abreast;
 
-  const double usable = kUsableL2 * static_cast<double>(device.l2_bytes);
+  const double usable = kPlanner.dense.usable_l2 * static_cast<double>(device.l2_bytes);
   const double walked_again =
       (std::ceil(other_extent / abreast) - 1) * lost_share(band_bytes + abreast_bytes, usable);
   const double other_again = (std::ceil(bands / bands_at_once) - 1) * lost_share(band_bytes + other, usable);
@@ -96,8 +94,8 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   traffic.l2_bytes = batch * (a * columns + b * rows);
   traffic.hbm_bytes = batch * (walked * (1 + walked_again) + other * (1 + other_again) + d + residual);
   traffic.wave_bytes = band_bytes + abreast_bytes;
-  // Neighbours in the walk share a panel of one operand: of the one that bands go along, or, where bands of
-  // one tile are walked along the other index, of the other.
+  // Neighbours in the walk share a panel of the operand that bands go along. Where bands are one tile wide
+  // and walked along the other index, they share the other's.
   const double walked_repeats = other_extent > 1 ? walked : 0, other_repeats = walked_extent > 1 ? other : 0;
   const bool in_bands = group > 1 || other_extent == 1;
   const double shared = in_bands ? other_repeats : walked_repeats;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many bytes a configuration moves: out of L2 into the SMs, and out of HBM into L2, the latter as a
-// function of the order in which tiles are walked. Arithmetic only; the times are in cost_model.h.
+// How many bytes a configuration moves: out of L2 into the SMs, and out of HBM into L2. The latter depend on
+// the order in which tiles are walked. Arithmetic only; the times are in cost_model.h.
 // Called by cost_model.cc, and by candidates.cc to choose the order.
 #pragma once
 
@@ -11,10 +11,9 @@ namespace sluice {
 struct Traffic {
   double l2_bytes = 0;    // read by the SMs, all tiles together; a multicast byte counts once
   double hbm_bytes = 0;   // read and written
-  double wave_bytes = 0;  // of A and B that one wave touches: the tie-breaker between orders
-  /// Of the operands that several clusters ask for at about the time when they come from HBM, each once;
-  /// twice what clusters along k share with their neighbours, and not at all what lone CTAs in step do, who
-  /// ask at one time.
+  double wave_bytes = 0;  // bytes of A and B that one wave touches: decides between equal orders
+  /// Bytes that a second cluster asks for while they are on their way from HBM. Each operand counts once,
+  /// twice for clusters along k, and not at all for lone CTAs in step, which ask at one time.
   double repeated_bytes = 0;
 };
 
@@ -23,8 +22,9 @@ bool are_in_step(const Problem& problem, const KernelConfig& config, const WorkS
 
 /// Bytes of A and B (real rows, no padding) that one k-tile of one CTA reads from L2, on average.
 double l2_bytes_per_k_tile(const Problem& problem, const KernelConfig& config);
-/// Of those, the bytes of rows that lie in two lines of L2 and are asked for twice: strides that are not
-/// whole lines, and MN-major B in widths between whole lines, half of whose tiles begin in the middle of one.
+/// Bytes of rows among those that lie in two lines of L2 and are asked for twice. Strides that are no whole
+/// lines make such rows. So do widths of MN-major B between whole lines: half of the tiles begin inside of a
+/// line.
 double split_bytes_per_k_tile(const Problem& problem, const KernelConfig& config);
 
 /// `problem` has its strides filled in.

@@ -67,7 +67,7 @@ bool is_listed(const TunedChoice& choice) {
   if (std::find(std::begin(kClusterSpace), std::end(kClusterSpace), choice.cluster) ==
       std::end(kClusterSpace))
     return false;
-  // Of any width: what is none, validate() says.
+  // Any width is listed; validate() refuses impossible ones.
   return std::any_of(std::begin(kHeights), std::end(kHeights), [&](const BaseConfig& x) {
     return x.schedule == choice.schedule && x.tile_m == choice.tile_m;
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the planner chooses of a packed kernel's configuration: the rows of text/fields.h that an override
-// sets. Records keep them in the table's order, and everything else of a config follows from the problem.
+// The planner's choices in a packed kernel's configuration: the rows of text/fields.h that an override sets.
+// Records keep them in the table's order, and everything else of a config follows from the problem.
 #pragma once
 
 #include <cstddef>

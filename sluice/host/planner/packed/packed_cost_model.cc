@@ -11,13 +11,12 @@
 namespace sluice::packed {
 namespace {
 
-/// Clusters of five that ran at once, 20, for each of four (docs/findings/few-bit-weights.md).
-constexpr double kFivesForFours = 2.0 / 3 + 1e-9;
-constexpr double kSchedulers = 4;  // of an SM, an instruction a clock each
+/// Schedulers of an SM; each issues an instruction a clock.
+constexpr double kSchedulers = 4;
 
 /// CTAs that run at once if an SM holds one: clusters do not fill every GPC.
 double usable_sms(const DeviceInfo& device, int parts) {
-  if (parts == 5) return 5 * std::floor(kFivesForFours * device.max_clusters_of_4);
+  if (parts == 5) return 5 * std::floor(kPlanner.narrow.fives_for_fours * device.max_clusters_of_4);
   const int size = parts <= 2 ? parts : parts <= 4 ? 4 : 8;  // known; smaller ones leave as few SMs alone
   return static_cast<double>(size * clusters_at_once(size, device) / parts * parts);
 }
@@ -41,7 +40,7 @@ int words_of(const NarrowConfig& c) {
   return c.weights.type == WeightType::int8 && c.x == DType::bf16 ? 2 * words : words;
 }
 
-/// What a CTA stores of a unit of so many tokens, in tiles of 256.
+/// Share of a store of 256 tokens that a CTA makes of so many.
 double stored_share(const WideConfig& c, int tokens) {
   return tokens / c.cluster_k / 256.0;
 }
@@ -49,7 +48,7 @@ double stored_share(const WideConfig& c, int tokens) {
 }  // namespace
 
 double estimate_us(const PackedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
-                   const PackedCosts& costs) {
+                   const NarrowCosts& costs) {
   const NarrowConfig& c = config;
   const double k_tiles = static_cast<double>(packed_k_tiles(problem.k));
   const double row_ctas = static_cast<double>(ceil_div(problem.n, i64{tile_rows(c)}));
@@ -94,7 +93,7 @@ double estimate_us(const PackedProblem& problem, const WideConfig& c, const Devi
   const double row_tiles = static_cast<double>(ceil_div(problem.n, i64{kWideRows * c.cluster_n}));
   const int clusters = std::max(1, clusters_at_once(cluster_size(c), device));
   const double all = token_tiles * row_tiles, whole = whole_units(c, static_cast<int>(all), clusters);
-  const double tiles = std::ceil(whole / clusters);  // of the busiest, in turn; a part of one may follow
+  const double tiles = std::ceil(whole / clusters);  // the busiest's, in turn; a part of one may follow
   const double k_tiles = static_cast<double>(ceil_div(packed_k_tiles(problem.k), i64{c.cluster_k}));
 
   const double expand = (code_bits(c.weights.type) == 8 ? costs.expand_byte_clocks : costs.expand_clocks) +
@@ -120,7 +119,7 @@ double estimate_us(const PackedProblem& problem, const StripConfig& c, const Dev
   const double token_ctas = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
   const double ctas = row_ctas * token_ctas * c.parts;
   const double of_busiest = std::ceil(ctas / std::max(1.0, usable_sms(device, c.parts)));  // SM, one by one
-  const double tiles = std::ceil(k_tiles / c.parts);                                       // of a strip
+  const double tiles = std::ceil(k_tiles / c.parts);                                       // tiles of a strip
 
   const double token_bytes = c.tokens * kPackedTileK * bytes_of(c.x);
   const double weight_bytes = static_cast<double>(c.strips) * tile_bytes(c.weights);  // for each k-tile
@@ -152,15 +151,17 @@ double estimate_us(const PackedProblem& problem, const StripConfig& c, const Dev
 }
 
 int estimate_registers(const NarrowConfig& c) {
+  const RegisterCosts& costs = kPlanner.narrow_registers;
   const int sums = 4 * c.row_blocks * c.token_blocks + (c.norm_x ? stage_tokens(c) : 0);
   const bool zeros = c.weights.zero == ScaleZero::per_group;
   if (c.token_blocks > 1) {
     const int row_zeros = zeros && c.weights.group == 0 ? 4 * c.row_blocks : 0;
-    return 84 + 2 * sums + (c.weights.group == 32 ? 20 : 0) + row_zeros;
+    return costs.more_base + costs.more_sums * sums + (c.weights.group == 32 ? costs.more_group_32 : 0) +
+           row_zeros;
   }
-  int registers = 79 + sums + 4 * min(c.row_blocks, 4);
-  if (c.row_blocks > 4) registers += 30;  // the second strip's codes come early
-  if (c.weights.group == 32) registers += 5 * min(c.row_blocks, 4);
+  int registers = costs.base + sums + costs.row_block * min(c.row_blocks, 4);
+  if (c.row_blocks > 4) registers += costs.second_strip;
+  if (c.weights.group == 32) registers += costs.group_32 * min(c.row_blocks, 4);
   if (zeros) registers += c.row_blocks;
   return registers;
 }

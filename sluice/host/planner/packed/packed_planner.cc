@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a packed problem to a plan: checks, then its record if there is one, else all configurations of the
+// From a packed problem to a plan: checks, then its record if there is one. Else all configurations of
 // kernels that fit, and the best of them by the model. Pure: the same arguments give the same plan
 // everywhere. tests/plans/packed holds choices as text.
 #include <algorithm>
@@ -10,40 +10,12 @@
 #include <sluice/host/planner/packed/packed_cost_model.h>
 #include <sluice/host/planner/packed/packed_plans.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/host/text/fields.h>
 #include <sluice/records.h>
 #include <sluice/try.h>
 
 namespace sluice::packed {
 namespace {
-
-constexpr int kRowBlocks[] = {4, 2, 8};
-constexpr int kWarps[] = {4, 8, 12, 16};
-constexpr int kStages[] = {3, 4, 2, 5, 6};
-constexpr int kParts[] = {1, 2, 4, 8};
-constexpr int kCtas[] = {1, 2, 3};
-constexpr i64 kNarrowTokens = 16;  // and fewer are the narrow kernel's, unless the caller asks
-
-constexpr int kTokens[] = {32, 64, 128, 256};
-constexpr int kClusters[] = {1, 2};
-constexpr int kTailParts[] = {1, 2};
-/// Rings that have won, the best first; the first that fits is taken. More bytes in flight do not help; with
-/// two CTAs along k the ring is faster if it turns with the weights' (spec/wide.h, has_fixed_ring).
-struct Rings {
-  int x, w;
-};
-constexpr Rings kRings[] = {{8, 4}, {6, 3}, {6, 2}, {5, 4}, {5, 2}, {4, 2}, {3, 2}, {3, 1}};
-
-constexpr int kStripTokens[] = {8, 16, 32, 64, 128};
-constexpr int kStrips[] = {4, 2, 1};
-constexpr int kKGroups[] = {4, 2, 1};
-/// The same of 16-bit tokens, whose stages are twice as long: fewer warpgroups with more of them win, and
-/// five parts where strips are few.
-constexpr int kHalfKGroups[] = {4, 2, 1, 3};
-constexpr int kHalfParts[] = {1, 2, 4, 8, 5};
-constexpr int kFewGroupTokens = 64;  // tokens of a tile from which two warpgroups may beat four
-constexpr int kMostStripStages = 32;
-constexpr i64 kMostStripTokens = 128;  // of 16 bits; more are the wide kernel's
-constexpr i64 kLeastTiles = 8;         // of k, for two warpgroups or a part of a cluster: fewer were slower
 
 /// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
 /// be faster than one that is short of registers.
@@ -53,8 +25,8 @@ std::vector<int> fitting_token_blocks(i64 m) {
   return {4, 2};
 }
 
-/// nullptr, or why the planner itself would not choose it: the CTAs that shall share an SM must be there, the
-/// ring no longer than a warp's work, registers enough, and parts of k not empty.
+/// nullptr, or why the planner itself would not choose it. CTAs that shall share an SM must be there,
+/// registers enough, the ring no longer than a warp's work, and no part of k empty.
 const char* why_not_wanted(const PackedProblem& p, const NarrowConfig& c, const DeviceInfo& device) {
   if (estimate_registers(c) > most_registers(threads_of(c), c.ctas))
     return "so many warps leave too few registers";
@@ -71,7 +43,7 @@ const char* why_not_wanted(const PackedProblem& p, const NarrowConfig& c, const 
 /// Few tokens are the narrow kernel's; and where k is shared all tiles should run at once, for such a CTA has
 /// one, whose stores nothing hides.
 const char* why_not_wanted(const PackedProblem& p, const WideConfig& c, const DeviceInfo& device) {
-  if (p.m <= kNarrowTokens) return "so few tokens are the narrow kernel's";
+  if (p.m <= kPlanner.search.narrow_tokens) return "so few tokens are the narrow kernel's";
   const i64 tiles = ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows * c.cluster_n});
   if (takes_one_tile(c) && tiles > device.max_clusters_of_2) return "there are more tiles than clusters";
   const int clusters = clusters_at_once(cluster_size(c), device);
@@ -84,18 +56,20 @@ const char* why_not_wanted(const PackedProblem& p, const WideConfig& c, const De
 /// where they are neither few nor many (H200: the narrow kernel is 8 % faster with 16, the wide one's equal
 /// with 128).
 const char* why_not_wanted(const PackedProblem& p, const StripConfig& c, const DeviceInfo&) {
-  if (is_16bit(p.x) && p.m <= kNarrowTokens) return "so few tokens are the narrow kernel's";
-  if (is_16bit(p.x) && p.m > kMostStripTokens) return "so many tokens are the wide kernel's";
+  if (is_16bit(p.x) && p.m <= kPlanner.search.narrow_tokens) return "so few tokens are the narrow kernel's";
+  if (is_16bit(p.x) && p.m > kPlanner.search.strip_tokens) return "so many tokens are the wide kernel's";
   const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1), tiles_of_cta = ceil_div(k_tiles, i64{c.parts});
   if (c.parts > k_tiles) return "parts must be at most the k-tiles";
-  if (c.parts > 1 && tiles_of_cta < kLeastTiles) return "parts of k are too short";
+  if (c.parts > 1 && tiles_of_cta < kPlanner.search.part_k_tiles) return "parts of k are too short";
   // Two sets of sums of 32 tokens, with whole k in a group, spill where four warpgroups share the registers.
   const bool few_registers =
       c.tokens == 128 || (c.tokens == 32 && c.weights.group == 0 && c.x == DType::e4m3);
   const int room = few_registers ? kStripMostGroups / 2 : kStripMostGroups;
   if (math_groups(c) > room) return "so many warpgroups leave too few registers";
-  const bool few_are_enough = is_16bit(p.x) && c.tokens >= kFewGroupTokens && math_groups(c) >= room / 2;
-  if (2 * math_groups(c) <= room && tiles_of_cta >= kLeastTiles * c.k_groups && !few_are_enough)
+  const bool few_are_enough =
+      is_16bit(p.x) && c.tokens >= kPlanner.search.strip_group_tokens && math_groups(c) >= room / 2;
+  if (2 * math_groups(c) <= room && tiles_of_cta >= kPlanner.search.part_k_tiles * c.k_groups &&
+      !few_are_enough)
     return "there is work for more warpgroups, which hide one another's waits";
   if (c.k_groups > tiles_of_cta) return "there are fewer k-tiles than warpgroups";
   if (tile_columns(c) / 2 >= round_up(d_columns(p), i64{kStripRows}))
@@ -117,11 +91,11 @@ std::vector<NarrowConfig> narrow_space(const PackedProblem& p, const Overrides& 
   const std::vector<int> token_blocks =
       o.token_blocks ? std::vector<int>{*o.token_blocks} : fitting_token_blocks(p.m);
   for (const int tokens : token_blocks)
-    for (const int row_blocks : axis(kRowBlocks, o.row_blocks))
-      for (const int warps : axis(kWarps, o.warps))
-        for (const int stages : axis(kStages, o.stages))
-          for (const int parts : axis(kParts, o.parts))
-            for (const int ctas : axis(kCtas, o.ctas)) {
+    for (const int row_blocks : axis(tried::kRowBlocks, o.row_blocks))
+      for (const int warps : axis(tried::kWarps, o.warps))
+        for (const int stages : axis(tried::kStages, o.stages))
+          for (const int parts : axis(tried::kParts, o.parts))
+            for (const int ctas : axis(tried::kCtas, o.ctas)) {
               c.token_blocks = tokens;
               c.held_tokens = held_tokens_for(p.m, tokens);
               c.row_blocks = row_blocks;
@@ -134,23 +108,25 @@ std::vector<NarrowConfig> narrow_space(const PackedProblem& p, const Overrides& 
   return configs;
 }
 
-/// The same of the wide kernel. Rings that the caller does not ask for are the first of kRings that fit.
+/// The wide kernel's space. Rings that the caller does not ask for are the first of tried::kXRings and
+/// tried::kWRings that fit. More bytes in flight do not help; with two CTAs along k the ring is faster if it
+/// turns with the weights' (spec/wide.h, has_fixed_ring).
 std::vector<WideConfig> wide_space(const PackedProblem& p, const Overrides& o) {
   std::vector<WideConfig> configs;
   WideConfig c = wide_config_for(p);
-  for (const int tokens : axis(kTokens, o.tokens)) {
+  for (const int tokens : axis(tried::kWideTokens, o.tokens)) {
     if (!o.tokens && tokens > 32 && tokens / 2 >= p.m) continue;  // more than half of it would be empty
-    for (const int n : axis(kClusters, o.cluster_n))
-      for (const int k : axis(kClusters, o.cluster_k)) {
+    for (const int n : axis(tried::kWideClusters, o.cluster_n))
+      for (const int k : axis(tried::kWideClusters, o.cluster_k)) {
         if (n == 2 && k == 2 && !(o.cluster_n && o.cluster_k)) continue;  // four CTAs
-        for (const int tail_parts : axis(kTailParts, o.tail_parts)) {
+        for (const int tail_parts : axis(tried::kTailParts, o.tail_parts)) {
           c.tokens = tokens;
           c.cluster_n = n;
           c.cluster_k = k;
           c.tail_parts = tail_parts;
-          for (const auto& [x, w] : kRings) {
-            c.x_stages = o.x_stages.value_or(x);
-            c.w_stages = o.w_stages.value_or(w);
+          for (std::size_t i = 0; i < std::size(tried::kXRings); ++i) {
+            c.x_stages = o.x_stages.value_or(tried::kXRings[i]);
+            c.w_stages = o.w_stages.value_or(tried::kWRings[i]);
             if (validate(c) == nullptr) break;
           }
           configs.push_back(c);
@@ -166,23 +142,24 @@ int deepest_ring(const PackedProblem& p, StripConfig c, i64 room) {
   const i64 tiles_of_cta = ceil_div(std::max<i64>(packed_k_tiles(p.k), 1), i64{std::max(c.parts, 1)});
   const int groups = std::max(c.k_groups, 1);
   const i64 turns = std::max(ceil_div(tiles_of_cta, i64{groups}), i64{2});
-  c.stages = static_cast<int>(std::min<i64>(kMostStripStages / groups, turns)) * groups;
+  c.stages = static_cast<int>(std::min<i64>(kPlanner.search.strip_stages / groups, turns)) * groups;
   while (c.stages > 2 * groups && (validate(c) != nullptr || smem_bytes(c) > room)) c.stages -= groups;
   return c.stages;
 }
 
-/// The same of the strip kernel, with rings for `room` bytes of shared memory.
+/// The strip kernel's space, with rings for `room` bytes of shared memory.
 std::vector<StripConfig> strip_space(const PackedProblem& p, const Overrides& o, i64 room = kMaxSmemBytes) {
   std::vector<StripConfig> configs;
   StripConfig c = strip_config_for(p);
   const bool half = is_16bit(p.x);
-  for (const int tokens : axis(kStripTokens, o.tokens)) {
-    if (!o.tokens && tokens > kStripTokens[0] && tokens / 2 >= p.m)
+  for (const int tokens : axis(tried::kStripTokens, o.tokens)) {
+    if (!o.tokens && tokens > tried::kStripTokens[0] && tokens / 2 >= p.m)
       continue;                                              // more than half would be empty
     if (!o.tokens && tokens < 64 && tokens < p.m) continue;  // expanding codes again costs more than it saves
-    for (const int strips : axis(kStrips, o.strips))
-      for (const int k_groups : half ? axis(kHalfKGroups, o.k_groups) : axis(kKGroups, o.k_groups))
-        for (const int parts : half ? axis(kHalfParts, o.parts) : axis(kParts, o.parts)) {
+    for (const int strips : axis(tried::kStrips, o.strips))
+      for (const int k_groups :
+           half ? axis(tried::kHalfKGroups, o.k_groups) : axis(tried::kKGroups, o.k_groups))
+        for (const int parts : half ? axis(tried::kHalfParts, o.parts) : axis(tried::kParts, o.parts)) {
           c.tokens = tokens;
           c.strips = strips;
           c.k_groups = k_groups;
@@ -279,29 +256,14 @@ std::vector<Plan> strip_halves(const PackedProblem& p, const DeviceInfo& device,
 
 std::string text(const Overrides& o) {
   std::string out;
-  const struct {
-    const char* name;
-    const std::optional<int>& value;
-  } fields[] = {{"token_blocks", o.token_blocks},
-                {"row_blocks", o.row_blocks},
-                {"warps", o.warps},
-                {"stages", o.stages},
-                {"parts", o.parts},
-                {"ctas", o.ctas},
-                {"tokens", o.tokens},
-                {"cluster_n", o.cluster_n},
-                {"cluster_k", o.cluster_k},
-                {"x_stages", o.x_stages},
-                {"w_stages", o.w_stages},
-                {"tail_parts", o.tail_parts},
-                {"strips", o.strips},
-                {"k_groups", o.k_groups}};
-  for (const auto& [name, value] : fields)
-    if (value) out += (out.empty() ? "" : ", ") + std::string(name) + " = " + std::to_string(*value);
+  for_each_field(o, [&](const auto& row, const auto& value) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::optional<int>>)
+      if (value) out += (out.empty() ? "" : ", ") + std::string(row.name) + " = " + std::to_string(*value);
+  });
   return out.empty() ? "no overrides" : out;
 }
 
-/// What the planner chooses from, best first.
+/// Plans that the planner chooses from, best first.
 Result<std::vector<Plan>> ranked(const PackedProblem& problem, const DeviceInfo& device,
                                  const Overrides& overrides) {
   SLUICE_TRY(check_device(device));
@@ -317,7 +279,7 @@ Result<std::vector<Plan>> ranked(const PackedProblem& problem, const DeviceInfo&
   return plans;
 }
 
-/// Of the problem alone.
+/// The best plan, whatever launch comes before: a usable record, else the model's first.
 Result<Plan> choose(const PackedProblem& problem, const DeviceInfo& device, const Overrides& overrides,
                     const RecordBook& records) {
   if (overrides == Overrides{} && check_device(device))

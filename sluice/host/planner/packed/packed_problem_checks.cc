@@ -15,9 +15,7 @@
 namespace sluice::packed {
 namespace {
 
-constexpr i64 kMaxTiles = (i64{1} << 31) - 1;
 constexpr int kTokenBytes = 16;  // tokens are copied in pieces of it
-constexpr i64 kMapPitch = i64{1} << 39;
 
 Result<void> check_sizes(const PackedProblem& p) {
   const struct {
@@ -244,11 +242,12 @@ WideConfig wide_config_for(const PackedProblem& problem) {
 
 StripConfig strip_config_for(const PackedProblem& problem) {
   const NarrowConfig c = config_for(problem);
-  const WeightFormat& any = is_16bit(c.x) ? c.weights : StripConfig{}.weights;  // of no k
+  const WeightFormat& any =
+      is_16bit(c.x) ? c.weights : StripConfig{}.weights;  // a problem without k has none
   return {.weights = problem.k == 0 ? any : problem.weights,
           .x = c.x,
           .d = c.d,
-          .scale_x = problem.k == 0 ? ScaleMode::none : problem.scale_x,  // of nothing: may be null
+          .scale_x = problem.k == 0 ? ScaleMode::none : problem.scale_x,  // nothing is scaled: may be null
           .bias = c.bias,
           .bias_type = c.bias_type,
           .activation = c.activation,
@@ -263,7 +262,7 @@ PackedConfig made_for(const PackedProblem& problem, const PackedConfig& config) 
 
 bool rows_allow_boxes(const PackedProblem& p) {
   if (!is_16bit(p.d) || d_columns(p) * bytes_of(p.d) % kTmaUnit != 0) return false;
-  return p.m <= 1 || (p.ld_d < kMapPitch && p.ld_d * bytes_of(p.d) % kTmaUnit == 0);
+  return p.m <= 1 || (p.ld_d < kTmaStrideLimit / bytes_of(p.d) && p.ld_d * bytes_of(p.d) % kTmaUnit == 0);
 }
 
 const char* why_not(const PackedProblem& problem, const NarrowConfig& config) {
@@ -282,7 +281,7 @@ const char* why_not(const PackedProblem& problem, const WideConfig& config) {
     return "k must be more than 0 for the wide kernel, and more than 128 with cluster_k = 2";
   const i64 tiles = ceil_div(problem.m, i64{config.tokens}) *
                     ceil_div(problem.n, i64{kWideRows * config.cluster_n}) * cluster_size(config);
-  if (tiles * config.tail_parts > kMaxTiles) return "the wide kernel counts tiles in an int";
+  if (tiles * config.tail_parts > kMaxInt) return "the wide kernel counts tiles in an int";
   return nullptr;
 }
 
@@ -290,7 +289,7 @@ const char* why_not(const PackedProblem& problem, const StripConfig& config) {
   if (problem.norm_x || problem.residual) return "norms and residuals are the narrow kernel's";
   const i64 ctas =
       ceil_div(problem.m, i64{config.tokens}) * ceil_div(d_columns(problem), i64{tile_columns(config)});
-  if (ctas * config.parts > kMaxTiles) return "the strip kernel counts CTAs in an int";
+  if (ctas * config.parts > kMaxInt) return "the strip kernel counts CTAs in an int";
   return nullptr;
 }
 

@@ -21,15 +21,15 @@ constexpr bool is_empty(const PackedProblem& problem) {
 /// Errors: invalid_size, invalid_type, invalid_stride, misaligned, invalid_config (the weight format).
 Result<PackedProblem> check_problem(const PackedProblem& problem);
 
-/// What the problem says of its kernel; tile and ring are the planner's choice. Without k there is nothing to
-/// read of the weights, so the format is one that has no row part (its scales would lie in front of an
-/// empty blob).
+/// The narrow kernel's config as far as the problem decides it; tile and ring are the planner's choice.
+/// Without k no weights are read, so the format is one without a row part: its scales would lie in front of
+/// an empty blob.
 NarrowConfig config_for(const PackedProblem& problem);
-/// What NarrowConfig::held_tokens is for so many tokens in tiles of so many blocks.
+/// NarrowConfig::held_tokens for so many tokens in tiles of so many blocks.
 int held_tokens_for(i64 m, int token_blocks);
-/// The same of the kernel for many tokens, which there is only where there is k.
+/// The wide kernel's config, as config_for(); only where there is k.
 WideConfig wide_config_for(const PackedProblem& problem);
-/// The same of the strip kernel.
+/// The strip kernel's config, as config_for().
 StripConfig strip_config_for(const PackedProblem& problem);
 
 /// The config with all that the problem says of it; choices stay what they are.

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/tools.h>
+
+#include <sluice/host/device/device_impl.h>
+#include <sluice/host/driver/ask_gpu.h>
+#include <sluice/try.h>
+
+namespace sluice::tools {
+
+KernelCache& kernel_cache(const Device& device) {
+  return device.impl().cache;
+}
+
+Result<std::shared_ptr<const Module>> load_unit(const Device& device, const std::string& unit,
+                                                int dynamic_smem_bytes) {
+  return device.impl().load_unit(unit, dynamic_smem_bytes);
+}
+
+std::vector<std::shared_ptr<const Module>> loaded_modules(const Device& device) {
+  std::vector<std::shared_ptr<const Module>> modules;
+  const std::lock_guard lock(device.impl().mutex);
+  for (const auto& entry : device.impl().modules)
+    if (std::shared_ptr<const Module> module = entry.second.lock()) modules.push_back(std::move(module));
+  return modules;
+}
+
+const DriverApi& driver_of(const Device& device) {
+  return *device.impl().api;
+}
+
+const PrimaryContext& context_of(const Device& device) {
+  return *device.impl().primary;
+}
+
+std::string pci_bus_id(const Device& device) {
+  return sluice::pci_bus_id(driver_of(device), context_of(device).device());
+}
+
+Result<void> launch(const Device& device, const Module& module, const LaunchShape& shape, const void* params,
+                    Stream stream) {
+  const ContextScope scope(context_of(device));
+  SLUICE_TRY(scope.entered());
+  return launch_kernel(driver_of(device), module.function(), shape, params, stream);
+}
+
+Result<void> copy_async(const Device& device, const DeviceBuffer& to, const void* from, Stream stream) {
+  const ContextScope scope(context_of(device));
+  SLUICE_TRY(scope.entered());
+  const CUresult code = driver_of(device).cuMemcpyDtoDAsync(to.address(), reinterpret_cast<CUdeviceptr>(from),
+                                                            static_cast<std::size_t>(to.bytes()), stream);
+  if (code != CUDA_SUCCESS)
+    return driver_error(driver_of(device), code, "cuMemcpyDtoDAsync", std::to_string(to.bytes()) + " bytes");
+  return {};
+}
+
+}  // namespace sluice::tools
