@@ -5,8 +5,7 @@
 #include <initializer_list>
 #include <string>
 
-#include <sluice/host/text/enumerations.h>
-#include <sluice/host/text/quoted.h>
+#include <sluice/tools.h>
 
 #include "bench/errors.h"
 
