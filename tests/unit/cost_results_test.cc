@@ -85,7 +85,7 @@ TEST(cost_results, its_pick_loses_little_against_the_best_of_shapes_without_reco
     EXPECT_LT(quality.spread, most.spread) << file << ": estimates of one shape's candidates to their times";
     EXPECT_LT(quality.error, most.error) << file << ": estimates of shapes";
 
-    // What the shapes must tell: bad models, which break the bounds above.
+    // Bad models must break the bounds above.
     DenseCosts slow = kPlanner.dense, far = kPlanner.dense;
     slow.load_latency_us *= 3;
     far.cluster_us *= 8;
