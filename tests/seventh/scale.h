@@ -8,7 +8,7 @@
 
 #include <sluice/host/ops/hash.h>
 #include <sluice/host/ops/kept.h>
-#include <sluice/host/text/overlap_text.h>
+#include <sluice/host/text/field_text.h>
 
 namespace sluice::seventh {
 
@@ -64,7 +64,7 @@ struct Scale : ops::ShapedOp<Scale, ScaleOptions> {
         "struct ScaleParams { const float* x; float* y; sluice::i64 count; float factor; "
         "sluice::WarmRange hand_off; };\n"
         "inline constexpr sluice::Overlap kOverlap = " +
-        overlap_text(plan.overlap) +
+        text_of(plan.overlap) +
         ";\n"
         "extern \"C\" __global__ void __launch_bounds__(256)\n"
         "sluice_entry(const __grid_constant__ ScaleParams p) {\n"
