@@ -3,11 +3,13 @@
 """Says which source files may be compiled as one unit, for CMake's unity build (cmake/SluiceJoin.cmake).
 
     tools/join_sources.py --units 4 a.cc b.cc ...     prints "UNIT FILE" for every file that joins a unit
+    tools/join_sources.py --headers a.cc b.cc ...     the headers to precompile: each unit begins with all of them
 
-Headers then are read once a unit, and templates made once: a build of the tool takes a third of the time. Two
-files may not share a unit where a name that one keeps to itself (in a namespace without a name, static, an
-alias, a macro) is a word of the other: it would be defined twice, or hide what the other means. A file that
-fits no unit is not printed, and is compiled alone. `--self-test` shows that planted clashes are kept apart.
+Headers then are read once a unit, and templates made once. Files that share a header which is slow to read go
+together. Two files may not share a unit where a name that one keeps to itself (in a namespace without a name,
+static, an alias, a macro) is a word of the other: it would be defined twice, which is an error, or hide what
+the other means, which nobody would see. Files that fit no unit make further ones; a file that fits nowhere
+is not printed, and is compiled alone. `--self-test` shows that planted clashes are kept apart.
 """
 import argparse
 import functools
@@ -19,16 +21,21 @@ COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"
 WORD = re.compile(r"(?<![.>:\w])(?<!->)[A-Za-z_]\w*")  # no member and no name of another namespace
 INCLUDE = re.compile(r'^#include [<"]([^>"]+)[>"]', re.M)
 TYPE = re.compile(r"^(?:struct|class|union|enum(?: class)?) (\w+)")
-ALIAS = re.compile(r"^using (\w+) =")
+CALL = re.compile(WORD.pattern + r"(?=\s*[({<])")  # or a declaration of a function
+ALIAS = re.compile(r"^(?:using|namespace) (\w+) =")
+TAKEN = re.compile(r"^using (?!namespace)[\w:]*::(\w+);")  # a name of another namespace
+OPENED = re.compile(r"^using namespace ([\w:]+);", re.M)  # all its names
 MACRO = re.compile(r"^#define (\w+)", re.M)
 FUNCTION = re.compile(r"^[\w:<>,&*\s~\[\]]*?\b(\w+)\(")
 VALUE = re.compile(r"^[\w:<>,&*\s]*?\b(\w+)(?:\[[^\]]*\])*\s*(?:=|\{|;)")
+# What a header that is not ours costs, in characters of source that take the compiler as long.
+SLOW = {"CLI/CLI.hpp": 16_000, "nlohmann/json.hpp": 12_000, "fmt/format.h": 3_000}
 NO_NAMES = {"if", "for", "while", "return", "static_assert", "operator", "switch", "default", "struct", "class", "namespace", "template", "decltype"}
 
 
 def own_names(text):
-    """The names that a file keeps to itself. House style puts each at the start of a line."""
-    names = set(MACRO.findall(text))
+    """The names that a file keeps to itself, by kind. House style puts each at the start of a line."""
+    names = {name: "type" for name in MACRO.findall(text)}
     hidden = False
     lines = text.split("\n")
     for number, line in enumerate(lines):
@@ -38,18 +45,21 @@ def own_names(text):
             hidden = not is_end_of_namespace(lines, number)
         if not line or not (line[0].isalpha() or line[0] == "_"):
             continue
-        if match := ALIAS.match(line):
-            names.add(match[1])
+        if match := ALIAS.match(line) or TAKEN.match(line):
+            names[match[1]] = "type"
+            continue
         if not hidden and not line.startswith("static "):
             continue
         if match := TYPE.match(line):
-            names.add(match[1])
+            names[match[1]] = "type"
             if line.startswith("enum ") and not line.startswith("enum class"):
                 body = text[text.index(line):]
-                names.update(re.findall(r"\b\w+\b(?=\s*[,=}])", body[:body.index("}") + 1]))
-        elif match := FUNCTION.match(line) or VALUE.match(line):
-            names.add(match[1])
-    return names - NO_NAMES
+                names.update({name: "value" for name in re.findall(r"\b\w+\b(?=\s*[,=}])", body[:body.index("}") + 1])})
+        elif match := FUNCTION.match(line):
+            names[match[1]] = "function"
+        elif match := VALUE.match(line):
+            names[match[1]] = "value"
+    return {name: kind for name, kind in names.items() if name not in NO_NAMES}
 
 
 def is_end_of_namespace(lines, number):
@@ -63,47 +73,74 @@ def code_of(text):
 
 @functools.cache
 def header(name):
-    """Of a header of this repository: its words, and the headers that it includes. None of any other."""
+    """What is said by a header of this repository: its words, those that are called, its headers. None of any other."""
     for folder in ("", "include"):
         if (path := Path(folder, name)).is_file():
             text = path.read_text()
-            return frozenset(WORD.findall(code_of(text))), frozenset(INCLUDE.findall(text))
+            code = code_of(text)
+            return frozenset(WORD.findall(code)), frozenset(CALL.findall(code)), frozenset(INCLUDE.findall(text))
     return None
 
 
+def is_first(name):
+    """Whether a header is precompiled, and so comes before every source; device code is not."""
+    return name.endswith(".h")
+
+
 def headers_of(names):
-    found, waiting = set(), set(names)
+    """The headers of this repository that are read in the end, and the slow ones of others."""
+    found, slow, waiting = set(), set(), set(names)
     while waiting:
         name = waiting.pop()
+        if name in SLOW:
+            slow.add(name)
         if name not in found and header(name):
             found.add(name)
-            waiting |= header(name)[1]
-    return found
+            waiting |= header(name)[2]
+    return found, slow
 
 
 class Source:
     def __init__(self, path, text):
         code = code_of(text)
-        self.path, self.weight, self.own, self.words = path, len(text), own_names(code), set(WORD.findall(code))
-        self.headers = headers_of(INCLUDE.findall(text))
+        self.path, self.weight, self.own = path, len(text), own_names(code)
+        self.words, self.calls = set(WORD.findall(code)), set(CALL.findall(code))
+        self.opens = bool(OPENED.search(code))
+        self.headers, self.slow = headers_of(INCLUDE.findall(text))
+        self.told = set().union(*(header(name)[0] for name in self.headers))
+
+    def may_mean(self, name, kind, earlier):
+        """Whether this file, or a header that is read after `earlier`, may say `name` of what stands outside of
+        functions and classes. A file compiles alone: a word that none of its headers says, and that is not
+        called, is a local variable or a member."""
+        new = [header(one) for one in self.headers - earlier.headers if not is_first(one)]
+        if name in self.own or name in self.calls or (name in self.words and (kind == "type" or name in self.told)):
+            return True
+        return any(name in calls or (kind != "function" and name in words) for words, calls, _ in new)
 
     def hides_from(self, other):
-        """A header that only the other includes may follow this file's names too."""
-        return self.own & other.words or any(self.own & header(name)[0] for name in other.headers - self.headers)
+        return self.opens or any(other.may_mean(name, kind, self) for name, kind in self.own.items())
 
     def clashes(self, other):
-        return bool(self.hides_from(other) or other.hides_from(self))
+        return self.hides_from(other) or other.hides_from(self)
+
+
+def cost(unit):
+    return sum(source.weight for source in unit) + sum(SLOW[name] for name in set().union(*(source.slow for source in unit)))
 
 
 def units_of(sources, count):
-    """The heaviest first, each into the lightest unit that takes it."""
+    """The heaviest first, each into the unit that it makes the least longer, while that has its share of the work."""
     units = [[] for _ in range(count)]
+    share = 1.1 * sum(source.weight for source in sources) / count + sum(SLOW.values())
     for source in sorted(sources, key=lambda s: (-s.weight, s.path)):
-        for unit in sorted(units, key=lambda unit: sum(s.weight for s in unit)):
-            if not any(source.clashes(other) for other in unit):
-                unit.append(source)
-                break
-    return [sorted(unit, key=lambda s: s.path) for unit in units]
+        fit = [unit for unit in units if not any(source.clashes(other) for other in unit)]
+        after = {id(unit): cost([*unit, source]) for unit in fit}
+        if not fit:
+            units.append([source])
+        else:
+            min(fit, key=lambda unit: (after[id(unit)] > share, after[id(unit)] - cost(unit), cost(unit))).append(source)
+    return [sorted(unit, key=lambda s: s.path) for unit in units if len(unit) > 1]
 
 
 def self_test():
@@ -111,31 +148,41 @@ def self_test():
         return Source("x", f"namespace a {{\nnamespace {{\n\n{body}\n\n}}  // namespace\n{outside}\n}}  // namespace a\n")
 
     clashing = [("int number(int x) {\n  return x;\n}", "int number() { return 1; }"), ("constexpr int kMost = 3;", "constexpr long kMost{3};"),
-                ("struct Operand {\n  int a;\n};", "int f(Operand x) {}"), ("using Json = int;", "void g(Json j);"), ("enum Name { kNameX, kNameD };", "int x = kNameD;"),
+                ("struct Operand {\n  int a;\n};", "int f(Operand x) {}"), ("using Json = int;", "void g(Json j);"), ("enum Name { kNameX, kNameD };", "int kNameD = 1;"),
+                ("int most(int x) {\n}", "int f() { return most<int>; }"), ("int x;", "auto y = x(3);"),
                 ("std::vector<int> all(\n    int a) {\n}", "int y = all(3);"), ("#define TWICE(x) x", "int TWICE(a);")]
     for first, second in clashing:
         assert one(first).clashes(one(second)), (first, second)
     assert one("", "static int alone() {\n}").clashes(one("int alone;"))
     for first, second in [("int number() {}", "int f() { return x.number; }"), ("int number() {}", "// number\nint g() { return b::number(); }"),
-                          ("int f() {}", 'const char* kText = "f";')]:
+                          ("int f() {}", 'const char* kText = "f";'), ("int f() {}", "int g(int h, int f) { return f + h; }")]:
         assert not one(first).clashes(one(second)), (first, second)
     assert not one("", "int shown() {\n}").clashes(one("int g() { return shown(); }"))
-    with_header = Source("y", '#include <sluice/result.h>\nint x;')
+    with_header = Source("y", '#include <sluice/result.h>\nError x;')
     assert one("int Error;").clashes(with_header) and not one("int nobody_says_this;").clashes(with_header)
-    units = units_of([one("int f() {\n}"), one("int f() {\n}"), one("int f() {\n}")], 2)
-    assert sorted(len(unit) for unit in units) == [1, 1]
-    print(f"{len(clashing) + 2} planted clashes are kept apart")
+    assert one("", "using namespace b;").clashes(one("int anything;")) and one("", "using b::number;").clashes(one("int f(int number);"))
+    assert one("", "namespace c = b::c;").clashes(one("", "namespace c = a::c;"))
+    assert not units_of([one("int f() {\n}")] * 3, 2) and len(units_of([one("int f() {\n}")] * 3 + [one("int g;")] * 1, 1)[0]) == 2
+    slow = [Source(name, f"#include <{path}>\nint {name};") for name, path in zip("abcd", ["CLI/CLI.hpp", "nlohmann/json.hpp"] * 2)]
+    assert sorted([source.path for source in unit] for unit in units_of(slow, 2)) == [["a", "c"], ["b", "d"]]
+    print(f"{len(clashing) + 4} planted clashes are kept apart")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*")
     parser.add_argument("--units", type=int, default=2)
+    parser.add_argument("--headers", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     given = parser.parse_args()
     if given.self_test:
         return self_test()
-    for number, unit in enumerate(units_of([Source(path, Path(path).read_text()) for path in given.files], given.units)):
+    sources = [Source(path, Path(path).read_text()) for path in given.files]
+    if given.headers:
+        print("\n".join(sorted(set().union(*(source.slow for source in sources))) +
+                        sorted(name for name in set().union(*(source.headers for source in sources)) if is_first(name))))
+        return
+    for number, unit in enumerate(units_of(sources, given.units)):
         for source in unit:
             print(number, source.path)
 
