@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says which source files may be compiled as one unit, for CMake's unity build (cmake/SluiceJoin.cmake).
 
-    tools/join_sources.py --units 4 a.cc b.cc ...     prints "UNIT FILE" for every file that joins a unit
-    tools/join_sources.py --headers a.cc b.cc ...     the headers to precompile: each unit begins with all of them
+    tools/join_sources.py --units 4 a.cc b.cc ...
+
+prints lines: `headers FILE...` are to be precompiled, so that each unit begins with all of them; `apart FILE...`
+must not see them and are compiled alone; each further `unit FILE...` is one unit.
 
 Headers then are read once a unit, and templates made once. Files that share a header which is slow to read go
 together. Two files may not share a unit where a name that one keeps to itself (in a namespace without a name,
@@ -12,6 +14,7 @@ the other means, which nobody would see. Files that fit no unit make further one
 is not printed, and is compiled alone. `--self-test` shows that planted clashes are kept apart.
 """
 import argparse
+import collections
 import functools
 import re
 import sys
@@ -24,6 +27,7 @@ TYPE = re.compile(r"^(?:struct|class|union|enum(?: class)?) (\w+)")
 CALL = re.compile(WORD.pattern + r"(?=\s*[({<])")  # or a declaration of a function
 ALIAS = re.compile(r"^(?:using|namespace) (\w+) =")
 TAKEN = re.compile(r"^using (?!namespace)[\w:]*::(\w+);")  # a name of another namespace
+PLACE = re.compile(r"^namespace ([\w:]+) \{", re.M)
 OPENED = re.compile(r"^using namespace ([\w:]+);", re.M)  # all its names
 MACRO = re.compile(r"^#define (\w+)", re.M)
 FUNCTION = re.compile(r"^[\w:<>,&*\s~\[\]]*?\b(\w+)\(")
@@ -71,14 +75,24 @@ def code_of(text):
     return COMMENTS.sub(lambda found: " " if found[0].startswith(("//", "/*")) else '""', text)
 
 
+def shown_names(text):
+    """The names that a header shows to all: those at the start of a line."""
+    found = (pattern.match(line) for line in text.split("\n") if line[:1].isalpha() for pattern in (ALIAS, TYPE, FUNCTION, VALUE))
+    return {match[1] for match in found if match} - NO_NAMES
+
+
+Header = collections.namedtuple("Header", "words calls includes shown places")
+
+
 @functools.cache
 def header(name):
-    """What is said by a header of this repository: its words, those that are called, its headers. None of any other."""
+    """What a header of this repository says. None of any other."""
     for folder in ("", "include"):
         if (path := Path(folder, name)).is_file():
             text = path.read_text()
             code = code_of(text)
-            return frozenset(WORD.findall(code)), frozenset(CALL.findall(code)), frozenset(INCLUDE.findall(text))
+            return Header(frozenset(WORD.findall(code)), frozenset(CALL.findall(code)), frozenset(INCLUDE.findall(text)),
+                          frozenset(shown_names(code)), frozenset(PLACE.findall(code)))
     return None
 
 
@@ -96,7 +110,7 @@ def headers_of(names):
             slow.add(name)
         if name not in found and header(name):
             found.add(name)
-            waiting |= header(name)[2]
+            waiting |= header(name).includes
     return found, slow
 
 
@@ -105,9 +119,10 @@ class Source:
         code = code_of(text)
         self.path, self.weight, self.own = path, len(text), own_names(code)
         self.words, self.calls = set(WORD.findall(code)), set(CALL.findall(code))
+        self.places = PLACE.findall(code)
         self.opens = bool(OPENED.search(code))
         self.headers, self.slow = headers_of(INCLUDE.findall(text))
-        self.told = set().union(*(header(name)[0] for name in self.headers))
+        self.told = set().union(*(header(name).words for name in self.headers))
 
     def may_mean(self, name, kind, earlier):
         """Whether this file, or a header that is read after `earlier`, may say `name` of what stands outside of
@@ -116,13 +131,23 @@ class Source:
         new = [header(one) for one in self.headers - earlier.headers if not is_first(one)]
         if name in self.own or name in self.calls or (name in self.words and (kind == "type" or name in self.told)):
             return True
-        return any(name in calls or (kind != "function" and name in words) for words, calls, _ in new)
+        return any(name in one.calls or (kind != "function" and name in one.words) for one in new)
 
     def hides_from(self, other):
         return self.opens or any(other.may_mean(name, kind, self) for name, kind in self.own.items())
 
     def clashes(self, other):
         return self.hides_from(other) or other.hides_from(self)
+
+
+def is_apart(source, headers):
+    """Whether a header that this file does not include shows a name that this file keeps to itself, in the same namespace or
+    one around it. A function is found in any namespace, by its arguments."""
+    for one in map(header, headers - source.headers):
+        around = any((place + "::").startswith(other + "::") for place in source.places for other in one.places)
+        if any(name in one.shown and (around or kind == "function") for name, kind in source.own.items()):
+            return True
+    return False
 
 
 def cost(unit):
@@ -163,28 +188,29 @@ def self_test():
     assert one("", "using namespace b;").clashes(one("int anything;")) and one("", "using b::number;").clashes(one("int f(int number);"))
     assert one("", "namespace c = b::c;").clashes(one("", "namespace c = a::c;"))
     assert not units_of([one("int f() {\n}")] * 3, 2) and len(units_of([one("int f() {\n}")] * 3 + [one("int g;")] * 1, 1)[0]) == 2
+    error = "namespace {}::own {{\nnamespace {{\n\nstruct Error {{\n}};\n\n}}  // namespace\n}}  // namespace\n"
+    assert is_apart(Source("z", error.format("sluice")), {"sluice/result.h"})
+    assert not is_apart(Source("z", error.format("mill")), {"sluice/result.h"})
     slow = [Source(name, f"#include <{path}>\nint {name};") for name, path in zip("abcd", ["CLI/CLI.hpp", "nlohmann/json.hpp"] * 2)]
     assert sorted([source.path for source in unit] for unit in units_of(slow, 2)) == [["a", "c"], ["b", "d"]]
-    print(f"{len(clashing) + 4} planted clashes are kept apart")
+    print(f"{len(clashing) + 5} planted clashes are kept apart")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*")
     parser.add_argument("--units", type=int, default=2)
-    parser.add_argument("--headers", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     given = parser.parse_args()
     if given.self_test:
         return self_test()
     sources = [Source(path, Path(path).read_text()) for path in given.files]
-    if given.headers:
-        print("\n".join(sorted(set().union(*(source.slow for source in sources))) +
-                        sorted(name for name in set().union(*(source.headers for source in sources)) if is_first(name))))
-        return
-    for number, unit in enumerate(units_of(sources, given.units)):
-        for source in unit:
-            print(number, source.path)
+    headers = {name for source in sources for name in source.headers if is_first(name)}
+    apart = [source for source in sources if is_apart(source, headers)]
+    print("headers", *sorted({name for source in sources for name in source.slow}), *sorted(headers))
+    print("apart", *(source.path for source in apart))
+    for unit in units_of([source for source in sources if source not in apart], given.units):
+        print("unit", *(source.path for source in unit))
 
 
 if __name__ == "__main__":
