@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says which source files may be compiled as one unit, for CMake's unity build (cmake/SluiceJoin.cmake).
 
-    tools/join_sources.py --units 4 a.cc b.cc ...
+    tools/join_sources.py --units 4 FILE...
 
 prints lines: `headers FILE...` are to be precompiled, so that each unit begins with all of them; `apart FILE...`
 must not see them and are compiled alone; each further `unit FILE...` is one unit.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every step of the ladder takes, and how each is launched. Both compilers read it: NVRTC with a step,
-// g++ with tests/ladder/ladder.cc, which checks and times them. D (m x n, fp32) = A (m x k, bf16) times B
-// transposed, where row j of B (n x k, bf16) makes column j of D. All matrices are row-major without gaps. m
-// is a multiple of 128, n of 256, k of 64, so that no step needs code for rests.
+// Parameters and launch of every step of the ladder. Both compilers read it: NVRTC with a step, g++ with
+// tests/ladder/ladder.cc, which checks and times them. D (m x n, fp32) = A (m x k, bf16) times B transposed,
+// where row j of B (n x k, bf16) makes column j of D. All matrices are row-major without gaps. m is a
+// multiple of 128, n of 256, k of 64, so that no step needs code for rests.
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -20,12 +20,12 @@ struct Params {
 };
 
 struct Launch {
-  int threads;  // of a CTA
-  int tile_m, tile_n,
-      tile_k;       // rows and columns of D that a CTA makes at a time, and how far along k it looks ahead
-  int stages;       // tiles of A and B that shared memory holds
-  int row_bytes;    // of a tile's row in shared memory, padding included; 0: static shared memory or none
-  bool persistent;  // one CTA an SM; else a CTA for each tile
+  int threads;         // a CTA has
+  int tile_m, tile_n;  // rows and columns of D that a CTA makes at a time
+  int tile_k;          // elements along k that a stage holds
+  int stages;          // tiles of A and B that shared memory holds
+  int row_bytes;       // a tile's row in shared memory, padding included; 0: static shared memory or none
+  bool persistent;     // one CTA an SM; else a CTA for each tile
 };
 
 inline constexpr Launch kSteps[] = {

@@ -7,8 +7,8 @@
 // engine writes rows of 128 bytes and swaps their 16-byte chunks: chunk c of row r lies at c xor (r mod 8).
 // So the eight rows of a block lie in different banks without padding, and who reads must swap the same way.
 // A wait names a parity: a barrier's phase ends when the expected bytes have come, and its parity flips with
-// it. What it leaves out: the products still go through registers, and one barrier of all threads a stage
-// says that a stage is free, so that the fastest warp waits for the slowest one 64 times over k = 4096.
+// it. What it leaves out: the products still go through registers. And a barrier of all threads says that a
+// stage is free: the fastest warp waits for the slowest one 64 times over k = 4096.
 #include "ladder.h"
 
 #include <sluice/device/ptx/mbarrier.cuh>

@@ -6,8 +6,8 @@
 // gone. A tile is named by a descriptor: where it starts, and how far 8 rows are from the next 8. The swap of
 // step 5 is one that WGMMA knows. Two warpgroups make 64 rows each of the CTA's 128 x 128. The fence and the
 // pins tell the compiler that the sums are written behind its back. What it leaves out: the loop waits for
-// each product before a stage is handed back, so that the tensor cores idle while a barrier passes and the
-// next product is issued.
+// each product before a stage is handed back. The tensor cores idle while a barrier passes and the next
+// product is issued.
 #include "ladder.h"
 
 #include <sluice/device/ptx/generated/wgmma_n128.cuh>

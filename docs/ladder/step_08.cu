@@ -5,14 +5,14 @@
 // What it adds: the start and the end of a tile cost nothing but the writes. `count`, the number of k-tiles
 // so far, says for both roles which stage is next and which parity to wait for, without a word between them.
 // The order of the tiles matters: in bands of eight tile rows, CTAs that run together share rows of A and of
-// B, so that L2 serves most loads. What it leaves out, and kernels/gemm.cuh has: ping-pong (one group
-// multiplies while the other writes), clusters whose CTAs load for each other, writes by the copy engine,
-// epilogues, split-K, rests of m, n and k, dependent launch.
-#include "ladder.h"
+// B, so that L2 serves most loads. sluice/kernels/gemm.cuh goes on from here: ping-pong, where one
+// group multiplies while the other writes; clusters, whose CTAs load for each other; writes by the copy
+// engine. It also has epilogues, split-K, rests of m, n and k, and dependent launch.
 #include <sluice/device/ptx/generated/wgmma_n256.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
 #include <sluice/device/ptx/tma.cuh>
+#include "ladder.h"
 
 namespace ladder {
 
