@@ -39,10 +39,4 @@ inline constexpr Launch kSteps[] = {
     {384, 128, 256, 64, 4, 128, true},   // 8 persistent CTAs
 };
 
-/// Dynamic shared memory: the ring, and 1024 bytes to align it and for barriers.
-constexpr int smem_bytes(const Launch& launch) {
-  return launch.row_bytes == 0 ? 0
-                               : launch.stages * (launch.tile_m + launch.tile_n) * launch.row_bytes + 1024;
-}
-
 }  // namespace ladder

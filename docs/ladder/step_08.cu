@@ -8,11 +8,12 @@
 // B, so that L2 serves most loads. sluice/kernels/gemm.cuh goes on from here: ping-pong, where one
 // group multiplies while the other writes; clusters, whose CTAs load for each other; writes by the copy
 // engine. It also has epilogues, split-K, rests of m, n and k, and dependent launch.
+#include "ladder.h"
+
 #include <sluice/device/ptx/generated/wgmma_n256.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
 #include <sluice/device/ptx/tma.cuh>
-#include "ladder.h"
 
 namespace ladder {
 
