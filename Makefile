@@ -8,21 +8,29 @@ PYTHON ?= python3
 GPU_SECTIONS ?= smoke fuzz real splits contracts graphs companions misuse repeatability
 CERTIFY ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-torch test-gpu certify certify-sanitizers python check fmt report clean
+.PHONY: help setup build tool demo test test-torch test-gpu certify certify-sanitizers python check fmt report clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+configure = mkdir -p build && cmake --preset $(PRESET) -DSLUICE_BUILD_TESTS=$(1) > build/configure-$(PRESET).log 2>&1 \
+	|| { cat build/configure-$(PRESET).log; exit 1; }
 
 setup:  ## install what is missing (Debian packages; with sudo when not root)
 	@tools/setup.sh
 
 build: setup  ## the library, the sluice tool and all tests
-	@mkdir -p build && cmake --preset $(PRESET) > build/configure-$(PRESET).log 2>&1 \
-	  || { cat build/configure-$(PRESET).log; exit 1; }
+	@$(call configure,ON)
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
+# The tool alone. A folder that has tests keeps them.
+tool:
+	@tools/setup.sh --tool
+	@[ -e $(BUILD)/build.ninja ] || { $(call configure,OFF); }
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target sluice_cli
+
 # SLUICE: a tool built elsewhere, for a machine that has a GPU but nothing to build with.
-demo: $(if $(SLUICE),,build)  ## plan, compile, run and verify one product: on the GPU beside cuBLASLt, or on the host twin
+demo: $(if $(SLUICE),,tool)  ## plan, compile, run and verify one product: on the GPU beside cuBLASLt, or on the host twin
 	@$(or $(SLUICE),$(BUILD)/sluice) run --device auto
 
 test: build  ## everything that needs neither a GPU nor PyTorch

@@ -6,6 +6,7 @@ file(GLOB c_sources CONFIGURE_DEPENDS sluice/c_api/*.cc)
 add_library(sluice_c_objects OBJECT ${c_sources})  # tests link them with a fake driver
 target_link_libraries(sluice_c_objects PUBLIC sluice_check sluice_lib PRIVATE sluice_settings sluice_vendor)
 set_target_properties(sluice_c_objects PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+sluice_join(sluice_c_objects 1)
 add_library(sluice_c SHARED)
 target_link_libraries(sluice_c PRIVATE sluice_c_objects sluice_check sluice_lib sluice_settings)
 add_library(sluice::sluice_c ALIAS sluice_c)

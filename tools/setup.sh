@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes sure that a build's needs are there: installs missing packages of tools/apt-packages.txt, and looks
-# for the headers of a CUDA toolkit. Silent when all is well. Called by `make setup`.
+# Makes sure that a build's needs are there: installs missing packages of tools/apt-packages.txt, after saying
+# so, and looks for the headers of a CUDA toolkit. `--tool` leaves out what only tests and checks need. Silent
+# when all is well. Called by `make`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 missing=()
 while read -r package; do
-  case $package in '' | '#'*) continue ;; esac
-  dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
+  case $package in
+    '# For the tests'*) [ "${1:-}" != --tool ] || break ;;
+    '' | '#'*) ;;
+    *) dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package") ;;
+  esac
 done < tools/apt-packages.txt
 
 if [ ${#missing[@]} -gt 0 ]; then
@@ -18,7 +22,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   fi
   root=()
   [ "$(id -u)" -eq 0 ] || root=(sudo)
-  echo "setup: installing ${missing[*]}"
+  echo "setup: installs these Debian packages, which are missing: ${missing[*]}"
   "${root[@]}" apt-get update -qq
   "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
