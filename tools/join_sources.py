@@ -8,8 +8,8 @@ prints lines: `headers FILE...` are to be precompiled, so that each unit begins 
 must not see them and are compiled alone; each further `unit FILE...` is one unit.
 
 Headers then are read once a unit, and templates made once. Files that share a header which is slow to read go
-together. Two files may not share a unit where a name that one keeps to itself (in a namespace without a name,
-static, an alias, a macro) is a word of the other: it would be defined twice, which is an error, or hide what
+together. Two files may not share a unit where a name that one keeps to itself is a word of the other. (Such names:
+of an unnamed namespace, static, an alias, a macro.) It would be defined twice, which is an error, or hide what
 the other means, which nobody would see. Files that fit no unit make further ones; a file that fits nowhere
 is not printed, and is compiled alone. `--self-test` shows that planted clashes are kept apart.
 """
@@ -32,7 +32,7 @@ OPENED = re.compile(r"^using namespace ([\w:]+);", re.M)  # all its names
 MACRO = re.compile(r"^#define (\w+)", re.M)
 FUNCTION = re.compile(r"^[\w:<>,&*\s~\[\]]*?\b(\w+)\(")
 VALUE = re.compile(r"^[\w:<>,&*\s]*?\b(\w+)(?:\[[^\]]*\])*\s*(?:=|\{|;)")
-# What a header that is not ours costs, in characters of source that take the compiler as long.
+# Costs of foreign headers, in characters of source that take the compiler as long.
 SLOW = {"CLI/CLI.hpp": 16_000, "nlohmann/json.hpp": 12_000, "fmt/format.h": 3_000}
 NO_NAMES = {"if", "for", "while", "return", "static_assert", "operator", "switch", "default", "struct", "class", "namespace", "template", "decltype"}
 
@@ -86,7 +86,7 @@ Header = collections.namedtuple("Header", "words calls includes shown places")
 
 @functools.cache
 def header(name):
-    """What a header of this repository says. None of any other."""
+    """The text of a header of this repository, else None."""
     for folder in ("", "include"):
         if (path := Path(folder, name)).is_file():
             text = path.read_text()

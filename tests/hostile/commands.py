@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 CODES = {0, 1, 2}  # cli/exit_code.h
-REPORT_CODE = 99  # what a sanitizer ends with
+REPORT_CODE = 99  # exit code of a sanitizer that found something
 REPORTS = (b"AddressSanitizer", b"LeakSanitizer", b"runtime error:", b"terminate called", b"Assertion", b"bug of sluice")
 MOST_STDERR = 40_000
 UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -71,7 +71,7 @@ def write_files(folder):
 
 
 class Grammar:
-    """What the tool's --help says: for each verb its flags, whether one takes a value, and words that it names."""
+    """The grammar that the tool's --help gives: for each verb its flags, whether one takes a value, and words that it names."""
 
     def __init__(self, tool, environment):
         self.verbs = {}
@@ -179,7 +179,7 @@ class Runner:
             name = draw.choice(["SLUICE_CACHE_DIR", "SLUICE_RECORDS_DIR", "SLUICE_NVRTC", "SLUICE_CACHE_READ_ONLY", "SLUICE_TIMELINE"])
             environment[name] = draw.choice(["", "text", "book", "folder", "/proc/nowhere", "\x1b[31m", "link", "0", "1", "n" * 5000])
         elif draw.random() < 0.04:
-            del environment["SLUICE_NVRTC"]  # what is asked for is compiled
+            del environment["SLUICE_NVRTC"]  # the kernel is compiled
         return environment, draw.choices(["file", "closed", "full", "pipe"], [88, 4, 4, 4])[0]
 
     def start(self, words, environment, stdout, out, err):
@@ -248,7 +248,7 @@ class Runner:
         return found
 
 
-PLANTED = {  # what a tool does wrong -> what is said of it
+PLANTED = {  # a fault of a tool -> words of the report
     "kill -SEGV $$": "exit code -11", "exit 3": "exit code 3", "sleep 30": "did not end", "printf '\\033[31m'": "out holds", "printf '\\377' >&2; exit 2": "is no UTF-8",
     "exit 2": "without a word", "echo 'ERROR: AddressSanitizer: x' >&2; exit 1": "says AddressSanitizer",
     "python3 -c 'x = bytearray(400 << 20); x[::4096] = b\"x\" * len(x[::4096])'": "MB", "yes | head -c 50000 >&2; exit 1": "bytes on stderr",

@@ -59,7 +59,7 @@ std::string unit_of(const std::string& folder, int step) {
              : text.replace(at, std::string(kInclude).size(), file_text(folder + "/ladder.h"));
 }
 
-/// What the compiler says of a step; the fault is empty if all is well.
+/// The compiler's report of a step; the fault is empty if all is well.
 struct Compiled {
   int registers = 0;
   std::string fault{};
