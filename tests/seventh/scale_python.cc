@@ -13,7 +13,7 @@ namespace {
 Result<void> scale_on(sluice_device& device, const ArrayArg& x, const ArrayArg& y, float factor) {
   if (x.array.dtype != SLUICE_FP32 || y.array.dtype != SLUICE_FP32)
     return Error{ErrorCode::invalid_type, "input and output must be fp32: convert them"};
-  const seventh::Scale::Args args{.shape = {x.shape[0]},
+  const seventh::Scale::Args args{.shape = {x.array.shape[0]},
                                   .args = {.x = static_cast<const float*>(x.array.data),
                                            .y = static_cast<float*>(y.array.data),
                                            .factor = factor}};
