@@ -8,6 +8,7 @@
 
 #include <sluice/host/ops/hash.h>
 #include <sluice/host/ops/kept.h>
+#include <sluice/host/ops/kernel_handle.h>
 #include <sluice/host/text/field_text.h>
 
 namespace sluice::seventh {

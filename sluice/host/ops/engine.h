@@ -186,20 +186,3 @@ Result<void> launch(const Prepared<Op>& kernel, const typename Op::Args& args, S
 }
 
 }  // namespace sluice::ops
-
-namespace sluice {
-
-template <class Plan>
-const Plan& BasicKernel<Plan>::plan() const {
-  return impl_->plan;
-}
-template <class Plan>
-int BasicKernel<Plan>::registers() const {
-  return impl_->modules.empty() ? 0 : impl_->modules.front()->registers();
-}
-template <class Plan>
-std::string BasicKernel<Plan>::built_by() const {
-  return impl_->built_by;
-}
-
-}  // namespace sluice

@@ -3,6 +3,7 @@
 // parameters and six short driver calls; one more for each operand whose last slice sticks out, for a second
 // kernel that adds up parts, and for each pointer that was not seen before (tests/unit/launch_cost_test.cc).
 #include <sluice/host/ops/gemm.h>
+#include <sluice/host/ops/kernel_handle.h>
 
 #include <atomic>
 #include <limits>

@@ -2,6 +2,7 @@
 // The product of packed weights: one operand table, and for each of its three kernels what a launch does not
 // depend on (image_of) and what it does (patch). Narrow launches repeat where there are more than 65,535
 // tiles of tokens; wide and strip kernels have tensor maps, whose addresses a launch fills in.
+#include <sluice/host/ops/kernel_handle.h>
 #include <sluice/host/ops/packed.h>
 
 #include <algorithm>

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Members of BasicKernel (include/sluice/kernel.h). The file of an operation with such a handle includes this
+// and instantiates the class; elsewhere its Impl is incomplete.
+#pragma once
+
+#include <sluice/host/ops/engine.h>
+
+namespace sluice {
+
+template <class Plan>
+const Plan& BasicKernel<Plan>::plan() const {
+  return impl_->plan;
+}
+template <class Plan>
+int BasicKernel<Plan>::registers() const {
+  return impl_->modules.empty() ? 0 : impl_->modules.front()->registers();
+}
+template <class Plan>
+std::string BasicKernel<Plan>::built_by() const {
+  return impl_->built_by;
+}
+
+}  // namespace sluice
