@@ -8,6 +8,7 @@
 #include <string>
 
 #include <sluice/host/planner/field_checks.h>
+#include <sluice/host/text/fields.h>
 #include <sluice/packed.h>
 #include <sluice/records.h>
 
