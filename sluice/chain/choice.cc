@@ -15,8 +15,7 @@ class Possible {
   bool operator()(const ChainStep& step, const TunedStep& record) {
     const auto model = step_of(step);
     const auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& k) {
-      return k.step->work.index() == step.work.index() && k.record->kernel == record.kernel &&
-             step_of(*k.step)->shares_plan(*model);
+      return k.record->kernel == record.kernel && step_of(*k.step)->shares_plan(*model);
     });
     if (known != known_.end()) return known->possible;
     known_.push_back({&step, &record, model->may_have(record, device_)});

@@ -14,7 +14,9 @@ Error named(const ChainStep& step, size_t index, const Error& error) {
 Result<void> check_step(const ChainStep& step) {
   if (step.hand_off_bytes.value_or(0) < 0 || step.prefetch_bytes.value_or(0) < 0)
     return refused("hand_off_bytes and prefetch_bytes must not be negative; 0 is none");
-  return step_of(step)->check(step);
+  const auto answers = step_of(step);
+  if (answers == nullptr) return refused("its OpStep is empty: make it with op_step()");
+  return answers->check(step);
 }
 
 /// Among the steps that launch anything.
@@ -66,8 +68,7 @@ class Planner {
     const auto step = step_of(planned.step);
     if (step->own_overlap()) return {};
     const auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& k) {
-      return k.step->work.index() == planned.step.work.index() && k.overlap == planned.overlap &&
-             step_of(*k.step)->shares_plan(*step);
+      return k.overlap == planned.overlap && step_of(*k.step)->shares_plan(*step);
     });
     if (known != known_.end()) {
       planned.plan = static_cast<int>(known - known_.begin());

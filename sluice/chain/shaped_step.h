@@ -44,7 +44,8 @@ class ShapedStep : public Step {
     return StepPlan(made);
   }
   bool shares_plan(const Step& other) const override {
-    return options_ == static_cast<const ShapedStep&>(other).options_;
+    const auto* same = dynamic_cast<const ShapedStep*>(&other);
+    return same != nullptr && options_ == same->options_;
   }
   bool agrees(const StepPlan& plan) const override {
     const auto* options = plan.get<Options>();

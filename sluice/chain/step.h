@@ -71,7 +71,7 @@ class Step {
   virtual bool lets_go() const { return true; }
 
   virtual Result<StepPlan> plan(const PlanRequest& request) const = 0;
-  /// With equal overlaps their plans are equal. `other` is of the same kind.
+  /// True if both are of one kind and, with equal overlaps, have one plan.
   virtual bool shares_plan(const Step& other) const = 0;
   /// Is this a plan of it? Asked of plans that were changed by hand.
   virtual bool agrees(const StepPlan& plan) const = 0;

@@ -8,6 +8,7 @@
 #include <sluice/chain/shaped_step.h>
 #include <sluice/host/jit/code_scan.h>
 #include <sluice/host/jit/compiler.h>
+#include <sluice/host/ops/norm.h>
 
 #include "allocation_counter.h"
 #include "chain_fixture.h"
@@ -112,6 +113,18 @@ TEST_F(SeventhOp, may_not_write_weights_that_are_read_early) {
   refused_plan(steps, ErrorCode::invalid_argument, "step 1 (scale): ");
   steps[1] = {.work = op_step<Scale>({}, args(-1)), .name = "scale"};
   refused_plan(steps, ErrorCode::invalid_size, "count = -1");
+}
+
+TEST_F(SeventhOp, shares_a_plan_with_its_own_kind_alone) {
+  const ShapedStep<Scale> plain({}, args()), equal({}, args(16)), negated({.negate = true}, args());
+  const ShapedStep<ops::NormOp> norm({}, {});
+  EXPECT_TRUE(plain.shares_plan(equal));
+  EXPECT_FALSE(plain.shares_plan(negated));
+  EXPECT_FALSE(plain.shares_plan(norm));
+  EXPECT_FALSE(norm.shares_plan(plain));
+  std::vector<ChainStep> steps = links(2);
+  steps[1] = {.work = OpStep{}, .name = "empty"};
+  refused_plan(steps, ErrorCode::invalid_argument, "its OpStep is empty");
 }
 
 TEST(seventh_op, compiles_and_waits_where_a_chain_lets_it_begin_early) {

@@ -45,7 +45,9 @@ class Foreign : public Step {
   bool lets_go() const override { return step_.overlapped; }
 
   Result<StepPlan> plan(const PlanRequest&) const override { return StepPlan(); }
-  bool shares_plan(const Step&) const override { return true; }
+  bool shares_plan(const Step& other) const override {
+    return dynamic_cast<const Foreign*>(&other) != nullptr;
+  }
   bool agrees(const StepPlan&) const override { return true; }
   Overlap overlap_of(const StepPlan&) const override { return *own_overlap(); }
   double estimate_us(const StepPlan&, const DeviceInfo&) const override { return 0; }

@@ -40,8 +40,9 @@ class ProductOf : public Step {
     return StepPlan(made);
   }
   bool shares_plan(const Step& other) const override {
-    const Work& work = static_cast<const ProductOf&>(other).step_;
-    return work.problem == step_.problem && work.overrides == step_.overrides;
+    const auto* same = dynamic_cast<const ProductOf*>(&other);
+    return same != nullptr && same->step_.problem == step_.problem &&
+           same->step_.overrides == step_.overrides;
   }
   bool agrees(const StepPlan& plan) const override {
     const auto* made = plan.get<typename Op::Plan>();

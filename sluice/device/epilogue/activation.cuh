@@ -32,6 +32,7 @@ SLUICE_DEVICE float activate(float x) {
   } else if constexpr (kActivation == Activation::silu) {
     return __fdividef(x, 1.0f + __expf(-x));
   } else {
+    static_assert(kActivation == Activation::none);
     return x;
   }
 }

@@ -12,6 +12,7 @@ namespace sluice {
 namespace gemm {
 
 enum Index { kA, kB, kC, kD, kScaleA, kScaleB, kScaleD, kBias, kWorkspace, kOperandCount };
+static_assert(kOperandCount <= Operands::kMost);
 
 /// The operand table. `store`: how the plan writes D, which decides D's alignment; `workspace`: the bytes it
 /// asks for. Error invalid_size: an operand of more than 2^63 bytes.

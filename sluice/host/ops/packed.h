@@ -14,6 +14,7 @@ namespace sluice {
 namespace packed {
 
 enum Index { kX, kWeights, kBias, kScaleX, kScaleD, kGamma, kC, kD, kOperandCount };
+static_assert(kOperandCount <= Operands::kMost);
 
 /// The operand table. Error invalid_size: an operand of more than 2^63 bytes.
 Result<Operands> operands_of(const PackedProblem& problem);
