@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights through the C interface, on the fake driver: what a packed product launches, prepares and
-// refuses, that the second call of a problem allocates nothing, packing on both sides, and that a plan is one
+// Packed weights through the C interface, on the fake driver. A packed product launches, prepares and refuses
+// as a dense one does, and its second call allocates nothing. Packing runs on both sides, and a plan is one
 // like others. To see it fail: make a std::string in packed_call_of before the checks; leave ld_x out of
 // key_of.
 #include <sluice/c_api.h>
@@ -128,7 +128,7 @@ TEST_F(CApiPacked, a_product_is_prepared_once_and_then_only_launched) {
 TEST_F(CApiPacked, finds_what_was_prepared_in_another_spelling) {
   sluice_problem problem = problem_of_format();
   problem.a = SLUICE_BF16, problem.d = SLUICE_FP32;
-  problem.bias_type = SLUICE_BF16;  // of a bias that is not there
+  problem.bias_type = SLUICE_BF16;  // there is no bias
   EXPECT_EQ(sluice_make_ready(handle_, &problem, -1), SLUICE_INVALID_ARGUMENT);
   ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
   const sluice_product p = product();  // its arrays say their pitches
@@ -194,7 +194,7 @@ TEST_F(CApiPacked, halves_of_a_last_wave_are_a_choice) {
       << sluice_error_message();
 }
 
-/// What was measured decides, and says so; what runs is that too.
+/// A record decides, the plan says so, and the call runs it too.
 TEST_F(CApiPacked, a_record_of_the_problem_is_planned_and_run) {
   const test::TemporaryFolder folder;
   Options options = options_from_environment();
@@ -461,7 +461,7 @@ TEST_F(CApiPacked, on_the_host_what_is_written_overlaps_nothing_else) {
   expect_refused(sluice_pack_on_host(&what), SLUICE_ALIASING, "blob (0x");
   expect_refused(sluice_unpack_on_host(&what), SLUICE_ALIASING, "codes (0x");
   blob.array.data = blob_memory.data();
-  scales.array.data = memory.data() + 1000;  // of the codes, but both are only read
+  scales.array.data = memory.data() + 1000;  // inside the codes, but both are only read
   ASSERT_EQ(sluice_pack_on_host(&what), SLUICE_OK) << sluice_error_message();
   expect_refused(sluice_unpack_on_host(&what), SLUICE_ALIASING, "codes (0x");
   EXPECT_EQ(memory, before);

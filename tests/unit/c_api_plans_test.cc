@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans and compiles of the C interface: every unit of a plan is shown and compiled ahead, and an update goes
-// to C and back. The cache folder is filled by prepare on a device with a compiler that only counts; then
-// sluice_compile, which has no compiler at all, must find every unit there, so the two agree on which there
-// are. To see it fail: let sluice_compile take the first unit of a plan only.
+// to C and back. The cache folder is filled by prepare on a device with a compiler that only counts. Then
+// sluice_compile, which has no compiler at all, must find every unit there, so the two agree. To see it fail:
+// let sluice_compile take the first unit of a plan only.
 #include <sluice/c_api.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/products.h>

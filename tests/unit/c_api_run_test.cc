@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice_run on the fake driver: what is launched, what is prepared, what is lent, what is refused, and that
-// the second call of a problem allocates nothing and asks the driver no more than gemm::launch does. To see
-// it fail: make a std::string in problem_of before the checks.
+// sluice_run on the fake driver: its launches, kernels, workspaces and refusals. The second call of a problem
+// allocates nothing and asks the driver no more than gemm::launch does. To see it fail: make a std::string in
+// problem_of before the checks.
 #include <sluice/c_api.h>
 #include <sluice/c_api/handles.h>
 
@@ -309,7 +309,7 @@ TEST_F(CApiRun, only_an_error_of_a_capture_counts_as_capturing) {
   EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
 }
 
-/// What arrays say of one row is a scale for the whole matrix (docs/python.md prepares "vector").
+/// Arrays of one row say a scale for the whole matrix, where a problem said "vector" (docs/python.md).
 TEST_F(CApiRun, a_vector_of_one_value_is_a_scale_for_the_whole_matrix) {
   sluice_problem problem{};
   problem.m = 1, problem.n = 512, problem.k = 128, problem.batch = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of somebody else in a chain: what is before and behind them, what a graph of it has, and the hand-off
-// across them. How this can fail: with `behind_foreign` left out of overlap_at, the step behind waited for a
-// launch that does not trigger; with the check of `anything` left out, the last refusal.
+// Steps of somebody else in a chain: their neighbours, the nodes of a graph, and the hand-off across them.
+// How this can fail: with `behind_foreign` left out of overlap_at, the step behind waited for a launch that
+// does not trigger. With the check of `anything` left out, the last refusal was red.
 #include <sluice/chain/chain.h>
 
 #include "chain_fixture.h"

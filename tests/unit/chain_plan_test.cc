@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plan_chain makes of every place, and what it refuses. How this can fail: with the `if (first)` of
+// plan_chain: its choice at every place, and its refusals. How this can fail: with the `if (first)` of
 // overlap_at left out, the_first_never_waits was red; with `begin < r.end` of Ranges::touches turned, the
 // test of weights that a step writes.
 #include <sluice/chain/chain.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The search of the chain tuner with times that are made up. How this can fail: without walk_pairs, two
-// kernels that gain only together are not found; with the incumbent's times of earlier races in the report, a
-// clock that slows down looks like a loss; with an error taken for no gain, a lost GPU ends in a tuned chain.
+// kernels that gain only together are not found. With the incumbent's times of earlier races in the report, a
+// clock that slows down looks like a loss. With an error taken for no gain, a lost GPU ends in a tuned chain.
 #include "bench/chain/search.h"
 
 #include <gtest/gtest.h>
@@ -158,7 +158,7 @@ TEST(chain_search, nothing_but_the_confirmation_is_timed_after_the_budget) {
   EXPECT_EQ(found->tuned_us, 100);
 }
 
-/// What was turned on for a gain that is gone is taken off again.
+/// An overlap is taken off again once the gain that it was turned on for is gone.
 TEST(chain_search, overlaps_that_gain_nothing_are_taken_off) {
   FakeTimer timer([](const LayerChoice& choices) {
     for (const TunedStep& choice : choices)

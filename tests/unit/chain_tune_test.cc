@@ -69,7 +69,7 @@ TEST_F(ChainTuner, a_gain_within_the_noise_is_no_gain) {
   EXPECT_EQ(tuned_chain(*lab_, *tuning, {.tuned_us = 99.5, .off_us = 100}).us, 99.5);
 }
 
-/// Of the launches that begin early no more than five gain: what the others were turned on for is gone.
+/// At most five launches gain by an early begin; the search takes off the others.
 TEST_F(ChainTuner, takes_off_what_gains_nothing_any_more) {
   driver_.make_overlap_gain(0.01f, 5);
   LayerSpec four = spec(5);

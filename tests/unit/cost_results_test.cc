@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost model against the committed results: estimates of timed kernels, and the loss of its pick where
 // all candidates were timed. Peers' times are no oracle for it. To see it fail: make load_latency_us three
-// times the value in cost_model.h.
+// times the value in constants.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>

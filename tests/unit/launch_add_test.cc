@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches that add to D: nothing to add is no launch, parts in any order need no workspace, and a plan made
+// Launches that add to D: nothing to add is no launch, and parts in any order need no workspace. A plan made
 // by hand may not break the promise of the same bits. To see it fail: take leaves_d out of launch(), or the
 // check of Combine::add out of gemm::sealed.
 #include "launch_fixture.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launch may not do: allocate, ask the driver more than it needs, break a capture, or depend on other
-// threads; and a failing driver call inside it is an error that leaves nothing behind.
+// A launch may not allocate, ask the driver more than it needs, break a capture, or depend on other threads.
+// A failing driver call inside it is an error that leaves nothing behind.
 // To see it fail: make a std::string in launch() before the checks, or take `params` by reference from the
 // kernel instead of copying it.
 #include <atomic>
@@ -64,7 +64,7 @@ TEST_F(LaunchCost, pointers_that_were_seen_do_not_drive_each_other_out) {
   EXPECT_TRUE(primary.is_known_memory(pointer(99'999)));
 }
 
-/// What docs say of freed memory. A launch that noticed it would ask the driver for each pointer again.
+/// A launch does not notice freed memory, as docs say: it would have to ask for each pointer again.
 TEST_F(LaunchCost, memory_that_changed_hands_is_noticed_when_its_pointer_is_asked_for_again) {
   const gemm::Kernel kernel = prepared(small_problem());
   const gemm::Args args = args_for(small_problem());

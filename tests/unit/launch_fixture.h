@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of prepare, launch and run start from: a fake driver, a device opened on it, and arguments
+// The fixture for tests of prepare, launch and run: a fake driver, a device opened on it, and arguments
 // of the right size for a problem. A test that expects a refusal uses `refused`, which also checks that
 // nothing was launched and that the message says more than the code.
 #pragma once
@@ -91,7 +91,7 @@ class LaunchTest : public ::testing::Test {
   Device device_;
 };
 
-/// The same pointer, some bytes further on.
+/// `pointer`, moved on by so many bytes.
 template <class T>
 T* shifted(T* pointer, i64 bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<u64>(pointer) + static_cast<u64>(bytes));

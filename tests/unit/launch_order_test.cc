@@ -61,7 +61,7 @@ class LaunchOrder : public LaunchTest {
 
 /// 10^4 launches by four threads on two devices, of which one is always stuck.
 TEST_F(LaunchOrder, those_of_a_device_go_on_while_anothers_block) {
-  constexpr int kRounds = 4, kLaunches = 10'000 / (2 * kRounds);  // of each thread in a round
+  constexpr int kRounds = 4, kLaunches = 10'000 / (2 * kRounds);  // each thread's in a round
   const std::vector<Launcher> launchers{launcher(0), launcher(0), launcher(1), launcher(1)};
   for (int round = 0; round < kRounds; ++round) {
     const int stuck = round % 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launch hands to the driver: grid, cluster, shared memory, and every field of the params, for all
-// schedules and the special cases k = 0, alpha = 0, beta = 0, direct store, m = 0.
+// A launch hands grid, cluster, shared memory and every field of the params to the driver. All schedules are
+// tried, and the special cases k = 0, alpha = 0, beta = 0, direct store and m = 0.
 // To see it fail: leave k_tiles alone when alpha is 0, or swap scale_a with scale_b, in launch().
 #include <algorithm>
 #include <set>
@@ -279,7 +279,7 @@ TEST_F(LaunchParams, c_may_be_d_itself) {
   EXPECT_EQ(driver.launch(0).params.c, args.d);
 }
 
-/// Of one row the pitch means nothing.
+/// The pitch of a single row means nothing.
 TEST_F(LaunchParams, c_of_one_row_may_be_d_with_another_pitch) {
   Problem p{.m = 1, .n = 512, .k = 128};
   p.epilogue.residual = true;

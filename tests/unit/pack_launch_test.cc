@@ -74,7 +74,7 @@ TEST_F(PackLaunch, refuses_what_is_misaligned_or_overlaps) {
   bad.zeros = shifted(bad.zeros, 1);
   refused(packer.pack(kShape, bad, nullptr), ErrorCode::misaligned, "zeros");
   bad = args();
-  bad.blob = shifted(const_cast<void*>(bad.codes), 29984);  // of 30000
+  bad.blob = shifted(const_cast<void*>(bad.codes), 29984);  // the codes have 30000 bytes
   refused(packer.pack(kShape, bad, nullptr), ErrorCode::aliasing, "overlaps codes");
   bad = args();
   bad.scales = shifted(bad.blob, 4096);

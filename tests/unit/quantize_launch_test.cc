@@ -182,7 +182,7 @@ TEST_F(QuantizeLaunch, a_second_kernel_that_is_refused_leaves_a_clean_workspace)
   u32* scratch = static_cast<u32*>(given.workspace.data);
   const Quantizer quantizer = made(Granularity::tensor);
   launched(quantizer.launch({.rows = 64, .columns = 256}, given, nullptr),
-           2);  // whose memory it is is known now
+           2);  // the owner of the memory is known now
   int found = 0;
   for (int index = 0; index < 10; ++index) {
     scratch[0] = scratch[1] = 7;  // as if the first kernel had run

@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-/// Of this thread: on a busy machine the wall clock tells of the others.
+/// CPU time of this thread: on a busy machine the wall clock counts the others too.
 double cpu_ms() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
