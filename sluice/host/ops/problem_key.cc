@@ -28,8 +28,7 @@ Problem key_of(const Problem& problem) {
   if (!is_fp8(key.a.type) || is_block_scaled(key.epilogue)) key.accumulate = Accumulate::fast;
   if (!key.epilogue.residual) key.c = {};
   if (!adds(key.epilogue)) key.deterministic = true;
-  // A vector scale for one row is one value, so both spellings share a key (c_api/products.cc takes one
-  // value).
+  // A vector scale for one row is one value, so both spellings share a key.
   Epilogue& e = key.epilogue;
   if (key.m == 1 && e.scale_a == ScaleMode::vector) e.scale_a = ScaleMode::tensor;
   if (key.n == 1 && e.scale_b == ScaleMode::vector) e.scale_b = ScaleMode::tensor;
