@@ -113,7 +113,7 @@ typedef struct {
  * act(scale_a * A W^T + bias) + C. A holds tokens of 16 bits, or of e4m3 with one scale_a or m of them; C has
  * D's type. With `gamma` (k bf16 values, for up to 8 bf16 tokens) A's rows are normed first, as sluice_norm
  * does. A packed product has no batch, alpha, scale_b and update.
- * `names` gives nine names for messages, in the order of the arrays below; NULL stands for the fields' names.
+ * `names` gives nine names for messages, in the order of the arrays below; NULL takes the fields' names.
  */
 typedef struct {
   const sluice_array *a, *b, *c, *d, *bias, *scale_a, *scale_b, *scale_d, *gamma;
@@ -273,9 +273,8 @@ SLUICE_API sluice_status sluice_make_quantizers_ready(sluice_device* device, int
 
 /* ---- norms: include/sluice/norm.h has their rules ---- */
 typedef struct {
-  const sluice_array *input, *gamma; /* rows x columns of bf16 or fp16; columns values of the same type */
-  const sluice_array *residual,
-      *sum; /* NULL: none. Added to the input; written with it + residual, and may be input or residual */
+  const sluice_array *input, *gamma;   /* rows x columns of bf16 or fp16; columns values of the same type */
+  const sluice_array *residual, *sum;  /* NULL: none. sum is input + residual, and may be either array */
   const sluice_array *output, *scales; /* the input's type with scales NULL, or e4m3 with fp32 scales */
   int32_t granularity; /* for an e4m3 output: SLUICE_PER_TENSOR (scales is read), _ROW, _ROW_BLOCK */
   float epsilon;
@@ -289,8 +288,8 @@ SLUICE_API sluice_status sluice_compile_norms(int32_t input, const sluice_option
 SLUICE_API sluice_status sluice_make_norms_ready(sluice_device* device, int32_t input);
 
 /* ---- packed weights of few bits: docs/packing.md has the blob, byte by byte ---- */
-/* The layout of a blob of n x k weights, in bytes. A blob is strips of 64 rows, and a strip is tiles of 128
- * k. If one scale serves all of k, the scales and zeros of a strip's rows follow its tiles. */
+/* The layout of a blob of n x k weights, in bytes. A blob is strips of 64 rows; a strip is tiles of 128 k. If
+ * one scale serves all of k, the scales and zeros of a strip's rows follow its tiles. */
 typedef struct {
   int64_t groups;        /* scales in a row */
   int64_t strips, tiles; /* tiles in a strip */

@@ -59,8 +59,7 @@ constexpr int32_t other_type(int code, int bits) {
 inline std::string type_text(int32_t dtype) {
   if (dtype == SLUICE_BYTE) return "uint8";
   if (dtype < -1) {
-    constexpr const char* kNames[] = {"int", "uint",    "fp",  "",
-                                      "",    "complex", "bool"};  // indexed by DLPack's code
+    constexpr const char* kNames[] = {"int", "uint", "fp", "", "", "complex", "bool"};  // by DLPack's code
     const int code = (-2 - dtype) >> 8, bits = (-2 - dtype) & 255;
     if (code == 6) return kNames[code];
     if (code < 6 && kNames[code][0] != 0) return kNames[code] + std::to_string(bits);

@@ -14,8 +14,7 @@ using namespace sluice::c_api;
 
 namespace {
 
-/// The devices of sluice_device_default are kept by ordinal and never freed: at exit the driver may be gone
-/// first.
+/// The devices of sluice_device_default by ordinal, never freed: at exit the driver may be gone first.
 constexpr int kMaxDefaultDevices = 64;
 std::array<std::atomic<sluice_device*>, kMaxDefaultDevices> default_devices;
 /// One mutex a device, held while the driver opens it for a second, so that no other device has to wait.

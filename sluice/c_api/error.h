@@ -19,8 +19,7 @@ inline sluice_status status_of(const Result<void>& result) {
   return result.ok() ? SLUICE_OK : fail(result.error());
 }
 
-/// Runs `body`, which returns a sluice_status. An exception (out of memory, or a bug here) becomes
-/// `internal`.
+/// Runs `body`, which returns a sluice_status. An exception (no memory, or a bug here) becomes `internal`.
 template <class Body>
 sluice_status guarded(const Body& body) noexcept {
   try {

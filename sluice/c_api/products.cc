@@ -193,8 +193,7 @@ Result<void> check_rows(const Named& x, i64 m, i64 columns) {
   return {};
 }
 
-/// Returns tensor for one value, and vector for one value a token. For one token both fit, and vector is
-/// taken.
+/// Returns tensor for one value, and vector for one value a token. For one token vector is taken.
 Result<ScaleMode> token_scales(const Named& scales, const Named& x) {
   if (scales.array == nullptr) return ScaleMode::none;
   SLUICE_TRY(check_present(scales));

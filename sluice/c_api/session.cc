@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs calls on a device. The second and every later run of a problem is a look-up under a lock, then a
-// launch.
+// Runs calls on a device. Every run of a problem but the first is a look-up under a lock, then a launch.
 #include <sluice/c_api/session.h>
 
 #include <vector>

@@ -13,8 +13,7 @@
 
 namespace sluice::c_api {
 
-/// Returns the options of all quantisers, or norms, that make_quantizers_ready() and make_norms_ready()
-/// prepare.
+/// Returns all options that make_quantizers_ready(), or make_norms_ready(), prepares for an input type.
 std::vector<QuantizerOptions> quantizers_of(DType input);
 std::vector<NormOptions> norms_of(DType input);
 
@@ -37,8 +36,7 @@ class Session {
   Result<void> use(const Plan& plan);
   Result<void> use(const packed::Plan& plan);
 
-  /// Quantises. One scale for the whole matrix needs the counters of a workspace: the call's, else a lent
-  /// one.
+  /// Quantises. One scale for the whole matrix needs a workspace: the call's, else a lent one.
   Result<void> quantize(const QuantizeCall& call, Stream stream);
   Result<void> make_quantizers_ready(DType input);
 

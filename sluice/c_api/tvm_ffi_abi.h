@@ -47,8 +47,7 @@ enum TypeIndex : int32_t {
 };
 inline constexpr int kObjectHeaderBytes = 24;  // size of the header before the Tensor in a tensor object
 
-/// The types of functions that are looked up in the process, which has loaded libtvm_ffi before it calls
-/// here.
+/// The types of functions found in the process, which has loaded libtvm_ffi before it calls here.
 using SetRaised = void (*)(const char* kind, const char* message);
 inline constexpr const char* kSetRaised = "TVMFFIErrorSetRaisedFromCStr";
 using GetStream = void* (*)(int32_t device_type, int32_t device_id);

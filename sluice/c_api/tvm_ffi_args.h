@@ -34,8 +34,7 @@ struct ArrayArg {
   const sluice_array* get() const { return present ? &array : nullptr; }
 };
 
-/// The place of a field's value. The first nine are the arrays of a sluice_product, in the order of its
-/// names.
+/// The place of a field's value. The first nine are a sluice_product's arrays, in the order of its names.
 enum class Slot : uint8_t {
   a,
   b,
@@ -131,8 +130,7 @@ inline constexpr int kFieldCount = sizeof(kFields) / sizeof(kFields[0]);
 /// The fields of one call.
 class Fields {
  public:
-  /// Reads the pairs. Error internal: no pairs, or an unknown field, which only a package of another version
-  /// passes.
+  /// Reads the pairs. Error internal: no pairs, or an unknown field (from a package of another version).
   Result<void> read(const ffi::Any* args, int count);
 
   bool has(Slot slot) const { return at(slot) != nullptr; }
@@ -140,8 +138,7 @@ class Fields {
   const char* name(Slot slot) const;
   Seen seen(Slot slot) const { return has(slot) ? fields_[index(slot)]->seen : Seen::as_it_is; }
 
-  /// Fills in a tensor. None, or no value, makes it not present. Error invalid_argument: the value is no
-  /// tensor.
+  /// Fills in a tensor. None, or no value, makes it not present. Error invalid_argument: no tensor.
   Result<void> array(Slot slot, ArrayArg& arg) const;
 
   // These read values that are no tensors; `without` is the value of a field that is not given. A value of
@@ -173,7 +170,7 @@ Result<void> flatten(const char* name, ArrayArg& arg);
 /// Checks, before both are flattened, that `arg` has the leading dimensions of `of` or is a matrix already.
 /// An absent `arg` is fine. Error invalid_size.
 Result<void> check_leading(const char* name, const ArrayArg& arg, const char* of_name, const ArrayArg& of);
-/// Turns a weight n x k into the k x n that a product takes. Errors: invalid_argument (missing),
+/// Turns a weight n x k into a product's k x n. Errors: invalid_argument (missing),
 /// invalid_size.
 Result<void> transpose(const char* name, ArrayArg& arg);
 

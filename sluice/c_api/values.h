@@ -23,7 +23,7 @@ struct Enumerator {
 /// Error invalid_argument: names the first field that is out of range, and its range.
 Result<void> check_enumerators(std::span<const Enumerator> enumerators);
 
-/// Converts a problem. Errors: invalid_argument (no enumerator, a field that packed products lack),
+/// Converts a problem. Errors: invalid_argument (no enumerator, or a field that packed products lack),
 /// format_of's.
 Result<AnyProblem> problem_of(const sluice_problem& values);
 sluice_problem values_of(const Problem& problem);

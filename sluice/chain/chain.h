@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Declarations that the files of this folder share. bench/chain and `sluice chain --compile-only` use them
-// too.
+// Declarations that this folder's files share with bench/chain and `sluice chain --compile-only`.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks a chain before it is prepared. Dependent launches restrict a caller in one way: they read weights
 // before they wait, so no step in front may write weights. Activations may be reused as in any stream,
-// because every write comes after a wait. A plan that was changed by hand must also keep the promises of
-// plan_chain's.
+// because every write comes after a wait. A plan that was changed by hand must also keep plan_chain's
+// promises.
 #include <algorithm>
 
 #include <sluice/chain/chain.h>

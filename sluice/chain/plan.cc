@@ -51,8 +51,7 @@ Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& optio
     made = *step.overlap;
   }
   if (first || behind_foreign) made.wait = Wait::none;
-  if (made.wait == Wait::none && !step.overlap)
-    made.spacing = Spacing::memory;  // a launch that does not wait asks for no spacing
+  if (made.wait == Wait::none && !step.overlap) made.spacing = Spacing::memory;  // no wait, so no spacing
   if (last) made.trigger = Trigger::never;
   return made;
 }
@@ -118,8 +117,7 @@ Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo&
     first = std::min(first, i);
     last = i;
   }
-  // Limits on shared memory or stages apply to kernels that are best alone, so records do not count with
-  // them.
+  // Limits on shared memory or stages apply to kernels that are best alone, so records do not count.
   if (options.overlap == ChainOverlap::tuned && options.smem_limit == 0 && options.most_stages == 0)
     take_records(records.find(steps, device), device, planned);
   Planner planner(device, options, records);

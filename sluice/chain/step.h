@@ -54,8 +54,7 @@ class Step {
   virtual Result<void> check(const ChainStep& step) const = 0;
   /// Returns whether the step launches anything.
   virtual bool is_launched() const = 0;
-  /// Returns the memory of operands whose role is wanted. Weights may be read before the launches in front
-  /// end.
+  /// Returns the memory of operands whose role is wanted. Weights may be read early.
   virtual std::vector<StepRange> ranges(bool (*wanted)(Role)) const = 0;
   /// Returns the bytes that the step must move, weights included, gaps between rows not.
   virtual i64 moved_bytes() const = 0;

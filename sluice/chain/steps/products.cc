@@ -165,8 +165,7 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
     bytes = std::min(bytes, main_weights(*this).bytes);
     if (bytes <= 0) return {};
     const RowsOfB b = rows_of_b(step_);
-    // A row is split only into equal parts, and only if rows lie without gaps, so that all parts have one
-    // stride.
+    // A row is split only into equal parts, and only if rows have no gaps: all parts share a stride.
     const i64 parts = b.stride == b.bytes && b.bytes % skip.parts == 0 ? skip.parts : 1;
     const i64 whole = b.bytes / parts, head = step_.problem.b.major == Major::k ? skip.bytes : 0;
     if (head >= whole) return {};

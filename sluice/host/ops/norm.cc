@@ -43,8 +43,7 @@ Pointers pointers_of(const NormArgs& x) {
 Result<Operands> operands_of(const NormOptions& options, const NormShape& s) {
   const bool quantised = options.quantize.has_value(), one = s.rows == 1;
   const bool given = options.quantize == Granularity::tensor;
-  // The thread that reads an element of the input also writes that element of the sum, so both may be one
-  // array.
+  // The thread that reads an element also writes that element of the sum, so both may be one array.
   const bool like_input = one || s.sum_ld == s.input_ld, like_residual = one || s.sum_ld == s.residual_ld;
   const i64 scales = quantised ? scale_count(*options.quantize, s.rows, s.columns) : 0;
   Operands o;

@@ -68,7 +68,7 @@ struct Operand {
   const char* without = "";  // follows "pass device memory of n bytes": advice to a caller without it
   const char* remedy = "move it to an aligned address";
   int may_be = -1;        // the written operand that may have its address,
-  bool lies_like = true;  // whether both then have equal types and strides
+  bool lies_like = true;  // and whether both have equal types and strides, as that needs
   Footprint memory{};     // add() fills it in
 };
 

@@ -86,9 +86,8 @@ static_assert(offsetof(WideParams, map_x) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(WideParams, map_d) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(StripParams, map_x) % alignof(CUtensorMap) == 0);
 
-constexpr int kBand = 8;  // token tiles walked along rows together, so that 2048 tokens stay in L2
-constexpr int kStoreUnit =
-    16;  // bytes that the copy engine writes at least (docs/findings/tma-store-tail.md)
+constexpr int kBand = 8;         // token tiles walked along rows together, so that 2048 tokens stay in L2
+constexpr int kStoreUnit = 16;   // bytes: the copy engine's least write (docs/findings/tma-store-tail.md)
 constexpr int kSwizzleRows = 8;  // the swizzle repeats after so many rows
 
 /// Returns whether every access to D (or C) may move four elements.
