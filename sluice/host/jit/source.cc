@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the JIT unit of a config. All varying text of a unit comes from this file.
+// Writes the JIT units of a dense config. host/text writes those of other operations.
 #include <sluice/host/jit/source.h>
 
 #include <sluice/plan.h>
