@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ops of namespace ``sluice`` for torch.compile, and the one way from a function to its kernel.
 
-An ``Op`` is a row: its arguments, what runs it, the shape of its output, what it raises of tensors without memory. From it
-come the functional op (``sluice::mm``), the one that writes into a given output (``sluice::mm_out``) and their fakes. Eager
-calls of plain tensors go straight to libsluice_c.so: a dispatcher costs more than the launch."""
+An ``Op`` has arguments, a function that runs it, the shape of its output, and a check for tensors without memory. It
+defines a functional op (``sluice::mm``), one that writes into a given output (``sluice::mm_out``), and their fakes. Eager
+calls of plain tensors go straight to libsluice_c.so, because a dispatcher costs more than the launch.
+"""
 from __future__ import annotations
 
 import functools
