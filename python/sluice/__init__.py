@@ -5,7 +5,7 @@
     print(sluice.explain(m=64, n=4096, k=4096, a="e4m3"))     # no GPU, no torch needed
     import sluice.torch as st                                 # the ops: st.mm, st.linear, st.scaled_mm, st.nn.Linear
 
-``python -m sluice`` is the command line. ``sluice.packed_mm`` is that of sluice.torch, which its first use imports.
+``python -m sluice`` is the command line. The first use of ``sluice.packed_mm`` imports sluice.torch, where it lives.
 """
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from .problems import Problem, problem_of
 
 __version__: str = _lib.sluice_version().decode()
 
-# torch is imported by who uses it, and not by who imports sluice: not in __all__ either, for ``import *`` would.
+# A use of packed_mm imports torch; an import of sluice does not. ``import *`` would be a use, so __all__ leaves it out.
 if _TYPE_CHECKING:
     from .torch import packed_mm as packed_mm
 else:

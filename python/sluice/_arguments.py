@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where arguments enter. Numbers, names, switches and paths are looked at before ctypes would cut them, and whatever
-Python itself raises of an argument leaves as an ``Error``."""
+"""Checks arguments where they enter the package.
+
+Numbers, names, switches and paths are checked before ctypes would cut them. An exception that Python itself raises
+for an argument leaves as an ``Error``.
+"""
 from __future__ import annotations
 
 import ctypes
@@ -15,8 +18,8 @@ from typing import Any, Callable, Collection, Optional, Sequence, TypeVar
 
 from . import errors
 
-# What Python, ctypes and numpy raise of arguments that they cannot take. What is not about arguments (MemoryError,
-# ImportError, a RuntimeError of torch) passes.
+# Python, ctypes and numpy raise these for arguments that they cannot take. Errors that are not about arguments
+# (MemoryError, ImportError, a RuntimeError of torch) pass unchanged.
 _TYPES = (TypeError, AttributeError, ctypes.ArgumentError)
 _VALUES = (ValueError, LookupError, ArithmeticError, BufferError)
 _LONGEST = 300
@@ -26,7 +29,7 @@ Item = TypeVar("Item")
 
 
 class _Shown(reprlib.Repr):
-    """Of what callers gave: short, whatever it is."""
+    """Formats a caller's value for a message: briefly, whatever it is."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +37,7 @@ class _Shown(reprlib.Repr):
         self.maxlevel = 2
 
     def repr_int(self, x: int, level: int) -> str:
-        # Python refuses to print a very long one.
+        # Python refuses to print a very long integer.
         return repr(x) if -2**128 < x < 2**128 else f"an integer of {x.bit_length()} bits"
 
 
@@ -47,7 +50,7 @@ def _in_one_line(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """``repr`` for messages: bounded, in one line, escaped, and never raises."""
+    """Returns ``repr(value)`` for a message: bounded in length, in one line, escaped. Never raises."""
     try:
         return _in_one_line(_shown.repr(value))
     except Exception:  # noqa: BLE001 - a __repr__ of the caller's may raise anything
@@ -55,7 +58,7 @@ def shown(value: object) -> str:
 
 
 def did_you_mean(given: object, known: Collection[str]) -> str:
-    """The end of a message about a name that there is not: the known one that looks like it, or nothing."""
+    """Returns the end of a message about an unknown name: ": did you mean X?" for a similar known name, else ""."""
     def letters(name: str) -> list[str]:
         return sorted(name.replace("_", ""))
 
@@ -66,15 +69,15 @@ def did_you_mean(given: object, known: Collection[str]) -> str:
 
 
 def check_keywords(call: str, given: Collection[str], known: Collection[str]) -> None:
-    """Raises ``InvalidArgument`` for a keyword that ``call`` does not take, with the one that was meant."""
+    """Raises ``InvalidArgument`` for a keyword that ``call`` does not take; the message suggests a similar one."""
     for name in given:
         if name not in known:
             raise errors.InvalidArgument(f"{call} takes no {shown(name)}{did_you_mean(name, known) or ': it takes ' + ', '.join(known)}")
 
 
 def integer(what: str, value: object) -> int:
-    """``value`` if it is a whole number: no float, no text, no bool, and none that no C integer holds. Raises
-    ``InvalidType`` or ``InvalidSize`` if not."""
+    """Returns ``value`` as an int. Raises ``InvalidType`` for a float, a text or a bool, and ``InvalidSize`` for a
+    number that no C integer of 64 bits holds."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -88,7 +91,8 @@ def integer(what: str, value: object) -> int:
 
 
 def size_of(what: str, value: object) -> int:
-    """A size or stride of 64 bits; its sign is the library's to judge. Raises ``InvalidType`` or ``InvalidSize``."""
+    """Returns a size or stride as an int of 64 bits; the library judges its sign. Raises ``InvalidType`` or
+    ``InvalidSize``."""
     size = integer(what, value)
     if not -2**63 <= size < 2**63:
         raise errors.InvalidSize(f"{what} = {shown(size)} must be below 2^63: no memory has that many elements")
@@ -96,8 +100,8 @@ def size_of(what: str, value: object) -> int:
 
 
 def choice_of(what: str, value: object, bits: int = 32) -> int:
-    """A number that overrules a default, as the C interface has it: -1 for None. Raises ``InvalidType``, or
-    ``InvalidArgument`` for one that a C integer of so many bits would cut."""
+    """Returns a number that overrules a default, as the C interface takes it: -1 for None. Raises ``InvalidType``, or
+    ``InvalidArgument`` for a number that a C integer of ``bits`` bits would cut."""
     if value is None:
         return -1
     number = integer(what, value)
@@ -108,7 +112,8 @@ def choice_of(what: str, value: object, bits: int = 32) -> int:
 
 
 def choices_of(what: str, values: object, *counts: int) -> list[int]:
-    """Several of them, as many as ``counts`` allows; None is none of them."""
+    """Returns several such numbers, one of ``counts`` many; an empty list for None. Raises as ``choice_of`` does, and
+    ``InvalidArgument`` for another count."""
     if values is None:
         return []
     try:
@@ -123,7 +128,8 @@ def choices_of(what: str, values: object, *counts: int) -> list[int]:
 
 
 def list_of(what: str, values: object, kept: Callable[[object], Item]) -> list[Item]:
-    """What ``kept`` makes of each, which raises for a wrong one: at the first, so that an endless list ends there."""
+    """Returns ``kept(item)`` for each item. ``kept`` raises for a wrong item, so an endless list ends at its first
+    wrong one. Raises ``InvalidType`` for a text and for anything that is no list."""
     items = None if isinstance(values, (str, bytes)) else getattr(values, "__iter__", None)
     if items is None:
         raise errors.InvalidType(f"{what} = {shown(values)} must be a list, and is of type {type(values).__name__}: pass [...]")
@@ -131,35 +137,37 @@ def list_of(what: str, values: object, kept: Callable[[object], Item]) -> list[I
 
 
 def check_span(what: str, start: object, stop: object, size: int) -> None:
-    """Of a part that is cut out. Raises ``InvalidType``, or ``InvalidSize`` if it is empty or outside."""
+    """Checks the ends of a part that is cut out of ``size`` rows or columns. Raises ``InvalidType``, or
+    ``InvalidSize`` if the part is empty or lies outside."""
     first, end = integer("start", start), integer("stop", stop)
     if not 0 <= first < end <= size:
         raise errors.InvalidSize(f"{what} {first} to {end} must lie in 0 to {size} and hold at least one")
 
 
 def switch_of(what: str, value: object) -> int:
-    """1 for True, 0 for False. Raises ``InvalidArgument`` for anything else: "no" is true to Python."""
+    """Returns 1 for True and 0 for False. Raises ``InvalidArgument`` for anything else: "no" is true to Python."""
     if not isinstance(value, bool):
         raise errors.InvalidArgument(f"{what} = {shown(value)} must be True or False")
     return int(value)
 
 
 def check_one_of(what: str, value: object, names: Sequence[str]) -> None:
-    """Of names that are spelled in one way. Raises ``InvalidArgument`` that lists the right ones."""
+    """Raises ``InvalidArgument``, which lists ``names``, if ``value`` is not exactly one of them."""
     if not isinstance(value, str) or value not in names:
         raise errors.InvalidArgument(f"{what} = {shown(value)} must be one of {', '.join(names)}{did_you_mean(value, names)}")
 
 
 def check_array(what: str, value: object) -> None:
-    """Of arguments that tvm-ffi takes on: lists it would take apart, however deep they are. Raises ``InvalidType``."""
+    """Raises ``InvalidType`` for a value that is neither None nor an array of DLPack. tvm-ffi would take a list apart,
+    however deep it is, so the check comes before it."""
     if value is not None and not hasattr(type(value), "__dlpack__"):
         raise errors.InvalidType(f"{what} = {shown(value)} must be an array, and is of type {type(value).__name__}: pass a torch "
                                  "tensor, or anything else that speaks DLPack")
 
 
 def name_of(what: str, value: object) -> Optional[bytes]:
-    """A name for the C interface, which knows the right ones; None stays. Raises ``InvalidType`` if it is no text, and
-    ``InvalidArgument`` for text that C would cut or cannot hold."""
+    """Returns a name as bytes for the C interface, which knows the valid names; None stays None. Raises
+    ``InvalidType`` if it is no text, and ``InvalidArgument`` for text that C would cut or cannot hold."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -170,7 +178,8 @@ def name_of(what: str, value: object) -> Optional[bytes]:
 
 
 def path_of(what: str, value: object) -> Optional[bytes]:
-    """A path for the C interface; None stays. Raises ``InvalidType`` or ``InvalidArgument`` for what is none."""
+    """Returns a path as bytes for the C interface; None stays None. Raises ``InvalidType`` or ``InvalidArgument`` if
+    ``value`` cannot be a path."""
     if value is None:
         return None
     try:
@@ -186,7 +195,8 @@ def path_of(what: str, value: object) -> Optional[bytes]:
 
 
 def as_ours(name: str, error: Exception) -> Optional[errors.Error]:
-    """What Python raised of an argument of ``name``, as an error of ours; None if it is of something else."""
+    """Converts an exception that Python raised for an argument of ``name`` into an ``Error``. Returns None for an
+    exception that is not about an argument."""
     if not isinstance(error, _TYPES + _VALUES):
         return None
     kind = errors.InvalidType if isinstance(error, _TYPES) else errors.InvalidArgument
@@ -216,9 +226,12 @@ def _entry_of(function: Entered, name: str, kind: type = object) -> Entered:
 
 
 def entry(what: Entered) -> Entered:
-    """Of a public function, or of a class with its constructor and methods: what Python itself raises of an argument
-    (``TypeError`` of a wrong type or a name that there is not, ``AttributeError``, ``ValueError`` ...) becomes an
-    ``InvalidType`` or ``InvalidArgument``, with the first one as its cause. A net below the checks, which say more."""
+    """Decorates a public function, or a class with its constructor and public methods.
+
+    An exception that Python itself raises for an argument (``TypeError``, ``AttributeError``, ``ValueError`` ...)
+    becomes an ``InvalidType`` or ``InvalidArgument``, with the first one as its cause. The explicit checks come before
+    it and say more.
+    """
     if not inspect.isclass(what):
         return _entry_of(what, what.__qualname__)
     for name, member in list(vars(what).items()):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packed functions of libsluice_c.so through tvm-ffi: arrays come as DLPack, the stream from their framework,
-errors as the classes of ``sluice.errors``. Imported when the first array comes, because tvm_ffi imports torch.
+"""The packed functions of libsluice_c.so through tvm-ffi. Arrays come as DLPack, the stream comes from their framework,
+and errors are raised as the classes of ``sluice.errors``. The package imports this module when the first array comes,
+because tvm_ffi imports torch.
 
-A call is pairs, in any order: the number of a field and its value. What is not there is left out, or None for a tensor. The
-fields are those of ``kFields`` in sluice/c_api/tvm_ffi_args.h, whose names messages use:
+A call consists of pairs, in any order: the number of a field and its value. An absent field is left out, or is None if
+it is a tensor. ``kFields`` in sluice/c_api/tvm_ffi_args.h lists the fields; messages use its names:
 
     product(A, a, B, b, OUT, out, BIAS, bias, ACTIVATION, 1)       runs act(a b + bias)
     product(X, x, PACKED_BLOB, blob, OUT, out, *packed.fields)     runs a product of packed weights
@@ -12,7 +13,7 @@ fields are those of ``kFields`` in sluice/c_api/tvm_ffi_args.h, whose names mess
     norm(INPUT, x, GAMMA, g, OUTPUT, y)
     pack(CODES, c, SCALES, s, BLOB, blob, *format.fields)          unpack(...) the other way
 
-``WORKSPACE`` is a handle's address or None.
+``WORKSPACE`` is the address of a workspace's handle, or None.
 """
 from __future__ import annotations
 
@@ -48,8 +49,9 @@ GRANULARITY, SCALE_GIVEN, GATE = (FIELDS[name] for name in ("granularity", "scal
 FORMAT = tuple(FIELDS[f"format.{name}"] for name in ("type", "group", "scale", "zeros", "order"))
 N, K = FIELDS["n"], FIELDS["k"]
 
-# They give the interpreter's lock away, as torch's own operations do: a call may compile, wait for another process that
-# compiles, or for room in a full queue, which may come only with another thread's launch. That costs 50 ns a call.
+# These calls release the interpreter's lock, as torch's own operations do; that costs 50 ns a call. A call may compile,
+# or wait for another process that compiles. It may also wait for room in a full queue, which may come only with another
+# thread's launch.
 product = _module["product"]
 quantize = _module["quantize"]
 norm = _module["norm"]
@@ -60,10 +62,11 @@ problem_of.release_gil = False  # waits for nothing
 
 
 def format_fields(numbers: tuple) -> tuple:
-    """The pairs of a weight format: type, group, scale, zeros and order, as the C interface has them."""
+    """Returns the pairs of a weight format. ``numbers``: type, group, scale, zeros and order, as the C interface has
+    them."""
     return tuple(itertools.chain(*zip(FORMAT, numbers)))
 
 
 def weights_fields(numbers: tuple) -> tuple:
-    """The same, and n and k of the weights."""
+    """Returns the pairs of packed weights. ``numbers``: the five of the format, then n and k of the weights."""
     return (*format_fields(numbers[:5]), N, numbers[5], K, numbers[6])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libsluice_c.so through ctypes: everything that is not called for every product. The structs mirror
-include/sluice/c_api.h; tests/python/test_library.py holds them to its text."""
+"""libsluice_c.so through ctypes: every function that is not called for every product. The structs mirror
+include/sluice/c_api.h; tests/python/test_library.py compares them with its text."""
 from __future__ import annotations
 
 import ctypes
@@ -139,13 +139,14 @@ _FUNCTIONS = {
 
 
 def library_path() -> pathlib.Path:
-    """The shared object: beside this file, or what SLUICE_LIBRARY names (a build's own, for development)."""
+    """Returns the path of the shared object: beside this file, or where SLUICE_LIBRARY says (a build's own, for
+    development)."""
     given = os.environ.get("SLUICE_LIBRARY")
     return pathlib.Path(given) if given else HERE / "lib" / "libsluice_c.so"
 
 
 def tool_path() -> pathlib.Path:
-    """The ``sluice`` program that came with the package, or what SLUICE_TOOL names."""
+    """Returns the path of the ``sluice`` program: the package's own, or the one that SLUICE_TOOL names."""
     given = os.environ.get("SLUICE_TOOL")
     return pathlib.Path(given) if given else HERE / "bin" / "sluice"
 
@@ -155,10 +156,10 @@ TOOLKIT = "/usr/local/cuda"
 
 
 def nvrtc_wheel() -> Optional[str]:
-    """The site-packages whose wheel of NVRTC has the library of CUDA 13; None where there is none."""
+    """Returns the site-packages folder whose wheel of NVRTC has the library of CUDA 13; None without such a wheel."""
     try:
         spec = importlib.util.find_spec("nvidia")
-    except (ImportError, ValueError):  # of something else that is called so
+    except (ImportError, ValueError):  # another package may have that name
         return None
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         if any(pathlib.Path(folder, place, NVRTC).is_file() for place in ("cu13/lib", "cuda_nvrtc/lib")):
@@ -167,8 +168,8 @@ def nvrtc_wheel() -> Optional[str]:
 
 
 def tool_environment() -> dict[str, str]:
-    """What the ``sluice`` program runs with: it knows no site-packages, so where the environment names no NVRTC and no
-    toolkit of CUDA 13 is there, it is told of the wheel."""
+    """Returns the environment in which the ``sluice`` program runs. The program does not search site-packages. So
+    SLUICE_NVRTC names the wheel where the environment names no NVRTC and no toolkit of CUDA 13 is installed."""
     environment = dict(os.environ)
     toolkits = (environment.get("CUDA_PATH"), TOOLKIT)
     if environment.get("SLUICE_NVRTC") or any(t and pathlib.Path(t, "lib64", NVRTC).is_file() for t in toolkits):
@@ -190,7 +191,7 @@ def _load() -> ctypes.CDLL:
     except OSError as error:
         raise errors.StorageError(f"{path}: {error}; install the package again, or name a build's libsluice_c.so in "
                                   "SLUICE_LIBRARY") from error
-    if loaded.sluice_c_abi() != C_ABI:  # first: a library of another may lack a function
+    if loaded.sluice_c_abi() != C_ABI:  # comes first: a library of another interface may lack a function
         raise errors.StorageError(f"{path} has C interface {loaded.sluice_c_abi()} and these Python files are for "
                                   f"{C_ABI}: install the package again")
     for name, (result, arguments) in _FUNCTIONS.items():
@@ -209,7 +210,7 @@ lib = _load()
 
 
 def default_device(ordinal: object) -> c_void_p:
-    """The process's handle of a GPU; never closed."""
+    """Returns the process's handle of GPU ``ordinal``; it is never closed. Raises ``InvalidType`` for None."""
     if ordinal is None:
         raise errors.InvalidType("device = None must be the number of a GPU: pass 0 for the first")
     handle = c_void_p()
@@ -218,14 +219,17 @@ def default_device(ordinal: object) -> c_void_p:
 
 
 class Handle:
-    """What the C interface made and frees: once, when the last object that has this one is gone. It cannot be copied, so
-    what has it says what a copy of it is. ``_as_parameter_`` is what ctypes hands over; empty until it is filled."""
+    """Owns a handle of the C interface, and frees it once, when the last object that refers to this one is gone.
+
+    A handle cannot be copied, so an object with a handle defines what its own copy is. ctypes passes
+    ``_as_parameter_``, which is empty until a create function fills it.
+    """
 
     __slots__ = ("_as_parameter_", "_free")
 
     def __init__(self, free: Callable[[c_void_p], None]) -> None:
         self._as_parameter_ = c_void_p()
-        self._free = free  # kept, for the module's names are gone while the interpreter ends
+        self._free = free  # kept, because the module's names are gone while the interpreter ends
 
     def __del__(self) -> None:
         pointer, self._as_parameter_ = self._as_parameter_, c_void_p()

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every failure of sluice is one of these: an ``Error``, and also the built-in exception that fits it.
+"""The exceptions of sluice. Each is an ``Error``, and also the built-in exception that fits it.
 
-Each class is one status of the C interface; its message says argument, what it got, what is wanted and the remedy.
+Each class is one status of the C interface. Its message names the argument, the given value, the rule and the remedy.
 """
 from __future__ import annotations
 
 
 class Error(Exception):
-    """The base of all. ``code`` is the name of the status, e.g. ``"invalid_stride"``."""
+    """The base of all exceptions of sluice. ``code`` is the name of the status, e.g. ``"invalid_stride"``."""
 
     code: str = "internal"
 
@@ -19,7 +19,7 @@ class InvalidSize(Error, ValueError):
 
 
 class InvalidPointer(Error, ValueError):
-    """Memory is missing where data are needed, or is not the GPU's."""
+    """A pointer is null where data are needed, or its memory is not the GPU's."""
 
     code = "invalid_pointer"
 
@@ -55,7 +55,7 @@ class InvalidConfig(Error, ValueError):
 
 
 class InvalidArgument(Error, ValueError):
-    """Anything else that the caller got wrong."""
+    """An argument is wrong in another way."""
 
     code = "invalid_argument"
 
@@ -79,7 +79,7 @@ class NotPrepared(Error, RuntimeError):
 
 
 class WorkspaceError(Error, RuntimeError):
-    """A workspace is too small or dirty, or streams were lent all that they may have."""
+    """A workspace is too small or not zeroed, or no more can be lent to streams."""
 
     code = "workspace"
 
@@ -108,7 +108,7 @@ class InternalError(Error, RuntimeError):
     code = "internal"
 
 
-# In the order of sluice_status (include/sluice/c_api.h), from 1.
+# The order is that of sluice_status (include/sluice/c_api.h), from 1.
 BY_STATUS: tuple[type[Error], ...] = (
     InvalidSize, InvalidPointer, Misaligned, InvalidStride, Aliasing, InvalidType, InvalidConfig, InvalidArgument,
     WrongDevice, UnsupportedArch, NotPrepared, WorkspaceError, ToolchainError, DriverError, StorageError, InternalError,

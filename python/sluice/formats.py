@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What packed weights are, and what a product with them is: formats, sizes, types. No GPU, no torch."""
+"""Describes packed weights and products with them: formats, sizes, types. Needs neither a GPU nor torch."""
 from __future__ import annotations
 
 import ctypes
@@ -19,15 +19,15 @@ CODE_BITS = {"uint4": 4, "int8": 8, "e4m3": 8}
 @entry
 @dataclasses.dataclass(frozen=True)
 class WeightFormat:
-    """How weights are packed: ``W = scale * (code - zero)``, a scale for each ``group`` (32, 64, 128; 0 is all of k).
+    """A format of packed weights: ``W = scale * (code - zero)``, with a scale for each ``group`` columns of a row.
 
     The fields and their defaults:
 
-    - ``type`` = "uint4": codes 0 to 15. "int8": the value + 128. "e4m3": its bits.
-    - ``group`` = 128: columns that share a scale; 32, 64 or 128, and 0 for one scale a row.
+    - ``type`` = "uint4": codes are 0 to 15. "int8": a code is the value + 128. "e4m3": a code is the value's bits.
+    - ``group`` = 128: columns that share a scale; 32, 64 or 128, or 0 for one scale a row.
     - ``scale`` = "fp16": the type of scales and zeros; "bf16" or "fp32".
     - ``zeros`` = False: the zero is 8 (uint4), 128 (int8) or 0 (e4m3). True: one is stored beside each scale.
-    - ``order`` = "half": for 16-bit tokens. "byte": for e4m3 tokens (uint4 only).
+    - ``order`` = "half": the order for 16-bit tokens. "byte": the order for e4m3 tokens (uint4 only).
     """
 
     type: str = "uint4"
@@ -37,7 +37,8 @@ class WeightFormat:
     order: str = "half"
 
     def struct(self) -> WeightFormatStruct:
-        """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
+        """Returns the struct of the C interface. Raises ``InvalidArgument`` for an unknown name, and
+        ``InvalidConfig`` for a ``group`` that no struct holds."""
         group = size_of("group", self.group)
         if not 0 <= group < 2**15:
             raise errors.InvalidConfig(f"group = {group}: group must be 32, 64, 128, or 0 for one scale a row")
@@ -47,7 +48,7 @@ class WeightFormat:
 
     @property
     def text(self) -> str:
-        """In a few words, as ``repr`` of packed weights has it."""
+        """The format in a few words, as ``repr`` of packed weights shows it."""
         zeros, order = ", zeros" if self.zeros else "", "" if self.order == "half" else ", byte order"
         return f"{self.type} by {self.group or 'row'}, {self.scale} scales{zeros}{order}"
 
@@ -59,7 +60,7 @@ class WeightFormat:
 
     @property
     def number(self) -> int:
-        """All of it in one number, as the state of a layer has it."""
+        """The whole format as one number, as the state of a layer stores it."""
         s = self.struct()
         return s.type | s.scale << 4 | s.zeros << 8 | s.order << 9 | s.group << 16
 
@@ -78,7 +79,8 @@ class WeightFormat:
         return made
 
     def numbers(self, n: int, k: int) -> "PackedNumbers":
-        """Where the parts of a blob of n x k weights are. Raises ``InvalidConfig`` if the format breaks a rule."""
+        """Returns where the parts of a blob of n x k weights are. Raises ``InvalidConfig`` if the format breaks a
+        rule."""
         found = PackedNumbersStruct()
         lib.sluice_packed_numbers_of(ctypes.byref(self.struct()), size_of("n", n), size_of("k", k), ctypes.byref(found))
         return PackedNumbers(**{name: getattr(found, name) for name, _ in PackedNumbersStruct._fields_})
@@ -87,8 +89,11 @@ class WeightFormat:
 @entry
 @dataclasses.dataclass(frozen=True)
 class PackedNumbers:
-    """Bytes of a blob (docs/packing.md): ``strips`` of 64 rows, in each ``tiles`` of 128 k, then the row part if ``group`` is
-    0. ``groups``: scales of a row. ``stored_bits``: of the blob for each weight, scales and padding too."""
+    """Sizes of the parts of a blob in bytes (docs/packing.md).
+
+    A blob has ``strips`` of 64 rows. Each strip holds ``tiles`` of 128 columns, then the row part if ``group`` is 0.
+    ``groups`` counts the scales of a row. ``stored_bits`` are the blob's bits for each weight, with scales and padding.
+    """
 
     groups: int
     strips: int
@@ -105,20 +110,20 @@ class PackedNumbers:
 @entry
 @dataclasses.dataclass(frozen=True)
 class PackedProblem:
-    """``D = act(scale_x * X W^T + bias) + C``: X m x k in 16 bits or e4m3, W n x k packed, D m x n.
+    """A product with packed weights: ``D = act(scale_x * X W^T + bias) + C``.
 
-    The fields and their defaults; types are names:
+    X is m x k in 16 bits or e4m3, W is n x k and packed, D is m x n. The fields and their defaults; types are names:
 
-    - ``m``, ``n``, ``k``: sizes. ``weights`` = WeightFormat(): how W is packed.
-    - ``x`` = "bf16": the tokens' type; "fp16" or "e4m3". ``d`` = None: X's type, or bf16 if that is e4m3.
+    - ``m``, ``n``, ``k``: sizes. ``weights`` = WeightFormat(): the format of W.
+    - ``x`` = "bf16": the type of X, the tokens; "fp16" or "e4m3". ``d`` = None: D has X's type, or bf16 if that is e4m3.
     - ``bias`` = None: the type of a bias, one value for each row of W.
     - ``activation`` = "none", "relu", "gelu" (the exact one) or "silu".
-    - ``x_ld`` = 0, ``d_ld`` = 0, ``c_ld`` = 0: elements from one row to the next. 0: rows are packed.
-    - ``scale_x`` = "none": of e4m3 tokens; "tensor" is one fp32, "vector" one for each token.
+    - ``x_ld`` = 0, ``d_ld`` = 0, ``c_ld`` = 0: elements from one row to the next. 0: rows have no gaps.
+    - ``scale_x`` = "none": the fp32 scales of e4m3 tokens; "tensor" is one value, "vector" one for each token.
     - ``gated`` = False: True makes D m x n / 2, the activation of W's first half of rows times its second half.
     - ``c`` = False: True adds a residual C of D's type behind the activation (16-bit tokens, at most 64, not gated).
     - ``scale_d`` = "none": "tensor" divides the result by one fp32 before it is rounded to an e4m3 D.
-    - ``norm_x`` = False: True norms up to 8 bf16 tokens first, by a gamma of k values (RMSNorm).
+    - ``norm_x`` = False: True applies RMSNorm to the tokens first, with a gamma of k values (at most 8 bf16 tokens).
     """
 
     m: int
@@ -139,7 +144,7 @@ class PackedProblem:
     norm_x: bool = False
 
     def struct(self) -> ProblemStruct:
-        """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
+        """Returns the struct of the C interface. Raises ``InvalidArgument`` for an unknown name."""
         if not isinstance(self.weights, WeightFormat):
             raise errors.InvalidArgument(f"weights = {shown(self.weights)} must be a sluice.WeightFormat, as packed.format is")
         x = number_of("x", self.x, DTYPES)
@@ -155,5 +160,6 @@ class PackedProblem:
             d_ld=size_of("d_ld", self.d_ld), c_ld=size_of("c_ld", self.c_ld))
 
     def check(self) -> None:
-        """Raises what a product of this problem would raise of its sizes, types and strides. Plans nothing, needs no GPU."""
+        """Raises the error that a product of this problem would raise for its sizes, types and strides. Plans nothing
+        and needs no GPU."""
         lib.sluice_problem_check(ctypes.byref(self.struct()))

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights of few bits in the form that kernels read: one blob (docs/packing.md). On numpy arrays and torch tensors, which are
-packed where they are: by a kernel on a GPU, on the CPU in host memory. Neither module is imported."""
+"""Packs weights of few bits into the form that kernels read: one blob (docs/packing.md).
+
+Works on numpy arrays and torch tensors, and imports neither module. Arrays are packed where they are: by a kernel on a
+GPU, by the CPU in host memory.
+"""
 from __future__ import annotations
 
 import ctypes
@@ -22,7 +25,8 @@ _E4M3_MAX = 448.0
 
 
 class Unpacked(NamedTuple):
-    """What was packed: a byte a code, n x k; scales and zeros (or None), n x groups."""
+    """The arrays that were packed: ``codes`` uint8, n x k, a byte for each code; ``scales`` and ``zeros`` (or None),
+    n x groups."""
 
     codes: Array
     scales: Array
@@ -32,11 +36,11 @@ class Unpacked(NamedTuple):
 @entry
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PackedWeights:
-    """n x k weights (outputs x what is summed over) in one blob: ``D = X[:, permutation] @ W.T``.
+    """Weights of n outputs x k columns in one blob: ``D = X[:, permutation] @ W.T``.
 
-    ``blob``: uint8, as long as ``format.numbers(n, k).blob_bytes``, on a GPU for products. ``permutation``: None, or the column
-    of the tokens that each column of the weights meets (act-order). ``width``: how many columns those tokens have, None for k;
-    more of a shard (``slice_k`` says it).
+    - ``blob``: uint8, as long as ``format.numbers(n, k).blob_bytes``, on a GPU for products.
+    - ``permutation``: None, or the column of the tokens that each column of the weights meets (act-order).
+    - ``width``: the number of columns of those tokens, None for k. A shard's tokens have more (see ``slice_k``).
     """
 
     blob: Array
@@ -45,7 +49,7 @@ class PackedWeights:
     format: WeightFormat
     permutation: Optional[Array] = None
     width: Optional[int] = None
-    numbers: Tuple[int, ...] = dataclasses.field(init=False)  # of the format, n and k, once and not at every product
+    numbers: Tuple[int, ...] = dataclasses.field(init=False)  # the format's, n and k: made once, not at every product
 
     def __post_init__(self) -> None:
         library_of(blob=self.blob, permutation=self.permutation)
@@ -77,34 +81,38 @@ class PackedWeights:
 
     @property
     def token_width(self) -> int:
-        """Columns that tokens must have."""
+        """The number of columns that tokens must have."""
         return self.k if self.permutation is None or self.width is None else self.width
 
     @property
     def group(self) -> int:
-        """Columns that share a scale; 0: all."""
+        """The number of columns that share a scale; 0: all of k."""
         return self.format.group
 
     @property
     def nbytes(self) -> int:
-        """Of the blob, which is what a product reads."""
+        """Bytes of the blob; a product reads all of them."""
         return int(self.blob.shape[0])
 
     @property
     def stored_bits(self) -> float:
-        """Of the blob for each weight, scales and padding too."""
+        """Bits of the blob for each weight, with scales and padding."""
         return self.format.numbers(self.n, self.k).stored_bits
 
     def problem(self, m: int, x: Optional[str] = None, *, d: Optional[str] = None, bias: Optional[str] = None,
                 activation: str = "none", scale_x: Optional[str] = None, **more: Any) -> PackedProblem:
-        """The problem of ``m`` tokens (in packed rows) times these weights, for ``packed_plan`` and ``prepare``. ``x`` left out is
-        bf16, or in the order "byte" e4m3, then with a scale for each token unless ``scale_x`` says otherwise; ``more`` as ``PackedProblem`` has it."""
+        """Returns the problem of ``m`` tokens (rows without gaps) times these weights, for ``packed_plan`` and ``prepare``.
+
+        ``x`` is bf16 by default, and e4m3 for weights in the order "byte". e4m3 tokens have a scale each unless
+        ``scale_x`` says otherwise. ``more`` holds other fields of ``PackedProblem``.
+        """
         x = x if x is not None else "e4m3" if self.format.order == "byte" else "bf16"
         scale_x = scale_x if scale_x is not None else "vector" if DTYPES[number_of("x", x, DTYPES)] == "e4m3" else "none"
         return PackedProblem(m, self.n, self.k, self.format, x, d, bias, activation, scale_x=scale_x, **more)
 
     def unpack(self) -> Unpacked:
-        """The arrays that were packed, bit for bit, where the blob is. Codes of e4m3 are the bytes of their bits."""
+        """Returns the arrays that were packed, bit for bit, on the blob's device. Codes of e4m3 are bytes that hold their
+        bits."""
         from . import _binding as f
 
         library = library_of(blob=self.blob)
@@ -117,22 +125,24 @@ class PackedWeights:
         return Unpacked(codes, scales, zeros)
 
     def quantized(self) -> QuantizedWeights:
-        """The same in canonical form. e4m3 weights have none, and raise ``InvalidType``."""
+        """Returns the weights in canonical form. Raises ``InvalidType`` for e4m3 weights, which have no such form."""
         if self.format.type == "e4m3":
             raise errors.InvalidType("weights are e4m3, and QuantizedWeights holds integers: call unpack()")
         codes, scales, zeros = self.unpack()
         return QuantizedWeights(codes, scales, zeros, self.group, self.permutation, CODE_BITS[self.format.type], self.width)
 
     def slice_rows(self, start: int, stop: int) -> "PackedWeights":
-        """Outputs ``start`` to ``stop``, both multiples of 64 or the end: a column-parallel shard. A view of the blob."""
+        """Returns outputs ``start`` to ``stop``, a column-parallel shard, as a view of the blob. Raises ``InvalidSize`` unless
+        both are multiples of 64, or ``stop`` is n."""
         _check_slice("rows", start, stop, self.n, 64)
         strip = self.format.numbers(self.n, self.k).strip_bytes
         blob = self.blob[start // 64 * strip:-(-stop // 64) * strip]
         return dataclasses.replace(self, blob=blob, n=stop - start)
 
     def slice_k(self, start: int, stop: int) -> "PackedWeights":
-        """Columns ``start`` to ``stop``, both multiples of 128 or the end: a row-parallel shard. A copy of its part of the blob.
-        Its permutation still counts columns of the whole tokens (as ``QuantizedWeights.columns`` has it)."""
+        """Returns columns ``start`` to ``stop``, a row-parallel shard, as a copy of its part of the blob. Raises
+        ``InvalidSize`` unless both are multiples of 128, or ``stop`` is k. The shard's permutation still counts columns of
+        the whole tokens (see ``QuantizedWeights.columns``)."""
         _check_slice("columns", start, stop, self.k, 128)
         library = library_of(blob=self.blob)
         whole, part = self.format.numbers(self.n, self.k), self.format.numbers(self.n, stop - start)
@@ -146,7 +156,7 @@ class PackedWeights:
                                    width=None if self.permutation is None else self.token_width)
 
     def to(self, device: Any) -> "PackedWeights":
-        """On another device; torch tensors only."""
+        """Returns the weights on another device. Raises ``InvalidType`` unless they are torch tensors."""
         if not hasattr(self.blob, "to"):
             raise errors.InvalidType(f"blob is {type(self.blob).__name__}, which knows no devices: pack torch tensors")
         return dataclasses.replace(self, blob=self.blob.to(device),
@@ -154,8 +164,8 @@ class PackedWeights:
 
 
 def _readable(name: str, array: Array) -> Array:
-    """An array that is read only, as one that may be handed over. numpy lends no read-only ones, which files often give; so its
-    memory is lent as it is, and nothing writes there."""
+    """Returns an array that numpy hands over though it is read-only, as arrays from files often are. The result shares
+    the memory of ``array``, and nothing writes there. Raises ``InvalidStride`` for a read-only array with gaps."""
     flags = getattr(array, "flags", None)
     if flags is None or flags.writeable:
         return array
@@ -163,7 +173,7 @@ def _readable(name: str, array: Array) -> Array:
         raise errors.InvalidStride(f"{name} is read-only and has shape {tuple(array.shape)} and gaps: pass "
                                    f"numpy.ascontiguousarray({name}) (nothing is copied silently)")
     memory = (ctypes.c_char * max(array.nbytes, 1)).from_address(array.ctypes.data)
-    return sys.modules["numpy"].ndarray(array.shape, array.dtype, memory)  # also of a memmap, which is made otherwise
+    return sys.modules["numpy"].ndarray(array.shape, array.dtype, memory)  # a memmap has another constructor
 
 
 def _check_slice(what: str, start: int, stop: int, size: int, unit: int) -> None:
@@ -177,12 +187,17 @@ def _check_slice(what: str, start: int, stop: int, size: int, unit: int) -> None
 def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: str = "uint4",  # noqa: A002
          group: int = 128, permutation: Optional[Array] = None, order: str = "half",
          width: Optional[int] = None) -> PackedWeights:
-    """Of arrays as their owner has them: ``codes`` uint8, n x k (0 to 15; value + 128 of int8; the bits of e4m3, or
-    float8_e4m3fn), ``scales`` and perhaps ``zeros`` n x groups, fp16, bf16 or fp32; all row-major without gaps.
+    """Packs codes with their scales and perhaps zeros. All arrays are row-major without gaps.
 
-    ``order``: "half" for 16-bit tokens, "byte" for e4m3 ones (uint4 only). Runs on the current stream for tensors on a GPU, where
-    of a uint4 only the lower half is looked at; in host memory a code past 15 raises. ``permutation`` and ``width`` as
-    ``PackedWeights`` has them: each column once, which is looked at here (it waits for the GPU), and not at products.
+    - ``codes``: n x k, uint8: 0 to 15 for "uint4", value + 128 for "int8", the bits for "e4m3" (or float8_e4m3fn).
+    - ``scales``, ``zeros``: n x groups, fp16, bf16 or fp32.
+    - ``type``, ``group``, ``order``: as in ``WeightFormat``; ``order`` is "half" for 16-bit tokens, "byte" for e4m3 ones.
+    - ``permutation``, ``width``: as in ``PackedWeights``. Each column may appear once; the check waits for the GPU, so
+      that no product has to check.
+
+    Tensors on a GPU are packed on the current stream, which reads only the lower half of a uint4 code's byte. In host memory
+    a code past 15 raises. Raises ``InvalidSize``, ``InvalidType``, ``InvalidConfig`` or ``InvalidArgument`` for arguments
+    that break a rule.
     """
     from . import _binding as f
 
@@ -206,7 +221,8 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
 
 @entry
 def pack_quantized(weights: QuantizedWeights, *, order: str = "half") -> PackedWeights:
-    """Of weights in canonical form (``sluice.weights``), 4 or 8 bits, their permutation too. Views are copied for it."""
+    """Packs weights in canonical form (``sluice.weights``) of 4 or 8 bits, with their permutation. Views are copied first.
+    Raises ``InvalidConfig`` for a group that no kernel has."""
     check_quantized(weights)
     library = library_of(codes=weights.codes)
     group = weights.group
@@ -238,23 +254,30 @@ def _pack_bits(bits: int, name: str, weight: Union[Array, QuantizedWeights], gro
 @entry
 def pack_int4(weight: Union[Array, QuantizedWeights], group: Optional[int] = None, *, symmetric: Optional[bool] = None,
               scale_type: Optional[str] = None, order: str = "half") -> PackedWeights:
-    """Of a float weight, n x k, which is rounded first as ``sluice.weights.quantize_groups`` does (``group`` 128, symmetric and
-    its own type for scales, if they are left out), or of ``QuantizedWeights`` of 4 bits, whose group they have. ``order``: "half"
-    for 16-bit tokens, "byte" for e4m3 ones."""
+    """Packs a weight in 4 bits. ``order``: "half" for 16-bit tokens, "byte" for e4m3 ones.
+
+    ``weight`` is a float weight, n x k, or ``QuantizedWeights`` of 4 bits. A float weight is rounded first, by
+    ``sluice.weights.quantize_groups``; by default ``group`` is 128, ``symmetric`` True and ``scale_type`` the weight's type.
+    ``QuantizedWeights`` have these already: giving one of them raises ``InvalidArgument``.
+    """
     return _pack_bits(4, "pack_int4", weight, group, symmetric, scale_type, order)
 
 
 @entry
 def pack_int8(weight: Union[Array, QuantizedWeights], group: Optional[int] = None, *, symmetric: Optional[bool] = None,
               scale_type: Optional[str] = None) -> PackedWeights:
-    """The same in 8 bits, for 16-bit tokens."""
+    """Packs a weight in 8 bits, for 16-bit tokens. The arguments and errors are those of ``pack_int4``."""
     return _pack_bits(8, "pack_int8", weight, group, symmetric, scale_type)
 
 
 @entry
 def pack_e4m3(weight: Array, group: int = 128, *, scale_type: Optional[str] = None) -> PackedWeights:
-    """Of a float weight, n x k, rounded to float8_e4m3fn with ``scale = max|w| / 448`` for each group, rounded to
-    ``scale_type`` (the weight's own) before it is used. torch tensors; weights that are e4m3 already go to ``pack``."""
+    """Packs a float weight, an n x k torch tensor, rounded to float8_e4m3fn. Weights that are e4m3 already go to ``pack``.
+
+    The scale of each group is ``max|w| / 448``, rounded to ``scale_type`` (the weight's own by default) before it is used.
+    Raises ``InvalidType`` for a numpy array, ``InvalidConfig`` for another group than 0, 32, 64 or 128, and
+    ``InvalidArgument`` if a scale is not finite.
+    """
     library = library_of(weight=weight)
     check_matrix("weight", weight, "n x k")
     check_type("weight", weight, SCALE_TYPES, "convert it; e4m3 weights with their scales go to sluice.pack(..., type='e4m3')")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From problems to plans, compiled kernels, and kernels ready on a GPU."""
+"""Makes plans of problems, compiles their kernels, and makes kernels ready on a GPU."""
 from __future__ import annotations
 
 import ctypes
@@ -17,8 +17,11 @@ from .problems import DTYPES, Problem, number_of
 
 @entry
 class Plan:
-    """Everything decided about one problem: made by ``plan()`` or ``packed_plan()``, immutable. A copy is the same object.
-    It cannot be pickled, for the tuning records and the GPU it was made with may differ elsewhere: pickle its ``problem``."""
+    """Everything that is decided about one problem. ``plan()`` and ``packed_plan()`` make it.
+
+    A plan is immutable, and a copy is the same object. It cannot be pickled, because tuning records and GPU may differ
+    where it is read: pickle its ``problem`` instead.
+    """
 
     __slots__ = ("_handle", "_problem", "__weakref__")
 
@@ -38,39 +41,41 @@ class Plan:
 
     @property
     def problem(self) -> Union[Problem, PackedProblem]:
-        """What it is a plan of."""
+        """The problem that the plan is for."""
         return self._problem
 
     @property
     def text(self) -> str:
-        """Aligned lines for people: the problem, what runs, where its time should go; as ``sluice plan`` prints."""
+        """Aligned lines for people, as ``sluice plan`` prints them: the problem, the kernel and where its time should go."""
         return lib.sluice_plan_text(self._handle).decode()
 
     @property
     def config(self) -> str:
-        """The kernel, as a C++ initialiser."""
+        """The kernel's configuration as a C++ initialiser."""
         return lib.sluice_plan_config(self._handle).decode()
 
     @property
     def units(self) -> tuple[str, ...]:
-        """What NVRTC compiles, a text for each kernel of a launch: one, or two where ``combine`` is "separate"; then,
-        where clusters are numbered by GPC, that of the kernel by which a device is asked for its GPCs once."""
+        """Source texts for NVRTC, one for each kernel of a launch: two where ``combine`` is "separate", else one.
+
+        Where clusters are numbered by GPC, one more text follows. Its kernel asks a device once for its GPCs.
+        """
         return tuple(lib.sluice_plan_unit(self._handle, i).decode()
                      for i in range(lib.sluice_plan_unit_count(self._handle)))
 
     @property
     def source(self) -> str:
-        """Who chose: "record" (this problem was measured) or "model"."""
+        """The origin of the choice: "record" (this problem was measured) or "model"."""
         return lib.sluice_plan_source(self._handle).decode()
 
     @property
     def workspace_bytes(self) -> int:
-        """What a launch needs; 0 where no sum is split."""
+        """Bytes of workspace that a launch needs; 0 where no sum is split."""
         return lib.sluice_plan_workspace_bytes(self._handle)
 
     @property
     def estimate_us(self) -> float:
-        """Microseconds: measured if a record chose, else the model's."""
+        """Time of a launch in microseconds: measured if a record chose, else the model's estimate."""
         return lib.sluice_plan_estimate_us(self._handle)
 
     def __repr__(self) -> str:
@@ -88,7 +93,7 @@ def _problem_of(call: str, kind: Type[_Kind], problem: object, fields: dict[str,
         check_keywords(f"{call}: {kind.__name__}", fields, [field.name for field in dataclasses.fields(kind)])
         try:
             return kind(**fields)
-        except TypeError as error:  # a field that there is not, or one that is missing
+        except TypeError as error:  # an unknown field, or a missing one
             raise errors.InvalidArgument(f"{call}: {error}") from None
     if not isinstance(problem, kind):
         raise errors.InvalidType(f"{call}: problem = {shown(problem)} must be a sluice.{kind.__name__}, and is of type "
@@ -99,7 +104,7 @@ def _problem_of(call: str, kind: Type[_Kind], problem: object, fields: dict[str,
 
 
 def _choices_of(numbers: dict[str, object], names: dict[str, object], switches: dict[str, Optional[bool]]) -> bytes:
-    """Those that are given, as the text that the C interface takes."""
+    """Returns the choices that are given, as the text that the C interface takes."""
     given = {name: str(choice_of(name, value, bits=64 if name == "workspace_limit" else 32)).encode()
              for name, value in numbers.items() if value is not None}
     for name, text in names.items():
@@ -123,12 +128,14 @@ def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, sch
          clusters: Optional[int] = None, streamed: Optional[int] = None, splits: Optional[int] = None,
          combine: Optional[str] = None, numbering: Optional[str] = None, workspace_limit: Optional[int] = None,
          swapped: Optional[bool] = None, ignore_records: bool = False, **fields: object) -> Plan:
-    """What would run for a problem, and why it should be fast. Needs no GPU: without ``device`` it is an H200's plan.
+    """Returns the plan of a problem: the kernel that would run, and why it should be fast. Needs no GPU: without ``device``
+    it plans for an H200.
 
     >>> print(sluice.plan(m=4096, n=4096, k=4096, a="e4m3"))
 
-    ``fields`` are those of ``Problem``; the other arguments overrule the planner as the flags of ``sluice plan`` do.
-    With ``swapped=True`` B is multiplied by A, and tile, cluster and raster are meant for that product.
+    ``fields`` are those of ``Problem``. The other arguments overrule the planner, as the flags of ``sluice plan`` do.
+    With ``swapped=True`` B is multiplied by A; tile, cluster and raster then apply to that product. Raises
+    ``InvalidConfig`` for choices that break a rule of the kernels, and the errors of ``Problem.check``.
     """
     problem = _problem_of("plan", Problem, problem, fields)
     numbers: dict[str, object] = dict(zip(("tile_m", "tile_n"), choices_of("tile", tile, 2)))
@@ -146,15 +153,20 @@ def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int
                cluster_n: Optional[int] = None, cluster_k: Optional[int] = None, x_stages: Optional[int] = None,
                w_stages: Optional[int] = None, tail_parts: Optional[int] = None, strips: Optional[int] = None,
                k_groups: Optional[int] = None, ignore_records: bool = False, **fields: object) -> Plan:
-    """The same for tokens of 16 bits, or of e4m3, times packed weights. Needs no GPU: without ``device`` it is an H200's
-    plan.
+    """Returns the plan of a product of tokens (16 bits or e4m3) and packed weights. Needs no GPU: without ``device`` it
+    plans for an H200.
 
     >>> print(sluice.packed_plan(m=16, n=4096, k=4096, weights=sluice.WeightFormat("uint4", group=64)))
 
-    ``fields`` are those of ``PackedProblem``; the other arguments overrule the planner. The first six are the
-    narrow kernel's, the next six the wide one's; the strip kernel, the only one for e4m3 tokens, has ``tokens``, ``strips``,
-    ``k_groups``, ``parts`` and ``stages``. The planner chooses among the kernels that have all that are given. A tuning record of the problem decides where none is given, but with
-    ``ignore_records``.
+    ``fields`` are those of ``PackedProblem``. The other arguments overrule the planner, which chooses among the kernels
+    that have all the given ones:
+
+    - the narrow kernel: ``token_blocks``, ``row_blocks``, ``warps``, ``stages``, ``parts``, ``ctas``;
+    - the wide kernel: ``tokens``, ``cluster_n``, ``cluster_k``, ``x_stages``, ``w_stages``, ``tail_parts``;
+    - the strip kernel, the only one for e4m3 tokens: ``tokens``, ``strips``, ``k_groups``, ``parts``, ``stages``.
+
+    Where none is given, a tuning record of the problem decides, unless ``ignore_records`` is True. Raises
+    ``InvalidConfig`` for choices that break a rule of the kernels, and the errors of ``PackedProblem.check``.
     """
     problem = _problem_of("packed_plan", PackedProblem, problem, fields)
     given = {"token_blocks": token_blocks, "row_blocks": row_blocks, "warps": warps, "stages": stages, "parts": parts,
@@ -165,21 +177,23 @@ def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int
 
 @entry
 def explain(problem: Union[Problem, PackedProblem, Plan, None] = None, **arguments: object) -> str:
-    """The plan's text; arguments as ``plan()``, or as ``packed_plan()`` for a ``PackedProblem``."""
+    """Returns the plan's text. ``problem`` is a plan, or a problem as ``plan()`` takes it, with the arguments of
+    ``plan()``; a ``PackedProblem`` goes to ``packed_plan()``."""
     if isinstance(problem, Plan):
         return problem.text
     make = packed_plan if isinstance(problem, PackedProblem) else plan
     return make(problem, **arguments).text  # type: ignore[arg-type]
 
 
-# What compile and prepare take, alone or many of them.
+# compile and prepare take one of these, or many.
 Preparable = Union[Problem, PackedProblem, Plan]
-# Numbers of rows, from the first to the last, both inside; or range(first, last + 1).
+# A range of numbers of rows: (first, last), both included, or range(first, last + 1).
 Rows = Union[Sequence[int], range]
 
 
 def _rows_of(m: Rows) -> RowRangeStruct:
-    """Raises ``InvalidArgument`` if it is neither two numbers nor a range that counts up."""
+    """Returns a range of numbers of rows as a struct. Raises ``InvalidArgument`` if it is neither two numbers nor a range
+    that counts up."""
     if isinstance(m, range):
         if not m or m.step < 1:
             raise errors.InvalidArgument(f"m = {shown(m)} must count up and not be empty: range(1, 513) is 1 to 512 rows")
@@ -193,27 +207,29 @@ def _rows_of(m: Rows) -> RowRangeStruct:
 
 
 class RowPlans(NamedTuple):
-    """Which kernels serve a range of numbers of rows: what ``plan_rows`` found."""
+    """The kernels that serve a range of numbers of rows, as ``plan_rows`` found them."""
 
     plans: tuple[Plan, ...]
-    """One for each kernel, of some m."""
+    """One plan for each kernel, with one m that it serves."""
     kernels: int
-    """To be compiled, at most 12: of a plan whose ``combine`` is "separate" that are two."""
+    """Number of kernels to compile, at most 12; a plan whose ``combine`` is "separate" has two."""
     numbers: int
-    """Of rows that were looked at: all of a range of up to 1024, else some."""
+    """How many numbers of rows were examined: all of a range of up to 1024, some of a longer one."""
     unbounded: int
-    """Kernels, if each of those had its own."""
+    """Number of kernels that would serve if each of those numbers had its own."""
     mean_loss: float
-    """By the model, against that; 0.01 is one per cent slower."""
+    """Mean loss of time against that, by the model; 0.01 is one per cent slower."""
     worst_loss: float
     worst_m: int
 
 
 @entry
 def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Optional[int] = None) -> RowPlans:
-    """The few kernels that serve every number of rows of a range: ``m`` is the first and the last, like ``(1, 512)``, or a
-    ``range``, whose step does not count. The problem's own m does not count either, and its strides of 0 follow each m.
-    Needs no GPU: without ``device`` they are an H200's. Takes about a second.
+    """Returns the few kernels that serve every number of rows of a range. Takes about a second. Needs no GPU: without
+    ``device`` it plans for an H200.
+
+    ``m`` is the first and the last number, like ``(1, 512)``, or a ``range``, whose step is ignored. The problem's own m
+    is ignored too, and its strides of 0 follow each m. Raises ``InvalidArgument`` if ``m`` is no such range.
     """
     if isinstance(_item_of(problem), Plan):
         _refuse_rows(problem, m)  # type: ignore[arg-type]
@@ -230,7 +246,7 @@ def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Option
 
 
 class Compiled(NamedTuple):
-    """What ``compile`` did."""
+    """The numbers of kernels that ``compile`` compiled, found in the cache, and failed to compile."""
 
     compiled: int
     already_there: int
@@ -275,10 +291,13 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[R
             nvrtc: Union[str, os.PathLike, None] = None, jobs: Optional[int] = None) -> Compiled:
     """Fills a kernel cache ahead of time, for machines that shall not compile; needs no GPU.
 
-    ``m``: a range of numbers of rows, as for ``prepare``: the few kernels that serve it, for each problem.
-    ``quantizers``, ``norms``: input types ("bf16", ...) whose quantisers and norms are compiled too; ``packers``: formats
-    of weights that are packed on a GPU. Raises ``ToolchainError`` if any kernel
-    could not be compiled, ``StorageError`` if the cache cannot be written.
+    - ``what``: a problem or a plan, or a list of them.
+    - ``m``: a range of numbers of rows, as for ``prepare``; the few kernels that serve it are compiled for each problem.
+    - ``quantizers``, ``norms``: input types ("bf16", ...) for which quantisers and norms are compiled too.
+    - ``packers``: formats for which the kernels that pack weights on a GPU are compiled too.
+    - ``cache_dir``, ``nvrtc``: paths of the cache and of NVRTC, if not the defaults. ``jobs``: kernels at a time.
+
+    Raises ``ToolchainError`` if any kernel could not be compiled, and ``StorageError`` if the cache cannot be written.
     """
     plans = [made for item in _items(what) for made in _plans_of(item, m)]
     formats = list_of("packers", packers, lambda weights: _format_of("packers", weights))
@@ -306,13 +325,14 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[R
 
 @entry
 def prepare(what: Union[Preparable, Iterable[Preparable]], *, m: Optional[Rows] = None, device: int = 0) -> None:
-    """Makes everything ready on a GPU that calls with such problems need: kernels, compiled in parallel. A ``Plan`` is used
-    as it is from now on, with its choices.
+    """Compiles and loads, in parallel, every kernel that calls with such problems need on a GPU. Calls with a ``Plan``'s
+    problem use that plan, with its choices, from now on.
 
-    ``m``: a range of numbers of rows, ``(1, 512)`` or ``range(1, 513)``, in the place of each problem's own. At most 12
-    kernels serve all of it (``plan_rows`` says what that costs); no later call with a number inside compiles or loads one.
+    ``m``: a range of numbers of rows, ``(1, 512)`` or ``range(1, 513)``, which replaces each problem's own. At most 12
+    kernels serve all of it (``plan_rows`` says at which loss). No later call with a number inside compiles or loads one.
 
-    Call it before a CUDA graph is captured, and before the first request is served.
+    Call it before a CUDA graph is captured, and before the first request is served. Raises ``ToolchainError`` if a kernel
+    cannot be compiled, and ``InvalidArgument`` if ``m`` is given for a ``Plan``.
     """
     items = _items(what)
     handle = default_device(device)
@@ -333,19 +353,19 @@ def prepare(what: Union[Preparable, Iterable[Preparable]], *, m: Optional[Rows] 
 
 @entry
 def prepare_quantizers(dtype: object = "bf16", *, device: int = 0) -> None:
-    """Compiles and loads the quantisers of an input type. Call it before a CUDA graph is captured."""
+    """Compiles and loads the quantisers for an input type: bf16, fp16 or fp32. Call it before a CUDA graph is captured."""
     lib.sluice_make_quantizers_ready(default_device(device), number_of("dtype", dtype, DTYPES))
 
 
 @entry
 def prepare_norms(dtype: object = "bf16", *, device: int = 0) -> None:
-    """Compiles and loads the norms of an input type, bf16 or fp16. Call it before a CUDA graph is captured."""
+    """Compiles and loads the norms for an input type: bf16 or fp16. Call it before a CUDA graph is captured."""
     lib.sluice_make_norms_ready(default_device(device), number_of("dtype", dtype, DTYPES))
 
 
 @entry
 def prepare_packer(weights: WeightFormat, *, device: int = 0) -> None:
-    """Compiles and loads the kernels that pack and unpack weights of a format, for a stream that will capture them."""
+    """Compiles and loads the kernels that pack and unpack weights of a format. Call it before a CUDA graph is captured."""
     lib.sluice_make_packer_ready(default_device(device), ctypes.byref(_format_of("weights", weights).struct()))
 
 
@@ -359,9 +379,12 @@ def _stream_of(stream: object) -> int:
 
 @entry
 class Workspace:
-    """Zeroed device memory in which split sums meet, for callers that want to own it: streams and graphs are each lent one
-    otherwise. Pass it as ``workspace=`` to launches that follow each other, of one stream or one branch of a graph, and keep
-    it as long as the work and the graphs that use it."""
+    """Zeroed device memory in which split sums meet, for callers that want to own it. Without it, each stream and each
+    graph is lent one.
+
+    Pass it as ``workspace=`` to launches that follow each other, in one stream or one branch of a graph. Keep it as long
+    as the work and the graphs that use it. ``nbytes`` None takes the default size.
+    """
 
     def __init__(self, device: int = 0, nbytes: Optional[int] = None) -> None:
         handle = Handle(lib.sluice_workspace_free)
@@ -380,7 +403,7 @@ class Workspace:
 
     @property
     def address(self) -> int:
-        """Of the handle; what the compiled functions take."""
+        """The handle's address, which the compiled functions take."""
         return self._address
 
     def verify(self) -> None:
@@ -388,24 +411,24 @@ class Workspace:
         lib.sluice_workspace_verify(self._handle)
 
     def reset(self, stream: int = 0) -> None:
-        """Zeroes it in stream order; after an aborted kernel."""
+        """Zeroes it in the order of ``stream`` (an address, 0 for the default stream). Call it after an aborted kernel."""
         lib.sluice_workspace_reset(self._handle, ctypes.c_void_p(_stream_of(stream)))
 
 
 @entry
 def verify_workspaces(device: int = 0) -> None:
-    """Waits for the device; raises ``WorkspaceError`` if one that was lent to a stream or a graph is not clean."""
+    """Waits for the device. Raises ``WorkspaceError`` if a workspace that was lent to a stream or a graph is not clean."""
     lib.sluice_verify_workspaces(default_device(device))
 
 
 @entry
 def reset_workspaces(device: int = 0) -> None:
-    """Zeroes those that were lent, and waits; after an aborted kernel."""
+    """Zeroes the workspaces that were lent, and waits. Call it after an aborted kernel."""
     lib.sluice_reset_workspaces(default_device(device))
 
 
 class Holdings(NamedTuple):
-    """What is kept on a GPU."""
+    """The kernels and workspaces that are kept on a GPU."""
 
     kernels: int
     workspaces: int
@@ -414,8 +437,8 @@ class Holdings(NamedTuple):
 
 @entry
 def holdings(device: int = 0) -> Holdings:
-    """Kernels ready by problem, workspaces lent to streams and to graphs that are alive, and the bytes of these, of those
-    that streams outgrew and of those that graphs gave back."""
+    """Returns how many kernels are ready (counted by problem), how many workspaces are lent to streams and living graphs, and
+    the bytes of workspaces. The bytes include workspaces that streams outgrew and that graphs gave back."""
     found = HoldingsStruct()
     lib.sluice_device_holdings(default_device(device), ctypes.byref(found))
     return Holdings(found.kernels, found.workspaces, found.workspace_bytes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a product is: sizes, types, layouts and what happens to its sums. No GPU, no torch."""
+"""Describes products: their sizes, types, layouts and epilogues. Needs neither a GPU nor torch."""
 from __future__ import annotations
 
 import ctypes
@@ -19,7 +19,7 @@ UPDATES = ("set", "add")
 
 GRANULARITIES = ("tensor", "row", "1x128", "128x128")
 
-# How others spell the same types.
+# Other libraries spell the types like this.
 ALIASES = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32",
     "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
@@ -27,9 +27,10 @@ ALIASES = {
 
 
 def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
-    """The index of a name. Raises ``InvalidArgument`` that lists the right ones."""
+    """Returns the index of a name in ``names``. Raises ``InvalidArgument``, which lists the names, if it is not
+    there."""
     text = str(value).rsplit(".", maxsplit=1)[-1] if value is not None else "none"  # torch.bfloat16, numpy's too
-    if text not in names:  # first: a name of ours is no other's alias ("half" is an order too)
+    if text not in names:  # names come before aliases ("half" is an order too)
         text = ALIASES.get(text, text)
     if text not in names:
         meant = "e4m3" if text in ("fp8", "float8") and "e4m3" in names else text
@@ -40,30 +41,31 @@ def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
 @entry
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """``D = act(alpha * scale_a * scale_b * A B + beta * C + bias)``, for each of ``batch``.
+    """A product, or a batch of them: ``D = act(alpha * scale_a * scale_b * A B + beta * C + bias)``.
 
-    A is m x k, B k x n, D m x n. The fields and their defaults:
+    A is m x k, B is k x n, D is m x n. The fields and their defaults:
 
-    - ``m``, ``n``, ``k``: sizes. ``batch`` = 1: so many products of one shape.
-    - ``a`` = "bf16": A's type, a name ("bf16", "e4m3", "torch.bfloat16" ...). ``b`` = None: A's. ``d`` = None: A's, or bf16
-      for fp8 inputs.
-    - ``a_major`` = "k", ``b_major`` = "k": which index is contiguous. "k" is a row-major A, and a weight stored n x k; "mn"
-      (16-bit types) the other way.
-    - ``a_ld`` = 0, ``b_ld`` = 0, ``c_ld`` = 0, ``d_ld`` = 0: elements from one row (or one k) to the next. 0: rows are packed.
-    - ``a_batch_stride`` = 0, ``b_batch_stride`` = 0, ``c_batch_stride`` = 0, ``d_batch_stride`` = 0: elements from one matrix
-      to the next. 0: they are packed.
-    - ``scale_a`` = "none", ``scale_b`` = "none": fp32 scales. "tensor": one value; "vector": one for each row of A (column of
-      B); "block" (fp8, both sides): one for each 1 x 128 of A, 128 x 128 of B.
+    - ``m``, ``n``, ``k``: sizes. ``batch`` = 1: the number of products, all of one shape.
+    - ``a`` = "bf16": the type of A, a name ("bf16", "e4m3", "torch.bfloat16" ...). ``b`` = None: B has A's type.
+      ``d`` = None: D has A's type, or bf16 for fp8 inputs.
+    - ``a_major`` = "k", ``b_major`` = "k": the contiguous index. "k" is a row-major A, and a weight stored n x k; "mn"
+      is the other way (16-bit types).
+    - ``a_ld`` = 0, ``b_ld`` = 0, ``c_ld`` = 0, ``d_ld`` = 0: elements from one row (or one k) to the next. 0: no gaps.
+    - ``a_batch_stride`` = 0, ``b_batch_stride`` = 0, ``c_batch_stride`` = 0, ``d_batch_stride`` = 0: elements from one
+      matrix to the next. 0: no gaps.
+    - ``scale_a`` = "none", ``scale_b`` = "none": fp32 scales. "tensor": one value. "vector": one for each row of A
+      (column of B). "block" (fp8, both sides): one for each 1 x 128 of A, 128 x 128 of B.
     - ``scale_d`` = "none": "tensor" divides the result by one fp32 before it is rounded to an e4m3 D.
     - ``bias`` = None: the type of a bias, one value for each column of A B.
     - ``activation`` = "none", "relu", "gelu" (the exact one) or "silu".
     - ``gated`` = False: True makes D m x n / 2, the activation of the first half of the columns times the second half.
     - ``c`` = None: the type of a residual C, which is added.
-    - ``accumulate`` = "promoted": sums of fp8 products are added up in fp32 every 128 of k. "fast" leaves them in the tensor
-      core, which keeps 13 fraction bits: quicker, and off by 7 % at k = 4096 where all products are positive
-      (docs/numerics.md). 16-bit sums are in fp32 either way.
-    - ``update`` = "set". "add" is ``D += alpha * scale_a * scale_b * A B``, into an fp32 D, without bias, activation and C.
-    - ``deterministic`` = True: the same bits on every run. False lets the parts of a sum be added to D in any order.
+    - ``accumulate`` = "promoted": sums of fp8 products are added up in fp32 every 128 of k. "fast" leaves them in the
+      tensor core, which keeps 13 fraction bits. That is quicker, and off by 7 % at k = 4096 where all products are
+      positive (docs/numerics.md). 16-bit sums are in fp32 either way.
+    - ``update`` = "set". "add" is ``D += alpha * scale_a * scale_b * A B``, into an fp32 D, without bias, activation
+      and C.
+    - ``deterministic`` = True: every run gives the same bits. False lets the parts of a sum be added to D in any order.
     """
 
     m: int
@@ -95,7 +97,7 @@ class Problem:
     scale_d: str = "none"
 
     def struct(self) -> ProblemStruct:
-        """As the C interface has it. Raises ``InvalidArgument`` for a name that is none."""
+        """Returns the struct of the C interface. Raises ``InvalidArgument`` for an unknown name."""
         a = number_of("a", self.a, DTYPES)
         d_default = "bf16" if DTYPES[a] in ("e4m3", "e5m2") else DTYPES[a]
         sizes = {name: size_of(name, getattr(self, name)) for name, kind in ProblemStruct._fields_
@@ -122,7 +124,8 @@ class Problem:
         )
 
     def check(self) -> None:
-        """Raises what a product of this problem would raise of its sizes, types and strides. Plans nothing, needs no GPU."""
+        """Raises the error that a product of this problem would raise for its sizes, types and strides. Plans nothing
+        and needs no GPU."""
         lib.sluice_problem_check(ctypes.byref(self.struct()))
 
     @classmethod
@@ -140,9 +143,9 @@ class Problem:
 def problem_of(a: Any, b: Any, out: Any, *, c: Any = None, bias: Any = None, scale_a: Any = None, scale_b: Any = None,
                scale_d: Any = None, activation: str = "none", gated: bool = False, use_fast_accum: bool = False, update: str = "set",
                deterministic: bool = True) -> Problem:
-    """The problem of a product of arrays (torch tensors, or anything that speaks DLPack, also in host memory).
+    """Returns the problem of a product of arrays (torch tensors, or anything that speaks DLPack, also in host memory).
 
-    Reads shapes, strides and types, never data. Raises what the product itself would raise of them.
+    Reads shapes, strides and types, never data. Raises the errors that the product itself would raise for them.
     """
     from . import _binding as f  # imports tvm_ffi, which imports torch where there is one
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the binding with all that a function has, for tests below sluice.torch."""
+"""Calls of the binding with every argument of a function, for tests below sluice.torch."""
 from sluice import _binding as f
 
 
@@ -41,5 +41,5 @@ def unpack_codes(codes, scales, zeros, blob, numbers):
 
 
 def fields(named):
-    """Pairs of {"gated": True}."""
+    """Returns the pairs for named arguments such as {"gated": True}."""
     return [part for name, value in named.items() for part in (f.FIELDS[name], value)]

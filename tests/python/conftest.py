@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests share. They run on the installed package; those that need torch or a GPU are skipped without."""
+"""Fixtures of the tests. The tests run on the installed package; without torch or a GPU, tests that need it are skipped."""
 import os
 import pathlib
 
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """A kernel cache of its own."""
+    """An empty folder as the test's own kernel cache."""
     folder = tmp_path / "kernels"
     monkeypatch.setenv("SLUICE_CACHE_DIR", str(folder))
     return folder
@@ -25,14 +25,14 @@ def source_root() -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def has_nvrtc() -> bool:
-    """Of CUDA 13, which a folder of another CUDA is not."""
+    """Is NVRTC of CUDA 13 there? A folder of another CUDA does not count."""
     return "SLUICE_NVRTC" in _library.tool_environment() or any(
         pathlib.Path(folder, "lib64", _library.NVRTC).is_file() for folder in (os.environ.get("CUDA_PATH"), _library.TOOLKIT) if folder)
 
 
 @pytest.fixture(params=["numpy", "torch", "cuda"])
 def library(request):
-    """numpy_array -> an array of the library at test: numpy's, torch's, torch's on a GPU."""
+    """A function from a numpy array to an array of the library under test: numpy's, torch's, or torch's on a GPU."""
     if request.param == "numpy":
         return lambda array: array
     torch = pytest.importorskip("torch")
@@ -43,7 +43,7 @@ def library(request):
 
 @pytest.fixture
 def make(library):
-    """make(lists, "int32"): an array of the library at test. "bfloat16" where the library has it."""
+    """A function: make(lists, "int32") is an array of the library under test. "bfloat16" works where the library has it."""
     numpy = pytest.importorskip("numpy")
 
     def of_lists(values, kind):

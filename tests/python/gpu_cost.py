@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host time of an eager call into a given output, beside torch's own in the same run; and what a quantiser moves.
+"""Measures the host time of an eager call into a given output, beside torch's own in the same run, and the bytes a second
+that a quantiser moves.
 
     python tests/python/gpu_cost.py [RESULTS.json]
 
-Exit 1 if the bar is missed: scaled_mm at most 6 us and below torch._scaled_mm. Wall time of batches so short that the
-queue never fills, their median; one thread, pinned.
+Exits with 1 if the bar is missed: scaled_mm takes at most 6 us and less than torch._scaled_mm. A time is the median wall
+time of batches so short that the queue never fills, on one pinned thread.
 """
 import json
 import os
@@ -22,7 +23,8 @@ CALLS, BATCHES = 64, 300
 
 
 def host_us(calls: dict) -> dict:
-    """Of each of `calls`, in turn: a slow spell of the machine falls on all of them."""
+    """Returns the host time of each of `calls` in us. The calls take turns, so that a slow spell of the machine falls on
+    all."""
     for call in calls.values():
         for _ in range(100):
             call()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the GPU tests share: data whose products are exact, and their reference in fp64."""
+"""Helpers of the GPU tests: data whose products are exact, and their reference in fp64."""
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -35,6 +35,6 @@ def exactly(result, expected, dtype=None):
 
 
 def spread(scales, rows, columns):
-    """Block scales of 128 x 128 (or 1 x 128, if there is one for each row) for every element."""
+    """Spreads block scales of 128 x 128 over the elements; of 1 x 128 if there is one scale for each row."""
     wide = scales.repeat_interleave(128, 1)[:, :columns]
     return wide if scales.shape[0] == rows else wide.repeat_interleave(128, 0)[:rows]

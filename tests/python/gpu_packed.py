@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packed weights on the GPU beside what they stand for, in fp64: what tests of packed products compare with."""
+"""Packed weights on the GPU beside their values in fp64, with which tests of packed products compare."""
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,7 +9,8 @@ import sluice.torch as st  # noqa: E402
 from gpu_helpers import BF16, E4M3, FP16, powers, whole  # noqa: E402
 
 def kernel_of(problem):
-    """"narrow", "strip" or "wide": what the planner takes for a ``PackedProblem``, on the GPU or on the plan's own one."""
+    """Returns the kernel that the planner chooses for a ``PackedProblem``: "narrow", "strip" or "wide". The plan is an
+    H200's."""
     config = sluice.packed_plan(problem).config
     return config.removeprefix("sluice::").split("Config")[0].lower()
 
@@ -22,7 +23,7 @@ def seeded(seed):
 
 
 class Weights:
-    """n x k in a format, and the parts of their reference in fp64, made of the arrays and not of the blob."""
+    """n x k weights in a format, and the parts of their reference in fp64, made of the arrays and not of the blob."""
 
     def __init__(self, codes, scales, zeros, group, kind, order="half"):
         k = codes.shape[1]
@@ -40,14 +41,16 @@ class Weights:
         return self.scales * (self.values - self.zeros)
 
     def magnitude(self, dtype):
-        """What the error bound counts (sluice/kernels/packed_reference.h): bf16 and e4m3 tokens meet codes with an offset."""
+        """Returns the magnitudes that the error bound counts (sluice/kernels/packed_reference.h). bf16 and e4m3 tokens meet
+        codes with an offset."""
         offset = {BF16: {"uint4": 16, "int8": 272, "e4m3": 0}[self.kind], E4M3: -8}.get(dtype, 0)
         zeros = self.zeros if isinstance(self.zeros, torch.Tensor) else torch.tensor(float(self.zeros), device=self.values.device)
         return self.scales.abs() * ((self.values + offset).abs() + (zeros + offset).abs())
 
 
 def whole_weights(n, k, group=64, zeros=True, kind="uint4", scale=FP16, seed=0, order="half"):
-    """Codes of every value, whole zeros, scales that are powers of two: sums of few small tokens are exact."""
+    """Returns weights with codes of every value, whole zeros, and powers of two as scales. Sums of few small tokens are then
+    exact."""
     shape = (n, -(-k // group) if group else 1)
     codes = torch.randint(0, 16 if kind == "uint4" else 256, (n, k), device="cuda", generator=seeded(seed), dtype=torch.uint8)
     if kind == "e4m3":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What no function of the package should be called with, and calls that are made of it."""
+"""Values that no function of the package should get, and calls that pass them."""
 import inspect
 import math
 import random
@@ -9,7 +9,7 @@ import sluice
 
 
 class Angry:
-    """An object of which every question raises."""
+    """An object that raises whenever it is asked for anything."""
 
     def __getattr__(self, name):
         raise ZeroDivisionError(name)
@@ -18,14 +18,14 @@ class Angry:
 
 
 class Giant:
-    """Says that it is more than any C integer."""
+    """A number that converts to more than any C integer holds."""
 
     def __index__(self):
         return 10**400
 
 
 def arrays(numpy):
-    """Arrays that are good for something, and others."""
+    """Returns arrays, some valid for a function and some not."""
     made = [numpy.zeros(shape, kind) for shape in ((), (0,), (64,), (64, 128), (0, 128), (128, 64), (2, 3, 4), (16, 8))
             for kind in ("uint8", "int32", "float16", "float32", "int64", "complex64", "bool")]
     made += [numpy.full((64, 128), math.nan, "float32"), numpy.full((64, 128), math.inf, "float16"),
@@ -38,7 +38,7 @@ def arrays(numpy):
 
 
 def values():
-    """Nothing that any argument should take, beside some that a few do."""
+    """Returns values that arguments should refuse, beside some that a few take."""
     nested = []
     nested.append(nested)
     return [None, True, False, 0, 1, -1, 3, 64, 128, 3.9, -0.0, math.nan, math.inf, -math.inf, 1e308, 2**31 - 1, 2**31, 2**32 + 4,
@@ -51,7 +51,7 @@ def values():
 
 
 def public(modules):
-    """(name, function) of all that the modules' ``__all__`` offers to call: functions, constructors, methods."""
+    """Returns (name, function) of everything callable in the modules' ``__all__``: functions, constructors, methods."""
     for module in modules:
         for name in module.__all__:
             member = getattr(module, name)
@@ -64,8 +64,8 @@ def public(modules):
 
 
 def arguments_for(name, function, good, generator: random.Random):
-    """Positional and named arguments: of right ones for their names, of any, and where a call would end early without, of
-    right ones alone."""
+    """Returns positional and named arguments. A value is a right one for its name, or any. Where a call would end early
+    otherwise, all are right ones."""
     table, share = good[""], generator.choice((0.0, 0.5, 0.9, 1.0))
 
     def pick(argument):

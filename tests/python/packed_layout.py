@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer of docs/packing.md's blob, one code after the other, for test_packed.py. It shares nothing with the packers: Python
-integers, and the page's tables as formulas."""
+"""Writes the blob of docs/packing.md one code after the other, for test_packed.py. It shares nothing with the packers: it uses
+Python integers, and the page's tables as formulas."""
 import struct
 
 
@@ -9,7 +9,7 @@ def rotated(word, bits):
 
 
 def place(kind, order, code, row, k):
-    """(byte of the word in the tile, its bits) of a code at a row and a k of a tile."""
+    """Returns (byte of the word in the tile, its bits) for a code at a row and a k of a tile."""
     chunk_k = 64 if kind == "uint4" else 32
     chunk, k = divmod(k, chunk_k)
     block, row = divmod(row, 16)
@@ -31,7 +31,7 @@ def place(kind, order, code, row, k):
 
 
 def blob(kind, group, scale_bytes, order, codes, scales, zeros):
-    """``codes`` n x k integers; ``scales`` and ``zeros`` (or None) n x groups, each the bytes of a value."""
+    """Returns the blob. ``codes``: n x k integers. ``scales``, ``zeros`` (or None): n x groups, each the bytes of a value."""
     n, k = len(codes), len(codes[0])
     strips, tiles = -(-n // 64), -(-k // 128)
     code_bytes = 4096 if kind == "uint4" else 8192

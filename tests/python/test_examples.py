@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/*.py as far as they go without a GPU: products are torch's own there. Checkpoint files are made by hand."""
+"""Runs examples/*.py without a GPU, with torch's own products. Checkpoint files are made by hand."""
 import importlib.util
 import json
 import struct
@@ -36,7 +36,7 @@ def test_the_first_program_prints_what_its_text_says(example, monkeypatch, capsy
 
 
 def test_the_training_loop_learns_in_fp32(example, monkeypatch, capsys):
-    """With the products of torch in the place of the kernels; main_grad is added to as sluice adds."""
+    """Replaces the kernels by products of torch, which add to main_grad as sluice does."""
     train = example("train")
 
     class Linear(torch.autograd.Function):
@@ -71,7 +71,7 @@ def write_safetensors(path, tensors):
 
 def checkpoint(folder, config, tensors):
     (folder / "config.json").write_text(json.dumps({"hidden_size": 128, "quantization_config": config}))
-    half = len(tensors) // 2  # in two files, as large ones are
+    half = len(tensors) // 2  # two files, as large checkpoints have
     for i, part in enumerate((dict(list(tensors.items())[:half]), dict(list(tensors.items())[half:]))):
         write_safetensors(folder / f"model-{i}.safetensors", part)
 
@@ -97,7 +97,7 @@ KINDS = {
 def test_a_checkpoint_folder_becomes_layers(example, tmp_path, capsys, monkeypatch, kind):
     config, write, parts = KINDS[kind]
     layers = {f"model.layers.{i}.mlp.up_proj": Layer(64, 128, 32, seed=i) for i in range(2)}
-    tensors = {"model.norm.weight": torch.ones(3, dtype=torch.float16)}  # 6 bytes: what follows begins at an odd place
+    tensors = {"model.norm.weight": torch.ones(3, dtype=torch.float16)}  # 6 bytes, so that the next tensor is not aligned
     for name, layer in layers.items():
         for part, tensor in zip(parts, as_tensors(write(layer), parts.values())):
             tensors[f"{name}.{part}"] = tensor

@@ -20,7 +20,7 @@ def rows(source_root):
 
 
 def names_of(rows, language):
-    """(feature, name) of all code in a column."""
+    """Returns (feature, name) for each piece of code in a column."""
     return [(row[0], name) for row in rows for name in re.findall(r"`([^`]+)`", row[1 + LANGUAGES.index(language)])]
 
 
@@ -81,6 +81,6 @@ def test_the_tools_verbs_and_flags_are_in_its_help(rows):
 
 
 def test_a_name_that_is_not_there_is_seen(rows):
-    """Planted: the checks above can fail."""
+    """Planted faults show that the checks above can fail."""
     pairs = [("planted", "sluice_no_such_thing")]
     assert missing(pairs, lambda name: hasattr(sluice, name)) == pairs

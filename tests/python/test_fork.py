@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A child that was forked beside threads that plan and compile gets an answer or an error, and never hangs. Before fork()
-waited for them (sluice/host/jit/fork_gate.h) a fifth of the children hung in NVRTC's mutex."""
+"""A child that is forked beside threads that plan and compile gets an answer or an error, and never hangs.
+
+fork() waits for such threads (sluice/host/jit/fork_gate.h). Before it did, a fifth of the children hung in NVRTC's mutex.
+"""
 import multiprocessing
 import subprocess
 import sys
@@ -93,7 +95,7 @@ class Planned:
 
 def test_workers_of_a_data_loader():
     torch = pytest.importorskip("torch")
-    import sluice.torch  # noqa: F401 (what a training script has imported)
+    import sluice.torch  # noqa: F401 (a training script has imported it)
 
     loader = torch.utils.data.DataLoader(Planned(), num_workers=2, multiprocessing_context="fork")
     assert [int(batch) for batch in loader] == [len(sluice.plan(m=64 + i, n=64, k=64).text) for i in range(8)]

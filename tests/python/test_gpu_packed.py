@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packed products on the GPU: against dequantised weights in fp64 within the stated bound, exact integers, the dispatcher, the
-compiler, graphs, streams, modules, and misuse."""
+"""Packed products on the GPU, compared with dequantised weights in fp64 within the stated bound. Further tests cover exact
+integers, the dispatcher, the compiler, graphs, streams, modules and misuse."""
 import dataclasses
 import itertools
 
@@ -23,8 +23,8 @@ FORMATS = [sluice.WeightFormat(kind, group, scale, zeros)
            if not (kind == "e4m3" and zeros)]
 NAMES = ["-".join([f.type, str(f.group), f.scale, "zeros" if f.zeros else "plain"]) for f in FORMATS]
 LAYER = 4096
-TOKENS = {1: "narrow", 33: "strip", 300: "wide"}  # and the kernel that is planned for so many
-STEEPEST, SLACK = 1.13, 2.0**-20  # of smooth activations, as of sluice/check/packed_data.cc
+TOKENS = {1: "narrow", 33: "strip", 300: "wide"}  # number of tokens: the kernel that is planned for it
+STEEPEST, SLACK = 1.13, 2.0**-20  # for smooth activations, as in sluice/check/packed_data.cc
 
 
 def kernel_for(x, weights, result):
@@ -34,8 +34,11 @@ def kernel_for(x, weights, result):
 
 
 def weight_rounding(dtype, weights):
-    """How far a weight may be from scale * (code - zero): the scale and the product are rounded once each, if there are groups,
-    and a zero that is not whole and its difference to the code; fp16's small ones lose bits."""
+    """Returns how far a weight may be from scale * (code - zero).
+
+    With groups, the scale and the product are rounded once each. A zero that is not whole is rounded too, and so is its
+    difference to the code. Small numbers in fp16 lose bits.
+    """
     unit, least = (2.0**-11, 2.0**-25) if dtype == FP16 else (2.0**-8, 0.0)
     bound = (2.02 * unit * weights.matrix().abs() + least) if weights.packed.group else torch.zeros_like(weights.scales)
     if isinstance(weights.zeros, torch.Tensor):
@@ -46,7 +49,8 @@ def weight_rounding(dtype, weights):
 
 
 def within_bound(result, x, weights, bias=None, activation=None):
-    """Is every element one rounding of a number in the bound around its value? sluice/check/packed_data.cc has it too."""
+    """Asserts that every element is one rounding of a number within the bound around its value, as
+    sluice/check/packed_data.cc does."""
     value = x.double() @ weights.matrix().T
     magnitude = x.double().abs() @ weights.magnitude(x.dtype).T
     if bias is not None:
@@ -68,7 +72,7 @@ def within_bound(result, x, weights, bias=None, activation=None):
     low, high = (value - bound).to(result.dtype), (value + bound).to(result.dtype)
     wrong = ~((result >= low) & (result <= high))  # NaN is wrong too
     assert result.shape == value.shape and not wrong.any(), f"{wrong.sum().item()} of {wrong.numel()} are out of the bound"
-    if activation is None:  # of many elements together a worst case of each says little
+    if activation is None:  # over many elements together the worst case of each says little
         error = (result.double() - value).norm()
         assert error <= (usual + torch.finfo(result.dtype).eps) * value.norm(), f"off by {error / value.norm()} of all together"
 
@@ -80,7 +84,7 @@ def layer_weight():
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_ahead():
-    """All kernels of the layer's test, in parallel."""
+    """Compiles all kernels of the layer's test in parallel."""
     problems = [sluice.PackedProblem(m, LAYER, LAYER, weights, x, "fp32") for weights in FORMATS for x in ("bf16", "fp16")
                 for m in TOKENS]
     sluice.compile(problems, packers=FORMATS)
@@ -88,7 +92,7 @@ def compiled_ahead():
 
 @pytest.mark.parametrize("weights", FORMATS, ids=NAMES)
 def test_a_layer_quantised_from_bf16_is_within_the_bound(layer_weight, weights):
-    """Bar 6 of packed weights."""
+    """Products with a whole layer stay within the bound in every format (bar 6 of packed weights)."""
     if weights.type == "e4m3":
         packed = st.pack_e4m3(layer_weight, weights.group, scale_type=weights.scale)
     else:
@@ -102,7 +106,7 @@ def test_a_layer_quantised_from_bf16_is_within_the_bound(layer_weight, weights):
         "the packed weights are those of the layer"
     for dtype in (BF16, FP16):
         for m, kernel in TOKENS.items():
-            x = (real(m, LAYER, dtype=FP32, seed=m) + 0.5).to(dtype)  # a mean that shows a bias
+            x = (real(m, LAYER, dtype=FP32, seed=m) + 0.5).to(dtype)  # the mean is not 0, so that a bias shows
             result = st.packed_mm(x, packed, out_dtype=FP32)
             assert kernel_for(x, reference, result) == kernel
             within_bound(result, x, reference)
@@ -110,7 +114,7 @@ def test_a_layer_quantised_from_bf16_is_within_the_bound(layer_weight, weights):
 
 
 def test_the_bound_finds_a_wrong_scale(layer_weight):
-    """That the judge can fail: one group of 32, of one row, has four times its scale."""
+    """The check above can fail: here one group of 32, in one row, has four times its scale."""
     packed = st.pack_int4(layer_weight[:256], 128, scale_type="fp16")
     codes, scales, zeros = packed.unpack()
     x = real(4, LAYER, dtype=FP16)

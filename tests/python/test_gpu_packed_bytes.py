@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of e4m3 tokens and 4-bit weights on the GPU: exact integers, the stated bound, scales of tokens, modules that
-quantise their input, the compiler, graphs, and misuse."""
+"""Products of e4m3 tokens and 4-bit weights on the GPU. The tests cover exact integers, the stated bound, scales of tokens,
+modules that quantise their input, the compiler, graphs and misuse."""
 import dataclasses
 import itertools
 
@@ -24,7 +24,7 @@ LAYER, TOKENS = 4096, (1, 33, 300)
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_ahead():
-    """All kernels of the layer's test, in parallel."""
+    """Compiles all kernels of the layer's test in parallel."""
     problems = [sluice.PackedProblem(m, LAYER, LAYER, weights, "e4m3", "fp32", scale_x="vector") for weights in FORMATS
                 for m in TOKENS]
     sluice.compile(problems, packers=FORMATS)
@@ -39,7 +39,8 @@ def exact_weights(n, k, group=64, zeros=True, seed=0):
 
 
 def within_bound(result, x, weights, scale_x=1.0, bias=None):
-    """Is every element one rounding of a number in the bound around its value? sluice/check/packed_data.cc has it too."""
+    """Asserts that every element is one rounding of a number within the bound around its value, as
+    sluice/check/packed_data.cc does."""
     scale = torch.as_tensor(scale_x, device="cuda").double()
     value = scale * (x.double() @ weights.matrix().T)
     magnitude = scale.abs() * (x.double().abs() @ weights.magnitude(E4M3).T)
@@ -50,7 +51,7 @@ def within_bound(result, x, weights, scale_x=1.0, bias=None):
     low, high = (value - bound).to(result.dtype), (value + bound).to(result.dtype)
     wrong = ~((result >= low) & (result <= high))  # NaN is wrong too
     assert result.shape == value.shape and not wrong.any(), f"{wrong.sum().item()} of {wrong.numel()} are out of the bound"
-    # The bound is a worst case. Random data stay far below it: what is off by a hundredth of all is no rounding.
+    # The bound is a worst case, and random data stay far below it. An error of a hundredth over all is no rounding.
     assert (result.double() - value).norm() <= (2e-3 + torch.finfo(result.dtype).eps) * value.norm()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams, graphs, threads, allocations: what a call may and may not do to its surroundings."""
+"""Effects of a call on its surroundings: streams, graphs, threads and allocations."""
 
 import time
 
@@ -29,7 +29,7 @@ def test_the_current_stream_is_used():
             torch.cuda._sleep(cycles)
             st.mm(a, w.t(), out=out)
         untouched = bool((out == 0).all())
-        if side.query():  # too late to say anything: another process has the GPU too
+        if side.query():  # too late to conclude anything: another process uses the GPU too
             cycles *= 2
             assert cycles < 10**11, "the side stream is done before the default stream is, always"
         else:
@@ -91,17 +91,18 @@ def test_a_prepared_product_is_captured_and_replayed(splits):
 
 
 def split_products(count, m=64, n=128, k=4096):
-    """Small ones, so that several run side by side, each added to its own out: a wrong replay stays."""
+    """Returns products so small that several run side by side. Each is added to its own output, so that a wrong replay
+    stays visible."""
     problem = sluice.Problem(m, n, k, c="fp32", d="fp32")
     sluice.prepare(sluice.plan(problem, schedule="ping_pong", tile=(64, 64), cluster=(1, 1), splits=8, combine="last_arriver"))
     return [(whole(m, k, seed=i), whole(n, k, seed=100 + i), torch.zeros(m, n, device="cuda")) for i in range(count)]
 
 
-LAUNCHES = 64  # of one graph, so that replays are on their way for longer than it takes to enqueue them
+LAUNCHES = 64  # launches in one graph: replays then run for longer than it takes to enqueue them
 
 
 def captured(products, workspace=None, launches=LAUNCHES):
-    """As PyTorch captures where no stream is given: all in one stream of its own."""
+    """Captures graphs without naming a stream. PyTorch then captures all in one stream of its own."""
     graphs = []
     for a, w, out in products:
         graph = torch.cuda.CUDAGraph()
@@ -113,7 +114,8 @@ def captured(products, workspace=None, launches=LAUNCHES):
 
 
 def replayed_at_once(graphs, products, replays=100):
-    """How many products are wrong after so many replays of each graph, each in its own stream. Sums stay below 2^24."""
+    """Returns how many products are wrong after so many replays of each graph, each in its own stream. Sums stay below
+    2^24."""
     streams = [torch.cuda.Stream() for _ in graphs]
     for _, _, out in products:
         out.zero_()
@@ -135,7 +137,7 @@ def test_graphs_captured_the_default_way_are_replayed_at_once():
 
 
 def test_sharing_a_workspace_between_them_is_seen():
-    """Planted: what they would do if they were lent the same memory."""
+    """Planted fault: graphs that share one workspace give wrong products."""
     products, shared = split_products(3), sluice.Workspace()
     graphs = captured(products, shared)
     assert any(replayed_at_once(graphs, products) > 0 for _ in range(40))
@@ -150,7 +152,7 @@ def test_a_hundred_graphs_of_which_nobody_knew_and_their_memory_is_used_again():
         graph.reset()
     graphs.clear()
     torch.cuda.synchronize()
-    for _ in range(200):  # the driver gives back on a thread of its own
+    for _ in range(200):  # the driver gives memory back on a thread of its own
         if sluice.holdings().workspaces == before.workspaces:
             break
         time.sleep(0.01)
@@ -167,7 +169,7 @@ def test_a_workspace_of_the_callers_is_used_wherever_a_launch_needs_one():
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     before = sluice.holdings().workspaces
-    with torch.cuda.stream(stream):  # a stream that was lent none
+    with torch.cuda.stream(stream):  # this stream was lent no workspace
         q, scale = st.quantize(x, "tensor", workspace=mine)
         st.silu_mul_quantize(gated, "tensor", workspace=mine)
         for recipe in ("tensor", "row", "block"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a public function is called with, it answers or raises a ``sluice.Error`` whose message is one short line."""
+"""A public function answers any call, or raises a ``sluice.Error`` whose message is one short line."""
 import random
 import re
 import sys
@@ -13,7 +13,7 @@ import sluice  # noqa: E402
 import sluice.weights  # noqa: E402
 from hostile_values import arguments_for, arrays, public, values  # noqa: E402
 
-CALLS = 120  # of each function; about fifty of them are found
+CALLS = 120  # calls of each function; there are about fifty functions
 FUNCTIONS = dict(public((sluice, sluice.weights)))
 
 
@@ -27,7 +27,7 @@ def nothing_is_compiled(tmp_path, monkeypatch):
 
 
 def good_values():
-    """By the name of an argument: what it takes, so that calls come past the first check."""
+    """Returns right values by the name of an argument, so that calls come past the first check."""
     quantized = sluice.weights.quantize_groups(np.ones((64, 128), np.float32), 64)
     packed = sluice.pack_int4(quantized)
     words = np.full((16, 64), 0x77777777, np.int32)
@@ -58,13 +58,13 @@ def test_hostile_arguments_get_an_answer_or_an_error_of_ours(name, nothing_is_co
             FUNCTIONS[name](*places, **named)
         except sluice.Error as error:
             text = str(error)
-            is_path = error.code in ("toolchain", "io")  # the library's words, of a path as it is
+            is_path = error.code in ("toolchain", "io")  # the library's message quotes the path as it is
             assert (text.isprintable() or is_path) and len(text) < 1000, text
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_call_that_does_not_fit_is_an_error_of_ours(name):
-    """Planted in a way: a public function without ``entry`` raises Python's own TypeError here."""
+    """A public function without ``entry`` would raise Python's own TypeError here."""
     with pytest.raises(sluice.Error):
         FUNCTIONS[name](*[object()] * 40)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.weights: checkpoints' tensors in canonical form, to the bit, on numpy and (where it is) torch. The files' layouts are
-written by weight_layouts.py."""
+"""Tensors of checkpoints come out in canonical form, to the bit, on numpy and (where installed) torch. weight_layouts.py
+writes the files' layouts."""
 import subprocess
 import sys
 import tracemalloc
@@ -39,7 +39,7 @@ def from_compressed(make, layer, *, symmetric=True, g_idx=None, scale="float16",
 
 
 def in_layers_order(weights):
-    """The matrix of the layer as a list: column i of the codes goes where the permutation says."""
+    """Returns the layer's matrix as lists: the permutation says where column i of the codes goes."""
     matrix = sw.dequantize(weights).tolist()
     if weights.permutation is None:
         return matrix
@@ -49,7 +49,7 @@ def in_layers_order(weights):
 
 
 def assert_is(weights, layer):
-    """Codes and zeros one by one, not only their difference."""
+    """Asserts that codes and zeros are equal one by one, and not only their differences."""
     order = range(layer.k) if weights.permutation is None else weights.permutation.tolist()
     assert weights.codes.tolist() == [[row[i] for i in order] for row in layer.codes]
     assert weights.scales.tolist() == layer.scales
@@ -60,7 +60,7 @@ def assert_is(weights, layer):
     assert in_layers_order(weights) == layer.matrix()
 
 
-# Rows, columns and groups that end in the middle of a word, of a group, of both; one group; 8 bits.
+# Rows, columns and groups end in the middle of a word, of a group, or of both; one group; 8 bits.
 SIZES = [(8, 64, 32, 4), (24, 96, 32, 4), (20, 40, 16, 4), (9, 36, 32, 4), (16, 128, 0, 4), (8, 64, 32, 8), (6, 22, 16, 8)]
 
 
@@ -76,7 +76,7 @@ def test_gptq_with_zeros(make, n, k, group, bits, less, checkpoint_format):
 @pytest.mark.parametrize("n, k, group, bits", SIZES)
 def test_gptq_symmetric_has_no_zeros(make, n, k, group, bits):
     layer = Layer(n, k, group, bits, zero=1 << (bits - 1))
-    weights = from_gptq(make, layer, symmetric=True, g_idx=layer.g_idx)  # k is g_idx's
+    weights = from_gptq(make, layer, symmetric=True, g_idx=layer.g_idx)  # k is the length of g_idx
     assert weights.zeros is None and weights.permutation is None
     assert_is(weights, layer)
 
@@ -115,7 +115,7 @@ def test_a_shard_of_the_file_in_act_order_is_refused(make):
 
 def test_a_zero_of_0_less_one_is_asked_about(make):
     layer = Layer(16, 16, 8)
-    for o in (0, 3, 4, 7, 15):  # also next to each other, and at the end of a word
+    for o in (0, 3, 4, 7, 15):  # some are next to each other, one is at the end of a word
         layer.zeros[o] = [0, 0]
     for borrow, name in ((False, "digit"), (True, "word")):
         tensors = gptq(layer, gptq_zeros(layer, 1, borrow))
@@ -140,10 +140,10 @@ def test_zeros_that_autogptq_wrote_over_are_refused(make, bits, place):
         return
     with pytest.raises(sluice.InvalidArgument, match=r"qzeros\[1\]\[1\].*quantise again.*wrapped_zeros='word'.*'digit'"):
         from_gptq(make, layer, tensors)
-    from_gptq(make, layer, tensors, wrapped_zeros="digit")  # who says what it is, is believed
+    from_gptq(make, layer, tensors, wrapped_zeros="digit")  # a caller that names the layout is believed
 
 
-def test_the_two_wraps_differ():  # or the test above could not tell them apart
+def test_the_two_wraps_differ():  # else the test above could not tell them apart
     layer = Layer(8, 8, 8)
     layer.zeros[3] = [0]
     assert gptq_zeros(layer, 1) != gptq_zeros(layer, 1, borrow=True)
@@ -212,7 +212,7 @@ def test_a_g_idx_that_was_never_set_is_none(make):
     assert_is(weights, layer)
 
 
-# ---- what all keep ----
+# ---- rules of all importers ----
 def test_groups_are_found_where_the_shapes_say_them(make):
     assert from_gptq(make, Layer(8, 96, 32), group=None).group == 32
     assert from_awq(make, Layer(8, 64, 0)).group == 0
@@ -291,7 +291,7 @@ def test_no_library_is_imported_for_it():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-# ---- misuse: what is named, and what to do ----
+# ---- misuse: messages name the argument and the remedy ----
 def example(make, **changed):
     layer = Layer(16, 64, 32)
     qweight, qzeros, scales = gptq(layer)

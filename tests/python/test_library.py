@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python side of the C interface is what include/sluice/c_api.h says; the binding's structs are tvm-ffi's."""
+"""The Python side of the C interface agrees with include/sluice/c_api.h, and the binding's structs agree with tvm-ffi's."""
 import ctypes
 import pathlib
 import re

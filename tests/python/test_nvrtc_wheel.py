@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a wheel of NVRTC is looked for: in fake folders, with a CUDA 12, a CUDA 13 and no toolkit beside it."""
+"""The search for a wheel of NVRTC, in fake folders, with a CUDA 12, a CUDA 13 and no toolkit beside it."""
 import os
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from sluice import _library
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """A site-packages with nothing in it, the only place where ``nvidia`` is looked for; no toolkit."""
+    """An empty site-packages folder, the only place where ``nvidia`` is searched for, and no toolkit."""
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.setattr(sys, "path", [str(folder)])
@@ -65,7 +65,7 @@ def test_the_tool_is_told_of_the_wheel_beside_a_cuda_12(site, tmp_path, monkeypa
 
 
 def test_an_import_changes_no_environment(tmp_path):
-    """It was set for every child of the process."""
+    """An import must not set SLUICE_NVRTC: every child of the process would inherit it."""
     put(tmp_path / "nvidia/cu13/lib", "libnvrtc.so.13")
     code = "import os; before = dict(os.environ); import sluice; assert before == dict(os.environ); " \
            "assert sluice._library.nvrtc_wheel() == os.environ['WHEEL']"
@@ -76,7 +76,8 @@ def test_an_import_changes_no_environment(tmp_path):
 
 
 def test_a_compile_beside_a_cuda_12_asks_the_wheel(tmp_path):
-    """In a mount namespace whose /usr/local/cuda is a CUDA 12's. The wheel's library is a text, so that the message names it."""
+    """The test runs in a mount namespace whose /usr/local/cuda is a CUDA 12's. The wheel's library is a text file, so that the
+    message names it."""
     put(tmp_path / "site/nvidia/cu13/lib", "libnvrtc.so.13")
     put(tmp_path / "cuda/lib64", "libnvrtc.so.12", "libnvrtc.so")
     mount = ["unshare", "--mount", "sh", "-c", f'mount --bind "{tmp_path}/cuda" /usr/local/cuda && exec "$@"', "sh"]

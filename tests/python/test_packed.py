@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packed weights without a GPU: blobs byte by byte against a writer of docs/packing.md, back again, parts, plans, and what is
-raised. On numpy arrays, and on torch tensors where there are; on a GPU the kernel is held to the same bytes."""
+"""Packed weights without a GPU. Blobs are compared byte by byte with a writer of docs/packing.md, and unpacked again.
+
+Further tests cover parts, plans and errors. They run on numpy arrays, and on torch tensors where torch is installed. With a
+GPU, the kernel must give those very bytes.
+"""
 import dataclasses
 import random
 
@@ -14,7 +17,7 @@ import sluice  # noqa: E402
 import sluice.weights as sw  # noqa: E402
 
 WIDTH = {"fp16": 2, "bf16": 2, "fp32": 4}
-# Shapes that are ragged in n, in k, in the last group, and whole.
+# Shapes are ragged in n, in k, in the last group, or whole.
 FORMATS = [("uint4", 32, "fp16", True, "half", 70, 200), ("uint4", 64, "fp16", False, "half", 64, 128),
            ("uint4", 128, "fp32", True, "half", 130, 136), ("uint4", 0, "fp16", True, "half", 65, 300),
            ("uint4", 0, "fp32", False, "half", 5, 8), ("uint4", 64, "fp32", True, "byte", 70, 200),
@@ -57,7 +60,7 @@ def test_blobs_are_the_pages_byte_for_byte_and_come_back(library, kind, group, s
 
 
 def test_the_writer_has_the_pages_worked_examples():
-    """docs/packing.md: what the writer above is held to itself."""
+    """The writer itself agrees with the examples in docs/packing.md."""
     def word(kind, order, codes):
         found = 0
         for code, row, k in codes:
@@ -151,7 +154,7 @@ def test_a_type_by_another_name_is_that_type():
 
 
 def test_read_only_arrays_are_read():
-    """As numpy gives them of a file's bytes. It lends none itself."""
+    """Arrays over a file's bytes are read-only, and numpy itself does not hand those over."""
     codes, scales, zeros = random_arrays("uint4", 64, "fp16", True, 70, 200)
     expected = sluice.pack(codes, scales, zeros, group=64)
     fixed = [np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape) for array in (codes, scales, zeros)]
@@ -205,7 +208,7 @@ def test_plans_of_e4m3_tokens(cache):
 
 
 def test_the_sizes_of_the_gpu_tests_meet_every_kernel(cache):
-    """tests/python/test_gpu_packed.py asserts it on the GPU; here for the one that plans are made for without."""
+    """The kernels are asserted for the GPU that plans assume without one; test_gpu_packed.py asserts them on a GPU."""
     for kind, group, scale, zeros, order, _, _ in FORMATS:
         packed = sluice.WeightFormat(kind, group, scale, zeros, order)
         for m, kernel in ((1, "Narrow"), (33, "Strip"), (300, "Wide")):
@@ -225,7 +228,7 @@ def test_kernels_and_packers_are_compiled_ahead(cache, has_nvrtc):
 
 
 def test_shards_say_how_wide_the_tokens_are():
-    """A shard's permutation counts columns of whole tokens, however it was cut, and packs again."""
+    """A shard's permutation counts columns of whole tokens, however the shard was cut, and the shard packs again."""
     rng = np.random.default_rng(0)
     codes, scales, _ = random_arrays("uint4", 128, "fp16", False, 64, 384)
     permutation = rng.permutation(384)

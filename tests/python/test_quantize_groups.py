@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.weights.quantize_groups against its definition, and dequantize against fractions; numpy and (where it is) torch."""
+"""Compares sluice.weights.quantize_groups with its definition, and dequantize with fractions, on numpy and (where installed)
+torch."""
 from fractions import Fraction
 
 import numpy
@@ -30,7 +31,7 @@ def random_weight(n, k, kind="fp32", seed=0):
 
 
 def by_definition(weight, group, symmetric, scale_type, bits):
-    """Codes, scales and zeros as the docstring says them, an element at a time, in fp32."""
+    """Computes codes, scales and zeros as the docstring defines them, one element at a time, in fp32."""
     n, k = weight.shape
     top, width = (1 << bits) - 1, group or k
     codes = numpy.zeros((n, k), numpy.uint8)
@@ -80,13 +81,13 @@ def test_no_element_is_off_by_more_than_the_bound(library, symmetric, bits, scal
     error = numpy.abs(as_numpy(sw.dequantize(made)) - weight)
     step = numpy.repeat(as_numpy(made.scales).astype(numpy.float64), 64, axis=1)[:, :200]
     top = (1 << bits) - 1
-    assert (error <= step * (0.5 + top * (TYPES[scale_type][1] + 2.0**-22))).all()  # and the rounding of fp32 itself
-    assert (error > 0.45 * step).any()  # a bound that is reached
+    assert (error <= step * (0.5 + top * (TYPES[scale_type][1] + 2.0**-22))).all()  # includes the rounding of fp32 itself
+    assert (error > 0.45 * step).any()  # some element comes near the bound
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_weights_that_are_codes_come_back(library, symmetric):
-    """Every code in every place of a group, scales of powers of two."""
+    """Every code is in every place of a group, and scales are powers of two."""
     rng = numpy.random.default_rng(3)
     codes = rng.permuted(numpy.tile(numpy.arange(16), (32 * 8, 1)), axis=1).reshape(32, 128)  # 8 groups, each has all codes
     zero = 8 if symmetric else numpy.repeat(rng.integers(0, 16, (32, 8)), 16, axis=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.weights.QuantizedWeights: what it refuses, and its shards, whose products add up to the layer's."""
+"""sluice.weights.QuantizedWeights refuses bad parts, and the products of its shards add up to the layer's."""
 import dataclasses
 
 import numpy
@@ -17,7 +17,7 @@ def from_gptq(make, layer, *, g_idx=None):
 
 
 def product(tokens, weights):
-    """tokens x W of lists; the weights' columns meet the tokens' that their permutation names."""
+    """Returns tokens x W as lists; each column of the weights meets the token column that the permutation names."""
     matrix = sw.dequantize(weights).tolist()
     order = range(weights.shape[1]) if weights.permutation is None else weights.permutation.tolist()
     return [[sum(token[i] * w for i, w in zip(order, row)) for row in matrix] for token in tokens]
@@ -45,7 +45,7 @@ def test_shards_of_a_whole_layer_make_its_product(make, act_order):
 
 
 def test_an_act_order_layer_shards_in_line_behind_reordered_rows(make):
-    """gate and down of an MLP over two ranks: each rank multiplies what it made itself."""
+    """gate and down of an MLP run over two ranks, and each rank multiplies only its own outputs."""
     gate, down = Layer(64, 72, 16), Layer(24, 64, 16).in_act_order()
     gate, down = from_gptq(make, gate), from_gptq(make, down, g_idx=down.g_idx)
     whole = product(product(TOKENS, gate), down)
@@ -62,7 +62,7 @@ def test_shards_are_views():
             assert numpy.shares_memory(getattr(shard, name), getattr(weights, name))
 
 
-# ---- misuse: what is named, and what to do ----
+# ---- misuse: messages name the argument and the remedy ----
 def example(make, **changed):
     weights = from_gptq(make, Layer(16, 64, 32))
     return dataclasses.replace(weights, **{name: value(make) for name, value in changed.items()})

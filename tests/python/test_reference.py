@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/python-reference.md is what the docstrings say; every public name has one."""
+"""docs/python-reference.md agrees with the docstrings, and every public name has one."""
 import inspect
 import subprocess
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of numbers of rows without a GPU: few plans for all of them, compiles ahead of time, and misuse."""
+"""Ranges of numbers of rows without a GPU: few plans for a whole range, compiles ahead of time, and misuse."""
 import pytest
 
 import sluice

@@ -143,7 +143,7 @@ def test_a_backward_is_traced():
 
 
 class OnHost:
-    """The binding's product on the host, and a list of what was called."""
+    """Replaces the binding's product by one on the host, and lists the calls."""
 
     def __init__(self):
         self.called = []
@@ -461,7 +461,7 @@ def test_a_linear_says_which_problem_it_multiplies(recipe, scales):
     problem = layer.problem(16)
     assert (problem.m, problem.n, problem.k, problem.scale_a, problem.scale_b) == (16, 512, 256, scales, scales)
     assert sluice.plan(problem).problem is problem
-    assert "fp16" in str(sluice.plan(problem))  # of the input and of D
+    assert "fp16" in str(sluice.plan(problem))  # the type of the input and of D
     assert layer.problem(16, torch.bfloat16).bias.endswith("float16")
     with pytest.raises(sluice.InvalidArgument, match="must be on a GPU"):
         layer.prepare(rows=(1, 16))

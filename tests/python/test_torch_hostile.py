@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sluice.torch says of arguments that are no tensors, and of what torch puts in a tensor's place: batches of vmap,
-DTensors, autocast. And of tensors without a column."""
+"""Errors of sluice.torch for arguments that are no tensors, and for tensors of vmap, DTensors and autocast. Tensors without a
+column are covered too."""
 import inspect
 import random
 
@@ -46,9 +46,9 @@ def test_hostile_arguments_get_an_answer_or_an_error_of_ours(name, grads):
                 FUNCTIONS[name](*places, **named)
             except sluice.Error as error:
                 assert str(error).isprintable()
-            except TypeError as error:  # Python's own, of a call that does not fit the parameters
+            except TypeError as error:  # Python's own error for a call that does not fit the parameters
                 assert "positional argument" in str(error) or "multiple values" in str(error), repr(error)
-            except RuntimeError as error:  # torch's, of its operations that the reference consists of, or of its own kinds of tensors
+            except RuntimeError as error:  # torch's error, from operations of the reference or from its own kinds of tensors
                 assert "quantize_reference" in name or "parse" in str(error) or "meta" in str(error), repr(error)
 
 
@@ -108,7 +108,7 @@ def test_autocast_casts_nothing(on_host):  # noqa: F811
 @pytest.mark.parametrize("shape, outputs", [((4, 0), 16), ((2, 3, 0), 16), ((4, 32), 0), ((0, 32), 16), ((2, 0, 32), 16), ((0, 0), 0),
                                             ((2, 3, 32), 16)])
 def test_the_backward_of_an_empty_product(on_host, shape, outputs):  # noqa: F811
-    """reshape(-1, 0) is ambiguous to torch."""
+    """torch cannot infer reshape(-1, 0), so the backward must not use it."""
     x, weight = bf16(*shape).requires_grad_(), bf16(outputs, shape[-1]).requires_grad_()
     bias = torch.zeros(outputs, dtype=torch.bfloat16, requires_grad=True)
     st.linear(x, weight, bias).sum().backward()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice.torch's packed weights without a GPU: fakes, tracing, modules and their states, and what is raised."""
+"""sluice.torch's packed weights without a GPU: fakes, tracing, modules and their states, and errors."""
 import dataclasses
 
 import pytest
@@ -147,7 +147,7 @@ def test_fakes_have_the_shapes_and_types_of_the_real_ones():
 
 
 class OnHost:
-    """The binding's packed_mm on the host: of what was packed, dequantised."""
+    """Replaces the binding's packed_mm by a product on the host with the dequantised weights."""
 
     def __init__(self):
         self.called = 0
@@ -229,7 +229,7 @@ def test_shards_in_act_order_take_whole_tokens(on_host):
 
 
 def checkpoint_layers():
-    """Name, the layer as a writer of its format has it, and the QuantizedWeights read back."""
+    """Returns a name, the layer as a writer of its format has it, and the QuantizedWeights that an importer reads."""
     def ints(values):
         return torch.tensor(values, dtype=torch.int32)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One wheel for every Python: its name says so, and its one shared object knows no Python."""
+"""One wheel serves every Python: its name says so, and its one shared object does not link to Python."""
 import os
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writers of checkpoint layouts, one digit after the other, for test_importers.py. They share nothing with the importers: lists
+"""Writes checkpoint layouts one digit after the other, for test_importers.py. It shares nothing with the importers: lists
 of Python integers, and loops that say where each digit goes.
 """
 import random
@@ -22,7 +22,7 @@ class Layer:
         self.g_idx = [i // self.group for i in range(k)]
 
     def in_act_order(self, seed=0):
-        """Groups as large as before, whose columns are anywhere."""
+        """Shuffles the columns among the groups, which stay as large as before. Returns the layer itself."""
         random.Random(seed).shuffle(self.g_idx)
         return self
 
@@ -35,7 +35,8 @@ class Layer:
 
 
 def gptq(layer, stored_zeros=None):
-    """qweight, qzeros, scales of a GPTQ file, as lists. Zeros less one, unless ``stored_zeros`` (words) are given."""
+    """Returns qweight, qzeros, scales of a GPTQ file as lists. Zeros are stored less one, unless ``stored_zeros`` (words) are
+    given."""
     per = 32 // layer.bits
     qweight = [[0] * layer.n for _ in range(-(-layer.k // per))]
     for i in range(layer.k):
@@ -47,8 +48,11 @@ def gptq(layer, stored_zeros=None):
 
 
 def gptq_zeros(layer, less, borrow=False, overwrite=False):
-    """The words of qzeros: digits each less one for itself, or (borrow) the whole word less one in every digit, or (overwrite)
-    32-bit numbers less one laid over each other, as AutoGPTQ's writer does."""
+    """Returns the words of qzeros. By default each digit is less one for itself.
+
+    With ``borrow`` one is subtracted in every digit from the whole word. With ``overwrite`` 32-bit numbers less one are laid
+    over each other, as AutoGPTQ's writer does.
+    """
     per = 32 // layer.bits
     rows = []
     for g in range(layer.groups):
@@ -70,7 +74,7 @@ def gptq_zeros(layer, less, borrow=False, overwrite=False):
 
 
 def awq(layer):
-    """qweight, qzeros, scales of an AWQ file of version gemm."""
+    """Returns qweight, qzeros, scales of an AWQ file of version gemm."""
     place_of_column = {0: 0, 2: 1, 4: 2, 6: 3, 1: 4, 3: 5, 5: 6, 7: 7}
 
     def pack(value_of_output):
@@ -85,7 +89,8 @@ def awq(layer):
 
 
 def compressed_tensors(layer):
-    """weight_packed, weight_scale, weight_shape, weight_zero_point: values are signed, and stored plus half the range."""
+    """Returns weight_packed, weight_scale, weight_shape, weight_zero_point. Values are signed, and stored plus half the
+    range."""
     per, half = 32 // layer.bits, 1 << (layer.bits - 1)
     packed = [[0] * -(-layer.k // per) for _ in range(layer.n)]
     zero_point = [[0] * layer.groups for _ in range(-(-layer.n // per))]

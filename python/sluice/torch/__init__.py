@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice in PyTorch: products (``mm``, ``linear``, ``scaled_mm``, ``packed_mm``), quantisers, packed weights, ``nn.Linear`` and
-``nn.Linear4bit``, and DeepGEMM's signatures in ``sluice.torch.deep_gemm``.
-Everything runs on the current stream, after its first call without synchronising, and may be
-captured."""
+"""sluice in PyTorch: products (``mm``, ``linear``, ``scaled_mm``, ``packed_mm``), quantisers, norms, packed weights,
+``nn.Linear`` and ``nn.Linear4bit``. ``sluice.torch.deep_gemm`` has DeepGEMM's signatures.
+
+Every function runs on the current stream and may be captured. After its first call it does not synchronise.
+"""
 try:
     import torch as _torch
 except ImportError as error:

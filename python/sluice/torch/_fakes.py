@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a product would raise of tensors that have no memory: so torch.compile and FakeTensorMode refuse what the call would."""
+"""Checks products of tensors that have no memory, so that torch.compile and FakeTensorMode refuse the operands that the
+call itself would refuse."""
 from __future__ import annotations
 
 import ctypes
@@ -12,13 +13,14 @@ from .._library import PRODUCT_ARRAYS, ArrayStruct, PackedWeightsStruct, Problem
 
 _TYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2, torch.float8_e4m3fn: 3, torch.float8_e5m2: 4, torch.uint8: 32}
 _OTHER_TYPE, _ON_CUDA = -1, 2
-# The array of a sluice_product that each argument is.
+# Each argument's name, and the array of a sluice_product that it is.
 _PLACES = {"a": "a", "mat_a": "a", "input": "a", "x": "a", "b": "b", "mat_b": "b", "weight": "b", "packed.blob": "b", "out": "d",
            "total": "d", "scale_x": "scale_a"}
 
 
 def _known(extents: Sequence[Any]) -> Optional[List[int]]:
-    """As numbers: of a size that torch keeps open, the one that it was traced with. None if there is none such."""
+    """Returns extents as numbers; an extent that torch keeps open counts as the one it was traced with. Returns None if
+    one has no such number."""
     hints = [extent if isinstance(extent, int) else getattr(extent.node, "hint", None) for extent in extents]
     return None if None in hints else hints
 
@@ -46,8 +48,8 @@ def _struct(tensor: Tensor, shape: List[int], strides: List[int]) -> ArrayStruct
 
 def check_product(tensors: Dict[str, Optional[Tensor]], *, weights: Optional[Sequence[int]] = None, gated: bool = False,
                   update: int = 0) -> None:
-    """Raises what a product of these would raise of their sizes, types and layouts. ``tensors``: by the name of the argument.
-    Nothing is looked at where a size is not known yet."""
+    """Raises the error that a product of ``tensors``, by the names of arguments, would raise for their sizes, types and
+    layouts. Checks nothing if a size is not known yet."""
     product = ProductStruct(alpha=1.0, beta=1.0 if tensors.get("c") is not None else 0.0, gated=gated, update=update)
     names = (ctypes.c_char_p * len(PRODUCT_ARRAYS))()
     as_rows = "input" in tensors or "x" in tensors

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What layers multiply, as problems: so that a size or type that no kernel takes is refused when a layer is made."""
+"""The products of layers as problems, so that making a layer refuses a size or type that no kernel takes."""
 from __future__ import annotations
 
 import dataclasses
@@ -11,14 +11,15 @@ from ..errors import Error
 from ..formats import PackedProblem, WeightFormat
 from ..problems import Problem
 
-# The rows of a problem that stands for any number of them: strides count from two rows on.
+# Rows of a problem that stands for any number of rows; strides matter from two rows on.
 ANY_ROWS = 16
 SCALES = {"tensor": "tensor", "row": "vector", "block": "block"}
 
 
 def linear_problem(layer: torch.nn.Module, m: int, recipe: Optional[str], dtype: torch.dtype, *,
                    use_fast_accum: bool = False) -> Problem:
-    """The forward product of ``m`` rows. ``dtype``: of a 16-bit layer the weight's, of an FP8 layer the input's."""
+    """Returns the forward product of ``m`` rows. ``dtype`` is the weight's type for a 16-bit layer, and the input's type
+    for an FP8 layer."""
     sizes = {"m": m, "n": layer.out_features, "k": layer.in_features,
              "bias": None if layer.bias is None else str(layer.bias.dtype)}
     if recipe is None:
@@ -29,13 +30,13 @@ def linear_problem(layer: torch.nn.Module, m: int, recipe: Optional[str], dtype:
 
 
 def backward_problems(layer: torch.nn.Module, dtype: torch.dtype) -> List[Problem]:
-    """The two products of a 16-bit backward: the gradient of the input, and that of the weight."""
+    """Returns the two products of a 16-bit backward: the gradient of the input, and that of the weight."""
     n, k, a = layer.out_features, layer.in_features, str(dtype)
     return [Problem(ANY_ROWS, k, n, a=a, b_major="mn"), Problem(n, k, ANY_ROWS, a=a, a_major="mn", b_major="mn")]
 
 
 def check_layer(layer: torch.nn.Module, problems: List[Union[Problem, PackedProblem]]) -> None:
-    """Raises what the first problem breaks, in the layer's name."""
+    """Raises the error of the first problem that breaks a rule, with the layer's name in its message."""
     for problem in problems:
         try:
             problem.check()
@@ -49,7 +50,7 @@ NEEDS_16_BITS = ("its weight is torch.float32, and without a recipe products are
 
 
 def why_not_packed(module: torch.nn.Linear, kind: Any, activations: Optional[str]) -> Optional[str]:
-    """Why a layer's weights cannot be packed into a layer of ``kind``; None: they can."""
+    """Returns the reason why a layer's weights cannot be packed into a layer of ``kind``; None if they can."""
     takes = (torch.bfloat16, torch.float16) if activations is None else (torch.bfloat16, torch.float16, torch.float32)
     if module.weight.dtype not in takes:
         return f"its weight is {module.weight.dtype} and must be {' or '.join(str(dtype) for dtype in takes)}: call model.bfloat16()"
@@ -62,7 +63,8 @@ def why_not_packed(module: torch.nn.Linear, kind: Any, activations: Optional[str
 
 
 def packed_problem(layer: Any, weights: WeightFormat) -> PackedProblem:
-    """Of any number of rows, of the tokens that the format's order is for."""
+    """Returns the problem of a packed layer for any number of rows, with tokens of the type that the format's order
+    needs."""
     n, k = layer.out_features, layer.in_features
     if weights.order == "byte":
         return PackedProblem(ANY_ROWS, n, k, weights, "e4m3", scale_x="vector")

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ops of namespace ``sluice`` for torch.compile, and the one way from a function to its kernel.
 
-An ``Op`` is a row: its arguments, what runs it, the shape of its output, what it raises of tensors without memory. From it
-come the functional op (``sluice::mm``), the one that writes into a given output (``sluice::mm_out``) and their fakes. Eager
-calls of plain tensors go straight to libsluice_c.so: a dispatcher costs more than the launch."""
+An ``Op`` has arguments, a function that runs it, the shape of its output, and a check for tensors without memory. It
+defines a functional op (``sluice::mm``), one that writes into a given output (``sluice::mm_out``), and their fakes. Eager
+calls of plain tensors go straight to libsluice_c.so, because a dispatcher costs more than the launch.
+"""
 from __future__ import annotations
 
 import functools
@@ -23,8 +24,8 @@ from ._fakes import check_product
 # Layouts decide whether a kernel can take an operand, so a compiler must leave them as they are.
 _TAGS = (getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),)
 _library = torch.library.Library("sluice", "FRAGMENT")
-# Tensors that calls take straight to the binding. Others (fake ones, wrapper subclasses) have no memory of their own and
-# need the dispatcher.
+# Tensors of these classes go straight to the binding. Others (fake ones, wrapper subclasses) have no memory of their own
+# and need the dispatcher.
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
@@ -37,12 +38,12 @@ def activation_number(name: Optional[str]) -> int:
 
 
 def workspace_number(workspace: Optional[Workspace]) -> int:
-    """As the binding and the ops take it; 0: one is lent."""
+    """Returns a workspace's address as the binding and the ops take it; 0 if one is lent."""
     return 0 if workspace is None else workspace.address
 
 
 def check_out(out: torch.Tensor, dtype: Optional[torch.dtype]) -> None:
-    """Of an output that the caller gave: it agrees with ``out_dtype``, if that is given too, and wants no gradient."""
+    """Raises ``InvalidArgument`` if a caller's output disagrees with ``out_dtype`` (``dtype``) or wants a gradient."""
     if dtype is not None and out.dtype is not dtype:
         raise InvalidArgument(f"out is {out.dtype} and out_dtype says {shown(dtype)}: give one of them")
     if out.requires_grad and torch.is_grad_enabled():
@@ -51,14 +52,14 @@ def check_out(out: torch.Tensor, dtype: Optional[torch.dtype]) -> None:
 
 
 def as_matrix(x: torch.Tensor) -> torch.Tensor:
-    """Its leading dimensions as one. ``reshape(-1, n)`` is ambiguous to torch where n is 0."""
+    """Returns x as a matrix, with its leading dimensions as one. For n = 0 torch cannot infer ``reshape(-1, n)``."""
     columns = x.shape[-1]
     return x.reshape(-1, columns) if columns != 0 else x.reshape(math.prod(x.shape[:-1]), 0)
 
 
 def written(*tensors: torch.Tensor) -> None:
-    """Tells autograd what a kernel wrote into, as torch's own operations do: a backward that has saved it raises. Ops of
-    torch.library tell nobody themselves; of a compiled graph the compiler knows."""
+    """Tells autograd that a kernel wrote into ``tensors``, as torch's own operations do, so that a backward that saved one
+    raises. Ops of torch.library do not tell it themselves. In a compiled graph the compiler knows."""
     if torch.compiler.is_compiling():
         return
     torch.autograd.graph.increment_version(tensors)
@@ -73,8 +74,11 @@ def _define(schema: str, body: Callable[..., Any], fake: Callable[..., Any]) -> 
 
 
 class Op:
-    """A product with one output. ``arguments`` is their schema, ``into(out, *arguments)`` runs it, ``shape(*arguments)`` is the
-    output's, ``check(out, *arguments)`` raises of fakes what ``into`` would raise of sizes, types and layouts."""
+    """A product with one output.
+
+    ``arguments`` is their schema, ``into(out, *arguments)`` runs the product, and ``shape(*arguments)`` is the output's
+    shape. ``check(out, *arguments)`` raises for fakes as ``into`` would for sizes, types and layouts.
+    """
 
     def __init__(self, name: str, arguments: str, into: Callable[..., None], shape: Callable[..., tuple],
                  check: Callable[..., None]) -> None:
@@ -100,7 +104,8 @@ class Op:
 
 
 def dispatch(op: Op, out: Optional[Tensor], dtype: torch.dtype, *arguments: Any) -> Tensor:
-    """Runs an op of tensors: into ``out`` or a new tensor of ``dtype``; traced, or straight to the library."""
+    """Runs an op into ``out``, or into a new tensor of ``dtype``, and returns that. A traced call goes through the
+    dispatcher, another straight to the library."""
     first = arguments[0]
     if _is_compiling() or first.__class__ not in PLAIN:
         if out is None:
@@ -122,7 +127,7 @@ _EXTRAS = "Tensor? bias, Tensor? c, str? activation, bool gated, Tensor? scale_d
 
 
 def _extras(bias, c, activation, gated, scale_d, workspace) -> tuple:
-    """Those that are there, as fields. Most calls have none."""
+    """Returns the epilogue's arguments as fields; none if all have their defaults, as in most calls."""
     if bias is None and c is None and activation is None and not gated and scale_d is None and workspace == 0:
         return ()
     return (f.BIAS, bias, f.C, c, f.ACTIVATION, activation_number(activation), f.GATED, gated, f.SCALE_D, scale_d, f.WORKSPACE,
@@ -186,7 +191,7 @@ def _packed_mm_check(out, x, blob, weights, scale_x, gamma, epsilon, bias, c, ac
                    "gamma": gamma}, weights=weights, gated=gated)
 
 
-# ``weights``: type, group, scale, zeros and order of the format, n, k.
+# ``weights`` holds seven numbers: type, group, scale, zeros and order of the format, then n and k.
 PACKED_MM = Op("packed_mm", f"Tensor x, Tensor blob, int[] weights, Tensor? scale_x, Tensor? gamma, float epsilon, {_EXTRAS}",
                _packed_mm_into,
                lambda x, blob, weights, scale_x, gamma, epsilon, bias, c, activation, gated, *_:
@@ -210,7 +215,8 @@ def add_mm_(total: Tensor, a: Tensor, b: Tensor, any_order: bool, workspace: int
 
 # ---- quantisers and norms
 def scales_shape(shape, granularity: str) -> tuple:
-    """Of the scales of a matrix, or of a batch of rows, by granularity."""
+    """Returns the shape of the scales of a matrix, or of a batch of rows. Raises ``InvalidArgument`` for an unknown
+    granularity, and ``InvalidSize`` for "128x128" of anything but a matrix."""
     number_of("granularity", granularity, GRANULARITIES)
     blocks = (shape[-1] + 127) // 128
     if granularity == "tensor":
@@ -270,7 +276,7 @@ SILU_MUL = _define("silu_mul(Tensor input) -> Tensor", _silu_mul, lambda input: 
 
 
 def _normed(input, residual) -> Tuple[Tensor, Tensor]:
-    """Output and sum; the sum is empty where there is no residual."""
+    """Returns new tensors for output and sum; the sum is empty without a residual."""
     return input.new_empty(input.shape), input.new_empty(input.shape if residual is not None else (0,))
 
 

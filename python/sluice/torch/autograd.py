@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backward of a 16-bit linear: two products of our own, one for the input and one for the weight, whose operands
-are read in whatever layout they have. Outside of the ops, because a registered backward costs more than a launch."""
+"""The backward of a 16-bit linear: two products of our own, one for the input and one for the weight.
+
+The products read their operands in the layouts they have. The backward is not registered with the ops, because a
+registered one costs more than a launch.
+"""
 from __future__ import annotations
 
 from typing import Any, Optional
@@ -17,14 +20,15 @@ _is_compiling = torch.compiler.is_compiling
 
 
 def needs_grad(a: Tensor, b: Optional[Tensor], bias: Optional[Tensor], c: Optional[Tensor]) -> bool:
-    """Is a backward wanted of any of them? Written out: every eager call asks."""
+    """Returns whether a backward is wanted for any of them. The conditions are written out, because every eager call asks."""
     return torch.is_grad_enabled() and (
         a.requires_grad or (b is not None and b.requires_grad) or (bias is not None and bias.requires_grad)
         or (c is not None and c.requires_grad))
 
 
 def refuse_grad(what: str) -> None:
-    """Raises for an op of fp8, which has none. The callers ask ``needs_grad``, so that no call of theirs costs more."""
+    """Raises ``InvalidArgument`` for an op without a backward. Callers ask ``needs_grad`` first, so that other calls cost
+    nothing more."""
     raise InvalidArgument(f"{what} has no backward, and a gradient is wanted of one of its arguments: call it under "
                           "torch.no_grad(), or detach() them")
 
@@ -34,14 +38,15 @@ def _product(a: Tensor, b: Tensor, dtype: torch.dtype, workspace: int) -> Tensor
 
 
 def add_product_(total: Tensor, a: Tensor, b: Tensor, deterministic: bool, workspace: int = 0) -> None:
-    """``total += a @ b`` into fp32, which no kernel reads: the memory system adds. torch's own switch for deterministic
-    algorithms goes before ``deterministic=False``."""
+    """Computes ``total += a @ b`` with an fp32 ``total``. The memory system adds, so no kernel reads ``total``. torch's own
+    switch for deterministic algorithms overrules ``deterministic=False``."""
     any_order = not (deterministic or torch.are_deterministic_algorithms_enabled())
     add_mm_(total, a, b, any_order, workspace)
 
 
 def _main_grad(weight: Tensor) -> Optional[Tensor]:
-    """What the weight's gradient is added to, if there is such a thing."""
+    """Returns ``weight.main_grad``, to which the weight's gradient is added, or None without one. Raises ``InvalidType`` or
+    ``InvalidSize`` unless it is fp32 and of the weight's shape."""
     main_grad = getattr(weight, "main_grad", None)
     if main_grad is None:
         return None
@@ -56,14 +61,17 @@ def _main_grad(weight: Tensor) -> Optional[Tensor]:
 
 def differentiable_linear(input: Tensor, weight: Tensor, bias: Optional[Tensor], deterministic: bool,
                           workspace: Optional[Workspace]) -> Tensor:
-    """``LinearFunction``; what eager autograd keeps for the backward keeps the workspace too."""
+    """Applies ``LinearFunction``. Eager autograd keeps the workspace alive for the backward."""
     return LinearFunction.apply(input, weight, bias, deterministic, workspace_number(workspace),
                                 None if _is_compiling() else workspace)
 
 
 class LinearFunction(torch.autograd.Function):
-    """``input @ weight.t() + bias``. If ``weight.main_grad`` is an fp32 tensor of the weight's shape, the weight's
-    gradient is added to it and ``weight.grad`` stays as it is (``weight.grad_added_to_main_grad`` becomes True)."""
+    """``input @ weight.t() + bias`` with a backward.
+
+    If ``weight.main_grad`` is an fp32 tensor of the weight's shape, the weight's gradient is added to it. ``weight.grad``
+    then stays as it is, and ``weight.grad_added_to_main_grad`` becomes True.
+    """
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor], deterministic: bool, workspace: int,
@@ -76,10 +84,10 @@ class LinearFunction(torch.autograd.Function):
         return dispatch(LINEAR, None, input.dtype, input, weight, bias, None, None, False, None, workspace)
 
     @staticmethod
-    @once_differentiable  # its products have no backward: a second derivative raises, and is not zero
+    @once_differentiable  # the products have no backward, so a second derivative raises instead of being zero
     def backward(ctx: Any, grad_output: Tensor) -> tuple:
         input, weight = ctx.saved_tensors
-        # What autograd hands in may be expanded (the gradient of a sum), which is no layout for a kernel.
+        # Autograd may hand in an expanded tensor (the gradient of a sum), which is no layout for a kernel.
         grad = as_matrix(grad_output).contiguous()
         rows = as_matrix(input)
         grad_input = grad_weight = grad_bias = None

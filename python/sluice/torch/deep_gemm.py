@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeepGEMM's signatures, computed by sluice: ``import sluice.torch.deep_gemm as deep_gemm``.
 
-Block-scaled FP8 only: 1x128 scales of A and 128x128 scales of B, fp32. Scales of A are taken row-major, as the cast
-functions here write them: those that were transposed for DeepGEMM's copy engine raise, with the remedy.
+It takes block-scaled FP8 only: 1x128 scales of A and 128x128 scales of B, fp32. Scales of A are row-major, as the cast
+functions here write them. Scales that were transposed for DeepGEMM's copy engine raise, with the remedy.
 """
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from .quantize import quantize
 def fp8_gemm_nt(a: Tuple[Tensor, Tensor], b: Tuple[Tensor, Tensor], d: Tensor, c: Optional[Tensor] = None,
                 recipe: Optional[Sequence[int]] = None, compiled_dims: str = "nk",
                 disable_ue8m0_cast: bool = False) -> None:
-    """``d = a @ b.t() (+ c)``: ``a`` is (m x k, its scales), ``b`` (n x k, its scales), ``d`` bf16 or fp32, written into.
+    """Writes ``a @ b.t() (+ c)`` into ``d``. ``a`` is (m x k, its scales), ``b`` is (n x k, its scales), ``d`` is bf16 or fp32.
 
-    ``compiled_dims`` and ``disable_ue8m0_cast`` are DeepGEMM's: kernels here take all sizes at run time, and scales
-    stay fp32.
+    ``compiled_dims`` and ``disable_ue8m0_cast`` are DeepGEMM's and have no effect: kernels here take all sizes at run time,
+    and scales stay fp32. Raises ``InvalidArgument`` for another ``recipe`` than (1, 128, 128), and for an argument that
+    wants a gradient.
     """
     if recipe is not None and not (isinstance(recipe, (tuple, list)) and tuple(recipe) == (1, 128, 128)):
         raise InvalidArgument(f"recipe = {shown(recipe)} must be (1, 128, 128) or None")
@@ -39,7 +40,8 @@ def fp8_gemm_nt(a: Tuple[Tensor, Tensor], b: Tuple[Tensor, Tensor], d: Tensor, c
 
 @op
 def per_token_cast_to_fp8(x: Tensor, use_ue8m0: bool = False, gran_k: int = 128) -> Tuple[Tensor, Tensor]:
-    """1x128 blocks: ``(m x k of float8_e4m3fn, m x ceil(k/128))``."""
+    """Quantises x by 1x128 blocks. Returns ``(m x k of float8_e4m3fn, m x ceil(k/128) scales)``. Raises ``InvalidArgument`` for
+    ``use_ue8m0`` or another ``gran_k`` than 128."""
     if use_ue8m0 or gran_k != 128:
         raise InvalidArgument(f"use_ue8m0 = {shown(use_ue8m0)}, gran_k = {shown(gran_k)}: scales are fp32, one for each 128 of k")
     return quantize(x, "1x128")
@@ -47,7 +49,8 @@ def per_token_cast_to_fp8(x: Tensor, use_ue8m0: bool = False, gran_k: int = 128)
 
 @op
 def per_block_cast_to_fp8(x: Tensor, use_ue8m0: bool = False, gran_k: int = 128) -> Tuple[Tensor, Tensor]:
-    """128x128 blocks: ``(n x k of float8_e4m3fn, ceil(n/128) x ceil(k/128))``."""
+    """Quantises x by 128x128 blocks. Returns ``(n x k of float8_e4m3fn, ceil(n/128) x ceil(k/128) scales)``. Raises
+    ``InvalidArgument`` for ``use_ue8m0`` or another ``gran_k`` than 128."""
     if use_ue8m0 or gran_k != 128:
         raise InvalidArgument(f"use_ue8m0 = {shown(use_ue8m0)}, gran_k = {shown(gran_k)}: scales are fp32, one for each 128 of k")
     return quantize(x, "128x128")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of torch tensors. Eager calls go straight to libsluice_c.so: the current stream, and after the first call of a
-problem on it no synchronisation, and no allocation but an output that was not given. Under torch.compile they are ops of
-torch.library.
+"""Products of torch tensors, on the current stream.
+
+Eager calls go straight to libsluice_c.so; under torch.compile the products are ops of torch.library. After the first call
+of a problem on a stream, calls do not synchronise, and allocate only an output that is not given.
 
 A layout that no kernel takes raises with the remedy in the message; nothing is copied silently. While a CUDA graph is
 captured, a product that was not prepared raises ``NotPrepared``: call ``sluice.prepare`` or run it once before.
@@ -28,15 +29,20 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
               use_fast_accum: bool = False, *, c: Optional[Tensor] = None, activation: Optional[str] = None,
               gated: bool = False, scale_d: Optional[Tensor] = None, out: Optional[Tensor] = None,
               workspace: Optional[Workspace] = None) -> Tensor:
-    """``torch._scaled_mm``: the product of fp8 matrices and their scales, which are dequantising multipliers in fp32.
+    """Returns the product of fp8 matrices and their scales, as ``torch._scaled_mm`` does. Scales are dequantising
+    multipliers in fp32.
 
-    ``mat_a`` is m x k row-major, ``mat_b`` k x n column-major (``weight.t()``). The shapes of the scales say how they
-    apply: one value; ``(m, 1)`` and ``(1, n)``, one for each row and column; or blocks, ``scale_a`` ``(m, ceil(k/128))``
-    row-major and ``scale_b`` ``(ceil(n/128), ceil(k/128))`` row-major or its ``.t()``. Without ``use_fast_accum`` sums
-    of 128 products are added up in fp32. ``out_dtype`` is that of ``mat_a`` if it is left out, as in torch. ``c`` (m x n,
-    16 bits or fp32; it may be ``out`` itself) is added before the result is rounded: a residual. ``activation``, ``gated``: as
-    for ``mm``. ``scale_d``: one fp32 value, by which the result is divided before it is rounded to an ``out_dtype`` of
-    float8_e4m3fn. There is no backward: an argument that wants a gradient raises.
+    - ``mat_a`` is m x k row-major, ``mat_b`` is k x n column-major (``weight.t()``).
+    - The shapes of ``scale_a`` and ``scale_b`` say how they apply. One value each: to all. ``(m, 1)`` and ``(1, n)``: to
+      each row and column. ``(m, ceil(k/128))`` and ``(ceil(n/128), ceil(k/128))``: to blocks, row-major; that of B may
+      also be a ``.t()``.
+    - ``out_dtype`` is the type of ``mat_a`` by default, as in torch.
+    - ``use_fast_accum``: without it, sums of 128 products are added up in fp32.
+    - ``c``: a residual, m x n in 16 bits or fp32, added before the result is rounded. It may be ``out`` itself.
+    - ``activation``, ``gated``: as for ``mm``.
+    - ``scale_d``: one fp32 value; the result is divided by it before it is rounded to an ``out_dtype`` of float8_e4m3fn.
+
+    There is no backward: an argument that wants a gradient raises ``InvalidArgument``, and so does ``scale_result``.
     """
     if scale_result is not None:
         raise InvalidArgument("scale_result is not supported: multiply scale_a or scale_b by it, or pass scale_d, which divides")
@@ -56,13 +62,18 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
        c: Optional[Tensor] = None, alpha: float = 1.0, beta: Optional[float] = None,
        out_dtype: Optional[torch.dtype] = None, activation: Optional[str] = None, gated: bool = False,
        scale_d: Optional[Tensor] = None, use_fast_accum: bool = False, workspace: Optional[Workspace] = None) -> Tensor:
-    """``act(alpha * a @ b + beta * c + bias)``, of matrices or of batches of them (three dimensions).
+    """Returns ``act(alpha * a @ b + beta * c + bias)`` for two matrices, or for batches of them (three dimensions).
 
-    16-bit operands may be row-major or column-major, each; fp8 ones as for ``scaled_mm``. ``c`` may be ``out`` itself,
-    which adds to it (``beta`` is 1 if left out). ``activation`` is relu, gelu or silu. ``gated``: ``b`` holds the columns of a
-    gate and then as many of what it multiplies, and the result, with half the columns, is ``act(gate) * up``. ``scale_d``: as
-    for ``scaled_mm``. Differentiable for 16-bit matrices when neither ``out``, ``c``, ``activation``, ``gated``, ``alpha`` nor
-    another ``out_dtype`` is given; the backward uses ``workspace`` too.
+    - ``a``, ``b``: m x k and k x n. Each 16-bit operand may be row-major or column-major; fp8 ones are as for ``scaled_mm``.
+    - ``c``: m x n; it may be ``out`` itself, which adds to it. ``beta`` is 1 by default where ``c`` is given.
+    - ``activation``: "relu", "gelu" or "silu".
+    - ``gated``: ``b`` holds the columns of ``gate``, then as many of ``up``. The result is ``act(gate) * up``, with half
+      the columns.
+    - ``scale_d``: as for ``scaled_mm``.
+
+    It is differentiable for 16-bit matrices if ``out``, ``c``, ``activation``, ``gated``, ``alpha`` and another
+    ``out_dtype`` are left out; else an argument that wants a gradient raises ``InvalidArgument``. The backward uses
+    ``workspace`` too.
     """
     if beta is None:
         beta = 0.0 if c is None else 1.0
@@ -82,15 +93,18 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
 def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, c: Optional[Tensor] = None,
            activation: Optional[str] = None, gated: bool = False, out: Optional[Tensor] = None,
            workspace: Optional[Workspace] = None, deterministic: bool = True) -> Tensor:
-    """``torch.nn.functional.linear`` with an activation and a residual ``c`` (of the output's shape; it may be ``out``) in
-    the same kernel: ``act(input @ weight.t() + c + bias)``.
+    """Returns ``act(input @ weight.t() + c + bias)``: ``torch.nn.functional.linear`` with an activation and a residual in
+    the same kernel.
 
-    ``input`` may have any number of leading dimensions. ``gated``: the weight holds the rows of a gate and then as many of
-    what it multiplies, and the result is ``act(gate) * up`` (SwiGLU with activation="silu"). Differentiable without ``c``,
-    ``activation``, ``gated`` and ``out``; the backward uses ``workspace`` too.
+    - ``input``: k columns and any number of leading dimensions. ``weight``: n x k.
+    - ``c``: a residual of the output's shape; it may be ``out``.
+    - ``gated``: the weight holds the rows of ``gate``, then as many of ``up``. The result is ``act(gate) * up`` (SwiGLU
+      with activation="silu").
+    - ``deterministic``: False lets the backward add the parts of a weight's gradient to ``weight.main_grad`` in any order.
+      That may be faster, and last bits may change from run to run unless ``torch.use_deterministic_algorithms`` is on.
 
-    ``deterministic=False`` lets the backward add the parts of a weight's gradient to ``weight.main_grad`` in any order,
-    which may be faster and may change last bits from run to run (unless ``torch.use_deterministic_algorithms`` is on).
+    It is differentiable without ``c``, ``activation``, ``gated`` and ``out``; with one of them, an argument that wants a
+    gradient raises ``InvalidArgument``. The backward uses ``workspace`` too.
     """
     if needs_grad(input, weight, bias, c):
         if c is not None or activation not in (None, "none") or gated or out is not None:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``Linear`` in 16 bits (with a backward) and in FP8 (forward only), in the place of ``torch.nn.Linear``; ``Linear4bit``,
-``Linear8bit`` and ``LinearPacked`` (packed_linear.py) for packed weights; and ``convert_``, which puts them into a model."""
+"""Layers that replace ``torch.nn.Linear``, and ``convert_``, which puts them into a model.
+
+``Linear`` computes in 16 bits (with a backward) or in FP8 (forward only). ``Linear4bit``, ``Linear8bit`` and
+``LinearPacked`` (packed_linear.py) hold packed weights.
+"""
 from __future__ import annotations
 
 import logging
@@ -23,7 +26,7 @@ from .quantize import quantize, quantize_reference
 __all__ = ["Conversion", "Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_", "prepare_rows",
            "why_not"]
 
-# Recipe: what shares a scale in the weight and in the input.
+# Each recipe names the granularity of the weight's scales and of the input's.
 RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128x128", "1x128")}
 
 
@@ -36,14 +39,16 @@ def _check_recipe(recipe: Optional[str]) -> None:
 class Linear(torch.nn.Module):
     """``torch.nn.Linear`` computed by sluice.
 
-    ``recipe`` None keeps weights in 16 bits, trainable. "tensor", "row" and "block" keep them in float8_e4m3fn beside
-    their ``weight_scale`` and quantise the input in a fused kernel; the output has the input's type. Parameters are
-    called as torch's are. A size or type that no kernel takes raises here, and not at the first call. ``use_fast_accum``: as
-    for ``scaled_mm``; sums are promoted without it. ``fuse_quantizer``: under torch.compile the input is quantised by torch's
-    own operations, which the compiler fuses with what came before (its divisions are approximate, so bits may differ from the
-    kernel's).
-    ``deterministic``: as for ``linear``; an attribute, which may be changed at any time. So is ``workspace``, None at first:
-    a ``sluice.Workspace`` that the layer's products, quantiser and backward use instead of those that are lent.
+    Parameters are called as torch's are. A size or type that no kernel takes raises here, and not at the first call.
+
+    - ``recipe``: None keeps weights in 16 bits, trainable. "tensor", "row" and "block" keep them in float8_e4m3fn beside
+      their ``weight_scale``, and quantise the input in a fused kernel. The output has the input's type.
+    - ``use_fast_accum``: as for ``scaled_mm``; sums are promoted without it.
+    - ``fuse_quantizer``: under torch.compile, torch's own operations quantise the input, and the compiler fuses them with
+      operations before them. Its divisions are approximate, so bits may differ from the kernel's.
+    - ``deterministic``: as for ``linear``; an attribute, which may be changed at any time.
+    - ``workspace``: an attribute too, None at first. A ``sluice.Workspace`` there serves the layer's products, quantiser
+      and backward instead of the lent ones.
     """
 
     weight: torch.nn.Parameter
@@ -78,8 +83,9 @@ class Linear(torch.nn.Module):
     @classmethod
     def from_linear(cls, module: torch.nn.Linear, recipe: Optional[str], *,
                     use_fast_accum: bool = False, fuse_quantizer: bool = False, deterministic: bool = True) -> "Linear":
-        """Of a ``torch.nn.Linear``: its very parameters in 16 bits (``recipe`` None), or its weight quantised once. Raises
-        ``InvalidArgument`` for a layer that cannot be taken, with what ``why_not`` says of it."""
+        """Makes the layer from a ``torch.nn.Linear``. In 16 bits (``recipe`` None) it shares the parameters; else it
+        quantises the weight once. Raises ``InvalidArgument``, with the reason from ``why_not``, for a layer that no kernel
+        takes."""
         _check_recipe(recipe)
         reason = why_not(module, recipe)
         if reason is not None:
@@ -100,7 +106,7 @@ class Linear(torch.nn.Module):
         return made.train(module.training)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Linear":
-        """What ``.to()`` and its kin do to each tensor. fp8 weights and their fp32 scales move, and keep their types: as
+        """Applies ``.to()`` and its kin to each tensor. fp8 weights and their fp32 scales move, and keep their types: as
         another type they would be other numbers, and no kernel takes them."""
         if self.recipe is None:
             return super()._apply(fn, recurse)
@@ -115,7 +121,8 @@ class Linear(torch.nn.Module):
         return super()._apply(keeping, recurse)
 
     def forward(self, input: Tensor, residual: Optional[Tensor] = None) -> Tensor:
-        """The layer's output, plus ``residual`` (of the output's shape) in the same kernel, rounded once."""
+        """Returns the layer's output plus ``residual`` (of the output's shape), added in the same kernel and rounded once.
+        Raises ``InvalidArgument`` if a gradient is wanted through an FP8 layer."""
         if self.recipe is None:
             return linear(input, self.weight, self.bias, c=residual, workspace=self.workspace,
                           deterministic=self.deterministic)
@@ -129,9 +136,12 @@ class Linear(torch.nn.Module):
         return self.of_quantized(*quantized, input.dtype, residual).view(*input.shape[:-1], self.out_features)
 
     def prepare(self, rows: Rows, dtype: Optional[torch.dtype] = None) -> None:
-        """Makes ready what ``forward`` needs for every number of rows of a range, like ``(1, 512)``: at most 12 kernels, and
-        the input's quantiser. Rows are the elements of the input over ``in_features``. ``dtype`` is the input's; left out,
-        the bias's, else bf16 (of a layer in 16 bits, the weight's). Without ``residual``; a backward compiles as it comes.
+        """Compiles and loads the kernels that ``forward`` needs for every number of rows of a range, like ``(1, 512)``: at
+        most 12 kernels, and the input's quantiser.
+
+        The number of rows is the input's elements over ``in_features``. ``dtype`` is the input's type. By default it is the
+        bias's, or bf16 without a bias; a layer in 16 bits always takes the weight's. Calls with ``residual`` and a backward
+        are not prepared; they compile when they come. Raises ``InvalidArgument`` if the layer is not on a GPU.
         """
         device = gpu_of(self.weight)
         prepare(self.problem(1, dtype), m=rows, device=device)
@@ -139,7 +149,7 @@ class Linear(torch.nn.Module):
             prepare_quantizers(self._input_type(dtype), device=device)
 
     def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> Problem:
-        """What ``forward`` multiplies for an input of ``m`` rows of type ``dtype``, as above."""
+        """Returns the problem of ``forward`` for an input of ``m`` rows of type ``dtype``, as in ``prepare``."""
         of = self.weight.dtype if self.recipe is None else self._input_type(dtype)
         return linear_problem(self, m, self.recipe, of, use_fast_accum=self.use_fast_accum)
 
@@ -148,15 +158,15 @@ class Linear(torch.nn.Module):
 
     @property
     def granularity(self) -> str:
-        """Of the quantised input; of an FP8 layer."""
+        """The granularity of the quantised input. Raises ``InvalidArgument`` for a layer in 16 bits."""
         if self.recipe is None:
             raise InvalidArgument("a Linear with recipe=None does not quantise its input")
         return RECIPES[self.recipe][1]
 
     def of_quantized(self, quantized: Tensor, scale: Tensor, dtype: torch.dtype, residual: Optional[Tensor] = None) -> Tensor:
-        """The output, of type ``dtype``, for an input that was quantised by ``granularity`` already, as by
-        ``silu_mul_quantize(gate_up, layer.granularity)``."""
-        per_tensor = self.granularity == "tensor"  # raises where there is no recipe
+        """Returns the output, of type ``dtype``, for an input that is quantised by ``granularity`` already, as
+        ``silu_mul_quantize(gate_up, layer.granularity)`` does. Raises ``InvalidArgument`` for a layer in 16 bits."""
+        per_tensor = self.granularity == "tensor"  # raises without a recipe
         weight_scale = self.weight_scale.t() if self.recipe == "row" else self.weight_scale
         shape = quantized.shape[:-1]
         if not per_tensor:
@@ -172,8 +182,8 @@ class Linear(torch.nn.Module):
 
 
 def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype] = None) -> int:
-    """``prepare(rows, dtype)`` of every layer of a model that has it, once for layers with equal problems. Returns how many
-    different ones there were: each has at most 12 kernels of its own."""
+    """Calls ``prepare(rows, dtype)`` of every sluice layer of a model, once for layers with equal problems. Returns the
+    number of different problems; each has at most 12 kernels of its own."""
     seen = set()
     for module in model.modules():
         if not isinstance(module, (Linear, LinearPacked)):
@@ -187,15 +197,15 @@ def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype
 
 
 class Conversion(NamedTuple):
-    """What ``convert_`` did with the linears of a model; ``str()`` of it is the report that is logged."""
+    """The result of ``convert_`` for the linears of a model; ``str()`` of it is the report that is logged."""
 
     recipe: Optional[str]
     converted: Tuple[str, ...]
     """Names of the layers that were replaced."""
     left_out: Dict[str, str]
-    """Name of each ``torch.nn.Linear`` (or layer made from one) that no kernel takes, and why."""
+    """Name of each ``torch.nn.Linear`` (or class derived from it) that no kernel takes, and the reason."""
     filtered: Tuple[str, ...]
-    """Names of those that ``filter_fn`` kept."""
+    """Names of the layers that ``filter_fn`` kept as they were."""
 
     def __str__(self) -> str:
         lines = [f"convert_(recipe={self.recipe!r}): {len(self.converted)} layers converted, {len(self.left_out)} left out, "
@@ -204,13 +214,13 @@ class Conversion(NamedTuple):
 
 
 def log_conversion(done: Conversion) -> None:
-    """To the logger "sluice": a warning if a layer was left out, else information."""
+    """Logs the report to the logger "sluice": as a warning if a layer was left out, else as information."""
     logging.getLogger("sluice").log(logging.WARNING if done.left_out else logging.INFO, "%s", done)
 
 
 def why_not(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None) -> Optional[str]:
-    """Why ``convert_`` leaves a module as it is: what it is not, or the rule that its sizes or its type break. None: it can be
-    taken."""
+    """Returns the reason why ``convert_`` leaves a module as it is: its class, or the rule that its sizes or its type
+    break. Returns None if the module can be replaced."""
     if type(module) is not torch.nn.Linear:
         return f"it is a {type(module).__name__}, and a plain torch.nn.Linear is replaced" + (
             ": one derived from it may do more" if isinstance(module, torch.nn.Linear) else "")
@@ -232,7 +242,7 @@ def why_not(module: torch.nn.Module, recipe: Optional[str], activations: Optiona
 
 
 def can_convert(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None) -> bool:
-    """Is it a plain linear of sizes and a type that the recipe takes? ``why_not`` says what stands against it."""
+    """Returns whether a module is a plain linear whose sizes and type the recipe takes. ``why_not`` returns the reason."""
     return why_not(module, recipe, activations) is None
 
 
@@ -259,15 +269,17 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
              recipe: Optional[str], use_fast_accum: bool = False, fuse_quantizer: bool = False,
              deterministic: bool = True, group: Optional[int] = None, activations: Optional[str] = None,
              report: Callable[[Conversion], Any] = log_conversion) -> torch.nn.Module:
-    """Replaces every ``torch.nn.Linear`` of a model that can be taken, and for which ``filter_fn(module, name)`` is true,
-    in place. Returns the model. A linear that is used in several places stays one.
+    """Replaces, in place, every ``torch.nn.Linear`` of a model that a kernel takes and for which ``filter_fn(module, name)``
+    is true. Returns the model. A linear that is used in several places stays one.
 
-    ``recipe`` has no default, for one of them trains and the others are forward only: None (16 bits, trainable) and the FP8
-    ones of ``Linear``, or "int4" and "int8": weights rounded and packed, with a scale for each ``group`` (128) of k, input in
-    16 bits, or with ``activations="e4m3"`` ("int4" only) quantised to e4m3, a scale a token.
+    - ``recipe``: None (16 bits, trainable) and the FP8 recipes of ``Linear``, or "int4" and "int8" (weights rounded and
+      packed). It has no default, because None trains and the others are forward only.
+    - ``group``: for packed recipes, the columns that share a scale; 128 by default.
+    - ``activations``: for "int4", "e4m3" quantises the input to e4m3, with a scale for each token; else it is in 16 bits.
+    - ``report``: a function that is called with a ``Conversion``, which names the layers left out and the reasons. By
+      default it logs (logger "sluice").
 
-    ``report`` is called with a ``Conversion``, which names the layers that were left out and why; by default it is logged
-    (logger "sluice"). Raises ``InvalidArgument`` with the first reason if no linear at all could be taken: a model in fp32 for
+    Raises ``InvalidArgument`` with the first reason if no linear at all can be replaced: a model in fp32 for
     ``recipe=None``, say.
     """
     _check_options(recipe, activations, group, use_fast_accum or fuse_quantizer or not deterministic)
@@ -283,7 +295,7 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
     made: Dict[torch.nn.Module, torch.nn.Module] = {}
     converted, left_out, filtered = [], {}, []
     for name, module in list(model.named_modules()):
-        for child_name, child in list(module._modules.items()):  # named_children() leaves out those seen before
+        for child_name, child in list(module._modules.items()):  # named_children() leaves out modules that it has seen
             if not isinstance(child, torch.nn.Linear):
                 continue
             full_name = f"{name}.{child_name}" if name else child_name

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RMSNorm of rows in one kernel, with the residual before it and the quantiser behind it (docs/numerics.md has its bounds)."""
+"""RMSNorm of rows in one kernel, with the residual before it and the quantiser behind it. docs/numerics.md states its
+error bounds."""
 from __future__ import annotations
 
 from typing import Optional, Tuple, Union
@@ -16,9 +17,11 @@ from .autograd import needs_grad, refuse_grad
 @op
 def rms_norm(input: Tensor, gamma: Tensor, *, residual: Optional[Tensor] = None,
              epsilon: float = 1e-5) -> Union[Tensor, Tuple[Tensor, Tensor]]:
-    """``sum / sqrt(mean(sum ** 2) + epsilon) * gamma`` over the last dimension, of bf16 or fp16, where ``sum`` is the input, or
-    ``input + residual``. With a residual it returns ``(normed, sum)``: the sum, rounded, is the next residual. There is no
-    backward: an argument that wants a gradient raises."""
+    """Returns ``sum / sqrt(mean(sum ** 2) + epsilon) * gamma`` over the last dimension, in bf16 or fp16.
+
+    ``sum`` is the input, or ``input + residual``. With a residual it returns ``(normed, sum)``; the rounded sum is the next
+    residual. There is no backward: an argument that wants a gradient raises ``InvalidArgument``.
+    """
     if needs_grad(input, gamma, residual, None):
         refuse_grad("rms_norm")
     output, total = RMS_NORM(input, gamma, residual, epsilon)
@@ -28,8 +31,11 @@ def rms_norm(input: Tensor, gamma: Tensor, *, residual: Optional[Tensor] = None,
 @op
 def rms_norm_quantize(input: Tensor, gamma: Tensor, granularity: str = "row", *, scale: Optional[Tensor] = None,
                       residual: Optional[Tensor] = None, epsilon: float = 1e-5) -> Tuple[Tensor, ...]:
-    """``rms_norm`` to float8_e4m3fn: ``(output, scales)``, with a residual ``(output, scales, sum)``. ``granularity`` is "row",
-    "1x128", or "tensor" with a given ``scale`` (one fp32 value), which is returned as it is."""
+    """Returns ``rms_norm`` quantised to float8_e4m3fn: ``(output, scales)``, or ``(output, scales, sum)`` with a residual.
+
+    ``granularity`` is "row", "1x128", or "tensor" with a given ``scale`` (one fp32 value), which is returned as it is. There
+    is no backward. Raises ``InvalidArgument`` for an argument that wants a gradient, and for "tensor" without a scale.
+    """
     if needs_grad(input, gamma, residual, scale):
         refuse_grad("rms_norm_quantize")
     if (granularity == "tensor") != (scale is not None):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of packed weights and tensors of 16 bits, or of e4m3 with scales; as functional.py has those of dense ones."""
+"""Products of packed weights and torch tensors of 16 bits, or of e4m3 with scales. functional.py has the dense products."""
 from __future__ import annotations
 
 from typing import Optional
@@ -19,16 +19,23 @@ def packed_mm(x: Tensor, packed: PackedWeights, bias: Optional[Tensor] = None, *
               c: Optional[Tensor] = None, activation: Optional[str] = None, gated: bool = False, scale_d: Optional[Tensor] = None,
               gamma: Optional[Tensor] = None, epsilon: float = 1e-5, out: Optional[Tensor] = None,
               out_dtype: Optional[torch.dtype] = None) -> Tensor:
-    """``act(x @ W.t() + bias)`` for a bf16 or fp16 ``x`` and packed weights W (n x k), as ``torch.nn.functional.linear``; or
-    ``act(scale_x * (x @ W.t()) + bias)`` for a float8_e4m3fn ``x`` and weights packed in the order "byte".
+    """Returns the product of tokens and packed weights W (n x k), as ``torch.nn.functional.linear`` does.
 
-    ``x`` may have any number of leading dimensions; its last is contiguous and, with more than one row, they lie a multiple
-    of 16 bytes apart. ``scale_x``: fp32, one value, or one for each row of x (``(..., 1)``), as ``quantize(input, "row")`` gives
-    both. The output has x's type (bf16 for an e4m3 one), or ``out_dtype`` (or that of ``out``): bf16, fp16 or fp32. Weights with
-    a permutation (act-order) take ``x.index_select(-1, packed.permutation)``, **a copy of x**, at each call; order the layer
-    before by it (``QuantizedWeights.reorder_rows``) to save that. ``c``: a residual of the output's shape and type, added behind the activation (16-bit tokens, at most 64 rows); it may be
-    ``out``. ``gated``, ``scale_d``: as for ``mm``. ``gamma``: k bf16 values; up to 8 bf16 rows of x are RMS-normed by it (and
-    ``epsilon``) in the same kernel. There is no backward: an argument that wants a gradient raises.
+    For a bf16 or fp16 ``x`` it is ``act(x @ W.t() + bias)``. For a float8_e4m3fn ``x`` and weights packed in the order
+    "byte" it is ``act(scale_x * (x @ W.t()) + bias)``.
+
+    - ``x``: k columns and any number of leading dimensions. Its last dimension is contiguous, and its rows (if more than
+      one) lie a multiple of 16 bytes apart.
+    - ``scale_x``: fp32, one value, or one for each row of x (``(..., 1)``). ``quantize(input, "row")`` returns both.
+    - ``out_dtype``: bf16, fp16 or fp32. By default it is the type of ``out``, or else of ``x`` (bf16 for e4m3).
+    - ``c``: a residual of the output's shape and type, added behind the activation (16-bit tokens, at most 64 rows). It
+      may be ``out``.
+    - ``gated``, ``scale_d``: as for ``mm``.
+    - ``gamma``: k bf16 values, by which the same kernel RMS-norms up to 8 bf16 rows of x first, with ``epsilon``.
+
+    Weights with a permutation (act-order) take ``x.index_select(-1, packed.permutation)``, **a copy of x**, at each call.
+    Reorder the layer before by it (``QuantizedWeights.reorder_rows``) to save that. There is no backward: an argument that
+    wants a gradient raises ``InvalidArgument``.
     """
     if needs_grad(x, bias, c, scale_x):
         refuse_grad("packed_mm")
@@ -46,7 +53,8 @@ def packed_mm(x: Tensor, packed: PackedWeights, bias: Optional[Tensor] = None, *
 
 
 def permuted(x: Tensor, permutation: Tensor, width: int) -> Tensor:
-    """Columns of x, which has ``width``, in the order of the weights'. torch has no index_select of e4m3: its bytes are moved."""
+    """Returns the columns of x in the weights' order. Raises ``InvalidSize`` unless x has ``width`` columns. torch has no
+    index_select for e4m3, so that type's bytes are moved."""
     if x.dim() == 0 or x.shape[-1] != width:
         raise InvalidSize(f"x has shape {tuple(x.shape)} and must have {width} columns, which the permutation of the weights counts: "
                           "pass whole tokens, of a shard of the weights too")

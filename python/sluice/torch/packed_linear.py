@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``Linear4bit``, ``Linear8bit`` and ``LinearPacked``: the place of ``torch.nn.Linear`` for weights of few bits. Forward only."""
+"""``Linear4bit``, ``Linear8bit`` and ``LinearPacked`` replace ``torch.nn.Linear`` for weights of few bits. Forward only."""
 from __future__ import annotations
 
 import dataclasses
@@ -22,26 +22,28 @@ from ._library import PACKED_MM, dispatch
 from .packed import permuted
 from .quantize import quantize
 
-_HEAD = 3  # numbers in weight_format: the format's, n, k
+_HEAD = 3  # numbers in weight_format: the format's number, n, k
 
 
 def gpu_of(weight: Tensor) -> int:
-    """Raises ``InvalidArgument`` if it is on none."""
+    """Returns the number of the GPU that holds a weight. Raises ``InvalidArgument`` if no GPU does."""
     if weight.device.type != "cuda":
         raise InvalidArgument(f"the layer's weight is on {weight.device} and must be on a GPU: move the model there first")
     return weight.device.index
 
 
 class LinearPacked(torch.nn.Module):
-    """``input[..., permutation] @ W.t() + bias`` of packed weights; input bf16 or fp16, output its type.
+    """A linear with packed weights: ``input[..., permutation] @ W.t() + bias``. The input is bf16 or fp16; the output has
+    its type.
 
-    ``activations``: None, or "e4m3" (4-bit weights only): the input (fp32 too) is quantised in a fused kernel, a scale for each
-    token, and the product is one of e4m3 tokens. It is told by the format, whose order is "byte" then.
+    ``activations``: None, or "e4m3" (4-bit weights only). With "e4m3" a fused kernel quantises the input (fp32 too), with a
+    scale for each token, and the product has e4m3 tokens. The order of ``format`` is then "byte".
 
-    Its state: ``weight_packed`` (the blob), ``weight_format`` (three numbers that say what the blob is; checked when a state
-    is loaded), ``permutation`` if there is one, and ``bias``. ``.to()`` moves them, and changes the type of the bias alone.
-    A module to load a state into is made with the same sizes, ``format``, ``bias`` and ``act_order``; and with ``width``, the
-    columns of its input, if those are more than ``in_features``: of a shard in act-order (``PackedWeights.slice_k``).
+    The state holds ``weight_packed`` (the blob), ``weight_format`` (the format's number, n and k), ``permutation`` if there
+    is one, and ``bias``. Loading a state checks ``weight_format``. ``.to()`` moves them, and changes only the bias's type.
+
+    To load a state, make the module with equal sizes, ``format``, ``bias`` and ``act_order``. A shard in act-order
+    (``PackedWeights.slice_k``) needs ``width`` too: the columns of its input, which are more than ``in_features``.
     """
 
     weight_packed: Tensor
@@ -83,7 +85,8 @@ class LinearPacked(torch.nn.Module):
 
     @classmethod
     def from_packed(cls, packed: PackedWeights, bias: Optional[Tensor] = None) -> "LinearPacked":
-        """Of weights that are packed already, and kept as they are; ``bias`` bf16, fp16 or fp32."""
+        """Makes the layer from packed weights, which it shares. ``bias``: n values, bf16, fp16 or fp32. Raises
+        ``InvalidArgument`` for another shape of the bias."""
         made = cls(packed.k, packed.n, bias=False, format=packed.format, device="meta")
         if bias is not None and tuple(bias.shape) != (packed.n,):
             raise InvalidArgument(f"bias has shape {tuple(bias.shape)} and must have ({packed.n},), a value for each output")
@@ -98,8 +101,9 @@ class LinearPacked(torch.nn.Module):
     @classmethod
     def from_quantized(cls, weights: QuantizedWeights, bias: Optional[Tensor] = None, *,
                        activations: Optional[str] = None) -> "LinearPacked":
-        """Of GPTQ, AWQ, compressed-tensors or ``quantize_groups`` weights (``sluice.weights``), on torch tensors. They are
-        packed where they are, on a GPU by a kernel."""
+        """Makes the layer from quantised weights (``sluice.weights``), which may come from GPTQ, AWQ, compressed-tensors or
+        ``quantize_groups``. They are packed on the device that holds them. Raises ``InvalidArgument`` unless they are torch
+        tensors."""
         if not isinstance(weights.codes, Tensor):
             raise InvalidArgument(f"codes are {type(weights.codes).__name__} and must be torch tensors: import the checkpoint "
                                   "from tensors")
@@ -108,8 +112,9 @@ class LinearPacked(torch.nn.Module):
     @classmethod
     def from_linear(cls, module: torch.nn.Linear, group: int = 128, *, symmetric: bool = True,
                     scale_type: Optional[str] = None, activations: Optional[str] = None) -> "LinearPacked":
-        """Of a ``torch.nn.Linear``, its weight rounded to the nearest code, of 4 bits (8 by ``Linear8bit``) with scales of
-        the weight's type unless ``scale_type`` says another. The bias is its very own tensor."""
+        """Makes the layer from a ``torch.nn.Linear``, whose bias it shares. The weight is rounded to the nearest code of 4
+        bits (of 8 in ``Linear8bit``). Scales have the weight's type, or ``scale_type``. Raises ``InvalidArgument`` for
+        ``activations`` with 8 bits."""
         weight, how = module.weight.detach(), {"symmetric": symmetric, "scale_type": scale_type}
         with torch.no_grad():
             if cls.DEFAULT.type != "int8":
@@ -122,7 +127,7 @@ class LinearPacked(torch.nn.Module):
 
     @property
     def packed(self) -> PackedWeights:
-        """Its weights; no copy."""
+        """The layer's weights; no copy."""
         return PackedWeights(self.weight_packed, self.out_features, self.in_features, self.format, self.permutation,
                              None if self.permutation is None else self._width)
 
@@ -143,16 +148,19 @@ class LinearPacked(torch.nn.Module):
                         None, False, None, 0)
 
     def prepare(self, rows: Rows, dtype: Optional[torch.dtype] = None) -> None:
-        """Makes ready what ``forward`` needs for every number of rows of a range, like ``(1, 512)``: at most 12 kernels, and
-        with ``activations`` the input's quantiser. Rows are the elements of the input over its last extent. ``dtype`` is the
-        input's; left out, the bias's, else bf16."""
+        """Compiles and loads the kernels that ``forward`` needs for every number of rows of a range, like ``(1, 512)``: at
+        most 12 kernels, and with ``activations`` the input's quantiser.
+
+        The number of rows is the input's elements over its last extent. ``dtype`` is the input's type. By default it is the
+        bias's, or bf16 without a bias. Raises ``InvalidArgument`` if the layer is not on a GPU.
+        """
         device = gpu_of(self.weight_packed)
         prepare(self.problem(1, dtype), m=rows, device=device)
         if self.format.order == "byte":
             prepare_quantizers(self._input_type(dtype), device=device)
 
     def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> PackedProblem:
-        """What ``forward`` multiplies for an input of ``m`` rows of type ``dtype``, as above."""
+        """Returns the problem of ``forward`` for an input of ``m`` rows of type ``dtype``, as in ``prepare``."""
         name = str(self._input_type(dtype))
         bias = None if self.bias is None else str(self.bias.dtype)
         return self.packed.problem(m, "e4m3" if self.format.order == "byte" else name, d=name, bias=bias)
@@ -162,7 +170,7 @@ class LinearPacked(torch.nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, local_metadata: dict, strict: bool, missing_keys: list,
                               unexpected_keys: list, error_msgs: list) -> None:
-        """torch compares shapes; here the format is compared too, for blobs of two formats may be of one length."""
+        """Compares the format too. torch compares shapes only, and blobs of two formats may have one length."""
         head = state_dict.get(prefix + "weight_format")
         if head is not None and not head.is_meta:
             wanted = [self._number, self.out_features, self.in_features]
@@ -187,20 +195,21 @@ class LinearPacked(torch.nn.Module):
 
 
 class Linear4bit(LinearPacked):
-    """``LinearPacked`` of 4-bit weights alone."""
+    """``LinearPacked`` for 4-bit weights only."""
 
     TYPES = ("uint4",)
 
 
 class Linear8bit(LinearPacked):
-    """``LinearPacked`` of 8-bit integers alone."""
+    """``LinearPacked`` for 8-bit integers only."""
 
     DEFAULT = WeightFormat("int8")
     TYPES = ("int8",)
 
 
 def _order_of(activations: Optional[str]) -> str:
-    """Of weights that meet such an input."""
+    """Returns the order of weights that meet such an input: "byte" for "e4m3", else "half". Raises ``InvalidArgument`` for
+    anything but "e4m3" and None."""
     if activations not in (None, "e4m3"):
         raise InvalidArgument(f"activations = {shown(activations)} must be None (16 bits, as they come) or 'e4m3'")
     return "half" if activations is None else "byte"

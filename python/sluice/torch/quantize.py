@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""To float8_e4m3fn with fp32 scales, each a fused kernel, in the layouts that ``scaled_mm`` takes.
+"""Quantisers to float8_e4m3fn with fp32 scales, each a fused kernel, in the layouts that ``scaled_mm`` takes.
 
-``scale = amax / 448`` over what shares a scale, amax at least 1e-4, and an element is its value times ``448 / amax``, rounded
-to nearest even. Divisions are torch's own on a GPU (a product with the reciprocal), so the bits are those of the usual
-quantisers written in torch, as DeepGEMM's casts are.
+Elements that share a scale have ``scale = amax / 448``, with amax at least 1e-4. An element is its value times
+``448 / amax``, rounded to nearest even. Divisions are done as torch does them on a GPU, by a product with the reciprocal.
+So the bits are those of the usual quantisers written in torch, such as DeepGEMM's casts.
 """
 from __future__ import annotations
 
@@ -28,11 +28,15 @@ _NO_GATE, _SILU_GATE = 0, 1  # sluice_gate of c_api.h
 @op
 def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor] = None,
              scales: Optional[Tensor] = None, workspace: Optional[Workspace] = None) -> Tuple[Tensor, Tensor]:
-    """``(output, scales)`` of a bf16, fp16 or fp32 input whose last dimension is contiguous.
+    """Quantises a bf16, fp16 or fp32 input whose last dimension is contiguous. Returns ``(output, scales)``: float8_e4m3fn of
+    the input's shape, and fp32.
 
-    ``granularity`` says what shares a scale, and the scales' shape: "tensor" ``()``; "row" ``(..., 1)``; "1x128"
-    ``(..., ceil(k/128))``; "128x128", of a matrix, ``(ceil(n/128), ceil(k/128))``. ``out`` and ``scales`` may be given. "tensor"
-    uses a workspace: the one given, or one that is lent. There is no backward: an input that wants a gradient raises.
+    - ``granularity``: the elements that share a scale. The scales' shape is ``()`` for "tensor", ``(..., 1)`` for "row" and
+      ``(..., ceil(k/128))`` for "1x128". For "128x128" (of a matrix) it is ``(ceil(n/128), ceil(k/128))``.
+    - ``out``, ``scales``: tensors to write into; not under torch.compile.
+    - ``workspace``: used for "tensor" only; one is lent by default.
+
+    There is no backward: an input that wants a gradient raises ``InvalidArgument``.
     """
     return _quantized("quantize", input, input.shape, granularity, _NO_GATE, out, scales, workspace)
 
@@ -40,9 +44,10 @@ def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor]
 @op
 def silu_mul_quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor] = None,
                       scales: Optional[Tensor] = None, workspace: Optional[Workspace] = None) -> Tuple[Tensor, Tensor]:
-    """``quantize(silu(gate) * up)`` in one kernel, for an input ``(..., 2 * k)`` of which ``gate`` is the first half of the
-    columns and ``up`` the second: what stands between the two products of a gated feed-forward. The value is not rounded
-    before it is quantised. Otherwise as ``quantize``.
+    """Returns ``quantize(silu(gate) * up)`` from one kernel, as it is needed between the two products of a gated feed-forward.
+
+    The input is ``(..., 2 * k)``: ``gate`` is the first half of the columns, ``up`` the second. The value is not rounded before
+    it is quantised. All else is as for ``quantize``. Raises ``InvalidSize`` for an odd number of columns.
     """
     return _quantized("silu_mul_quantize", input, half_of_columns(input.shape), granularity, _SILU_GATE, out, scales,
                       workspace)
@@ -50,8 +55,8 @@ def silu_mul_quantize(input: Tensor, granularity: str = "1x128", *, out: Optiona
 
 @op
 def silu_mul(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
-    """``silu(gate) * up``, rounded once, of a bf16 or fp16 input ``(..., 2 * k)`` as for ``silu_mul_quantize``. There is no
-    backward: an input that wants a gradient raises."""
+    """Returns ``silu(gate) * up``, rounded once, for a bf16 or fp16 input ``(..., 2 * k)`` as for ``silu_mul_quantize``. There
+    is no backward: an input that wants a gradient raises ``InvalidArgument``."""
     if input.requires_grad and torch.is_grad_enabled():
         refuse_grad("silu_mul")
     if _is_compiling() or input.__class__ not in PLAIN:
@@ -92,8 +97,8 @@ def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: i
 
 @op
 def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
-    """The input times ``1 / scale`` as float8_e4m3fn; ``scale`` is one fp32 value on the GPU, from a calibration.
-    There is no backward: an input that wants a gradient raises."""
+    """Returns the input times ``1 / scale`` as float8_e4m3fn; ``scale`` is one fp32 value on the GPU, from a calibration.
+    There is no backward: an argument that wants a gradient raises ``InvalidArgument``."""
     if (input.requires_grad or getattr(scale, "requires_grad", False)) and torch.is_grad_enabled():
         refuse_grad("quantize_static")
     if _is_compiling() or input.__class__ not in PLAIN:
@@ -111,7 +116,8 @@ def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = Non
 
 @op
 def quantize_reference(input: Tensor, granularity: str = "1x128") -> Tuple[Tensor, Tensor]:
-    """The same from torch's own operations, on any device: the definition, for tests and for weights in host memory."""
+    """Returns what ``quantize`` returns, from torch's own operations on any device. It is the definition, for tests and for
+    weights in host memory."""
     shape = scales_shape(input.shape, granularity)
     columns = input.shape[-1]
     rows = input.numel() // columns if columns else 0
@@ -122,6 +128,6 @@ def quantize_reference(input: Tensor, granularity: str = "1x128") -> Tuple[Tenso
     groups = padded.view(padded.shape[0] // height, height, padded.shape[1] // width, width)
     amax = groups.abs().amax((1, 3), keepdim=True).clamp(1e-4)
     scaled = (groups * (amax.reciprocal() * 448.0)).view(padded.shape)[:rows, :columns]
-    # cvt.satfinite: infinities become the largest number, as every value past it.
+    # cvt.satfinite makes every value past the largest number that number, infinities too.
     output = scaled.clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
     return output.view(input.shape), (amax * (1.0 / 448.0)).reshape(shape)

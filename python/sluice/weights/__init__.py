@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantised weights: out of checkpoints (GPTQ, AWQ, compressed-tensors) and out of floats, into one canonical form.
+"""Quantised weights in one canonical form, from checkpoints (GPTQ, AWQ, compressed-tensors) or from floats.
 
     import sluice.weights as sw
     w = sw.from_gptq(qweight, qzeros, scales, g_idx, group=128, symmetric=True)   # codes n x k, a byte each
     y = tokens[:, w.permutation] @ sw.dequantize(w).T                             # permutation None: tokens as they are
 
-numpy arrays, or torch tensors on any device; what comes out is of the kind and on the device of what came in. Nothing here
+Functions take numpy arrays, or torch tensors on any device. Their results are of that kind and on that device. Nothing here
 needs a GPU, and neither module is imported.
 """
 from .canonical import QuantizedWeights, dequantize

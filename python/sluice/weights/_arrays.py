@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sluice.weights does with arrays, once for numpy and once for torch, under the same names. Neither is imported: who
-hands over an array has imported its module. Elements' types have the names of sluice.problems, and uint8, int32, int64, fp64.
+"""The operations of sluice.weights on arrays, once for numpy and once for torch, under the same names.
+
+Neither module is imported here: a caller that passes an array has imported its module. Types of elements have the names of
+sluice.problems, or are uint8, int32, int64 and fp64.
 """
 from __future__ import annotations
 
@@ -16,13 +18,13 @@ _LONG_NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64":
 
 
 def type_of(array: Array) -> str:
-    """The name of its elements' type: "fp16", "bf16", "int32" ..."""
+    """Returns the name of an array's type of elements: "fp16", "bf16", "int32" ..."""
     text = str(array.dtype).rsplit(".", maxsplit=1)[-1]
     return "fp64" if text in ("float64", "double") else ALIASES.get(text, text)
 
 
 class _Shared:
-    """What numpy and torch call the same."""
+    """Operations that have one name in numpy and torch."""
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -31,7 +33,8 @@ class _Shared:
         return array.view(self.module.int32) if type_of(array) == "uint32" else array
 
     def divide_by(self, array: Array, number: float) -> Array:
-        # By an array: on a GPU torch multiplies with the reciprocal of a number, and bits would differ from a CPU's.
+        # The divisor is an array, because torch on a GPU multiplies with the reciprocal of a number. Bits would then differ
+        # from a CPU's.
         return array / self.module.full_like(array, number)
 
     def one_for_zero(self, array: Array) -> Array:
@@ -43,7 +46,7 @@ class _Shared:
 
 class Numpy(_Shared):
     def quiet(self) -> ContextManager:
-        """No warnings of values that are not finite."""
+        """Returns a context without warnings about values that are not finite."""
         return self.module.errstate(all="ignore")
 
     def plain(self, array: Array) -> Array:
@@ -96,7 +99,7 @@ class Torch(_Shared):
         return contextlib.nullcontext()
 
     def plain(self, array: Array) -> Array:
-        return array.detach()  # a checkpoint's tensors are often parameters; no graph is to be kept of them
+        return array.detach()  # a checkpoint's tensors are often parameters, and no autograd graph is needed
 
     def type(self, name: str) -> Any:
         return getattr(self.module, _LONG_NAMES.get(name, name))
@@ -140,8 +143,8 @@ def _is_of(array: object, module: Any, name: str) -> bool:
 
 
 def library_of(**arrays: Any) -> Library:
-    """The library of arrays, by the names of their arguments; None among them is passed over. All must be of one kind and on
-    one device."""
+    """Returns the library of arrays, which are given by the names of their arguments; None is skipped. Raises
+    ``InvalidType`` or ``InvalidArgument`` unless all are of one kind, and ``WrongDevice`` unless all are on one device."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     first = ""
     for name, array in arrays.items():
@@ -164,7 +167,7 @@ def library_of(**arrays: Any) -> Library:
 
 
 def check_given(name: str, array: Optional[Array]) -> None:
-    """``library_of`` passes over None, for those that may be left out."""
+    """Raises ``InvalidType`` for None: ``library_of`` skips None, because some arguments may be left out."""
     if array is None:
         raise InvalidType(f"{name} is None and must be a torch tensor or a numpy array: it cannot be left out")
 

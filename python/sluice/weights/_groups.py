@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a row of k columns falls into groups, and what numbers a code of 4 or 8 bits has. For the modules of sluice.weights."""
+"""The groups of a row of k columns, and the numbers of codes of 4 and 8 bits, for the modules of sluice.weights."""
 from __future__ import annotations
 
 from typing import Iterator, Tuple
@@ -19,7 +19,7 @@ def check_bits(bits: object) -> int:
 
 
 def implied_zero(bits: int) -> int:
-    """The zero of symmetric codes, in the middle: 8 of 4 bits, 128 of 8."""
+    """Returns the zero of symmetric codes, in the middle: 8 for 4 bits, 128 for 8 bits."""
     return 1 << (bits - 1)
 
 
@@ -28,7 +28,8 @@ def group_count(k: int, group: int) -> int:
 
 
 def group_parts(k: int, group: int) -> Iterator[Tuple[int, int, int]]:
-    """(first column, groups, columns of each) of the whole groups, then of the short one at the end; each if it is there."""
+    """Yields (first column, number of groups, columns of each) for the full groups, then for the short one at the end, where
+    they exist."""
     width = group or k
     whole = k // width
     if whole:
@@ -38,6 +39,7 @@ def group_parts(k: int, group: int) -> Iterator[Tuple[int, int, int]]:
 
 
 def group_view(matrix: Array, part: Tuple[int, int, int]) -> Array:
-    """Those columns as rows x groups x columns of a group, without a copy (``matrix`` has contiguous rows)."""
+    """Returns the columns of ``part`` as rows x groups x columns of a group, without a copy. ``matrix`` has contiguous
+    rows."""
     first, groups, width = part
     return matrix[:, first:first + groups * width].reshape(matrix.shape[0], groups, width)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The canonical form of quantised weights, which every importer makes and packing reads: a byte a code, a scale and perhaps a
-zero for each group of a row, groups contiguous along k. Plain, and slow to multiply with: packing is what kernels read.
+"""The canonical form of quantised weights, which every importer makes and packing reads.
+
+A byte holds a code. Each group of a row has a scale and perhaps a zero, and groups are contiguous along k. The form is plain
+and slow to multiply with; kernels read packed weights instead.
 """
 from __future__ import annotations
 
@@ -19,15 +21,16 @@ FLOATS = ("fp32", "fp64")
 @entry
 @dataclasses.dataclass(frozen=True, eq=False)
 class QuantizedWeights:
-    """``W[o, i] = scales[o, i // group] * (codes[o, i] - zeros[o, i // group])``, n outputs x k.
+    """Weights of n outputs x k columns: ``W[o, i] = scales[o, i // group] * (codes[o, i] - zeros[o, i // group])``.
 
-    ``codes``: uint8, n x k, from 0 to 15 (``bits`` 4) or 255 (8). ``scales``: fp16, bf16 or fp32, n x groups. ``zeros``: the
-    same shape and type, or None for the implied zero of symmetric codes, 8 (128). ``group``: columns that share a scale, the
-    last group may be shorter; 0 is all of k. Any size is taken here, though kernels want 32, 64, 128 or 0.
-
-    ``permutation``: None, or k indices: column i of ``codes`` meets column ``permutation[i]`` of the tokens, so that
-    ``D = X[:, permutation] @ W.T``. It comes from act-order, whose groups are not contiguous in the checkpoint. ``width``: the
-    columns of those tokens, None for k; more of a shard (``columns()`` says it).
+    - ``codes``: uint8, n x k, from 0 to 15 (``bits`` 4) or to 255 (``bits`` 8).
+    - ``scales``: fp16, bf16 or fp32, n x groups. ``zeros``: of that shape and type, or None for the implied zero of
+      symmetric codes, 8 (128).
+    - ``group``: columns that share a scale; the last group may be shorter, and 0 is all of k. Any size is taken here,
+      though kernels want 32, 64, 128 or 0.
+    - ``permutation``: None, or k indices. Column i of ``codes`` meets column ``permutation[i]`` of the tokens, so that
+      ``D = X[:, permutation] @ W.T``. It comes from act-order, whose groups are not contiguous in the checkpoint.
+    - ``width``: the number of columns of those tokens, None for k. A shard's tokens have more (see ``columns()``).
     """
 
     codes: Array
@@ -64,15 +67,20 @@ class QuantizedWeights:
         return n, k
 
     def rows(self, start: int, stop: int) -> "QuantizedWeights":
-        """Outputs ``start`` to ``stop``: a column-parallel shard. Views, no copy; the permutation is the same."""
+        """Returns outputs ``start`` to ``stop``, a column-parallel shard, as views. The permutation stays. Raises ``InvalidSize``
+        if they lie outside."""
         check_span("rows", start, stop, self.shape[0])
         return dataclasses.replace(self, codes=self.codes[start:stop], scales=self.scales[start:stop],
                                    zeros=None if self.zeros is None else self.zeros[start:stop])
 
     def columns(self, start: int, stop: int) -> "QuantizedWeights":
-        """Columns ``start`` to ``stop``, in whole groups: a row-parallel shard. Views, no copy. Its permutation still counts
-        columns of the whole tokens: the shard's product is ``X[:, shard.permutation] @ shard.T``, X not sharded. Where X comes
-        sharded out of the layer before, give that one ``reorder_rows(permutation)`` first."""
+        """Returns columns ``start`` to ``stop``, a row-parallel shard, as views. Raises ``InvalidSize`` if they cut a group or lie
+        outside.
+
+        The shard's permutation still counts columns of the whole tokens. Its product is
+        ``X[:, shard.permutation] @ shard.T``, where X is not sharded. If the layer before produces X in shards, give that
+        layer ``reorder_rows(permutation)`` first.
+        """
         k = self.shape[1]
         check_span("columns", start, stop, k)
         first, last = 0, 1
@@ -88,8 +96,11 @@ class QuantizedWeights:
             width=None if self.permutation is None else k if self.width is None else self.width)
 
     def reorder_rows(self, order: Array) -> "QuantizedWeights":
-        """Output j of the result is output ``order[j]`` of this. Copies. With the permutation of the layer after it, this one
-        hands its outputs over in the order in which they are wanted, so the next needs none, and both shard in line:
+        """Returns a copy whose output j is output ``order[j]`` of these weights. Raises ``InvalidArgument`` unless ``order`` holds
+        each output once.
+
+        Reordered by the permutation of the next layer, a layer produces its outputs in the order which that one reads. The next
+        layer then needs no permutation, and the shards of both match:
 
             down, perm = dataclasses.replace(down, permutation=None), down.permutation
             gate, up = gate.reorder_rows(perm), up.reorder_rows(perm)      # and their biases: bias[perm]
@@ -111,7 +122,8 @@ def check_quantized(weights: object) -> None:
 
 
 def check_width(width: Optional[int], k: int, has_permutation: bool) -> None:
-    """Of the tokens that a permutation of k columns is for."""
+    """Checks the width of the tokens that a permutation of k columns is for. Raises ``InvalidArgument`` for a width without a
+    permutation, and ``InvalidSize`` for one below k."""
     if width is not None and not has_permutation:
         raise InvalidArgument(f"width = {shown(width)} says whose columns a permutation holds, and there is none: leave it out")
     if width is not None and integer("width", width) < k:
@@ -119,7 +131,8 @@ def check_width(width: Optional[int], k: int, has_permutation: bool) -> None:
 
 
 def check_permutation(library: Library, permutation: Array, width: int) -> None:
-    """Looks at its numbers, so it waits for the GPU."""
+    """Raises ``InvalidArgument`` unless a permutation holds different columns, each below ``width``. It reads the numbers, so it
+    waits for the GPU."""
     if permutation.shape[0] == 0:
         return
     ordered = permutation[library.stable_order(permutation)]
@@ -136,9 +149,12 @@ def check_permutation(library: Library, permutation: Array, width: int) -> None:
 
 @entry
 def dequantize(weights: QuantizedWeights, out_type: str = "fp64") -> Array:
-    """The n x k matrix of a ``QuantizedWeights``, in its order of columns: ``W[:, permutation] = dequantize(weights)`` is
-    that of the layer. Code less zero, times scale: in "fp64" exact where zeros are integers (4 and 8 bits), in "fp32" so where
-    scales are fp16 or bf16 too."""
+    """Returns the n x k matrix of a ``QuantizedWeights``, in its order of columns. ``W[:, permutation] = dequantize(weights)``
+    gives the layer's own order.
+
+    An element is ``(code - zero) * scale`` in ``out_type``, "fp64" or "fp32". "fp64" is exact where zeros are integers; "fp32"
+    is exact where scales are also fp16 or bf16.
+    """
     check_quantized(weights)
     check_one_of("out_type", out_type, FLOATS)
     library = library_of(codes=weights.codes, scales=weights.scales, zeros=weights.zeros)

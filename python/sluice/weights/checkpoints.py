@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors of quantised checkpoints into canonical form: GPTQ, AWQ, and the "pack-quantized" format of compressed-tensors.
+"""Imports the tensors of quantised checkpoints: GPTQ, AWQ, and the "pack-quantized" format of compressed-tensors.
 
-What the layouts are, is taken from the projects that write them, named at each function; the code is our own. All pack codes
-into 32-bit words, the first digit lowest. Arguments are called as the tensors are, less the layer's name.
+The layouts are those of the projects that write them, which each function names; the code is our own. All pack codes into
+32-bit words, the first digit lowest. Arguments have the tensors' names, without the layer's.
 """
 from __future__ import annotations
 
@@ -24,23 +24,30 @@ _WRAPS = ("digit", "word")
 def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Array] = None, *, bits: int = 4,
               group: Optional[int] = None, checkpoint_format: str = "gptq", symmetric: Optional[bool] = None,
               wrapped_zeros: Optional[str] = None, k: Optional[int] = None) -> QuantizedWeights:
-    """Of a GPTQ checkpoint (AutoGPTQ, GPTQModel): ``qweight`` int32, k/8 x n (4 bits; k/4 of 8), ``qzeros`` int32,
-    groups x n/8, ``scales`` groups x n, ``g_idx`` the group of each of the k columns. ``k`` need be given only if it is no
-    multiple of 8 and there is no ``g_idx``.
+    """Imports a layer of a GPTQ checkpoint (AutoGPTQ, GPTQModel).
 
-    ``group`` is the configuration's ``group_size`` (-1: all of k). ``checkpoint_format`` is its field of that name: "gptq"
-    stores zeros less one, "gptq_v2" as they are. ``symmetric`` is its ``sym``; give it, for some checkpoints call themselves
-    "gptq" and hold the other: True raises unless every zero is the implied one, None only if all are one beside it.
+    - ``qweight``: int32, k/8 x n (4 bits) or k/4 x n (8 bits). ``qzeros``: int32, groups x n/8 (or n/4).
+    - ``scales``: groups x n. ``g_idx``: the group of each of the k columns. One that is empty, or all 0 where there are
+      more groups, counts as absent.
+    - ``k``: needed only if it is no multiple of 8 and there is no ``g_idx``.
+    - ``group``: the configuration's ``group_size`` (-1: all of k).
+    - ``checkpoint_format``: the configuration's field of that name. "gptq" stores zeros less one, "gptq_v2" as they are.
+    - ``symmetric``: the configuration's ``sym``. Give it, because some checkpoints call themselves "gptq" and hold the
+      other format. True raises unless every zero is the implied one; None raises only if all are one beside it.
+    - ``wrapped_zeros``: "digit" or "word", as explained below.
 
     Act-order: where ``g_idx`` is not in order, the columns are sorted by group and the result has a ``permutation``. A
-    tensor-parallel shard of such a layer has groups of uneven sizes and raises: import the whole layer, and shard that by
-    ``rows()`` and ``columns()``.
+    tensor-parallel shard of such a layer has groups of uneven sizes and raises. Import the whole layer instead, and shard
+    that by ``rows()`` and ``columns()``.
 
-    ``wrapped_zeros``: a zero of 0 less one is -1, and "gptq" files differ in what that does to the next digit of its word:
-    "digit" nothing, "word" borrows (as GPTQModel converts). Asked for only if a digit did wrap, which needs a group with next to
-    no negative weights. Both give 0 for it; readers that add one and do not cut off (AutoGPTQ's of 2023) multiply with 16 there.
-    AutoGPTQ's own writer lays the -1 over all digits above in its word: their zeros are lost, and such a word raises unless
-    ``wrapped_zeros`` says that it is none. A ``g_idx`` that is empty, or all 0 where there are more groups, is none.
+    Wrapped zeros: a zero of 0 less one is -1, and "gptq" files differ in its effect on the next digit of the word. With
+    "digit" it has none; with "word" it borrows, as GPTQModel converts. Both read such a zero as 0. The argument is needed
+    only if a digit wrapped, which takes a group with next to no negative weights. AutoGPTQ's reader of 2023 adds one without
+    cutting off, and uses 16 there. AutoGPTQ's writer lays the -1 over all higher digits of the word, so their zeros are
+    lost. A word that looks like that raises unless ``wrapped_zeros`` is given.
+
+    Raises ``InvalidSize`` or ``InvalidType`` for a tensor of another shape or type, and ``InvalidArgument`` for
+    arguments that contradict the tensors.
     """
     library = library_of(qweight=qweight, qzeros=qzeros, scales=scales, g_idx=g_idx)
     check_bits(bits)
@@ -53,7 +60,7 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
     per_word = 32 // bits
     groups, n = scales.shape
     if g_idx is not None and _length("g_idx", g_idx) == 0:
-        g_idx = None  # how some writers leave it out
+        g_idx = None  # some writers leave it out like this
     if k is None:
         k = qweight.shape[0] * per_word if g_idx is None else _length("g_idx", g_idx)
     _check_words("qweight", qweight, (-(-integer("k", k) // per_word), n), f"ceil(k / {per_word}) x n")
@@ -61,11 +68,11 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
     _check_scales("scales", scales)
     group = _group_of(group, k, groups)
 
-    # AutoGPTQ, auto_gptq/nn_modules/qlinear/qlinear_cuda.py: digits of a word of qweight are rows, those of qzeros columns.
+    # AutoGPTQ, auto_gptq/nn_modules/qlinear/qlinear_cuda.py: the digits of a word are rows in qweight, columns in qzeros.
     qweight, qzeros, scales = (library.plain(array) for array in (qweight, qzeros, scales))
     if g_idx is not None and groups > 1:
         _check_g_idx("g_idx", g_idx, k)
-        g_idx = None if bool((g_idx == 0).all()) else g_idx  # another way: one group does not hold all columns
+        g_idx = None if bool((g_idx == 0).all()) else g_idx  # another way to leave it out: one group cannot hold all columns
     permutation = _permutation(library, "g_idx", g_idx, k, group)
     zeros = _gptq_zeros(library, library.signed_words(qzeros), bits, n, checkpoint_format, wrapped_zeros).T
     _check_symmetry(zeros, bits, checkpoint_format, symmetric)
@@ -74,8 +81,12 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
 
 @entry
 def from_awq(qweight: Array, qzeros: Array, scales: Array, *, group: Optional[int] = None) -> QuantizedWeights:
-    """Of an AWQ checkpoint, version "gemm" (AutoAWQ): ``qweight`` int32, k x n/8, ``qzeros`` int32, groups x n/8, ``scales``
-    groups x n; 4 bits, zeros as they are. ``group`` is the configuration's ``group_size`` or ``q_group_size`` (-1: all of k).
+    """Imports a layer of an AWQ checkpoint, version "gemm" (AutoAWQ), of 4 bits.
+
+    - ``qweight``: int32, k x n/8. ``qzeros``: int32, groups x n/8; zeros are stored as they are. ``scales``: groups x n.
+    - ``group``: the configuration's ``group_size`` or ``q_group_size`` (-1: all of k).
+
+    Raises ``InvalidSize`` or ``InvalidType`` for a tensor of another shape or type.
     """
     library = library_of(qweight=qweight, qzeros=qzeros, scales=scales)
     _check_matrices(("qweight", qweight, "k x n/8"), ("qzeros", qzeros, "groups x n/8"), ("scales", scales, "groups x n"))
@@ -87,7 +98,7 @@ def from_awq(qweight: Array, qzeros: Array, scales: Array, *, group: Optional[in
     _check_words("qzeros", qzeros, (groups, n // 8), "groups x n/8")
     _check_scales("scales", scales)
     group = _group_of(group, k, groups)
-    # AutoAWQ, awq/modules/linear/gemm.py: eight outputs in a word, of weights and of zeros, in its own order.
+    # AutoAWQ, awq/modules/linear/gemm.py: a word holds eight outputs, of weights or of zeros, in AWQ's own order.
     qweight, qzeros, scales = (library.plain(array) for array in (qweight, qzeros, scales))
     return _canonical(library, _unpack(library, qweight.T, 4, 0, n, _AWQ_ORDER), scales.T,
                       _unpack(library, qzeros.T, 4, 0, n, _AWQ_ORDER), group, None, 4)
@@ -97,11 +108,16 @@ def from_awq(qweight: Array, qzeros: Array, scales: Array, *, group: Optional[in
 def from_compressed_tensors(weight_packed: Array, weight_scale: Array, weight_shape: Any,
                             weight_zero_point: Optional[Array] = None, weight_g_idx: Optional[Array] = None, *,
                             bits: int = 4, group: Optional[int] = None) -> QuantizedWeights:
-    """Of a compressed-tensors checkpoint of format "pack-quantized": ``weight_packed`` int32, n x k/8 (4 bits; k/4 of 8),
-    ``weight_scale`` n x groups (n x 1: all of k), ``weight_shape`` (n, k), ``weight_zero_point`` int32, n/8 x groups, absent
-    if symmetric, ``weight_g_idx`` the group of each column (act-order, as in ``from_gptq``).
+    """Imports a layer of a compressed-tensors checkpoint of format "pack-quantized".
 
-    ``bits`` is the configuration's ``num_bits``, ``group`` its ``group_size``.
+    - ``weight_packed``: int32, n x k/8 (4 bits) or n x k/4 (8 bits). ``weight_shape``: (n, k).
+    - ``weight_scale``: n x groups (n x 1: all of k).
+    - ``weight_zero_point``: int32, n/8 x groups (or n/4); None for symmetric weights.
+    - ``weight_g_idx``: the group of each column (act-order, as in ``from_gptq``), or None.
+    - ``bits``: the configuration's ``num_bits``. ``group``: its ``group_size``.
+
+    Raises ``InvalidSize`` or ``InvalidType`` for a tensor of another shape or type, and ``InvalidArgument`` for
+    arguments that contradict the tensors.
     """
     library = library_of(weight_packed=weight_packed, weight_scale=weight_scale, weight_zero_point=weight_zero_point,
                          weight_g_idx=weight_g_idx)
@@ -123,7 +139,7 @@ def from_compressed_tensors(weight_packed: Array, weight_scale: Array, weight_sh
                               "zeros + {1}, cast to the scales' type".format(per_word, implied_zero(bits)))
         _check_words("weight_zero_point", weight_zero_point, (-(-n // per_word), groups), f"ceil(n / {per_word}) x groups")
         zeros = _unpack(library, library.plain(weight_zero_point), bits, 0, n)
-    # ... quantization/lifecycle/forward.py: a g_idx of -1 was never set.
+    # compressed-tensors, quantization/lifecycle/forward.py: a g_idx of -1 was never set.
     if weight_g_idx is not None:
         _check_g_idx("weight_g_idx", weight_g_idx, k)
         if bool((weight_g_idx == -1).all()):
@@ -133,7 +149,7 @@ def from_compressed_tensors(weight_packed: Array, weight_scale: Array, weight_sh
     return _canonical(library, codes, library.plain(weight_scale), zeros, group, permutation, bits)
 
 
-# ---- what they share ----
+# ---- helpers of all importers ----
 def _length(name: str, array: Array) -> int:
     if len(array.shape) != 1:
         raise InvalidSize(f"{name} has shape {tuple(array.shape)} and must have one dimension, the group of each column: pass the "
@@ -168,12 +184,13 @@ def _shape_of(weight_shape: Any) -> Tuple[int, int]:
 
 
 def _group_of(group: Optional[int], k: int, groups: int) -> int:
-    """The canonical ``group`` of k columns in so many groups."""
+    """Returns the canonical ``group`` of k columns in so many groups. Raises ``InvalidArgument`` if it must be given, and
+    ``InvalidSize`` if the given one makes another number of groups."""
     if group is None:
         width = k // groups
         if groups == 1:
             return 0
-        # A power of two that divides k evenly can have come of no other power of two; anything else is a guess.
+        # Only one power of two can give this number of groups of k; any other size would be a guess.
         if k % groups or width & (width - 1):
             raise InvalidArgument(f"group must be given: k = {k} in {groups} groups does not say it; it is the checkpoint's "
                                   "group_size")
@@ -186,8 +203,10 @@ def _group_of(group: Optional[int], k: int, groups: int) -> int:
 
 
 def _unpack(library: Library, words: Array, bits: int, axis: int, count: int, order: Sequence[int] = ()) -> Array:
-    """The digits of words, one below the other (``axis`` 0) or side by side (1), the first ``count``, as uint8. Shifts, so
-    that any strides will do; no more than an eighth of the digits is held as words at a time."""
+    """Returns the first ``count`` digits of words as uint8, one below the other (``axis`` 0) or side by side (``axis`` 1).
+
+    It shifts words, so that any strides will do. It holds at most the digits of one place in words at a time.
+    """
     words = library.signed_words(words)
     per_word, mask = 32 // bits, (1 << bits) - 1
     out = library.empty((count, words.shape[1]) if axis == 0 else (words.shape[0], count), "uint8")
@@ -207,8 +226,8 @@ def _gptq_zeros(library: Library, words: Array, bits: int, n: int, checkpoint_fo
         # GPTQModel, gptqmodel/utils/model.py: both ways of conversion are one sum over the word, carries included.
         return _unpack(library, words + sum(1 << shift for shift in range(0, 32, bits)), bits, 1, n)
     stored = _unpack(library, words, bits, 1, n)
-    # AutoGPTQ, qlinear_cuda.py: zeros less one are 32-bit numbers, of which all bits are laid into the word. So above a -1
-    # every digit is all ones, up to the top: the highest two are.
+    # AutoGPTQ, qlinear_cuda.py: zeros less one are 32-bit numbers, and all their bits go into the word. So every digit above a
+    # -1 has all bits set, and the two highest digits show it.
     per_word = 32 // bits
     lost = (stored[:, per_word - 2::per_word] == top)[:, :n // per_word] & (stored[:, per_word - 1::per_word] == top)
     if wrapped_zeros is None and bool(lost.any()):
@@ -226,8 +245,8 @@ def _gptq_zeros(library: Library, words: Array, bits: int, n: int, checkpoint_fo
 
 def _check_symmetry(zeros: Array, bits: int, checkpoint_format: str, symmetric: Optional[bool]) -> None:
     implied = implied_zero(bits)
-    # A file may say "gptq" and hold the zeros of gptq_v2 (vllm-project/vllm, pull request 38966): every weight would be off
-    # by one scale.
+    # A file may say "gptq" and hold the zeros of gptq_v2 (vllm-project/vllm, pull request 38966). Every weight would then be
+    # off by one scale.
     beside = implied + 1 if checkpoint_format == "gptq" else implied - 1
     other = "gptq_v2" if checkpoint_format == "gptq" else "gptq"
     if symmetric is not False and bool((zeros == beside).all()):
@@ -239,7 +258,8 @@ def _check_symmetry(zeros: Array, bits: int, checkpoint_format: str, symmetric: 
 
 
 def _permutation(library: Library, name: str, g_idx: Optional[Array], k: int, group: int) -> Optional[Array]:
-    """The order that sorts columns by group, None if they are sorted. Each group must then be full, but for the last."""
+    """Returns the order that sorts columns by group, None if they are sorted. Raises ``InvalidArgument`` unless every group
+    but the last is then full."""
     if g_idx is None:
         return None
     _check_g_idx(name, g_idx, k)
