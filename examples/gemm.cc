@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public interface in one program: open, plan, prepare, launch. Ones times ones, so every element of D is
-// k. Memory and streams are the caller's own; here they come from the CUDA runtime.
+// The public interface in one program: open, plan, prepare, launch. All inputs are one, so every element of D
+// is k. The caller owns memory and streams; here they come from the CUDA runtime.
 #include <cuda_runtime.h>
 #include <sluice/gemm.h>
 
@@ -38,7 +38,7 @@ int main() {
   cudaMemcpy(b, ones.data(), 2048 * 4096 * 2, cudaMemcpyHostToDevice);
   args.a = a;
   args.b = b;
-  // Where a plan splits sums, their parts meet in a workspace: one a stream, zeroed once, used for ever.
+  // A plan that splits sums adds the parts in a workspace. Each stream has its own, zeroed once and reused.
   const auto workspace = sluice::Workspace::create(*device, plan->workspace_bytes);
   if (!workspace) return fail(workspace.error());
   args.workspace = workspace->view();

@@ -3,10 +3,10 @@
 
     python examples/llama_block.py [--tokens 1 16 64 4096] [--recipe row] [--json RESULTS.json]
 
-Both blocks have the same weights (one scale a row) and quantise each token; both are compiled by torch.compile and run as
-CUDA graphs of several layers, so that weights come from memory and not from the L2 cache. Their outputs are held
-against the block in bf16. Sluice's block is there twice: as ``convert_`` makes it, with quantisers that the compiler
-fuses, and with silu(gate) * up quantised by a kernel of sluice's.
+Both blocks have equal weights (one scale a row) and quantise each token. torch.compile compiles both. Each runs as a CUDA
+graph of several layers, so that weights come from memory and not from the L2 cache. The block in bf16 is the reference for
+their outputs. Sluice's block runs in two forms: as ``convert_`` makes it, with quantisers that the compiler fuses, and
+with silu(gate) * up quantised by one of sluice's kernels.
 """
 import argparse
 import json
@@ -24,7 +24,7 @@ import sluice.torch as st
 
 WIDTH, HEADS, KV_HEADS, INNER = 4096, 32, 8, 14336  # Llama 3, 8B
 LAYERS = 4
-BOUND = 0.12  # of the norm of what the layers add: e4m3 is 2.6 % off in the mean, twice a product, four products a block
+BOUND = 0.12  # relative to the norm of the layers' sum: e4m3 is 2.6 % off on average, twice a product, 4 products a block
 
 
 class Block(nn.Module):
@@ -42,7 +42,7 @@ class Block(nn.Module):
 
     @staticmethod
     def rotate(x: Tensor) -> Tensor:
-        """Rotary positions, of heads x tokens x size."""
+        """Applies rotary positions to heads x tokens x size."""
         half = x.shape[-1] // 2
         step = torch.arange(half, device=x.device) / half
         angle = torch.arange(x.shape[-2], device=x.device)[:, None] * 500000.0**-step
@@ -94,7 +94,7 @@ def layers(gate_in_quantizer: bool = False) -> nn.Sequential:
 
 
 def captured(model: nn.Module, x: Tensor):
-    """A graph of the compiled model, and where its output will be. The run before the capture prepares everything."""
+    """Returns a graph of the compiled model, and its output tensor. The runs before the capture prepare everything."""
     compiled = torch.compile(model, fullgraph=True, dynamic=False)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -109,7 +109,7 @@ def captured(model: nn.Module, x: Tensor):
 
 
 def times_us(graphs: dict, rounds: int = 30) -> dict:
-    """Medians, the contenders in turn."""
+    """Measures the contenders in turn and returns the median of each."""
     samples: dict = {name: [] for name in graphs}
     for _ in range(rounds):
         for name, graph in graphs.items():

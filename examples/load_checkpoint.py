@@ -16,15 +16,15 @@ import torch
 import sluice.torch as st
 from sluice import weights as sw
 
-# As safetensors files call types.
+# The names of types in safetensors files.
 TYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "I32": torch.int32, "I64": torch.int64,
          "I8": torch.int8, "U8": torch.uint8}
 
 
 def tensors_of(path: pathlib.Path) -> dict:
-    """The tensors of one file by name. The file: 8 bytes that say how long the JSON is; JSON; the bytes it points into."""
+    """Returns the tensors of one file by name. The file has 8 bytes with the JSON's length, the JSON, and the tensors' bytes."""
     with open(path, "rb") as file:
-        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # read as it is used; what is written stays in memory
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # read on use; writes stay in memory
     start = 8 + int.from_bytes(memory[:8], "little")
     found = {}
     for name, entry in json.loads(memory[8:start]).items():
@@ -33,7 +33,7 @@ def tensors_of(path: pathlib.Path) -> dict:
         first, last = entry["data_offsets"]
         flat = torch.frombuffer(memory, dtype=torch.uint8, offset=start + first, count=last - first) if last > first else \
             torch.empty(0, dtype=torch.uint8)
-        # A view cannot start anywhere: of an odd place its bytes are copied.
+        # A view needs an aligned start; tensors at other offsets are copied.
         aligned = flat if (start + first) % 8 == 0 else flat.clone()
         found[name] = aligned.view(TYPES[entry["dtype"]]).reshape(entry["shape"])
     return found
@@ -58,12 +58,12 @@ def compressed_tensors(config: dict, t: dict) -> sw.QuantizedWeights:
                                       t.get("weight_g_idx"), bits=weights["num_bits"], group=weights.get("group_size") or -1)
 
 
-# quant_method: who reads it, and the tensor by which a quantised layer is known.
+# Each quant_method has its reader, and the name of the tensor that marks a quantised layer.
 READERS = {"gptq": (gptq, "qweight"), "awq": (awq, "qweight"), "compressed-tensors": (compressed_tensors, "weight_packed")}
 
 
 def layers_of(folder: pathlib.Path, device: str = "cpu") -> dict:
-    """Name of each quantised linear -> a `LinearPacked` with its weights, packed on `device`."""
+    """Maps the name of each quantised linear to a `LinearPacked` with its weights, packed on `device`."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("quantization_config") or {}
     if config.get("quant_method") not in READERS:
         raise SystemExit(f"{folder}/config.json: quant_method {config.get('quant_method')!r} is none of {', '.join(READERS)}")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training loop in bf16 whose gradients and master weights are fp32. Needs a GPU, torch and sluice.
 
-The model's linears are replaced by sluice's: the forward product and both products of the backward are its kernels. Each
-weight has a `main_grad` in fp32, to which the backward adds its product without a pass of its own, and an fp32 master copy
-that the optimizer steps; the bf16 weight is that copy, rounded. The model learns a fixed linear map; the loss falls.
+Sluice's linears replace the model's: its kernels compute the forward product and both products of the backward. Each
+weight has a `main_grad` in fp32, to which the backward's product adds in place. It also has an fp32 master copy that the
+optimizer steps; the bf16 weight is that copy, rounded. The model learns a fixed linear map, and the loss falls.
 
     python examples/train.py --steps 200
 """

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an array says of itself, whatever it is for, how messages say it, and the checks that all arrays
-// share.
+// Reads shape, strides and type of a sluice_array, prints them for messages, and has the checks that all
+// arrays share.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace sluice::c_api {
 
-/// As Python writes a tuple: "(2, 3)", "(5,)".
+/// Prints a list as Python prints a tuple: "(2, 3)", "(5,)".
 template <class Integer>
 std::string list(const Integer* values, int count) {
   std::string text = "(";
@@ -26,7 +26,7 @@ inline std::string shape_text(const sluice_array& x) {
 
 inline constexpr int kMostDimensions = 8;
 
-/// Called before anything else is asked of an array, or printed of it: all functions of this file rely on it.
+/// Checks an array's shape. All other functions of this file rely on it, so it is called first.
 /// Errors: invalid_argument (no shape), invalid_size: more than 8 dimensions, a negative extent, or more
 /// elements than 2^63 - 1, an extent of 0 counted as 1.
 inline Result<void> check_shape(const std::string& name, const sluice_array& x) {
@@ -49,17 +49,17 @@ inline Result<void> check_shape(const std::string& name, const sluice_array& x) 
   return {};
 }
 
-/// What has no number in sluice_dtype: below 0, so that no check takes it, and with DLPack's code and bits
-/// for messages.
+/// Returns a number for a type that sluice_dtype lacks. It is negative, so that every check refuses it, and
+/// holds DLPack's code and bits for messages.
 constexpr int32_t other_type(int code, int bits) {
   return -(code << 8 | bits) - 2;
 }
 
-/// As messages call an element type.
+/// Returns the name of an element type in messages.
 inline std::string type_text(int32_t dtype) {
   if (dtype == SLUICE_BYTE) return "uint8";
   if (dtype < -1) {
-    constexpr const char* kNames[] = {"int", "uint", "fp", "", "", "complex", "bool"};  // DLPack's, by code
+    constexpr const char* kNames[] = {"int", "uint", "fp", "", "", "complex", "bool"};  // by DLPack's code
     const int code = (-2 - dtype) >> 8, bits = (-2 - dtype) & 255;
     if (code == 6) return kNames[code];
     if (code < 6 && kNames[code][0] != 0) return kNames[code] + std::to_string(bits);
@@ -68,7 +68,7 @@ inline std::string type_text(int32_t dtype) {
 }
 
 constexpr int kOnHost = -1;
-/// A CUDA ordinal, or kOnHost.
+/// Returns the CUDA ordinal of the array's memory, or kOnHost.
 inline int ordinal_of(const sluice_array& x) {
   return x.device_type == SLUICE_ON_CUDA ? x.device : kOnHost;
 }
@@ -76,7 +76,7 @@ inline std::string place_text(int ordinal) {
   return ordinal == kOnHost ? "host memory" : "cuda:" + std::to_string(ordinal);
 }
 
-/// In elements, also where the array leaves its strides out.
+/// Returns a stride in elements, also if the array leaves its strides out.
 inline i64 stride(const sluice_array& x, int index) {
   if (x.strides != nullptr) return x.strides[index];
   i64 packed = 1;
@@ -88,7 +88,7 @@ inline i64 count_of(const sluice_array& x) {
   for (int i = 0; i < x.ndim; ++i) count *= x.shape[i];
   return count;
 }
-/// The last index contiguous, and no gaps.
+/// Returns whether the last index is contiguous and the array has no gaps.
 inline bool is_packed(const sluice_array& x) {
   i64 packed = 1;
   for (int i = x.ndim - 1; i >= 0; --i) {
@@ -98,7 +98,7 @@ inline bool is_packed(const sluice_array& x) {
   return true;
 }
 
-/// An array beside the name that its caller has for it.
+/// An array and the name that the caller has for it.
 struct Named {
   const char* called;
   const sluice_array* array;
@@ -124,7 +124,7 @@ inline Error wrong_layout(const Named& x, const std::string& rule) {
                                          " (nothing is copied silently)"};
 }
 
-/// Errors: invalid_argument (missing), those of check_shape.
+/// Checks that the array is given and has a shape. Errors: invalid_argument (missing), check_shape's.
 inline Result<void> check_present(const Named& x) {
   if (x.array == nullptr) return Error{ErrorCode::invalid_argument, x.name() + " is missing: pass an array"};
   return check_shape(x.name(), *x.array);
@@ -135,8 +135,8 @@ inline Result<void> check_no_gaps(const Named& x) {
   return wrong_layout(x, "it must be row-major without gaps; pass " + x.name() + ".contiguous()");
 }
 
-/// The distance of rows of a matrix whose columns lie side by side; 0 where there is but one row, since
-/// frameworks leave any number there. `remedy` null: a contiguous copy. Error invalid_stride.
+/// Returns the row stride of a matrix whose columns lie side by side. It is 0 for a lone row, because
+/// frameworks leave any number there. A null `remedy` advises a contiguous copy. Error invalid_stride.
 inline Result<i64> pitch_of(const Named& x, const char* remedy = nullptr) {
   if ((stride(*x.array, 1) != 1 && x->shape[1] > 1) || (x->shape[0] > 1 && stride(*x.array, 0) < x->shape[1]))
     return wrong_layout(x, "it must be row-major, columns contiguous and rows apart; " +
@@ -144,7 +144,7 @@ inline Result<i64> pitch_of(const Named& x, const char* remedy = nullptr) {
   return x->shape[0] <= 1 ? i64{0} : stride(*x.array, 0);
 }
 
-/// The memory that all arrays lie in: a CUDA ordinal, or kOnHost. Error wrong_device.
+/// Returns the memory that all arrays lie in: a CUDA ordinal, or kOnHost. Error wrong_device.
 inline Result<int> one_memory(std::initializer_list<Named> arrays) {
   const Named& first = *arrays.begin();
   const int ordinal = ordinal_of(*first.array);
@@ -156,7 +156,7 @@ inline Result<int> one_memory(std::initializer_list<Named> arrays) {
   return ordinal;
 }
 
-/// Error wrong_device: the memory is not that of the GPU where the call is to run.
+/// Error wrong_device: the memory does not belong to the GPU on which the call runs.
 inline Result<void> check_on(const Named& x, int memory, int ordinal) {
   if (memory == ordinal) return {};
   if (memory == kOnHost)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From C's arrays to a quantiser's or a norm's call. Success allocates nothing.
+// Makes a quantiser's or a norm's call from C's arrays. Success allocates nothing.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace sluice::c_api {
 
 struct QuantizeCall {
   DType input = DType::bf16;
-  std::optional<Granularity> granularity{};  // nothing: silu(gate) * up alone
+  std::optional<Granularity> granularity{};  // nothing: silu(gate) * up without quantisation
   Gate gate = Gate::none;
   QuantizeShape shape{};
   QuantizeArgs args{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface, second half: what needs a GPU.
+// The C interface, second half: the functions that need a GPU.
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/options.h>
@@ -14,10 +14,10 @@ using namespace sluice::c_api;
 
 namespace {
 
-/// Those of sluice_device_default, by ordinal. Never freed: at exit the driver may be gone before us.
+/// The devices of sluice_device_default by ordinal, never freed: at exit the driver may be gone first.
 constexpr int kMaxDefaultDevices = 64;
 std::array<std::atomic<sluice_device*>, kMaxDefaultDevices> default_devices;
-/// Each held while its device is opened, which takes the driver a second: others wait for no other device.
+/// One mutex a device, held while the driver opens it for a second, so that no other device has to wait.
 std::array<std::mutex, kMaxDefaultDevices> default_device_mutexes;
 
 Result<sluice_device*> open_device(int ordinal, const Options& options) {
@@ -110,7 +110,7 @@ sluice_status run_quantizer(sluice_device* device, const sluice_quantization* wh
   return status_of(device->session.quantize(*call, stream));
 }
 
-/// Prepares all problems of one kind. `ready` is a session's make_ready.
+/// Prepares all problems of one kind, dense or packed. `ready` is a session's make_ready.
 template <class P, class Ready>
 sluice_status make_ready(const std::vector<AnyProblem>& problems, const Ready& ready) {
   std::vector<P> of_kind;

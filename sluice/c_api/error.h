@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where results become statuses: the last error of each thread, and the guard around every function of the C
-// interface, which nothing may throw through.
+// Turns results into statuses: the last error of each thread, and the guard around every function of the C
+// interface. No exception may leave such a function.
 #pragma once
 
 #include <sluice/c_api.h>
@@ -19,7 +19,7 @@ inline sluice_status status_of(const Result<void>& result) {
   return result.ok() ? SLUICE_OK : fail(result.error());
 }
 
-/// Runs `body`, which returns a sluice_status. Out of memory and our own bugs become `internal`.
+/// Runs `body`, which returns a sluice_status. An exception (no memory, or a bug here) becomes `internal`.
 template <class Body>
 sluice_status guarded(const Body& body) noexcept {
   try {

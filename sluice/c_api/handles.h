@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the opaque handles of c_api.h are.
+// The structs behind the opaque handles of c_api.h.
 #pragma once
 
 #include <memory>
@@ -31,18 +31,18 @@ struct sluice_workspace {
 
 namespace sluice::c_api {
 
-/// `device`: what the plan is for; its text names it, and tuning records are of that GPU.
+/// Makes a plan's handle. The plan's text names `device`, and its tuning records belong to that GPU.
 std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const DeviceInfo& device);
 std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const DeviceInfo& device);
 
-/// What plans are made with: a device's facts and records, or an H200's.
+/// Plans with the facts and records of a device, or of an H200 if there is none.
 class Planner {
  public:
   explicit Planner(const sluice_device* device);
 
   const DeviceInfo& info() const { return *info_; }
   const RecordBook& records() const { return *records_; }
-  /// Errors: those of from_text and of the product's plan().
+  /// Plans a problem. Its errors are those of from_text and of the product's plan().
   Result<Plan> plan(const Problem& problem, const char* choices) const;
   Result<packed::Plan> plan(const PackedProblem& problem, const char* choices) const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface, first half: the library, errors, problems, plans, compiles. No GPU needed for any of it.
+// The C interface, first half: the library, errors, problems, plans, compiles. No function needs a GPU.
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/options.h>
@@ -26,7 +26,7 @@ std::vector<std::string> units_of(const sluice_plan& plan, const Options& option
   return gemm::units_of(std::get<Plan>(plan.plan), stamping_of(options));
 }
 
-/// The counts, and the first failure as the status.
+/// Fills in the counts and returns the first failure as the status.
 sluice_status status_of(const Result<Compiled>& result, sluice_compiled* done) {
   if (!result) return fail(result.error());
   if (done != nullptr) *done = {result->compiled, result->already_there, result->failed};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options as C gives them.
+// Makes the library's options from C's.
 #pragma once
 
 #include <sluice/c_api.h>
@@ -7,7 +7,7 @@
 
 namespace sluice::c_api {
 
-/// The environment's, and over them what is given.
+/// Returns the environment's options, replaced by each field that is given.
 Options options_of(const sluice_options* given);
 
 }  // namespace sluice::c_api

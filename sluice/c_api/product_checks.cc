@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What single arrays of a product must be, and how scales apply by their shapes. See products.h.
+// Checks single arrays of a product, and finds from scales' shapes how they apply. See products.h.
 #include <string>
 
 #include <sluice/c_api/products.h>
@@ -8,7 +8,7 @@
 namespace sluice::c_api {
 namespace {
 
-/// What a scale's shape allows.
+/// The scale modes that an array's shape allows.
 struct ScaleFit {
   bool tensor = false, vector = false, block = false;
 };
@@ -18,7 +18,7 @@ bool has_shape(const sluice_array& x, i64 batch, i64 rows, i64 columns) {
   return x.ndim == 2 && batch == 1 && x.shape[0] == rows && x.shape[1] == columns;
 }
 
-/// [n/128][k/128] in memory, whichever way round the caller looks at it.
+/// Returns whether x is [n/128][k/128] in memory, seen directly or transposed.
 bool is_block_b(const sluice_array& x, const Problem& p) {
   const i64 rows = scale_blocks(p.n), columns = scale_blocks(p.k);
   if (has_shape(x, p.batch, rows, columns) && is_packed(x)) return true;
@@ -28,7 +28,7 @@ bool is_block_b(const sluice_array& x, const Problem& p) {
          (p.batch <= 1 || stride(x, 0) == rows * columns);
 }
 
-/// `length`: m of scale_a, n of scale_b.
+/// Returns whether x is a vector of `length` values: m for scale_a, n for scale_b.
 bool is_vector(const sluice_array& x, i64 length, bool as_column) {
   if (!is_packed(x)) return false;
   if (x.ndim == 1) return x.shape[0] == length;
@@ -64,13 +64,13 @@ Result<ScaleFit> fit_of(const Named& scale, bool is_a, const Problem& problem) {
   return fit;
 }
 
-/// The plainest way to read both: values mean the same wherever two ways are possible.
+/// Returns the plainest mode that fits. If several fit, all give equal results.
 ScaleMode mode_of(const ScaleFit& fit) {
   if (fit.tensor) return ScaleMode::tensor;
   return fit.vector ? ScaleMode::vector : ScaleMode::block;
 }
 
-/// One side; nothing if it has no scales.
+/// Adds the scales of A or of B to the call; returns no fit if that side has none.
 Result<ScaleFit> add_scale(const Named& scale, bool is_a, DenseCall& call) {
   if (scale.array == nullptr) return ScaleFit{};
   SLUICE_TAKE(const ScaleFit fit, fit_of(scale, is_a, call.problem));
@@ -110,7 +110,7 @@ Result<void> add_scales(const sluice_product& p, DenseCall& call) {
   SLUICE_TAKE(const ScaleFit a, add_scale(of_a, true, call));
   SLUICE_TAKE(const ScaleFit b, add_scale(of_b, false, call));
   Epilogue& epilogue = call.problem.epilogue;
-  // Blocks on one side need blocks on the other; a side of few values may be read either way.
+  // Blocks on one side need blocks on the other; an array of few values may fit as blocks too.
   const bool a_blocks = epilogue.scale_a == ScaleMode::block, b_blocks = epilogue.scale_b == ScaleMode::block;
   if (a_blocks == b_blocks) return {};
   if (a_blocks ? b.block : a.block) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See products.h. Sizes come first, then layouts, then scales, so that each check may rely on those before
-// it.
+// See products.h. Sizes come first, then layouts, then scales, so that each check may rely on the checks
+// before it.
 #include <sluice/c_api/products.h>
 
 #include <string>
@@ -29,12 +29,12 @@ View view_of(const Named& x) {
           .batch_stride = batched ? stride(*x.array, 0) : 0};
 }
 
-/// Distance between neighbours of the strided index, for a matrix whose other index has stride 1: 0 (packed)
-/// where there is but one, since frameworks leave any number there.
+/// Returns the stride of the strided index, for a matrix whose other index has stride 1. It is 0 (packed) if
+/// the index has one value only, because frameworks leave any number there.
 i64 ld(i64 count, i64 stride) {
   return count <= 1 ? 0 : stride;
 }
-/// The same for the batch.
+/// Returns the batch's stride, or 0 for a batch of one.
 i64 batch_stride(const View& v) {
   return v.batch <= 1 ? 0 : v.batch_stride;
 }
@@ -48,13 +48,13 @@ Result<void> check_matrix(const Named& x) {
   return {};
 }
 
-/// A batch that was expanded, all of whose matrices lie in one place: 0 is packed in a Problem. Also one that
-/// runs backwards.
+/// Returns whether the batch's stride is not positive: an expanded batch, with all matrices in one place, or
+/// one that runs backwards. A Problem cannot express it, because its stride of 0 means packed.
 bool batch_does_not_step(const View& v) {
   return v.batch > 1 && v.rows > 0 && v.columns > 0 && v.batch_stride <= 0;
 }
 
-/// A or B of a problem.
+/// Returns A or B of a problem.
 Result<Matrix> input(const Named& x, bool is_a) {
   const View v = view_of(x);
   const auto pass = [&] { return "pass " + x.name(); };
@@ -65,7 +65,7 @@ Result<Matrix> input(const Named& x, bool is_a) {
   const DType type = static_cast<DType>(x->dtype);
   const bool k_major = (k_stride == 1 || k <= 1) && (mn <= 1 || mn_stride >= k);
   const bool mn_major = (mn_stride == 1 || mn <= 1) && (k <= 1 || k_stride >= mn);
-  // A single row or column can be seen either way, and the copy engine may be able to address but one.
+  // A lone row or column may count as either layout, and the copy engine may be able to address only one.
   const bool k_addressable = mn <= 1 || mn_stride % (kTmaStep / bytes_of(type)) == 0;
   if (k_major && (k_addressable || !mn_major || !is_16bit(type)))
     return Matrix{type, Major::k, ld(mn, mn_stride), batch_stride(v)};
@@ -79,7 +79,7 @@ Result<Matrix> input(const Named& x, bool is_a) {
                       "one index must be contiguous and the other step over it; " + pass() + ".contiguous()");
 }
 
-/// C or D: row-major.
+/// Returns C or D of a problem, which must be row-major.
 Result<Matrix> output(const Named& x) {
   const View v = view_of(x);
   if (batch_does_not_step(v))
@@ -89,7 +89,7 @@ Result<Matrix> output(const Named& x) {
   return Matrix{static_cast<DType>(x->dtype), Major::k, ld(v.rows, v.row_stride), batch_stride(v)};
 }
 
-/// "(m, n)", or with the batch in front where A has one.
+/// Returns "(m, n)", with the batch in front if A has one.
 std::string wanted_shape(const Named& a, i64 rows, i64 columns) {
   const i64 wanted[] = {view_of(a).batch, rows, columns};
   return list(a->ndim == 3 ? wanted : wanted + 1, a->ndim);
@@ -126,7 +126,7 @@ Result<void> add_bias_and_scale_d(const sluice_product& p, DenseCall& call) {
   return {};
 }
 
-/// Sizes and layouts of A, B and D.
+/// Adds the sizes and layouts of A, B and D to the call.
 Result<void> add_matrices(const sluice_product& p, DenseCall& call) {
   const Named a = named(p, kNameA), b = named(p, kNameB), d = named(p, kNameD);
   for (const Named& x : {a, b, d}) SLUICE_TRY(check_matrix(x));
@@ -185,7 +185,7 @@ Result<void> check_tokens(const Named& x, i64 k) {
   return wrong_type(x, "fp16, bf16 or e4m3; pass " + x.name() + ".half() or .bfloat16()");
 }
 
-/// D, or a C like it.
+/// Checks D, or a C with D's layout.
 Result<void> check_rows(const Named& x, i64 m, i64 columns) {
   SLUICE_TRY(check_present(x));
   const i64 wanted[] = {m, columns};
@@ -193,7 +193,7 @@ Result<void> check_rows(const Named& x, i64 m, i64 columns) {
   return {};
 }
 
-/// One value, or one for each token. Of one token they are the same thing, and called the latter.
+/// Returns tensor for one value, and vector for one value a token. For one token vector is taken.
 Result<ScaleMode> token_scales(const Named& scales, const Named& x) {
   if (scales.array == nullptr) return ScaleMode::none;
   SLUICE_TRY(check_present(scales));
@@ -212,7 +212,7 @@ Result<ScaleMode> token_scales(const Named& scales, const Named& x) {
   return of_tokens ? ScaleMode::vector : ScaleMode::tensor;
 }
 
-/// What products of packed weights do not have.
+/// Refuses the fields that products of packed weights do not have.
 Result<void> refuse_dense_parts(const sluice_product& p) {
   if (p.scale_b != nullptr)
     return Error{ErrorCode::invalid_argument,
@@ -225,7 +225,7 @@ Result<void> refuse_dense_parts(const sluice_product& p) {
   return {};
 }
 
-/// What stands beside tokens, weights and D: each is optional.
+/// Adds the optional arrays of a packed product: bias, C, gamma and scales.
 Result<void> add_extras(const sluice_product& p, PackedCall& call) {
   PackedProblem& problem = call.problem;
   const Named bias = named(p, kNameBias), c = named(p, kNameC), scale_d = named(p, kNameScaleD),

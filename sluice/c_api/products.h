@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From arrays, as DLPack describes them, to a product and its arguments: which index is contiguous, how the
-// scales apply, whether the sizes agree. Nothing is copied and nothing guessed: what no kernel takes is an
-// Error that names the argument, what it got, what is wanted and how to get there. Success allocates nothing.
+// Makes a product and its arguments from arrays as DLPack describes them: which index is contiguous, how the
+// scales apply, whether the sizes agree. It copies nothing and guesses nothing. An array that no kernel takes
+// is an Error with the argument, its value, the rule and the remedy. Success allocates nothing.
 #pragma once
 
 #include <sluice/c_api/array_shape.h>
@@ -20,10 +20,10 @@ struct PackedCall {
 };
 struct ProductCall {
   std::variant<DenseCall, PackedCall> call{};
-  int memory = kOnHost;  // of the arrays: a CUDA ordinal, or kOnHost
+  int memory = kOnHost;  // where all arrays lie: a CUDA ordinal, or kOnHost
 };
 
-/// The places of a sluice_product's names.
+/// The indices of sluice_product::names.
 enum ProductName {
   kNameA,
   kNameB,
@@ -36,23 +36,23 @@ enum ProductName {
   kNameGamma
 };
 
-/// An array of the product, as its caller calls it.
+/// Returns an array of the product with the caller's name for it.
 Named named(const sluice_product& product, ProductName which);
 
-/// Errors: invalid_argument (missing), invalid_type, invalid_size, invalid_stride, wrong_device (arrays in
-/// several memories).
+/// Makes the call. Errors: invalid_argument (a missing array), invalid_type, invalid_size, invalid_stride,
+/// wrong_device (arrays in several memories).
 Result<ProductCall> call_of(const sluice_product& product);
 
-/// An error of planning or launching, which speaks of A, B and D, for a caller who calls them otherwise.
+/// Replaces A, B and D in an error of planning or launching by the caller's names.
 Error with_names(const sluice_product& product, Error error);
 
-// ---- product_checks.cc: what one array of a product must be
-/// Error invalid_type: no element type of kernels.
+// ---- product_checks.cc: checks of one array of a product
+/// Error invalid_type: the array's type is no element type of kernels.
 Result<void> check_element(const Named& x);
 Result<void> check_bias(const Named& bias, i64 n);
-/// One fp32 value.
+/// Checks that the array is one fp32 value.
 Result<void> check_scale_d(const Named& scale);
-/// How scales of A and B apply to a dense product.
+/// Adds the scales of A and B to a dense product, and decides how they apply.
 Result<void> add_scales(const sluice_product& product, DenseCall& call);
 
 }  // namespace sluice::c_api

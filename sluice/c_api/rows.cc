@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface, ranges of numbers of rows.
+// The C interface for ranges of m, the number of rows.
 #include <sluice/rows.h>
 
 #include <memory>
@@ -36,7 +36,8 @@ Result<RowSummary> prepare(const Device& device, const PackedProblem& problem, R
 
 template <class Table>
 void hand_over(const Table& table, const DeviceInfo& device, sluice_row_plans* found) {
-  std::vector<std::unique_ptr<sluice_plan>> plans;  // before any is handed over: one may not find memory
+  std::vector<std::unique_ptr<sluice_plan>>
+      plans;  // complete before any is handed over, because allocation may fail
   for (const auto& plan : table.kernels) plans.push_back(handle_of(plan, device));
   *found = {};
   for (auto& plan : plans) found->plans[found->count++] = plan.release();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sluice_device does with its Device, which keeps the kernels, quantisers, norms and packers that were
-// prepared, by problem, and lends the workspaces. None is given back before the end, since graphs may point
-// there. Error not_prepared: the stream captures and what the call needs is not there.
+// The work of a sluice_device. Its Device keeps every prepared kernel, quantiser, norm and packer by problem,
+// and lends the workspaces. It frees none of them before it is closed, because graphs may point to them.
+// Error not_prepared: the stream captures, and a kernel that the call needs is not ready.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace sluice::c_api {
 
-/// All that make_quantizers_ready() and make_norms_ready() make of an input type.
+/// Returns all options that make_quantizers_ready(), or make_norms_ready(), prepares for an input type.
 std::vector<QuantizerOptions> quantizers_of(DType input);
 std::vector<NormOptions> norms_of(DType input);
 
@@ -23,24 +23,24 @@ class Session {
 
   const Device& device() const { return device_; }
 
-  /// A workspace in `args` is used as it is; else the device lends one if the plan needs it.
+  /// Runs a product. It uses the workspace in `args`; without one, the device lends it if the plan needs it.
   Result<void> run(const Problem& problem, const gemm::Args& args, Stream stream);
   Result<void> run(const PackedProblem& problem, const packed::Args& args, Stream stream);
   /// Prepares what run() needs for all of `problems`.
   Result<void> make_ready(std::span<const Problem> problems);
   Result<void> make_ready(std::span<const PackedProblem> problems);
-  /// The same for all m of a range, with few kernels (sluice/rows.h). `problem.m` does not count.
+  /// Prepares the few kernels that serve all m of a range (sluice/rows.h). `problem.m` does not count.
   Result<RowSummary> make_ready(const Problem& problem, RowRange rows);
   Result<RowSummary> make_ready(const PackedProblem& problem, RowRange rows);
-  /// run() uses this plan for its problem from now on, whatever was chosen before.
+  /// Makes run() use this plan for its problem from now on, whatever was chosen before.
   Result<void> use(const Plan& plan);
   Result<void> use(const packed::Plan& plan);
 
-  /// One scale for the whole matrix needs the counters of a workspace: the call's, else a lent one.
+  /// Quantises. One scale for the whole matrix needs a workspace: the call's, else a lent one.
   Result<void> quantize(const QuantizeCall& call, Stream stream);
   Result<void> make_quantizers_ready(DType input);
 
-  /// Of arrays on this device.
+  /// Packs arrays that lie on this device.
   Result<void> pack(const PackCall& call, Stream stream);
   Result<void> unpack(const PackCall& call, Stream stream);
   Result<void> make_packer_ready(const WeightFormat& format);
@@ -52,7 +52,7 @@ class Session {
   Result<void> reset_workspaces();
 
   struct Holdings {
-    i64 kernels, workspaces, workspace_bytes;  // kernels: of products
+    i64 kernels, workspaces, workspace_bytes;  // `kernels` counts products only
   };
   Holdings holdings();
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packed functions that Python calls through tvm-ffi: tensors come as DLPack, the stream from the
-// framework they belong to, errors go back as exceptions called "sluice." and the status. A call builds the
-// product on the stack, looks its kernel up and launches; it allocates nothing.
+// The packed functions that Python calls through tvm-ffi. Tensors come as DLPack, and the stream comes from
+// the tensors' framework. Errors become exceptions named "sluice." and the status. A call builds the product
+// on the stack, looks its kernel up and launches; it allocates nothing.
 #include <sluice/c_api/companions.h>
 #include <sluice/c_api/products.h>
 #include <sluice/c_api/tvm_ffi_args.h>
@@ -18,7 +18,7 @@ sluice_weight_format format_of(Fields& fields) {
           .order = fields.enumerator(Slot::order)};
 }
 
-/// The arrays of a product, in the order of its names, as kernels see them.
+/// The arrays of a product as kernels see them, in the order of its names.
 struct ProductArrays {
   ArrayArg all[kProductArrays];
 
@@ -39,8 +39,8 @@ struct ProductArrays {
   }
 };
 
-/// A device to run on, for a call whose first array is `array`, in host memory or not there. Checks first, so
-/// that a bad call says so anywhere.
+/// Returns the device that holds `array`, the call's first array. If it is missing or in host memory, `check`
+/// gives the error, so that a bad call fails alike on every machine.
 template <class Check>
 sluice_status device_of(const sluice_array* array, const Check& check, sluice_device** device) {
   if (array != nullptr && array->device_type == SLUICE_ON_CUDA)
@@ -61,7 +61,7 @@ sluice_status run(const sluice_product& product, int64_t workspace) {
   return sluice_run_with(device, &product, reinterpret_cast<const sluice_workspace*>(workspace), stream);
 }
 
-/// Runs a product; or, with the address of a sluice_problem, says what it is.
+/// Runs a product. With the address of a sluice_problem it fills that in instead.
 sluice_status product(Fields& fields) {
   ProductArrays x;
   if (const Result<void> read = x.read(fields); !read) return fail(read.error());
@@ -95,7 +95,7 @@ sluice_status product(Fields& fields) {
   return run(what, workspace);
 }
 
-/// Leading dimensions of input and output become one.
+/// Quantises. The leading dimensions of input and output become one.
 sluice_status quantize(Fields& fields) {
   ArrayArg input, output, scales;
   for (const Result<void>& done :
@@ -121,7 +121,7 @@ sluice_status quantize(Fields& fields) {
   return sluice_quantize_with(device, &what, reinterpret_cast<const sluice_workspace*>(workspace), stream);
 }
 
-/// Leading dimensions of all but gamma and scales become one.
+/// Norms. The leading dimensions of all arrays but gamma and scales become one.
 sluice_status norm(Fields& fields) {
   ArrayArg input, residual, sum, output, gamma, scales;
   for (const Result<void>& done :
@@ -149,7 +149,7 @@ sluice_status norm(Fields& fields) {
   return sluice_norm(device, &what, stream_of(input.array.device));
 }
 
-/// In host memory or on a GPU.
+/// Packs or unpacks, in host memory or on a GPU.
 sluice_status move(Fields& fields, decltype(sluice_pack)* on_gpu, decltype(sluice_pack_on_host)* on_host) {
   ArrayArg codes, scales, zeros, blob;
   for (const Result<void>& done : {fields.array(Slot::codes, codes), fields.array(Slot::scales, scales),
@@ -179,7 +179,7 @@ sluice_status unpack(Fields& fields) {
 }  // namespace
 }  // namespace sluice::c_api
 
-// The names that tvm-ffi looks for.
+// tvm-ffi finds these functions by their names.
 extern "C" {
 
 SLUICE_PACKED(product)
@@ -188,13 +188,14 @@ SLUICE_PACKED(norm)
 SLUICE_PACKED(pack)
 SLUICE_PACKED(unpack)
 
-/// The name of a field by its number; NULL past the last one.
+/// Returns the name of a field by its number; NULL past the last one.
 SLUICE_API const char* sluice_ffi_field(int32_t number);
 const char* sluice_ffi_field(int32_t number) {
   return number >= 0 && number < sluice::c_api::kFieldCount ? sluice::c_api::kFields[number].name : nullptr;
 }
 
-/// 1 if what the others need of tvm-ffi was found in the process. Never fails: it could not say so.
+/// Returns 1 if the process has the tvm-ffi functions that the others need. It never fails, since without
+/// them it could not raise an exception.
 SLUICE_API int __tvm_ffi_host_is_complete(void*, const sluice::c_api::ffi::Any*, int32_t,
                                           sluice::c_api::ffi::Any* result);
 int __tvm_ffi_host_is_complete(void*, const sluice::c_api::ffi::Any*, int32_t,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of tvm-ffi's and DLPack's stable C interfaces as the binding uses, written out so that a build
-// needs neither. tests/python/test_binding.py compiles this beside their own headers and compares.
+// The part of tvm-ffi's and DLPack's stable C interfaces that the binding uses, written out so that a build
+// needs neither. tests/python/test_binding.py compiles it beside the original headers and compares them.
 #pragma once
 
 #include <stdint.h>
@@ -23,7 +23,7 @@ struct Tensor {
   int32_t ndim;
   DataType dtype;
   int64_t* shape;
-  int64_t* strides;  // elements; null: packed
+  int64_t* strides;  // in elements; null: packed
   uint64_t byte_offset;
 };
 
@@ -45,9 +45,9 @@ enum TypeIndex : int32_t {
   kTensorPointer = 7,
   kTensorObject = 70
 };
-inline constexpr int kObjectHeaderBytes = 24;  // before the Tensor of a tensor object
+inline constexpr int kObjectHeaderBytes = 24;  // size of the header before the Tensor in a tensor object
 
-/// Found in the process, which has loaded libtvm_ffi to call us.
+/// The types of functions found in the process, which has loaded libtvm_ffi before it calls here.
 using SetRaised = void (*)(const char* kind, const char* message);
 inline constexpr const char* kSetRaised = "TVMFFIErrorSetRaisedFromCStr";
 using GetStream = void* (*)(int32_t device_type, int32_t device_id);

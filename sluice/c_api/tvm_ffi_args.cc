@@ -22,7 +22,7 @@ int dtype_of(ffi::DataType type) {
 
 int32_t device_type_of(int32_t type) {
   if (type == ffi::kCudaManaged) return SLUICE_ON_CUDA;
-  return type == ffi::kCudaHost ? SLUICE_ON_CPU : type;  // pinned
+  return type == ffi::kCudaHost ? SLUICE_ON_CPU : type;  // pinned memory is host memory
 }
 
 Error not_a_tensor(const char* name, int type_index) {
@@ -31,7 +31,7 @@ Error not_a_tensor(const char* name, int type_index) {
               ": it must be a tensor that speaks DLPack" + ", or None where it may be left out"};
 }
 
-/// nullptr: None.
+/// Returns the tensor of an argument; nullptr for None.
 Result<const ffi::Tensor*> tensor_of(const ffi::Any& any, const char* name) {
   if (any.type_index == ffi::kNone) return static_cast<const ffi::Tensor*>(nullptr);
   if (any.type_index == ffi::kTensorPointer) return static_cast<const ffi::Tensor*>(any.v_ptr);
@@ -178,7 +178,7 @@ Result<void> flatten(const char* name, ArrayArg& arg) {
   const int64_t column_stride = x.strides != nullptr ? x.strides[last] : 1, columns = x.shape[last];
   int64_t rows = 1, row_stride = columns;
   for (int i = 0; i < last; ++i) rows *= x.shape[i];
-  bool seen = rows == 0;  // an index that steps; where there is no row, none does, whatever its stride
+  bool seen = rows == 0;  // an index with more than one value was met; without rows, strides do not count
   int64_t inner_rows = 1;
   for (int i = last - 1; i >= 0 && rows != 0; --i) {
     if (x.shape[i] == 1) continue;
@@ -188,7 +188,7 @@ Result<void> flatten(const char* name, ArrayArg& arg) {
       return Error{ErrorCode::invalid_stride, std::string(name) + " is " + shape_text(x) +
                                                   ": its leading dimensions cannot be seen as one; pass " +
                                                   name + ".contiguous() (nothing is copied silently)"};
-    if (!seen && x.strides != nullptr) row_stride = x.strides[i];  // 0 where the index is expanded
+    if (!seen && x.strides != nullptr) row_stride = x.strides[i];  // 0 if the index is expanded
     seen = true;
     inner_rows *= x.shape[i];
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the packed functions of tvm_ffi.cc share: fields by name out of tvm-ffi's arguments, errors back into
-// its exceptions, and the guard around a call. A call's arguments are pairs, a field and its value, in any
-// order; a field comes as its number in kFields, which Python asks for by name once (sluice_ffi_field).
+// The common part of the packed functions in tvm_ffi.cc. It reads fields from tvm-ffi's arguments, turns
+// errors into its exceptions, and guards each call. A call's arguments are pairs, a field and its value, in
+// any order. A field comes as its number in kFields; Python looks the numbers up by name once
+// (sluice_ffi_field).
 #pragma once
 
 #include <optional>
@@ -12,19 +13,19 @@
 
 namespace sluice::c_api {
 
-/// What is looked for in the process; null: not there.
+/// The tvm-ffi functions found in the process; null: not found.
 struct Host {
   ffi::SetRaised set_raised;
   ffi::GetStream get_stream;
 };
 const Host& host();
 
-/// Makes the thread's last error the exception of the call. Returns what the call has to.
+/// Makes the thread's last error the call's exception, and returns the value that the call must return.
 int raise(sluice_status status);
 
 inline constexpr int kMaxDims = 3;
 
-/// A tensor argument as the C interface has it; its own storage, because views are made of it.
+/// A tensor argument as a sluice_array. It stores its own shape and strides, because views change them.
 struct ArrayArg {
   sluice_array array{};
   int64_t shape[kMaxDims], strides[kMaxDims];
@@ -33,7 +34,7 @@ struct ArrayArg {
   const sluice_array* get() const { return present ? &array : nullptr; }
 };
 
-/// Where a field's value goes. The first nine are the arrays of a sluice_product, in the order of its names.
+/// The place of a field's value. The first nine are a sluice_product's arrays, in the order of its names.
 enum class Slot : uint8_t {
   a,
   b,
@@ -71,11 +72,12 @@ enum class Slot : uint8_t {
 };
 inline constexpr int kProductArrays = 9, kSlots = static_cast<int>(Slot::k) + 1;
 
-/// rows: its leading dimensions, and those of C and D, count as one. turned: a weight n x k, seen as k x n.
+/// The view of a tensor. rows: its leading dimensions, and C's and D's, count as one. turned: a weight n x k
+/// is seen as k x n.
 enum class Seen : uint8_t { as_it_is, rows, turned };
 
 struct Field {
-  const char* name;  // as the function of Python calls it
+  const char* name;  // its name in the Python function
   Slot slot;
   Seen seen = Seen::as_it_is;
 };
@@ -128,24 +130,24 @@ inline constexpr int kFieldCount = sizeof(kFields) / sizeof(kFields[0]);
 /// The fields of one call.
 class Fields {
  public:
-  /// Error internal: not pairs, or a field that there is not, which only a package of another version gives.
+  /// Reads the pairs. Error internal: no pairs, or an unknown field (from a package of another version).
   Result<void> read(const ffi::Any* args, int count);
 
   bool has(Slot slot) const { return at(slot) != nullptr; }
-  /// As the caller calls it; null where it is not given.
+  /// Returns the caller's name of the field; null if the field is not given.
   const char* name(Slot slot) const;
   Seen seen(Slot slot) const { return has(slot) ? fields_[index(slot)]->seen : Seen::as_it_is; }
 
-  /// A tensor; one that is None or not given is not present. Error invalid_argument: no tensor.
+  /// Fills in a tensor. None, or no value, makes it not present. Error invalid_argument: no tensor.
   Result<void> array(Slot slot, ArrayArg& arg) const;
 
-  // Values that are no tensors, `without` where they are not given. The first of another type is kept as the
-  // error of all, and 0 read.
+  // These read values that are no tensors; `without` is the value of a field that is not given. A value of
+  // the wrong type reads as 0, and error() keeps the first such error.
   float real(Slot slot, float without);
   bool flag(Slot slot) { return has(slot) && whole(slot) != 0; }
   int32_t enumerator(Slot slot);
   int64_t integer(Slot slot) { return has(slot) ? whole(slot) : 0; }
-  /// Of a handle or a struct; 0 for None.
+  /// Returns the address of a handle or a struct; 0 for None.
   int64_t address(Slot slot) { return has(slot) && at(slot)->type_index != ffi::kNone ? whole(slot) : 0; }
   const std::optional<Error>& error() const { return error_; }
 
@@ -162,19 +164,20 @@ class Fields {
   std::optional<Error> error_;
 };
 
-/// Leading dimensions become one, as torch's linear has it. Error invalid_stride: they do not lie one after
-/// the other.
+/// Makes the leading dimensions one, as torch's linear does. Error invalid_stride: one stride cannot describe
+/// them.
 Result<void> flatten(const char* name, ArrayArg& arg);
-/// Before both are flattened: `arg` has the leading dimensions of `of`, or is a matrix already. An absent one
-/// is as it should be. Error invalid_size.
+/// Checks, before both are flattened, that `arg` has the leading dimensions of `of` or is a matrix already.
+/// An absent `arg` is fine. Error invalid_size.
 Result<void> check_leading(const char* name, const ArrayArg& arg, const char* of_name, const ArrayArg& of);
-/// A weight n x k becomes the k x n that a product takes. Errors: invalid_argument (missing), invalid_size.
+/// Turns a weight n x k into a product's k x n. Errors: invalid_argument (missing),
+/// invalid_size.
 Result<void> transpose(const char* name, ArrayArg& arg);
 
-/// The framework's current one. call() has made sure that it can be asked for.
+/// Returns the framework's current stream. call() has checked already that the function for it exists.
 sluice_stream stream_of(int device);
 
-/// Reads the fields of a call and runs a function of them.
+/// Reads the fields of a call and passes them to a function.
 int call(sluice_status (*function)(Fields& fields), const ffi::Any* args, int count);
 
 }  // namespace sluice::c_api

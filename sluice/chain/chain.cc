@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan's kernels loaded, and each step bound to its kernel, so that enqueue is a loop of launches.
+// Loads a plan's kernels and binds each step to its kernel, so that enqueue is a loop of launches.
 #include <sluice/chain/chain.h>
 
 #include <numeric>
@@ -13,7 +13,7 @@ int total(const std::vector<ChainLaunch>& launches, Member member) {
                          [&](int sum, const ChainLaunch& launch) { return sum + launch.*member; });
 }
 
-/// The kernel of each plan, prepared by the first step that has it.
+/// The kernel of each plan. The first step with the plan prepares it.
 class Kernels {
  public:
   Kernels(const Device& device, const ChainPlan& plan)
@@ -50,7 +50,7 @@ std::vector<std::string> units_of(const ChainPlan& plan, Stamping stamping) {
 Result<Chain> Chain::prepare(const Device& device, const ChainPlan& plan, const gemm::Progress& progress) {
   SLUICE_TRY(check_chain_plan(plan));
   auto impl = std::make_shared<Impl>(Impl{device, plan, {}});
-  // All at once, in parallel; each kernel finds its own below, and says what was wrong with it.
+  // Compiles all units in parallel. Each kernel finds its unit below and reports its own error.
   device.impl().cache.get_all(units_of(plan, stamping_of(device.options())), device.options().jobs, progress);
   Kernels kernels(device, impl->plan);
   for (size_t i = 0; i < impl->plan.steps.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of chains share. Called by them, by bench/chain and by `sluice chain --compile-only`.
+// Declarations that this folder's files share with bench/chain and `sluice chain --compile-only`.
 #pragma once
 
 #include <string>
@@ -11,39 +11,39 @@
 
 namespace sluice {
 
-/// The plan that a step has among the chain's. `planned` is one of a chain that check_chain_plan takes.
+/// Returns the plan of a step. `planned` belongs to a chain that check_chain_plan accepts.
 inline const StepPlan& plan_of(const ChainPlan& chain, const PlannedStep& planned) {
   static const StepPlan none;
   return planned.plan < 0 ? none : chain.plans[static_cast<size_t>(planned.plan)];
 }
 
-/// Makes the step what a record, or a tuner, says of it; false, and nothing done: it is a choice of another
-/// kind of step.
+/// Applies a record's or a tuner's choice to the step. Returns false and changes nothing if the choice
+/// belongs to another kind of step.
 bool put_choice(const TunedStep& choice, ChainStep& step);
-/// Every step that has a record, may have its kernel, and says nothing itself. One entry a step.
+/// Applies records to the steps that may have the recorded kernel and choose none. Each step has one entry.
 void take_records(const std::vector<std::optional<TunedStep>>& records, const DeviceInfo& device,
                   std::vector<PlannedStep>& steps);
-/// What was decided about a step, whoever decided it.
+/// Returns the choices in a step's plan, whether a caller, a record or the planner made them.
 TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned);
 
-/// The short name of a product's kernel, whatever its overlap; empty for other steps.
+/// Returns the short name of a product's kernel, without its overlap; empty for other steps.
 std::string product_kernel(const ChainPlan& plan, const PlannedStep& planned);
-/// "step 3 (gate_up)"
+/// Returns e.g. "step 3 (gate_up)".
 std::string step_name(const ChainStep& step, size_t index);
 
-/// Of what is brought into L2 early: more bytes put out what others are about to read.
+/// The largest share of L2 that one step's early weights may take. More would evict data of running launches.
 inline constexpr double kMostOfL2 = 0.4;
-/// What each step brings into L2, and when.
+/// Decides which weights each step brings into L2: its own (prefetch) or a later step's (hand_off).
 void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceInfo& device);
 
-/// Error aliasing: a step that reads its weights early has weights that a step before it writes.
+/// Error aliasing: a step that reads its weights early has weights that an earlier step writes.
 Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps);
 
-/// A chain's plan that was made or changed by hand is as welcome as plan_chain's, if it keeps what that
-/// promises. Errors: invalid_argument, aliasing.
+/// Checks that a plan made or changed by hand keeps the promises of plan_chain's. Errors: invalid_argument,
+/// aliasing.
 Result<void> check_chain_plan(const ChainPlan& plan);
 
-/// All JIT units that preparing the plan takes, some more than once.
+/// Returns all JIT units that preparing the plan needs. Some may occur more than once.
 std::vector<std::string> units_of(const ChainPlan& plan, Stamping stamping);
 
 struct Chain::Impl {

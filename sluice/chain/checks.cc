@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of a chain before it is prepared. The one thing that dependent launches take from a caller:
-// weights are read before the wait, so nothing in front may write them. Activations may be used again as in
-// any stream, since every write is behind a wait. And of a plan that was changed by hand: what plan_chain
+// Checks a chain before it is prepared. Dependent launches restrict a caller in one way: they read weights
+// before they wait, so no step in front may write weights. Activations may be reused as in any stream,
+// because every write comes after a wait. A plan that was changed by hand must also keep plan_chain's
 // promises.
 #include <algorithm>
 
@@ -15,7 +15,7 @@ struct Range {
   u64 begin, end;
 };
 
-/// Sorted, and joined where they meet, so that one search finds what a range touches.
+/// Ranges that are sorted, and joined where they meet, so that one search finds whether a range touches one.
 class Ranges {
  public:
   void add(const StepRange& range) {
@@ -40,7 +40,7 @@ class Ranges {
   std::vector<Range> ranges_;
 };
 
-/// Where it launches: what the step's place forbids, if anything.
+/// Returns the rule that a launched step's overlap breaks at its place; null: none.
 const char* broken_rule(const Overlap& overlap, bool first, bool last, bool behind_foreign) {
   if (first && overlap.wait != Wait::none) return "it is the first launch of the chain, and waits";
   if (behind_foreign && overlap.wait != Wait::none)
@@ -95,8 +95,8 @@ std::string step_name(const ChainStep& step, size_t index) {
 }
 
 Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps) {
-  Ranges written;        // since the last launch that began when all before it had ended
-  std::string anything;  // by whom
+  Ranges written;        // since the last launch that waited for all before it to end
+  std::string anything;  // the step that may write anything; empty: none
   for (size_t i = 0; i < steps.size(); ++i) {
     const PlannedStep& s = steps[i];
     if (!s.launched) continue;
@@ -108,7 +108,7 @@ Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps) {
                    step_name(s.step, i) + ": its weights may be read before " + anything +
                        " has ended, which does not say what it writes: name it in ForeignStep::writes, or "
                        "give this step the overlap wait = none"};
-    if (s.overlap.wait != Wait::none)  // first too: some kernels read bias, gamma or scales of weights early
+    if (s.overlap.wait != Wait::none)  // also Wait::first: some kernels read bias, gamma or scales early
       for (const StepRange& range : weights)
         if (written.touches(range))
           return Error{

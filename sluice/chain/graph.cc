@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chain as a graph: captured, counted, instantiated.
+// Makes a graph of a chain: captures it, counts its nodes and instantiates it.
 #include <sluice/chain/chain.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/graph_edges.h>
@@ -7,7 +7,7 @@
 namespace sluice {
 
 struct ChainGraph::Impl {
-  Chain chain;  // the graph has its kernels' addresses
+  Chain chain;  // kept because the graph holds its kernels' addresses
   Graph graph;
   GraphEdges found;
 };

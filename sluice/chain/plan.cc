@@ -19,13 +19,14 @@ Result<void> check_step(const ChainStep& step) {
   return answers->check(step);
 }
 
-/// Among the steps that launch anything.
+/// A step's place among the steps that launch anything.
 struct Place {
   bool first = false, last = false;
-  bool behind_foreign = false;  // directly, and not overlapped
+  bool behind_foreign = false;  // true: directly behind a foreign step that is not overlapped
 };
 
-/// What a record says is bent to the place; a caller who says what the place forbids is told so.
+/// Returns the overlap of a step. A record's overlap is adjusted to the place; a caller's that the place
+/// forbids is an error.
 Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& options, const Place& place) {
   const ChainStep& step = planned.step;
   if (const std::optional<Overlap> own = step_of(step)->own_overlap()) return *own;
@@ -52,7 +53,7 @@ Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& optio
     made = *step.overlap;
   }
   if (first || behind_foreign) made.wait = Wait::none;
-  if (made.wait == Wait::none && !step.overlap) made.spacing = Spacing::memory;  // what no launch asks for
+  if (made.wait == Wait::none && !step.overlap) made.spacing = Spacing::memory;  // no wait, so no spacing
   if (last) made.trigger = Trigger::never;
   return made;
 }
@@ -87,7 +88,7 @@ class Planner {
   ChainPlan take() { return std::move(chain_); }
 
  private:
-  struct Known {  // of each plan, the step that it was made for
+  struct Known {  // the step and the overlap that a plan was made for
     const ChainStep* step;
     Overlap overlap;
   };
@@ -117,7 +118,7 @@ Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo&
     first = std::min(first, i);
     last = i;
   }
-  // Footprints are asked for of kernels that are best alone.
+  // Limits on shared memory or stages apply to kernels that are best alone, so records do not count.
   if (options.overlap == ChainOverlap::tuned && options.smem_limit == 0 && options.most_stages == 0)
     take_records(records.find(steps, device), device, planned);
   Planner planner(device, options, records);

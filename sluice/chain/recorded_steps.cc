@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-/// The chain's choice for step `here` between its neighbours; null if no step matches. The last step also
-/// precedes the first.
+/// Returns the chain's choice for step `here` between its neighbours; null if no step matches. The last step
+/// also counts as the first one's neighbour.
 const TunedStep* at_place(const TunedChain& chain, const StepRecipe* before, const StepRecipe& here,
                           const StepRecipe* behind) {
   const std::size_t count = chain.steps.size();

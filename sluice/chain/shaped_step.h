@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step of an operation whose plan is its options and whose shapes come with the call (ops::ShapedOp): a
-// norm, a quantiser, or an operation of somebody else's, which is a step through OpStep.
+// The step of an ops::ShapedOp: an operation whose plan is its options and whose shapes come with the call.
+// It may be a norm, a quantiser, or a user's own operation, which is a step through OpStep.
 #pragma once
 
 #include <sluice/chain/step.h>
@@ -56,7 +56,7 @@ class ShapedStep : public Step {
   }
   Overlap overlap_of(const StepPlan& plan) const override { return plan.get<Options>()->overlap; }
   double estimate_us(const StepPlan&, const DeviceInfo& device) const override {
-    constexpr double kFixedUs = 2.0;  // of a kernel that moves next to nothing, alone
+    constexpr double kFixedUs = 2.0;  // a kernel that moves almost nothing takes this long alone
     return kFixedUs + static_cast<double>(moved_bytes()) / device.hbm_bytes_per_us;
   }
   std::vector<std::string> units(const StepPlan& plan, Stamping stamping) const override {
@@ -77,7 +77,7 @@ class ShapedStep : public Step {
         .programmatic = programmatic_of(planned)};
   }
 
-  /// No record names an operation that the library does not list.
+  /// Returns a foreign recipe, because no record names an operation that the library does not list.
   StepRecipe recipe() const override { return ForeignRecipe{.overlapped = true}; }
   std::string text(const StepPlan&) const override { return Op::text(options_, args_); }
 
@@ -86,7 +86,7 @@ class ShapedStep : public Step {
   Args args_;
 };
 
-/// A step of an operation that the library does not list.
+/// Makes a step of an operation that the library does not list.
 template <class Op>
 OpStep op_step(const typename Op::Problem& options, const typename Op::Args& args) {
   return {std::make_shared<const ShapedStep<Op>>(options, args)};

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-constexpr i64 kBlobSlice = 2048;  // of packed weights: whoever reads a run of them reads many
+constexpr i64 kBlobSlice = 2048;  // bytes of packed weights; a CTA reads many slices in a row
 
 }  // namespace
 
@@ -41,7 +41,7 @@ i64 moved_bytes(const Operands& operands, const Pointers& pointers) {
   return bytes;
 }
 
-/// Packed weights, and all others without rows that must keep their heads together.
+/// The default, for weights such as packed ones whose rows need no equal shares.
 WarmRange Step::share_of_weights(i64 bytes, const SkippedK&) const {
   const StepRange weights = main_weights(*this);
   bytes = std::min(bytes, weights.bytes);

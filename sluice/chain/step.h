@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a chain asks of a step, whatever operation it is of. Each kind of step is one file of chain/steps/
-// that answers; nothing else in the library tells kinds apart. A kind is added by a struct in sluice/chain.h,
-// a file and a row of step_of().
+// The interface between a chain and its steps. Each kind of step is one file of chain/steps/ that implements
+// it; no other file in the library tells kinds apart. A new kind needs a struct in sluice/chain.h, a file,
+// and a row of steps/kinds.h.
 #pragma once
 
 #include <any>
@@ -18,13 +18,13 @@
 
 namespace sluice {
 
-/// The head of a row of B that is left out: `bytes` in each of `parts` equal parts of it.
+/// The part of each row of B to leave out: the first `bytes` of each of the row's `parts` equal parts.
 struct SkippedK {
   i64 bytes = 0;
   int parts = 1;
 };
 
-/// Memory of a step, from its first byte to one past the last; gaps between rows count as its own.
+/// The memory of one operand, from its first byte to one past the last, with the gaps between rows.
 struct StepRange {
   const char* name = "";
   const void* data = nullptr;
@@ -34,12 +34,12 @@ struct StepRange {
 struct ChainLaunch {
   std::function<Result<void>(const WorkspaceView& workspace, Stream stream)> launch;
   int kernels = 1;
-  int programmatic = 0;  // of them
+  int programmatic = 0;  // how many of them may begin before the launch in front ends
 };
 
-/// What plans are made from, beside the step.
+/// The inputs of a plan, beside the step.
 struct PlanRequest {
-  Overlap overlap;  // of the step's place
+  Overlap overlap;  // given by the step's place in the chain
   const DeviceInfo& device;
   const ChainOptions& options;
   const RecordBook& records;
@@ -49,57 +49,60 @@ class Step {
  public:
   virtual ~Step() = default;
 
-  /// Error invalid_argument: what is the chain's to set was set. Others: those of options and shapes.
+  /// Checks the step. Error invalid_argument: the caller set a field that only the chain sets. Other errors
+  /// are those of options and shapes.
   virtual Result<void> check(const ChainStep& step) const = 0;
-  /// Does it launch anything at all?
+  /// Returns whether the step launches anything.
   virtual bool is_launched() const = 0;
-  /// What it reads, by role; `is_weight`: before the launches in front have ended.
+  /// Returns the memory of operands whose role is wanted. Weights may be read early.
   virtual std::vector<StepRange> ranges(bool (*wanted)(Role)) const = 0;
-  /// Bytes that it must move, weights and all; gaps between rows are not moved.
+  /// Returns the bytes that the step must move, weights included, gaps between rows not.
   virtual i64 moved_bytes() const = 0;
-  /// Is what it writes not known?
+  /// Returns whether the step may write memory that it does not name.
   virtual bool writes_anything() const { return false; }
-  /// `bytes` of its streamed weights at most, evenly spread, so that every CTA that reads them finds the same
-  /// share in L2. `skip`: of each row's k, what is on its way to shared memory anyway.
+  /// Returns at most `bytes` of the streamed weights, spread so that each CTA that reads them finds an equal
+  /// share in L2. `skip` is the part of each row that the step's own early loads bring anyway.
   virtual WarmRange share_of_weights(i64 bytes, const SkippedK& skip) const;
-  /// What the rings of a launch that loads weights before it waits hold of each row of B.
+  /// Returns the part of each row of B that a launch loads into its rings before it waits.
   virtual SkippedK ring(const StepPlan&, const DeviceInfo&) const { return {}; }
 
-  /// Set for a step that nobody plans, and whose place decides nothing. lets_go: the launch behind it may
-  /// begin early.
+  /// Returns the overlap of a step that has no plan and ignores its place; nothing for all others. lets_go()
+  /// returns whether the launch behind it may begin early.
   virtual std::optional<Overlap> own_overlap() const { return std::nullopt; }
   virtual bool lets_go() const { return true; }
 
   virtual Result<StepPlan> plan(const PlanRequest& request) const = 0;
-  /// True if both are of one kind and, with equal overlaps, have one plan.
+  /// Returns whether both are of one kind and, with equal overlaps, have equal plans.
   virtual bool shares_plan(const Step& other) const = 0;
-  /// Is this a plan of it? Asked of plans that were changed by hand.
+  /// Returns whether this is a plan of the step, since a plan may be changed by hand.
   virtual bool agrees(const StepPlan& plan) const = 0;
   virtual Overlap overlap_of(const StepPlan& plan) const = 0;
   virtual i64 workspace_of(const StepPlan&) const { return 0; }
   virtual double estimate_us(const StepPlan& plan, const DeviceInfo& device) const = 0;
   virtual std::vector<std::string> units(const StepPlan&, Stamping) const { return {}; }
-  /// A prepared kernel, which all steps of the plan share.
+  /// Returns a prepared kernel, which all steps with the plan share.
   virtual Result<std::any> prepare(const Device&, const StepPlan&) const { return std::any(); }
-  /// Errors: those of the launch that need no driver.
+  /// Binds the step to its kernel. Its errors are the launch's that need no driver.
   virtual Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const = 0;
 
-  /// What a tuner chose: nothing for steps without a kernel to choose. may_have: the planner would consider
-  /// it, and the step says nothing itself. put: false where it is a choice of another kind of step.
+  /// choice_of() returns the kernel choice in a plan; nothing if the step has none to choose. may_have()
+  /// returns whether the planner would consider a tuned choice and the caller chose nothing. put() applies a
+  /// tuned choice; it returns false if that belongs to another kind of step.
   virtual decltype(TunedStep::kernel) choice_of(const StepPlan&) const { return {}; }
   virtual bool may_have(const TunedStep&, const DeviceInfo&) const { return true; }
   virtual bool put(const TunedStep&, ChainStep&) const { return true; }
   virtual StepRecipe recipe() const = 0;
 
-  /// For people: "1x4096x4096 ping_pong ...", and the kernel alone, whatever its overlap; empty: no product.
+  /// text() describes the step for people: "1x4096x4096 ping_pong ...". kernel_name() names a product's
+  /// kernel without its overlap; it is empty for other steps.
   virtual std::string text(const StepPlan& plan) const = 0;
   virtual std::string kernel_name(const StepPlan&) const { return ""; }
 };
 
-/// The answers for a step, which must outlive them.
+/// Returns the interface of a step. The step must outlive it.
 std::shared_ptr<const Step> step_of(const ChainStep& step);
 
-/// The range that hand-off and prefetch are of; no bytes without one.
+/// Returns the weights that hand-off and prefetch bring into L2; no bytes if the step has none.
 StepRange main_weights(const Step& step);
 inline StepRange main_weights(const ChainStep& step) {
   return main_weights(*step_of(step));
@@ -111,14 +114,14 @@ inline std::vector<StepRange> written_by(const ChainStep& step) {
   return step_of(step)->ranges([](Role role) { return role == Role::write; });
 }
 
-/// The table's rows that a call follows, as ranges.
+/// Returns the memory of each operand that a call uses and whose role is wanted.
 std::vector<StepRange> ranges_of(const Operands& operands, const Pointers& pointers, bool (*wanted)(Role));
 i64 moved_bytes(const Operands& operands, const Pointers& pointers);
 
 inline Error refused(const std::string& message) {
   return {ErrorCode::invalid_argument, message};
 }
-/// Launches that may begin before the one before them has ended.
+/// Returns how many launches of the step may begin before the launch in front ends.
 inline int programmatic_of(const PlannedStep& planned) {
   return planned.overlap.wait != Wait::none ? 1 : 0;
 }

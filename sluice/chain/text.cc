@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A planned chain for people: one aligned line a step.
+// Prints a planned chain for people: one aligned line for each step.
 #include <algorithm>
 #include <cstdio>
 

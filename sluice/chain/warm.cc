@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each step brings into L2: a share of weights, the same of every run of their rows. A product takes as
-// long as its slowest CTA, so the head of B, all of it for some CTAs and none for the others, would buy
-// nothing (docs/findings/chains.md).
+// Decides which weights each step brings into L2: an equal share of every run of their rows. A product takes
+// as long as its slowest CTA. The first bytes of B would serve some CTAs wholly and others not at all, and so
+// gain nothing (docs/findings/chains.md).
 #include <algorithm>
 
 #include <sluice/chain/chain.h>
@@ -9,9 +9,9 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kFarthest = 4;  // launches ahead: what is farther is put out again
+constexpr size_t kFarthest = 4;  // launches ahead; weights for a farther launch are evicted before it runs
 
-/// What the rings of a launch that loads weights before it waits hold already.
+/// Returns the part of each row that a launch loads into its rings before it waits.
 SkippedK ring_of(const PlannedStep& s, const ChainPlan& plan, const DeviceInfo& device) {
   if (s.overlap.wait != Wait::weights_first) return {};
   return step_of(s.step)->ring(plan_of(plan, s), device);
@@ -24,7 +24,7 @@ void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceI
   std::vector<PlannedStep*> launched;
   for (PlannedStep& s : plan.steps)
     if (s.launched) launched.push_back(&s);
-  std::vector<bool> served(launched.size());  // by a step in front: its share is there already
+  std::vector<bool> served(launched.size());  // true: a step in front brings the launch's share
   for (size_t i = 0; i < launched.size(); ++i) {
     PlannedStep& s = *launched[i];
     const auto step = step_of(s.step);
@@ -32,7 +32,7 @@ void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceI
     const i64 own = std::min(s.step.prefetch_bytes.value_or(options.prefetch_bytes), most);
     if (s.overlap.wait != Wait::none && !served[i])
       s.prefetch = step->share_of_weights(own, ring_of(s, plan, device));
-    s.prefetch.ctas = static_cast<u32>(device.sm_count);  // so many are there at once, in any launch
+    s.prefetch.ctas = static_cast<u32>(device.sm_count);  // any launch has so many CTAs at once
     if (!overlaps(s.overlap)) continue;
     const i64 given = std::min(s.step.hand_off_bytes.value_or(options.hand_off_bytes), most);
     const size_t end = std::min(launched.size(), i + 1 + kFarthest);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of somebody else: nothing is planned, compiled or warmed.
+// Foreign steps: the caller's own launches. A chain plans, compiles and warms nothing for them.
 #include <algorithm>
 
 #include <sluice/chain/steps/kinds.h>

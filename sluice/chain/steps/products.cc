@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that are products, dense or with packed weights. A dense product streams B, and a share of B is the
-// same of each of its rows: a product takes as long as its slowest CTA, so the head of B, all of it for some
-// CTAs and none for the others, would buy nothing (docs/findings/chains.md).
+// Steps that are products, dense or with packed weights. A share of a dense product's B is an equal part of
+// each row, because a product takes as long as its slowest CTA. The first bytes of B would serve some CTAs
+// wholly and others not at all, and so gain nothing (docs/findings/chains.md).
 #include <algorithm>
 
 #include <sluice/chain/step.h>
@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-/// The answers that both give alike, through their operation.
+/// The common part of both kinds of product, through their operation.
 template <class Op, class Work>
 class ProductOf : public Step {
  public:
@@ -101,13 +101,13 @@ class ProductOf : public Step {
 
  protected:
   static const typename Op::Plan& made_plan(const StepPlan& plan) { return *plan.get<typename Op::Plan>(); }
-  /// Would the planner consider the kernel that a record names?
+  /// Returns whether the planner would consider the kernel that a record names.
   virtual bool considers(const typename Op::Choice& choice, const DeviceInfo& device) const = 0;
 
   const Work& step_;
 };
 
-/// Fewer stages until the CTA is small enough.
+/// Lowers the stages until the CTA's shared memory is within the options' limits.
 Result<void> shrink(Plan& plan, const ChainOptions& options) {
   KernelConfig& c = plan.config;
   const KernelConfig before = c;
@@ -123,11 +123,11 @@ Result<void> shrink(Plan& plan, const ChainOptions& options) {
                      (rule != nullptr ? std::string(" (") + rule + ")" : "") +
                      ": choose a smaller tile in the step's overrides, or a larger limit"};
   plan.smem_bytes = smem_bytes(c);
-  plan.measured_us = 0;  // that was another kernel's
+  plan.measured_us = 0;  // the measured time belongs to the kernel with more stages
   return {};
 }
 
-/// B as rows that lie apart: of n, or of k where it is MN-major. Of a batch with gaps, the first matrix.
+/// B as rows in memory: rows of n, or of k if B is MN-major. A batch with gaps counts only its first matrix.
 struct RowsOfB {
   const void* data = nullptr;
   i64 rows = 0, bytes = 0, stride = 0;
@@ -166,7 +166,7 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
     bytes = std::min(bytes, main_weights(*this).bytes);
     if (bytes <= 0) return {};
     const RowsOfB b = rows_of_b(step_);
-    // The parts of a row are equal only roughly, and rows of them only where nothing lies between two rows.
+    // A row is split only into equal parts, and only if rows have no gaps: all parts share a stride.
     const i64 parts = b.stride == b.bytes && b.bytes % skip.parts == 0 ? skip.parts : 1;
     const i64 whole = b.bytes / parts, head = step_.problem.b.major == Major::k ? skip.bytes : 0;
     if (head >= whole) return {};
@@ -175,7 +175,7 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
     return spread_rows(static_cast<const u8*>(b.data) + head, part, b.stride / parts, b.rows * parts,
                        bytes / part);
   }
-  /// Nothing that counts where CTAs of a second wave, or second tiles of a CTA, find their rings empty.
+  /// Returns nothing if a second wave of CTAs, or a CTA's second tile, would start with empty rings.
   SkippedK ring(const StepPlan& plan, const DeviceInfo& device) const override {
     const Plan& product = made_plan(plan);
     const KernelConfig& c = product.config;
@@ -200,7 +200,7 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
   i64 workspace_of(const StepPlan& plan) const override { return made_plan(plan).workspace_bytes; }
   Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const override {
     SLUICE_TAKE(ChainLaunch bound, ProductOf::bind(kernel, planned));
-    // The second kernel of a split, which adds up, always waits for the first itself.
+    // A split's second kernel adds up the parts. It is always a dependent launch that waits for the first.
     const bool adds_up = std::any_cast<const gemm::Kernel&>(kernel).impl().modules.size() > 1;
     const int sums = adds_up && step_.args.alpha != 0.0f ? 1 : 0;
     bound.kernels += sums;
@@ -214,8 +214,8 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
     return is_listed(choice) && choice.combine != Combine::separate &&
            gemm::plan(step_.problem, device, overrides_of(choice)).ok();
   }
-  /// Equal kernels and sums whatever the overlap, so that bits do not depend on it: the second kernel of
-  /// Combine::separate overlaps with nobody, so no step gets it unasked, with the overlap off neither.
+  /// Plans equal kernels and sums for every overlap, so that bits do not depend on it. The second kernel of
+  /// Combine::separate overlaps with no step. So a step gets it only if asked for, even with the overlap off.
   Result<Plan> plan_product(const PlanRequest& request) const {
     PlanOverrides overrides = step_.overrides;
     if (overrides.combine != Combine::separate) overrides.overlap = request.overlap;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine of all operations: a plan is sealed, its units are compiled and loaded, and a prepared kernel is
-// launched, kept and lent a workspace. It is written once; what differs is an Op, a struct of pure functions
-// that each file of this room has one of:
-//   types     Problem (what kernels are kept by), Plan, Args (of one launch), Image (what of a launch does
-//   not
-//             depend on Args), Handle (the public class of a prepared kernel)
-//   plan_for  the plan that run() makes of a problem
-//   sealed    the plan, checked and with all that follows from it; the only place that does either
-//   units     the texts that NVRTC compiles for it; none: there is nothing to launch
+// launched, kept and lent a workspace. It is written once; operations differ by an Op, a struct of pure
+// functions. Each file of this folder defines one Op:
+//   types     Problem (the key of kept kernels), Plan, Args (one launch's), Image (the part of a launch
+//             that does not depend on Args), Handle (the public class of a prepared kernel)
+//   plan_for  returns the plan that run() makes of a problem
+//   sealed    returns the plan, checked and completed; no other function checks or completes plans
+//   units     returns the texts that NVRTC compiles for the plan; none if there is nothing to launch
 //   load      fills in Image and modules from the compiled units
-//   bind      the operands of one call and their pointers, checked as far as `check_pointers` does not
+//   bind      returns one call's operands and pointers, and checks everything but `check_pointers`' rules
 //   enqueue   patches a copy of the parameters and launches
-// What run() and sessions ask besides is in kept.h. launch() allocates nothing.
+// kept.h lists the functions that run() and sessions need besides. launch() allocates nothing.
 #pragma once
 
 #include <memory>
@@ -29,19 +28,19 @@
 
 namespace sluice::ops {
 
-/// The texts of a plan's units with their cubins, of which an op loads what its launches need.
+/// The texts of a plan's units and their cubins. An op loads the modules that its launches need from them.
 struct Units {
   const Device& device;
   std::span<const std::string> texts;
   std::span<const Result<std::shared_ptr<const Cubin>>> cubins;
 
-  /// `most_smem`: dynamic, that a launch asks for. Errors: driver; internal (`dependent`, and its code does
-  /// not wait).
+  /// Loads unit i. `most_smem` is the most dynamic shared memory that a launch asks for. Errors: driver;
+  /// internal if `dependent` and the unit's code does not wait.
   Result<std::shared_ptr<const Module>> load(size_t unit, i64 most_smem, bool dependent) const;
 };
 
-/// What a prepared kernel holds: immutable, so any number of threads may launch it. It does not own the
-/// Device, whose kept kernels it may be one of, only the driver's context and its modules.
+/// A prepared kernel: immutable, so any number of threads may launch it. It owns the driver's context and its
+/// modules, but not the Device, because the Device may keep this kernel.
 template <class Op>
 struct Prepared {
   typename Op::Plan plan{};
@@ -53,13 +52,13 @@ struct Prepared {
   const DriverApi& api() const { return primary->api(); }
 };
 
-/// What bind() returns for an op whose table is the prepared kernel's.
+/// bind() returns this for an op whose operand table belongs to the prepared kernel.
 struct BoundCall {
   const Operands& operands;
   Pointers pointers{};
-  bool nothing = false;  // to launch
+  bool nothing = false;  // true: there is nothing to launch
 };
-/// The same for one whose shapes come with the call; `shape` has its strides filled in.
+/// bind() returns this for an op whose shapes come with the call; `shape` has its strides filled in.
 template <class Shape>
 struct ShapedCall {
   Shape shape{};
@@ -68,13 +67,13 @@ struct ShapedCall {
   bool nothing = false;
 };
 
-/// A launch before its CTAs are spread.
+/// A launch before spread_ctas() adjusts its shape. `module` is an index of Prepared::modules.
 struct Spread {
   size_t module;
   LaunchShape shape;
 };
 
-/// What an op has in common whose plan is its options, and whose shapes come with each call:
+/// The common part of ops whose plan is their options and whose shapes come with each call. Their
 /// bind(plan, args) needs no kernel.
 template <class Op, class Options>
 struct ShapedOp {
@@ -94,7 +93,7 @@ struct ShapedOp {
     }
     return {};
   }
-  /// Launches a module with the plan's overlap, its CTAs spread as that asks for.
+  /// Launches a module with the plan's overlap and spreads its CTAs as the overlap asks.
   template <class Params>
   static Result<void> launch_spread(const Prepared<Op>& kernel, Spread launch, const Params& params,
                                     Stream stream) {
@@ -126,14 +125,14 @@ Result<typename Op::Handle> finish(const Result<typename Op::Plan>& plan, const 
   return typename Op::Handle(std::move(impl));
 }
 
-/// All plans' units are compiled in parallel, equal ones once.
+/// Prepares a kernel for each plan. All units are compiled in parallel, and equal units once.
 template <class Op>
 std::vector<Result<typename Op::Handle>> prepare(const Device& device,
                                                  std::span<const typename Op::Plan> plans,
                                                  const gemm::Progress& progress = {}) {
   std::vector<Result<typename Op::Plan>> sealed;
-  std::vector<std::string> texts;  // of all plans, in order
-  std::vector<size_t> ends;        // in `texts`, of each plan's
+  std::vector<std::string> texts;  // all plans' units, in order
+  std::vector<size_t> ends;        // each plan's end in `texts`
   for (const typename Op::Plan& plan : plans) {
     sealed.push_back(Op::sealed(plan, device.info()));
     if (sealed.back())
@@ -158,8 +157,8 @@ Result<typename Op::Handle> prepare(const Device& device, const typename Op::Pla
   return std::move(prepare<Op>(device, std::span(&plan, 1)).front());
 }
 
-/// All that a launch refuses by value alone. A chain asks before its first launch, when it has no workspace
-/// yet.
+/// Checks everything that a launch refuses by value alone, except the workspace. A chain calls this before
+/// its first launch, when it has no workspace yet.
 template <class Op>
 Result<void> check_args(const Prepared<Op>& kernel, const typename Op::Args& args) {
   if (kernel.modules.empty()) return {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dense product. prepare does everything that takes time, so that a launch is a few checks, a copy of the
-// parameters and six short driver calls; one more for each operand whose last slice sticks out, for a second
-// kernel that adds up parts, and for each pointer that was not seen before (tests/unit/launch_cost_test.cc).
+// The dense product. prepare does everything that takes time. A launch is a few checks, a copy of the
+// parameters and six short driver calls. One more call is needed for each tail map, for a second kernel that
+// adds up parts, and for each pointer that was not seen before (tests/unit/launch_cost_test.cc).
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/ops/kernel_handle.h>
 
@@ -26,8 +26,8 @@ namespace {
 
 constexpr i64 kMaxSize = std::numeric_limits<int>::max();
 
-/// `c` as the planner makes it of the problem: with another promotion the sums would not be kept as
-/// `accumulate` says.
+/// Returns `c` with the promotion that the planner takes for the problem. With any other, the sums would not
+/// be kept as `accumulate` says.
 KernelConfig as_promised(const KernelConfig& c, const Problem& p) {
   KernelConfig promised = config_for(p, {c.schedule, c.tile.m, c.tile.n}, c.cluster, c.store);
   promised.stages = c.stages;
@@ -38,7 +38,7 @@ KernelConfig as_promised(const KernelConfig& c, const Problem& p) {
   return promised;
 }
 
-/// The configuration and the split are ones for the problem, which is checked and not empty.
+/// Checks that configuration and split fit the problem, which is checked already and not empty.
 Result<void> check_choice(const Problem& checked, const Plan& plan) {
   const KernelConfig& c = plan.config;
   const auto invalid = [&](const std::string& rule) {
@@ -62,8 +62,8 @@ Result<void> check_choice(const Problem& checked, const Plan& plan) {
     return invalid("split.clusters = " + std::to_string(plan.split.clusters) + " must be in 1..2^31 CTAs");
   if (plan.split.group < 1)
     return invalid("split.group = " + std::to_string(plan.split.group) + " must be at least 1");
-  // The kernel counts in int. check_problem keeps the end of the last cluster tile in it; the walk counts
-  // tiles.
+  // The kernel counts in int. check_problem keeps the end of the last cluster tile in range; here the number
+  // of tiles is checked.
   const i64 rows = grid_rows(p, c), columns = grid_columns(p, c);
   const bool fits =
       can_count_tiles(p, c, plan.split.clusters) && plan.split.group <= kMaxSize / std::max(rows, columns);
@@ -178,14 +178,14 @@ Pointers pointers_of(const Args& x) {
 namespace ops {
 namespace {
 
-/// Numbers of the process, not of a Device: two handles may share a GPU and a workspace. 0 is nobody.
+/// Returns a number unique in the process, since two Devices may share a GPU and a workspace. 0 is no launch.
 u32 next_launch() {
   static std::atomic<u32> last{0};
   const u32 number = ++last;
   return number != 0 ? number : ++last;
 }
 
-/// Everything but pointers, alpha and beta.
+/// Fills in everything but pointers, alpha and beta.
 Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& params) {
   const Problem p = product_of(plan.problem, plan.config);
   const KernelConfig& c = plan.config;
@@ -201,7 +201,7 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
   params.raster_group = plan.split.group;
   params.numbering = plan.split.numbering;
   params.deal = deal_of(params.grid, plan.split);
-  params.a_ld = p.m > 1 ? p.a.ld : 0;  // of one row it may be anything; rows that are not there lie on it
+  params.a_ld = p.m > 1 ? p.a.ld : 0;  // a lone row may have any ld; 0 puts missing rows onto it
   params.a_batch_stride = p.a.batch_stride;
   params.b_ld = p.n > 1 ? p.b.ld : 0;
   params.b_batch_stride = p.b.batch_stride;
@@ -213,7 +213,7 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
     bool used;
     TensorMapShape shape;
   };
-  const char* const name_a = is_swapped(c) ? "B" : "A";  // as the caller calls them
+  const char* const name_a = is_swapped(c) ? "B" : "A";  // the caller's names
   const char* const name_b = is_swapped(c) ? "A" : "B";
   const Map maps[] = {{name_a, params.map_a, p.k > 0, a_map_shape(c, p)},
                       {name_b, params.map_b, p.k > 0, b_map_shape(c, p)},
@@ -238,13 +238,13 @@ Result<void> number_clusters(const Device& device, const Plan& plan, GemmParams&
   return {};
 }
 
-/// Who gives a stamped workspace back: all math groups, and every CTA that adds up parts.
+/// Returns how many parties give a stamped workspace back: all math groups, and every CTA that adds up parts.
 u32 leavers_of(const Prepared<Gemm>& kernel) {
   return kernel.image.shape.grid_x * kMathGroups +
          (kernel.modules.size() > 1 ? kernel.image.sum_shape.grid_x : 0);
 }
 
-/// As the product that the kernel multiplies has them.
+/// Returns the arguments in the kernel's order: a swapped kernel multiplies with A and B exchanged.
 gemm::Args in_place(gemm::Args args, const KernelConfig& c) {
   if (!is_swapped(c)) return args;
   std::swap(args.a, args.b);
@@ -252,7 +252,7 @@ gemm::Args in_place(gemm::Args args, const KernelConfig& c) {
   return args;
 }
 
-/// Puts the addresses of A, B and D into `params` and its maps. `args`: in_place().
+/// Puts the addresses of A, B and D into `params` and its maps. `args` comes from in_place().
 Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Prepared<Gemm>& kernel,
                            const gemm::Args& args) {
   params.a = args.a;
@@ -355,7 +355,7 @@ Result<void> Gemm::enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, 
 Result<gemm::RowTable> Gemm::plan_rows(const Device& device, const Problem& problem, RowRange rows) {
   Result<RowTable> table = gemm::plan_rows(problem, rows, device.info(), device.records());
   if (!table || !table->numbers_by_gpc) return table;
-  SLUICE_TRY(gpc_order(device));  // no call inside the range shall have to ask
+  SLUICE_TRY(gpc_order(device));  // so that no call in the range has to ask for it
   return table;
 }
 

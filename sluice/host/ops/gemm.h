@@ -14,21 +14,20 @@ namespace gemm {
 enum Index { kA, kB, kC, kD, kScaleA, kScaleB, kScaleD, kBias, kWorkspace, kOperandCount };
 static_assert(kOperandCount <= Operands::kMost);
 
-/// The operand table. `store`: how the plan writes D, which decides D's alignment; `workspace`: the bytes it
-/// asks for. Error invalid_size: an operand of more than 2^63 bytes.
+/// Returns the operand table. `store` is how the plan writes D, which decides D's alignment; `workspace` is
+/// the bytes that the plan asks for. Error invalid_size: an operand of more than 2^63 bytes.
 Result<Operands> operands_of(const Problem& problem, StorePath store = StorePath::direct, i64 workspace = 0);
-/// With alpha = 0 a launch follows neither A and B nor the workspace, with beta = 0 not C.
+/// Returns a launch's pointers. With alpha = 0 it skips A, B and the workspace; with beta = 0 it skips C.
 Pointers pointers_of(const Args& args);
 
-/// A plan made or changed by hand, checked and with all that follows from it: it is as welcome as the
-/// planner's if the problem passes the planner's own checks, and the configuration is one for it. Errors:
-/// those of plan().
+/// Checks a plan that may be made or changed by hand, and fills in all that follows from it. The problem must
+/// pass the planner's own checks, and the configuration must fit the problem. Its errors are plan()'s.
 Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
 
-/// What has to be compiled for a launch of the plan; nothing if D is empty.
+/// Returns the units to compile for a launch of the plan; none if D is empty.
 std::vector<std::string> units_of(const Plan& plan, Stamping stamping);
 
-/// Nothing to launch, whatever the arguments: m, n or batch is 0, or D += a sum over nothing.
+/// True if no arguments give anything to launch: m, n or batch is 0, or D += a sum with k = 0.
 constexpr bool is_empty(const Problem& problem) {
   return problem.m == 0 || problem.n == 0 || problem.batch == 0 || leaves_d(problem, 1.0f);
 }
@@ -45,9 +44,9 @@ struct Gemm {
   struct Image {
     Operands operands;
     LaunchShape shape;
-    LaunchShape sum_shape;  // of the kernel that adds up the parts, with Combine::separate: modules[1]
-    bool has_tail_a = false, has_tail_b = false;  // of the product that the kernel multiplies
-    alignas(CUtensorMap) GemmParams params{};     // but for pointers, alpha and beta
+    LaunchShape sum_shape;  // for modules[1], which adds up the parts (Combine::separate)
+    bool has_tail_a = false, has_tail_b = false;  // whether the kernel's A and B have tail maps
+    alignas(CUtensorMap) GemmParams params{};     // complete but for pointers, alpha and beta
   };
 
   using Overrides = PlanOverrides;

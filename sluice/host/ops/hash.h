@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of keys made of numbers: problems, and the recipes of tuning records.
+// The hash of keys made of numbers: problems, and the recipes of tuning records.
 #pragma once
 
 #include <initializer_list>
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-/// Sizes and strides tell problems apart in practice; equality does the rest.
+/// Hashes sizes and strides, which tell problems apart in practice; the map's equality settles collisions.
 inline u64 hash_of(std::initializer_list<i64> values) {
   u64 hash = 0;
   for (const i64 value : values) hash = (hash ^ static_cast<u64>(value)) * 0x9E3779B97F4A7C15u + (hash >> 29);

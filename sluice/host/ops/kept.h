@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that a device keeps for run() and the C interface's sessions, by problem, and the ranges of
-// numbers of rows that it serves with few kernels. Any thread may call all of it; no lock is held while the
-// driver or the compiler is waited for. An op that is run says, beside what engine.h asks:
-//   is_empty       nothing to launch
-//   key_of         one form for all spellings of the same problem, which has a key_hash()
-//   missing        "no kernel is ready for ...", behind which a remedy is said
-//   workspace_for  the bytes that a call asks for; 0: none
-//   kServesRows    whether plan_rows and plan_of_row are there
+// The kernels that a device keeps by problem for run() and the C interface's sessions, and the ranges of m
+// that it serves with few kernels. Any thread may call every function here. No function holds a lock while it
+// waits for the driver or the compiler. Beside the functions of engine.h, an op that run() takes defines:
+//   is_empty       whether a problem has nothing to launch
+//   key_of         one form for all spellings of a problem; that form has a key_hash()
+//   missing        the message "no kernel is ready for ...", to which a remedy is added
+//   workspace_for  the bytes of workspace that a call asks for; 0: none
+//   kServesRows    whether the op has plan_rows and plan_of_row
 #pragma once
 
 #include <algorithm>
@@ -23,12 +23,12 @@
 
 namespace sluice::ops {
 
-/// About 3 KB each. A server that meets all of 1 to 512 rows of seven layers has 3,584.
+/// An entry takes about 3 KB. A server that meets 1 to 512 rows in seven layers has 3,584 entries.
 inline constexpr std::size_t kMostUnasked = 8192;
 
-/// Of problems that nobody asked to prepare the kMostUnasked used last stay, so that a server which meets new
-/// sizes for months does not grow. Modules stay loaded all the same: a graph may have been captured with
-/// them, and a launch needs nothing else.
+/// Kernels by problem. A kernel that the caller asked to prepare stays. The others stay while they are among
+/// the kMostUnasked used last, so that a server which meets new sizes for months does not grow. A dropped
+/// kernel's modules stay loaded, because a graph may have been captured with them; replay needs no more.
 template <class P, class Handle>
 class KeptKernels {
  public:
@@ -43,8 +43,8 @@ class KeptKernels {
     return entry.kernel;
   }
 
-  /// The kernel that is there, else the one that make() returns, which stays until kMostUnasked others were
-  /// used after it; of two threads' the first.
+  /// Returns the kept kernel, else the one that make() returns, which stays until kMostUnasked others were
+  /// used after it. If two threads make one at once, the first to finish is kept and both return it.
   template <class Make>
   Result<Handle> get(const P& problem, const Make& make) {
     if (std::optional<Handle> kernel = find(problem)) return *std::move(kernel);
@@ -63,7 +63,7 @@ class KeptKernels {
     return made;
   }
 
-  /// Is it there? Then it stays from now on.
+  /// Returns whether the problem has a kernel, and if so keeps it for ever.
   bool keep(const P& problem) {
     const std::lock_guard lock(mutex_);
     const auto found = kernels_.find(problem);
@@ -71,13 +71,13 @@ class KeptKernels {
     ask_for(found->second);
     return true;
   }
-  /// The kernel stays, unless there is one already, which then does.
+  /// Keeps the kernel for ever; if the problem has one already, keeps that one instead.
   void add(const P& problem, const Handle& kernel) {
     const std::lock_guard lock(mutex_);
     keep_modules(kernel);
     ask_for(kernels_.emplace(problem, Entry{kernel, {}}).first->second);
   }
-  /// find() returns this one from now on.
+  /// Makes find() return this kernel from now on.
   void replace(const P& problem, const Handle& kernel) {
     const std::lock_guard lock(mutex_);
     keep_modules(kernel);
@@ -94,7 +94,7 @@ class KeptKernels {
  private:
   struct Entry {
     Handle kernel;
-    std::optional<typename std::list<P>::iterator> turn;  // in `unasked_`; nothing: it stays
+    std::optional<typename std::list<P>::iterator> turn;  // its place in `unasked_`; nothing: the entry stays
   };
   void ask_for(Entry& entry) {
     if (entry.turn) unasked_.erase(*std::exchange(entry.turn, std::nullopt));
@@ -106,25 +106,25 @@ class KeptKernels {
   const std::size_t most_unasked_;
   mutable std::mutex mutex_;
   mutable std::unordered_map<P, Entry, KeyHash> kernels_;
-  mutable std::list<P> unasked_;  // the one used last first
+  mutable std::list<P> unasked_;  // ordered by use, latest first
   std::unordered_set<std::shared_ptr<const Module>> modules_;
 };
 
-/// Ranges are added and never go; `kernels` keep their modules loaded.
+/// Ranges of m that were prepared. A range is never removed, and its `kernels` keep their modules loaded.
 template <class P, class Table, class Handle>
 class KeptRows {
  public:
   struct Served {
     Table table;
-    std::vector<Handle> kernels;  // of the table's plans
+    std::vector<Handle> kernels;  // one for each plan of the table
   };
   using Shared = std::shared_ptr<const Served>;
 
-  /// The first range of `form` (row_forms) that has `m`; null: none.
+  /// Returns the first range of `form` (row_forms) that contains `m`; null: none.
   Shared find(const P& form, i64 m) const {
     return find_if(form, [&](const RowRange& rows) { return rows.low <= m && m <= rows.high; });
   }
-  /// That very range; null: it was not added.
+  /// Returns the range equal to `rows`; null: it was not added.
   Shared find(const P& form, const RowRange& rows) const {
     return find_if(form, [&](const RowRange& known) { return known == rows; });
   }
@@ -150,7 +150,7 @@ class KeptRows {
   std::unordered_map<P, std::vector<Shared>, KeyHash> ranges_;
 };
 
-/// A device has one of each op that was run on it.
+/// A device holds one Kept for each op that ran on it.
 template <class Op>
 struct Kept {
   KeptKernels<typename Op::Problem, typename Op::Handle> kernels;
@@ -163,8 +163,8 @@ KeptKernels<typename Op::Problem, typename Op::Handle>& kept(const Device& devic
   return device.impl().template of<Kept<Op>>().kernels;
 }
 
-/// The kernel of a problem that a prepared range serves: planned from its table, loaded already, so legal
-/// while a stream captures. Nothing: no range has this problem, and it goes the ordinary way.
+/// Returns the kernel for a problem that a prepared range serves. Its plan comes from the range's table and
+/// its module is loaded already, so a stream may capture meanwhile. Nothing: no range has this problem.
 template <class Op>
 std::optional<typename Op::Handle> kernel_of_rows(const Device& device, const typename Op::Problem& problem) {
   for (const auto& form : row_forms(problem))
@@ -174,13 +174,13 @@ std::optional<typename Op::Handle> kernel_of_rows(const Device& device, const ty
   return std::nullopt;
 }
 
-/// All numbers of rows of a range, with few kernels.
+/// Prepares the few kernels that serve every m of a range.
 template <class Op>
 Result<RowSummary> prepare_rows(const Device& device, typename Op::Problem problem, RowRange rows,
                                 const gemm::Progress& progress) {
   Ranges<Op>& ranges = device.impl().template of<Ranges<Op>>();
   auto form_problem = problem;
-  form_problem.m = 2;  // one row may be spelled otherwise
+  form_problem.m = 2;  // not 1, because one row has several spellings
   const auto form = row_forms(form_problem).front();
   if (const auto known = ranges.find(form, rows)) return known->table.summary;
   auto table = Op::plan_rows(device, problem, rows);
@@ -195,7 +195,7 @@ Result<RowSummary> prepare_rows(const Device& device, typename Op::Problem probl
   return summary;
 }
 
-/// `remedy`: what a caller whose stream captures should have done.
+/// Prepares the kernel for run(). `remedy` tells a caller whose stream captures what to do before a capture.
 template <class Op>
 Result<typename Op::Handle> prepare_for_run(const Device& device, const typename Op::Problem& problem,
                                             Stream stream, const char* remedy) {
@@ -227,8 +227,8 @@ Result<void> run(const Device& device, const typename Op::Problem& problem, cons
   return launch<Op>(impl, args, stream);
 }
 
-/// Prepares those that are not kept yet, in parallel; all stay. Error: the first of a plan, then nothing was
-/// prepared; or of a kernel, then those before it stay.
+/// Prepares the problems that have no kernel yet, in parallel, and keeps all. If a plan fails, nothing is
+/// prepared. If a kernel fails, the kernels before it stay. The error is the first.
 template <class Op>
 Result<void> make_ready(const Device& device, std::span<const typename Op::Problem> problems) {
   std::vector<typename Op::Problem> missing;
@@ -249,7 +249,7 @@ Result<void> make_ready(const Device& device, std::span<const typename Op::Probl
   return {};
 }
 
-/// run() uses this plan for its problem from now on, whatever was chosen before.
+/// Makes run() use this plan for its problem from now on, whatever was chosen before.
 template <class Op>
 Result<void> use(const Device& device, const typename Op::Plan& plan) {
   const auto kernel = prepare<Op>(device, plan);

@@ -9,14 +9,14 @@
 
 namespace sluice {
 
-/// The operand table of a shape whose strides are filled in. Residual and sum may be left out by a call.
+/// Returns the operand table of a shape whose strides are filled in. A call may leave out residual and sum.
 /// Error invalid_size: an operand of more than 2^63 bytes.
 Result<Operands> operands_of(const NormOptions& options, const NormShape& shape);
 Pointers pointers_of(const NormArgs& args);
 
-/// Errors: those of Norm::create that need no compiler.
+/// Checks options. Its errors are those of Norm::create that need no compiler.
 Result<void> check_options(const NormOptions& options);
-/// The shape with its strides filled in. Errors: invalid_size, invalid_stride.
+/// Returns the shape with its strides filled in. Errors: invalid_size, invalid_stride.
 Result<NormShape> checked_shape(const NormOptions& options, const NormShape& shape);
 
 std::size_t key_hash(const NormOptions& options);
@@ -43,7 +43,7 @@ struct NormOp : ShapedOp<NormOp, NormOptions> {
                               Stream stream);
 
   static std::string missing(const Problem& problem);
-  /// For people: what a step of a chain does.
+  /// Describes a step of a chain for people.
   static std::string text(const Problem& options, const Args& args);
 };
 

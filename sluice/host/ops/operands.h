@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one table of an operation's operands, and what is checked of a pointer that a caller gives: null,
-// alignment, overlap, whose memory it is; and of the current context. A launch's checks, a chain's ranges,
-// the buffers of bench/ and the array checks of the C interface all read this table. Nothing here allocates
-// unless there is a message to write.
+// The one table of an operation's operands. It also checks a caller's pointers (null, alignment, overlap,
+// owning device) and the current context. A launch's checks, a chain's ranges, the buffers of bench/ and the
+// array checks of the C interface all read this table. Nothing here allocates unless a message is written.
 #pragma once
 
 #include <array>
@@ -24,12 +23,12 @@ struct Footprint {
   i64 batch_pitch = 0;
 };
 
-/// From the first byte to one past the last; 0 of an empty matrix.
+/// Returns the bytes from the first to one past the last; 0 for an empty matrix.
 constexpr i64 span_bytes(const Footprint& f) {
   if (f.row_bytes == 0 || f.rows <= 0 || f.batches <= 0) return 0;
   return (f.batches - 1) * f.batch_pitch + (f.rows - 1) * f.row_pitch + f.row_bytes;
 }
-/// Without the gaps between rows.
+/// Returns the bytes without the gaps between rows.
 constexpr i64 data_bytes(const Footprint& f) {
   return f.batches * f.rows * f.row_bytes;
 }
@@ -38,8 +37,8 @@ struct Placed {
   u64 address = 0;
   Footprint memory;
 };
-/// Do they share a byte? Column slices of one buffer (equal pitches, disjoint columns) do not. May say yes
-/// wrongly for interleaved footprints of unequal pitch.
+/// Returns whether x and y share a byte. Column slices of one buffer (equal pitches, disjoint columns) do
+/// not. The answer may be a wrong yes for interleaved footprints of unequal pitch.
 bool overlap(const Placed& x, const Placed& y);
 
 /// A batch of matrices, in elements.
@@ -47,8 +46,9 @@ struct Extents {
   i64 inner = 0, outer = 1, ld = 0, batch = 1, batch_stride = 0;
 };
 
-/// read: written by launches before. weight: constant, so a dependent launch may read it before its wait.
-/// streamed: the weights that are brought into L2 ahead (B, the blob). scratch: the workspace.
+/// read: an input that earlier launches may write. weight: a constant, so a dependent launch may read it
+/// before its wait. streamed: weights that a chain may bring into L2 ahead (B, the blob). scratch: the
+/// workspace.
 enum class Role : u8 { read, weight, streamed, write, scratch };
 
 constexpr bool is_weight(Role role) {
@@ -62,13 +62,13 @@ struct Operand {
   const char* name = "";
   Role role = Role::read;
   std::optional<DType> type{};                            // nothing: plain bytes
-  bool used = true;                                       // by any launch of the plan
+  bool used = true;                                       // whether any launch of the plan uses it
   int alignment = 0;                                      // bytes; 0: those of an element
-  const char* because = "its elements are of that size";  // of the alignment
-  const char* without = "";  // behind "pass device memory of n bytes": what a caller without it can do
+  const char* because = "its elements are of that size";  // reason for the alignment
+  const char* without = "";  // follows "pass device memory of n bytes": advice to a caller without it
   const char* remedy = "move it to an aligned address";
-  int may_be = -1;        // the written operand that may stand in its very place,
-  bool lies_like = true;  // if it does: their types and strides are the same
+  int may_be = -1;        // the written operand that may have its address,
+  bool lies_like = true;  // and whether both have equal types and strides, as that needs
   Footprint memory{};     // add() fills it in
 };
 
@@ -89,15 +89,15 @@ class Operands {
  private:
   std::array<Operand, kMost> all_{};
   int count_ = 0;
-  int too_large_ = -1;  // the first whose bytes do not fit
+  int too_large_ = -1;  // the first operand whose bytes overflow
   Extents too_large_extents_{};
 };
 
-/// What one call gives, in the order of the table.
+/// The pointers of one call, in the order of the table.
 struct Pointers {
   std::array<const void*, Operands::kMost> at{};
   u32 skipped = 0;           // bit i: this call does not follow operand i
-  i64 workspace_bytes = -1;  // behind the scratch operand; below 0: enough
+  i64 workspace_bytes = -1;  // size of the scratch operand; below 0: enough
 
   void skip_if(bool condition, int operand) { skipped |= condition ? 1u << operand : 0u; }
 };
@@ -106,22 +106,23 @@ inline bool follows(const Operands& operands, const Pointers& pointers, int i) {
   return operands[i].used && (pointers.skipped >> i & 1u) == 0;
 }
 
-/// By value alone. Errors: invalid_pointer (null), misaligned, workspace (too small), and check_apart's.
+/// Checks pointers by value alone. Errors: invalid_pointer (null), misaligned, workspace (too small), and
+/// check_apart's.
 Result<void> check_pointers(const Operands& operands, const Pointers& pointers);
-/// Error aliasing: what is written shares a byte with another operand. Host memory may be asked about too.
+/// Error aliasing: a written operand shares a byte with another operand. Pointers to host memory work too.
 Result<void> check_apart(const Operands& operands, const Pointers& pointers);
-/// Asks the driver whose memory each followed pointer is, unless it has been seen before. Errors:
+/// Asks the driver which device owns the memory of each used pointer that was not seen before. Errors:
 /// invalid_pointer (host), wrong_device, driver.
 Result<void> check_owners(const PrimaryContext& primary, const Operands& operands, const Pointers& pointers);
-/// Error wrong_device: a context of another device is current. None is fine: the launch uses the kernel's.
+/// Error wrong_device: another device's context is current. No context is fine: a launch uses the kernel's.
 Result<void> check_context(const PrimaryContext& primary);
 
-/// Error invalid_argument: a norm's epsilon that is not 0 or more.
+/// Error invalid_argument: a norm's epsilon is negative or no number.
 Result<void> check_epsilon(float epsilon);
-/// Error invalid_argument: a negative number of bytes to hand off.
+/// Error invalid_argument: the number of bytes to hand off is negative.
 Result<void> check_hand_off(i64 bytes);
 
-/// Error invalid_size: a negative number of rows or columns.
+/// Error invalid_size: the number of rows or columns is negative.
 Result<void> check_counts(i64 rows, i64 columns);
 /// Replaces a pitch of 0 by the columns. Error invalid_stride: several rows would overlap.
 Result<void> take_pitch(const char* name, i64& ld, i64 columns, i64 rows);

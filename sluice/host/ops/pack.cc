@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and launches the packing kernels. Where bytes go is theirs (kernels/pack.cuh).
+// Loads and launches the packing kernels. kernels/pack.cuh has the layout of the bytes.
 #include <sluice/host/ops/pack.h>
 
 #include <sluice/host/driver/error.h>
@@ -29,7 +29,7 @@ Result<void> check_shape(const PackShape& shape) {
 }
 
 u8* bytes(const void* pointer) {
-  return static_cast<u8*>(const_cast<void*>(pointer));  // PackParams is for both directions
+  return static_cast<u8*>(const_cast<void*>(pointer));  // PackParams serves both directions
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packing and unpacking weights as an operation (engine.h). Its plan is a format and how codes are stored;
-// shapes come with each call. Host memory is checked by the same table (c_api).
+// shapes come with each call. The C interface checks host memory with this operand table too.
 #pragma once
 
 #include <sluice/host/ops/kept.h>
@@ -8,12 +8,12 @@
 
 namespace sluice {
 
-/// The operand table of one direction: blob, codes, scales, zeros. Those without bytes may be null.
+/// Returns the operand table of one direction: blob, codes, scales, zeros. An operand of 0 bytes may be null.
 Result<Operands> operands_of(const PackConfig& config, const PackShape& shape);
 
 namespace ops {
 
-/// What a packer is made of.
+/// A packer's plan: the format, and how codes are stored.
 struct PackerPlan {
   WeightFormat format{};
   CodeStorage storage = CodeStorage::byte;
@@ -29,7 +29,7 @@ struct PackOp : ShapedOp<PackOp, PackerPlan> {
   struct Args {
     PackStep step = PackStep::pack;
     PackShape shape;
-    PackParams params;  // pointers alone
+    PackParams params;  // only its pointers are set
   };
   struct Image {};
   using Call = ShapedCall<PackShape>;

@@ -16,7 +16,7 @@ namespace packed {
 enum Index { kX, kWeights, kBias, kScaleX, kScaleD, kGamma, kC, kD, kOperandCount };
 static_assert(kOperandCount <= Operands::kMost);
 
-/// The operand table. Error invalid_size: an operand of more than 2^63 bytes.
+/// Returns the operand table. Error invalid_size: an operand of more than 2^63 bytes.
 Result<Operands> operands_of(const PackedProblem& problem);
 Pointers pointers_of(const Args& args);
 
@@ -31,8 +31,8 @@ struct Packed {
   using Handle = packed::Kernel;
   struct Image {
     Operands operands;
-    LaunchShape shape;  // narrow: of a launch with all tokens that a grid holds
-    /// But for pointers, also those in maps, and what follows from their alignment; narrow: but for m.
+    LaunchShape shape;  // narrow: for a launch with as many tokens as a grid holds
+    /// Complete but for pointers (also those in maps) and fields that depend on alignment; narrow: also m.
     alignas(CUtensorMap) std::variant<NarrowParams, WideParams, StripParams> params{};
   };
 
@@ -66,7 +66,8 @@ struct Packed {
   static Result<BoundCall> bind(const Prepared<Packed>& kernel, const Args& args);
   static Result<void> enqueue(const Prepared<Packed>& kernel, const BoundCall& call, const Args& args,
                               Stream stream);
-  /// Kernels that one launch() enqueues: the narrow one takes several where a grid does not hold all tokens.
+  /// Returns how many kernels one launch() enqueues. The narrow kernel takes several if one grid does not
+  /// hold all tokens.
   static int launches_of(const Plan& plan);
 
   static bool is_empty(const Problem& problem) { return packed::is_empty(problem); }

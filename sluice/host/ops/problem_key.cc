@@ -6,12 +6,12 @@
 namespace sluice {
 namespace {
 
-/// 0 stands for packed. One row may have any distance to the next, as one matrix may.
+/// Returns the stride, or 0 if it is packed. A lone row or matrix may have any stride and counts as packed.
 i64 unpacked(i64 stride, i64 packed, bool is_lone) {
   return stride == packed || is_lone ? 0 : stride;
 }
 
-/// `x` with its strides filled in, of so many rows in each matrix of the batch.
+/// Returns `x`, whose strides are filled in, with 0 for each packed stride. Each matrix has `rows` rows.
 Matrix unpacked(const Matrix& x, const Problem& p, i64 rows, i64 columns) {
   const bool one_row = x.major == Major::k && rows == 1;
   const i64 inner = x.major == Major::k ? columns : rows, outer = x.major == Major::k ? rows : columns;
@@ -28,7 +28,7 @@ Problem key_of(const Problem& problem) {
   if (!is_fp8(key.a.type) || is_block_scaled(key.epilogue)) key.accumulate = Accumulate::fast;
   if (!key.epilogue.residual) key.c = {};
   if (!adds(key.epilogue)) key.deterministic = true;
-  // One value for each of one row is one value, and arrays say no more (products.cc takes the plainer).
+  // A vector scale for one row is one value, so both spellings share a key.
   Epilogue& e = key.epilogue;
   if (key.m == 1 && e.scale_a == ScaleMode::vector) e.scale_a = ScaleMode::tensor;
   if (key.n == 1 && e.scale_b == ScaleMode::vector) e.scale_b = ScaleMode::tensor;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One form of what is the same product: what kernels are kept under, so that what was prepared in another
+// The key of kept kernels: one form for all spellings of a product, so that a kernel prepared under another
 // spelling is found.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace sluice {
 Problem key_of(const Problem& problem);
 PackedProblem key_of(const PackedProblem& problem);
 
-/// Hashes what an op's kernels are kept by: each has a key_hash().
+/// Hashes a key. Each op whose kernels are kept has a key_hash().
 std::size_t key_hash(const Problem& problem);
 std::size_t key_hash(const PackedProblem& problem);
 struct KeyHash {
@@ -23,8 +23,8 @@ struct KeyHash {
   }
 };
 
-/// The key without its m, and without strides that are packed: equal for all m of a range that lie alike in
-/// memory. One row may be spelled in two ways (its scale is one value, or one for each row).
+/// Returns the key without its m and without packed strides, so that all m of a range with one layout share
+/// it. One row has two spellings: its scale is one value, or one for each row.
 std::vector<Problem> row_forms(const Problem& problem);
 std::vector<PackedProblem> row_forms(const PackedProblem& problem);
 

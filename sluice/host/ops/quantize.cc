@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and launches the quantising kernels. The arithmetic is theirs (kernels/quantize.cuh).
+// Loads and launches the quantising kernels. kernels/quantize.cuh has the arithmetic.
 #include <sluice/host/ops/quantize.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::string number(i64 value) {
   return std::to_string(value);
 }
 
-/// One scale for the whole matrix that is not given: amax first, then the cast.
+/// Returns whether amax comes first and then the cast: one scale for the whole matrix, and not given.
 bool takes_two_steps(const QuantizerOptions& options, bool scale_given) {
   return options.granularity == Granularity::tensor && !scale_given;
 }
@@ -32,18 +32,18 @@ DType output_type(const QuantizerOptions& options) {
   return options.granularity ? DType::e4m3 : options.input;
 }
 
-/// May eight elements move at a time, wherever they begin?
+/// Returns whether every access may move eight elements at a time.
 bool allows_vectors(const QuantizerOptions& options, const QuantizeShape& shape, const QuantizeArgs& args) {
   const auto multiple = [](i64 value, i64 unit) { return value % unit == 0; };
   const bool one_row = shape.rows <= 1;
-  const u64 stored = kQuantizeChunk * static_cast<u64>(bytes_of(output_type(options)));  // at once
+  const u64 stored = kQuantizeChunk * static_cast<u64>(bytes_of(output_type(options)));  // bytes in one store
   return multiple(shape.columns, kQuantizeChunk) && reinterpret_cast<u64>(args.input) % 16 == 0 &&
          (one_row || multiple(shape.input_ld * bytes_of(options.input), 16)) &&
          reinterpret_cast<u64>(args.output) % stored == 0 &&
          (one_row || multiple(shape.output_ld, kQuantizeChunk));
 }
 
-/// Blocks that the step can use; more than fit at once wait their turn.
+/// Returns how many blocks the step can use. Blocks that do not fit on the GPU at once wait.
 i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape, i64 sms) {
   const auto spread_over = [&](i64 units, i64 of_block, i64 most_of_thread) {
     const i64 spread = ceil_div(units, of_block);
@@ -62,7 +62,7 @@ i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape, i64 sms) {
   return 1;
 }
 
-/// The grid of a step.
+/// Returns the grid of a step.
 LaunchShape grid_of(QuantizeStep step, const QuantizeParams& params, i64 sms) {
   const QuantizeShape shape{.rows = params.rows, .columns = params.columns};
   const u32 team =
@@ -134,7 +134,7 @@ Result<QuantizeShape> checked_shape(const QuantizerOptions& options, const Quant
     return Error{ErrorCode::invalid_size,
                  number(shape.rows) + " rows of " + number(shape.columns) +
                      " columns: must be fewer than 2^31 groups of 8; split the matrix"};
-  SLUICE_TRY(operands_of(options, shape, true));  // their bytes can be counted
+  SLUICE_TRY(operands_of(options, shape, true));  // refuses shapes whose bytes overflow
   return shape;
 }
 
@@ -211,7 +211,7 @@ Result<void> QuantizeOp::enqueue(const Prepared<QuantizeOp>& kernel, const Call&
     Result<void> launched =
         launch_spread(kernel, {2 * i + (vectors ? 0 : 1), grid_of(step, params, sms)}, params, stream);
     if (launched) continue;
-    // What the first step leaves must not meet the next user of the workspace.
+    // The first step's amax must not reach the next user of the workspace.
     if (two_steps && step == QuantizeStep::cast)
       kernel.api().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(args.workspace.data), 0, kScratchBytes,
                                    stream);

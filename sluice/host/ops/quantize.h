@@ -7,14 +7,14 @@
 
 namespace sluice {
 
-/// The operand table of a shape whose strides are filled in. `scale_given`: the scale is read. Without
-/// elements input and output have no memory, and may be null.
+/// Returns the operand table of a shape whose strides are filled in. With `scale_given` the scale is read. An
+/// input and output without elements may be null.
 Result<Operands> operands_of(const QuantizerOptions& options, const QuantizeShape& shape, bool scale_given);
 Pointers pointers_of(const QuantizeArgs& args);
 
-/// Errors: those of Quantizer::create that need no compiler.
+/// Checks options. Its errors are those of Quantizer::create that need no compiler.
 Result<void> check_options(const QuantizerOptions& options);
-/// The shape with its strides filled in. Errors: invalid_size, invalid_stride.
+/// Returns the shape with its strides filled in. Errors: invalid_size, invalid_stride.
 Result<QuantizeShape> checked_shape(const QuantizerOptions& options, const QuantizeShape& shape);
 
 std::size_t key_hash(const QuantizerOptions& options);
@@ -42,7 +42,7 @@ struct QuantizeOp : ShapedOp<QuantizeOp, QuantizerOptions> {
                               Stream stream);
 
   static std::string missing(const Problem& problem);
-  /// For people: what a step of a chain does.
+  /// Describes a step of a chain for people.
   static std::string text(const Problem& options, const Args& args);
   static i64 workspace_for(const Prepared<QuantizeOp>& kernel, const Args& args);
   static Args with_workspace(Args args, const WorkspaceView& workspace) {
