@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs calls on a device. Every run of a problem but the first is a look-up under a lock, then a launch.
+// Runs of a sluice_device: enters its context and calls ops::run (host/ops/kept.h).
 #include <sluice/c_api/session.h>
 
 #include <vector>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface between a chain and its steps. Each kind of step is one file of chain/steps/ that implements
-// it; no other file in the library tells kinds apart. A new kind needs a struct in sluice/chain.h, a file,
-// and a row of steps/kinds.h.
+// it; no other file in the library tells kinds apart. A new kind needs a struct and an alternative of
+// ChainStep::work in sluice/chain.h, a make_step in steps/kinds.h, and a file. A ShapedOp needs none of
+// these: it is an OpStep.
 #pragma once
 
 #include <any>

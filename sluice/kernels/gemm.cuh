@@ -29,8 +29,8 @@
 //   sums_empty[group]  sums_empty_arrivals  each warp of this group in every CTA, after it has      the group, before it
 //                                           read what this CTA sent                                 sends again
 // clang-format on
-// All start in phase 0. A first wait on `empty`, and group 0's first wait on `turn`, use the parity of the
-// phase before, which counts as complete.
+// All start in phase 0. A first wait on `empty` or `sums_empty`, and group 0's first wait on `turn`, use the
+// parity of the phase before, which counts as complete.
 //
 // Why ping-pong needs `turn` for correctness: a wait names a parity, not a pass. A group that is two passes
 // over the ring ahead of the other would find an old phase of the right parity, and read a stage too early. A

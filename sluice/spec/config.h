@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel configuration: a value on the host, a template parameter in the kernel. One config is one cubin.
-// Everything derived from it (bytes, counts, registers) is a constexpr function here or in smem_layout.h,
-// called by the host at run time and by the kernel at compile time.
+// A kernel configuration: a value on the host, a template parameter in the kernel. One config is one cubin,
+// with Combine::separate two. Everything derived from it (bytes, counts, registers) is a constexpr function
+// in spec, called by the host at run time and by the kernel at compile time.
 #pragma once
 
 #include <sluice/spec/overlap.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the JIT unit of a config. All varying text of a unit comes from this file.
+// Writes the JIT units of a dense product's config. Other operations' units are in host/text/*_units.cc.
 #include <sluice/host/jit/source.h>
 
 #include <sluice/plan.h>

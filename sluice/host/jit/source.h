@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text that NVRTC compiles: a unit of a few lines, and the embedded headers it includes by name.
-// Invariant: only enumerators, integers and bools printed by to_string(KernelConfig) enter a unit, so no
-// string of a caller becomes code. Called by gemm.cc, the cache and `sluice compile`.
+// Invariant: only enumerators, integers and bools printed by host/text enter a unit, so no string of a caller
+// becomes code. Called by gemm.cc, the cache and `sluice compile`.
 #pragma once
 
 #include <span>

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine of all operations: a plan is sealed, its units are compiled and loaded, and a prepared kernel is
-// launched, kept and lent a workspace. It is written once; operations differ by an Op, a struct of pure
-// functions. Each file of this folder defines one Op:
+// launched. It is written once; operations differ by an Op, a struct without state. An Op defines:
 //   types     Problem (the key of kept kernels), Plan, Args (one launch's), Image (the part of a launch
 //             that does not depend on Args), Handle (the public class of a prepared kernel)
-//   plan_for  returns the plan that run() makes of a problem
-//   sealed    returns the plan, checked and completed; no other function checks or completes plans
+//   sealed    returns the plan that prepare() trusts: checked again, with all that follows from it
 //   units     returns the texts that NVRTC compiles for the plan; none if there is nothing to launch
 //   load      fills in Image and modules from the compiled units
 //   bind      returns one call's operands and pointers, and checks everything but `check_pointers`' rules
 //   enqueue   patches a copy of the parameters and launches
-// kept.h lists the functions that run() and sessions need besides. launch() allocates nothing.
+// kept.h keeps kernels, lends workspaces, and lists what run() and sessions need besides. launch() allocates
+// nothing.
 #pragma once
 
 #include <memory>

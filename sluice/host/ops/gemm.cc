@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dense product. prepare does everything that takes time. A launch is a few checks, a copy of the
-// parameters and six short driver calls. One more call is needed for each tail map, for a second kernel that
-// adds up parts, and for each pointer that was not seen before (tests/unit/launch_cost_test.cc).
+// parameters and, where a context is current, at most six short driver calls. One more call is needed for
+// each tail map, for a second kernel that adds up parts, and for each pointer that was not seen before
+// (tests/unit/launch_cost_test.cc).
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/ops/kernel_handle.h>
 

@@ -3,9 +3,10 @@
 // that it serves with few kernels. Any thread may call every function here. No function holds a lock while it
 // waits for the driver or the compiler. Beside the functions of engine.h, an op that run() takes defines:
 //   is_empty       whether a problem has nothing to launch
+//   plan_for       the plan that run() makes of a problem
 //   key_of         one form for all spellings of a problem; that form has a key_hash()
 //   missing        the message "no kernel is ready for ...", to which a remedy is added
-//   workspace_for  the bytes of workspace that a call asks for; 0: none
+//   workspace_for  the bytes of workspace that a call asks for, 0: none; with_workspace puts one into Args
 //   kServesRows    whether the op has plan_rows and plan_of_row
 #pragma once
 
