@@ -48,8 +48,8 @@ def python_faults(text: str, names: set[str]) -> list[str]:
 
 def tool_faults(text: str, help_of) -> list[str]:
     """`help_of`: the text of `sluice VERB --help`, "" if there is no such verb."""
-    lines = re.findall(r"^build/release/sluice +(\w+) *(.*)$", text, re.M)
-    found = [] if lines else ["there is no line with build/release/sluice to look at"]
+    lines = re.findall(r"^(?:build/release/)?sluice +(\w+) *(.*)$", "\n".join(blocks(text, r"\w*")), re.M)
+    found = [] if lines else ["there is no line with sluice to look at"]
     for verb, flags in lines:
         known = help_of(verb)
         if not known:
@@ -67,7 +67,7 @@ def exported() -> set[str]:
 
 def self_test() -> int:
     text = ("```python\nimport sluice.torch as st\nst.mm(st.gone(1), x.other)\n```\n"
-            "```\nbuild/release/sluice run --m 1 --old 2  # --not\nbuild/release/sluice walk\n```\n")
+            "```\nsluice run --m 1 --old 2  # --not\nbuild/release/sluice walk\n```\n")
     assert python_faults(text, {"mm"}) == ["sluice.torch has no gone"], python_faults(text, {"mm"})
     said = tool_faults(text, lambda verb: "  --m INT\n  --older TEXT" if verb == "run" else "")
     assert said == ["sluice run has no --old", "sluice has no verb walk"], said

@@ -128,6 +128,16 @@ def readme_rows(data: Data) -> list[list[str]]:
     return rows
 
 
+def measured(data: Data) -> str:
+    """GPU and days of the records shown, for README."""
+    shown = set(data.shown_files().values())
+    rows = [row for row in data.rows("files") if row["commit"] in shown]
+    days = sorted({(row["started"] or "day not recorded")[:10] for row in rows})
+    gpu = next((row["gpu"] for row in rows if row["gpu"]), "a GPU that is not recorded")
+    told = days[0] if len(days) == 1 else f"from {days[0]} to {days[-1]}" if days else ""
+    return f"Measured on an {gpu}, {told}. Commits, and what changed since: [performance.md](docs/performance.md)." if rows else ""
+
+
 def ages(data: Data) -> str:
     """The records' ages in commits before this tree. The sentence names the tree's kernels, so that --check
     asks for a new page when they change."""
@@ -144,7 +154,7 @@ HEADER = ["products", "peer", "bf16, fp16", "fp8", "planned by", "commit"]
 
 def speed(data: Data) -> str:
     """The block in README."""
-    return f"{table(HEADER[:-1], readme_rows(data))}\n\n{wrapped(ages(data))}"
+    return f"{table(HEADER[:-1], readme_rows(data))}\n\n{wrapped(measured(data))}"
 
 
 def other_gpus(others: list[Data]) -> str:

@@ -100,15 +100,18 @@ def right_random(certificate: dict, sources: dict[str, str]) -> str:
 
 
 def line_of(certificate: dict, sources: dict[str, str]) -> str:
-    """A sentence on the certificate's verdict on this tree."""
+    """Sentences on the certificate: what this tree has passed, then what was last run with other sources."""
     names = standing(certificate, sources)
     commits = ", ".join(dict.fromkeys(commit_of(entry) for entry in sections_of(certificate).values() if entry))
-    text = f"{certificate['gpu']} ({commits}): {len(names['passed'])} of {sum(map(len, names.values()))} sections pass with the sources of this tree"
-    text += right_random(certificate, sources) + (f"; {len(names['older'])} passed with other sources" if names["older"] else "")
+    total, passed = sum(map(len, names.values())), len(names["passed"])
+    text = f"{certificate['gpu']}: last run at {commits}, {passed + len(names['older'])} of {total} sections passed"
+    text += right_random(certificate, sources)
     text += "".join(f"; {words}: {', '.join(names[key])}" for key, words in
                     (("wrong", "**something was found**"), ("unfinished", "unfinished"), ("missing", "not run")) if names[key])
     late = [name for name, entry in sections_of(certificate).items() if entry and any(key.endswith(PAST) for key in entry.get("facts", {}))]
-    return text + (f"; right, but past a bar of speed: {', '.join(late)}" if late else "") + "."
+    text += f"; right, but past a bar of speed: {', '.join(late)}" if late else ""
+    stale = any(changed(entry, sources) for entry in sections_of(certificate).values() if entry)
+    return text + (f". **Sources have changed since: {passed} of {total} hold for this tree.**" if stale else ". Sources are those of this tree.")
 
 
 def summary(certificates: dict[str, dict], sources: dict[str, str]) -> str:
