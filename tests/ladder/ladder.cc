@@ -178,6 +178,8 @@ struct Ran {
 Result<Ran> run_step(const Device& device, const ladder::Launch& launch, const std::string& unit,
                      const Matrices& x) {
   SLUICE_TAKE(const auto module, device.impl().load_unit(unit, smem_bytes(launch)));
+  const ContextScope scope(*device.impl().primary);  // encoding a tensor map needs a current context
+  SLUICE_TRY(scope.entered());
   SLUICE_TAKE(const ladder::Params params, params_of(device, launch, x));
   SLUICE_TAKE(const StreamHandle stream, StreamHandle::create(device));
   const auto columns = static_cast<u32>(x.shape.n / launch.tile_n),
@@ -193,7 +195,6 @@ Result<Ran> run_step(const Device& device, const ladder::Launch& launch, const s
   for (int i = 0; i < 10; ++i) {
     SLUICE_TAKE(const Event begin, Event::create(device));
     SLUICE_TAKE(const Event end, Event::create(device));
-    const ContextScope scope(*device.impl().primary);
     SLUICE_TRY(begin.record(stream.get()));
     SLUICE_TRY(launch_kernel(*device.impl().api, module->function(), shape, &params, stream.get()));
     SLUICE_TRY(end.record(stream.get()));
