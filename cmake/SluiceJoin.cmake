@@ -30,8 +30,10 @@ function(sluice_join target units)
     else()
       math(EXPR number "${number} + 1")
       set_source_files_properties(${line} PROPERTIES UNITY_GROUP ${target}_${number})
+      list(REMOVE_ITEM sources ${line})
     endif()
   endforeach()
+  list(APPEND alone ${sources})  # files that fit no unit: a precompiled header may show a name of theirs
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   set_source_files_properties(${alone} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   # g++ takes what a file keeps to itself for a header's, now that another file includes it; and from a precompiled
