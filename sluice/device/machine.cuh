@@ -11,7 +11,7 @@
 #include <sluice/device/epilogue/residual.cuh>
 #include <sluice/device/epilogue/sum_exchange.cuh>
 #include <sluice/device/epilogue/tile_store.cuh>
-#include <sluice/device/load/tma_tile.cuh>
+#include <sluice/device/load/operands.cuh>
 #include <sluice/device/math/block_scales.cuh>
 #include <sluice/device/math/wgmma_ss.cuh>
 #include <sluice/device/optional_member.cuh>
@@ -119,20 +119,16 @@ class Machine {
   SLUICE_DEVICE void wait_empty(int stage, u32 parity) { ptx::mbarrier_wait_parity(empty(stage), parity); }
   SLUICE_DEVICE void begin_loads(const Tile& tile) {
     tile_bytes_ = loaded_bytes_a(kConfig, params_.m, tile) + loaded_bytes_b(kConfig, params_.n, tile);
-    load_a_ = TileA::begin(params_.map_a, params_.map_a_tail, Slices::of_a(load_rank()), params_.m,
-                           tile.m_offset, tile.batch);
-    load_b_ = TileB::begin(params_.map_b, params_.map_b_tail, Slices::of_b(load_rank()), params_.n,
-                           tile.n_offset, tile.batch);
-    pin(tile_bytes_, load_a_, load_b_);
+    load_a_ = LoadA::begin(params_, Slices::of_a(load_rank()), tile);
+    load_b_ = LoadB::begin(params_, Slices::of_b(load_rank()), tile);
+    if constexpr (!kGathers) pin(tile_bytes_, load_a_, load_b_);
   }
   SLUICE_DEVICE void expect_stage(int stage) { ptx::mbarrier_arrive_expect_tx(full(stage), tile_bytes_); }
   SLUICE_DEVICE void load_a(int stage, int k_tile) {
-    TileA::load(load_a_, Slices::of_a(load_rank()).index, stage_a(stage), full(stage),
-                k_tile * kConfig.tile.k);
+    LoadA::load(params_, load_a_, Slices::of_a(load_rank()).index, stage_a(stage), full(stage), k_tile);
   }
   SLUICE_DEVICE void load_b(int stage, int k_tile) {
-    TileB::load(load_b_, Slices::of_b(load_rank()).index, stage_b(stage), full(stage),
-                k_tile * kConfig.tile.k);
+    LoadB::load(params_, load_b_, Slices::of_b(load_rank()).index, stage_b(stage), full(stage), k_tile);
   }
 
   // ---- block scales: all lanes of each of kScaleWarps warps ----
@@ -314,12 +310,17 @@ class Machine {
     if (group_thread() != 0) return;
     const int first_column = outputs_of(kConfig.epilogue, tile.n_offset) + column;
     const int first_row = tile.m_offset + group_row() + wave * kWaveRows;
-    const ptx::TmaBox box = is_swapped(kConfig) ? ptx::TmaBox{first_row, first_column, tile.batch}
-                                                : ptx::TmaBox{first_column, first_row, tile.batch};
-    if constexpr (adds(kConfig.epilogue))
-      ptx::tma_add(params_.map_d, box, store_buffer(buffer));
-    else
-      ptx::tma_store(params_.map_d, box, store_buffer(buffer));
+    if constexpr (kConfig.conv.phased) {
+      const PhaseParams& phase = phase_of(params_, tile.batch);
+      PixelWalk<kConfig.conv.spatial> pixel;
+      pixel.begin(phase.pixels, first_row);
+      ptx::tma_store_pixels<kConfig.conv.spatial>(phase.map_d, pixel_of(pixel, first_column),
+                                                  store_buffer(buffer));
+    } else if constexpr (adds(kConfig.epilogue)) {
+      ptx::tma_add(params_.map_d, store_box(tile, first_row, first_column), store_buffer(buffer));
+    } else {
+      ptx::tma_store(params_.map_d, store_box(tile, first_row, first_column), store_buffer(buffer));
+    }
     ptx::bulk_commit_group();
   }
   SLUICE_DEVICE void finish_stores() {
@@ -348,8 +349,9 @@ class Machine {
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
   using PartialSums = Accumulator<unit_waves(kConfig), unit_columns(kConfig)>;
   using Slices = MulticastSlices<kConfig.cluster.m, kConfig.cluster.n>;
-  using TileA = TmaTile<kConfig.a_major, kConfig.tile.m, kConfig.tile.k, kConfig.cluster.n>;
-  using TileB = TmaTile<kConfig.b_major, kConfig.tile.n, kConfig.tile.k, kConfig.cluster.m, kGated>;
+  using LoadA = typename LoadersOf<kConfig, kConfig.conv.op>::A;
+  using LoadB = typename LoadersOf<kConfig, kConfig.conv.op>::B;
+  static constexpr bool kGathers = kConfig.conv.op != ConvOp::none;
   /// The shuffle tells the compiler that the value is the same in all lanes. All lanes must take part, so it
   /// is done once, in the constructor, and never inside a divergent branch.
   static SLUICE_DEVICE int warpgroup() {
@@ -426,10 +428,19 @@ class Machine {
   }
   /// Rows inside the matrix from the group's first row on, and from this warp's; 0 or less: none.
   SLUICE_DEVICE int group_live_rows(const Tile& tile) const {
-    return params_.m - (tile.m_offset + group_row());
+    return rows_of<kConfig>(params_, tile.batch) - (tile.m_offset + group_row());
   }
   SLUICE_DEVICE int live_rows(const Tile& tile) const {
     return group_live_rows(tile) - group_thread() / 32 * 16;
+  }
+  /// The box of D that begins at this row and column of the product. The filter's gradient has a matrix for
+  /// each tap, and a chunk of columns lies in one tap's.
+  SLUICE_DEVICE ptx::TmaBox store_box(const Tile& tile, int row, int column) const {
+    if constexpr (kConfig.conv.op == ConvOp::wgrad) {
+      const int columns = gather_of(params_).blocks * kConvBlock, tap = quotient(column, columns);
+      return {column - tap * columns, row, tap};
+    }
+    return is_swapped(kConfig) ? ptx::TmaBox{row, column, tile.batch} : ptx::TmaBox{column, row, tile.batch};
   }
   /// First row of the CTA tile that this math group works on.
   SLUICE_DEVICE int group_row() const {
@@ -451,7 +462,8 @@ class Machine {
   int cta_rank_;
   int warpgroup_;
   int tile_bytes_;  // this line and the next: values of the load thread's tile
-  TileLoad load_a_, load_b_;
+  typename LoadA::State load_a_;
+  typename LoadB::State load_b_;
   ElementWise<kConfig.epilogue> ops_;
   Sums sums_;
   Optional<kPromotes, PartialSums> partial_;  // partial sums of one pass

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <sluice/spec/params.h>
+#include <sluice/device/load/pixel_walk.cuh>
 
 namespace sluice {
 
@@ -79,7 +80,9 @@ struct TileCursor {
   }
   SLUICE_DEVICE Tile whole(int list_index) const {
     const GemmParams& p = machine.params();
-    return tile_at(machine.config(), p.grid, p.raster, p.raster_group, list_index, machine.cta_rank());
+    Tile tile = tile_at(machine.config(), p.grid, p.raster, p.raster_group, list_index, machine.cta_rank());
+    if (machine.config().conv.phased) tile.k_tiles = phase_of(p, tile.batch).k_tiles;
+    return tile;
   }
 };
 

@@ -155,7 +155,8 @@ SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, C
       .d_major = p.d.major,
       .promotes = is_promoted(p) && base.schedule != Schedule::plain,  // plain keeps all sums in fp32
       .store = store,
-      .epilogue = canonical(p.epilogue)};
+      .epilogue = canonical(p.epilogue),
+      .conv = kind_of(p.conv)};
   c.stages = max_stages(c);
   return c;
 }

@@ -14,6 +14,7 @@
 #include <sluice/spec/part_sums.h>
 #include <sluice/device/epilogue/direct_store.cuh>
 #include <sluice/device/epilogue/partial_slot.cuh>
+#include <sluice/device/load/pixel_walk.cuh>
 #include <sluice/device/ptx/sync.cuh>
 #include <sluice/device/workspace_stamp.cuh>
 
@@ -62,7 +63,10 @@ struct PartSummer {
     const int row = tile.m_offset + first_row() + thread / 32 * 16 + thread % 32 / 4;
     const RowScales scales = ops.row_scales(row);
     const int column = tile.n_offset + at.column + thread % 4 * 2;
-    const Position upper{row, column, tile.batch}, lower{row + 8, column, tile.batch};
+    const int d = d_column<kConfig>(params, column);
+    if constexpr (kConfig.conv.op == ConvOp::wgrad)
+      if (d < 0) return;
+    const Position upper{row, d, tile.batch}, lower{row + 8, d, tile.batch};
     const FragmentPairs pairs = ops.apply_to_fragment(sums.values[0], scales, ops.columns(column),
                                                       {ops.residual(upper), ops.residual(lower)});
     store_pair<kConfig.d, kConfig.epilogue>(params, upper, pairs.upper);

@@ -62,6 +62,7 @@ struct KernelConfig {
   Epilogue epilogue{};
   int warps = 0;  // plain schedules only
   Overlap overlap{};
+  ConvKind conv{};
 
   constexpr bool operator==(const KernelConfig&) const = default;
 };
@@ -155,12 +156,15 @@ SLUICE_HD constexpr int stage_readers(const KernelConfig& c) {
 }
 
 /// setmaxnreg values; load + 2 x math <= 3 x kLaunchRegisters. Loaders live with 24 registers beside the
-/// widest accumulators; warps that bring block scales need 40.
+/// widest accumulators; gathering loaders and warps that bring block scales need 40.
+SLUICE_HD constexpr bool has_lean_loader(const KernelConfig& c) {
+  return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) && c.conv.op == ConvOp::none;
+}
 SLUICE_HD constexpr int load_registers(const KernelConfig& c) {
-  return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) ? 24 : 40;
+  return has_lean_loader(c) ? 24 : 40;
 }
 SLUICE_HD constexpr int math_registers(const KernelConfig& c) {
-  return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) ? 240 : 232;
+  return has_lean_loader(c) ? 240 : 232;
 }
 
 /// True if the store loops of the epilogue are unrolled: in light epilogues, and in SwiGLU on tiles with few

@@ -35,11 +35,16 @@ SLUICE_HD constexpr int tile_rows_loaded(int extent, int first, int rows, int sl
 /// Bytes that all CTAs together bring into a stage for one k-tile of `tile`. MN-major operands are loaded
 /// whole, since their rows are the inner index.
 SLUICE_HD constexpr int loaded_bytes_a(const KernelConfig& c, int m, const Tile& tile) {
-  const bool k_major = c.a_major == Major::k;
+  const bool k_major = c.a_major == Major::k && !c.conv.phased;  // phases have no shorter boxes
   return kSwizzleRowBytes * (k_major ? tile_rows_loaded(m, tile.m_offset, c.tile.m, c.cluster.n) : c.tile.m);
+}
+/// Blocks of 64 columns that are loaded for a tile of wgrad: those inside, and at least one.
+SLUICE_HD constexpr int atoms_loaded(const KernelConfig& c, int n, const Tile& tile) {
+  return max(1, min((n - tile.n_offset) / kMnBlock, c.tile.n / kMnBlock));
 }
 SLUICE_HD constexpr int loaded_bytes_b(const KernelConfig& c, int n, const Tile& tile) {
   const bool k_major = c.b_major == Major::k;
+  if (c.conv.op == ConvOp::wgrad) return kSwizzleRowBytes * kMnBlock * atoms_loaded(c, n, tile);
   if (!k_major) return kSwizzleRowBytes * stage_b_rows(c);
   return kSwizzleRowBytes * tile_rows_loaded(n, tile.n_offset, c.tile.n, c.cluster.m, row_group(c));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one argument of every kernel. It is passed as __grid_constant__, so that tensor maps need no copy to
-// the device.
+// the device. Kernels of convolutions take the derived structs.
 #pragma once
 
 #include <sluice/spec/workspace_stamp.h>
@@ -50,5 +50,25 @@ struct GemmParams {
   const float* scale_d;
   u8 numbers[kMostNumbered];  // cluster numbers in grid order, with Numbering::gpc
 };
+
+struct ConvParams : GemmParams {
+  Gather gather;
+};
+
+/// One phase of a strided dgrad: a matrix of the batch. Its taps are gather.taps from first_tap on.
+struct alignas(64) PhaseParams {
+  TensorMap map_a;  // dy, with the phase's corners
+  TensorMap map_d;  // every stride-th pixel of dx
+  PixelBox pixels;
+  int m, k_tiles, first_tap;
+};
+struct PhasedParams : ConvParams {
+  PhaseParams phases[kMostPhases];
+};
+/// Bytes of a kernel's argument.
+SLUICE_HD constexpr int params_bytes(const ConvKind& kind) {
+  if (kind.op == ConvOp::none) return sizeof(GemmParams);
+  return kind.phased ? sizeof(PhasedParams) : sizeof(ConvParams);
+}
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 // hold them; pointers, alpha and beta are not (Args).
 #pragma once
 
+#include <sluice/spec/conv.h>
 #include <sluice/spec/epilogue.h>
 
 namespace sluice {
@@ -45,6 +46,9 @@ struct Problem {
   /// Asks for the same bits on every run. false lets the slices of a split product add to D in any order,
   /// with update = add only; everything else is deterministic anyway.
   bool deterministic = true;
+  /// With an op, the product of a convolution: all sizes, layouts and strides follow from it
+  /// (spec/conv_problem.h).
+  Conv conv{};
 
   constexpr bool operator==(const Problem&) const = default;
 };
@@ -110,8 +114,8 @@ SLUICE_HD constexpr i64 batch_stride_of(const Matrix& x, i64 inner, i64 outer) {
   return x.batch_stride != 0 ? x.batch_stride : ld_of(x, inner) * outer;
 }
 
-/// The product with A and B swapped: D^T = B A^T, in the memory of D. `p` has its strides filled in and no C,
-/// which would need transposing too.
+/// The product with A and B swapped: D^T = B A^T, in the memory of D. `p` has its strides filled in, gathers
+/// nothing, and has no C, which would need transposing too.
 SLUICE_HD constexpr Problem transposed(Problem p) {
   const Problem old = p;
   p.m = old.n;
@@ -136,8 +140,10 @@ SLUICE_HD constexpr i64 d_columns(const Problem& p) {
   return outputs_of(p.epilogue, p.n);
 }
 
-/// The problem with every "0 = packed" stride filled in; planning and launching use this form.
+/// The problem with every "0 = packed" stride filled in; planning and launching use this form. Those of a
+/// convolution are always filled in.
 SLUICE_HD constexpr Problem with_strides(Problem p) {
+  if (is_conv(p.conv)) return p;
   const i64 a_inner = inner_extent(p.a, p.m, p.k), a_outer = outer_extent(p.a, p.m, p.k);
   const i64 b_inner = inner_extent(p.b, p.n, p.k), b_outer = outer_extent(p.b, p.n, p.k);
   p.a.batch_stride = batch_stride_of(p.a, a_inner, a_outer);

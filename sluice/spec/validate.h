@@ -51,6 +51,48 @@ SLUICE_HD constexpr const char* validate_swapped(const KernelConfig& c) {
   return nullptr;
 }
 
+/// Rules for gathered operands (KernelConfig::conv).
+SLUICE_HD constexpr const char* validate_conv(const KernelConfig& c) {
+  const ConvOp op = c.conv.op;
+  if (op == ConvOp::none)
+    return c.conv.spatial == ConvKind{}.spatial && !c.conv.phased
+               ? nullptr
+               : "conv.spatial and conv.phased are for a conv.op: leave them out";
+  if (c.schedule != Schedule::ping_pong && c.schedule != Schedule::cooperative)
+    return "plain schedules do not gather: use ping_pong or cooperative";
+  if (c.conv.spatial < 1 || c.conv.spatial > kMostSpatial) return "conv.spatial must be 1, 2 or 3";
+  const Major a_major = op == ConvOp::wgrad ? Major::mn : Major::k;
+  const Major b_major = op == ConvOp::fprop ? Major::k : Major::mn;
+  if (c.a_major != a_major || c.b_major != b_major)
+    return "majors of A and B must be k, k (fprop), k, mn (dgrad) or mn, mn (wgrad)";
+  if (is_swapped(c)) return "a convolution's operands are not swapped";
+  if (c.epilogue.gated || is_block_scaled(c.epilogue))
+    return "a convolution takes no gate and no block scales";
+  if (accumulator_registers(c) > 192)
+    return "more than 192 accumulator registers leave the load thread of a convolution too few: narrow "
+           "tile.n";
+  if (op == ConvOp::wgrad && c.tile.n % kMnBlock != 0)
+    return "tile.n of a wgrad must be a multiple of 64: its columns are 64 channels at a tap";
+  if (op == ConvOp::wgrad &&
+      (c.epilogue.bias != Bias::none || c.epilogue.residual || c.epilogue.activation != Activation::none ||
+       c.epilogue.scale_a != ScaleMode::none || c.epilogue.scale_b != ScaleMode::none))
+    return "a wgrad takes no bias, residual, activation or scale";
+  if (op == ConvOp::wgrad && c.overlap.wait == Wait::weights_first)
+    return "a wgrad reads no weights: wait = weights_first must be another";
+  if (op == ConvOp::dgrad && (c.epilogue.bias != Bias::none || c.epilogue.activation != Activation::none ||
+                              c.epilogue.scale_a != ScaleMode::none || c.epilogue.scale_b != ScaleMode::none))
+    return "a dgrad takes no bias, activation or scale";
+  if (op != ConvOp::wgrad && adds(c.epilogue)) return "Update::add of a convolution is for wgrad";
+  if (c.conv.phased && op != ConvOp::dgrad) return "phases are those of a dgrad with a stride";
+  if (c.conv.phased && (c.cluster.m > 1 || c.cluster.k > 1 || c.combine != Combine::none))
+    return "phases need clusters of 1 x 1 or 1 x 2 and combine = none: they differ in k";
+  if (c.conv.phased && c.epilogue.residual) return "phases take no residual";
+  if (c.conv.phased && c.store != StorePath::tma) return "phases need store = tma: their pixels lie apart";
+  if (c.cluster.m > 1 && kMnBlock / c.cluster.m % 8 != 0)
+    return "a multicast slice of k must be a multiple of 8 rows";
+  return nullptr;
+}
+
 /// nullptr if the config can be compiled and run; else the rule that it breaks, in words.
 SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   const bool ping_pong = c.schedule == Schedule::ping_pong;
@@ -64,6 +106,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (const char* rule = validate_epilogue(c); rule != nullptr) return rule;
   if (const char* rule = validate_gated(c); rule != nullptr) return rule;
   if (const char* rule = validate_swapped(c); rule != nullptr) return rule;
+  if (const char* rule = validate_conv(c); rule != nullptr) return rule;
   if (is_plain(c.schedule)) return validate_plain(c);
   if (c.warps != 0) return "warps is for plain schedules: the others have 12";
   if (overlaps(c.overlap) && c.combine == Combine::separate)

@@ -8,6 +8,7 @@
 #include <sluice/device/epilogue/epilogue_vectors.cuh>
 #include <sluice/device/epilogue/fragment_store.cuh>
 #include <sluice/device/epilogue/residual.cuh>
+#include <sluice/device/load/pixel_walk.cuh>
 #include <sluice/device/math/wgmma_ss.cuh>
 #include <sluice/device/optional_member.cuh>
 
@@ -168,7 +169,9 @@ struct TileStore {
     if constexpr (kResidual) residual_rows(tile, at, 8).read(0, residuals);
     epilogue<1>(pairs, at, scales, operands, &residuals);
     const int row = tile.m_offset + fragment_row(at.wave);
-    const int column = first_output(tile) + fragment_column(at.column);
+    const int column = d_column<kConfig>(params, first_output(tile) + fragment_column(at.column));
+    if constexpr (kConfig.conv.op == ConvOp::wgrad)
+      if (column < 0) return;
     store_pair<kConfig.d, kConfig.epilogue>(params, {row, column, tile.batch}, pairs[0].upper);
     store_pair<kConfig.d, kConfig.epilogue>(params, {row + 8, column, tile.batch}, pairs[0].lower);
   }

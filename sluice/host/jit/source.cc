@@ -13,6 +13,12 @@ std::string wgmma_include(int columns) {
   return "#include <sluice/device/ptx/generated/wgmma_n" + std::to_string(columns) + ".cuh>\n";
 }
 
+/// The type of the kernel's argument.
+const char* params_type(const ConvKind& kind) {
+  if (kind.op == ConvOp::none) return "sluice::GemmParams";
+  return kind.phased ? "sluice::PhasedParams" : "sluice::ConvParams";
+}
+
 std::string plain_unit_text(const KernelConfig& config) {
   std::string text;
   if (config.schedule == Schedule::plain_wgmma) text = wgmma_include(stage_columns(config));
@@ -44,7 +50,7 @@ std::string unit_text(const KernelConfig& config, Stamping stamping) {
   text += "#include <sluice/kernels/gemm_entry.cuh>\n";
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
   text += "extern \"C\" __global__ void __launch_bounds__(sluice::kThreads, 1)\n";
-  text += std::string(kEntryName) + "(const __grid_constant__ sluice::GemmParams params) {\n";
+  text += std::string(kEntryName) + "(const __grid_constant__ " + params_type(config.conv) + " params) {\n";
   const bool stamps = stamping == Stamping::on && uses_workspace(config);
   text += stamps ? "  sluice::run_gemm<kConfig, sluice::Stamping::on>(params);\n"
                  : "  sluice::run_gemm<kConfig>(params);\n";
@@ -56,7 +62,7 @@ std::string sum_unit_text(const KernelConfig& config, Stamping stamping) {
   std::string text = "#include <sluice/kernels/sum_parts.cuh>\n";
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
   text += "extern \"C\" __global__ void __launch_bounds__(sluice::kMostSumThreads, sluice::kSumCtas)\n";
-  text += std::string(kEntryName) + "(const __grid_constant__ sluice::GemmParams params) {\n";
+  text += std::string(kEntryName) + "(const __grid_constant__ " + params_type(config.conv) + " params) {\n";
   text += stamping == Stamping::on ? "  sluice::sum_parts<kConfig, sluice::Stamping::on>(params);\n"
                                    : "  sluice::sum_parts<kConfig>(params);\n";
   text += "}\n";

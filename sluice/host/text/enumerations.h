@@ -41,6 +41,7 @@ SLUICE_ENUMERATION(Spacing, Spacing::none);
 SLUICE_ENUMERATION(WeightType, WeightType::e4m3);
 SLUICE_ENUMERATION(ScaleZero, ScaleZero::per_group);
 SLUICE_ENUMERATION(FragmentOrder, FragmentOrder::byte);
+SLUICE_ENUMERATION(ConvOp, ConvOp::wgrad);
 
 template <class T>
 concept Enumerated = requires {

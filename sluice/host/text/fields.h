@@ -107,6 +107,34 @@ struct FieldsOf<Epilogue> {
 };
 
 template <>
+struct FieldsOf<Axes> {
+  static constexpr auto kTable = std::tuple{field("w", &Axes::w), field("h", &Axes::h), field("d", &Axes::d)};
+};
+
+template <>
+struct FieldsOf<Conv> {
+  static constexpr auto kTable = std::tuple{field("op", &Conv::op),
+                                            field("spatial", &Conv::spatial),
+                                            field("images", &Conv::images),
+                                            field("channels", &Conv::channels),
+                                            field("filters", &Conv::filters),
+                                            field("size", &Conv::size),
+                                            field("filter", &Conv::filter),
+                                            younger("stride", &Conv::stride),
+                                            younger("dilation", &Conv::dilation),
+                                            younger("padding", &Conv::padding),
+                                            younger("padding_after", &Conv::padding_after),
+                                            younger("x_pitch", &Conv::x_pitch),
+                                            younger("y_pitch", &Conv::y_pitch)};
+};
+
+template <>
+struct FieldsOf<ConvKind> {
+  static constexpr auto kTable = std::tuple{field("op", &ConvKind::op), field("spatial", &ConvKind::spatial),
+                                            younger("phased", &ConvKind::phased)};
+};
+
+template <>
 struct FieldsOf<Problem> {
   static constexpr auto kTable = std::tuple{field("m", &Problem::m),
                                             field("n", &Problem::n),
@@ -118,7 +146,8 @@ struct FieldsOf<Problem> {
                                             field("d", &Problem::d),
                                             field("epilogue", &Problem::epilogue),
                                             field("accumulate", &Problem::accumulate),
-                                            field("deterministic", &Problem::deterministic)};
+                                            field("deterministic", &Problem::deterministic),
+                                            younger("conv", &Problem::conv)};
 };
 
 template <>
@@ -145,7 +174,8 @@ struct FieldsOf<KernelConfig> {
                                             field("combine", &KernelConfig::combine),
                                             field("epilogue", &KernelConfig::epilogue),
                                             younger("warps", &KernelConfig::warps),
-                                            younger("overlap", &KernelConfig::overlap)};
+                                            younger("overlap", &KernelConfig::overlap),
+                                            younger("conv", &KernelConfig::conv)};
 };
 
 template <>
@@ -349,9 +379,9 @@ constexpr std::size_t member_count() {
 template <class... T>
 constexpr bool all_have_rows = ((std::tuple_size_v<decltype(FieldsOf<T>::kTable)> == member_count<T>()) &&
                                 ...);
-static_assert(all_have_rows<TileShape, ClusterShape, Matrix, Epilogue, Problem, Overlap, KernelConfig,
-                            WorkSplit, PlanOverrides, WeightFormat, PackedProblem, NarrowConfig, WideConfig,
-                            StripConfig, packed::Overrides>,
+static_assert(all_have_rows<TileShape, ClusterShape, Matrix, Epilogue, Axes, Conv, ConvKind, Problem, Overlap,
+                            KernelConfig, WorkSplit, PlanOverrides, WeightFormat, PackedProblem, NarrowConfig,
+                            WideConfig, StripConfig, packed::Overrides>,
               "a member has no row in its table above");
 
 }  // namespace sluice

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions: forward, data gradient and weight gradient, as products whose operand is gathered. Plans,
+// kernels, records and workspaces are those of sluice/gemm.h.
+//   auto problem = sluice::conv::problem(conv, DType::bf16, DType::bf16);
+//   auto plan    = sluice::gemm::plan(*problem, device->info(), {}, device->records());
+//   auto kernel  = sluice::gemm::prepare(*device, *plan);
+//   auto done    = sluice::gemm::launch(*kernel, sluice::conv::args(conv, {.x = x, .w = w, .result = y}),
+//   stream);
+#pragma once
+
+#include <sluice/gemm.h>
+#include <sluice/spec/conv_problem.h>
+
+namespace sluice::conv {
+
+/// The product that computes `conv`; a plain one where nothing is gathered (one tap, stride 1, no padding).
+/// `inputs`: the type of both tensors that are read; `output` of the third. The epilogue's columns are
+/// filters (fprop), channels (dgrad), or taps x channels (wgrad). Errors: invalid_size, invalid_type,
+/// invalid_stride, misaligned, invalid_argument (no op).
+Result<Problem> problem(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue = {});
+
+/// Device pointers. fprop reads x and w and writes y; dgrad reads y (that is dy) and w and writes dx; wgrad
+/// reads y (dy) and x and writes dw. All need 16-byte alignment.
+struct Tensors {
+  const void* x = nullptr;
+  const void* w = nullptr;
+  const void* y = nullptr;
+  void* result = nullptr;      // the tensor that is written
+  const void* bias = nullptr;  // fprop: one value for each filter
+  const void* c = nullptr;     // a residual that lies like the result; not read if beta == 0
+  const float* scale_x = nullptr;
+  const float* scale_w = nullptr;
+  float alpha = 1.0f;
+  float beta = 0.0f;
+  WorkspaceView workspace{};
+};
+/// The arguments of a launch of conv::problem's kernel.
+gemm::Args args(const Conv& conv, const Tensors& tensors);
+
+/// conv::problem and gemm::run. Errors: those of both.
+Result<void> run(const Device& device, const Conv& conv, DType inputs, DType output, const Epilogue& epilogue,
+                 const Tensors& tensors, Stream stream);
+
+}  // namespace sluice::conv

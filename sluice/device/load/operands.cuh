@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loaders of a kernel's operands. A loader has
+//   State begin(params, slice, tile)                                    once a tile
+//   load(params, State&, slice index, destination, barrier, k_tile)     once a k-tile, in order
+// and its own walk in State, because weights may be loaded ahead of the other operand.
+#pragma once
+
+#include <sluice/device/load/filter_taps.cuh>
+#include <sluice/device/load/im2col_columns.cuh>
+#include <sluice/device/load/im2col_rows.cuh>
+#include <sluice/device/load/tma_tile.cuh>
+
+namespace sluice {
+
+/// A matrix, as it lies.
+template <KernelConfig kConfig, bool kIsA>
+struct MatrixOperand {
+  using Matrices =
+      TmaTile<kIsA ? kConfig.a_major : kConfig.b_major, kIsA ? kConfig.tile.m : kConfig.tile.n,
+              kConfig.tile.k, kIsA ? kConfig.cluster.n : kConfig.cluster.m, !kIsA && kConfig.epilogue.gated>;
+  using State = TileLoad;
+
+  static SLUICE_DEVICE State begin(const GemmParams& params, const MulticastSlice& slice, const Tile& tile) {
+    if constexpr (kIsA)
+      return Matrices::begin(params.map_a, params.map_a_tail, slice, params.m, tile.m_offset, tile.batch);
+    else
+      return Matrices::begin(params.map_b, params.map_b_tail, slice, params.n, tile.n_offset, tile.batch);
+  }
+  static SLUICE_DEVICE void load(const GemmParams&, const State& state, int index, u32 destination,
+                                 u32 barrier, int k_tile) {
+    Matrices::load(state, index, destination, barrier, k_tile * kConfig.tile.k);
+  }
+};
+
+template <KernelConfig kConfig, ConvOp kOp>
+struct LoadersOf {
+  using A = Im2colRows<kConfig>;
+  using B = FilterTaps<kConfig>;
+};
+template <KernelConfig kConfig>
+struct LoadersOf<kConfig, ConvOp::none> {
+  using A = MatrixOperand<kConfig, true>;
+  using B = MatrixOperand<kConfig, false>;
+};
+template <KernelConfig kConfig>
+struct LoadersOf<kConfig, ConvOp::wgrad> {
+  using A = MatrixOperand<kConfig, true>;
+  using B = Im2colColumns<kConfig>;
+};
+
+}  // namespace sluice

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a load thread counts pixels and taps of a convolution. No PTX: the host twin compiles this file too.
+#pragma once
+
+#include <sluice/spec/params.h>
+
+namespace sluice {
+
+SLUICE_DEVICE const Gather& gather_of(const GemmParams& params) {
+  return static_cast<const ConvParams&>(params).gather;
+}
+SLUICE_DEVICE const PhaseParams& phase_of(const GemmParams& params, int phase) {
+  return static_cast<const PhasedParams&>(params).phases[phase];
+}
+/// Rows of the product that `batch` has.
+template <KernelConfig kConfig>
+SLUICE_DEVICE int rows_of(const GemmParams& params, int batch) {
+  if constexpr (kConfig.conv.phased) return phase_of(params, batch).m;
+  return params.m;
+}
+
+/// A pixel of the product by its axes. Its number counts along w first, then h, d and images.
+template <int kSpatial>
+struct PixelWalk {
+  int at[kSpatial], image;
+
+  SLUICE_DEVICE void begin(const PixelBox& box, int pixel) {
+#pragma unroll
+    for (int axis = 0; axis < kSpatial; ++axis) {
+      const int rest = quotient(pixel, box.positions[axis]);
+      at[axis] = pixel - rest * box.positions[axis];
+      pixel = rest;
+    }
+    image = pixel;
+  }
+  /// Goes a k-tile further: one addition and one comparison an axis.
+  SLUICE_DEVICE void advance(const Gather& gather) {
+    int carry = 0;
+#pragma unroll
+    for (int axis = 0; axis < kSpatial; ++axis) {
+      at[axis] += gather.advance_at[axis] + carry;
+      carry = at[axis] >= gather.pixels.positions[axis];
+      if (carry) at[axis] -= gather.pixels.positions[axis];
+    }
+    image += gather.advance_images + carry;
+  }
+  /// The pixel's place along an axis of the gathered tensor, before the tap's offset.
+  SLUICE_DEVICE int place(const PixelBox& box, int axis) const {
+    return at[axis] * box.step[axis] + box.lower[axis];
+  }
+};
+
+/// The tap and the block of channels of a k-tile (fprop, dgrad).
+struct TapWalk {
+  int block, tap;
+
+  SLUICE_DEVICE void begin(const Gather& gather, int k_tile, int first_tap) {
+    const int passed = quotient(k_tile, gather.blocks);
+    block = k_tile - passed * gather.blocks;
+    tap = first_tap + passed;
+  }
+  SLUICE_DEVICE void advance(const Gather& gather) {
+    if (++block == gather.blocks) {
+      block = 0;
+      ++tap;
+    }
+  }
+};
+/// The index in Gather::taps of the first tap of a tile.
+template <KernelConfig kConfig>
+SLUICE_DEVICE int first_tap_of(const GemmParams& params, const Tile& tile) {
+  if constexpr (kConfig.conv.phased) return phase_of(params, tile.batch).first_tap;
+  return 0;
+}
+
+/// The column of D that holds column `column` of the product, -1 if none does: a wgrad's columns are whole
+/// blocks of channels at each tap, and D has the channels alone.
+template <KernelConfig kConfig>
+SLUICE_DEVICE int d_column(const GemmParams& params, int column) {
+  if constexpr (kConfig.conv.op == ConvOp::wgrad) {
+    const Gather& gather = gather_of(params);
+    const int tap = quotient(column, gather.blocks * kConvBlock);
+    const int channel = column - tap * gather.blocks * kConvBlock;
+    return column < params.n && channel < gather.channels ? tap * gather.channels + channel : -1;
+  }
+  return column;
+}
+
+}  // namespace sluice

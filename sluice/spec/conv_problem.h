@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The product of a convolution: its sizes, layouts and strides, and how far its tensors reach in memory.
+#pragma once
+
+#include <sluice/spec/problem.h>
+
+namespace sluice {
+
+/// True if nothing is gathered: one tap, no stride, no padding. Such a convolution is a product of matrices.
+SLUICE_HD constexpr bool is_pointwise(const Conv& v) {
+  return taps_of(v) == 1 && v.stride == kOnes && v.padding == Axes{} && v.padding_after == Axes{};
+}
+
+/// Elements from the first to past the last of x, y and w.
+SLUICE_HD constexpr i64 x_span(const Conv& v) {
+  return (x_pixels(v) - 1) * x_pitch_of(v) + v.channels;
+}
+SLUICE_HD constexpr i64 y_span(const Conv& v) {
+  return (y_pixels(v) - 1) * y_pitch_of(v) + v.filters;
+}
+
+/// The product that computes `v`, whose values are checked. A pointwise convolution becomes a plain product,
+/// so that it shares kernels and records with others.
+SLUICE_HD constexpr Problem product_of_conv(const Conv& v, DType inputs, DType output,
+                                            const Epilogue& epilogue = {}) {
+  const i64 x = x_pitch_of(v), y = y_pitch_of(v), w = taps_of(v) * v.channels;
+  const bool pointwise = is_pointwise(v);
+  const ConvExtents e = extents_of(v, k_block(inputs));
+  Problem p{.m = e.m, .n = e.n, .k = e.k, .batch = e.batch};
+  p.epilogue = epilogue;
+  p.a = {.type = inputs, .major = Major::k, .ld = v.op == ConvOp::fprop ? x : y};
+  p.b = {.type = inputs, .major = Major::mn, .ld = w, .batch_stride = v.channels};
+  p.d = {.type = output, .major = Major::k, .ld = v.op == ConvOp::fprop ? y : x};
+  if (v.op == ConvOp::fprop) p.b.major = Major::k;
+  if (v.op == ConvOp::wgrad) {
+    p.a.major = Major::mn;
+    p.b = {.type = inputs, .major = Major::mn, .ld = x};
+    p.d = {.type = output, .major = Major::k, .ld = w, .batch_stride = v.channels};
+  }
+  if (epilogue.residual) p.c = {.type = epilogue.c_type, .major = Major::k, .ld = p.d.ld};
+  if (!pointwise) {
+    p.conv = v;
+    return p;
+  }
+  if (v.op == ConvOp::fprop) p.k = v.channels;
+  if (v.op == ConvOp::dgrad) p.k = v.filters;
+  if (v.op == ConvOp::wgrad) p.n = v.channels;
+  for (Matrix* matrix : {&p.a, &p.b, &p.c, &p.d}) matrix->batch_stride = 0;
+  return with_strides(p);
+}
+
+}  // namespace sluice
