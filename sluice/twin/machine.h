@@ -222,7 +222,7 @@ class Machine {
   int cluster_;
   Agent agent_;
   StepList& steps_;
-  GemmParams params_{};
+  PhasedParams params_{};
   Tile load_tile_{};  // the tile that is loaded, or whose block scales are brought
   int syncs_ = 0;
   bool guarded_ = false;  // recorded steps happen only if this CTA is the last peer of its tile

@@ -18,7 +18,8 @@ namespace sluice {
   X(cuCtxGetCurrent) X(cuCtxGetDevice) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxSynchronize)           \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuModuleGetGlobal)                         \
   X(cuFuncSetAttribute) X(cuFuncGetAttribute) X(cuLaunchKernelEx)                                           \
-  X(cuTensorMapEncodeTiled) X(cuTensorMapReplaceAddress) X(cuPointerGetAttributes)                          \
+  X(cuTensorMapEncodeTiled) X(cuTensorMapEncodeIm2col) X(cuTensorMapReplaceAddress)                         \
+  X(cuPointerGetAttributes)                                                                                 \
   X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoHAsync)        \
   X(cuMemcpyDtoDAsync)                                                                                      \
   X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamIsCapturing)                        \

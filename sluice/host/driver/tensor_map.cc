@@ -25,27 +25,6 @@ static_assert(offsetof(GemmParams, map_d) % alignof(CUtensorMap) == 0);
 constexpr i64 kMaxMapExtent = i64{1} << 32;  // TMA's limit; limits.h has the kernels'
 constexpr i64 kMaxStride = kTmaStrideLimit - kTmaUnit;
 constexpr int kMaxBox = 256;
-constexpr u64 kPlaceholderAddress = u64{1} << 30;
-
-CUtensorMapDataType data_type(DType type) {
-  switch (type) {
-    case DType::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    case DType::fp16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case DType::fp32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-    case DType::e4m3:
-    case DType::e5m2: break;  // TMA moves fp8 as bytes
-  }
-  return CU_TENSOR_MAP_DATA_TYPE_UINT8;
-}
-
-CUtensorMapSwizzle swizzle(int bytes) {
-  switch (bytes) {
-    case 128: return CU_TENSOR_MAP_SWIZZLE_128B;
-    case 64: return CU_TENSOR_MAP_SWIZZLE_64B;
-    case 32: return CU_TENSOR_MAP_SWIZZLE_32B;
-    default: return CU_TENSOR_MAP_SWIZZLE_NONE;
-  }
-}
 
 std::string stride_text(const char* name, const char* which, i64 elements, DType type) {
   return std::string(name) + ": " + which + " of " + std::to_string(elements) + " " + name_of(type) +
@@ -114,6 +93,26 @@ Dimensions dimensions_of(const TensorMapShape& s, i64 row_stride, i64 batch_stri
 
 }  // namespace
 
+CUtensorMapDataType map_data_type(DType type) {
+  switch (type) {
+    case DType::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case DType::fp16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case DType::fp32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case DType::e4m3:
+    case DType::e5m2: break;  // TMA moves fp8 as bytes
+  }
+  return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+}
+
+CUtensorMapSwizzle map_swizzle(int bytes) {
+  switch (bytes) {
+    case 128: return CU_TENSOR_MAP_SWIZZLE_128B;
+    case 64: return CU_TENSOR_MAP_SWIZZLE_64B;
+    case 32: return CU_TENSOR_MAP_SWIZZLE_32B;
+    default: return CU_TENSOR_MAP_SWIZZLE_NONE;
+  }
+}
+
 Result<void> encode_tensor_map(const DriverApi& api, const char* name, const TensorMapShape& s,
                                TensorMap& map) {
   SLUICE_TRY(check_shape(name, s));
@@ -127,8 +126,8 @@ Result<void> encode_tensor_map(const DriverApi& api, const char* name, const Ten
 
   CUtensorMap encoded{};
   const CUresult code = api.cuTensorMapEncodeTiled(
-      &encoded, data_type(s.type), d.rank, reinterpret_cast<void*>(kPlaceholderAddress), d.extents, d.strides,
-      d.box, kSteps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(s.swizzle_bytes),
+      &encoded, map_data_type(s.type), d.rank, reinterpret_cast<void*>(kPlaceholderAddress), d.extents, d.strides,
+      d.box, kSteps, CU_TENSOR_MAP_INTERLEAVE_NONE, map_swizzle(s.swizzle_bytes),
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (code != CUDA_SUCCESS)
     return driver_error(api, code, "cuTensorMapEncodeTiled",

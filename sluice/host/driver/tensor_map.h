@@ -31,6 +31,11 @@ struct TensorMapShape {
 Result<void> encode_tensor_map(const DriverApi& api, const char* name, const TensorMapShape& shape,
                                TensorMap& map);
 
+/// What both kinds of maps hand to the driver.
+CUtensorMapDataType map_data_type(DType type);
+CUtensorMapSwizzle map_swizzle(int bytes);
+inline constexpr u64 kPlaceholderAddress = u64{1} << 30;
+
 /// Needs `map` aligned as CUtensorMap and `address` to 16 bytes. Cheap; allocates nothing.
 inline CUresult replace_address(const DriverApi& api, TensorMap& map, const void* address) {
   return api.cuTensorMapReplaceAddress(reinterpret_cast<CUtensorMap*>(&map), const_cast<void*>(address));

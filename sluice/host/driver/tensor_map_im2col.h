@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor maps of the copy engine's im2col mode: a box of pixels walks a tensor of channels, axes and images,
+// and wraps from row to row and from image to image. A launch sets the address, as in tensor_map.h.
+#pragma once
+
+#include <sluice/host/driver/tensor_map.h>
+
+namespace sluice {
+
+/// Arguments of cuTensorMapEncodeIm2col, innermost dimension first: channels, w, h, d, images. Sizes and
+/// strides are in elements, corners in w, h, d. Along an axis the box's first pixels lie in
+/// [lower, extent + upper), each step apart from the next.
+struct Im2colShape {
+  DType type = DType::bf16;
+  int rank = 4;  // axes + 2
+  i64 extents[5] = {};
+  i64 strides[4] = {};  // of the second dimension, and so on
+  int lower[kMostSpatial] = {}, upper[kMostSpatial] = {};
+  int channels = 64, pixels = 64;  // of one load
+  int steps[5] = {1, 1, 1, 1, 1};
+  int swizzle_bytes = 128;
+
+  constexpr bool operator==(const Im2colShape&) const = default;
+};
+
+/// Limits of the driver, by the number of axes: corners lie in [-limit, limit), offsets in 0..limit.
+constexpr int corner_limit(int axes) {
+  return axes == 1 ? 1 << 15 : axes == 2 ? 1 << 7 : 1 << 4;
+}
+constexpr int offset_limit(int axes) {
+  return axes == 1 ? (1 << 16) - 1 : axes == 2 ? 255 : 31;
+}
+inline constexpr int kMostStep = 8;
+
+/// Writes `map`. `name` is the operand's, for messages. Errors: invalid_size, misaligned, driver.
+Result<void> encode_im2col_map(const DriverApi& api, const char* name, const Im2colShape& shape,
+                               TensorMap& map);
+
+}  // namespace sluice
