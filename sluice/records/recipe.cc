@@ -4,6 +4,7 @@
 
 #include <sluice/host/ops/hash.h>
 #include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/spec/conv_problem.h>
 
 namespace sluice {
 namespace {
@@ -27,6 +28,43 @@ Adding adding_of(const Problem& p) {
 Sums sums_of(const Problem& p) {
   if (is_block_scaled(p.epilogue)) return Sums::block;
   return is_promoted(p) ? Sums::promoted : Sums::fast;
+}
+
+using AxisNumbers = std::array<int, kMostSpatial>;
+
+/// 0 along axes that the convolution has not: a record leaves these out.
+AxisNumbers numbers_of(const Axes& axes, int spatial) {
+  return {axes.w, spatial > 1 ? axes.h : 0, spatial > 2 ? axes.d : 0};
+}
+Axes axes_of(const AxisNumbers& numbers, int spatial, int usual) {
+  return {numbers[0], spatial > 1 ? numbers[1] : usual, spatial > 2 ? numbers[2] : usual};
+}
+ConvRecipe recipe_of(const Conv& v) {
+  if (!is_conv(v)) return {};
+  return {.op = v.op,
+          .spatial = v.spatial,
+          .images = v.images,
+          .channels = v.channels,
+          .filters = v.filters,
+          .size = numbers_of(v.size, v.spatial),
+          .filter = numbers_of(v.filter, v.spatial),
+          .stride = numbers_of(v.stride, v.spatial),
+          .dilation = numbers_of(v.dilation, v.spatial),
+          .padding = numbers_of(v.padding, v.spatial),
+          .padding_after = numbers_of(v.padding_after, v.spatial)};
+}
+Conv conv_of(const ConvRecipe& r) {
+  return {.op = r.op,
+          .spatial = r.spatial,
+          .images = r.images,
+          .channels = r.channels,
+          .filters = r.filters,
+          .size = axes_of(r.size, r.spatial, 1),
+          .filter = axes_of(r.filter, r.spatial, 1),
+          .stride = axes_of(r.stride, r.spatial, 1),
+          .dilation = axes_of(r.dilation, r.spatial, 1),
+          .padding = axes_of(r.padding, r.spatial, 0),
+          .padding_after = axes_of(r.padding_after, r.spatial, 0)};
 }
 
 }  // namespace
@@ -69,7 +107,8 @@ Recipe recipe_of(const Problem& problem) {
           .activation = cost_of(e.activation),
           .residual_bytes = e.residual ? bytes_of(e.c_type) : 0,
           .adding = adding_of(p),
-          .gated = e.gated};
+          .gated = e.gated,
+          .conv = recipe_of(p.conv)};
 }
 
 Problem example_of(const Recipe& r) {
@@ -87,6 +126,13 @@ Problem example_of(const Recipe& r) {
   p.epilogue.gated = r.gated;
   p.epilogue.residual = r.residual_bytes != 0;
   p.epilogue.c_type = r.residual_bytes == bytes_of(DType::fp32) ? DType::fp32 : DType::bf16;
+  if (r.conv.op != ConvOp::none) {
+    Problem made = product_of_conv(conv_of(r.conv), r.a, r.d, p.epilogue);
+    made.accumulate = p.accumulate;
+    made.deterministic = p.deterministic;
+    made.b.type = r.b;
+    return made;
+  }
   // Rows that are no multiple of 16 bytes apart rule out TMA.
   if (r.store == StorePath::direct && why_not_tma_store(with_strides(p)) == nullptr) p.d.ld = r.n + 1;
   return p;
@@ -96,7 +142,7 @@ std::size_t hash_of(const Recipe& r) {
   return hash_of({r.m, r.n, r.k, r.batch, static_cast<i64>(r.a), static_cast<i64>(r.d),
                   static_cast<i64>(r.sums), static_cast<i64>(r.activation), static_cast<i64>(r.vectors),
                   static_cast<i64>(r.bias), i64{r.residual_bytes}, static_cast<i64>(r.adding),
-                  static_cast<i64>(r.gated)});
+                  static_cast<i64>(r.gated), static_cast<i64>(r.conv.op), r.conv.channels, r.conv.size[0]});
 }
 
 }  // namespace sluice

@@ -16,10 +16,11 @@
 // tiles. gelu is a dozen instructions an element; a residual adds bytes of HBM. Each may change the best
 // tile.
 //
-// A new required field makes old records unreadable: raise kRecordVersion (record.h). `bias`, `adding` and
-// `gated` needed no new version, since records omit them where they are none.
+// A new required field makes old records unreadable: raise kRecordVersion (record.h). `bias`, `adding`,
+// `gated` and `conv` needed no new version, since records omit them where they are none.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstddef>
 
@@ -36,6 +37,16 @@ enum class ActivationCost : u8 { cheap, gelu, silu };
 /// Whether the product is added to D, and whether slices may be added in any order (Combine::add).
 enum class Adding : u8 { none, ordered, any_order };
 
+/// What a convolution adds: its sizes, but for pitches. A pointwise one adds nothing.
+struct ConvRecipe {
+  ConvOp op = ConvOp::none;
+  int spatial = 2;
+  i64 images = 0, channels = 0, filters = 0;
+  std::array<int, kMostSpatial> size{}, filter{}, stride{}, dilation{}, padding{}, padding_after{};
+
+  constexpr auto operator<=>(const ConvRecipe&) const = default;
+};
+
 struct Recipe {
   i64 m = 0, n = 0, k = 0, batch = 1;
   DType a = DType::bf16, b = DType::bf16, d = DType::bf16;
@@ -48,6 +59,7 @@ struct Recipe {
   int residual_bytes = 0;  // bytes of an element of C; 0 if there is none
   Adding adding = Adding::none;
   bool gated = false;
+  ConvRecipe conv{};
 
   constexpr auto operator<=>(const Recipe&) const = default;
 };

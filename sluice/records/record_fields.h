@@ -13,6 +13,27 @@ using packed::Is;
 inline constexpr const char* kPackedField = "weights";  // dense records have no such field
 inline constexpr Range kSize{1, kMaxInt};
 
+/// A convolution's sizes, written only where there is one; axes innermost first.
+template <class Visitor, class Values>
+void conv_fields(Visitor& v, Values& conv) {
+  v.choice_or("conv", ConvOp::none, conv.op);
+  if (conv.op == ConvOp::none) return;
+  v.number("spatial", conv.spatial, {1, kMostSpatial});
+  v.number("images", conv.images, kSize);
+  v.number("channels", conv.channels, kSize);
+  v.number("filters", conv.filters, kSize);
+  const auto axes = [&](const std::string& name, auto& values, Range range) {
+    for (int axis = 0; axis < conv.spatial; ++axis)
+      v.number((name + "_" + "whd"[axis]).c_str(), values[static_cast<std::size_t>(axis)], range);
+  };
+  axes("size", conv.size, kSize);
+  axes("filter", conv.filter, kSize);
+  axes("stride", conv.stride, kSize);
+  axes("dilation", conv.dilation, kSize);
+  axes("padding", conv.padding, {0, kMaxInt});
+  axes("padding_after", conv.padding_after, {0, kMaxInt});
+}
+
 // One function for each kind of recipe and choice. Values are const for a Writer.
 template <class Visitor, Is<Recipe> Values>
 void recipe_fields(Visitor& v, Values& recipe) {
@@ -33,6 +54,7 @@ void recipe_fields(Visitor& v, Values& recipe) {
   v.choice_or("bias", Bias::none, recipe.bias);
   v.choice_or("adding", Adding::none, recipe.adding);
   v.flag_if("gated", recipe.gated);
+  conv_fields(v, recipe.conv);
 }
 
 template <class Visitor, Is<PackedRecipe> Values>

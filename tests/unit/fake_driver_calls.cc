@@ -84,6 +84,57 @@ CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, voi
   return CUDA_SUCCESS;
 }
 
+CUresult encode_im2col(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                       const cuuint64_t* dims, const cuuint64_t* strides, const int* lower, const int* upper,
+                       cuuint32_t channels, cuuint32_t pixels, const cuuint32_t* steps,
+                       CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                       CUtensorMapL2promotion l2, CUtensorMapFloatOOBfill fill) {
+  const Call call("cuTensorMapEncodeIm2col");
+  if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (call.code != CUDA_SUCCESS) return call.code;
+  const int bytes = type == CU_TENSOR_MAP_DATA_TYPE_UINT8     ? 1
+                    : type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4
+                                                              : 2;
+  const u32 span = swizzle == CU_TENSOR_MAP_SWIZZLE_NONE ? 256 : 16u << swizzle;
+  const int limit = rank == 3 ? 1 << 15 : rank == 4 ? 1 << 7 : 1 << 4;
+  bool legal = reinterpret_cast<u64>(map) % 64 == 0 && rank >= 3 && rank <= 5 &&
+               reinterpret_cast<u64>(address) % 16 == 0 && address != nullptr && channels >= 1 &&
+               channels <= 256 && pixels >= 1 && pixels <= 1024 && channels * bytes <= span;
+  for (u32 i = 0; i < rank; ++i)
+    legal = legal && dims[i] >= 1 && dims[i] <= u64{1} << 32 && steps[i] >= 1 && steps[i] <= 8;
+  for (u32 i = 0; i + 1 < rank; ++i)
+    legal = legal && strides[i] > 0 && strides[i] % 16 == 0 && strides[i] < u64{1} << 40;
+  for (u32 i = 0; i + 2 < rank; ++i)
+    for (const int corner : {lower[i], upper[i]}) legal = legal && corner >= -limit && corner < limit;
+  if (!legal) return CUDA_ERROR_INVALID_VALUE;
+  // Three 16-bit numbers a word: corners and steps of w, h, d.
+  const auto three = [&](const auto* values, u32 from) {
+    u64 word = 0;
+    for (u32 i = 0; i + 2 < rank; ++i) word |= u64{static_cast<u16>(values[i + from])} << (16 * i);
+    return word;
+  };
+  const u64 words[] = {reinterpret_cast<u64>(address),
+                       dims[0],
+                       dims[1],
+                       dims[2],
+                       strides[0],
+                       strides[1],
+                       channels | u64{pixels} << 16,
+                       static_cast<u64>(type) | static_cast<u64>(swizzle) << 8 | static_cast<u64>(l2) << 16 |
+                           static_cast<u64>(fill) << 24 | static_cast<u64>(interleave) << 32 |
+                           u64{rank} << 40 | u64{1} << 48,  // im2col
+                       kMagic,
+                       rank > 3 ? dims[3] | (rank > 4 ? dims[4] << 32 : 0) : 0,
+                       three(lower, 0),
+                       rank > 3 ? strides[2] : 0,
+                       rank > 4 ? strides[3] : 0,
+                       three(upper, 0),
+                       three(steps, 1)};
+  static_assert(sizeof words <= sizeof *map);
+  std::memcpy(map, words, sizeof words);
+  return CUDA_SUCCESS;
+}
+
 CUresult replace(CUtensorMap* map, void* address) {
   const Call call("cuTensorMapReplaceAddress");
   if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;  // as an H200 does
@@ -108,7 +159,9 @@ ParamsKind params_of(const void* image) {
   if (std::strstr(text, "WideParams") != nullptr) return ParamsKind::wide;
   if (std::strstr(text, "StripParams") != nullptr) return ParamsKind::strip;
   if (std::strstr(text, "LocateParams") != nullptr) return ParamsKind::locate;
-  return std::strstr(text, "GemmParams") != nullptr ? ParamsKind::gemm : ParamsKind::other;
+  for (const char* name : {"GemmParams", "ConvParams", "PhasedParams"})
+    if (std::strstr(text, name) != nullptr) return ParamsKind::gemm;
+  return ParamsKind::other;
 }
 
 /// Places CTAs on GPCs of 16 SMs (SM i in GPC i / 16), with clusters dealt to GPCs in turn, as on an H200. No
@@ -303,6 +356,7 @@ void fill_kernels(DriverApi& api) {
   api.cuLaunchKernelEx = launch_ex;
   api.cuOccupancyMaxActiveClusters = active_clusters;
   api.cuTensorMapEncodeTiled = encode;
+  api.cuTensorMapEncodeIm2col = encode_im2col;
   api.cuTensorMapReplaceAddress = replace;
 }
 

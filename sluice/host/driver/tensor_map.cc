@@ -126,8 +126,8 @@ Result<void> encode_tensor_map(const DriverApi& api, const char* name, const Ten
 
   CUtensorMap encoded{};
   const CUresult code = api.cuTensorMapEncodeTiled(
-      &encoded, map_data_type(s.type), d.rank, reinterpret_cast<void*>(kPlaceholderAddress), d.extents, d.strides,
-      d.box, kSteps, CU_TENSOR_MAP_INTERLEAVE_NONE, map_swizzle(s.swizzle_bytes),
+      &encoded, map_data_type(s.type), d.rank, reinterpret_cast<void*>(kPlaceholderAddress), d.extents,
+      d.strides, d.box, kSteps, CU_TENSOR_MAP_INTERLEAVE_NONE, map_swizzle(s.swizzle_bytes),
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (code != CUDA_SUCCESS)
     return driver_error(api, code, "cuTensorMapEncodeTiled",

@@ -6,7 +6,9 @@
 #include <sluice/host/ops/kernel_handle.h>
 
 #include <atomic>
+#include <cstring>
 #include <limits>
+#include <new>
 
 #include <sluice/host/device/locate.h>
 #include <sluice/host/device/spread.h>
@@ -98,6 +100,51 @@ Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
   return sealed;
 }
 
+namespace {
+
+/// The caller's names of A, B and D.
+struct ConvNames {
+  const char *a, *b, *d;
+};
+constexpr ConvNames names_of(const Conv& v) {
+  switch (v.op) {
+    case ConvOp::none: break;
+    case ConvOp::fprop: return {"x", "w", "y"};
+    case ConvOp::dgrad: return {"dy", "w", "dx"};
+    case ConvOp::wgrad: return {"dy", "x", "dw"};
+  }
+  return {"A", "B", "D"};
+}
+
+Extents x_extents(const Conv& v) {
+  return {v.channels, x_pixels(v), x_pitch_of(v)};
+}
+Extents y_extents(const Conv& v) {
+  return {v.filters, y_pixels(v), y_pitch_of(v)};
+}
+Extents w_extents(const Conv& v) {
+  return {taps_of(v) * v.channels, v.filters, taps_of(v) * v.channels};
+}
+Extents extents_of_a(const Problem& p) {
+  if (is_conv(p.conv)) return p.conv.op == ConvOp::fprop ? x_extents(p.conv) : y_extents(p.conv);
+  return {inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.a.ld, p.batch, p.a.batch_stride};
+}
+Extents extents_of_b(const Problem& p) {
+  if (is_conv(p.conv)) return p.conv.op == ConvOp::wgrad ? x_extents(p.conv) : w_extents(p.conv);
+  return {inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.b.ld, p.batch, p.b.batch_stride};
+}
+Extents extents_of_d(const Problem& p) {
+  switch (p.conv.op) {
+    case ConvOp::none: break;
+    case ConvOp::fprop: return y_extents(p.conv);
+    case ConvOp::dgrad: return x_extents(p.conv);
+    case ConvOp::wgrad: return w_extents(p.conv);
+  }
+  return {d_columns(p), p.m, p.d.ld, p.batch, p.d.batch_stride};
+}
+
+}  // namespace
+
 Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspace) {
   constexpr int kTmaAlignment = 16;
   const char* for_tma = "TMA addresses 16-byte units";
@@ -108,30 +155,30 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
   const bool like_d = e.c_type == p.d.type && (p.m == 1 || p.c.ld == p.d.ld) &&
                       (p.batch == 1 || p.c.batch_stride == p.d.batch_stride);
   Operands o;
-  o.add({.name = "A",
+  const ConvNames names = names_of(p.conv);
+  o.add({.name = names.a,
          .type = p.a.type,
          .used = has_k,
          .alignment = kTmaAlignment,
          .because = for_tma,
          .without = ", or alpha = 0 not to read it"},
-        {inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.a.ld, p.batch, p.a.batch_stride});
-  o.add({.name = "B",
-         .role = Role::streamed,
+        extents_of_a(p));
+  o.add({.name = names.b,
+         .role = p.conv.op == ConvOp::wgrad ? Role::read : Role::streamed,
          .type = p.b.type,
          .used = has_k,
          .alignment = kTmaAlignment,
          .because = for_tma,
          .without = ", or alpha = 0 not to read it"},
-        {inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.b.ld, p.batch, p.b.batch_stride});
+        extents_of_b(p));
   o.add({.name = "C",
          .type = e.c_type,
          .used = e.residual,
          .without = ", or beta = 0 not to read it",
          .may_be = kD,
          .lies_like = like_d},
-        {p.n, p.m, p.c.ld, p.batch, p.c.batch_stride});
-  o.add({.name = "D", .role = Role::write, .type = p.d.type},
-        {d_columns(p), p.m, p.d.ld, p.batch, p.d.batch_stride});
+        is_conv(p.conv) ? extents_of_d(p) : Extents{p.n, p.m, p.c.ld, p.batch, p.c.batch_stride});
+  o.add({.name = names.d, .role = Role::write, .type = p.d.type}, extents_of_d(p));
   if (by_tma) {
     o[kD].alignment = kTmaAlignment;
     o[kD].because = for_tma;
@@ -206,7 +253,7 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
   params.b_ld = p.n > 1 ? p.b.ld : 0;
   params.b_batch_stride = p.b.batch_stride;
   params.k = static_cast<int>(p.k);
-  if (is_plain(c.schedule)) return {};
+  if (is_plain(c.schedule) || is_conv(p.conv)) return {};
   struct Map {
     const char* name;
     TensorMap& target;
@@ -253,21 +300,23 @@ gemm::Args in_place(gemm::Args args, const KernelConfig& c) {
 }
 
 /// Puts the addresses of A, B and D into `params` and its maps. `args` comes from in_place().
-Result<void> set_addresses(const DriverApi& api, GemmParams& params, const Prepared<Gemm>& kernel,
+Result<void> set_addresses(const DriverApi& api, PhasedParams& params, const Prepared<Gemm>& kernel,
                            const gemm::Args& args) {
   params.a = args.a;
   params.b = args.b;
   if (is_plain(kernel.plan.config.schedule)) return {};
+  const ConvImage& conv = kernel.image.conv;
   CUresult code = CUDA_SUCCESS;
+  if (conv.phases > 0) code = set_phase_addresses(api, conv, args.a, args.d, params);
   if (params.grid.k_tiles != 0) {
-    code = replace_address(api, params.map_a, args.a);
+    if (conv.phases == 0) code = replace_address(api, params.map_a, args.a);
     if (code == CUDA_SUCCESS) code = replace_address(api, params.map_b, args.b);
     if (code == CUDA_SUCCESS && kernel.image.has_tail_a)
       code = replace_address(api, params.map_a_tail, args.a);
     if (code == CUDA_SUCCESS && kernel.image.has_tail_b)
       code = replace_address(api, params.map_b_tail, args.b);
   }
-  if (code == CUDA_SUCCESS && kernel.plan.config.store == StorePath::tma)
+  if (code == CUDA_SUCCESS && kernel.plan.config.store == StorePath::tma && conv.phases == 0)
     code = replace_address(api, params.map_d, args.d);
   if (code == CUDA_SUCCESS) return {};
   return driver_error(api, code, "cuTensorMapReplaceAddress",
@@ -287,6 +336,9 @@ Result<void> Gemm::load(const Units& units, Prepared<Gemm>& kernel) {
   SLUICE_TAKE(auto&& operands, gemm::operands_of(plan.problem, plan.config.store, plan.workspace_bytes));
   image.operands = operands;
   SLUICE_TRY(fill_params(kernel.api(), plan, image.params));
+  if (is_conv(plan.problem.conv)) {
+    SLUICE_TAKE(image.conv, fill_conv_params(kernel.api(), plan, image.params));
+  }
   SLUICE_TRY(number_clusters(units.device, plan, image.params));
   const u32 cluster = static_cast<u32>(cluster_size(plan.config));
   const bool plain = is_plain(plan.config.schedule);
@@ -302,7 +354,7 @@ Result<void> Gemm::load(const Units& units, Prepared<Gemm>& kernel) {
   spread_ctas(plan.config.overlap, module->registers(), info, image.shape);
   kernel.modules = {module};
   const Problem product = product_of(plan.problem, plan.config);
-  image.has_tail_a = has_tail_a(plan.config, product);
+  image.has_tail_a = has_tail_a(plan.config, product) && !plan.config.conv.phased;
   image.has_tail_b = has_tail_b(plan.config, product);
   if (plan.config.combine == Combine::separate && image.params.deal.tiles > 0) {
     SLUICE_TAKE(auto&& sums, units.load(1, 0, true));
@@ -326,10 +378,13 @@ Result<void> Gemm::enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, 
   const Image& image = kernel.image;
   if (leaves_d(kernel.plan.problem, given.alpha)) return {};
   const Args args = in_place(given, kernel.plan.config);
-  alignas(CUtensorMap) GemmParams params = image.params;
+  alignas(CUtensorMap) std::byte copied[sizeof(PhasedParams)];
+  std::memcpy(copied, &image.params, params_bytes(kernel.plan.config.conv));
+  auto& params = *std::launder(reinterpret_cast<PhasedParams*>(copied));
   if (args.alpha == 0.0f) {
     params.grid.k_tiles = 0;
     params.deal = {};
+    for (int i = 0; i < image.conv.phases; ++i) params.phases[i].k_tiles = 0;
   }
   params.counters = static_cast<u32*>(args.workspace.data);
   params.partials = reinterpret_cast<float*>(static_cast<u8*>(args.workspace.data) + kWorkspaceCounterBytes);
@@ -353,6 +408,10 @@ Result<void> Gemm::enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, 
 }
 
 Result<gemm::RowTable> Gemm::plan_rows(const Device& device, const Problem& problem, RowRange rows) {
+  if (is_conv(problem.conv))
+    return Error{ErrorCode::invalid_argument,
+                 "the problem is a convolution: a range of rows must be that of a product; its kernels serve "
+                 "every size already, prepare each problem"};
   Result<RowTable> table = gemm::plan_rows(problem, rows, device.info(), device.records());
   if (!table || !table->numbers_by_gpc) return table;
   SLUICE_TRY(gpc_order(device));  // so that no call in the range has to ask for it

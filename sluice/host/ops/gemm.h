@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sluice/host/jit/source.h>
+#include <sluice/host/ops/conv_params.h>
 #include <sluice/host/ops/kept.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
@@ -46,7 +47,8 @@ struct Gemm {
     LaunchShape shape;
     LaunchShape sum_shape;  // for modules[1], which adds up the parts (Combine::separate)
     bool has_tail_a = false, has_tail_b = false;  // whether the kernel's A and B have tail maps
-    alignas(CUtensorMap) GemmParams params{};     // complete but for pointers, alpha and beta
+    ConvImage conv;
+    alignas(CUtensorMap) PhasedParams params{};  // complete but for pointers, alpha and beta
   };
 
   using Overrides = PlanOverrides;

@@ -79,7 +79,8 @@ std::vector<PackedProblem> row_forms(const PackedProblem& problem) {
 std::size_t key_hash(const Problem& p) {
   return hash_of({p.m, p.n, p.k, p.batch, p.a.ld, p.b.ld, p.d.ld, static_cast<i64>(p.a.type),
                   static_cast<i64>(p.d.type), static_cast<i64>(p.epilogue.activation),
-                  static_cast<i64>(p.epilogue.update), static_cast<i64>(p.epilogue.gated)});
+                  static_cast<i64>(p.epilogue.update), static_cast<i64>(p.epilogue.gated),
+                  static_cast<i64>(p.conv.op), p.conv.channels, p.conv.size.w, p.conv.size.h});
 }
 
 std::size_t key_hash(const PackedProblem& p) {

@@ -65,13 +65,25 @@ std::vector<ClusterShape> clusters_of(const PlanOverrides& o) {
   return {std::begin(kClusterSpace), std::end(kClusterSpace)};
 }
 
+/// Tiles for a wgrad: every height with 1 to 4 atoms of 64 channels at a tap.
+std::vector<BaseConfig> atom_space() {
+  std::vector<BaseConfig> space;
+  for (const BaseConfig& height : kHeights)
+    for (int width = kMnBlock; width <= 4 * kMnBlock; width += kMnBlock)
+      space.push_back({height.schedule, height.tile_m, width});
+  return space;
+}
+
 /// The tiles of the space that the overrides leave. `product` says how wide unlisted ones are.
 std::vector<BaseConfig> listed_bases(const Problem& product, const DeviceInfo& device,
                                      const PlanOverrides& o) {
   std::vector<BaseConfig> bases(std::begin(kGemmSpace), std::end(kGemmSpace));
   if (is_transposed(product)) bases = swapped_space(product, o.swapped.has_value());
-  for (const BaseConfig& fitted : fitted_space(product, device))
-    if (std::find(bases.begin(), bases.end(), fitted) == bases.end()) bases.push_back(fitted);
+  if (product.conv.op == ConvOp::wgrad)
+    bases = atom_space();
+  else
+    for (const BaseConfig& fitted : fitted_space(product, device))
+      if (std::find(bases.begin(), bases.end(), fitted) == bases.end()) bases.push_back(fitted);
   std::erase_if(bases, [&](const BaseConfig& base) {
     return base.schedule != o.schedule.value_or(base.schedule) ||
            base.tile_m != o.tile_m.value_or(base.tile_m) || base.tile_n != o.tile_n.value_or(base.tile_n);
@@ -164,6 +176,7 @@ bool leaves_kernel_open(const PlanOverrides& o) {
 /// `p` and, where it may gain, the same product with A and B in each other's places. What was asked of tiles
 /// and walks is meant for the first.
 std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
+  if (is_conv(p.conv)) return {p};
   if (o.swapped) return {*o.swapped ? transposed(p) : p};
   if (p.m > kWaveRows && leaves_kernel_open(o)) return {p, transposed(p)};
   return {p};
@@ -174,6 +187,8 @@ Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
   SLUICE_TRY(sluice::check_overrides(o));  // a record's were not checked before
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
     return bad_override(std::string("store = tma: ") + reason + "; store direct");
+  if (o.swapped.value_or(false) && is_conv(p.conv))
+    return bad_override("swapped = true: a convolution's operands are not swapped; leave swapped out");
   if (const char* reason = why_not_tma_store(p); o.swapped.value_or(false) && reason != nullptr)
     return bad_override(std::string("swapped = true: ") + reason + "; leave swapped out");
   if (o.splits && o.streamed)

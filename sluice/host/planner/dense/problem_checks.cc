@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // See problem_checks.h. Order matters: each check may rely on those before it, so that no arithmetic here
 // overflows either.
-#include <sluice/host/limits.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 
 #include <sluice/host/limits.h>
+#include <sluice/host/planner/dense/conv_checks.h>
 #include <sluice/host/planner/field_checks.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/try.h>
@@ -220,7 +220,9 @@ Result<Problem> check_problem(const Problem& problem) {
   if (!p.epilogue.residual) p.c = Matrix{};  // not looked at, so that equal work is an equal problem
   SLUICE_TRY(check_enumerators(p));
   SLUICE_TRY(check_sizes(p));
+  if (is_conv(p.conv)) SLUICE_TRY(check_conv_problem(p));
   SLUICE_TRY(check_types(p));
+  if (is_conv(p.conv)) return p;
   if (p.epilogue.residual && p.c.type != p.epilogue.c_type && p.c.type != Matrix{}.type)
     return bad_type(std::string("c.type is ") + name_of(p.c.type) + " and epilogue.c_type " +
                     name_of(p.epilogue.c_type) + ": the second counts; set it, and leave c.type alone");

@@ -51,7 +51,8 @@ class Splits {
 
 std::vector<Combine> combines_of_parts(const Problem& p) {
   if (adds_in_any_order(p)) return {Combine::add};
-  if (p.epilogue.gated) return {Combine::last_arriver};  // spec/validate.h
+  if (p.conv.op == ConvOp::dgrad && p.batch > 1) return {Combine::none};  // phases differ in k
+  if (p.epilogue.gated) return {Combine::last_arriver};                   // spec/validate.h
   return {Combine::last_arriver, Combine::separate};
 }
 

@@ -8,6 +8,7 @@
 
 #include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/spec/conv_problem.h>
 
 namespace sluice {
 namespace {
@@ -44,6 +45,20 @@ double split_share(const Matrix& matrix, int width) {
   return matrix.major == Major::mn && width * bytes_of(matrix.type) % kLineBytes != 0 ? 0.5 : 0;
 }
 
+/// Bytes of A and B in memory. A gathered operand has fewer than the product reads.
+struct OperandBytes {
+  double a, b;
+};
+OperandBytes memory_of(const Problem& p) {
+  const Conv& v = p.conv;
+  const OperandBytes whole{bytes_of_matrix(p.m, p.k, p.a.type), bytes_of_matrix(p.n, p.k, p.b.type)};
+  if (!is_conv(v)) return whole;
+  const double gathered = touched_elements(v) * bytes_of(p.a.type) / static_cast<double>(p.batch);
+  if (v.op == ConvOp::wgrad) return {whole.a, gathered};
+  return {gathered,
+          static_cast<double>(filter_elements(v)) * bytes_of(p.b.type) / static_cast<double>(p.batch)};
+}
+
 }  // namespace
 
 double l2_bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
@@ -66,7 +81,7 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   const double batch = static_cast<double>(p.batch);
   Traffic traffic;
   if (rows * columns * batch == 0) return traffic;
-  const double a = bytes_of_matrix(p.m, p.k, p.a.type), b = bytes_of_matrix(p.n, p.k, p.b.type);
+  const auto [a, b] = memory_of(p);
   // D comes from HBM first where it is added to.
   const double d = bytes_of_matrix(p.m, d_columns(p), p.d.type) * (adds(p.epilogue) ? 2 : 1);
   const double residual = p.epilogue.residual ? bytes_of_matrix(p.m, p.n, p.epilogue.c_type) : 0.0;
@@ -91,7 +106,8 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
       (std::ceil(other_extent / abreast) - 1) * lost_share(band_bytes + abreast_bytes, usable);
   const double other_again = (std::ceil(bands / bands_at_once) - 1) * lost_share(band_bytes + other, usable);
 
-  traffic.l2_bytes = batch * (a * columns + b * rows);
+  traffic.l2_bytes =
+      batch * (bytes_of_matrix(p.m, p.k, p.a.type) * columns + bytes_of_matrix(p.n, p.k, p.b.type) * rows);
   traffic.hbm_bytes = batch * (walked * (1 + walked_again) + other * (1 + other_again) + d + residual);
   traffic.wave_bytes = band_bytes + abreast_bytes;
   // Neighbours in the walk share a panel of the operand that bands go along. Where bands are one tile wide

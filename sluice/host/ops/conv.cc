@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions as products: a convolution becomes a Problem, and its tensors become A, B and D.
+#include <sluice/conv.h>
+#include <sluice/host/planner/dense/conv_checks.h>
+#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/try.h>
+
+namespace sluice::conv {
+
+Result<Problem> problem(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue) {
+  SLUICE_TRY(check_conv(conv, inputs, output, epilogue));
+  return check_problem(product_of_conv(conv, inputs, output, epilogue));
+}
+
+gemm::Args args(const Conv& conv, const Tensors& t) {
+  const bool reads_w = conv.op != ConvOp::wgrad;
+  return {.a = conv.op == ConvOp::fprop ? t.x : t.y,
+          .b = reads_w ? t.w : t.x,
+          .c = t.c,
+          .d = t.result,
+          .scale_a = t.scale_x,
+          .scale_b = t.scale_w,
+          .bias = t.bias,
+          .alpha = t.alpha,
+          .beta = t.beta,
+          .workspace = t.workspace};
+}
+
+Result<void> run(const Device& device, const Conv& conv, DType inputs, DType output, const Epilogue& epilogue,
+                 const Tensors& tensors, Stream stream) {
+  SLUICE_TAKE(const Problem product, problem(conv, inputs, output, epilogue));
+  return gemm::run(device, product, args(conv, tensors), stream);
+}
+
+}  // namespace sluice::conv

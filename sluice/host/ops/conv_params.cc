@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// See conv_params.h.
+#include <sluice/host/ops/conv_params.h>
+
+#include <sluice/host/driver/conv_maps.h>
+#include <sluice/try.h>
+
+namespace sluice {
+namespace {
+
+/// The distance of a k-tile of pixels, axis by axis.
+void fill_advance(int pixels, Gather& gather) {
+  for (int axis = 0; axis < kMostSpatial; ++axis) {
+    gather.advance_at[axis] = pixels % gather.pixels.positions[axis];
+    pixels /= gather.pixels.positions[axis];
+  }
+  gather.advance_images = pixels;
+}
+
+Gather gather_of(const Conv& v, const KernelConfig& c, const Phases& phases) {
+  Gather gather{};
+  gather.pixels = box_of(phases.items[0]);
+  const i64 summed = v.op == ConvOp::dgrad ? v.filters : v.channels;
+  gather.blocks = static_cast<int>(ceil_div(summed, i64{c.tile.k}));
+  gather.channels = static_cast<int>(v.channels);
+  fill_advance(c.tile.k, gather);
+  int next = 0;
+  for (int i = 0; i < phases.count; ++i)
+    for (int tap = 0; tap < phases.items[i].taps(); ++tap)
+      gather.taps[next++] = tap_of(v, phases.items[i], tap);
+  return gather;
+}
+
+/// Encodes the operand that is gathered by rows, and its tail.
+Result<void> encode_rows(const DriverApi& api, const Plan& plan, const Phases& phases, PhasedParams& params) {
+  const Problem& p = plan.problem;
+  const KernelConfig& c = plan.config;
+  const char* name = gathers_x(p.conv.op) ? "x" : "dy";
+  const int rows = c.tile.m / c.cluster.n;
+  if (c.conv.phased) {
+    for (int i = 0; i < phases.count; ++i)
+      if (phases.items[i].taps() > 0)
+        SLUICE_TRY(encode_im2col_map(api, name, gathered_shape(p.conv, c.a, phases.items[i], c.tile.k, rows),
+                                     params.phases[i].map_a));
+    return {};
+  }
+  SLUICE_TRY(encode_im2col_map(api, name, gathered_shape(p.conv, c.a, phases.items[0], c.tile.k, rows),
+                               params.map_a));
+  if (!has_tail_a(c, p)) return {};
+  const int tail = tail_rows(static_cast<int>(p.m), rows);
+  return encode_im2col_map(api, name, gathered_shape(p.conv, c.a, phases.items[0], c.tile.k, tail),
+                           params.map_a_tail);
+}
+
+Result<void> encode_filter(const DriverApi& api, const Plan& plan, PhasedParams& params) {
+  const Problem& p = plan.problem;
+  TensorMapShape shape = b_map_shape(plan.config, p);
+  shape = taps_shape(p.conv, shape.type, shape.box_inner, shape.box_outer);
+  SLUICE_TRY(encode_tensor_map(api, "w", shape, params.map_b));
+  if (!has_tail_b(plan.config, p)) return {};
+  shape.box_outer = b_tail_shape(plan.config, p).box_outer;
+  return encode_tensor_map(api, "w", shape, params.map_b_tail);
+}
+
+Result<void> encode_wgrad(const DriverApi& api, const Plan& plan, const Phases& phases,
+                          PhasedParams& params) {
+  const Problem& p = plan.problem;
+  const KernelConfig& c = plan.config;
+  SLUICE_TRY(encode_tensor_map(api, "dy", a_map_shape(c, p), params.map_a));
+  SLUICE_TRY(encode_im2col_map(api, "x",
+                               gathered_shape(p.conv, c.b, phases.items[0], kMnBlock, c.tile.k / c.cluster.m),
+                               params.map_b));
+  if (c.store != StorePath::tma) return {};
+  TensorMapShape shape = d_map_shape(c, p);
+  const int swizzle = shape.swizzle_bytes;
+  shape = taps_shape(p.conv, c.d, shape.box_inner, shape.box_outer);
+  shape.swizzle_bytes = swizzle;
+  return encode_tensor_map(api, "dw", shape, params.map_d);
+}
+
+}  // namespace
+
+Result<ConvImage> fill_conv_params(const DriverApi& api, const Plan& plan, PhasedParams& params) {
+  const Problem& p = plan.problem;
+  const KernelConfig& c = plan.config;
+  const Conv& v = p.conv;
+  const Phases phases = phases_of(v);
+  ConvImage image;
+  params.gather = gather_of(v, c, phases);
+  if (v.op == ConvOp::wgrad) {
+    SLUICE_TRY(encode_wgrad(api, plan, phases, params));
+    return image;
+  }
+  SLUICE_TRY(encode_rows(api, plan, phases, params));
+  SLUICE_TRY(encode_filter(api, plan, params));
+  if (!c.conv.phased) {
+    if (c.store == StorePath::tma)
+      SLUICE_TRY(encode_tensor_map(api, v.op == ConvOp::fprop ? "y" : "dx", d_map_shape(c, p), params.map_d));
+    return image;
+  }
+  image.phases = phases.count;
+  int first_tap = 0;
+  for (int i = 0; i < phases.count; ++i) {
+    const Phase& phase = phases.items[i];
+    PhaseParams& target = params.phases[i];
+    target.pixels = box_of(phase);
+    target.m = static_cast<int>(v.images * phase.positions());
+    target.k_tiles = phase.taps() * params.gather.blocks;
+    target.first_tap = first_tap;
+    first_tap += phase.taps();
+    image.gathers[i] = phase.taps() > 0;
+    image.phase_bytes[i] = phase_offset(v, phase) * bytes_of(c.d);
+    Im2colShape store = phase_store_shape(v, c.d, phase, store_columns(c));
+    store.swizzle_bytes = store_row_bytes(c);
+    SLUICE_TRY(encode_im2col_map(api, "dx", store, target.map_d));
+  }
+  return image;
+}
+
+CUresult set_phase_addresses(const DriverApi& api, const ConvImage& image, const void* dy, void* dx,
+                             PhasedParams& params) {
+  for (int i = 0; i < image.phases; ++i) {
+    PhaseParams& phase = params.phases[i];
+    if (image.gathers[i] && phase.k_tiles != 0)
+      if (const CUresult code = replace_address(api, phase.map_a, dy); code != CUDA_SUCCESS) return code;
+    const CUresult code = replace_address(api, phase.map_d, static_cast<u8*>(dx) + image.phase_bytes[i]);
+    if (code != CUDA_SUCCESS) return code;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace sluice
