@@ -163,7 +163,8 @@ SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, C
 
 /// True for the types and layouts that validate() accepts on the plainest tile.
 SLUICE_HD constexpr bool gemm_supports(const Problem& p) {
-  const KernelConfig c = config_for(p, {Schedule::ping_pong, 64, 64}, ClusterShape{1, 1}, StorePath::direct);
+  const StorePath store = kind_of(p.conv).phased ? StorePath::tma : StorePath::direct;
+  const KernelConfig c = config_for(p, {Schedule::ping_pong, 64, 64}, ClusterShape{1, 1}, store);
   return p.c.major == Major::k && p.d.major == Major::k && validate(c) == nullptr;
 }
 
