@@ -62,6 +62,7 @@ class Model {
     return tile_clocks(active, own_k_tiles(), are_in_step(p_, c_, split) ? cost_.l2_gain_in_step : 1);
   }
   double run_clocks(const WorkSplit& split) const;
+  double phased_clocks(const WorkSplit& split) const;
   double combine_us(const WorkSplit& split) const;
   /// Bytes of an fp32 sum for each element of D. In double: 64 bits may not hold them.
   double sum_bytes() const {
@@ -196,6 +197,23 @@ double Model::run_clocks(const WorkSplit& split) const {
                    (c_.combine == Combine::last_arriver ? pieces * cost_.piece_clocks : 0));
 }
 
+/// Clocks of the busiest cluster where the matrices of the batch are phases of dx. They come heaviest first,
+/// so it is the first cluster, which takes the first tile of each wave.
+double Model::phased_clocks(const WorkSplit& split) const {
+  const Phases phases = phases_of(p_.conv);
+  const i64 per_phase = grid_rows(p_, c_) * grid_columns(p_, c_), tiles = per_phase * phases.count;
+  const double blocks = static_cast<double>(ceil_div(p_.conv.filters, i64{c_.tile.k}));
+  const double active = static_cast<double>(std::min<i64>(tiles, split.clusters)) * cluster_size(c_);
+  // Tiles of one phase take the same time.
+  double clocks = 0;
+  for (int i = 0; i < phases.count; ++i) {
+    const i64 first = ceil_div(i * per_phase, i64{split.clusters});
+    const i64 behind = ceil_div((i + 1) * per_phase, i64{split.clusters});
+    clocks += static_cast<double>(behind - first) * tile_clocks(active, phases.items[i].taps() * blocks, 1);
+  }
+  return clocks;
+}
+
 /// The parts of all streamed tiles on their way into D, when all clusters end at once: L2 reads and writes
 /// what is added to, once for each part.
 double Model::adds_us(const WorkSplit& split) const {
@@ -247,6 +265,10 @@ Estimate Model::estimate(const WorkSplit& split) const {
   };
   e.overhead_us += traffic.repeated_bytes / (cost_.repeated_bytes_per_us * hbm_share(device_));
   e.total_us = e.overhead_us;
+  if (c_.conv.phased) {
+    e.total_us += part_us(tiles, phased_clocks(split));
+    return e;
+  }
   if (split.streamed > 0) e.total_us += part_us(split.streamed, run_clocks(split));
   if (full_waves > 0)
     e.total_us += part_us(full_waves * split.clusters,
