@@ -7,8 +7,10 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <vector>
 
 #include <sluice/twin/local_rules.h>
+#include <sluice/device/pipeline.cuh>
 
 namespace sluice::twin {
 namespace {
@@ -114,6 +116,40 @@ std::optional<Failure> check_stores(std::span<const ClusterProgram> clusters) {
   return std::nullopt;
 }
 
+/// Each pixel of dx belongs to one row of one phase, and each element of a filter's gradient to one column of
+/// its product: together with check_stores, each element of D is stored once.
+std::optional<Failure> check_conv_outputs(const Scenario& scenario) {
+  const Conv& v = scenario.conv;
+  std::vector<int> times;
+  if (scenario.config.conv.phased) {
+    const Phases phases = phases_of(v);
+    times.resize(static_cast<size_t>(x_pixels(v)));
+    for (int matrix = 0; matrix < scenario.batch; ++matrix)
+      for (i64 row = 0; row < scenario.rows_of(matrix); ++row) {
+        i64 rest = row, pixel = 0, pitch = 1;
+        for (int axis = 0; axis < kMostSpatial; ++axis) {
+          const int positions = phases.items[matrix].axes[axis].positions;
+          pixel += (phases.items[matrix].first[axis] + rest % positions * v.stride[axis]) * pitch;
+          pitch *= v.size[axis];
+          rest /= positions;
+        }
+        ++times[static_cast<size_t>(pixel + rest * pitch)];
+      }
+  } else if (v.op == ConvOp::wgrad) {
+    const Gather gather = gather_for(v, scenario.config.tile.k);
+    times.resize(static_cast<size_t>(taps_of(v) * v.channels));
+    for (int column = 0; column < scenario.n; ++column)
+      if (const int at = filter_column(gather, scenario.n, column); at >= 0)
+        ++times.at(static_cast<size_t>(at));
+  }
+  for (size_t i = 0; i < times.size(); ++i)
+    if (times[i] != 1)
+      return Failure{times[i] == 0 ? FailureKind::tile_missing : FailureKind::tile_twice,
+                     fmt::format("{} {} of D belongs to {} places of the product, and must to one",
+                                 v.op == ConvOp::wgrad ? "column" : "pixel", i, times[i])};
+  return std::nullopt;
+}
+
 using TilePart = std::array<int, 4>;  // m_offset with the group's row, n_offset, batch, cta along k
 
 /// Each k-tile is multiplied once, over all peers and all CTAs of a cluster along k.
@@ -126,23 +162,26 @@ std::optional<Failure> check_products(std::span<const ClusterProgram> clusters) 
     if (step.kind != StepKind::issue_mma || step.unit != 0) return;
     std::vector<int>& times = multiplied[{step.tile.m_offset + group_row(scenario.config, agent),
                                           step.tile.n_offset, step.tile.batch, 0}];
-    times.resize(grid.k_tiles);
-    if (step.k_tile >= 0 && step.k_tile < grid.k_tiles)
+    times.resize(static_cast<size_t>(scenario.k_tiles_of(step.tile.batch)));
+    if (step.k_tile >= 0 && step.k_tile < static_cast<int>(times.size()))
       ++times[step.k_tile];
     else
       outside = true;
   });
   if (outside) return Failure{FailureKind::accumulator_wrong, "a product of a k-tile that does not exist"};
   for (const auto& [part, times] : multiplied)
-    for (int k_tile = 0; k_tile < grid.k_tiles; ++k_tile)
+    for (size_t k_tile = 0; k_tile < times.size(); ++k_tile)
       if (times[k_tile] != 1)
         return Failure{FailureKind::accumulator_wrong,
                        fmt::format("k-tile {} of rows from {}, columns from {} of matrix {} is multiplied {} "
                                    "times",
                                    k_tile, part[0], part[1], part[2], times[k_tile])};
-  const size_t parts = cluster_tiles(grid) * scenario.config.cluster.m * scenario.config.cluster.n *
-                       combined_parts(scenario.config);
-  if (grid.k_tiles != 0 && multiplied.size() != parts)
+  size_t tiles = 0;  // those with k-tiles
+  for (int matrix = 0; matrix < grid.batch; ++matrix)
+    if (scenario.k_tiles_of(matrix) != 0) tiles += static_cast<size_t>(grid.rows) * grid.columns;
+  const size_t parts =
+      tiles * scenario.config.cluster.m * scenario.config.cluster.n * combined_parts(scenario.config);
+  if (multiplied.size() != parts)
     return Failure{FailureKind::accumulator_wrong,
                    fmt::format("products of {} of {} tiles", multiplied.size(), parts)};
   return std::nullopt;
@@ -228,6 +267,7 @@ std::optional<Failure> check_coverage(std::span<const ClusterProgram> clusters) 
   if (clusters.empty()) return std::nullopt;
   if (auto failure = check_updates(clusters)) return failure;
   if (auto failure = check_stores(clusters)) return failure;
+  if (auto failure = check_conv_outputs(clusters.front().scenario)) return failure;
   if (auto failure = check_products(clusters)) return failure;
   return check_workspace(clusters);
 }

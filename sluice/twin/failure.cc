@@ -14,6 +14,7 @@ const char* name_of(FailureKind kind) {
     case FailureKind::stage_overwritten: return "stage_overwritten";
     case FailureKind::stage_unready: return "stage_unready";
     case FailureKind::wrong_bytes: return "wrong_bytes";
+    case FailureKind::wrong_boxes: return "wrong_boxes";
     case FailureKind::over_arrival: return "over_arrival";
     case FailureKind::lost_signal: return "lost_signal";
     case FailureKind::tx_overflow: return "tx_overflow";

@@ -10,14 +10,15 @@
 namespace sluice::twin {
 
 enum class FailureKind : u8 {
-  deadlock,                  // somebody waits, and nobody can move
-  stage_overwritten,         // TMA writes a stage that a product may still read
-  stage_unready,             // a product reads a stage that TMA still writes, or that another load took over
-  wrong_bytes,               // the stage holds another tile or k-tile than the product needs
-  over_arrival,              // more arrivals than the phase expects
-  lost_signal,               // an arrival or bytes fell into another phase than their own
-  tx_overflow,               // more pending bytes than an mbarrier counts
-  peer_gone,                 // a signal or bytes for a CTA that has exited, or a CTA that exits too early
+  deadlock,           // somebody waits, and nobody can move
+  stage_overwritten,  // TMA writes a stage that a product may still read
+  stage_unready,      // a product reads a stage that TMA still writes, or that another load took over
+  wrong_bytes,        // the stage holds another tile or k-tile than the product needs
+  wrong_boxes,        // a convolution's load or store is at other pixels, taps or channels than its tile's
+  over_arrival,       // more arrivals than the phase expects
+  lost_signal,        // an arrival or bytes fell into another phase than their own
+  tx_overflow,        // more pending bytes than an mbarrier counts
+  peer_gone,          // a signal or bytes for a CTA that has exited, or a CTA that exits too early
   store_buffer_overwritten,  // written while TMA reads it
   store_unpublished,         // TMA reads data that no fence has published
   vectors_unready,        // stored with scale vectors that have not all come, or that belong to another tile

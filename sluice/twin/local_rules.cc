@@ -223,6 +223,7 @@ std::string agent_name(const Scenario& scenario, int index) {
 std::optional<Failure> annotate(ClusterProgram& program) {
   const Scenario& scenario = program.scenario;
   if (auto failure = check_waits(program)) return failure;
+  if (auto failure = check_conv_boxes(program)) return failure;
   Passes passes;
   for (int i = 0; i < scenario.agents(); ++i) {
     StepList& steps = program.agents[i];

@@ -18,6 +18,9 @@ std::optional<Failure> annotate(ClusterProgram& program);
 /// it reads or overwrites data of earlier launches, and every CTA waits before it exits.
 std::optional<Failure> check_waits(const ClusterProgram& program);
 
+/// Rules for the boxes of convolutions (conv_rules.cc): pixels, taps and channels of each load and store.
+std::optional<Failure> check_conv_boxes(const ClusterProgram& program);
+
 /// Rules over all clusters (coverage.cc). Each 64 rows x store_columns of a tile are stored by exactly one
 /// cluster, or by each peer that may be the last. Every k-tile of every tile is multiplied once. Slots and
 /// counters of different tiles are apart.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <sluice/spec/loaded_rows.h>
+#include <sluice/twin/conv_walk.h>
 #include <sluice/twin/scenario.h>
 #include <sluice/kernels/gemm.cuh>
 
@@ -20,6 +21,13 @@ class Machine {
     params_.deal = scenario.deal();
     params_.m = scenario.m;
     params_.n = scenario.n;
+    if (!is_conv(scenario.conv)) return;
+    const int block = scenario.config.tile.k;
+    params_.gather = gather_for(scenario.conv, block);
+    if (!scenario.config.conv.phased) return;
+    fill_phases(scenario.conv, block, params_.phases);
+    if (scenario.k == 0)  // alpha is 0
+      for (PhaseParams& phase : params_.phases) phase.k_tiles = 0;
   }
 
   const KernelConfig& config() const { return scenario_.config; }
@@ -52,17 +60,28 @@ class Machine {
   void wait_empty(int stage, u32 parity) {
     record({.kind = StepKind::wait_empty, .stage = stage, .parity = parity});
   }
-  void begin_loads(const Tile& tile) { load_tile_ = tile; }
+  void begin_loads(const Tile& tile) {
+    load_tile_ = tile;
+    if (is_conv(scenario_.conv)) walk_.begin(config(), params_, tile, cta_rank());
+  }
   void expect_stage(int stage) {
     const int bytes =
         loaded_bytes_a(config(), params_.m, load_tile_) + loaded_bytes_b(config(), params_.n, load_tile_);
     record({.kind = StepKind::expect, .stage = stage, .count = bytes});
   }
   void load_a(int stage, int k_tile) {
-    record({.kind = StepKind::load_a, .stage = stage, .tile = load_tile_, .k_tile = k_tile});
+    record({.kind = StepKind::load_a,
+            .stage = stage,
+            .tile = load_tile_,
+            .k_tile = k_tile,
+            .conv = walk_.next_a(config(), params_)});
   }
   void load_b(int stage, int k_tile) {
-    record({.kind = StepKind::load_b, .stage = stage, .tile = load_tile_, .k_tile = k_tile});
+    record({.kind = StepKind::load_b,
+            .stage = stage,
+            .tile = load_tile_,
+            .k_tile = k_tile,
+            .conv = walk_.next_b(config(), params_)});
   }
 
   void begin_scales(const Tile& tile) { load_tile_ = tile; }
@@ -99,7 +118,7 @@ class Machine {
   void pass_turn() { record({.kind = StepKind::pass_turn, .count = arrivals()}); }
 
   int exchange_passes() const { return sluice::exchange_passes(config()); }
-  bool has_rows(const Tile& tile) const { return params_.m > tile.m_offset + group_row(); }
+  bool has_rows(const Tile& tile) const { return live_rows(tile) > 0; }
   void wait_sums_empty(u32 parity) { record({.kind = StepKind::wait_sums_empty, .parity = parity}); }
   void send_sums(const Tile& tile, int pass) {
     const int bytes = config().cluster.k * exchange_live_bytes(config(), live_rows(tile));
@@ -157,7 +176,8 @@ class Machine {
             .stage = buffer,
             .tile = tile,
             .wave = wave,
-            .column = column});
+            .column = column,
+            .conv = stored_pixels(config(), params_, tile, group_row() + wave * kWaveRows)});
   }
   void finish_stores() {
     if (config().store == StorePath::tma && is_elected()) record({.kind = StepKind::wait_store});
@@ -206,7 +226,9 @@ class Machine {
     return blocks * kWarpRows * pass_columns(config()) * 4;
   }
   /// Rows inside the matrix, from the group's first one on.
-  int live_rows(const Tile& tile) const { return params_.m - tile.m_offset - group_row(); }
+  int live_rows(const Tile& tile) const {
+    return scenario_.rows_of(tile.batch) - tile.m_offset - group_row();
+  }
   int group_row() const {
     return config().schedule == Schedule::cooperative ? math_group() * group_rows(config()) : 0;
   }
@@ -224,6 +246,7 @@ class Machine {
   StepList& steps_;
   PhasedParams params_{};
   Tile load_tile_{};  // the tile that is loaded, or whose block scales are brought
+  ConvWalk walk_;
   int syncs_ = 0;
   bool guarded_ = false;  // recorded steps happen only if this CTA is the last peer of its tile
 

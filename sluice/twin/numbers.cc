@@ -21,6 +21,7 @@ Numbers::Numbers(const Work& work, const Scenario& scenario, Workspace& workspac
       stages_(scenario.ctas() * work.config.stages),
       groups_(scenario.ctas() * kMathGroups) {
   const KernelConfig& c = work.config;
+  if (is_conv(work.problem.conv)) gather_ = gather_for(work.problem.conv, c.tile.k);
   for (Stage& s : stages_) {
     // Not zeros: elements that are not loaded must not matter.
     s.a.assign(c.tile.m * c.tile.k, std::numeric_limits<float>::quiet_NaN());
@@ -82,7 +83,12 @@ void Numbers::on_load(int cta, int slice, const Step& load) {
   const int tile_rows = is_a ? c.tile.m : c.tile.n, slices = is_a ? c.cluster.n : c.cluster.m;
   const int index = is_a ? slice : slice - c.cluster.n;
   const i64 first_row = is_a ? load.tile.m_offset : load.tile.n_offset, rows = is_a ? p.m : p.n;
-  const i64 first_k = static_cast<i64>(load.k_tile) * c.tile.k;
+  // A k-tile of a filter is a block of channels in the matrix of one tap.
+  const bool is_filter = !is_a && gathers_a(c.conv);
+  const TapBox& tap = load.conv.boxes[0];
+  const i64 first_k = is_filter ? tap.channel : static_cast<i64>(load.k_tile) * c.tile.k;
+  const i64 depth = is_filter ? gathered_channels(p.conv) : p.k;
+  const int batch = is_filter ? tap.filter : load.tile.batch;
 
   // A slice is a run of rows of a K-major tile, and a run of k of an MN-major one (device/load/tma_tile.cuh).
   int row_begin = 0, row_end = tile_rows, k_begin = 0, k_end = c.tile.k;
@@ -93,16 +99,18 @@ void Numbers::on_load(int cta, int slice, const Step& load) {
     k_begin = index * (c.tile.k / slices);
     k_end = k_begin + c.tile.k / slices;
   }
-  if (matrix.major == Major::k)
+  if (matrix.major == Major::k && !(is_a && c.conv.phased))
     row_end = row_begin + slice_rows(static_cast<int>(rows), static_cast<int>(first_row) + row_begin,
                                      tile_rows / slices, is_a ? kLoadRows : row_group(c));
   Stage& s = stage(cta, load.stage);
+  if (is_a && gathers_a(c.conv)) return load_rows(load, row_begin, row_end, s);
+  if (!is_a && c.conv.op == ConvOp::wgrad) return load_columns(load, k_begin, k_end, s);
   for (int row = row_begin; row < row_end; ++row)
     for (int k = k_begin; k < k_end; ++k) {
-      const bool inside = first_row + row < rows && first_k + k < p.k;  // TMA fills with zeros outside
+      const bool inside = first_row + row < rows && first_k + k < depth;  // TMA fills with zeros outside
       const i64 at = !inside ? 0
-                     : is_a  ? a_index(p, load.tile.batch, first_row + row, first_k + k)
-                             : b_index(p, load.tile.batch, row_of_b(p, first_row + row), first_k + k);
+                     : is_a  ? a_index(p, batch, first_row + row, first_k + k)
+                             : b_index(p, batch, row_of_b(p, first_row + row), first_k + k);
       const float value = inside ? static_cast<float>(load_element(matrix.type, data, at)) : 0.0f;
       (is_a ? s.a[row * c.tile.k + k] : s.b[k * c.tile.n + row]) = value;
     }
@@ -225,6 +233,8 @@ void Numbers::on_store_read(int cta, int group_index, int which) {
   const Step& chunk = buffer.issued;
   const i64 first_row = chunk.tile.m_offset + group_row(agent) + chunk.wave * kWaveRows;
   const i64 first_column = outputs_of(c.epilogue, chunk.tile.n_offset) + chunk.column;
+  if (c.conv.phased) return store_phase(chunk, buffer);
+  if (c.conv.op == ConvOp::wgrad) return store_filter_chunk(chunk, first_row, first_column, buffer);
   const i64 columns = std::min<i64>(store_columns(c), d_columns(p) - first_column), size = bytes_of(c.d);
   if (is_swapped(c)) {  // the buffer's rows are D's columns
     const i64 rows = std::min<i64>(kWaveRows, p.m - first_row);
@@ -254,7 +264,6 @@ void Numbers::add_to_d(i64 index, float value) {
 
 void Numbers::store_direct(const Agent& agent, const Step& step) {
   const Tile& tile = step.tile;
-  const Problem& p = work_.problem;
   const KernelConfig& c = work_.config;
   stores_ += waves(c);
   const std::vector<float>& sums = group_of(agent).sums;
@@ -262,12 +271,13 @@ void Numbers::store_direct(const Agent& agent, const Step& step) {
     for (int column = 0; column < own_outputs(c); ++column) {
       const ElementIndex at{tile.batch, tile.m_offset + group_row(agent) + row,
                             outputs_of(c.epilogue, tile.n_offset) + column};
-      if (at.row >= p.m || at.column >= d_columns(p)) continue;
+      const i64 to = d_place(at);
+      if (to < 0) continue;
       const double value = epilogue(&sums[row * c.tile.n + first_sum(c, column)], at);
       if (step.adds)
-        add_to_d(d_index(p, at), static_cast<float>(value));
+        add_to_d(to, static_cast<float>(value));
       else
-        store_element(c.d, work_.buffers.d, d_index(p, at), value);
+        store_element(c.d, work_.buffers.d, to, value);
     }
 }
 

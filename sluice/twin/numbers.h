@@ -6,6 +6,7 @@
 
 #include <sluice/plan.h>
 #include <sluice/reference/gemm.h>
+#include <sluice/spec/conv_params.h>
 #include <sluice/twin/simulator.h>
 
 namespace sluice::twin {
@@ -40,6 +41,9 @@ class Numbers final : public Observer {
 
   /// The work of the kernel after one with Combine::separate; all clusters of the launch have ended.
   void sum_parts();
+
+  /// Set by the first box that the copy engine would refuse.
+  const std::optional<Failure>& refused() const { return refused_; }
 
   i64 loads() const { return loads_; }
   i64 stores() const { return stores_; }
@@ -85,6 +89,15 @@ class Numbers final : public Observer {
   void store_direct(const Agent& agent, const Step& step);
   void add_to_d(i64 index, float value);
 
+  // Defined in numbers_conv.cc.
+  void load_rows(const Step& load, int row_begin, int row_end, Stage& stage);
+  void load_columns(const Step& load, int k_begin, int k_end, Stage& stage);
+  void store_phase(const Step& chunk, const StoreBuffer& buffer);
+  void store_filter_chunk(const Step& chunk, i64 first_row, i64 first_column, const StoreBuffer& buffer);
+  /// Index in D of an element of the product; -1 if it is not stored.
+  i64 d_place(const ElementIndex& at) const;
+  void refuse(const Step& step, const Error& error);
+
   // Defined in numbers_combine.cc.
   void count_arrival(const Agent& agent, const Step& elect);
   void write_partial(const Agent& agent, const Tile& tile);
@@ -98,6 +111,8 @@ class Numbers final : public Observer {
   std::vector<Stage> stages_;
   std::vector<Group> groups_;
   i64 loads_ = 0, stores_ = 0;
+  std::optional<Failure> refused_;
+  Gather gather_{};  // of a convolution
 };
 
 }  // namespace sluice::twin

@@ -71,7 +71,8 @@ void Numbers::sum_parts() {
       const int row = at.wave * kWaveRows + i / kSumColumns, column = at.column + i % kSumColumns;
       const ElementIndex element{tile.batch, tile.m_offset + at.part * group_rows(c) + row,
                                  tile.n_offset + column};
-      if (element.row >= work_.problem.m || element.column >= work_.problem.n) continue;
+      const i64 index = d_place(element);
+      if (index < 0) continue;
       float sum = 0.0f;
       for (int summer = 0; summer < summers; ++summer) {
         const PeerRange peers = peers_of_summer(sharing.peers, summers, summer);
@@ -81,7 +82,6 @@ void Numbers::sum_parts() {
                                    [row * own_columns(c) + column];
         sum += share;
       }
-      const i64 index = d_index(work_.problem, element);
       const double value = epilogue(&sum, element);
       if (adds(c.epilogue))
         add_to_d(index, static_cast<float>(value));

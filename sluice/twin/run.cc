@@ -68,6 +68,7 @@ std::optional<Failure> run_cluster(const Simulator& simulator, Numbers& numbers,
       failure->waiting = simulator.describe_waiting(state);
       return failure;
     }
+    if (numbers.refused()) return numbers.refused();
   }
   return simulator.check_end(state);
 }
@@ -91,6 +92,9 @@ Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, flo
   if (plan.split.clusters < 1 || plan.split.group < 1)
     return Error{ErrorCode::invalid_config, fmt::format("{} clusters in bands of {}: both must be at least 1",
                                                         plan.split.clusters, plan.split.group)};
+  if (plan.config.conv != kind_of(plan.problem.conv))
+    return Error{ErrorCode::invalid_config,
+                 "the plan's config gathers another convolution than the problem's: plan it again"};
   const Work work{product_of(with_strides(plan.problem), plan.config),
                   plan.config,
                   is_swapped(plan.config) ? swapped(buffers) : buffers,
@@ -106,7 +110,8 @@ Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, flo
                           .n = static_cast<int>(p.n),
                           .k = alpha != 0.0f ? static_cast<int>(p.k) : 0,
                           .batch = static_cast<int>(p.batch),
-                          .split = plan.split};
+                          .split = plan.split,
+                          .conv = p.conv};
   const auto broken = [&](Failure failure, int cluster) {
     failure.seed = seed;
     return Error{ErrorCode::internal, fmt::format("host twin, cluster {}: a protocol rule is broken. {}",

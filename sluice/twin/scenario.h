@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include <sluice/spec/conv_params.h>
 #include <sluice/spec/smem_layout.h>
 #include <sluice/spec/workspace_stamp.h>
 #include <sluice/twin/step.h>
@@ -19,9 +20,19 @@ struct Scenario {
   /// 1: a math group moves as one, and its warps arrive together. kMathWarps: every warp is an agent.
   int warps_per_group = 1;
   Stamping stamping = Stamping::off;
+  Conv conv{};  // m, n, k and batch are its product's
 
   TileGrid grid() const { return tile_grid(config, m, n, k, batch); }
   Deal deal() const { return deal_of(grid(), split); }
+  /// Rows and k-tiles of one matrix of the batch: phases differ.
+  int rows_of(int matrix) const {
+    if (!config.conv.phased) return m;
+    return static_cast<int>(conv.images * phases_of(conv).items[matrix].positions());
+  }
+  int k_tiles_of(int matrix) const {
+    if (!config.conv.phased || k == 0) return grid().k_tiles;
+    return phases_of(conv).items[matrix].taps() * gather_for(conv, config.tile.k).blocks;
+  }
   int ctas() const { return cluster_size(config); }
   /// The first role that does math.
   int first_math() const { return is_block_scaled(config.epilogue) ? 2 : 1; }

@@ -132,6 +132,8 @@ const Step& Simulator::load_of(const SlotAt& at, u32 sequence) const {
 int Simulator::bytes_of_slice(int slice, const Step& load) const {
   const KernelConfig& c = scenario_.config;
   const bool is_a = slice < c.cluster.n;
+  if (!is_a && c.conv.op == ConvOp::wgrad) return load.conv.count * kMnBlock * kSwizzleRowBytes / c.cluster.m;
+  if (is_a && c.conv.phased) return stage_a_bytes(c) / c.cluster.n;  // whole boxes
   if ((is_a ? c.a_major : c.b_major) == Major::mn)
     return is_a ? stage_a_bytes(c) / c.cluster.n : stage_b_bytes(c) / c.cluster.m;
   const int rows = is_a ? c.tile.m / c.cluster.n : c.tile.n / c.cluster.m;

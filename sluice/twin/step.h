@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include <sluice/spec/smem_layout.h>
 #include <sluice/spec/work_split.h>
 
 namespace sluice::twin {
@@ -60,6 +61,25 @@ enum class StepKind : u8 {
 };
 const char* name_of(StepKind kind);
 
+/// One box of a convolution's load: the offsets and the filter's matrix of its tap, and its first channel.
+struct TapBox {
+  u16 offset[kMostSpatial] = {};
+  u16 filter = 0;
+  int channel = 0;
+
+  bool operator==(const TapBox&) const = default;
+};
+/// What the copy engine is told by one load of a convolution, or by one store of a phase.
+struct ConvBoxes {
+  static constexpr int kMost = 256 / kMnBlock;  // a tile of wgrad has at most so many atoms
+
+  int pixel[kMostSpatial] = {}, image = 0;  // the first pixel, before a tap's offset
+  int count = 0;                            // 0: a matrix as it lies
+  TapBox boxes[kMost] = {};
+
+  bool operator==(const ConvBoxes&) const = default;
+};
+
 struct Step {
   StepKind kind = StepKind::begin_tile;
   bool fresh = false;
@@ -74,6 +94,7 @@ struct Step {
   int k_tile = 0;
   int wave = 0;
   int column = 0;
+  ConvBoxes conv{};
   // Filled in by annotate(), from the whole list:
   int pass = -1;  // loads, sums, arrivals: the phase of the barrier that this step must fall into
   // loads and scales: number of the k-tile in this role, from 1; vectors: number of the tile

@@ -73,16 +73,17 @@ SLUICE_DEVICE int first_tap_of(const GemmParams& params, const Tile& tile) {
   return 0;
 }
 
-/// The column of D that holds column `column` of the product, -1 if none does: a wgrad's columns are whole
-/// blocks of channels at each tap, and D has the channels alone.
+/// The column of a filter's gradient that holds column `column` of a product with `n`, -1 if none does: a
+/// wgrad's columns are whole blocks of channels at each tap, and D has the channels alone.
+SLUICE_DEVICE int filter_column(const Gather& gather, int n, int column) {
+  const int tap = quotient(column, gather.blocks * kConvBlock);
+  const int channel = column - tap * gather.blocks * kConvBlock;
+  return column < n && channel < gather.channels ? tap * gather.channels + channel : -1;
+}
+/// The column of D that holds column `column` of the product, -1 if none does.
 template <KernelConfig kConfig>
 SLUICE_DEVICE int d_column(const GemmParams& params, int column) {
-  if constexpr (kConfig.conv.op == ConvOp::wgrad) {
-    const Gather& gather = gather_of(params);
-    const int tap = quotient(column, gather.blocks * kConvBlock);
-    const int channel = column - tap * gather.blocks * kConvBlock;
-    return column < params.n && channel < gather.channels ? tap * gather.channels + channel : -1;
-  }
+  if constexpr (kConfig.conv.op == ConvOp::wgrad) return filter_column(gather_of(params), params.n, column);
   return column;
 }
 
