@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include <sluice/spec/conv_problem.h>
+
 #include "bench/json.h"
 
 namespace sluice::bench {
@@ -26,9 +28,12 @@ double verified_median(const ShapeRecord& shape, const std::string& contender) {
   const double us = found != nullptr && found->verified ? median_of(shape, contender) : 0;
   // kPeerBest was chosen by a few screening rounds; the first algorithm ran in the same race and may be
   // faster.
-  if (const double first = contender == kPeerBest ? verified_median(shape, kPeerFirst) : 0;
-      us > 0 && first > 0)
-    return std::min(us, first);
+  const auto or_faster = [&](double best, const char* other) {
+    const double other_us = verified_median(shape, other);
+    return best > 0 && other_us > 0 ? std::min(best, other_us) : std::max(best, other_us);
+  };
+  if (contender == kPeerBest && us > 0) return or_faster(us, kPeerFirst);
+  if (contender == kCudnnBest) return or_faster(or_faster(us, kCudnnFirst), kCudnnDeterministic);
   return us;
 }
 
@@ -98,6 +103,28 @@ Json problem_json(const Problem& p) {
   return json;
 }
 
+/// Axes outermost first, as torch and the tool's flags have them.
+Json axes_json(const Conv& v, const Axes& axes) {
+  Json json = Json::array();
+  for (int axis = v.spatial - 1; axis >= 0; --axis) json.push_back(axes[axis]);
+  return json;
+}
+Json conv_json(const Conv& v) {
+  return {{"op", name_of(v.op)},
+          {"images", v.images},
+          {"channels", v.channels},
+          {"filters", v.filters},
+          {"size", axes_json(v, v.size)},
+          {"filter", axes_json(v, v.filter)},
+          {"stride", axes_json(v, v.stride)},
+          {"padding", axes_json(v, v.padding)},
+          {"padding_after", axes_json(v, v.padding_after)},
+          {"dilation", axes_json(v, v.dilation)},
+          {"x_pitch", v.x_pitch},
+          {"y_pitch", v.y_pitch},
+          {"pointwise", is_pointwise(v)}};
+}
+
 Json problem_json(const PackedProblem& p) {
   return {{"m", p.m},
           {"n", p.n},
@@ -115,8 +142,9 @@ Json problem_json(const PackedProblem& p) {
 }
 
 /// The contenders that ours is compared with.
-std::vector<const char*> peers_of(bool packed) {
-  if (packed) return {kBestFp8, kHalfPeerBest, kReadFloor};
+std::vector<const char*> peers_of(const ShapeRecord& shape) {
+  if (is_packed(shape.problem)) return {kBestFp8, kHalfPeerBest, kReadFloor};
+  if (is_conv(shape.conv)) return {kCudnnBest, kCudnnFirst, kCudnnDeterministic};
   return {kPeerBest, kPeerFirst};
 }
 
@@ -131,17 +159,18 @@ Json telemetry_json(const TelemetrySummary& t) {
 Json ratios_json(const ShapeRecord& shape) {
   Json json = Json::object();
   for (const char* ours : {kSluice, kSluiceTuned})
-    for (const char* peer : peers_of(is_packed(shape.problem)))
+    for (const char* peer : peers_of(shape))
       if (const double value = ratio(shape, ours, peer); value > 0)
         json[fmt::format("{} / {}", peer, ours)] = rounded(value);
   return json;
 }
 
 Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
-  Json json{{"name", name_of(shape.problem)},
+  Json json{{"name", name_of(shape)},
             {"problem", std::visit([](const auto& p) { return problem_json(p); }, shape.problem)},
             {"flops", flops_of(shape.problem)},
             {"bytes", bytes_of_traffic(shape.problem)}};
+  if (is_conv(shape.conv)) json["convolution"] = conv_json(shape.conv);
   if (!shape.error.empty()) json["error"] = shape.error;
   json["chosen_by"] = name_of(shape.source);
   json["copies"] = shape.copies;
@@ -162,7 +191,8 @@ Json summary_json(const RunRecord& run) {
   const bool has_packed =
       std::any_of(run.shapes.begin(), run.shapes.end(), [](const auto& s) { return is_packed(s.problem); });
   for (const char* ours : {kSluice, kSluiceTuned}) {
-    for (const char* peer : {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kReadFloor}) {
+    for (const char* peer : {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kCudnnBest, kCudnnFirst, kCudnnDeterministic,
+                             kReadFloor}) {
       if (peer == kReadFloor && !has_packed) continue;
       const RatioSummary s = summarise_ratio(run, ours, peer);
       if (s.count == 0) continue;
@@ -174,6 +204,10 @@ Json summary_json(const RunRecord& run) {
 }
 
 }  // namespace
+
+std::string name_of(const ShapeRecord& shape) {
+  return name_of(shape.problem, shape.conv);
+}
 
 double median_of(const ShapeRecord& shape, const std::string& contender) {
   const ContenderRecord* found = find(shape, contender);
@@ -224,6 +258,11 @@ Json facts_json(const DeviceInfo& device) {
 }  // namespace
 
 Json run_json(const RunRecord& run, const char* schema) {
+  Json versions{{"nvrtc", run.nvrtc}, {"cublaslt", run.cublaslt}, {"cublaslt_path", run.cublaslt_path}};
+  if (!run.cudnn.empty()) {
+    versions["cudnn"] = run.cudnn;
+    versions["cudnn_path"] = run.cudnn_path;
+  }
   return {
       {"schema", schema},
       {"started", run.started},
@@ -241,7 +280,7 @@ Json run_json(const RunRecord& run, const char* schema) {
         {"facts", facts_json(run.device)},
         {"cpu", run.cpu},
         {"system", run.host_system}}},
-      {"versions", {{"nvrtc", run.nvrtc}, {"cublaslt", run.cublaslt}, {"cublaslt_path", run.cublaslt_path}}},
+      {"versions", versions},
       {"method",
        {{"mode", run.method},
         {"rounds", run.rounds},

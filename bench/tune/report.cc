@@ -53,6 +53,7 @@ TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
 
 ShapeRecord shape_record_of(const TuneResult& result) {
   ShapeRecord shape{.problem = result.problem};
+  if (const auto* dense = std::get_if<Problem>(&result.problem)) shape.conv = dense->conv;
   shape.wall_s = result.seconds;
   shape.error = result.message;
   if (result.state == TuneState::no_time) shape.error = "no time was left";
