@@ -191,8 +191,8 @@ Json summary_json(const RunRecord& run) {
   const bool has_packed =
       std::any_of(run.shapes.begin(), run.shapes.end(), [](const auto& s) { return is_packed(s.problem); });
   for (const char* ours : {kSluice, kSluiceTuned}) {
-    for (const char* peer : {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kCudnnBest, kCudnnFirst, kCudnnDeterministic,
-                             kReadFloor}) {
+    for (const char* peer : {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kCudnnBest, kCudnnFirst,
+                             kCudnnDeterministic, kReadFloor}) {
       if (peer == kReadFloor && !has_packed) continue;
       const RatioSummary s = summarise_ratio(run, ours, peer);
       if (s.count == 0) continue;
@@ -263,31 +263,30 @@ Json run_json(const RunRecord& run, const char* schema) {
     versions["cudnn"] = run.cudnn;
     versions["cudnn_path"] = run.cudnn_path;
   }
-  return {
-      {"schema", schema},
-      {"started", run.started},
-      {"command", run.command},
-      {"commit", run.commit},
-      {"machine",
-       {{"gpu", run.gpu},
-        {"sm_count", run.sm_count},
-        {"driver", run.driver},
-        {"power_limit_w", run.power_limit_w},
-        {"max_sm_mhz", run.max_sm_mhz},
-        {"fp16_peak_tflops", run.fp16_peak_tflops},
-        {"fp8_peak_tflops", run.fp8_peak_tflops},
-        {"hbm_gbps", run.hbm_gbps},
-        {"facts", facts_json(run.device)},
-        {"cpu", run.cpu},
-        {"system", run.host_system}}},
-      {"versions", versions},
-      {"method",
-       {{"mode", run.method},
-        {"rounds", run.rounds},
-        {"rest_ms", run.rest_ms},
-        {"replay_us", run.replay_us},
-        {"tune", run.tune},
-        {"fill", run.fill}}}};
+  return {{"schema", schema},
+          {"started", run.started},
+          {"command", run.command},
+          {"commit", run.commit},
+          {"machine",
+           {{"gpu", run.gpu},
+            {"sm_count", run.sm_count},
+            {"driver", run.driver},
+            {"power_limit_w", run.power_limit_w},
+            {"max_sm_mhz", run.max_sm_mhz},
+            {"fp16_peak_tflops", run.fp16_peak_tflops},
+            {"fp8_peak_tflops", run.fp8_peak_tflops},
+            {"hbm_gbps", run.hbm_gbps},
+            {"facts", facts_json(run.device)},
+            {"cpu", run.cpu},
+            {"system", run.host_system}}},
+          {"versions", versions},
+          {"method",
+           {{"mode", run.method},
+            {"rounds", run.rounds},
+            {"rest_ms", run.rest_ms},
+            {"replay_us", run.replay_us},
+            {"tune", run.tune},
+            {"fill", run.fill}}}};
 }
 
 std::string json_text(const Json& json, int indent) {

@@ -299,7 +299,8 @@ class Session {
         if (const Result<double> cost = host_cost_us(lab_, entrant.contender); cost)
           entrant.record.host_us = *cost;
     for (const Entrant& entrant : finals_) record_.contenders.push_back(entrant.record);
-    for (const char* name : {kSluiceTuned, kPeerBest, kFp8PeerBest, kHalfPeerBest, kCudnnBest, kCudnnDeterministic})
+    for (const char* name :
+         {kSluiceTuned, kPeerBest, kFp8PeerBest, kHalfPeerBest, kCudnnBest, kCudnnDeterministic})
       keep_fastest(record_.contenders, name);
   }
 

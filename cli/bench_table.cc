@@ -237,8 +237,8 @@ std::string shape_troubles(const ShapeRecord& shape) {
 std::string summary_text(const RunRecord& run) {
   std::string text;
   for (const char* ours : {kSluice, kSluiceTuned})
-    for (const char* peer : {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kCudnnBest, kCudnnFirst,
-                             kCudnnDeterministic})
+    for (const char* peer :
+         {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kCudnnBest, kCudnnFirst, kCudnnDeterministic})
       append_ratio_line(run, ours, peer, text);
   return text;
 }

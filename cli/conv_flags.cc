@@ -18,7 +18,7 @@ namespace sluice::cli {
 namespace {
 
 /// Flags of products whose values follow from a convolution.
-constexpr std::array kProductOnly = {"--shape", "--m",    "--n",    "--k",    "--batch", "--a-layout",
+constexpr std::array kProductOnly = {"--shape",    "--m",    "--n",    "--k",    "--batch", "--a-layout",
                                      "--b-layout", "--ld-a", "--ld-b", "--ld-c", "--ld-d",  "--gated"};
 
 int count_of(const std::string& text, char letter) {
@@ -45,7 +45,8 @@ Result<Axes> parse_axes(const std::string& text, int spatial, const char* flag, 
                         flag, in_quotes(text), given, spatial);
   SLUICE_TAKE(std::vector<int> values, parse_int_sizes(text, given, flag, given == 1 ? "2" : "1x2x2"));
   for (const int value : values)
-    if (value < least) return bad_argument("--{} {}: {} must be at least {}", flag, in_quotes(text), value, least);
+    if (value < least)
+      return bad_argument("--{} {}: {} must be at least {}", flag, in_quotes(text), value, least);
   if (given == 1) values.assign(static_cast<size_t>(spatial), values[0]);
   return axes_of(values, 0, spatial, least);
 }
@@ -72,7 +73,8 @@ Result<Paddings> parse_padding(const std::string& text, int spatial) {
 }
 
 Error missing(const char* flag, const char* like) {
-  return bad_argument("--conv needs {}, like {}: give it, or convolutions with --set or --shapes", flag, like);
+  return bad_argument("--conv needs {}, like {}: give it, or convolutions with --set or --shapes", flag,
+                      like);
 }
 
 }  // namespace
@@ -84,15 +86,16 @@ void add_conv_flags(CLI::App& app, ConvFlags& f) {
   };
   constexpr i64 kMost = std::numeric_limits<i64>::max();
   f.op_option = add("--conv", f.op, "In place of a product: fprop, dgrad or wgrad of a convolution");
-  f.options = {add("--input", f.input, "N x C x sizes, 1 to 3 of them, like 32x64x56x56"),
-               add("--filter", f.filter, "K x sizes, like 64x3x3"),
-               add("--stride", f.stride, "One number, or one an axis, outermost first")->capture_default_str(),
-               add("--padding", f.padding, "The same; BEFORE:AFTER where they differ, like 0:2x1x1")
-                   ->capture_default_str(),
-               add("--dilation", f.dilation, "As --stride")->capture_default_str(),
-               add("--x-pitch", f.x_pitch, "Elements from pixel to pixel of x; 0: C")
-                   ->check(CLI::Range(i64{0}, kMost, "ELEMENTS")),
-               add("--y-pitch", f.y_pitch, "The same of y; 0: K")->check(CLI::Range(i64{0}, kMost, "ELEMENTS"))};
+  f.options = {
+      add("--input", f.input, "N x C x sizes, 1 to 3 of them, like 32x64x56x56"),
+      add("--filter", f.filter, "K x sizes, like 64x3x3"),
+      add("--stride", f.stride, "One number, or one an axis, outermost first")->capture_default_str(),
+      add("--padding", f.padding, "The same; BEFORE:AFTER where they differ, like 0:2x1x1")
+          ->capture_default_str(),
+      add("--dilation", f.dilation, "As --stride")->capture_default_str(),
+      add("--x-pitch", f.x_pitch, "Elements from pixel to pixel of x; 0: C")
+          ->check(CLI::Range(i64{0}, kMost, "ELEMENTS")),
+      add("--y-pitch", f.y_pitch, "The same of y; 0: K")->check(CLI::Range(i64{0}, kMost, "ELEMENTS"))};
 }
 
 bool is_conv(const ConvFlags& flags) {
@@ -110,11 +113,12 @@ Result<void> check_product(const ConvFlags& flags) {
 
 Result<void> refuse_product_flags(const std::vector<const CLI::Option*>& options) {
   for (const CLI::Option* option : options)
-    if (option->count() > 0 && std::find(kProductOnly.begin(), kProductOnly.end(), option->get_name()) !=
-                                   kProductOnly.end())
-      return bad_argument("{} has no effect with --conv: sizes, layouts and strides follow from the convolution; "
-                          "leave it out",
-                          option->get_name());
+    if (option->count() > 0 &&
+        std::find(kProductOnly.begin(), kProductOnly.end(), option->get_name()) != kProductOnly.end())
+      return bad_argument(
+          "{} has no effect with --conv: sizes, layouts and strides follow from the convolution; "
+          "leave it out",
+          option->get_name());
   return {};
 }
 
@@ -130,7 +134,8 @@ Result<Conv> conv_of(const ConvFlags& f) {
   conv.spatial = count_of(f.input, 'x') - 1;
   if (conv.spatial < 1 || conv.spatial > kMostSpatial)
     return bad_argument("--input {} must be N x C and 1 to 3 sizes, like 32x64x56x56", in_quotes(f.input));
-  SLUICE_TAKE(const std::vector<int> input, parse_int_sizes(f.input, conv.spatial + 2, "input", "32x64x56x56"));
+  SLUICE_TAKE(const std::vector<int> input,
+              parse_int_sizes(f.input, conv.spatial + 2, "input", "32x64x56x56"));
   SLUICE_TAKE(const std::vector<int> filter, parse_int_sizes(f.filter, conv.spatial + 1, "filter", "64x3x3"));
   conv.images = input[0];
   conv.channels = input[1];
@@ -163,7 +168,8 @@ Result<bench::DenseRequest> conv_request_of(const Conv& conv, const ProblemFlags
 
 std::string pointwise_line(const bench::Request& request) {
   const Conv& conv = bench::conv_of(request);
-  return is_conv(conv) && is_pointwise(conv) ? conv_line(conv, "; a plain product, as nothing is gathered") : "";
+  return is_conv(conv) && is_pointwise(conv) ? conv_line(conv, "; a plain product, as nothing is gathered")
+                                             : "";
 }
 
 }  // namespace sluice::cli

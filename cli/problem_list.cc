@@ -118,7 +118,8 @@ Result<std::vector<bench::Request>> parse_json(std::string_view text, const Requ
 
 }  // namespace
 
-Result<std::vector<bench::Request>> parse_problem_list(const std::string& text, const RequestFlags& defaults) {
+Result<std::vector<bench::Request>> parse_problem_list(const std::string& text,
+                                                       const RequestFlags& defaults) {
   const std::string_view list = without_byte_order_mark(text);
   const size_t first = list.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && list[first] == '[' ? parse_json(list, defaults)

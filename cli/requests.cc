@@ -37,7 +37,8 @@ Result<void> refuse_dense(const std::vector<const CLI::Option*>& options, const 
 /// Refuses flags of one convolution beside a list of them, and flags that only products have.
 Result<void> check_list_flags(const RequestFlags& flags, const std::string& source) {
   SLUICE_TRY(op_of(flags.conv));
-  SLUICE_TRY(refuse_given(flags.conv.options, fmt::format("with {}: write it on the problem's line", source)));
+  SLUICE_TRY(
+      refuse_given(flags.conv.options, fmt::format("with {}: write it on the problem's line", source)));
   SLUICE_TRY(refuse_product_flags(flags.problem_options));
   for (const auto* options : {&flags.packed.format_options, &flags.packed.override_options})
     SLUICE_TRY(refuse_given(*options, "with --conv: a convolution's filter is not packed; leave it out"));
@@ -118,10 +119,9 @@ void add_request_flags(CLI::App& app, RequestFlags& flags) {
 }
 
 void add_many_requests_flags(CLI::App& app, RequestFlags& flags) {
-  app.add_option(
-      "--set", flags.set,
-      fmt::format("A named set of problems: {} (packed weights); with --conv {}",
-                  fmt::join(bench::set_names(), ", "), fmt::join(bench::conv_set_names(), ", ")));
+  app.add_option("--set", flags.set,
+                 fmt::format("A named set of problems: {} (packed weights); with --conv {}",
+                             fmt::join(bench::set_names(), ", "), fmt::join(bench::conv_set_names(), ", ")));
   app.add_option("--shapes", flags.file, "File of problems: lines of flags, or a JSON array");
   add_request_flags(app, flags);
 }
@@ -157,7 +157,8 @@ Result<void> refuse_overrides(const RequestFlags& flags, const std::string& why)
 Result<Request> request_of(const RequestFlags& flags) {
   if (is_conv(flags.conv)) {
     if (is_packed(flags.packed))
-      return bad_argument("--weights has no effect with --conv: a convolution's filter is not packed; leave it out");
+      return bad_argument(
+          "--weights has no effect with --conv: a convolution's filter is not packed; leave it out");
     SLUICE_TRY(check_dense(flags.packed));
     SLUICE_TRY(refuse_product_flags(flags.problem_options));
     SLUICE_TAKE(const Conv conv, conv_of(flags.conv));

@@ -171,8 +171,7 @@ Result<bool> run_on_gpu(const bench::Request& request, const bench::Lab& lab, Wa
 /// flag it is the demo: bf16 and fp8 on a GPU, an epilogue on the host.
 Result<std::vector<bench::Request>> requests_for(RequestFlags flags, bool on_gpu) {
   const bool demo = !names_problem(flags) && first_given(flags.problem_options).empty();
-  if (!names_problem(flags))
-    flags.problem.shape = on_gpu ? "4096x4096x4096" : "300x200x160";
+  if (!names_problem(flags)) flags.problem.shape = on_gpu ? "4096x4096x4096" : "300x200x160";
   if (demo && !on_gpu) {
     flags.problem.bias = true;
     flags.problem.activation = "gelu";

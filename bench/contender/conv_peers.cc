@@ -110,10 +110,10 @@ Result<ConvPeers> ConvPeers::create(const Lab& lab, const Conv& conv, std::span<
   SLUICE_TAKE(made.workspace_, DeviceBuffer::allocate(lab.device, std::max<i64>(most, 256)));
   if (!adds(p.epilogue)) return made;
   if (!is_16bit(p.a.type) || p.d.type != DType::fp32 || filter_elements(conv) % kAddVector != 0)
-    return Error{ErrorCode::invalid_type, "the kernel beside cuDNN adds bf16 or fp16 to fp32, four at a time"};
+    return Error{ErrorCode::invalid_type,
+                 "the kernel beside cuDNN adds bf16 or fp16 to fp32, four at a time"};
   SLUICE_TAKE(made.adds_, tools::load_unit(lab.device, add_unit_text(p.a.type)));
-  SLUICE_TAKE(made.product_,
-              DeviceBuffer::allocate(lab.device, filter_elements(conv) * bytes_of(p.a.type)));
+  SLUICE_TAKE(made.product_, DeviceBuffer::allocate(lab.device, filter_elements(conv) * bytes_of(p.a.type)));
   return made;
 }
 
@@ -139,9 +139,10 @@ Contender ConvPeers::contender(int number, const std::string& name) const {
     SLUICE_TRY(product(copy, stream));
     const AddParams params{product_.data(), copies_[static_cast<size_t>(copy)].args().d,
                            filter_elements(conv_) / kAddVector};
-    const i64 blocks = std::min<i64>(ceil_div(params.vectors, i64{kAddThreads}), 8 * lab_->device.info().sm_count);
-    return tools::launch(lab_->device, *adds_,
-                         {.grid_x = static_cast<u32>(blocks), .block_x = kAddThreads}, &params, stream);
+    const i64 blocks =
+        std::min<i64>(ceil_div(params.vectors, i64{kAddThreads}), 8 * lab_->device.info().sm_count);
+    return tools::launch(lab_->device, *adds_, {.grid_x = static_cast<u32>(blocks), .block_x = kAddThreads},
+                         &params, stream);
   };
   return made;
 }

@@ -20,7 +20,8 @@ class OperandStore {
   Result<Operands*> open(const AnyProblem& problem, Scalars scalars, const Conv& conv = {}) {
     close();
     const auto* packed = std::get_if<PackedProblem>(&problem);
-    SLUICE_TRY(packed != nullptr ? packed_.open(*packed) : dense_.open(std::get<Problem>(problem), scalars, conv));
+    SLUICE_TRY(packed != nullptr ? packed_.open(*packed)
+                                 : dense_.open(std::get<Problem>(problem), scalars, conv));
     return packed != nullptr ? static_cast<Operands*>(&packed_) : &dense_;
   }
   void close() {
