@@ -46,7 +46,6 @@ namespace {
 using cudnn::Attribute;
 using cudnn::Kind;
 using cudnn::Type;
-using Op = CudnnConvolution::Op;
 
 constexpr i64 kAlignment = 16;  // bytes, as torch says of its tensors
 
@@ -66,15 +65,15 @@ struct OperationNames {
   Kind kind;
   Attribute convolution, x, w, y, alpha, beta;
 };
-OperationNames names_of(Op op) {
+OperationNames names_of(ConvOp op) {
   switch (op) {
-    case Op::fprop:
+    case ConvOp::fprop:
       return {Kind::fprop,         Attribute::fprop_convolution, Attribute::fprop_x,   Attribute::fprop_w,
               Attribute::fprop_y, Attribute::fprop_alpha,       Attribute::fprop_beta};
-    case Op::dgrad:
+    case ConvOp::dgrad:
       return {Kind::dgrad,          Attribute::dgrad_convolution, Attribute::dgrad_dx,  Attribute::dgrad_w,
               Attribute::dgrad_dy, Attribute::dgrad_alpha,       Attribute::dgrad_beta};
-    case Op::wgrad: break;
+    default: break;
   }
   return {Kind::wgrad,          Attribute::wgrad_convolution, Attribute::wgrad_x,   Attribute::wgrad_dw,
           Attribute::wgrad_dy, Attribute::wgrad_alpha,       Attribute::wgrad_beta};
@@ -91,21 +90,21 @@ Result<CudnnDescriptor> make_tensor(const Cudnn& cudnn, const CudnnConvolution& 
   return writer.finish("a tensor");
 }
 
-Result<CudnnDescriptor> make_convolution(const Cudnn& cudnn, const CudnnConvolution& p) {
+Result<CudnnDescriptor> make_convolution(const Cudnn& cudnn, const Conv& v) {
   SLUICE_TAKE(DescriptorWriter writer, DescriptorWriter::make(cudnn, Kind::convolution));
   writer.set(Attribute::convolution_compute, Type::data_type, cudnn::DataType::fp32);
   writer.set(Attribute::convolution_mode, Type::convolution_mode, cudnn::ConvolutionMode::cross_correlation);
-  writer.set(Attribute::convolution_axes, Type::int64, i64{std::max(p.spatial, 2)});
-  writer.set(Attribute::convolution_dilations, outermost_first(p, p.dilation));
-  writer.set(Attribute::convolution_strides, outermost_first(p, p.stride));
-  writer.set(Attribute::convolution_padding_before, outermost_first(p, p.pad));
-  writer.set(Attribute::convolution_padding_after, outermost_first(p, p.pad_after));
+  writer.set(Attribute::convolution_axes, Type::int64, i64{std::max(v.spatial, 2)});
+  writer.set(Attribute::convolution_dilations, outermost_first(v, v.dilation));
+  writer.set(Attribute::convolution_strides, outermost_first(v, v.stride));
+  writer.set(Attribute::convolution_padding_before, outermost_first(v, v.padding));
+  writer.set(Attribute::convolution_padding_after, outermost_first(v, v.padding_after));
   return writer.finish("a convolution");
 }
 
 Result<CudnnDescriptor> make_graph(const Cudnn& cudnn, const CudnnConvolution& p) {
-  const OperationNames names = names_of(p.op);
-  SLUICE_TAKE(const CudnnDescriptor convolution, make_convolution(cudnn, p));
+  const OperationNames names = names_of(p.conv.op);
+  SLUICE_TAKE(const CudnnDescriptor convolution, make_convolution(cudnn, p.conv));
   SLUICE_TAKE(const CudnnDescriptor x, make_tensor(cudnn, p, CudnnTensor::x));
   SLUICE_TAKE(const CudnnDescriptor w, make_tensor(cudnn, p, CudnnTensor::w));
   SLUICE_TAKE(const CudnnDescriptor y, make_tensor(cudnn, p, CudnnTensor::y));
@@ -116,7 +115,7 @@ Result<CudnnDescriptor> make_graph(const Cudnn& cudnn, const CudnnConvolution& p
   operation.set(names.y, y);
   operation.set(names.alpha, Type::float32, 1.0f);
   operation.set(names.beta, Type::float32, 0.0f);
-  SLUICE_TAKE(const CudnnDescriptor finished, operation.finish(name_of(p.op)));
+  SLUICE_TAKE(const CudnnDescriptor finished, operation.finish(name_of(p.conv.op)));
   SLUICE_TAKE(DescriptorWriter graph, DescriptorWriter::make(cudnn, Kind::graph));
   graph.set(Attribute::graph_operations, finished);
   if (cudnn.handle() != nullptr) graph.set(Attribute::graph_handle, Type::handle, cudnn.handle());

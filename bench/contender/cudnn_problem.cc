@@ -13,18 +13,6 @@
 namespace sluice::bench {
 namespace {
 
-using Op = CudnnConvolution::Op;
-
-i64 x_pixels(const CudnnConvolution& p) {
-  return p.n * p.size[0] * p.size[1] * p.size[2];
-}
-i64 y_pixels(const CudnnConvolution& p) {
-  return p.n * output_size(p, 0) * output_size(p, 1) * output_size(p, 2);
-}
-i64 taps_of(const CudnnConvolution& p) {
-  return i64{p.filter[0]} * p.filter[1] * p.filter[2];
-}
-
 /// A note's words; a number where cuDNN is newer than this table.
 template <size_t kCount>
 std::string note_name(const char* const (&names)[kCount], int note) {
@@ -33,44 +21,31 @@ std::string note_name(const char* const (&names)[kCount], int note) {
 
 }  // namespace
 
-const char* name_of(Op op) {
-  switch (op) {
-    case Op::fprop: return "fprop";
-    case Op::dgrad: return "dgrad";
-    case Op::wgrad: return "wgrad";
-  }
-  return "?";
-}
-
-i64 output_size(const CudnnConvolution& p, int axis) {
-  const i64 reach = i64{p.dilation[axis]} * (p.filter[axis] - 1) + 1;
-  const i64 room = i64{p.size[axis]} + p.pad[axis] + p.pad_after[axis] - reach;
-  return room < 0 ? 0 : room / p.stride[axis] + 1;
-}
-
-double products_of(const CudnnConvolution& p) {
-  return static_cast<double>(y_pixels(p)) * static_cast<double>(taps_of(p)) * static_cast<double>(p.c) *
-         static_cast<double>(p.k);
-}
-
 Result<void> check(const CudnnConvolution& p) {
-  if (p.spatial < 1 || p.spatial > kMostAxes)
-    return error_of(ErrorCode::invalid_size, "{} spatial axes must be 1 to {}", p.spatial, kMostAxes);
-  if (p.n < 1 || p.c < 1 || p.k < 1)
-    return error_of(ErrorCode::invalid_size, "N = {}, C = {}, K = {} must be positive", p.n, p.c, p.k);
+  const Conv& v = p.conv;
+  if (!is_conv(v)) return bad_argument("the operation must be fprop, dgrad or wgrad");
+  if (v.spatial < 1 || v.spatial > kMostSpatial)
+    return error_of(ErrorCode::invalid_size, "{} spatial axes must be 1 to {}", v.spatial, kMostSpatial);
+  if (v.images < 1 || v.channels < 1 || v.filters < 1)
+    return error_of(ErrorCode::invalid_size, "{} images, {} channels and {} filters must be positive", v.images,
+                    v.channels, v.filters);
+  if (x_pitch_of(v) < v.channels || y_pitch_of(v) < v.filters)
+    return error_of(ErrorCode::invalid_stride,
+                    "pixels {} and {} elements apart overlap: x has {} channels and y has {}", x_pitch_of(v),
+                    y_pitch_of(v), v.channels, v.filters);
   if (!is_16bit(p.inputs) || (p.result != p.inputs && p.result != DType::fp32))
     return error_of(ErrorCode::invalid_type,
                     "{} > {}: inputs must be bf16 or fp16, and the result of their type or fp32",
                     name_of(p.inputs), name_of(p.result));
-  for (int axis = 0; axis < kMostAxes; ++axis) {
-    if (p.size[axis] < 1 || p.filter[axis] < 1 || p.stride[axis] < 1 || p.dilation[axis] < 1)
+  for (int axis = 0; axis < kMostSpatial; ++axis) {
+    if (v.size[axis] < 1 || v.filter[axis] < 1 || v.stride[axis] < 1 || v.dilation[axis] < 1)
       return error_of(ErrorCode::invalid_size,
-                      "size {}, filter {}, stride {}, dilation {} along axis {} must be positive", p.size[axis],
-                      p.filter[axis], p.stride[axis], p.dilation[axis], axis);
-    if (p.pad[axis] < 0 || p.pad_after[axis] < 0)
-      return error_of(ErrorCode::invalid_size, "padding {}:{} along axis {} must not be negative", p.pad[axis],
-                      p.pad_after[axis], axis);
-    if (output_size(p, axis) < 1)
+                      "size {}, filter {}, stride {} and dilation {} along axis {} must be positive",
+                      v.size[axis], v.filter[axis], v.stride[axis], v.dilation[axis], axis);
+    if (v.padding[axis] < 0 || v.padding_after[axis] < 0)
+      return error_of(ErrorCode::invalid_size, "padding {}:{} along axis {} must not be negative",
+                      v.padding[axis], v.padding_after[axis], axis);
+    if (long_output_size(v, axis) < 1)
       return error_of(ErrorCode::invalid_size,
                       "the filter reaches past the input along axis {}: make the input or its padding larger",
                       axis);
@@ -78,40 +53,38 @@ Result<void> check(const CudnnConvolution& p) {
   return {};
 }
 
-CudnnTensor result_of(Op op) {
-  return op == Op::fprop ? CudnnTensor::y : op == Op::dgrad ? CudnnTensor::x : CudnnTensor::w;
+CudnnTensor result_of(ConvOp op) {
+  return op == ConvOp::dgrad ? CudnnTensor::x : op == ConvOp::wgrad ? CudnnTensor::w : CudnnTensor::y;
 }
 
 DType type_of(const CudnnConvolution& p, CudnnTensor tensor) {
-  return tensor == result_of(p.op) ? p.result : p.inputs;
+  return tensor == result_of(p.conv.op) ? p.result : p.inputs;
 }
 
-i64 elements_of(const CudnnConvolution& p, CudnnTensor tensor) {
+i64 span_of(const CudnnConvolution& p, CudnnTensor tensor) {
   switch (tensor) {
-    case CudnnTensor::x: return x_pixels(p) * p.c;
-    case CudnnTensor::w: return p.k * taps_of(p) * p.c;
-    case CudnnTensor::y: return y_pixels(p) * p.k;
+    case CudnnTensor::x: return x_span(p.conv);
+    case CudnnTensor::w: return filter_elements(p.conv);
+    case CudnnTensor::y: return y_span(p.conv);
   }
   return 0;
 }
 
-std::vector<i64> outermost_first(const CudnnConvolution& p, const int (&values)[kMostAxes]) {
+std::vector<i64> outermost_first(const Conv& conv, const Axes& values) {
   std::vector<i64> list;
-  for (int axis = std::max(p.spatial, 2) - 1; axis >= 0; --axis) list.push_back(values[axis]);
+  for (int axis = std::max(conv.spatial, 2) - 1; axis >= 0; --axis) list.push_back(values[axis]);
   return list;
 }
 
 CudnnShape shape_of(const CudnnConvolution& p, CudnnTensor tensor) {
-  CudnnShape shape;
-  std::vector<i64> axes = outermost_first(p, tensor == CudnnTensor::w ? p.filter : p.size);
-  if (tensor == CudnnTensor::y)
-    for (size_t i = 0; i < axes.size(); ++i) axes[i] = output_size(p, static_cast<int>(axes.size() - 1 - i));
-  const i64 outer = tensor == CudnnTensor::w ? p.k : p.n;
-  const i64 channels = tensor == CudnnTensor::y ? p.k : p.c;
-  shape.dimensions = {outer, channels};
+  const Conv& v = p.conv;
+  const Axes y_size{output_size(v, 0), output_size(v, 1), output_size(v, 2)};
+  const bool is_w = tensor == CudnnTensor::w, is_y = tensor == CudnnTensor::y;
+  CudnnShape shape{.dimensions = {is_w ? v.filters : v.images, is_y ? v.filters : v.channels}};
+  const std::vector<i64> axes = outermost_first(v, is_w ? v.filter : is_y ? y_size : v.size);
   shape.dimensions.insert(shape.dimensions.end(), axes.begin(), axes.end());
   shape.strides.assign(shape.dimensions.size(), 1);
-  i64 stride = channels;  // channels lie innermost
+  i64 stride = is_w ? v.channels : is_y ? y_pitch_of(v) : x_pitch_of(v);  // channels lie innermost
   for (size_t i = shape.dimensions.size() - 1; i >= 2; --i) {
     shape.strides[i] = stride;
     stride *= shape.dimensions[i];

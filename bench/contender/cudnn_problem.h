@@ -8,43 +8,31 @@
 #include <utility>
 #include <vector>
 
-#include <sluice/spec/dtype.h>
+#include <sluice/spec/conv_problem.h>
 
 #include "bench/contender/contender.h"
 #include "bench/contender/cudnn.h"
 
 namespace sluice::bench {
 
-inline constexpr int kMostAxes = 3;
-
-/// A forward convolution y = x * w (cross-correlation), and which of the three is computed. Axes are
-/// innermost first: w, h, d. Memory is channels-last: x N(D)(H)WC, y N(Z)(P)QK, w K(T)(R)SC.
+/// A convolution, and the types of the two tensors that are read and of the one that is written.
 struct CudnnConvolution {
-  enum class Op { fprop, dgrad, wgrad };  // y, dx of dy and w, dw of dy and x
-  Op op = Op::fprop;
-  int spatial = 2;  // axes: 1..3; the others have size, filter, stride and dilation 1
-  i64 n = 1, c = 1, k = 1;
-  int size[kMostAxes] = {1, 1, 1}, filter[kMostAxes] = {1, 1, 1};
-  int stride[kMostAxes] = {1, 1, 1}, dilation[kMostAxes] = {1, 1, 1};
-  int pad[kMostAxes] = {0, 0, 0}, pad_after[kMostAxes] = {0, 0, 0};
+  Conv conv{};
   DType inputs = DType::bf16, result = DType::bf16;
 
   bool operator==(const CudnnConvolution&) const = default;
 };
 
-const char* name_of(CudnnConvolution::Op op);
-/// Of y along an axis; at most 0: there is no output.
-i64 output_size(const CudnnConvolution& p, int axis);
-/// Products of one element of x and one of w, padding included.
-double products_of(const CudnnConvolution& p);
-/// Error invalid_size: sizes below 1, or no output along an axis; invalid_type.
+/// Errors: invalid_argument (no operation), invalid_size (sizes below 1, no output along an axis),
+/// invalid_stride (pixels that overlap), invalid_type.
 Result<void> check(const CudnnConvolution& p);
 
 enum class CudnnTensor { x, w, y };
 /// The tensor that `op` writes.
-CudnnTensor result_of(CudnnConvolution::Op op);
+CudnnTensor result_of(ConvOp op);
 DType type_of(const CudnnConvolution& p, CudnnTensor tensor);
-i64 elements_of(const CudnnConvolution& p, CudnnTensor tensor);
+/// Elements from the first to past the last.
+i64 span_of(const CudnnConvolution& p, CudnnTensor tensor);
 
 /// Dimensions in torch's logical order (N, C, spatial axes outermost first; w: K, C, ...) with strides in
 /// elements. One axis becomes two, as cuDNN has no 1-D convolution.
@@ -53,7 +41,7 @@ struct CudnnShape {
 };
 CudnnShape shape_of(const CudnnConvolution& p, CudnnTensor tensor);
 /// The values of w, h, d, outermost first, for as many axes as shape_of has.
-std::vector<i64> outermost_first(const CudnnConvolution& p, const int (&values)[kMostAxes]);
+std::vector<i64> outermost_first(const Conv& conv, const Axes& values);
 
 /// A plan that cuDNN built. Copies share it.
 struct CudnnPlan {

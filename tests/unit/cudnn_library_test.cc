@@ -19,17 +19,17 @@ constexpr const char* kH100 = R"({"deviceName": "NVIDIA H100 80GB HBM3", "device
   "smClockRateKHz": 1980000, "memClockRateKHz": 2619000, "pciDeviceId": 0, "isTccDriver": 0,
   "supportCoopLaunch": 1})";
 
-using Op = CudnnConvolution::Op;
-
 /// A layer of ResNet-50: 56 x 56 pixels, 3x3, 64 channels to 64.
-CudnnConvolution layer(Op op) {
-  CudnnConvolution p{.op = op, .spatial = 2, .n = 32, .c = 64, .k = 64};
-  for (int axis = 0; axis < 2; ++axis) {
-    p.size[axis] = 56;
-    p.filter[axis] = 3;
-    p.pad[axis] = p.pad_after[axis] = 1;
-  }
-  return p;
+CudnnConvolution layer(ConvOp op) {
+  return {.conv = {.op = op,
+                   .spatial = 2,
+                   .images = 32,
+                   .channels = 64,
+                   .filters = 64,
+                   .size = {56, 56, 1},
+                   .filter = {3, 3, 1},
+                   .padding = {1, 1, 0},
+                   .padding_after = {1, 1, 0}}};
 }
 
 class RealCudnn : public testing::Test {
@@ -43,7 +43,7 @@ class RealCudnn : public testing::Test {
 };
 
 TEST_F(RealCudnn, plans_each_operation) {
-  for (const Op op : {Op::fprop, Op::dgrad, Op::wgrad}) {
+  for (const ConvOp op : {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad}) {
     const Result<CudnnPlans> found = plans_of(*cudnn_, layer(op));
     ASSERT_TRUE(found) << found.error().message;
     EXPECT_GT(found->plans.size(), 10u) << name_of(op);
@@ -62,7 +62,7 @@ TEST_F(RealCudnn, plans_each_operation) {
 }
 
 TEST_F(RealCudnn, names_plans_of_wgrad_that_are_not_deterministic) {
-  const Result<CudnnPlans> found = plans_of(*cudnn_, layer(Op::wgrad));
+  const Result<CudnnPlans> found = plans_of(*cudnn_, layer(ConvOp::wgrad));
   ASSERT_TRUE(found) << found.error().message;
   const auto deterministic = std::count_if(found->plans.begin(), found->plans.end(),
                                            [](const CudnnPlan& plan) { return plan.deterministic(); });
@@ -71,8 +71,8 @@ TEST_F(RealCudnn, names_plans_of_wgrad_that_are_not_deterministic) {
 }
 
 TEST_F(RealCudnn, keeps_to_the_workspace) {
-  const Result<CudnnPlans> all = plans_of(*cudnn_, layer(Op::wgrad));
-  const Result<CudnnPlans> few = plans_of(*cudnn_, layer(Op::wgrad), 0);
+  const Result<CudnnPlans> all = plans_of(*cudnn_, layer(ConvOp::wgrad));
+  const Result<CudnnPlans> few = plans_of(*cudnn_, layer(ConvOp::wgrad), 0);
   ASSERT_TRUE(all && few);
   EXPECT_LT(few->plans.size(), all->plans.size());
   for (const CudnnPlan& plan : few->plans) EXPECT_EQ(plan.workspace_bytes, 0);
@@ -82,36 +82,53 @@ TEST_F(RealCudnn, keeps_to_the_workspace) {
 }
 
 TEST_F(RealCudnn, takes_axes_of_all_counts_and_types) {
-  CudnnConvolution line{.spatial = 1, .n = 8, .c = 64, .k = 64};
-  line.size[0] = 512, line.filter[0] = 5, line.pad[0] = line.pad_after[0] = 2;
-  CudnnConvolution room{.op = Op::wgrad, .spatial = 3, .n = 1, .c = 96, .k = 96};
-  for (int axis = 0; axis < 3; ++axis) room.size[axis] = 16, room.filter[axis] = 3, room.pad[axis] = 1;
-  for (int axis = 0; axis < 3; ++axis) room.pad_after[axis] = 1;
-  CudnnConvolution strided = layer(Op::dgrad);
-  strided.stride[0] = strided.stride[1] = 2;
+  const CudnnConvolution line{.conv = {.op = ConvOp::fprop,
+                                       .spatial = 1,
+                                       .images = 8,
+                                       .channels = 64,
+                                       .filters = 64,
+                                       .size = {512, 1, 1},
+                                       .filter = {5, 1, 1},
+                                       .padding = {2, 0, 0},
+                                       .padding_after = {2, 0, 0}}};
+  const CudnnConvolution room{.conv = {.op = ConvOp::wgrad,
+                                       .spatial = 3,
+                                       .images = 1,
+                                       .channels = 96,
+                                       .filters = 96,
+                                       .size = {16, 16, 16},
+                                       .filter = {3, 3, 3},
+                                       .padding = kOnes,
+                                       .padding_after = kOnes}};
+  CudnnConvolution strided = layer(ConvOp::dgrad);
+  strided.conv.stride = {2, 2, 1};
   strided.inputs = strided.result = DType::fp16;
-  CudnnConvolution gradient = layer(Op::wgrad);
+  CudnnConvolution gradient = layer(ConvOp::wgrad);
   gradient.result = DType::fp32;
   for (const CudnnConvolution& p : {line, room, strided, gradient}) {
     const Result<CudnnPlans> found = plans_of(*cudnn_, p);
     ASSERT_TRUE(found) << found.error().message;
-    EXPECT_FALSE(found->plans.empty()) << name_of(p.op) << " of " << p.spatial << " axes";
+    EXPECT_FALSE(found->plans.empty()) << name_of(p.conv.op) << " of " << p.conv.spatial << " axes";
   }
 }
 
-TEST_F(RealCudnn, refuses_a_result_of_another_size) {
-  // Padding is read from the convolution, sizes from the tensors: cuDNN compares them, so an axis or a side in
-  // the wrong place cannot go unseen.
-  CudnnConvolution p = layer(Op::fprop);
-  p.size[0] = 40;
-  p.filter[0] = 5;
-  p.stride[0] = 2;
-  p.pad_after[0] = 3;
-  ASSERT_TRUE(plans_of(*cudnn_, p));
+/// cuDNN compares y's dimensions with those that x, filter, stride, dilation and padding give. An axis in the
+/// wrong place in one of them is refused.
+TEST_F(RealCudnn, agrees_on_the_order_of_axes) {
+  CudnnConvolution p = layer(ConvOp::fprop);
+  p.conv.size = {40, 30, 1};
+  p.conv.filter = {5, 3, 1};
+  p.conv.stride = {2, 1, 1};
+  p.conv.dilation = {1, 3, 1};
+  p.conv.padding = {1, 4, 0};
+  p.conv.padding_after = {1, 4, 0};
+  const Result<CudnnPlans> found = plans_of(*cudnn_, p);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_FALSE(found->plans.empty());
 }
 
 TEST_F(RealCudnn, launches_nothing_for_a_described_gpu) {
-  const Result<CudnnPlans> found = plans_of(*cudnn_, layer(Op::fprop));
+  const Result<CudnnPlans> found = plans_of(*cudnn_, layer(ConvOp::fprop));
   ASSERT_TRUE(found) << found.error().message;
   const Result<void> launched = launch(found->plans.front(), {}, nullptr, nullptr);
   ASSERT_FALSE(launched);
