@@ -54,10 +54,9 @@ SLUICE_HD constexpr const char* validate_swapped(const KernelConfig& c) {
 /// Rules for gathered operands (KernelConfig::conv).
 SLUICE_HD constexpr const char* validate_conv(const KernelConfig& c) {
   const ConvOp op = c.conv.op;
-  if (op == ConvOp::none)
-    return c.conv.spatial == ConvKind{}.spatial && !c.conv.phased
-               ? nullptr
-               : "conv.spatial and conv.phased are for a conv.op: leave them out";
+  if (op == ConvOp::none && c.conv != ConvKind{})
+    return "conv.spatial and conv.phased are for a conv.op: leave them out";
+  if (op == ConvOp::none) return nullptr;
   if (c.schedule != Schedule::ping_pong && c.schedule != Schedule::cooperative)
     return "plain schedules do not gather: use ping_pong or cooperative";
   if (c.conv.spatial < 1 || c.conv.spatial > kMostSpatial) return "conv.spatial must be 1, 2 or 3";
@@ -69,10 +68,10 @@ SLUICE_HD constexpr const char* validate_conv(const KernelConfig& c) {
   if (c.epilogue.gated || is_block_scaled(c.epilogue))
     return "a convolution takes no gate and no block scales";
   if (accumulator_registers(c) > 192)
-    return "more than 192 accumulator registers leave the load thread of a convolution too few: narrow "
-           "tile.n";
+    return "more than 192 accumulator registers leave too few to a load thread that gathers: narrow tile.n";
   if (op == ConvOp::wgrad && c.tile.n % kMnBlock != 0)
     return "tile.n of a wgrad must be a multiple of 64: its columns are 64 channels at a tap";
+  if (op == ConvOp::wgrad && is_fp8(c.d)) return "a wgrad needs a 16-bit or fp32 D: 128 bytes lie at one tap";
   if (op == ConvOp::wgrad &&
       (c.epilogue.bias != Bias::none || c.epilogue.residual || c.epilogue.activation != Activation::none ||
        c.epilogue.scale_a != ScaleMode::none || c.epilogue.scale_b != ScaleMode::none))
@@ -88,8 +87,6 @@ SLUICE_HD constexpr const char* validate_conv(const KernelConfig& c) {
     return "phases need clusters of 1 x 1 or 1 x 2 and combine = none: they differ in k";
   if (c.conv.phased && c.epilogue.residual) return "phases take no residual";
   if (c.conv.phased && c.store != StorePath::tma) return "phases need store = tma: their pixels lie apart";
-  if (c.cluster.m > 1 && kMnBlock / c.cluster.m % 8 != 0)
-    return "a multicast slice of k must be a multiple of 8 rows";
   return nullptr;
 }
 

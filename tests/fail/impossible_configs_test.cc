@@ -24,6 +24,21 @@ struct Impossible {
 constexpr TileShape kFp8Tile{128, 128, 128};
 constexpr Epilogue kBlockScales{.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
 
+constexpr ConvKind kFprop{.op = ConvOp::fprop}, kDgrad{.op = ConvOp::dgrad}, kWgrad{.op = ConvOp::wgrad};
+constexpr ConvKind kPhases{.op = ConvOp::dgrad, .phased = true};
+
+/// `c` with the layouts of a wgrad, and of a dgrad.
+KernelConfig wgrad(KernelConfig c) {
+  c.a_major = c.b_major = Major::mn;
+  c.conv = kWgrad;
+  return c;
+}
+KernelConfig dgrad(KernelConfig c, const ConvKind& kind = kDgrad) {
+  c.b_major = Major::mn;
+  c.conv = kind;
+  return c;
+}
+
 /// Turns `c` into Schedule::plain.
 KernelConfig plain(KernelConfig c) {
   c.schedule = Schedule::plain;
@@ -125,6 +140,30 @@ const std::vector<Impossible>& impossible_configs() {
         .epilogue = kBlockScales}},
       {"swapped operands have no Combine::separate: the second kernel writes rows of D",
        {.d_major = Major::mn, .combine = Combine::separate}},
+      {"conv.spatial and conv.phased are for a conv.op: leave them out", {.conv = {.spatial = 3}}},
+      {"plain schedules do not gather: use ping_pong or cooperative",
+       plain({.tile = {8, 32, 64}, .conv = kFprop})},
+      {"conv.spatial must be 1, 2 or 3", {.conv = {.op = ConvOp::fprop, .spatial = 4}}},
+      {"majors of A and B must be k, k (fprop), k, mn (dgrad) or mn, mn (wgrad)", {.conv = kDgrad}},
+      {"a convolution's operands are not swapped", {.d_major = Major::mn, .conv = kFprop}},
+      {"a convolution takes no gate and no block scales", {.epilogue = {.gated = true}, .conv = kFprop}},
+      {"more than 192 accumulator registers leave too few to a load thread that gathers: narrow tile.n",
+       {.tile = {256, 208, 64}, .stages = 3, .conv = kFprop}},
+      {"tile.n of a wgrad must be a multiple of 64: its columns are 64 channels at a tap",
+       wgrad({.tile = {128, 96, 64}})},
+      {"a wgrad needs a 16-bit or fp32 D: 128 bytes lie at one tap", wgrad({.d = e4m3})},
+      {"a wgrad takes no bias, residual, activation or scale",
+       wgrad({.epilogue = {.scale_a = ScaleMode::vector}})},
+      {"a wgrad reads no weights: wait = weights_first must be another",
+       wgrad({.overlap = {.wait = Wait::weights_first}})},
+      {"a dgrad takes no bias, activation or scale", dgrad({.epilogue = {.bias = Bias::column}})},
+      {"Update::add of a convolution is for wgrad",
+       {.d = fp32, .epilogue = {.update = Update::add}, .conv = kFprop}},
+      {"phases are those of a dgrad with a stride", {.conv = {.op = ConvOp::fprop, .phased = true}}},
+      {"phases need clusters of 1 x 1 or 1 x 2 and combine = none: they differ in k",
+       dgrad({.cluster = {2, 1}}, kPhases)},
+      {"phases take no residual", dgrad({.epilogue = {.residual = true}}, kPhases)},
+      {"phases need store = tma: their pixels lie apart", dgrad({.store = StorePath::direct}, kPhases)},
       {"stages and buffers need more than 227 KB of shared memory", {.stages = 16}},
       {"warps is for plain schedules: the others have 12", {.warps = 8}},
       {"plain needs K-major operands", plain({.tile = {8, 32, 64}, .b_major = Major::mn})},

@@ -3,33 +3,11 @@
 #include <sluice/host/ops/conv_params.h>
 
 #include <sluice/host/driver/conv_maps.h>
+#include <sluice/spec/conv_params.h>
 #include <sluice/try.h>
 
 namespace sluice {
 namespace {
-
-/// The distance of a k-tile of pixels, axis by axis.
-void fill_advance(int pixels, Gather& gather) {
-  for (int axis = 0; axis < kMostSpatial; ++axis) {
-    gather.advance_at[axis] = pixels % gather.pixels.positions[axis];
-    pixels /= gather.pixels.positions[axis];
-  }
-  gather.advance_images = pixels;
-}
-
-Gather gather_of(const Conv& v, const KernelConfig& c, const Phases& phases) {
-  Gather gather{};
-  gather.pixels = box_of(phases.items[0]);
-  const i64 summed = v.op == ConvOp::dgrad ? v.filters : v.channels;
-  gather.blocks = static_cast<int>(ceil_div(summed, i64{c.tile.k}));
-  gather.channels = static_cast<int>(v.channels);
-  fill_advance(c.tile.k, gather);
-  int next = 0;
-  for (int i = 0; i < phases.count; ++i)
-    for (int tap = 0; tap < phases.items[i].taps(); ++tap)
-      gather.taps[next++] = tap_of(v, phases.items[i], tap);
-  return gather;
-}
 
 /// Encodes the operand that is gathered by rows, and its tail.
 Result<void> encode_rows(const DriverApi& api, const Plan& plan, const Phases& phases, PhasedParams& params) {
@@ -86,7 +64,7 @@ Result<ConvImage> fill_conv_params(const DriverApi& api, const Plan& plan, Phase
   const Conv& v = p.conv;
   const Phases phases = phases_of(v);
   ConvImage image;
-  params.gather = gather_of(v, c, phases);
+  params.gather = gather_for(v, c.tile.k);
   if (v.op == ConvOp::wgrad) {
     SLUICE_TRY(encode_wgrad(api, plan, phases, params));
     return image;
@@ -99,20 +77,14 @@ Result<ConvImage> fill_conv_params(const DriverApi& api, const Plan& plan, Phase
     return image;
   }
   image.phases = phases.count;
-  int first_tap = 0;
+  fill_phases(v, c.tile.k, params.phases);
   for (int i = 0; i < phases.count; ++i) {
     const Phase& phase = phases.items[i];
-    PhaseParams& target = params.phases[i];
-    target.pixels = box_of(phase);
-    target.m = static_cast<int>(v.images * phase.positions());
-    target.k_tiles = phase.taps() * params.gather.blocks;
-    target.first_tap = first_tap;
-    first_tap += phase.taps();
     image.gathers[i] = phase.taps() > 0;
     image.phase_bytes[i] = phase_offset(v, phase) * bytes_of(c.d);
     Im2colShape store = phase_store_shape(v, c.d, phase, store_columns(c));
     store.swizzle_bytes = store_row_bytes(c);
-    SLUICE_TRY(encode_im2col_map(api, "dx", store, target.map_d));
+    SLUICE_TRY(encode_im2col_map(api, "dx", store, params.phases[i].map_d));
   }
   return image;
 }
