@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include <sluice/spec/conv_problem.h>
 #include <sluice/tools.h>
 
 namespace sluice::bench {
@@ -94,6 +95,12 @@ i64 read_pixels(const Conv& v) {
   return pixels;
 }
 
+ConvElements in_roles(ConvOp op, i64 x, i64 w, i64 y) {
+  if (op == ConvOp::fprop) return {.a = x, .b = w, .d = y};
+  if (op == ConvOp::wgrad) return {.a = y, .b = x, .d = w};
+  return {.a = y, .b = w, .d = x};
+}
+
 }  // namespace
 
 double conv_flops(const Conv& v) {
@@ -101,10 +108,12 @@ double conv_flops(const Conv& v) {
 }
 
 ConvElements conv_elements(const Conv& v) {
-  const i64 x = read_pixels(v) * v.channels, y = y_pixels(v) * v.filters, w = filter_elements(v);
-  if (v.op == ConvOp::fprop) return {.a = x, .b = w, .d = y};
-  if (v.op == ConvOp::wgrad) return {.a = y, .b = x, .d = w};
-  return {.a = y, .b = w, .d = x_pixels(v) * v.channels};
+  const i64 x = v.op == ConvOp::dgrad ? x_pixels(v) : read_pixels(v);
+  return in_roles(v.op, x * v.channels, filter_elements(v), y_pixels(v) * v.filters);
+}
+
+ConvElements conv_spans(const Conv& v) {
+  return in_roles(v.op, x_span(v), filter_elements(v), y_span(v));
 }
 
 std::vector<std::string> conv_set_names() {

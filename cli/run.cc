@@ -11,6 +11,7 @@
 #include <sluice/tools.h>
 #include <sluice/try.h>
 
+#include "bench/conv.h"
 #include "bench/errors.h"
 #include "bench/session.h"
 #include "bench/shapes.h"
@@ -45,24 +46,32 @@ double elements_of(const Matrix& x, i64 inner, i64 outer, i64 batch) {
   return static_cast<double>(batch) * static_cast<double>(batch_stride_of(x, inner, outer));
 }
 
-/// `p` must have passed its checks.
+double elements_of(const Problem& p) {
+  if (is_conv(p.conv)) {
+    const bench::ConvElements spans = bench::conv_spans(p.conv);
+    return static_cast<double>(spans.a) + static_cast<double>(spans.b) +
+           (p.epilogue.residual ? 2 : 1) * static_cast<double>(spans.d);
+  }
+  return elements_of(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.batch) +
+         elements_of(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.batch) +
+         elements_of(p.d, d_columns(p), p.m, p.batch) +
+         (p.epilogue.residual ? elements_of(p.c, p.n, p.m, p.batch) : 0);
+}
+
+/// `p` must have passed its checks. Padding counts as products: the twin multiplies it, too.
 Result<void> check_host_size(const Problem& p) {
-  const double products = bench::flops_of(p) / 2, outputs = static_cast<double>(p.m) * p.n * p.batch;
+  const double outputs = static_cast<double>(p.m) * p.n * p.batch, products = outputs * p.k;
   if (outputs > kMaxHostProducts)
     return error_of(ErrorCode::invalid_size,
                     "{} has {:.2g} elements of D: the host twin takes at most {:.0e}; give a smaller "
-                    "--shape, or run it on a GPU",
+                    "problem, or run it on a GPU",
                     bench::shape_text(p), outputs, kMaxHostProducts);
   if (products > kMaxHostProducts)
     return error_of(ErrorCode::invalid_size,
                     "{} has {:.2g} multiply-adds: the host twin takes at most {:.0e}, in about two minutes; "
-                    "give a smaller --shape, or run it on a GPU",
+                    "give a smaller problem, or run it on a GPU",
                     bench::shape_text(p), products, kMaxHostProducts);
-  const double elements =
-      elements_of(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.batch) +
-      elements_of(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.batch) +
-      elements_of(p.d, d_columns(p), p.m, p.batch) +
-      (p.epilogue.residual ? elements_of(p.c, p.n, p.m, p.batch) : 0);
+  const double elements = elements_of(p);
   if (elements > kMaxHostElements)
     return error_of(ErrorCode::invalid_size,
                     "the operands of {} have {:.2g} elements, padding between rows included: the host twin "
