@@ -63,6 +63,21 @@ Json contender_json(const RunRecord& run, const ShapeRecord& shape, const Conten
   return json;
 }
 
+/// The fields of a plan that differ between candidates. splits: parts of a split tile.
+Json choice_json(const Plan& plan) {
+  const KernelConfig& c = plan.config;
+  const WorkSplit& split = plan.split;
+  return {{"schedule", name_of(c.schedule)},
+          {"tile", {c.tile.m, c.tile.n, c.tile.k}},
+          {"stages", c.stages},
+          {"cluster", {c.cluster.m, c.cluster.n, c.cluster.k}},
+          {"combine", name_of(c.combine)},
+          {"clusters", split.clusters},
+          {"streamed", split.streamed},
+          {"splits", split.streamed > 0 ? rounded(1.0 * split.clusters / split.streamed) : 1.0},
+          {"workspace_bytes", plan.workspace_bytes}};
+}
+
 Json candidate_json(const CandidateRecord& c) {
   Json json{{"name", c.name},
             {"us", rounded(c.us)},
@@ -76,6 +91,7 @@ Json candidate_json(const CandidateRecord& c) {
             {"verified", c.verified},
             {"config", c.config},
             {"split", c.split}};
+  if (const auto* dense = std::get_if<Plan>(&c.plan)) json["choice"] = choice_json(*dense);
   if (!c.error.empty()) json["error"] = c.error;
   return json;
 }
@@ -182,6 +198,8 @@ Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
   json["ratios"] = ratios_json(shape);
   json["contenders"] =
       array_of(shape.contenders, [&](const ContenderRecord& c) { return contender_json(run, shape, c); });
+  if (shape.ranked > 0) json["ranked_candidates"] = shape.ranked;
+  if (shape.possible > 0) json["possible_plans"] = shape.possible;
   if (!shape.candidates.empty()) json["candidates"] = array_of(shape.candidates, candidate_json);
   return json;
 }

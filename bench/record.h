@@ -34,6 +34,7 @@ struct CandidateRecord {
   double us = 0;  // screening time; 0 with an error
   bool verified = false;
   std::string error;
+  AnyPlan plan{};
 };
 
 struct ShapeRecord {
@@ -47,6 +48,7 @@ struct ShapeRecord {
   std::string peer_caveat;
   std::vector<ContenderRecord> contenders;
   std::vector<CandidateRecord> candidates;
+  int ranked = 0, possible = 0;  // by sluice tune: TuneResult's
   TelemetrySummary telemetry;
   std::string error;  // not empty: nothing could be timed
 };

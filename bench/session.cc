@@ -130,7 +130,8 @@ class Session {
                                     .estimate = estimate_of(all[i]),
                                     .us = entrants[i].record.us.median,
                                     .verified = entrants[i].record.verified,
-                                    .error = entrants[i].record.error});
+                                    .error = entrants[i].record.error,
+                                    .plan = all[i]});
     for (const Entrant* entrant : best) enter(*entrant, kSluiceTuned);
   }
 

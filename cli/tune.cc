@@ -131,7 +131,7 @@ class Session {
  public:
   Session(const TuneFlags& flags, const bench::Lab& lab, RecordStore& store)
       : flags_(flags), lab_(lab), store_(store), machine_(lab), run_(run_record(lab, flags.commit)) {
-    run_.tune = flags.settings.top;
+    run_.tune = flags.settings.every ? 0 : flags.settings.top;
   }
 
   Result<int> run(const Work& work, const std::string& where) {
@@ -241,8 +241,12 @@ Verb add_tune_verb(CLI::App& app) {
   verb->add_option("--only", f.only, "Only problems with this text in their name, like e4m3 or 1024x");
   verb->add_option("--budget-s", f.settings.budget_s, "Seconds for all problems together")
       ->capture_default_str();
-  bounded(verb->add_option("--top", f.settings.top, "Most candidates of the model for each problem"), 1,
-          1000);
+  CLI::Option* top = bounded(
+      verb->add_option("--top", f.settings.top, "Most candidates of the model for each problem"), 1, 1000);
+  verb->add_flag("--all", f.settings.every,
+                 "Time every plan of a dense problem: each tile, cluster, number of parts and way to combine "
+                 "them; takes minutes")
+      ->excludes(top);
   verb->add_option(
       "--records", f.records,
       "Folder to keep the records in (else SLUICE_RECORDS_DIR or ~/.local/share/sluice/records)");
