@@ -128,7 +128,7 @@ Result<Problem> random_conv(const RandomSpec& spec, std::optional<ConvOp> op, in
   const DType input =
       fp8 ? (dice.one_in(3) ? DType::e5m2 : DType::e4m3) : (dice.one_in(2) ? DType::bf16 : DType::fp16);
   const DType output = forward && dice.one_in(6) ? DType::e4m3 : dice.any_of(kVectorTypes);
-  const Conv conv = random_geometry(dice, spec, made, fp8 ? 16 : 8);
+  const Conv conv = random_geometry(dice, spec, made, fp8 || output == DType::e4m3 ? 16 : 8);
   Epilogue epilogue;
   if (forward) epilogue = random_forward_epilogue(dice, spec, input, output);
   if (made == ConvOp::dgrad && !is_phased(conv) && dice.one_in(3)) {

@@ -24,12 +24,6 @@ struct AddParams {
   i64 vectors;
 };
 
-CudnnConvolution::Op cudnn_op(ConvOp op) {
-  return op == ConvOp::fprop   ? CudnnConvolution::Op::fprop
-         : op == ConvOp::dgrad ? CudnnConvolution::Op::dgrad
-                               : CudnnConvolution::Op::wgrad;
-}
-
 /// The reason why cuDNN is not asked; nullptr if it is.
 const char* missing_counterpart(const Problem& p, float alpha) {
   const Epilogue& e = p.epilogue;
@@ -53,26 +47,11 @@ CudnnPointers pointers_of(ConvOp op, const gemm::Args& args, void* result) {
 
 }  // namespace
 
-Result<CudnnConvolution> cudnn_convolution(const Conv& v, const Problem& problem, float alpha) {
+Result<CudnnConvolution> cudnn_convolution(const Conv& conv, const Problem& problem, float alpha) {
   if (const char* reason = missing_counterpart(problem, alpha)) return Error{ErrorCode::invalid_type, reason};
-  if (x_pitch_of(v) != v.channels || y_pitch_of(v) != v.filters)
-    return Error{ErrorCode::invalid_stride, "cuDNN is asked for packed pixels"};
-  CudnnConvolution c{.op = cudnn_op(v.op),
-                     .spatial = v.spatial,
-                     .n = v.images,
-                     .c = v.channels,
-                     .k = v.filters,
-                     .inputs = problem.a.type,
-                     .result = adds(problem.epilogue) ? problem.a.type : problem.d.type};
-  for (int axis = 0; axis < kMostSpatial; ++axis) {
-    c.size[axis] = v.size[axis];
-    c.filter[axis] = v.filter[axis];
-    c.stride[axis] = v.stride[axis];
-    c.dilation[axis] = v.dilation[axis];
-    c.pad[axis] = v.padding[axis];
-    c.pad_after[axis] = v.padding_after[axis];
-  }
-  return c;
+  return CudnnConvolution{.conv = conv,
+                          .inputs = problem.a.type,
+                          .result = adds(problem.epilogue) ? problem.a.type : problem.d.type};
 }
 
 std::string add_unit_text(DType type) {

@@ -13,8 +13,8 @@
 
 namespace sluice::bench {
 
-/// The convolution in cuDNN's terms. Errors: invalid_type (it has no such epilogue or type here; the message
-/// says why), invalid_stride (pixels lie apart).
+/// The convolution in cuDNN's terms. Error invalid_type: it is not asked for such an epilogue; the message
+/// says why.
 Result<CudnnConvolution> cudnn_convolution(const Conv& conv, const Problem& problem, float alpha);
 
 /// All plans of one convolution, and the memory that they share.
