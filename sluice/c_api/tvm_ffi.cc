@@ -39,15 +39,6 @@ struct ProductArrays {
   }
 };
 
-/// Returns the device that holds `array`, the call's first array. If it is missing or in host memory, `check`
-/// gives the error, so that a bad call fails alike on every machine.
-template <class Check>
-sluice_status device_of(const sluice_array* array, const Check& check, sluice_device** device) {
-  if (array != nullptr && array->device_type == SLUICE_ON_CUDA)
-    return sluice_device_default(array->device, device);
-  return check();
-}
-
 sluice_status run(const sluice_product& product, int64_t workspace) {
   sluice_device* device = nullptr;
   const auto refuse = [&] {
