@@ -51,8 +51,7 @@ sluice_problem values_of(const ConvCall& call);
 Error with_names(const sluice_convolution& convolution, Error error);
 
 // ---- conv_values.cc: sizes
-/// Converts sizes. Errors: invalid_argument (spatial), invalid_size: a size below its least, or too many
-/// elements.
+/// Converts sizes. Errors: invalid_argument (spatial), invalid_size (a value that no int holds).
 Result<Conv> conv_of(const sluice_conv_sizes& sizes);
 sluice_conv_sizes values_of(const Conv& conv);
 
