@@ -128,7 +128,7 @@ typedef struct {
 } sluice_product;
 
 /* ---- convolutions: include/sluice/conv.h has their rules ---- */
-/* What is computed: y of x and w; x (that is dx) of y (dy) and w; w (dw) of y (dy) and x. */
+/* The result: y of x and w; x (that is dx) of y (dy) and w; w (dw) of y (dy) and x. */
 typedef enum { SLUICE_FPROP = 1, SLUICE_DGRAD, SLUICE_WGRAD } sluice_conv_op;
 /* y = act(alpha * scale_x * scale_w * (x convolved with w) + beta * C + bias), or one of its gradients.
  * x is images x channels x axes, w is filters x channels x axes, y is images x filters x axes: torch's order,
@@ -138,9 +138,9 @@ typedef enum { SLUICE_FPROP = 1, SLUICE_DGRAD, SLUICE_WGRAD } sluice_conv_op;
  * are read have one type. An array that is NULL takes no part.
  * Each list has one value for each axis, outermost first. NULL stands for 1 (stride, dilation), for 0
  * (padding), and for the padding before (padding_after).
- * C lies as the result does. bias (one value for each filter), scale_x (one value), scale_w (one value, or one
- * for each filter) and scale_d (one value) are for SLUICE_FPROP. `update`, `any_order` and `accumulate` are
- * those of a sluice_product. `names` gives eight names for messages, in the order of the arrays. */
+ * C lies as the result does. bias (one value for each filter), scale_x (one value), scale_w (one value, or
+ * one for each filter) and scale_d (one value) are for SLUICE_FPROP. `update`, `any_order` and `accumulate`
+ * are those of a sluice_product. `names` gives eight names for messages, in the order of the arrays. */
 typedef struct {
   int32_t op;
   int32_t spatial; /* axes: 1, 2 or 3 */
@@ -164,9 +164,10 @@ typedef struct {
   int64_t x_pitch, y_pitch; /* elements from pixel to pixel; 0: no gaps */
 } sluice_conv_sizes;
 
-/* A sluice_product without its arrays. A stride of 0 means packed. With conv.op it is a convolution: `a` and
- * `b` are the type of the two arrays that are read, `d` is the result's, scale_a and scale_b are those of x and
- * w. Its sizes, layouts and strides follow from `conv`; m, n, k and the like do not count. */
+/* A sluice_product without its arrays. A stride of 0 means packed. With conv.op it is a convolution. `a` and
+ * `b` are then the type of the two arrays that are read, and `d` is the result's. scale_a is the mode of
+ * scale_x, and scale_b of scale_w. Sizes, layouts and strides follow from `conv`; m, n, k and the like do not
+ * count. */
 typedef struct {
   int64_t m, n, k, batch;
   int32_t a, b, d;
@@ -239,7 +240,8 @@ SLUICE_API sluice_status sluice_device_default(int32_t ordinal, sluice_device** 
 SLUICE_API const char* sluice_device_name(const sluice_device* device);
 
 /* ---- the explicit way: a kernel at hand ---- */
-/* A convolution's a and b are x and w; with SLUICE_DGRAD y and w, with SLUICE_WGRAD y and x. d is its result. */
+/* A convolution's a and b are x and w; with SLUICE_DGRAD y and w, with SLUICE_WGRAD y and x. d is its result.
+ */
 typedef struct {
   const void *a, *b, *c; /* b is the blob in a packed product */
   void* d;
@@ -392,7 +394,8 @@ typedef struct {
   sluice_row_summary summary;
 } sluice_row_plans;
 /* Plans the few kernels that serve all m of a range, for sluice_compile or to look at. It takes products
- * only. The problem's m does not count, and strides of 0 follow each m. It needs no GPU; device NULL stands for an H200. */
+ * only. The problem's m does not count, and strides of 0 follow each m. It needs no GPU; device NULL stands
+ * for an H200. */
 SLUICE_API sluice_status sluice_plan_rows(const sluice_device* device, const sluice_problem* problem,
                                           const sluice_row_range* rows, sluice_row_plans* found);
 /* Compiles and loads the kernels of a range. sluice_run then serves every m of it without a compile, also in

@@ -7,9 +7,9 @@ import dataclasses
 from typing import Any, Optional, Sequence, Tuple, Union
 
 from . import errors
-from ._arguments import check_array, entry, shown, size_of, switch_of
+from ._arguments import check_array, entry, shown, size_of
 from ._library import ConvSizesStruct, ProblemStruct, lib
-from .problems import ACTIVATIONS, DTYPES, SCALES, SUMS, UPDATES, number_of
+from .problems import DTYPES, SCALES, call_pairs, epilogue_fields, epilogue_of, number_of, output_type
 
 CONV_OPS = ("fprop", "dgrad", "wgrad")
 MOST_AXES = 3
@@ -99,16 +99,10 @@ class Convolution:
         """Returns the struct of the C interface. Raises ``InvalidArgument`` for an unknown name, and ``InvalidSize`` for
         lists of the wrong length."""
         dtype = number_of("dtype", self.dtype, DTYPES)
-        d_default = "bf16" if DTYPES[dtype] in ("e4m3", "e5m2") else DTYPES[dtype]
         return ProblemStruct(
-            batch=1, a=dtype, b=dtype, d=number_of("out_dtype", self.out_dtype if self.out_dtype is not None else d_default, DTYPES),
+            batch=1, a=dtype, b=dtype, d=output_type(dtype, self.out_dtype, "out_dtype"),
             scale_a=number_of("scale_x", self.scale_x, SCALES), scale_b=number_of("scale_w", self.scale_w, SCALES),
-            scale_d=number_of("scale_d", self.scale_d, SCALES), bias=int(self.bias is not None),
-            bias_type=number_of("bias", self.bias, DTYPES) if self.bias is not None else 0,
-            activation=number_of("activation", self.activation, ACTIVATIONS), residual=int(self.c is not None),
-            c_type=number_of("c", self.c, DTYPES) if self.c is not None else 0,
-            accumulate=number_of("accumulate", self.accumulate, SUMS), update=number_of("update", self.update, UPDATES),
-            any_order=1 - switch_of("deterministic", self.deterministic), conv=self._sizes())
+            conv=self._sizes(), **epilogue_fields(self))
 
     @property
     def output(self) -> Tuple[int, ...]:
@@ -144,8 +138,7 @@ class Convolution:
         return cls(
             CONV_OPS[v.op - 1], (v.images, v.channels, *axes(v.size)), (v.filters, *axes(v.filter)), axes(v.stride),
             axes(v.padding), axes(v.dilation), after if after != axes(v.padding) else None, DTYPES[s.a], DTYPES[s.d], v.x_pitch,
-            v.y_pitch, DTYPES[s.bias_type] if s.bias else None, ACTIVATIONS[s.activation], DTYPES[s.c_type] if s.residual else None,
-            SCALES[s.scale_a], SCALES[s.scale_b], SCALES[s.scale_d], SUMS[s.accumulate], UPDATES[s.update], not s.any_order)
+            v.y_pitch, scale_x=SCALES[s.scale_a], scale_w=SCALES[s.scale_b], **epilogue_of(s))
 
 
 @entry
@@ -175,7 +168,5 @@ def convolution_of(op: str, input: Any, weight: Any, output: Any, *, stride: Per
     struct = ProblemStruct()
     f.conv_problem_of(f.OP, number, x, input, w, weight, y, output, *f.geometry_fields(*lists), f.C, c, f.BIAS, bias,
                       f.SCALE_X, scale_x, f.SCALE_W, scale_w, f.SCALE_D, scale_d,
-                      f.ACTIVATION, number_of("activation", activation, ACTIVATIONS),
-                      f.USE_FAST_ACCUM, switch_of("use_fast_accum", use_fast_accum), f.ADD, number_of("update", update, UPDATES),
-                      f.ANY_ORDER, 1 - switch_of("deterministic", deterministic), f.PROBLEM, ctypes.addressof(struct))
+                      *call_pairs(f, activation, use_fast_accum, update, deterministic), f.PROBLEM, ctypes.addressof(struct))
     return Convolution.from_struct(struct)

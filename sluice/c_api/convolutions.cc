@@ -62,11 +62,11 @@ Result<void> check_dimensions(const Named& x, int spatial) {
   SLUICE_TRY(check_present(x));
   SLUICE_TRY(check_element(x));
   if (x->ndim != spatial + 2)
-    return Error{ErrorCode::invalid_size,
-                 x.name() + " has shape " + shape_text(*x.array) + " and must have " +
-                     std::to_string(spatial + 2) + " dimensions: images (of a weight: filters), channels, " +
-                     std::to_string(spatial) + (spatial == 1 ? " axis" : " axes") +
-                     "; add one that is missing with unsqueeze"};
+    return Error{ErrorCode::invalid_size, x.name() + " has shape " + shape_text(*x.array) +
+                                              " and must have " + std::to_string(spatial + 2) +
+                                              " dimensions: images (of a weight: filters), channels, " +
+                                              std::to_string(spatial) + (spatial == 1 ? " axis" : " axes") +
+                                              "; add one that is missing with unsqueeze"};
   return {};
 }
 
@@ -86,8 +86,8 @@ Result<void> check_shapes(const sluice_convolution& v) {
                                               x.name() + " has " + std::to_string(x->shape[1]) +
                                               " channels: both must have the same; groups are not taken"};
   if (y->shape[0] != x->shape[0] || y->shape[1] != w->shape[0])
-    return wrong_shape(y, y_shape_text(x, w) + ": the images of " + x.name() + " and the filters of " +
-                              w.name());
+    return wrong_shape(
+        y, y_shape_text(x, w) + ": the images of " + x.name() + " and the filters of " + w.name());
   const ConvRoles roles = roles_of(v.op);
   const Named a = named(v, roles.a), b = named(v, roles.b);
   if (a->dtype != b->dtype)
@@ -150,8 +150,8 @@ Result<void> check_residual(const sluice_convolution& v) {
   SLUICE_TAKE(const i64 pitch, pixel_pitch(c, Use::read));
   SLUICE_TAKE(const i64 wanted, pixel_pitch(d, Use::written));
   if (pitch != wanted)
-    return wrong_layout(c, "its pixels must be as far apart as those of " + d.name() + ", which has strides " +
-                               strides_text(*d.array) + "; copy one of them");
+    return wrong_layout(c, "its pixels must be as far apart as those of " + d.name() +
+                               ", which has strides " + strides_text(*d.array) + "; copy one of them");
   return {};
 }
 
@@ -226,8 +226,9 @@ gemm::Args args_of(const sluice_convolution& v, const Conv& conv) {
 
 Result<void> check_numbers(const sluice_convolution& v) {
   if (v.op < SLUICE_FPROP || v.op > SLUICE_WGRAD)
-    return Error{ErrorCode::invalid_argument,
-                 "op = " + std::to_string(v.op) + " must be SLUICE_FPROP, SLUICE_DGRAD or SLUICE_WGRAD, 1..3"};
+    return Error{
+        ErrorCode::invalid_argument,
+        "op = " + std::to_string(v.op) + " must be SLUICE_FPROP, SLUICE_DGRAD or SLUICE_WGRAD, 1..3"};
   if (v.spatial < 1 || v.spatial > kMostSpatial)
     return Error{ErrorCode::invalid_argument, "spatial = " + std::to_string(v.spatial) +
                                                   " must be in 1..3: it is the number of axes besides "
@@ -279,10 +280,9 @@ Result<ConvCall> call_of(const sluice_convolution& v) {
   SLUICE_TRY(add_product(v, call));
   call.args = args_of(v, call.conv);
   const ConvRoles roles = roles_of(v.op);
-  SLUICE_TAKE(call.memory,
-              one_memory({named(v, roles.a), named(v, roles.b), named(v, roles.d), named(v, kConvBias),
-                          named(v, kConvC), named(v, kConvScaleX), named(v, kConvScaleW),
-                          named(v, kConvScaleD)}));
+  SLUICE_TAKE(call.memory, one_memory({named(v, roles.a), named(v, roles.b), named(v, roles.d),
+                                       named(v, kConvBias), named(v, kConvC), named(v, kConvScaleX),
+                                       named(v, kConvScaleW), named(v, kConvScaleD)}));
   return call;
 }
 

@@ -71,7 +71,7 @@ enum class Slot : uint8_t {
   k,
   op,
   grad_output,
-  stride,  // of the first axis; those of the others follow each
+  stride,  // the first axis's; the next two slots hold the others, here and in the lists below
   stride_1,
   stride_2,
   dilation,
@@ -165,7 +165,7 @@ class Fields {
   bool has(Slot slot) const { return at(slot) != nullptr; }
   /// Returns the caller's name of the field, as `seen`; null if the field is not given.
   const char* name(Slot slot) const;
-  /// Returns the caller's name of the field, whichever way a product sees it.
+  /// Returns the caller's name of the field, however a product sees it.
   const char* plain_name(Slot slot) const { return has(slot) ? fields_[index(slot)]->name : nullptr; }
   Seen seen(Slot slot) const { return has(slot) ? fields_[index(slot)]->seen : Seen::as_it_is; }
 
@@ -216,6 +216,27 @@ sluice_status device_of(const sluice_array* array, const Check& check, sluice_de
 
 /// Returns the framework's current stream. call() has checked already that the function for it exists.
 sluice_stream stream_of(int device);
+
+/// The two C functions that run a What, with a lent workspace and with the caller's.
+template <class What>
+struct Runners {
+  sluice_status (*run)(sluice_device*, const What*, sluice_stream);
+  sluice_status (*run_with)(sluice_device*, const What*, const sluice_workspace*, sluice_stream);
+};
+/// A call's first array, and the address of the caller's workspace or 0.
+struct Place {
+  const sluice_array* first;
+  int64_t workspace;
+};
+/// Runs `what` on the device that holds its first array, in the framework's stream. `check` as in device_of.
+template <class What, class Check>
+sluice_status run_at(const Place& place, const Runners<What>& runners, const What& what, const Check& check) {
+  sluice_device* device = nullptr;
+  if (const sluice_status status = device_of(place.first, check, &device); status != SLUICE_OK) return status;
+  const sluice_stream stream = stream_of(place.first->device);
+  if (place.workspace == 0) return runners.run(device, &what, stream);
+  return runners.run_with(device, &what, reinterpret_cast<const sluice_workspace*>(place.workspace), stream);
+}
 
 /// Reads the fields of a call and passes them to a function.
 int call(sluice_status (*function)(Fields& fields), const ffi::Any* args, int count);

@@ -13,7 +13,7 @@ namespace sluice::c_api {
 namespace {
 
 constexpr int kMostAxes = 3;
-/// What Python calls the arrays, where a call leaves one out.
+/// The names of arrays that a call leaves out.
 constexpr const char* kNames[] = {"input", "weight",  "grad_output", "bias",
                                   "c",     "scale_x", "scale_w",     "scale_d"};
 
@@ -74,17 +74,12 @@ Result<void> refuse_idle(const Fields& fields, const ConvSlots& slots) {
 
 sluice_status run(const sluice_convolution& what, int64_t workspace) {
   const Named first = named(what, roles_of(what.op).a);
-  sluice_device* device = nullptr;
   const auto refuse = [&] {
     sluice_problem ignored;
     if (const sluice_status bad = sluice_conv_problem_of(&what, &ignored); bad != SLUICE_OK) return bad;
     return fail(check_on(first, kOnHost, 0).error());
   };
-  if (const sluice_status status = device_of(first.array, refuse, &device); status != SLUICE_OK)
-    return status;
-  const sluice_stream stream = stream_of(first->device);
-  if (workspace == 0) return sluice_conv_run(device, &what, stream);
-  return sluice_conv_run_with(device, &what, reinterpret_cast<const sluice_workspace*>(workspace), stream);
+  return run_at({first.array, workspace}, {sluice_conv_run, sluice_conv_run_with}, what, refuse);
 }
 
 /// Runs a convolution. With the address of a sluice_problem it fills that in instead.
@@ -98,28 +93,28 @@ sluice_status convolution(Fields& fields) {
       dilation(fields, Slot::dilation, AxisFields(1)), padding(fields, Slot::padding, AxisFields(0)),
       padding_after(fields, Slot::padding_after, padding);
   const ArrayArg& first = x.all[roles_of(op).a];
-  const sluice_convolution what{.op = op,
-                                .spatial = std::clamp(first.array.ndim - 2, 1, kMostAxes),
-                                .x = x[kConvX],
-                                .w = x[kConvW],
-                                .y = x[kConvY],
-                                .bias = x[kConvBias],
-                                .c = x[kConvC],
-                                .scale_x = x[kConvScaleX],
-                                .scale_w = x[kConvScaleW],
-                                .scale_d = x[kConvScaleD],
-                                .stride = stride.values,
-                                .dilation = dilation.values,
-                                .padding = padding.values,
-                                .padding_after = padding_after.values,
-                                .alpha = fields.real(Slot::alpha, 1.0f),
-                                .beta = fields.real(Slot::beta, x[kConvC] != nullptr ? 1.0f : 0.0f),
-                                .accumulate =
-                                    fields.flag(Slot::use_fast_accum) ? SLUICE_FAST : SLUICE_PROMOTED,
-                                .activation = fields.enumerator(Slot::activation),
-                                .update = fields.flag(Slot::add) ? SLUICE_ADD : SLUICE_SET,
-                                .any_order = fields.flag(Slot::any_order) ? 1 : 0,
-                                .names = x.names};
+  const sluice_convolution what{
+      .op = op,
+      .spatial = std::clamp(first.array.ndim - 2, 1, kMostAxes),
+      .x = x[kConvX],
+      .w = x[kConvW],
+      .y = x[kConvY],
+      .bias = x[kConvBias],
+      .c = x[kConvC],
+      .scale_x = x[kConvScaleX],
+      .scale_w = x[kConvScaleW],
+      .scale_d = x[kConvScaleD],
+      .stride = stride.values,
+      .dilation = dilation.values,
+      .padding = padding.values,
+      .padding_after = padding_after.values,
+      .alpha = fields.real(Slot::alpha, 1.0f),
+      .beta = fields.real(Slot::beta, x[kConvC] != nullptr ? 1.0f : 0.0f),
+      .accumulate = fields.flag(Slot::use_fast_accum) ? SLUICE_FAST : SLUICE_PROMOTED,
+      .activation = fields.enumerator(Slot::activation),
+      .update = fields.flag(Slot::add) ? SLUICE_ADD : SLUICE_SET,
+      .any_order = fields.flag(Slot::any_order) ? 1 : 0,
+      .names = x.names};
   const int64_t workspace = fields.address(Slot::workspace), problem = fields.address(Slot::problem);
   if (fields.error()) return fail(*fields.error());
   if (problem != 0) return sluice_conv_problem_of(&what, reinterpret_cast<sluice_problem*>(problem));

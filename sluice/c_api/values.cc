@@ -72,8 +72,8 @@ Result<Problem> convolution_of(const sluice_problem& v) {
   const Enumerator none[] = {{"packed", v.packed, 1}, {"norm_x", v.norm_x, 1}, {"gated", v.gated, 1}};
   for (const Enumerator& field : none)
     if (field.value != 0)
-      return Error{ErrorCode::invalid_argument, std::string(field.name) + " = 1 and conv.op = " +
-                                                    std::to_string(v.conv.op) +
+      return Error{ErrorCode::invalid_argument, std::string(field.name) +
+                                                    " = 1 and conv.op = " + std::to_string(v.conv.op) +
                                                     ": a convolution has no such thing; leave it out"};
   if (v.a != v.b)
     return Error{ErrorCode::invalid_type, std::string("a is ") + name_of(type(v.a)) + " and b is " +

@@ -62,8 +62,7 @@ class CApiConv : public CApiTest {
     failed(sluice_conv_run(handle_, &v, nullptr), status, mention, before);
     const std::string message = sluice_error_message();
     sluice_problem problem;
-    if (status != SLUICE_WRONG_DEVICE)
-      failed(sluice_conv_problem_of(&v, &problem), status, mention, before);
+    if (status != SLUICE_WRONG_DEVICE) failed(sluice_conv_problem_of(&v, &problem), status, mention, before);
     EXPECT_EQ(sluice_error_message(), message);
   }
   void runs(const sluice_convolution& v) {
@@ -215,9 +214,10 @@ TEST_F(CApiConv, other_layouts_are_refused_with_torchs_remedy) {
   TestArray nchw = array(SLUICE_BF16, {2, 64, 14, 14}), kcrs = array(SLUICE_BF16, {128, 64, 3, 3}),
             nkpq = array(SLUICE_BF16, {2, 128, 14, 14});
   v.names = names, v.x = at(nchw);
-  refused(v, SLUICE_INVALID_STRIDE,
-          "input has shape (2, 64, 14, 14) and strides packed: these are those of NCHW; its channels must be "
-          "contiguous: pass input.contiguous(memory_format=torch.channels_last) (nothing is copied silently)");
+  refused(
+      v, SLUICE_INVALID_STRIDE,
+      "input has shape (2, 64, 14, 14) and strides packed: these are those of NCHW; its channels must be "
+      "contiguous: pass input.contiguous(memory_format=torch.channels_last) (nothing is copied silently)");
   v = convolution();
   v.w = at(kcrs);
   refused(v, SLUICE_INVALID_STRIDE, "pass w.contiguous(memory_format=torch.channels_last)");
@@ -239,7 +239,8 @@ TEST_F(CApiConv, other_layouts_are_refused_with_torchs_remedy) {
   TestArray line = array(SLUICE_BF16, {2, 64, 40}), w = image(SLUICE_BF16, {128, 64, 3}),
             out = image(SLUICE_BF16, {2, 128, 40});
   v.spatial = 1, v.x = at(line), v.w = at(w), v.y = at(out);
-  refused(v, SLUICE_INVALID_STRIDE, "NCW; its channels must be contiguous: pass x.transpose(1, 2).contiguous()");
+  refused(v, SLUICE_INVALID_STRIDE,
+          "NCW; its channels must be contiguous: pass x.transpose(1, 2).contiguous()");
 }
 
 TEST_F(CApiConv, shapes_and_types_must_fit_each_other) {
@@ -382,7 +383,7 @@ TEST_F(CApiConv, gradients_of_weights_are_added_to_an_fp32_total) {
   refused(v, SLUICE_INVALID_TYPE, "only wgrad adds");
 }
 
-/// What sluice_conv_problem_of gives is planned, compiled, made ready and used as any problem is.
+/// sluice_conv_problem_of gives a problem that is made ready and used as any other is.
 TEST_F(CApiConv, a_capture_finds_what_was_made_ready) {
   for (const int32_t op : {SLUICE_FPROP, SLUICE_DGRAD, SLUICE_WGRAD}) {
     sluice_convolution v = convolution(op);
