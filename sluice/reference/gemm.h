@@ -11,26 +11,9 @@
 // host twin.
 #pragma once
 
-#include <sluice/spec/problem.h>
+#include <sluice/reference/epilogue.h>
 
 namespace sluice {
-
-/// Operands in host memory, laid out as the problem says. Unused ones may be null.
-struct HostBuffers {
-  const void* a = nullptr;
-  const void* b = nullptr;
-  const void* c = nullptr;
-  void* d = nullptr;
-  const float* scale_a = nullptr;
-  const float* scale_b = nullptr;
-  const void* bias = nullptr;
-  const float* scale_d = nullptr;
-};
-
-struct Scalars {
-  float alpha = 1.0f;
-  float beta = 0.0f;
-};
 
 /// An element of one matrix of the batch.
 struct ElementIndex {
@@ -54,15 +37,13 @@ constexpr i64 d_index(const Problem& p, const ElementIndex& at) {
          (p.d.major == Major::k ? at.row * p.d.ld + at.column : at.column * p.d.ld + at.row);
 }
 
-/// ReLU, exact GELU or SiLU; NaN stays NaN.
-double activate(Activation activation, double x);
-
 /// One element of D before it is rounded to D's type; with Update::add it includes D's old value. `problem`
-/// has its strides filled in.
+/// has its strides filled in and gathers nothing.
 double reference_element(const Problem& problem, const HostBuffers& buffers, Scalars scalars,
                          const ElementIndex& at);
 
-/// Computes all of D, each element rounded once. Strides of 0 mean packed, as in a Problem.
+/// Computes all of D, each element rounded once. Strides of 0 mean packed, as in a Problem. The product of a
+/// convolution goes to reference_conv().
 void reference_gemm(const Problem& problem, const HostBuffers& buffers, float alpha, float beta);
 
 }  // namespace sluice
