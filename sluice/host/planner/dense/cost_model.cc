@@ -8,7 +8,6 @@
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/traffic.h>
 #include <sluice/host/planner/device_rates.h>
-#include <sluice/spec/conv_problem.h>
 #include <sluice/spec/smem_layout.h>
 
 namespace sluice {
@@ -29,11 +28,7 @@ double joined(double sharpness, std::initializer_list<double> times) {
 class Model {
  public:
   Model(const Problem& problem, const KernelConfig& config, const DeviceInfo& device, const DenseCosts& cost)
-      : p_(problem),
-        c_(config),
-        device_(device),
-        cost_(cost),
-        outside_(is_conv(problem.conv) ? outside_share(problem.conv) : 0) {}
+      : p_(problem), c_(config), device_(device), cost_(cost) {}
 
   Estimate estimate(const WorkSplit& split) const;
 
@@ -46,7 +41,6 @@ class Model {
                                 static_cast<double>(ceil_div(p_.conv.filters, i64{c_.tile.k}))
                           : most;
   }
-  double gather_clocks() const;
   /// K-tiles of a tile that one CTA works on.
   double own_k_tiles() const { return std::ceil(k_tiles() / c_.cluster.k); }
   double tensor_clocks() const;
@@ -74,7 +68,6 @@ class Model {
   const KernelConfig& c_;
   const DeviceInfo& device_;
   const DenseCosts& cost_;
-  double outside_;  // share of gathered rows
 };
 
 /// The clock is the sustained rate over the rate a clock.
@@ -157,22 +150,14 @@ double Model::asked_share() const {
   return read > 0 ? 1 + cost_.split_line_weight * split_bytes_per_k_tile(p_, c_) / read : 1;
 }
 
-/// Clocks of the copy engine for the gathered rows of one k-tile. Rows outside of the tensor take longer.
-double Model::gather_clocks() const {
-  if (!is_conv(p_.conv)) return 0;
-  const double rows = gathers_a(c_.conv) ? static_cast<double>(c_.tile.m) / c_.cluster.n
-                                         : static_cast<double>(c_.tile.n) / c_.cluster.m;
-  return rows * (cost_.gather_clocks_per_row + outside_ * cost_.outside_clocks_per_row);
-}
-
 /// Clocks until all bytes of a tile have come: bandwidth, or latency (the ring is refilled once in the time
 /// that a byte takes to come).
 double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
   const double shared_rate =
       device_.l2_bytes_per_us * cost_.l2_gain_of_tma * l2_gain / clocks_per_us() / active;
   const double l2_rate = std::min(shared_rate, cost_.l2_bytes_per_clock_per_sm);
-  return std::max({k_tiles * l2_bytes_per_k_tile(p_, c_) * asked_share() / l2_rate,
-                   k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us(), k_tiles * gather_clocks()});
+  return std::max(k_tiles * l2_bytes_per_k_tile(p_, c_) * asked_share() / l2_rate,
+                  k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us());
 }
 
 /// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work.
