@@ -156,7 +156,7 @@ struct FakeCudnn {
   }
 
   /// Fills descriptors that the caller made, as many as fit. Asked without room, gives one more than there are.
-  static cudnn::Status give(const std::vector<Config>& list, i64 room, i64* count, void* values) {
+  static cudnn::Status give(const std::vector<Config>& list, i64 room, std::int64_t* count, void* values) {
     *count = room == 0 && !list.empty() ? static_cast<i64>(list.size()) + 1
                                         : std::min(room, static_cast<i64>(list.size()));
     for (i64 i = 0; room > 0 && i < *count; ++i)
@@ -164,7 +164,7 @@ struct FakeCudnn {
     return 0;
   }
 
-  cudnn::Status load(Node& node, cudnn::Attribute attribute, i64 room, i64* count, void* values) {
+  cudnn::Status load(Node& node, cudnn::Attribute attribute, i64 room, std::int64_t* count, void* values) {
     if (fails()) return kFailed;
     const auto number = [&](i64 value) {
       *count = 1;
