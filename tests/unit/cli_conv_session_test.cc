@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution's shape from plan to record beside a cuDNN of host code, on the driver that computes nothing.
-// How this can fail: with the roles of A and B taken from another op, cuDNN reads dy as x; with the result of
+// How this can fail: with the roles of A and B taken from another op, cuDNN reads dy as x. With the result of
 // main_grad written to D itself, nothing is added.
 #include <gtest/gtest.h>
 
