@@ -18,8 +18,8 @@ double conv_flops(const Conv& conv);
 struct ConvElements {
   i64 a = 0, b = 0, d = 0;
 };
-/// Those that must move once. x has at most those that a tap can read: a 1x1 filter with stride 2 reads a
-/// quarter of them. dgrad writes all of dx.
+/// Counts what must move once. x has at most the pixels that a tap can read: a 1x1 filter with stride 2 reads
+/// a quarter of them. dgrad writes all of dx.
 ConvElements conv_elements(const Conv& conv);
 
 /// Elements from the first of an operand to past its last, pitches between pixels included.

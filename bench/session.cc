@@ -21,7 +21,7 @@
 namespace sluice::bench {
 namespace {
 
-constexpr size_t kMostJudged = 8;  // of a peer's plans, fastest first, until two are right
+constexpr size_t kMostJudged = 8;  // plans of a peer, fastest first, until two are right
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {

@@ -103,22 +103,20 @@ Result<twin::TwinReport> HostProblem::run(const Plan& plan, u64 schedule_seed) {
 
 double HostProblem::magnitude_of(const ElementIndex& at) const {
   const Problem& p = problem_;
-  const bool blocks = is_block_scaled(p.epilogue);
   double magnitude = 0;
   for (i64 k = 0; k < p.k; ++k) {
-    const double block_scale =
-        !blocks ? 1.0
-                : scale_at(ScaleMode::block, scale_a_, block_scale_a_index(p, at.batch, at.row, k)) *
-                      scale_at(ScaleMode::block, scale_b_, block_scale_b_index(p, at.batch, at.column, k));
-    magnitude +=
-        std::abs(load_element(p.a.type, a_.data(), a_index(p, at.batch, at.row, k)) *
-                 load_element(p.b.type, b_.data(), b_index(p, at.batch, at.column, k)) * block_scale);
+    const double a = load_element(p.a.type, a_.data(), a_index(p, at.batch, at.row, k));
+    double term = a * load_element(p.b.type, b_.data(), b_index(p, at.batch, at.column, k));
+    if (is_block_scaled(p.epilogue))
+      term *= scale_at(ScaleMode::block, scale_a_, block_scale_a_index(p, at.batch, at.row, k)) *
+              scale_at(ScaleMode::block, scale_b_, block_scale_b_index(p, at.batch, at.column, k));
+    magnitude += std::abs(term);
   }
   return magnitude;
 }
 
-OutputPlace HostProblem::place_of(const ElementIndex& at) const {
-  return {.row = at.row, .column = at.column, .c = c_index(problem_, at), .d = d_index(problem_, at)};
+HostProblem::Bounded HostProblem::bounded(const ElementIndex& at) const {
+  return bounded({at.row, at.column, c_index(problem_, at), d_index(problem_, at)}, magnitude_of(at));
 }
 
 HostProblem::Bounded HostProblem::bounded(const OutputPlace& place, double magnitude) const {

@@ -49,9 +49,8 @@ class HostProblem {
   HostBuffers buffers(void* d) const;
   /// The sum over |a b|, block scales included.
   double magnitude_of(const ElementIndex& at) const;
-  OutputPlace place_of(const ElementIndex& at) const;
   Bounded bounded(const OutputPlace& place, double magnitude) const;
-  Bounded bounded(const ElementIndex& at) const { return bounded(place_of(at), magnitude_of(at)); }
+  Bounded bounded(const ElementIndex& at) const;
   /// The error allowed to an element of D, from that before the activation.
   double allowed(double error, double expected) const;
   /// Compares element `d` with the exact value. True: it is the first wrong one, and the example lacks its

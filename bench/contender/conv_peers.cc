@@ -55,23 +55,30 @@ Result<CudnnConvolution> cudnn_convolution(const Conv& conv, const Problem& prob
 }
 
 std::string add_unit_text(DType type) {
-  const bool half = type == DType::fp16;
-  return fmt::format(R"(#include <{0}>
-struct Params {{ const uint2* product; float4* sum; long long vectors; }};
-extern "C" __global__ void __launch_bounds__(256) sluice_entry(const __grid_constant__ Params p) {{
+  constexpr const char* kFromFp16 = R"(__device__ inline float value_of(unsigned bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((unsigned short)bits));
+  return value;
+})";
+  constexpr const char* kFromBf16 = R"(__device__ inline float value_of(unsigned bits) {
+  return __uint_as_float(bits << 16);
+})";
+  constexpr const char* kAdd = R"(
+struct Params { const uint2* product; float4* sum; long long vectors; };
+extern "C" __global__ void __launch_bounds__(256) sluice_entry(const __grid_constant__ Params p) {
   const long long step = (long long)gridDim.x * 256;
-  for (long long i = blockIdx.x * 256ll + threadIdx.x; i < p.vectors; i += step) {{
-    const uint2 both = p.product[i];
-    const float2 low = {1}(*reinterpret_cast<const {2}*>(&both.x));
-    const float2 high = {1}(*reinterpret_cast<const {2}*>(&both.y));
+  for (long long i = blockIdx.x * 256ll + threadIdx.x; i < p.vectors; i += step) {
+    const uint2 four = p.product[i];
     float4 sum = p.sum[i];
-    sum.x += low.x; sum.y += low.y; sum.z += high.x; sum.w += high.y;
+    sum.x += value_of(four.x & 0xffff);
+    sum.y += value_of(four.x >> 16);
+    sum.z += value_of(four.y & 0xffff);
+    sum.w += value_of(four.y >> 16);
     p.sum[i] = sum;
-  }}
-}}
-)",
-                     half ? "cuda_fp16.h" : "cuda_bf16.h", half ? "__half22float2" : "__bfloat1622float2",
-                     half ? "__half2" : "__nv_bfloat162");
+  }
+}
+)";
+  return std::string(type == DType::fp16 ? kFromFp16 : kFromBf16) + kAdd;
 }
 
 Result<ConvPeers> ConvPeers::create(const Lab& lab, const Conv& conv, std::span<const ProblemData> copies) {

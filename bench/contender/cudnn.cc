@@ -3,13 +3,11 @@
 // folder.
 #include "bench/contender/cudnn.h"
 
-#include <dlfcn.h>
-#include <glob.h>
-
 #include <cstdlib>
 
 #include <sluice/try.h>
 
+#include "bench/contender/shared_library.h"
 #include "bench/errors.h"
 
 namespace sluice::bench {
@@ -17,27 +15,8 @@ namespace {
 
 constexpr const char* kFile = "libcudnn.so.9";
 
-/// Appends paths that match, in the system's order; none is no error.
-void append_matches(const std::string& pattern, std::vector<std::string>& into) {
-  glob_t found{};
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
-    into.insert(into.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  globfree(&found);
-}
-
-struct SymbolTable {
-  void* library;
-  std::string missing;
-
-  template <class F>
-  void look_up(F& function, const char* name) {
-    function = reinterpret_cast<F>(dlsym(library, name));
-    if (function == nullptr) missing += missing.empty() ? name : fmt::format(", {}", name);
-  }
-};
-
 std::string fill_table(void* library, cudnn::Api& api) {
-  SymbolTable symbols{library, ""};
+  SymbolTable symbols{library};
   symbols.look_up(api.version, "cudnnGetVersion");
   symbols.look_up(api.error_string, "cudnnGetErrorString");
   symbols.look_up(api.last_error, "cudnnGetLastErrorString");
@@ -53,13 +32,6 @@ std::string fill_table(void* library, cudnn::Api& api) {
   return symbols.missing;
 }
 
-/// The file that a symbol was loaded from, as a bare library name does not tell which one it was.
-std::string file_of(const cudnn::Api& api, const std::string& otherwise) {
-  Dl_info info{};
-  const bool known = dladdr(reinterpret_cast<void*>(api.create), &info) != 0 && info.dli_fname != nullptr;
-  return known ? info.dli_fname : otherwise;
-}
-
 }  // namespace
 
 std::vector<std::string> cudnn_places(const std::string& path) {
@@ -67,27 +39,15 @@ std::vector<std::string> cudnn_places(const std::string& path) {
   if (const char* named = std::getenv("SLUICE_CUDNN"); named != nullptr && *named != '\0') return {named};
   std::vector<std::string> places = {kFile, fmt::format("/usr/local/cuda/lib64/{}", kFile)};
   append_matches(fmt::format("/usr/local/cuda-13*/lib64/{}", kFile), places);
-  std::vector<std::string> roots = {"/usr/lib/python3*", "/usr/local/lib/python3*", "/opt/*/lib/python3*",
-                                    "/opt/*/.venv/lib/python3*"};
-  if (const char* venv = std::getenv("VIRTUAL_ENV"); venv != nullptr && *venv != '\0')
-    roots.insert(roots.begin(), fmt::format("{}/lib/python3*", venv));
-  for (const std::string& root : roots)
-    for (const char* packages : {"dist-packages", "site-packages"})
-      for (const char* folder : {"nvidia/cudnn/lib", "nvidia/cu13/lib"})
-        append_matches(fmt::format("{}/{}/{}/{}", root, packages, folder, kFile), places);
+  for (const std::string& packages : package_folders())
+    for (const char* folder : {"nvidia/cudnn/lib", "nvidia/cu13/lib"})
+      append_matches(fmt::format("{}/{}/{}", packages, folder, kFile), places);
   return places;
 }
 
 Result<void> Cudnn::open(const std::string& path) {
   std::string tried;
-  for (const std::string& place : cudnn_places(path)) {
-    library_ = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library_ != nullptr) {
-      path_ = place;
-      break;
-    }
-    tried += fmt::format("\n  {}", dlerror());
-  }
+  library_ = open_first(cudnn_places(path), path_, tried);
   if (library_ == nullptr)
     return error_of(ErrorCode::toolchain,
                     "cuDNN could not be loaded; install nvidia-cudnn-cu13 (PyTorch brings it), or name "
@@ -96,7 +56,7 @@ Result<void> Cudnn::open(const std::string& path) {
   const std::string missing = fill_table(library_, api_);
   if (!missing.empty())
     return error_of(ErrorCode::toolchain, "{} lacks {}; cuDNN {} is needed", path_, missing, cudnn::kMajor);
-  path_ = file_of(api_, path_);
+  path_ = file_of(api_.create, path_);
   if (api_.version() / 10000 != cudnn::kMajor)
     return error_of(ErrorCode::toolchain, "{} is cuDNN {}; its major version must be {}", path_, version(),
                     cudnn::kMajor);

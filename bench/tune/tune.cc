@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kPrepareShare = 0.5, kScreenShare = 0.8;
 constexpr int kFullRounds = 2;   // screening rounds before the first halving
-constexpr int kEveryRounds = 5;  // the same where each plan's time is kept as data
+constexpr int kEveryRounds = 5;  // rounds before it where each plan's time is kept as data
 constexpr int kLeaders = 3;      // trials whose other rasters are tried
 
 /// The search for one problem: plan, prepare, screen, try other rasters, finish.

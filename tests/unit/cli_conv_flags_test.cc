@@ -244,10 +244,12 @@ TEST(CliConvSets, random_geometries_are_many_kinds_and_mostly_taken) {
   for (const int count : {axes[1], axes[2], axes[3], ops[1], ops[2], ops[3], phased, strided, dilated, uneven,
                           odd_channels, pointwise})
     EXPECT_GT(count, 5);
-  for (int i = 0; i < 50; ++i)
-    if (const Result<Problem> made = random_conv({.largest = 64}, ConvOp::dgrad, i);
-        made && is_conv(made->conv))
+  for (int i = 0; i < 50; ++i) {
+    const Result<Problem> made = random_conv({.largest = 64}, ConvOp::dgrad, i);
+    if (made && is_conv(made->conv)) {
       EXPECT_EQ(made->conv.op, ConvOp::dgrad);
+    }
+  }
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice tune --all`: the model's candidates come first, then tiles with more numbers of parts and ways to
-// combine them than the model keeps, each once; the record says how many there are. How this can fail: with
-// the unsplit plan of a tile left out, or a plan twice, a sweep is no measure of a pick.
+// `sluice tune --all`: the model's candidates come first, then more numbers of parts and ways to combine
+// them, each once. The record says how many there are. How this can fail: with the unsplit plan of a tile
+// left out, or a plan twice, a sweep is no measure of a pick.
 #include <gtest/gtest.h>
 
 #include <algorithm>
