@@ -32,7 +32,7 @@ class Cudnn : public std::enable_shared_from_this<Cudnn> {
   Cudnn& operator=(const Cudnn&) = delete;
 
   const cudnn::Api& api() const { return api_; }
-  cudnn::Handle handle() const { return handle_; }         // null: made by load_for
+  cudnn::Handle handle() const { return handle_; }           // null: made by load_for
   const CudnnDescriptor& device() const { return device_; }  // null: there is a handle
   const std::string& path() const { return path_; }
   std::string version() const;  // "9.19.0"
@@ -54,8 +54,8 @@ class Cudnn : public std::enable_shared_from_this<Cudnn> {
   std::string path_;
 };
 
-/// The places of the library, most likely first: only `path` if it is not empty, else only SLUICE_CUDNN if it
-/// is set, else the loader's own search, the toolkit's folders, and what PyTorch brings.
+/// The places of the library, most likely first: the loader's own search, the toolkit's folders, and what
+/// PyTorch brings. Only `path` if it is not empty, else only SLUICE_CUDNN if that is set.
 std::vector<std::string> cudnn_places(const std::string& path);
 
 }  // namespace sluice::bench

@@ -113,11 +113,13 @@ enum class HeuristicMode : int { instant = 0, b = 1, fallback = 2, a = 3 };
 /// Notes of an engine on its sums: numbers that later versions may add to.
 inline constexpr int kNoteNondeterministic = 4;
 inline constexpr const char* kNumericalNotes[] = {
-    "tensor core", "down-converts inputs", "reduced-precision sums", "fft",          "nondeterministic",
-    "winograd",    "winograd 4x4",         "winograd 6x6",           "winograd 13x13", "strict nan"};
+    "tensor core",  "down-converts inputs", "reduced-precision sums",
+    "fft",          "nondeterministic",     "winograd",
+    "winograd 4x4", "winograd 6x6",         "winograd 13x13",
+    "strict nan"};
 /// Notes on how an engine is made.
-inline constexpr const char* kBehaviorNotes[] = {"compiled at run time", "reorders the filter", "reorders the bias",
-                                                 "native graphs", "calls cuBLASLt"};
+inline constexpr const char* kBehaviorNotes[] = {"compiled at run time", "reorders the filter",
+                                                 "reorders the bias", "native graphs", "calls cuBLASLt"};
 
 /// The entry points; all set once loaded.
 struct Api {

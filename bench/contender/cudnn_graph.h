@@ -72,7 +72,8 @@ class DescriptorWriter {
 
 /// One value of an attribute. Error driver.
 template <class T>
-Result<T> read(const Cudnn& cudnn, const CudnnDescriptor& from, cudnn::Attribute attribute, cudnn::Type type) {
+Result<T> read(const Cudnn& cudnn, const CudnnDescriptor& from, cudnn::Attribute attribute,
+               cudnn::Type type) {
   T value{};
   std::int64_t count = 0;
   SLUICE_TRY(cudnn.checked(cudnn.api().get(from.get(), attribute, type, 1, &count, &value), "an attribute"));
@@ -80,8 +81,8 @@ Result<T> read(const Cudnn& cudnn, const CudnnDescriptor& from, cudnn::Attribute
 }
 
 /// All values of an attribute of int-sized enumerators, at most `room`. Error driver.
-Result<std::vector<int>> read_notes(const Cudnn& cudnn, const CudnnDescriptor& from, cudnn::Attribute attribute,
-                                    cudnn::Type type);
+Result<std::vector<int>> read_notes(const Cudnn& cudnn, const CudnnDescriptor& from,
+                                    cudnn::Attribute attribute, cudnn::Type type);
 /// The descriptors of an attribute, made anew. Error driver.
 Result<std::vector<CudnnDescriptor>> read_parts(const Cudnn& cudnn, const CudnnDescriptor& from,
                                                 cudnn::Attribute attribute, cudnn::Kind kind);

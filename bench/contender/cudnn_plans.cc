@@ -11,13 +11,13 @@
 
 namespace sluice::bench {
 
-Result<std::vector<int>> read_notes(const Cudnn& cudnn, const CudnnDescriptor& from, cudnn::Attribute attribute,
-                                    cudnn::Type type) {
+Result<std::vector<int>> read_notes(const Cudnn& cudnn, const CudnnDescriptor& from,
+                                    cudnn::Attribute attribute, cudnn::Type type) {
   std::vector<int> notes(64);  // more than any version has
   std::int64_t count = 0;
-  SLUICE_TRY(cudnn.checked(cudnn.api().get(from.get(), attribute, type, static_cast<i64>(notes.size()), &count,
-                                           notes.data()),
-                           "an engine's notes"));
+  SLUICE_TRY(cudnn.checked(
+      cudnn.api().get(from.get(), attribute, type, static_cast<i64>(notes.size()), &count, notes.data()),
+      "an engine's notes"));
   notes.resize(static_cast<size_t>(std::clamp<i64>(count, 0, static_cast<i64>(notes.size()))));
   return notes;
 }
@@ -25,8 +25,9 @@ Result<std::vector<int>> read_notes(const Cudnn& cudnn, const CudnnDescriptor& f
 Result<std::vector<CudnnDescriptor>> read_parts(const Cudnn& cudnn, const CudnnDescriptor& from,
                                                 cudnn::Attribute attribute, cudnn::Kind kind) {
   std::int64_t count = 0;
-  SLUICE_TRY(cudnn.checked(cudnn.api().get(from.get(), attribute, cudnn::Type::descriptor, 0, &count, nullptr),
-                           "a list's length"));
+  SLUICE_TRY(
+      cudnn.checked(cudnn.api().get(from.get(), attribute, cudnn::Type::descriptor, 0, &count, nullptr),
+                    "a list's length"));
   std::vector<CudnnDescriptor> parts;
   std::vector<cudnn::Descriptor> raw;
   for (i64 i = 0; i < count; ++i) {
@@ -68,14 +69,14 @@ struct OperationNames {
 OperationNames names_of(ConvOp op) {
   switch (op) {
     case ConvOp::fprop:
-      return {Kind::fprop,         Attribute::fprop_convolution, Attribute::fprop_x,   Attribute::fprop_w,
+      return {Kind::fprop,        Attribute::fprop_convolution, Attribute::fprop_x,   Attribute::fprop_w,
               Attribute::fprop_y, Attribute::fprop_alpha,       Attribute::fprop_beta};
     case ConvOp::dgrad:
-      return {Kind::dgrad,          Attribute::dgrad_convolution, Attribute::dgrad_dx,  Attribute::dgrad_w,
+      return {Kind::dgrad,         Attribute::dgrad_convolution, Attribute::dgrad_dx,  Attribute::dgrad_w,
               Attribute::dgrad_dy, Attribute::dgrad_alpha,       Attribute::dgrad_beta};
     default: break;
   }
-  return {Kind::wgrad,          Attribute::wgrad_convolution, Attribute::wgrad_x,   Attribute::wgrad_dw,
+  return {Kind::wgrad,         Attribute::wgrad_convolution, Attribute::wgrad_x,   Attribute::wgrad_dw,
           Attribute::wgrad_dy, Attribute::wgrad_alpha,       Attribute::wgrad_beta};
 }
 

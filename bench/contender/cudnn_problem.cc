@@ -27,8 +27,8 @@ Result<void> check(const CudnnConvolution& p) {
   if (v.spatial < 1 || v.spatial > kMostSpatial)
     return error_of(ErrorCode::invalid_size, "{} spatial axes must be 1 to {}", v.spatial, kMostSpatial);
   if (v.images < 1 || v.channels < 1 || v.filters < 1)
-    return error_of(ErrorCode::invalid_size, "{} images, {} channels and {} filters must be positive", v.images,
-                    v.channels, v.filters);
+    return error_of(ErrorCode::invalid_size, "{} images, {} channels and {} filters must be positive",
+                    v.images, v.channels, v.filters);
   if (x_pitch_of(v) < v.channels || y_pitch_of(v) < v.filters)
     return error_of(ErrorCode::invalid_stride,
                     "pixels {} and {} elements apart overlap: x has {} channels and y has {}", x_pitch_of(v),

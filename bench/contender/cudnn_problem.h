@@ -58,14 +58,14 @@ struct CudnnPlan {
   std::string notes() const;  // "tensor core, nondeterministic"
 };
 
-/// What was proposed and cannot be run.
+/// A proposal that cannot be run.
 struct CudnnRefusal {
   std::string tag, origin, why;
 };
 
 struct CudnnPlans {
-  std::vector<CudnnPlan> plans;  // the heuristics' in their order, then engines' with default knobs
-  std::vector<CudnnRefusal> refused;  // proposals of heuristics
+  std::vector<CudnnPlan> plans;          // the heuristics' in their order, then engines' with default knobs
+  std::vector<CudnnRefusal> refused;     // proposals of heuristics
   int engines = 0, engines_refused = 0;  // that the graph could be given to; that take no such convolution
 };
 

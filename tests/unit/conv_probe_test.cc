@@ -24,7 +24,8 @@ const CudnnConvolution kDefaults{.conv = {.op = ConvOp::wgrad}};
 
 TEST(conv_lines, lists_are_outermost_first) {
   const Result<CudnnConvolution> p = parse_conv(
-      "--input 2x24x5x7 --filter 40x2x3 --stride 1x2 --padding 0:1x1:4 --dilation 1x2 --dtype fp16", kDefaults);
+      "--input 2x24x5x7 --filter 40x2x3 --stride 1x2 --padding 0:1x1:4 --dilation 1x2 --dtype fp16",
+      kDefaults);
   ASSERT_TRUE(p) << p.error().message;
   const CudnnConvolution expected{.conv = {.op = ConvOp::wgrad,
                                            .spatial = 2,
@@ -44,8 +45,8 @@ TEST(conv_lines, lists_are_outermost_first) {
 }
 
 TEST(conv_lines, one_number_is_for_all_axes_and_none_is_the_default) {
-  const Result<CudnnConvolution> room =
-      parse_conv("--conv dgrad --input 1x96x9x8x7 --filter 64x3x3x3 --stride 2 --padding 1 --d fp32", kDefaults);
+  const Result<CudnnConvolution> room = parse_conv(
+      "--conv dgrad --input 1x96x9x8x7 --filter 64x3x3x3 --stride 2 --padding 1 --d fp32", kDefaults);
   ASSERT_TRUE(room) << room.error().message;
   EXPECT_EQ(room->conv.op, ConvOp::dgrad);
   EXPECT_EQ(room->conv.stride, (Axes{2, 2, 2}));
@@ -80,9 +81,9 @@ TEST(conv_lines, mistakes_are_named) {
 
 /// Every list of the bench: each line parses, is read back from its own flags, and has whole TMA rows.
 TEST(conv_lines, the_benches_lists_are_right) {
-  const std::pair<const char*, size_t> lists[] = {{"resnet50_32", 22}, {"resnet50_64", 22}, {"resnet50_256", 22},
-                                                  {"vgg_32", 8},       {"sdxl_2", 8},       {"sdxl_8", 8},
-                                                  {"vae_1", 5},        {"odd", 15}};
+  const std::pair<const char*, size_t> lists[] = {
+      {"resnet50_32", 22}, {"resnet50_64", 22}, {"resnet50_256", 22}, {"vgg_32", 8},
+      {"sdxl_2", 8},       {"sdxl_8", 8},       {"vae_1", 5},         {"odd", 15}};
   for (const auto& [name, count] : lists) {
     const std::string path = fmt::format("{}/bench/shapes/conv_{}.txt", SLUICE_SOURCE_DIR, name);
     const auto all = read_conv_file(path, {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad}, kDefaults);
@@ -103,8 +104,9 @@ struct Numbers {
   std::vector<u16> x, w, y;
   explicit Numbers(const CudnnConvolution& p) {
     u64 seed = 1;
-    for (const auto& [memory, tensor] : {std::pair{&x, bench::CudnnTensor::x}, std::pair{&w, bench::CudnnTensor::w},
-                                         std::pair{&y, bench::CudnnTensor::y}}) {
+    for (const auto& [memory, tensor] :
+         {std::pair{&x, bench::CudnnTensor::x}, std::pair{&w, bench::CudnnTensor::w},
+          std::pair{&y, bench::CudnnTensor::y}}) {
       memory->resize(static_cast<size_t>(bench::span_of(p, tensor)));
       for (u16& code : *memory) {
         seed = seed * 6364136223846793005ull + 1442695040888963407ull;
@@ -217,9 +219,9 @@ TEST(conv_device, its_kernels_compile) {
 
 TEST(conv_race, other_sets_push_one_out_of_l2) {
   constexpr i64 kL2 = i64{50} << 20;
-  EXPECT_EQ(copies_of(i64{5} << 20, kL2, true), 31);   // 30 others of 5 MB
+  EXPECT_EQ(copies_of(i64{5} << 20, kL2, true), 31);  // 30 others of 5 MB
   EXPECT_EQ(copies_of(i64{2} << 30, kL2, true), 2);
-  EXPECT_EQ(copies_of(i64{9} << 30, kL2, true), 1);    // no room for two
+  EXPECT_EQ(copies_of(i64{9} << 30, kL2, true), 1);  // no room for two
   EXPECT_EQ(copies_of(1000, kL2, true), bench::kMostCopies);
   EXPECT_EQ(copies_of(1000, kL2, false), 1);
 }

@@ -15,7 +15,8 @@ namespace {
 
 static_assert(CUDNN_MAJOR == kMajor);
 static_assert(CUDNN_STATUS_SUCCESS == 0);
-static_assert(sizeof(cudnnStatus_t) == sizeof(Status) && sizeof(cudnnBackendDescriptor_t) == sizeof(Descriptor));
+static_assert(sizeof(cudnnStatus_t) == sizeof(Status) &&
+              sizeof(cudnnBackendDescriptor_t) == sizeof(Descriptor));
 static_assert(sizeof(cudnnBackendAttributeName_t) == sizeof(Attribute));
 static_assert(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC == kNoteNondeterministic);
 

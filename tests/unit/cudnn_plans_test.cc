@@ -31,7 +31,8 @@ class CudnnPlansTest : public testing::Test {
  protected:
   void SetUp() override {
     fake_.proposals[HeuristicMode::a] = {{7, {{13, 1}, {2, 5}}}, {9, {{2, 4}}}, {7, {{2, 6}}}};
-    fake_.proposals[HeuristicMode::b] = {{7, {{2, 5}, {13, 1}}}, {8, {}}};  // the first is A's, in another order
+    fake_.proposals[HeuristicMode::b] = {{7, {{2, 5}, {13, 1}}},
+                                         {8, {}}};  // the first is A's, in another order
     fake_.proposals[HeuristicMode::fallback] = {{1, {}}};
     fake_.engines = 5;
     fake_.unfit = {0, 3};
@@ -171,7 +172,7 @@ TEST_F(CudnnPlansTest, no_failing_call_leaks) {
     ASSERT_EQ(fake_.handles, 0) << "call " << call;
   }
   EXPECT_GT(calls, 200);
-  EXPECT_GT(errors, 30);  // of the handle, the graph and the launch
+  EXPECT_GT(errors, 30);  // the handle's, the graph's and the launch's
   EXPECT_LT(errors, calls - 100);
 }
 

@@ -25,7 +25,7 @@ struct FakeCudnn {
     bool finished = false;
     std::map<cudnn::Attribute, std::vector<i64>> numbers{};
     std::map<cudnn::Attribute, std::vector<void*>> pointers{};
-    Config config{};  // of a config, an engine or (one knob) a choice
+    Config config{};  // a config's, an engine's or, with one knob, a choice's
   };
   struct Launch {
     Node plan, pack;
@@ -42,10 +42,10 @@ struct FakeCudnn {
   // ---- what it knows, set by tests ----
   std::map<cudnn::HeuristicMode, std::vector<Config>> proposals;
   i64 engines = 0;
-  std::set<i64> unfit, broken;               // engines that take no such graph; whose plans do not build
-  std::map<i64, i64> workspace;              // bytes, by engine
-  std::map<i64, std::vector<int>> notes;     // numerical, by engine
-  int fail_at = -1;                          // this call fails, counted from 0
+  std::set<i64> unfit, broken;            // engines that take no such graph; whose plans do not build
+  std::map<i64, i64> workspace;           // bytes, by engine
+  std::map<i64, std::vector<int>> notes;  // numerical, by engine
+  int fail_at = -1;                       // this call fails, counted from 0
 
   // ---- what was seen ----
   int calls = 0, alive = 0, handles = 0;
@@ -94,14 +94,16 @@ struct FakeCudnn {
                   return 0;
                 },
             .finalize = [](cudnn::Descriptor it) { return current()->finish(*static_cast<Node*>(it)); },
-            .set = [](cudnn::Descriptor it, cudnn::Attribute attribute, cudnn::Type type, std::int64_t count,
-                      const void* values) {
-              return current()->store(*static_cast<Node*>(it), attribute, type, count, values);
-            },
-            .get = [](cudnn::Descriptor it, cudnn::Attribute attribute, cudnn::Type, std::int64_t room,
-                      std::int64_t* count, void* values) {
-              return current()->load(*static_cast<Node*>(it), attribute, room, count, values);
-            },
+            .set =
+                [](cudnn::Descriptor it, cudnn::Attribute attribute, cudnn::Type type, std::int64_t count,
+                   const void* values) {
+                  return current()->store(*static_cast<Node*>(it), attribute, type, count, values);
+                },
+            .get =
+                [](cudnn::Descriptor it, cudnn::Attribute attribute, cudnn::Type, std::int64_t room,
+                   std::int64_t* count, void* values) {
+                  return current()->load(*static_cast<Node*>(it), attribute, room, count, values);
+                },
             .execute =
                 [](cudnn::Handle, cudnn::Descriptor plan, cudnn::Descriptor pack) {
                   if (current()->fails()) return kFailed;
@@ -136,7 +138,8 @@ struct FakeCudnn {
     return 0;
   }
 
-  cudnn::Status store(Node& node, cudnn::Attribute attribute, cudnn::Type type, i64 count, const void* values) {
+  cudnn::Status store(Node& node, cudnn::Attribute attribute, cudnn::Type type, i64 count,
+                      const void* values) {
     if (fails() || node.finished) return kFailed;
     for (i64 i = 0; i < count; ++i) {
       switch (type) {
@@ -155,7 +158,8 @@ struct FakeCudnn {
     return 0;
   }
 
-  /// Fills descriptors that the caller made, as many as fit. Asked without room, gives one more than there are.
+  /// Fills descriptors that the caller made, as many as fit. Asked without room, gives one more than there
+  /// are.
   static cudnn::Status give(const std::vector<Config>& list, i64 room, std::int64_t* count, void* values) {
     *count = room == 0 && !list.empty() ? static_cast<i64>(list.size()) + 1
                                         : std::min(room, static_cast<i64>(list.size()));
@@ -173,7 +177,8 @@ struct FakeCudnn {
     };
     switch (attribute) {
       case cudnn::Attribute::heuristic_results: {
-        const auto mode = static_cast<cudnn::HeuristicMode>(node.numbers.at(cudnn::Attribute::heuristic_mode)[0]);
+        const auto mode =
+            static_cast<cudnn::HeuristicMode>(node.numbers.at(cudnn::Attribute::heuristic_mode)[0]);
         return give(proposals[mode], room, count, values);
       }
       case cudnn::Attribute::config_engine: return give({config_of(node)}, room, count, values);

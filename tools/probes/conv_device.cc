@@ -19,7 +19,7 @@ struct FillParams {
   DType type;
 };
 struct Sums {
-  double differences = 0, wanted = 0;       // of squares
+  double differences = 0, wanted = 0;       // sums of squares
   u64 largest_difference = 0, largest = 0;  // bits of doubles that are not negative, so that they sort
   u64 not_finite = 0;
 };
@@ -115,10 +115,10 @@ Result<Difference> ConvKernels::compare(const DeviceBuffer& got, const DeviceBuf
   SLUICE_TRY(synchronize(device_));
   Sums sums;
   SLUICE_TRY(sums_.download(&sums, sizeof sums));
-  return Difference{
-      .relative = std::sqrt(ratio_of(sums.differences, sums.wanted)),
-      .largest = ratio_of(std::bit_cast<double>(sums.largest_difference), std::bit_cast<double>(sums.largest)),
-      .not_finite = static_cast<i64>(sums.not_finite)};
+  return Difference{.relative = std::sqrt(ratio_of(sums.differences, sums.wanted)),
+                    .largest = ratio_of(std::bit_cast<double>(sums.largest_difference),
+                                        std::bit_cast<double>(sums.largest)),
+                    .not_finite = static_cast<i64>(sums.not_finite)};
 }
 
 }  // namespace sluice::probes

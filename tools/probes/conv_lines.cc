@@ -59,7 +59,8 @@ Axes axes_of(const std::vector<int>& list, int spatial, int others) {
 Result<Axes> spread(const std::string& flag, std::vector<int> list, int spatial, int others) {
   if (list.size() == 1) list.assign(static_cast<size_t>(spatial), list[0]);
   if (list.size() != static_cast<size_t>(spatial))
-    return bad_argument("{} has {} numbers: give one, or one for each of {} axes", flag, list.size(), spatial);
+    return bad_argument("{} has {} numbers: give one, or one for each of {} axes", flag, list.size(),
+                        spatial);
   return axes_of(list, spatial, others);
 }
 
@@ -82,8 +83,9 @@ Result<Flags> flags_in(std::string_view line) {
   for (std::string word; words >> word;) {
     std::optional<std::string>* value = flags.named(word);
     if (value == nullptr)
-      return bad_argument("{} is not one of: --conv --input --filter --stride --padding --dilation --dtype --d",
-                          in_quotes(word));
+      return bad_argument(
+          "{} is not one of: --conv --input --filter --stride --padding --dilation --dtype --d",
+          in_quotes(word));
     if (value->has_value()) return bad_argument("{} is given twice", word);
     std::string text;
     if (!(words >> text)) return bad_argument("{} needs a value", word);
@@ -96,7 +98,8 @@ Result<void> take_padding(const std::string& text, Conv& conv) {
   std::vector<int> before, after;
   for (const std::string_view part : split(text, 'x')) {
     const std::vector<std::string_view> sides = split(part, ':');
-    if (sides.size() > 2) return bad_argument("--padding {}: at most BEFORE:AFTER for an axis", in_quotes(text));
+    if (sides.size() > 2)
+      return bad_argument("--padding {}: at most BEFORE:AFTER for an axis", in_quotes(text));
     SLUICE_TAKE(const int first, number(sides.front()));
     SLUICE_TAKE(const int last, number(sides.back()));
     before.push_back(first);
@@ -141,7 +144,8 @@ Result<CudnnConvolution> parse_conv(std::string_view line, const CudnnConvolutio
   CudnnConvolution p = defaults;
   Conv& conv = p.conv;
   if (flags.conv) {
-    SLUICE_TAKE(conv.op, bench::parse_name("--conv", *flags.conv, {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad}));
+    SLUICE_TAKE(conv.op,
+                bench::parse_name("--conv", *flags.conv, {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad}));
   }
   if (flags.dtype) {
     SLUICE_TAKE(p.inputs, bench::parse_name("--dtype", *flags.dtype, {DType::bf16, DType::fp16}));

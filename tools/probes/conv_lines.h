@@ -12,9 +12,9 @@
 
 namespace sluice::probes {
 
-/// The convolution of a line's flags: --conv, --input, --filter, --stride, --padding, --dilation, --dtype, --d.
-/// `defaults` gives operation and types where the line does not. Error invalid_argument: an unknown flag, a
-/// list of another length; those of bench::check.
+/// The convolution of a line's flags: --conv, --input, --filter, --stride, --padding, --dilation, --dtype,
+/// --d. `defaults` gives operation and types where the line does not. Error invalid_argument: an unknown
+/// flag, a list of another length; those of bench::check.
 Result<bench::CudnnConvolution> parse_conv(std::string_view line, const bench::CudnnConvolution& defaults);
 
 /// All lines of a file, each for every operation in `operations`; '#' begins a comment. A line with --conv

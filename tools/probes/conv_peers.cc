@@ -38,7 +38,8 @@ struct PeerFlags {
 Result<std::vector<bench::CudnnConvolution>> problems_of(const PeerFlags& flags) {
   std::vector<ConvOp> operations = {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad};
   if (flags.conv != "all") {
-    SLUICE_TAKE(const ConvOp one, bench::parse_name("--conv", flags.conv, {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad}));
+    SLUICE_TAKE(const ConvOp one,
+                bench::parse_name("--conv", flags.conv, {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad}));
     operations = {one};
   }
   bench::CudnnConvolution defaults;
@@ -120,8 +121,9 @@ Result<int> measure(const PeerFlags& flags, const std::vector<bench::CudnnConvol
   Run run{.machine = bench::describe_run(lab), .cudnn = cudnn.get(), .asked = problems.size()};
   run.machine.command = cli::command_line();
   run.machine.commit = cli::built_commit();
-  fmt::print("{}, driver {}, {:.0f} W; cuDNN {} ({}); {} L2, {} rounds\n", run.machine.gpu, run.machine.driver,
-             run.machine.power_limit_w, cudnn->version(), cudnn->path(), run.machine.method, method.rounds);
+  fmt::print("{}, driver {}, {:.0f} W; cuDNN {} ({}); {} L2, {} rounds\n", run.machine.gpu,
+             run.machine.driver, run.machine.power_limit_w, cudnn->version(), cudnn->path(),
+             run.machine.method, method.rounds);
   RaceRules rules = flags.rules;
   rules.most_workspace = flags.workspace_mb << 20;
   bool right = true;
@@ -167,7 +169,8 @@ int run(int argc, char** argv) {
   cli::remember_command_line(argc, argv);
   PeerFlags flags;
   CLI::App app("Time every plan that cuDNN has for convolutions", "sluice_conv_peers");
-  app.add_option("files", flags.files, "Convolutions, a line each: --input NxCxHxW --filter KxRxS ...")->required();
+  app.add_option("files", flags.files, "Convolutions, a line each: --input NxCxHxW --filter KxRxS ...")
+      ->required();
   app.add_option("--conv", flags.conv, "fprop, dgrad, wgrad, or all three");
   app.add_option("--dtype", flags.dtype, "bf16 or fp16, of lines without");
   app.add_option("--d", flags.d, "Type of the result: the inputs', or fp32");
@@ -177,12 +180,14 @@ int run(int argc, char** argv) {
   app.add_option("--json", flags.json, "Write results here, after each convolution");
   app.add_option("--cudnn", flags.cudnn, "libcudnn.so.9 to load; else SLUICE_CUDNN, or a search");
   app.add_option("--device", flags.device, "The GPU's number");
-  app.add_option("--rounds", flags.method.rounds, "Timed replays of each finalist")->check(CLI::Range(1, 1000));
+  app.add_option("--rounds", flags.method.rounds, "Timed replays of each finalist")
+      ->check(CLI::Range(1, 1000));
   app.add_option("--rest-ms", flags.method.rest_ms, "Idle before each")->check(CLI::Range(0.0, 10000.0));
   app.add_option("--replay-us", flags.method.replay_us, "Length of a replay")->check(CLI::Range(1.0, 1e6));
   app.add_option("--finalists", flags.rules.finalists, "Fastest plans to time with all rounds")
       ->check(CLI::Range(1, 1000));
-  app.add_option("--workspace-mb", flags.workspace_mb, "Most workspace of a plan")->check(CLI::Range(0, 65536));
+  app.add_option("--workspace-mb", flags.workspace_mb, "Most workspace of a plan")
+      ->check(CLI::Range(0, 65536));
   app.add_flag("--warm", flags.warm, "One set of operands, which may stay in L2");
   app.add_flag("--list", flags.list, "Print the convolutions and stop; needs no GPU");
   app.add_flag("--phases", flags.phases, "Print each phase to stderr");

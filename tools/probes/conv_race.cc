@@ -217,7 +217,8 @@ class Race {
       if (static_cast<int>(chosen.size()) < rules_.finalists) choose(plan);
     int deterministic = 0;
     for (PlanRecord* plan : order)
-      if (plan->plan.deterministic() && deterministic < kDeterministicFinalists) choose(plan), ++deterministic;
+      if (plan->plan.deterministic() && deterministic < kDeterministicFinalists)
+        choose(plan), ++deterministic;
     if (PlanRecord* first = first_right(); first != nullptr && first->usable()) choose(first);
     phase_(fmt::format("time {} plans", chosen.size()));
     std::vector<bench::Sample> samples;

@@ -16,10 +16,10 @@ namespace sluice::probes {
 
 struct RaceRules {
   i64 most_workspace = bench::kMostCudnnWorkspace;
-  int finalists = 6;             // fastest plans that are timed with all rounds; the first and the fastest
-                                 // deterministic ones are added
-  double hopeless = 4;           // a plan so many times slower than the fastest is not screened
-  double tolerance = 0.02;       // of Difference::relative and SampleError::worst
+  int finalists = 6;        // fastest plans that are timed with all rounds; the first and the fastest
+                            // deterministic ones are added
+  double hopeless = 4;      // a plan so many times slower than the fastest is not screened
+  double tolerance = 0.02;  // Difference::relative and SampleError::worst up to this are right
   i64 sampled_products = 1 << 24;
 };
 
@@ -30,7 +30,7 @@ struct PlanRecord {
   bench::CudnnPlan plan;
   Timed timed = Timed::no;
   double probe_us = 0;
-  bench::Spread us;  // of the last stage
+  bench::Spread us;  // in the last stage
   double sm_mhz = 0;
   Difference difference;  // from the first plan that ran
   bool wrong = false;

@@ -110,10 +110,11 @@ std::string conv_line(const ConvRecord& record) {
   const PlanRecord* best = record.best();
   if (best != nullptr) {
     const PlanRecord* deterministic = record.best_deterministic();
-    line += fmt::format("  first {:8.2f}  best {:8.2f}  deterministic {:>8} us  {:4.0f} TFLOP/s  apart {:.1e}",
-                        record.first()->us.median, best->us.median,
-                        deterministic != nullptr ? fmt::format("{:.2f}", deterministic->us.median) : "none",
-                        1e3 * gigaflops(record) / best->us.median, worst_difference(record));
+    line +=
+        fmt::format("  first {:8.2f}  best {:8.2f}  deterministic {:>8} us  {:4.0f} TFLOP/s  apart {:.1e}",
+                    record.first()->us.median, best->us.median,
+                    deterministic != nullptr ? fmt::format("{:.2f}", deterministic->us.median) : "none",
+                    1e3 * gigaflops(record) / best->us.median, worst_difference(record));
     line += fmt::format("  ({}; {:.1f} s)", best->plan.tag, record.wall_s);
   }
   const int failed = count_of(record, [](const PlanRecord& plan) { return !plan.error.empty(); });

@@ -138,7 +138,8 @@ SampleError sample_error(const bench::CudnnConvolution& p, const HostTensors& te
   for (const i64 index : sample_indices(p.conv, bench::span_of(p, result), most_products)) {
     const double expected = sample_element(p.conv, tensors, index);
     const double difference = std::abs(load_element(got.type, got.data, index) - expected);
-    largest = std::isfinite(difference) ? std::max(largest, difference) : std::numeric_limits<double>::infinity();
+    largest =
+        std::isfinite(difference) ? std::max(largest, difference) : std::numeric_limits<double>::infinity();
     squares += expected * expected;
     ++error.count;
   }

@@ -24,7 +24,8 @@ double sample_element(const Conv& conv, const HostTensors& tensors, i64 index);
 /// Products that sample_element sums, at most.
 i64 products_of_element(const Conv& conv);
 
-/// Indices of elements to look at: both ends, and others spread by a hash. Fewer where each sums more products.
+/// Indices of elements to look at: both ends, and others spread by a hash. Fewer where each sums more
+/// products.
 std::vector<i64> sample_indices(const Conv& conv, i64 elements, i64 most_products);
 
 /// How far samples of a result are from what they should be.
