@@ -46,6 +46,13 @@ struct ConvArrayArgs {
 
   const sluice_array* operator[](ConvName which) const { return all[which].get(); }
 
+  /// The number of axes by the first array that is there; a shape with too few or too many is refused later.
+  int32_t spatial() const {
+    for (const ConvName which : {kConvX, kConvW, kConvY})
+      if (all[which].present) return std::clamp(all[which].array.ndim - 2, 1, kMostAxes);
+    return 1;
+  }
+
   Result<void> read(const Fields& fields, const ConvSlots& slots) {
     for (int i = 0; i < kConvArrays; ++i) {
       const Slot slot = slots.all[i];
@@ -92,10 +99,9 @@ sluice_status convolution(Fields& fields) {
   const AxisFields stride(fields, Slot::stride, AxisFields(1)),
       dilation(fields, Slot::dilation, AxisFields(1)), padding(fields, Slot::padding, AxisFields(0)),
       padding_after(fields, Slot::padding_after, padding);
-  const ArrayArg& first = x.all[roles_of(op).a];
   const CallChoices choices = choices_of(fields, x.all[kConvC]);
   const sluice_convolution what{.op = op,
-                                .spatial = std::clamp(first.array.ndim - 2, 1, kMostAxes),
+                                .spatial = x.spatial(),
                                 .x = x[kConvX],
                                 .w = x[kConvW],
                                 .y = x[kConvY],
