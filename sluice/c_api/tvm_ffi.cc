@@ -57,6 +57,7 @@ sluice_status product(Fields& fields) {
   const bool is_packed = fields.has(Slot::n);
   const sluice_packed_weights packed{
       .format = format_of(fields), .n = fields.integer(Slot::n), .k = fields.integer(Slot::k)};
+  const CallChoices choices = choices_of(fields, x[Slot::c]);
   const sluice_product what{.a = x.get(Slot::a),
                             .b = x.get(Slot::b),
                             .c = x.get(Slot::c),
@@ -67,19 +68,19 @@ sluice_status product(Fields& fields) {
                             .scale_d = x.get(Slot::scale_d),
                             .gamma = x.get(Slot::gamma),
                             .packed = is_packed ? &packed : nullptr,
-                            .alpha = fields.real(Slot::alpha, 1.0f),
-                            .beta = fields.real(Slot::beta, x[Slot::c].present ? 1.0f : 0.0f),
+                            .alpha = choices.alpha,
+                            .beta = choices.beta,
                             .epsilon = fields.real(Slot::epsilon, 1e-5f),
-                            .accumulate = fields.flag(Slot::use_fast_accum) ? SLUICE_FAST : SLUICE_PROMOTED,
-                            .activation = fields.enumerator(Slot::activation),
+                            .accumulate = choices.accumulate,
+                            .activation = choices.activation,
                             .gated = fields.flag(Slot::gated) ? 1 : 0,
-                            .update = fields.flag(Slot::add) ? SLUICE_ADD : SLUICE_SET,
-                            .any_order = fields.flag(Slot::any_order) ? 1 : 0,
+                            .update = choices.update,
+                            .any_order = choices.any_order,
                             .names = names};
-  const int64_t workspace = fields.address(Slot::workspace), problem = fields.address(Slot::problem);
   if (fields.error()) return fail(*fields.error());
-  if (problem != 0) return sluice_problem_of(&what, reinterpret_cast<sluice_problem*>(problem));
-  return run(what, workspace);
+  if (choices.problem != 0)
+    return sluice_problem_of(&what, reinterpret_cast<sluice_problem*>(choices.problem));
+  return run(what, choices.workspace);
 }
 
 /// Quantises. The leading dimensions of input and output become one.

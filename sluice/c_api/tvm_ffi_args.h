@@ -195,6 +195,15 @@ class Fields {
   std::optional<Error> error_;
 };
 
+/// The fields of products and convolutions that are no arrays.
+struct CallChoices {
+  float alpha, beta;
+  int32_t accumulate, activation, update, any_order;
+  int64_t workspace, problem;  // addresses, or 0
+};
+/// Reads them; fields.error() says what was wrong. C, if it is there, is added once by default.
+CallChoices choices_of(Fields& fields, const ArrayArg& c);
+
 /// Makes the leading dimensions one, as torch's linear does. Error invalid_stride: one stride cannot describe
 /// them.
 Result<void> flatten(const char* name, ArrayArg& arg);

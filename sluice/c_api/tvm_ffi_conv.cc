@@ -46,6 +46,13 @@ struct ConvArrayArgs {
 
   const sluice_array* operator[](ConvName which) const { return all[which].get(); }
 
+  /// The number of axes by the first array that is there; a shape with too few or too many is refused later.
+  int32_t spatial() const {
+    for (const ConvName which : {kConvX, kConvW, kConvY})
+      if (all[which].present) return std::clamp(all[which].array.ndim - 2, 1, kMostAxes);
+    return 1;
+  }
+
   Result<void> read(const Fields& fields, const ConvSlots& slots) {
     for (int i = 0; i < kConvArrays; ++i) {
       const Slot slot = slots.all[i];
@@ -92,33 +99,32 @@ sluice_status convolution(Fields& fields) {
   const AxisFields stride(fields, Slot::stride, AxisFields(1)),
       dilation(fields, Slot::dilation, AxisFields(1)), padding(fields, Slot::padding, AxisFields(0)),
       padding_after(fields, Slot::padding_after, padding);
-  const ArrayArg& first = x.all[roles_of(op).a];
-  const sluice_convolution what{
-      .op = op,
-      .spatial = std::clamp(first.array.ndim - 2, 1, kMostAxes),
-      .x = x[kConvX],
-      .w = x[kConvW],
-      .y = x[kConvY],
-      .bias = x[kConvBias],
-      .c = x[kConvC],
-      .scale_x = x[kConvScaleX],
-      .scale_w = x[kConvScaleW],
-      .scale_d = x[kConvScaleD],
-      .stride = stride.values,
-      .dilation = dilation.values,
-      .padding = padding.values,
-      .padding_after = padding_after.values,
-      .alpha = fields.real(Slot::alpha, 1.0f),
-      .beta = fields.real(Slot::beta, x[kConvC] != nullptr ? 1.0f : 0.0f),
-      .accumulate = fields.flag(Slot::use_fast_accum) ? SLUICE_FAST : SLUICE_PROMOTED,
-      .activation = fields.enumerator(Slot::activation),
-      .update = fields.flag(Slot::add) ? SLUICE_ADD : SLUICE_SET,
-      .any_order = fields.flag(Slot::any_order) ? 1 : 0,
-      .names = x.names};
-  const int64_t workspace = fields.address(Slot::workspace), problem = fields.address(Slot::problem);
+  const CallChoices choices = choices_of(fields, x.all[kConvC]);
+  const sluice_convolution what{.op = op,
+                                .spatial = x.spatial(),
+                                .x = x[kConvX],
+                                .w = x[kConvW],
+                                .y = x[kConvY],
+                                .bias = x[kConvBias],
+                                .c = x[kConvC],
+                                .scale_x = x[kConvScaleX],
+                                .scale_w = x[kConvScaleW],
+                                .scale_d = x[kConvScaleD],
+                                .stride = stride.values,
+                                .dilation = dilation.values,
+                                .padding = padding.values,
+                                .padding_after = padding_after.values,
+                                .alpha = choices.alpha,
+                                .beta = choices.beta,
+                                .accumulate = choices.accumulate,
+                                .activation = choices.activation,
+                                .update = choices.update,
+                                .any_order = choices.any_order,
+                                .names = x.names};
   if (fields.error()) return fail(*fields.error());
-  if (problem != 0) return sluice_conv_problem_of(&what, reinterpret_cast<sluice_problem*>(problem));
-  return run(what, workspace);
+  if (choices.problem != 0)
+    return sluice_conv_problem_of(&what, reinterpret_cast<sluice_problem*>(choices.problem));
+  return run(what, choices.workspace);
 }
 
 }  // namespace
