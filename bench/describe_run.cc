@@ -59,6 +59,8 @@ RunRecord describe_run(const Lab& lab) {
           .nvrtc = compiler ? (*compiler)->version() : "",
           .cublaslt = lab.cublaslt ? lab.cublaslt->version() : "",
           .cublaslt_path = lab.cublaslt ? lab.cublaslt->path() : "",
+          .cudnn = lab.cudnn ? lab.cudnn->version() : "",
+          .cudnn_path = lab.cudnn ? lab.cudnn->path() : "",
           .method = method.cold ? "cold" : "warm",
           .rounds = method.rounds,
           .tune = method.tune,

@@ -38,9 +38,22 @@ Result<Lab> open_lab(const Device& device, const Method& method, const std::stri
              .telemetry = Telemetry::open(tools::pci_bus_id(device)),
              .cublaslt = std::move(peer),
              .without_peer = std::move(without_peer),
+             .cudnn = nullptr,
+             .without_cudnn = "cuDNN was not asked for",
              .peer_workspace = std::move(workspace),
              .workspace = std::move(own_workspace),
              .method = method};
+}
+
+void load_cudnn(Lab& lab, const std::string& path) {
+  const ContextScope scope(tools::context_of(lab.device));
+  const Result<void> entered = scope.entered();
+  Result<std::shared_ptr<const Cudnn>> loaded =
+      entered ? Cudnn::load(path) : Result<std::shared_ptr<const Cudnn>>(entered.error());
+  if (loaded)
+    lab.cudnn = *std::move(loaded);
+  else
+    lab.without_cudnn = loaded.error().message;
 }
 
 }  // namespace sluice::bench

@@ -12,6 +12,7 @@
 #include <sluice/tools.h>
 
 #include "bench/contender/cublaslt.h"
+#include "bench/contender/cudnn.h"
 #include "bench/sm_clock.h"
 #include "bench/telemetry.h"
 
@@ -39,6 +40,8 @@ struct Lab {
   Telemetry telemetry;
   std::shared_ptr<const CublasLt> cublaslt;  // nullptr: not found; `without_peer` says why
   std::string without_peer;
+  std::shared_ptr<const Cudnn> cudnn;  // the peer of convolutions, likewise
+  std::string without_cudnn;
   DeviceBuffer peer_workspace;
   Workspace workspace;  // for our kernels
   Method method;
@@ -50,5 +53,7 @@ inline constexpr int kMostCopies = 512;
 
 /// Errors: driver, toolchain (NVRTC for the verifier). A missing peer is no error.
 Result<Lab> open_lab(const Device& device, const Method& method, const std::string& cublaslt_path);
+/// Loads cuDNN, for labs that measure convolutions. A missing one is no error.
+void load_cudnn(Lab& lab, const std::string& path);
 
 }  // namespace sluice::bench

@@ -7,6 +7,7 @@
 #include <sluice/tools.h>
 #include <sluice/try.h>
 
+#include "bench/conv.h"
 #include "bench/shapes.h"
 
 namespace sluice::bench {
@@ -139,9 +140,17 @@ bool is_same(const AnyPlan& a, const AnyPlan& b) {
   return is_same(std::get<Plan>(a), std::get<Plan>(b));
 }
 
-std::string name_of(const AnyProblem& problem) {
+std::string name_of(const AnyProblem& problem, const Conv& conv) {
   if (const auto* packed = std::get_if<PackedProblem>(&problem)) return packed_name(*packed);
-  return problem_text(std::get<Problem>(problem));
+  Problem named = std::get<Problem>(problem);
+  if (is_conv(conv)) named.conv = conv;
+  return problem_text(named);
+}
+std::string name_of(const Request& request) {
+  return name_of(problem_of(request), conv_of(request));
+}
+const Conv& conv_of(const Request& request) {
+  return std::visit([](const auto& r) -> const Conv& { return r.conv; }, request);
 }
 
 std::string short_name(const AnyPlan& plan) {
@@ -197,11 +206,13 @@ i64 weight_bytes(const AnyProblem& problem) {
   if (const auto* packed = std::get_if<PackedProblem>(&problem))
     return blob_bytes(packed->weights, packed->n, packed->k);
   const Problem& dense = std::get<Problem>(problem);
+  if (is_conv(dense.conv)) return conv_elements(dense.conv).b * bytes_of(dense.b.type);
   return dense.n * dense.k * dense.batch * bytes_of(dense.b.type);
 }
 
 double flops_of(const AnyProblem& problem) {
   const auto* dense = std::get_if<Problem>(&problem);
+  if (dense != nullptr && is_conv(dense->conv)) return conv_flops(dense->conv);
   return std::visit([](const auto& p) { return 2.0 * size(p.m, p.n) * static_cast<double>(p.k); }, problem) *
          (dense != nullptr ? static_cast<double>(dense->batch) : 1.0);
 }

@@ -19,12 +19,14 @@ using AnyProblem = std::variant<Problem, PackedProblem>;
 using AnyPlan = std::variant<Plan, packed::Plan>;
 using AnyRowTable = std::variant<gemm::RowTable, packed::RowTable>;
 
-/// A problem as the caller stated it. Only dense products use alpha and beta.
+/// A problem as the caller stated it. Only dense products use alpha and beta. `conv`: the convolution that
+/// the product computes, a pointwise one too, whose problem has none.
 template <class ItsProblem, class ItsOverrides>
 struct BasicRequest {
   ItsProblem problem{};
   ItsOverrides overrides{};
   float alpha = 1.0f, beta = 0.0f;
+  Conv conv{};
 };
 using DenseRequest = BasicRequest<Problem, PlanOverrides>;
 using PackedRequest = BasicRequest<PackedProblem, packed::Overrides>;
@@ -60,8 +62,12 @@ Result<AnyPlan> plan_of(const AnyRowTable& table, i64 m, const DeviceInfo& devic
 bool is_same(const Plan& a, const Plan& b);
 bool is_same(const AnyPlan& a, const AnyPlan& b);
 
-/// The problem's name: problem_text (shapes.h) or, packed, "16x3584x8192 fp16 * uint4 g64 > fp16".
-std::string name_of(const AnyProblem& problem);
+/// The problem's name: problem_text (shapes.h) or, packed, "16x3584x8192 fp16 * uint4 g64 > fp16". `conv`:
+/// as in a request.
+std::string name_of(const AnyProblem& problem, const Conv& conv = {});
+std::string name_of(const Request& request);
+/// The convolution of a request; none for a product.
+const Conv& conv_of(const Request& request);
 /// Names within one problem: short_name, and config and split as to_string prints them. The split of packed
 /// products is "", as they have none.
 std::string short_name(const AnyPlan& plan);
@@ -82,7 +88,8 @@ bool is_empty(const AnyProblem& problem);
 /// The type whose peak rate the product is compared with: that of A, or of the tokens.
 DType input_type(const AnyProblem& problem);
 i64 weight_bytes(const AnyProblem& problem);
-/// Floating-point operations, and bytes that must move once: A, B, D and C.
+/// Floating-point operations, and bytes that must move once: A, B, D and C. A convolution counts each pixel
+/// of y, tap, channel and filter once.
 double flops_of(const AnyProblem& problem);
 double bytes_of_traffic(const AnyProblem& problem);
 

@@ -8,7 +8,6 @@ namespace {
 
 constexpr double kScreenReplayUs = 800;
 constexpr Rounds kScreenRounds{.count = 3, .rest_ms = 1};
-constexpr size_t kFinalists = 2;
 
 /// Orders right before wrong, then by time.
 bool is_better(const ContenderRecord& a, const ContenderRecord& b) {
@@ -63,7 +62,7 @@ void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const 
   }
 }
 
-std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, int copies) {
+std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, int copies, size_t most) {
   std::vector<Entrant*> all;
   for (Entrant& entrant : entrants)
     if (!entrant.record.wrong) all.push_back(&entrant);
@@ -72,7 +71,7 @@ std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, in
   std::stable_sort(all.begin(), all.end(), [](const Entrant* a, const Entrant* b) {
     return a->record.us.median < b->record.us.median;
   });
-  if (all.size() > kFinalists) all.resize(kFinalists);
+  if (all.size() > most) all.resize(most);
   return all;
 }
 

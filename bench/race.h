@@ -13,6 +13,8 @@
 
 namespace sluice::bench {
 
+inline constexpr size_t kFinalists = 2;
+
 struct Entrant {
   Contender contender;
   ContenderRecord record;
@@ -33,8 +35,9 @@ void take_verdict(Entrant& entrant, const Result<Comparison>& found, bool looked
 /// Times entrants in turn; those that cannot be captured get an error and drop out.
 void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const Timing& timing);
 
-/// Screens and keeps the two fastest, fastest first. Contenders found wrong are not timed.
-std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, int copies);
+/// Screens and keeps the `most` fastest, fastest first. Contenders found wrong are not timed.
+std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, int copies,
+                              size_t most = kFinalists);
 
 /// Keeps only the fastest right record of those with this name.
 void keep_fastest(std::vector<ContenderRecord>& records, const std::string& name);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include <sluice/spec/conv_problem.h>
+
 #include "bench/json.h"
 
 namespace sluice::bench {
@@ -26,9 +28,12 @@ double verified_median(const ShapeRecord& shape, const std::string& contender) {
   const double us = found != nullptr && found->verified ? median_of(shape, contender) : 0;
   // kPeerBest was chosen by a few screening rounds; the first algorithm ran in the same race and may be
   // faster.
-  if (const double first = contender == kPeerBest ? verified_median(shape, kPeerFirst) : 0;
-      us > 0 && first > 0)
-    return std::min(us, first);
+  const auto or_faster = [&](double best, const char* other) {
+    const double other_us = verified_median(shape, other);
+    return best > 0 && other_us > 0 ? std::min(best, other_us) : std::max(best, other_us);
+  };
+  if (contender == kPeerBest && us > 0) return or_faster(us, kPeerFirst);
+  if (contender == kCudnnBest) return or_faster(or_faster(us, kCudnnFirst), kCudnnDeterministic);
   return us;
 }
 
@@ -58,6 +63,21 @@ Json contender_json(const RunRecord& run, const ShapeRecord& shape, const Conten
   return json;
 }
 
+/// The fields of a plan that differ between candidates. splits: parts of a split tile.
+Json choice_json(const Plan& plan) {
+  const KernelConfig& c = plan.config;
+  const WorkSplit& split = plan.split;
+  return {{"schedule", name_of(c.schedule)},
+          {"tile", {c.tile.m, c.tile.n, c.tile.k}},
+          {"stages", c.stages},
+          {"cluster", {c.cluster.m, c.cluster.n, c.cluster.k}},
+          {"combine", name_of(c.combine)},
+          {"clusters", split.clusters},
+          {"streamed", split.streamed},
+          {"splits", split.streamed > 0 ? rounded(1.0 * split.clusters / split.streamed) : 1.0},
+          {"workspace_bytes", plan.workspace_bytes}};
+}
+
 Json candidate_json(const CandidateRecord& c) {
   Json json{{"name", c.name},
             {"us", rounded(c.us)},
@@ -71,6 +91,7 @@ Json candidate_json(const CandidateRecord& c) {
             {"verified", c.verified},
             {"config", c.config},
             {"split", c.split}};
+  if (const auto* dense = std::get_if<Plan>(&c.plan)) json["choice"] = choice_json(*dense);
   if (!c.error.empty()) json["error"] = c.error;
   return json;
 }
@@ -98,6 +119,28 @@ Json problem_json(const Problem& p) {
   return json;
 }
 
+/// Axes outermost first, as torch and the tool's flags have them.
+Json axes_json(const Conv& v, const Axes& axes) {
+  Json json = Json::array();
+  for (int axis = v.spatial - 1; axis >= 0; --axis) json.push_back(axes[axis]);
+  return json;
+}
+Json conv_json(const Conv& v) {
+  return {{"op", name_of(v.op)},
+          {"images", v.images},
+          {"channels", v.channels},
+          {"filters", v.filters},
+          {"size", axes_json(v, v.size)},
+          {"filter", axes_json(v, v.filter)},
+          {"stride", axes_json(v, v.stride)},
+          {"padding", axes_json(v, v.padding)},
+          {"padding_after", axes_json(v, v.padding_after)},
+          {"dilation", axes_json(v, v.dilation)},
+          {"x_pitch", v.x_pitch},
+          {"y_pitch", v.y_pitch},
+          {"pointwise", is_pointwise(v)}};
+}
+
 Json problem_json(const PackedProblem& p) {
   return {{"m", p.m},
           {"n", p.n},
@@ -115,8 +158,9 @@ Json problem_json(const PackedProblem& p) {
 }
 
 /// The contenders that ours is compared with.
-std::vector<const char*> peers_of(bool packed) {
-  if (packed) return {kBestFp8, kHalfPeerBest, kReadFloor};
+std::vector<const char*> peers_of(const ShapeRecord& shape) {
+  if (is_packed(shape.problem)) return {kBestFp8, kHalfPeerBest, kReadFloor};
+  if (is_conv(shape.conv)) return {kCudnnBest, kCudnnFirst, kCudnnDeterministic};
   return {kPeerBest, kPeerFirst};
 }
 
@@ -131,17 +175,18 @@ Json telemetry_json(const TelemetrySummary& t) {
 Json ratios_json(const ShapeRecord& shape) {
   Json json = Json::object();
   for (const char* ours : {kSluice, kSluiceTuned})
-    for (const char* peer : peers_of(is_packed(shape.problem)))
+    for (const char* peer : peers_of(shape))
       if (const double value = ratio(shape, ours, peer); value > 0)
         json[fmt::format("{} / {}", peer, ours)] = rounded(value);
   return json;
 }
 
 Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
-  Json json{{"name", name_of(shape.problem)},
+  Json json{{"name", name_of(shape)},
             {"problem", std::visit([](const auto& p) { return problem_json(p); }, shape.problem)},
             {"flops", flops_of(shape.problem)},
             {"bytes", bytes_of_traffic(shape.problem)}};
+  if (is_conv(shape.conv)) json["convolution"] = conv_json(shape.conv);
   if (!shape.error.empty()) json["error"] = shape.error;
   json["chosen_by"] = name_of(shape.source);
   json["copies"] = shape.copies;
@@ -153,6 +198,8 @@ Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
   json["ratios"] = ratios_json(shape);
   json["contenders"] =
       array_of(shape.contenders, [&](const ContenderRecord& c) { return contender_json(run, shape, c); });
+  if (shape.ranked > 0) json["ranked_candidates"] = shape.ranked;
+  if (shape.possible > 0) json["possible_plans"] = shape.possible;
   if (!shape.candidates.empty()) json["candidates"] = array_of(shape.candidates, candidate_json);
   return json;
 }
@@ -162,7 +209,8 @@ Json summary_json(const RunRecord& run) {
   const bool has_packed =
       std::any_of(run.shapes.begin(), run.shapes.end(), [](const auto& s) { return is_packed(s.problem); });
   for (const char* ours : {kSluice, kSluiceTuned}) {
-    for (const char* peer : {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kReadFloor}) {
+    for (const char* peer : {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kCudnnBest, kCudnnFirst,
+                             kCudnnDeterministic, kReadFloor}) {
       if (peer == kReadFloor && !has_packed) continue;
       const RatioSummary s = summarise_ratio(run, ours, peer);
       if (s.count == 0) continue;
@@ -174,6 +222,10 @@ Json summary_json(const RunRecord& run) {
 }
 
 }  // namespace
+
+std::string name_of(const ShapeRecord& shape) {
+  return name_of(shape.problem, shape.conv);
+}
 
 double median_of(const ShapeRecord& shape, const std::string& contender) {
   const ContenderRecord* found = find(shape, contender);
@@ -224,31 +276,35 @@ Json facts_json(const DeviceInfo& device) {
 }  // namespace
 
 Json run_json(const RunRecord& run, const char* schema) {
-  return {
-      {"schema", schema},
-      {"started", run.started},
-      {"command", run.command},
-      {"commit", run.commit},
-      {"machine",
-       {{"gpu", run.gpu},
-        {"sm_count", run.sm_count},
-        {"driver", run.driver},
-        {"power_limit_w", run.power_limit_w},
-        {"max_sm_mhz", run.max_sm_mhz},
-        {"fp16_peak_tflops", run.fp16_peak_tflops},
-        {"fp8_peak_tflops", run.fp8_peak_tflops},
-        {"hbm_gbps", run.hbm_gbps},
-        {"facts", facts_json(run.device)},
-        {"cpu", run.cpu},
-        {"system", run.host_system}}},
-      {"versions", {{"nvrtc", run.nvrtc}, {"cublaslt", run.cublaslt}, {"cublaslt_path", run.cublaslt_path}}},
-      {"method",
-       {{"mode", run.method},
-        {"rounds", run.rounds},
-        {"rest_ms", run.rest_ms},
-        {"replay_us", run.replay_us},
-        {"tune", run.tune},
-        {"fill", run.fill}}}};
+  Json versions{{"nvrtc", run.nvrtc}, {"cublaslt", run.cublaslt}, {"cublaslt_path", run.cublaslt_path}};
+  if (!run.cudnn.empty()) {
+    versions["cudnn"] = run.cudnn;
+    versions["cudnn_path"] = run.cudnn_path;
+  }
+  return {{"schema", schema},
+          {"started", run.started},
+          {"command", run.command},
+          {"commit", run.commit},
+          {"machine",
+           {{"gpu", run.gpu},
+            {"sm_count", run.sm_count},
+            {"driver", run.driver},
+            {"power_limit_w", run.power_limit_w},
+            {"max_sm_mhz", run.max_sm_mhz},
+            {"fp16_peak_tflops", run.fp16_peak_tflops},
+            {"fp8_peak_tflops", run.fp8_peak_tflops},
+            {"hbm_gbps", run.hbm_gbps},
+            {"facts", facts_json(run.device)},
+            {"cpu", run.cpu},
+            {"system", run.host_system}}},
+          {"versions", versions},
+          {"method",
+           {{"mode", run.method},
+            {"rounds", run.rounds},
+            {"rest_ms", run.rest_ms},
+            {"replay_us", run.replay_us},
+            {"tune", run.tune},
+            {"fill", run.fill}}}};
 }
 
 std::string json_text(const Json& json, int indent) {

@@ -34,18 +34,21 @@ struct CandidateRecord {
   double us = 0;  // screening time; 0 with an error
   bool verified = false;
   std::string error;
+  AnyPlan plan{};
 };
 
 struct ShapeRecord {
   AnyProblem problem;                     // the problem that sluice computes
+  Conv conv{};                            // the convolution that it is, a pointwise one too
   PlanSource source = PlanSource::model;  // the origin of kSluice's plan
   int copies = 0;                         // sets of operands rotated over
   double compile_s = 0;                   // wall time of preparing all kernels
   double wall_s = 0;
-  int peer_algorithms = 0;  // returned by cuBLASLt's heuristic
+  int peer_algorithms = 0;  // returned by cuBLASLt's heuristic; of a convolution: cuDNN's plans
   std::string peer_caveat;
   std::vector<ContenderRecord> contenders;
   std::vector<CandidateRecord> candidates;
+  int ranked = 0, possible = 0;  // by sluice tune: TuneResult's
   TelemetrySummary telemetry;
   std::string error;  // not empty: nothing could be timed
 };
@@ -58,7 +61,7 @@ struct RunRecord {
   double power_limit_w = 0, max_sm_mhz = 0;
   double fp16_peak_tflops = 0, fp8_peak_tflops = 0, hbm_gbps = 0;  // sustained rates of `device`
   DeviceInfo device;                                               // the facts and their sources
-  std::string nvrtc, cublaslt, cublaslt_path;
+  std::string nvrtc, cublaslt, cublaslt_path, cudnn, cudnn_path;
   std::string method;  // "cold" or "warm"
   int rounds = 0, tune = 0;
   double rest_ms = 0, replay_us = 0;
@@ -72,6 +75,11 @@ inline constexpr const char* kSluiceRecorded =
     "sluice recorded";  // by sluice tune: what a record said before
 inline constexpr const char* kPeerFirst = "cuBLASLt first";
 inline constexpr const char* kPeerBest = "cuBLASLt best";
+// Peers of convolutions: heuristic A's first plan, the fastest of all plans, and of those that give the same
+// bits every time.
+inline constexpr const char* kCudnnFirst = "cuDNN first";
+inline constexpr const char* kCudnnBest = "cuDNN best";
+inline constexpr const char* kCudnnDeterministic = "cuDNN same bits";
 // A plain read of the weights, which some kernels beat.
 inline constexpr const char* kReadFloor = "read floor";
 // Dense peers of packed products.
@@ -80,10 +88,13 @@ inline constexpr const char* kFp8PeerBest = "cuBLASLt FP8";
 inline constexpr const char* kHalfPeerBest = "cuBLASLt 16";
 inline constexpr const char* kBestFp8 = "best FP8";  // not a contender: the faster of the two
 
+/// The name of a shape, as of its request.
+std::string name_of(const ShapeRecord& shape);
 /// The contender's median, or 0 if it is missing or failed.
 double median_of(const ShapeRecord& shape, const std::string& contender);
 /// Time of `peer` (a contender, or kBestFp8) over time of `ours`: above 1, ours is faster. 0 if either is
-/// missing or not verified. kPeerBest is the peer's fastest algorithm in the race, its first one included.
+/// missing or not verified. kPeerBest and kCudnnBest are the peer's fastest in the race, its first one
+/// included.
 double ratio(const ShapeRecord& shape, const std::string& ours, const std::string& peer);
 /// Sustained peak rate of the inputs' type.
 double peak_tflops(const RunRecord& run, const AnyProblem& problem);

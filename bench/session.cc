@@ -8,6 +8,7 @@
 #include <chrono>
 #include <list>
 
+#include "bench/contender/conv_peers.h"
 #include "bench/contender/cublaslt_problem.h"
 #include "bench/contender/read_floor.h"
 #include "bench/contender/sluice_contender.h"
@@ -19,6 +20,8 @@
 
 namespace sluice::bench {
 namespace {
+
+constexpr size_t kMostJudged = 8;  // plans of a peer, fastest first, until two are right
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
@@ -41,6 +44,7 @@ class Session {
   Session(const Lab& lab, const Planned& item, const Phase& phase)
       : lab_(lab), item_(item), phase_(phase), store_(lab, kAllElements) {
     record_.problem = problem_of(item.plan);
+    record_.conv = conv_of(item.request);
     record_.source = source_of(item.plan);
   }
 
@@ -60,15 +64,17 @@ class Session {
       return {};
     }
     phase_("filling operands");
-    SLUICE_TAKE(const auto opened, store_.open(record_.problem, scalars_of(item_.request)));
+    SLUICE_TAKE(const auto opened, store_.open(record_.problem, scalars_of(item_.request), record_.conv));
     ours_ = opened;
     record_.copies = ours_->copies();
     if (packed != nullptr) SLUICE_TRY(fill_dense_peers(*packed));
     enter_ours();
-    if (packed == nullptr)
-      enter_peers();
-    else
+    if (packed != nullptr)
       enter_dense_peers();
+    else if (is_conv(record_.conv))
+      enter_conv_peers();
+    else
+      enter_peers();
     time_all();
     return {};
   }
@@ -124,7 +130,8 @@ class Session {
                                     .estimate = estimate_of(all[i]),
                                     .us = entrants[i].record.us.median,
                                     .verified = entrants[i].record.verified,
-                                    .error = entrants[i].record.error});
+                                    .error = entrants[i].record.error,
+                                    .plan = all[i]});
     for (const Entrant* entrant : best) enter(*entrant, kSluiceTuned);
   }
 
@@ -183,6 +190,47 @@ class Session {
           verify_dense(operands, entered);
     }
     if (is_mostly_weights(std::get<Problem>(record_.problem))) enter_floor();
+  }
+
+  // ---- peers of convolutions ----
+  /// Enters the fastest right ones of `ranked` that `wanted` takes; the first of them that is wrong is shown.
+  template <class Wanted>
+  void enter_right(const std::vector<Entrant*>& ranked, const char* name, const Wanted& wanted) {
+    size_t right = 0, tried = 0;
+    for (Entrant* entrant : ranked) {
+      if (!wanted(*entrant)) continue;
+      if (right == kFinalists || ++tried > kMostJudged) return;
+      if (entrant->record.verdict.empty()) verify_dense(store_.dense(), *entrant);
+      right += entrant->record.verified;
+      if (entrant->record.verified || tried == 1) enter(*entrant, name);
+    }
+  }
+
+  /// Enters cuDNN's first plan and the fastest of all, and of those without changing bits.
+  void enter_conv_peers() {
+    phase_("asking cuDNN");
+    DenseOperands& operands = store_.dense();
+    Result<ConvPeers> made = ConvPeers::create(lab_, record_.conv, operands.sets());
+    if (!made) {
+      finals_.push_back(failed(kCudnnFirst, "", made.error()));
+      return;
+    }
+    conv_peers_ = *std::move(made);
+    record_.peer_algorithms = conv_peers_->count();
+    std::vector<Entrant> peers;
+    for (int i = 0; i < conv_peers_->count(); ++i) {
+      peers.push_back(entrant_of(conv_peers_->contender(i, kCudnnFirst)));
+      peers.back().copies = operands.copies();
+    }
+    verify_dense(operands, peers[0]);
+    finals_.insert(finals_.begin() + 1, peers[0]);
+    phase_(fmt::format("screening {} cuDNN plans", peers.size()));
+    const std::vector<Entrant*> ranked = best_of(lab_, peers, operands.copies(), peers.size());
+    phase_("verifying cuDNN's fastest plans");
+    enter_right(ranked, kCudnnBest, [](const Entrant&) { return true; });
+    enter_right(ranked, kCudnnDeterministic, [&](const Entrant& entrant) {
+      return conv_peers_->deterministic(static_cast<int>(&entrant - peers.data()));
+    });
   }
 
   // ---- peers of packed weights: dense products of the same size ----
@@ -246,12 +294,14 @@ class Session {
          .rounds = {
              .count = method.rounds, .rest_ms = method.rest_ms, .clocks = true, .samples = &samples_}});
     for (Entrant& entrant : finals_)
-      if ((entrant.record.name == kSluice || entrant.record.name == kPeerFirst) &&
+      if ((entrant.record.name == kSluice || entrant.record.name == kPeerFirst ||
+           entrant.record.name == kCudnnFirst) &&
           entrant.record.error.empty())
         if (const Result<double> cost = host_cost_us(lab_, entrant.contender); cost)
           entrant.record.host_us = *cost;
     for (const Entrant& entrant : finals_) record_.contenders.push_back(entrant.record);
-    for (const char* name : {kSluiceTuned, kPeerBest, kFp8PeerBest, kHalfPeerBest})
+    for (const char* name :
+         {kSluiceTuned, kPeerBest, kFp8PeerBest, kHalfPeerBest, kCudnnBest, kCudnnDeterministic})
       keep_fastest(record_.contenders, name);
   }
 
@@ -261,6 +311,7 @@ class Session {
   ShapeRecord record_;
   OperandStore store_;
   Operands* ours_ = nullptr;
+  std::optional<ConvPeers> conv_peers_;
   std::list<DenseOperands> dense_;  // peers of packed weights: first e4m3, then 16 bits
   std::vector<Entrant> finals_;
   std::vector<Sample> samples_;
@@ -272,8 +323,8 @@ ShapeRecord measure_shape(const Lab& lab, const Planned& item, const Phase& phas
   return Session(lab, item, phase).run();
 }
 
-ShapeRecord unplanned_shape(const AnyProblem& problem, const Error& error) {
-  return {.problem = problem, .error = text_of(error)};
+ShapeRecord unplanned_shape(const Request& request, const Error& error) {
+  return {.problem = problem_of(request), .conv = conv_of(request), .error = text_of(error)};
 }
 
 Result<void> still_alive(const Lab& lab) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One shape from plan to record, in one run: prepare, fill, verify, screen, time in turn. A dense product
-// races against cuBLASLt's algorithms. A packed one races against a plain read of its blob, FP8 products of
-// its size (cuBLASLt's, ours) and cuBLASLt's 16-bit one. Failures are written into the record and the rest
-// goes on; only a lost GPU ends a bench (still_alive).
+// races against cuBLASLt's algorithms, a convolution against cuDNN's plans. A packed one races against a
+// plain read of its blob, FP8 products of its size (cuBLASLt's, ours) and cuBLASLt's 16-bit one. Failures are
+// written into the record and the rest goes on; only a lost GPU ends a bench (still_alive).
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ using Phase = std::function<void(const std::string& what)>;
 /// Times the given plan and, with Method::tune, the planner's other candidates.
 ShapeRecord measure_shape(const Lab& lab, const Planned& item, const Phase& phase);
 /// The record of a problem that cannot be planned.
-ShapeRecord unplanned_shape(const AnyProblem& problem, const Error& error);
+ShapeRecord unplanned_shape(const Request& request, const Error& error);
 
 /// Error driver: the context is lost (a kernel faulted), and nothing more can be measured by this process.
 Result<void> still_alive(const Lab& lab);

@@ -10,6 +10,8 @@
 
 #include <sluice/tools.h>
 
+#include "bench/conv.h"
+
 namespace sluice::bench {
 namespace {
 
@@ -190,12 +192,13 @@ std::string shape_text(const Problem& p) {
 }
 
 std::string problem_text(const Problem& p) {
-  std::string text = shape_text(p) + " " + name_of(p.a.type);
+  const bool conv = is_conv(p.conv);
+  std::string text = (conv ? conv_name(p.conv) : shape_text(p)) + " " + name_of(p.a.type);
   if (p.b.type != p.a.type) text += fmt::format("*{}", name_of(p.b.type));
   text += fmt::format(" > {}", name_of(p.d.type));
-  if (p.a.major == Major::mn || p.b.major == Major::mn)
+  if (!conv && (p.a.major == Major::mn || p.b.major == Major::mn))
     text += fmt::format(" {}/{}-major", name_of(p.a.major), name_of(p.b.major));
-  if (p.batch != 1) text += fmt::format(" batch {}", p.batch);
+  if (!conv && p.batch != 1) text += fmt::format(" batch {}", p.batch);
   if (is_block_scaled(p.epilogue))
     text += " block-scaled";
   else if (p.accumulate == Accumulate::promoted)
@@ -210,6 +213,12 @@ std::string problem_text(const Problem& p) {
 }
 
 double bytes_of_traffic(const Problem& p) {
+  if (is_conv(p.conv)) {
+    const ConvElements e = conv_elements(p.conv);
+    const int d_bytes = bytes_of(p.d.type) * (adds(p.epilogue) ? 2 : 1);
+    return 1.0 * e.a * bytes_of(p.a.type) + 1.0 * e.b * bytes_of(p.b.type) + 1.0 * e.d * d_bytes +
+           (p.epilogue.residual ? 1.0 * e.d * bytes_of(p.epilogue.c_type) : 0);
+  }
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const double c_bytes = p.epilogue.residual ? m * n * bytes_of(p.epilogue.c_type) : 0;
   const double d_bytes =

@@ -20,7 +20,8 @@ Result<std::vector<AnyProblem>> problem_set(const std::string& name);
 
 /// "4096x4096x4096".
 std::string shape_text(const Problem& problem);
-/// "4096x4096x4096 e4m3 > bf16", then layouts, batch and epilogue where they are not plain.
+/// "4096x4096x4096 e4m3 > bf16", then layouts, batch and epilogue where they are not plain. Convolutions:
+/// "wgrad 32x64x56x56 * 64x3x3 padding 1 bf16 > bf16".
 std::string problem_text(const Problem& problem);
 
 /// Bytes that must move once: A, B, D and C.

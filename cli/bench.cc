@@ -26,7 +26,7 @@ namespace {
 
 struct BenchFlags {
   RequestFlags requests;
-  std::string only, json, commit, cublaslt, fill = "normal";
+  std::string only, json, commit, cublaslt, cudnn, fill = "normal";
   std::string device = "0";
   bool warm = false;
   int hang_s = 90;
@@ -36,11 +36,10 @@ struct BenchFlags {
 /// The problems to measure; by default the smoke set.
 Result<std::vector<bench::Request>> requests_for(const BenchFlags& flags) {
   RequestFlags chosen = flags.requests;
-  if (chosen.file.empty() && chosen.set.empty() && !has_shape(chosen.problem) && !is_packed(chosen.packed))
-    chosen.set = "smoke";
+  if (chosen.file.empty() && chosen.set.empty() && !names_problem(chosen)) chosen.set = "smoke";
   SLUICE_TAKE(std::vector<bench::Request> requests, requests_of(chosen));
   std::erase_if(requests, [&](const bench::Request& request) {
-    return bench::name_of(problem_of(request)).find(flags.only) == std::string::npos;
+    return bench::name_of(request).find(flags.only) == std::string::npos;
   });
   if (requests.empty())
     return bad_argument("no problem of the set has {} in its name: give a part of one",
@@ -48,12 +47,20 @@ Result<std::vector<bench::Request>> requests_for(const BenchFlags& flags) {
   return requests;
 }
 
-void print_run(const bench::RunRecord& run, const bench::Lab& lab) {
+bool has_convolutions(const std::vector<bench::Request>& requests) {
+  return std::any_of(requests.begin(), requests.end(),
+                     [](const bench::Request& request) { return is_conv(bench::conv_of(request)); });
+}
+
+void print_run(const bench::RunRecord& run, const bench::Lab& lab, bool convolutions) {
   fmt::print("{}, driver {}, {:.0f} W; {}; cuBLASLt {}\n", run.gpu,
              run.driver.empty() ? "unknown" : run.driver, run.power_limit_w, run.nvrtc,
              lab.cublaslt ? run.cublaslt : "missing");
   fmt::print("{}", describe(run.device));
   if (!lab.cublaslt) fmt::print("{}\n", paint(stdout, Colour::yellow, lab.without_peer));
+  if (convolutions)
+    fmt::print("{}\n", lab.cudnn ? fmt::format("cuDNN {}, every plan that it builds", run.cudnn)
+                                 : paint(stdout, Colour::yellow, lab.without_cudnn));
   fmt::print(
       "{} L2, {} rounds, {:.0f} ms rest, replays of {:.1f} ms, data {}; x: peer time / sluice time\n\n",
       run.method, run.rounds, run.rest_ms, run.replay_us / 1000, run.fill);
@@ -69,7 +76,7 @@ void print_shape(const bench::RunRecord& run, const bench::ShapeRecord& shape, b
 
 bench::ShapeRecord measure(const bench::Lab& lab, const bench::Request& request, const bench::Phase& phase) {
   const Result<bench::AnyPlan> plan = plan_of(request, lab.device.info(), lab.device.records());
-  if (!plan) return bench::unplanned_shape(problem_of(request), plan.error());
+  if (!plan) return bench::unplanned_shape(request, plan.error());
   return bench::measure_shape(lab, {.request = request, .plan = *plan}, phase);
 }
 
@@ -87,21 +94,20 @@ Result<int> run_bench(const BenchFlags& flags) {
   SLUICE_TAKE(const Device device, gpu_of(flags.device, options_from_environment(),
                                           "bench measures GPUs: the host twin has no speed to tell of"));
   SLUICE_TAKE(const bench::Method method, method_of(flags));
-  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(device, method, flags.cublaslt));
+  SLUICE_TAKE(bench::Lab lab, bench::open_lab(device, method, flags.cublaslt));
+  if (has_convolutions(requests)) bench::load_cudnn(lab, flags.cudnn);
   bench::RunRecord run = run_record(lab, flags.commit);
-  print_run(run, lab);
+  print_run(run, lab, has_convolutions(requests));
 
   const bool tuned = method.tune > 1;
   Job job("bench", flags.hang_s, requests.size());
   Result<void> alive;
-  std::optional<bool> header;  // whether the last header printed was for packed products
+  std::optional<Columns> header;  // the last one printed
   for (const bench::Request& request : requests) {
-    const bench::AnyProblem problem = problem_of(request);
-    if (header != bench::is_packed(problem))
-      fmt::print("{}", paint(stdout, Colour::bold,
-                             shape_header({.packed = bench::is_packed(problem), .tuned = tuned})));
-    header = bench::is_packed(problem);
-    run.shapes.push_back(measure(lab, request, job.part(bench::name_of(problem))));
+    const Columns columns = columns_of(problem_of(request), bench::conv_of(request), tuned);
+    if (header != columns) fmt::print("{}", paint(stdout, Colour::bold, shape_header(columns)));
+    header = columns;
+    run.shapes.push_back(measure(lab, request, job.part(bench::name_of(request))));
     job.clear();
     print_shape(run, run.shapes.back(), tuned);
     if (!flags.json.empty()) SLUICE_TRY(bench::write_json(run, flags.json));
@@ -125,7 +131,7 @@ Verb add_bench_verb(CLI::App& app) {
   CLI::App* verb = app.add_subcommand(
       "bench",
       "Time sluice beside cuBLASLt, verified, in one run (the smoke set unless told; --set packed for packed "
-      "weights beside FP8)");
+      "weights beside FP8; --conv beside cuDNN)");
   add_many_requests_flags(*verb, f.requests);
   verb->add_option("--only", f.only, "Only problems with this text in their name, like e4m3 or 1024x");
   verb->add_option("--json", f.json, "Write the results here, after every shape");
@@ -137,6 +143,7 @@ Verb add_bench_verb(CLI::App& app) {
   verb->add_option("--fill", f.fill, "Random data: normal or uniform")->capture_default_str();
   verb->add_option("--seed", f.method.seed, "Seed of the data")->capture_default_str();
   verb->add_option("--cublaslt", f.cublaslt, "The libcublasLt to load");
+  verb->add_option("--cudnn", f.cudnn, "The libcudnn to load, for convolutions");
   add_run_flags(*verb, f.commit, f.hang_s);
   verb->add_option("--device", f.device, "Number of the GPU")->capture_default_str();
   return {verb, [flags] { return run_bench(*flags); }};

@@ -14,6 +14,9 @@ namespace {
 
 using bench::ContenderRecord;
 using bench::kBestFp8;
+using bench::kCudnnBest;
+using bench::kCudnnDeterministic;
+using bench::kCudnnFirst;
 using bench::kHalfPeerBest;
 using bench::kPeerBest;
 using bench::kPeerFirst;
@@ -47,6 +50,25 @@ Table dense_table(bool tuned) {
   }
   columns.push_back({.title = "MHz", .width = 5});
   columns.push_back({.title = "W", .width = 4});
+  columns.push_back({.title = "right", .width = 5, .align = Align::left});
+  return Table(std::move(columns));
+}
+
+Table conv_table(bool tuned) {
+  std::vector<Column> columns = {{.title = "convolution", .width = 60, .align = Align::left},
+                                 {.title = "sluice kernel", .width = 30, .align = Align::left},
+                                 {.title = "us", .width = 8},
+                                 {.title = "TFLOP/s", .width = 8},
+                                 {.title = "first us", .width = 8},
+                                 {.title = "best us", .width = 8},
+                                 {.title = "x first", .width = 7},
+                                 {.title = "x best", .width = 7},
+                                 {.title = "x same", .width = 7}};
+  if (tuned) {
+    columns.push_back({.title = "tuned us", .width = 8});
+    columns.push_back({.title = "x best", .width = 7});
+  }
+  columns.push_back({.title = "MHz", .width = 5});
   columns.push_back({.title = "right", .width = 5, .align = Align::left});
   return Table(std::move(columns));
 }
@@ -94,7 +116,7 @@ double tflops(const ShapeRecord& shape, double us) {
 void append_ratio_line(const RunRecord& run, const char* ours, const char* peer, std::string& text) {
   const bench::RatioSummary s = bench::summarise_ratio(run, ours, peer);
   if (s.count == 0) return;
-  text += fmt::format("{:<14} / {:<12}  geometric mean {:.3f}   least {:.3f}   over {} shapes\n", peer, ours,
+  text += fmt::format("{:<15} / {:<12}  geometric mean {:.3f}   least {:.3f}   over {} shapes\n", peer, ours,
                       s.geometric_mean, s.least, s.count);
 }
 
@@ -119,6 +141,25 @@ std::vector<std::string> dense_cells(const RunRecord& run, const ShapeRecord& sh
   return cells;
 }
 
+std::vector<std::string> conv_cells(const ShapeRecord& shape, bool tuned) {
+  const double us = bench::median_of(shape, kSluice);
+  std::vector<std::string> cells = {bench::name_of(shape),
+                                    short_detail(shape),
+                                    number(us, 2),
+                                    number(tflops(shape, us), 1),
+                                    number(bench::median_of(shape, kCudnnFirst), 2),
+                                    number(us * bench::ratio(shape, kSluice, kCudnnBest), 2),
+                                    number(bench::ratio(shape, kSluice, kCudnnFirst), 3),
+                                    number(bench::ratio(shape, kSluice, kCudnnBest), 3),
+                                    number(bench::ratio(shape, kSluice, kCudnnDeterministic), 3)};
+  if (tuned) {
+    cells.push_back(number(bench::median_of(shape, kSluiceTuned), 2));
+    cells.push_back(number(bench::ratio(shape, kSluiceTuned, kCudnnBest), 3));
+  }
+  cells.push_back(number(shape.telemetry.sm_mhz_median, 0));
+  return cells;
+}
+
 std::vector<std::string> packed_cells(const ShapeRecord& shape, bool tuned) {
   const double us = bench::median_of(shape, kSluice), fp8 = bench::ratio(shape, kSluice, kBestFp8);
   std::vector<std::string> cells = {bench::name_of(shape.problem),
@@ -139,20 +180,41 @@ std::vector<std::string> packed_cells(const ShapeRecord& shape, bool tuned) {
 }
 
 Table table_of(Columns columns) {
-  return columns.packed ? packed_table(columns.tuned) : dense_table(columns.tuned);
+  switch (columns.kind) {
+    case LineKind::packed: return packed_table(columns.tuned);
+    case LineKind::convolution: return conv_table(columns.tuned);
+    case LineKind::dense: break;
+  }
+  return dense_table(columns.tuned);
+}
+
+std::vector<std::string> cells_of(const RunRecord& run, const ShapeRecord& shape, Columns columns) {
+  switch (columns.kind) {
+    case LineKind::packed: return packed_cells(shape, columns.tuned);
+    case LineKind::convolution: return conv_cells(shape, columns.tuned);
+    case LineKind::dense: break;
+  }
+  return dense_cells(run, shape, columns.tuned);
 }
 
 }  // namespace
+
+Columns columns_of(const bench::AnyProblem& problem, const Conv& conv, bool tuned) {
+  return {bench::is_packed(problem) ? LineKind::packed
+          : is_conv(conv)           ? LineKind::convolution
+                                    : LineKind::dense,
+          tuned};
+}
 
 std::string shape_header(Columns columns) {
   return table_of(columns).header();
 }
 
 std::string shape_line(const RunRecord& run, const ShapeRecord& shape, bool tuned) {
-  const bool packed = bench::is_packed(shape.problem);
-  std::vector<std::string> cells = packed ? packed_cells(shape, tuned) : dense_cells(run, shape, tuned);
+  const Columns columns = columns_of(shape.problem, shape.conv, tuned);
+  std::vector<std::string> cells = cells_of(run, shape, columns);
   cells.push_back(bench::all_verified(shape) ? "yes" : "NO");
-  return table_of({.packed = packed, .tuned = tuned}).row(cells);
+  return table_of(columns).row(cells);
 }
 
 std::string shape_troubles(const ShapeRecord& shape) {
@@ -175,13 +237,14 @@ std::string shape_troubles(const ShapeRecord& shape) {
 std::string summary_text(const RunRecord& run) {
   std::string text;
   for (const char* ours : {kSluice, kSluiceTuned})
-    for (const char* peer : {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest})
+    for (const char* peer :
+         {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kCudnnBest, kCudnnFirst, kCudnnDeterministic})
       append_ratio_line(run, ours, peer, text);
   return text;
 }
 
 std::string contender_table(const RunRecord& run, const ShapeRecord& shape) {
-  const Table table({{.title = "contender", .width = 14, .align = Align::left},
+  const Table table({{.title = "contender", .width = 15, .align = Align::left},
                      {.title = "us", .width = 9},
                      {.title = "p10", .width = 9},
                      {.title = "p90", .width = 9},

@@ -8,10 +8,16 @@
 
 namespace sluice::cli {
 
-/// The columns of a line: packed products have peers of their own. `tuned` adds the tuned contender's.
+/// The columns of a line: packed products and convolutions have peers of their own. `tuned` adds the tuned
+/// contender's.
+enum class LineKind { dense, packed, convolution };
 struct Columns {
-  bool packed = false, tuned = false;
+  LineKind kind = LineKind::dense;
+  bool tuned = false;
+
+  bool operator==(const Columns&) const = default;
 };
+Columns columns_of(const bench::AnyProblem& problem, const Conv& conv, bool tuned);
 std::string shape_header(Columns columns);
 std::string shape_line(const bench::RunRecord& run, const bench::ShapeRecord& shape, bool tuned);
 /// The shape's errors and wrong results, a line each; empty if none.

@@ -88,7 +88,7 @@ Result<std::vector<std::string>> all_units(const std::vector<bench::Request>& re
   };
   for (const bench::Request& request : requests) {
     const Result<std::vector<bench::AnyPlan>> plans = plans_of(request, target, flags);
-    if (!plans) return within(bench::name_of(problem_of(request)), plans.error());
+    if (!plans) return within(bench::name_of(request), plans.error());
     add(helpers_of(problem_of(request)));
     for (const bench::AnyPlan& plan : *plans) add(bench::units_of(plan, options));
   }
@@ -119,7 +119,7 @@ Result<int> run_compile(const CompileFlags& given) {
   SLUICE_TAKE(const CompileFlags flags, with_rows(given));
   SLUICE_TAKE(const Options options, options_of(flags));
   SLUICE_TAKE(const std::vector<bench::Request> requests, requests_of(flags.requests));
-  if (!flags.rows.empty()) SLUICE_TRY(refuse_row_overrides(flags.requests, requests));
+  if (!flags.rows.empty()) SLUICE_TRY(check_row_requests(flags.requests, requests));
   SLUICE_TAKE(const Target target, find_target(flags.target, options));
   SLUICE_TAKE(const std::vector<std::string> units, all_units(requests, target, flags, options));
 

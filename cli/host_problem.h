@@ -46,8 +46,19 @@ class HostProblem {
   struct Bounded {
     double most, error;
   };
-  Bounded product_bound(const ElementIndex& at) const;
-  double error_bound(const ElementIndex& at, double expected) const;
+  HostBuffers buffers(void* d) const;
+  /// The sum over |a b|, block scales included.
+  double magnitude_of(const ElementIndex& at) const;
+  Bounded bounded(const OutputPlace& place, double magnitude) const;
+  Bounded bounded(const ElementIndex& at) const;
+  /// The error allowed to an element of D, from that before the activation.
+  double allowed(double error, double expected) const;
+  /// Compares element `d` with the exact value. True: it is the first wrong one, and the example lacks its
+  /// name.
+  bool judge(i64 d, double exact, double error, HostComparison& found) const;
+  void compare_products(HostComparison& found) const;
+  /// Looks at what lies between pixels of D, too.
+  void compare_convolution(HostComparison& found) const;
 
   Problem problem_;
   float alpha_, beta_;

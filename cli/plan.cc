@@ -78,7 +78,7 @@ Result<void> print_all(const bench::Request& request, const DeviceInfo& info) {
 Result<int> print_rows(const PlanFlags& flags) {
   SLUICE_TAKE(const RowRange rows, parse_rows(flags.rows));
   SLUICE_TAKE(const std::vector<bench::Request> requests, requests_of(flags.request));
-  SLUICE_TRY(refuse_row_overrides(flags.request, requests));
+  SLUICE_TRY(check_row_requests(flags.request, requests));
   if (flags.all || flags.unit)
     return Error{ErrorCode::invalid_argument,
                  fmt::format("{} has no effect with --rows: leave it out", flags.all ? "--all" : "--unit")};
@@ -95,7 +95,7 @@ Result<int> run_plan(const PlanFlags& flags) {
   SLUICE_TAKE(const bench::Request request, request_of(flags.request));
   SLUICE_TAKE(const Target target, find_target(flags.target, options_from_environment()));
   SLUICE_TAKE(const bench::AnyPlan plan, plan_of(request, target.info(), target.records));
-  fmt::print("{}{}", bench::describe(plan), describe(target.info()));
+  fmt::print("{}{}{}", pointwise_line(request), bench::describe(plan), describe(target.info()));
   for (const std::string& unit : flags.unit ? bench::units_of(plan, {}) : std::vector<std::string>{})
     fmt::print("\n{}\n", unit);
   if (flags.all) SLUICE_TRY(print_all(request, target.info()));

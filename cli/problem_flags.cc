@@ -156,18 +156,25 @@ Result<void> check_none_idle(const ProblemFlags& f) {
 }
 
 Result<Problem> problem_of(const ProblemFlags& f) {
-  SLUICE_TRY(check_none_idle(f));
-  Problem p;
-  std::optional<Error> error;
   std::vector<i64> sizes{f.m.value_or(-1), f.n.value_or(-1), f.k.value_or(-1)};
-  if (!f.shape.empty()) take(parse_sizes(f.shape, 3, "shape", "4096x4096x4096"), sizes, error);
+  SLUICE_TRY(check_none_idle(f));
+  if (!f.shape.empty()) {
+    SLUICE_TAKE(sizes, parse_sizes(f.shape, 3, "shape", "4096x4096x4096"));
+  } else if (!(f.m && f.n && f.k)) {
+    return bad_argument("a problem needs m, n and k: give --m, --n and --k, or --shape MxNxK");
+  }
+  SLUICE_TAKE(Problem p, unsized_problem_of(f));
   p.m = sizes[0];
   p.n = sizes[1];
   p.k = sizes[2];
   p.batch = f.batch;
-  if (!error && (f.shape.empty() && !(f.m && f.n && f.k)))
-    return bad_argument("a problem needs m, n and k: give --m, --n and --k, or --shape MxNxK");
+  return p;
+}
 
+Result<Problem> unsized_problem_of(const ProblemFlags& f) {
+  SLUICE_TRY(check_none_idle(f));
+  Problem p;
+  std::optional<Error> error;
   const std::string inputs = f.dtype.empty() ? "bf16" : f.dtype;
   take("type", f.a.empty() ? inputs : f.a, p.a.type, error);
   take("type", f.b.empty() ? inputs : f.b, p.b.type, error);

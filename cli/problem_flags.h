@@ -51,6 +51,8 @@ std::string flag_of(std::string name);
 /// Whether a size was given: without one, a verb may have a default.
 bool has_shape(const ProblemFlags& flags);
 Result<Problem> problem_of(const ProblemFlags& flags);
+/// The types, strides and epilogue; sizes are 0.
+Result<Problem> unsized_problem_of(const ProblemFlags& flags);
 Result<PlanOverrides> overrides_of(const ProblemFlags& flags);
 /// The value of --beta; by default 1 with a residual, else 0.
 float beta_of(const ProblemFlags& flags);

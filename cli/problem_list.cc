@@ -34,8 +34,10 @@ bool says_nothing(const CLI::App& app, const std::string& word) {
   return option != nullptr && option->get_expected_max() == 0;
 }
 
-Result<bench::Request> parse_entry(Words words, const std::string& where) {
+Result<bench::Request> parse_entry(Words words, const RequestFlags& defaults, const std::string& where) {
   RequestFlags flags;
+  flags.problem = defaults.problem;
+  flags.conv.op = defaults.conv.op;
   CLI::App app;
   app.set_help_flag("");
   add_request_flags(app, flags);
@@ -59,7 +61,7 @@ Result<void> check_count(size_t count, size_t most, const std::string& what) {
   return bad_argument("{} must be at most {}, not {}: split them", what, most, count);
 }
 
-Result<std::vector<bench::Request>> parse_lines(std::string_view text) {
+Result<std::vector<bench::Request>> parse_lines(std::string_view text, const RequestFlags& defaults) {
   std::vector<bench::Request> requests;
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -70,7 +72,7 @@ Result<std::vector<bench::Request>> parse_lines(std::string_view text) {
     std::istringstream stream{std::string(line)};
     Words words{std::istream_iterator<std::string>(stream), {}};
     if (words.empty()) continue;
-    SLUICE_TAKE(bench::Request request, parse_entry(std::move(words), where));
+    SLUICE_TAKE(bench::Request request, parse_entry(std::move(words), defaults, where));
     requests.push_back(std::move(request));
     SLUICE_TRY(check_count(requests.size(), kMostProblems, "the problems of a file"));
   }
@@ -97,7 +99,7 @@ Result<Words> words_of(const Json& object, const std::string& where) {
   return words;
 }
 
-Result<std::vector<bench::Request>> parse_json(std::string_view text) {
+Result<std::vector<bench::Request>> parse_json(std::string_view text, const RequestFlags& defaults) {
   const Result<Json> list = parse_json_text(text);
   if (!list)
     return bad_argument("the problem file {}: mend it, or write lines of flags", list.error().message);
@@ -108,7 +110,7 @@ Result<std::vector<bench::Request>> parse_json(std::string_view text) {
   for (size_t i = 0; i < list->size(); ++i) {
     const std::string where = fmt::format("entry {}", i);
     SLUICE_TAKE(Words words, words_of((*list)[i], where));
-    SLUICE_TAKE(bench::Request request, parse_entry(std::move(words), where));
+    SLUICE_TAKE(bench::Request request, parse_entry(std::move(words), defaults, where));
     requests.push_back(std::move(request));
   }
   return requests;
@@ -116,15 +118,17 @@ Result<std::vector<bench::Request>> parse_json(std::string_view text) {
 
 }  // namespace
 
-Result<std::vector<bench::Request>> parse_problem_list(const std::string& text) {
+Result<std::vector<bench::Request>> parse_problem_list(const std::string& text,
+                                                       const RequestFlags& defaults) {
   const std::string_view list = without_byte_order_mark(text);
   const size_t first = list.find_first_not_of(" \t\r\n");
-  return first != std::string_view::npos && list[first] == '[' ? parse_json(list) : parse_lines(list);
+  return first != std::string_view::npos && list[first] == '[' ? parse_json(list, defaults)
+                                                               : parse_lines(list, defaults);
 }
 
-Result<std::vector<bench::Request>> read_problem_file(const std::string& path) {
+Result<std::vector<bench::Request>> read_problem_file(const std::string& path, const RequestFlags& defaults) {
   SLUICE_TAKE(const std::string text, read_text_file(path, kMostJsonBytes));
-  Result<std::vector<bench::Request>> requests = parse_problem_list(text);
+  Result<std::vector<bench::Request>> requests = parse_problem_list(text, defaults);
   if (!requests) return within(escaped(path), requests.error());
   if (requests->empty()) return error_of(ErrorCode::io, "{} holds no problem", escaped(path));
   return requests;

@@ -4,28 +4,16 @@
 #include "cli/random_problem.h"
 
 #include <algorithm>
-#include <array>
-#include <random>
 
 #include <sluice/tools.h>
+
+#include "cli/dice.h"
 
 namespace sluice::cli {
 namespace {
 
 constexpr std::array<i64, 22> kHardSizes = {0,  1,  2,   7,   8,   15,  16,  17,  31,  63,  64,
                                             65, 96, 127, 128, 129, 191, 255, 256, 257, 384, 511};
-
-/// A random generator whose functions read as choices.
-struct Dice {
-  std::mt19937_64 random;
-
-  i64 below(i64 count) { return static_cast<i64>(random() % static_cast<u64>(count)); }
-  bool one_in(i64 count) { return below(count) == 0; }
-  template <class T, size_t kCount>
-  T any_of(const std::array<T, kCount>& values) {
-    return values[static_cast<size_t>(below(kCount))];
-  }
-};
 
 i64 random_size(Dice& dice, i64 largest) {
   if (dice.one_in(2)) return std::min(dice.any_of(kHardSizes), largest);
@@ -35,18 +23,6 @@ i64 random_size(Dice& dice, i64 largest) {
 i64 padded_ld(Dice& dice, i64 inner, DType type) {
   const i64 step = kTmaUnit / bytes_of(type);
   return ceil_div(std::max<i64>(inner, 1), step) * step + (dice.one_in(4) ? step : 0);
-}
-
-Dice dice_of(const RandomSpec& spec, int index) {
-  return {std::mt19937_64(spec.seed * 0x9e3779b97f4a7c15ull + static_cast<u64>(index))};
-}
-
-constexpr std::array<DType, 3> kVectorTypes = {DType::bf16, DType::fp16, DType::fp32};
-constexpr std::array<Activation, 4> kActivations = {Activation::none, Activation::relu, Activation::gelu,
-                                                    Activation::silu};
-
-Activation random_activation(Dice& dice, const RandomSpec& spec) {
-  return kActivations[static_cast<size_t>(dice.below(spec.exact ? 2 : 4))];
 }
 
 WeightFormat random_format(Dice& dice, const FormatSpec& formats) {

@@ -3,6 +3,9 @@
 // tiles, ones, odd numbers. Each is legal; one (seed, index) always gives one problem.
 #pragma once
 
+#include <optional>
+
+#include <sluice/result.h>
 #include <sluice/spec/packed.h>
 #include <sluice/spec/problem.h>
 
@@ -10,11 +13,14 @@ namespace sluice::cli {
 
 struct RandomSpec {
   u64 seed = 1;
-  i64 largest = 1024;  // m, n and k
+  i64 largest = 1024;  // m, n and k; of a convolution its cube bounds the multiply-adds
   bool exact = true;   // data will be whole numbers, so no GELU or SiLU
 };
 
 Problem random_problem(const RandomSpec& spec, int index);
+/// The product of a random convolution of `op`, or of any. Errors: those of conv::problem, as geometries may
+/// pass a limit of the copy engine.
+Result<Problem> random_conv(const RandomSpec& spec, std::optional<ConvOp> op, int index);
 
 /// The fixed and the free parts of a weight format.
 struct FormatSpec {

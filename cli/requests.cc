@@ -9,6 +9,8 @@
 #include <sluice/tools.h>
 #include <sluice/try.h>
 
+#include "bench/conv.h"
+#include "bench/errors.h"
 #include "bench/shapes.h"
 
 namespace sluice::cli {
@@ -32,11 +34,27 @@ Result<void> refuse_dense(const std::vector<const CLI::Option*>& options, const 
   return refuse_given(dense, why + ": a packed product has no such choice; leave it out");
 }
 
+/// Refuses flags of one convolution beside a list of them, and flags that only products have.
+Result<void> check_list_flags(const RequestFlags& flags, const std::string& source) {
+  SLUICE_TRY(op_of(flags.conv));
+  SLUICE_TRY(
+      refuse_given(flags.conv.options, fmt::format("with {}: write it on the problem's line", source)));
+  SLUICE_TRY(refuse_product_flags(flags.problem_options));
+  for (const auto* options : {&flags.packed.format_options, &flags.packed.override_options})
+    SLUICE_TRY(refuse_given(*options, "with --conv: a convolution's filter is not packed; leave it out"));
+  return {};
+}
+
 Result<std::vector<Request>> requests_of_file(const RequestFlags& flags) {
   const std::string source = "--shapes " + escaped(flags.file);
   if (!flags.set.empty())
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--set {} and {}: give one of them", escaped(flags.set), source)};
+  if (is_conv(flags.conv)) {
+    SLUICE_TRY(check_list_flags(flags, source));
+    return read_problem_file(flags.file, flags);
+  }
+  SLUICE_TRY(check_product(flags.conv));
   for (const auto* options : {&flags.problem_options, &flags.override_options, &flags.packed.format_options,
                               &flags.packed.override_options})
     SLUICE_TRY(
@@ -44,8 +62,29 @@ Result<std::vector<Request>> requests_of_file(const RequestFlags& flags) {
   return read_problem_file(flags.file);
 }
 
+Result<std::vector<Request>> requests_of_conv_set(const RequestFlags& flags) {
+  if (!is_conv(flags.conv))
+    return bad_argument("--set {} holds convolutions: say which product with --conv fprop, dgrad or wgrad",
+                        flags.set);
+  SLUICE_TRY(check_list_flags(flags, "--set " + flags.set));
+  SLUICE_TAKE(const ConvOp op, op_of(flags.conv));
+  SLUICE_TAKE(const std::vector<Conv> layers, bench::conv_set(flags.set, op));
+  std::vector<Request> requests;
+  for (const Conv& layer : layers) {
+    Result<bench::DenseRequest> made = conv_request_of(layer, flags.problem);
+    if (!made) return within(conv_name(layer), made.error());
+    requests.push_back(*std::move(made));
+  }
+  return requests;
+}
+
 Result<std::vector<Request>> requests_of_set(const RequestFlags& flags) {
+  if (bench::is_conv_set(flags.set)) return requests_of_conv_set(flags);
   const std::string source = "--set " + escaped(flags.set);
+  if (is_conv(flags.conv))
+    return bad_argument("--conv has no effect with {}: sets of convolutions are {}", source,
+                        fmt::join(bench::conv_set_names(), ", "));
+  SLUICE_TRY(check_product(flags.conv));
   for (const auto* options : {&flags.problem_options, &flags.packed.format_options})
     SLUICE_TRY(refuse_given(
         *options, fmt::format("with {}: the set says what its problems are; give --shape for one problem, or "
@@ -76,14 +115,19 @@ void add_request_flags(CLI::App& app, RequestFlags& flags) {
   flags.problem_options = added_by(app, flags.problem, add_problem_flags);
   flags.override_options = added_by(app, flags.problem, add_override_flags);
   add_packed_flags(app, flags.packed);
+  add_conv_flags(app, flags.conv);
 }
 
 void add_many_requests_flags(CLI::App& app, RequestFlags& flags) {
-  app.add_option(
-      "--set", flags.set,
-      fmt::format("A named set of problems: {} (packed weights)", fmt::join(bench::set_names(), ", ")));
+  app.add_option("--set", flags.set,
+                 fmt::format("A named set of problems: {} (packed weights); with --conv {}",
+                             fmt::join(bench::set_names(), ", "), fmt::join(bench::conv_set_names(), ", ")));
   app.add_option("--shapes", flags.file, "File of problems: lines of flags, or a JSON array");
   add_request_flags(app, flags);
+}
+
+bool names_problem(const RequestFlags& flags) {
+  return has_shape(flags.problem) || is_packed(flags.packed) || is_conv(flags.conv);
 }
 
 std::string first_given(const std::vector<const CLI::Option*>& options) {
@@ -111,6 +155,17 @@ Result<void> refuse_overrides(const RequestFlags& flags, const std::string& why)
 }
 
 Result<Request> request_of(const RequestFlags& flags) {
+  if (is_conv(flags.conv)) {
+    if (is_packed(flags.packed))
+      return bad_argument(
+          "--weights has no effect with --conv: a convolution's filter is not packed; leave it out");
+    SLUICE_TRY(check_dense(flags.packed));
+    SLUICE_TRY(refuse_product_flags(flags.problem_options));
+    SLUICE_TAKE(const Conv conv, conv_of(flags.conv));
+    SLUICE_TAKE(bench::DenseRequest request, conv_request_of(conv, flags.problem));
+    return Request(std::move(request));
+  }
+  SLUICE_TRY(check_product(flags.conv));
   if (is_packed(flags.packed)) {
     SLUICE_TRY(refuse_dense(flags.problem_options, "with --weights"));
     SLUICE_TRY(refuse_dense(flags.override_options, "with --weights"));

@@ -28,12 +28,18 @@ Result<RowRange> parse_rows(const std::string& text) {
   return rows;
 }
 
-Result<void> refuse_row_overrides(const RequestFlags& flags, const std::vector<bench::Request>& requests) {
+Result<void> check_row_requests(const RequestFlags& flags, const std::vector<bench::Request>& requests) {
   SLUICE_TRY(refuse_overrides(flags, kWhy));
-  for (const bench::Request& request : requests)
+  for (const bench::Request& request : requests) {
     if (has_overrides(request))
       return Error{ErrorCode::invalid_argument, fmt::format("{}: an override of its plan has no effect {}",
-                                                            bench::name_of(problem_of(request)), kWhy)};
+                                                            bench::name_of(request), kWhy)};
+    if (is_conv(bench::conv_of(request)))
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("{}: --rows has no effect on a convolution, whose rows follow from its input; "
+                               "leave it out",
+                               bench::name_of(request))};
+  }
   return {};
 }
 

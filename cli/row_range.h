@@ -17,7 +17,8 @@ inline constexpr const char* kRowsHelp =
 /// Parses "1:512". Error invalid_argument unless both numbers are at least 1 and the first is no larger.
 Result<RowRange> parse_rows(const std::string& text);
 
-/// Error invalid_argument: an override, which a range cannot use, in flags or in a file's line.
-Result<void> refuse_row_overrides(const RequestFlags& flags, const std::vector<bench::Request>& requests);
+/// Error invalid_argument: an override, which a range cannot use, in flags or in a file's line; or a
+/// convolution, whose rows follow from its input.
+Result<void> check_row_requests(const RequestFlags& flags, const std::vector<bench::Request>& requests);
 
 }  // namespace sluice::cli

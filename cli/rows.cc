@@ -71,7 +71,7 @@ Result<int> run_rows(const RowsFlags& flags) {
   bench::RowsMethod how = flags.how;
   SLUICE_TAKE(how.rows, parse_rows(flags.rows));
   SLUICE_TAKE(const std::vector<bench::Request> requests, requests_of(flags.requests));
-  SLUICE_TRY(refuse_row_overrides(flags.requests, requests));
+  SLUICE_TRY(check_row_requests(flags.requests, requests));
   SLUICE_TAKE(const Device device,
               gpu_of(flags.device, options_from_environment(),
                      "rows measures GPUs; `sluice plan --rows` says without one what the model thinks"));

@@ -11,6 +11,7 @@
 #include <sluice/tools.h>
 #include <sluice/try.h>
 
+#include "bench/conv.h"
 #include "bench/errors.h"
 #include "bench/session.h"
 #include "bench/shapes.h"
@@ -30,7 +31,7 @@ namespace {
 
 struct RunFlags {
   RequestFlags requests;
-  std::string device = "auto", cublaslt;
+  std::string device = "auto", cublaslt, cudnn;
   u64 seed = 1;
   bool no_compile = false;
   bool warm = false;
@@ -45,24 +46,32 @@ double elements_of(const Matrix& x, i64 inner, i64 outer, i64 batch) {
   return static_cast<double>(batch) * static_cast<double>(batch_stride_of(x, inner, outer));
 }
 
-/// `p` must have passed its checks.
+double elements_of(const Problem& p) {
+  if (is_conv(p.conv)) {
+    const bench::ConvElements spans = bench::conv_spans(p.conv);
+    return static_cast<double>(spans.a) + static_cast<double>(spans.b) +
+           (p.epilogue.residual ? 2 : 1) * static_cast<double>(spans.d);
+  }
+  return elements_of(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.batch) +
+         elements_of(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.batch) +
+         elements_of(p.d, d_columns(p), p.m, p.batch) +
+         (p.epilogue.residual ? elements_of(p.c, p.n, p.m, p.batch) : 0);
+}
+
+/// `p` must have passed its checks. Padding counts as products: the twin multiplies it, too.
 Result<void> check_host_size(const Problem& p) {
-  const double products = bench::flops_of(p) / 2, outputs = static_cast<double>(p.m) * p.n * p.batch;
+  const double outputs = static_cast<double>(p.m) * p.n * p.batch, products = outputs * p.k;
   if (outputs > kMaxHostProducts)
     return error_of(ErrorCode::invalid_size,
                     "{} has {:.2g} elements of D: the host twin takes at most {:.0e}; give a smaller "
-                    "--shape, or run it on a GPU",
+                    "problem, or run it on a GPU",
                     bench::shape_text(p), outputs, kMaxHostProducts);
   if (products > kMaxHostProducts)
     return error_of(ErrorCode::invalid_size,
                     "{} has {:.2g} multiply-adds: the host twin takes at most {:.0e}, in about two minutes; "
-                    "give a smaller --shape, or run it on a GPU",
+                    "give a smaller problem, or run it on a GPU",
                     bench::shape_text(p), products, kMaxHostProducts);
-  const double elements =
-      elements_of(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.batch) +
-      elements_of(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.batch) +
-      elements_of(p.d, d_columns(p), p.m, p.batch) +
-      (p.epilogue.residual ? elements_of(p.c, p.n, p.m, p.batch) : 0);
+  const double elements = elements_of(p);
   if (elements > kMaxHostElements)
     return error_of(ErrorCode::invalid_size,
                     "the operands of {} have {:.2g} elements, padding between rows included: the host twin "
@@ -120,7 +129,7 @@ Result<bool> run_on_host(const bench::Request& any, const RunFlags& flags, const
         SLUICE_TAKE(const auto plan, host_plan_of(request, records));
         SLUICE_TRY(check_host_size(plan.problem));
         const Options options = options_from_environment();
-        fmt::print("{}", bench::describe(plan));
+        fmt::print("{}{}", pointwise_line(any), bench::describe(plan));
         if (!flags.no_compile) {
           const KernelCache cache(options);
           for (const std::string& unit : bench::units_of(plan, {}))
@@ -137,6 +146,10 @@ void print_ratios(const bench::RunRecord& run, const bench::ShapeRecord& shape) 
     if (const double ratio = bench::ratio(shape, bench::kSluice, peer);
         bench::is_packed(shape.problem) && ratio > 0)
       fmt::print("{:.3f} x the speed of {} ({} L2)\n", ratio, peer, run.method);
+  for (const char* peer : {bench::kCudnnBest, bench::kCudnnDeterministic})
+    if (const double ratio = bench::ratio(shape, bench::kSluice, peer); ratio > 0)
+      fmt::print("{:.3f} x the speed of {} of {} plans ({} L2)\n", ratio, peer, shape.peer_algorithms,
+                 run.method);
   if (const double ratio = bench::ratio(shape, bench::kSluice, bench::kPeerBest); ratio > 0)
     fmt::print("{:.3f} x the speed of cuBLASLt's best of {} algorithms ({} L2{})\n", ratio,
                shape.peer_algorithms, run.method,
@@ -146,11 +159,11 @@ void print_ratios(const bench::RunRecord& run, const bench::ShapeRecord& shape) 
 Result<bool> run_on_gpu(const bench::Request& request, const bench::Lab& lab, Watchdog& watchdog) {
   const Device& device = lab.device;
   SLUICE_TAKE(const bench::AnyPlan plan, plan_of(request, device.info(), device.records()));
-  fmt::print("{}", bench::describe(plan));
+  fmt::print("{}{}", pointwise_line(request), bench::describe(plan));
   for (const std::string& unit : bench::units_of(plan, device.options()))
     SLUICE_TRY(compile_and_print(tools::kernel_cache(device), unit));
   const bench::RunRecord run = bench::describe_run(lab);
-  const std::string name = bench::name_of(bench::problem_of(plan));
+  const std::string name = bench::name_of(request);
   const bench::ShapeRecord shape = bench::measure_shape(
       lab, {.request = request, .plan = plan},
       [&](const std::string& what) { watchdog.step(fmt::format("{}: {}", name, what)); });
@@ -166,9 +179,8 @@ Result<bool> run_on_gpu(const bench::Request& request, const bench::Lab& lab, Wa
 /// The problems of the flags. Without sizes, a dense problem gets ones for the machine. Without any problem
 /// flag it is the demo: bf16 and fp8 on a GPU, an epilogue on the host.
 Result<std::vector<bench::Request>> requests_for(RequestFlags flags, bool on_gpu) {
-  const bool demo = !is_packed(flags.packed) && first_given(flags.problem_options).empty();
-  if (!is_packed(flags.packed) && !has_shape(flags.problem))
-    flags.problem.shape = on_gpu ? "4096x4096x4096" : "300x200x160";
+  const bool demo = !names_problem(flags) && first_given(flags.problem_options).empty();
+  if (!names_problem(flags)) flags.problem.shape = on_gpu ? "4096x4096x4096" : "300x200x160";
   if (demo && !on_gpu) {
     flags.problem.bias = true;
     flags.problem.activation = "gelu";
@@ -207,9 +219,12 @@ Result<int> run_run(const RunFlags& flags) {
                    [&](const auto& request) { return run_on_host(request, flags, target.records); });
   }
   const bench::Method method{.cold = !flags.warm, .seed = flags.seed};
-  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(*target.device, method, flags.cublaslt));
+  SLUICE_TAKE(bench::Lab lab, bench::open_lab(*target.device, method, flags.cublaslt));
+  const bool convolution = is_conv(bench::conv_of(requests.front()));
+  if (convolution) bench::load_cudnn(lab, flags.cudnn);
   print_row("device", target.device->info().name);
-  if (!lab.cublaslt) print_row("peer", lab.without_peer);
+  if (convolution && !lab.cudnn) print_row("peer", lab.without_cudnn);
+  if (!convolution && !lab.cublaslt) print_row("peer", lab.without_peer);
   Watchdog watchdog(flags.hang_s);
   return run_all(requests, [&](const auto& request) { return run_on_gpu(request, lab, watchdog); });
 }
@@ -227,6 +242,7 @@ Verb add_run_verb(CLI::App& app) {
   verb->add_flag("--no-compile", flags->no_compile, "On the host: do not compile the GPU kernel too");
   verb->add_flag("--warm", flags->warm, "Time with operands that L2 may hold");
   verb->add_option("--cublaslt", flags->cublaslt, "The libcublasLt to compare with");
+  verb->add_option("--cudnn", flags->cudnn, "The libcudnn to compare a convolution with");
   bounded(verb->add_option("--hang-s", flags->hang_s, "Give up when a step takes longer; 0: never"), 0,
           kLongestHang);
   return {verb, [flags] { return run_run(*flags); }};

@@ -41,7 +41,7 @@ struct TuneFlags {
 };
 
 Error of_problem(const bench::Request& request, const std::string& rule) {
-  return bad_argument("{}: {}", bench::name_of(problem_of(request)), rule);
+  return bad_argument("{}: {}", bench::name_of(request), rule);
 }
 
 Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
@@ -49,8 +49,9 @@ Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
   SLUICE_TRY(refuse_overrides(given, "here: tune chooses the configuration itself; leave it out"));
   if (given.problem.alpha != 1.0f || given.problem.beta)
     return bad_argument("--alpha and --beta have no effect here: a record holds for all; leave them out");
-  if (given.set.empty() && given.file.empty() && !has_shape(given.problem))
-    return bad_argument("nothing to tune: name problems with --set or --shapes, or one with --shape");
+  if (given.set.empty() && given.file.empty() && !has_shape(given.problem) && !is_conv(given.conv))
+    return bad_argument(
+        "nothing to tune: name problems with --set or --shapes, or one with --shape or --conv");
   SLUICE_TAKE(std::vector<bench::Request> requests, requests_of(given));
   for (const bench::Request& request : requests) {
     const bench::Scalars usual = scalars_of(bench::request_of(problem_of(request))),
@@ -67,30 +68,40 @@ Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
 /// The planner's key of a problem that can be tuned.
 Result<TuningKey> key_of_tunable(const bench::Request& request) {
   const Result<bench::AnyPlan> plan = plan_of(request, DeviceInfo{}, shipped_records());
-  if (!plan) return within(bench::name_of(problem_of(request)), plan.error());
+  if (!plan) return within(bench::name_of(request), plan.error());
   if (bench::is_empty(bench::problem_of(*plan)))
     return of_problem(request, "a product without elements has nothing to tune; leave it out");
   return std::visit([](const auto& p) { return key_of(p.problem, DeviceInfo{}); }, *plan);
 }
 
-/// The problems in their order, one for each recipe: equal recipes share a record.
-Result<std::vector<bench::AnyProblem>> problems_of(const TuneFlags& flags) {
-  SLUICE_TAKE(const std::vector<bench::Request> listed, listed_problems(flags));
+/// Problems, and the convolution of each, if it has one.
+struct Work {
   std::vector<bench::AnyProblem> problems;
+  std::vector<Conv> convs;
+
+  std::string name(size_t index) const { return bench::name_of(problems[index], convs[index]); }
+};
+
+/// The problems in their order, one for each recipe: equal recipes share a record.
+Result<Work> work_of(const TuneFlags& flags) {
+  SLUICE_TAKE(const std::vector<bench::Request> listed, listed_problems(flags));
+  Work work;
   std::set<TuningKey> seen;
   for (const bench::Request& request : listed) {
-    if (bench::name_of(problem_of(request)).find(flags.only) == std::string::npos) continue;
+    if (bench::name_of(request).find(flags.only) == std::string::npos) continue;
     SLUICE_TAKE(TuningKey key, key_of_tunable(request));
-    if (seen.insert(std::move(key)).second) problems.push_back(problem_of(request));
+    if (!seen.insert(std::move(key)).second) continue;
+    work.problems.push_back(problem_of(request));
+    work.convs.push_back(bench::conv_of(request));
   }
-  if (problems.empty())
+  if (work.problems.empty())
     return bad_argument("no problem of the list has {} in its name: give a part of one",
                         in_quotes(flags.only));
-  return problems;
+  return work;
 }
 
-void print_result(const TuneResult& result) {
-  const std::string line = tune_line(result);
+void print_result(const TuneResult& result, const std::string& name) {
+  const std::string line = tune_line(result, name);
   const bool bad = result.state == TuneState::failed || result.count(bench::TrialState::wrong) > 0;
   fmt::print("{}{}", bad ? paint(stdout, Colour::red, line) : line,
              paint(stdout, Colour::dim, tune_troubles(result)));
@@ -120,10 +131,11 @@ class Session {
  public:
   Session(const TuneFlags& flags, const bench::Lab& lab, RecordStore& store)
       : flags_(flags), lab_(lab), store_(store), machine_(lab), run_(run_record(lab, flags.commit)) {
-    run_.tune = flags.settings.top;
+    run_.tune = flags.settings.every ? 0 : flags.settings.top;
   }
 
-  Result<int> run(const std::vector<bench::AnyProblem>& problems, const std::string& where) {
+  Result<int> run(const Work& work, const std::string& where) {
+    const std::vector<bench::AnyProblem>& problems = work.problems;
     const DeviceInfo& info = lab_.device.info();
     fmt::print("{}, driver {}; {} problems in {:.0f} s; {}\n\n", info.name, driver(), problems.size(),
                flags_.settings.budget_s, bench::method_text(lab_.method));
@@ -138,18 +150,18 @@ class Session {
         .recorded = [&](const bench::AnyProblem& problem) { return recorded(problem); },
         .phase =
             [&](const std::string& what) {
-              const std::string name = bench::name_of(problems[static_cast<size_t>(done)]);
+              const std::string name = work.name(static_cast<size_t>(done));
               watchdog.step(fmt::format("{}: {}", name, what));
               bar.update(done, total,
                          fmt::format("{}, {}: {}", clock.left(machine_.now_s(), total - done), name, what));
             },
         .finished =
             [&](const TuneResult& result) {
-              ++done;
+              const size_t index = static_cast<size_t>(done++);
               clock.finished(result.state == TuneState::tuned || result.state == TuneState::failed);
               bar.clear();
-              print_result(result);
-              return keep(result);
+              print_result(result, work.name(index));
+              return keep(result, work.convs[index]);
             }};
     const bench::TuneRun found = bench::tune(machine_, info, problems, flags_.settings, hooks);
     bar.clear();
@@ -177,7 +189,7 @@ class Session {
     return record != nullptr && record->sluice == library_version() && record->driver == driver();
   }
 
-  Result<void> keep(const TuneResult& result) {
+  Result<void> keep(const TuneResult& result, const Conv& conv) {
     if (result.state == TuneState::tuned) {
       const TuningRecord record = bench::record_of(result, {.device = lab_.device.info(),
                                                             .driver = driver(),
@@ -188,6 +200,7 @@ class Session {
     if (flags_.json.empty() || result.state == TuneState::known || result.state == TuneState::no_time)
       return {};
     run_.shapes.push_back(bench::shape_record_of(result));
+    if (is_conv(conv)) run_.shapes.back().conv = conv;
     run_.shapes.back().copies = machine_.copies();
     run_.shapes.back().telemetry = machine_.telemetry();
     return bench::write_json(run_, flags_.json);
@@ -203,7 +216,7 @@ class Session {
 Result<int> run_tune(const TuneFlags& flags) {
   if (!(flags.settings.budget_s > 0))
     return bad_argument("--budget-s {} must be above 0", flags.settings.budget_s);
-  SLUICE_TAKE(const std::vector<bench::AnyProblem> problems, problems_of(flags));
+  SLUICE_TAKE(const Work work, work_of(flags));
   const Options options = options_from_environment();
   SLUICE_TAKE(RecordStore store, open_store(flags.out, flags.records, options));
   SLUICE_TAKE(const Device device,
@@ -215,7 +228,7 @@ Result<int> run_tune(const TuneFlags& flags) {
   const std::string where = !flags.out.empty()       ? flags.out
                             : !flags.records.empty() ? flags.records
                                                      : options.records_dir;
-  return Session(flags, lab, store).run(problems, where);
+  return Session(flags, lab, store).run(work, where);
 }
 
 }  // namespace
@@ -228,8 +241,12 @@ Verb add_tune_verb(CLI::App& app) {
   verb->add_option("--only", f.only, "Only problems with this text in their name, like e4m3 or 1024x");
   verb->add_option("--budget-s", f.settings.budget_s, "Seconds for all problems together")
       ->capture_default_str();
-  bounded(verb->add_option("--top", f.settings.top, "Most candidates of the model for each problem"), 1,
-          1000);
+  CLI::Option* top = bounded(
+      verb->add_option("--top", f.settings.top, "Most candidates of the model for each problem"), 1, 1000);
+  verb->add_flag("--all", f.settings.every,
+                 "Time every plan of a dense problem: each tile, cluster, number of parts and way to combine "
+                 "them; takes minutes")
+      ->excludes(top);
   verb->add_option(
       "--records", f.records,
       "Folder to keep the records in (else SLUICE_RECORDS_DIR or ~/.local/share/sluice/records)");

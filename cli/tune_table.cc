@@ -68,9 +68,10 @@ std::string tune_header() {
   return table().header();
 }
 
-std::string tune_line(const TuneResult& result) {
+std::string tune_line(const TuneResult& result, const std::string& name) {
   const int tried = result.count(TrialState::right);
-  return table().row({bench::name_of(result.problem), us_text(result.pick_us()), us_text(result.best_us()),
+  return table().row({name.empty() ? bench::name_of(result.problem) : name, us_text(result.pick_us()),
+                      us_text(result.best_us()),
                       result.pick_us() > 0 && result.best >= 0 ? fmt::format("{:.3f}", result.gain()) : "-",
                       tried > 0 ? std::to_string(tried) : "-", what_became(result)});
 }

@@ -11,7 +11,8 @@ namespace sluice::cli {
 
 /// The columns of tune_line.
 std::string tune_header();
-std::string tune_line(const bench::TuneResult& result);
+/// `name`: of the problem, where its own does not say all, as of a pointwise convolution.
+std::string tune_line(const bench::TuneResult& result, const std::string& name = "");
 /// Candidates that were wrong or failed, a line each; empty if none.
 std::string tune_troubles(const bench::TuneResult& result);
 /// `where`: the place of the records; `seconds`: time of the whole run.

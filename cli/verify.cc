@@ -14,6 +14,7 @@
 #include <sluice/tools.h>
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "cli/bounded.h"
 #include "cli/host_problem.h"
 #include "cli/measure_flags.h"
@@ -32,6 +33,7 @@ namespace {
 
 constexpr i64 kLargestOnGpu = 1024, kLargestOnHost = 160;
 constexpr int kShownFailures = 5;
+constexpr const char* kAnyOp = "any";
 
 struct VerifyFlags {
   std::string device = "auto";
@@ -64,14 +66,19 @@ struct Tally {
   }
 };
 
-/// Dense problems of each kind; the planner makes their plans. Verifier, stream and workspace need a GPU.
+/// Dense problems of each kind, or with --conv convolutions; the planner makes their plans. Verifier, stream
+/// and workspace need a GPU.
 class DenseChecks {
  public:
   using ItsPlan = Plan;
   static constexpr const char* kHost = "the host twin";
 
-  static Result<DenseChecks> create(const RequestFlags&, const Target& target) {
+  static Result<DenseChecks> create(const RequestFlags& flags, const Target& target) {
     DenseChecks made;
+    made.convolutions_ = is_conv(flags.conv);
+    if (made.convolutions_ && flags.conv.op != kAnyOp) {
+      SLUICE_TAKE(made.op_, op_of(flags.conv));
+    }
     if (!target.device) return made;
     SLUICE_TAKE(made.verifier_, Verifier::create(*target.device));
     SLUICE_TAKE(StreamHandle stream, StreamHandle::create(*target.device));
@@ -81,7 +88,8 @@ class DenseChecks {
   }
 
   Result<Plan> plan(const RandomSpec& spec, int index, const Target& target) const {
-    const Problem problem = random_problem(spec, index);
+    SLUICE_TAKE(const Problem problem,
+                convolutions_ ? random_conv(spec, op_, index) : Result<Problem>(random_problem(spec, index)));
     if (!target.device) return plan_with_roles(problem, {}, target.records);
     return gemm::plan(problem, target.info(), {}, target.records);
   }
@@ -110,6 +118,8 @@ class DenseChecks {
   std::optional<Verifier> verifier_;
   std::shared_ptr<const StreamHandle> stream_;
   std::optional<Workspace> workspace_;
+  bool convolutions_ = false;
+  std::optional<ConvOp> op_;
 };
 
 /// Packed products: the format comes from flags, or at random where they leave it open.
@@ -231,6 +241,9 @@ Result<int> run_checks(const VerifyFlags& flags, const RequestFlags& request) {
 }
 
 Result<int> run_verify(const VerifyFlags& flags, const RequestFlags& request) {
+  if (is_packed(request.packed) && is_conv(request.conv))
+    return bad_argument(
+        "--weights has no effect with --conv: a convolution's filter is not packed; leave it out");
   if (is_packed(request.packed)) return run_checks<PackedChecks>(flags, request);
   SLUICE_TRY(check_dense(request.packed));
   SLUICE_TRY(refuse_given(request.override_options, "without --weights: dense plans are the planner's"));
@@ -254,10 +267,17 @@ Verb add_verify_verb(CLI::App& app) {
   auto flags = std::make_shared<VerifyFlags>();
   auto request = std::make_shared<RequestFlags>();
   CLI::App* verb = app.add_subcommand(
-      "verify", "Check random problems against fp64; with --weights, products of packed weights");
+      "verify",
+      "Check random problems against fp64; with --weights, products of packed weights; with --conv, "
+      "convolutions");
   bounded(verb->add_option("--problems", flags->problems, "How many"), 1, 1000000);
   verb->add_option("--seed", flags->seed, "Seed of problems and data")->capture_default_str();
-  verb->add_option("--largest", flags->largest, "Bound of m, n and k; 0: 1024 on a GPU, 160 on the host")
+  verb->add_option("--conv", request->conv.op, "Convolutions: fprop, dgrad, wgrad, or any of them")
+      ->expected(0, 1)
+      ->default_str(kAnyOp);
+  verb->add_option(
+          "--largest", flags->largest,
+          "Bound of m, n and k, its cube that of a convolution's products; 0: 1024 on a GPU, 160 on the host")
       ->check(CLI::Range(0, 65536));
   verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
       ->capture_default_str();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A contender computes the problem and is timed: our kernel or a peer's. It enqueues, never waits, and can be
-// captured into a graph. Made by sluice_contender.cc and cublaslt_problem.cc, timed by measure.cc.
+// captured into a graph. Made by sluice_contender.cc, cublaslt_problem.cc and conv_peers.cc, timed
+// by measure.cc.
 #pragma once
 
 #include <functional>
@@ -16,6 +17,7 @@ struct Contender {
   std::function<Result<void>(int copy, Stream stream)> launch;  // runs on set `copy` of operands
   std::function<Result<void>(int copy)> refilled =
       {};                       // call after set `copy` got other values; empty: not needed
+  bool unit_alpha = false;      // it knows alpha = 1 only; whole numbers are judged with that
   double activation_error = 0;  // absolute error of a peer's approximate activation
 };
 

@@ -2,33 +2,12 @@
 // dlopen with a search order, and a table of entry points. The handle is made last: it needs a context.
 #include "bench/contender/cublaslt.h"
 
-#include <dlfcn.h>
-#include <fmt/format.h>
-#include <glob.h>
-
 #include <vector>
+
+#include "bench/contender/shared_library.h"
 
 namespace sluice::bench {
 namespace {
-
-/// Appends paths that match, in the system's order; none is no error.
-void append_matches(const char* pattern, std::vector<std::string>& into) {
-  glob_t found{};
-  if (glob(pattern, 0, nullptr, &found) == 0)
-    into.insert(into.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  globfree(&found);
-}
-
-void* open_first(const std::string& path, std::string& opened, std::string& tried) {
-  for (const std::string& place : cublaslt_places(path)) {
-    if (void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-      opened = place;
-      return library;
-    }
-    tried += fmt::format("\n  {}", dlerror());
-  }
-  return nullptr;
-}
 
 Error not_found(const std::string& tried) {
   return {ErrorCode::toolchain,
@@ -37,19 +16,8 @@ Error not_found(const std::string& tried) {
                       tried)};
 }
 
-struct SymbolTable {
-  void* library;
-  std::string missing;
-
-  template <class F>
-  void look_up(F& function, const char* name) {
-    function = reinterpret_cast<F>(dlsym(library, name));
-    if (function == nullptr) missing += missing.empty() ? name : fmt::format(", {}", name);
-  }
-};
-
 std::string fill_table(void* library, CublasLtApi& api) {
-  SymbolTable symbols{library, ""};
+  SymbolTable symbols{library};
   symbols.look_up(api.create, "cublasLtCreate");
   symbols.look_up(api.destroy, "cublasLtDestroy");
   symbols.look_up(api.version, "cublasLtGetVersion");
@@ -69,34 +37,25 @@ std::string fill_table(void* library, CublasLtApi& api) {
   return symbols.missing;
 }
 
-/// The file that a symbol was loaded from, as a bare library name does not tell which one it was.
-std::string file_of(const CublasLtApi& api, const std::string& otherwise) {
-  Dl_info info{};
-  const bool known = dladdr(reinterpret_cast<void*>(api.create), &info) != 0 && info.dli_fname != nullptr;
-  return known ? info.dli_fname : otherwise;
-}
-
 }  // namespace
 
 std::vector<std::string> cublaslt_places(const std::string& path) {
   if (!path.empty()) return {path};
   std::vector<std::string> places = {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13"};
   append_matches("/usr/local/cuda-13*/lib64/libcublasLt.so.13", places);
-  for (const char* root :
-       {"/usr/lib/python3*", "/usr/local/lib/python3*", "/opt/*/lib/python3*", "/opt/*/.venv/lib/python3*"})
-    for (const char* packages : {"dist-packages", "site-packages"})
-      append_matches(fmt::format("{}/{}/nvidia/cu13/lib/libcublasLt.so.13", root, packages).c_str(), places);
+  for (const std::string& folder : package_folders())
+    append_matches(fmt::format("{}/nvidia/cu13/lib/libcublasLt.so.13", folder), places);
   places.push_back("libcublasLt.so.12");
   return places;
 }
 
 Result<std::string> find_cublaslt(const std::string& path) {
   std::string opened, tried;
-  void* library = open_first(path, opened, tried);
+  void* library = open_first(cublaslt_places(path), opened, tried);
   if (library == nullptr) return not_found(tried);
   CublasLtApi api{};
   const std::string missing = fill_table(library, api);
-  if (missing.empty()) opened = file_of(api, opened);
+  if (missing.empty()) opened = file_of(api.create, opened);
   dlclose(library);
   if (!missing.empty())
     return Error{ErrorCode::toolchain, fmt::format("{} lacks {}; a newer one is needed", opened, missing)};
@@ -106,12 +65,12 @@ Result<std::string> find_cublaslt(const std::string& path) {
 Result<std::shared_ptr<const CublasLt>> CublasLt::load(const std::string& path) {
   std::shared_ptr<CublasLt> lt(new CublasLt);
   std::string tried;
-  lt->library_ = open_first(path, lt->path_, tried);
+  lt->library_ = open_first(cublaslt_places(path), lt->path_, tried);
   if (lt->library_ == nullptr) return not_found(tried);
   const std::string missing = fill_table(lt->library_, lt->api_);
   if (!missing.empty())
     return Error{ErrorCode::toolchain, fmt::format("{} lacks {}; a newer one is needed", lt->path_, missing)};
-  lt->path_ = file_of(lt->api_, lt->path_);
+  lt->path_ = file_of(lt->api_.create, lt->path_);
   const cublasStatus_t status = lt->api_.create(&lt->handle_);
   if (status != CUBLAS_STATUS_SUCCESS)
     return Error{ErrorCode::driver, fmt::format("cublasLtCreate failed: {}", lt->api_.status_string(status))};

@@ -7,6 +7,8 @@
 
 #include <sluice/try.h>
 
+#include "bench/conv.h"
+
 namespace sluice::bench {
 namespace {
 
@@ -38,10 +40,12 @@ Contender sluice_contender(const Lab& lab, const gemm::Kernel& kernel, std::span
           }};
 }
 
-int copies_for(const Problem& p, i64 l2_bytes, i64 set_bytes, bool cold) {
+int copies_for(const Problem& p, i64 l2_bytes, i64 set_bytes, bool cold, const Conv& conv) {
   if (!cold) return 1;
-  const i64 weights = std::max<i64>(p.n * p.k * p.batch * bytes_of(p.b.type), 1);
-  const i64 wanted = std::max<i64>(ceil_div(kL2Multiple * l2_bytes, weights), 2);
+  const ConvElements elements = is_conv(conv) ? conv_elements(conv) : ConvElements{};
+  const i64 weights = is_conv(conv) ? elements.a * bytes_of(p.a.type) + elements.b * bytes_of(p.b.type)
+                                    : p.n * p.k * p.batch * bytes_of(p.b.type);
+  const i64 wanted = std::max<i64>(ceil_div(kL2Multiple * l2_bytes, std::max<i64>(weights, 1)), 2);
   const i64 most = std::max<i64>(kMaxDataBytes / std::max<i64>(set_bytes, 1), 1);
   return static_cast<int>(std::min({wanted, most, i64{kMostCopies}}));
 }
@@ -50,9 +54,10 @@ Result<ProblemData> make_operands(const Lab& lab, const Problem& problem, Scalar
   return lab.verifier.make_data(problem, data_spec(lab, scalars, seed), lab.stream.get());
 }
 
-Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars) {
+Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars,
+                                             const Conv& conv) {
   const i64 set_bytes = data_bytes(problem, data_spec(lab, scalars, 1));
-  const int count = copies_for(problem, lab.device.info().l2_bytes, set_bytes, lab.method.cold);
+  const int count = copies_for(problem, lab.device.info().l2_bytes, set_bytes, lab.method.cold, conv);
   std::vector<ProblemData> copies;
   for (int i = 0; i < count; ++i) {
     SLUICE_TAKE(ProblemData data,
@@ -66,9 +71,10 @@ Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& prob
 namespace {
 
 /// Whole numbers, with a C where the reals have one.
-DataSpec exact_spec(const ProblemData& data) {
+DataSpec exact_spec(const ProblemData& data, bool unit_alpha) {
   DataSpec spec = exact_data(data.problem(), data.spec().seed);
   while ((spec.beta == 0.0f) != (data.spec().beta == 0.0f)) spec = exact_data(data.problem(), spec.seed + 1);
+  if (unit_alpha) spec.alpha = 1.0f;
   return spec;
 }
 
@@ -88,7 +94,7 @@ Result<Comparison> judged(const Lab& lab, const Contender& contender, const Prob
 Result<Comparison> verify(const Lab& lab, const Contender& contender, ProblemData& data) {
   const Stream stream = lab.stream.get();
   const DataSpec real = data.spec();
-  SLUICE_TRY(lab.verifier.refill(data, exact_spec(data), stream));
+  SLUICE_TRY(lab.verifier.refill(data, exact_spec(data, contender.unit_alpha), stream));
   const Result<Comparison> exact = judged(lab, contender, data, Judge::exact);
   SLUICE_TRY(lab.verifier.refill(data, real, stream));
   if (!exact || !exact->passed()) return exact;

@@ -15,13 +15,15 @@ Contender sluice_contender(const Lab& lab, const gemm::Kernel& kernel, std::span
                            const std::string& name);
 
 /// Makes sets of operands for one problem, filled when the call returns. Cold: two or more, until their B's
-/// are three times the L2 cache, at most kMaxDataBytes. Warm: one. Errors: driver (memory).
+/// (of a convolution: both inputs, since its filter is small) are three times the L2 cache, at most
+/// kMaxDataBytes. Warm: one. Errors: driver (memory).
 inline constexpr i64 kMaxDataBytes = i64{8} << 30;
-Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars);
+Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars,
+                                             const Conv& conv = {});
 /// Makes one such set without waiting for it.
 Result<ProblemData> make_operands(const Lab& lab, const Problem& problem, Scalars scalars, u64 seed);
 /// The number of sets that make_copies makes.
-int copies_for(const Problem& problem, i64 l2_bytes, i64 set_bytes, bool cold);
+int copies_for(const Problem& problem, i64 l2_bytes, i64 set_bytes, bool cold, const Conv& conv = {});
 
 /// Judges the contender on set 0, twice. Small whole numbers allow no wrong bit (gelu and silu: only the
 /// error of the activation). The set's own reals, restored afterwards, must lie within the bounds of

@@ -14,8 +14,8 @@ class DenseOperands final : public Operands {
   /// `lab` must outlive this.
   explicit DenseOperands(const Lab& lab) : lab_(lab) {}
 
-  /// Strides of `problem` must be filled in. Errors: driver (memory).
-  Result<void> open(const Problem& problem, Scalars scalars);
+  /// Strides of `problem` must be filled in. `conv`: as in a request. Errors: driver (memory).
+  Result<void> open(const Problem& problem, Scalars scalars, const Conv& conv = {});
   void close() { sets_.clear(); }
 
   std::span<ProblemData> sets() { return sets_; }

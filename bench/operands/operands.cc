@@ -27,8 +27,9 @@ Result<std::string> verdict_on(const Result<Comparison>& found, bool is_empty) {
   return std::string();
 }
 
-Result<void> DenseOperands::open(const Problem& problem, Scalars scalars) {
-  SLUICE_TAKE(std::vector<ProblemData> sets, make_copies(lab_, problem, scalars));
+Result<void> DenseOperands::open(const Problem& problem, Scalars scalars, const Conv& conv) {
+  SLUICE_TAKE(std::vector<ProblemData> sets,
+              make_copies(lab_, problem, scalars, is_conv(conv) ? conv : problem.conv));
   sets_ = std::move(sets);
   return {};
 }

@@ -17,10 +17,11 @@ class OperandStore {
 
   /// Closes the problem before and opens this one, whose strides must be filled in. Errors: those of
   /// packed::plan, driver (memory), toolchain.
-  Result<Operands*> open(const AnyProblem& problem, Scalars scalars) {
+  Result<Operands*> open(const AnyProblem& problem, Scalars scalars, const Conv& conv = {}) {
     close();
     const auto* packed = std::get_if<PackedProblem>(&problem);
-    SLUICE_TRY(packed != nullptr ? packed_.open(*packed) : dense_.open(std::get<Problem>(problem), scalars));
+    SLUICE_TRY(packed != nullptr ? packed_.open(*packed)
+                                 : dense_.open(std::get<Problem>(problem), scalars, conv));
     return packed != nullptr ? static_cast<Operands*>(&packed_) : &dense_;
   }
   void close() {

@@ -53,10 +53,13 @@ TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
 
 ShapeRecord shape_record_of(const TuneResult& result) {
   ShapeRecord shape{.problem = result.problem};
+  if (const auto* dense = std::get_if<Problem>(&result.problem)) shape.conv = dense->conv;
   shape.wall_s = result.seconds;
   shape.error = result.message;
   if (result.state == TuneState::no_time) shape.error = "no time was left";
   if (result.state == TuneState::known) shape.error = "has a record already";
+  shape.ranked = result.ranked;
+  shape.possible = result.possible;
   if (result.trials.empty()) return shape;
   const auto add = [&](int trial, const char* name) {
     if (trial < 0) return;
@@ -73,7 +76,8 @@ ShapeRecord shape_record_of(const TuneResult& result) {
                                 .estimate = estimate_of(trial.plan),
                                 .us = spread_of(trial.screened).median,
                                 .verified = trial.state == TrialState::right,
-                                .error = trouble_of(trial)});
+                                .error = trouble_of(trial),
+                                .plan = trial.plan});
   }
   return shape;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "bench/statistics.h"
+#include "bench/tune/every_plan.h"
 #include "bench/tune/walks.h"
 
 #include <sluice/try.h>
@@ -15,8 +16,9 @@ namespace sluice::bench {
 namespace {
 
 constexpr double kPrepareShare = 0.5, kScreenShare = 0.8;
-constexpr int kFullRounds = 2;  // screening rounds before the first halving
-constexpr int kLeaders = 3;     // trials whose other rasters are tried
+constexpr int kFullRounds = 2;   // screening rounds before the first halving
+constexpr int kEveryRounds = 5;  // rounds before it where each plan's time is kept as data
+constexpr int kLeaders = 3;      // trials whose other rasters are tried
 
 /// The search for one problem: plan, prepare, screen, try other rasters, finish.
 class Search {
@@ -58,7 +60,13 @@ class Search {
   Result<void> plan() {
     SLUICE_TAKE(std::vector<AnyPlan> plans, candidates_of(request_of(result_.problem), device_));
     result_.problem = problem_of(plans.front());
-    const size_t top = static_cast<size_t>(std::max(settings_.top, 1));
+    result_.ranked = static_cast<int>(plans.size());
+    const auto* dense = std::get_if<Problem>(&result_.problem);
+    if (settings_.every && dense != nullptr) {
+      SLUICE_TAKE(plans, every_plan({.problem = *dense}, device_));
+      result_.possible = static_cast<int>(plans.size());
+    }
+    const size_t top = result_.possible > 0 ? plans.size() : static_cast<size_t>(std::max(settings_.top, 1));
     if (plans.size() > top) plans.resize(top);
     for (AnyPlan& candidate : plans) result_.trials.push_back({.plan = std::move(candidate)});
     add_recorded();
@@ -149,7 +157,7 @@ class Search {
     for (int round = 0; !field.empty(); ++round) {
       if (round > 0 && used(kScreenShare)) return;
       time_round(field, Effort::screen, round);
-      if (round + 1 < kFullRounds) continue;
+      if (round + 1 < (settings_.every ? kEveryRounds : kFullRounds)) continue;
       if (field.size() <= static_cast<size_t>(settings_.finalists)) return;
       sort_by_screening(field);
       field.resize(std::max((field.size() + 1) / 2, static_cast<size_t>(settings_.finalists)));

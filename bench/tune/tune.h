@@ -45,6 +45,7 @@ struct TuneSettings {
   int top = 24;          // candidates of the model for each problem
   int finalists = 3;     // timed with care, beside the model's pick and the record's plan
   int careful_rounds = 9;
+  bool every = false;  // dense: each plan that is possible (every_plan.h), of which `top` counts none
 };
 
 enum class TrialState {
@@ -81,6 +82,8 @@ struct TuneResult {
   std::vector<Trial> trials;
   int best = -1;      // -1: none
   int recorded = -1;  // the trial of the record's plan; -1: there is none
+  int ranked = 0;     // candidates of the model, tried or not
+  int possible = 0;   // with TuneSettings::every: all plans; else 0
   double seconds = 0;
 
   int count(TrialState state) const;

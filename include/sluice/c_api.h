@@ -127,7 +127,47 @@ typedef struct {
   const char* const* names;
 } sluice_product;
 
-/* A sluice_product without its arrays. A stride of 0 means packed. */
+/* ---- convolutions: include/sluice/conv.h has their rules ---- */
+/* The result: y of x and w; x (that is dx) of y (dy) and w; w (dw) of y (dy) and x. */
+typedef enum { SLUICE_FPROP = 1, SLUICE_DGRAD, SLUICE_WGRAD } sluice_conv_op;
+/* y = act(alpha * scale_x * scale_w * (x convolved with w) + beta * C + bias), or one of its gradients.
+ * x is images x channels x axes, w is filters x channels x axes, y is images x filters x axes: torch's order,
+ * with one to three axes, outermost first. Their strides are those of channels_last: channels are contiguous,
+ * then come the axes and then the images. A dimension of size 1 may have any stride. x and y may have gaps
+ * between pixels, as a slice of channels has; w has none. The one that `op` computes is written; the two that
+ * are read have one type. An array that is NULL takes no part.
+ * Each list has one value for each axis, outermost first. NULL stands for 1 (stride, dilation), for 0
+ * (padding), and for the padding before (padding_after).
+ * C lies as the result does. bias (one value for each filter), scale_x (one value), scale_w (one value, or
+ * one for each filter) and scale_d (one value) are for SLUICE_FPROP. `update`, `any_order` and `accumulate`
+ * are those of a sluice_product. `names` gives eight names for messages, in the order of the arrays. */
+typedef struct {
+  int32_t op;
+  int32_t spatial; /* axes: 1, 2 or 3 */
+  const sluice_array *x, *w, *y, *bias, *c, *scale_x, *scale_w, *scale_d;
+  const int64_t *stride, *dilation, *padding, *padding_after;
+  float alpha, beta;
+  int32_t accumulate;
+  int32_t activation;
+  int32_t update;
+  int32_t any_order; /* 0 or 1 */
+  const char* const* names;
+} sluice_convolution;
+
+/* The sizes of a convolution. Lists are outermost first, and values past `spatial` do not count. */
+typedef struct {
+  int32_t op; /* 0: the problem is a product */
+  int32_t spatial;
+  int64_t images, channels, filters;
+  int64_t size[3]; /* x's */
+  int64_t filter[3], stride[3], dilation[3], padding[3], padding_after[3];
+  int64_t x_pitch, y_pitch; /* elements from pixel to pixel; 0: no gaps */
+} sluice_conv_sizes;
+
+/* A sluice_product without its arrays. A stride of 0 means packed. With conv.op it is a convolution. `a` and
+ * `b` are then the type of the two arrays that are read, and `d` is the result's. scale_a is the mode of
+ * scale_x, and scale_b of scale_w. Sizes, layouts and strides follow from `conv`; m, n, k and the like do not
+ * count. */
 typedef struct {
   int64_t m, n, k, batch;
   int32_t a, b, d;
@@ -144,6 +184,7 @@ typedef struct {
   int32_t packed;               /* 1: B is packed weights; b, b_major and B's strides are ignored */
   sluice_weight_format weights; /* counts only with packed */
   int32_t norm_x;               /* 0 or 1, with packed: A's rows are normed with a gamma */
+  sluice_conv_sizes conv;       /* counts only with conv.op */
 } sluice_problem;
 
 /* Folders and limits of the library. NULL or -1 takes the environment's value (include/sluice/options.h). */
@@ -155,6 +196,9 @@ typedef struct {
 /* Describes a product as the planner sees it. It needs no GPU and reads no data. It fails where the product
  * itself would. */
 SLUICE_API sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* problem);
+/* sluice_problem_of for a convolution. m, n and k become those of the product that computes it. */
+SLUICE_API sluice_status sluice_conv_problem_of(const sluice_convolution* convolution,
+                                                sluice_problem* problem);
 /* Refuses the sizes, types and strides that a product of the problem would refuse. It plans nothing. */
 SLUICE_API sluice_status sluice_problem_check(const sluice_problem* problem);
 
@@ -196,6 +240,8 @@ SLUICE_API sluice_status sluice_device_default(int32_t ordinal, sluice_device** 
 SLUICE_API const char* sluice_device_name(const sluice_device* device);
 
 /* ---- the explicit way: a kernel at hand ---- */
+/* A convolution's a and b are x and w; with SLUICE_DGRAD y and w, with SLUICE_WGRAD y and x. d is its result.
+ */
 typedef struct {
   const void *a, *b, *c; /* b is the blob in a packed product */
   void* d;
@@ -236,7 +282,13 @@ SLUICE_API sluice_status sluice_run(sluice_device* device, const sluice_product*
 /* sluice_run with the caller's workspace, which must live as long as the work and graphs that use it. */
 SLUICE_API sluice_status sluice_run_with(sluice_device* device, const sluice_product* product,
                                          const sluice_workspace* workspace, sluice_stream stream);
-/* Prepares the kernels that sluice_run needs for these problems, in parallel. It launches nothing. */
+/* sluice_run and sluice_run_with for convolutions: with the same kept kernels, lent workspaces and errors. */
+SLUICE_API sluice_status sluice_conv_run(sluice_device* device, const sluice_convolution* convolution,
+                                         sluice_stream stream);
+SLUICE_API sluice_status sluice_conv_run_with(sluice_device* device, const sluice_convolution* convolution,
+                                              const sluice_workspace* workspace, sluice_stream stream);
+/* Prepares the kernels that sluice_run and sluice_conv_run need for these problems, in parallel. It launches
+ * nothing. */
 SLUICE_API sluice_status sluice_make_ready(sluice_device* device, const sluice_problem* problems,
                                            int32_t count);
 /* Makes sluice_run take this plan for its problem from now on, e.g. a plan with the caller's choices. The
@@ -341,8 +393,9 @@ typedef struct {
   int32_t count;
   sluice_row_summary summary;
 } sluice_row_plans;
-/* Plans the few kernels that serve all m of a range, for sluice_compile or to look at. The problem's m does
- * not count, and strides of 0 follow each m. It needs no GPU; device NULL stands for an H200. */
+/* Plans the few kernels that serve all m of a range, for sluice_compile or to look at. It takes products
+ * only. The problem's m does not count, and strides of 0 follow each m. It needs no GPU; device NULL stands
+ * for an H200. */
 SLUICE_API sluice_status sluice_plan_rows(const sluice_device* device, const sluice_problem* problem,
                                           const sluice_row_range* rows, sluice_row_plans* found);
 /* Compiles and loads the kernels of a range. sluice_run then serves every m of it without a compile, also in

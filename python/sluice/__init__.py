@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import weights
 from ._library import lib as _lib
+from .convolutions import Convolution, convolution_of
 from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgument, InvalidConfig, InvalidPointer,
                      InvalidSize, InvalidStride, InvalidType, Misaligned, NotPrepared, StorageError, ToolchainError,
                      UnsupportedArch, WorkspaceError, WrongDevice)
@@ -38,10 +39,10 @@ else:
         return sorted({*globals(), "packed_mm"})
 
 __all__ = [
-    "Aliasing", "Compiled", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidConfig",
+    "Aliasing", "Compiled", "Convolution", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidConfig",
     "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "Misaligned", "PackedProblem", "NotPrepared",
     "PackedNumbers", "PackedWeights", "Plan", "Problem", "RowPlans", "StorageError", "ToolchainError", "UnsupportedArch",
-    "Unpacked", "WeightFormat", "Workspace", "WorkspaceError", "WrongDevice", "compile", "explain", "holdings",
+    "Unpacked", "WeightFormat", "Workspace", "WorkspaceError", "WrongDevice", "compile", "convolution_of", "explain", "holdings",
     "packed_plan", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized", "plan", "plan_rows", "prepare",
     "prepare_norms", "prepare_packer", "prepare_quantizers", "problem_of", "reset_workspaces", "verify_workspaces", "weights",
 ]

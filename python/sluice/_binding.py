@@ -12,12 +12,16 @@ it is a tensor. ``kFields`` in sluice/c_api/tvm_ffi_args.h lists the fields; mes
     quantize(INPUT, x, OUTPUT, q, SCALES, s, GRANULARITY, 2)
     norm(INPUT, x, GAMMA, g, OUTPUT, y)
     pack(CODES, c, SCALES, s, BLOB, blob, *format.fields)          unpack(...) the other way
+    convolution(OP, FPROP, INPUT, x, WEIGHT, w, OUT, y, *geometry_fields(stride, padding, padding_after, dilation))
+    convolution(OP, DGRAD, GRAD_OUTPUT, dy, WEIGHT, w, OUT, dx, ...)
+    convolution(OP, WGRAD, GRAD_OUTPUT, dy, INPUT, x, OUT, dw, ...)
 
 ``WORKSPACE`` is the address of a workspace's handle, or None.
 """
 from __future__ import annotations
 
 import itertools
+from typing import Optional, Sequence
 
 try:
     import tvm_ffi
@@ -48,6 +52,10 @@ WORKSPACE, PROBLEM = FIELDS["workspace"], FIELDS["problem"]
 GRANULARITY, SCALE_GIVEN, GATE = (FIELDS[name] for name in ("granularity", "scale_given", "gate"))
 FORMAT = tuple(FIELDS[f"format.{name}"] for name in ("type", "group", "scale", "zeros", "order"))
 N, K = FIELDS["n"], FIELDS["k"]
+OP, GRAD_OUTPUT, SCALE_W = FIELDS["op"], FIELDS["grad_output"], FIELDS["scale_w"]
+FPROP, DGRAD, WGRAD = 1, 2, 3
+_STRIDE, _PADDING, _PADDING_AFTER, _DILATION = (tuple(FIELDS[f"{name}[{i}]"] for i in range(3))
+                                               for name in ("stride", "padding", "padding_after", "dilation"))
 
 # These calls release the interpreter's lock, as torch's own operations do; that costs 50 ns a call. A call may compile,
 # or wait for another process that compiles. It may also wait for room in a full queue, which may come only with another
@@ -57,8 +65,9 @@ quantize = _module["quantize"]
 norm = _module["norm"]
 pack = _module["pack"]
 unpack = _module["unpack"]
-problem_of = _module["product"]
-problem_of.release_gil = False  # waits for nothing
+convolution = _module["convolution"]
+problem_of, conv_problem_of = _module["product"], _module["convolution"]
+problem_of.release_gil = conv_problem_of.release_gil = False  # they wait for nothing
 
 
 def format_fields(numbers: tuple) -> tuple:
@@ -70,3 +79,17 @@ def format_fields(numbers: tuple) -> tuple:
 def weights_fields(numbers: tuple) -> tuple:
     """Returns the pairs of packed weights. ``numbers``: the five of the format, then n and k of the weights."""
     return (*format_fields(numbers[:5]), N, numbers[5], K, numbers[6])
+
+
+def geometry_fields(stride: Sequence[int], padding: Sequence[int], padding_after: Optional[Sequence[int]],
+                    dilation: Sequence[int]) -> tuple:
+    """Returns the pairs of a convolution's lists, which have a number for each axis, outermost first. ``padding_after`` None
+    is as ``padding``. Numbers that are the default are left out."""
+    pairs: list[int] = []
+    after = padding if padding_after is None else padding_after
+    for fields, numbers, defaults in ((_STRIDE, stride, itertools.repeat(1)), (_DILATION, dilation, itertools.repeat(1)),
+                                      (_PADDING, padding, itertools.repeat(0)), (_PADDING_AFTER, after, padding)):
+        for field, number, default in zip(fields, numbers, defaults):
+            if number != default:
+                pairs += (field, number)
+    return tuple(pairs)

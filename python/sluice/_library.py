@@ -44,6 +44,30 @@ class ProductStruct(ctypes.Structure):
     ]
 
 
+# The arrays of a convolution, in the order of its names.
+CONVOLUTION_ARRAYS = ("x", "w", "y", "bias", "c", "scale_x", "scale_w", "scale_d")
+
+
+class ConvolutionStruct(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int32) for name in ("op", "spatial")),
+        *((name, POINTER(ArrayStruct)) for name in CONVOLUTION_ARRAYS),
+        *((name, POINTER(c_int64)) for name in ("stride", "dilation", "padding", "padding_after")),
+        *((name, c_float) for name in ("alpha", "beta")),
+        *((name, c_int32) for name in ("accumulate", "activation", "update", "any_order")),
+        ("names", POINTER(c_char_p)),
+    ]
+
+
+class ConvSizesStruct(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int32) for name in ("op", "spatial")),
+        *((name, c_int64) for name in ("images", "channels", "filters")),
+        *((name, c_int64 * 3) for name in ("size", "filter", "stride", "dilation", "padding", "padding_after")),
+        *((name, c_int64) for name in ("x_pitch", "y_pitch")),
+    ]
+
+
 class ProblemStruct(ctypes.Structure):
     _fields_ = [
         *((name, c_int64) for name in ("m", "n", "k", "batch")),
@@ -54,6 +78,7 @@ class ProblemStruct(ctypes.Structure):
                                        "c_type", "accumulate", "update", "any_order", "packed")),
         ("weights", WeightFormatStruct),
         ("norm_x", c_int32),
+        ("conv", ConvSizesStruct),
     ]
 
 
@@ -102,6 +127,7 @@ _FUNCTIONS = {
     "sluice_suggest_nvrtc": ("status", [c_char_p]),
     "sluice_ffi_field": (c_char_p, [c_int32]),
     "sluice_problem_of": ("status", [POINTER(ProductStruct), POINTER(ProblemStruct)]),
+    "sluice_conv_problem_of": ("status", [POINTER(ConvolutionStruct), POINTER(ProblemStruct)]),
     "sluice_problem_check": ("status", [POINTER(ProblemStruct)]),
     "sluice_plan_create": ("status", [c_void_p, POINTER(ProblemStruct), c_char_p, POINTER(c_void_p)]),
     "sluice_plan_free": (None, [c_void_p]),

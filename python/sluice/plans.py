@@ -11,8 +11,11 @@ from . import errors
 from ._arguments import check_keywords, choice_of, choices_of, entry, integer, list_of, name_of, path_of, shown, size_of, switch_of
 from ._library import (CompiledStruct, Handle, HoldingsStruct, OptionsStruct, ProblemStruct, RowPlansStruct, RowRangeStruct,
                        default_device, lib)
+from .convolutions import Convolution
 from .formats import PackedProblem, WeightFormat
 from .problems import DTYPES, Problem, number_of
+
+AnyProblem = Union[Problem, PackedProblem, Convolution]
 
 
 @entry
@@ -25,7 +28,7 @@ class Plan:
 
     __slots__ = ("_handle", "_problem", "__weakref__")
 
-    def __init__(self, handle: Handle, problem: Union[Problem, PackedProblem]) -> None:
+    def __init__(self, handle: Handle, problem: AnyProblem) -> None:
         if not isinstance(handle, Handle):
             raise errors.InvalidType("a Plan is made by sluice.plan() or sluice.packed_plan()")
         self._handle, self._problem = handle, problem
@@ -40,7 +43,7 @@ class Plan:
         raise errors.InvalidType("a Plan cannot be pickled: pickle plan.problem, and call sluice.plan() of it where it is read")
 
     @property
-    def problem(self) -> Union[Problem, PackedProblem]:
+    def problem(self) -> AnyProblem:
         """The problem that the plan is for."""
         return self._problem
 
@@ -79,13 +82,15 @@ class Plan:
         return lib.sluice_plan_estimate_us(self._handle)
 
     def __repr__(self) -> str:
-        return f"<sluice.Plan {self.problem.m}x{self.problem.n}x{self.problem.k}: {self.config}>"
+        p = self.problem
+        text = p.text if isinstance(p, Convolution) else f"{p.m}x{p.n}x{p.k}"
+        return f"<sluice.Plan {text}: {self.config}>"
 
     def __str__(self) -> str:
         return self.text
 
 
-_Kind = TypeVar("_Kind", Problem, PackedProblem)
+_Kind = TypeVar("_Kind", bound=AnyProblem)
 
 
 def _problem_of(call: str, kind: Type[_Kind], problem: object, fields: dict[str, Any]) -> _Kind:
@@ -114,7 +119,7 @@ def _choices_of(numbers: dict[str, object], names: dict[str, object], switches: 
     return b", ".join(name.encode() + b"=" + value for name, value in given.items())
 
 
-def _planned(problem: Union[Problem, PackedProblem], device: Optional[int], choices: bytes) -> Plan:
+def _planned(problem: AnyProblem, device: Optional[int], choices: bytes) -> Plan:
     handle = Handle(lib.sluice_plan_free)
     lib.sluice_plan_create(None if device is None else default_device(device), ctypes.byref(problem.struct()), choices,
                            ctypes.byref(handle._as_parameter_))
@@ -122,7 +127,7 @@ def _planned(problem: Union[Problem, PackedProblem], device: Optional[int], choi
 
 
 @entry
-def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, schedule: Optional[str] = None,
+def plan(problem: Union[Problem, Convolution, None] = None, *, device: Optional[int] = None, schedule: Optional[str] = None,
          tile: Optional[Sequence[int]] = None, cluster: Optional[Sequence[int]] = None, stages: Optional[int] = None, warps: Optional[int] = None,
          store: Optional[str] = None, raster: Optional[str] = None, raster_group: Optional[int] = None,
          clusters: Optional[int] = None, streamed: Optional[int] = None, splits: Optional[int] = None,
@@ -133,11 +138,12 @@ def plan(problem: Optional[Problem] = None, *, device: Optional[int] = None, sch
 
     >>> print(sluice.plan(m=4096, n=4096, k=4096, a="e4m3"))
 
-    ``fields`` are those of ``Problem``. The other arguments overrule the planner, as the flags of ``sluice plan`` do.
-    With ``swapped=True`` B is multiplied by A; tile, cluster and raster then apply to that product. Raises
+    ``problem`` may be a ``Convolution`` too; ``fields`` are those of ``Problem``. The other arguments overrule the planner, as
+    the flags of ``sluice plan`` do. With ``swapped=True`` B is multiplied by A; tile, cluster and raster then apply to that
+    product. Raises
     ``InvalidConfig`` for choices that break a rule of the kernels, and the errors of ``Problem.check``.
     """
-    problem = _problem_of("plan", Problem, problem, fields)
+    problem = _problem_of("plan", Convolution if isinstance(problem, Convolution) else Problem, problem, fields)
     numbers: dict[str, object] = dict(zip(("tile_m", "tile_n"), choices_of("tile", tile, 2)))
     numbers.update(zip(("cluster_m", "cluster_n", "cluster_k"), choices_of("cluster", cluster, 2, 3)))
     numbers.update(stages=stages, warps=warps, raster_group=raster_group, clusters=clusters, streamed=streamed, splits=splits,
@@ -176,7 +182,7 @@ def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int
 
 
 @entry
-def explain(problem: Union[Problem, PackedProblem, Plan, None] = None, **arguments: object) -> str:
+def explain(problem: Union[AnyProblem, Plan, None] = None, **arguments: object) -> str:
     """Returns the plan's text. ``problem`` is a plan, or a problem as ``plan()`` takes it, with the arguments of
     ``plan()``; a ``PackedProblem`` goes to ``packed_plan()``."""
     if isinstance(problem, Plan):
@@ -186,7 +192,8 @@ def explain(problem: Union[Problem, PackedProblem, Plan, None] = None, **argumen
 
 
 # compile and prepare take one of these, or many.
-Preparable = Union[Problem, PackedProblem, Plan]
+Preparable = Union[Problem, PackedProblem, Convolution, Plan]
+_PREPARABLE = (Problem, PackedProblem, Convolution, Plan)
 # A range of numbers of rows: (first, last), both included, or range(first, last + 1).
 Rows = Union[Sequence[int], range]
 
@@ -254,14 +261,14 @@ class Compiled(NamedTuple):
 
 
 def _item_of(item: object) -> Preparable:
-    if not isinstance(item, (Problem, PackedProblem, Plan)):
+    if not isinstance(item, _PREPARABLE):
         raise errors.InvalidType(f"what holds {shown(item)}, of type {type(item).__name__}, and must hold problems and plans: pass "
-                                 "sluice.Problem, sluice.PackedProblem or what sluice.plan() gives")
+                                 "sluice.Problem, sluice.PackedProblem, sluice.Convolution or what sluice.plan() gives")
     return item
 
 
 def _items(what: object) -> list[Preparable]:
-    return [what] if isinstance(what, (Problem, PackedProblem, Plan)) else list_of("what", what, _item_of)
+    return [what] if isinstance(what, _PREPARABLE) else list_of("what", what, _item_of)
 
 
 def _format_of(what: str, weights: object) -> WeightFormat:

@@ -38,6 +38,42 @@ def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
     return names.index(text)
 
 
+def epilogue_fields(problem: Any) -> dict[str, int]:
+    """Returns the fields of a ``ProblemStruct`` that products and convolutions name alike. Raises ``InvalidArgument`` for an
+    unknown name."""
+    return {
+        "scale_d": number_of("scale_d", problem.scale_d, SCALES),
+        "bias": int(problem.bias is not None),
+        "bias_type": number_of("bias", problem.bias, DTYPES) if problem.bias is not None else 0,
+        "activation": number_of("activation", problem.activation, ACTIVATIONS),
+        "residual": int(problem.c is not None),
+        "c_type": number_of("c", problem.c, DTYPES) if problem.c is not None else 0,
+        "accumulate": number_of("accumulate", problem.accumulate, SUMS),
+        "update": number_of("update", problem.update, UPDATES),
+        "any_order": 1 - switch_of("deterministic", problem.deterministic),
+    }
+
+
+def epilogue_of(s: ProblemStruct) -> dict[str, Any]:
+    """Returns those fields with the names that Python has."""
+    return {"bias": DTYPES[s.bias_type] if s.bias else None, "activation": ACTIVATIONS[s.activation],
+            "c": DTYPES[s.c_type] if s.residual else None, "accumulate": SUMS[s.accumulate], "update": UPDATES[s.update],
+            "deterministic": not s.any_order, "scale_d": SCALES[s.scale_d]}
+
+
+def output_type(inputs: int, given: Optional[str], name: str = "d") -> int:
+    """Returns the number of a result's type: the given one, else that of the inputs, or bf16 for fp8 inputs."""
+    default = "bf16" if DTYPES[inputs] in ("e4m3", "e5m2") else DTYPES[inputs]
+    return number_of(name, given if given is not None else default, DTYPES)
+
+
+def call_pairs(f: Any, activation: object, use_fast_accum: object, update: object, deterministic: object) -> tuple:
+    """Returns the pairs of a call's choices for the binding ``f``."""
+    return (f.ACTIVATION, number_of("activation", activation, ACTIVATIONS), f.USE_FAST_ACCUM,
+            switch_of("use_fast_accum", use_fast_accum), f.ADD, number_of("update", update, UPDATES), f.ANY_ORDER,
+            1 - switch_of("deterministic", deterministic))
+
+
 @entry
 @dataclasses.dataclass(frozen=True)
 class Problem:
@@ -99,28 +135,19 @@ class Problem:
     def struct(self) -> ProblemStruct:
         """Returns the struct of the C interface. Raises ``InvalidArgument`` for an unknown name."""
         a = number_of("a", self.a, DTYPES)
-        d_default = "bf16" if DTYPES[a] in ("e4m3", "e5m2") else DTYPES[a]
         sizes = {name: size_of(name, getattr(self, name)) for name, kind in ProblemStruct._fields_
                  if kind is ctypes.c_int64}
         return ProblemStruct(
             **sizes,
             a=a,
             b=number_of("b", self.b if self.b is not None else DTYPES[a], DTYPES),
-            d=number_of("d", self.d if self.d is not None else d_default, DTYPES),
+            d=output_type(a, self.d),
             a_major=number_of("a_major", self.a_major, MAJORS),
             b_major=number_of("b_major", self.b_major, MAJORS),
             scale_a=number_of("scale_a", self.scale_a, SCALES),
             scale_b=number_of("scale_b", self.scale_b, SCALES),
-            bias=int(self.bias is not None),
-            bias_type=number_of("bias", self.bias, DTYPES) if self.bias is not None else 0,
-            activation=number_of("activation", self.activation, ACTIVATIONS),
-            residual=int(self.c is not None),
-            c_type=number_of("c", self.c, DTYPES) if self.c is not None else 0,
-            accumulate=number_of("accumulate", self.accumulate, SUMS),
-            update=number_of("update", self.update, UPDATES),
-            any_order=1 - switch_of("deterministic", self.deterministic),
             gated=switch_of("gated", self.gated),
-            scale_d=number_of("scale_d", self.scale_d, SCALES),
+            **epilogue_fields(self),
         )
 
     def check(self) -> None:
@@ -133,10 +160,7 @@ class Problem:
         sizes = {name: getattr(s, name) for name, kind in ProblemStruct._fields_ if kind is ctypes.c_int64}
         return cls(
             **sizes, a=DTYPES[s.a], b=DTYPES[s.b], d=DTYPES[s.d], a_major=MAJORS[s.a_major], b_major=MAJORS[s.b_major],
-            scale_a=SCALES[s.scale_a], scale_b=SCALES[s.scale_b], bias=DTYPES[s.bias_type] if s.bias else None,
-            activation=ACTIVATIONS[s.activation], c=DTYPES[s.c_type] if s.residual else None,
-            accumulate=SUMS[s.accumulate], update=UPDATES[s.update], deterministic=not s.any_order,
-            gated=bool(s.gated), scale_d=SCALES[s.scale_d])
+            scale_a=SCALES[s.scale_a], scale_b=SCALES[s.scale_b], gated=bool(s.gated), **epilogue_of(s))
 
 
 @entry
@@ -154,7 +178,6 @@ def problem_of(a: Any, b: Any, out: Any, *, c: Any = None, bias: Any = None, sca
         check_array(name, array)
     struct = ProblemStruct()
     f.problem_of(f.A, a, f.B, b, f.OUT, out, f.C, c, f.BIAS, bias, f.SCALE_A, scale_a, f.SCALE_B, scale_b, f.SCALE_D, scale_d,
-                 f.ACTIVATION, number_of("activation", activation, ACTIVATIONS), f.GATED, switch_of("gated", gated),
-                 f.USE_FAST_ACCUM, switch_of("use_fast_accum", use_fast_accum), f.ADD, number_of("update", update, UPDATES),
-                 f.ANY_ORDER, 1 - switch_of("deterministic", deterministic), f.PROBLEM, ctypes.addressof(struct))
+                 f.GATED, switch_of("gated", gated), *call_pairs(f, activation, use_fast_accum, update, deterministic), f.PROBLEM,
+                 ctypes.addressof(struct))
     return Problem.from_struct(struct)

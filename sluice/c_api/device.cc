@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface, second half: the functions that need a GPU.
+#include <sluice/c_api/convolutions.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/options.h>
@@ -8,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <type_traits>
 
 using namespace sluice;
 using namespace sluice::c_api;
@@ -81,20 +83,43 @@ Result<void> run_call(sluice_device& device, DenseCall& call, const WorkspaceVie
 Result<void> run_call(sluice_device& device, PackedCall& call, const WorkspaceView&, Stream stream) {
   return device.session.run(call.problem, call.args, stream);
 }
+Result<void> run_call(sluice_device& device, ConvCall& call, const WorkspaceView& workspace, Stream stream) {
+  call.args.workspace = workspace;
+  return device.session.run(call.problem, call.args, stream);
+}
+Result<void> run_call(sluice_device& device, ProductCall& found, const WorkspaceView& workspace,
+                      Stream stream) {
+  return std::visit([&](auto& call) { return run_call(device, call, workspace, stream); }, found.call);
+}
 
-sluice_status run_product(sluice_device* device, const sluice_product* product,
-                          const WorkspaceView& workspace, Stream stream) {
-  if (device == nullptr || product == nullptr)
-    return fail(null_argument(device == nullptr ? "device" : "product"));
-  Result<ProductCall> found = call_of(*product);
+Named first_of(const sluice_product& product) {
+  return named(product, kNameA);
+}
+Named first_of(const sluice_convolution& convolution) {
+  return named(convolution, roles_of(convolution.op).a);
+}
+
+/// Runs a product or a convolution of arrays.
+template <class What>
+sluice_status run_arrays(sluice_device* device, const What* what, const WorkspaceView& workspace,
+                         Stream stream) {
+  constexpr bool kProduct = std::is_same_v<What, sluice_product>;
+  if (device == nullptr || what == nullptr)
+    return fail(null_argument(device == nullptr ? "device" : kProduct ? "product" : "convolution"));
+  auto found = call_of(*what);
   if (!found) return fail(found.error());
-  if (const Result<void> there =
-          check_on(named(*product, kNameA), found->memory, device->session.device().ordinal());
+  if (const Result<void> there = check_on(first_of(*what), found->memory, device->session.device().ordinal());
       !there)
     return fail(there.error());
-  const Result<void> done =
-      std::visit([&](auto& call) { return run_call(*device, call, workspace, stream); }, found->call);
-  return done ? SLUICE_OK : fail(with_names(*product, done.error()));
+  const Result<void> done = run_call(*device, *found, workspace, stream);
+  return done ? SLUICE_OK : fail(with_names(*what, done.error()));
+}
+/// Runs it with the caller's workspace.
+template <class What>
+sluice_status run_arrays(sluice_device* device, const What* what, const sluice_workspace* workspace,
+                         Stream stream) {
+  if (workspace == nullptr) return fail(null_argument("workspace"));
+  return run_arrays(device, what, workspace->workspace.view(), stream);
 }
 
 sluice_status run_quantizer(sluice_device* device, const sluice_quantization* what,
@@ -250,15 +275,20 @@ sluice_status sluice_workspace_reset(sluice_workspace* workspace, sluice_stream 
 }
 
 sluice_status sluice_run(sluice_device* device, const sluice_product* product, sluice_stream stream) {
-  return guarded([&] { return run_product(device, product, {}, stream); });
+  return guarded([&] { return run_arrays(device, product, WorkspaceView{}, stream); });
 }
-
 sluice_status sluice_run_with(sluice_device* device, const sluice_product* product,
                               const sluice_workspace* workspace, sluice_stream stream) {
-  return guarded([&] {
-    if (workspace == nullptr) return fail(null_argument("workspace"));
-    return run_product(device, product, workspace->workspace.view(), stream);
-  });
+  return guarded([&] { return run_arrays(device, product, workspace, stream); });
+}
+
+sluice_status sluice_conv_run(sluice_device* device, const sluice_convolution* convolution,
+                              sluice_stream stream) {
+  return guarded([&] { return run_arrays(device, convolution, WorkspaceView{}, stream); });
+}
+sluice_status sluice_conv_run_with(sluice_device* device, const sluice_convolution* convolution,
+                                   const sluice_workspace* workspace, sluice_stream stream) {
+  return guarded([&] { return run_arrays(device, convolution, workspace, stream); });
 }
 
 sluice_status sluice_make_ready(sluice_device* device, const sluice_problem* problems, int32_t count) {

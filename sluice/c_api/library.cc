@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface, first half: the library, errors, problems, plans, compiles. No function needs a GPU.
+#include <sluice/c_api/convolutions.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/options.h>
@@ -12,6 +13,7 @@
 #include <sluice/host/text/pack_units.h>
 #include <sluice/host/text/packed_units.h>
 #include <sluice/host/text/quoted.h>
+#include <sluice/try.h>
 
 using namespace sluice;
 using namespace sluice::c_api;
@@ -31,6 +33,31 @@ sluice_status status_of(const Result<Compiled>& result, sluice_compiled* done) {
   if (!result) return fail(result.error());
   if (done != nullptr) *done = {result->compiled, result->already_there, result->failed};
   return result->first_failure ? fail(*result->first_failure) : SLUICE_OK;
+}
+
+Result<sluice_problem> checked_values(const ProductCall& found) {
+  return std::visit(
+      [](const auto& call) -> Result<sluice_problem> {
+        SLUICE_TRY(check(call.problem));
+        return values_of(call.problem);
+      },
+      found.call);
+}
+Result<sluice_problem> checked_values(const ConvCall& call) {
+  SLUICE_TRY(check(call.problem));
+  return values_of(call);
+}
+
+/// Describes a product or a convolution of arrays.
+template <class What>
+sluice_status describe_call(const What& what, sluice_problem* problem) {
+  if (problem == nullptr) return fail(null_argument("problem"));
+  const auto call = call_of(what);
+  if (!call) return fail(call.error());
+  const Result<sluice_problem> values = checked_values(*call);
+  if (!values) return fail(with_names(what, values.error()));
+  *problem = *values;
+  return SLUICE_OK;
 }
 
 }  // namespace
@@ -75,18 +102,15 @@ sluice_status sluice_suggest_nvrtc(const char* folder) {
 
 sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* problem) {
   return guarded([&] {
-    if (product == nullptr || problem == nullptr)
-      return fail(null_argument(product == nullptr ? "product" : "problem"));
-    const Result<ProductCall> found = call_of(*product);
-    if (!found) return fail(found.error());
-    return std::visit(
-        [&](const auto& call) {
-          if (const Result<void> good = check(call.problem); !good)
-            return fail(with_names(*product, good.error()));
-          *problem = values_of(call.problem);
-          return SLUICE_OK;
-        },
-        found->call);
+    if (product == nullptr) return fail(null_argument("product"));
+    return describe_call(*product, problem);
+  });
+}
+
+sluice_status sluice_conv_problem_of(const sluice_convolution* convolution, sluice_problem* problem) {
+  return guarded([&] {
+    if (convolution == nullptr) return fail(null_argument("convolution"));
+    return describe_call(*convolution, problem);
   });
 }
 

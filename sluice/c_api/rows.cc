@@ -3,6 +3,7 @@
 #include <sluice/rows.h>
 
 #include <memory>
+#include <string>
 
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
@@ -49,6 +50,11 @@ template <class Use>
 sluice_status with_rows(const sluice_problem* problem, const sluice_row_range* rows, const Use& use) {
   if (problem == nullptr || rows == nullptr)
     return fail(null_argument(problem == nullptr ? "problem" : "rows"));
+  if (problem->conv.op != 0)
+    return fail({ErrorCode::invalid_argument,
+                 "conv.op = " + std::to_string(problem->conv.op) +
+                     ": a convolution has no range of numbers of rows; call sluice_make_ready (prepare) for "
+                     "each of its sizes"});
   const Result<AnyProblem> read = problem_of(*problem);
   if (!read) return fail(read.error());
   return std::visit(

@@ -39,26 +39,13 @@ struct ProductArrays {
   }
 };
 
-/// Returns the device that holds `array`, the call's first array. If it is missing or in host memory, `check`
-/// gives the error, so that a bad call fails alike on every machine.
-template <class Check>
-sluice_status device_of(const sluice_array* array, const Check& check, sluice_device** device) {
-  if (array != nullptr && array->device_type == SLUICE_ON_CUDA)
-    return sluice_device_default(array->device, device);
-  return check();
-}
-
 sluice_status run(const sluice_product& product, int64_t workspace) {
-  sluice_device* device = nullptr;
   const auto refuse = [&] {
     sluice_problem ignored;
     if (const sluice_status bad = sluice_problem_of(&product, &ignored); bad != SLUICE_OK) return bad;
     return fail(check_on(named(product, kNameA), kOnHost, 0).error());
   };
-  if (const sluice_status status = device_of(product.a, refuse, &device); status != SLUICE_OK) return status;
-  const sluice_stream stream = stream_of(product.a->device);
-  if (workspace == 0) return sluice_run(device, &product, stream);
-  return sluice_run_with(device, &product, reinterpret_cast<const sluice_workspace*>(workspace), stream);
+  return run_at({product.a, workspace}, {sluice_run, sluice_run_with}, product, refuse);
 }
 
 /// Runs a product. With the address of a sluice_problem it fills that in instead.
@@ -70,6 +57,7 @@ sluice_status product(Fields& fields) {
   const bool is_packed = fields.has(Slot::n);
   const sluice_packed_weights packed{
       .format = format_of(fields), .n = fields.integer(Slot::n), .k = fields.integer(Slot::k)};
+  const CallChoices choices = choices_of(fields, x[Slot::c]);
   const sluice_product what{.a = x.get(Slot::a),
                             .b = x.get(Slot::b),
                             .c = x.get(Slot::c),
@@ -80,19 +68,19 @@ sluice_status product(Fields& fields) {
                             .scale_d = x.get(Slot::scale_d),
                             .gamma = x.get(Slot::gamma),
                             .packed = is_packed ? &packed : nullptr,
-                            .alpha = fields.real(Slot::alpha, 1.0f),
-                            .beta = fields.real(Slot::beta, x[Slot::c].present ? 1.0f : 0.0f),
+                            .alpha = choices.alpha,
+                            .beta = choices.beta,
                             .epsilon = fields.real(Slot::epsilon, 1e-5f),
-                            .accumulate = fields.flag(Slot::use_fast_accum) ? SLUICE_FAST : SLUICE_PROMOTED,
-                            .activation = fields.enumerator(Slot::activation),
+                            .accumulate = choices.accumulate,
+                            .activation = choices.activation,
                             .gated = fields.flag(Slot::gated) ? 1 : 0,
-                            .update = fields.flag(Slot::add) ? SLUICE_ADD : SLUICE_SET,
-                            .any_order = fields.flag(Slot::any_order) ? 1 : 0,
+                            .update = choices.update,
+                            .any_order = choices.any_order,
                             .names = names};
-  const int64_t workspace = fields.address(Slot::workspace), problem = fields.address(Slot::problem);
   if (fields.error()) return fail(*fields.error());
-  if (problem != 0) return sluice_problem_of(&what, reinterpret_cast<sluice_problem*>(problem));
-  return run(what, workspace);
+  if (choices.problem != 0)
+    return sluice_problem_of(&what, reinterpret_cast<sluice_problem*>(choices.problem));
+  return run(what, choices.workspace);
 }
 
 /// Quantises. The leading dimensions of input and output become one.
@@ -110,15 +98,11 @@ sluice_status quantize(Fields& fields) {
                                  .gate = fields.enumerator(Slot::gate)};
   const int64_t workspace = fields.address(Slot::workspace);
   if (fields.error()) return fail(*fields.error());
-  sluice_device* device = nullptr;
   const auto refuse = [&] {
     const Result<QuantizeCall> checked = quantization_of(what);
     return fail(checked ? check_on({"input", what.input}, kOnHost, 0).error() : checked.error());
   };
-  if (const sluice_status status = device_of(what.input, refuse, &device); status != SLUICE_OK) return status;
-  const sluice_stream stream = stream_of(input.array.device);
-  if (workspace == 0) return sluice_quantize(device, &what, stream);
-  return sluice_quantize_with(device, &what, reinterpret_cast<const sluice_workspace*>(workspace), stream);
+  return run_at({what.input, workspace}, {sluice_quantize, sluice_quantize_with}, what, refuse);
 }
 
 /// Norms. The leading dimensions of all arrays but gamma and scales become one.

@@ -139,6 +139,17 @@ int call(sluice_status (*function)(Fields& fields), const ffi::Any* args, int co
   return status == SLUICE_OK ? 0 : raise(status);
 }
 
+CallChoices choices_of(Fields& fields, const ArrayArg& c) {
+  return {.alpha = fields.real(Slot::alpha, 1.0f),
+          .beta = fields.real(Slot::beta, c.present ? 1.0f : 0.0f),
+          .accumulate = fields.flag(Slot::use_fast_accum) ? SLUICE_FAST : SLUICE_PROMOTED,
+          .activation = fields.enumerator(Slot::activation),
+          .update = fields.flag(Slot::add) ? SLUICE_ADD : SLUICE_SET,
+          .any_order = fields.flag(Slot::any_order) ? 1 : 0,
+          .workspace = fields.address(Slot::workspace),
+          .problem = fields.address(Slot::problem)};
+}
+
 Result<void> transpose(const char* name, ArrayArg& arg) {
   sluice_array& x = arg.array;
   if (!arg.present)

@@ -68,9 +68,23 @@ enum class Slot : uint8_t {
   has_zeros,
   order,
   n,
-  k
+  k,
+  op,
+  grad_output,
+  stride,  // the first axis's; the next two slots hold the others, here and in the lists below
+  stride_1,
+  stride_2,
+  dilation,
+  dilation_1,
+  dilation_2,
+  padding,
+  padding_1,
+  padding_2,
+  padding_after,
+  padding_after_1,
+  padding_after_2
 };
-inline constexpr int kProductArrays = 9, kSlots = static_cast<int>(Slot::k) + 1;
+inline constexpr int kProductArrays = 9, kSlots = static_cast<int>(Slot::padding_after_2) + 1;
 
 /// The view of a tensor. rows: its leading dimensions, and C's and D's, count as one. turned: a weight n x k
 /// is seen as k x n.
@@ -124,7 +138,22 @@ inline constexpr Field kFields[] = {{"a", Slot::a},
                                     {"format.zeros", Slot::has_zeros},
                                     {"format.order", Slot::order},
                                     {"n", Slot::n},
-                                    {"k", Slot::k}};
+                                    {"k", Slot::k},
+                                    {"op", Slot::op},
+                                    {"grad_output", Slot::grad_output},
+                                    {"scale_w", Slot::scale_b},
+                                    {"stride[0]", Slot::stride},
+                                    {"stride[1]", Slot::stride_1},
+                                    {"stride[2]", Slot::stride_2},
+                                    {"dilation[0]", Slot::dilation},
+                                    {"dilation[1]", Slot::dilation_1},
+                                    {"dilation[2]", Slot::dilation_2},
+                                    {"padding[0]", Slot::padding},
+                                    {"padding[1]", Slot::padding_1},
+                                    {"padding[2]", Slot::padding_2},
+                                    {"padding_after[0]", Slot::padding_after},
+                                    {"padding_after[1]", Slot::padding_after_1},
+                                    {"padding_after[2]", Slot::padding_after_2}};
 inline constexpr int kFieldCount = sizeof(kFields) / sizeof(kFields[0]);
 
 /// The fields of one call.
@@ -134,8 +163,10 @@ class Fields {
   Result<void> read(const ffi::Any* args, int count);
 
   bool has(Slot slot) const { return at(slot) != nullptr; }
-  /// Returns the caller's name of the field; null if the field is not given.
+  /// Returns the caller's name of the field, as `seen`; null if the field is not given.
   const char* name(Slot slot) const;
+  /// Returns the caller's name of the field, however a product sees it.
+  const char* plain_name(Slot slot) const { return has(slot) ? fields_[index(slot)]->name : nullptr; }
   Seen seen(Slot slot) const { return has(slot) ? fields_[index(slot)]->seen : Seen::as_it_is; }
 
   /// Fills in a tensor. None, or no value, makes it not present. Error invalid_argument: no tensor.
@@ -146,7 +177,7 @@ class Fields {
   float real(Slot slot, float without);
   bool flag(Slot slot) { return has(slot) && whole(slot) != 0; }
   int32_t enumerator(Slot slot);
-  int64_t integer(Slot slot) { return has(slot) ? whole(slot) : 0; }
+  int64_t integer(Slot slot, int64_t without = 0) { return has(slot) ? whole(slot) : without; }
   /// Returns the address of a handle or a struct; 0 for None.
   int64_t address(Slot slot) { return has(slot) && at(slot)->type_index != ffi::kNone ? whole(slot) : 0; }
   const std::optional<Error>& error() const { return error_; }
@@ -164,6 +195,15 @@ class Fields {
   std::optional<Error> error_;
 };
 
+/// The fields of products and convolutions that are no arrays.
+struct CallChoices {
+  float alpha, beta;
+  int32_t accumulate, activation, update, any_order;
+  int64_t workspace, problem;  // addresses, or 0
+};
+/// Reads them; fields.error() says what was wrong. C, if it is there, is added once by default.
+CallChoices choices_of(Fields& fields, const ArrayArg& c);
+
 /// Makes the leading dimensions one, as torch's linear does. Error invalid_stride: one stride cannot describe
 /// them.
 Result<void> flatten(const char* name, ArrayArg& arg);
@@ -174,8 +214,38 @@ Result<void> check_leading(const char* name, const ArrayArg& arg, const char* of
 /// invalid_size.
 Result<void> transpose(const char* name, ArrayArg& arg);
 
+/// Returns the device that holds `array`, the call's first array. If it is missing or in host memory, `check`
+/// gives the error, so that a bad call fails alike on every machine.
+template <class Check>
+sluice_status device_of(const sluice_array* array, const Check& check, sluice_device** device) {
+  if (array != nullptr && array->device_type == SLUICE_ON_CUDA)
+    return sluice_device_default(array->device, device);
+  return check();
+}
+
 /// Returns the framework's current stream. call() has checked already that the function for it exists.
 sluice_stream stream_of(int device);
+
+/// The two C functions that run a What, with a lent workspace and with the caller's.
+template <class What>
+struct Runners {
+  sluice_status (*run)(sluice_device*, const What*, sluice_stream);
+  sluice_status (*run_with)(sluice_device*, const What*, const sluice_workspace*, sluice_stream);
+};
+/// A call's first array, and the address of the caller's workspace or 0.
+struct Place {
+  const sluice_array* first;
+  int64_t workspace;
+};
+/// Runs `what` on the device that holds its first array, in the framework's stream. `check` as in device_of.
+template <class What, class Check>
+sluice_status run_at(const Place& place, const Runners<What>& runners, const What& what, const Check& check) {
+  sluice_device* device = nullptr;
+  if (const sluice_status status = device_of(place.first, check, &device); status != SLUICE_OK) return status;
+  const sluice_stream stream = stream_of(place.first->device);
+  if (place.workspace == 0) return runners.run(device, &what, stream);
+  return runners.run_with(device, &what, reinterpret_cast<const sluice_workspace*>(place.workspace), stream);
+}
 
 /// Reads the fields of a call and passes them to a function.
 int call(sluice_status (*function)(Fields& fields), const ffi::Any* args, int count);

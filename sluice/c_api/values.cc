@@ -4,9 +4,11 @@
 
 #include <string>
 
+#include <sluice/c_api/convolutions.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
 #include <sluice/host/text/pack_units.h>
+#include <sluice/try.h>
 
 namespace sluice::c_api {
 namespace {
@@ -30,6 +32,19 @@ DType type(int32_t value) {
   return static_cast<DType>(value);
 }
 
+Epilogue epilogue_of(const sluice_problem& v) {
+  return {.scale_a = static_cast<ScaleMode>(v.scale_a),
+          .scale_b = static_cast<ScaleMode>(v.scale_b),
+          .bias = static_cast<Bias>(v.bias),
+          .bias_type = v.bias != 0 ? type(v.bias_type) : DType::bf16,
+          .activation = static_cast<Activation>(v.activation),
+          .residual = v.residual != 0,
+          .c_type = v.residual != 0 ? type(v.c_type) : DType::bf16,
+          .update = static_cast<Update>(v.update),
+          .gated = v.gated != 0,
+          .scale_d = static_cast<ScaleMode>(v.scale_d)};
+}
+
 Result<Problem> dense_of(const sluice_problem& v) {
   if (v.norm_x != 0)
     return Error{ErrorCode::invalid_argument,
@@ -48,18 +63,27 @@ Result<Problem> dense_of(const sluice_problem& v) {
                  .b = {type(v.b), static_cast<Major>(v.b_major), v.b_ld, v.b_batch_stride},
                  .c = {v.residual != 0 ? type(v.c_type) : DType::bf16, Major::k, v.c_ld, v.c_batch_stride},
                  .d = {type(v.d), Major::k, v.d_ld, v.d_batch_stride},
-                 .epilogue = {.scale_a = static_cast<ScaleMode>(v.scale_a),
-                              .scale_b = static_cast<ScaleMode>(v.scale_b),
-                              .bias = static_cast<Bias>(v.bias),
-                              .bias_type = v.bias != 0 ? type(v.bias_type) : DType::bf16,
-                              .activation = static_cast<Activation>(v.activation),
-                              .residual = v.residual != 0,
-                              .c_type = v.residual != 0 ? type(v.c_type) : DType::bf16,
-                              .update = static_cast<Update>(v.update),
-                              .gated = v.gated != 0,
-                              .scale_d = static_cast<ScaleMode>(v.scale_d)},
+                 .epilogue = epilogue_of(v),
                  .accumulate = accumulate_of(v.accumulate),
                  .deterministic = v.any_order == 0};
+}
+
+Result<Problem> convolution_of(const sluice_problem& v) {
+  const Enumerator none[] = {{"packed", v.packed, 1}, {"norm_x", v.norm_x, 1}, {"gated", v.gated, 1}};
+  for (const Enumerator& field : none)
+    if (field.value != 0)
+      return Error{ErrorCode::invalid_argument, std::string(field.name) +
+                                                    " = 1 and conv.op = " + std::to_string(v.conv.op) +
+                                                    ": a convolution has no such thing; leave it out"};
+  if (v.a != v.b)
+    return Error{ErrorCode::invalid_type, std::string("a is ") + name_of(type(v.a)) + " and b is " +
+                                              name_of(type(v.b)) +
+                                              ": a convolution reads two arrays of one type; convert one"};
+  SLUICE_TAKE(const Conv conv, conv_of(v.conv));
+  SLUICE_TAKE(Problem problem, conv::problem(conv, type(v.a), type(v.d), epilogue_of(v)));
+  problem.accumulate = accumulate_of(v.accumulate);
+  problem.deterministic = v.any_order == 0;
+  return problem;
 }
 
 /// Packed products have no batch, no transposed tokens, no scales of weights and no update.
@@ -142,16 +166,15 @@ Result<AnyProblem> problem_of(const sluice_problem& v) {
                                     {"update", v.update, 2},
                                     {"any_order", v.any_order, 2},
                                     {"packed", v.packed, 2},
-                                    {"norm_x", v.norm_x, 2}};
-  if (Result<void> good = check_enumerators(enumerators); !good) return good.error();
-  if (v.packed != 0) {
-    const Result<PackedProblem> packed = packed_of(v);
-    if (!packed) return packed.error();
-    return AnyProblem(*packed);
+                                    {"norm_x", v.norm_x, 2},
+                                    {"conv.op", v.conv.op, SLUICE_WGRAD + 1}};
+  SLUICE_TRY(check_enumerators(enumerators));
+  if (v.packed != 0 && v.conv.op == 0) {
+    SLUICE_TAKE(const PackedProblem packed, packed_of(v));
+    return AnyProblem(packed);
   }
-  const Result<Problem> dense = dense_of(v);
-  if (!dense) return dense.error();
-  return AnyProblem(*dense);
+  SLUICE_TAKE(const Problem dense, v.conv.op != 0 ? convolution_of(v) : dense_of(v));
+  return AnyProblem(dense);
 }
 
 sluice_problem values_of(const Problem& p) {
@@ -187,7 +210,8 @@ sluice_problem values_of(const Problem& p) {
           .any_order = p.deterministic ? 0 : 1,
           .packed = 0,
           .weights = {},
-          .norm_x = 0};
+          .norm_x = 0,
+          .conv = values_of(p.conv)};
 }
 
 sluice_problem values_of(const PackedProblem& p) {

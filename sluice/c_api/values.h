@@ -23,8 +23,8 @@ struct Enumerator {
 /// Error invalid_argument: names the first field that is out of range, and its range.
 Result<void> check_enumerators(std::span<const Enumerator> enumerators);
 
-/// Converts a problem. Errors: invalid_argument (no enumerator, or a field that packed products lack),
-/// format_of's.
+/// Converts a problem. Errors: invalid_argument (no enumerator, or a field that packed products or
+/// convolutions lack), format_of's, conv_of's, conv::problem's.
 Result<AnyProblem> problem_of(const sluice_problem& values);
 sluice_problem values_of(const Problem& problem);
 sluice_problem values_of(const PackedProblem& problem);

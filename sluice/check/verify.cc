@@ -11,6 +11,7 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/driver/memory.h>
+#include <sluice/kernels/verify_conv.h>
 #include <sluice/kernels/verify_model.h>
 #include <sluice/try.h>
 
@@ -130,7 +131,7 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
     return Error{ErrorCode::invalid_argument, "log slot " + std::to_string(slot) + " must be in 0.." +
                                                   std::to_string(impl_->log_slots - 1)};
   SLUICE_TRY(impl_->fill_or_prove(data, impl_->slot(slot), stream));
-  const Problem& p = data.problem();
+  const Problem p = verify::judged_problem(data.problem());
   const gemm::Args& args = data.args();
   const i64 rows = ceil_div(p.m, i64{kCheckTile}), columns = ceil_div(d_columns(p), i64{kCheckTile});
   const i64 blocks = rows * columns * p.batch;
@@ -139,6 +140,7 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
   const double every =
       spec.judge == Judge::unwritten ? 1.0 : products / static_cast<double>(spec.max_products);
   const CheckParams params{.problem = p,
+                           .y_size = verify::y_size_of(p.conv),
                            .a = args.a,
                            .b = args.b,
                            .c = args.c,

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <sluice/kernels/verify_arith.h>
+#include <sluice/kernels/verify_conv.h>
 #include <sluice/try.h>
 
 namespace sluice {
@@ -53,19 +54,31 @@ Result<Region> region_of(const Operand& x, u64 seed) {
                 .type = x.matrix.type};
 }
 
+Operand matrix_operand(const char* name, const Matrix& x, const Problem& p, i64 rows, const FillSpec& fill) {
+  return {name, x, inner_extent(x, rows, p.k), outer_extent(x, rows, p.k), p.batch, fill, 0};
+}
+/// A tensor of a convolution, by what it takes in memory: m x k or n x k elements would be taps times that.
+Operand tensor_operand(const char* name, Matrix x, const verify::TensorShape& shape, const FillSpec& fill) {
+  x.ld = shape.pitch;
+  return {name, x, shape.columns, shape.rows, 1, fill, 0};
+}
+
 }  // namespace
 
 Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
   if (given.m < 0 || given.n < 0 || given.k < 0 || given.batch < 0)
     return Error{ErrorCode::invalid_size, "m, n, k and batch must not be negative"};
-  const Problem p = with_strides(given);
+  const Problem p = verify::judged_problem(with_strides(given));
   const Epilogue& e = p.epilogue;
+  const bool conv = is_conv(p.conv);
   Matrix c = p.c;
   c.type = e.c_type;
   const i64 c_rows = e.residual ? p.m : 0, bias_count = e.bias == Bias::none ? 0 : p.n;
   const Operand operands[kRegionCount] = {
-      {"A", p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.batch, spec.a, 0},
-      {"B", p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.batch, spec.b, 0},
+      conv ? tensor_operand("A", p.a, verify::a_shape(p.conv), spec.a)
+           : matrix_operand("A", p.a, p, p.m, spec.a),
+      conv ? tensor_operand("B", p.b, verify::b_shape(p.conv), spec.b)
+           : matrix_operand("B", p.b, p, p.n, spec.b),
       {"C", c, p.n, c_rows, p.batch, spec.c, spec.element_shift},
       {"D", p.d, d_columns(p), p.m, p.batch, adds(e) ? spec.d : FillSpec{.kind = Fill::poison}, spec.d_shift},
       vector_operand("bias", e.bias_type, bias_count, spec.bias, spec.element_shift),

@@ -5,6 +5,7 @@
 // indexing of its own: nothing is shared with device/. Launched by check/verify.cc.
 #pragma once
 
+#include <sluice/kernels/verify_conv.h>
 #include <sluice/kernels/verify_model.h>
 
 namespace sluice::verify {
@@ -32,16 +33,22 @@ SLUICE_DEVICE double load(DType type, const void* base, i64 element) {
   return decode(type, load_bits(type, base, element));
 }
 
-/// Loads 32 of k by 32 rows of A (or columns of B), zero outside.
-SLUICE_DEVICE void load_operand(double (&to)[kCheckTile][kCheckTile + kPad], const Matrix& x,
-                                const void* base, i64 row_begin, i64 rows, i64 k_begin, i64 k) {
+/// Loads 32 of k by 32 rows of A (or columns of B), zero outside. `base`: of the batch's matrix.
+SLUICE_DEVICE void load_operand(double (&to)[kCheckTile][kCheckTile + kPad], const CheckParams& p, Side side,
+                                const void* base, i64 row_begin, i64 k_begin) {
+  const Problem& problem = p.problem;
+  const Matrix& x = side == Side::a ? problem.a : problem.b;
+  const i64 rows = side == Side::a ? problem.m : problem.n;
   for (int i = threadIdx.x; i < kCheckTile * kCheckTile; i += kCheckThreads) {
     const int fast = i % kCheckTile, slow = i / kCheckTile;  // along and across the contiguous index
     const int k_in = x.major == Major::k ? fast : slow, row_in = x.major == Major::k ? slow : fast;
-    const i64 row = row_begin + row_in, k_idx = k_begin + k_in;
-    const bool inside = row < rows && k_idx < k;
-    const i64 element = x.major == Major::k ? row * x.ld + k_idx : k_idx * x.ld + row;
-    to[k_in][row_in] = inside ? load(x.type, base, element) : 0.0;
+    const i64 row = row_begin + row_in, k = k_begin + k_in;
+    i64 element = kOutside;
+    if (row < rows && k < problem.k)
+      element = is_conv(problem.conv) ? conv_element(problem, p.y_size, side, row, k)
+                : x.major == Major::k ? row * x.ld + k
+                                      : k * x.ld + row;
+    to[k_in][row_in] = element == kOutside ? 0.0 : load(x.type, base, element);
   }
 }
 
@@ -276,8 +283,8 @@ SLUICE_DEVICE void sum_block(const CheckParams& p, KBlock& shared, i64 batch, i6
   Run runs[2][2];
   for (i64 k_begin = 0; k_begin < k; k_begin += kStep) {
     __syncthreads();
-    load_operand(shared.a, problem.a, a, row_begin, problem.m, k_begin, k);
-    load_operand(shared.b, problem.b, b, column_begin, problem.n, k_begin, k);
+    load_operand(shared.a, p, Side::a, a, row_begin, k_begin);
+    load_operand(shared.b, p, Side::b, b, column_begin, k_begin);
     __syncthreads();
     double values[2][2] = {}, terms[2][2] = {};
     for (int i = 0; i < kStep; ++i) {

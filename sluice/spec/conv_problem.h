@@ -24,23 +24,6 @@ SLUICE_HD constexpr double multiplications(const Conv& v) {
   return static_cast<double>(y_pixels(v)) * static_cast<double>(v.filters) * static_cast<double>(v.channels) *
          static_cast<double>(taps_of(v));
 }
-/// Share of the gathered rows that lie outside of the tensor, for pixels of y and taps.
-SLUICE_HD constexpr double outside_share(const Conv& v) {
-  double inside = 1;
-  for (int axis = 0; axis < v.spatial; ++axis) {
-    i64 count = 0;
-    for (int tap = 0; tap < v.filter[axis]; ++tap) {
-      // Positions whose place, position * stride - padding + tap * dilation, is in 0..size - 1.
-      const i64 shift = i64{v.padding[axis]} - i64{tap} * v.dilation[axis], stride = v.stride[axis];
-      const i64 first = shift <= 0 ? 0 : ceil_div(shift, stride);
-      const i64 behind = v.size[axis] + shift <= 0 ? 0 : ceil_div(v.size[axis] + shift, stride);
-      const i64 last = behind < output_size(v, axis) ? behind : output_size(v, axis);
-      if (last > first) count += last - first;
-    }
-    inside *= static_cast<double>(count) / v.filter[axis] / output_size(v, axis);
-  }
-  return 1 - inside;
-}
 /// Elements of the gathered tensor that are touched: with a stride over few taps, not all are.
 SLUICE_HD constexpr double touched_elements(const Conv& v) {
   if (!gathers_x(v.op)) return static_cast<double>(y_pixels(v)) * static_cast<double>(v.filters);

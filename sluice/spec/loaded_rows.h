@@ -3,8 +3,9 @@
 // bring rows from L2 (docs/findings/rows-outside.md), so most of these are not loaded. Their places in the
 // stage keep old bytes; products with those bytes belong to rows and columns of D that do not exist.
 // A slice is the part of a tile that one CTA loads. A slice that crosses the edge, or lies outside, is loaded
-// with the shorter box of the matrix's last slice. Every slice brings something: CTAs of a cluster stay
-// within one pass of the ring only because they wait for each other's slices.
+// with the shorter box of the matrix's last slice. MN-major tiles come in blocks of 64 rows, and blocks
+// outside are not loaded. Every slice brings something: CTAs of a cluster stay within one pass of the ring
+// only because they wait for each other's slices.
 #pragma once
 
 #include <sluice/spec/smem_layout.h>
@@ -32,20 +33,21 @@ SLUICE_HD constexpr int tile_rows_loaded(int extent, int first, int rows, int sl
   const int whole = extent <= first ? 0 : min(quotient(extent - first, slice), slices);
   return whole * slice + (slices - whole) * tail_rows(extent, slice, unit);
 }
-/// Bytes that all CTAs together bring into a stage for one k-tile of `tile`. MN-major operands are loaded
-/// whole, since their rows are the inner index.
-SLUICE_HD constexpr int loaded_bytes_a(const KernelConfig& c, int m, const Tile& tile) {
-  const bool k_major = c.a_major == Major::k && !c.conv.phased;  // phases have no shorter boxes
-  return kSwizzleRowBytes * (k_major ? tile_rows_loaded(m, tile.m_offset, c.tile.m, c.cluster.n) : c.tile.m);
+/// Blocks of 64 that are loaded of an MN-major tile of `rows` rows from `first` on: those that reach into the
+/// matrix, and at least one.
+SLUICE_HD constexpr int blocks_loaded(int extent, int first, int rows) {
+  const int inside = extent <= first ? 0 : ceil_div(extent - first, kMnBlock);
+  return max(1, min(inside, ceil_div(rows, kMnBlock)));
 }
-/// Blocks of 64 columns that are loaded for a tile of wgrad: those inside, and at least one.
-SLUICE_HD constexpr int atoms_loaded(const KernelConfig& c, int n, const Tile& tile) {
-  return max(1, min((n - tile.n_offset) / kMnBlock, c.tile.n / kMnBlock));
+
+/// Bytes that all CTAs together bring into a stage for one k-tile of `tile`.
+SLUICE_HD constexpr int loaded_bytes_a(const KernelConfig& c, int m, const Tile& tile) {
+  if (c.conv.phased) return kSwizzleRowBytes * c.tile.m;  // phases have no shorter boxes
+  if (c.a_major == Major::mn) return kSwizzleRowBytes * c.tile.k * blocks_loaded(m, tile.m_offset, c.tile.m);
+  return kSwizzleRowBytes * tile_rows_loaded(m, tile.m_offset, c.tile.m, c.cluster.n);
 }
 SLUICE_HD constexpr int loaded_bytes_b(const KernelConfig& c, int n, const Tile& tile) {
-  const bool k_major = c.b_major == Major::k;
-  if (c.conv.op == ConvOp::wgrad) return kSwizzleRowBytes * kMnBlock * atoms_loaded(c, n, tile);
-  if (!k_major) return kSwizzleRowBytes * stage_b_rows(c);
+  if (c.b_major == Major::mn) return kSwizzleRowBytes * c.tile.k * blocks_loaded(n, tile.n_offset, c.tile.n);
   return kSwizzleRowBytes * tile_rows_loaded(n, tile.n_offset, c.tile.n, c.cluster.m, row_group(c));
 }
 

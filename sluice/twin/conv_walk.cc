@@ -58,7 +58,7 @@ void ConvWalk::begin(const KernelConfig& config, const PhasedParams& params, con
   box_ = gather.pixels;
   pixel_ = walk_from(config.conv.spatial, box_,
                      tile.first_k_tile * config.tile.k + slice_b * (config.tile.k / rows));
-  atom_count_ = atoms_loaded(config, params.n, tile);
+  atom_count_ = blocks_loaded(params.n, tile.n_offset, config.tile.n);
   const int first = min(tile.n_offset, params.n - kMnBlock) / kMnBlock;
   for (int i = 0; i < atom_count_; ++i) atoms_[i].begin(gather, first + i, 0);
 }

@@ -98,6 +98,8 @@ void Numbers::on_load(int cta, int slice, const Step& load) {
   } else {
     k_begin = index * (c.tile.k / slices);
     k_end = k_begin + c.tile.k / slices;
+    const int blocks = blocks_loaded(static_cast<int>(rows), static_cast<int>(first_row), tile_rows);
+    row_end = std::min(row_end, blocks * kMnBlock);
   }
   if (matrix.major == Major::k && !(is_a && c.conv.phased))
     row_end = row_begin + slice_rows(static_cast<int>(rows), static_cast<int>(first_row) + row_begin,

@@ -106,6 +106,36 @@ static void arrays_become_problems(void) {
   EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_ARGUMENT && mentions("d is missing"));
 }
 
+static sluice_array image(int32_t dtype, const int64_t* shape, const int64_t* strides) {
+  sluice_array x = {NULL, dtype, 4, SLUICE_ON_CPU, 0, shape, strides};
+  return x;
+}
+
+static void convolutions_become_problems_and_plans(void) {
+  const int64_t x_shape[] = {2, 64, 14, 14}, w_shape[] = {128, 64, 3, 3}, y_shape[] = {2, 128, 14, 14};
+  const int64_t x_strides[] = {64 * 196, 1, 64 * 14, 64}, w_strides[] = {64 * 9, 1, 64 * 3, 64};
+  const int64_t y_strides[] = {128 * 196, 1, 128 * 14, 128}, padding[] = {1, 1};
+  const sluice_array x = image(SLUICE_BF16, x_shape, x_strides), w = image(SLUICE_BF16, w_shape, w_strides);
+  const sluice_array y = image(SLUICE_BF16, y_shape, y_strides), nchw = image(SLUICE_BF16, x_shape, NULL);
+  sluice_convolution v;
+  sluice_problem problem;
+  sluice_plan* plan = NULL;
+  int32_t op;
+  memset(&v, 0, sizeof v);
+  v.spatial = 2, v.x = &x, v.w = &w, v.y = &y, v.padding = padding, v.alpha = 1.0f;
+  for (op = SLUICE_FPROP; op <= SLUICE_WGRAD; ++op) {
+    v.op = op;
+    EXPECT(sluice_conv_problem_of(&v, &problem) == SLUICE_OK && problem.conv.op == op);
+    EXPECT(problem.conv.channels == 64 && problem.conv.filters == 128 && problem.conv.padding_after[1] == 1);
+    EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+    EXPECT(sluice_plan_unit_count(plan) >= 1);
+    sluice_plan_free(plan);
+  }
+  v.x = &nchw;
+  EXPECT(sluice_conv_problem_of(&v, &problem) == SLUICE_INVALID_STRIDE && mentions("those of NCHW"));
+  EXPECT(sluice_conv_run(NULL, &v, NULL) == SLUICE_INVALID_ARGUMENT && mentions("device"));
+}
+
 static void weights_are_packed_and_planned_without_a_gpu(void) {
   const sluice_weight_format format = {SLUICE_INT8, 0, SLUICE_FP32, 0, SLUICE_ORDER_HALF};
   const int64_t n_k[] = {2, 8}, n_1[] = {2, 1};
@@ -199,6 +229,7 @@ int main(void) {
   bad_calls_say_what_and_why();
   null_handles_and_counts_are_refused();
   arrays_become_problems();
+  convolutions_become_problems_and_plans();
   weights_are_packed_and_planned_without_a_gpu();
   a_machine_without_a_gpu_says_so();
   nothing_is_compiled_into_a_read_only_cache();

@@ -81,6 +81,26 @@ void product(Source& source) {
   check(sluice_problem_of(&p, &problem));
 }
 
+void convolution(Source& source) {
+  Array x(source), w(source), y(source), c(source), bias(source), scale_x(source), scale_w(source),
+      scale_d(source);
+  const unsigned bits = source.take<unsigned char>();
+  std::array<std::array<int64_t, 3>, 4> lists;
+  for (std::array<int64_t, 3>& list : lists)
+    for (int64_t& value : list) value = extent(source);
+  sluice_convolution v = source.take<sluice_convolution>();
+  v.names = nullptr;
+  v.op = v.op % 5, v.spatial = v.spatial % 5;
+  v.x = &x.value, v.w = &w.value, v.y = &y.value;
+  v.c = maybe(c, bits, 0), v.bias = maybe(bias, bits, 1);
+  v.scale_x = maybe(scale_x, bits, 2), v.scale_w = maybe(scale_w, bits, 3);
+  v.scale_d = maybe(scale_d, bits, 4);
+  const int64_t** const fields[] = {&v.stride, &v.dilation, &v.padding, &v.padding_after};
+  for (unsigned i = 0; i < 4; ++i) *fields[i] = (bits >> (5 + i % 3) & 1) != 0 ? lists[i].data() : nullptr;
+  sluice_problem problem;
+  check(sluice_conv_problem_of(&v, &problem));
+}
+
 /// Plans problems of arbitrary numbers, with choices of arbitrary text.
 void plans(Source& source) {
   const sluice_problem problem = source.take<sluice_problem>();
@@ -103,7 +123,7 @@ void numbers(Source& source) {
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   Source source(data, size);
-  constexpr void (*kCalls[])(Source&) = {product, plans, numbers};
+  constexpr void (*kCalls[])(Source&) = {product, plans, numbers, convolution};
   kCalls[source.take<unsigned char>() % (sizeof(kCalls) / sizeof(kCalls[0]))](source);
   return 0;
 }

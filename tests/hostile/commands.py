@@ -39,6 +39,10 @@ NUMBERS = ["0", "1", "2", "3", "4", "7", "8", "16", "64", "100", "128", "-1", "-
            "-9223372036854775808", "18446744073709551616", "9" * 400, "", "one", "1,2", "1,,2", ","]
 SIZES = ["64x64x64", "1x64x128", "16x512x2048", "0x0x0", "7x9x100", "64x64", "64x64x64x64", "-1x64x64", "2147483647x2147483647x2147483647",
          "2147483648x64x64", "99999999999999999999x1x1", "x", "xx", "64X64X64", "64 x 64 x 64", "64x64x64\n", "1e3x64x64", "9x954437177"]
+CONVS = [["--conv", "fprop", "--input", "2x64x9x9", "--filter", "64x3x3", "--padding", "1"], ["--conv", "dgrad", "--input", "1x64x8x8", "--filter", "32x3x3", "--stride", "2"],
+         ["--conv", "wgrad", "--input", "2x64x40", "--filter", "64x5", "--dilation", "2"], ["--conv", "fprop", "--input", "1x16x3x5x7", "--filter", "16x3x1x3", "--padding", "0:2x0x1"]]
+CONV_SIZES = ["2x64x8x8", "64x3x3", "1x8x8", "8x1", "1x64x3x5x7", "64x3x3x3", "2x64", "2x64x8x8x8x8", "0x0x0x0", "1x1x1x1", "2147483647x2147483640x2147483647x2147483647",
+              "1x8x2147483647", "64x2147483647x1", "1", "2", "0", "8", "9", "1x2", "0:2", "0:2x1x1", "1:", ":1", "1:2:3", "2147483647", "2147483648", "any", "fprop"]
 RUBBISH = ["", " ", "-", "--", "---", "--=", "--shape=", "=", "\t", "\n", "\r\n", "\x1b[31mred", "\x1b]0;title\x07", "\x7f", "\x85", "\u202egnp", "\ufeff",
            "\udcff\udcfe", "é" * 50, "%s%n%x", "{}", "{0}", "$(id)", "`id`", "; ls", "'", '"', "\\", "\\x1b", "A" * 120_000, "..", "../..", "/",
            "~", "*", "?", "NaN", "true", "false", "null", "[]", "--help", "-h", "--version", "-m", "-mn", "-m=4", "@file", "#"]
@@ -112,6 +116,8 @@ class Dice:
             return draw.choice(["host", "auto", "0", "h100", "7", "1025"])
         if flag == "--shape" and draw.random() < 0.7:
             return draw.choice(SIZES)
+        if flag in ("--input", "--filter", "--stride", "--padding", "--dilation", "--conv") and draw.random() < 0.7:
+            return draw.choice(CONV_SIZES)
         if draw.random() < 0.6:
             good = {"INT": WHOLE, "UINT": WHOLE, "FLOAT": WHOLE, "BOOLEAN": ["true", "false"]}.get(kind, words)
             return draw.choice(MACHINE + list(FILES) if flag in READS else good or SIZES)
@@ -128,6 +134,8 @@ class Dice:
     def base(self):
         """A good start, so that what is spoilt comes past the first check."""
         small = self.random.choice(["64x64x64", "16x128x256", "1x256x512"])
+        if self.verb in ("run", "plan", "compile") and self.random.random() < 0.25:
+            return [self.verb, "--device", "host", *self.random.choice(CONVS)]
         return {"run": ["run", "--device", "host", "--shape", small], "plan": ["plan", "--device", "host", "--shape", small],
                 "compile": ["compile", "--device", "host", "--shape", small], "verify": ["verify", "--device", "host", "--problems", "1", "--largest", "32"],
                 "chain": ["chain", "--device", "host", "--compile-only", "--tokens", "1", "--layers", "1"], "doctor": ["doctor", "--no-gpu"],

@@ -32,6 +32,7 @@ def good_values():
     packed = sluice.pack_int4(quantized)
     words = np.full((16, 64), 0x77777777, np.int32)
     plan, problem, few_bits = sluice.plan(m=64, n=64, k=64), sluice.Problem(64, 64, 64), sluice.PackedProblem(16, 64, 128)
+    conv, image = sluice.Convolution("fprop", (2, 64, 8, 8), (64, 3, 3)), np.zeros((2, 8, 8, 64), np.float16).transpose(0, 3, 1, 2)
     return {
         "": values() + arrays(np), "PackedWeights": [packed], "QuantizedWeights": [quantized], "WeightFormat": [packed.format],
         "Problem": [problem], "PackedProblem": [few_bits], "Plan": [plan], "s": [problem.struct()],
@@ -44,6 +45,7 @@ def good_values():
         "weight_scale": [np.ones((64, 1), np.float16)], "weight_shape": [(64, 128)], "stages": [3, 4], "tile": [(128, 128)],
         "cluster": [(1, 1), (2, 1, 1)], "x": ["bf16"], "problem": [None, problem], "what": [[], plan, [problem, few_bits]], "device": [None, 0],
         "scale_type": ["fp16"], "schedule": ["plain", "ping_pong"], "packers": [[packed.format]], "quantizers": [["bf16"]],
+        "Convolution": [conv], "op": ["fprop", "wgrad"], "input": [(2, 64, 8, 8), image], "filter": [(64, 3, 3)], "output": [image],
         "symmetric": [True, False], "jobs": [1], "swapped": [True], "activation": ["relu"], "scale_a": ["none", None],
     }
 

@@ -212,15 +212,18 @@ void add_plan_files(Plans& plans) {
 }
 
 bool add_shapes(Plans& plans) {
-  for (const fs::path& file : text_files("bench/shapes")) {
-    const auto requests = cli::read_problem_file(file.string());
-    if (!requests) return std::fprintf(stderr, "%s\n", requests.error().message.c_str()), false;
-    int i = 0;
-    for (const bench::Request& request : *requests)
-      add_request(plans,
-                  fmt::format("{} {} {}", file.stem().string(), i++, bench::name_of(problem_of(request))),
-                  request);
-  }
+  for (const fs::path& file : text_files("bench/shapes"))
+    for (const char* op : {"", "fprop", "dgrad", "wgrad"}) {  // files of convolutions leave it open
+      if ((*op == '\0') == file.stem().string().starts_with("conv_")) continue;
+      cli::RequestFlags defaults;
+      defaults.conv.op = op;
+      const auto requests = cli::read_problem_file(file.string(), defaults);
+      if (!requests) return std::fprintf(stderr, "%s\n", requests.error().message.c_str()), false;
+      int i = 0;
+      for (const bench::Request& request : *requests)
+        add_request(plans, fmt::format("{} {} {}", file.stem().string(), i++, bench::name_of(request)),
+                    request);
+    }
   for (const std::string& set : bench::set_names()) {
     const auto problems = bench::problem_set(set);
     if (!problems) return false;

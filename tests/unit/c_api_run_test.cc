@@ -2,48 +2,19 @@
 // sluice_run on the fake driver: its launches, kernels, workspaces and refusals. The second call of a problem
 // allocates nothing and asks the driver no more than gemm::launch does. To see it fail: make a std::string in
 // problem_of before the checks.
-#include <sluice/c_api.h>
-#include <sluice/c_api/handles.h>
-
 #include <atomic>
 #include <initializer_list>
 #include <thread>
 #include <vector>
 
 #include "allocation_counter.h"
-#include "launch_fixture.h"
+#include "c_api_fixture.h"
 
 namespace sluice {
 namespace {
 
-/// An array with memory of the fake device.
-struct TestArray {
-  std::vector<int64_t> shape, strides;
-  sluice_array array{};
-};
-
-class CApiRun : public LaunchTest {
+class CApiRun : public CApiTest {
  protected:
-  CApiRun() : handle_(new sluice_device{c_api::Session(device()), "fake"}) {}
-  ~CApiRun() override { sluice_device_close(handle_); }
-
-  TestArray array(sluice_dtype type, std::vector<int64_t> shape, std::vector<int64_t> strides = {}) {
-    i64 bytes = 4;
-    for (const int64_t extent : shape) bytes *= extent;
-    TestArray x{std::move(shape), std::move(strides), {}};
-    x.array = {.data = driver.memory(bytes),
-               .dtype = type,
-               .ndim = static_cast<int32_t>(x.shape.size()),
-               .device_type = SLUICE_ON_CUDA,
-               .device = 0};
-    return x;
-  }
-  static const sluice_array* at(TestArray& x) {
-    x.array.shape = x.shape.data();
-    x.array.strides = x.strides.empty() ? nullptr : x.strides.data();
-    return &x.array;
-  }
-
   sluice_product product() {
     return {.a = at(a_),
             .b = at(b_),
@@ -63,27 +34,13 @@ class CApiRun : public LaunchTest {
 
   void refused(const sluice_product& p, sluice_status status, const char* mention) {
     const int before = driver.launches();
-    EXPECT_EQ(sluice_run(handle_, &p, nullptr), status) << sluice_error_message();
-    EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
-    EXPECT_EQ(driver.launches(), before);
+    failed(sluice_run(handle_, &p, nullptr), status, mention, before);
   }
 
-  sluice_holdings held() {
-    sluice_holdings holdings{};
-    EXPECT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK) << sluice_error_message();
-    return holdings;
-  }
-  /// Plans with `choices`, and uses that from now on. Returns the bytes of workspace that it needs.
   int64_t use(const sluice_product& p, const std::string& choices) {
     sluice_problem problem;
-    sluice_plan* plan = nullptr;
     EXPECT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
-    EXPECT_EQ(sluice_plan_create(handle_, &problem, choices.c_str(), &plan), SLUICE_OK)
-        << sluice_error_message();
-    EXPECT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
-    const int64_t bytes = sluice_plan_workspace_bytes(plan);
-    sluice_plan_free(plan);
-    return bytes;
+    return CApiTest::use(problem, choices);
   }
   void use_split_plan(const sluice_product& p) {
     EXPECT_GT(use(p,
@@ -92,7 +49,6 @@ class CApiRun : public LaunchTest {
               0);
   }
 
-  sluice_device* handle_;  // on the device whose cubins come from no compiler
   TestArray a_ = array(SLUICE_BF16, {256, 128});
   TestArray b_ = array(SLUICE_BF16, {128, 512}, {1, 128});
   TestArray d_ = array(SLUICE_BF16, {256, 512});

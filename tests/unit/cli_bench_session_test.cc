@@ -20,7 +20,7 @@ class BenchSession : public LabFixture {
   ShapeRecord measured(const DenseRequest& request) {
     const Result<AnyPlan> plan = plan_of(request, lab_->device.info(), lab_->device.records());
     return plan ? measure_shape(*lab_, {.request = request, .plan = *plan}, kSilent)
-                : unplanned_shape(request.problem, plan.error());
+                : unplanned_shape(request, plan.error());
   }
 
   const DenseRequest case_{.problem = plain_problem(256, 256, 128, DType::bf16)};

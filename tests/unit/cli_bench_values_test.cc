@@ -9,6 +9,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include <sluice/spec/conv_problem.h>
+
 #include "bench/contender/sluice_contender.h"
 #include "bench/record.h"
 #include "bench/shapes.h"
@@ -199,6 +201,73 @@ TEST(bench_table, a_line_shows_times_ratios_and_verdict) {
   for (const char* part :
        {"1024x4096x4096 e4m3 > bf16", "20.00", "30.00", "25.00", "1.500", "1.250", "102%", "yes"})
     EXPECT_NE(line.find(part), std::string::npos) << part << " in\n" << line;
+}
+
+/// ResNet-50's first 3x3, as a weight gradient beside cuDNN.
+ShapeRecord conv_record(double ours, double first, double best, double same) {
+  const Conv conv{.op = ConvOp::wgrad,
+                  .images = 32,
+                  .channels = 64,
+                  .filters = 64,
+                  .size = {56, 56, 1},
+                  .filter = {3, 3, 1},
+                  .padding = {1, 1, 0},
+                  .padding_after = {1, 1, 0}};
+  return {.problem = product_of_conv(conv, DType::bf16, DType::bf16),
+          .conv = conv,
+          .peer_algorithms = 40,
+          .contenders = {timed(kSluice, ours), timed(kCudnnFirst, first), timed(kCudnnBest, best),
+                         timed(kCudnnDeterministic, same)}};
+}
+
+TEST(bench_record, the_best_of_cudnn_is_the_fastest_of_its_in_the_race) {
+  ShapeRecord shape = conv_record(20, 30, 25, 28);
+  EXPECT_DOUBLE_EQ(ratio(shape, kSluice, kCudnnBest), 1.25);
+  EXPECT_DOUBLE_EQ(ratio(shape, kSluice, kCudnnDeterministic), 1.4);
+  shape.contenders[2].us.median = 40;  // screened too well
+  EXPECT_DOUBLE_EQ(ratio(shape, kSluice, kCudnnBest), 1.4);
+  shape.contenders[3].verified = false;
+  EXPECT_DOUBLE_EQ(ratio(shape, kSluice, kCudnnBest), 1.5);
+  EXPECT_EQ(ratio(shape, kSluice, kCudnnDeterministic), 0);
+  EXPECT_TRUE(all_verified(shape)) << "a peer's fault is not sluice's";
+  EXPECT_EQ(ratio(shape, kSluice, kPeerBest), 0);
+}
+
+TEST(bench_record, a_convolution_is_written_in_its_own_terms) {
+  RunRecord run = run_record();
+  run.shapes = {conv_record(20, 30, 25, 28)};
+  const auto json = nlohmann::json::parse(to_json(run));
+  const auto& shape = json["shapes"][0];
+  EXPECT_EQ(shape["name"], "wgrad 32x64x56x56 * 64x3x3 padding 1 bf16 > bf16");
+  EXPECT_EQ(shape["problem"]["n"], 576);
+  EXPECT_EQ(shape["convolution"]["filters"], 64);
+  EXPECT_EQ(shape["convolution"]["filter"], nlohmann::json::parse("[3, 3]"));
+  EXPECT_EQ(shape["flops"], 2.0 * 32 * 56 * 56 * 64 * 64 * 9);
+  EXPECT_EQ(shape["bytes"], 2.0 * (2 * 32 * 56 * 56 * 64 + 64 * 9 * 64));
+  EXPECT_EQ(shape["ratios"]["cuDNN best / sluice"], 1.25);
+  EXPECT_EQ(json["summary"]["cuDNN same bits / sluice"]["least"], 1.4);
+  EXPECT_FALSE(nlohmann::json::parse(to_json(run_record()))["shapes"][0].contains("convolution"));
+}
+
+TEST(bench_table, a_line_of_a_convolution_has_its_peer) {
+  RunRecord run = run_record();
+  run.shapes = {conv_record(20, 30, 25, 28)};
+  const std::string line = cli::shape_line(run, run.shapes[0], false);
+  for (const char* part :
+       {"wgrad 32x64x56x56 * 64x3x3 padding 1", "20.00", "30.00", "25.00", "1.500", "1.250", "1.400", "yes"})
+    EXPECT_NE(line.find(part), std::string::npos) << part << " in\n" << line;
+  EXPECT_NE(cli::shape_header(cli::columns_of(run.shapes[0].problem, run.shapes[0].conv, false))
+                .find("convolution"),
+            std::string::npos);
+}
+
+/// The filter of a convolution is small, and its images are what L2 must not hold.
+TEST(bench_copies, of_a_convolution_count_both_inputs) {
+  const ShapeRecord shape = conv_record(20, 30, 25, 28);
+  const Problem& p = std::get<Problem>(shape.problem);
+  constexpr i64 kL2 = i64{60} << 20, kSet = i64{30} << 20;
+  EXPECT_EQ(copies_for(p, kL2, kSet, true, shape.conv), 8);  // 180 MB of 25.7 each
+  EXPECT_EQ(copies_for(p, kL2, kSet, false, shape.conv), 1);
 }
 
 TEST(bench_table, troubles_name_contender_and_reason) {

@@ -19,7 +19,7 @@ class PackedSession : public LabFixture {
   ShapeRecord measured(const PackedRequest& request) {
     const Result<AnyPlan> plan = plan_of(request, lab_->device.info(), lab_->device.records());
     return plan ? measure_shape(*lab_, {.request = request, .plan = *plan}, kSilent)
-                : unplanned_shape(request.problem, plan.error());
+                : unplanned_shape(request, plan.error());
   }
 
   const ContenderRecord& contender(const ShapeRecord& shape, const char* name) {

@@ -55,6 +55,17 @@ TEST_F(CliTune, misuse_is_refused_with_the_reason) {
   expect_refused("--shapes /no/such/file", "/no/such/file cannot be read");
 }
 
+TEST_F(CliTune, misuse_with_convolutions_is_refused_with_the_reason) {
+  const std::string conv = "--conv wgrad --input 2x64x8x8 --filter 64x3x3 ";
+  expect_refused("--conv wgrad", "--conv needs --input");
+  expect_refused("--set vgg", "say which product with --conv");
+  expect_refused("--set vgg --conv wgrad --only 1x1", "no problem of the list has \"1x1\" in its name");
+  expect_refused(conv + "--tile 128x128", "--tile has no effect here");
+  expect_refused(conv + "--top 3 --all", "--all");
+  expect_refused(conv + "--dtype e4m3", "wgrad");
+  expect_refused(conv + "--device host", "tune measures GPUs");
+}
+
 TEST_F(CliTune, misuse_with_packed_weights_is_refused_with_the_reason) {
   const std::string packed = "--weights int4 --shape 64x64x64 ";
   expect_refused(packed + "--warps 4", "--warps has no effect here: tune chooses the configuration itself");

@@ -51,7 +51,9 @@ struct HostData {
     reference_gemm(problem, buffers, spec.alpha, spec.beta);
   }
   CheckParams params(Judge judge, u64 sample_every = 1) {
-    return {.problem = problem,
+    const Problem judged = verify::judged_problem(problem);
+    return {.problem = judged,
+            .y_size = verify::y_size_of(judged.conv),
             .a = operand(0),
             .b = operand(1),
             .c = operand(2),
@@ -64,8 +66,8 @@ struct HostData {
             .old_d = fill.regions[kRegionD].fill,
             .old_d_seed = fill.regions[kRegionD].seed,
             .judge = judge,
-            .block_rows = ceil_div(problem.m, i64{kCheckTile}),
-            .block_columns = ceil_div(problem.n, i64{kCheckTile}),
+            .block_rows = ceil_div(judged.m, i64{kCheckTile}),
+            .block_columns = ceil_div(judged.n, i64{kCheckTile}),
             .sample_every = sample_every,
             .log = &log};
   }

@@ -49,10 +49,17 @@ TEST(loaded_rows, of_all_slices_are_what_the_load_thread_expects) {
     }
 }
 
-TEST(loaded_rows, mn_major_operands_are_loaded_whole) {
-  const KernelConfig c{.tile = {128, 128, 64}, .a_major = Major::mn};
-  EXPECT_EQ(loaded_bytes_a(c, 5, {}), stage_a_bytes(c));
-  EXPECT_EQ(loaded_bytes_b(c, 5, {}), 8 * kSwizzleRowBytes);
+TEST(loaded_rows, mn_major_operands_are_loaded_in_blocks_that_reach_into_the_matrix) {
+  const KernelConfig c{.tile = {128, 128, 64}, .a_major = Major::mn, .b_major = Major::mn};
+  const int block = kMnBlock * kSwizzleRowBytes;
+  EXPECT_EQ(loaded_bytes_a(c, 5, {}), block);
+  EXPECT_EQ(loaded_bytes_a(c, 64, {}), block);
+  EXPECT_EQ(loaded_bytes_a(c, 65, {}), 2 * block);
+  EXPECT_EQ(loaded_bytes_a(c, 1000, {}), stage_a_bytes(c));
+  EXPECT_EQ(loaded_bytes_a(c, 100, {.m_offset = 128}), block) << "a tile outside brings one";
+  EXPECT_EQ(loaded_bytes_b(c, 320, {.n_offset = 256}), block);
+  const KernelConfig k_major{.tile = {128, 128, 64}};
+  EXPECT_EQ(loaded_bytes_b(k_major, 5, {}), 8 * kSwizzleRowBytes);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cmath>
 
+#include <sluice/conv.h>
 #include <sluice/host/planner/dense/plain_plans.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/text/json_text.h>
@@ -29,7 +30,34 @@ constexpr double kErrorWeight = 0.05;
 /// Timings beyond this multiple of the best tell nothing about the pick.
 constexpr double kFarFromBest = 2.0;
 
-Result<Problem> problem_of(const Json& j) {
+/// Values outermost first, as axes.
+Axes axes_of(const Json& j, int others) {
+  const std::vector<int> values = j;
+  Axes axes{others, others, others};
+  if (!values.empty()) axes.w = values[values.size() - 1];
+  if (values.size() > 1) axes.h = values[values.size() - 2];
+  if (values.size() > 2) axes.d = values[values.size() - 3];
+  return axes;
+}
+Result<Conv> conv_of(const Json& j) {
+  Conv v{.spatial = static_cast<int>(j.at("size").size()),
+         .images = j.at("images"),
+         .channels = j.at("channels"),
+         .filters = j.at("filters"),
+         .size = axes_of(j.at("size"), 1),
+         .filter = axes_of(j.at("filter"), 1),
+         .stride = axes_of(j.at("stride"), 1),
+         .dilation = axes_of(j.at("dilation"), 1),
+         .padding = axes_of(j.at("padding"), 0),
+         .padding_after = axes_of(j.at("padding_after"), 0),
+         .x_pitch = j.at("x_pitch"),
+         .y_pitch = j.at("y_pitch")};
+  SLUICE_TAKE(v.op, bench::parse_name("op", j.at("op").get<std::string>(),
+                                      {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad}));
+  return v;
+}
+
+Result<Problem> unchecked_problem_of(const Json& j) {
   Problem p{.m = j.at("m"), .n = j.at("n"), .k = j.at("k"), .batch = j.at("batch")};
   std::optional<Error> error;
   const auto take = [&]<class T>(const char* what, const char* key, T& value) {
@@ -55,7 +83,20 @@ Result<Problem> problem_of(const Json& j) {
   p.epilogue.scale_d = j.value("scale_d", "none") == "tensor" ? ScaleMode::tensor : ScaleMode::none;
   p.deterministic = j.value("deterministic", true);
   if (error) return *error;
+  return p;
+}
+Result<Problem> problem_of(const Json& j) {
+  SLUICE_TAKE(const Problem p, unchecked_problem_of(j));
   return check_problem(p);
+}
+/// The product of a shape's convolution, a pointwise one too.
+Result<Problem> conv_problem_of(const Json& shape) {
+  SLUICE_TAKE(const Problem said, unchecked_problem_of(shape.at("problem")));
+  SLUICE_TAKE(const Conv conv, conv_of(shape.at("convolution")));
+  SLUICE_TAKE(Problem p, conv::problem(conv, said.a.type, said.d.type, said.epilogue));
+  p.accumulate = said.accumulate;
+  p.deterministic = said.deterministic;
+  return p;
 }
 
 /// The first number after `key` and then `next` in a designated initialiser; 0 if there is none that an int
@@ -185,7 +226,8 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
   try {
     for (const Json& j : all.at("shapes")) {
       if (j.at("problem").contains("weights")) continue;  // a packed product: this model is not asked
-      SLUICE_TAKE(const Problem problem, problem_of(j.at("problem")));
+      SLUICE_TAKE(const Problem problem,
+                  j.contains("convolution") ? conv_problem_of(j) : problem_of(j.at("problem")));
       FitShape shape{.name = j.at("name"), .problem = problem};
       for (const Json& candidate : j.value("candidates", Json::array()))
         if (candidate.value("verified", false) && candidate.value("us", 0.0) > 0) {

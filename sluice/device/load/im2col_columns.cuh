@@ -23,7 +23,7 @@ struct Im2colColumns {
     const Gather& gather = gather_of(params);
     State state;
     state.pixel.begin(gather.pixels, tile.first_k_tile * kConfig.tile.k + slice.index * kDepth);
-    state.atoms = atoms_loaded(kConfig, params.n, tile);
+    state.atoms = blocks_loaded(params.n, tile.n_offset, kConfig.tile.n);
     const int first = min(tile.n_offset, params.n - kMnBlock) / kMnBlock;
 #pragma unroll
     for (int i = 0; i < kAtoms; ++i) state.place[i].begin(gather, first + i, 0);

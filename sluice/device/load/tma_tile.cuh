@@ -3,7 +3,7 @@
 // shared memory a tile is a sequence of 128-byte swizzle rows, equal in every CTA of the cluster:
 // - K-major: one row for each m (or n), 128 bytes of k. A slice is a run of rows.
 // - MN-major: blocks of 64 m (or n), with one row for each k. A slice is a run of k rows in every block. The
-//   last block may have columns behind the tile's.
+//   last block may have columns behind the tile's; blocks outside of the matrix are not loaded.
 // - Gated B: K-major, with rows in the order of gated_row(). The tensor map's dimensions are k, 8 rows, the
 //   two halves of B, groups of both, batch (host/driver/gemm_maps.h).
 #pragma once
@@ -45,6 +45,7 @@ struct TileLoad {
   const TensorMap* map;  // map of a whole slice, or of a shorter one
   int row, batch;        // first row of the slice (K-major) or of the tile; matrix of the batch
   u16 cta_mask;
+  int blocks;  // MN-major: those that are loaded
 };
 
 template <Major kMajor, int kRows, int kDepth, int kSlices, bool kGated = false>
@@ -58,7 +59,8 @@ struct TmaTile {
                                       const MulticastSlice& slice, int extent, int row, int batch) {
     if constexpr (kMajor == Major::k) row += slice.index * kSliceRows;
     const bool shorter = kMajor == Major::k && row + kSliceRows > extent;
-    return {shorter ? &tail : &whole, row, batch, slice.cta_mask};
+    const int blocks = kMajor == Major::k ? 0 : blocks_loaded(extent, row, kRows);
+    return {shorter ? &tail : &whole, row, batch, slice.cta_mask, blocks};
   }
   /// `index`: number of the slice. `depth`: offset along k, in elements. `destination`: the tile's shared
   /// address.
@@ -68,9 +70,11 @@ struct TmaTile {
     } else {
       const int first = index * kSliceDepth;
 #pragma unroll
-      for (int block = 0; block < ceil_div(kRows, kMnBlock); ++block)
+      for (int block = 0; block < ceil_div(kRows, kMnBlock); ++block) {
+        if (block > 0 && block >= tile.blocks) break;
         issue(tile, destination + block * kMnBlockBytes + first * kSwizzleRowBytes, barrier,
               tile.row + block * kMnBlock, depth + first);
+      }
     }
   }
 

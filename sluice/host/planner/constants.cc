@@ -120,10 +120,8 @@ constexpr Constant<D> kDense[] = {
      "clusters along k: a pass of sums there and back", "docs/findings/fitted-widths.md", 200, 3000},
     {"exchange_bytes_per_clock", &D::exchange_bytes_per_clock, 9.771, "bytes / clock", sm,
      "clusters along k: sums between CTAs", "docs/findings/fitted-widths.md", 8, 64},
-    {"gather_clocks_per_row", &D::gather_clocks_per_row, 1.5, "clocks", sm,
-     "convolutions: the copy engine brings 128 bytes of a pixel", "docs/findings/im2col.md"},
-    {"outside_clocks_per_row", &D::outside_clocks_per_row, 12, "clocks", sm,
-     "convolutions: the same outside of the tensor, besides", "docs/findings/rows-outside.md"},
+    {"apart_hbm_weight", &D::apart_hbm_weight, 1.3, "", model,
+     "convolutions: HBM's time for every second pixel, beside that for neighbours", "docs/findings/im2col.md"},
 };
 
 using P = PlainCosts;

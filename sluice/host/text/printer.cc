@@ -2,6 +2,7 @@
 // Plans as text: the initialisers of their values (field_text.h), and lines for people.
 #include <string>
 
+#include <sluice/host/text/conv_text.h>
 #include <sluice/host/text/field_text.h>
 #include <sluice/host/text/lines.h>
 #include <sluice/host/text/overlap_text.h>
@@ -109,7 +110,8 @@ std::string describe(const Plan& plan) {
   const std::string estimate = fixed(e.total_us) + " us: tensor " + fixed(e.tensor_us) + ", L2 " +
                                fixed(e.l2_us) + ", HBM " + fixed(e.hbm_us) + ", fixed " +
                                fixed(e.overhead_us);
-  return line("problem", size + ", accumulate " + name_of(p.accumulate)) + line("matrices", matrices) +
+  return (is_conv(p.conv) ? conv_line(p.conv) : "") +
+         line("problem", size + ", accumulate " + name_of(p.accumulate)) + line("matrices", matrices) +
          line("epilogue", epilogue.empty() ? "none" : epilogue.substr(1)) + line("kernel", kernel) +
          line("work", work) + describe_bits(plan) + line("memory", memory) + line("estimate", estimate) +
          line("chosen by", describe_source(plan));

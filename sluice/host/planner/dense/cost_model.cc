@@ -8,7 +8,6 @@
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/traffic.h>
 #include <sluice/host/planner/device_rates.h>
-#include <sluice/spec/conv_problem.h>
 #include <sluice/spec/smem_layout.h>
 
 namespace sluice {
@@ -29,11 +28,7 @@ double joined(double sharpness, std::initializer_list<double> times) {
 class Model {
  public:
   Model(const Problem& problem, const KernelConfig& config, const DeviceInfo& device, const DenseCosts& cost)
-      : p_(problem),
-        c_(config),
-        device_(device),
-        cost_(cost),
-        outside_(is_conv(problem.conv) ? outside_share(problem.conv) : 0) {}
+      : p_(problem), c_(config), device_(device), cost_(cost) {}
 
   Estimate estimate(const WorkSplit& split) const;
 
@@ -46,7 +41,6 @@ class Model {
                                 static_cast<double>(ceil_div(p_.conv.filters, i64{c_.tile.k}))
                           : most;
   }
-  double gather_clocks() const;
   /// K-tiles of a tile that one CTA works on.
   double own_k_tiles() const { return std::ceil(k_tiles() / c_.cluster.k); }
   double tensor_clocks() const;
@@ -62,6 +56,7 @@ class Model {
     return tile_clocks(active, own_k_tiles(), are_in_step(p_, c_, split) ? cost_.l2_gain_in_step : 1);
   }
   double run_clocks(const WorkSplit& split) const;
+  double phased_clocks(const WorkSplit& split) const;
   double combine_us(const WorkSplit& split) const;
   /// Bytes of an fp32 sum for each element of D. In double: 64 bits may not hold them.
   double sum_bytes() const {
@@ -73,7 +68,6 @@ class Model {
   const KernelConfig& c_;
   const DeviceInfo& device_;
   const DenseCosts& cost_;
-  double outside_;  // share of gathered rows
 };
 
 /// The clock is the sustained rate over the rate a clock.
@@ -156,22 +150,14 @@ double Model::asked_share() const {
   return read > 0 ? 1 + cost_.split_line_weight * split_bytes_per_k_tile(p_, c_) / read : 1;
 }
 
-/// Clocks of the copy engine for the gathered rows of one k-tile. Rows outside of the tensor take longer.
-double Model::gather_clocks() const {
-  if (!is_conv(p_.conv)) return 0;
-  const double rows = gathers_a(c_.conv) ? static_cast<double>(c_.tile.m) / c_.cluster.n
-                                         : static_cast<double>(c_.tile.n) / c_.cluster.m;
-  return rows * (cost_.gather_clocks_per_row + outside_ * cost_.outside_clocks_per_row);
-}
-
 /// Clocks until all bytes of a tile have come: bandwidth, or latency (the ring is refilled once in the time
 /// that a byte takes to come).
 double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
   const double shared_rate =
       device_.l2_bytes_per_us * cost_.l2_gain_of_tma * l2_gain / clocks_per_us() / active;
   const double l2_rate = std::min(shared_rate, cost_.l2_bytes_per_clock_per_sm);
-  return std::max({k_tiles * l2_bytes_per_k_tile(p_, c_) * asked_share() / l2_rate,
-                   k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us(), k_tiles * gather_clocks()});
+  return std::max(k_tiles * l2_bytes_per_k_tile(p_, c_) * asked_share() / l2_rate,
+                  k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us());
 }
 
 /// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work.
@@ -194,6 +180,23 @@ double Model::run_clocks(const WorkSplit& split) const {
   const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
   return rounds * (tile_clocks(active, std::ceil(run / c_.cluster.k), 1) + (pieces - 1) * epilogue_clocks() +
                    (c_.combine == Combine::last_arriver ? pieces * cost_.piece_clocks : 0));
+}
+
+/// Clocks of the busiest cluster where the matrices of the batch are phases of dx. They come heaviest first,
+/// so it is the first cluster, which takes the first tile of each wave.
+double Model::phased_clocks(const WorkSplit& split) const {
+  const Phases phases = phases_of(p_.conv);
+  const i64 per_phase = grid_rows(p_, c_) * grid_columns(p_, c_), tiles = per_phase * phases.count;
+  const double blocks = static_cast<double>(ceil_div(p_.conv.filters, i64{c_.tile.k}));
+  const double active = static_cast<double>(std::min<i64>(tiles, split.clusters)) * cluster_size(c_);
+  // Tiles of one phase take the same time.
+  double clocks = 0;
+  for (int i = 0; i < phases.count; ++i) {
+    const i64 first = ceil_div(i * per_phase, i64{split.clusters});
+    const i64 behind = ceil_div((i + 1) * per_phase, i64{split.clusters});
+    clocks += static_cast<double>(behind - first) * tile_clocks(active, phases.items[i].taps() * blocks, 1);
+  }
+  return clocks;
 }
 
 /// The parts of all streamed tiles on their way into D, when all clusters end at once: L2 reads and writes
@@ -247,6 +250,10 @@ Estimate Model::estimate(const WorkSplit& split) const {
   };
   e.overhead_us += traffic.repeated_bytes / (cost_.repeated_bytes_per_us * hbm_share(device_));
   e.total_us = e.overhead_us;
+  if (c_.conv.phased) {
+    e.total_us += part_us(tiles, phased_clocks(split));
+    return e;
+  }
   if (split.streamed > 0) e.total_us += part_us(split.streamed, run_clocks(split));
   if (full_waves > 0)
     e.total_us += part_us(full_waves * split.clusters,

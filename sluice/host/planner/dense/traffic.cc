@@ -53,7 +53,10 @@ OperandBytes memory_of(const Problem& p) {
   const Conv& v = p.conv;
   const OperandBytes whole{bytes_of_matrix(p.m, p.k, p.a.type), bytes_of_matrix(p.n, p.k, p.b.type)};
   if (!is_conv(v)) return whole;
-  const double gathered = touched_elements(v) * bytes_of(p.a.type) / static_cast<double>(p.batch);
+  const double touched = touched_elements(v);
+  const bool apart = gathers_x(v.op) && touched < static_cast<double>(x_pixels(v) * v.channels);
+  const double gathered = touched * bytes_of(p.a.type) / static_cast<double>(p.batch) *
+                          (apart ? kPlanner.dense.apart_hbm_weight : 1);
   if (v.op == ConvOp::wgrad) return {whole.a, gathered};
   return {gathered,
           static_cast<double>(filter_elements(v)) * bytes_of(p.b.type) / static_cast<double>(p.batch)};
@@ -83,7 +86,8 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   if (rows * columns * batch == 0) return traffic;
   const auto [a, b] = memory_of(p);
   // D comes from HBM first where it is added to.
-  const double d = bytes_of_matrix(p.m, d_columns(p), p.d.type) * (adds(p.epilogue) ? 2 : 1);
+  const double d = bytes_of_matrix(p.m, d_columns(p), p.d.type) * (adds(p.epilogue) ? 2 : 1) *
+                   (c.conv.phased ? kPlanner.dense.apart_hbm_weight : 1);
   const double residual = p.epilogue.residual ? bytes_of_matrix(p.m, p.n, p.epilogue.c_type) : 0.0;
 
   const bool along_m = split.raster == Raster::along_m;

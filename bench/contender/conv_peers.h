@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuDNN's plans for a convolution, as contenders on the bench's own operands. A product that is added to D
+// (a weight gradient's main_grad) is cuDNN's own result in the inputs' type, then a kernel that adds it: what
+// frameworks do. Called by session.cc.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "bench/contender/contender.h"
+#include "bench/contender/cudnn_problem.h"
+#include "bench/lab.h"
+
+namespace sluice::bench {
+
+/// The convolution in cuDNN's terms. Error invalid_type: it is not asked for such an epilogue; the message
+/// says why.
+Result<CudnnConvolution> cudnn_convolution(const Conv& conv, const Problem& problem, float alpha);
+
+/// All plans of one convolution, and the memory that they share.
+class ConvPeers {
+ public:
+  /// Operands are borrowed and must outlive this. Errors: those of cudnn_convolution; toolchain (no cuDNN);
+  /// driver (it refused, or memory).
+  static Result<ConvPeers> create(const Lab& lab, const Conv& conv, std::span<const ProblemData> copies);
+
+  int count() const { return static_cast<int>(found_.plans.size()); }
+  bool deterministic(int plan) const { return found_.plans[static_cast<size_t>(plan)].deterministic(); }
+  /// Refused proposals and engines, in words; "" if there are none.
+  std::string refusals() const;
+  /// The contender that runs one plan; it borrows this.
+  Contender contender(int plan, const std::string& name) const;
+
+ private:
+  ConvPeers(const Lab& lab, const Conv& conv, std::span<const ProblemData> copies)
+      : lab_(&lab), conv_(conv), copies_(copies) {}
+
+  const Lab* lab_;
+  Conv conv_;
+  std::span<const ProblemData> copies_;
+  CudnnPlans found_;
+  DeviceBuffer workspace_;
+  DeviceBuffer product_;                // with Update::add, before it is added
+  std::shared_ptr<const Module> adds_;  // the kernel that adds it
+};
+
+/// The text of the kernel that adds a product of 16 bits to fp32.
+std::string add_unit_text(DType type);
+
+}  // namespace sluice::bench

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds a peer's library at run time: places to look, the first that loads, its entry points. Used by
+// cublaslt.cc and cudnn.cc.
+#pragma once
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <glob.h>
+
+#include <string>
+#include <vector>
+
+namespace sluice::bench {
+
+/// Appends paths that match, in the system's order; none is no error.
+inline void append_matches(const std::string& pattern, std::vector<std::string>& into) {
+  glob_t found{};
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
+    into.insert(into.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+}
+
+/// Folders of Python packages that PyTorch may have been installed in, as patterns.
+inline std::vector<std::string> package_folders() {
+  std::vector<std::string> folders;
+  for (const char* root :
+       {"/usr/lib/python3*", "/usr/local/lib/python3*", "/opt/*/lib/python3*", "/opt/*/.venv/lib/python3*"})
+    for (const char* packages : {"dist-packages", "site-packages"})
+      folders.push_back(fmt::format("{}/{}", root, packages));
+  return folders;
+}
+
+/// Opens the first place that loads; nullptr: none. `tried` gets the loader's words for the others, a line
+/// each.
+inline void* open_first(const std::vector<std::string>& places, std::string& opened, std::string& tried) {
+  for (const std::string& place : places) {
+    if (void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      opened = place;
+      return library;
+    }
+    tried += fmt::format("\n  {}", dlerror());
+  }
+  return nullptr;
+}
+
+/// Fills a table of entry points, and collects the names that the library lacks.
+struct SymbolTable {
+  void* library;
+  std::string missing{};
+
+  template <class F>
+  void look_up(F& function, const char* name) {
+    function = reinterpret_cast<F>(dlsym(library, name));
+    if (function == nullptr) missing += missing.empty() ? name : fmt::format(", {}", name);
+  }
+};
+
+/// The file that a symbol was loaded from, as a bare library name does not tell which one it was.
+template <class F>
+std::string file_of(F* symbol, const std::string& otherwise) {
+  Dl_info info{};
+  const bool known = dladdr(reinterpret_cast<void*>(symbol), &info) != 0 && info.dli_fname != nullptr;
+  return known ? info.dli_fname : otherwise;
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of a convolution, in torch's order. Types, epilogue and overrides are those of problem_flags.h.
+// Values stay text until conv_of(), so that errors are Results.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sluice/spec/conv.h>
+
+#include "cli/problem_flags.h"
+
+namespace CLI {
+class Option;
+}  // namespace CLI
+
+namespace sluice::cli {
+
+struct ConvFlags {
+  std::string op;             // "": the problem is a product
+  std::string input, filter;  // N x C x spatial; K x spatial
+  std::string stride = "1", padding = "0", dilation = "1";
+  i64 x_pitch = 0, y_pitch = 0;
+
+  const CLI::Option* op_option = nullptr;
+  std::vector<const CLI::Option*> options;  // the others, asked which were given
+};
+
+void add_conv_flags(CLI::App& app, ConvFlags& flags);
+
+bool is_conv(const ConvFlags& flags);
+/// Error invalid_argument: a flag of a convolution was given without --conv.
+Result<void> check_product(const ConvFlags& flags);
+/// Error invalid_argument: a flag among `options` says what a convolution says itself, like --m.
+Result<void> refuse_product_flags(const std::vector<const CLI::Option*>& options);
+
+/// The op of --conv.
+Result<ConvOp> op_of(const ConvFlags& flags);
+/// Errors invalid_argument: a size is missing or malformed.
+Result<Conv> conv_of(const ConvFlags& flags);
+/// The product of `conv` with types, epilogue and overrides of `flags`. Errors: those of conv::problem,
+/// dense_request_of.
+Result<bench::DenseRequest> conv_request_of(const Conv& conv, const ProblemFlags& flags);
+
+/// The line that describes a pointwise convolution, whose plan is that of a plain product and says nothing of
+/// it; else empty.
+std::string pointwise_line(const bench::Request& request);
+
+}  // namespace sluice::cli
