@@ -191,6 +191,65 @@ inline constexpr BaseConfig kRepresentatives[] = {
     {Schedule::cooperative, 256, 128}, {Schedule::cooperative, 256, 192},
 };
 
+/// Convolutions of the compile gate: each op, number of axes and loader, on the shapes with the most sums,
+/// and with each way to combine and to store.
+constexpr void add_convs(ConfigList& list) {
+  constexpr Schedule ping_pong = Schedule::ping_pong, cooperative = Schedule::cooperative;
+  const auto add = [&](Problem p, const ConvKind& kind, const BaseConfig& base,
+                       const ClusterShape& cluster = {}, Combine combine = Combine::none,
+                       StorePath store = StorePath::tma) {
+    p.conv = {.op = kind.op, .spatial = kind.spatial, .stride = {kind.phased ? 2 : 1, 1, 1}};
+    p.a.major = kind.op == ConvOp::wgrad ? Major::mn : Major::k;
+    p.b.major = kind.op == ConvOp::fprop ? Major::k : Major::mn;
+    KernelConfig c = config_for(p, base, cluster, store);
+    c.combine = combine;
+    c.stages = max_stages(c);
+    list.add(c);
+  };
+  const auto problem = [](DType in, DType out) {
+    return Problem{.a = {.type = in}, .b = {.type = in}, .d = {.type = out}};
+  };
+  const Problem bf16 = problem(DType::bf16, DType::bf16), fp32 = problem(DType::bf16, DType::fp32),
+                fp16 = problem(DType::fp16, DType::fp16);
+  const auto of = [](ConvOp op, int spatial) { return ConvKind{.op = op, .spatial = spatial}; };
+  const auto phases = [](int spatial) {
+    return ConvKind{.op = ConvOp::dgrad, .spatial = spatial, .phased = true};
+  };
+
+  add(bf16, of(ConvOp::wgrad, 2), {cooperative, 128, 192});
+  add(bf16, of(ConvOp::wgrad, 3), {cooperative, 128, 192});
+  add(bf16, of(ConvOp::wgrad, 2), {cooperative, 256, 192});
+  add(bf16, of(ConvOp::wgrad, 2), {cooperative, 128, 256});
+  add(bf16, of(ConvOp::wgrad, 3), {cooperative, 128, 256}, {2, 1});
+  add(fp32, of(ConvOp::wgrad, 2), {ping_pong, 64, 192}, {1, 1}, Combine::separate);
+  add(fp32, of(ConvOp::wgrad, 2), {ping_pong, 128, 128}, {2, 1}, Combine::last_arriver);
+  add(fp16, of(ConvOp::wgrad, 1), {ping_pong, 64, 64}, {1, 1, 2}, Combine::none, StorePath::direct);
+  Problem added = fp32;
+  added.epilogue.update = Update::add;
+  add(added, of(ConvOp::wgrad, 2), {cooperative, 128, 128}, {1, 1}, Combine::add);
+
+  add(bf16, of(ConvOp::fprop, 2), {ping_pong, 128, 192});
+  add(bf16, of(ConvOp::fprop, 2), {cooperative, 256, 128}, {1, 2});
+  add(bf16, of(ConvOp::fprop, 3), {ping_pong, 64, 64}, {1, 1, 4});
+  add(fp16, of(ConvOp::fprop, 1), {ping_pong, 64, 64}, {1, 1}, Combine::none, StorePath::direct);
+  Problem fp8 = problem(DType::e4m3, DType::bf16);
+  fp8.epilogue = {.scale_a = ScaleMode::tensor,
+                  .scale_b = ScaleMode::vector,
+                  .bias = Bias::column,
+                  .activation = Activation::relu,
+                  .residual = true};
+  add(fp8, of(ConvOp::fprop, 2), {ping_pong, 128, 128});
+  fp8.accumulate = Accumulate::promoted;
+  add(fp8, of(ConvOp::fprop, 2), {ping_pong, 128, 128});
+
+  add(bf16, of(ConvOp::dgrad, 3), {cooperative, 128, 256}, {2, 1});
+  add(bf16, of(ConvOp::dgrad, 2), {ping_pong, 128, 128});
+  add(bf16, phases(2), {ping_pong, 128, 128});
+  add(bf16, phases(2), {cooperative, 256, 128}, {1, 2});
+  add(fp32, phases(1), {ping_pong, 64, 64});
+}
+inline constexpr int kConvRepresentatives = 20;
+
 /// The configs of the compile gate: every base config in every input type, and the representatives in every
 /// output type, layout, store path and kind of epilogue.
 constexpr ConfigList registered_configs() {
@@ -328,6 +387,7 @@ constexpr ConfigList registered_configs() {
       add(p);
     }
   }
+  add_convs(list);
   return list;
 }
 

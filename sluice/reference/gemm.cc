@@ -33,8 +33,7 @@ double value_of(const Problem& p, const HostBuffers& buffers, Scalars scalars, c
 double reference_element(const Problem& p, const HostBuffers& buffers, Scalars scalars,
                          const ElementIndex& at) {
   double value = activate(p.epilogue.activation, value_of(p, buffers, scalars, at));
-  if (p.epilogue.gated)
-    value *= value_of(p, buffers, scalars, {at.batch, at.row, at.column + p.n / 2});
+  if (p.epilogue.gated) value *= value_of(p, buffers, scalars, {at.batch, at.row, at.column + p.n / 2});
   return over_scale_d(p, buffers, value);
 }
 

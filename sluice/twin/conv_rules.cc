@@ -38,6 +38,7 @@ class BoxRules {
   }
   TapBox box(const Phase& phase, int index, int block) const {
     const int blocks = blocks_of(block);
+    if (index / blocks >= phase.taps()) return {.channel = -1};  // no such k-tile
     const Tap tap = tap_of(scenario_.conv, phase, index / blocks);
     TapBox box{.filter = tap.filter, .channel = index % blocks * block};
     std::copy(std::begin(tap.offset), std::end(tap.offset), box.offset);

@@ -134,8 +134,14 @@ int Simulator::bytes_of_slice(int slice, const Step& load) const {
   const bool is_a = slice < c.cluster.n;
   if (!is_a && c.conv.op == ConvOp::wgrad) return load.conv.count * kMnBlock * kSwizzleRowBytes / c.cluster.m;
   if (is_a && c.conv.phased) return stage_a_bytes(c) / c.cluster.n;  // whole boxes
-  if ((is_a ? c.a_major : c.b_major) == Major::mn)
-    return is_a ? stage_a_bytes(c) / c.cluster.n : stage_b_bytes(c) / c.cluster.m;
+  if ((is_a ? c.a_major : c.b_major) == Major::mn) {
+    const int from = is_a ? load.tile.m_offset : load.tile.n_offset,
+              extent = is_a ? scenario_.m : scenario_.n;
+    int blocks = 1;  // the first comes even if it lies outside
+    for (int row = kMnBlock; row < (is_a ? c.tile.m : c.tile.n) && from + row < extent; row += kMnBlock)
+      ++blocks;
+    return blocks * c.tile.k * kSwizzleRowBytes / (is_a ? c.cluster.n : c.cluster.m);
+  }
   const int rows = is_a ? c.tile.m / c.cluster.n : c.tile.n / c.cluster.m;
   const int first =
       (is_a ? load.tile.m_offset : load.tile.n_offset) + (is_a ? slice : slice - c.cluster.n) * rows;

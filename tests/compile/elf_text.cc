@@ -30,9 +30,8 @@ Error damaged(const char* what) {
   return Error{ErrorCode::internal, std::string("the cubin is no whole ELF file: ") + what};
 }
 
-}  // namespace
-
-Result<std::vector<Instruction>> instructions_of(std::string_view cubin, const std::string& kernel) {
+/// The contents of the section `name`.
+Result<std::string_view> section_of(std::string_view cubin, const std::string& name) {
   const auto header = read<Elf64_Ehdr>(cubin, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return damaged("no ELF header");
   const auto section = [&](u64 i) {
@@ -45,16 +44,31 @@ Result<std::vector<Instruction>> instructions_of(std::string_view cubin, const s
   for (int i = 0; i < header->e_shnum; ++i) {
     const auto candidate = section(i);
     if (!candidate || candidate->sh_name >= names->size()) return damaged("a section header is cut off");
-    const std::string_view name = names->substr(candidate->sh_name);
-    if (name.substr(0, name.find('\0')) != ".text." + kernel) continue;
-    const auto text = contents(cubin, *candidate);
-    if (!text || text->size() % kInstructionBytes != 0) return damaged("the text is cut off");
-    std::vector<Instruction> instructions;
-    for (u64 at = 0; at < text->size(); at += kInstructionBytes)
-      instructions.push_back({*read<u64>(*text, at), *read<u64>(*text, at + 8)});
-    return instructions;
+    const std::string_view its_name = names->substr(candidate->sh_name);
+    if (its_name.substr(0, its_name.find('\0')) != name) continue;
+    const auto found = contents(cubin, *candidate);
+    if (!found) return damaged("a section is cut off");
+    return *found;
   }
-  return damaged(("no section .text." + kernel).c_str());
+  return damaged(("no section " + name).c_str());
+}
+
+}  // namespace
+
+Result<std::vector<Instruction>> instructions_of(std::string_view cubin, const std::string& kernel) {
+  const Result<std::string_view> text = section_of(cubin, ".text." + kernel);
+  if (!text) return text.error();
+  if (text->size() % kInstructionBytes != 0) return damaged("the text is cut off");
+  std::vector<Instruction> instructions;
+  for (u64 at = 0; at < text->size(); at += kInstructionBytes)
+    instructions.push_back({*read<u64>(*text, at), *read<u64>(*text, at + 8)});
+  return instructions;
+}
+
+Result<u64> launch_constant_bytes(std::string_view cubin, const std::string& kernel) {
+  const Result<std::string_view> constants = section_of(cubin, ".nv.constant0." + kernel);
+  if (!constants) return constants.error();
+  return constants->size();
 }
 
 }  // namespace sluice::test

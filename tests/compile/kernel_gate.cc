@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include <sluice/host/jit/source.h>
+#include <sluice/spec/params.h>
 
 #include "tests/compile/elf_text.h"
 
@@ -53,6 +54,34 @@ std::vector<std::string> meeting_faults(const std::vector<Instruction>& all, con
   return faults;
 }
 
+/// Faults in the modes of TMA. A convolution's gathered operand comes by walks over its axes, the other by
+/// boxes of a matrix or of a batch of them. A phase's pixels leave by walks, all else by boxes.
+std::vector<std::string> gathering_faults(const KernelConfig& config, const std::vector<Instruction>& all,
+                                          const OpcodeTable& opcodes) {
+  int loads[2] = {}, stores[2] = {}, wrong_axes = 0;  // [tiled, im2col]
+  const bool gathers = config.conv.op != ConvOp::none;
+  for (const Instruction& each : all) {
+    const bool is_load = opcodes.is(each, Op::tma_load);
+    if (!is_load && !opcodes.is(each, Op::tma_store) && !opcodes.is(each, Op::tma_add)) continue;
+    const bool im2col = opcodes.is_im2col(each);
+    ++(is_load ? loads : stores)[im2col];
+    if (im2col && opcodes.dimensions(each) != config.conv.spatial + 2) ++wrong_axes;
+  }
+  std::vector<std::string> faults;
+  const auto must = [&](bool held, std::string fault) {
+    if (!held) faults.push_back(std::move(fault));
+  };
+  must((loads[true] > 0) == gathers,
+       fmt::format("{} im2col loads, {}", loads[true], gathers ? "not 1 or more" : "not 0"));
+  must(loads[false] > 0, "no tiled load");
+  must(wrong_axes == 0,
+       fmt::format("{} im2col instructions over others than {} axes", wrong_axes, config.conv.spatial));
+  must((stores[true] > 0) == config.conv.phased,
+       fmt::format("{} im2col stores, {}", stores[true], config.conv.phased ? "not 1 or more" : "not 0"));
+  must(!config.conv.phased || stores[false] == 0, fmt::format("{} tiled stores, not 0", stores[false]));
+  return faults;
+}
+
 }  // namespace
 
 std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& cubin,
@@ -89,6 +118,12 @@ std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& 
        fmt::format("{} {}, not a multiple of the {} of one stage", count(wgmma), name_of(wgmma),
                    stage_wgmmas));
   at_least(Op::tma_load, 2);
+  const std::vector<std::string> gathering = gathering_faults(config, *instructions, opcodes);
+  faults.insert(faults.end(), gathering.begin(), gathering.end());
+  const Result<int> parameters = opcodes.parameter_bytes(cubin.image, kEntryName);
+  must(parameters.ok() && *parameters == params_bytes(config.conv),
+       fmt::format("{} bytes of parameters, not {}", parameters.ok() ? *parameters : -1,
+                   params_bytes(config.conv)));
   at_least(Op::setmaxnreg, 2);
   none(Op::local_load);
   none(Op::local_store);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <set>
 #include <string>
 
@@ -15,6 +16,8 @@ namespace sluice::test {
 namespace {
 
 constexpr u32 kOpcodeMask = 0x1ff;
+constexpr u64 kNotScheduling =
+    (u64{1} << 41) - 1;  // higher bits are stalls and barriers, which ptxas chooses
 
 constexpr const char* kUnit = R"(
 struct alignas(64) Map {{ unsigned long long words[16]; }};
@@ -57,6 +60,26 @@ std::string atomic(const char* semantics, const char* operation) {
 }
 const std::string kRelaxed = atomic("relaxed.gpu", "inc.u32"), kAcquire = atomic("acquire.gpu", "inc.u32"),
                   kRelease = atomic("release.gpu", "inc.u32");
+
+/// "%2, %2, ..." for the coordinates of a map of so many dimensions.
+std::string coordinates(int dimensions) {
+  return fmt::format("{}", fmt::join(std::vector<const char*>(static_cast<size_t>(dimensions), "%2"), ", "));
+}
+std::string tma_store(const char* mode, int dimensions) {
+  return fmt::format(
+      R"(asm volatile("cp.async.bulk.tensor.{}d.global.shared::cta.{}.bulk_group [%1, {{{}}}], [%0];"
+                      ::"r"(s), "l"(&map), "r"(y) : "memory");)",
+      dimensions, mode, coordinates(dimensions));
+}
+std::string tma_load(bool im2col, int dimensions) {
+  const std::vector<const char*> offsets(static_cast<size_t>(dimensions - 2), "%4");
+  return fmt::format(
+      R"(asm volatile("cp.async.bulk.tensor.{}d.shared::cluster.global.{}.mbarrier::complete_tx::bytes "
+                      "[%0], [%1, {{{}}}], [%3]{};"
+                      ::"r"(s), "l"(&map), "r"(y), "r"(s + 1024), "h"((unsigned short)y) : "memory");)",
+      dimensions, im2col ? "im2col" : "tile", coordinates(dimensions),
+      im2col ? fmt::format(", {{{}}}", fmt::join(offsets, ", ")) : "");
+}
 
 struct Probe {
   Op op;
@@ -131,13 +154,13 @@ Result<OpcodeTable> OpcodeTable::calibrate(const KernelCache& cache) {
     table.ids_[static_cast<int>(probe.op)] = fresh[0];
   }
   if (Result<void> increment = table.calibrate_increment(cache); !increment) return increment.error();
+  if (Result<void> im2col = table.calibrate_im2col(cache); !im2col) return im2col.error();
+  if (Result<void> parameters = table.calibrate_parameters(cache); !parameters) return parameters.error();
   return table;
 }
 
 /// Finds operation and scope: the bits in which atomics of one context differ.
 Result<void> OpcodeTable::calibrate_increment(const KernelCache& cache) {
-  constexpr u64 kNotScheduling =
-      (u64{1} << 41) - 1;  // higher bits are stalls and barriers, which ptxas chooses
   const auto high_word = [&](const char* semantics, const char* operation) -> Result<u64> {
     const auto instructions = compiled(cache, "", atomic(semantics, operation));
     if (!instructions) return instructions.error();
@@ -161,6 +184,69 @@ Result<void> OpcodeTable::calibrate_increment(const KernelCache& cache) {
     increment_mask_ |= *other ^ increment_;
   }
   return {};
+}
+
+/// Finds the mode and the number of dimensions in stores, which differ in nothing else. A load must have the
+/// same bits.
+Result<void> OpcodeTable::calibrate_im2col(const KernelCache& cache) {
+  const auto high_word = [&](Op op, const std::string& statement) -> Result<u64> {
+    const auto instructions = compiled(cache, "", statement);
+    if (!instructions) return instructions.error();
+    for (const Instruction& each : *instructions)
+      if (is(each, op)) return each.high & kNotScheduling;
+    return Error{ErrorCode::toolchain, fmt::format("no {} in: {}", name_of(op), statement)};
+  };
+  std::array<u64, 3> stores{};
+  u64 walking = 0;
+  for (int dimensions = 3; dimensions <= 5; ++dimensions) {
+    const Result<u64> tiled = high_word(Op::tma_store, tma_store("tile", dimensions)),
+                      im2col = high_word(Op::tma_store, tma_store("im2col_no_offs", dimensions));
+    if (!tiled) return tiled.error();
+    if (!im2col) return im2col.error();
+    stores[static_cast<size_t>(dimensions - 3)] = *tiled;
+    walking |= *tiled ^ *im2col;
+  }
+  im2col_ = walking;
+  dimensions_mask_ = (stores[0] ^ stores[1]) | (stores[0] ^ stores[2]);
+  for (size_t i = 0; i < stores.size(); ++i) dimensions_[i] = stores[i] & dimensions_mask_;
+  for (int dimensions = 3; dimensions <= 5; ++dimensions)
+    for (const bool gathers : {false, true}) {
+      const Result<u64> load = high_word(Op::tma_load, tma_load(gathers, dimensions));
+      if (!load) return load.error();
+      const Instruction instruction{.low = id(Op::tma_load), .high = *load};
+      if (std::popcount(im2col_) != 1 || is_im2col(instruction) != gathers ||
+          this->dimensions(instruction) != dimensions)
+        return Error{
+            ErrorCode::toolchain,
+            fmt::format("the bits of im2col mode (0x{:x}) or of the dimensions (0x{:x}) are others in "
+                        "a load",
+                        im2col_, dimensions_mask_)};
+    }
+  return {};
+}
+
+Result<void> OpcodeTable::calibrate_parameters(const KernelCache& cache) {
+  constexpr u64 kOfUnit = 128 + 3 * 8 - 4;  // map, out, x, y
+  const auto cubin = cache.get(fmt::format(kUnit, kEntryName, "", ""));
+  if (!cubin) return cubin.error();
+  const Result<u64> bytes = launch_constant_bytes((*cubin)->image, kEntryName);
+  if (!bytes) return bytes.error();
+  driver_constants_ = *bytes - kOfUnit;
+  return {};
+}
+
+Result<int> OpcodeTable::parameter_bytes(std::string_view cubin, const std::string& kernel) const {
+  const Result<u64> bytes = launch_constant_bytes(cubin, kernel);
+  if (!bytes) return bytes.error();
+  return static_cast<int>(*bytes - driver_constants_);
+}
+
+int OpcodeTable::dimensions(const Instruction& instruction) const {
+  if (!is(instruction, Op::tma_load) && !is(instruction, Op::tma_store) && !is(instruction, Op::tma_add))
+    return 0;
+  for (size_t i = 0; i < dimensions_.size(); ++i)
+    if ((instruction.high & dimensions_mask_) == dimensions_[i]) return static_cast<int>(i) + 3;
+  return 0;
 }
 
 bool OpcodeTable::is(const Instruction& instruction, Op op) const {

@@ -49,12 +49,23 @@ class OpcodeTable {
   int count(std::span<const Instruction> instructions, Op op) const;
   /// True for atom.gpu.inc; false for CTA scope or another operation.
   bool is_gpu_increment(const Instruction& instruction) const;
+  /// True if a TMA instruction walks pixels (im2col), false if it moves a box (tiled).
+  bool is_im2col(const Instruction& instruction) const { return (instruction.high & im2col_) != 0; }
+  /// Dimensions of a TMA instruction's map, 3 to 5; 0 for others.
+  int dimensions(const Instruction& instruction) const;
+  /// Bytes of a kernel's parameters.
+  Result<int> parameter_bytes(std::string_view cubin, const std::string& kernel) const;
 
  private:
   Result<void> calibrate_increment(const KernelCache& cache);
+  Result<void> calibrate_im2col(const KernelCache& cache);
+  Result<void> calibrate_parameters(const KernelCache& cache);
 
   std::array<u32, kOpCount> ids_{};
   u64 increment_ = 0, increment_mask_ = 0;  // in the high word: operation and scope
+  u64 im2col_ = 0, dimensions_mask_ = 0;    // in the high word
+  std::array<u64, 3> dimensions_{};         // of 3, 4 and 5
+  u64 driver_constants_ = 0;
 };
 
 }  // namespace sluice::test

@@ -133,7 +133,9 @@ std::vector<KernelConfig> exact_pool() {
   static constexpr ConfigList kRegistered = registered_configs();
   std::vector<KernelConfig> pool;
   for (const KernelConfig& c : kRegistered)
-    if (c.epilogue.activation == Activation::none || c.epilogue.activation == Activation::relu) add(pool, c);
+    if (c.conv.op == ConvOp::none &&
+        (c.epilogue.activation == Activation::none || c.epilogue.activation == Activation::relu))
+      add(pool, c);
   add_random(pool, 1, pool.size() + kRandomConfigs, {Activation::none, Activation::none, Activation::relu});
   add_random_plain(pool, 3, pool.size() + kPlainConfigs, {Activation::none, Activation::relu});
   add_random_swapped(pool, 5, pool.size() + kSwappedConfigs, {Activation::none, Activation::relu});

@@ -56,6 +56,7 @@ inline KernelConfig config_of(const Problem& problem, const KernelConfig& given)
   config.a = product.a.type, config.b = product.b.type, config.d = product.d.type;
   config.a_major = product.a.major, config.b_major = product.b.major;
   config.epilogue = product.epilogue;
+  config.conv = kind_of(product.conv);
   return config;
 }
 

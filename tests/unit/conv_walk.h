@@ -38,8 +38,8 @@ struct WalkResult {
   std::vector<int> written;  // how often
   std::string refusal;       // what the copy engine would not take; empty: nothing
 };
-/// `clusters`: into how many runs all k-tiles are dealt out; at most as many as there are. Ignored for phases.
-/// `direct`: a wgrad stores without TMA.
+/// `clusters`: into how many runs all k-tiles are dealt out; at most as many as there are. Ignored for
+/// phases. `direct`: a wgrad stores without TMA.
 struct WalkPlan {
   KernelConfig config;
   int clusters = 1;

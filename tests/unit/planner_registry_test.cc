@@ -22,6 +22,13 @@ TEST(planner_registry, registered_configs_are_distinct) {
     EXPECT_TRUE(texts.insert(to_string(c)).second) << "twice: " << short_name(c);
 }
 
+/// ConfigList::add leaves impossible ones out.
+TEST(planner_registry, every_convolution_of_the_gate_is_possible) {
+  int convs = 0;
+  for (const KernelConfig& c : kRegistered) convs += c.conv.op != ConvOp::none;
+  EXPECT_EQ(convs, kConvRepresentatives);
+}
+
 TEST(planner_registry, every_base_configuration_type_layout_and_epilogue_is_compiled) {
   for (const BaseConfig& base : kGemmSpace)
     for (const DType type : {DType::bf16, DType::fp16, DType::e4m3}) {

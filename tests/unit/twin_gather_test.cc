@@ -130,8 +130,8 @@ struct Brute {
     const int axes = map.rank - 2;
     i64 counts[3] = {1, 1, 1};
     for (int axis = 0; axis < axes; ++axis)
-      for (counts[axis] = 0; map.lower[axis] + counts[axis] * map.steps[axis + 1] <
-                             map.extents[axis + 1] + map.upper[axis];)
+      for (counts[axis] = 0;
+           map.lower[axis] + counts[axis] * map.steps[axis + 1] < map.extents[axis + 1] + map.upper[axis];)
         ++counts[axis];
     for (i64 number = 0; number < images * counts[0] * counts[1] * counts[2]; ++number) {
       GatherAt at;
