@@ -8,7 +8,7 @@ constexpr int kMostGroups = 4;
 constexpr int kMostParts = 32;
 
 /// Parts that a thread of by_groups loads at once: few enough to stay in 128 registers.
-constexpr int group_loads(int units) {
+SLUICE_HD constexpr int group_loads(int units) {
   return units == 4 ? 4 : 8;
 }
 
