@@ -5,10 +5,23 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-build/probes}
-mkdir -p "$out"
-flags=(-arch=sm_90a -O3 -std=c++20 -cudart static -I . -I include --threads "${JOBS:-2}")
-nvcc "${flags[@]}" -o "$out/im2col" tools/probes/im2col.cu tools/probes/harness.cu tools/probes/im2col/*.cu
-if [ -e tools/probes/sum_parts.cu ]; then
-  nvcc "${flags[@]}" -o "$out/sum_parts" tools/probes/sum_parts.cu tools/probes/harness.cu tools/probes/sum_parts/*.cu
-fi
-echo "$out/im2col and $out/sum_parts are built"
+mkdir -p "$out/objects"
+# -gencode for one machine code: -arch=sm_90a compiles everything a second time for PTX.
+flags=(-gencode arch=compute_90a,code=sm_90a -O3 -std=c++20 -I .)
+objects() {  # program, sources: compiles those that have changed
+  local source object
+  for source in "${@:2}"; do
+    object=$out/objects/$1-$(basename "${source%.*}").o
+    if [ ! -e "$object" ] || [ -n "$(find tools/probes -newer "$object" \( -name '*.h' -o -name '*.cuh' \))" ] ||
+      [ "$source" -nt "$object" ]; then
+      nvcc "${flags[@]}" -c -o "$object" "$source"
+    fi
+    echo "$object"
+  done
+}
+for program in im2col sum_parts; do
+  list=$(objects $program tools/probes/$program.cc tools/probes/harness.cc tools/probes/$program/*.c[cu])
+  # shellcheck disable=SC2086
+  nvcc "${flags[@]}" -cudart static -o "$out/$program" $list
+  echo "$out/$program is built"
+done

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that load one box, or one for each CTA of a cluster, and copy shared memory out.
+#include "boxes.h"
+
 #include "engine.cuh"
 
 namespace probe {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy engine's im2col instructions, waits with an end, and a kernel that loads one box.
+// The copy engine's im2col instructions, and waits that end.
 #pragma once
 
 #include <sluice/device/ptx/mbarrier.cuh>
@@ -34,14 +34,6 @@ SLUICE_DEVICE bool wait_bounded(u32 barrier, u32 parity) {
     if (nanoseconds() - begin > kMostWaitNs) return false;
   return true;
 }
-
-/// w, h, d, n of the first pixel; kSpatial + 1 of them are used, and the image is always `n`.
-struct Pixel {
-  int w, h, d, n;
-};
-struct Offsets {
-  u16 w, h, d;
-};
 
 // cp.async.bulk.tensor.{3,4,5}d ... im2col: completes on `barrier` with the bytes of the whole box
 template <int kSpatial>
@@ -108,26 +100,5 @@ SLUICE_DEVICE void load_tiled_multicast(u32 destination, const CUtensorMap& map,
       "l"(&map), "r"(barrier), "r"(c), "r"(row), "h"(mask)
       : "memory");
 }
-
-/// Loads boxes, one after the other, into the places that a caller reads back. Made for correctness: each
-/// call is a launch that ends within the wait's limit.
-class BoxLoader {
- public:
-  explicit BoxLoader(int most_bytes);
-  /// The box as it lies in shared memory. `*arrived` is false if its bytes did not come in time.
-  std::vector<unsigned char> im2col(const CUtensorMap& map, const Geometry& g, const Start& start,
-                                    bool* arrived);
-  std::vector<unsigned char> tiled(const CUtensorMap& map, const Matrix& m, int column, int row,
-                                   bool* arrived);
-  /// Each CTA of a cluster of `ctas` loads a slice of g.pixels rows, from starts[rank] on, for all CTAs. Gives
-  /// the memory of all CTAs, one after the other.
-  std::vector<unsigned char> multicast(const CUtensorMap& map, const Geometry& g,
-                                       const std::vector<Start>& starts, bool* arrived);
-
- private:
-  std::vector<unsigned char> finish(size_t bytes, bool* arrived);
-  unsigned char* out_;
-  int* arrived_;
-};
 
 }  // namespace probe

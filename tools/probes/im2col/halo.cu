@@ -6,10 +6,8 @@
 #include <sluice/device/ptx/generated/wgmma_n256.cuh>
 #include <sluice/device/ptx/generated/wgmma_n64.cuh>
 
-#include <cmath>
-#include <numeric>
-
-#include "compare.cuh"
+#include "compare.h"
+#include "engine.cuh"
 #include "experiments.h"
 
 namespace probe {

@@ -9,6 +9,14 @@
 
 namespace probe {
 
+/// w, h, d, n of the first pixel; kSpatial + 1 of them are used, and the image is always `n`.
+struct Pixel {
+  int w, h, d, n;
+};
+struct Offsets {
+  unsigned short w, h, d;
+};
+
 /// cuTensorMapEncodeIm2col for `g`, whose buffer begins at `memory`. Returns the driver's code.
 CUresult encode_im2col(CUtensorMap* map, const Geometry& g, void* memory);
 /// The same, and ends the process if the driver refuses.

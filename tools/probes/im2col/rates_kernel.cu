@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Roles: thread 0 loads, thread 32 empties.
 // Barriers: full[stage] 1 arrival and the stage's bytes; empty[stage] one arrival of each CTA of the cluster.
-#include "rates.cuh"
+#include "rates.h"
+
+#include "engine.cuh"
 
 namespace probe {
 namespace {

@@ -52,15 +52,4 @@ SLUICE_DEVICE void store_tiled(const CUtensorMap& map, int c, int row, u32 sourc
                : "memory");
 }
 
-/// Stores, or adds, one box of g.pixels rows of 128 bytes, given row by row without a swizzle.
-void store_box(const CUtensorMap& map, const Geometry& g, const Start& start, bool add,
-               const unsigned char* device_rows);
-
-enum class StoreKind { tiled, im2col, im2col_add };
-struct StoreRate {
-  double clocks_per_row, bytes_per_ns;
-};
-/// All SMs store boxes of 64 rows to places of their own, `boxes_each` a CTA. `g`: for the im2col kinds.
-StoreRate store_rate(const CUtensorMap& map, StoreKind kind, const Geometry& g, int positions[2], int boxes_each);
-
 }  // namespace probe

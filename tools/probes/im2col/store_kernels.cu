@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store_engine.cuh"
+#include "stores.h"
 
 namespace probe {
 namespace {
@@ -89,7 +90,7 @@ void store_box(const CUtensorMap& map, const Geometry& g, const Start& start, bo
   check(cudaDeviceSynchronize(), "a store");
 }
 
-StoreRate store_rate(const CUtensorMap& map, StoreKind kind, const Geometry&, int positions[2], int boxes_each) {
+StoreRate store_rate(const CUtensorMap& map, StoreKind kind, const int (&positions)[2], int boxes_each) {
   int sms = 0;
   check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0), "SMs");
   static long long* const clocks = device_array<long long>(1024);

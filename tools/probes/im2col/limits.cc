@@ -3,7 +3,7 @@
 // against the walk.
 #include <functional>
 
-#include "compare.cuh"
+#include "compare.h"
 #include "experiments.h"
 
 namespace probe {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // E1: clocks that a row of 128 bytes takes an SM, by im2col boxes and by tiled ones.
-#include "rates.cuh"
+#include "rates.h"
 
 #include <algorithm>
 #include <cmath>
@@ -133,8 +133,8 @@ Prepared prepare(const Walk& w, const RateShape& shape, size_t bytes, void* memo
     p.taps = taps;
     for (int t = 0; t < taps; ++t) {
       const int s = t % w.filter[0], r = t / w.filter[0] % w.filter[1], q = t / w.filter[0] / w.filter[1];
-      p.offsets[t] = {static_cast<u16>(s * w.dilation), static_cast<u16>(r * w.dilation),
-                      static_cast<u16>(q * w.dilation)};
+      p.offsets[t] = {static_cast<unsigned short>(s * w.dilation), static_cast<unsigned short>(r * w.dilation),
+                      static_cast<unsigned short>(q * w.dilation)};
     }
   }
   const int tiles = p.pixels / shape.stage_rows;

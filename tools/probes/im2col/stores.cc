@@ -2,9 +2,9 @@
 // E3: im2col_no_offs stores of every stride-th pixel into a buffer with guards on both sides, and their rate.
 #include <algorithm>
 
-#include "compare.cuh"
+#include "compare.h"
 #include "experiments.h"
-#include "store_engine.cuh"
+#include "stores.h"
 
 namespace probe {
 namespace {
@@ -185,7 +185,7 @@ void run_rate(Cases& cases, const char* name, StoreKind kind, int stride, int el
   int sms = 0;
   check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0), "SMs");
   const int channels = 128 / element_bytes;
-  int positions[2] = {kSize / stride, kSize / stride};
+  const int positions[2] = {kSize / stride, kSize / stride};
   const int pixels = positions[0] * positions[1] * kImages;
   Geometry g;
   g.element_bytes = element_bytes, g.channels = channels, g.dims[0] = channels;
@@ -197,7 +197,7 @@ void run_rate(Cases& cases, const char* name, StoreKind kind, int stride, int el
                        .element_bytes = element_bytes},
                       memory)
           : im2col_map(g, memory);
-  const StoreRate r = store_rate(map, kind, g, positions, std::min(512, pixels / 64 / sms));
+  const StoreRate r = store_rate(map, kind, positions, std::min(512, pixels / 64 / sms));
   std::printf("%-44s %.2f clocks a row, %.1f bytes/ns/SM\n", name, r.clocks_per_row, r.bytes_per_ns);
   Line(cases.experiment(), name)
       .add("clocks_per_row", r.clocks_per_row)

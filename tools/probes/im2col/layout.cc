@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // E0: whether an im2col box lies in shared memory as a tiled box of the same rows does, and where the slices of
 // a multicast land.
-#include "compare.cuh"
+#include "compare.h"
 #include "experiments.h"
 
 namespace probe {

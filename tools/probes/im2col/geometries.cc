@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // E4r: random geometries, four boxes each, against the walk; and the published examples of the walk itself.
-#include "compare.cuh"
+#include "compare.h"
 #include "experiments.h"
 
 namespace probe {

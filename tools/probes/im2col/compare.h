@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "engine.cuh"
+#include "boxes.h"
 
 namespace probe {
 

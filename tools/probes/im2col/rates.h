@@ -3,7 +3,7 @@
 // load role and the math role of a product do.
 #pragma once
 
-#include "engine.cuh"
+#include "maps.h"
 
 namespace probe {
 

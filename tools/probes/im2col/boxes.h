@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads single boxes and hands out what they brought.
+#pragma once
+
+#include "maps.h"
+
+namespace probe {
+
+/// Loads boxes, one after the other, into the places that a caller reads back. Made for correctness: each
+/// call is a launch that ends within the wait's limit.
+class BoxLoader {
+ public:
+  explicit BoxLoader(int most_bytes);
+  /// The box as it lies in shared memory. `*arrived` is false if its bytes did not come in time.
+  std::vector<unsigned char> im2col(const CUtensorMap& map, const Geometry& g, const Start& start,
+                                    bool* arrived);
+  std::vector<unsigned char> tiled(const CUtensorMap& map, const Matrix& m, int column, int row,
+                                   bool* arrived);
+  /// Each CTA of a cluster of `ctas` loads a slice of g.pixels rows, from starts[rank] on, for all CTAs. Gives
+  /// the memory of all CTAs, one after the other.
+  std::vector<unsigned char> multicast(const CUtensorMap& map, const Geometry& g,
+                                       const std::vector<Start>& starts, bool* arrived);
+
+ private:
+  std::vector<unsigned char> finish(size_t bytes, bool* arrived);
+  unsigned char* out_;
+  int* arrived_;
+};
+
+}  // namespace probe
