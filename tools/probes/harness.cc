@@ -165,8 +165,8 @@ int run_experiments(int argc, char** argv, const std::vector<Experiment>& experi
     std::printf("=== %s\n", experiment->name);
     clean = run_one(*experiment, progress) && clean;
   }
-  std::printf("%s; lines are in %s\n", clean ? "every case ended by itself" : "some cases ended their process",
-              json_path.c_str());
+  std::printf("%s; lines are in %s\n",
+              clean ? "every case ended by itself" : "some cases ended their process", json_path.c_str());
   return clean ? 0 : 1;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every probe shares: one JSON line for each case, a child process for each experiment, and a
-// parent that starts the child again behind a case that ended it. A sticky CUDA error or a hang thus costs one
-// case.
+// Every probe writes one JSON line for each case, and runs each experiment in a child process. The parent
+// starts the child again behind a case that ended it, so a sticky CUDA error or a hang costs one case.
 #pragma once
 
 #include <cuda_runtime.h>

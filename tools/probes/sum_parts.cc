@@ -21,8 +21,11 @@ constexpr long kMostOutputs = 512l * 4608;
 struct Size {
   int m, n, tile_m, tile_n;
 };
-constexpr Size kSizes[] = {
-    {64, 576, 64, 192}, {128, 1152, 128, 192}, {512, 4608, 128, 192}, {1024, 1024, 128, 128}, {2048, 512, 128, 128}};
+constexpr Size kSizes[] = {{64, 576, 64, 192},
+                           {128, 1152, 128, 192},
+                           {512, 4608, 128, 192},
+                           {1024, 1024, 128, 128},
+                           {2048, 512, 128, 128}};
 constexpr int kParts[] = {2, 4, 8, 16, 32};
 constexpr int kLargeSumUnits = 264;  // spec/part_sums.h: more units than these, and two groups add, not four
 
@@ -145,8 +148,10 @@ void run_problem(Cases& cases, const Size& size, int parts, const Memory& memory
       producer = time_graph(memory.stream, produce);
       empty = time_graph(memory.stream, [&] { produce(), launch_empty(ctas, dependent); }) - producer;
       empty_plain = time_graph(memory.stream, [&] { produce(), launch_empty(ctas, first); }) - producer;
-      std::printf("--- %s: %.1f MB, %d units of 64x8; the producer takes %.2f us; an empty dependent launch adds "
-                  "%.2f, a plain one %.2f\n", shape.c_str(), bytes / 1e6, p.units, producer, empty, empty_plain);
+      std::printf(
+          "--- %s: %.1f MB, %d units of 64x8; the producer takes %.2f us; an empty dependent launch adds "
+          "%.2f, a plain one %.2f\n",
+          shape.c_str(), bytes / 1e6, p.units, producer, empty, empty_plain);
     }
     check(cudaMemset(memory.d, 0xff, kMostOutputs * 4), "memset");
     if (!v.launch(p, first)) {  // does not take this problem
@@ -161,8 +166,9 @@ void run_problem(Cases& cases, const Size& size, int parts, const Memory& memory
     const double alone = time_graph(memory.stream, [&] { v.launch(p, dependent); });
     const double added = behind - producer;
     const double rate = bytes / (added - empty) * 1e-6, alone_rate = bytes / alone * 1e-6;
-    std::printf("%-34s adds %7.2f us, %6.2f TB/s; behind itself %7.2f us, %6.2f TB/s%s\n", v.name.c_str(), added,
-                rate, alone, alone_rate, wrong == 0 ? "" : format("  WRONG: %d elements", wrong).c_str());
+    std::printf("%-34s adds %7.2f us, %6.2f TB/s; behind itself %7.2f us, %6.2f TB/s%s\n", v.name.c_str(),
+                added, rate, alone, alone_rate,
+                wrong == 0 ? "" : format("  WRONG: %d elements", wrong).c_str());
     Line(cases.experiment(), cases.name())
         .add("m", size.m)
         .add("n", size.n)

@@ -16,7 +16,7 @@ struct BoxParams {
   int c[kMostCtas];
   Pixel at[kMostCtas];
   Offsets offsets[kMostCtas];
-  int bytes;  // of one box
+  int bytes;  // one box has so many
   unsigned char* out;
   int* arrived;
 };

@@ -16,8 +16,8 @@ class BoxLoader {
                                     bool* arrived);
   std::vector<unsigned char> tiled(const CUtensorMap& map, const Matrix& m, int column, int row,
                                    bool* arrived);
-  /// Each CTA of a cluster of `ctas` loads a slice of g.pixels rows, from starts[rank] on, for all CTAs. Gives
-  /// the memory of all CTAs, one after the other.
+  /// Each CTA of a cluster of `ctas` loads a slice of g.pixels rows, from starts[rank] on, for all CTAs.
+  /// Gives the memory of all CTAs, one after the other.
   std::vector<unsigned char> multicast(const CUtensorMap& map, const Geometry& g,
                                        const std::vector<Start>& starts, bool* arrived);
 

@@ -46,7 +46,8 @@ struct Buffer {
   std::vector<T> host;
   T* device;
 
-  explicit Buffer(size_t count, unsigned seed) : host(pattern<T>(count, seed)), device(device_array<T>(count)) {
+  explicit Buffer(size_t count, unsigned seed)
+      : host(pattern<T>(count, seed)), device(device_array<T>(count)) {
     copy_to_device(device, host);
   }
 };

@@ -79,8 +79,8 @@ SLUICE_DEVICE void load_im2col_multicast(u32 destination, const CUtensorMap& map
     asm volatile(
         "cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
         ".multicast::cluster [%0], [%1, {%3, %4, %5, %6, %7}], [%2], {%8, %9, %10}, %11;" ::"r"(destination),
-        "l"(&map), "r"(barrier), "r"(c), "r"(p.w), "r"(p.h), "r"(p.d), "r"(p.n), "h"(o.w), "h"(o.h),
-        "h"(o.d), "h"(mask)
+        "l"(&map), "r"(barrier), "r"(c), "r"(p.w), "r"(p.h), "r"(p.d), "r"(p.n), "h"(o.w), "h"(o.h), "h"(o.d),
+        "h"(mask)
         : "memory");
 }
 

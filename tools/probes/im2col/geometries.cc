@@ -57,11 +57,18 @@ Trial trial_of(Random& random, bool forward) {
   g.spatial = random.in(1, 3);
   g.base = kBase;
   const int most = g.spatial == 1 ? 300 : g.spatial == 2 ? 24 : 12;
-  for (int d = 0; d < g.spatial; ++d) forward ? forward_axis(random, t, d, most) : free_axis(random, t, d, most);
+  for (int d = 0; d < g.spatial; ++d)
+    forward ? forward_axis(random, t, d, most) : free_axis(random, t, d, most);
   g.dims[0] = random.one_of({8, 24, 64, 64, 72, 128, 136});
-  g.dims[g.spatial + 1] = random.in(1, 4);
-  g.pack(g.dims[0] + random.one_of({0, 0, 8, 64}));
   g.pixels = random.one_of({1, 8, 31, 64, 64, 72, 128, 200, 256});
+  // Images enough for two boxes in three of four trials, or too few.
+  int positions = 1;
+  for (int d = 0; d < g.spatial; ++d) positions *= t.positions[d];
+  const int filled = random.in(0, 3) > 0 ? 2 * g.pixels / positions : 0;
+  g.dims[g.spatial + 1] = random.in(1, 4) + (filled < 60 ? filled : 60);
+  g.pack(g.dims[0] + random.one_of({0, 0, 8, 64}));
+  long most_images = (static_cast<long>(kElements) - kBase) / g.strides[g.spatial + 1];
+  if (g.images() > most_images) g.dims[g.spatial + 1] = static_cast<int>(most_images);
   g.swizzle = random.one_of({128, 128, 128, 0});
   return t;
 }
@@ -92,14 +99,17 @@ Geometry turned(const Geometry& g) {
   return other;
 }
 
-/// True if the rows hold what they should. Elements that differ are described in `line`.
+/// Counts boxes that do not hold what they should, and describes the first.
 struct Judge {
   const Buffer<uint16_t>& x;
+  std::string first{};
   int boxes = 0, wrong_boxes = 0;
-  std::string first;
+  long rows = 0, outside = 0;
 
   void judge(const std::vector<unsigned char>& got, bool came, const Geometry& g, const Start& s) {
     ++boxes;
+    rows += g.pixels;
+    outside += live_channels(g, s) > 0 ? outside_rows(g, s) : g.pixels;
     const int wrong = wrong_elements(got, expected_box(g, s, x.host), g.swizzle);
     if (came && wrong == 0) return;
     ++wrong_boxes;
@@ -110,7 +120,8 @@ struct Judge {
   }
 };
 
-bool example(int images, int lower, int upper, const Start& start, int pixels, const std::vector<int>& wanted) {
+bool example(int images, int lower, int upper, const Start& start, int pixels,
+             const std::vector<int>& wanted) {
   Geometry g;
   g.dims[0] = 32, g.dims[1] = g.dims[2] = 4, g.dims[3] = images;
   g.pack(32);
@@ -153,6 +164,7 @@ void run_geometries(Cases& cases) {
   // Class 0: forward convolutions. 1: any corners. 2: any corners, and starts between the walk's positions.
   const char* classes[] = {"forward", "free corners", "free corners, odd starts"};
   int wrong[3] = {}, boxes[3] = {}, refused[3] = {};
+  double inside[3] = {}, rows[3] = {};
   for (int i = 0; i < kGeometries; ++i) {
     const int kind = i % 5 < 3 ? 0 : i % 5 == 3 ? 1 : 2;
     Random random(1000 + i);
@@ -168,7 +180,7 @@ void run_geometries(Cases& cases) {
       line.add("geometry", t.g.text()).write();
       continue;
     }
-    Judge judge{x, 0, 0, {}};
+    Judge judge{x};
     for (int box = 0; box < kBoxes; ++box) {
       const Start s = start_of(random, t, kind == 2);
       bool came = false;
@@ -176,6 +188,8 @@ void run_geometries(Cases& cases) {
       judge.judge(got, came, t.g, s);
     }
     wrong[kind] += judge.wrong_boxes, boxes[kind] += judge.boxes;
+    inside[kind] += static_cast<double>(judge.rows - judge.outside),
+        rows[kind] += static_cast<double>(judge.rows);
     line.add("boxes", judge.boxes).add("wrong_boxes", judge.wrong_boxes);
     if (judge.wrong_boxes > 0) {
       line.add("first_wrong", judge.first);
@@ -185,12 +199,13 @@ void run_geometries(Cases& cases) {
     line.write();
   }
   for (int kind = 0; kind < 3; ++kind) {
-    std::printf("%-26s %d of %d boxes wrong, %d maps refused\n", classes[kind], wrong[kind], boxes[kind],
-                refused[kind]);
+    std::printf("%-26s %d of %d boxes wrong, %.0f %% of rows inside, %d maps refused\n", classes[kind],
+                wrong[kind], boxes[kind], 100 * inside[kind] / rows[kind], refused[kind]);
     if (cases.begin(format("sum of %s", classes[kind])))
       Line(cases.experiment(), cases.name())
           .add("boxes", boxes[kind])
           .add("wrong_boxes", wrong[kind])
+          .add("rows_inside", inside[kind] / rows[kind])
           .add("refused", refused[kind])
           .write();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// E2: WGMMA that reads the taps of a filter row from one box of pixels ("halo"): shifted start addresses, a
-// leading offset of one row or of a dilation, and the descriptor's base offset.
+// E2: WGMMA reads the taps of a filter row from one box of pixels ("halo"). Tried are shifted start
+// addresses, a leading offset of one row or of a dilation, and the descriptor's base offset.
 #include <sluice/device/ptx/generated/wgmma_n128.cuh>
 #include <sluice/device/ptx/generated/wgmma_n192.cuh>
 #include <sluice/device/ptx/generated/wgmma_n256.cuh>
@@ -87,8 +87,7 @@ __global__ void __launch_bounds__(kThreads) halo(const __grid_constant__ HaloPar
   if (threadIdx.x == 0) *p.clocks = end - begin;
   const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
 #pragma unroll
-  for (int i = 0; i < kN / 2; ++i)
-    p.out[(row + i / 2 % 2 * 8) * kN + i / 4 * 8 + column + i % 2] = sums[i];
+  for (int i = 0; i < kN / 2; ++i) p.out[(row + i / 2 % 2 * 8) * kN + i / 4 * 8 + column + i % 2] = sums[i];
 }
 
 struct Device {
@@ -98,7 +97,8 @@ struct Device {
   int* arrived;
 };
 
-uint16_t bf16_of(int value) {  // of small whole numbers
+/// Exact for whole numbers up to 256.
+uint16_t bf16_of(int value) {
   const float f = static_cast<float>(value);
   unsigned bits;
   std::memcpy(&bits, &f, 4);
@@ -144,11 +144,16 @@ bool product(const Halo& h, const std::vector<int>& tile, const std::vector<int>
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem), "shared memory");
     kernel<<<1, kThreads, smem>>>(p);
   };
-  if (h.k_major) launch(halo<64, true>);
-  else if (h.taps == 1) launch(halo<64, false>);
-  else if (h.taps == 2) launch(halo<128, false>);
-  else if (h.taps == 3) launch(halo<192, false>);
-  else launch(halo<256, false>);
+  if (h.k_major)
+    launch(halo<64, true>);
+  else if (h.taps == 1)
+    launch(halo<64, false>);
+  else if (h.taps == 2)
+    launch(halo<128, false>);
+  else if (h.taps == 3)
+    launch(halo<192, false>);
+  else
+    launch(halo<256, false>);
   check(cudaGetLastError(), "launch of a product");
   check(cudaDeviceSynchronize(), "a product");
   *out = copy_to_host(device.out, 64 * h.columns());
@@ -156,8 +161,8 @@ bool product(const Halo& h, const std::vector<int>& tile, const std::vector<int>
   return copy_to_host(device.arrived, 1)[0] == 1;
 }
 
-/// Sums on the CPU. MN-major: out[m][tap * 64 + c] = sum over pixels of tile[pixel][m] * box[pixel + shift][c].
-/// K-major: out[pixel][n] = sum over c of box[pixel + start][c] * tile[n][c].
+/// Sums on the CPU. MN-major: out[m][tap * 64 + c] = sum over pixels of tile[pixel][m] * box[pixel +
+/// shift][c]. K-major: out[pixel][n] = sum over c of box[pixel + start][c] * tile[n][c].
 std::vector<float> expected(const Halo& h, const std::vector<int>& tile, const std::vector<int>& box) {
   std::vector<float> out(64 * h.columns());
   const int start = h.start_row + (planted() ? 1 : 0);
@@ -196,7 +201,8 @@ std::string places(const Halo& h, const Device& device) {
     const int want_row = h.start_row + k + (h.k_major ? 0 : n / 64 * h.dilation), want_channel = n % 64;
     if (row[i] == static_cast<float>(want_row) && channel[i] == static_cast<float>(want_channel)) continue;
     if (wrong++ < 6)
-      text += format("(%d %d) came from (%g %g) not (%d %d); ", k, n, row[i], channel[i], want_row, want_channel);
+      text +=
+          format("(%d %d) came from (%g %g) not (%d %d); ", k, n, row[i], channel[i], want_row, want_channel);
   }
   return wrong == 0 ? "" : format("%d places differ: ", wrong) + text;
 }
@@ -206,9 +212,8 @@ const char* name_of(BaseOffset offset) {
 }
 
 void run(Cases& cases, const std::string& what, const Halo& h, const Device& device) {
-  const std::string name =
-      format("%s, taps %d, dilation %d, start row %d, base offset %s", what.c_str(), h.taps, h.dilation,
-             h.start_row, name_of(h.base_offset));
+  const std::string name = format("%s, taps %d, dilation %d, start row %d, base offset %s", what.c_str(),
+                                  h.taps, h.dilation, h.start_row, name_of(h.base_offset));
   if (h.rows() > kMostRows || !cases.begin(name)) return;
   Random random(7);
   const auto tile = values(64 * 64, random), box = values(kMostRows * 64, random);
@@ -248,8 +253,8 @@ void run_halo(Cases& cases) {
   // (a), (c): one tap each, by shifted starts.
   for (const BaseOffset offset : offsets)
     for (const int start : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16})
-      run(cases, "MN-major shifted start", {.taps = 1, .dilation = 1, .start_row = start, .base_offset = offset},
-          device);
+      run(cases, "MN-major shifted start",
+          {.taps = 1, .dilation = 1, .start_row = start, .base_offset = offset}, device);
   // (b): one instruction for all taps.
   for (const BaseOffset offset : offsets)
     for (const int start : {0, 1, 3, 8})
@@ -259,7 +264,7 @@ void run_halo(Cases& cases) {
           run(cases, "MN-major leading offset of rows",
               {.taps = taps, .dilation = dilation, .start_row = start, .base_offset = offset}, device);
         }
-  // The same for rows of A (fprop): K-major, by shifted starts.
+  // Rows of A (fprop) are K-major; shifted starts again.
   for (const BaseOffset offset : offsets)
     for (const int start : {0, 1, 2, 3, 5, 7, 8, 9})
       run(cases, "K-major shifted start",

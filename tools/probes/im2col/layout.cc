@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// E0: whether an im2col box lies in shared memory as a tiled box of the same rows does, and where the slices of
-// a multicast land.
+// E0: whether an im2col box lies in shared memory as a tiled box of the same rows does, and where the slices
+// of a multicast land.
 #include "compare.h"
 #include "experiments.h"
 
@@ -34,7 +34,8 @@ void run_layout(Cases& cases) {
     for (const int pixel : {0, 50, 3100}) {
       if (!cases.begin(format("swizzle rows %d pixel %d", rows, pixel))) continue;
       const Geometry g = whole_image(rows);
-      const Matrix m{.rows = kWidth * kHeight * kImages, .columns = kChannels, .pitch = kChannels, .box_rows = rows};
+      const Matrix m{
+          .rows = kWidth * kHeight * kImages, .columns = kChannels, .pitch = kChannels, .box_rows = rows};
       bool came = false, tiled_came = false;
       const auto box = loader.im2col(im2col_map(g, x.device), g, start_at(pixel, 64), &came);
       const auto tiled = loader.tiled(tiled_map(m, x.device), m, 64, pixel, &tiled_came);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// E4: which im2col maps the driver encodes, at their documented limits and one past them; and one box of each,
-// against the walk.
+// E4: which im2col maps the driver encodes, at their documented limits and one past them; and one box of
+// each, against the walk.
 #include <functional>
 
 #include "compare.h"
@@ -54,34 +54,32 @@ void add_corners(std::vector<Limit>& limits) {
                              [=](Geometry& g, Start&) { g.upper[axis] = h; }));
       limits.push_back(limit(rank + format("upper %d on axis %d", h + 1, axis), spatial, false,
                              [=](Geometry& g, Start&) { g.upper[axis] = h + 1; }));
-      limits.push_back(limit(rank + format("lower and upper %d on axis %d, offset %d", l, axis, -l), spatial,
-                             true, [=](Geometry& g, Start& s) {
-                               g.lower[axis] = g.upper[axis] = l, s.offsets[axis] = -l;
-                             }));
-      limits.push_back(limit(rank + format("offset %d on axis %d", o, axis), spatial, true,
-                             [=](Geometry& g, Start& s) {
-                               g.dims[1 + axis] = 2 - l;  // the first row is the last but two of the axis
-                               if (spatial == 1) g.dims[2] = 1, s.at[2] = 0;
-                               g.pack(64);
-                               g.lower[axis] = l, g.upper[axis] = l, s.offsets[axis] = o;
-                             }));
+      limits.push_back(
+          limit(rank + format("lower and upper %d on axis %d, offset %d", l, axis, -l), spatial, true,
+                [=](Geometry& g, Start& s) { g.lower[axis] = g.upper[axis] = l, s.offsets[axis] = -l; }));
+      limits.push_back(
+          limit(rank + format("offset %d on axis %d", o, axis), spatial, true, [=](Geometry& g, Start& s) {
+            g.dims[1 + axis] = 2 - l;  // the first row is the last but two of the axis
+            if (spatial == 1) g.dims[2] = 1, s.at[2] = 0;
+            g.pack(64);
+            g.lower[axis] = l, g.upper[axis] = l, s.offsets[axis] = o;
+          }));
     }
   }
 }
 
 void add_steps_and_boxes(std::vector<Limit>& limits) {
   for (const int step : {8, 9})
-    limits.push_back(limit(format("step %d", step), 2, step == 8, [=](Geometry& g, Start&) {
-      g.dims[1] = 30, g.pack(64), g.steps[0] = step;
-    }));
+    limits.push_back(limit(format("step %d", step), 2, step == 8,
+                           [=](Geometry& g, Start&) { g.dims[1] = 30, g.pack(64), g.steps[0] = step; }));
   for (const int pixels : {1, 7, 1024, 1025})
     limits.push_back(limit(format("%d pixels", pixels), 2, pixels <= 1024,
                            [=](Geometry& g, Start&) { g.pixels = pixels; }));
   for (const int channels : {256, 257, 264})
-    limits.push_back(limit(format("%d channels, no swizzle", channels), 2, channels == 256,
-                           [=](Geometry& g, Start&) {
-                             g.dims[0] = 512, g.pack(512), g.channels = channels, g.swizzle = 0, g.pixels = 32;
-                           }));
+    limits.push_back(
+        limit(format("%d channels, no swizzle", channels), 2, channels == 256, [=](Geometry& g, Start&) {
+          g.dims[0] = 512, g.pack(512), g.channels = channels, g.swizzle = 0, g.pixels = 32;
+        }));
   limits.push_back(limit("72 channels, swizzle 128", 2, false,
                          [](Geometry& g, Start&) { g.dims[0] = 72, g.pack(72), g.channels = 72; }));
   limits.push_back(limit("empty box", 2, false, [](Geometry& g, Start&) { g.upper[0] = -5; }));
@@ -97,27 +95,26 @@ void add_channels(std::vector<Limit>& limits) {
     for (const int pitch : {c, c + 8, 128})
       limits.push_back(limit(format("C %d, pitch %d, 64 channels a pixel", c, pitch), 2, true,
                              [=](Geometry& g, Start&) { g.dims[0] = c, g.pack(pitch); }));
-  limits.push_back(limit("C 72, second block of channels", 2, true, [](Geometry& g, Start& s) {
-    g.dims[0] = 72, g.pack(72), s.at[0] = 64;
-  }));
-  limits.push_back(limit("C 64, a block behind the channels", 2, true,
-                         [](Geometry&, Start& s) { s.at[0] = 64; }));
+  limits.push_back(limit("C 72, second block of channels", 2, true,
+                         [](Geometry& g, Start& s) { g.dims[0] = 72, g.pack(72), s.at[0] = 64; }));
+  limits.push_back(
+      limit("C 64, a block behind the channels", 2, true, [](Geometry&, Start& s) { s.at[0] = 64; }));
   for (const int swizzle : {0, 32, 64, 128})
     for (const int channels : {8, 16, 24, 32, 48})
       if (swizzle == 0 || channels * 2 <= swizzle)
         limits.push_back(limit(format("%d channels a pixel, swizzle %d", channels, swizzle), 2, true,
                                [=](Geometry& g, Start&) { g.channels = channels, g.swizzle = swizzle; }));
-  limits.push_back(limit("pixels that overlap (pitch 32, C 64)", 2, true,
-                         [](Geometry& g, Start&) { g.pack(32); }));
+  limits.push_back(
+      limit("pixels that overlap (pitch 32, C 64)", 2, true, [](Geometry& g, Start&) { g.pack(32); }));
   limits.push_back(limit("one pixel, one image, 8 channels", 2, true, [](Geometry& g, Start& s) {
     g.dims[0] = 8, g.dims[1] = g.dims[2] = g.dims[3] = 1, g.pack(8), s.at[3] = 0;
   }));
-  limits.push_back(limit("a box that begins behind the last image", 2, true,
-                         [](Geometry&, Start& s) { s.at[3] = 3; }));
-  limits.push_back(limit("a box that begins 1000 images behind", 2, true,
-                         [](Geometry&, Start& s) { s.at[3] = 1003; }));
-  limits.push_back(limit("a box that begins before the first image", 2, true,
-                         [](Geometry&, Start& s) { s.at[3] = -1; }));
+  limits.push_back(
+      limit("a box that begins behind the last image", 2, true, [](Geometry&, Start& s) { s.at[3] = 3; }));
+  limits.push_back(
+      limit("a box that begins 1000 images behind", 2, true, [](Geometry&, Start& s) { s.at[3] = 1003; }));
+  limits.push_back(
+      limit("a box that begins before the first image", 2, true, [](Geometry&, Start& s) { s.at[3] = -1; }));
 }
 
 void run_replace(Cases& cases, BoxLoader& loader, const Buffer<uint16_t>& x) {
@@ -163,7 +160,9 @@ void run_limits(Cases& cases) {
     const CUresult code = encode_im2col(&map, l.g, x.device);
     const bool encoded = code == CUDA_SUCCESS;
     Line line(cases.experiment(), cases.name());
-    line.add("code", name_of(code)).add("documented", l.documented).add("as_documented", encoded == l.documented);
+    line.add("code", name_of(code))
+        .add("documented", l.documented)
+        .add("as_documented", encoded == l.documented);
     std::string load = "-";
     // Maps past a documented limit are not loaded through: their meaning is unknown.
     if (encoded && l.documented) {
@@ -172,7 +171,10 @@ void run_limits(Cases& cases) {
       const int wrong = wrong_elements(box, expected_box(l.g, l.start, x.host), l.g.swizzle);
       const int outside = outside_rows(l.g, l.start);
       load = format("arrived %d, wrong %d, rows outside %d of %d", came, wrong, outside, l.g.pixels);
-      line.add("arrived", came).add("wrong_elements", wrong).add("rows_outside", outside).add("rows", l.g.pixels);
+      line.add("arrived", came)
+          .add("wrong_elements", wrong)
+          .add("rows_outside", outside)
+          .add("rows", l.g.pixels);
     }
     line.write();
     std::printf("%-52s %-28s %-9s %s\n", l.name.c_str(), name_of(code).c_str(),

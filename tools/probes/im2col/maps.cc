@@ -42,10 +42,10 @@ CUresult encode_im2col(CUtensorMap* map, const Geometry& g, void* memory) {
   for (int d = 0; d < g.rank(); ++d) dims[d] = g.dims[d];
   for (int d = 1; d < g.rank(); ++d) strides[d - 1] = g.strides[d] * g.element_bytes;
   for (int d = 0; d < g.spatial; ++d) steps[1 + d] = g.steps[d];
-  return encode(map, type_of(g.element_bytes), g.rank(), static_cast<char*>(memory) + g.base * g.element_bytes,
-                dims, strides, g.lower, g.upper, g.channels, g.pixels, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                swizzle_of(g.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return encode(map, type_of(g.element_bytes), g.rank(),
+                static_cast<char*>(memory) + g.base * g.element_bytes, dims, strides, g.lower, g.upper,
+                g.channels, g.pixels, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(g.swizzle),
+                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 CUtensorMap im2col_map(const Geometry& g, void* memory) {
@@ -65,10 +65,9 @@ CUtensorMap tiled_map(const Matrix& m, void* memory) {
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(m.pitch) * m.element_bytes};
   const cuuint32_t box[2] = {static_cast<cuuint32_t>(m.box_columns), static_cast<cuuint32_t>(m.box_rows)};
   const cuuint32_t steps[2] = {1, 1};
-  const CUresult result =
-      encode(&map, type_of(m.element_bytes), 2, memory, dims, strides, box, steps,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(m.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encode(&map, type_of(m.element_bytes), 2, memory, dims, strides, box, steps,
+                                 CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(m.swizzle),
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     std::printf("cuTensorMapEncodeTiled: %s\n", name_of(result).c_str());
     check(cudaErrorInvalidValue, "cuTensorMapEncodeTiled");
@@ -77,14 +76,16 @@ CUtensorMap tiled_map(const Matrix& m, void* memory) {
 }
 
 CUresult replace_address(CUtensorMap* map, void* address) {
-  static const auto replace = driver_function<decltype(&cuTensorMapReplaceAddress)>("cuTensorMapReplaceAddress");
+  static const auto replace =
+      driver_function<decltype(&cuTensorMapReplaceAddress)>("cuTensorMapReplaceAddress");
   return replace(map, address);
 }
 
 std::string name_of(CUresult result) {
   static const auto name = driver_function<decltype(&cuGetErrorName)>("cuGetErrorName");
   const char* text = nullptr;
-  if (name(result, &text) != CUDA_SUCCESS || text == nullptr) return format("code %d", static_cast<int>(result));
+  if (name(result, &text) != CUDA_SUCCESS || text == nullptr)
+    return format("code %d", static_cast<int>(result));
   return text;
 }
 

@@ -19,7 +19,7 @@ struct Offsets {
 
 /// cuTensorMapEncodeIm2col for `g`, whose buffer begins at `memory`. Returns the driver's code.
 CUresult encode_im2col(CUtensorMap* map, const Geometry& g, void* memory);
-/// The same, and ends the process if the driver refuses.
+/// encode_im2col, which ends the process if the driver refuses.
 CUtensorMap im2col_map(const Geometry& g, void* memory);
 
 /// A matrix of `rows` rows of `columns` elements that lie `pitch` elements apart, and a box of it.

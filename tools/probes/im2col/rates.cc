@@ -23,6 +23,7 @@ struct Walk {
   int pad = 0, stride = 1, dilation = 1;
   int channels = 64;
   int outside_axis = -1;  // all rows lie outside along this axis; 3: behind the last image
+  int times_bytes = 1;    // a larger tensor, where few positions would not fill the SMs
 };
 
 Walk square(const std::string& name, int size, int filter, int pad, int stride = 1, int dilation = 1,
@@ -30,6 +31,7 @@ Walk square(const std::string& name, int size, int filter, int pad, int stride =
   Walk w{name};
   for (int d = 0; d < 2; ++d) w.size[d] = size, w.filter[d] = filter;
   w.pad = pad, w.stride = stride, w.dilation = dilation, w.channels = channels;
+  w.times_bytes = stride > 1 || channels > 64 ? 2 : 1;
   return w;
 }
 
@@ -37,7 +39,8 @@ std::vector<Walk> walks() {
   std::vector<Walk> all;
   all.push_back({"tiled once", 0});
   all.push_back({"tiled 9 times", 0, {1, 1, 1}, {9, 1, 1}});
-  all.push_back({.name = "tiled 9 times, C 256", .spatial = 0, .filter = {9, 1, 1}, .channels = 256});
+  all.push_back(
+      {.name = "tiled 9 times, C 256", .spatial = 0, .filter = {9, 1, 1}, .channels = 256, .times_bytes = 2});
   all.push_back({.name = "tiled, all outside", .spatial = 0, .outside_axis = 3});
   all.push_back(square("56px 1x1", 56, 1, 0));
   all.push_back(square("7px 1x1", 7, 1, 0));
@@ -51,7 +54,10 @@ std::vector<Walk> walks() {
   all.push_back(square("28px 3x3 dilation 2", 28, 3, 2, 1, 2));
   all.push_back(square("14px 3x3, C 256", 14, 3, 1, 1, 1, 256));
   for (const int axis : {0, 1, 3}) {
-    Walk w = square(axis == 0 ? "outside along w" : axis == 1 ? "outside along h" : "outside along n", 56, 1, 0);
+    Walk w = square(axis == 0   ? "outside along w"
+                    : axis == 1 ? "outside along h"
+                                : "outside along n",
+                    56, 1, 0);
     w.outside_axis = axis;
     all.push_back(w);
   }
@@ -60,7 +66,13 @@ std::vector<Walk> walks() {
   all.push_back({"3-D 28x28x8 1x1x1", 3, {28, 28, 8}});
   all.push_back({"3-D 28x28x8 3x3x3", 3, {28, 28, 8}, {3, 3, 3}, 1});
   all.push_back({"3-D 7x7x4 3x3x3", 3, {7, 7, 4}, {3, 3, 3}, 1});
-  all.push_back({"3-D 28x28x8 3x3x3/2", 3, {28, 28, 8}, {3, 3, 3}, 1, 2});
+  all.push_back({.name = "3-D 28x28x8 3x3x3/2",
+                 .spatial = 3,
+                 .size = {28, 28, 8},
+                 .filter = {3, 3, 3},
+                 .pad = 1,
+                 .stride = 2,
+                 .times_bytes = 3});
   return all;
 }
 
@@ -96,7 +108,8 @@ struct Prepared {
 
 /// Fills the walk's parameters; the tensor fills about `bytes` of `memory`.
 Prepared prepare(const Walk& w, const RateShape& shape, size_t bytes, void* memory, int sms) {
-  Prepared out{shape, {}, sms / shape.ctas, w.spatial == 0 ? (w.outside_axis < 0 ? 0.0 : 1.0) : outside_of(w)};
+  Prepared out{
+      shape, {}, sms / shape.ctas, w.spatial == 0 ? (w.outside_axis < 0 ? 0.0 : 1.0) : outside_of(w)};
   RateParams& p = out.params;
   p.blocks = w.channels / 64;
   p.taps = w.filter[0];  // tiled: how often each tile is read
@@ -133,7 +146,8 @@ Prepared prepare(const Walk& w, const RateShape& shape, size_t bytes, void* memo
     p.taps = taps;
     for (int t = 0; t < taps; ++t) {
       const int s = t % w.filter[0], r = t / w.filter[0] % w.filter[1], q = t / w.filter[0] / w.filter[1];
-      p.offsets[t] = {static_cast<unsigned short>(s * w.dilation), static_cast<unsigned short>(r * w.dilation),
+      p.offsets[t] = {static_cast<unsigned short>(s * w.dilation),
+                      static_cast<unsigned short>(r * w.dilation),
                       static_cast<unsigned short>(q * w.dilation)};
     }
   }
@@ -184,14 +198,16 @@ double measure(Cases& cases, const Walk& walk, Prepared& run, const std::string&
     }
     if (i > 0) samples.push_back(s);
   }
-  std::sort(samples.begin(), samples.end(), [](const Sample& a, const Sample& b) { return a.clocks < b.clocks; });
+  std::sort(samples.begin(), samples.end(),
+            [](const Sample& a, const Sample& b) { return a.clocks < b.clocks; });
   const Sample& s = samples[samples.size() / 2];
   const bool failed = copy_to_host(r.failed, 1)[0] != 0;
   const double rows = static_cast<double>(p.loads) * run.shape.stage_rows;
   const double per_row = s.clocks / rows, bytes_per_ns = rows * 128 / s.elapsed;
-  std::printf("%-26s %-3s %4d %2d %7.1f%% %8.2f %8.2f %8.2f %9.1f %8.2f%s\n", walk.name.c_str(), memory.c_str(),
-              run.shape.box_rows, run.shape.ctas, run.outside * 100, per_row, s.most / rows,
-              tiled > 0 ? per_row / tiled : NAN, bytes_per_ns, s.clocks / s.elapsed, failed ? " TIMED OUT" : "");
+  std::printf("%-26s %-3s %4d %2d %7.1f%% %8.2f %8.2f %8.2f %9.1f %8.2f%s\n", walk.name.c_str(),
+              memory.c_str(), run.shape.box_rows, run.shape.ctas, run.outside * 100, per_row, s.most / rows,
+              tiled > 0 ? per_row / tiled : NAN, bytes_per_ns, s.clocks / s.elapsed,
+              failed ? " TIMED OUT" : "");
   Line(cases.experiment(), cases.name())
       .add("walk", walk.name)
       .add("memory", memory)
@@ -224,8 +240,8 @@ void run_rates(Cases& cases) {
   auto* memory = device_array<unsigned char>(kHbmBytes);
   check(cudaMemset(memory, 1, kHbmBytes), "memset");
   const Results results{device_array<long long>(1024), device_array<long long>(1024), device_array<int>(1)};
-  std::printf("%-26s %-3s %4s %2s %8s %8s %8s %8s %9s %8s\n", "walk", "mem", "box", "cl", "outside", "clk/row",
-              "slowest", "x tiled", "B/ns/SM", "GHz");
+  std::printf("%-26s %-3s %4s %2s %8s %8s %8s %8s %9s %8s\n", "walk", "mem", "box", "cl", "outside",
+              "clk/row", "slowest", "x tiled", "B/ns/SM", "GHz");
   const auto all = [&](const char* where, size_t bytes, const std::vector<int>& boxes, int ctas,
                        const auto& wanted) {
     for (const int box_rows : boxes) {
@@ -233,8 +249,9 @@ void run_rates(Cases& cases) {
       for (const Walk& walk : walks()) {
         if (!wanted(walk)) continue;
         const RateShape shape = shape_of(walk, box_rows, ctas);
-        if (!cases.begin(format("%s, %s, box %d, cluster %d", walk.name.c_str(), where, box_rows, ctas))) continue;
-        Prepared run = prepare(walk, shape, bytes, memory, sms);
+        if (!cases.begin(format("%s, %s, box %d, cluster %d", walk.name.c_str(), where, box_rows, ctas)))
+          continue;
+        Prepared run = prepare(walk, shape, std::min(bytes * walk.times_bytes, kHbmBytes), memory, sms);
         double& tiled = run.params.taps == 1 ? once : many;
         const double per_row = measure(cases, walk, run, where, tiled, results);
         if (walk.spatial == 0 && tiled == 0) tiled = per_row;
@@ -245,7 +262,9 @@ void run_rates(Cases& cases) {
   all("L2", kL2Bytes, {32, 64, 128, 256}, 1, any);
   all("L2", kL2Bytes, {32, 64, 128}, 2, any);
   // Walks that take each row once, and some that take it again and again from L2.
-  const auto streams = [](const Walk& w) { return w.outside_axis < 0 && w.channels == 64 && w.size[0] != 3136; };
+  const auto streams = [](const Walk& w) {
+    return w.outside_axis < 0 && w.channels == 64 && w.size[0] != 3136;
+  };
   all("HBM", kHbmBytes, {64, 128, 256}, 1, streams);
   all("HBM", kHbmBytes, {64, 128}, 2, streams);
 }

@@ -155,13 +155,17 @@ float launch(const RateParams& p, int clusters, cudaStream_t stream) {
 
 template <int kSpatial, int kCtas>
 float launch_rows(const RateShape& shape, const RateParams& p, int clusters, cudaStream_t stream) {
-  // Stages have 128 rows, or one box of 256.
-  if (shape.box_rows == 32 && shape.boxes() == 4) return launch<kSpatial, kCtas, 4, 32>(p, clusters, stream);
-  if (shape.box_rows == 32 && shape.boxes() == 2) return launch<kSpatial, kCtas, 2, 32>(p, clusters, stream);
-  if (shape.box_rows == 64 && shape.boxes() == 2) return launch<kSpatial, kCtas, 2, 64>(p, clusters, stream);
-  if (shape.box_rows == 64 && shape.boxes() == 1) return launch<kSpatial, kCtas, 1, 64>(p, clusters, stream);
-  if (shape.box_rows == 128 && shape.boxes() == 1) return launch<kSpatial, kCtas, 1, 128>(p, clusters, stream);
-  if (shape.box_rows == 256 && shape.boxes() == 1) return launch<kSpatial, kCtas, 1, 256>(p, clusters, stream);
+  // Stages have 128 rows, or 256 where a box or the boxes of two CTAs have so many.
+  const auto is = [&](int rows, int boxes) { return shape.box_rows == rows && shape.boxes() == boxes; };
+  if constexpr (kCtas == 1) {
+    if (is(32, 4)) return launch<kSpatial, kCtas, 4, 32>(p, clusters, stream);
+    if (is(64, 2)) return launch<kSpatial, kCtas, 2, 64>(p, clusters, stream);
+    if (is(256, 1)) return launch<kSpatial, kCtas, 1, 256>(p, clusters, stream);
+  } else {
+    if (is(32, 2)) return launch<kSpatial, kCtas, 2, 32>(p, clusters, stream);
+    if (is(64, 1)) return launch<kSpatial, kCtas, 1, 64>(p, clusters, stream);
+  }
+  if (is(128, 1)) return launch<kSpatial, kCtas, 1, 128>(p, clusters, stream);
   return -1;
 }
 

@@ -11,7 +11,8 @@ template <int kSpatial, bool kAdd>
 SLUICE_DEVICE void store_im2col(const CUtensorMap& map, int c, const Pixel& p, u32 source) {
   if constexpr (kSpatial == 1 && !kAdd)
     asm volatile(
-        "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+        "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4}], [%1];" ::
+            "l"(&map),
         "r"(source), "r"(c), "r"(p.w), "r"(p.n)
         : "memory");
   else if constexpr (kSpatial == 2 && !kAdd)

@@ -77,7 +77,8 @@ void store_box(const CUtensorMap& map, const Geometry& g, const Start& start, bo
                const unsigned char* device_rows) {
   StoreParams p{};
   p.map = map, p.c = start.at[0], p.bytes = g.pixels * 128, p.rows = device_rows;
-  p.at = {start.at[1], g.spatial > 1 ? start.at[2] : 0, g.spatial > 2 ? start.at[3] : 0, start.at[g.spatial + 1]};
+  p.at = {start.at[1], g.spatial > 1 ? start.at[2] : 0, g.spatial > 2 ? start.at[3] : 0,
+          start.at[g.spatial + 1]};
   const int smem = p.bytes + 1024;
   const auto launch = [&](auto kernel) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem), "shared memory");

@@ -127,7 +127,7 @@ struct StoreCheck {
       (i < begin ? before : i < end ? inside : behind) += 1;
     }
     const bool right = refused.empty() && before + inside + behind == 0;
-    std::printf("%-44s %-7s phases %d boxes %d rows to clip %d wrong: before %ld inside %ld behind %ld %s\n",
+    std::printf("%-54s %-7s phases %d boxes %d rows to clip %d wrong: before %ld inside %ld behind %ld %s\n",
                 cases.name().c_str(), right ? "exact" : "WRONG", phases, boxes, clipped_rows, before, inside,
                 behind, refused.c_str());
     Line(cases.experiment(), cases.name())
@@ -179,7 +179,8 @@ std::vector<Target> targets(bool floats) {
   return all;
 }
 
-void run_rate(Cases& cases, const char* name, StoreKind kind, int stride, int element_bytes, unsigned char* memory) {
+void run_rate(Cases& cases, const char* name, StoreKind kind, int stride, int element_bytes,
+              unsigned char* memory) {
   if (!cases.begin(name)) return;
   constexpr int kSize = 56, kImages = 60;  // 24 MB of 128-byte pixels
   int sms = 0;
@@ -190,15 +191,17 @@ void run_rate(Cases& cases, const char* name, StoreKind kind, int stride, int el
   Geometry g;
   g.element_bytes = element_bytes, g.channels = channels, g.dims[0] = channels;
   g.dims[1] = positions[0], g.dims[2] = positions[1], g.dims[3] = kImages;
-  g.strides[1] = channels * stride, g.strides[2] = channels * kSize * stride, g.strides[3] = channels * kSize * kSize;
-  const CUtensorMap map =
-      kind == StoreKind::tiled
-          ? tiled_map({.rows = pixels, .columns = channels, .pitch = channels * stride, .box_columns = channels,
-                       .element_bytes = element_bytes},
-                      memory)
-          : im2col_map(g, memory);
+  g.strides[1] = channels * stride, g.strides[2] = channels * kSize * stride,
+  g.strides[3] = channels * kSize * kSize;
+  const CUtensorMap map = kind == StoreKind::tiled ? tiled_map({.rows = pixels,
+                                                                .columns = channels,
+                                                                .pitch = channels * stride,
+                                                                .box_columns = channels,
+                                                                .element_bytes = element_bytes},
+                                                               memory)
+                                                   : im2col_map(g, memory);
   const StoreRate r = store_rate(map, kind, positions, std::min(512, pixels / 64 / sms));
-  std::printf("%-44s %.2f clocks a row, %.1f bytes/ns/SM\n", name, r.clocks_per_row, r.bytes_per_ns);
+  std::printf("%-54s %.2f clocks a row, %.1f bytes/ns/SM\n", name, r.clocks_per_row, r.bytes_per_ns);
   Line(cases.experiment(), name)
       .add("clocks_per_row", r.clocks_per_row)
       .add("bytes_per_ns_per_sm", r.bytes_per_ns)

@@ -8,11 +8,12 @@
 
 namespace probe {
 
-/// The arguments of cuTensorMapEncodeIm2col, and the place of the tensor in a buffer. Strides are in elements.
+/// The arguments of cuTensorMapEncodeIm2col, and the place of the tensor in a buffer. Strides are in
+/// elements.
 struct Geometry {
   int spatial = 2;
-  long base = 0;                        // first element of the tensor in its buffer
-  int dims[5] = {64, 1, 1, 1, 1};       // spatial + 2 are used
+  long base = 0;                          // first element of the tensor in its buffer
+  int dims[5] = {64, 1, 1, 1, 1};         // spatial + 2 are used
   long strides[5] = {1, 64, 64, 64, 64};  // strides[0] is 1
   int lower[3] = {0, 0, 0}, upper[3] = {0, 0, 0};
   int steps[3] = {1, 1, 1};

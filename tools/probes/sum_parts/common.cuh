@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all variants share: places of units, the order of sums, stores of D, the launch.
+// Places of units, the order of sums, stores of D and the launch, for all variants.
 #pragma once
 
 #include <sluice/device/ptx/global.cuh>
@@ -43,7 +43,7 @@ __host__ __device__ inline int first_part(const SumParams& p, int group) {
 template <int kUnits>
 struct OrderedSums {
   Float4 total[kUnits], group[kUnits];
-  int next;        // first part of the next group that has parts
+  int next;  // first part of the next group that has parts
   int group_index;
   bool any = false;  // a group has ended
 
@@ -118,7 +118,7 @@ SLUICE_DEVICE void store(const SumParams& p, int unit, int thread, const Float4 
 #pragma unroll
       for (int u = 0; u < 4; ++u)
         mine[u] = half == 0 ? bf16_pair(sums[u].x, sums[u].y) : bf16_pair(sums[u].z, sums[u].w);
-      // Thread `quad` collects unit `quad`: from thread quad ^ i its pair of that unit.
+        // Thread `quad` collects unit `quad`: from thread quad ^ i its pair of that unit.
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int to = quad ^ i;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that add up partial sums in several ways, all in today's order (sluice/kernels/sum_parts.cuh), so that
-// their bits are equal.
+// Kernels that add up partial sums in several ways, all in today's order (sluice/kernels/sum_parts.cuh), so
+// that their bits are equal.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,7 +23,7 @@ struct SumParams {
   int tile_floats, units_per_tile, units;
   int tiles_across, vectors_across;  // tiles along n; units along n in a tile
   int tile_m, tile_n;
-  int n;  // of D
+  int n;  // columns of D
 };
 
 struct Launch {
@@ -36,13 +36,13 @@ struct Variant {
   Store store;
   /// False: it does not take this problem.
   bool (*launch)(const SumParams& params, const Launch& launch);
-  int in_flight_bytes;  // of one thread, by loads that it issues before it waits
+  int in_flight_bytes;  // one thread's, by loads that it issues before it waits
 };
 
 std::vector<Variant> variants();
 
-/// Writes every slot and lets dependents start at its own start, as the product does; no other CTA fits beside its
-/// CTAs.
+/// Writes every slot and lets dependents start at its own start, as the product does; no other CTA fits
+/// beside its CTAs.
 void launch_producer(float* slots, long count, const Launch& launch);
 /// Waits for what it depends on and returns: the cost of the launch alone.
 void launch_empty(int ctas, const Launch& launch);

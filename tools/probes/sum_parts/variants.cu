@@ -7,8 +7,8 @@ namespace {
 constexpr int kMostGroups = 4;
 constexpr int kMostParts = 32;
 
-/// Today's kernel, with kUnits units of 8 columns for each CTA (today 1). Each warpgroup adds up the parts of one
-/// group, 8 / kUnits of them at once.
+/// Today's kernel, with kUnits units of 8 columns for each CTA (today 1). Each warpgroup adds up the parts of
+/// one group, 8 / kUnits of them at once.
 template <int kUnits, Store kStore>
 __global__ void __launch_bounds__(kMostGroups* kUnitThreads) by_groups(SumParams p) {
   constexpr int kAtOnce = 8;
@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(kMostGroups* kUnitThreads) by_groups(SumParams
   store<kStore, kUnits>(p, unit, thread, sums);
 }
 
-/// A thread adds up all parts of its kUnits units, kAtOnce parts at once; no exchange. The grid may be smaller than
-/// the work.
+/// A thread adds up all parts of its kUnits units, kAtOnce parts at once; no exchange. The grid may be
+/// smaller than the work.
 template <int kAtOnce, int kUnits, int kThreads, Store kStore>
 __global__ void __launch_bounds__(kThreads) alone(SumParams p) {
   ptx::wait_for_prerequisites();
@@ -120,8 +120,8 @@ template <int kAtOnce, int kUnits, int kThreads, Store kStore, int kMostCtas>
 bool launch_alone(const SumParams& p, const Launch& launch) {
   const int needed = sluice::ceil_div(p.units, kUnits * kThreads / kUnitThreads);
   if (kMostCtas > 0 && needed <= kMostCtas) return false;  // is the variant without a limit
-  launch_kernel(alone<kAtOnce, kUnits, kThreads, kStore>, kMostCtas > 0 ? kMostCtas : needed, kThreads, 0, launch,
-                p);
+  launch_kernel(alone<kAtOnce, kUnits, kThreads, kStore>, kMostCtas > 0 ? kMostCtas : needed, kThreads, 0,
+                launch, p);
   return true;
 }
 
@@ -136,8 +136,8 @@ bool launch_bulk(const SumParams& p, const Launch& launch) {
 __global__ void __launch_bounds__(512) write_slots(float* slots, long count) {
   ptx::launch_dependents();
   for (long i = blockIdx.x * 512l + threadIdx.x; i < count / 4; i += gridDim.x * 512l)
-    ptx::store_global(slots + i * 4,
-                      {slot_value(i * 4), slot_value(i * 4 + 1), slot_value(i * 4 + 2), slot_value(i * 4 + 3)});
+    ptx::store_global(slots + i * 4, {slot_value(i * 4), slot_value(i * 4 + 1), slot_value(i * 4 + 2),
+                                      slot_value(i * 4 + 3)});
 }
 
 __global__ void wait_only() {
