@@ -25,7 +25,7 @@ struct HaloParams {
   CUtensorMap tile, box;  // 64 x 64 of the other operand, tiled; the box of pixels, im2col
   int box_rows;
   int start_row;      // first row of the box that the product reads
-  int leading_bytes;  // of the box's descriptor
+  int leading_bytes;  // leading offset of the box's descriptor
   BaseOffset base_offset;
   bool k_major;  // false: the box is B, MN-major; true: the box is A, K-major
   int repeats;   // products; more than one: for the time only
