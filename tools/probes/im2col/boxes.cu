@@ -38,6 +38,7 @@ __global__ void load_boxes(const __grid_constant__ BoxParams p) {
   __syncthreads();
   if (threadIdx.x == 0) ptx::mbarrier_arrive_expect_tx(barrier, total);
   if constexpr (kCtas > 1) {
+    __syncwarp();
     ptx::cluster_arrive_release();
     ptx::cluster_wait_acquire();
   }
@@ -56,6 +57,7 @@ __global__ void load_boxes(const __grid_constant__ BoxParams p) {
   __syncthreads();
   for (int i = threadIdx.x; i < total; i += kThreads) p.out[rank * total + i] = box[i];
   if constexpr (kCtas > 1) {
+    __syncwarp();
     ptx::cluster_arrive_release();
     ptx::cluster_wait_acquire();
   }

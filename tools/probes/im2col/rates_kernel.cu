@@ -66,6 +66,7 @@ __global__ void __launch_bounds__(kThreads) rate(const __grid_constant__ RatePar
   }
   __syncthreads();
   if constexpr (kCtas > 1) {
+    __syncwarp();
     ptx::cluster_arrive_release();
     ptx::cluster_wait_acquire();
   }
@@ -121,6 +122,7 @@ __global__ void __launch_bounds__(kThreads) rate(const __grid_constant__ RatePar
     if (failed) *p.failed = 1;
   }
   if constexpr (kCtas > 1) {
+    __syncwarp();
     ptx::cluster_arrive_release();
     ptx::cluster_wait_acquire();
   }
