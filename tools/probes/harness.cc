@@ -45,6 +45,25 @@ Ended wait_for(pid_t child, const Progress& progress) {
   }
 }
 
+/// Makes a context. `say`: names the GPU, its driver and its runtime in the file.
+void open_device(const Experiment& experiment, bool say) {
+  check(cudaFree(nullptr), "cudaFree, to make a context");
+  if (!say) return;
+  cudaDeviceProp properties;
+  int driver = 0, runtime = 0;
+  check(cudaGetDeviceProperties(&properties, 0), "the GPU's properties");
+  check(cudaDriverGetVersion(&driver), "the driver's version");
+  check(cudaRuntimeGetVersion(&runtime), "the runtime's version");
+  std::printf("%s, %d SMs, driver %d, runtime %d\n", properties.name, properties.multiProcessorCount, driver,
+              runtime);
+  Line(experiment.name, "device")
+      .add("name", properties.name)
+      .add("sms", properties.multiProcessorCount)
+      .add("driver", driver)
+      .add("runtime", runtime)
+      .write();
+}
+
 /// True if every case ended by itself.
 bool run_one(const Experiment& experiment, Progress* progress) {
   bool clean = true;
@@ -57,7 +76,7 @@ bool run_one(const Experiment& experiment, Progress* progress) {
       return false;
     }
     if (child == 0) {
-      if (experiment.needs_gpu) check(cudaFree(nullptr), "cudaFree, to make a context");
+      if (experiment.needs_gpu) open_device(experiment, first == 0);
       Cases cases(experiment.name, first, progress);
       experiment.run(cases);
       if (experiment.needs_gpu) check(cudaDeviceSynchronize(), "the end of the experiment");
@@ -132,6 +151,7 @@ bool planted() {
 }
 
 int run_experiments(int argc, char** argv, const std::vector<Experiment>& experiments) {
+  setvbuf(stdout, nullptr, _IOLBF, 0);  // a child that is killed has shown its rows
   std::vector<const Experiment*> chosen;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
