@@ -20,10 +20,10 @@ struct Index {
   unsigned x = 0;
 };
 struct Block {
-  std::barrier<> all{kThreads};
+  std::barrier<> all;
   std::vector<std::unique_ptr<std::barrier<>>> warps;
   double exchanged[kThreads];
-  Block() {
+  explicit Block(unsigned threads) : all(threads) {
     for (int i = 0; i < kThreads / kWarpThreads; ++i)
       warps.push_back(std::make_unique<std::barrier<>>(kWarpThreads));
   }
@@ -32,14 +32,15 @@ inline thread_local Index thread_index;
 inline Index block_index, block_size{kThreads}, grid_size;
 inline Block* block = nullptr;
 
-/// Runs `kernel` in every thread of every block.
-inline void launch(unsigned blocks, const std::function<void()>& kernel) {
+/// Runs `kernel` in every thread of every block. `block_threads`: at most kThreads.
+inline void launch(unsigned blocks, const std::function<void()>& kernel, unsigned block_threads = kThreads) {
   grid_size.x = blocks;
+  block_size.x = block_threads;
   for (block_index.x = 0; block_index.x < blocks; ++block_index.x) {
-    Block current;
+    Block current(block_threads);
     block = &current;
     std::vector<std::thread> threads;
-    for (unsigned i = 0; i < kThreads; ++i)
+    for (unsigned i = 0; i < block_threads; ++i)
       threads.emplace_back([&, i] {
         thread_index.x = i;
         kernel();
