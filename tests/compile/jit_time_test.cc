@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time to compile a kernel and to load it from a warm cache: medians over a set of configs, against the bars
-// of docs/jit.md. Compile time is this process's CPU time, which other work on the machine still stretches
-// (0.4 s became 0.74 s on a slow day). So the verifier's unit, which does not change, is compiled in between.
-// If it is slower than when the bar was set, the bar grows alike. Can fail: one cuda::std header in device
-// code adds 0.4 s (docs/dependencies.md), past the bar.
+// of docs/jit.md. Other work on the machine stretches CPU time, up to 2.4 times. So the bar is a ratio: a
+// fixed text is compiled just before and just after each kernel. The bar is half as much again as a kernel
+// takes, and one of three rounds below it is enough. Can fail: a cuda::std header in device code takes six
+// times as long as the fixed text (docs/dependencies.md), which is past the bar.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
+#include <string>
 #include <vector>
 
-#include <sluice/check/verify_units.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
@@ -26,62 +26,132 @@
 namespace sluice {
 namespace {
 
-constexpr double kColdSeconds = 0.5;
+constexpr int kReferenceParts = 40;
+constexpr double kReferenceSeconds = 0.09;  // reference_text(kReferenceParts) where the seconds were measured
+constexpr double kColdSeconds = 0.65;       // on such a core, where a kernel takes 0.4 to 0.47 s
 constexpr double kWarmSeconds = 0.001;
-constexpr double kReferenceSeconds = 0.085;  // verify_unit_text(VerifyUnit::fill) when the bar was set
-constexpr int kStride = 13;                  // every 13th registered config: coprime to the lists' periods
+constexpr int kRounds = 3;
+constexpr int kStride = 29;  // every 29th registered config: coprime to the lists' periods
 
 double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+double cpu_seconds_of(const std::function<void()>& work) {
+  const double before = cpu_seconds();
+  work();
+  return cpu_seconds() - before;
 }
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
 
-TEST(JitTime, half_a_second_cold_and_a_millisecond_warm) {
+/// A unit that includes nothing, so that no change of the kernels changes its time: `parts` templates, each
+/// with an unrolled loop.
+std::string reference_text(int parts) {
+  std::string templates, loops;
+  for (int i = 0; i < parts; ++i) {
+    const std::string n = std::to_string(i);
+    templates += "template <int kValue> struct Part" + n +
+                 " { static __device__ float of(float x, float y) {" + " return (kValue + " + n +
+                 ") % 2 ? x * y + " + n + " : x - y * kValue; } };\n";
+    loops += "#pragma unroll\n  for (int i = 0; i < 16; ++i) x[(i + " + n + ") % 64] = Part" + n + "<" +
+             std::to_string(i % 7) + ">::of(x[i], x[(i * 5 + " + n + ") % 64]);\n";
+  }
+  return templates + "extern \"C\" __global__ void reference(float* d, const float* a) {\n  float x[64];\n" +
+         "#pragma unroll\n  for (int i = 0; i < 64; ++i) x[i] = a[i * 256 + threadIdx.x];\n" + loops +
+         "#pragma unroll\n  for (int i = 0; i < 64; ++i) d[i * 256 + threadIdx.x] = x[i];\n}\n";
+}
+
+struct Round {
+  std::vector<double> seconds, ratios, references;
+  double scaled_median() const { return median(ratios) * kReferenceSeconds; }
+};
+
+/// Compiles `units`, each between two references.
+Round cold_round(const Compiler& compiler, const std::vector<std::string>& units) {
+  Round round;
+  const auto reference = [&] {
+    round.references.push_back(
+        cpu_seconds_of([&] { EXPECT_TRUE(compiler.compile(reference_text(kReferenceParts))); }));
+  };
+  reference();
+  for (const std::string& unit : units) {
+    round.seconds.push_back(cpu_seconds_of([&] {
+      const auto cubin = compiler.compile(unit);
+      EXPECT_TRUE(cubin) << cubin.error().message;
+    }));
+    reference();
+    const size_t last = round.references.size() - 1;
+    round.ratios.push_back(2 * round.seconds.back() / (round.references[last - 1] + round.references[last]));
+  }
+  std::printf(
+      "%zu kernels, CPU time: median %.3f s, longest %.3f s, reference %.3f s; scaled median %.3f s\n",
+      units.size(), median(round.seconds), *std::max_element(round.seconds.begin(), round.seconds.end()),
+      median(round.references), round.scaled_median());
+  return round;
+}
+
+std::vector<std::string> some_units(int stride) {
+  static const ConfigList list = registered_configs();
+  std::vector<std::string> units;
+  for (int i = 0; i < list.count; i += stride) units.push_back(unit_text(list.items[i]));
+  return units;
+}
+
+class JitTime : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto loaded = Compiler::load("");
+    if (!loaded) SLUICE_SKIP_OR_FAIL(loaded.error().message);
+    compiler = *loaded;
+    ASSERT_TRUE(compiler->compile(reference_text(1)));  // the first compile of a process takes longer
+  }
+  std::shared_ptr<const Compiler> compiler;
+};
+
+TEST_F(JitTime, about_half_a_second_cold) {
+  const std::vector<std::string> units = some_units(kStride);
+  double least = 1e9;
+  for (int i = 0; i < kRounds && least > kColdSeconds; ++i)
+    least = std::min(least, cold_round(*compiler, units).scaled_median());
+  EXPECT_LE(least, kColdSeconds);
+}
+
+/// Templates and loops in front of each kernel, which take less time than a cuda::std header.
+TEST_F(JitTime, bar_of_cold_kernels_catches_a_heavy_header) {
+  std::vector<std::string> units;
+  for (const std::string& unit : some_units(4 * kStride))
+    units.push_back(reference_text(5 * kReferenceParts) + unit);
+  double most = 0;
+  for (int i = 0; i < kRounds && most <= kColdSeconds; ++i)
+    most = std::max(most, cold_round(*compiler, units).scaled_median());
+  EXPECT_GT(most, kColdSeconds);
+}
+
+TEST_F(JitTime, a_millisecond_warm) {
   std::string pattern = testing::TempDir() + "sluice_time_XXXXXX";
   const Options options{
       .cache_dir = mkdtemp(pattern.data()), .cache_read_only = false, .nvrtc_path = {}, .jobs = 1};
-  static const ConfigList list = registered_configs();
-  std::vector<double> cold, cold_wall, warm, reference;
-  const auto compiler = Compiler::load("");
-  const KernelCache maker(options);
-  for (int i = 0; i < list.count; i += kStride) {
-    const double cpu = cpu_seconds(), wall = wall_seconds();
-    const auto made = maker.get(unit_text(list.items[i]));
-    if (!made && i == 0) SLUICE_SKIP_OR_FAIL(made.error().message);
-    ASSERT_TRUE(made) << made.error().message;
-    if (i == 0) continue;  // the first compile also loads NVRTC
-    if (i % (4 * kStride) == 0) {
-      const double before = cpu_seconds();
-      ASSERT_TRUE((*compiler)->compile(verify_unit_text(VerifyUnit::fill)));
-      reference.push_back(cpu_seconds() - before);
-    }
-    cold.push_back(cpu_seconds() - cpu);
-    cold_wall.push_back(wall_seconds() - wall);
-    std::printf("%6.3f s  %s\n", cold.back(), short_name(list.items[i]).c_str());
+  const std::vector<std::string> units = some_units(4 * kStride);
+  {
+    const KernelCache maker(options);
+    for (const std::string& unit : units) ASSERT_TRUE(maker.get(unit));
   }
-  const KernelCache user(options);
-  for (int i = 0; i < list.count; i += kStride) {
-    const std::string unit = unit_text(list.items[i]);
-    const double wall = wall_seconds();
-    ASSERT_TRUE(user.get(unit));
-    warm.push_back(wall_seconds() - wall);
+  double least = 1e9;
+  for (int i = 0; i < kRounds && least > kWarmSeconds; ++i) {
+    const KernelCache user(options);
+    std::vector<double> warm;
+    for (const std::string& unit : units)
+      warm.push_back(cpu_seconds_of([&] { EXPECT_TRUE(user.get(unit)); }));
+    EXPECT_EQ(user.stats().compiles, 0);
+    std::printf("CPU time of a warm load: median %.0f us, first %.0f us\n", median(warm) * 1e6,
+                warm[0] * 1e6);
+    least = std::min(least, median(warm));
   }
-  EXPECT_EQ(user.stats().compiles, 0);
-  std::printf(
-      "%zu configs: cold median %.3f s CPU (%.3f s wall), longest %.3f s; warm median %.0f us, first %.0f "
-      "us; reference median %.3f s CPU\n",
-      cold.size(), median(cold), median(cold_wall), *std::max_element(cold.begin(), cold.end()),
-      median(warm) * 1e6, warm[0] * 1e6, median(reference));
-  EXPECT_LE(median(cold), kColdSeconds * std::max(1.0, median(reference) / kReferenceSeconds));
-  EXPECT_LE(median(warm), kWarmSeconds);
+  EXPECT_LE(least, kWarmSeconds);
   std::filesystem::remove_all(options.cache_dir);
 }
 
