@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the fuzz targets with clang 14 (`run.sh build`), or runs one for SLUICE_FUZZ_SECONDS, a minute unless told
+# Builds the fuzz targets with clang 14 (`run.sh build`), or runs one for SLUICE_FUZZ_SECONDS, 20 unless told
 # (`run.sh problems`), or a fixed number of inputs (SLUICE_FUZZ_RUNS). Exits 77 without clang or its libFuzzer.
 # What was found stays in build/fuzz/corpus/NAME; an input that breaks something is named and kept in
 # build/fuzz/found. Called by ctest (label fuzz).
@@ -20,13 +20,13 @@ fi
 if [ "$target" = build ]; then
   cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_C_COMPILER=clang-14 \
     -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DSLUICE_FUZZ=ON -DSLUICE_SANITIZE=ON -DSLUICE_WERROR=OFF \
-    -DSLUICE_BUILD_CLI=OFF -DSLUICE_BUILD_TESTS=OFF -DSLUICE_BUILD_EXAMPLES=OFF >$build.log 2>&1 || { cat $build.log; exit 1; }
+    -DSLUICE_BUILD_CLI=OFF -DSLUICE_BUILD_TESTS=OFF -DSLUICE_BUILD_EXAMPLES=OFF -DSLUICE_JOIN_SOURCES=ON >$build.log 2>&1 || { cat $build.log; exit 1; }
   exec ninja -C $build sluice_fuzzers
 fi
 
 [ -x "$build/tests/fuzz/${target}_fuzz" ] || { echo "fuzz: $target is not built: tests/fuzz/run.sh build"; exit 1; }
 mkdir -p "$build/corpus/$target" $build/found
-limits=(-max_total_time="${SLUICE_FUZZ_SECONDS:-60}")
+limits=(-max_total_time="${SLUICE_FUZZ_SECONDS:-20}")
 [ -z "${SLUICE_FUZZ_RUNS:-}" ] || limits=(-runs="$SLUICE_FUZZ_RUNS")
 dictionary=tests/fuzz/$target.dict
 [ ! -f "$dictionary" ] || limits+=(-dict="$dictionary")
