@@ -3,6 +3,7 @@
 # Makes a wheel of a build, installs it into a clean venv, and runs tests/python there: without torch (called
 # by ctest), or with it (make test-torch, which downloads 3 GB once).
 #   tools/python_test.sh [--torch] BUILD_FOLDER [arguments of pytest]
+#   tools/python_test.sh [--torch] --venv-only   installs what they need, and runs nothing
 # The venv is kept in .venv. If pip reaches no packages, the exit status is 77 (skipped), or 1 with
 # SLUICE_NO_SKIPS.
 set -euo pipefail
@@ -12,7 +13,7 @@ if [ "${1:-}" = --torch ]; then
   kind=torch
   shift
 fi
-build=$(realpath "${1:?which build folder}")
+build=${1:?which build folder}
 shift
 
 venv=.venv/$kind
@@ -26,6 +27,8 @@ if [ "$(cat $stamp 2> /dev/null)" != "$wanted" ]; then
     || { echo "skipped: pip cannot install $requirements"; exit $((${SLUICE_NO_SKIPS:+1} + 0 ? 1 : 77)); }
   echo "$wanted" > $stamp
 fi
+[ "$build" != --venv-only ] || exit 0
+build=$(realpath "$build")
 
 wheels=$(mktemp -d)
 trap 'rm -rf "$wheels"' EXIT

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 
+#include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
 
 #include "tests/compile/elf_text.h"
+#include "tests/compile/gate_cache.h"
 #include "tests/compile/kernel_gate.h"
 
 namespace sluice::test {
@@ -23,7 +25,7 @@ class GateCatches : public testing::Test {
     const auto compiler = Compiler::load("");
     ASSERT_TRUE(compiler) << compiler.error().message;
     compiler_ = *compiler;
-    auto opcodes = OpcodeTable::calibrate(*compiler_);
+    auto opcodes = OpcodeTable::calibrate(gate_cache());
     ASSERT_TRUE(opcodes) << opcodes.error().message;
     opcodes_ = *opcodes;
   }

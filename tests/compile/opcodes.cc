@@ -86,15 +86,15 @@ std::vector<Probe> probes() {
   };
 }
 
-Result<std::vector<Instruction>> compiled(const Compiler& compiler, const std::string& context,
+Result<std::vector<Instruction>> compiled(const KernelCache& cache, const std::string& context,
                                           const std::string& statement) {
-  const Result<Cubin> cubin = compiler.compile(fmt::format(kUnit, kEntryName, context, statement));
+  const auto cubin = cache.get(fmt::format(kUnit, kEntryName, context, statement));
   if (!cubin) return cubin.error();
-  return instructions_of(cubin->image, kEntryName);
+  return instructions_of((*cubin)->image, kEntryName);
 }
 
-Result<std::set<u32>> opcodes_in(const Compiler& compiler, const Probe& probe, bool with_statement) {
-  const auto instructions = compiled(compiler, probe.context, with_statement ? probe.statement : "");
+Result<std::set<u32>> opcodes_in(const KernelCache& cache, const Probe& probe, bool with_statement) {
+  const auto instructions = compiled(cache, probe.context, with_statement ? probe.statement : "");
   if (!instructions) return instructions.error();
   std::set<u32> ids;
   for (const Instruction& each : *instructions) ids.insert(static_cast<u32>(each.low) & kOpcodeMask);
@@ -111,12 +111,12 @@ const char* name_of(Op op) {
   return kNames[static_cast<int>(op)];
 }
 
-Result<OpcodeTable> OpcodeTable::calibrate(const Compiler& compiler) {
+Result<OpcodeTable> OpcodeTable::calibrate(const KernelCache& cache) {
   OpcodeTable table;
   for (const Probe& probe : probes()) {
-    const Result<std::set<u32>> before = opcodes_in(compiler, probe, false);
+    const Result<std::set<u32>> before = opcodes_in(cache, probe, false);
     if (!before) return before.error();
-    const Result<std::set<u32>> after = opcodes_in(compiler, probe, true);
+    const Result<std::set<u32>> after = opcodes_in(cache, probe, true);
     if (!after) return after.error();
     std::vector<u32> fresh;
     for (const u32 id : *after)
@@ -126,19 +126,20 @@ Result<OpcodeTable> OpcodeTable::calibrate(const Compiler& compiler) {
           ErrorCode::toolchain,
           fmt::format("{}: the probe of '{}' brings {} new opcodes (0x{:x}), not one: give it a context "
                       "that holds the others",
-                      compiler.version(), name_of(probe.op), fresh.size(), fmt::join(fresh, ", 0x"))};
+                      nvrtc_compiler("").version(), name_of(probe.op), fresh.size(),
+                      fmt::join(fresh, ", 0x"))};
     table.ids_[static_cast<int>(probe.op)] = fresh[0];
   }
-  if (Result<void> increment = table.calibrate_increment(compiler); !increment) return increment.error();
+  if (Result<void> increment = table.calibrate_increment(cache); !increment) return increment.error();
   return table;
 }
 
 /// Finds operation and scope: the bits in which atomics of one context differ.
-Result<void> OpcodeTable::calibrate_increment(const Compiler& compiler) {
+Result<void> OpcodeTable::calibrate_increment(const KernelCache& cache) {
   constexpr u64 kNotScheduling =
       (u64{1} << 41) - 1;  // higher bits are stalls and barriers, which ptxas chooses
   const auto high_word = [&](const char* semantics, const char* operation) -> Result<u64> {
-    const auto instructions = compiled(compiler, "", atomic(semantics, operation));
+    const auto instructions = compiled(cache, "", atomic(semantics, operation));
     if (!instructions) return instructions.error();
     for (const Instruction& each : *instructions)
       if (is(each, Op::global_atomic)) return each.high & kNotScheduling;

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include <sluice/host/jit/compiler.h>
+#include <sluice/host/jit/cache.h>
 #include <sluice/result.h>
 #include <sluice/spec/base.h>
 
@@ -39,8 +39,9 @@ const char* name_of(Op op);
 
 class OpcodeTable {
  public:
-  /// Compiles some forty tiny kernels. Error: a probe leaves no number, or several.
-  static Result<OpcodeTable> calibrate(const Compiler& compiler);
+  /// Compiles some forty tiny kernels, or finds them in the cache. Error: a probe leaves no number, or
+  /// several.
+  static Result<OpcodeTable> calibrate(const KernelCache& cache);
 
   u32 id(Op op) const { return ids_[static_cast<int>(op)]; }
   bool is(const Instruction& instruction, Op op) const;
@@ -50,7 +51,7 @@ class OpcodeTable {
   bool is_gpu_increment(const Instruction& instruction) const;
 
  private:
-  Result<void> calibrate_increment(const Compiler& compiler);
+  Result<void> calibrate_increment(const KernelCache& cache);
 
   std::array<u32, kOpCount> ids_{};
   u64 increment_ = 0, increment_mask_ = 0;  // in the high word: operation and scope
