@@ -20,7 +20,7 @@ fi
 if [ "$target" = build ]; then
   cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_C_COMPILER=clang-14 \
     -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DSLUICE_FUZZ=ON -DSLUICE_SANITIZE=ON -DSLUICE_WERROR=OFF \
-    -DSLUICE_BUILD_CLI=OFF -DSLUICE_BUILD_TESTS=OFF -DSLUICE_BUILD_EXAMPLES=OFF -DSLUICE_JOIN_SOURCES=ON >$build.log 2>&1 || { cat $build.log; exit 1; }
+    -DSLUICE_BUILD_CLI=OFF -DSLUICE_BUILD_TESTS=OFF -DSLUICE_BUILD_EXAMPLES=OFF >$build.log 2>&1 || { cat $build.log; exit 1; }
   exec ninja -C $build sluice_fuzzers
 fi
 
