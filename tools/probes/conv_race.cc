@@ -86,10 +86,8 @@ class Race {
         DeviceBuffer& buffer = set.tensors[static_cast<int>(tensor)];
         SLUICE_TAKE(buffer, DeviceBuffer::allocate(lab_.device, bytes(tensor)));
         const u64 seed = lab_.method.seed + static_cast<u64>(3 * copy + static_cast<int>(tensor));
-        if (tensor == result())
-          SLUICE_TRY(buffer.fill(0, stream()));
-        else
-          SLUICE_TRY(kernels_.fill(buffer, problem().inputs, seed, stream()));
+        SLUICE_TRY(tensor == result() ? buffer.fill(0, stream())
+                                      : kernels_.fill(buffer, problem().inputs, seed, stream()));
       }
       pointers_.push_back(set.pointers());
       sets_.push_back(std::move(set));
