@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 
+#include <sluice/options.h>
 #include <sluice/try.h>
 
 #include "bench/errors.h"
