@@ -107,13 +107,20 @@ TEST_F(RealCudnn, takes_axes_of_all_counts_and_types) {
   CudnnConvolution strided = layer(ConvOp::dgrad);
   strided.conv.stride = {2, 2, 1};
   strided.inputs = strided.result = DType::fp16;
-  CudnnConvolution gradient = layer(ConvOp::wgrad);
-  gradient.result = DType::fp32;
-  for (const CudnnConvolution& p : {line, room, strided, gradient}) {
+  for (const CudnnConvolution& p : {line, room, strided}) {
     const Result<CudnnPlans> found = plans_of(*cudnn_, p);
     ASSERT_TRUE(found) << found.error().message;
     EXPECT_FALSE(found->plans.empty()) << name_of(p.conv.op) << " of " << p.conv.spatial << " axes";
   }
+}
+
+/// cuDNN 9.19 has no engine that writes dw of 16-bit inputs in fp32. That is an empty list, and no error.
+TEST_F(RealCudnn, may_have_no_plan) {
+  CudnnConvolution p = layer(ConvOp::wgrad);
+  p.result = DType::fp32;
+  const Result<CudnnPlans> found = plans_of(*cudnn_, p);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_GT(found->engines_refused + static_cast<int>(found->plans.size()), 0);
 }
 
 /// cuDNN compares y's dimensions with those that x, filter, stride, dilation and padding give. An axis in the
