@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See conv.h. Tensors are decoded once; then three loops over the pixels of y, three over taps, and one over
-// images find who meets, and the channels of a meeting are the innermost loops.
+// See conv.h. Tensors are decoded once. Loops over images, three axes of y and three of the filter find the
+// pixels that meet; the channels of a meeting are the innermost loops.
 #include <sluice/reference/conv.h>
 
 #include <cmath>
@@ -93,7 +93,8 @@ void for_each_meeting(const Conv& v, const Sizes& s, const Visit& visit) {
 std::vector<double> sums_of(const Problem& p, const HostBuffers& buffers, bool of_magnitudes) {
   const Conv& v = p.conv;
   const Sizes s(v);
-  const bool reads_x = v.op != ConvOp::dgrad, reads_w = v.op != ConvOp::wgrad, reads_y = v.op != ConvOp::fprop;
+  const bool reads_x = v.op != ConvOp::dgrad, reads_w = v.op != ConvOp::wgrad,
+             reads_y = v.op != ConvOp::fprop;
   const DType x_type = v.op == ConvOp::wgrad ? p.b.type : p.a.type;
   Decoded x(x_type, v.op == ConvOp::wgrad ? buffers.b : buffers.a, reads_x ? s.x_pixels : 0, v.channels,
             s.x_pitch);
@@ -145,8 +146,8 @@ void reference_conv(const Problem& p, const HostBuffers& buffers, float alpha, f
     for (i64 column = 0; column < columns; ++column) {
       const i64 element = row * pitch + column;
       const double sum = sums.empty() ? 0.0 : sums[static_cast<size_t>(row * columns + column)];
-      const double value = before_activation(
-          p, buffers, {alpha, beta}, {.row = row, .column = column, .c = element, .d = element}, sum);
+      const double value = before_activation(p, buffers, {alpha, beta},
+                                             {.row = row, .column = column, .c = element, .d = element}, sum);
       store_element(p.d.type, buffers.d, element,
                     over_scale_d(p, buffers, activate(p.epilogue.activation, value)));
     }

@@ -105,7 +105,8 @@ Result<void> gather_load(const GatherMap& map, const GatherAt& at, const u16* of
   SLUICE_TRY(check_place(map, at));
   const int most = limits_of(map.rank - 2).offset;
   for (int axis = 0; axis < map.rank - 2; ++axis)
-    if (offsets[axis] > most) return refusal("offset " + text(offsets[axis]) + " must be in 0.." + text(most));
+    if (offsets[axis] > most)
+      return refusal("offset " + text(offsets[axis]) + " must be in 0.." + text(most));
   rows.clear();
   walk(map, at, [&](const GatherAt& pixel) { rows.push_back(row_at(map, pixel, offsets)); });
   return {};

@@ -68,7 +68,7 @@ std::vector<NamedConv> named_convs() {
   empty.size.h = 17;
   empty.stride.h = 2;
   Conv gcd = square(2, 64, 64, 25, 3, 2, 2);
-  gcd.dilation = {2, 2, 1};  // half of the phases have no taps
+  gcd.dilation = {2, 2, 1};                       // half of the phases have no taps
   Conv dropped = square(2, 32, 64, 24, 3, 2, 0);  // the last row and column of x are not read
   const Conv causal{.spatial = 3,
                     .images = 2,
@@ -122,7 +122,8 @@ std::vector<ConvVariant> conv_variants() {
       {"128x96, clusters 1x2", ConvOp::fprop, tile(coop, 128, 96, {1, 2}), DType::bf16, wide},
       {"128x96 in 3 parts", ConvOp::fprop, split(tile(ping, 128, 96), 3, Combine::last_arriver)},
       {"128x128 in 4 parts", ConvOp::fprop, split(tile(coop, 128, 128), 4, Combine::separate)},
-      {"64x64, clusters along k, residual", ConvOp::fprop, tile(ping, 64, 64, {1, 1, 2}), half, half, residual},
+      {"64x64, clusters along k, residual", ConvOp::fprop, tile(ping, 64, 64, {1, 1, 2}), half, half,
+       residual},
       {"e4m3", ConvOp::fprop, tile(coop, 128, 128), DType::e4m3, DType::bf16, scales},
       {"planned", ConvOp::dgrad},
       {"64x64", ConvOp::dgrad, tile(ping, 64, 64), half, half},
@@ -137,8 +138,8 @@ std::vector<ConvVariant> conv_variants() {
        split(tile(coop, 128, 128, {1, 2}), 5, Combine::last_arriver), DType::bf16, wide},
       {"128x256 in 7 parts", ConvOp::wgrad, split(tile(coop, 128, 256), 7, Combine::separate)},
       {"64x128, clusters along k", ConvOp::wgrad, tile(ping, 64, 128, {1, 1, 2})},
-      {"added, 3 parts", ConvOp::wgrad, split(tile(ping, 64, 64), 3, Combine::last_arriver), DType::bf16, wide,
-       added},
+      {"added, 3 parts", ConvOp::wgrad, split(tile(ping, 64, 64), 3, Combine::last_arriver), DType::bf16,
+       wide, added},
       {"added in any order", ConvOp::wgrad, split(tile(coop, 128, 128), 4, Combine::add), DType::bf16, wide,
        added, false},
   };

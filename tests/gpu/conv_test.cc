@@ -157,7 +157,8 @@ TEST_F(convolutions, of_random_geometries_are_exact) {
       refused += !plan.ok();
       if (!plan) continue;
       cases.push_back({*plan, exact_data(plan->problem, of_case),
-                       "SLUICE_CONV_SEED=" + std::to_string(seed) + " SLUICE_CONV_FIRST=" + std::to_string(index) +
+                       "SLUICE_CONV_SEED=" + std::to_string(seed) +
+                           " SLUICE_CONV_FIRST=" + std::to_string(index) +
                            " SLUICE_CONV_COUNT=1 sluice_gpu_tests "
                            "--gtest_filter=convolutions.of_random_geometries_are_exact"});
     }

@@ -7,10 +7,10 @@
 #include <memory>
 #include <utility>
 
-#include <sluice/device/load/pixel_walk.cuh>
 #include <sluice/host/driver/conv_maps.h>
 #include <sluice/spec/conv_problem.h>
 #include <sluice/twin/gather.h>
+#include <sluice/device/load/pixel_walk.cuh>
 
 namespace sluice::test {
 namespace {
@@ -75,8 +75,9 @@ class Walk {
     fill_params();
     make_maps();
     clusters_ = std::clamp(plan.clusters, 1, std::max(1, cluster_tiles(grid_) * grid_.k_tiles));
-    const i64 elements = v.op == ConvOp::wgrad ? filter_elements(v)
-                                               : v.op == ConvOp::fprop ? y_span(v) : x_span(v);
+    const i64 elements = v.op == ConvOp::wgrad   ? filter_elements(v)
+                         : v.op == ConvOp::fprop ? y_span(v)
+                                                 : x_span(v);
     result_.d.assign(static_cast<size_t>(elements), kPoison);
     result_.written.assign(result_.d.size(), 0);
   }
@@ -152,8 +153,8 @@ class Walk {
     const int depth_b = c_.tile.k / c_.cluster.m;
     for (int i = 0; i < phases_.count; ++i)
       phase_maps_.push_back(phases_.items[i].taps() == 0 ? twin::GatherMap{}
-                            : v_.op == ConvOp::wgrad ? gather_map(phases_.items[i], kMnBlock, depth_b)
-                                                     : gather_map(phases_.items[i], c_.tile.k, rows_a));
+                            : v_.op == ConvOp::wgrad     ? gather_map(phases_.items[i], kMnBlock, depth_b)
+                                                         : gather_map(phases_.items[i], c_.tile.k, rows_a));
     if (v_.op == ConvOp::wgrad) {
       tiled_a_ = a_map_shape(c_, p_);
     } else if (!c_.conv.phased) {
@@ -200,8 +201,8 @@ class Walk {
   }
   /// Calls `put(outer, inner, value)` for a box of a matrix of a batch.
   template <class Put>
-  void load_tiled(const TensorMapShape& map, const std::vector<float>& memory, i64 inner, i64 outer, i64 batch,
-                  const Put& put) {
+  void load_tiled(const TensorMapShape& map, const std::vector<float>& memory, i64 inner, i64 outer,
+                  i64 batch, const Put& put) {
     for (int o = 0; o < map.box_outer; ++o)
       for (int i = 0; i < map.box_inner; ++i) {
         const bool inside = inner + i < map.inner && outer + o < map.outer && batch < map.batch;
@@ -221,9 +222,7 @@ class Walk {
     for (int axis = 0; axis < kSpatial; ++axis) at.pixel[axis] = pixel.place(box, axis);
     return at;
   }
-  int first_tap(const Tile& tile) const {
-    return c_.conv.phased ? first_tap_of<kPhased>(params(), tile) : 0;
-  }
+  int first_tap(const Tile& tile) const { return c_.conv.phased ? first_tap_of<kPhased>(params(), tile) : 0; }
   RowsState begin_rows(int slice, const Tile& tile) {
     const int slice_rows = c_.tile.m / c_.cluster.n, row = tile.m_offset + slice * slice_rows;
     const PixelBox& box = c_.conv.phased ? phase_of(params(), tile.batch).pixels : gather().pixels;
@@ -267,8 +266,8 @@ class Walk {
   ColumnsState begin_columns(int slice, const Tile& tile) const {
     ColumnsState state;
     state.pixel.begin(gather().pixels, tile.first_k_tile * c_.tile.k + slice * (c_.tile.k / c_.cluster.m));
-    state.atoms = is(WalkMutant::atoms_past_the_last) ? c_.tile.n / kMnBlock
-                                                      : atoms_loaded(c_, params().n, tile);
+    state.atoms =
+        is(WalkMutant::atoms_past_the_last) ? c_.tile.n / kMnBlock : atoms_loaded(c_, params().n, tile);
     const int first = std::min(tile.n_offset, params().n - kMnBlock) / kMnBlock;
     for (int i = 0; i < c_.tile.n / kMnBlock; ++i) state.place[i].begin(gather(), first + i, 0);
     return state;
@@ -397,9 +396,9 @@ class Walk {
       for (int i = column; i < column + chunk; ++i) {
         if (!is_live_column(tile, i)) continue;
         const int at = tile.n_offset + i;
-        write((tile.m_offset + row) * p_.d.ld +
-                  (v_.op == ConvOp::wgrad ? d_column<kWgrad>(params(), at) : at),
-              sum(row, i));
+        write(
+            (tile.m_offset + row) * p_.d.ld + (v_.op == ConvOp::wgrad ? d_column<kWgrad>(params(), at) : at),
+            sum(row, i));
       }
   }
   void store_taps(const Tile& tile, int wave, int column, int chunk) {
@@ -417,7 +416,8 @@ class Walk {
     const Phase& phase = phases_.items[tile.batch];
     const twin::GatherMap map = map_of(phase_store_shape(v_, c_.d, phase, chunk));
     refuse(twin::check_gather_map(map));
-    if (tile.m_offset + wave >= rows_of<kPhased>(params(), tile.batch) || tile.n_offset + column >= params().n)
+    if (tile.m_offset + wave >= rows_of<kPhased>(params(), tile.batch) ||
+        tile.n_offset + column >= params().n)
       return;
     PixelWalk<kSpatial> pixel;
     pixel.begin(phase_of(params(), tile.batch).pixels, tile.m_offset + wave);
@@ -427,7 +427,8 @@ class Walk {
     if (!result_.refusal.empty()) return;
     for (size_t row = 0; row < rows_.size(); ++row)
       for (int i = 0; i < rows_[row].channels; ++i)
-        write(phase_offset(v_, phase) + rows_[row].element + i, sum(wave + static_cast<int>(row), column + i));
+        write(phase_offset(v_, phase) + rows_[row].element + i,
+              sum(wave + static_cast<int>(row), column + i));
   }
 
   const Conv& v_;

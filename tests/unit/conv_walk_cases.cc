@@ -50,7 +50,8 @@ Conv random_conv(Dice& dice) {
     v.padding = dice.axes(spatial, 0, {0, 0, 1, 1, 2, 3});
     v.padding_after = v.padding;
     if (dice.below(2) == 0) v.padding_after = dice.axes(spatial, 0, {0, 1, 2});
-    if (dice.below(3) == 0) v.x_pitch = v.channels + dice.any({8, 64}), v.y_pitch = v.filters + dice.any({8, 64});
+    if (dice.below(3) == 0)
+      v.x_pitch = v.channels + dice.any({8, 64}), v.y_pitch = v.filters + dice.any({8, 64});
     if (v.stride.w * v.stride.h * v.stride.d > kMostPhases || is_pointwise(v)) continue;
     const i64 pixels = y_pixels(v), products = pixels * taps_of(v) * v.channels * v.filters;
     if (pixels > 0 && pixels <= kMostPixels && products <= kMostProducts && x_pixels(v) <= 4 * kMostPixels)
@@ -63,7 +64,8 @@ std::vector<float> random_tensor(Dice& dice, i64 rows, i64 channels, i64 pitch) 
   std::vector<float> t(static_cast<size_t>((rows - 1) * pitch + channels),
                        std::numeric_limits<float>::quiet_NaN());
   for (i64 row = 0; row < rows; ++row)
-    for (i64 c = 0; c < channels; ++c) t[static_cast<size_t>(row * pitch + c)] = static_cast<float>(dice.below(9) - 4);
+    for (i64 c = 0; c < channels; ++c)
+      t[static_cast<size_t>(row * pitch + c)] = static_cast<float>(dice.below(9) - 4);
   return t;
 }
 
@@ -78,7 +80,8 @@ WalkPlan random_plan(Dice& dice, const Conv& v) {
   c.d = dice.below(2) == 0 ? DType::fp32 : DType::bf16;
   if (v.op == ConvOp::fprop) {
     c.tile.n = dice.any({32, 64, 96, 128});
-    if (v.channels % 16 == 0 && x_pitch_of(v) % 16 == 0 && dice.below(4) == 0) c.a = c.b = DType::e4m3, c.tile.k = 128;
+    if (v.channels % 16 == 0 && x_pitch_of(v) % 16 == 0 && dice.below(4) == 0)
+      c.a = c.b = DType::e4m3, c.tile.k = 128;
   } else if (v.op == ConvOp::dgrad) {
     c.tile.n = dice.any({32, 64, 96, 128});
     c.b_major = Major::mn;

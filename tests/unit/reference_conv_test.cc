@@ -32,7 +32,8 @@ Floats run(const Conv& conv, ConvOp op, const Floats& a, const Floats& b, size_t
 
 /// One channel, one filter, along one axis.
 Conv line(int size, int filter) {
-  return {.spatial = 1, .images = 1, .channels = 1, .filters = 1, .size = {size, 1, 1}, .filter = {filter, 1, 1}};
+  return {
+      .spatial = 1, .images = 1, .channels = 1, .filters = 1, .size = {size, 1, 1}, .filter = {filter, 1, 1}};
 }
 
 TEST(reference_conv, is_what_one_writes_by_hand) {
@@ -50,7 +51,8 @@ TEST(reference_conv, is_what_one_writes_by_hand) {
   strided.padding = strided.padding_after = {1, 0, 0};
   EXPECT_EQ(run(strided, ConvOp::fprop, x, w, 3), (Floats{201, 423, 45}));
   EXPECT_EQ(run(strided, ConvOp::dgrad, {1, 2, 3}, w, 5), (Floats{1, 120, 2, 230, 3}));
-  EXPECT_EQ(run(strided, ConvOp::wgrad, {1, 2, 3}, x, 3), (Floats{2 * 2 + 3 * 4, 1 + 2 * 3 + 3 * 5, 2 + 2 * 4}));
+  EXPECT_EQ(run(strided, ConvOp::wgrad, {1, 2, 3}, x, 3),
+            (Floats{2 * 2 + 3 * 4, 1 + 2 * 3 + 3 * 5, 2 + 2 * 4}));
 
   Conv dilated = line(5, 2);
   dilated.dilation.w = 3;
@@ -66,12 +68,8 @@ TEST(reference_conv, leaves_zeros_where_a_stride_passes_over_pixels) {
 
 /// Channels are innermost, then w, h, d and images; in the filter channels, then w, h, d and filters.
 TEST(reference_conv, finds_channels_axes_and_images_where_they_lie) {
-  const Conv conv{.spatial = 2,
-                  .images = 2,
-                  .channels = 2,
-                  .filters = 1,
-                  .size = {3, 2, 1},
-                  .filter = {2, 1, 1}};
+  const Conv conv{
+      .spatial = 2, .images = 2, .channels = 2, .filters = 1, .size = {3, 2, 1}, .filter = {2, 1, 1}};
   Floats x(24), w{1, 10, 100, 1000};
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
   const Floats y = run(conv, ConvOp::fprop, x, w, 8);
@@ -88,7 +86,9 @@ struct RandomConv {
   std::mt19937 random;
   explicit RandomConv(unsigned seed) : random(seed) {}
 
-  int pick(int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); }
+  int pick(int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  }
   Axes axes(int spatial, int low, int high) {
     Axes a{pick(low, high), pick(low, high), pick(low, high)};
     if (spatial < 3) a.d = low;
@@ -113,7 +113,8 @@ struct RandomConv {
   Floats tensor(i64 rows, i64 channels, i64 pitch) {
     Floats t(static_cast<size_t>((rows - 1) * pitch + channels), std::numeric_limits<float>::quiet_NaN());
     for (i64 row = 0; row < rows; ++row)
-      for (i64 c = 0; c < channels; ++c) t[static_cast<size_t>(row * pitch + c)] = static_cast<float>(pick(-4, 4));
+      for (i64 c = 0; c < channels; ++c)
+        t[static_cast<size_t>(row * pitch + c)] = static_cast<float>(pick(-4, 4));
     return t;
   }
 };
@@ -159,8 +160,8 @@ TEST(reference_conv, moves_x_by_a_tap) {
           const int at_w = q * v.stride.w - v.padding.w + tap.w * v.dilation.w;
           const int at_h = h * v.stride.h - v.padding.h + tap.h * v.dilation.h;
           const int at_d = d * v.stride.d - v.padding.d + tap.d * v.dilation.d;
-          const bool inside = at_w >= 0 && at_w < v.size.w && at_h >= 0 && at_h < v.size.h && at_d >= 0 &&
-                              at_d < v.size.d;
+          const bool inside =
+              at_w >= 0 && at_w < v.size.w && at_h >= 0 && at_h < v.size.h && at_d >= 0 && at_d < v.size.d;
           const float expected =
               inside ? x[static_cast<size_t>((at_d * v.size.h + at_h) * v.size.w + at_w)] : 0.0f;
           ASSERT_EQ(y[static_cast<size_t>((d * out.h + h) * out.w + q)], expected) << "round " << round;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier on convolutions: its kernels run on simulated threads over host memory, and the reference, which
-// has arithmetic of its own, is the convolution. Right results pass, each kind of damage is found, and shifted
-// results are not taken for right. Seen to fail: with a stride's remainder ignored in y_element(), with
-// taps decoded by y's size, and with lay_out() taking m x k elements of x.
+// The verifier on convolutions: its kernels run on simulated threads over host memory, and the reference,
+// which has arithmetic of its own, is the convolution. Right results pass, each kind of damage is found, and
+// shifted results are not taken for right. Seen to fail: with a stride's remainder ignored in y_element(),
+// with taps decoded by y's size, and with lay_out() taking m x k elements of x.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -71,8 +71,9 @@ TEST(verify_conv, passes_exact_results_of_the_reference) {
       const CheckLog log = data.check(Judge::exact);
       const Problem judged = verify::judged_problem(p);
       ASSERT_EQ(log.wrong, 0u) << name_of(op) << " seed " << seed << ": expected " << log.elements[0].expected
-                               << ", got " << log.elements[0].got << " at row " << log.elements[0].row << " of "
-                               << judged.m << ", column " << log.elements[0].column << " of " << judged.n;
+                               << ", got " << log.elements[0].got << " at row " << log.elements[0].row
+                               << " of " << judged.m << ", column " << log.elements[0].column << " of "
+                               << judged.n;
       ASSERT_EQ(log.damaged_chunks + log.inexact_inputs, 0u) << name_of(op) << " seed " << seed;
       ASSERT_EQ(log.checked, static_cast<u64>(judged.m * judged.n));
     }
@@ -138,7 +139,8 @@ TEST(verify_conv, finds_damage_between_pixels_and_around_tensors) {
   };
   EXPECT_EQ(damaged(ConvOp::dgrad, kRegionD, 16 * 4), 1u) << "behind the channels of dx's first pixel";
   EXPECT_EQ(damaged(ConvOp::dgrad, kRegionD, 24 * 4 * 39 + 16 * 4), 1u) << "behind dx";
-  EXPECT_EQ(damaged(ConvOp::wgrad, kRegionD, 8 * 6 * 16 * 4), 1u) << "behind dw, which has no padded channels";
+  EXPECT_EQ(damaged(ConvOp::wgrad, kRegionD, 8 * 6 * 16 * 4), 1u)
+      << "behind dw, which has no padded channels";
   EXPECT_EQ(damaged(ConvOp::wgrad, kRegionD, -1), 1u);
   EXPECT_EQ(damaged(ConvOp::fprop, 0, 16 * 2), 1u) << "between x's pixels";
   EXPECT_EQ(damaged(ConvOp::fprop, 0, 24 * 2 * 39), 1u) << "x's last pixel";
@@ -147,7 +149,7 @@ TEST(verify_conv, finds_damage_between_pixels_and_around_tensors) {
   EXPECT_EQ(damaged(ConvOp::fprop, 1, 8 * 6 * 16 * 2), 1u) << "behind w";
 }
 
-/// What lies between pixels is NaN: a sum over it would not be a number.
+/// NaN lies between pixels: a sum over it would not be a number.
 TEST(verify_conv, fills_what_must_not_be_read_with_poison) {
   const Problem p = strided(ConvOp::fprop);
   HostData data(p, exact_data(p, 2));
@@ -200,7 +202,8 @@ TEST(verify_conv, takes_the_memory_of_the_tensors) {
                .filter = {3, 3, 1},
                .padding = {1, 1, 0},
                .padding_after = {1, 1, 0}};
-  const i64 tensors = (2 * 32 * 56 * 56 * 64 + 64 * 9 * 64) * 2, guards = 8 * (2 * kGuardBytes + 2 * kRegionAlign);
+  const i64 tensors = (2 * 32 * 56 * 56 * 64 + 64 * 9 * 64) * 2,
+            guards = 8 * (2 * kGuardBytes + 2 * kRegionAlign);
   const i64 bytes = data_bytes(product_of_conv(v, DType::bf16, DType::bf16), {});
   EXPECT_GE(bytes, tensors);
   EXPECT_LE(bytes, tensors + guards);
