@@ -3,11 +3,12 @@
 // row of the registry with a wrong protocol or layout fails here before any GPU sees it.
 #include <sluice/kernels/registry.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include <sluice/twin/explore.h>
 
-#include "operands.h"
+#include "conv_scenarios.h"
 
 namespace sluice::twin {
 namespace {
@@ -38,6 +39,26 @@ Plan plan_for(const Problem& problem, const KernelConfig& config) {
   return plan;
 }
 
+bool is_conv(const KernelConfig& c) {
+  return c.conv.op != ConvOp::none;
+}
+/// A small convolution for a config that gathers; all tiles but the last are shared if they can be.
+ConvCase conv_for(const KernelConfig& config) {
+  ConvCase c{.conv = odd_conv(config.conv.op, config.conv.spatial),
+             .config = config,
+             .inputs = config.a,
+             .output = config.d,
+             .epilogue = config.epilogue,
+             .alpha = 0.5f,
+             .beta = 2.0f};
+  if (config.conv.op == ConvOp::dgrad) c.conv.stride = kOnes;
+  if (config.conv.phased) c.conv.stride.w = 2;
+  if (config.combine == Combine::none) return c;
+  c.clusters = 3;
+  c.streamed = std::max(1, cluster_tiles(scenario_of(c).grid()) - 1);
+  return c;
+}
+
 /// Skips NaN; other elements must have equal bits. `buffers` hold the old D.
 void expect_samples_match(const Operands& o, const std::vector<u8>& d, const HostBuffers& buffers) {
   const Problem& p = o.problem;
@@ -59,6 +80,10 @@ TEST(registry, every_configuration_computes_a_small_problem) {
   for (const KernelConfig& config : kConfigs) {
     SCOPED_TRACE(testing::Message() << name_of(config.schedule) << ' ' << config.tile.m << 'x'
                                     << config.tile.n << ' ' << name_of(config.a) << ' ' << name_of(config.d));
+    if (is_conv(config)) {
+      steps += expect_equals_reference(conv_for(config)).steps;
+      continue;
+    }
     Operands o = make_operands(problem_for(config));
     const Plan plan = plan_for(o.problem, config);
     const HostBuffers buffers = o.buffers(o.d);
@@ -74,6 +99,13 @@ TEST(registry, every_configuration_computes_a_small_problem) {
 TEST(registry, every_configuration_in_random_interleavings) {
   i64 schedules = 0;
   for (const KernelConfig& config : kConfigs) {
+    if (is_conv(config)) {
+      const Exploration found =
+          explore_random(record_gemm(scenario_of(conv_for(config))), {.seed = 1, .schedules = 20});
+      ASSERT_FALSE(found.failure) << describe(*found.failure);
+      schedules += found.schedules;
+      continue;
+    }
     const Problem problem = problem_for(config), p = product_of(problem, config);
     const Scenario scenario{.config = config,
                             .m = static_cast<int>(p.m) * 2,
