@@ -37,7 +37,7 @@ enum class ActivationCost : u8 { cheap, gelu, silu };
 /// Whether the product is added to D, and whether slices may be added in any order (Combine::add).
 enum class Adding : u8 { none, ordered, any_order };
 
-/// What a convolution adds: its sizes, but for pitches. A pointwise one adds nothing.
+/// A convolution adds its sizes, but for pitches. A pointwise one adds nothing.
 struct ConvRecipe {
   ConvOp op = ConvOp::none;
   int spatial = 2;

@@ -44,7 +44,7 @@ SLUICE_HD constexpr bool is_conv(const Conv& v) {
   return v.op != ConvOp::none;
 }
 
-/// What a kernel knows of a convolution when it is compiled; all sizes come at run time. phased: dgrad with
+/// A kernel knows this of a convolution when it is compiled; all sizes come at run time. phased: dgrad with
 /// a stride; each matrix of the batch is a phase of dx.
 struct ConvKind {
   ConvOp op = ConvOp::none;
@@ -58,7 +58,7 @@ SLUICE_HD constexpr bool gathers_a(const ConvKind& kind) {
 }
 
 inline constexpr int kMostSpatial = 3;
-inline constexpr int kMostTaps = 128;  // of a filter: a launch's parameters hold them
+inline constexpr int kMostTaps = 128;  // a launch's parameters hold a filter's taps
 inline constexpr int kMostPhases = 8;
 inline constexpr int kConvBlock = 64;  // channels of a block, 16-bit
 
@@ -124,7 +124,7 @@ struct GatherAxis {
   int taps = 1;                           // 0: nothing is summed (a phase without taps)
   int filter_first = 0, filter_step = 1;  // index in the filter of tap t: filter_first + t * filter_step
   int offset_first = 0, offset_step = 0;  // its distance from the position
-  int extent = 1;                         // of the gathered tensor
+  int extent = 1;                         // the gathered tensor's
 };
 /// The box's upper corner as cuTensorMapEncodeIm2col takes it: the box is [lower, extent + upper), and the
 /// last position is the last inside.
@@ -244,10 +244,10 @@ struct PixelBox {
 /// Parameters of a gathering kernel that do not depend on its tile.
 struct Gather {
   PixelBox pixels;
-  int blocks;                    // of channels, for each tap
+  int blocks;                    // each tap has so many, of channels
   int advance_at[kMostSpatial];  // a k-tile of pixels further along each axis, and in images
   int advance_images;
-  int channels;  // of the filter: columns of D past them, up to whole blocks, are not stored (wgrad)
+  int channels;  // the filter's: columns of D past them, up to whole blocks, are not stored (wgrad)
   Tap taps[kMostTaps];
 };
 SLUICE_HD constexpr PixelBox box_of(const Phase& phase) {

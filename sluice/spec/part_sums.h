@@ -35,7 +35,7 @@ struct SumGrid {
   int summers = 1;
 };
 // Every GPU uses the same bounds, since they decide the order of sums and so their bits. More than two CTAs
-// for each of an H200's 132 SMs are resident together only if they are smaller: 512 x 512 x 32768 takes 29.4
+// for each of an H200's 132 SMs are resident together only if they are smaller. 512 x 512 x 32768 takes 29.4
 // us that way, 30.7 us in two waves. From kManySumBlocks on, CTAs of one warpgroup add 1024 x 1024 in 2 to 8
 // parts in 3.2 to 6.9 us, where shared peers take 8.4 to 9.7 (docs/findings/im2col.md, E6).
 inline constexpr i64 kLargeSumBlocks = kSumCtas * 132;

@@ -106,11 +106,11 @@ TEST(rows_bench, overrides_have_no_effect_on_a_range) {
   CLI::App app;
   cli::add_many_requests_flags(app, flags);
   app.parse("--shape 1x64x64 --stages 3");
-  const Result<void> refused = cli::refuse_row_overrides(flags, {});
+  const Result<void> refused = cli::check_row_requests(flags, {});
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("--stages has no effect with --rows"), std::string::npos);
   const DenseRequest line{.problem = {.m = 1, .n = 64, .k = 64}, .overrides = {.tile_m = 64}};
-  const Result<void> in_file = cli::refuse_row_overrides({}, {line});
+  const Result<void> in_file = cli::check_row_requests({}, {line});
   ASSERT_FALSE(in_file.ok());
   EXPECT_NE(in_file.error().message.find("override"), std::string::npos) << in_file.error().message;
 }

@@ -20,7 +20,7 @@ namespace {
 /// The members of a machine that TileCursor uses.
 struct Walker {
   KernelConfig kernel;
-  GemmParams parameters{};
+  PhasedParams parameters{};
   int cluster = 0, clusters = 1, rank = 0;
 
   const KernelConfig& config() const { return kernel; }

@@ -31,7 +31,7 @@ struct TensorMapShape {
 Result<void> encode_tensor_map(const DriverApi& api, const char* name, const TensorMapShape& shape,
                                TensorMap& map);
 
-/// What both kinds of maps hand to the driver.
+/// Arguments that both kinds of maps hand to the driver.
 CUtensorMapDataType map_data_type(DType type);
 CUtensorMapSwizzle map_swizzle(int bytes);
 inline constexpr u64 kPlaceholderAddress = u64{1} << 30;

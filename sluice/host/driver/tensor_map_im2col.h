@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps of the copy engine's im2col mode: a box of pixels walks a tensor of channels, axes and images,
+// Tensor maps of the copy engine's im2col mode. A box of pixels walks a tensor of channels, axes and images,
 // and wraps from row to row and from image to image. A launch sets the address, as in tensor_map.h.
 #pragma once
 
@@ -14,9 +14,9 @@ struct Im2colShape {
   DType type = DType::bf16;
   int rank = 4;  // axes + 2
   i64 extents[5] = {};
-  i64 strides[4] = {};  // of the second dimension, and so on
+  i64 strides[4] = {};  // from the second dimension on
   int lower[kMostSpatial] = {}, upper[kMostSpatial] = {};
-  int channels = 64, pixels = 64;  // of one load
+  int channels = 64, pixels = 64;  // a load brings so many
   int steps[5] = {1, 1, 1, 1, 1};
   int swizzle_bytes = 128;
 

@@ -11,7 +11,7 @@ namespace sluice {
 
 /// A convolution's plan as its launches see it; empty for a product of matrices.
 struct ConvImage {
-  int phases = 0;                     // of a strided dgrad
+  int phases = 0;                     // a strided dgrad has them
   bool gathers[kMostPhases] = {};     // whether a phase has taps
   i64 phase_bytes[kMostPhases] = {};  // from dx to a phase's first pixel
 };
