@@ -61,22 +61,24 @@ double elements_of(const Problem& p) {
 /// `p` must have passed its checks. Padding counts as products: the twin multiplies it, too.
 Result<void> check_host_size(const Problem& p) {
   const double outputs = static_cast<double>(p.m) * p.n * p.batch, products = outputs * p.k;
+  const std::string name = is_conv(p.conv) ? bench::problem_text(p) : bench::shape_text(p);
+  const char* const remedy = is_conv(p.conv) ? "--input or --filter" : "--shape";
   if (outputs > kMaxHostProducts)
     return error_of(ErrorCode::invalid_size,
                     "{} has {:.2g} elements of D: the host twin takes at most {:.0e}; give a smaller "
-                    "problem, or run it on a GPU",
-                    bench::shape_text(p), outputs, kMaxHostProducts);
+                    "{}, or run it on a GPU",
+                    name, outputs, kMaxHostProducts, remedy);
   if (products > kMaxHostProducts)
     return error_of(ErrorCode::invalid_size,
                     "{} has {:.2g} multiply-adds: the host twin takes at most {:.0e}, in about two minutes; "
-                    "give a smaller problem, or run it on a GPU",
-                    bench::shape_text(p), products, kMaxHostProducts);
+                    "give a smaller {}, or run it on a GPU",
+                    name, products, kMaxHostProducts, remedy);
   const double elements = elements_of(p);
   if (elements > kMaxHostElements)
     return error_of(ErrorCode::invalid_size,
                     "the operands of {} have {:.2g} elements, padding between rows included: the host twin "
-                    "takes at most {:.2g}; give a smaller --shape or --ld, or run it on a GPU",
-                    bench::shape_text(p), elements, kMaxHostElements);
+                    "takes at most {:.2g}; give a smaller {} or {}, or run it on a GPU",
+                    name, elements, kMaxHostElements, remedy, is_conv(p.conv) ? "pitch" : "--ld");
   return {};
 }
 

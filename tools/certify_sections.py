@@ -120,7 +120,7 @@ def all_sections(setting: Setting) -> tuple[Section, ...]:
         Section("fuzz", "random dense problems, whole numbers, no wrong bit", fuzz_parts(setting), seeded=True, shares=True),
         Section("packed", "random products of packed weights, whole numbers, no wrong bit; edges, planned ones", packed_parts(setting), of=PLANNED, jobs=4, seeded=True, shares=True),
         Section("real", "real data within the bounds of docs/numerics.md; NaN and Inf", each(240, "real_data.*", "special_values.*"), of=PLANNED, shares=True),
-        Section("splits", "sums split along k, a million launches on one workspace; products added to D", each(500, "split*.*", "added.*"), of=PLANNED),
+        Section("splits", "sums split along k, a million launches on one workspace; products added to D", each(500, "split*.*", "added.*", "convolutions.*"), of=PLANNED),
         Section("contracts", "dependent launches: nothing read or written too early, by every kind of kernel",
                 each(280, "gemm_overlap.*", "overlap_contract.*", "packed_contract.*:packed_overlap.*"), of=PLANNED),
         Section("graphs", "graphs, threads, chains of launches", each(240, "graphs.*:threads.*", "chains.*"), of=PLANNED),

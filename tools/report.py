@@ -19,6 +19,7 @@ import sys
 import textwrap
 
 import report_certificates
+import report_convolutions
 import report_losses
 import report_pictures
 import source_hash
@@ -35,7 +36,8 @@ DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("de
          ("seen", ("odd_rows", "epilogues", "layouts", "unseen")))
 TOKENS = (1, 16, 64)  # numbers of tokens whose means are in README
 PICTURES = {"dense": ("products", lambda rows: report_pictures.dense(compared(rows))), "packed": ("packed", report_pictures.packed),
-            "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline)}
+            "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline),
+            "wgrad": ("wgrad_sweep", report_convolutions.picture)}
 
 
 class Data:
@@ -277,7 +279,7 @@ def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
     """Path -> text of everything that is made. `results`: bench/results, with a folder for each GPU."""
     texts, shown, others = {}, Data({}), []
     for folder in sorted(path for path in results.iterdir() if path.is_dir()):
-        tables = texts_of(folder)
+        tables = texts_of(folder, report_convolutions.TABLES)
         texts |= {folder / f"{name}.csv": text for name, text in tables.items()}
         if folder.name == SHOWN:
             shown = Data(tables)
@@ -289,6 +291,7 @@ def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
     for path, text in pages.items():
         if BEGIN in text and END in text and shown.shown_files():
             pages[path] = f"{text.split(BEGIN)[0]}{BEGIN}\n{speed(shown)}\n{END}{text.split(END, 1)[1]}"
+    report_convolutions.put_into(pages, docs, shown.tables)
     return texts | pages | {docs / "performance.md": page(shown, others)}
 
 

@@ -10,6 +10,7 @@ import csv
 import functools
 import io
 import json
+import lzma
 import pathlib
 import re
 import subprocess
@@ -26,7 +27,7 @@ KERNELS = ("sluice/device", "sluice/kernels", "sluice/spec")
 
 def load(path: pathlib.Path, schema: str) -> dict:
     """A record; one of another schema is an error."""
-    record = json.loads(path.read_text())
+    record = json.loads(lzma.open(path, "rt").read() if path.suffix == ".xz" else path.read_text())
     if record.get("schema") != schema:
         raise SystemExit(f"{path}: schema is {record.get('schema')!r}, not {schema!r}")
     return record
@@ -236,9 +237,9 @@ def parsed(text: str) -> list[dict]:
             for row in csv.DictReader(io.StringIO(text))]
 
 
-def texts_of(folder: pathlib.Path) -> dict[str, str]:
-    """The CSV files of a GPU's folder, by name without ending."""
-    return {name: text for name, make in TABLES.items() if (text := text_of(make(folder)))}
+def texts_of(folder: pathlib.Path, more: dict | None = None) -> dict[str, str]:
+    """The CSV files of a GPU's folder, by name without ending. `more`: tables of other modules."""
+    return {name: text for name, make in (TABLES | (more or {})).items() if (text := text_of(make(folder)))}
 
 
 def git(*words: str) -> str | None:

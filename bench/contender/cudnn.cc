@@ -118,8 +118,8 @@ Result<void> Cudnn::checked(cudnn::Status status, const std::string& what) const
   char words[1024] = "";
   api_.last_error(words, sizeof words);
   words[sizeof words - 1] = '\0';
-  return error_of(ErrorCode::driver, "cuDNN: {} failed: {}{}{}", what, api_.error_string(status),
-                  words[0] != '\0' ? ": " : "", words);
+  return error_of(ErrorCode::driver, "cuDNN {}: {} failed: {}{}{}", version(), what,
+                  api_.error_string(status), words[0] != '\0' ? ": " : "", words);
 }
 
 }  // namespace sluice::bench

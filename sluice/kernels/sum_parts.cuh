@@ -6,9 +6,9 @@
 // It is a dependent launch of the GEMM, which triggers at its start. So the launch costs nothing, and CTAs
 // start as those of the GEMM exit. Every CTA waits for the whole GEMM before it reads or exits.
 //
-// Roles: summers_of() warpgroups. Each adds up its share of the peers, in the order of k and in the fragment
-// order of the slots. The first then adds the others' sums in their order, and stores. So the bits depend on
-// the plan only.
+// Roles: the warpgroups of sum_grid(). Each adds up its share of the peers, in the order of k and in the
+// fragment order of the slots. The first then adds the others' sums in their order, and stores. So the bits
+// depend on the plan only.
 #pragma once
 
 #include <sluice/spec/part_sums.h>
@@ -20,10 +20,10 @@
 
 namespace sluice {
 
-template <KernelConfig kConfig>
+template <KernelConfig kConfig, int kColumns>
 struct PartSummer {
-  using Slot = PartialSlot<1, kSumColumns, kSumColumns>;
-  using Sums = Accumulator<1, kSumColumns>;
+  using Slot = PartialSlot<1, kColumns, kColumns>;
+  using Sums = Accumulator<1, kColumns>;
 
   const GemmParams& params;
   SumBlock at;
@@ -33,7 +33,7 @@ struct PartSummer {
 
   SLUICE_DEVICE PartSummer(const GemmParams& p, int block)
       : params(p),
-        at(sum_block(kConfig, block)),
+        at(sum_block(kConfig, block, kColumns)),
         tile(tile_at(kConfig, p.grid, p.raster, p.raster_group, at.tile, at.cta_rank)),
         sharing(sharing_of(p.grid, p.deal, at.tile, cluster_of(p.deal, at.tile * p.grid.k_tiles))),
         summers(blockDim.x / kWarpgroupThreads),
@@ -62,23 +62,33 @@ struct PartSummer {
     ops.read_tensor_scales();
     const int row = tile.m_offset + first_row() + thread / 32 * 16 + thread % 32 / 4;
     const RowScales scales = ops.row_scales(row);
-    const int column = tile.n_offset + at.column + thread % 4 * 2;
+#pragma unroll
+    for (int unit = 0; unit < kColumns / 8; ++unit)
+      store_columns_of(ops, scales, row, tile.n_offset + at.column + 8 * unit + thread % 4 * 2,
+                       &sums.values[0][4 * unit]);
+  }
+
+ private:
+  /// Stores two neighbouring columns of this thread's two rows.
+  SLUICE_DEVICE void store_columns_of(const ElementWise<kConfig.epilogue>& ops, const RowScales& scales,
+                                      int row, int column, const float* sums) const {
     const int d = d_column<kConfig>(params, column);
     if constexpr (kConfig.conv.op == ConvOp::wgrad)
       if (d < 0) return;
     const Position upper{row, d, tile.batch}, lower{row + 8, d, tile.batch};
-    const FragmentPairs pairs = ops.apply_to_fragment(sums.values[0], scales, ops.columns(column),
-                                                      {ops.residual(upper), ops.residual(lower)});
+    const FragmentPairs pairs =
+        ops.apply_to_fragment(sums, scales, ops.columns(column), {ops.residual(upper), ops.residual(lower)});
     store_pair<kConfig.d, kConfig.epilogue>(params, upper, pairs.upper);
     store_pair<kConfig.d, kConfig.epilogue>(params, lower, pairs.lower);
   }
 };
 
-template <KernelConfig kConfig, Stamping kStamping = Stamping::off>
-SLUICE_DEVICE void sum_parts(const GemmParams& params) {
-  using Summer = PartSummer<kConfig>;
-  constexpr int kFloats = kSumColumns / 2;  // sums of one thread
-  __shared__ float others[kMostSummers - 1][kFloats][kWarpgroupThreads];
+template <KernelConfig kConfig, Stamping kStamping, int kColumns>
+SLUICE_DEVICE void sum_columns(const GemmParams& params) {
+  using Summer = PartSummer<kConfig, kColumns>;
+  constexpr int kFloats = kColumns / 2;                                    // sums of one thread
+  constexpr int kOthers = kColumns == kSumColumns ? kMostSummers - 1 : 1;  // wide CTAs have one warpgroup
+  __shared__ float others[kOthers][kFloats][kWarpgroupThreads];
   const Summer work(params, blockIdx.x);
   ptx::wait_for_prerequisites();
   // Debug kernels that stamp the workspace: every CTA gives it back once it has read.
@@ -101,6 +111,13 @@ SLUICE_DEVICE void sum_parts(const GemmParams& params) {
 #pragma unroll
     for (int i = 0; i < kFloats; ++i) sums.values[0][i] += others[summer - 1][i][work.thread];
   work.store(sums);
+}
+
+template <KernelConfig kConfig, Stamping kStamping = Stamping::off>
+SLUICE_DEVICE void sum_parts(const GemmParams& params) {
+  if constexpr (own_columns(kConfig) % kWideSumColumns == 0)
+    if (blockDim.x == kWarpgroupThreads) return sum_columns<kConfig, kStamping, kWideSumColumns>(params);
+  sum_columns<kConfig, kStamping, kSumColumns>(params);
 }
 
 }  // namespace sluice

@@ -8,8 +8,8 @@
 //   fprop    pixel of y      filter            tap, channel
 //   dgrad    pixel of x      channel           tap, filter
 //   wgrad    filter          tap, channel      pixel of y
-// Channels (or filters) of a tap are padded to a whole step of the tensor core, so that the error of a sum is
-// judged by the steps that there are.
+// Channels (or filters) of a tap are padded to a whole step of the tensor core: the error of a sum is judged
+// by its steps.
 #pragma once
 
 #include <sluice/spec/problem.h>

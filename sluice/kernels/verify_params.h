@@ -65,8 +65,8 @@ enum class Judge : u8 { exact, bounded, unwritten };
 inline constexpr int kCheckTile = 32;
 
 struct CheckParams {
-  Problem problem;  // strides filled in; of a convolution, judged_problem() of verify_conv.h
-  Axes y_size{};    // of a convolution
+  Problem problem;  // strides filled in; a convolution's is made by judged_problem()
+  Axes y_size{};    // y_size_of() the convolution
   const void* a;
   const void* b;
   const void* c;

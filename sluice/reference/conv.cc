@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See conv.h. Tensors are decoded once; then three loops over the pixels of y, three over taps, and one over
-// images find who meets, and the channels of a meeting are the innermost loops.
+// See conv.h. Tensors are decoded once. Loops over images, three axes of y and three of the filter find the
+// pixels that meet; the channels of a meeting are the innermost loops.
 #include <sluice/reference/conv.h>
 
 #include <cmath>

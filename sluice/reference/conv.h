@@ -19,7 +19,7 @@ namespace sluice {
 /// One sum for each element of the result, packed: pixels x channels, or filters x taps x channels (wgrad).
 /// `buffers.a` and `buffers.b` are x and w (fprop), dy and w (dgrad), dy and x (wgrad).
 std::vector<double> conv_sums(const Problem& problem, const HostBuffers& buffers);
-/// The same sums over absolute values, for error bounds.
+/// Sums of the absolute values of those products, for error bounds.
 std::vector<double> conv_magnitudes(const Problem& problem, const HostBuffers& buffers);
 
 /// Computes all of y, dx or dw, each element rounded once. Of `problem` it takes `conv`, the types, the

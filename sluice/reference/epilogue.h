@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a sum on its way to D, in double: scales, C, D's old value, bias, activation. The plain
-// reference of products (gemm.h) and of convolutions (conv.h) end with it.
+// The way of a sum to D, in double: scales, C, D's old value, bias, activation. The plain references of
+// products (gemm.h) and of convolutions (conv.h) end with it.
 #pragma once
 
 #include <sluice/spec/problem.h>
@@ -29,8 +29,8 @@ double activate(Activation activation, double x);
 
 /// Where one output finds its scales and bias, C and D.
 struct OutputPlace {
-  i64 row = 0, column = 0;  // of the product
-  i64 c = 0, d = 0;         // elements of the arrays
+  i64 row = 0, column = 0;  // a position in the product
+  i64 c = 0, d = 0;         // indices into the arrays
 };
 /// The value before the activation. `sum` holds block scales already. Reads only what the contract says: C if
 /// beta != 0, scales if alpha != 0, D if it is added to.

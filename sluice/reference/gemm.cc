@@ -41,13 +41,11 @@ void reference_gemm(const Problem& problem, const HostBuffers& buffers, float al
   if (is_conv(problem.conv)) return reference_conv(problem, buffers, alpha, beta);
   const Problem p = with_strides(problem);
   if (leaves_d(p, alpha)) return;
-  for (i64 batch = 0; batch < p.batch; ++batch)
-    for (i64 row = 0; row < p.m; ++row)
-      for (i64 column = 0; column < d_columns(p); ++column) {
-        const ElementIndex at{.batch = batch, .row = row, .column = column};
-        store_element(p.d.type, buffers.d, d_index(p, at),
-                      reference_element(p, buffers, {.alpha = alpha, .beta = beta}, at));
-      }
+  const i64 columns = d_columns(p), matrix = p.m * columns;
+  for (i64 i = 0; i < p.batch * matrix; ++i) {
+    const ElementIndex at{.batch = i / matrix, .row = i % matrix / columns, .column = i % columns};
+    store_element(p.d.type, buffers.d, d_index(p, at), reference_element(p, buffers, {alpha, beta}, at));
+  }
 }
 
 }  // namespace sluice

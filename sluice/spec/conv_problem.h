@@ -58,7 +58,7 @@ SLUICE_HD constexpr Problem product_of_conv(const Conv& v, DType inputs, DType o
   if (v.op == ConvOp::fprop) p.k = v.channels;
   if (v.op == ConvOp::dgrad) p.k = v.filters;
   if (v.op == ConvOp::wgrad) p.n = v.channels;
-  for (Matrix* matrix : {&p.a, &p.b, &p.c, &p.d}) matrix->batch_stride = 0;
+  p.a.batch_stride = p.b.batch_stride = p.c.batch_stride = p.d.batch_stride = 0;
   return with_strides(p);
 }
 

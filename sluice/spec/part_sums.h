@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How kernels/sum_parts.cuh shares out the sums of split-K slices. A CTA takes 64 rows and a few columns of
-// one part of a tile; its warpgroups take a share of the peers each. Read by that kernel, by the host for its
-// grid, and by the host twin.
+// one part of a tile. Where these are few, its warpgroups take a share of the peers each; where they are
+// many, one warpgroup takes all peers of twice the columns. Read by that kernel, by the host for its grid,
+// and by the host twin.
 #pragma once
 
 #include <sluice/spec/work_split.h>
@@ -13,8 +14,10 @@ inline constexpr int kMostSummers = 4;
 inline constexpr int kMostSumThreads = kMostSummers * kWarpgroupThreads;
 inline constexpr int kSumCtas = 2;  // CTAs of the largest size that share an SM
 
-/// Columns that a CTA sums: few, so that a D of 256 x 256 is shared out to 128 SMs.
+/// Columns that a CTA sums: few, so that a D of 256 x 256 is shared out to 128 SMs. Where D is large, twice
+/// as many, so that a thread has several loads in flight whatever the number of peers.
 inline constexpr int kSumColumns = 8;
+inline constexpr int kWideSumColumns = 16;
 
 /// The sums that one CTA adds up.
 struct SumBlock {
@@ -25,22 +28,31 @@ struct SumBlock {
   int column = 0;  // first column, counted from that CTA's first
 };
 
-SLUICE_HD constexpr i64 sum_blocks(const KernelConfig& c, int streamed) {
-  return i64{streamed} * cluster_size(c) * combined_parts(c) * waves(c) * (own_columns(c) / kSumColumns);
-}
-/// Warpgroups of each CTA. More than two CTAs for each of an H200's 132 SMs are resident together only if
-/// they are smaller. 512 x 512 x 32768 takes 29.4 us that way, 30.7 us in two waves. Every GPU uses one
-/// number, since it decides the order of sums and so their bits.
+/// The launch: CTAs, columns of each, and its warpgroups.
+struct SumGrid {
+  i64 blocks = 0;
+  int columns = kSumColumns;
+  int summers = 1;
+};
+// Every GPU uses the same bounds, since they decide the order of sums and so their bits. More than two CTAs
+// for each of an H200's 132 SMs are resident together only if they are smaller: 512 x 512 x 32768 takes 29.4
+// us that way, 30.7 us in two waves. From kManySumBlocks on, CTAs of one warpgroup add 1024 x 1024 in 2 to 8
+// parts in 3.2 to 6.9 us, where shared peers take 8.4 to 9.7 (docs/findings/im2col.md, E6).
 inline constexpr i64 kLargeSumBlocks = kSumCtas * 132;
-SLUICE_HD constexpr int summers_of(i64 blocks) {
-  return blocks > kLargeSumBlocks ? kMostSummers / 2 : kMostSummers;
+inline constexpr i64 kManySumBlocks = 1024;
+SLUICE_HD constexpr SumGrid sum_grid(const KernelConfig& c, int streamed) {
+  const i64 blocks =
+      i64{streamed} * cluster_size(c) * combined_parts(c) * waves(c) * (own_columns(c) / kSumColumns);
+  if (blocks <= kManySumBlocks) return {blocks, kSumColumns, blocks > kLargeSumBlocks ? 2 : kMostSummers};
+  if (own_columns(c) % kWideSumColumns != 0) return {blocks, kSumColumns, 1};
+  return {blocks / 2, kWideSumColumns, 1};
 }
-/// Places block `index`: neighbours sum neighbouring columns.
-SLUICE_HD constexpr SumBlock sum_block(const KernelConfig& c, int index) {
-  const int across = own_columns(c) / kSumColumns;
+/// Places block `index` of a grid: neighbours sum neighbouring columns.
+SLUICE_HD constexpr SumBlock sum_block(const KernelConfig& c, int index, int columns = kSumColumns) {
+  const int across = own_columns(c) / columns;
   const int wave = index / across, part = wave / waves(c), cta = part / combined_parts(c);
   return {cta / cluster_size(c), cta % cluster_size(c), part % combined_parts(c), wave % waves(c),
-          index % across * kSumColumns};
+          index % across * columns};
 }
 
 /// The peers that one warpgroup adds up; the warpgroups' sums are then added in order.

@@ -57,18 +57,17 @@ void Numbers::sum_parts() {
   const KernelConfig& c = work_.config;
   const TileGrid grid = scenario_.grid();
   const Deal deal = scenario_.deal();
-  const i64 blocks = sum_blocks(c, deal.tiles);
-  const int summers = summers_of(blocks);
+  const auto [blocks, columns, summers] = sum_grid(c, deal.tiles);
   for (i64 block = 0; block < blocks; ++block) {
-    const SumBlock at = sum_block(c, static_cast<int>(block));
+    const SumBlock at = sum_block(c, static_cast<int>(block), columns);
     const Sharing sharing = sharing_of(grid, deal, at.tile, cluster_of(deal, at.tile * grid.k_tiles));
     if (sharing.peers == 1) continue;
     const Tile tile =
         own_part(c, tile_at(c, grid, scenario_.split.raster, scenario_.split.group, at.tile, at.cta_rank),
                  at.cta_rank);
     ++stores_;
-    for (int i = 0; i < kWaveRows * kSumColumns; ++i) {
-      const int row = at.wave * kWaveRows + i / kSumColumns, column = at.column + i % kSumColumns;
+    for (int i = 0; i < kWaveRows * columns; ++i) {
+      const int row = at.wave * kWaveRows + i / columns, column = at.column + i % columns;
       const ElementIndex element{tile.batch, tile.m_offset + at.part * group_rows(c) + row,
                                  tile.n_offset + column};
       const i64 index = d_place(element);

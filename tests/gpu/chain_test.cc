@@ -14,7 +14,7 @@ using namespace sluice::bench;
 
 constexpr LayerSpec kSmall{.model = {"small", 512, 768, 512, 1024}, .tokens = 8, .layers = 2, .passes = 1};
 
-const Phase kSilent = [](const std::string&) {};
+const bench::Phase kSilent = [](const std::string&) {};
 
 class chains : public GpuTest {
  protected:

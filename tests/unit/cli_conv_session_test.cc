@@ -46,6 +46,8 @@ class ConvSession : public LabFixture {
     lab_->cudnn = *cudnn;
   }
 
+  void TearDown() override { lab_.reset(); }  // while its cuDNN is there
+
   ShapeRecord measured(const DenseRequest& request) {
     const Result<AnyPlan> plan = plan_of(request, lab_->device.info(), lab_->device.records());
     return plan ? measure_shape(*lab_, {.request = request, .plan = *plan}, kSilent)

@@ -124,6 +124,31 @@ TEST_F(CliEndToEnd, the_host_twin_refuses_what_would_take_it_hours) {
   EXPECT_TRUE(outcome.has("a smaller --shape, or run it on a GPU")) << outcome.text;
 }
 
+TEST_F(CliEndToEnd, a_convolution_is_planned_run_compiled_and_verified) {
+  const std::string conv =
+      " --device host --conv dgrad --input 2x16x9x9 --filter 32x3x3 --stride 2 --padding 1";
+  const Outcome plan = sluice("plan" + conv);
+  EXPECT_EQ(plan.code, 0) << plan.text;
+  EXPECT_TRUE(plan.has("dgrad: N 2, C 16, K 32, x 9x9, y 5x5, filter 3x3, stride 2, padding 1")) << plan.text;
+  EXPECT_TRUE(plan.has("m 50 n 16 k 256 batch 4")) << plan.text;
+  const Outcome run = sluice("run" + conv);
+  EXPECT_EQ(run.code, 0) << run.text;
+  EXPECT_TRUE(run.has("0 bytes spilled")) << run.text;
+  EXPECT_TRUE(run.has("yes: 2592 elements")) << run.text;
+  const Outcome again = sluice("compile" + conv);
+  EXPECT_EQ(again.code, 0) << again.text;
+  EXPECT_TRUE(again.has("1 problems for")) << again.text;
+  const Outcome pointwise = sluice("plan --device host --conv wgrad --input 2x16x9x9 --filter 32x1x1");
+  EXPECT_TRUE(pointwise.has("a plain product, as nothing is gathered")) << pointwise.text;
+  EXPECT_TRUE(pointwise.has("m 32 n 16 k 162")) << pointwise.text;
+  const Outcome verify = sluice("verify --device host --conv --problems 24");
+  EXPECT_EQ(verify.code, 0) << verify.text;
+  EXPECT_TRUE(verify.has("24 right, 0 wrong, 0 refused")) << verify.text;
+  const Outcome rows = sluice("plan" + conv + " --rows 1:8");
+  EXPECT_EQ(rows.code, 2);
+  EXPECT_TRUE(rows.has("--rows has no effect on a convolution")) << rows.text;
+}
+
 TEST_F(CliEndToEnd, verify_on_the_host_checks_random_problems) {
   const Outcome outcome = sluice("verify --device host --problems 12 --largest 80 --seed 3");
   EXPECT_EQ(outcome.code, 0) << outcome.text;

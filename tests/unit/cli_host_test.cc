@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include <sluice/check/verify_units.h>
+#include <sluice/conv.h>
 
 #include "cache_fake.h"
 #include "cli/doctor_checks.h"
@@ -41,6 +42,43 @@ TEST(cli_host, the_twin_meets_the_reference_and_one_damaged_element_is_found) {
   const HostComparison bad = problem.compare();
   EXPECT_EQ(bad.wrong, 1);
   EXPECT_NE(describe(bad).find("D[0][5,9]"), std::string::npos) << describe(bad);
+}
+
+/// Pixels of dx lie 24 elements apart and have 16.
+TEST(cli_host, a_convolution_is_compared_pixel_by_pixel_and_between_them) {
+  const Conv conv{.op = ConvOp::dgrad,
+                  .spatial = 2,
+                  .images = 2,
+                  .channels = 16,
+                  .filters = 32,
+                  .size = {7, 6, 1},
+                  .filter = {3, 3, 1},
+                  .stride = {2, 1, 1},
+                  .padding = {1, 0, 0},
+                  .padding_after = {1, 1, 0},
+                  .x_pitch = 24};
+  const Result<Problem> made = conv::problem(conv, DType::bf16, DType::fp32);
+  ASSERT_TRUE(made) << made.error().message;
+  const Result<Plan> plan = plan_with_roles(*made, {}, RecordBook());
+  ASSERT_TRUE(plan) << plan.error().message;
+  HostProblem problem(plan->problem, 1.5f, 0.0f, 7);
+  EXPECT_FALSE(problem.compare().passed());  // D is NaN until written
+  const Result<twin::TwinReport> ran = problem.run(*plan, 3);
+  ASSERT_TRUE(ran) << ran.error().message;
+  const HostComparison good = problem.compare();
+  EXPECT_TRUE(good.passed()) << describe(good);
+  EXPECT_EQ(good.checked, 2 * 42 * 16);
+  EXPECT_GT(good.worst_ratio, 0);
+
+  problem.set_d(5 * 24 + 9, 1000.0);
+  const HostComparison bad = problem.compare();
+  EXPECT_EQ(bad.wrong, 1);
+  EXPECT_NE(describe(bad).find("D[5,9]"), std::string::npos) << describe(bad);
+  ASSERT_TRUE(problem.run(*plan, 3));
+  problem.set_d(5 * 24 + 16, 0.0);
+  const HostComparison outside = problem.compare();
+  EXPECT_EQ(outside.wrong, 1);
+  EXPECT_NE(describe(outside).find("lies between pixels"), std::string::npos) << describe(outside);
 }
 
 TEST(cli_host, random_problems_are_repeatable_and_most_can_be_planned) {

@@ -36,7 +36,7 @@ struct WalkTensors {
 struct WalkResult {
   std::vector<float> d;      // NaN where nothing was written
   std::vector<int> written;  // how often
-  std::string refusal;       // what the copy engine would not take; empty: nothing
+  std::string refusal;       // a load or store that the copy engine would not take
 };
 /// `clusters`: into how many runs all k-tiles are dealt out; at most as many as there are. Ignored for
 /// phases. `direct`: a wgrad stores without TMA.

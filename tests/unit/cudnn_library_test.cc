@@ -11,13 +11,14 @@
 namespace sluice::bench {
 namespace {
 
+/// cuDNN's own form (DEVICEPROP_JSON_REPRESENTATION), and only the keys that it asks for.
 constexpr const char* kH100 = R"({"deviceName": "NVIDIA H100 80GB HBM3", "deviceVer": 900, "driverVer": 13000,
-  "multiProcessorCount": 132, "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
-  "regsPerBlock": 65536, "maxRegistersPerSM": 65536, "warpSize": 32, "maxCtasPerSM": 32,
-  "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "maxSharedMemoryPerBlock": 49152,
-  "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024, "l2CacheSize": 52428800,
-  "smClockRateKHz": 1980000, "memClockRateKHz": 2619000, "pciDeviceId": 0, "isTccDriver": 0,
-  "supportCoopLaunch": 1})";
+  "cudaDeviceId": 0, "totalGlobalMem": 85000000000, "multiProcessorCount": 132,
+  "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "regsPerBlock": 65536,
+  "maxRegistersPerSM": 65536, "warpSize": 32, "maxCtasPerSM": 32, "maxThreadsPerBlock": 1024,
+  "maxThreadsPerSM": 2048, "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
+  "reservedSharedMemoryPerBlock": 1024, "l2CacheSize": 52428800, "smClockRateKHz": 1980000,
+  "memClockRateKHz": 2619000, "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1})";
 
 /// A layer of ResNet-50: 56 x 56 pixels, 3x3, 64 channels to 64.
 CudnnConvolution layer(ConvOp op) {
@@ -36,7 +37,10 @@ class RealCudnn : public testing::Test {
  protected:
   void SetUp() override {
     Result<std::shared_ptr<const Cudnn>> loaded = Cudnn::load_for("", kH100);
-    if (!loaded) GTEST_SKIP() << loaded.error().message;
+    // The form of a device's text is that of 9.19; other versions may want another, or a driver.
+    const bool known = loaded || loaded.error().message.starts_with("cuDNN 9.19.");
+    if (!known) GTEST_SKIP() << loaded.error().message;
+    ASSERT_TRUE(loaded) << loaded.error().message;
     cudnn_ = *loaded;
   }
   std::shared_ptr<const Cudnn> cudnn_;
@@ -103,13 +107,20 @@ TEST_F(RealCudnn, takes_axes_of_all_counts_and_types) {
   CudnnConvolution strided = layer(ConvOp::dgrad);
   strided.conv.stride = {2, 2, 1};
   strided.inputs = strided.result = DType::fp16;
-  CudnnConvolution gradient = layer(ConvOp::wgrad);
-  gradient.result = DType::fp32;
-  for (const CudnnConvolution& p : {line, room, strided, gradient}) {
+  for (const CudnnConvolution& p : {line, room, strided}) {
     const Result<CudnnPlans> found = plans_of(*cudnn_, p);
     ASSERT_TRUE(found) << found.error().message;
     EXPECT_FALSE(found->plans.empty()) << name_of(p.conv.op) << " of " << p.conv.spatial << " axes";
   }
+}
+
+/// cuDNN 9.19 has no engine that writes dw of 16-bit inputs in fp32. That is an empty list, and no error.
+TEST_F(RealCudnn, may_have_no_plan) {
+  CudnnConvolution p = layer(ConvOp::wgrad);
+  p.result = DType::fp32;
+  const Result<CudnnPlans> found = plans_of(*cudnn_, p);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_GT(found->engines_refused + static_cast<int>(found->plans.size()), 0);
 }
 
 /// cuDNN compares y's dimensions with those that x, filter, stride, dilation and padding give. An axis in the

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Enough of CUDA's execution model to run the verification kernels under g++. A block is 256 threads that
-// meet in __syncthreads, atomics are atomics, and blocks run one after the other. Include it before the
-// kernels. Kernels with a protocol belong in sluice/twin.
+// meet in __syncthreads, atomics are atomics, and blocks run one after the other. A thread is a context that
+// runs until it waits, so a block needs one CPU and no scheduler: 256 threads of the system took a hundred
+// times as long. Include it before the kernels. Kernels with a protocol belong in sluice/twin.
 #pragma once
 
+#include <ucontext.h>
+
 #include <atomic>
-#include <barrier>
 #include <cmath>
 #include <functional>
-#include <thread>
+#include <memory>
 #include <vector>
 
 #include <sluice/spec/base.h>
@@ -16,45 +18,84 @@
 namespace simulated_grid {
 
 inline constexpr int kThreads = 256, kWarpThreads = 32;
+inline constexpr size_t kStackBytes = size_t{256} << 10;
 struct Index {
   unsigned x = 0;
 };
-struct Block {
-  std::barrier<> all{kThreads};
-  std::vector<std::unique_ptr<std::barrier<>>> warps;
-  double exchanged[kThreads];
-  Block() {
-    for (int i = 0; i < kThreads / kWarpThreads; ++i)
-      warps.push_back(std::make_unique<std::barrier<>>(kWarpThreads));
-  }
+struct Context {
+  ucontext_t registers;
+  std::unique_ptr<char[]> stack{new char[kStackBytes]};
+  bool done = false;
 };
-inline thread_local Index thread_index;
-inline Index block_index, block_size{kThreads}, grid_size;
+/// Threads wait here until `count` of them have come.
+struct Meeting {
+  int arrived = 0;
+  unsigned passed = 0;
+  void wait(int count);
+};
+struct Block {
+  ucontext_t scheduler;
+  std::vector<Context> threads = std::vector<Context>(kThreads);
+  Meeting all, warps[kThreads / kWarpThreads];
+  double exchanged[kThreads];
+  const std::function<void()>* kernel = nullptr;
+};
+inline Index thread_index, block_index, block_size{kThreads}, grid_size;
 inline Block* block = nullptr;
 
-/// Runs `kernel` in every thread of every block.
-inline void launch(unsigned blocks, const std::function<void()>& kernel) {
+inline void Meeting::wait(int count) {
+  const unsigned mine = passed;
+  if (++arrived == count) {
+    arrived = 0;
+    ++passed;
+    return;
+  }
+  while (passed == mine) {
+    const unsigned me = thread_index.x;
+    swapcontext(&block->threads[me].registers, &block->scheduler);
+    thread_index.x = me;
+  }
+}
+inline void run_thread() {
+  (*block->kernel)();
+  block->threads[thread_index.x].done = true;
+}
+
+/// Runs `kernel` in every thread of every block. `block_threads`: at most kThreads.
+inline void launch(unsigned blocks, const std::function<void()>& kernel, unsigned block_threads = kThreads) {
+  static Block memory;
+  block = &memory;
+  block->kernel = &kernel;
   grid_size.x = blocks;
+  block_size.x = block_threads;
   for (block_index.x = 0; block_index.x < blocks; ++block_index.x) {
-    Block current;
-    block = &current;
-    std::vector<std::thread> threads;
-    for (unsigned i = 0; i < kThreads; ++i)
-      threads.emplace_back([&, i] {
+    for (Context& thread : block->threads) {
+      getcontext(&thread.registers);
+      thread.registers.uc_stack.ss_sp = thread.stack.get();
+      thread.registers.uc_stack.ss_size = kStackBytes;
+      thread.registers.uc_link = &block->scheduler;
+      thread.done = false;
+      makecontext(&thread.registers, run_thread, 0);
+    }
+    for (bool running = true; running;) {
+      running = false;
+      for (unsigned i = 0; i < block_threads; ++i) {
+        if (block->threads[i].done) continue;
+        running = true;
         thread_index.x = i;
-        kernel();
-      });
-    for (std::thread& thread : threads) thread.join();
+        swapcontext(&block->scheduler, &block->threads[i].registers);
+      }
+    }
   }
 }
 
 inline double shuffle_xor(double value, int lanes) {
   const unsigned me = thread_index.x;
-  std::barrier<>& warp = *block->warps[me / kWarpThreads];
+  Meeting& warp = block->warps[me / kWarpThreads];
   block->exchanged[me] = value;
-  warp.arrive_and_wait();
+  warp.wait(kWarpThreads);
   const double other = block->exchanged[me ^ static_cast<unsigned>(lanes)];
-  warp.arrive_and_wait();
+  warp.wait(kWarpThreads);
   return other;
 }
 
@@ -72,7 +113,7 @@ struct uint4 {
   sluice::u32 x, y, z, w;
 };
 inline void __syncthreads() {
-  simulated_grid::block->all.arrive_and_wait();
+  simulated_grid::block->all.wait(static_cast<int>(simulated_grid::block_size.x));
 }
 inline double __shfl_xor_sync(unsigned, double value, int lanes) {
   return simulated_grid::shuffle_xor(value, lanes);

@@ -172,19 +172,25 @@ TEST(spec_streams, the_second_kernel_sums_every_part_once) {
                                 KernelConfig{.schedule = Schedule::ping_pong, .tile = {128, 72, 64}},
                                 KernelConfig{.tile = {256, 64, 64}, .cluster = {.k = 4}}}) {
     std::set<std::tuple<int, int, int, int, int>> seen;
-    const int streamed = 5;
-    const i64 blocks = sum_blocks(c, streamed);
-    EXPECT_EQ(blocks * kWaveRows * kSumColumns, i64{streamed} * peer_pitch(c));
-    for (int i = 0; i < blocks; ++i) {
-      const SumBlock at = sum_block(c, i);
-      EXPECT_TRUE(seen.insert({at.tile, at.cta_rank, at.part, at.wave, at.column}).second);
-      EXPECT_TRUE(at.tile < streamed && at.cta_rank < cluster_size(c) && at.part < combined_parts(c) &&
-                  at.wave < waves(c) && at.column + kSumColumns <= own_columns(c));
+    for (const int streamed : {5, 200}) {
+      seen.clear();
+      const auto [blocks, columns, summers] = sum_grid(c, streamed);
+      EXPECT_EQ(blocks * kWaveRows * columns, i64{streamed} * peer_pitch(c));
+      for (int i = 0; i < blocks; ++i) {
+        const SumBlock at = sum_block(c, i, columns);
+        EXPECT_TRUE(seen.insert({at.tile, at.cta_rank, at.part, at.wave, at.column}).second);
+        EXPECT_TRUE(at.tile < streamed && at.cta_rank < cluster_size(c) && at.part < combined_parts(c) &&
+                    at.wave < waves(c) && at.column + columns <= own_columns(c));
+      }
     }
   }
-  EXPECT_EQ(summers_of(264), 4);
-  EXPECT_EQ(summers_of(265), 2);
-  for (const int summers : {2, 4})
+  const KernelConfig one_block{.schedule = Schedule::ping_pong, .tile = {64, 8, 64}};
+  EXPECT_EQ(sum_grid(one_block, 264).summers, 4);
+  EXPECT_EQ(sum_grid(one_block, 265).summers, 2);
+  EXPECT_EQ(sum_grid(one_block, 1024).summers, 2);
+  EXPECT_EQ(sum_grid(one_block, 1025).summers, 1);
+  EXPECT_EQ(sum_grid(one_block, 1025).columns, kSumColumns) << "no 16 of 8 columns";
+  for (const int summers : {1, 2, 4})
     for (int peers = 1; peers < 70; ++peers) {
       int next = 0;
       for (int summer = 0; summer < summers; ++summer) {

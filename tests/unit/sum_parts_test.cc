@@ -88,8 +88,12 @@ class Parts {
     params.d = d_.data(), params.d_ld = n_ + 3;
     params.alpha = 2;
     params.scale_a = scales_.data();
-    simulated_grid::launch(static_cast<unsigned>(sum_blocks(kConfig, split_.streamed)),
-                           [&] { sum_parts<kConfig>(params); });
+    const SumGrid grid = sum_grid(kConfig, split_.streamed);
+    // Blocks of two warpgroups stand in for those of four.
+    const int threads = min(grid.summers, 2) * kWarpgroupThreads;
+    simulated_grid::launch(
+        static_cast<unsigned>(grid.blocks), [&] { sum_parts<kConfig>(params); },
+        static_cast<unsigned>(threads));
   }
 
   /// Counts elements with a wrong value.
@@ -192,6 +196,16 @@ TEST(sum_parts, stores_nothing_past_ragged_rows_and_columns) {
     expect_summed<kCooperative>(m, n, 64 * k_tiles, {.clusters = k_tiles, .streamed = 1});
     expect_summed<kAlongK>(m, n, 64 * k_tiles, {.clusters = k_tiles, .streamed = 1});
   }
+}
+
+/// More than kManySumBlocks: CTAs of one warpgroup, with twice the columns where those divide the tile.
+TEST(sum_parts, adds_many_sums_with_one_warpgroup_a_block) {
+  constexpr KernelConfig kWide = combining(Schedule::ping_pong, {64, 256, 64}, {1, 1});
+  constexpr KernelConfig kNarrow = combining(Schedule::ping_pong, {64, 248, 64}, {1, 1});
+  static_assert(sum_grid(kWide, 33).columns == kWideSumColumns && sum_grid(kWide, 33).summers == 1);
+  static_assert(sum_grid(kNarrow, 34).columns == kSumColumns && sum_grid(kNarrow, 34).summers == 1);
+  expect_summed<kWide>(64 * 33 - 5, 250, 192, {.clusters = 99, .streamed = 33});
+  expect_summed<kNarrow>(64 * 34 - 9, 248, 128, {.clusters = 68, .streamed = 34});
 }
 
 TEST(sum_parts, leaves_tiles_alone_that_one_cluster_stored) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy engine's im2col walk: the published examples (Triton's tutorial, which a Hopper asserts, and the
-// figures of the PTX ISA), every limit, and random walks against a brute force that numbers all pixels of the
-// box. Seen to fail: with the carry into the next axis dropped, and with the upper corner one off.
+// The copy engine's im2col walk. It agrees with published examples: Triton's tutorial, which a Hopper
+// asserts, and the figures of the PTX ISA. It has every limit. Random walks are those of a brute force that
+// numbers all pixels of the box. Seen to fail: with the carry into the next axis dropped, and with the upper
+// corner one off.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -124,7 +125,7 @@ TEST(twin_gather, refuses_places_and_offsets_that_the_engine_does_not_take) {
 /// A walk from its start, found by numbering every pixel of the box.
 struct Brute {
   GatherMap map;
-  std::vector<GatherAt> pixels;  // of `images` images, in the order of the walk
+  std::vector<GatherAt> pixels;  // all pixels of `images` images, in the order of the walk
 
   Brute(const GatherMap& of, i64 images) : map(of) {
     const int axes = map.rank - 2;

@@ -23,18 +23,18 @@ Conv random_conv(u64 seed, ConvOp op) {
     return low + verify::pick(verify::hash(seed, field), high - low + 1);
   };
   Conv v{.op = op, .spatial = 1 + static_cast<int>(seed % 3), .images = pick(0, 1, 2)};
-  v.channels = 8 * pick(1, 1, 5);
-  v.filters = 8 * pick(2, 1, 5);
+  v.channels = 8 * pick(1, 1, 3);
+  v.filters = 8 * pick(2, 1, 3);
   const auto axes = [&](int field, int otherwise, int low, int high) {
     return Axes{pick(field, low, high), v.spatial > 1 ? pick(field + 1, low, high) : otherwise,
                 v.spatial > 2 ? pick(field + 2, low, high) : otherwise};
   };
-  v.filter = axes(10, 1, 1, 3);
+  v.filter = axes(10, 1, 1, v.spatial == 3 ? 2 : 3);
   v.stride = axes(20, 1, 1, 2);
   v.dilation = axes(30, 1, 1, 2);
   v.padding = axes(40, 0, 0, 2);
   v.padding_after = axes(50, 0, 0, 2);
-  v.size = axes(60, 1, 1, 6);
+  v.size = axes(60, 1, 1, v.spatial == 3 ? 3 : 5);
   for (int axis = 0; axis < v.spatial; ++axis)
     if (output_size(v, axis) == 0) v.padding_after = {4, v.spatial > 1 ? 4 : 0, v.spatial > 2 ? 4 : 0};
   if (pick(3, 0, 1) == 1) v.x_pitch = v.channels + 8, v.y_pitch = v.filters + 24;
@@ -63,7 +63,7 @@ constexpr ConvOp kOps[] = {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad};
 
 TEST(verify_conv, passes_exact_results_of_the_reference) {
   for (const ConvOp op : kOps)
-    for (u64 seed = 0; seed < 12; ++seed) {
+    for (u64 seed = 0; seed < 8; ++seed) {
       const Problem p = random_problem(seed, op);
       HostData data(p, exact_data(p, seed));
       EXPECT_EQ(data.check(Judge::unwritten).wrong, 0u);
@@ -81,7 +81,7 @@ TEST(verify_conv, passes_exact_results_of_the_reference) {
 
 TEST(verify_conv, passes_real_results_of_the_reference) {
   for (const ConvOp op : kOps)
-    for (u64 seed = 20; seed < 26; ++seed) {
+    for (u64 seed = 20; seed < 23; ++seed) {
       Problem p = random_problem(seed, op);
       if (op == ConvOp::fprop) p.epilogue.activation = static_cast<Activation>(seed % 4);
       HostData data(p, real_data(p, seed));
@@ -149,7 +149,7 @@ TEST(verify_conv, finds_damage_between_pixels_and_around_tensors) {
   EXPECT_EQ(damaged(ConvOp::fprop, 1, 8 * 6 * 16 * 2), 1u) << "behind w";
 }
 
-/// What lies between pixels is NaN: a sum over it would not be a number.
+/// NaN lies between pixels: a sum over it would not be a number.
 TEST(verify_conv, fills_what_must_not_be_read_with_poison) {
   const Problem p = strided(ConvOp::fprop);
   HostData data(p, exact_data(p, 2));

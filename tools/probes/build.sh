@@ -22,6 +22,6 @@ objects() {  # program, sources: compiles those that have changed
 for program in im2col sum_parts; do
   list=$(objects $program tools/probes/$program.cc tools/probes/harness.cc tools/probes/$program/*.c[cu])
   # shellcheck disable=SC2086
-  nvcc "${flags[@]}" -cudart static -o "$out/$program" $list
+  nvcc "${flags[@]}" -cudart static -Xcompiler -static-libstdc++,-static-libgcc -o "$out/$program" $list
   echo "$out/$program is built"
 done

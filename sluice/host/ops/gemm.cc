@@ -359,9 +359,9 @@ Result<void> Gemm::load(const Units& units, Prepared<Gemm>& kernel) {
   if (plan.config.combine == Combine::separate && image.params.deal.tiles > 0) {
     SLUICE_TAKE(auto&& sums, units.load(1, 0, true));
     kernel.modules.push_back(sums);
-    const i64 blocks = sum_blocks(plan.config, image.params.deal.tiles);
-    image.sum_shape = {.grid_x = static_cast<u32>(blocks),
-                       .block_x = static_cast<u32>(summers_of(blocks) * kWarpgroupThreads),
+    const SumGrid grid_of_sums = sum_grid(plan.config, image.params.deal.tiles);
+    image.sum_shape = {.grid_x = static_cast<u32>(grid_of_sums.blocks),
+                       .block_x = static_cast<u32>(grid_of_sums.summers * kWarpgroupThreads),
                        .dependent = true};
   }
   if (units.device.options().stamp_workspaces && uses_workspace(plan.config))

@@ -8,15 +8,14 @@ constexpr int kMostGroups = 4;
 constexpr int kMostParts = 32;
 
 /// Parts that a thread of by_groups loads at once: few enough to stay in 128 registers.
-constexpr int group_loads(int units) {
-  return units == 4 ? 4 : 8;
-}
+template <int kUnits>
+constexpr int kGroupLoads = kUnits == 4 ? 4 : 8;
 
 /// Today's kernel, with kUnits units of 8 columns for each CTA (today 1). Each warpgroup adds up the parts of
 /// one group, several at once.
 template <int kUnits, Store kStore>
 __global__ void __launch_bounds__(kMostGroups* kUnitThreads) by_groups(SumParams p) {
-  constexpr int kAtOnce = group_loads(kUnits);
+  constexpr int kAtOnce = kGroupLoads<kUnits>;
   __shared__ Float4 others[kMostGroups - 1][kUnits][kUnitThreads];
   ptx::wait_for_prerequisites();
   const int group = threadIdx.x / kUnitThreads, thread = threadIdx.x % kUnitThreads;
@@ -151,7 +150,7 @@ __global__ void wait_only() {
 
 template <int kUnits, Store kStore>
 Variant groups(const char* name) {
-  return {name, kStore, launch_groups<kUnits, kStore>, 16 * group_loads(kUnits) * kUnits};
+  return {name, kStore, launch_groups<kUnits, kStore>, 16 * kGroupLoads<kUnits> * kUnits};
 }
 template <int kAtOnce, int kUnits, int kThreads, Store kStore, int kMostCtas = 0>
 Variant threads(const char* name) {

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions for the GPU tests: named geometries, kernels to compute them with, and random geometries. Few
+// kernels serve all geometries, since sizes come at run time.
+#pragma once
+
+#include <vector>
+
+#include <sluice/conv.h>
+
+namespace sluice::testing {
+
+struct NamedConv {
+  const char* name;
+  Conv conv;  // without an op
+};
+std::vector<NamedConv> named_convs();
+
+/// A way to compute one of the three products.
+struct ConvVariant {
+  const char* name;
+  ConvOp op;
+  PlanOverrides overrides{};
+  DType inputs = DType::bf16, output = DType::bf16;
+  Epilogue epilogue{};
+  bool deterministic = true;
+};
+/// All of them; the first of each op is the planner's choice.
+std::vector<ConvVariant> conv_variants();
+
+/// The plan of `conv` by `variant`. Errors: the variant cannot compute it.
+Result<Plan> plan_conv(Conv conv, const ConvVariant& variant, const DeviceInfo& device);
+
+/// Equal seeds give equal geometries. All pass conv::problem() for 16-bit types.
+Conv random_conv(u64 seed);
+
+}  // namespace sluice::testing

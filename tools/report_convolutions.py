@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions on the pages: a table of sets beside cuDNN for docs/conv.md, and for docs/tuning-wgrad.md what an
+exhaustive sweep of weight gradients says. Rows come from bench/results/GPU/conv, as `sluice bench` and `sluice tune
+--all` wrote them.
+"""
+import collections
+import pathlib
+import re
+import statistics
+
+import report_pictures
+from report_figures import geometric_mean
+from report_records import OURS, TUNED, failures, load, ours_of, screened, times_of
+
+FIRST, BEST, SAME_BITS = "cuDNN first", "cuDNN best", "cuDNN same bits"
+SWEEP = "wgrad_sweep"
+BLOCKS = {"conv.md": "convolutions", "tuning-wgrad.md": "weight gradients"}
+SHOWN_LAYERS = 3  # in the picture
+# Ways to bring the parts of a tile together, in the order of the table.
+WAYS = (("one part", lambda c: c["splits"] == 1 and c["cluster"][2] == 1), ("a cluster along k", lambda c: c["splits"] == 1 and c["cluster"][2] > 1),
+        ("the last arriver", lambda c: c["combine"] == "last_arriver" and c["splits"] > 1),
+        ("a second kernel", lambda c: c["combine"] == "separate" and c["splits"] > 1))
+
+
+def layer_of(conv: dict) -> str:
+    """"64 > 128, 28 px, 3x3/2" for 64 channels and 128 filters."""
+    sizes, stride = conv["size"], conv["stride"]
+    pixels = str(sizes[0]) if len(set(sizes)) == 1 else "x".join(map(str, sizes))
+    step = "" if set(stride) == {1} else f"/{stride[0]}" if len(set(stride)) == 1 else "/" + "x".join(map(str, stride))
+    return f"{conv['channels']} > {conv['filters']}, {pixels} px, {'x'.join(map(str, conv['filter']))}{step}"
+
+
+def convolutions(folder: pathlib.Path) -> list[dict]:
+    """A line a layer and operation."""
+    rows = []
+    for path in sorted((folder / "conv").glob("*.json")):
+        for shape in load(path, "sluice-bench-1")["shapes"]:
+            conv, us, ours = shape["convolution"], times_of(shape), ours_of(shape)
+            peers = [us[name] for name in (FIRST, BEST, SAME_BITS) if name in us]
+            flops = shape.get("flops", 0)
+            rows.append({"set": path.stem, "op": conv["op"], "images": conv["images"], "layer": layer_of(conv), "d": shape["problem"]["d"],
+                         "update": shape["problem"].get("update", "set"), "planned_by": shape.get("chosen_by", ""), "kernel": ours.get("detail", ""),
+                         "us": us.get(OURS), "tuned_us": us.get(TUNED), "cudnn_us": min(peers, default=None), "cudnn_first_us": us.get(FIRST),
+                         "cudnn_same_bits_us": us.get(SAME_BITS), "cudnn_plans": shape.get("peer_algorithms"),
+                         "tflops": round(flops / us[OURS] * 1e-6, 1) if OURS in us else None, "failed": failures(shape)})
+    return rows
+
+
+def sweeps(folder: pathlib.Path) -> list[dict]:
+    """A line a plan of the sweep."""
+    rows, path = [], folder / "conv" / f"{SWEEP}.json.xz"
+    for shape in load(path, "sluice-bench-1")["shapes"] if path.exists() else ():
+        right = screened(shape)
+        for rank, candidate in enumerate(right):
+            c = candidate["choice"]
+            rows.append({"layer": f"{shape['convolution']['images']} x {layer_of(shape['convolution'])}", "rank": rank, "ranked": shape.get("ranked_candidates"),
+                         "possible": shape.get("possible_plans"), "us": candidate["us"], "estimate_us": candidate["estimate"]["total_us"],
+                         "tile": "x".join(map(str, c["tile"][:2])), "schedule": c["schedule"], "cluster": "x".join(map(str, c["cluster"])),
+                         "combine": c["combine"], "splits": c["splits"]})
+    return rows
+
+
+TABLES = {"convolutions": convolutions, "wgrad_sweep": sweeps}
+
+
+def beside(rows: list[dict], peer: str) -> str:
+    ratios = [float(row[peer]) / float(row["us"]) for row in rows if row["us"] and row[peer]]
+    return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "-"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows])
+
+
+def sets_block(rows: list[dict]) -> str:
+    """cuDNN's time over ours: mean, least and most of each set."""
+    if not rows:
+        return "Not measured yet."
+    groups = collections.OrderedDict()
+    for row in rows:
+        groups.setdefault(row["set"], []).append(row)
+    lines = [[name, str(len(group)), beside(group, "cudnn_us"), beside(group, "cudnn_same_bits_us"), beside(group, "cudnn_first_us"),
+              f"{sum(float(row['us'] or 0) for row in group):.0f}"] for name, group in groups.items()]
+    return table(["set", "layers", "cuDNN's best plan / ours", "its best with equal bits", "its first", "ours, us in all"], lines)
+
+
+class Layer:
+    """Plans of one layer of the sweep."""
+
+    def __init__(self, name: str, rows: list[dict]):
+        self.name, self.rows = name, rows
+        self.plans = [{"us": float(row["us"]), "tile": row["tile"], "schedule": row["schedule"], "combine": row["combine"], "splits": float(row["splits"]),
+                       "cluster": list(map(int, row["cluster"].split("x"))), "rank": int(row["rank"])} for row in rows]
+        self.best = min(self.plans, key=lambda p: p["us"])
+        self.pick = next((p for p in self.plans if p["rank"] == 0), self.best)
+        self.ranked, self.possible = int(rows[0]["ranked"] or 0), int(rows[0]["possible"] or 0)
+
+    def parts(self, plan: dict) -> float:
+        return plan["splits"] * plan["cluster"][2]
+
+    def best_of(self, taken) -> dict | None:
+        return min((p for p in self.plans if taken(p)), key=lambda p: p["us"], default=None)
+
+    def tile_first(self) -> dict:
+        """The fastest unsplit kernel, then the best number of parts for its tile, schedule and cluster."""
+        whole = self.best_of(lambda p: self.parts(p) == 1) or self.best
+        same = [p for p in self.plans if (p["tile"], p["schedule"], p["cluster"]) == (whole["tile"], whole["schedule"], whole["cluster"])]
+        return min(same, key=lambda p: p["us"])
+
+    def top(self, count: int) -> dict:
+        return min(self.plans[:count], key=lambda p: p["us"])
+
+
+def layers_of(rows: list[dict]) -> list[Layer]:
+    groups = collections.OrderedDict()
+    for row in rows:
+        groups.setdefault(row["layer"], []).append(row)
+    return [Layer(name, group) for name, group in groups.items()]
+
+
+def over(us: float, best: float) -> str:
+    return f"{100 * (us / best - 1):.1f} %"
+
+
+def sweep_block(rows: list[dict]) -> str:
+    layers = layers_of(rows)
+    if not layers:
+        return "Not measured yet."
+    lines = [[l.name, str(l.possible or len(l.plans)), str(l.ranked), f"{l.best['us']:.1f}", f"{l.best['tile']}, {l.parts(l.best):g}", over(l.pick["us"], l.best["us"]),
+              over(l.top(30)["us"], l.best["us"]), over(l.tile_first()["us"], l.best["us"])] for l in layers]
+    text = table(["layer", "plans", "the model lists", "fastest, us", "its tile, parts", "first pick loses", "best of 30 loses", "tile first loses"], lines)
+    means = [statistics.mean(values) - 1 for values in zip(*[(l.pick["us"] / l.best["us"], l.top(30)["us"] / l.best["us"], l.tile_first()["us"] / l.best["us"]) for l in layers])]
+    worst = [max(values) - 1 for values in zip(*[(l.pick["us"] / l.best["us"], l.top(30)["us"] / l.best["us"], l.tile_first()["us"] / l.best["us"]) for l in layers])]
+    text += "\n\nMean and worst: the first pick {:.1%} and {:.1%}; the best of the model's first 30 {:.1%} and {:.1%}; tile first, parts after {:.1%} and {:.1%}.\n\n".format(
+        *[value for pair in zip(means, worst) for value in pair])
+    ways = [[l.name, *[f"{found['us']:.1f} ({l.parts(found):g})" if (found := l.best_of(way)) else "-" for _, way in WAYS]] for l in layers]
+    text += table(["layer", *[f"{words}, us (parts)" for words, _ in WAYS]], ways)
+    wins = collections.Counter(min(((l.best_of(way) or {"us": 1e9})["us"], words) for words, way in WAYS)[1] for l in layers)
+    text += "\n\nThe fastest is " + ", ".join(f"{words} in {count}" for words, count in wins.most_common()) + f" of {len(layers)} layers."
+    return text
+
+
+def picture(rows: list[dict]) -> str:
+    """The fastest plan for each number of parts, in three layers; a ring on the model's first pick."""
+    layers = layers_of(rows)
+    layers = sorted(layers, key=lambda l: l.parts(l.best))
+    shown = [layers[i * (len(layers) - 1) // (SHOWN_LAYERS - 1)] for i in range(SHOWN_LAYERS)] if len(layers) >= SHOWN_LAYERS else layers
+    image = report_pictures.Picture(760, 300, "Time of a weight gradient by its number of parts")
+    looks = ("blue", "orange", "grey")
+    slowest = max(min(p["us"] / l.best["us"] for p in l.plans if l.parts(p) == parts) for l in shown for parts in {l.parts(p) for p in l.plans})
+    axes = report_pictures.Axes(image, (60, 40, 660, 200), (0.9, 140), (0.95, min(max(slowest, 1.5), 8)))
+    axes.draw("Time over the layer's fastest plan, by parts along the pixels", [1, 2, 4, 8, 16, 32, 64, 128], [1, 1.5, 2, 3, 5, 8][: 3 if slowest < 2.2 else 6])
+    for layer, look in zip(shown, looks):
+        curve = [(parts, min(p["us"] for p in layer.plans if layer.parts(p) == parts) / layer.best["us"]) for parts in sorted({layer.parts(p) for p in layer.plans})]
+        points = [axes.at(parts, min(value, 7.9)) for parts, value in curve if parts <= 140]
+        for start, end in zip(points, points[1:]):
+            image.line(start, end, f"band {look}")
+        image.ring(axes.at(max(layer.parts(layer.pick), 1), min(layer.pick["us"] / layer.best["us"], 7.9)))
+    image.legend((60, 284), [(look, layer.name) for layer, look in zip(shown, looks)])
+    return image.done()
+
+
+def put_into(pages: dict[pathlib.Path, str], docs: pathlib.Path, tables: dict[str, list[dict]]) -> None:
+    """Fills the blocks of docs/conv.md and docs/tuning-wgrad.md."""
+    texts = {"conv.md": sets_block(tables.get("convolutions", [])), "tuning-wgrad.md": sweep_block(tables.get("wgrad_sweep", []))}
+    for name, words in BLOCKS.items():
+        path = docs / name
+        if not path.exists():
+            continue
+        begin, end = f"<!-- {words}: made by `make report` -->", f"<!-- end of {words} -->"
+        pages[path] = re.sub(re.escape(begin) + ".*?" + re.escape(end), lambda _, text=texts[name]: f"{begin}\n{text}\n{end}", path.read_text(), flags=re.S)
