@@ -22,7 +22,7 @@ class ConvWalk {
  private:
   using AnyPixelWalk = std::variant<PixelWalk<1>, PixelWalk<2>, PixelWalk<3>>;
 
-  AnyPixelWalk pixel_;  // of the gathered operand
+  AnyPixelWalk pixel_;  // in the gathered operand
   PixelBox box_{};      // that it walks in
   TapWalk taps_a_{}, taps_b_{};
   TapWalk atoms_[ConvBoxes::kMost]{};

@@ -116,8 +116,8 @@ std::optional<Failure> check_stores(std::span<const ClusterProgram> clusters) {
   return std::nullopt;
 }
 
-/// Each pixel of dx belongs to one row of one phase, and each element of a filter's gradient to one column of
-/// its product: together with check_stores, each element of D is stored once.
+/// Each pixel of dx belongs to one row of one phase. Each column of a filter's gradient belongs to one column
+/// of the product. With check_stores, each element of D is stored once.
 std::optional<Failure> check_conv_outputs(const Scenario& scenario) {
   const Conv& v = scenario.conv;
   std::vector<int> times;
@@ -176,7 +176,7 @@ std::optional<Failure> check_products(std::span<const ClusterProgram> clusters) 
                        fmt::format("k-tile {} of rows from {}, columns from {} of matrix {} is multiplied {} "
                                    "times",
                                    k_tile, part[0], part[1], part[2], times[k_tile])};
-  size_t tiles = 0;  // those with k-tiles
+  size_t tiles = 0;  // tiles with k-tiles
   for (int matrix = 0; matrix < grid.batch; ++matrix)
     if (scenario.k_tiles_of(matrix) != 0) tiles += static_cast<size_t>(grid.rows) * grid.columns;
   const size_t parts =

@@ -112,7 +112,7 @@ class Numbers final : public Observer {
   std::vector<Group> groups_;
   i64 loads_ = 0, stores_ = 0;
   std::optional<Failure> refused_;
-  Gather gather_{};  // of a convolution
+  Gather gather_{};  // a convolution's
 };
 
 }  // namespace sluice::twin

@@ -69,7 +69,7 @@ struct TapBox {
 
   bool operator==(const TapBox&) const = default;
 };
-/// What the copy engine is told by one load of a convolution, or by one store of a phase.
+/// The copy engine's orders from one load of a convolution, or from one store of a phase.
 struct ConvBoxes {
   static constexpr int kMost = 256 / kMnBlock;  // a tile of wgrad has at most so many atoms
 

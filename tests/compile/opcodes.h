@@ -64,7 +64,7 @@ class OpcodeTable {
   std::array<u32, kOpCount> ids_{};
   u64 increment_ = 0, increment_mask_ = 0;  // in the high word: operation and scope
   u64 im2col_ = 0, dimensions_mask_ = 0;    // in the high word
-  std::array<u64, 3> dimensions_{};         // of 3, 4 and 5
+  std::array<u64, 3> dimensions_{};         // for 3, 4 and 5
   u64 driver_constants_ = 0;
 };
 

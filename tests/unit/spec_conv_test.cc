@@ -125,7 +125,7 @@ void add_touches(const GatherAxis& a, int first, int step, std::vector<Touch>& t
     }
 }
 
-/// What the copy engine is told: offsets are not negative, the box holds each position, and no more fit.
+/// The copy engine takes the axis: offsets are not negative, the box holds each position, and no more fit.
 void expect_encodable(const GatherAxis& a) {
   for (int t = 0; t < a.taps; ++t) {
     ASSERT_GE(a.offset_first + t * a.offset_step, 0);

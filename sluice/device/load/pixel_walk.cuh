@@ -73,8 +73,8 @@ SLUICE_DEVICE int first_tap_of(const GemmParams& params, const Tile& tile) {
   return 0;
 }
 
-/// The column of a filter's gradient that holds column `column` of a product with `n`, -1 if none does: a
-/// wgrad's columns are whole blocks of channels at each tap, and D has the channels alone.
+/// The column of a filter's gradient that holds column `column` of a product with `n`, -1 if none does. The
+/// product's columns are whole blocks of channels at each tap, and D has the channels alone.
 SLUICE_DEVICE int filter_column(const Gather& gather, int n, int column) {
   const int tap = quotient(column, gather.blocks * kConvBlock);
   const int channel = column - tap * gather.blocks * kConvBlock;
