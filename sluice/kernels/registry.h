@@ -240,6 +240,7 @@ constexpr void add_convs(ConfigList& list) {
                   .residual = true};
   add(fp8, of(ConvOp::fprop, 2), {ping_pong, 128, 128});
   fp8.accumulate = Accumulate::promoted;
+  fp8.epilogue.residual = false;  // partial sums have its registers
   add(fp8, of(ConvOp::fprop, 2), {ping_pong, 128, 128});
 
   add(bf16, of(ConvOp::dgrad, 3), {cooperative, 128, 256}, {2, 1});

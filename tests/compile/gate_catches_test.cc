@@ -18,6 +18,12 @@ namespace {
 
 /// The cheapest registered kind of kernel.
 constexpr KernelConfig kSmall{.schedule = Schedule::ping_pong, .tile = {64, 16, 64}};
+constexpr KernelConfig kForward{
+    .schedule = Schedule::ping_pong, .tile = {64, 16, 64}, .conv = {.op = ConvOp::fprop}};
+constexpr KernelConfig kPhases{.schedule = Schedule::ping_pong,
+                               .tile = {64, 64, 64},
+                               .b_major = Major::mn,
+                               .conv = {.op = ConvOp::dgrad, .phased = true}};
 
 class GateCatches : public testing::Test {
  protected:
@@ -211,6 +217,46 @@ TEST_F(GateCatches, a_store_where_the_product_must_be_added_and_the_other_way_ro
     EXPECT_TRUE(one_says(lost, tma ? "0 TMA addition, not 1 or more" : "0 red.global.add, not 1 or more"));
     EXPECT_TRUE(one_says(extra, tma ? "TMA addition, not 0" : "red.global.add, not 0"));
   }
+}
+
+TEST_F(GateCatches, nothing_in_good_convolutions) {
+  for (const KernelConfig& config : {kForward, kPhases})
+    EXPECT_EQ(faults(unit_text(config), config), std::vector<std::string>{});
+}
+
+TEST_F(GateCatches, a_gathered_operand_that_is_not_gathered) {
+  const std::string header = "sluice/device/ptx/tma_im2col.cuh";
+  const auto left_out = faults(
+      "#include <sluice/spec/params.h>\nnamespace sluice::ptx { template <int kSpatial, class... T> "
+      "SLUICE_DEVICE void tma_load_pixels_left_out(const T&...) {} }\n#include <" +
+          header + ">\n#define tma_load_pixels tma_load_pixels_left_out\n" + unit_text(kForward),
+      kForward);
+  EXPECT_TRUE(one_says(left_out, "0 im2col loads, not 1 or more"));
+  EXPECT_TRUE(one_says(faults(unit_text(kForward), kSmall), "im2col loads, not 0"));
+}
+
+TEST_F(GateCatches, a_walk_over_other_axes) {
+  KernelConfig cubes = kForward;
+  cubes.conv.spatial = 3;
+  EXPECT_TRUE(one_says(faults(unit_text(kForward), cubes), "im2col instructions over others than 3 axes"));
+}
+
+TEST_F(GateCatches, pixels_of_a_phase_that_are_stored_as_neighbours) {
+  KernelConfig whole = kPhases;
+  whole.conv.phased = false;
+  const auto tiled = faults(unit_text(whole), kPhases);
+  EXPECT_TRUE(one_says(tiled, "0 im2col stores, not 1 or more"));
+  EXPECT_TRUE(one_says(tiled, "tiled stores, not 0"));
+  EXPECT_TRUE(one_says(faults(unit_text(kPhases), whole), "im2col stores, not 0"));
+}
+
+TEST_F(GateCatches, parameters_of_another_size) {
+  std::string unit = unit_text(kForward);
+  const std::string right = "sluice::ConvParams params";
+  const size_t at = unit.find(right);
+  ASSERT_NE(at, std::string::npos) << unit;
+  unit.replace(at, right.size(), "sluice::PhasedParams params");
+  EXPECT_TRUE(one_says(faults(unit, kForward), "bytes of parameters, not"));
 }
 
 TEST_F(GateCatches, a_cubin_cut_short_at_any_byte) {

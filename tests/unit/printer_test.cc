@@ -123,11 +123,17 @@ TEST(printer, prints_as_many_fields_as_the_type_has) {
   using sluice::to_string;
   const sluice::Overlap waits{.wait = sluice::Wait::first, .trigger = sluice::Trigger::at_start};
   EXPECT_EQ(printed_fields(
-                to_string(sluice::KernelConfig{.d_major = sluice::Major::mn, .warps = 8, .overlap = waits})),
+                to_string(sluice::KernelConfig{.d_major = sluice::Major::mn,
+                                               .warps = 8,
+                                               .overlap = waits,
+                                               .conv = {.op = sluice::ConvOp::wgrad}})),
             field_count<sluice::KernelConfig>());
-  EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{})), field_count<sluice::KernelConfig>() - 3)
-      << "no swapped operands, warps or overlap";
-  EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>());
+  EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{})), field_count<sluice::KernelConfig>() - 4)
+      << "no swapped operands, warps, overlap or convolution";
+  EXPECT_EQ(printed_fields(to_string(sluice::Problem{.conv = {.op = sluice::ConvOp::fprop}})),
+            field_count<sluice::Problem>());
+  EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>() - 1)
+      << "no convolution";
   EXPECT_EQ(printed_fields(to_string(sluice::WorkSplit{})), field_count<sluice::WorkSplit>());
   EXPECT_EQ(field_count<sluice::WorkSplit>(), 5);  // tests the counter itself
 }

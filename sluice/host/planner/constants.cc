@@ -120,7 +120,7 @@ constexpr Constant<D> kDense[] = {
      "clusters along k: a pass of sums there and back", "docs/findings/fitted-widths.md", 200, 3000},
     {"exchange_bytes_per_clock", &D::exchange_bytes_per_clock, 9.771, "bytes / clock", sm,
      "clusters along k: sums between CTAs", "docs/findings/fitted-widths.md", 8, 64},
-    {"apart_hbm_weight", &D::apart_hbm_weight, 1.3, "", model,
+    {"apart_hbm_weight", &D::apart_hbm_weight, 1.3, "1", model,
      "convolutions: HBM's time for every second pixel, beside that for neighbours",
      "docs/findings/im2col.md"},
 };
