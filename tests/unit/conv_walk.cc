@@ -266,8 +266,8 @@ class Walk {
   ColumnsState begin_columns(int slice, const Tile& tile) const {
     ColumnsState state;
     state.pixel.begin(gather().pixels, tile.first_k_tile * c_.tile.k + slice * (c_.tile.k / c_.cluster.m));
-    state.atoms =
-        is(WalkMutant::atoms_past_the_last) ? c_.tile.n / kMnBlock : blocks_loaded(params().n, tile.n_offset, c_.tile.n);
+    state.atoms = is(WalkMutant::atoms_past_the_last) ? c_.tile.n / kMnBlock
+                                                      : blocks_loaded(params().n, tile.n_offset, c_.tile.n);
     const int first = std::min(tile.n_offset, params().n - kMnBlock) / kMnBlock;
     for (int i = 0; i < c_.tile.n / kMnBlock; ++i) state.place[i].begin(gather(), first + i, 0);
     return state;

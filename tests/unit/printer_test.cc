@@ -122,11 +122,10 @@ TEST(printer, work_split_prints_every_field) {
 TEST(printer, prints_as_many_fields_as_the_type_has) {
   using sluice::to_string;
   const sluice::Overlap waits{.wait = sluice::Wait::first, .trigger = sluice::Trigger::at_start};
-  EXPECT_EQ(printed_fields(
-                to_string(sluice::KernelConfig{.d_major = sluice::Major::mn,
-                                               .warps = 8,
-                                               .overlap = waits,
-                                               .conv = {.op = sluice::ConvOp::wgrad}})),
+  EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{.d_major = sluice::Major::mn,
+                                                          .warps = 8,
+                                                          .overlap = waits,
+                                                          .conv = {.op = sluice::ConvOp::wgrad}})),
             field_count<sluice::KernelConfig>());
   EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{})), field_count<sluice::KernelConfig>() - 4)
       << "no swapped operands, warps, overlap or convolution";
