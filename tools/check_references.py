@@ -19,7 +19,7 @@ import tokenize
 KINDS = ("cuh", "cc", "h", "py", "sh", "md", "txt", "pml")
 WORD = re.compile(r"(?<![\w/<.$*-])((?:[\w.-]+/)*[\w-]+\.(?:" + "|".join(KINDS) + r"))\b(?![\w(*])")
 # History, and checks with planted mistakes.
-LEFT_OUT = ("tools/check_", "docs/findings/", "docs/decisions/", "docs/performance.md", "docs/moved-", "CHANGELOG.md", "bench/results/")
+LEFT_OUT = ("tools/check_", "docs/findings/", "docs/decisions/", "docs/performance.md", "CHANGELOG.md", "bench/results/")
 # Files of others or of a user, and made-up names.
 FOREIGN = re.compile(r"^(cuda|cuda_runtime|nvrtc|cublasLt|stdint|fmt/format)\.h$|NAME|^my_|^summary\.txt$"
                      r"|^(awq|auto_gptq|gptqmodel|quantization|vllm)/|^qlinear_cuda\.py$")
