@@ -235,8 +235,8 @@ PlanRecord plan(const char* tag, Timed timed, double us, std::vector<int> notes 
 TEST(conv_race, the_best_is_of_the_last_stage_and_right) {
   ConvRecord record{.problem = kDefaults};
   record.plans = {plan("a", Timed::final, 12), plan("b", Timed::screen, 8),
-                  plan("c", Timed::final, 10, {0, cudnn::kNoteNondeterministic}), plan("d", Timed::final, 9),
-                  plan("e", Timed::final, 7)};
+                  plan("c", Timed::final, 10, {0, bench::cudnn::kNoteNondeterministic}),
+                  plan("d", Timed::final, 9), plan("e", Timed::final, 7)};
   record.plans[3].wrong = true;
   record.plans[4].error = "fell over";
   ASSERT_NE(record.best(), nullptr);
