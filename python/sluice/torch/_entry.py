@@ -47,7 +47,8 @@ def _without_autocast(error: InvalidType) -> Optional[Error]:
 
 def _explain(name: str, error: Exception) -> None:
     if isinstance(error, Error):
-        ours = _without_autocast(error) if isinstance(error, InvalidType) else None
+        casts = name.startswith("conv")  # as torch's convolutions do
+        ours = _without_autocast(error) if isinstance(error, InvalidType) and not casts else None
     else:
         ours = as_ours(name, error) or _of_torch(name, error)
     if ours is not None:

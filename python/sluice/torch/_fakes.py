@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from .._library import PRODUCT_ARRAYS, ArrayStruct, PackedWeightsStruct, ProblemStruct, ProductStruct, WeightFormatStruct, lib
+from .._library import (CONVOLUTION_ARRAYS, PRODUCT_ARRAYS, ArrayStruct, ConvolutionStruct, PackedWeightsStruct, ProblemStruct,
+                        ProductStruct, WeightFormatStruct, lib)
 
 _TYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2, torch.float8_e4m3fn: 3, torch.float8_e5m2: 4, torch.uint8: 32}
 _OTHER_TYPE, _ON_CUDA = -1, 2
@@ -66,3 +67,30 @@ def check_product(tensors: Dict[str, Optional[Tensor]], *, weights: Optional[Seq
     if weights is not None:
         product.packed = ctypes.pointer(PackedWeightsStruct(WeightFormatStruct(*weights[:5]), *weights[5:]))
     lib.sluice_problem_of(ctypes.byref(product), ctypes.byref(ProblemStruct()))
+
+
+# The array of a sluice_convolution that each argument is, besides the result.
+_CONV_PLACES = {"input": "x", "weight": "w", "grad_output": "y"}
+_RESULTS = {1: "y", 2: "x", 3: "w"}  # by sluice_conv_op
+
+
+def check_convolution(op: int, tensors: Dict[str, Optional[Tensor]], stride: Sequence[int], padding: Sequence[int],
+                      padding_after: Sequence[int], dilation: Sequence[int], *, activation: int = 0, update: int = 0) -> None:
+    """Raises the error that a convolution of ``tensors``, by the names of arguments, would raise for their sizes, types and
+    layouts. Checks nothing if a size is not known yet."""
+    numbers = {name: (ctypes.c_int64 * len(values))(*values) for name, values in
+               (("stride", stride), ("padding", padding), ("padding_after", padding_after), ("dilation", dilation))}
+    convolution = ConvolutionStruct(op=op, spatial=len(stride), alpha=1.0, beta=1.0 if tensors.get("c") is not None else 0.0,
+                                    activation=activation, update=update, **numbers)
+    names = (ctypes.c_char_p * len(CONVOLUTION_ARRAYS))()
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        place = _RESULTS[op] if name in ("out", "total") else _CONV_PLACES.get(name, name)
+        shape, strides = _known(tensor.shape), _known(tensor.stride())
+        if shape is None or strides is None:
+            return
+        setattr(convolution, place, ctypes.pointer(_struct(tensor, shape, strides)))
+        names[CONVOLUTION_ARRAYS.index(place)] = name.encode()
+    convolution.names = names
+    lib.sluice_conv_problem_of(ctypes.byref(convolution), ctypes.byref(ProblemStruct()))

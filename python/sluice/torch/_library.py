@@ -77,16 +77,20 @@ class Op:
     """A product with one output.
 
     ``arguments`` is their schema, ``into(out, *arguments)`` runs the product, and ``shape(*arguments)`` is the output's
-    shape. ``check(out, *arguments)`` raises for fakes as ``into`` would for sizes, types and layouts.
+    shape. ``check(out, *arguments)`` raises for fakes as ``into`` would for sizes, types and layouts. ``strides(shape)``: those
+    of the output, which is row-major by default.
     """
 
     def __init__(self, name: str, arguments: str, into: Callable[..., None], shape: Callable[..., tuple],
-                 check: Callable[..., None]) -> None:
+                 check: Callable[..., None], strides: Optional[Callable[[tuple], tuple]] = None) -> None:
         self.into, self.shape = into, shape
 
         def made(first: Tensor, *rest: Any) -> Tensor:
             *rest, dtype = rest
-            return first.new_empty(shape(first, *rest), dtype=dtype)
+            size = shape(first, *rest)
+            if strides is not None:
+                return first.new_empty_strided(size, strides(size), dtype=dtype)
+            return first.new_empty(size, dtype=dtype)
 
         def functional(*arguments_and_type: Any) -> Tensor:
             out = made(*arguments_and_type)

@@ -44,7 +44,7 @@ def add_product_(total: Tensor, a: Tensor, b: Tensor, deterministic: bool, works
     add_mm_(total, a, b, any_order, workspace)
 
 
-def _main_grad(weight: Tensor) -> Optional[Tensor]:
+def main_grad_of(weight: Tensor) -> Optional[Tensor]:
     """Returns ``weight.main_grad``, to which the weight's gradient is added, or None without one. Raises ``InvalidType`` or
     ``InvalidSize`` unless it is fp32 and of the weight's shape."""
     main_grad = getattr(weight, "main_grad", None)
@@ -78,7 +78,7 @@ class LinearFunction(torch.autograd.Function):
                 kept: Optional[Workspace]) -> Tensor:
         ctx.save_for_backward(input, weight)
         ctx.workspace, ctx.kept = workspace, kept
-        ctx.main_grad, ctx.deterministic = _main_grad(weight), deterministic
+        ctx.main_grad, ctx.deterministic = main_grad_of(weight), deterministic
         ctx.weight_object = weight if ctx.main_grad is not None else None
         ctx.bias_shape_and_type = None if bias is None else (bias.shape, bias.dtype)
         return dispatch(LINEAR, None, input.dtype, input, weight, bias, None, None, False, None, workspace)

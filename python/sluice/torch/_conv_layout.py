@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Geometry and memory layout of convolutions: strides and padding as numbers, tensors as channels_last, odd channels as
+padded ones, and images as rows of patches.
+
+Kernels read tensors whose channels are contiguous. Another layout is copied once, and the copy is counted.
+"""
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from .._arguments import integer, shown
+from ..errors import InvalidArgument, InvalidSize, InvalidType
+from ._library import PLAIN
+
+Numbers = Union[int, Sequence[int]]
+Padding = Union[str, int, Sequence[Union[int, Sequence[int]]]]
+_is_compiling = torch.compiler.is_compiling
+
+# Rows of pixels step by 16 bytes: channels of 16-bit tensors, and of 8-bit ones, are multiples of these.
+CHANNELS, CHANNELS_OF_FP8 = 8, 16
+# The gather steps by at most 8 pixels, and makes at most 8 phases of a strided data gradient.
+MOST_STRIDE, MOST_PHASES = 8, 8
+
+
+class Geometry(NamedTuple):
+    """Stride, zeros before and behind the input, and dilation: one number for each spatial axis, outermost first."""
+
+    stride: Tuple[int, ...]
+    padding: Tuple[int, ...]
+    padding_after: Tuple[int, ...]
+    dilation: Tuple[int, ...]
+
+
+def _numbers(what: str, value: object, axes: int, least: int) -> Tuple[int, ...]:
+    """Returns ``value`` for each axis. One number stands for all of them, as in torch."""
+    if isinstance(value, (tuple, list)):
+        if len(value) not in (1, axes):
+            raise InvalidArgument(f"{what} = {shown(value)} must have {axes} numbers, one for each spatial axis: pass a tuple of "
+                                  f"{axes}, or one number")
+        numbers = tuple(integer(f"{what}[{i}]", item) for i, item in enumerate(value))
+        numbers = numbers * axes if len(numbers) == 1 else numbers
+    else:
+        numbers = (integer(what, value),) * axes
+    if min(numbers) < least:
+        raise InvalidSize(f"{what} = {shown(value)} must be at least {least}: a smaller one has no meaning")
+    return numbers
+
+
+def _same(kernel: Sequence[int], stride: Tuple[int, ...], dilation: Tuple[int, ...]) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+    if max(stride) != 1:
+        raise InvalidArgument(f"padding = 'same' needs stride 1 and stride is {stride}: pass numbers as padding")
+    totals = [d * (size - 1) for d, size in zip(dilation, kernel)]
+    before = tuple(total // 2 for total in totals)  # the odd one comes behind, as in torch
+    return before, tuple(total - first for total, first in zip(totals, before))
+
+
+def _sides(padding: Any, axes: int) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+    if isinstance(padding, (tuple, list)) and any(isinstance(item, (tuple, list)) for item in padding):
+        if len(padding) != axes:
+            raise InvalidArgument(f"padding = {shown(padding)} must have {axes} numbers or pairs, one for each spatial axis")
+        pairs = [_numbers("padding", item, 2, 0) for item in padding]
+        return tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
+    both = _numbers("padding", padding, axes, 0)
+    return both, both
+
+
+def _geometry(axes: int, kernel: Tuple[int, ...], stride: Any, padding: Any, dilation: Any) -> Geometry:
+    strides, dilations = _numbers("stride", stride, axes, 1), _numbers("dilation", dilation, axes, 1)
+    if not isinstance(padding, str):
+        return Geometry(strides, *_sides(padding, axes), dilations)
+    if padding not in ("same", "valid"):
+        raise InvalidArgument(f"padding = {shown(padding)} must be 'same', 'valid', or numbers")
+    before, after = _same(kernel, strides, dilations) if padding == "same" else ((0,) * axes, (0,) * axes)
+    return Geometry(strides, before, after, dilations)
+
+
+_kept_geometry = functools.lru_cache(maxsize=4096, typed=True)(_geometry)
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(_hashable(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+def geometry_of(axes: int, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any) -> Geometry:
+    """Returns the geometry of torch's arguments for a filter of size ``kernel``. Raises ``InvalidArgument``, ``InvalidType`` or
+    ``InvalidSize``."""
+    make = _geometry if _is_compiling() else _kept_geometry
+    return make(axes, tuple(kernel), _hashable(stride), _hashable(padding), _hashable(dilation))
+
+
+def output_size(sizes: Sequence[int], kernel: Sequence[int], geometry: Geometry) -> Tuple[int, ...]:
+    """Returns the spatial size of the output. An axis on which the filter does not fit has 0, which the library refuses."""
+    rooms = [size + before + after - d * (k - 1) - 1 for size, k, before, after, d
+             in zip(sizes, kernel, geometry.padding, geometry.padding_after, geometry.dilation)]
+    return tuple(0 if room < 0 else room // step + 1 for room, step in zip(rooms, geometry.stride))
+
+
+# ---- layouts
+_layout_copies = 0
+
+
+def conv_layout_copies() -> int:
+    """Returns how many tensors eager convolutions of this process have copied, because their channels were not contiguous: inputs,
+    residuals, weights and gradients. A model whose input and weights are channels_last copies none. Compiled graphs are not
+    counted."""
+    return _layout_copies
+
+
+def _count_copy() -> None:
+    global _layout_copies
+    _layout_copies += 1
+
+
+def channels_last_strides(shape: Sequence[int]) -> Tuple[int, ...]:
+    """Returns the strides of a tensor (N, C, spatial...) without gaps whose channels are contiguous."""
+    strides, step = [0] * len(shape), 1
+    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
+
+
+def lies_channels_last(tensor: Tensor, may_have_pitch: bool = True) -> bool:
+    """Returns whether a kernel reads the tensor as it lies: contiguous channels, and pixels at one distance, a multiple of 16 bytes.
+    The stride of a dimension of size 1 says nothing. ``may_have_pitch``: that distance may be more than the channels."""
+    shape, strides = tensor.shape, tensor.stride()
+    if shape[1] != 1 and strides[1] != 1:
+        return False
+    pitch = expected = None
+    for axis in (*range(len(shape) - 1, 1, -1), 0):
+        if shape[axis] == 1:
+            continue
+        if pitch is None:
+            pitch = expected = strides[axis]
+        elif strides[axis] != expected:
+            return False
+        expected *= shape[axis]
+    if pitch is None or pitch == shape[1]:
+        return True
+    return bool(may_have_pitch and pitch > shape[1] and pitch * tensor.element_size() % 16 == 0)
+
+
+def new_channels_last(like: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    return like.new_empty_strided(tuple(shape), channels_last_strides(shape), dtype=dtype)
+
+
+def padded(count: int, multiple: int = CHANNELS) -> int:
+    return (count + multiple - 1) // multiple * multiple
+
+
+def operand(tensor: Tensor, channels: int, dtype: torch.dtype, rows: Optional[int] = None, may_have_pitch: bool = True) -> Tensor:
+    """Returns the tensor as a kernel reads it: of ``dtype``, channels_last, with zeros up to ``channels`` channels and ``rows`` rows.
+    One that is so already is returned itself; else one copy does all of it."""
+    count, own = tensor.shape[0], tensor.shape[1]
+    rows = count if rows is None else rows
+    lies = lies_channels_last(tensor, may_have_pitch)
+    if lies and own == channels and count == rows and tensor.dtype is dtype:
+        return tensor
+    if not lies and not _is_compiling():
+        _count_copy()
+    made = new_channels_last(tensor, (rows, channels, *tensor.shape[2:]), dtype)
+    if own == channels and count == rows:
+        return made.copy_(tensor)
+    made[:count, :own].copy_(tensor)
+    if own != channels:
+        made[:, own:].zero_()
+    if count != rows:
+        made[count:].zero_()
+    return made
+
+
+def narrowed(tensor: Tensor, channels: int, rows: Optional[int] = None) -> Tensor:
+    """Returns the first channels and rows of a padded result, without gaps."""
+    if rows is not None and tensor.shape[0] != rows:
+        tensor = tensor[:rows]
+    if tensor.shape[1] == channels:
+        return tensor
+    return new_channels_last(tensor, (tensor.shape[0], channels, *tensor.shape[2:]), tensor.dtype).copy_(tensor[:, :channels])
+
+
+# ---- padded weights
+# By weight: what it was when it was padded, and the padded one.
+_padded_weights = WeakTensorKeyDictionary()
+
+
+def forget_padded_weights() -> None:
+    """Forgets the padded copies of weights that convolutions without a gradient keep. They are made anew when a weight's version
+    counter has changed, which a write through ``weight.data`` does not do: call this after one."""
+    _padded_weights.clear()
+
+
+def weight_operand(weight: Tensor, channels: int, rows: int, dtype: torch.dtype, keep: bool) -> Tensor:
+    """Returns a weight as a kernel reads it. ``keep``: a padded copy is kept until the weight changes."""
+    if (weight.shape[0] == rows and weight.shape[1] == channels) or _is_compiling() or weight.__class__ not in PLAIN:
+        return operand(weight, channels, dtype, rows, may_have_pitch=False)
+    if not keep or weight.is_inference():
+        _padded_weights.pop(weight, None)
+        return operand(weight, channels, dtype, rows)
+    state = (weight._version, weight.data_ptr(), dtype, channels, rows)
+    kept = _padded_weights.get(weight)
+    if kept is None or kept[0] != state:
+        kept = (state, operand(weight.detach(), channels, dtype, rows))
+        _padded_weights[weight] = kept
+    return kept[1]
+
+
+# ---- patches
+def takes_patches(channels: int, kernel: Sequence[int], geometry: Geometry) -> bool:
+    """Returns whether a convolution is computed as a product of patches: they do not overlap, nothing is padded, and the gather
+    would pad fewer than 8 channels or does not reach."""
+    taps = math.prod(kernel)
+    if taps == 1 or tuple(kernel) != geometry.stride or any(geometry.padding) or any(geometry.padding_after) or max(geometry.dilation) > 1:
+        return False
+    return channels < CHANNELS or max(kernel) > MOST_STRIDE or taps > MOST_PHASES
+
+
+def _patches(images: Tensor, kernel: Sequence[int]) -> Tensor:
+    """Returns a view of images as (N, patches along each axis ..., pixels of a patch along each axis ..., C)."""
+    axes = len(kernel)
+    view = images.movedim(1, -1)
+    for axis, size in enumerate(kernel):
+        count = images.shape[2 + axis] // size
+        view = view.narrow(1 + 2 * axis, 0, count * size).unflatten(1 + 2 * axis, (count, size))
+    order = [0, *(1 + 2 * axis for axis in range(axes)), *(2 + 2 * axis for axis in range(axes)), 1 + 2 * axes]
+    return view.permute(order)
+
+
+def rows_of_patches(images: Tensor, kernel: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Returns a matrix with a row for each patch: its pixels, channels innermost, then zeros up to a multiple of 8 columns."""
+    patches = _patches(images, kernel)
+    columns = math.prod(kernel) * images.shape[1]
+    rows = images.new_empty((math.prod(patches.shape[:1 + len(kernel)]), padded(columns)), dtype=dtype)
+    rows[:, :columns].unflatten(1, patches.shape[1 + len(kernel):]).unflatten(0, patches.shape[:1 + len(kernel)]).copy_(patches)
+    if rows.shape[1] != columns:
+        rows[:, columns:].zero_()
+    return rows
+
+
+def images_of_rows(rows: Tensor, shape: Sequence[int], kernel: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Returns the images of ``rows_of_patches``; pixels that are in no patch are zero."""
+    images = new_channels_last(rows, shape, dtype)
+    if any(size % step for size, step in zip(shape[2:], kernel)):
+        images.zero_()
+    patches = _patches(images, kernel)
+    columns = math.prod(kernel) * shape[1]
+    patches.copy_(rows[:, :columns].unflatten(1, patches.shape[1 + len(kernel):]).unflatten(0, patches.shape[:1 + len(kernel)]))
+    return images
+
+
+def as_pixel_rows(tensor: Tensor) -> Tensor:
+    """Returns a channels_last tensor as a matrix with a row for each pixel."""
+    return tensor.movedim(1, -1).flatten(0, -2)
+
+
+def of_pixel_rows(rows: Tensor, images: int, sizes: Sequence[int]) -> Tensor:
+    return rows.unflatten(0, (images, *sizes)).movedim(-1, 1)
+
+
+# ---- arguments
+def check_tensor(name: str, tensor: object, axes: Optional[int] = None) -> None:
+    """Raises ``InvalidType`` unless ``tensor`` is a dense one, and ``InvalidSize`` unless it has a batch, channels and ``axes``
+    spatial axes."""
+    if not isinstance(tensor, Tensor):
+        raise InvalidType(f"{name} = {shown(tensor)} must be a tensor, and is of type {type(tensor).__name__}")
+    if tensor.layout is not torch.strided:
+        raise InvalidType(f"{name} is {tensor.layout} and must be dense: pass {name}.to_dense()")
+    if axes is not None and tensor.dim() != axes + 2:
+        raise InvalidSize(f"{name} has shape {tuple(tensor.shape)} and must have {axes + 2} dimensions for {axes} spatial axes")
+
+
+def check_groups(groups: object) -> None:
+    """Raises ``InvalidSize`` for grouped convolutions."""
+    if integer("groups", groups) != 1:
+        raise InvalidSize(f"groups = {shown(groups)} must be 1: run each group's channels as a convolution of its own, or use torch's")
+
+
+def check_channels(input: Tensor, weight: Tensor) -> None:
+    """Raises ``InvalidSize`` unless the filter has the input's channels. Padding would hide other counts from the library."""
+    if input.shape[1] != weight.shape[1]:
+        raise InvalidSize(f"input has {input.shape[1]} channels and weight has {weight.shape[1]}, in shape {tuple(weight.shape)}: "
+                          "they must be the same number")
+    if 0 in weight.shape:
+        raise InvalidSize(f"weight has shape {tuple(weight.shape)} and must not be empty")
+
+
+def sizes_of(what: str, value: Any, axes: int) -> List[int]:
+    """Returns the shape that a caller gives for a gradient, of ``axes + 2`` numbers."""
+    if not isinstance(value, (tuple, list)) or len(value) != axes + 2:
+        raise InvalidArgument(f"{what} = {shown(value)} must be a shape of {axes + 2} numbers")
+    if _is_compiling():
+        return list(value)  # numbers of a trace may be symbols
+    sizes = [integer(f"{what}[{i}]", item) for i, item in enumerate(value)]
+    if min(sizes) < 0:
+        raise InvalidSize(f"{what} = {shown(value)} must not be negative")
+    return sizes

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions of torch tensors, on the current stream, with the signatures of ``torch.nn.functional``.
+
+Kernels read and write channels_last: the output is channels_last, and a tensor of another layout is copied once, which
+``conv_layout_copies`` counts. Channels that are no multiple of 8 are padded with zeros.
+
+Under ``torch.autocast`` tensors in fp32 are cast as torch casts them, and their gradients come back in fp32 straight from the
+accumulators.
+"""
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from ..errors import InvalidArgument, InvalidSize, InvalidType
+from ..plans import Workspace
+from ._conv_layout import Numbers, Padding, check_channels, check_groups, check_tensor, conv_layout_copies, geometry_of
+from ._entry import op
+from ._library import check_out, workspace_number
+from .autograd import needs_grad
+from .conv_autograd import Extras, differentiable_convolution, filter_operand, forward_product, input_operand
+
+__all__ = ["conv1d", "conv2d", "conv3d", "conv_layout_copies"]
+
+
+def _computed_in(input: Tensor) -> torch.dtype:
+    """Returns the type in which a convolution of ``input`` is computed: torch.autocast's, where it is on and would cast."""
+    kind = input.device.type
+    if torch.is_autocast_enabled(kind) and input.dtype in (torch.float32, torch.bfloat16, torch.float16):
+        return torch.get_autocast_dtype(kind)
+    return input.dtype
+
+
+def _check_types(input: Tensor, weight: Tensor, dtype: torch.dtype) -> None:
+    """Raises ``InvalidType`` for a tensor that would have to be cast without torch.autocast."""
+    casts = torch.is_autocast_enabled(input.device.type)
+    for name, tensor in (("input", input), ("weight", weight)):
+        if tensor.dtype is dtype or (casts and tensor.is_floating_point() and tensor.dtype.itemsize > 1):
+            continue
+        raise InvalidType(f"{name} is {tensor.dtype} and the convolution is in {dtype}: convert it, or use torch.autocast")
+    if dtype.itemsize > 2:
+        raise InvalidType(f"input is {dtype}: convolutions take bfloat16 and float16, and float8 forward; convert it, or use "
+                          "torch.autocast")
+
+
+def _convolution(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor], stride: Any, padding: Any, dilation: Any,
+                 groups: Any, activation: Optional[str], c: Optional[Tensor], out: Optional[Tensor], deterministic: bool,
+                 out_dtype: Optional[torch.dtype], scale_x: Optional[Tensor], scale_w: Optional[Tensor], scale_d: Optional[Tensor],
+                 use_fast_accum: bool, workspace: Optional[Workspace]) -> Tensor:
+    check_tensor("weight", weight, axes)
+    check_tensor("input", input)
+    if input.dim() == axes + 1:  # torch takes one image without a batch
+        if c is not None or out is not None:
+            raise InvalidArgument("c and out need an input with a batch: pass input.unsqueeze(0)")
+        return _convolution(axes, input.unsqueeze(0), weight, bias, stride, padding, dilation, groups, activation, None, None,
+                            deterministic, out_dtype, scale_x, scale_w, scale_d, use_fast_accum, workspace).squeeze(0)
+    check_tensor("input", input, axes)
+    check_groups(groups)
+    check_channels(input, weight)
+    if bias is not None:
+        check_tensor("bias", bias)
+        if bias.shape != (weight.shape[0],):
+            raise InvalidSize(f"bias has shape {tuple(bias.shape)} and must have a value for each filter, ({weight.shape[0]},)")
+    geometry = geometry_of(axes, weight.shape[2:], stride, padding, dilation)
+    dtype = _computed_in(input)
+    _check_types(input, weight, dtype)
+    if c is not None:
+        check_tensor("c", c, axes)
+    if needs_grad(input, weight, bias, c):
+        if (c is not None or out is not None or activation not in (None, "none") or out_dtype not in (None, dtype) or scale_x is not None
+                or scale_w is not None or scale_d is not None or dtype.itemsize == 1):
+            raise InvalidArgument(f"conv{axes}d is differentiable in 16 bits, without c, activation, out, scales and another out_dtype; "
+                                  "add c and apply the activation to its result, or use torch.no_grad()")
+        return differentiable_convolution(input, weight, bias, geometry, dtype, deterministic, workspace)
+    if out is not None:
+        check_tensor("out", out, axes)
+        check_out(out, out_dtype)
+        out_dtype = out.dtype
+    weight_size = tuple(weight.shape)
+    return forward_product(input_operand(input, weight_size, geometry, dtype), filter_operand(weight, geometry, dtype, True), bias,
+                           tuple(input.shape), weight_size, geometry, out_dtype or dtype, workspace_number(workspace),
+                           Extras(c, activation, out, scale_x, scale_w, scale_d, use_fast_accum))
+
+
+@op
+def conv1d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride: Numbers = 1, padding: Padding = 0,
+           dilation: Numbers = 1, groups: int = 1, *, activation: Optional[str] = None, c: Optional[Tensor] = None,
+           out: Optional[Tensor] = None, deterministic: bool = True, out_dtype: Optional[torch.dtype] = None,
+           scale_x: Optional[Tensor] = None, scale_w: Optional[Tensor] = None, scale_d: Optional[Tensor] = None,
+           use_fast_accum: bool = False, workspace: Optional[Workspace] = None) -> Tensor:
+    """Returns the convolution of ``input``, (N, C, L), and ``weight``, (K, C, S). All else is as for ``conv2d``.
+
+    channels_last of three dimensions has the strides of ``x.transpose(1, 2).contiguous().transpose(1, 2)``.
+    """
+    return _convolution(1, input, weight, bias, stride, padding, dilation, groups, activation, c, out, deterministic, out_dtype,
+                        scale_x, scale_w, scale_d, use_fast_accum, workspace)
+
+
+@op
+def conv2d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride: Numbers = 1, padding: Padding = 0,
+           dilation: Numbers = 1, groups: int = 1, *, activation: Optional[str] = None, c: Optional[Tensor] = None,
+           out: Optional[Tensor] = None, deterministic: bool = True, out_dtype: Optional[torch.dtype] = None,
+           scale_x: Optional[Tensor] = None, scale_w: Optional[Tensor] = None, scale_d: Optional[Tensor] = None,
+           use_fast_accum: bool = False, workspace: Optional[Workspace] = None) -> Tensor:
+    """Returns ``act(conv(input, weight) + c + bias)``: ``torch.nn.functional.conv2d`` with an activation and a residual in the same
+    kernel. The output is channels_last.
+
+    - ``input``: (N, C, H, W), or (C, H, W), in bf16 or fp16; forward in fp8 too. ``weight``: (K, C, R, S) of the same type. Under
+      ``torch.autocast`` both may be in fp32.
+    - ``stride``, ``dilation``: one number, or one for each spatial axis, outermost first. ``padding``: also "same", "valid", and
+      pairs (before, after) for each axis, such as ((2, 0), (1, 1)).
+    - ``groups`` must be 1.
+    - ``c``: a residual of the output's shape; it may be ``out``.
+    - ``activation``: "relu", "gelu" or "silu".
+    - ``out``: a tensor to write into, channels_last; it may be a slice of channels.
+    - ``out_dtype``: the input's type by default; also fp32.
+    - ``scale_x``, ``scale_w``, ``scale_d``: for fp8; fp32 multipliers of input (one value) and weight (one, or one for each filter),
+      and a divisor of an e4m3 output. ``use_fast_accum``: as for ``scaled_mm``.
+    - ``deterministic``: False lets the backward add the parts of a weight's gradient to ``weight.main_grad`` in any order.
+
+    An input, weight or residual that is not channels_last is copied once (``conv_layout_copies``). Channels that are no multiple of 8
+    are padded, which copies too; few channels take the time of 64. Patches that do not overlap (kernel = stride, no padding) are a
+    reshape and a product where the copy engine does not reach them: below 8 channels, and above 8 pixels a patch.
+
+    It is differentiable in 16 bits without ``c``, ``activation``, ``out``, scales and ``out_dtype``; else an argument that wants a
+    gradient raises ``InvalidArgument``. Raises ``InvalidSize``, ``InvalidType``, ``InvalidStride`` or ``InvalidArgument`` for what no
+    kernel takes. The backward uses ``workspace`` too.
+    """
+    return _convolution(2, input, weight, bias, stride, padding, dilation, groups, activation, c, out, deterministic, out_dtype,
+                        scale_x, scale_w, scale_d, use_fast_accum, workspace)
+
+
+@op
+def conv3d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride: Numbers = 1, padding: Padding = 0,
+           dilation: Numbers = 1, groups: int = 1, *, activation: Optional[str] = None, c: Optional[Tensor] = None,
+           out: Optional[Tensor] = None, deterministic: bool = True, out_dtype: Optional[torch.dtype] = None,
+           scale_x: Optional[Tensor] = None, scale_w: Optional[Tensor] = None, scale_d: Optional[Tensor] = None,
+           use_fast_accum: bool = False, workspace: Optional[Workspace] = None) -> Tensor:
+    """Returns the convolution of ``input``, (N, C, D, H, W), and ``weight``, (K, C, T, R, S). All else is as for ``conv2d``.
+
+    The layout is ``torch.channels_last_3d``. A causal padding of the first axis is ``padding=((2, 0), (1, 1), (1, 1))``, without a copy.
+    """
+    return _convolution(3, input, weight, bias, stride, padding, dilation, groups, activation, c, out, deterministic, out_dtype,
+                        scale_x, scale_w, scale_d, use_fast_accum, workspace)
+
+
+CONVOLUTIONS = {1: conv1d, 2: conv2d, 3: conv3d}

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The three products of a convolution for tensors of any layout and number of channels, and its backward.
+
+Each function makes its operands channels_last, padded and of one type, runs a product, and cuts the padding off. The backward
+makes the output's gradient so once for both of its products.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..errors import InvalidSize
+from ..plans import Workspace
+from ._conv_layout import (CHANNELS, CHANNELS_OF_FP8, MOST_PHASES, Geometry, as_pixel_rows, images_of_rows, lies_channels_last,
+                           narrowed, of_pixel_rows, operand, output_size, padded, rows_of_patches, takes_patches, weight_operand)
+from ._conv_ops import CONV, CONV_INPUT, CONV_WEIGHT, add_conv_weight_, run
+from ._library import LINEAR, MM, dispatch, workspace_number
+from .autograd import add_product_, main_grad_of
+
+_is_compiling = torch.compiler.is_compiling
+
+
+class Extras(NamedTuple):
+    """What a forward convolution without a gradient may have besides a bias."""
+
+    c: Optional[Tensor] = None
+    activation: Optional[str] = None
+    out: Optional[Tensor] = None
+    scale_x: Optional[Tensor] = None
+    scale_w: Optional[Tensor] = None
+    scale_d: Optional[Tensor] = None
+    use_fast_accum: bool = False
+
+
+NO_EXTRAS = Extras()
+
+
+def _by_patches(weight_size: Tuple[int, ...], geometry: Geometry) -> bool:
+    return takes_patches(weight_size[1], weight_size[2:], geometry)
+
+
+def _channels(weight_size: Tuple[int, ...], dtype: torch.dtype) -> int:
+    return padded(weight_size[1], CHANNELS_OF_FP8 if dtype.itemsize == 1 else CHANNELS)
+
+
+def _padded_bias(bias: Optional[Tensor], count: int) -> Optional[Tensor]:
+    if bias is None or bias.shape[0] == count:
+        return bias
+    return torch.nn.functional.pad(bias, (0, count - bias.shape[0]))
+
+
+def _weight_rows(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns a weight as the matrix that patches are multiplied by: K x taps x C, padded with zeros to multiples of 8."""
+    rows, columns = weight.shape[0], math.prod(weight.shape[1:])
+    lying = operand(weight, weight.shape[1], dtype, may_have_pitch=False).movedim(1, -1).reshape(rows, columns)
+    if (padded(rows), padded(columns)) == (rows, columns):
+        return lying
+    return torch.nn.functional.pad(lying, (0, padded(columns) - columns, 0, padded(rows) - rows))
+
+
+def input_operand(input: Tensor, weight_size: Tuple[int, ...], geometry: Geometry, dtype: torch.dtype) -> Tensor:
+    """Returns an input as the products read it."""
+    if _by_patches(weight_size, geometry):
+        return rows_of_patches(input, weight_size[2:], dtype)
+    return operand(input, _channels(weight_size, dtype), dtype)
+
+
+def filter_operand(weight: Tensor, geometry: Geometry, dtype: torch.dtype, keep: bool) -> Tensor:
+    """Returns a weight as the products read it. ``keep``: a padded one is kept for the next call."""
+    if _by_patches(weight.shape, geometry):
+        return _weight_rows(weight, dtype)
+    return weight_operand(weight, _channels(weight.shape, dtype), padded(weight.shape[0]), dtype, keep)
+
+
+def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes: Tuple[int, ...], weight_size: Tuple[int, ...],
+                    geometry: Geometry, dtype: torch.dtype, workspace: int, extras: Extras = NO_EXTRAS) -> Tensor:
+    """Returns the output, of ``dtype``. ``input`` and ``weight`` are operands; ``sizes`` is the input's own shape."""
+    count, wide = weight_size[0], weight.shape[0]
+    pixels = output_size(sizes[2:], weight_size[2:], geometry)
+    c, out = extras.c, extras.out
+    bias = _padded_bias(bias, wide)
+    if c is not None:
+        if c.shape != (sizes[0], count, *pixels):
+            raise InvalidSize(f"c has shape {tuple(c.shape)} and must have the output's, {(sizes[0], count, *pixels)}")
+        c = operand(c, wide, c.dtype)
+    if _by_patches(weight_size, geometry):
+        if 0 in pixels:
+            raise InvalidSize(f"input has shape {tuple(sizes)} and must hold at least one patch of {tuple(weight_size[2:])}")
+        rows = None if c is None else as_pixel_rows(c)
+        made = dispatch(LINEAR, None, dtype, input, weight, bias, rows, extras.activation, False, None, workspace)
+        result = of_pixel_rows(made, sizes[0], pixels)
+    else:
+        result = run(CONV, out if wide == count else None, dtype, input, weight, *geometry, bias, c, extras.activation, extras.scale_x,
+                     extras.scale_w, extras.scale_d, extras.use_fast_accum, workspace)
+    result = narrowed(result, count)
+    return result if out is None or out is result else out.copy_(result)
+
+
+def input_product(grad: Tensor, weight: Tensor, sizes: Tuple[int, ...], weight_size: Tuple[int, ...], geometry: Geometry,
+                  dtype: torch.dtype, workspace: int) -> Tensor:
+    """Returns the input's gradient of shape ``sizes`` and of ``dtype``. ``grad`` and ``weight`` are operands."""
+    if _by_patches(weight_size, geometry):
+        rows = dispatch(MM, None, dtype, as_pixel_rows(grad), weight, 1.0, 0.0, False, None, None, None, False, None, workspace)
+        return images_of_rows(rows, sizes, weight_size[2:], dtype)
+    full = (sizes[0], weight.shape[1], *sizes[2:])
+    return narrowed(run(CONV_INPUT, None, dtype, grad, weight, full, *geometry, workspace), sizes[1])
+
+
+def weight_product(grad: Tensor, input: Tensor, weight_size: Tuple[int, ...], geometry: Geometry, dtype: torch.dtype,
+                   workspace: int) -> Tensor:
+    """Returns the weight's gradient of shape ``weight_size`` and of ``dtype``, channels_last. ``grad`` and ``input`` are operands."""
+    if _by_patches(weight_size, geometry):
+        rows = dispatch(MM, None, dtype, as_pixel_rows(grad).t(), input, 1.0, 0.0, False, None, None, None, False, None, workspace)
+        columns = math.prod(weight_size[1:])
+        return rows[:weight_size[0], :columns].unflatten(1, (*weight_size[2:], weight_size[1])).movedim(-1, 1)
+    full = (grad.shape[1], input.shape[1], *weight_size[2:])
+    return narrowed(run(CONV_WEIGHT, None, dtype, grad, input, full, *geometry, workspace), weight_size[1], weight_size[0])
+
+
+def add_weight_product_(total: Tensor, grad: Tensor, input: Tensor, geometry: Geometry, deterministic: bool, workspace: int) -> None:
+    """Adds the weight's gradient to an fp32 ``total`` of the weight's shape. The kernel adds where ``total`` is channels_last and
+    nothing is padded; else the gradient is made in fp32, and torch adds it."""
+    size = tuple(total.shape)
+    exact = size[0] == grad.shape[1] and lies_channels_last(total, may_have_pitch=False)
+    if _by_patches(size, geometry):
+        if exact and input.shape[1] == math.prod(size[1:]):
+            add_product_(total.movedim(1, -1).view(size[0], -1), as_pixel_rows(grad).t(), input, deterministic, workspace)
+            return
+    elif exact and size[1] == input.shape[1]:
+        add_conv_weight_(total, grad, input, geometry, deterministic, workspace)
+        return
+    total.add_(weight_product(grad, input, size, geometry, torch.float32, workspace))
+
+
+def check_differentiable(input: Tensor, weight: Tensor, geometry: Geometry) -> None:
+    """Raises ``InvalidSize`` in the forward for a gradient that the backward could not compute."""
+    phases = math.prod(geometry.stride)
+    if input.requires_grad and phases > MOST_PHASES and not _by_patches(weight.shape, geometry):
+        raise InvalidSize(f"stride {geometry.stride} makes {phases} phases of the input's gradient and at most {MOST_PHASES} are launched "
+                          "at once: detach() the input, or use torch's convolution")
+
+
+def differentiable_convolution(input: Tensor, weight: Tensor, bias: Optional[Tensor], geometry: Geometry, dtype: torch.dtype,
+                               deterministic: bool, workspace: Optional[Workspace]) -> Tensor:
+    """Applies ``ConvFunction``. Eager autograd keeps the workspace alive for the backward."""
+    check_differentiable(input, weight, geometry)
+    return ConvFunction.apply(input, weight, bias, geometry, dtype, deterministic, workspace_number(workspace),
+                              None if _is_compiling() else workspace)
+
+
+class ConvFunction(torch.autograd.Function):
+    """A convolution with a backward, computed in 16 bits (``dtype``). Gradients have the types of input, weight and bias, straight
+    from the accumulators.
+
+    If ``weight.main_grad`` is an fp32 tensor of the weight's shape, the weight's gradient is added to it. ``weight.grad`` then stays
+    as it is, and ``weight.grad_added_to_main_grad`` becomes True.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor], geometry: Geometry, dtype: torch.dtype,
+                deterministic: bool, workspace: int, kept: Optional[Workspace]) -> Tensor:
+        ctx.geometry, ctx.dtype, ctx.deterministic = geometry, dtype, deterministic
+        ctx.workspace, ctx.kept = workspace, kept
+        ctx.sizes, ctx.weight_size = tuple(input.shape), tuple(weight.shape)
+        ctx.input_type, ctx.weight_type = input.dtype, weight.dtype
+        ctx.bias_type = None if bias is None else bias.dtype
+        ctx.main_grad = main_grad_of(weight)
+        ctx.weight_object = weight if ctx.main_grad is not None else None
+        read = input_operand(input, ctx.weight_size, geometry, dtype)
+        filters = filter_operand(weight, geometry, dtype, False)
+        # An operand that no gradient needs is not kept.
+        ctx.save_for_backward(read if ctx.needs_input_grad[1] else None, filters if ctx.needs_input_grad[0] else None)
+        return forward_product(read, filters, bias, ctx.sizes, ctx.weight_size, geometry, dtype, workspace)
+
+    @staticmethod
+    @once_differentiable  # the products have no backward, so a second derivative raises instead of being zero
+    def backward(ctx: Any, grad_output: Tensor) -> tuple:
+        read, filters = ctx.saved_tensors
+        geometry, workspace = Geometry(*ctx.geometry), ctx.workspace
+        grad_input = grad_weight = grad_bias = None
+        grad = operand(grad_output, padded(ctx.weight_size[0]), ctx.dtype)
+        if ctx.needs_input_grad[0]:
+            grad_input = input_product(grad, filters, ctx.sizes, ctx.weight_size, geometry, ctx.input_type, workspace)
+        if ctx.needs_input_grad[1]:
+            if ctx.main_grad is not None:
+                add_weight_product_(ctx.main_grad, grad, read, geometry, ctx.deterministic, workspace)
+                ctx.weight_object.grad_added_to_main_grad = True
+            else:
+                grad_weight = weight_product(grad, read, ctx.weight_size, geometry, ctx.weight_type, workspace)
+        if ctx.needs_input_grad[2]:
+            grad_bias = grad_output.sum((0, *range(2, grad_output.dim())), dtype=ctx.bias_type)
+        return grad_input, grad_weight, grad_bias, None, None, None, None, None
