@@ -154,7 +154,8 @@ def padded(count: int, multiple: int = CHANNELS) -> int:
     return (count + multiple - 1) // multiple * multiple
 
 
-def operand(tensor: Tensor, channels: int, dtype: torch.dtype, rows: Optional[int] = None, may_have_pitch: bool = True) -> Tensor:
+def operand(tensor: Tensor, channels: int, dtype: torch.dtype, rows: Optional[int] = None, *, may_have_pitch: bool = True,
+            counted: bool = True) -> Tensor:
     """Returns the tensor as a kernel reads it: of ``dtype``, channels_last, with zeros up to ``channels`` channels and ``rows`` rows.
     One that is so already is returned itself; else one copy does all of it."""
     count, own = tensor.shape[0], tensor.shape[1]
@@ -162,7 +163,7 @@ def operand(tensor: Tensor, channels: int, dtype: torch.dtype, rows: Optional[in
     lies = lies_channels_last(tensor, may_have_pitch)
     if lies and own == channels and count == rows and tensor.dtype is dtype:
         return tensor
-    if not lies and not _is_compiling():
+    if counted and not lies and not _is_compiling():
         _count_copy()
     made = new_channels_last(tensor, (rows, channels, *tensor.shape[2:]), dtype)
     if own == channels and count == rows:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers that replace ``torch.nn.Linear``, and ``convert_``, which puts them into a model.
+"""Layers that replace ``torch.nn.Linear`` and torch's convolutions, and ``convert_``, which puts them into a model.
 
 ``Linear`` computes in 16 bits (with a backward) or in FP8 (forward only). ``Linear4bit``, ``Linear8bit`` and
-``LinearPacked`` (packed_linear.py) hold packed weights.
+``LinearPacked`` (packed_linear.py) hold packed weights. ``Conv1d``, ``Conv2d`` and ``Conv3d`` (nn_conv.py) are in 16 bits.
 """
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from .._arguments import shown
 from ..errors import Error, InvalidArgument
 from ..plans import Rows, Workspace, prepare, prepare_quantizers
 from ..problems import Problem
+from ._conv_layout import channels_last_strides, forget_padded_weights, padded
 from ._layers import ANY_ROWS, NEEDS_16_BITS, backward_problems, check_layer, linear_problem, why_not_packed
 from ._library import as_matrix, scales_shape
 from .autograd import needs_grad
 from .functional import linear, scaled_mm
+from .nn_conv import LAYERS, SluiceConvolution, Conv1d, Conv2d, Conv3d, fallbacks, why_not_convert
 from .packed_linear import PACKED_RECIPES, Linear4bit, Linear8bit, LinearPacked, gpu_of
 from .quantize import quantize, quantize_reference
 
-__all__ = ["Conversion", "Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_", "prepare_rows",
-           "why_not"]
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "Conversion", "Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_",
+           "fallbacks", "forget_padded_weights", "main_grad_views", "prepare_rows", "why_not"]
 
 # Each recipe names the granularity of the weight's scales and of the input's.
 RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128x128", "1x128")}
@@ -197,13 +199,13 @@ def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype
 
 
 class Conversion(NamedTuple):
-    """The result of ``convert_`` for the linears of a model; ``str()`` of it is the report that is logged."""
+    """The result of ``convert_`` for the linears (and convolutions) of a model; ``str()`` of it is the report that is logged."""
 
     recipe: Optional[str]
     converted: Tuple[str, ...]
     """Names of the layers that were replaced."""
     left_out: Dict[str, str]
-    """Name of each ``torch.nn.Linear`` (or class derived from it) that no kernel takes, and the reason."""
+    """Name of each ``torch.nn.Linear`` or convolution (or class derived from one) that no kernel takes, and the reason."""
     filtered: Tuple[str, ...]
     """Names of the layers that ``filter_fn`` kept as they were."""
 
@@ -221,6 +223,8 @@ def log_conversion(done: Conversion) -> None:
 def why_not(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None) -> Optional[str]:
     """Returns the reason why ``convert_`` leaves a module as it is: its class, or the rule that its sizes or its type
     break. Returns None if the module can be replaced."""
+    if recipe is None and isinstance(module, torch.nn.modules.conv._ConvNd):
+        return why_not_convert(module)
     if type(module) is not torch.nn.Linear:
         return f"it is a {type(module).__name__}, and a plain torch.nn.Linear is replaced" + (
             ": one derived from it may do more" if isinstance(module, torch.nn.Linear) else "")
@@ -242,7 +246,7 @@ def why_not(module: torch.nn.Module, recipe: Optional[str], activations: Optiona
 
 
 def can_convert(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None) -> bool:
-    """Returns whether a module is a plain linear whose sizes and type the recipe takes. ``why_not`` returns the reason."""
+    """Returns whether a module is a plain linear (or convolution) whose sizes and type the recipe takes. ``why_not`` returns the reason."""
     return why_not(module, recipe, activations) is None
 
 
@@ -259,7 +263,9 @@ def _check_options(recipe: Optional[str], activations: Optional[str], group: Opt
         raise InvalidArgument(f"group = {group} is for the recipes {', '.join(PACKED_RECIPES)}: leave it out")
 
 
-def _replacement(child: torch.nn.Linear, recipe: Optional[str], options: dict) -> torch.nn.Module:
+def _replacement(child: torch.nn.Module, recipe: Optional[str], options: dict) -> torch.nn.Module:
+    if type(child) in LAYERS:
+        return LAYERS[type(child)].from_conv(child, deterministic=options["deterministic"])
     if recipe not in PACKED_RECIPES:
         return Linear.from_linear(child, recipe, **options)
     return PACKED_RECIPES[recipe].from_linear(child, **options)
@@ -273,13 +279,14 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
     is true. Returns the model. A linear that is used in several places stays one.
 
     - ``recipe``: None (16 bits, trainable) and the FP8 recipes of ``Linear``, or "int4" and "int8" (weights rounded and
-      packed). It has no default, because None trains and the others are forward only.
+      packed). It has no default, because None trains and the others are forward only. None replaces convolutions too, also
+      those in fp32 for ``torch.autocast``, and puts their weights into channels_last; ``fallbacks`` lists those left to torch.
     - ``group``: for packed recipes, the columns that share a scale; 128 by default.
     - ``activations``: for "int4", "e4m3" quantises the input to e4m3, with a scale for each token; else it is in 16 bits.
     - ``report``: a function that is called with a ``Conversion``, which names the layers left out and the reasons. By
       default it logs (logger "sluice").
 
-    Raises ``InvalidArgument`` with the first reason if no linear at all can be replaced: a model in fp32 for
+    Raises ``InvalidArgument`` with the first reason if no layer at all can be replaced: a model in fp32 for
     ``recipe=None``, say.
     """
     _check_options(recipe, activations, group, use_fast_accum or fuse_quantizer or not deterministic)
@@ -289,14 +296,16 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
     else:
         options = {"use_fast_accum": use_fast_accum, "fuse_quantizer": fuse_quantizer, "deterministic": deterministic}
         made_by = "Linear.from_linear(model, recipe)"
-    if type(model) is torch.nn.Linear:
-        raise InvalidArgument("convert_ replaces the linears inside of a model, and this model is one itself: "
+    kinds = (torch.nn.Linear, torch.nn.modules.conv._ConvNd) if recipe is None else (torch.nn.Linear,)
+    if type(model) is torch.nn.Linear or (recipe is None and type(model) in LAYERS):
+        made_by = f"{LAYERS[type(model)].__name__}.from_conv(model)" if type(model) in LAYERS else made_by
+        raise InvalidArgument("convert_ replaces the layers inside of a model, and this model is one itself: "
                               f"use model = {made_by}")
     made: Dict[torch.nn.Module, torch.nn.Module] = {}
     converted, left_out, filtered = [], {}, []
     for name, module in list(model.named_modules()):
         for child_name, child in list(module._modules.items()):  # named_children() leaves out modules that it has seen
-            if not isinstance(child, torch.nn.Linear):
+            if not isinstance(child, kinds) or isinstance(child, SluiceConvolution):
                 continue
             full_name = f"{name}.{child_name}" if name else child_name
             if filter_fn is not None and not filter_fn(child, full_name):
@@ -312,6 +321,34 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
             converted.append(full_name)
     if left_out and not converted:
         name, reason = next(iter(left_out.items()))
-        raise InvalidArgument(f"convert_(recipe={recipe!r}) can take none of the model's {len(left_out)} linears. {name}: {reason}")
+        what = "layers" if any(isinstance(model.get_submodule(left), kinds[1:]) for left in left_out) else "linears"
+        raise InvalidArgument(f"convert_(recipe={recipe!r}) can take none of the model's {len(left_out)} {what}. {name}: {reason}")
     report(Conversion(recipe, tuple(converted), left_out, tuple(filtered)))
     return model
+
+
+def main_grad_views(model: torch.nn.Module, buffer: Optional[Tensor] = None) -> Tensor:
+    """Gives the weight of each sluice layer that trains a ``main_grad``: a view of one flat fp32 buffer, which is zeroed and
+    returned. The views of convolutions have channels_last strides, so that kernels add to them.
+
+    ``buffer``: one to use instead of a new one. Raises ``InvalidArgument`` if it is not fp32, flat and long enough.
+    """
+    weights: Dict[Tensor, Tuple[int, ...]] = {}
+    for module in model.modules():
+        if isinstance(module, SluiceConvolution) and module.fallback_reason is None and module.weight.requires_grad:
+            weights[module.weight] = channels_last_strides(module.weight.shape)
+        elif isinstance(module, Linear) and module.recipe is None and module.weight.requires_grad:
+            weights[module.weight] = (module.in_features, 1)
+    starts, end = [], 0
+    for weight in weights:
+        starts.append(end)
+        end += padded(weight.numel(), 64)  # each view begins on 256 bytes
+    if buffer is None:
+        buffer = torch.empty(end, dtype=torch.float32, device=next(iter(weights)).device if weights else None)
+    if buffer.dtype is not torch.float32 or buffer.dim() != 1 or not buffer.is_contiguous() or buffer.numel() < end:
+        raise InvalidArgument(f"buffer is {buffer.dtype} of shape {tuple(buffer.shape)} and must be torch.float32, flat, and of "
+                              f"{end} elements: leave it out for a new one")
+    buffer.zero_()
+    for (weight, strides), start in zip(weights.items(), starts):
+        weight.main_grad = buffer.as_strided(weight.shape, strides, buffer.storage_offset() + start)
+    return buffer

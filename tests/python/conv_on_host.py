@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions on the host for the tests of sluice.torch: a double of the binding's ``convolution`` and ``product``.
+
+It computes the three products from their definition, tap by tap, in float64 with one rounding, and refuses what the library would
+not read as it lies: other layouts than channels_last, and channels that are no multiple of 8.
+"""
+import itertools
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from sluice import _binding as binding  # noqa: E402
+
+NAMES = {number: name for name, number in binding.FIELDS.items()}
+ACTIVATIONS = (lambda y: y, torch.relu, torch.nn.functional.gelu, torch.nn.functional.silu)
+OPS = {1: "conv", 2: "conv_input", 3: "conv_weight"}
+
+
+def pixels_of(name, tensor, pitch=True):
+    """Checks that a tensor is read as it lies: a matrix of pixels by channels, without a copy."""
+    channels = tensor.shape[1]
+    assert channels % 8 == 0, f"{name} has {channels} channels"
+    try:
+        matrix = tensor.movedim(1, -1).view(-1, channels)
+    except RuntimeError:
+        raise AssertionError(f"{name} of shape {tuple(tensor.shape)} and strides {tensor.stride()} is not channels_last") from None
+    step = matrix.stride(0) if matrix.shape[0] > 1 else channels
+    assert matrix.stride(1) == 1 and step * tensor.element_size() % 16 == 0, f"{name} has strides {tensor.stride()}"
+    assert step == channels or (pitch and step > channels), f"{name} has pixels at {step} elements"
+
+
+class Taps:
+    """The taps of a convolution, each with the part of the padded x that it meets."""
+
+    def __init__(self, kernel, outputs, stride, before, after, dilation):
+        self.kernel, self.outputs, self.stride, self.dilation = kernel, outputs, stride, dilation
+        self.before, self.after = before, after
+
+    def padded(self, x):
+        sides = [side for pair in zip(reversed(self.before), reversed(self.after)) for side in pair]
+        return torch.nn.functional.pad(x, sides)
+
+    def cropped(self, x):
+        return x[(slice(None), slice(None), *(slice(first, size - last) for first, size, last in zip(self.before, x.shape[2:], self.after)))]
+
+    def __iter__(self):
+        for tap in itertools.product(*map(range, self.kernel)):
+            yield tap, (slice(None), slice(None), *(slice(t * d, t * d + s * (q - 1) + 1, s) for t, d, s, q
+                                                    in zip(tap, self.dilation, self.stride, self.outputs)))
+
+
+def forward(x, w, taps):
+    padded = taps.padded(x.double())
+    return sum(torch.einsum("nc...,kc->nk...", padded[part], w[(slice(None), slice(None), *tap)].double()) for tap, part in taps)
+
+
+def of_input(dy, w, size, taps):
+    padded = taps.padded(torch.zeros(size, dtype=torch.float64))
+    for tap, part in taps:
+        padded[part] += torch.einsum("nk...,kc->nc...", dy.double(), w[(slice(None), slice(None), *tap)].double())
+    return taps.cropped(padded)
+
+
+def of_weight(dy, x, size, taps):
+    padded, result = taps.padded(x.double()), torch.zeros(size, dtype=torch.float64)
+    for tap, part in taps:
+        result[(slice(None), slice(None), *tap)] = torch.einsum("nkp,ncp->kc", dy.double().flatten(2), padded[part].flatten(2))
+    return result
+
+
+class OnHost:
+    """Replaces the binding's convolution and product, and lists the calls and what they were given."""
+
+    def __init__(self):
+        self.called, self.given = [], []
+
+    def convolution(self, *pairs):
+        given = {NAMES[field]: value for field, value in zip(pairs[::2], pairs[1::2])}
+        op, result = given["op"], given["total"] if "total" in given else given["out"]
+        x, w, y = given.get("input"), given.get("weight"), given.get("grad_output")
+        x, w, y = (x, w, result) if op == 1 else (result, w, y) if op == 2 else (x, result, y)
+        axes = x.dim() - 2
+        numbers = {name: [given.get(f"{name}[{i}]", default) for i in range(axes)]
+                   for name, default in (("stride", 1), ("dilation", 1), ("padding", 0))}
+        after = [given.get(f"padding_after[{i}]", numbers["padding"][i]) for i in range(axes)]
+        for name, tensor in (("x", x), ("y", y), ("w", w)):
+            pixels_of(name, tensor, pitch=name != "w")
+        assert x.shape[1] == w.shape[1] and y.shape[:2] == (x.shape[0], w.shape[0])
+        reads = [tensor for tensor in (x, w, y) if tensor is not result]
+        assert reads[0].dtype is reads[1].dtype and reads[0].dtype.itemsize <= 2
+        taps = Taps(w.shape[2:], y.shape[2:], numbers["stride"], numbers["padding"], after, numbers["dilation"])
+        self.given.append(given)
+        self.called.append(OPS[op])
+        if op == 1:
+            made = forward(x, w, taps)
+            assert made.shape == result.shape
+            for name in ("scale_x", "scale_w"):
+                if given.get(name) is not None:
+                    made = made * given[name].double().view(1, -1, *[1] * axes)
+            made = made + given["c"].double() if given.get("c") is not None else made
+            if given.get("bias") is not None:
+                made = made + given["bias"].double().view(1, -1, *[1] * axes)
+            result.copy_(ACTIVATIONS[given.get("activation") or 0](made))
+        elif op == 2:
+            result.copy_(of_input(y, w, x.shape, taps))
+        elif given.get("add"):
+            assert result.dtype is torch.float32
+            self.called[-1] = "add_conv_weight in any order" if given["any_order"] else "add_conv_weight"
+            result.copy_(result.double() + of_weight(y, x, w.shape, taps))
+        else:
+            result.copy_(of_weight(y, x, w.shape, taps))
+
+    def product(self, *pairs):
+        given = {NAMES[field]: value for field, value in zip(pairs[::2], pairs[1::2])}
+        a, b = (given["input"], given["weight"].t()) if "weight" in given else (given["a"], given["b"])
+        for matrix in (a, b):
+            assert 1 in matrix.stride() and max(matrix.stride()) % 8 == 0, f"strides {matrix.stride()}"
+        made = a.double() @ b.double()
+        self.given.append(given)
+        self.called.append("linear" if "weight" in given else "add_mm" if "add" in given else "mm")
+        if "add" in given:
+            given["total"] += made
+            return
+        made = made if given.get("c") is None else made + given["c"].double()
+        made = made if given.get("bias") is None else made + given["bias"].double()
+        given["out"].copy_(ACTIVATIONS[given.get("activation") or 0](made))
+
+
+@pytest.fixture
+def on_host(monkeypatch):
+    fake = OnHost()
+    monkeypatch.setattr(binding, "convolution", fake.convolution)
+    monkeypatch.setattr(binding, "product", fake.product)
+    torch._dynamo.reset()
+    return fake
