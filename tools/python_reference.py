@@ -16,8 +16,9 @@ PAGE = ROOT / "docs/python-reference.md"
 MODULES = [
     ("sluice", ["problems.py", "formats.py", "plans.py", "packed.py", "errors.py"]),
     ("sluice.weights", ["weights/canonical.py", "weights/checkpoints.py", "weights/quantizer.py"]),
-    ("sluice.torch", ["torch/functional.py", "torch/packed.py", "torch/quantize.py"]),
-    ("sluice.torch.nn", ["torch/nn.py", "torch/packed_linear.py"]),
+    ("sluice.torch", ["torch/functional.py", "torch/conv.py", "torch/packed.py", "torch/quantize.py"]),
+    ("sluice.torch.grad", ["torch/grad.py"]),
+    ("sluice.torch.nn", ["torch/nn.py", "torch/nn_conv.py", "torch/packed_linear.py"]),
     ("sluice.torch.deep_gemm", ["torch/deep_gemm.py"]),
 ]
 HIDDEN = {"number_of", "size_of", "packed_product", "permuted", "LinearFunction", "check_width", "check_permutation",

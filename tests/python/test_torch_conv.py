@@ -246,7 +246,7 @@ def test_autocast_gives_fp32_gradients_from_the_accumulators(on_host, kernel):  
     with torch.autocast("cpu", BF16):
         y = st.conv2d(x, w, bias, stride)
     assert y.dtype is BF16
-    upstream = whole(*y.shape, seed=3) + 1
+    upstream = whole(*y.shape, seed=3) * 37 + 1
     y.backward(upstream)
     cast = [t.detach().to(BF16) for t in (x, w)]
     wanted = in_float64(*cast, bias, dict(stride=stride), lambda _: upstream)

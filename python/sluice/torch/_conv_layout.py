@@ -105,10 +105,7 @@ def output_size(sizes: Sequence[int], kernel: Sequence[int], geometry: Geometry)
 _layout_copies = 0
 
 
-def conv_layout_copies() -> int:
-    """Returns how many tensors eager convolutions of this process have copied, because their channels were not contiguous: inputs,
-    residuals, weights and gradients. A model whose input and weights are channels_last copies none. Compiled graphs are not
-    counted."""
+def layout_copies() -> int:
     return _layout_copies
 
 
@@ -182,7 +179,8 @@ def narrowed(tensor: Tensor, channels: int, rows: Optional[int] = None) -> Tenso
         tensor = tensor[:rows]
     if tensor.shape[1] == channels:
         return tensor
-    return new_channels_last(tensor, (tensor.shape[0], channels, *tensor.shape[2:]), tensor.dtype).copy_(tensor[:, :channels])
+    # A copy_() here would be the result of ConvFunction, and torch.compile then traces a gradient of zero for it (torch 2.11).
+    return tensor[:, :channels].movedim(1, -1).contiguous().movedim(-1, 1)
 
 
 # ---- padded weights

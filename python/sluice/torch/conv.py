@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgument, InvalidSize, InvalidType
 from ..plans import Workspace
-from ._conv_layout import Numbers, Padding, check_channels, check_groups, check_tensor, conv_layout_copies, geometry_of
+from ._conv_layout import Numbers, Padding, check_channels, check_groups, check_tensor, geometry_of, layout_copies
 from ._entry import op
 from ._library import check_out, workspace_number
 from .autograd import needs_grad
@@ -144,6 +144,13 @@ def conv3d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride:
     """
     return _convolution(3, input, weight, bias, stride, padding, dilation, groups, activation, c, out, deterministic, out_dtype,
                         scale_x, scale_w, scale_d, use_fast_accum, workspace)
+
+
+def conv_layout_copies() -> int:
+    """Returns how many tensors eager convolutions of this process have copied because their channels were not contiguous: inputs,
+    residuals, weights and gradients. A model whose input and weights are channels_last copies none. Compiled graphs are not
+    counted."""
+    return layout_copies()
 
 
 CONVOLUTIONS = {1: conv1d, 2: conv2d, 3: conv3d}

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from ..errors import InvalidSize
 from ..plans import Workspace
 from ._conv_layout import (CHANNELS, CHANNELS_OF_FP8, MOST_PHASES, Geometry, as_pixel_rows, images_of_rows, lies_channels_last,
-                           narrowed, of_pixel_rows, operand, output_size, padded, rows_of_patches, takes_patches, weight_operand)
+                           narrowed, new_channels_last, of_pixel_rows, operand, output_size, padded, rows_of_patches, takes_patches, weight_operand)
 from ._conv_ops import CONV, CONV_INPUT, CONV_WEIGHT, add_conv_weight_, run
 from ._library import LINEAR, MM, dispatch, workspace_number
 from .autograd import add_product_, main_grad_of
@@ -87,6 +87,8 @@ def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes
         if c.shape != (sizes[0], count, *pixels):
             raise InvalidSize(f"c has shape {tuple(c.shape)} and must have the output's, {(sizes[0], count, *pixels)}")
         c = operand(c, wide, c.dtype)
+    if sizes[0] == 0:
+        return new_channels_last(input, (0, count, *pixels), dtype) if out is None else out
     if _by_patches(weight_size, geometry):
         if 0 in pixels:
             raise InvalidSize(f"input has shape {tuple(sizes)} and must hold at least one patch of {tuple(weight_size[2:])}")
@@ -103,6 +105,8 @@ def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes
 def input_product(grad: Tensor, weight: Tensor, sizes: Tuple[int, ...], weight_size: Tuple[int, ...], geometry: Geometry,
                   dtype: torch.dtype, workspace: int) -> Tensor:
     """Returns the input's gradient of shape ``sizes`` and of ``dtype``. ``grad`` and ``weight`` are operands."""
+    if sizes[0] == 0:
+        return new_channels_last(grad, sizes, dtype)
     if _by_patches(weight_size, geometry):
         rows = dispatch(MM, None, dtype, as_pixel_rows(grad), weight, 1.0, 0.0, False, None, None, None, False, None, workspace)
         return images_of_rows(rows, sizes, weight_size[2:], dtype)
@@ -113,6 +117,8 @@ def input_product(grad: Tensor, weight: Tensor, sizes: Tuple[int, ...], weight_s
 def weight_product(grad: Tensor, input: Tensor, weight_size: Tuple[int, ...], geometry: Geometry, dtype: torch.dtype,
                    workspace: int) -> Tensor:
     """Returns the weight's gradient of shape ``weight_size`` and of ``dtype``, channels_last. ``grad`` and ``input`` are operands."""
+    if grad.shape[0] == 0:
+        return new_channels_last(grad, weight_size, dtype).zero_()
     if _by_patches(weight_size, geometry):
         rows = dispatch(MM, None, dtype, as_pixel_rows(grad).t(), input, 1.0, 0.0, False, None, None, None, False, None, workspace)
         columns = math.prod(weight_size[1:])
