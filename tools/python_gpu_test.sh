@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Tests the Python package on a machine with a Hopper GPU and PyTorch, but without network and compiler.
-# Installs the wheels of a folder beside what is there, then runs tests/python, the cost of a call and
-# examples/llama_block.py.
+# Installs the wheels of a folder beside what is there, then runs tests/python, the cost of a call,
+# examples/llama_block.py and a step of ResNet-50.
 #   tools/python_gpu_test.sh WHEELS [arguments of pytest]
-#   SECTIONS="tests cost block" and FILES="tests/python/test_plan.py ..." pick; JOBS=4 runs test files at once
-# WHEELS comes from tools/python_wheels.sh. Results (logs, junit, cost.json, llama_block.json) go to $OUT and
-# contain SLUICE_COMMIT, the commit of the wheels. Each test file has its own process, several at once,
-# because compiling kernels takes most of a first run.
+#   SECTIONS="tests cost block resnet" and FILES="tests/python/test_plan.py ..." pick; JOBS=4 runs test files at once
+# WHEELS comes from tools/python_wheels.sh. Results (logs, junit, cost.json, llama_block.json, resnet50.json) go
+# to $OUT and contain SLUICE_COMMIT, the commit of the wheels. Each test file has its own process, several at
+# once, because compiling kernels takes most of a first run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 wheels=$(realpath "${1:?which folder of wheels}")
@@ -32,11 +32,12 @@ test_file() {
 }
 export -f test_file
 export out
-for section in ${SECTIONS:-tests cost block}; do
+for section in ${SECTIONS:-tests cost block resnet}; do
   case $section in
     tests) command=(xargs -P "${JOBS:-4}" -I{} bash -c 'test_file "$@"' _ {} "$@") ;;
     cost) command=(python3 tests/python/gpu_cost.py "$out/cost.json") ;;
     block) command=(python3 examples/llama_block.py --json "$out/llama_block.json") ;;
+    resnet) command=(python3 tests/python/gpu_resnet.py --json "$out/resnet50.json") ;;
     *) echo "no section called $section" >&2; exit 2 ;;
   esac
   echo "=== $section"

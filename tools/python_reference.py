@@ -22,7 +22,7 @@ MODULES = [
     ("sluice.torch.deep_gemm", ["torch/deep_gemm.py"]),
 ]
 HIDDEN = {"number_of", "size_of", "packed_product", "permuted", "LinearFunction", "check_width", "check_permutation",
-          "check_quantized"}
+          "check_quantized", "why_not_conv", "why_not_convert", "make_channels_last_"}
 
 
 def signature(node: ast.FunctionDef, prefix: str, is_method: bool) -> str:

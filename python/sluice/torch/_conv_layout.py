@@ -116,6 +116,9 @@ def _count_copy() -> None:
 
 def channels_last_strides(shape: Sequence[int]) -> Tuple[int, ...]:
     """Returns the strides of a tensor (N, C, spatial...) without gaps whose channels are contiguous."""
+    if len(shape) == 4:  # written out, because every eager call asks
+        _, channels, height, width = shape
+        return (height * width * channels, 1, width * channels, channels)
     strides, step = [0] * len(shape), 1
     for axis in (1, *range(len(shape) - 1, 1, -1), 0):
         strides[axis] = step
@@ -126,6 +129,8 @@ def channels_last_strides(shape: Sequence[int]) -> Tuple[int, ...]:
 def lies_channels_last(tensor: Tensor, may_have_pitch: bool = True) -> bool:
     """Returns whether a kernel reads the tensor as it lies: contiguous channels, and pixels at one distance, a multiple of 16 bytes.
     The stride of a dimension of size 1 says nothing. ``may_have_pitch``: that distance may be more than the channels."""
+    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
+        return True
     shape, strides = tensor.shape, tensor.stride()
     if shape[1] != 1 and strides[1] != 1:
         return False
@@ -213,8 +218,10 @@ def weight_operand(weight: Tensor, channels: int, rows: int, dtype: torch.dtype,
 def takes_patches(channels: int, kernel: Sequence[int], geometry: Geometry) -> bool:
     """Returns whether a convolution is computed as a product of patches: they do not overlap, nothing is padded, and the gather
     would pad fewer than 8 channels or does not reach."""
+    if tuple(kernel) != geometry.stride or any(geometry.padding) or any(geometry.padding_after) or max(geometry.dilation) > 1:
+        return False
     taps = math.prod(kernel)
-    if taps == 1 or tuple(kernel) != geometry.stride or any(geometry.padding) or any(geometry.padding_after) or max(geometry.dilation) > 1:
+    if taps == 1:
         return False
     return channels < CHANNELS or max(kernel) > MOST_STRIDE or taps > MOST_PHASES
 

@@ -22,27 +22,24 @@ from ._library import check_out, workspace_number
 from .autograd import needs_grad
 from .conv_autograd import Extras, differentiable_convolution, filter_operand, forward_product, input_operand
 
+_CAST = (torch.float32, torch.bfloat16, torch.float16)  # types that torch.autocast casts
+
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_layout_copies"]
 
 
-def _computed_in(input: Tensor) -> torch.dtype:
-    """Returns the type in which a convolution of ``input`` is computed: torch.autocast's, where it is on and would cast."""
-    kind = input.device.type
-    if torch.is_autocast_enabled(kind) and input.dtype in (torch.float32, torch.bfloat16, torch.float16):
-        return torch.get_autocast_dtype(kind)
-    return input.dtype
-
-
-def _check_types(input: Tensor, weight: Tensor, dtype: torch.dtype) -> None:
-    """Raises ``InvalidType`` for a tensor that would have to be cast without torch.autocast."""
-    casts = torch.is_autocast_enabled(input.device.type)
-    for name, tensor in (("input", input), ("weight", weight)):
-        if tensor.dtype is dtype or (casts and tensor.is_floating_point() and tensor.dtype.itemsize > 1):
-            continue
-        raise InvalidType(f"{name} is {tensor.dtype} and the convolution is in {dtype}: convert it, or use torch.autocast")
-    if dtype.itemsize > 2:
+def _computed_in(input: Tensor, weight: Tensor) -> torch.dtype:
+    """Returns the type in which a convolution is computed: torch.autocast's, where it is on and would cast, or the input's.
+    Raises ``InvalidType`` for a tensor that would have to be cast without torch.autocast."""
+    kind, dtype = input.device.type, input.dtype
+    casts = torch.is_autocast_enabled(kind)
+    if casts and dtype in _CAST:
+        dtype = torch.get_autocast_dtype(kind)
+    if weight.dtype is not dtype and not (casts and dtype.itemsize == 2 and weight.dtype in _CAST):
+        raise InvalidType(f"weight is {weight.dtype} and input is {input.dtype}: convert one of them, or use torch.autocast")
+    if dtype.itemsize > 2 or not dtype.is_floating_point:
         raise InvalidType(f"input is {dtype}: convolutions take bfloat16 and float16, and float8 forward; convert it, or use "
                           "torch.autocast")
+    return dtype
 
 
 def _convolution(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor], stride: Any, padding: Any, dilation: Any,
@@ -64,8 +61,7 @@ def _convolution(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor
         if bias.shape != (weight.shape[0],):
             raise InvalidSize(f"bias has shape {tuple(bias.shape)} and must have a value for each filter, ({weight.shape[0]},)")
     geometry = geometry_of(axes, weight.shape[2:], stride, padding, dilation)
-    dtype = _computed_in(input)
-    _check_types(input, weight, dtype)
+    dtype = _computed_in(input, weight)
     if c is not None:
         check_tensor("c", c, axes)
     if needs_grad(input, weight, bias, c):
