@@ -16,13 +16,15 @@ PAGE = ROOT / "docs/python-reference.md"
 MODULES = [
     ("sluice", ["problems.py", "formats.py", "plans.py", "packed.py", "errors.py"]),
     ("sluice.weights", ["weights/canonical.py", "weights/checkpoints.py", "weights/quantizer.py"]),
-    ("sluice.torch", ["torch/functional.py", "torch/conv.py", "torch/packed.py", "torch/quantize.py"]),
+    ("sluice.torch", ["torch/functional.py", "torch/conv.py", "torch/conv_transpose.py",
+                      "torch/packed.py", "torch/quantize.py"]),
     ("sluice.torch.grad", ["torch/grad.py"]),
     ("sluice.torch.nn", ["torch/nn.py", "torch/nn_conv.py", "torch/packed_linear.py"]),
     ("sluice.torch.deep_gemm", ["torch/deep_gemm.py"]),
 ]
 HIDDEN = {"number_of", "size_of", "packed_product", "permuted", "LinearFunction", "check_width", "check_permutation",
-          "check_quantized", "why_not_conv", "why_not_convert", "make_channels_last_"}
+          "check_quantized", "why_not_conv", "why_not_convert", "make_channels_last_",
+          "computed_in", "TransposedFunction"}
 
 
 def signature(node: ast.FunctionDef, prefix: str, is_method: bool) -> str:

@@ -37,7 +37,7 @@ class Geometry(NamedTuple):
     dilation: Tuple[int, ...]
 
 
-def _numbers(what: str, value: object, axes: int, least: int) -> Tuple[int, ...]:
+def numbers_of(what: str, value: object, axes: int, least: int) -> Tuple[int, ...]:
     """Returns ``value`` for each axis. One number stands for all of them, as in torch."""
     if isinstance(value, (tuple, list)):
         if len(value) not in (1, axes):
@@ -64,14 +64,14 @@ def _sides(padding: Any, axes: int) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
     if isinstance(padding, (tuple, list)) and any(isinstance(item, (tuple, list)) for item in padding):
         if len(padding) != axes:
             raise InvalidArgument(f"padding = {shown(padding)} must have {axes} numbers or pairs, one for each spatial axis")
-        pairs = [_numbers("padding", item, 2, 0) for item in padding]
+        pairs = [numbers_of("padding", item, 2, 0) for item in padding]
         return tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
-    both = _numbers("padding", padding, axes, 0)
+    both = numbers_of("padding", padding, axes, 0)
     return both, both
 
 
 def _geometry(axes: int, kernel: Tuple[int, ...], stride: Any, padding: Any, dilation: Any) -> Geometry:
-    strides, dilations = _numbers("stride", stride, axes, 1), _numbers("dilation", dilation, axes, 1)
+    strides, dilations = numbers_of("stride", stride, axes, 1), numbers_of("dilation", dilation, axes, 1)
     if not isinstance(padding, str):
         return Geometry(strides, *_sides(padding, axes), dilations)
     if padding not in ("same", "valid"):
@@ -250,9 +250,9 @@ def rows_of_patches(images: Tensor, kernel: Sequence[int], dtype: torch.dtype) -
 
 def images_of_rows(rows: Tensor, shape: Sequence[int], kernel: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Returns the images of ``rows_of_patches``; pixels that are in no patch are zero."""
-    images = new_channels_last(rows, shape, dtype)
-    if any(size % step for size, step in zip(shape[2:], kernel)):
-        images.zero_()
+    covered = not any(size % step for size, step in zip(shape[2:], kernel))
+    make = rows.new_empty if covered else rows.new_zeros
+    images = make((shape[0], *shape[2:], shape[1]), dtype=dtype).movedim(-1, 1)
     patches = _patches(images, kernel)
     columns = math.prod(kernel) * shape[1]
     patches.copy_(rows[:, :columns].unflatten(1, patches.shape[1 + len(kernel):]).unflatten(0, patches.shape[:1 + len(kernel)]))
@@ -293,6 +293,15 @@ def check_channels(input: Tensor, weight: Tensor) -> None:
                           "they must be the same number")
     if 0 in weight.shape:
         raise InvalidSize(f"weight has shape {tuple(weight.shape)} and must not be empty")
+
+
+def check_bias(bias: Optional[Tensor], count: int) -> None:
+    """Raises ``InvalidSize`` unless the bias has ``count`` values."""
+    if bias is None:
+        return
+    check_tensor("bias", bias)
+    if tuple(bias.shape) != (count,):
+        raise InvalidSize(f"bias has shape {tuple(bias.shape)} and must have a value for each filter, ({count},)")
 
 
 def sizes_of(what: str, value: Any, axes: int) -> List[int]:

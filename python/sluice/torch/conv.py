@@ -14,9 +14,9 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from ..errors import InvalidArgument, InvalidSize, InvalidType
+from ..errors import InvalidArgument, InvalidType
 from ..plans import Workspace
-from ._conv_layout import Numbers, Padding, check_channels, check_groups, check_tensor, geometry_of, layout_copies
+from ._conv_layout import Numbers, Padding, check_bias, check_channels, check_groups, check_tensor, geometry_of, layout_copies
 from ._entry import op
 from ._library import check_out, workspace_number
 from .autograd import needs_grad
@@ -27,7 +27,7 @@ _CAST = (torch.float32, torch.bfloat16, torch.float16)  # types that torch.autoc
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_layout_copies"]
 
 
-def _computed_in(input: Tensor, weight: Tensor) -> torch.dtype:
+def computed_in(input: Tensor, weight: Tensor) -> torch.dtype:
     """Returns the type in which a convolution is computed: torch.autocast's, where it is on and would cast, or the input's.
     Raises ``InvalidType`` for a tensor that would have to be cast without torch.autocast."""
     kind, dtype = input.device.type, input.dtype
@@ -56,12 +56,9 @@ def _convolution(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor
     check_tensor("input", input, axes)
     check_groups(groups)
     check_channels(input, weight)
-    if bias is not None:
-        check_tensor("bias", bias)
-        if bias.shape != (weight.shape[0],):
-            raise InvalidSize(f"bias has shape {tuple(bias.shape)} and must have a value for each filter, ({weight.shape[0]},)")
+    check_bias(bias, weight.shape[0])
     geometry = geometry_of(axes, weight.shape[2:], stride, padding, dilation)
-    dtype = _computed_in(input, weight)
+    dtype = computed_in(input, weight)
     if c is not None:
         check_tensor("c", c, axes)
     if needs_grad(input, weight, bias, c):

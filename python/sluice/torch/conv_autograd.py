@@ -142,10 +142,10 @@ def add_weight_product_(total: Tensor, grad: Tensor, input: Tensor, geometry: Ge
     total.add_(weight_product(grad, input, size, geometry, torch.float32, workspace))
 
 
-def check_differentiable(input: Tensor, weight: Tensor, geometry: Geometry) -> None:
-    """Raises ``InvalidSize`` in the forward for a gradient that the backward could not compute."""
+def check_phases(weight: Tensor, geometry: Geometry) -> None:
+    """Raises ``InvalidSize`` if the data gradient has more phases than a launch."""
     phases = math.prod(geometry.stride)
-    if input.requires_grad and phases > MOST_PHASES and not _by_patches(weight.shape, geometry):
+    if phases > MOST_PHASES and not _by_patches(weight.shape, geometry):
         raise InvalidSize(f"stride {geometry.stride} makes {phases} phases of the input's gradient and at most {MOST_PHASES} are launched "
                           "at once: detach() the input, or use torch's convolution")
 
@@ -153,7 +153,8 @@ def check_differentiable(input: Tensor, weight: Tensor, geometry: Geometry) -> N
 def differentiable_convolution(input: Tensor, weight: Tensor, bias: Optional[Tensor], geometry: Geometry, dtype: torch.dtype,
                                deterministic: bool, workspace: Optional[Workspace]) -> Tensor:
     """Applies ``ConvFunction``. Eager autograd keeps the workspace alive for the backward."""
-    check_differentiable(input, weight, geometry)
+    if input.requires_grad:  # fails here, and not in the backward
+        check_phases(weight, geometry)
     return ConvFunction.apply(input, weight, bias, geometry, dtype, deterministic, workspace_number(workspace),
                               None if _is_compiling() else workspace)
 
