@@ -13,7 +13,7 @@ import sluice.torch as st  # noqa: E402
 from hostile_values import arguments_for, values  # noqa: E402
 from test_torch_host import on_host  # noqa: E402, F401 (a fixture)
 
-FUNCTIONS = {f"{module.__name__}.{name}": member for module in (st, st.deep_gemm) for name, member in vars(module).items()
+FUNCTIONS = {f"{module.__name__}.{name}": member for module in (st, st.deep_gemm, st.grad) for name, member in vars(module).items()
              if inspect.isfunction(member) and member.__module__.startswith(module.__name__) and hasattr(member, "__wrapped__")}
 
 
@@ -39,6 +39,10 @@ def test_hostile_arguments_get_an_answer_or_an_error_of_ours(name, grads):
             "mat_a": [matrix[0].to(torch.float8_e4m3fn)], "mat_b": [matrix[0].to(torch.float8_e4m3fn).t()], "packed": [packed],
             "granularity": ["row", "1x128"], "activation": ["relu"], "out_dtype": [torch.bfloat16], "bias": [None, bf16(64)],
             "scale_a": [torch.ones(())], "scale_b": [torch.ones(())], "scale": [torch.ones(())], "codes": matrix}
+    if ".conv" in name:
+        images = [bf16(*(2, 8, 6, 5, 7)[:2 + axes]) for axes in (1, 2, 3)]
+        good.update(input=images, weight=images, grad_output=images, input_size=[images[0].shape], weight_size=[images[0].shape],
+                    stride=[1, 2, (1, 2)], padding=[0, "same", ((1, 0), (0, 1))], dilation=[1], groups=[1])
     with torch.set_grad_enabled(grads):
         for _ in range(150):
             places, named = arguments_for(name, FUNCTIONS[name], good, generator)
