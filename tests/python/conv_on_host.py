@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convolutions on the host for the tests of sluice.torch: a double of the binding's ``convolution`` and ``product``.
 
-It computes the three products from their definition, tap by tap, in float64 with one rounding, and refuses what the library would
-not read as it lies: other layouts than channels_last, and channels that are no multiple of 8.
+It computes the three products from their definition, tap by tap, in float64 with one rounding. It refuses other layouts than
+channels_last, and channels that are no multiple of 8, because the library would.
 """
 import itertools
 

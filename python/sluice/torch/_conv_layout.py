@@ -216,8 +216,8 @@ def weight_operand(weight: Tensor, channels: int, rows: int, dtype: torch.dtype,
 
 # ---- patches
 def takes_patches(channels: int, kernel: Sequence[int], geometry: Geometry) -> bool:
-    """Returns whether a convolution is computed as a product of patches: they do not overlap, nothing is padded, and the gather
-    would pad fewer than 8 channels or does not reach."""
+    """Returns whether a convolution is computed as a product of patches. They do not overlap, and nothing is padded. The gather would
+    pad fewer than 8 channels, or does not reach."""
     if tuple(kernel) != geometry.stride or any(geometry.padding) or any(geometry.padding_after) or max(geometry.dilation) > 1:
         return False
     taps = math.prod(kernel)

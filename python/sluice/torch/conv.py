@@ -114,8 +114,8 @@ def conv2d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride:
     - ``deterministic``: False lets the backward add the parts of a weight's gradient to ``weight.main_grad`` in any order.
 
     An input, weight or residual that is not channels_last is copied once (``conv_layout_copies``). Channels that are no multiple of 8
-    are padded, which copies too; few channels take the time of 64. Patches that do not overlap (kernel = stride, no padding) are a
-    reshape and a product where the copy engine does not reach them: below 8 channels, and above 8 pixels a patch.
+    are padded, which copies too; few channels take the time of 64. Patches (kernel = stride, no
+    padding) are a reshape and a product below 8 channels and above 8 pixels, where the copy engine does not reach them.
 
     It is differentiable in 16 bits without ``c``, ``activation``, ``out``, scales and ``out_dtype``; else an argument that wants a
     gradient raises ``InvalidArgument``. Raises ``InvalidSize``, ``InvalidType``, ``InvalidStride`` or ``InvalidArgument`` for what no

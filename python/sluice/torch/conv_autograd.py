@@ -25,7 +25,7 @@ _is_compiling = torch.compiler.is_compiling
 
 
 class Extras(NamedTuple):
-    """What a forward convolution without a gradient may have besides a bias."""
+    """The arguments, besides a bias, of a forward convolution without a gradient."""
 
     c: Optional[Tensor] = None
     activation: Optional[str] = None

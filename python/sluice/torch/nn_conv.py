@@ -58,7 +58,7 @@ def make_channels_last_(weight: torch.nn.Parameter) -> None:
 
 
 class SluiceConvolution:
-    """What sluice's convolutions add to torch's."""
+    """Sluice's part of a convolution layer, in front of torch's class."""
 
     workspace: Optional[Workspace] = None
     deterministic: bool
