@@ -11,6 +11,7 @@ import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
 from conv_cases import CASES, CAUSAL, IDS  # noqa: E402
 from conv_on_host import on_host  # noqa: E402, F401 (a fixture)
+from sluice.torch import _conv_layout  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -122,16 +123,18 @@ def test_only_what_is_not_channels_last_is_copied_and_counted(on_host):  # noqa:
     assert copies_of(lambda: st.conv2d(x, w).sum().backward())[0] == 1, "an expanded gradient"
 
 
-@pytest.mark.parametrize("shape", [(1, 16, 5, 6), (2, 16, 1, 6), (2, 16, 5, 1), (1, 16, 1, 6), (1, 16, 1, 1), (3, 16, 1, 1), (1, 16, 5, 1)])
-def test_the_stride_of_a_dimension_of_size_1_says_nothing(on_host, shape):  # noqa: F811
-    x, w = channels_last(whole(*shape)), channels_last(whole(8, 16, 1, 1))
-    wanted = TORCHS[4](x.double(), w.double())
-    ones = [axis for axis, size in enumerate(shape) if size == 1]
+@pytest.mark.parametrize("shape", [(1, 16, 5, 6), (2, 16, 1, 6), (2, 16, 5, 1), (1, 16, 1, 6), (1, 16, 1, 1), (3, 16, 1, 1), (1, 16, 5, 1),
+                                   (1, 16, 5), (2, 16, 1), (1, 16, 3, 1, 4), (2, 16, 1, 3, 1)])
+@pytest.mark.parametrize("sliced", [False, True])
+def test_the_stride_of_a_dimension_of_size_1_says_nothing(on_host, shape, sliced):  # noqa: F811
+    x = channels_last(whole(shape[0], 32 if sliced else 16, *shape[2:]))[:, :16]
+    w = channels_last(whole(8, 16, *[1] * (len(shape) - 2)))
+    wanted = TORCHS[len(shape)](x.double(), w.double())
     for spelling in (0, 1, 3, 7, 16, 96, 10**6):
-        strides = [spelling if axis in ones else stride for axis, stride in enumerate(x.stride())]
-        given = x.as_strided(shape, strides)
-        copies, y = copies_of(lambda: st.conv2d(given, w.as_strided(w.shape, (16, 1, spelling, spelling))))
-        assert copies == 0 and on_host.given[-1]["input"] is given, strides
+        strides = [spelling if size == 1 else stride for size, stride in zip(shape, x.stride())]
+        given, filters = x.as_strided(shape, strides), w.as_strided(w.shape, (16, 1, *[spelling] * (len(shape) - 2)))
+        copies, y = copies_of(lambda: OURS[len(shape)](given, filters))
+        assert copies == 0 and on_host.given[-1]["input"] is given and on_host.given[-1]["weight"] is filters, strides
         same(y, wanted)
 
 
@@ -181,7 +184,7 @@ def test_fp8_forward(on_host):  # noqa: F811
     same(y, plain * 0.5 * scales.double().view(1, 8, 1, 1))
 
 
-def test_a_padded_weight_is_kept_until_it_changes(on_host):  # noqa: F811
+def test_a_padded_weight_is_kept_until_it_changes(on_host, monkeypatch):  # noqa: F811
     x, w = channels_last(whole(1, 16, 5, 6)), torch.nn.Parameter(channels_last(whole(3, 16, 3, 3)))
 
     def used():
@@ -205,6 +208,13 @@ def test_a_padded_weight_is_kept_until_it_changes(on_host):  # noqa: F811
         w.data.add_(1)  # does not change the version
         st.nn.forget_padded_weights()
         used()
+        fifth = used()
+        with monkeypatch.context() as capturing:
+            capturing.setattr(_conv_layout, "_stream_of", lambda weight: None)
+            assert used() is not fifth, "a graph must not read a copy that another call may free"
+        assert used() is fifth, "nor may a call read one that a graph has not made yet"
+        monkeypatch.setattr(_conv_layout, "_stream_of", lambda weight: 4711)
+        assert used() is not fifth, "another stream would not wait for it"
 
 
 # ---- gradients
@@ -216,6 +226,18 @@ def test_gradients_that_nobody_wants_are_not_computed(on_host):  # noqa: F811
     assert on_host.called[2:] == ["conv", "conv_input"]
     y = st.conv2d(x, w.clone().requires_grad_())
     assert [tensor is None for tensor in y.grad_fn.saved_tensors] == [False, True], "an operand that no gradient needs is not kept"
+
+
+@pytest.mark.parametrize("channels, kernel, stride", [(8, 3, 1), (3, 4, 4)])
+def test_no_images_are_no_product(on_host, channels, kernel, stride):  # noqa: F811
+    x, w = bf16(0, channels, 8, 8).requires_grad_(), whole(5, channels, kernel, kernel).requires_grad_()
+    y = st.conv2d(x, w, stride=stride)
+    assert y.shape == TORCHS[4](x.float(), w.float(), stride=stride).shape
+    y.sum().backward()
+    assert x.grad.shape == x.shape and (w.grad == 0).all() and on_host.called == []
+    w.main_grad = torch.full(w.shape, 0.25)
+    st.conv2d(x, w, stride=stride).sum().backward()
+    assert (w.main_grad == 0.25).all()
 
 
 def test_a_second_derivative_raises(on_host):  # noqa: F811

@@ -199,6 +199,13 @@ def forget_padded_weights() -> None:
     _padded_weights.clear()
 
 
+def _stream_of(weight: Tensor) -> Optional[int]:
+    """Returns the stream on which a padded copy is made, because another would not wait for it. None: a graph is captured."""
+    if not weight.is_cuda:
+        return 0
+    return None if torch.cuda.is_current_stream_capturing() else torch.cuda.current_stream(weight.device).cuda_stream
+
+
 def weight_operand(weight: Tensor, channels: int, rows: int, dtype: torch.dtype, keep: bool) -> Tensor:
     """Returns a weight as a kernel reads it. ``keep``: a padded copy is kept until the weight changes."""
     if (weight.shape[0] == rows and weight.shape[1] == channels) or _is_compiling() or weight.__class__ not in PLAIN:
@@ -206,7 +213,10 @@ def weight_operand(weight: Tensor, channels: int, rows: int, dtype: torch.dtype,
     if not keep or weight.is_inference():
         _padded_weights.pop(weight, None)
         return operand(weight, channels, dtype, rows)
-    state = (weight._version, weight.data_ptr(), dtype, channels, rows)
+    stream = _stream_of(weight)
+    if stream is None:
+        return operand(weight, channels, dtype, rows)  # a graph pads at each replay
+    state = (weight._version, weight.data_ptr(), dtype, channels, rows, stream)
     kept = _padded_weights.get(weight)
     if kept is None or kept[0] != state:
         kept = (state, operand(weight.detach(), channels, dtype, rows))
