@@ -211,7 +211,7 @@ class Walk {
       }
   }
 
-  // ---- as im2col_rows.cuh, filter_taps.cuh and im2col_columns.cuh ----
+  // ---- as the loaders of gathered.cuh ----
   struct RowsState {
     const twin::GatherMap* map;
     twin::GatherAt first;

@@ -5,9 +5,7 @@
 // and its own walk in State, because weights may be loaded ahead of the other operand.
 #pragma once
 
-#include <sluice/device/load/filter_taps.cuh>
-#include <sluice/device/load/im2col_columns.cuh>
-#include <sluice/device/load/im2col_rows.cuh>
+#include <sluice/device/load/gathered.cuh>
 #include <sluice/device/load/tma_tile.cuh>
 
 namespace sluice {
