@@ -80,21 +80,6 @@ constexpr NamedSet kSets[] = {{"resnet50_32", [] { return square_layers(kResNet5
                               {"sdxl_8", [] { return square_layers(kSdxl, 8); }},
                               {"vae", vae_layers}};
 
-double value(i64 number) {
-  return static_cast<double>(number);
-}
-
-/// Pixels of x that a tap can read.
-i64 read_pixels(const Conv& v) {
-  i64 pixels = v.images;
-  for (int axis = 0; axis < kMostSpatial; ++axis) {
-    const bool all = v.stride[axis] <= v.filter[axis] && v.dilation[axis] == 1;
-    const i64 touched = long_output_size(v, axis) * v.filter[axis];
-    pixels *= all ? v.size[axis] : std::min<i64>(v.size[axis], touched);
-  }
-  return pixels;
-}
-
 ConvElements in_roles(ConvOp op, i64 x, i64 w, i64 y) {
   if (op == ConvOp::fprop) return {.a = x, .b = w, .d = y};
   if (op == ConvOp::wgrad) return {.a = y, .b = x, .d = w};
@@ -104,11 +89,11 @@ ConvElements in_roles(ConvOp op, i64 x, i64 w, i64 y) {
 }  // namespace
 
 double conv_flops(const Conv& v) {
-  return 2 * value(y_pixels(v)) * value(v.filters) * value(v.channels) * value(taps_of(v));
+  return 2 * multiplications(v);
 }
 
 ConvElements conv_elements(const Conv& v) {
-  const i64 x = v.op == ConvOp::dgrad ? x_pixels(v) : read_pixels(v);
+  const i64 x = v.op == ConvOp::dgrad ? x_pixels(v) : touched_pixels(v);
   return in_roles(v.op, x * v.channels, filter_elements(v), y_pixels(v) * v.filters);
 }
 

@@ -20,7 +20,8 @@ namespace sluice::conv {
 Result<Problem> problem(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue = {});
 
 /// Device pointers. fprop reads x and w and writes y; dgrad reads y (that is dy) and w and writes dx; wgrad
-/// reads y (dy) and x and writes dw. All need 16-byte alignment.
+/// reads y (dy) and x and writes dw. These and the result need 16-byte alignment, the rest that of an
+/// element.
 struct Tensors {
   const void* x = nullptr;
   const void* w = nullptr;

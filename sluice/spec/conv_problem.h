@@ -24,12 +24,19 @@ SLUICE_HD constexpr double multiplications(const Conv& v) {
   return static_cast<double>(y_pixels(v)) * static_cast<double>(v.filters) * static_cast<double>(v.channels) *
          static_cast<double>(taps_of(v));
 }
-/// Elements of the gathered tensor that are touched: with a stride over few taps, not all are.
-SLUICE_HD constexpr double touched_elements(const Conv& v) {
-  if (!gathers_x(v.op)) return static_cast<double>(y_pixels(v)) * static_cast<double>(v.filters);
-  const double all = static_cast<double>(x_pixels(v));
-  const double reached = static_cast<double>(y_pixels(v)) * static_cast<double>(taps_of(v));
-  return (reached < all ? reached : all) * static_cast<double>(v.channels);
+/// Pixels of x that a tap can read: with a stride over few taps, not all are.
+SLUICE_HD constexpr i64 touched_pixels(const Conv& v) {
+  i64 pixels = v.images;
+  for (int axis = 0; axis < kMostSpatial; ++axis) {
+    const bool all = v.stride[axis] <= v.filter[axis] && v.dilation[axis] == 1;
+    const i64 reached = long_output_size(v, axis) * v.filter[axis];
+    pixels *= all || reached > v.size[axis] ? v.size[axis] : reached;
+  }
+  return pixels;
+}
+/// Elements of the gathered tensor that are read.
+SLUICE_HD constexpr i64 touched_elements(const Conv& v) {
+  return gathers_x(v.op) ? touched_pixels(v) * v.channels : y_pixels(v) * v.filters;
 }
 
 /// The product that computes `v`, whose values are checked. A pointwise convolution becomes a plain product,

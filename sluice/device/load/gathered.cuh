@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loaders of a convolution's operands; operands.cuh says what a loader is.
-// - Im2colRows, for fprop and dgrad: rows of a K-major tile are pixels, and a k-tile is a block of channels
-// at one
-//   tap. In shared memory it is a K-major tile of tma_tile.cuh.
-// - FilterTaps, for fprop and dgrad: the filter is a batch of matrices, one for each tap. A k-tile is a block
-// of
-//   channels at one tap, so its matrix changes from k-tile to k-tile.
+// - Im2colRows, for fprop and dgrad: rows of a K-major tile are pixels, and a k-tile is a block of
+//   channels at one tap. In shared memory it is a K-major tile of tma_tile.cuh.
+// - FilterTaps, for fprop and dgrad: the filter is a batch of matrices, one for each tap. A k-tile is a
+//   block of channels at one tap, so its matrix changes from k-tile to k-tile.
 // - Im2colColumns, for wgrad: columns of an MN-major tile are atoms of 64 channels at one tap, its k is
-// pixels. In
-//   shared memory an atom is one MN-major block of tma_tile.cuh. Atoms past the last are not loaded; a tile
-//   that lies outside loads the last, since CTAs of a cluster wait for each other's slices.
+//   pixels. In shared memory an atom is one MN-major block of tma_tile.cuh. Atoms past the last are not
+//   loaded; a tile that lies outside loads the last, since CTAs of a cluster wait for each other's slices.
 #pragma once
 
 #include <sluice/device/load/pixel_walk.cuh>

@@ -50,7 +50,7 @@ struct PixelWalk {
   }
 };
 
-/// The tap and the block of channels of a k-tile (fprop, dgrad).
+/// The tap and the block of channels of a k-tile (fprop, dgrad) or of an atom (wgrad).
 struct TapWalk {
   int block, tap;
 

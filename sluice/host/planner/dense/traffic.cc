@@ -53,9 +53,9 @@ OperandBytes memory_of(const Problem& p) {
   const Conv& v = p.conv;
   const OperandBytes whole{bytes_of_matrix(p.m, p.k, p.a.type), bytes_of_matrix(p.n, p.k, p.b.type)};
   if (!is_conv(v)) return whole;
-  const double touched = touched_elements(v);
-  const bool apart = gathers_x(v.op) && touched < static_cast<double>(x_pixels(v) * v.channels);
-  const double gathered = touched * bytes_of(p.a.type) / static_cast<double>(p.batch) *
+  const i64 touched = touched_elements(v);
+  const bool apart = gathers_x(v.op) && touched < x_pixels(v) * v.channels;
+  const double gathered = static_cast<double>(touched) * bytes_of(p.a.type) / static_cast<double>(p.batch) *
                           (apart ? kPlanner.dense.apart_hbm_weight : 1);
   if (v.op == ConvOp::wgrad) return {whole.a, gathered};
   return {gathered,
