@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..errors import InvalidSize
 from ..plans import Workspace
@@ -19,7 +18,7 @@ from ._conv_layout import (CHANNELS, CHANNELS_OF_FP8, MOST_PHASES, Geometry, as_
                            narrowed, new_channels_last, of_pixel_rows, operand, output_size, padded, rows_of_patches, takes_patches, weight_operand)
 from ._conv_ops import CONV, CONV_INPUT, CONV_WEIGHT, add_conv_weight_, run
 from ._library import LINEAR, MM, dispatch, workspace_number
-from .autograd import add_product_, main_grad_of
+from .autograd import add_product_, main_grad_of, refuse_second_derivative
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -184,8 +183,8 @@ class ConvFunction(torch.autograd.Function):
         return forward_product(read, filters, bias, ctx.sizes, ctx.weight_size, geometry, dtype, workspace)
 
     @staticmethod
-    @once_differentiable  # the products have no backward, so a second derivative raises instead of being zero
     def backward(ctx: Any, grad_output: Tensor) -> tuple:
+        refuse_second_derivative()
         read, filters = ctx.saved_tensors
         geometry, workspace = Geometry(*ctx.geometry), ctx.workspace
         grad_input = grad_weight = grad_bias = None

@@ -10,7 +10,6 @@ from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .._arguments import shown
 from ..errors import InvalidSize
@@ -18,7 +17,7 @@ from ..plans import Workspace
 from ._conv_layout import Geometry, Numbers, check_bias, check_groups, check_tensor, geometry_of, numbers_of, operand, padded
 from ._entry import op
 from ._library import workspace_number
-from .autograd import needs_grad
+from .autograd import needs_grad, refuse_second_derivative
 from .conv import computed_in
 from .conv_autograd import check_phases, filter_operand, forward_product, input_operand, input_product, weight_product
 
@@ -38,8 +37,8 @@ class TransposedFunction(torch.autograd.Function):
         return input_product(read, filters, sizes, ctx.weight_size, geometry, dtype, workspace)
 
     @staticmethod
-    @once_differentiable  # the products have no backward, so a second derivative raises instead of being zero
     def backward(ctx: Any, grad_output: Tensor) -> tuple:
+        refuse_second_derivative()
         read, filters = ctx.saved_tensors
         geometry = Geometry(*ctx.geometry)
         grad = input_operand(grad_output, ctx.weight_size, geometry, ctx.dtype)
