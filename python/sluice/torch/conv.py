@@ -72,7 +72,7 @@ def _convolution(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor
         check_out(out, out_dtype)
         out_dtype = out.dtype
     weight_size = tuple(weight.shape)
-    return forward_product(input_operand(input, weight_size, geometry, dtype), filter_operand(weight, geometry, dtype, True), bias,
+    return forward_product(input_operand(input, weight_size, geometry, dtype), filter_operand(weight, geometry, dtype, True, out_dtype), bias,
                            tuple(input.shape), weight_size, geometry, out_dtype or dtype, workspace_number(workspace),
                            Extras(c, activation, out, scale_x, scale_w, scale_d, use_fast_accum))
 
