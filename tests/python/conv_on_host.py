@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convolutions on the host for the tests of sluice.torch: a double of the binding's ``convolution`` and ``product``.
 
-It computes the three products from their definition, tap by tap, in float64 with one rounding. It refuses other layouts than
-channels_last, and channels that are no multiple of 8, because the library would.
+It computes the three products from their definition, tap by tap, in float64 with one rounding. It refuses what the library would:
+other layouts than channels_last, pixels or addresses that are no multiples of 16 bytes, a residual of another pitch, other sizes.
 """
 import itertools
+import math
 
 import pytest
 
@@ -17,10 +18,23 @@ ACTIVATIONS = (lambda y: y, torch.relu, torch.nn.functional.gelu, torch.nn.funct
 OPS = {1: "conv", 2: "conv_input", 3: "conv_weight"}
 
 
+def at_16_bytes(name, tensor):
+    assert tensor.data_ptr() % 16 == 0, f"{name} begins at {tensor.data_ptr() % 16} bytes past a multiple of 16"
+
+
+def scaled_by(made, scale, shape):
+    """Multiplies by an fp32 scale of one value, or of one for each of a row's or column's."""
+    if scale is None:
+        return made
+    assert scale.dtype is torch.float32 and scale.is_contiguous() and scale.numel() in (1, math.prod(shape)), scale.shape
+    return made * scale.double().view(shape if scale.numel() > 1 else [1] * len(shape))
+
+
 def pixels_of(name, tensor, pitch=True):
     """Checks that a tensor is read as it lies: a matrix of pixels by channels, without a copy."""
     channels = tensor.shape[1]
-    assert channels % 8 == 0, f"{name} has {channels} channels"
+    assert channels % 8 == 0 and channels * tensor.element_size() % 16 == 0, f"{name} has {channels} channels"
+    at_16_bytes(name, tensor)
     try:
         matrix = tensor.movedim(1, -1).view(-1, channels)
     except RuntimeError:
@@ -28,6 +42,7 @@ def pixels_of(name, tensor, pitch=True):
     step = matrix.stride(0) if matrix.shape[0] > 1 else channels
     assert matrix.stride(1) == 1 and step * tensor.element_size() % 16 == 0, f"{name} has strides {tensor.stride()}"
     assert step == channels or (pitch and step > channels), f"{name} has pixels at {step} elements"
+    return step
 
 
 class Taps:
@@ -84,9 +99,11 @@ class OnHost:
         numbers = {name: [given.get(f"{name}[{i}]", default) for i in range(axes)]
                    for name, default in (("stride", 1), ("dilation", 1), ("padding", 0))}
         after = [given.get(f"padding_after[{i}]", numbers["padding"][i]) for i in range(axes)]
-        for name, tensor in (("x", x), ("y", y), ("w", w)):
-            pixels_of(name, tensor, pitch=name != "w")
-        assert x.shape[1] == w.shape[1] and y.shape[:2] == (x.shape[0], w.shape[0])
+        pitches = {name: pixels_of(name, tensor, pitch=name != "w") for name, tensor in (("x", x), ("y", y), ("w", w))}
+        spans = [size + first + last - d * (k - 1) - 1 for size, first, last, d, k
+                 in zip(x.shape[2:], numbers["padding"], after, numbers["dilation"], w.shape[2:])]
+        assert x.shape[1] == w.shape[1] and tuple(y.shape) == (
+            x.shape[0], w.shape[0], *(span // step + 1 for span, step in zip(spans, numbers["stride"]))), (x.shape, w.shape, y.shape)
         reads = [tensor for tensor in (x, w, y) if tensor is not result]
         assert reads[0].dtype is reads[1].dtype and reads[0].dtype.itemsize <= 2
         taps = Taps(w.shape[2:], y.shape[2:], numbers["stride"], numbers["padding"], after, numbers["dilation"])
@@ -95,13 +112,13 @@ class OnHost:
         if op == 1:
             made = forward(x, w, taps)
             assert made.shape == result.shape
-            for name in ("scale_x", "scale_w"):
-                if given.get(name) is not None:
-                    made = made * given[name].double().view(1, -1, *[1] * axes)
-            made = made + given["c"].double() if given.get("c") is not None else made
+            made = scaled_by(scaled_by(made, given.get("scale_x"), (1,)), given.get("scale_w"), (1, w.shape[0], *[1] * axes))
+            if given.get("c") is not None:
+                assert given["c"].shape == y.shape and pixels_of("c", given["c"]) == pitches["y"], "c has another pitch than the result"
+                made = made + given["c"].double()
             if given.get("bias") is not None:
-                made = made + given["bias"].double().view(1, -1, *[1] * axes)
-            result.copy_(ACTIVATIONS[given.get("activation") or 0](made))
+                made = made + given["bias"].double().view(1, w.shape[0], *[1] * axes)
+            self.write(result, made, given)
         elif op == 2:
             result.copy_(of_input(y, w, x.shape, taps))
         elif given.get("add"):
@@ -113,18 +130,31 @@ class OnHost:
 
     def product(self, *pairs):
         given = {NAMES[field]: value for field, value in zip(pairs[::2], pairs[1::2])}
-        a, b = (given["input"], given["weight"].t()) if "weight" in given else (given["a"], given["b"])
-        for matrix in (a, b):
-            assert 1 in matrix.stride() and max(matrix.stride()) % 8 == 0, f"strides {matrix.stride()}"
+        a, b = given.get("a", given.get("input", given.get("mat_a"))), given.get("b", given.get("mat_b"))
+        b = given["weight"].t() if b is None else b
+        result = given["total"] if "add" in given else given["out"]
+        for name, matrix in (("a", a), ("b", b), ("the result", result)):
+            at_16_bytes(name, matrix)
+            assert 1 in matrix.stride() and max(matrix.stride()) * matrix.element_size() % 16 == 0, f"strides {matrix.stride()}"
         made = a.double() @ b.double()
         self.given.append(given)
-        self.called.append("linear" if "weight" in given else "add_mm" if "add" in given else "mm")
+        self.called.append("linear" if "weight" in given else "add_mm" if "add" in given else "scaled_mm" if "mat_a" in given else "mm")
         if "add" in given:
-            given["total"] += made
+            result += made
             return
+        if a.dtype.itemsize == 1:
+            assert a.stride(1) == 1 and b.stride(0) == 1 and (given["scale_a"].numel() == 1) == (given["scale_b"].numel() == 1)
+            made = scaled_by(scaled_by(made, given["scale_a"], (a.shape[0], 1)), given["scale_b"], (1, b.shape[1]))
         made = made if given.get("c") is None else made + given["c"].double()
         made = made if given.get("bias") is None else made + given["bias"].double()
-        given["out"].copy_(ACTIVATIONS[given.get("activation") or 0](made))
+        self.write(result, made, given)
+
+    @staticmethod
+    def write(result, made, given):
+        made = ACTIVATIONS[given.get("activation") or 0](made)
+        if given.get("scale_d") is not None:
+            made = made / given["scale_d"].double()
+        result.copy_(made)
 
 
 @pytest.fixture

@@ -68,6 +68,13 @@ def test_a_layer_that_no_kernel_takes_is_refused_or_left_to_torch(on_host, argum
     assert torch.equal(layer(x), plain(x)) and on_host.called == []
 
 
+def test_a_frozen_layer_is_left_to_torch_for_its_inputs_gradient(on_host):  # noqa: F811
+    plain = torch.nn.Conv2d(16, 16, 5, stride=3, dtype=BF16).requires_grad_(False)
+    layer = st.nn.Conv2d.from_conv(plain, fallback=True)
+    assert "phases" in layer.fallback_reason and on_host.called == []
+    layer(whole(1, 16, 11, 11).requires_grad_()).sum().backward()
+
+
 def test_patches_of_few_channels_are_taken(on_host):  # noqa: F811
     layer = st.nn.Conv2d(3, 64, 16, stride=16, dtype=BF16)
     assert layer.fallback_reason is None and layer(whole(1, 3, 32, 32)).shape == (1, 64, 2, 2) and on_host.called == ["linear"]

@@ -21,6 +21,8 @@ CASES = [
     ("patches of 4 to 3 channels", (2, 16, 3, 2), (16, 3, 4, 4), dict(stride=4)),
     ("patches and output padding", (2, 16, 3, 2), (16, 3, 4, 4), dict(stride=4, output_padding=3)),
     ("1-D", (2, 8, 9), (8, 16, 4), dict(stride=3, padding=1)),
+    ("output padding by the dilation", (1, 8, 5, 6), (8, 8, 3, 2), dict(dilation=(3, 2), padding=(1, 0), output_padding=(2, 1))),
+    ("output padding by dilation and stride", (1, 8, 5, 6), (8, 8, 3, 2), dict(dilation=(4, 1), stride=2, padding=1, output_padding=(3, 1))),
     ("3-D", (1, 8, 3, 4, 3), (8, 8, 3, 2, 2), dict(stride=(1, 2, 2), padding=(1, 0, 0))),
 ]
 
@@ -49,6 +51,12 @@ def test_forward_and_gradients_are_exact(on_host, case, compiled):  # noqa: F811
         assert torch.equal(call(x, w, bias, **arguments), y)
 
 
+def test_one_image_without_a_batch(on_host):  # noqa: F811
+    x, w, bias = whole(16, 5, 6), whole(16, 8, 3, 3, seed=1), whole(8, seed=2)
+    same(st.conv_transpose2d(x, w, stride=2), TORCHS[4](x.double(), w.double(), stride=2))
+    assert st.conv_transpose1d(x[:, 0], w[..., 0], bias).shape == (8, 8)
+
+
 def test_autocast_gives_fp32_gradients(on_host):  # noqa: F811
     x, w = whole(2, 8, 4, 4, dtype=FP32).requires_grad_(), whole(8, 8, 3, 3, dtype=FP32).requires_grad_()
     with torch.autocast("cpu", BF16):
@@ -62,6 +70,8 @@ def test_autocast_gives_fp32_gradients(on_host):  # noqa: F811
     (lambda: st.conv_transpose2d(bf16(1, 8, 4, 4), bf16(8, 8, 3, 3), groups=2), "groups = 2"),
     (lambda: st.conv_transpose2d(bf16(1, 8, 4, 4), bf16(8, 8, 4, 4), stride=3), "9 phases"),
     (lambda: st.conv_transpose2d(bf16(1, 8, 4, 4), bf16(8, 8, 3, 3), stride=2, output_padding=2), "output_padding = 2"),
+    (lambda: st.conv_transpose2d(bf16(1, 8, 4, 4), bf16(8, 8, 3, 3), dilation=2, output_padding=2), "less than stride (1, 1) or dilation (2, 2)"),
+    (lambda: st.conv_transpose2d(bf16(8, 4), bf16(8, 8, 3, 3)), "must have 4 dimensions"),
     (lambda: st.conv_transpose2d(bf16(1, 8, 1, 1), bf16(8, 8, 3, 3), padding=2), "the output would have"),
 ])
 def test_bad_calls_raise_and_name_the_argument(call, mention):

@@ -2,7 +2,7 @@
 """Geometry and memory layout of convolutions: strides and padding as numbers, tensors as channels_last, odd channels as
 padded ones, and images as rows of patches.
 
-Kernels read tensors whose channels are contiguous. Another layout is copied once, and the copy is counted.
+Kernels read tensors whose channels are contiguous, at multiples of 16 bytes. Another layout is copied once, and the copy is counted.
 """
 from __future__ import annotations
 
@@ -126,9 +126,22 @@ def channels_last_strides(shape: Sequence[int]) -> Tuple[int, ...]:
     return tuple(strides)
 
 
+def is_aligned(tensor: Tensor) -> bool:
+    """Returns whether a tensor begins at a multiple of 16 bytes, as the copy engine does. A trace cannot tell, and the call of a compiled
+    graph refuses another."""
+    if _is_compiling():
+        return True
+    if tensor.__class__ not in PLAIN:
+        return tensor.storage_offset() * tensor.element_size() % 16 == 0
+    return tensor.data_ptr() % 16 == 0
+
+
 def lies_channels_last(tensor: Tensor, may_have_pitch: bool = True) -> bool:
-    """Returns whether a kernel reads the tensor as it lies: contiguous channels, and pixels at one distance, a multiple of 16 bytes.
-    The stride of a dimension of size 1 says nothing. ``may_have_pitch``: that distance may be more than the channels."""
+    """Returns whether a kernel reads the tensor as it lies: contiguous channels, and pixels at one distance. That and the address are
+    multiples of 16 bytes. The stride of a dimension of size 1 says nothing. ``may_have_pitch``: the distance may be more than the
+    channels."""
+    if not is_aligned(tensor):
+        return False
     if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
         return True
     shape, strides = tensor.shape, tensor.stride()
@@ -176,6 +189,20 @@ def operand(tensor: Tensor, channels: int, dtype: torch.dtype, rows: Optional[in
     if count != rows:
         made[count:].zero_()
     return made
+
+
+def laid_as(tensor: Tensor, other: Tensor) -> Tensor:
+    """Returns the tensor with the strides of ``other``, which has its shape: a residual and a result have one layout."""
+    if all(size == 1 or one == two for size, one, two in zip(other.shape, tensor.stride(), other.stride())):
+        return tensor
+    if not _is_compiling():
+        _count_copy()
+    return tensor.new_empty_strided(tuple(other.shape), other.stride()).copy_(tensor)
+
+
+def owned(tensor: Tensor) -> Tensor:
+    """Returns the result of an autograd function as no view, so that it may be changed in place."""
+    return tensor if _is_compiling() or tensor._base is None else tensor.detach()
 
 
 def narrowed(tensor: Tensor, channels: int, rows: Optional[int] = None) -> Tensor:
@@ -247,11 +274,16 @@ def _patches(images: Tensor, kernel: Sequence[int]) -> Tensor:
     return view.permute(order)
 
 
+def columns_of_patches(columns: int, dtype: torch.dtype) -> int:
+    return padded(columns, CHANNELS_OF_FP8 if dtype.itemsize == 1 else CHANNELS)
+
+
 def rows_of_patches(images: Tensor, kernel: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Returns a matrix with a row for each patch: its pixels, channels innermost, then zeros up to a multiple of 8 columns."""
+    """Returns a matrix with a row for each patch: its pixels, channels innermost, then zeros up to a multiple of 16 bytes."""
     patches = _patches(images, kernel)
     columns = math.prod(kernel) * images.shape[1]
-    rows = images.new_empty((math.prod(patches.shape[:1 + len(kernel)]), padded(columns)), dtype=dtype)
+    rows = images.new_empty((math.prod(patches.shape[:1 + len(kernel)]), columns_of_patches(columns, dtype)),
+                           dtype=dtype)
     rows[:, :columns].unflatten(1, patches.shape[1 + len(kernel):]).unflatten(0, patches.shape[:1 + len(kernel)]).copy_(patches)
     if rows.shape[1] != columns:
         rows[:, columns:].zero_()

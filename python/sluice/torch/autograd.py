@@ -10,7 +10,6 @@ from typing import Any, Optional
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..errors import InvalidArgument, InvalidSize, InvalidType
 from ..plans import Workspace
@@ -31,6 +30,14 @@ def refuse_grad(what: str) -> None:
     nothing more."""
     raise InvalidArgument(f"{what} has no backward, and a gradient is wanted of one of its arguments: call it under "
                           "torch.no_grad(), or detach() them")
+
+
+def refuse_second_derivative() -> None:
+    """Raises ``InvalidArgument`` in a backward that is itself to be differentiated: products have no second derivative, and a gradient
+    without one would count as a constant. The backward of a compiled graph is torch's, and answers for itself."""
+    if torch.is_grad_enabled() and not _is_compiling():
+        raise InvalidArgument("create_graph=True wants a second derivative, and sluice's products have none: leave create_graph out, or "
+                              "use torch's linear and convolutions in this part of the model")
 
 
 def _product(a: Tensor, b: Tensor, dtype: torch.dtype, workspace: int) -> Tensor:
@@ -84,8 +91,8 @@ class LinearFunction(torch.autograd.Function):
         return dispatch(LINEAR, None, input.dtype, input, weight, bias, None, None, False, None, workspace)
 
     @staticmethod
-    @once_differentiable  # the products have no backward, so a second derivative raises instead of being zero
     def backward(ctx: Any, grad_output: Tensor) -> tuple:
+        refuse_second_derivative()
         input, weight = ctx.saved_tensors
         # Autograd may hand in an expanded tensor (the gradient of a sum), which is no layout for a kernel.
         grad = as_matrix(grad_output).contiguous()

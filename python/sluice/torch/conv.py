@@ -72,7 +72,7 @@ def _convolution(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor
         check_out(out, out_dtype)
         out_dtype = out.dtype
     weight_size = tuple(weight.shape)
-    return forward_product(input_operand(input, weight_size, geometry, dtype), filter_operand(weight, geometry, dtype, True), bias,
+    return forward_product(input_operand(input, weight_size, geometry, dtype), filter_operand(weight, geometry, dtype, True, out_dtype), bias,
                            tuple(input.shape), weight_size, geometry, out_dtype or dtype, workspace_number(workspace),
                            Extras(c, activation, out, scale_x, scale_w, scale_d, use_fast_accum))
 
@@ -113,9 +113,10 @@ def conv2d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride:
       and a divisor of an e4m3 output. ``use_fast_accum``: as for ``scaled_mm``.
     - ``deterministic``: False lets the backward add the parts of a weight's gradient to ``weight.main_grad`` in any order.
 
-    An input, weight or residual that is not channels_last is copied once (``conv_layout_copies``). Channels that are no multiple of 8
-    are padded, which copies too; few channels take the time of 64. Patches (kernel = stride, no
-    padding) are a reshape and a product below 8 channels and above 8 pixels, where the copy engine does not reach them.
+    An input, weight or residual that is not channels_last, or does not begin at a multiple of 16 bytes, is copied once
+    (``conv_layout_copies``). Channels that are no multiple of 8 (16 in fp8) are padded, which copies too; few channels take the time of
+    64. Patches (kernel = stride, no padding) are copied into rows and a product below 8 channels and above 8 pixels, where the copy
+    engine does not reach them.
 
     It is differentiable in 16 bits without ``c``, ``activation``, ``out``, scales and ``out_dtype``; else an argument that wants a
     gradient raises ``InvalidArgument``. Raises ``InvalidSize``, ``InvalidType``, ``InvalidStride`` or ``InvalidArgument`` for what no
@@ -140,7 +141,7 @@ def conv3d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride:
 
 
 def conv_layout_copies() -> int:
-    """Returns how many tensors eager convolutions of this process have copied because their channels were not contiguous: inputs,
+    """Returns how many tensors eager convolutions of this process have copied because of their layout or address: inputs,
     residuals, weights and gradients. A model whose input and weights are channels_last copies none. Compiled graphs are not
     counted."""
     return layout_copies()

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..errors import InvalidSize
 from ..plans import Workspace
-from ._conv_layout import (CHANNELS, CHANNELS_OF_FP8, MOST_PHASES, Geometry, as_pixel_rows, images_of_rows, lies_channels_last,
-                           narrowed, new_channels_last, of_pixel_rows, operand, output_size, padded, rows_of_patches, takes_patches, weight_operand)
+from ._conv_layout import (CHANNELS, CHANNELS_OF_FP8, MOST_PHASES, Geometry, as_pixel_rows, columns_of_patches, images_of_rows, is_aligned,
+                           laid_as, lies_channels_last, narrowed, new_channels_last, of_pixel_rows, operand, output_size, owned, padded,
+                           rows_of_patches, takes_patches, weight_operand)
 from ._conv_ops import CONV, CONV_INPUT, CONV_WEIGHT, add_conv_weight_, run
-from ._library import LINEAR, MM, dispatch, workspace_number
-from .autograd import add_product_, main_grad_of
+from ._library import LINEAR, MM, SCALED_MM, dispatch, workspace_number
+from .autograd import add_product_, main_grad_of, refuse_second_derivative
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -43,8 +43,8 @@ def _by_patches(weight_size: Tuple[int, ...], geometry: Geometry) -> bool:
     return takes_patches(weight_size[1], weight_size[2:], geometry)
 
 
-def _channels(weight_size: Tuple[int, ...], dtype: torch.dtype) -> int:
-    return padded(weight_size[1], CHANNELS_OF_FP8 if dtype.itemsize == 1 else CHANNELS)
+def _padded(count: int, dtype: torch.dtype) -> int:
+    return padded(count, CHANNELS_OF_FP8 if dtype.itemsize == 1 else CHANNELS)
 
 
 def _padded_bias(bias: Optional[Tensor], count: int) -> Optional[Tensor]:
@@ -53,27 +53,56 @@ def _padded_bias(bias: Optional[Tensor], count: int) -> Optional[Tensor]:
     return torch.nn.functional.pad(bias, (0, count - bias.shape[0]))
 
 
-def _weight_rows(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns a weight as the matrix that patches are multiplied by: K x taps x C, padded with zeros to multiples of 8."""
-    rows, columns = weight.shape[0], math.prod(weight.shape[1:])
-    lying = operand(weight, weight.shape[1], dtype, may_have_pitch=False).movedim(1, -1).reshape(rows, columns)
-    if (padded(rows), padded(columns)) == (rows, columns):
+def _padded_scales(scales: Optional[Tensor], count: int, wide: int) -> Optional[Tensor]:
+    """Returns the scales of a weight of ``count`` filters that are padded to ``wide``."""
+    if scales is None or scales.numel() == 1:
+        return scales
+    if scales.numel() != count:
+        raise InvalidSize(f"scale_w has shape {tuple(scales.shape)} and must have one value, or one for each filter, ({count},)")
+    return _padded_bias(scales.reshape(-1), wide)
+
+
+def _weight_rows(weight: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
+    """Returns a weight as the matrix that patches are multiplied by: K x taps x C, padded with zeros to ``rows`` and 16 bytes."""
+    count, columns = weight.shape[0], math.prod(weight.shape[1:])
+    lying = operand(weight, weight.shape[1], dtype, may_have_pitch=False).movedim(1, -1).reshape(count, columns)
+    wide = columns_of_patches(columns, dtype)
+    if (rows, wide) == (count, columns):
         return lying
-    return torch.nn.functional.pad(lying, (0, padded(columns) - columns, 0, padded(rows) - rows))
+    made = lying.new_zeros((rows, wide))
+    made[:count, :columns] = lying
+    return made
+
+
+def _product_of_patches(dtype: torch.dtype, rows: Tensor, weight: Tensor, bias: Optional[Tensor], c: Optional[Tensor], extras: Extras,
+                        workspace: int) -> Tensor:
+    if rows.dtype.itemsize > 1:
+        return dispatch(LINEAR, None, dtype, rows, weight, bias, c, extras.activation, False, extras.scale_d, workspace)
+    one = rows.new_ones((1, 1), dtype=torch.float32)
+    scale_x, scale_w = (one if scale is None else scale for scale in (extras.scale_x, extras.scale_w))
+    if scale_x.numel() != 1:
+        raise InvalidSize(f"scale_x has shape {tuple(scale_x.shape)} and must have one value")
+    scale_x, scale_w = scale_x.reshape(1, 1), scale_w.reshape(1, -1)
+    if scale_w.shape[1] > 1:  # a scaled product takes one value of each, or one for each row and column
+        scale_x = scale_x.expand(rows.shape[0], 1).contiguous()
+    return dispatch(SCALED_MM, None, dtype, rows, weight.t(), scale_x, scale_w, extras.use_fast_accum, bias, c, extras.activation, False,
+                    extras.scale_d, workspace)
 
 
 def input_operand(input: Tensor, weight_size: Tuple[int, ...], geometry: Geometry, dtype: torch.dtype) -> Tensor:
     """Returns an input as the products read it."""
     if _by_patches(weight_size, geometry):
         return rows_of_patches(input, weight_size[2:], dtype)
-    return operand(input, _channels(weight_size, dtype), dtype)
+    return operand(input, _padded(weight_size[1], dtype), dtype)
 
 
-def filter_operand(weight: Tensor, geometry: Geometry, dtype: torch.dtype, keep: bool) -> Tensor:
-    """Returns a weight as the products read it. ``keep``: a padded one is kept for the next call."""
+def filter_operand(weight: Tensor, geometry: Geometry, dtype: torch.dtype, keep: bool, out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    """Returns a weight as the products read it. ``keep``: a padded one is kept for the next call. ``out_dtype``: the output's type, if
+    it is not ``dtype``."""
+    rows = _padded(weight.shape[0], out_dtype or dtype)
     if _by_patches(weight.shape, geometry):
-        return _weight_rows(weight, dtype)
-    return weight_operand(weight, _channels(weight.shape, dtype), padded(weight.shape[0]), dtype, keep)
+        return _weight_rows(weight, rows, dtype)
+    return weight_operand(weight, _padded(weight.shape[1], dtype), rows, dtype, keep)
 
 
 def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes: Tuple[int, ...], weight_size: Tuple[int, ...],
@@ -83,20 +112,26 @@ def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes
     pixels = output_size(sizes[2:], weight_size[2:], geometry)
     c, out = extras.c, extras.out
     bias = _padded_bias(bias, wide)
+    for name, tensor in (("c", c), ("out", out)):
+        if tensor is not None and tensor.shape != (sizes[0], count, *pixels):
+            raise InvalidSize(f"{name} has shape {tuple(tensor.shape)} and must have the output's, {(sizes[0], count, *pixels)}")
+    if extras.scale_w is not None:
+        extras = extras._replace(scale_w=_padded_scales(extras.scale_w, count, wide))
+    # The kernel writes into ``out`` itself unless filters are padded, or it does not begin where the copy engine does.
+    into = out if out is not None and wide == count and is_aligned(out) and not _by_patches(weight_size, geometry) else None
     if c is not None:
-        if c.shape != (sizes[0], count, *pixels):
-            raise InvalidSize(f"c has shape {tuple(c.shape)} and must have the output's, {(sizes[0], count, *pixels)}")
-        c = operand(c, wide, c.dtype)
+        c = operand(c, wide, c.dtype, may_have_pitch=into is not None)
+        c = c if into is None else laid_as(c, into)
     if sizes[0] == 0:
         return new_channels_last(input, (0, count, *pixels), dtype) if out is None else out
     if _by_patches(weight_size, geometry):
         if 0 in pixels:
             raise InvalidSize(f"input has shape {tuple(sizes)} and must hold at least one patch of {tuple(weight_size[2:])}")
         rows = None if c is None else as_pixel_rows(c)
-        made = dispatch(LINEAR, None, dtype, input, weight, bias, rows, extras.activation, False, None, workspace)
+        made = _product_of_patches(dtype, input, weight, bias, rows, extras, workspace)
         result = of_pixel_rows(made, sizes[0], pixels)
     else:
-        result = run(CONV, out if wide == count else None, dtype, input, weight, *geometry, bias, c, extras.activation, extras.scale_x,
+        result = run(CONV, into, dtype, input, weight, *geometry, bias, c, extras.activation, extras.scale_x,
                      extras.scale_w, extras.scale_d, extras.use_fast_accum, workspace)
     result = narrowed(result, count)
     return result if out is None or out is result else out.copy_(result)
@@ -181,11 +216,11 @@ class ConvFunction(torch.autograd.Function):
         filters = filter_operand(weight, geometry, dtype, False)
         # An operand that no gradient needs is not kept.
         ctx.save_for_backward(read if ctx.needs_input_grad[1] else None, filters if ctx.needs_input_grad[0] else None)
-        return forward_product(read, filters, bias, ctx.sizes, ctx.weight_size, geometry, dtype, workspace)
+        return owned(forward_product(read, filters, bias, ctx.sizes, ctx.weight_size, geometry, dtype, workspace))
 
     @staticmethod
-    @once_differentiable  # the products have no backward, so a second derivative raises instead of being zero
     def backward(ctx: Any, grad_output: Tensor) -> tuple:
+        refuse_second_derivative()
         read, filters = ctx.saved_tensors
         geometry, workspace = Geometry(*ctx.geometry), ctx.workspace
         grad_input = grad_weight = grad_bias = None

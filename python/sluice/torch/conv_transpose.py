@@ -10,15 +10,15 @@ from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .._arguments import shown
 from ..errors import InvalidSize
 from ..plans import Workspace
-from ._conv_layout import Geometry, Numbers, check_bias, check_groups, check_tensor, geometry_of, numbers_of, operand, padded
+from ._conv_layout import (Geometry, Numbers, check_bias, check_groups, check_tensor, geometry_of, numbers_of, operand, owned,
+                           padded)
 from ._entry import op
 from ._library import workspace_number
-from .autograd import needs_grad
+from .autograd import needs_grad, refuse_second_derivative
 from .conv import computed_in
 from .conv_autograd import check_phases, filter_operand, forward_product, input_operand, input_product, weight_product
 
@@ -35,11 +35,11 @@ class TransposedFunction(torch.autograd.Function):
         ctx.weight_size, ctx.input_type, ctx.weight_type = tuple(weight.shape), input.dtype, weight.dtype
         read, filters = operand(input, padded(weight.shape[0]), dtype), filter_operand(weight, geometry, dtype, False)
         ctx.save_for_backward(read if ctx.needs_input_grad[1] else None, filters if ctx.needs_input_grad[0] else None)
-        return input_product(read, filters, sizes, ctx.weight_size, geometry, dtype, workspace)
+        return owned(input_product(read, filters, sizes, ctx.weight_size, geometry, dtype, workspace))
 
     @staticmethod
-    @once_differentiable  # the products have no backward, so a second derivative raises instead of being zero
     def backward(ctx: Any, grad_output: Tensor) -> tuple:
+        refuse_second_derivative()
         read, filters = ctx.saved_tensors
         geometry = Geometry(*ctx.geometry)
         grad = input_operand(grad_output, ctx.weight_size, geometry, ctx.dtype)
@@ -51,9 +51,21 @@ class TransposedFunction(torch.autograd.Function):
         return grad_input, grad_weight, None, None, None, None, None
 
 
+def _within_stride(geometry: Geometry, more: Tuple[int, ...]) -> Tuple[Geometry, Tuple[int, ...]]:
+    """Returns a geometry whose convolution has an output for each pixel of the input. An ``output_padding`` as large as the stride first
+    takes from the padding behind; what is left of it are zeros behind the result, the second value."""
+    beyond = [max(0, extra - step + 1) for extra, step in zip(more, geometry.stride)]
+    taken = [min(after, extra) for after, extra in zip(geometry.padding_after, beyond)]
+    after = tuple(first - some for first, some in zip(geometry.padding_after, taken))
+    return geometry._replace(padding_after=after), tuple(extra - some for extra, some in zip(beyond, taken))
+
+
 def _transposed(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor], stride: Any, padding: Any, output_padding: Any,
                 groups: Any, dilation: Any, workspace: Optional[Workspace]) -> Tensor:
     check_tensor("weight", weight, axes)
+    check_tensor("input", input)
+    if input.dim() == axes + 1:  # torch takes one image without a batch
+        return _transposed(axes, input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation, workspace).squeeze(0)
     check_tensor("input", input, axes)
     check_groups(groups)
     if input.shape[1] != weight.shape[0]:
@@ -64,12 +76,14 @@ def _transposed(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor]
     check_phases(weight, geometry)
     more = numbers_of("output_padding", output_padding, axes, 0)
     if any(extra >= max(step, d) for extra, step, d in zip(more, geometry.stride, geometry.dilation)):
-        raise InvalidSize(f"output_padding = {shown(output_padding)} must be less than stride or dilation, {geometry.stride} and "
-                          f"{geometry.dilation}")
+        raise InvalidSize(f"output_padding = {shown(output_padding)} must be less than stride {geometry.stride} or dilation "
+                          f"{geometry.dilation}, on each axis")
     sizes = tuple((size - 1) * step - before - after + d * (k - 1) + extra + 1 for size, step, before, after, d, k, extra
                   in zip(input.shape[2:], geometry.stride, geometry.padding, geometry.padding_after, geometry.dilation, weight.shape[2:], more))
     if 0 in input.shape[1:] or min(sizes) < 1:
         raise InvalidSize(f"the output would have the size {sizes}: give a larger input than {tuple(input.shape)}, or less padding")
+    geometry, zeros = _within_stride(geometry, more)
+    sizes = tuple(size - behind for size, behind in zip(sizes, zeros))
     sizes, dtype = (input.shape[0], weight.shape[1], *sizes), computed_in(input, weight)
     if needs_grad(input, weight, bias, None):
         result = TransposedFunction.apply(input, weight, sizes, geometry, dtype, workspace_number(workspace),
@@ -77,6 +91,9 @@ def _transposed(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor]
     else:
         result = input_product(operand(input, padded(weight.shape[0]), dtype), filter_operand(weight, geometry, dtype, True), sizes,
                                tuple(weight.shape), geometry, dtype, workspace_number(workspace))
+    if any(zeros):
+        sides = [side for behind in reversed(zeros) for side in (0, behind)]
+        result = torch.nn.functional.pad(result.movedim(1, -1), (0, 0, *sides)).movedim(-1, 1)
     return result if bias is None else result + bias.to(dtype).view(-1, *[1] * axes)
 
 

@@ -43,7 +43,7 @@ def why_not_conv(module: torch.nn.Module) -> Optional[str]:
                     f"conv{axes}d pads them")
         # The size of an image decides nothing that these refuse; it only has to hold the filter.
         image = tuple(max(64, step * (size - 1) + 1) for step, size in zip(module.dilation, kernel))
-        for op in ("fprop", "dgrad", "wgrad") if weight.requires_grad else ("fprop",):
+        for op in ("fprop", "dgrad", "wgrad") if weight.requires_grad else ("fprop", "dgrad"):  # an input may want its gradient
             Convolution(op, (2, padded(module.in_channels), *image), (padded(module.out_channels), *kernel), stride=geometry.stride,
                         padding=geometry.padding, padding_after=geometry.padding_after, dilation=geometry.dilation).check()
     except Error as error:
