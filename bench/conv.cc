@@ -7,8 +7,10 @@
 
 #include <algorithm>
 
+#include <sluice/conv.h>
 #include <sluice/spec/conv_problem.h>
 #include <sluice/tools.h>
+#include <sluice/try.h>
 
 namespace sluice::bench {
 namespace {
@@ -87,6 +89,13 @@ ConvElements in_roles(ConvOp op, i64 x, i64 w, i64 y) {
 }
 
 }  // namespace
+
+Result<Problem> conv_problem(const Conv& v, const Problem& said) {
+  SLUICE_TAKE(Problem p, conv::problem(v, said.a.type, said.d.type, said.epilogue));
+  p.accumulate = said.accumulate;
+  p.deterministic = said.deterministic;
+  return p;
+}
 
 double conv_flops(const Conv& v) {
   return 2 * multiplications(v);

@@ -7,9 +7,12 @@
 #include <vector>
 
 #include <sluice/result.h>
-#include <sluice/spec/conv.h>
+#include <sluice/spec/problem.h>
 
 namespace sluice::bench {
+
+/// The product of `conv` with the types, epilogue, sums and order of `said`. Errors: those of conv::problem.
+Result<Problem> conv_problem(const Conv& conv, const Problem& said);
 
 /// Floating-point operations: two for each image, pixel of y, tap, channel and filter, padding included.
 double conv_flops(const Conv& conv);

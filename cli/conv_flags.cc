@@ -3,13 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include <sluice/conv.h>
 #include <sluice/tools.h>
 #include <sluice/try.h>
 
+#include "bench/conv.h"
 #include "bench/names.h"
 #include "cli/bounded.h"
 #include "cli/parse.h"
@@ -17,23 +17,15 @@
 namespace sluice::cli {
 namespace {
 
-/// Flags of products whose values follow from a convolution.
-constexpr std::array kProductOnly = {"--shape",    "--m",    "--n",    "--k",    "--batch", "--a-layout",
-                                     "--b-layout", "--ld-a", "--ld-b", "--ld-c", "--ld-d",  "--gated"};
-
 int count_of(const std::string& text, char letter) {
   return static_cast<int>(std::count(text.begin(), text.end(), letter));
-}
-
-int& at(Axes& axes, int axis) {
-  return axis == 0 ? axes.w : axis == 1 ? axes.h : axes.d;
 }
 
 /// Values in the order of the command line, outermost first, as axes.
 Axes axes_of(const std::vector<int>& values, size_t first, int spatial, int others) {
   Axes axes{others, others, others};
   for (int axis = 0; axis < spatial; ++axis)
-    at(axes, axis) = values[first + static_cast<size_t>(spatial - 1 - axis)];
+    axes[axis] = values[first + static_cast<size_t>(spatial - 1 - axis)];
   return axes;
 }
 
@@ -102,26 +94,6 @@ bool is_conv(const ConvFlags& flags) {
   return !flags.op.empty();
 }
 
-Result<void> check_product(const ConvFlags& flags) {
-  if (is_conv(flags)) return {};
-  for (const CLI::Option* option : flags.options)
-    if (option->count() > 0)
-      return bad_argument("{} has no effect without --conv: say which product, fprop, dgrad or wgrad",
-                          option->get_name());
-  return {};
-}
-
-Result<void> refuse_product_flags(const std::vector<const CLI::Option*>& options) {
-  for (const CLI::Option* option : options)
-    if (option->count() > 0 &&
-        std::find(kProductOnly.begin(), kProductOnly.end(), option->get_name()) != kProductOnly.end())
-      return bad_argument(
-          "{} has no effect with --conv: sizes, layouts and strides follow from the convolution; "
-          "leave it out",
-          option->get_name());
-  return {};
-}
-
 Result<ConvOp> op_of(const ConvFlags& flags) {
   return bench::parse_name("--conv", flags.op, {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad});
 }
@@ -159,9 +131,7 @@ Result<bench::DenseRequest> conv_request_of(const Conv& conv, const ProblemFlags
                     "--a {} and --b {}: the inputs of a convolution have one type; give it with --dtype",
                     name_of(said.a.type), name_of(said.b.type));
   SLUICE_TAKE(const PlanOverrides overrides, overrides_of(f));
-  SLUICE_TAKE(Problem problem, conv::problem(conv, said.a.type, said.d.type, said.epilogue));
-  problem.accumulate = said.accumulate;
-  problem.deterministic = said.deterministic;
+  SLUICE_TAKE(const Problem problem, bench::conv_problem(conv, said));
   return bench::DenseRequest{
       .problem = problem, .overrides = overrides, .alpha = f.alpha, .beta = beta_of(f), .conv = conv};
 }

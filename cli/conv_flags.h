@@ -29,10 +29,6 @@ struct ConvFlags {
 void add_conv_flags(CLI::App& app, ConvFlags& flags);
 
 bool is_conv(const ConvFlags& flags);
-/// Error invalid_argument: a flag of a convolution was given without --conv.
-Result<void> check_product(const ConvFlags& flags);
-/// Error invalid_argument: a flag among `options` says what a convolution says itself, like --m.
-Result<void> refuse_product_flags(const std::vector<const CLI::Option*>& options);
 
 /// The op of --conv.
 Result<ConvOp> op_of(const ConvFlags& flags);

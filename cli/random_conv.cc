@@ -17,10 +17,6 @@ constexpr std::array kFilters = {1, 1, 2, 3, 3, 3, 3, 4, 5, 7};
 constexpr std::array kStrides = {1, 1, 1, 1, 2, 2, 3, 4};
 constexpr std::array kDilations = {1, 1, 1, 1, 2, 3};
 
-int& at(Axes& axes, int axis) {
-  return axis == 0 ? axes.w : axis == 1 ? axes.h : axes.d;
-}
-
 i64 random_channels(Dice& dice, i64 unit) {
   const i64 channels = dice.one_in(2) ? dice.any_of(kHardChannels) : unit * (1 + dice.below(48));
   return round_up(channels, unit);
@@ -28,14 +24,14 @@ i64 random_channels(Dice& dice, i64 unit) {
 
 /// Shortens filters and strides until taps and phases are as many as a launch holds.
 void keep_limits(Conv& v) {
-  for (int axis = 0; taps_of(v) > kMostTaps; axis = (axis + 1) % kMostSpatial) at(v.filter, axis) = 1;
-  for (int axis = 0; phase_count(v) > kMostPhases; axis = (axis + 1) % kMostSpatial) at(v.stride, axis) = 1;
+  for (int axis = 0; taps_of(v) > kMostTaps; axis = (axis + 1) % kMostSpatial) v.filter[axis] = 1;
+  for (int axis = 0; phase_count(v) > kMostPhases; axis = (axis + 1) % kMostSpatial) v.stride[axis] = 1;
 }
 
 /// Lengthens x where y would be empty.
 void keep_output(Conv& v) {
   for (int axis = 0; axis < v.spatial; ++axis)
-    while (long_output_size(v, axis) < 1) ++at(v.size, axis);
+    while (long_output_size(v, axis) < 1) ++v.size[axis];
 }
 
 /// Multiply-adds with all padding of blocks and tiles, as a host would do them.
@@ -51,7 +47,7 @@ bool shorten(Conv& v) {
   int longest = 0;
   for (int axis = 1; axis < v.spatial; ++axis)
     if (v.size[axis] > v.size[longest]) longest = axis;
-  at(shorter.size, longest) = std::max(v.size[longest] / 2, 1);
+  shorter.size[longest] = std::max(v.size[longest] / 2, 1);
   keep_output(shorter);
   if (shorter.size[longest] >= v.size[longest]) return false;
   v = shorter;
@@ -84,14 +80,14 @@ Conv random_geometry(Dice& dice, const RandomSpec& spec, ConvOp op, i64 unit) {
   v.filters = random_channels(dice, unit);
   const bool pointwise = dice.one_in(12);
   for (int axis = 0; axis < v.spatial; ++axis) {
-    at(v.size, axis) = dice.one_in(2) ? dice.any_of(kHardSizes) : static_cast<int>(1 + dice.below(40));
+    v.size[axis] = dice.one_in(2) ? dice.any_of(kHardSizes) : static_cast<int>(1 + dice.below(40));
     if (pointwise) continue;
-    at(v.filter, axis) = dice.any_of(kFilters);
-    at(v.stride, axis) = dice.any_of(kStrides);
-    at(v.dilation, axis) = v.spatial == 3 ? 1 + static_cast<int>(dice.below(2)) : dice.any_of(kDilations);
+    v.filter[axis] = dice.any_of(kFilters);
+    v.stride[axis] = dice.any_of(kStrides);
+    v.dilation[axis] = v.spatial == 3 ? 1 + static_cast<int>(dice.below(2)) : dice.any_of(kDilations);
     const i64 reach = i64{v.dilation[axis]} * (v.filter[axis] - 1);
-    at(v.padding, axis) = static_cast<int>(dice.below(std::min<i64>(reach, 9) + 2));
-    at(v.padding_after, axis) =
+    v.padding[axis] = static_cast<int>(dice.below(std::min<i64>(reach, 9) + 2));
+    v.padding_after[axis] =
         dice.one_in(3) ? static_cast<int>(dice.below(std::min<i64>(reach, 9) + 2)) : v.padding[axis];
   }
   keep_limits(v);

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 
 #include <sluice/tools.h>
 #include <sluice/try.h>
@@ -17,6 +19,10 @@ namespace sluice::cli {
 namespace {
 
 using bench::Request;
+
+/// Flags of products whose values follow from a convolution.
+constexpr std::array kProductOnly = {"--shape",    "--m",    "--n",    "--k",    "--batch", "--a-layout",
+                                     "--b-layout", "--ld-a", "--ld-b", "--ld-c", "--ld-d",  "--gated"};
 
 /// The options that `add` adds to `app`.
 std::vector<const CLI::Option*> added_by(CLI::App& app, ProblemFlags& flags,
@@ -34,15 +40,31 @@ Result<void> refuse_dense(const std::vector<const CLI::Option*>& options, const 
   return refuse_given(dense, why + ": a packed product has no such choice; leave it out");
 }
 
-/// Refuses flags of one convolution beside a list of them, and flags that only products have.
-Result<void> check_list_flags(const RequestFlags& flags, const std::string& source) {
-  SLUICE_TRY(op_of(flags.conv));
+/// Refuses flags of a convolution without --conv.
+Result<void> check_product(const ConvFlags& flags) {
+  if (is_conv(flags)) return {};
+  return refuse_given(flags.options, "without --conv: say which product, fprop, dgrad or wgrad");
+}
+
+/// Refuses flags that say what a convolution says itself, like --m.
+Result<void> refuse_product_flags(std::vector<const CLI::Option*> options) {
+  std::erase_if(options, [](const CLI::Option* option) {
+    return std::find(kProductOnly.begin(), kProductOnly.end(), option->get_name()) == kProductOnly.end();
+  });
+  return refuse_given(options,
+                      "with --conv: sizes, layouts and strides follow from the convolution; leave it out");
+}
+
+/// Returns the op of the list's convolutions. Refuses flags of one convolution, and those that only products
+/// have.
+Result<ConvOp> check_list_flags(const RequestFlags& flags, const std::string& source) {
+  SLUICE_TAKE(const ConvOp op, op_of(flags.conv));
   SLUICE_TRY(
       refuse_given(flags.conv.options, fmt::format("with {}: write it on the problem's line", source)));
   SLUICE_TRY(refuse_product_flags(flags.problem_options));
   for (const auto* options : {&flags.packed.format_options, &flags.packed.override_options})
     SLUICE_TRY(refuse_given(*options, "with --conv: a convolution's filter is not packed; leave it out"));
-  return {};
+  return op;
 }
 
 Result<std::vector<Request>> requests_of_file(const RequestFlags& flags) {
@@ -66,8 +88,7 @@ Result<std::vector<Request>> requests_of_conv_set(const RequestFlags& flags) {
   if (!is_conv(flags.conv))
     return bad_argument("--set {} holds convolutions: say which product with --conv fprop, dgrad or wgrad",
                         flags.set);
-  SLUICE_TRY(check_list_flags(flags, "--set " + flags.set));
-  SLUICE_TAKE(const ConvOp op, op_of(flags.conv));
+  SLUICE_TAKE(const ConvOp op, check_list_flags(flags, "--set " + flags.set));
   SLUICE_TAKE(const std::vector<Conv> layers, bench::conv_set(flags.set, op));
   std::vector<Request> requests;
   for (const Conv& layer : layers) {
@@ -149,6 +170,12 @@ Result<void> check_dense(const PackedFlags& flags) {
   return refuse_given(flags.override_options, why);
 }
 
+Result<void> refuse_packed_convolution(const RequestFlags& flags) {
+  if (!is_packed(flags.packed) || !is_conv(flags.conv)) return {};
+  return bad_argument(
+      "--weights has no effect with --conv: a convolution's filter is not packed; leave it out");
+}
+
 Result<void> refuse_overrides(const RequestFlags& flags, const std::string& why) {
   SLUICE_TRY(refuse_given(flags.override_options, why));
   return refuse_given(flags.packed.override_options, why);
@@ -156,9 +183,7 @@ Result<void> refuse_overrides(const RequestFlags& flags, const std::string& why)
 
 Result<Request> request_of(const RequestFlags& flags) {
   if (is_conv(flags.conv)) {
-    if (is_packed(flags.packed))
-      return bad_argument(
-          "--weights has no effect with --conv: a convolution's filter is not packed; leave it out");
+    SLUICE_TRY(refuse_packed_convolution(flags));
     SLUICE_TRY(check_dense(flags.packed));
     SLUICE_TRY(refuse_product_flags(flags.problem_options));
     SLUICE_TAKE(const Conv conv, conv_of(flags.conv));

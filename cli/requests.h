@@ -40,6 +40,8 @@ std::string first_given(const std::vector<const CLI::Option*>& options);
 Result<void> refuse_given(const std::vector<const CLI::Option*>& options, const std::string& why);
 /// Error invalid_argument: a flag of packed weights was given without --weights.
 Result<void> check_dense(const PackedFlags& flags);
+/// Error invalid_argument: --weights beside --conv.
+Result<void> refuse_packed_convolution(const RequestFlags& flags);
 /// Refuses overrides of the planner, for either kind of product.
 Result<void> refuse_overrides(const RequestFlags& flags, const std::string& why);
 

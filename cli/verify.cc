@@ -241,9 +241,7 @@ Result<int> run_checks(const VerifyFlags& flags, const RequestFlags& request) {
 }
 
 Result<int> run_verify(const VerifyFlags& flags, const RequestFlags& request) {
-  if (is_packed(request.packed) && is_conv(request.conv))
-    return bad_argument(
-        "--weights has no effect with --conv: a convolution's filter is not packed; leave it out");
+  SLUICE_TRY(refuse_packed_convolution(request));
   if (is_packed(request.packed)) return run_checks<PackedChecks>(flags, request);
   SLUICE_TRY(check_dense(request.packed));
   SLUICE_TRY(refuse_given(request.override_options, "without --weights: dense plans are the planner's"));

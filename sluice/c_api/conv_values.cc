@@ -16,10 +16,6 @@ static_assert(SLUICE_FPROP == static_cast<int>(ConvOp::fprop) &&
               SLUICE_WGRAD == static_cast<int>(ConvOp::wgrad));
 static_assert(kMostSpatial == sizeof(sluice_conv_sizes::size) / sizeof(int64_t));
 
-int& at(Axes& axes, int axis) {
-  return axis == 0 ? axes.w : axis == 1 ? axes.h : axes.d;
-}
-
 /// A list of C's.
 struct AxisList {
   const char* name;
@@ -35,7 +31,7 @@ Result<Axes> axes_of(const AxisList& list, int spatial, Axes axes) {
       return Error{ErrorCode::invalid_size, std::string(list.name) + "[" + std::to_string(i) +
                                                 "] = " + std::to_string(value) + " must be in 0.." +
                                                 std::to_string(kMost) + "; give one inside"};
-    at(axes, spatial - 1 - i) = static_cast<int>(value);
+    axes[spatial - 1 - i] = static_cast<int>(value);
   }
   return axes;
 }
@@ -46,11 +42,15 @@ void store(const Axes& axes, int spatial, int64_t* values) {
 
 }  // namespace
 
+Result<void> check_spatial(int32_t spatial) {
+  if (spatial >= 1 && spatial <= kMostSpatial) return {};
+  return Error{ErrorCode::invalid_argument, "spatial = " + std::to_string(spatial) +
+                                                " must be in 1..3: it is the number of axes besides "
+                                                "images and channels"};
+}
+
 Result<Conv> conv_of(const sluice_conv_sizes& v) {
-  if (v.spatial < 1 || v.spatial > kMostSpatial)
-    return Error{ErrorCode::invalid_argument, "spatial = " + std::to_string(v.spatial) +
-                                                  " must be in 1..3: it is the number of axes besides "
-                                                  "images and channels"};
+  SLUICE_TRY(check_spatial(v.spatial));
   Conv conv{.op = static_cast<ConvOp>(v.op),
             .spatial = v.spatial,
             .images = v.images,

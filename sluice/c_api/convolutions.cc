@@ -229,10 +229,7 @@ Result<void> check_numbers(const sluice_convolution& v) {
     return Error{
         ErrorCode::invalid_argument,
         "op = " + std::to_string(v.op) + " must be SLUICE_FPROP, SLUICE_DGRAD or SLUICE_WGRAD, 1..3"};
-  if (v.spatial < 1 || v.spatial > kMostSpatial)
-    return Error{ErrorCode::invalid_argument, "spatial = " + std::to_string(v.spatial) +
-                                                  " must be in 1..3: it is the number of axes besides "
-                                                  "images and channels"};
+  SLUICE_TRY(check_spatial(v.spatial));
   const Enumerator enumerators[] = {{"accumulate", v.accumulate, 2},
                                     {"activation", v.activation, SLUICE_SILU + 1},
                                     {"update", v.update, 2},

@@ -53,6 +53,8 @@ Error with_names(const sluice_convolution& convolution, Error error);
 // ---- conv_values.cc: sizes
 /// Converts sizes. Errors: invalid_argument (spatial), invalid_size (a value that no int holds).
 Result<Conv> conv_of(const sluice_conv_sizes& sizes);
+/// Error invalid_argument: no number of axes, 1 to 3.
+Result<void> check_spatial(int32_t spatial);
 sluice_conv_sizes values_of(const Conv& conv);
 
 }  // namespace sluice::c_api

@@ -126,13 +126,7 @@ Problem example_of(const Recipe& r) {
   p.epilogue.gated = r.gated;
   p.epilogue.residual = r.residual_bytes != 0;
   p.epilogue.c_type = r.residual_bytes == bytes_of(DType::fp32) ? DType::fp32 : DType::bf16;
-  if (r.conv.op != ConvOp::none) {
-    Problem made = product_of_conv(conv_of(r.conv), r.a, r.d, p.epilogue);
-    made.accumulate = p.accumulate;
-    made.deterministic = p.deterministic;
-    made.b.type = r.b;
-    return made;
-  }
+  if (r.conv.op != ConvOp::none) return product_of_conv(conv_of(r.conv), p);
   // Rows that are no multiple of 16 bytes apart rule out TMA.
   if (r.store == StorePath::direct && why_not_tma_store(with_strides(p)) == nullptr) p.d.ld = r.n + 1;
   return p;

@@ -24,6 +24,7 @@ struct Axes {
   int w = 0, h = 0, d = 0;
 
   SLUICE_HD constexpr int operator[](int axis) const { return axis == 0 ? w : axis == 1 ? h : d; }
+  SLUICE_HD constexpr int& operator[](int axis) { return axis == 0 ? w : axis == 1 ? h : d; }
   constexpr bool operator==(const Axes&) const = default;
 };
 inline constexpr Axes kOnes{1, 1, 1};
@@ -106,8 +107,8 @@ SLUICE_HD constexpr i64 filter_elements(const Conv& v) {
 SLUICE_HD constexpr bool gathers_x(ConvOp op) {
   return op != ConvOp::dgrad;
 }
-SLUICE_HD constexpr int phase_count(const Conv& v) {
-  return v.op == ConvOp::dgrad ? v.stride.w * v.stride.h * v.stride.d : 1;
+SLUICE_HD constexpr i64 phase_count(const Conv& v) {
+  return v.op == ConvOp::dgrad ? i64{v.stride.w} * v.stride.h * v.stride.d : 1;
 }
 /// Multiplies nothing: the checks ask before they have bounded the strides.
 SLUICE_HD constexpr bool is_phased(const Conv& v) {
@@ -245,8 +246,9 @@ struct PixelBox {
 /// Parameters of a gathering kernel that do not depend on its tile.
 struct Gather {
   PixelBox pixels;
-  int blocks;                    // each tap has so many, of channels
-  int advance_at[kMostSpatial];  // a k-tile of pixels further along each axis, and in images
+  int blocks;  // each tap has so many, of channels
+  // PixelWalk::advance adds these along each axis and in images, with carries, to go a k-tile of pixels on.
+  int advance_at[kMostSpatial];
   int advance_images;
   int channels;  // the filter's: columns of D past them, up to whole blocks, are not stored (wgrad)
   Tap taps[kMostTaps];

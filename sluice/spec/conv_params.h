@@ -12,12 +12,17 @@ SLUICE_HD constexpr int gathered_channels(const Conv& v) {
   return static_cast<int>(gathers_x(v.op) ? v.channels : v.filters);
 }
 
+/// Blocks of those channels at a tap: k-tiles (fprop, dgrad) or atoms of columns (wgrad).
+SLUICE_HD constexpr int channel_blocks(const Conv& v, int block) {
+  return ceil_div(gathered_channels(v), block);
+}
+
 /// The gather of `v`, with k-tiles of `block` elements. Taps are those of its phases, one after another.
 SLUICE_HD constexpr Gather gather_for(const Conv& v, int block) {
   const Phases phases = phases_of(v);
   Gather gather{};
   gather.pixels = box_of(phases.items[0]);
-  gather.blocks = static_cast<int>(padded_channels(gathered_channels(v), block)) / block;
+  gather.blocks = channel_blocks(v, block);
   gather.channels = static_cast<int>(v.channels);
   int pixels = block;
   for (int axis = 0; axis < kMostSpatial; ++axis) {
@@ -35,7 +40,7 @@ SLUICE_HD constexpr Gather gather_for(const Conv& v, int block) {
 /// Fills sizes and places of the phases of `v`, a dgrad with a stride.
 SLUICE_HD constexpr void fill_phases(const Conv& v, int block, PhaseParams (&all)[kMostPhases]) {
   const Phases phases = phases_of(v);
-  const int blocks = static_cast<int>(padded_channels(gathered_channels(v), block)) / block;
+  const int blocks = channel_blocks(v, block);
   int tap = 0;
   for (int i = 0; i < phases.count; ++i) {
     const Phase& phase = phases.items[i];

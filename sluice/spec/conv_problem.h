@@ -11,7 +11,7 @@ SLUICE_HD constexpr bool is_pointwise(const Conv& v) {
   return taps_of(v) == 1 && v.stride == kOnes && v.padding == Axes{} && v.padding_after == Axes{};
 }
 
-/// Elements from the first to past the last of x, y and w.
+/// Elements from the first to past the last of x, and of y.
 SLUICE_HD constexpr i64 x_span(const Conv& v) {
   return (x_pixels(v) - 1) * x_pitch_of(v) + v.channels;
 }
@@ -67,6 +67,14 @@ SLUICE_HD constexpr Problem product_of_conv(const Conv& v, DType inputs, DType o
   if (v.op == ConvOp::wgrad) p.n = v.channels;
   p.a.batch_stride = p.b.batch_stride = p.c.batch_stride = p.d.batch_stride = 0;
   return with_strides(p);
+}
+/// product_of_conv() with the types, epilogue, sums and order of `like`.
+SLUICE_HD constexpr Problem product_of_conv(const Conv& v, const Problem& like) {
+  Problem p = product_of_conv(v, like.a.type, like.d.type, like.epilogue);
+  p.b.type = like.b.type;
+  p.accumulate = like.accumulate;
+  p.deterministic = like.deterministic;
+  return p;
 }
 
 }  // namespace sluice

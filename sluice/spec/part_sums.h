@@ -48,7 +48,7 @@ SLUICE_HD constexpr SumGrid sum_grid(const KernelConfig& c, int streamed) {
   return {blocks / 2, kWideSumColumns, 1};
 }
 /// Places block `index` of a grid: neighbours sum neighbouring columns.
-SLUICE_HD constexpr SumBlock sum_block(const KernelConfig& c, int index, int columns = kSumColumns) {
+SLUICE_HD constexpr SumBlock sum_block(const KernelConfig& c, int index, int columns) {
   const int across = own_columns(c) / columns;
   const int wave = index / across, part = wave / waves(c), cta = part / combined_parts(c);
   return {cta / cluster_size(c), cta % cluster_size(c), part % combined_parts(c), wave % waves(c),

@@ -33,16 +33,20 @@ class BoxRules {
 
  private:
   const Phase& phase(const Tile& tile) const { return phases_.items[config_.conv.phased ? tile.batch : 0]; }
-  int blocks_of(int block) const {
-    return static_cast<int>(padded_channels(gathered_channels(scenario_.conv), block)) / block;
-  }
-  TapBox box(const Phase& phase, int index, int block) const {
-    const int blocks = blocks_of(block);
-    if (index / blocks >= phase.taps()) return {.channel = -1};  // no such k-tile
-    const Tap tap = tap_of(scenario_.conv, phase, index / blocks);
-    TapBox box{.filter = tap.filter, .channel = index % blocks * block};
+  TapBox box(const Phase& phase, int index, int channel) const {
+    const Tap tap = tap_of(scenario_.conv, phase, index);
+    TapBox box{.filter = tap.filter, .channel = channel};
     std::copy(std::begin(tap.offset), std::end(tap.offset), box.offset);
     return box;
+  }
+  TapBox box_of_k_tile(const Phase& phase, int k_tile) const {
+    const int block = config_.tile.k, blocks = channel_blocks(scenario_.conv, block);
+    if (k_tile >= phase.taps() * blocks) return {.channel = -1};  // no such k-tile
+    return box(phase, k_tile % phase.taps(), k_tile / phase.taps() * block);
+  }
+  TapBox box_of_atom(int atom) const {
+    const int blocks = channel_blocks(scenario_.conv, kMnBlock);
+    return box(phases_.items[0], atom / blocks, atom % blocks * kMnBlock);
   }
   /// The axes that the kernel does not know stay 0.
   ConvBoxes pixels(const Phase& phase, i64 pixel, bool in_tensor) const {
@@ -60,12 +64,12 @@ class BoxRules {
   ConvBoxes rows(const Step& load) const {
     const Phase& of = phase(load.tile);
     ConvBoxes boxes = pixels(of, load.tile.m_offset + slice_a_ * (config_.tile.m / config_.cluster.n), true);
-    boxes.boxes[0] = box(of, load.k_tile, config_.tile.k);
+    boxes.boxes[0] = box_of_k_tile(of, load.k_tile);
     return boxes;
   }
   ConvBoxes filter(const Step& load) const {
     ConvBoxes boxes{.count = 1};
-    boxes.boxes[0] = box(phase(load.tile), load.k_tile, config_.tile.k);
+    boxes.boxes[0] = box_of_k_tile(phase(load.tile), load.k_tile);
     return boxes;
   }
   ConvBoxes columns(const Step& load) const {
@@ -73,11 +77,10 @@ class BoxRules {
     ConvBoxes boxes = pixels(phases_.items[0], first, true);
     boxes.count = 0;
     for (int column = load.tile.n_offset; column < load.tile.n_offset + config_.tile.n; column += kMnBlock)
-      if (column < scenario_.n)
-        boxes.boxes[boxes.count++] = box(phases_.items[0], column / kMnBlock, kMnBlock);
+      if (column < scenario_.n) boxes.boxes[boxes.count++] = box_of_atom(column / kMnBlock);
     // A tile outside loads the last column block: its peers wait for something.
     if (boxes.count == 0)
-      boxes.boxes[boxes.count++] = box(phases_.items[0], scenario_.n / kMnBlock - 1, kMnBlock);
+      boxes.boxes[boxes.count++] = box_of_atom(static_cast<int>(scenario_.n / kMnBlock) - 1);
     return boxes;
   }
   ConvBoxes stored(const Step& store, int group_row) const {

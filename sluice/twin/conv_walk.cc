@@ -29,15 +29,18 @@ void put_pixel(const AnyPixelWalk& walk, const PixelBox& box, ConvBoxes& to) {
       walk);
 }
 
-TapBox tap_box(const Gather& gather, const TapWalk& walk, int block) {
-  const Tap& tap = gather.taps[walk.tap];
-  TapBox box{.filter = tap.filter, .channel = walk.block * block};
+/// `place`: of a k-tile or of an atom.
+template <class Place>
+TapBox tap_box(const Gather& gather, const Place& place, int block) {
+  const Tap& tap = gather.taps[place.tap];
+  TapBox box{.filter = tap.filter, .channel = place.block * block};
   std::copy(std::begin(tap.offset), std::end(tap.offset), box.offset);
   return box;
 }
 
-int first_tap(const KernelConfig& config, const PhasedParams& params, const Tile& tile) {
-  return config.conv.phased ? phase_of(params, tile.batch).first_tap : 0;
+TapRange taps_of(const KernelConfig& config, const PhasedParams& params, const Tile& tile) {
+  constexpr KernelConfig kPhased{.conv = {.op = ConvOp::dgrad, .phased = true}}, kWhole{};
+  return config.conv.phased ? taps_of_tile<kPhased>(params, tile) : taps_of_tile<kWhole>(params, tile);
 }
 
 }  // namespace
@@ -50,7 +53,7 @@ void ConvWalk::begin(const KernelConfig& config, const PhasedParams& params, con
     box_ = config.conv.phased ? phase_of(params, tile.batch).pixels : gather.pixels;
     pixel_ =
         walk_from(config.conv.spatial, box_, tile.m_offset + slice_a * (config.tile.m / config.cluster.n));
-    taps_a_.begin(gather, tile.first_k_tile, first_tap(config, params, tile));
+    taps_a_.begin(taps_of(config, params, tile), tile.first_k_tile);
     taps_b_ = taps_a_;
     return;
   }
@@ -60,7 +63,7 @@ void ConvWalk::begin(const KernelConfig& config, const PhasedParams& params, con
                      tile.first_k_tile * config.tile.k + slice_b * (config.tile.k / rows));
   atom_count_ = blocks_loaded(params.n, tile.n_offset, config.tile.n);
   const int first = min(tile.n_offset, params.n - kMnBlock) / kMnBlock;
-  for (int i = 0; i < atom_count_; ++i) atoms_[i].begin(gather, first + i, 0);
+  for (int i = 0; i < atom_count_; ++i) atoms_[i].find(gather, first + i);
 }
 
 ConvBoxes ConvWalk::next_a(const KernelConfig& config, const PhasedParams& params) {
@@ -69,7 +72,7 @@ ConvBoxes ConvWalk::next_a(const KernelConfig& config, const PhasedParams& param
   load.count = 1;
   put_pixel(pixel_, box_, load);
   load.boxes[0] = tap_box(params.gather, taps_a_, config.tile.k);
-  taps_a_.advance(params.gather);
+  taps_a_.advance();
   return load;
 }
 
@@ -78,7 +81,7 @@ ConvBoxes ConvWalk::next_b(const KernelConfig& config, const PhasedParams& param
   if (gathers_a(config.conv)) {
     load.count = 1;
     load.boxes[0] = tap_box(params.gather, taps_b_, config.tile.k);
-    taps_b_.advance(params.gather);
+    taps_b_.advance();
   } else if (config.conv.op == ConvOp::wgrad) {
     load.count = atom_count_;
     put_pixel(pixel_, box_, load);

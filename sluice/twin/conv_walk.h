@@ -11,6 +11,8 @@
 
 namespace sluice::twin {
 
+using AnyPixelWalk = std::variant<PixelWalk<1>, PixelWalk<2>, PixelWalk<3>>;
+
 class ConvWalk {
  public:
   /// As the loaders' begin(); once a tile.
@@ -20,12 +22,10 @@ class ConvWalk {
   ConvBoxes next_b(const KernelConfig& config, const PhasedParams& params);
 
  private:
-  using AnyPixelWalk = std::variant<PixelWalk<1>, PixelWalk<2>, PixelWalk<3>>;
-
   AnyPixelWalk pixel_;  // the gathered operand's
   PixelBox box_{};      // that it walks in
   TapWalk taps_a_{}, taps_b_{};
-  TapWalk atoms_[ConvBoxes::kMost]{};
+  AtomPlace atoms_[ConvBoxes::kMost]{};
   int atom_count_ = 0;
 };
 

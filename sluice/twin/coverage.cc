@@ -124,8 +124,9 @@ std::optional<Failure> check_conv_outputs(const Scenario& scenario) {
   if (scenario.config.conv.phased) {
     const Phases phases = phases_of(v);
     times.resize(static_cast<size_t>(x_pixels(v)));
-    for (int matrix = 0; matrix < scenario.batch; ++matrix)
-      for (i64 row = 0; row < scenario.rows_of(matrix); ++row) {
+    for (int matrix = 0; matrix < scenario.batch; ++matrix) {
+      const i64 rows = scenario.rows_of(matrix);
+      for (i64 row = 0; row < rows; ++row) {
         i64 rest = row, pixel = 0, pitch = 1;
         for (int axis = 0; axis < kMostSpatial; ++axis) {
           const int positions = phases.items[matrix].axes[axis].positions;
@@ -135,6 +136,7 @@ std::optional<Failure> check_conv_outputs(const Scenario& scenario) {
         }
         ++times[static_cast<size_t>(pixel + rest * pitch)];
       }
+    }
   } else if (v.op == ConvOp::wgrad) {
     const Gather gather = gather_for(v, scenario.config.tile.k);
     times.resize(static_cast<size_t>(taps_of(v) * v.channels));

@@ -31,7 +31,7 @@ struct Scenario {
   }
   int k_tiles_of(int matrix) const {
     if (!config.conv.phased || k == 0) return grid().k_tiles;
-    return phases_of(conv).items[matrix].taps() * gather_for(conv, config.tile.k).blocks;
+    return phases_of(conv).items[matrix].taps() * channel_blocks(conv, config.tile.k);
   }
   int ctas() const { return cluster_size(config); }
   /// The first role that does math.

@@ -130,6 +130,7 @@ class Walk {
       for (int tap = 0; tap < phase.taps(); ++tap) g.taps[next++] = planted_tap(v_, phase, tap, mutant_);
     }
     grid_ = tile_grid(c_, p.m, p.n, static_cast<int>(p_.k), static_cast<int>(p_.batch));
+    p.grid = grid_;
   }
   twin::GatherMap gather_map(const Phase& phase, int channels, int pixels) {
     Im2colShape s = gathered_shape(v_, c_.a, phase, channels, pixels);
@@ -222,7 +223,10 @@ class Walk {
     for (int axis = 0; axis < kSpatial; ++axis) at.pixel[axis] = pixel.place(box, axis);
     return at;
   }
-  int first_tap(const Tile& tile) const { return c_.conv.phased ? first_tap_of<kPhased>(params(), tile) : 0; }
+  TapRange range_of(const Tile& tile) const {
+    return c_.conv.phased ? taps_of_tile<kPhased>(params(), tile)
+                          : taps_of_tile<KernelConfig{}>(params(), tile);
+  }
   RowsState begin_rows(int slice, const Tile& tile) {
     const int slice_rows = c_.tile.m / c_.cluster.n, row = tile.m_offset + slice * slice_rows;
     const PixelBox& box = c_.conv.phased ? phase_of(params(), tile.batch).pixels : gather().pixels;
@@ -230,7 +234,7 @@ class Walk {
     pixel.begin(box, row);
     RowsState state{.map = &phase_maps_[static_cast<size_t>(tile.batch)], .first = place_of(pixel, box)};
     if (!c_.conv.phased && row + slice_rows > params().m) state.map = &tail_a_;
-    state.taps.begin(gather(), tile.first_k_tile, first_tap(tile));
+    state.taps.begin(range_of(tile), tile.first_k_tile);
     return state;
   }
   void load_rows(RowsState& state, int slice, Stage& stage) {
@@ -240,7 +244,7 @@ class Walk {
     load_pixels(*state.map, at, gather().taps[state.taps.tap], [&](int row, int channel, float value) {
       stage.a[static_cast<size_t>((first + row) * c_.tile.k + channel)] = value;
     });
-    state.taps.advance(gather());
+    state.taps.advance();
   }
   void load_filter(TapWalk& taps, const Tile& tile, Stage& stage) {
     const int matrix = gather().taps[taps.tap].filter, k0 = taps.block * c_.tile.k;
@@ -256,12 +260,12 @@ class Walk {
         load_tiled(tiled_b_, t_.w, tile.n_offset + block, k0 + first, matrix,
                    [&](int o, int i, float value) { put_b(stage, first + o, block + i, value); });
     }
-    taps.advance(gather());
+    taps.advance();
   }
   struct ColumnsState {
     PixelWalk<kSpatial> pixel;
     int atoms;
-    TapWalk place[4];
+    AtomPlace place[4];
   };
   ColumnsState begin_columns(int slice, const Tile& tile) const {
     ColumnsState state;
@@ -269,7 +273,7 @@ class Walk {
     state.atoms = is(WalkMutant::atoms_past_the_last) ? c_.tile.n / kMnBlock
                                                       : blocks_loaded(params().n, tile.n_offset, c_.tile.n);
     const int first = std::min(tile.n_offset, params().n - kMnBlock) / kMnBlock;
-    for (int i = 0; i < c_.tile.n / kMnBlock; ++i) state.place[i].begin(gather(), first + i, 0);
+    for (int i = 0; i < c_.tile.n / kMnBlock; ++i) state.place[i].find(gather(), first + i);
     return state;
   }
   void load_columns(ColumnsState& state, int slice, Stage& stage) {
@@ -313,7 +317,7 @@ class Walk {
     if (tile.k_tiles == 0) return;
     if (!wgrad) {
       for (int slice = 0; slice < c_.cluster.n; ++slice) rows.push_back(begin_rows(slice, tile));
-      taps.begin(gather(), tile.first_k_tile, first_tap(tile));
+      taps.begin(range_of(tile), tile.first_k_tile);
     } else {
       for (int slice = 0; slice < c_.cluster.m; ++slice) columns.push_back(begin_columns(slice, tile));
     }

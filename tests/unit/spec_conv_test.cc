@@ -85,16 +85,13 @@ Conv random_conv(std::mt19937& dice, ConvOp op) {
            .channels = 8 * roll(1, 20),
            .filters = 8 * roll(1, 20)};
     for (int axis = 0; axis < v.spatial; ++axis) {
-      const auto set = [&](Axes& values, int value) {
-        (axis == 0 ? values.w : axis == 1 ? values.h : values.d) = value;
-      };
       const int longest = v.spatial == 1 ? 40 : v.spatial == 2 ? 14 : 7;
-      set(v.size, roll(1, longest));
-      set(v.filter, roll(1, v.spatial == 1 ? 12 : 4));
-      set(v.stride, roll(1, 3));
-      set(v.dilation, roll(1, 4));
-      set(v.padding, roll(0, 5));
-      set(v.padding_after, roll(0, 5));
+      v.size[axis] = roll(1, longest);
+      v.filter[axis] = roll(1, v.spatial == 1 ? 12 : 4);
+      v.stride[axis] = roll(1, 3);
+      v.dilation[axis] = roll(1, 4);
+      v.padding[axis] = roll(0, 5);
+      v.padding_after[axis] = roll(0, 5);
     }
     bool has_output = true;
     for (int axis = 0; axis < v.spatial; ++axis) has_output &= output_size(v, axis) > 0;

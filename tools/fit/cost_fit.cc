@@ -9,7 +9,6 @@
 #include <charconv>
 #include <cmath>
 
-#include <sluice/conv.h>
 #include <sluice/host/planner/dense/plain_plans.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/text/json_text.h>
@@ -18,6 +17,7 @@
 #include <sluice/kernels/registry.h>
 #include <sluice/try.h>
 
+#include "bench/conv.h"
 #include "bench/names.h"
 
 namespace sluice::fitting {
@@ -93,10 +93,7 @@ Result<Problem> problem_of(const Json& j) {
 Result<Problem> conv_problem_of(const Json& shape) {
   SLUICE_TAKE(const Problem said, unchecked_problem_of(shape.at("problem")));
   SLUICE_TAKE(const Conv conv, conv_of(shape.at("convolution")));
-  SLUICE_TAKE(Problem p, conv::problem(conv, said.a.type, said.d.type, said.epilogue));
-  p.accumulate = said.accumulate;
-  p.deterministic = said.deterministic;
-  return p;
+  return bench::conv_problem(conv, said);
 }
 
 /// The first number after `key` and then `next` in a designated initialiser; 0 if there is none that an int

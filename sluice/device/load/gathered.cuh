@@ -54,22 +54,21 @@ struct Im2colRows {
     else
       state.map = row + kSliceRows > params.m ? &params.map_a_tail : &params.map_a;
     state.first = pixel_at(pixel, box, 0);
-    state.taps.begin(gather_of(params), tile.first_k_tile, first_tap_of<kConfig>(params, tile));
+    state.taps.begin(taps_of_tile<kConfig>(params, tile), tile.first_k_tile);
     state.cta_mask = slice.cta_mask;
     return state;
   }
   static SLUICE_DEVICE void load(const GemmParams& params, State& state, int index, u32 destination,
                                  u32 barrier, int) {
-    const Gather& gather = gather_of(params);
     ptx::PixelAt at = state.first;
     at.channel = state.taps.block * kConfig.tile.k;
     const u32 slice = destination + index * kSliceRows * kSwizzleRowBytes;
-    const Tap& tap = gather.taps[state.taps.tap];
+    const Tap& tap = gather_of(params).taps[state.taps.tap];
     if constexpr (kSlices == 1)
       ptx::tma_load_pixels<kSpatial>(slice, *state.map, at, tap, barrier);
     else
       ptx::tma_load_pixels_multicast<kSpatial>(slice, *state.map, at, tap, barrier, state.cta_mask);
-    state.taps.advance(gather);
+    state.taps.advance();
   }
 
  private:
@@ -90,15 +89,14 @@ struct FilterTaps {
   static SLUICE_DEVICE State begin(const GemmParams& params, const MulticastSlice& slice, const Tile& tile) {
     State state;
     state.tile = Matrices::begin(params.map_b, params.map_b_tail, slice, params.n, tile.n_offset, 0);
-    state.taps.begin(gather_of(params), tile.first_k_tile, first_tap_of<kConfig>(params, tile));
+    state.taps.begin(taps_of_tile<kConfig>(params, tile), tile.first_k_tile);
     return state;
   }
   static SLUICE_DEVICE void load(const GemmParams& params, State& state, int index, u32 destination,
                                  u32 barrier, int) {
-    const Gather& gather = gather_of(params);
-    state.tile.batch = gather.taps[state.taps.tap].filter;
+    state.tile.batch = gather_of(params).taps[state.taps.tap].filter;
     Matrices::load(state.tile, index, destination, barrier, state.taps.block * kConfig.tile.k);
-    state.taps.advance(gather);
+    state.taps.advance();
   }
 };
 
@@ -109,7 +107,7 @@ struct Im2colColumns {
   struct State {
     PixelWalk<kSpatial> pixel;
     int atoms;
-    TapWalk place[kAtoms];
+    AtomPlace place[kAtoms];
     u16 cta_mask;
   };
 
@@ -120,7 +118,7 @@ struct Im2colColumns {
     state.atoms = blocks_loaded(params.n, tile.n_offset, kConfig.tile.n);
     const int first = min(tile.n_offset, params.n - kMnBlock) / kMnBlock;
 #pragma unroll
-    for (int i = 0; i < kAtoms; ++i) state.place[i].begin(gather, first + i, 0);
+    for (int i = 0; i < kAtoms; ++i) state.place[i].find(gather, first + i);
     state.cta_mask = slice.cta_mask;
     return state;
   }

@@ -50,28 +50,50 @@ struct PixelWalk {
   }
 };
 
-/// The tap and the block of channels of a k-tile (fprop, dgrad) or of an atom (wgrad).
+/// The taps of one matrix of the product: Gather::taps from `first` on.
+struct TapRange {
+  int first, count;
+};
+template <KernelConfig kConfig>
+SLUICE_DEVICE TapRange taps_of_tile(const GemmParams& params, const Tile& tile) {
+  const int blocks = gather_of(params).blocks;
+  if constexpr (kConfig.conv.phased) {
+    const PhaseParams& phase = phase_of(params, tile.batch);
+    return {phase.first_tap, quotient(phase.k_tiles, blocks)};
+  }
+  return {0, quotient(params.grid.k_tiles, blocks)};
+}
+
+/// The tap and the block of channels of a k-tile (fprop, dgrad). All taps of a block come before its next:
+/// they read the same pixels, which L2 still holds then (docs/findings/convolutions.md).
 struct TapWalk {
   int block, tap;
+  int first, behind;  // the range
 
-  SLUICE_DEVICE void begin(const Gather& gather, int k_tile, int first_tap) {
-    const int passed = quotient(k_tile, gather.blocks);
-    block = k_tile - passed * gather.blocks;
-    tap = first_tap + passed;
+  /// A phase without taps has no k-tile; its walk is begun all the same.
+  SLUICE_DEVICE void begin(const TapRange& taps, int k_tile) {
+    block = quotient(k_tile, max(taps.count, 1));
+    first = taps.first;
+    behind = first + taps.count;
+    tap = first + k_tile - block * taps.count;
   }
-  SLUICE_DEVICE void advance(const Gather& gather) {
-    if (++block == gather.blocks) {
-      block = 0;
-      ++tap;
-    }
+  SLUICE_DEVICE void advance() {
+    if (++tap != behind) return;
+    tap = first;
+    ++block;
   }
 };
-/// The index in Gather::taps of the first tap of a tile.
-template <KernelConfig kConfig>
-SLUICE_DEVICE int first_tap_of(const GemmParams& params, const Tile& tile) {
-  if constexpr (kConfig.conv.phased) return phase_of(params, tile.batch).first_tap;
-  return 0;
-}
+
+/// The tap and the block of channels of an atom of 64 columns (wgrad): all blocks of a tap come before its
+/// next, as they lie in D.
+struct AtomPlace {
+  int block, tap;
+
+  SLUICE_DEVICE void find(const Gather& gather, int atom) {
+    tap = quotient(atom, gather.blocks);
+    block = atom - tap * gather.blocks;
+  }
+};
 
 /// The column of a filter's gradient that holds column `column` of a product with `n`; -1 if none does. A
 /// wgrad's columns are whole blocks of channels at each tap, and D has the channels alone.

@@ -46,9 +46,10 @@ constexpr TensorMapShape b_map_shape(const KernelConfig& c, const Problem& p) {
 }
 
 /// Tells whether the last slice of a K-major operand reaches past the matrix, so that the shorter boxes of
-/// spec/loaded_rows.h are needed. With k = 0 nothing is loaded.
+/// spec/loaded_rows.h are needed. With k = 0 nothing is loaded. Phases
+/// have no shorter boxes.
 constexpr bool has_tail_a(const KernelConfig& c, const Problem& p) {
-  return p.k > 0 && c.a_major == Major::k && p.m % (c.tile.m * c.cluster.m) != 0;
+  return p.k > 0 && c.a_major == Major::k && !c.conv.phased && p.m % (c.tile.m * c.cluster.m) != 0;
 }
 constexpr bool has_tail_b(const KernelConfig& c, const Problem& p) {
   return p.k > 0 && c.b_major == Major::k && p.n % (c.tile.n * c.cluster.n) != 0;

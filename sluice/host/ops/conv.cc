@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions as products: a convolution becomes a Problem, and its tensors become A, B and D.
 #include <sluice/conv.h>
-#include <sluice/host/planner/dense/conv_checks.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/try.h>
 
 namespace sluice::conv {
 
 Result<Problem> problem(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue) {
-  SLUICE_TRY(check_conv(conv, inputs, output, epilogue));
-  return check_problem(product_of_conv(conv, inputs, output, epilogue));
+  return checked_product(conv, inputs, output, epilogue);
 }
 
 gemm::Args args(const Conv& conv, const Tensors& t) {

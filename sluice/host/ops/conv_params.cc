@@ -13,7 +13,7 @@ namespace {
 Result<void> encode_rows(const DriverApi& api, const Plan& plan, const Phases& phases, PhasedParams& params) {
   const Problem& p = plan.problem;
   const KernelConfig& c = plan.config;
-  const char* name = gathers_x(p.conv.op) ? "x" : "dy";
+  const char* name = names_of(p.conv).a;
   const int rows = c.tile.m / c.cluster.n;
   if (c.conv.phased) {
     for (int i = 0; i < phases.count; ++i)
@@ -32,28 +32,29 @@ Result<void> encode_rows(const DriverApi& api, const Plan& plan, const Phases& p
 
 Result<void> encode_filter(const DriverApi& api, const Plan& plan, PhasedParams& params) {
   const Problem& p = plan.problem;
+  const char* name = names_of(p.conv).b;
   TensorMapShape shape = b_map_shape(plan.config, p);
   shape = taps_shape(p.conv, shape.type, shape.box_inner, shape.box_outer);
-  SLUICE_TRY(encode_tensor_map(api, "w", shape, params.map_b));
+  SLUICE_TRY(encode_tensor_map(api, name, shape, params.map_b));
   if (!has_tail_b(plan.config, p)) return {};
   shape.box_outer = b_tail_shape(plan.config, p).box_outer;
-  return encode_tensor_map(api, "w", shape, params.map_b_tail);
+  return encode_tensor_map(api, name, shape, params.map_b_tail);
 }
 
 Result<void> encode_wgrad(const DriverApi& api, const Plan& plan, const Phases& phases,
                           PhasedParams& params) {
   const Problem& p = plan.problem;
   const KernelConfig& c = plan.config;
-  SLUICE_TRY(encode_tensor_map(api, "dy", a_map_shape(c, p), params.map_a));
-  SLUICE_TRY(encode_im2col_map(api, "x",
+  const ConvNames names = names_of(p.conv);
+  SLUICE_TRY(encode_tensor_map(api, names.a, a_map_shape(c, p), params.map_a));
+  SLUICE_TRY(encode_im2col_map(api, names.b,
                                gathered_shape(p.conv, c.b, phases.items[0], kMnBlock, c.tile.k / c.cluster.m),
                                params.map_b));
   if (c.store != StorePath::tma) return {};
-  TensorMapShape shape = d_map_shape(c, p);
-  const int swizzle = shape.swizzle_bytes;
-  shape = taps_shape(p.conv, c.d, shape.box_inner, shape.box_outer);
-  shape.swizzle_bytes = swizzle;
-  return encode_tensor_map(api, "dw", shape, params.map_d);
+  const TensorMapShape of_matrix = d_map_shape(c, p);
+  TensorMapShape shape = taps_shape(p.conv, c.d, of_matrix.box_inner, of_matrix.box_outer);
+  shape.swizzle_bytes = of_matrix.swizzle_bytes;
+  return encode_tensor_map(api, names.d, shape, params.map_d);
 }
 
 }  // namespace
@@ -73,18 +74,17 @@ Result<ConvImage> fill_conv_params(const DriverApi& api, const Plan& plan, Phase
   SLUICE_TRY(encode_filter(api, plan, params));
   if (!c.conv.phased) {
     if (c.store == StorePath::tma)
-      SLUICE_TRY(encode_tensor_map(api, v.op == ConvOp::fprop ? "y" : "dx", d_map_shape(c, p), params.map_d));
+      SLUICE_TRY(encode_tensor_map(api, names_of(v).d, d_map_shape(c, p), params.map_d));
     return image;
   }
   image.phases = phases.count;
   fill_phases(v, c.tile.k, params.phases);
   for (int i = 0; i < phases.count; ++i) {
     const Phase& phase = phases.items[i];
-    image.gathers[i] = phase.taps() > 0;
     image.phase_bytes[i] = phase_offset(v, phase) * bytes_of(c.d);
     Im2colShape store = phase_store_shape(v, c.d, phase, store_columns(c));
     store.swizzle_bytes = store_row_bytes(c);
-    SLUICE_TRY(encode_im2col_map(api, "dx", store, params.phases[i].map_d));
+    SLUICE_TRY(encode_im2col_map(api, names_of(v).d, store, params.phases[i].map_d));
   }
   return image;
 }
@@ -93,7 +93,7 @@ CUresult set_phase_addresses(const DriverApi& api, const ConvImage& image, const
                              PhasedParams& params) {
   for (int i = 0; i < image.phases; ++i) {
     PhaseParams& phase = params.phases[i];
-    if (image.gathers[i] && phase.k_tiles != 0)
+    if (phase.k_tiles != 0)
       if (const CUresult code = replace_address(api, phase.map_a, dy); code != CUDA_SUCCESS) return code;
     const CUresult code = replace_address(api, phase.map_d, static_cast<u8*>(dx) + image.phase_bytes[i]);
     if (code != CUDA_SUCCESS) return code;

@@ -9,10 +9,23 @@
 
 namespace sluice {
 
+/// The names of A, B and D in torch's words.
+struct ConvNames {
+  const char *a, *b, *d;
+};
+constexpr ConvNames names_of(const Conv& v) {
+  switch (v.op) {
+    case ConvOp::none: break;
+    case ConvOp::fprop: return {"x", "w", "y"};
+    case ConvOp::dgrad: return {"dy", "w", "dx"};
+    case ConvOp::wgrad: return {"dy", "x", "dw"};
+  }
+  return {"A", "B", "D"};
+}
+
 /// A convolution's plan as its launches see it; empty for a product of matrices.
 struct ConvImage {
   int phases = 0;                     // a strided dgrad has them
-  bool gathers[kMostPhases] = {};     // whether a phase has taps
   i64 phase_bytes[kMostPhases] = {};  // from dx to a phase's first pixel
 };
 

@@ -102,20 +102,6 @@ Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
 
 namespace {
 
-/// The caller's names of A, B and D.
-struct ConvNames {
-  const char *a, *b, *d;
-};
-constexpr ConvNames names_of(const Conv& v) {
-  switch (v.op) {
-    case ConvOp::none: break;
-    case ConvOp::fprop: return {"x", "w", "y"};
-    case ConvOp::dgrad: return {"dy", "w", "dx"};
-    case ConvOp::wgrad: return {"dy", "x", "dw"};
-  }
-  return {"A", "B", "D"};
-}
-
 Extents x_extents(const Conv& v) {
   return {v.channels, x_pixels(v), x_pitch_of(v)};
 }
@@ -354,7 +340,7 @@ Result<void> Gemm::load(const Units& units, Prepared<Gemm>& kernel) {
   spread_ctas(plan.config.overlap, module->registers(), info, image.shape);
   kernel.modules = {module};
   const Problem product = product_of(plan.problem, plan.config);
-  image.has_tail_a = has_tail_a(plan.config, product) && !plan.config.conv.phased;
+  image.has_tail_a = has_tail_a(plan.config, product);
   image.has_tail_b = has_tail_b(plan.config, product);
   if (plan.config.combine == Combine::separate && image.params.deal.tiles > 0) {
     SLUICE_TAKE(auto&& sums, units.load(1, 0, true));

@@ -19,6 +19,7 @@ constexpr const char* kPlain = "docs/findings/plain-loads.md";
 constexpr const char* kFewBits = "docs/findings/few-bit-weights.md";
 constexpr const char* kPtxas = "77 configs, ptxas 13.0";
 constexpr const char* kEstimated = "estimated, not fitted";
+constexpr const char* kConvolutions = "docs/findings/convolutions.md";
 constexpr const char* kHopper = "NVIDIA H100 white paper";
 
 using D = DenseCosts;
@@ -123,6 +124,13 @@ constexpr Constant<D> kDense[] = {
     {"apart_hbm_weight", &D::apart_hbm_weight, 1.3, "1", model,
      "convolutions: HBM's time for every second pixel, beside that for neighbours",
      "docs/findings/im2col.md"},
+    {"gathered_gain_split", &D::gathered_gain_split, 1.17, "ratio", device,
+     "convolutions: l2_gain_in_step where rows lie in two lines", kConvolutions, 0.4, 2},
+    {"gathered_gain_along_k", &D::gathered_gain_along_k, 0.64, "ratio", device,
+     "convolutions: what L2 gives to clusters along k, whose CTAs read apart from each other", kConvolutions,
+     0.4, 1.5},
+    {"gathered_pair_clocks", &D::gathered_pair_clocks, 19, "clocks", sm,
+     "convolutions: a k-tile more in clusters of two along m", kConvolutions, 1, 200},
 };
 
 using P = PlainCosts;

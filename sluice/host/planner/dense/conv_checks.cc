@@ -3,7 +3,6 @@
 #include <sluice/host/planner/dense/conv_checks.h>
 
 #include <algorithm>
-#include <string_view>
 
 #include <sluice/host/driver/tensor_map_im2col.h>
 #include <sluice/host/limits.h>
@@ -25,11 +24,12 @@ std::string along(const char* what, i64 value, int axis) {
 }
 
 Result<void> check_axis(const Conv& v, int axis) {
+  constexpr i64 kMostSize = kMaxInt / 4;  // an axis may be longer than a filter
   const struct {
     const char* name;
-    int value, least, most;
+    i64 value, least, most;
   } fields[] = {
-      {"size", v.size[axis], 1, kMostFilter},       {"filter", v.filter[axis], 1, kMostFilter},
+      {"size", v.size[axis], 1, kMostSize},         {"filter", v.filter[axis], 1, kMostFilter},
       {"stride", v.stride[axis], 1, kMostFilter},   {"dilation", v.dilation[axis], 1, kMostFilter},
       {"padding", v.padding[axis], 0, kMostFilter}, {"padding_after", v.padding_after[axis], 0, kMostFilter}};
   const bool unused = axis >= v.spatial;
@@ -38,11 +38,9 @@ Result<void> check_axis(const Conv& v, int axis) {
       return bad_size(along(name, value, axis) + " must be " + std::to_string(least) +
                       ": the convolution has " + std::to_string(v.spatial) +
                       (v.spatial == 1 ? " axis" : " axes"));
-    // A long axis may be longer than a filter.
-    const i64 bound = std::string_view(name) == "size" ? kMaxInt / 4 : most;
-    if (value < least || value > bound)
+    if (value < least || value > most)
       return bad_size(along(name, value, axis) + " must be in " + std::to_string(least) + ".." +
-                      std::to_string(bound));
+                      std::to_string(most));
   }
   const i64 reach = i64{v.dilation[axis]} * (v.filter[axis] - 1) + 1;
   const i64 padded = i64{v.size[axis]} + v.padding[axis] + v.padding_after[axis];
@@ -74,31 +72,32 @@ Result<void> check_counts_of(const Conv& v) {
   return {};
 }
 
+/// A number of channels, of x or of y, and the elements of `type` that TMA steps by.
+struct Channels {
+  const char* name;
+  const char* tensor;
+  i64 value, pitch, unit;
+  DType type;
+};
+Result<void> check_multiple(const Channels& c) {
+  if (c.value % c.unit == 0) return {};
+  return bad_size(std::string(c.name) + " = " + std::to_string(c.value) + " must be a multiple of " +
+                  std::to_string(c.unit) + " for " + name_of(c.type) +
+                  " (TMA steps from pixel to pixel by 16 bytes): pad " + c.tensor +
+                  " and w with zero channels to " + std::to_string(round_up(c.value, c.unit)));
+}
+
 Result<void> check_channels(const Conv& v, DType inputs, DType output) {
   const i64 unit = kTmaUnit / bytes_of(inputs), out_unit = kTmaUnit / bytes_of(output);
-  const struct {
-    const char* name;
-    const char* tensor;
-    i64 value, pitch, unit;
-    DType type;
-  } checks[] = {
-      {"channels", "x", v.channels, x_pitch_of(v), v.op == ConvOp::dgrad ? out_unit : unit,
-       v.op == ConvOp::dgrad ? output : inputs},
-      {"filters", "y", v.filters, y_pitch_of(v), v.op == ConvOp::fprop ? out_unit : unit,
-       v.op == ConvOp::fprop ? output : inputs},
-  };
+  const bool writes_x = v.op == ConvOp::dgrad, writes_y = v.op == ConvOp::fprop;
   // The filter has a row of channels for each tap, whichever tensor it is read or written beside.
-  if (v.channels % unit != 0)
-    return bad_size("channels = " + std::to_string(v.channels) + " must be a multiple of " +
-                    std::to_string(unit) + " for " + name_of(inputs) +
-                    " (TMA steps from pixel to pixel by 16 bytes): pad x and w with zero channels to " +
-                    std::to_string(round_up(v.channels, unit)));
-  for (const auto& [name, tensor, value, pitch, step, type] : checks) {
-    if (value % step != 0)
-      return bad_size(std::string(name) + " = " + std::to_string(value) + " must be a multiple of " +
-                      std::to_string(step) + " for " + name_of(type) +
-                      " (TMA steps from pixel to pixel by 16 bytes): pad " + tensor +
-                      " and w with zero channels to " + std::to_string(round_up(value, step)));
+  SLUICE_TRY(check_multiple({"channels", "x", v.channels, x_pitch_of(v), unit, inputs}));
+  const Channels checks[] = {
+      {"channels", "x", v.channels, x_pitch_of(v), writes_x ? out_unit : unit, writes_x ? output : inputs},
+      {"filters", "y", v.filters, y_pitch_of(v), writes_y ? out_unit : unit, writes_y ? output : inputs}};
+  for (const Channels& c : checks) {
+    SLUICE_TRY(check_multiple(c));
+    const auto& [name, tensor, value, pitch, step, type] = c;
     if (pitch < value)
       return Error{ErrorCode::invalid_stride, std::string("the pixels of ") + tensor + " are " +
                                                   std::to_string(pitch) + " elements apart and it has " +
@@ -152,10 +151,9 @@ Result<void> check_gather(const Conv& v) {
                     " x " + std::to_string(v.filter.d) + " = " + std::to_string(taps_of(v)) +
                     " taps and at most " + std::to_string(kMostTaps) +
                     " are kept in a launch's parameters; split it along an axis and add the results");
-  const i64 phases = v.op == ConvOp::dgrad ? i64{v.stride.w} * v.stride.h * v.stride.d : 1;
-  if (phases > kMostPhases)
+  if (phase_count(v) > kMostPhases)
     return bad_size("strides " + std::to_string(v.stride.w) + " x " + std::to_string(v.stride.h) + " x " +
-                    std::to_string(v.stride.d) + " make " + std::to_string(phases) +
+                    std::to_string(v.stride.d) + " make " + std::to_string(phase_count(v)) +
                     " phases of dx and at most " + std::to_string(kMostPhases) +
                     " are launched at once; use smaller strides, or scatter dy and take stride 1");
   const Phases all = phases_of(v);
@@ -201,10 +199,7 @@ Result<void> check_conv(const Conv& v, DType inputs, DType output, const Epilogu
 
 Result<void> check_conv_problem(const Problem& p) {
   SLUICE_TRY(check_conv(p.conv, p.a.type, p.d.type, p.epilogue));
-  Problem made = product_of_conv(p.conv, p.a.type, p.d.type, p.epilogue);
-  made.accumulate = p.accumulate;
-  made.deterministic = p.deterministic;
-  made.b.type = p.b.type;
+  const Problem made = product_of_conv(p.conv, p);
   if (made == p) return {};
   return Error{ErrorCode::invalid_argument,
                "the problem's sizes and layouts must be those of its convolution, " + to_string(made) +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is this a convolution that the kernels can gather? Called by conv::problem and by check_problem.
+// Is this a convolution that the kernels can gather? Called by problem_checks.cc.
 #pragma once
 
 #include <sluice/plan.h>

@@ -53,8 +53,9 @@ class Model {
   double load_clocks(double active, double k_tiles, double l2_gain) const;
   double tile_clocks(double active, double k_tiles, double l2_gain) const;
   double whole_tile_clocks(double active, const WorkSplit& split) const {
-    return tile_clocks(active, own_k_tiles(), are_in_step(p_, c_, split) ? cost_.l2_gain_in_step : 1);
+    return tile_clocks(active, own_k_tiles(), whole_tile_gain(split));
   }
+  double whole_tile_gain(const WorkSplit& split) const;
   double run_clocks(const WorkSplit& split) const;
   double phased_clocks(const WorkSplit& split) const;
   double combine_us(const WorkSplit& split) const;
@@ -109,6 +110,7 @@ double Model::math_clocks() const {
   double product = joined(cost_.sharpness_in_tile, {tensor_clocks(), smem_clocks()}) +
                    (one_chain ? kStepsPerKTile * chain : 0);
   if (multicasts(c_)) product += cost_.cluster_clocks_per_k_tile;
+  if (is_conv(p_.conv) && c_.cluster.m == 2) product += cost_.gathered_pair_clocks;
   if (!c_.promotes) return product;
   if (multicasts(c_)) product += cost_.promoted_cluster_clocks_per_k_tile;
   if (c_.schedule == Schedule::ping_pong) return product + promotion_clocks();  // the other group waits
@@ -148,6 +150,16 @@ double Model::exchange_clocks() const {
 double Model::asked_share() const {
   const double read = l2_bytes_per_k_tile(p_, c_);
   return read > 0 ? 1 + cost_.split_line_weight * split_bytes_per_k_tile(p_, c_) / read : 1;
+}
+
+/// Whole tiles get so much more from L2 than its rate. Lone CTAs of a convolution are in step in every wave:
+/// their tiles read the same filter in the same order.
+double Model::whole_tile_gain(const WorkSplit& split) const {
+  const bool gathers = is_conv(p_.conv);
+  if (gathers && c_.cluster.k > 1) return cost_.gathered_gain_along_k;
+  if (gathers && cluster_size(c_) == 1 && split.streamed == 0)
+    return split_bytes_per_k_tile(p_, c_) > 0 ? cost_.gathered_gain_split : cost_.l2_gain_in_step;
+  return are_in_step(p_, c_, split) ? cost_.l2_gain_in_step : 1;
 }
 
 /// Clocks until all bytes of a tile have come: bandwidth, or latency (the ring is refilled once in the time
@@ -194,7 +206,8 @@ double Model::phased_clocks(const WorkSplit& split) const {
   for (int i = 0; i < phases.count; ++i) {
     const i64 first = ceil_div(i * per_phase, i64{split.clusters});
     const i64 behind = ceil_div((i + 1) * per_phase, i64{split.clusters});
-    clocks += static_cast<double>(behind - first) * tile_clocks(active, phases.items[i].taps() * blocks, 1);
+    clocks += static_cast<double>(behind - first) *
+              tile_clocks(active, phases.items[i].taps() * blocks, whole_tile_gain(split));
   }
   return clocks;
 }

@@ -7,6 +7,7 @@
 #include <sluice/host/planner/dense/conv_checks.h>
 #include <sluice/host/planner/field_checks.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/spec/conv_problem.h>
 #include <sluice/try.h>
 
 namespace sluice {
@@ -213,6 +214,16 @@ Result<void> check_device(const DeviceInfo& device) {
     return Error{ErrorCode::invalid_argument,
                  "sm_count = " + std::to_string(device.sm_count) + " must be at least 1"};
   return {};
+}
+
+Result<Problem> checked_product(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue) {
+  SLUICE_TRY(check_conv(conv, inputs, output, epilogue));
+  const Problem p = product_of_conv(conv, inputs, output, epilogue);
+  if (!is_conv(p.conv)) return check_problem(p);  // pointwise: a plain product
+  SLUICE_TRY(check_enumerators(p));
+  SLUICE_TRY(check_sizes(p));
+  SLUICE_TRY(check_types(p));
+  return p;
 }
 
 Result<Problem> check_problem(const Problem& problem) {

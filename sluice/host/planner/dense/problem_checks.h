@@ -17,6 +17,10 @@ Result<void> check_device(const DeviceInfo& device);
 /// Errors: invalid_size, invalid_type, invalid_stride, misaligned.
 Result<Problem> check_problem(const Problem& problem);
 
+/// The product of a convolution, checked once: its sizes, layouts and strides follow from the convolution.
+/// Errors: those of check_conv and check_problem.
+Result<Problem> checked_product(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue);
+
 /// nullptr if TMA can write D of this (checked) problem, else the reason.
 const char* why_not_tma_store(const Problem& problem);
 
