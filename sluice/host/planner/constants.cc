@@ -124,12 +124,11 @@ constexpr Constant<D> kDense[] = {
     {"apart_hbm_weight", &D::apart_hbm_weight, 1.3, "1", model,
      "convolutions: HBM's time for every second pixel, beside that for neighbours",
      "docs/findings/im2col.md"},
-    {"gathered_gain_split", &D::gathered_gain_split, 1.17, "ratio", device,
+    {"gathered_gain_split", &D::gathered_gain_split, 1.14, "ratio", device,
      "convolutions: l2_gain_in_step where rows lie in two lines", kConvolutions, 0.4, 2},
-    {"gathered_gain_along_k", &D::gathered_gain_along_k, 0.64, "ratio", device,
-     "convolutions: what L2 gives to clusters along k, whose CTAs read apart from each other", kConvolutions,
-     0.4, 1.5},
-    {"gathered_pair_clocks", &D::gathered_pair_clocks, 19, "clocks", sm,
+    {"gathered_gain_apart", &D::gathered_gain_apart, 0.61, "ratio", device,
+     "convolutions: what L2 gives to CTAs that read parts of k, each for itself", kConvolutions, 0.4, 1.5},
+    {"gathered_pair_clocks", &D::gathered_pair_clocks, 17.6, "clocks", sm,
      "convolutions: a k-tile more in clusters of two along m", kConvolutions, 1, 200},
 };
 

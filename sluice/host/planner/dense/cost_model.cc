@@ -56,6 +56,7 @@ class Model {
     return tile_clocks(active, own_k_tiles(), whole_tile_gain(split));
   }
   double whole_tile_gain(const WorkSplit& split) const;
+  double run_gain() const;
   double run_clocks(const WorkSplit& split) const;
   double phased_clocks(const WorkSplit& split) const;
   double combine_us(const WorkSplit& split) const;
@@ -156,10 +157,13 @@ double Model::asked_share() const {
 /// their tiles read the same filter in the same order.
 double Model::whole_tile_gain(const WorkSplit& split) const {
   const bool gathers = is_conv(p_.conv);
-  if (gathers && c_.cluster.k > 1) return cost_.gathered_gain_along_k;
+  if (gathers && c_.cluster.k > 1) return cost_.gathered_gain_apart;
   if (gathers && cluster_size(c_) == 1 && split.streamed == 0)
     return split_bytes_per_k_tile(p_, c_) > 0 ? cost_.gathered_gain_split : cost_.l2_gain_in_step;
   return are_in_step(p_, c_, split) ? cost_.l2_gain_in_step : 1;
+}
+double Model::run_gain() const {
+  return is_conv(p_.conv) && c_.cluster.m * c_.cluster.n == 1 ? cost_.gathered_gain_apart : 1;
 }
 
 /// Clocks until all bytes of a tile have come: bandwidth, or latency (the ring is refilled once in the time
@@ -190,8 +194,9 @@ double Model::run_clocks(const WorkSplit& split) const {
   const double rounds = std::ceil(split.clusters * cluster_size(c_) / active);  // more than fit: one by one
   const bool aligned = split.clusters % split.streamed == 0;                    // each run lies in one tile
   const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
-  return rounds * (tile_clocks(active, std::ceil(run / c_.cluster.k), 1) + (pieces - 1) * epilogue_clocks() +
-                   (c_.combine == Combine::last_arriver ? pieces * cost_.piece_clocks : 0));
+  return rounds *
+         (tile_clocks(active, std::ceil(run / c_.cluster.k), run_gain()) + (pieces - 1) * epilogue_clocks() +
+          (c_.combine == Combine::last_arriver ? pieces * cost_.piece_clocks : 0));
 }
 
 /// Clocks of the busiest cluster where the matrices of the batch are phases of dx. They come heaviest first,
