@@ -23,7 +23,7 @@ import report_convolutions
 import report_losses
 import report_pictures
 import source_hash
-from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, name_of, newest_chains, ratio)
+from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, name_of, newest_chains, ratio, table)
 from report_records import NO_COMMIT, ROOT, CountedAt, age_words, counted_at, first_look, git, parsed, texts_of
 
 SHOWN = "h200"  # the GPU on the pages; others have their tables
@@ -36,8 +36,7 @@ DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("de
          ("seen", ("odd_rows", "epilogues", "layouts", "unseen")))
 TOKENS = (1, 16, 64)  # numbers of tokens whose means are in README
 PICTURES = {"dense": ("products", lambda rows: report_pictures.dense(compared(rows))), "packed": ("packed", report_pictures.packed),
-            "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline),
-            "wgrad": ("wgrad_sweep", report_convolutions.picture)}
+            "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline)}
 
 
 class Data:
@@ -61,10 +60,6 @@ class Data:
 
 def wrapped(text: str, indent: str = "") -> str:
     return textwrap.fill(" ".join(text.split()), WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows])
 
 
 def spread(ratios: list[float], of: int = 0) -> str:
@@ -280,18 +275,19 @@ def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
     texts, shown, others = {}, Data({}), []
     for folder in sorted(path for path in results.iterdir() if path.is_dir()):
         tables = texts_of(folder, report_convolutions.TABLES)
-        texts |= {folder / f"{name}.csv": text for name, text in tables.items()}
+        texts |= {folder / f"{name}.csv": text for name, text in tables.items() if name not in report_convolutions.UNWRITTEN}
         if folder.name == SHOWN:
             shown = Data(tables)
         else:
             others.append(Data(tables))
     texts |= {docs / "img" / f"{name}.svg": draw(shown.rows(rows)) for name, (rows, draw) in PICTURES.items() if shown.rows(rows)}
+    texts |= report_convolutions.pictures(docs, [shown, *others])
     pages = {path: path.read_text() for path in (docs.parent / "README.md", docs / "testing.md") if path.exists()}
     report_certificates.put_into(pages, docs, results)
     for path, text in pages.items():
         if BEGIN in text and END in text and shown.shown_files():
             pages[path] = f"{text.split(BEGIN)[0]}{BEGIN}\n{speed(shown)}\n{END}{text.split(END, 1)[1]}"
-    report_convolutions.put_into(pages, docs, shown.tables)
+    report_convolutions.put_into(pages, docs, [shown, *others])
     return texts | pages | {docs / "performance.md": page(shown, others)}
 
 

@@ -10,6 +10,7 @@ import textwrap
 import source_hash
 from certify_results import PAST, VARIANTS, WAIVED
 from certify_sections import Setting, all_sections
+from report_figures import table
 from report_records import commit_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -43,10 +44,6 @@ def changed(entry: dict, sources: dict[str, str]) -> list[str]:
 
 def counted(value: int, noun: str) -> str:
     return f"{value:,} {noun}"
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows])
 
 
 def found_words(entry: dict) -> str:

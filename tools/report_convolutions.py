@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convolutions on the pages: a table of sets beside cuDNN for docs/conv.md, and for docs/tuning-wgrad.md what an
 exhaustive sweep of weight gradients says. Rows come from bench/results/GPU/conv, as `sluice bench` and `sluice tune
---all` wrote them.
+--all` wrote them, of every GPU that has some.
 """
 import collections
 import pathlib
@@ -9,8 +9,8 @@ import re
 import statistics
 
 import report_pictures
-from report_figures import geometric_mean
-from report_records import OURS, TUNED, failures, load, ours_of, screened, times_of
+from report_figures import compared, geometric_mean, ratio, table
+from report_records import OURS, TUNED, age_words, failures, load, ours_of, screened, times_of
 
 FIRST, BEST, SAME_BITS = "cuDNN first", "cuDNN best", "cuDNN same bits"
 SWEEP = "wgrad_sweep"
@@ -23,11 +23,11 @@ WAYS = (("one part", lambda c: c["splits"] == 1 and c["cluster"][2] == 1), ("a c
 
 
 def layer_of(conv: dict) -> str:
-    """"64 > 128, 28 px, 3x3/2" for 64 channels and 128 filters."""
+    """"64>128, 28 px, 3x3/2" for 64 channels and 128 filters."""
     sizes, stride = conv["size"], conv["stride"]
     pixels = str(sizes[0]) if len(set(sizes)) == 1 else "x".join(map(str, sizes))
     step = "" if set(stride) == {1} else f"/{stride[0]}" if len(set(stride)) == 1 else "/" + "x".join(map(str, stride))
-    return f"{conv['channels']} > {conv['filters']}, {pixels} px, {'x'.join(map(str, conv['filter']))}{step}"
+    return f"{conv['channels']}>{conv['filters']}, {pixels} px, {'x'.join(map(str, conv['filter']))}{step}"
 
 
 def convolutions(folder: pathlib.Path) -> list[dict]:
@@ -53,7 +53,7 @@ def sweeps(folder: pathlib.Path) -> list[dict]:
         right = screened(shape)
         for rank, candidate in enumerate(right):
             c = candidate["choice"]
-            rows.append({"layer": f"{shape['convolution']['images']} x {layer_of(shape['convolution'])}", "rank": rank, "ranked": shape.get("ranked_candidates"),
+            rows.append({"layer": f"{shape['convolution']['images']}x{layer_of(shape['convolution'])}", "rank": rank, "ranked": shape.get("ranked_candidates"),
                          "possible": shape.get("possible_plans"), "us": candidate["us"], "estimate_us": candidate["estimate"]["total_us"],
                          "tile": "x".join(map(str, c["tile"][:2])), "schedule": c["schedule"], "cluster": "x".join(map(str, c["cluster"])),
                          "combine": c["combine"], "splits": c["splits"]})
@@ -61,27 +61,33 @@ def sweeps(folder: pathlib.Path) -> list[dict]:
 
 
 TABLES = {"convolutions": convolutions, "wgrad_sweep": sweeps}
+UNWRITTEN = {"wgrad_sweep"}  # the CSV would be as large as the records
 
 
 def beside(rows: list[dict], peer: str) -> str:
-    ratios = [float(row[peer]) / float(row["us"]) for row in rows if row["us"] and row[peer]]
+    ratios = [ratio(row, peer) for row in compared(rows, peer)]
     return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "-"
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows])
+def gpu_of(data) -> str:
+    return next((row["gpu"] for row in data.rows("files") if row["gpu"]), "a GPU that is not recorded")
 
 
-def sets_block(rows: list[dict]) -> str:
-    """cuDNN's time over ours: mean, least and most of each set."""
-    if not rows:
-        return "Not measured yet."
-    groups = collections.OrderedDict()
-    for row in rows:
-        groups.setdefault(row["set"], []).append(row)
-    lines = [[name, str(len(group)), beside(group, "cudnn_us"), beside(group, "cudnn_same_bits_us"), beside(group, "cudnn_first_us"),
-              f"{sum(float(row['us'] or 0) for row in group):.0f}"] for name, group in groups.items()]
-    return table(["set", "layers", "cuDNN's best plan / ours", "its best with equal bits", "its first", "ours, us in all"], lines)
+def sets_block(of_gpus: list) -> str:
+    """cuDNN's time over ours: mean, least and most of each set, and the commits that were measured."""
+    lines, commits = [], {}
+    for data in of_gpus:
+        groups = collections.OrderedDict()
+        for row in data.rows("convolutions"):
+            groups.setdefault(row["set"], []).append(row)
+        for name, group in groups.items():
+            commit = data.commit(f"conv/{name}")
+            commits[commit] = age_words(commit)
+            lines.append([gpu_of(data).removeprefix("NVIDIA ").split(" ")[0], name, str(len(group)), beside(group, "cudnn_us"),
+                          beside(group, "cudnn_same_bits_us"), beside(group, "cudnn_first_us"), f"{sum(row['us'] or 0 for row in group):.0f}", commit])
+    header = ["GPU", "set", "layers", "cuDNN's best plan / ours", "its best with equal bits", "its first", "ours, us in all", "commit"]
+    ages = "; ".join(commit + age for commit, age in commits.items())
+    return f"{table(header, lines, tight=True)}\n\n{ages}." if lines else "Not measured yet."
 
 
 class Layer:
@@ -101,9 +107,12 @@ class Layer:
     def best_of(self, taken) -> dict | None:
         return min((p for p in self.plans if taken(p)), key=lambda p: p["us"], default=None)
 
-    def tile_first(self) -> dict:
-        """The fastest unsplit kernel, then the best number of parts for its tile, schedule and cluster."""
-        whole = self.best_of(lambda p: self.parts(p) == 1) or self.best
+    def tile_first(self) -> dict | None:
+        """The fastest unsplit kernel, then the best number of parts for its tile, schedule and cluster. None: no
+        unsplit kernel was timed."""
+        whole = self.best_of(lambda p: self.parts(p) == 1)
+        if whole is None:
+            return None
         same = [p for p in self.plans if (p["tile"], p["schedule"], p["cluster"]) == (whole["tile"], whole["schedule"], whole["cluster"])]
         return min(same, key=lambda p: p["us"])
 
@@ -118,25 +127,31 @@ def layers_of(rows: list[dict]) -> list[Layer]:
     return [Layer(name, group) for name, group in groups.items()]
 
 
-def over(us: float, best: float) -> str:
-    return f"{100 * (us / best - 1):.1f} %"
+def over(plan: dict | None, best: dict) -> str:
+    return f"{plan['us'] / best['us'] - 1:.1%}" if plan else "-"
 
 
-def sweep_block(rows: list[dict]) -> str:
-    layers = layers_of(rows)
-    if not layers:
+def swept(of_gpus: list):
+    """The first GPU with a sweep."""
+    return next((data for data in of_gpus if data.rows("wgrad_sweep")), None)
+
+
+def sweep_block(of_gpus: list) -> str:
+    data = swept(of_gpus)
+    if data is None:
         return "Not measured yet."
-    lines = [[l.name, str(l.possible or len(l.plans)), str(l.ranked), f"{l.best['us']:.1f}", f"{l.best['tile']}, {l.parts(l.best):g}", over(l.pick["us"], l.best["us"]),
-              over(l.top(30)["us"], l.best["us"]), over(l.tile_first()["us"], l.best["us"])] for l in layers]
-    text = table(["layer", "plans", "the model lists", "fastest, us", "its tile, parts", "first pick loses", "best of 30 loses", "tile first loses"], lines)
-    means = [statistics.mean(values) - 1 for values in zip(*[(l.pick["us"] / l.best["us"], l.top(30)["us"] / l.best["us"], l.tile_first()["us"] / l.best["us"]) for l in layers])]
-    worst = [max(values) - 1 for values in zip(*[(l.pick["us"] / l.best["us"], l.top(30)["us"] / l.best["us"], l.tile_first()["us"] / l.best["us"]) for l in layers])]
-    text += "\n\nMean and worst: the first pick {:.1%} and {:.1%}; the best of the model's first 30 {:.1%} and {:.1%}; tile first, parts after {:.1%} and {:.1%}.\n\n".format(
-        *[value for pair in zip(means, worst) for value in pair])
-    ways = [[l.name, *[f"{found['us']:.1f} ({l.parts(found):g})" if (found := l.best_of(way)) else "-" for _, way in WAYS]] for l in layers]
-    text += table(["layer", *[f"{words}, us (parts)" for words, _ in WAYS]], ways)
+    layers, commit = layers_of(data.rows("wgrad_sweep")), data.commit(f"conv/{SWEEP}")
+    ways = {"the first pick": lambda l: l.pick, "the best of the model's first 30": lambda l: l.top(30), "tile first, parts after": Layer.tile_first}
+    lines = [[l.name, str(l.possible or len(l.plans)), str(l.ranked), str(len(l.plans)), f"{l.best['us']:.1f}", f"{l.best['tile']}/{l.parts(l.best):g}",
+              *[over(way(l), l.best) for way in ways.values()],
+              *[f"{found['us']:.1f}/{l.parts(found):g}" if (found := l.best_of(way)) else "-" for _, way in WAYS]] for l in layers]
+    text = f"{gpu_of(data)}, commit {commit}{age_words(commit)}. Times are in us; behind a stroke the number of parts.\n\n"
+    text += table(["layer", "plans", "listed", "timed", "fastest", "its tile", "pick loses", "best of 30 loses", "tile first loses", *[words for words, _ in WAYS]],
+                  lines, tight=True)
+    losses = {words: [found["us"] / l.best["us"] - 1 for l in layers if (found := way(l))] for words, way in ways.items()}
+    text += "\n\nMean and worst: " + "; ".join(f"{words} {statistics.mean(each):.1%} and {max(each):.1%}" for words, each in losses.items()) + "."
     wins = collections.Counter(min(((l.best_of(way) or {"us": 1e9})["us"], words) for words, way in WAYS)[1] for l in layers)
-    text += "\n\nThe fastest is " + ", ".join(f"{words} in {count}" for words, count in wins.most_common()) + f" of {len(layers)} layers."
+    text += " The fastest is " + ", ".join(f"{words} in {count}" for words, count in wins.most_common()) + f" of {len(layers)} layers."
     return text
 
 
@@ -160,9 +175,14 @@ def picture(rows: list[dict]) -> str:
     return image.done()
 
 
-def put_into(pages: dict[pathlib.Path, str], docs: pathlib.Path, tables: dict[str, list[dict]]) -> None:
-    """Fills the blocks of docs/conv.md and docs/tuning-wgrad.md."""
-    texts = {"conv.md": sets_block(tables.get("convolutions", [])), "tuning-wgrad.md": sweep_block(tables.get("wgrad_sweep", []))}
+def pictures(docs: pathlib.Path, of_gpus: list) -> dict[pathlib.Path, str]:
+    data = swept(of_gpus)
+    return {docs / "img" / "wgrad.svg": picture(data.rows("wgrad_sweep"))} if data else {}
+
+
+def put_into(pages: dict[pathlib.Path, str], docs: pathlib.Path, of_gpus: list) -> None:
+    """Fills the blocks of docs/conv.md and docs/tuning-wgrad.md. `of_gpus`: tables of each GPU (report.Data)."""
+    texts = {"conv.md": sets_block(of_gpus), "tuning-wgrad.md": sweep_block(of_gpus)}
     for name, words in BLOCKS.items():
         path = docs / name
         if not path.exists():

@@ -11,6 +11,12 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
+def table(header: list[str], rows: list[list[str]], tight: bool = False) -> str:
+    """A table of Markdown. `tight`: without blanks around cells, for tables of many columns."""
+    begin, between, end = ("|", "|", "|") if tight else ("| ", " | ", " |")
+    return "\n".join(begin + between.join(cells) + end for cells in [header, ["---"] * len(header), *rows])
+
+
 def is_fp8(row: dict) -> bool:
     return row["a"].startswith("e")
 

@@ -25,9 +25,13 @@ NOT_OF_THE_BENCH = ("certificate.json", "rows.json")  # they have tables of thei
 KERNELS = ("sluice/device", "sluice/kernels", "sluice/spec")
 
 
+def read(path: pathlib.Path) -> dict:
+    return json.loads(lzma.open(path, "rt").read() if path.suffix == ".xz" else path.read_text())
+
+
 def load(path: pathlib.Path, schema: str) -> dict:
     """A record; one of another schema is an error."""
-    record = json.loads(lzma.open(path, "rt").read() if path.suffix == ".xz" else path.read_text())
+    record = read(path)
     if record.get("schema") != schema:
         raise SystemExit(f"{path}: schema is {record.get('schema')!r}, not {schema!r}")
     return record
@@ -198,13 +202,13 @@ def blocks(folder: pathlib.Path) -> list[dict]:
 def files(folder: pathlib.Path) -> list[dict]:
     """A line a record: its commit, day, method and command; missing values are empty."""
     rows = []
-    for path in sorted(folder.rglob("*.json")):
-        record = json.loads(path.read_text()) if path.name != "certificate.json" else None
+    for path in sorted([*folder.rglob("*.json"), *folder.rglob("*.json.xz")]):
+        record = read(path) if path.name != "certificate.json" else None
         if record is not None:
             method = record.get("method") or {}
             took = sum(part.get("wall_s") or 0 for part in record.get("shapes", record.get("chains", [])))
             gpu = record.get("gpu") or (record.get("machine") or {}).get("gpu")
-            rows.append({"file": str(path.relative_to(folder)), "commit": commit_of(record), "started": record.get("started"), "gpu": gpu,
+            rows.append({"file": str(path.relative_to(folder)).removesuffix(".xz"), "commit": commit_of(record), "started": record.get("started"), "gpu": gpu,
                          "rounds": method.get("rounds"), "rest_ms": method.get("rest_ms"), "replay_us": method.get("replay_us"),
                          "candidates": method.get("tune") or None, "seconds": round(took, 1) or None, "command": record.get("command")})
     return rows
