@@ -34,6 +34,14 @@ def per_axis(what: str, value: object, axes: int) -> Tuple[int, ...]:
     return (size_of(what, value),) * axes
 
 
+def output_size(sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+                padding_after: Sequence[int], dilation: Sequence[int]) -> Tuple[int, ...]:
+    """Returns the spatial size of y. An axis on which the filter does not fit has 0, which the library refuses."""
+    rooms = [size + before + after - d * (k - 1) - 1 for size, k, before, after, d
+             in zip(sizes, kernel, padding, padding_after, dilation)]
+    return tuple(0 if room < 0 else room // step + 1 for room, step in zip(rooms, stride))
+
+
 @entry
 @dataclasses.dataclass(frozen=True)
 class Convolution:
@@ -108,12 +116,11 @@ class Convolution:
     def output(self) -> Tuple[int, ...]:
         """The shape of y, in torch's order. An axis is 0 if the filter does not fit into it."""
         s = self._sizes()
-        axes = range(s.spatial)
-        for i in axes:
-            if s.stride[i] < 1:
-                raise errors.InvalidSize(f"stride = {shown(self.stride)} must be 1 or more along each axis")
-        rooms = (s.size[i] + s.padding[i] + s.padding_after[i] - s.dilation[i] * (s.filter[i] - 1) - 1 for i in axes)
-        return (s.images, s.filters, *(max(0, room // s.stride[i] + 1) for i, room in enumerate(rooms)))
+        size, kernel, stride, *others = (list(numbers[:s.spatial]) for numbers
+                                         in (s.size, s.filter, s.stride, s.padding, s.padding_after, s.dilation))
+        if min(stride) < 1:
+            raise errors.InvalidSize(f"stride = {shown(self.stride)} must be 1 or more along each axis")
+        return (s.images, s.filters, *output_size(size, kernel, stride, *others))
 
     @property
     def text(self) -> str:

@@ -94,13 +94,6 @@ def geometry_of(axes: int, kernel: Sequence[int], stride: Any, padding: Any, dil
     return make(axes, tuple(kernel), _hashable(stride), _hashable(padding), _hashable(dilation))
 
 
-def output_size(sizes: Sequence[int], kernel: Sequence[int], geometry: Geometry) -> Tuple[int, ...]:
-    """Returns the spatial size of the output. An axis on which the filter does not fit has 0, which the library refuses."""
-    rooms = [size + before + after - d * (k - 1) - 1 for size, k, before, after, d
-             in zip(sizes, kernel, geometry.padding, geometry.padding_after, geometry.dilation)]
-    return tuple(0 if room < 0 else room // step + 1 for room, step in zip(rooms, geometry.stride))
-
-
 # ---- layouts
 _layout_copies = 0
 
@@ -165,7 +158,9 @@ def new_channels_last(like: Tensor, shape: Sequence[int], dtype: torch.dtype) ->
     return like.new_empty_strided(tuple(shape), channels_last_strides(shape), dtype=dtype)
 
 
-def padded(count: int, multiple: int = CHANNELS) -> int:
+def padded(count: int, dtype: torch.dtype = torch.bfloat16) -> int:
+    """Returns a number of channels or columns of ``dtype``, padded to rows that step by 16 bytes."""
+    multiple = CHANNELS_OF_FP8 if dtype.itemsize == 1 else CHANNELS
     return (count + multiple - 1) // multiple * multiple
 
 
@@ -274,16 +269,11 @@ def _patches(images: Tensor, kernel: Sequence[int]) -> Tensor:
     return view.permute(order)
 
 
-def columns_of_patches(columns: int, dtype: torch.dtype) -> int:
-    return padded(columns, CHANNELS_OF_FP8 if dtype.itemsize == 1 else CHANNELS)
-
-
 def rows_of_patches(images: Tensor, kernel: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Returns a matrix with a row for each patch: its pixels, channels innermost, then zeros up to a multiple of 16 bytes."""
     patches = _patches(images, kernel)
     columns = math.prod(kernel) * images.shape[1]
-    rows = images.new_empty((math.prod(patches.shape[:1 + len(kernel)]), columns_of_patches(columns, dtype)),
-                           dtype=dtype)
+    rows = images.new_empty((math.prod(patches.shape[:1 + len(kernel)]), padded(columns, dtype)), dtype=dtype)
     rows[:, :columns].unflatten(1, patches.shape[1 + len(kernel):]).unflatten(0, patches.shape[:1 + len(kernel)]).copy_(patches)
     if rows.shape[1] != columns:
         rows[:, columns:].zero_()
@@ -312,13 +302,18 @@ def of_pixel_rows(rows: Tensor, images: int, sizes: Sequence[int]) -> Tensor:
 
 # ---- arguments
 def check_tensor(name: str, tensor: object, axes: Optional[int] = None) -> None:
-    """Raises ``InvalidType`` unless ``tensor`` is a dense one, and ``InvalidSize`` unless it has a batch, channels and ``axes``
-    spatial axes."""
+    """Raises ``InvalidType`` unless ``tensor`` is a dense one. ``axes``: also as ``check_axes`` does."""
     if not isinstance(tensor, Tensor):
         raise InvalidType(f"{name} = {shown(tensor)} must be a tensor, and is of type {type(tensor).__name__}")
     if tensor.layout is not torch.strided:
         raise InvalidType(f"{name} is {tensor.layout} and must be dense: pass {name}.to_dense()")
-    if axes is not None and tensor.dim() != axes + 2:
+    if axes is not None:
+        check_axes(name, tensor, axes)
+
+
+def check_axes(name: str, tensor: Tensor, axes: int) -> None:
+    """Raises ``InvalidSize`` unless the tensor has a batch, channels and ``axes`` spatial axes."""
+    if tensor.dim() != axes + 2:
         raise InvalidSize(f"{name} has shape {tuple(tensor.shape)} and must have {axes + 2} dimensions for {axes} spatial axes")
 
 

@@ -6,15 +6,15 @@ Their tensors lie as kernels read them (``_conv_layout.operand``). A fake raises
 from __future__ import annotations
 
 import functools
-from typing import Any, Optional
 
 import torch
 from torch import Tensor
 
 from .. import _binding as f
-from ._conv_layout import Geometry, channels_last_strides, output_size
+from ..convolutions import output_size
+from ._conv_layout import Geometry, channels_last_strides
 from ._fakes import check_convolution
-from ._library import PLAIN, Op, _define, activation_number, dispatch, written
+from ._library import PLAIN, Op, _define, activation_number, any_order_of, written
 
 _is_compiling = torch.compiler.is_compiling
 _GEOMETRY = "int[] stride, int[] padding, int[] padding_after, int[] dilation"
@@ -25,17 +25,6 @@ def _geometry(stride, padding, padding_after, dilation) -> tuple:
     return _fields_of(tuple(stride), tuple(padding), tuple(padding_after), tuple(dilation))
 
 
-def run(op: Op, out: Optional[Tensor], dtype: torch.dtype, *arguments: Any) -> Tensor:
-    """Runs an op into ``out``, or into a new channels_last tensor of ``dtype``, and returns that."""
-    first = arguments[0]
-    if out is None and first.__class__ in PLAIN and not _is_compiling():
-        shape = op.shape(*arguments)
-        out = torch.empty_strided(shape, channels_last_strides(shape), dtype=dtype, device=first.device)
-        op.into(out, *arguments)
-        return out
-    return dispatch(op, out, dtype, *arguments)
-
-
 def _conv_into(out, input, weight, stride, padding, padding_after, dilation, bias, c, activation, scale_x, scale_w, scale_d,
                use_fast_accum, workspace) -> None:
     f.convolution(f.OP, f.FPROP, f.INPUT, input, f.WEIGHT, weight, f.OUT, out, f.BIAS, bias, f.C, c, f.ACTIVATION,
@@ -44,8 +33,7 @@ def _conv_into(out, input, weight, stride, padding, padding_after, dilation, bia
 
 
 def _conv_shape(input, weight, stride, padding, padding_after, dilation, *_) -> tuple:
-    geometry = Geometry(tuple(stride), tuple(padding), tuple(padding_after), tuple(dilation))
-    return (input.shape[0], weight.shape[0], *output_size(input.shape[2:], weight.shape[2:], geometry))
+    return (input.shape[0], weight.shape[0], *output_size(input.shape[2:], weight.shape[2:], stride, padding, padding_after, dilation))
 
 
 def _conv_check(out, input, weight, stride, padding, padding_after, dilation, bias, c, activation, scale_x, scale_w, scale_d,
@@ -101,9 +89,7 @@ _add_conv_weight_op = _define(
 
 def add_conv_weight_(total: Tensor, grad_output: Tensor, input: Tensor, geometry: Geometry, deterministic: bool,
                      workspace: int = 0) -> None:
-    """Adds the weight's gradient to an fp32 ``total``. torch's own switch for deterministic algorithms overrules
-    ``deterministic=False``."""
-    any_order = not (deterministic or torch.are_deterministic_algorithms_enabled())
+    """Adds the weight's gradient to an fp32 ``total``. ``deterministic``: as for ``any_order_of``."""
     call = _add_conv_weight_op if _is_compiling() or grad_output.__class__ not in PLAIN else _add_conv_weight
-    call(total, grad_output, input, *geometry, any_order, workspace)
+    call(total, grad_output, input, *geometry, any_order_of(deterministic), workspace)
     written(total)

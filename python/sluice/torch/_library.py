@@ -30,7 +30,7 @@ PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
 _is_compiling = torch.compiler.is_compiling
-_empty = torch.empty
+_empty, _empty_strided = torch.empty, torch.empty_strided
 
 
 def activation_number(name: Optional[str]) -> int:
@@ -40,6 +40,12 @@ def activation_number(name: Optional[str]) -> int:
 def workspace_number(workspace: Optional[Workspace]) -> int:
     """Returns a workspace's address as the binding and the ops take it; 0 if one is lent."""
     return 0 if workspace is None else workspace.address
+
+
+def any_order_of(deterministic: bool) -> bool:
+    """Returns whether the parts of a sum may be added in any order. torch's own switch for deterministic algorithms overrules
+    ``deterministic=False``."""
+    return not (deterministic or torch.are_deterministic_algorithms_enabled())
 
 
 def check_out(out: torch.Tensor, dtype: Optional[torch.dtype]) -> None:
@@ -83,7 +89,7 @@ class Op:
 
     def __init__(self, name: str, arguments: str, into: Callable[..., None], shape: Callable[..., tuple],
                  check: Callable[..., None], strides: Optional[Callable[[tuple], tuple]] = None) -> None:
-        self.into, self.shape = into, shape
+        self.into, self.shape, self.strides = into, shape, strides
 
         def made(first: Tensor, *rest: Any) -> Tensor:
             *rest, dtype = rest
@@ -118,7 +124,11 @@ def dispatch(op: Op, out: Optional[Tensor], dtype: torch.dtype, *arguments: Any)
         written(out)
         return out
     if out is None:
-        out = _empty(op.shape(*arguments), dtype=dtype, device=first.device)
+        shape = op.shape(*arguments)
+        if op.strides is None:
+            out = _empty(shape, dtype=dtype, device=first.device)
+        else:
+            out = _empty_strided(shape, op.strides(shape), dtype=dtype, device=first.device)
         op.into(out, *arguments)
         return out
     op.into(out, *arguments)

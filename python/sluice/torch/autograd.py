@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgument, InvalidSize, InvalidType
 from ..plans import Workspace
-from ._library import LINEAR, MM, add_mm_, as_matrix, dispatch, workspace_number
+from ._library import LINEAR, MM, add_mm_, any_order_of, as_matrix, dispatch, workspace_number
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -45,10 +45,9 @@ def _product(a: Tensor, b: Tensor, dtype: torch.dtype, workspace: int) -> Tensor
 
 
 def add_product_(total: Tensor, a: Tensor, b: Tensor, deterministic: bool, workspace: int = 0) -> None:
-    """Computes ``total += a @ b`` with an fp32 ``total``. The memory system adds, so no kernel reads ``total``. torch's own
-    switch for deterministic algorithms overrules ``deterministic=False``."""
-    any_order = not (deterministic or torch.are_deterministic_algorithms_enabled())
-    add_mm_(total, a, b, any_order, workspace)
+    """Computes ``total += a @ b`` with an fp32 ``total``. The memory system adds, so no kernel reads ``total``.
+    ``deterministic``: as for ``any_order_of``."""
+    add_mm_(total, a, b, any_order_of(deterministic), workspace)
 
 
 def main_grad_of(weight: Tensor) -> Optional[Tensor]:

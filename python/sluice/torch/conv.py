@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..errors import InvalidArgument, InvalidType
 from ..plans import Workspace
-from ._conv_layout import Numbers, Padding, check_bias, check_channels, check_groups, check_tensor, geometry_of, layout_copies
+from ._conv_layout import Numbers, Padding, check_axes, check_bias, check_channels, check_groups, check_tensor, geometry_of, layout_copies
 from ._entry import op
 from ._library import check_out, workspace_number
 from .autograd import needs_grad
@@ -53,7 +53,7 @@ def _convolution(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor
             raise InvalidArgument("c and out need an input with a batch: pass input.unsqueeze(0)")
         return _convolution(axes, input.unsqueeze(0), weight, bias, stride, padding, dilation, groups, activation, None, None,
                             deterministic, out_dtype, scale_x, scale_w, scale_d, use_fast_accum, workspace).squeeze(0)
-    check_tensor("input", input, axes)
+    check_axes("input", input, axes)
     check_groups(groups)
     check_channels(input, weight)
     check_bias(bias, weight.shape[0])

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
+from ..convolutions import output_size
 from ..errors import InvalidSize
 from ..plans import Workspace
-from ._conv_layout import (CHANNELS, CHANNELS_OF_FP8, MOST_PHASES, Geometry, as_pixel_rows, columns_of_patches, images_of_rows, is_aligned,
-                           laid_as, lies_channels_last, narrowed, new_channels_last, of_pixel_rows, operand, output_size, owned, padded,
-                           rows_of_patches, takes_patches, weight_operand)
-from ._conv_ops import CONV, CONV_INPUT, CONV_WEIGHT, add_conv_weight_, run
+from ._conv_layout import (MOST_PHASES, Geometry, as_pixel_rows, images_of_rows, is_aligned, laid_as, lies_channels_last, narrowed,
+                           new_channels_last, of_pixel_rows, operand, owned, padded, rows_of_patches, takes_patches, weight_operand)
+from ._conv_ops import CONV, CONV_INPUT, CONV_WEIGHT, add_conv_weight_
 from ._library import LINEAR, MM, SCALED_MM, dispatch, workspace_number
 from .autograd import add_product_, main_grad_of, refuse_second_derivative
 
@@ -43,10 +43,6 @@ def _by_patches(weight_size: Tuple[int, ...], geometry: Geometry) -> bool:
     return takes_patches(weight_size[1], weight_size[2:], geometry)
 
 
-def _padded(count: int, dtype: torch.dtype) -> int:
-    return padded(count, CHANNELS_OF_FP8 if dtype.itemsize == 1 else CHANNELS)
-
-
 def _padded_bias(bias: Optional[Tensor], count: int) -> Optional[Tensor]:
     if bias is None or bias.shape[0] == count:
         return bias
@@ -66,7 +62,7 @@ def _weight_rows(weight: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
     """Returns a weight as the matrix that patches are multiplied by: K x taps x C, padded with zeros to ``rows`` and 16 bytes."""
     count, columns = weight.shape[0], math.prod(weight.shape[1:])
     lying = operand(weight, weight.shape[1], dtype, may_have_pitch=False).movedim(1, -1).reshape(count, columns)
-    wide = columns_of_patches(columns, dtype)
+    wide = padded(columns, dtype)
     if (rows, wide) == (count, columns):
         return lying
     made = lying.new_zeros((rows, wide))
@@ -93,23 +89,23 @@ def input_operand(input: Tensor, weight_size: Tuple[int, ...], geometry: Geometr
     """Returns an input as the products read it."""
     if _by_patches(weight_size, geometry):
         return rows_of_patches(input, weight_size[2:], dtype)
-    return operand(input, _padded(weight_size[1], dtype), dtype)
+    return operand(input, padded(weight_size[1], dtype), dtype)
 
 
 def filter_operand(weight: Tensor, geometry: Geometry, dtype: torch.dtype, keep: bool, out_dtype: Optional[torch.dtype] = None) -> Tensor:
     """Returns a weight as the products read it. ``keep``: a padded one is kept for the next call. ``out_dtype``: the output's type, if
     it is not ``dtype``."""
-    rows = _padded(weight.shape[0], out_dtype or dtype)
+    rows = padded(weight.shape[0], out_dtype or dtype)
     if _by_patches(weight.shape, geometry):
         return _weight_rows(weight, rows, dtype)
-    return weight_operand(weight, _padded(weight.shape[1], dtype), rows, dtype, keep)
+    return weight_operand(weight, padded(weight.shape[1], dtype), rows, dtype, keep)
 
 
 def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes: Tuple[int, ...], weight_size: Tuple[int, ...],
                     geometry: Geometry, dtype: torch.dtype, workspace: int, extras: Extras = NO_EXTRAS) -> Tensor:
     """Returns the output, of ``dtype``. ``input`` and ``weight`` are operands; ``sizes`` is the input's own shape."""
     count, wide = weight_size[0], weight.shape[0]
-    pixels = output_size(sizes[2:], weight_size[2:], geometry)
+    by_patches, pixels = _by_patches(weight_size, geometry), output_size(sizes[2:], weight_size[2:], *geometry)
     c, out = extras.c, extras.out
     bias = _padded_bias(bias, wide)
     for name, tensor in (("c", c), ("out", out)):
@@ -118,21 +114,21 @@ def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes
     if extras.scale_w is not None:
         extras = extras._replace(scale_w=_padded_scales(extras.scale_w, count, wide))
     # The kernel writes into ``out`` itself unless filters are padded, or it does not begin where the copy engine does.
-    into = out if out is not None and wide == count and is_aligned(out) and not _by_patches(weight_size, geometry) else None
+    into = out if out is not None and wide == count and is_aligned(out) and not by_patches else None
     if c is not None:
         c = operand(c, wide, c.dtype, may_have_pitch=into is not None)
         c = c if into is None else laid_as(c, into)
     if sizes[0] == 0:
         return new_channels_last(input, (0, count, *pixels), dtype) if out is None else out
-    if _by_patches(weight_size, geometry):
+    if by_patches:
         if 0 in pixels:
             raise InvalidSize(f"input has shape {tuple(sizes)} and must hold at least one patch of {tuple(weight_size[2:])}")
         rows = None if c is None else as_pixel_rows(c)
         made = _product_of_patches(dtype, input, weight, bias, rows, extras, workspace)
         result = of_pixel_rows(made, sizes[0], pixels)
     else:
-        result = run(CONV, into, dtype, input, weight, *geometry, bias, c, extras.activation, extras.scale_x,
-                     extras.scale_w, extras.scale_d, extras.use_fast_accum, workspace)
+        result = dispatch(CONV, into, dtype, input, weight, *geometry, bias, c, extras.activation, extras.scale_x,
+                          extras.scale_w, extras.scale_d, extras.use_fast_accum, workspace)
     result = narrowed(result, count)
     return result if out is None or out is result else out.copy_(result)
 
@@ -146,7 +142,7 @@ def input_product(grad: Tensor, weight: Tensor, sizes: Tuple[int, ...], weight_s
         rows = dispatch(MM, None, dtype, as_pixel_rows(grad), weight, 1.0, 0.0, False, None, None, None, False, None, workspace)
         return images_of_rows(rows, sizes, weight_size[2:], dtype)
     full = (sizes[0], weight.shape[1], *sizes[2:])
-    return narrowed(run(CONV_INPUT, None, dtype, grad, weight, full, *geometry, workspace), sizes[1])
+    return narrowed(dispatch(CONV_INPUT, None, dtype, grad, weight, full, *geometry, workspace), sizes[1])
 
 
 def weight_product(grad: Tensor, input: Tensor, weight_size: Tuple[int, ...], geometry: Geometry, dtype: torch.dtype,
@@ -159,7 +155,7 @@ def weight_product(grad: Tensor, input: Tensor, weight_size: Tuple[int, ...], ge
         columns = math.prod(weight_size[1:])
         return rows[:weight_size[0], :columns].unflatten(1, (*weight_size[2:], weight_size[1])).movedim(-1, 1)
     full = (grad.shape[1], input.shape[1], *weight_size[2:])
-    return narrowed(run(CONV_WEIGHT, None, dtype, grad, input, full, *geometry, workspace), weight_size[1], weight_size[0])
+    return narrowed(dispatch(CONV_WEIGHT, None, dtype, grad, input, full, *geometry, workspace), weight_size[1], weight_size[0])
 
 
 def add_weight_product_(total: Tensor, grad: Tensor, input: Tensor, geometry: Geometry, deterministic: bool, workspace: int) -> None:

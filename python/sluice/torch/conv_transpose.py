@@ -5,7 +5,6 @@ The filter is that of the convolution whose gradient it is, so its backward is t
 """
 from __future__ import annotations
 
-import math
 from typing import Any, Optional, Tuple
 
 import torch
@@ -14,8 +13,8 @@ from torch import Tensor
 from .._arguments import shown
 from ..errors import InvalidSize
 from ..plans import Workspace
-from ._conv_layout import (Geometry, Numbers, check_bias, check_groups, check_tensor, geometry_of, numbers_of, operand, owned,
-                           padded)
+from ._conv_layout import (Geometry, Numbers, check_axes, check_bias, check_groups, check_tensor, geometry_of, numbers_of, operand,
+                           owned, padded)
 from ._entry import op
 from ._library import workspace_number
 from .autograd import needs_grad, refuse_second_derivative
@@ -66,7 +65,7 @@ def _transposed(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor]
     check_tensor("input", input)
     if input.dim() == axes + 1:  # torch takes one image without a batch
         return _transposed(axes, input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation, workspace).squeeze(0)
-    check_tensor("input", input, axes)
+    check_axes("input", input, axes)
     check_groups(groups)
     if input.shape[1] != weight.shape[0]:
         raise InvalidSize(f"input has {input.shape[1]} channels and weight has shape {tuple(weight.shape)}: its first dimension must be "

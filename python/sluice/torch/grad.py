@@ -11,9 +11,10 @@ from typing import Any, Optional, Sequence
 import torch
 from torch import Tensor
 
+from ..convolutions import output_size
 from ..errors import InvalidArgument, InvalidSize, InvalidType
 from ..plans import Workspace
-from ._conv_layout import Numbers, Padding, check_groups, check_tensor, geometry_of, operand, output_size, padded, sizes_of
+from ._conv_layout import Numbers, Padding, check_groups, check_tensor, geometry_of, operand, padded, sizes_of
 from ._entry import op
 from ._library import workspace_number
 from .autograd import needs_grad, refuse_grad
@@ -33,7 +34,7 @@ def _check(name: str, other: Tensor, grad_output: Tensor, axes: int) -> None:
 
 
 def _check_output(grad_output: Tensor, sizes: Sequence[int], weight_size: Sequence[int], geometry: Any) -> None:
-    wanted = (sizes[0], weight_size[0], *output_size(sizes[2:], weight_size[2:], geometry))
+    wanted = (sizes[0], weight_size[0], *output_size(sizes[2:], weight_size[2:], *geometry))
     if tuple(grad_output.shape) != wanted:
         raise InvalidSize(f"grad_output has shape {tuple(grad_output.shape)} and must have the output's, {wanted}")
     if sizes[1] != weight_size[1]:

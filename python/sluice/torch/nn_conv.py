@@ -64,6 +64,10 @@ class SluiceConvolution:
     deterministic: bool
     fallback_reason: Optional[str]
 
+    def __init__(self, *arguments: Any, fallback: bool = False, deterministic: bool = True, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._set(deterministic, fallback)
+
     def _set(self, deterministic: bool, fallback: bool) -> None:
         self.deterministic = deterministic
         self.fallback_reason = why_not_conv(self)  # type: ignore[arg-type]
@@ -100,10 +104,6 @@ class SluiceConvolution:
 class Conv1d(SluiceConvolution, torch.nn.Conv1d):
     """``torch.nn.Conv1d`` computed by sluice. All else is as for ``Conv2d``."""
 
-    def __init__(self, *arguments: Any, fallback: bool = False, deterministic: bool = True, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._set(deterministic, fallback)
-
 
 class Conv2d(SluiceConvolution, torch.nn.Conv2d):
     """``torch.nn.Conv2d`` computed by sluice: the same arguments, parameters and ``state_dict``. The weight lies in channels_last.
@@ -116,17 +116,9 @@ class Conv2d(SluiceConvolution, torch.nn.Conv2d):
     - ``workspace``: an attribute too, None at first; as for ``Linear``.
     """
 
-    def __init__(self, *arguments: Any, fallback: bool = False, deterministic: bool = True, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._set(deterministic, fallback)
-
 
 class Conv3d(SluiceConvolution, torch.nn.Conv3d):
     """``torch.nn.Conv3d`` computed by sluice. All else is as for ``Conv2d``."""
-
-    def __init__(self, *arguments: Any, fallback: bool = False, deterministic: bool = True, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._set(deterministic, fallback)
 
 
 LAYERS = dict(zip(PLAIN_CONVOLUTIONS, (Conv1d, Conv2d, Conv3d)))
