@@ -163,8 +163,9 @@ def picture(rows: list[dict]) -> str:
     image = report_pictures.Picture(760, 300, "Time of a weight gradient by its number of parts")
     looks = ("blue", "orange", "grey")
     slowest = max(min(p["us"] / l.best["us"] for p in l.plans if l.parts(p) == parts) for l in shown for parts in {l.parts(p) for p in l.plans})
-    axes = report_pictures.Axes(image, (60, 40, 660, 200), (0.9, 140), (0.95, min(max(slowest, 1.5), 8)))
-    axes.draw("Time over the layer's fastest plan, by parts along the pixels", [1, 2, 4, 8, 16, 32, 64, 128], [1, 1.5, 2, 3, 5, 8][: 3 if slowest < 2.2 else 6])
+    top = min(max(slowest, 1.5), 8)
+    axes = report_pictures.Axes(image, (60, 40, 660, 200), (0.9, 140), (0.95, top))
+    axes.draw("Time over the layer's fastest plan, by parts along the pixels", [1, 2, 4, 8, 16, 32, 64, 128], [each for each in (1, 1.5, 2, 3, 5, 8) if each <= top])
     for layer, look in zip(shown, looks):
         curve = [(parts, min(p["us"] for p in layer.plans if layer.parts(p) == parts) / layer.best["us"]) for parts in sorted({layer.parts(p) for p in layer.plans})]
         points = [axes.at(parts, min(value, 7.9)) for parts, value in curve if parts <= 140]
