@@ -51,6 +51,9 @@ class Data:
     def commit(self, file: str) -> str:
         return next((row["commit"] for row in self.rows("files") if row["file"] == f"{file}.json"), NO_COMMIT)
 
+    def gpu(self) -> str:
+        return next((row["gpu"] for row in self.rows("files") if row["gpu"]), "a GPU that is not recorded")
+
     def shown_files(self) -> dict[str, str]:
         """Records that tables and pictures show, with their commits."""
         names = [row["set"] for row in self.rows("products")] + [f"packed/{row['set']}" for row in self.rows("packed")]
@@ -142,8 +145,7 @@ def ages(data: Data) -> str:
     for row in data.rows("files"):
         days.setdefault(row["commit"], set()).add((row["started"] or "day not recorded")[:10])
     parts = [f"{commit} of {', '.join(sorted(days[commit]))}{age_words(commit)}" for commit in sorted(shown) if commit in days]
-    gpu = next((row["gpu"] for row in data.rows("files") if row["gpu"]), "a GPU that is not recorded")
-    return f"Measured on an {gpu}. Counted at {counted_at()} (kernels {source_hash.hash_of('kernels')}): {'; '.join(parts)}." if parts else ""
+    return f"Measured on an {data.gpu()}. Counted at {counted_at()} (kernels {source_hash.hash_of('kernels')}): {'; '.join(parts)}." if parts else ""
 
 
 HEADER = ["products", "peer", "bf16, fp16", "fp8", "planned by", "commit"]
@@ -159,8 +161,7 @@ def other_gpus(others: list[Data]) -> str:
     parts = []
     for data in others:
         if found := compared(data.rows("products")):
-            gpu = next(row["gpu"] for row in data.rows("files") if row["gpu"])
-            parts.append(f"{gpu}: {spread([ratio(row) for row in found])} times cuBLASLt's best over all dense shapes")
+            parts.append(f"{data.gpu()}: {spread([ratio(row) for row in found])} times cuBLASLt's best over all dense shapes")
     return f" Also measured: {'; '.join(parts)}." if parts else ""
 
 

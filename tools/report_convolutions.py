@@ -69,10 +69,6 @@ def beside(rows: list[dict], peer: str) -> str:
     return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "-"
 
 
-def gpu_of(data) -> str:
-    return next((row["gpu"] for row in data.rows("files") if row["gpu"]), "a GPU that is not recorded")
-
-
 def sets_block(of_gpus: list) -> str:
     """cuDNN's time over ours: mean, least and most of each set, and the commits that were measured."""
     lines, commits = [], {}
@@ -83,7 +79,7 @@ def sets_block(of_gpus: list) -> str:
         for name, group in groups.items():
             commit = data.commit(f"conv/{name}")
             commits[commit] = age_words(commit)
-            lines.append([gpu_of(data).removeprefix("NVIDIA ").split(" ")[0], name, str(len(group)), beside(group, "cudnn_us"),
+            lines.append([data.gpu().removeprefix("NVIDIA ").split(" ")[0], name, str(len(group)), beside(group, "cudnn_us"),
                           beside(group, "cudnn_same_bits_us"), beside(group, "cudnn_first_us"), f"{sum(row['us'] or 0 for row in group):.0f}", commit])
     header = ["GPU", "set", "layers", "cuDNN's best plan / ours", "its best with equal bits", "its first", "ours, us in all", "commit"]
     ages = "; ".join(commit + age for commit, age in commits.items())
@@ -145,7 +141,7 @@ def sweep_block(of_gpus: list) -> str:
     lines = [[l.name, str(l.possible or len(l.plans)), str(l.ranked), str(len(l.plans)), f"{l.best['us']:.1f}", f"{l.best['tile']}/{l.parts(l.best):g}",
               *[over(way(l), l.best) for way in ways.values()],
               *[f"{found['us']:.1f}/{l.parts(found):g}" if (found := l.best_of(way)) else "-" for _, way in WAYS]] for l in layers]
-    text = f"{gpu_of(data)}, commit {commit}{age_words(commit)}. Times are in us; behind a stroke the number of parts.\n\n"
+    text = f"{data.gpu()}, commit {commit}{age_words(commit)}. Times are in us; behind a stroke the number of parts.\n\n"
     text += table(["layer", "plans", "listed", "timed", "fastest", "its tile", "pick loses", "best of 30 loses", "tile first loses", *[words for words, _ in WAYS]],
                   lines, tight=True)
     losses = {words: [found["us"] / l.best["us"] - 1 for l in layers if (found := way(l))] for words, way in ways.items()}

@@ -158,10 +158,13 @@ def new_channels_last(like: Tensor, shape: Sequence[int], dtype: torch.dtype) ->
     return like.new_empty_strided(tuple(shape), channels_last_strides(shape), dtype=dtype)
 
 
+def round_up(count: int, multiple: int) -> int:
+    return (count + multiple - 1) // multiple * multiple
+
+
 def padded(count: int, dtype: torch.dtype = torch.bfloat16) -> int:
     """Returns a number of channels or columns of ``dtype``, padded to rows that step by 16 bytes."""
-    multiple = CHANNELS_OF_FP8 if dtype.itemsize == 1 else CHANNELS
-    return (count + multiple - 1) // multiple * multiple
+    return round_up(count, CHANNELS_OF_FP8 if dtype.itemsize == 1 else CHANNELS)
 
 
 def operand(tensor: Tensor, channels: int, dtype: torch.dtype, rows: Optional[int] = None, *, may_have_pitch: bool = True,

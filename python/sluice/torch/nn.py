@@ -16,7 +16,7 @@ from .._arguments import shown
 from ..errors import Error, InvalidArgument
 from ..plans import Rows, Workspace, prepare, prepare_quantizers
 from ..problems import Problem
-from ._conv_layout import channels_last_strides, forget_padded_weights
+from ._conv_layout import channels_last_strides, forget_padded_weights, round_up
 from ._layers import ANY_ROWS, NEEDS_16_BITS, backward_problems, check_layer, linear_problem, why_not_packed
 from ._library import as_matrix, scales_shape
 from .autograd import needs_grad
@@ -342,7 +342,7 @@ def main_grad_views(model: torch.nn.Module, buffer: Optional[Tensor] = None) -> 
     starts, end = [], 0
     for weight in weights:
         starts.append(end)
-        end += -(-weight.numel() // 64) * 64  # each view begins on 256 bytes
+        end += round_up(weight.numel(), 64)  # each view begins on 256 bytes
     if buffer is None:
         buffer = torch.empty(end, dtype=torch.float32, device=next(iter(weights)).device if weights else None)
     if buffer.dtype is not torch.float32 or buffer.dim() != 1 or not buffer.is_contiguous() or buffer.numel() < end:
