@@ -36,6 +36,17 @@ class Geometry(NamedTuple):
     padding_after: Tuple[int, ...]
     dilation: Tuple[int, ...]
 
+    @property
+    def numbers(self) -> Tuple[int, ...]:
+        """All of them, as ops take them."""
+        return self.stride + self.padding + self.padding_after + self.dilation
+
+
+def lists_of(numbers: Sequence[int]) -> Tuple[Tuple[int, ...], ...]:
+    """Returns the four tuples of ``Geometry.numbers``."""
+    axes = len(numbers) // 4
+    return tuple(tuple(numbers[i:i + axes]) for i in range(0, 4 * axes, axes))
+
 
 def numbers_of(what: str, value: object, axes: int, least: int) -> Tuple[int, ...]:
     """Returns ``value`` for each axis. One number stands for all of them, as in torch."""
@@ -90,8 +101,12 @@ def _hashable(value: Any) -> Any:
 def geometry_of(axes: int, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any) -> Geometry:
     """Returns the geometry of torch's arguments for a filter of size ``kernel``. Raises ``InvalidArgument``, ``InvalidType`` or
     ``InvalidSize``."""
-    make = _geometry if _is_compiling() else _kept_geometry
-    return make(axes, tuple(kernel), _hashable(stride), _hashable(padding), _hashable(dilation))
+    if _is_compiling():
+        return _geometry(axes, tuple(kernel), _hashable(stride), _hashable(padding), _hashable(dilation))
+    try:
+        return _kept_geometry(axes, kernel, stride, padding, dilation)
+    except TypeError:  # of lists
+        return _kept_geometry(axes, tuple(kernel), _hashable(stride), _hashable(padding), _hashable(dilation))
 
 
 # ---- layouts

@@ -1,95 +1,125 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ops of convolutions: ``sluice::conv``, ``sluice::conv_input``, ``sluice::conv_weight`` and ``sluice::add_conv_weight_``.
+"""The ops of convolutions: ``sluice::conv``, ``sluice::conv_input``, ``sluice::conv_weight``, ``sluice::conv_gradients`` for both of
+these, and ``sluice::add_conv_weight_``.
 
 Their tensors lie as kernels read them (``_conv_layout.operand``). A fake raises what the call itself would raise.
 """
 from __future__ import annotations
 
 import functools
+from typing import Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from .. import _binding as f
 from ..convolutions import output_size
-from ._conv_layout import Geometry, channels_last_strides
+from ._conv_layout import Geometry, channels_last_strides, lists_of
 from ._fakes import check_convolution
 from ._library import PLAIN, Op, _define, activation_number, any_order_of, written
 
 _is_compiling = torch.compiler.is_compiling
-_GEOMETRY = "int[] stride, int[] padding, int[] padding_after, int[] dilation"
-_fields_of = functools.lru_cache(maxsize=4096)(f.geometry_fields)
+_empty_strided = torch.empty_strided
+
+# The ops have one list for stride, padding, padding_after and dilation, one behind the other (``Geometry.numbers``): a dispatcher takes
+# time for each argument. What a call's sizes and numbers decide is kept, since a model's layers come again at each step.
+_keep = functools.lru_cache(maxsize=4096)
 
 
-def _geometry(stride, padding, padding_after, dilation) -> tuple:
-    return _fields_of(tuple(stride), tuple(padding), tuple(padding_after), tuple(dilation))
+@_keep
+def _fields_of(geometry: Tuple[int, ...]) -> Tuple[int, ...]:
+    return f.geometry_fields(*lists_of(geometry))
 
 
-def _conv_into(out, input, weight, stride, padding, padding_after, dilation, bias, c, activation, scale_x, scale_w, scale_d,
-               use_fast_accum, workspace) -> None:
-    f.convolution(f.OP, f.FPROP, f.INPUT, input, f.WEIGHT, weight, f.OUT, out, f.BIAS, bias, f.C, c, f.ACTIVATION,
-                  activation_number(activation), f.SCALE_X, scale_x, f.SCALE_W, scale_w, f.SCALE_D, scale_d, f.USE_FAST_ACCUM,
-                  use_fast_accum, f.WORKSPACE, workspace, *_geometry(stride, padding, padding_after, dilation))
+@_keep
+def _strides_of(shape: Tuple[int, ...]) -> Tuple[int, ...]:
+    return channels_last_strides(shape)
 
 
-def _conv_shape(input, weight, stride, padding, padding_after, dilation, *_) -> tuple:
-    return (input.shape[0], weight.shape[0], *output_size(input.shape[2:], weight.shape[2:], stride, padding, padding_after, dilation))
+def _output_shape(sizes: Sequence[int], weight_size: Sequence[int], geometry: Sequence[int]) -> Tuple[int, ...]:
+    return (sizes[0], weight_size[0], *output_size(sizes[2:], weight_size[2:], *lists_of(geometry)))
 
 
-def _conv_check(out, input, weight, stride, padding, padding_after, dilation, bias, c, activation, scale_x, scale_w, scale_d,
-                use_fast_accum, workspace) -> None:
+_kept_output_shape = _keep(_output_shape)
+
+
+def _new(dtype: torch.dtype, device: torch.device, shape: Tuple[int, ...]) -> Tensor:
+    return _empty_strided(shape, _strides_of(shape), dtype=dtype, device=device)
+
+
+def _conv_into(out, input, weight, geometry, bias, c, activation, scale_x, scale_w, scale_d, use_fast_accum, workspace) -> None:
+    fields = _fields_of(tuple(geometry))
+    if bias is not None or c is not None or activation is not None or workspace != 0:
+        fields += (f.BIAS, bias, f.C, c, f.ACTIVATION, activation_number(activation), f.WORKSPACE, workspace)
+    if scale_x is not None or scale_w is not None or scale_d is not None or use_fast_accum:
+        fields += (f.SCALE_X, scale_x, f.SCALE_W, scale_w, f.SCALE_D, scale_d, f.USE_FAST_ACCUM, use_fast_accum)
+    f.convolution(f.OP, f.FPROP, f.INPUT, input, f.WEIGHT, weight, f.OUT, out, *fields)
+
+
+def _conv_shape(input, weight, geometry, *_) -> tuple:
+    return _output_shape(input.shape, weight.shape, geometry)
+
+
+def _conv_check(out, input, weight, geometry, bias, c, activation, scale_x, scale_w, scale_d, use_fast_accum, workspace) -> None:
     check_convolution(f.FPROP, {"input": input, "weight": weight, "out": out, "bias": bias, "c": c, "scale_x": scale_x,
-                                "scale_w": scale_w, "scale_d": scale_d}, stride, padding, padding_after, dilation,
-                      activation=activation_number(activation))
+                                "scale_w": scale_w, "scale_d": scale_d}, *lists_of(geometry), activation=activation_number(activation))
 
 
-CONV = Op("conv", f"Tensor input, Tensor weight, {_GEOMETRY}, Tensor? bias, Tensor? c, str? activation, Tensor? scale_x, "
+CONV = Op("conv", "Tensor input, Tensor weight, int[] geometry, Tensor? bias, Tensor? c, str? activation, Tensor? scale_x, "
           "Tensor? scale_w, Tensor? scale_d, bool use_fast_accum, int workspace", _conv_into, _conv_shape, _conv_check,
-          channels_last_strides)
+          channels_last_strides, lambda dtype, input, weight, geometry, *_:
+          _new(dtype, input.device, _kept_output_shape(input.shape, weight.shape, tuple(geometry))))
 
 
-def _conv_input_into(out, grad_output, weight, input_size, stride, padding, padding_after, dilation, workspace) -> None:
-    f.convolution(f.OP, f.DGRAD, f.GRAD_OUTPUT, grad_output, f.WEIGHT, weight, f.OUT, out, f.WORKSPACE, workspace,
-                  *_geometry(stride, padding, padding_after, dilation))
+def _gradient(name: str, op: int, first: str, second: str, size: str) -> Op:
+    """Returns the op of a gradient of shape ``size`` from the tensors ``first`` and ``second``."""
+    one, other = f.FIELDS[first], f.FIELDS[second]
+
+    def into(out, a, b, shape, geometry, workspace) -> None:
+        f.convolution(f.OP, op, one, a, other, b, f.OUT, out, f.WORKSPACE, workspace, *_fields_of(tuple(geometry)))
+
+    def check(out, a, b, shape, geometry, workspace) -> None:
+        check_convolution(op, {first: a, second: b, "out": out}, *lists_of(geometry))
+
+    return Op(name, f"Tensor {first}, Tensor {second}, SymInt[] {size}, int[] geometry, int workspace", into,
+              lambda a, b, shape, *_: tuple(shape), check, channels_last_strides,
+              lambda dtype, a, b, shape, *_: _new(dtype, a.device, tuple(shape)))
 
 
-def _conv_input_check(out, grad_output, weight, input_size, stride, padding, padding_after, dilation, workspace) -> None:
-    check_convolution(f.DGRAD, {"grad_output": grad_output, "weight": weight, "out": out}, stride, padding, padding_after, dilation)
+CONV_INPUT = _gradient("conv_input", f.DGRAD, "grad_output", "weight", "input_size")
+CONV_WEIGHT = _gradient("conv_weight", f.WGRAD, "grad_output", "input", "weight_size")
 
 
-CONV_INPUT = Op("conv_input", f"Tensor grad_output, Tensor weight, SymInt[] input_size, {_GEOMETRY}, int workspace", _conv_input_into,
-                lambda grad_output, weight, input_size, *_: tuple(input_size), _conv_input_check, channels_last_strides)
+def _gradients(grad_output, input, weight, input_size, weight_size, geometry, workspace, input_type, weight_type) -> Tuple[Tensor, Tensor]:
+    return (CONV_INPUT.run(grad_output, weight, input_size, geometry, workspace, input_type),
+            CONV_WEIGHT.run(grad_output, input, weight_size, geometry, workspace, weight_type))
 
 
-def _conv_weight_into(out, grad_output, input, weight_size, stride, padding, padding_after, dilation, workspace) -> None:
-    f.convolution(f.OP, f.WGRAD, f.GRAD_OUTPUT, grad_output, f.INPUT, input, f.OUT, out, f.WORKSPACE, workspace,
-                  *_geometry(stride, padding, padding_after, dilation))
+def _fake_gradients(grad_output, input, weight, input_size, weight_size, geometry, workspace, input_type, weight_type) -> Tuple[Tensor, Tensor]:
+    return (CONV_INPUT.fake(grad_output, weight, input_size, geometry, workspace, input_type),
+            CONV_WEIGHT.fake(grad_output, input, weight_size, geometry, workspace, weight_type))
 
 
-def _conv_weight_check(out, grad_output, input, weight_size, stride, padding, padding_after, dilation, workspace) -> None:
-    check_convolution(f.WGRAD, {"grad_output": grad_output, "input": input, "out": out}, stride, padding, padding_after, dilation)
+# One op for both gradients: a compiler that gives each of two ops its tensors would write the output's gradient twice.
+CONV_GRADIENTS = _define("conv_gradients(Tensor grad_output, Tensor input, Tensor weight, SymInt[] input_size, SymInt[] weight_size, "
+                         "int[] geometry, int workspace, ScalarType input_type, ScalarType weight_type) -> (Tensor, Tensor)", _gradients,
+                         _fake_gradients)
 
 
-CONV_WEIGHT = Op("conv_weight", f"Tensor grad_output, Tensor input, SymInt[] weight_size, {_GEOMETRY}, int workspace",
-                 _conv_weight_into, lambda grad_output, input, weight_size, *_: tuple(weight_size), _conv_weight_check,
-                 channels_last_strides)
-
-
-def _add_conv_weight(total, grad_output, input, stride, padding, padding_after, dilation, any_order, workspace) -> None:
+def _add_conv_weight(total, grad_output, input, geometry, any_order, workspace) -> None:
     f.convolution(f.OP, f.WGRAD, f.GRAD_OUTPUT, grad_output, f.INPUT, input, f.TOTAL, total, f.ADD, True, f.ANY_ORDER, any_order,
-                  f.WORKSPACE, workspace, *_geometry(stride, padding, padding_after, dilation))
+                  f.WORKSPACE, workspace, *_fields_of(tuple(geometry)))
 
 
 _add_conv_weight_op = _define(
-    f"add_conv_weight_(Tensor(total!) total, Tensor grad_output, Tensor input, {_GEOMETRY}, bool any_order, int workspace) -> ()",
-    _add_conv_weight, lambda total, grad_output, input, stride, padding, padding_after, dilation, any_order, workspace:
-    check_convolution(f.WGRAD, {"grad_output": grad_output, "input": input, "total": total}, stride, padding, padding_after, dilation,
-                      update=1))
+    "add_conv_weight_(Tensor(total!) total, Tensor grad_output, Tensor input, int[] geometry, bool any_order, int workspace) -> ()",
+    _add_conv_weight, lambda total, grad_output, input, geometry, any_order, workspace:
+    check_convolution(f.WGRAD, {"grad_output": grad_output, "input": input, "total": total}, *lists_of(geometry), update=1))
 
 
 def add_conv_weight_(total: Tensor, grad_output: Tensor, input: Tensor, geometry: Geometry, deterministic: bool,
                      workspace: int = 0) -> None:
     """Adds the weight's gradient to an fp32 ``total``. ``deterministic``: as for ``any_order_of``."""
     call = _add_conv_weight_op if _is_compiling() or grad_output.__class__ not in PLAIN else _add_conv_weight
-    call(total, grad_output, input, *geometry, any_order_of(deterministic), workspace)
+    call(total, grad_output, input, geometry.numbers, any_order_of(deterministic), workspace)
     written(total)

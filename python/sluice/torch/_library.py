@@ -84,51 +84,52 @@ class Op:
 
     ``arguments`` is their schema, ``into(out, *arguments)`` runs the product, and ``shape(*arguments)`` is the output's
     shape. ``check(out, *arguments)`` raises for fakes as ``into`` would for sizes, types and layouts. ``strides(shape)``: those
-    of the output, which is row-major by default.
+    of the output, which is row-major by default. ``new(dtype, *arguments)``: makes the output, if there is a faster way than by these.
     """
 
     def __init__(self, name: str, arguments: str, into: Callable[..., None], shape: Callable[..., tuple],
-                 check: Callable[..., None], strides: Optional[Callable[[tuple], tuple]] = None) -> None:
-        self.into, self.shape, self.strides = into, shape, strides
-
-        def made(first: Tensor, *rest: Any) -> Tensor:
-            *rest, dtype = rest
-            size = shape(first, *rest)
-            if strides is not None:
-                return first.new_empty_strided(size, strides(size), dtype=dtype)
-            return first.new_empty(size, dtype=dtype)
+                 check: Callable[..., None], strides: Optional[Callable[[tuple], tuple]] = None,
+                 new: Optional[Callable[..., Tensor]] = None) -> None:
+        def made(dtype: torch.dtype, *arguments: Any) -> Tensor:
+            size = shape(*arguments)
+            if strides is None:
+                return _empty(size, dtype=dtype, device=arguments[0].device)
+            return _empty_strided(size, strides(size), dtype=dtype, device=arguments[0].device)
 
         def functional(*arguments_and_type: Any) -> Tensor:
-            out = made(*arguments_and_type)
-            into(out, *arguments_and_type[:-1])
+            *arguments, dtype = arguments_and_type
+            out = self.new(dtype, *arguments)
+            into(out, *arguments)
             return out
 
         def fake(*arguments_and_type: Any) -> Tensor:
-            out = made(*arguments_and_type)
-            check(out, *arguments_and_type[:-1])
+            *arguments, dtype = arguments_and_type
+            out = made(dtype, *arguments)
+            check(out, *arguments)
             return out
 
+        self.into, self.new, self.run, self.fake = into, new or made, functional, fake
         self.functional = _define(f"{name}({arguments}, ScalarType out_dtype) -> Tensor", functional, fake)
         self.out = _define(f"{name}_out({arguments}, Tensor(out!) out) -> ()", lambda *all: into(all[-1], *all[:-1]),
                            lambda *all: check(all[-1], *all[:-1]))
 
 
+def takes_no_dispatcher(tensor: Tensor) -> bool:
+    """Returns whether a call with this tensor goes straight to the library: not traced, and with memory of its own."""
+    return tensor.__class__ in PLAIN and not _is_compiling()
+
+
 def dispatch(op: Op, out: Optional[Tensor], dtype: torch.dtype, *arguments: Any) -> Tensor:
     """Runs an op into ``out``, or into a new tensor of ``dtype``, and returns that. A traced call goes through the
     dispatcher, another straight to the library."""
-    first = arguments[0]
-    if _is_compiling() or first.__class__ not in PLAIN:
+    if not takes_no_dispatcher(arguments[0]):
         if out is None:
             return op.functional(*arguments, dtype)
         op.out(*arguments, out)
         written(out)
         return out
     if out is None:
-        shape = op.shape(*arguments)
-        if op.strides is None:
-            out = _empty(shape, dtype=dtype, device=first.device)
-        else:
-            out = _empty_strided(shape, op.strides(shape), dtype=dtype, device=first.device)
+        out = op.new(dtype, *arguments)
         op.into(out, *arguments)
         return out
     op.into(out, *arguments)

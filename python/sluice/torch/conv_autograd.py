@@ -17,8 +17,8 @@ from ..errors import InvalidSize
 from ..plans import Workspace
 from ._conv_layout import (MOST_PHASES, Geometry, as_pixel_rows, images_of_rows, is_aligned, laid_as, lies_channels_last, narrowed,
                            new_channels_last, of_pixel_rows, operand, owned, padded, rows_of_patches, takes_patches, weight_operand)
-from ._conv_ops import CONV, CONV_INPUT, CONV_WEIGHT, add_conv_weight_
-from ._library import LINEAR, MM, SCALED_MM, dispatch, workspace_number
+from ._conv_ops import CONV, CONV_GRADIENTS, CONV_INPUT, CONV_WEIGHT, add_conv_weight_
+from ._library import LINEAR, MM, SCALED_MM, dispatch, takes_no_dispatcher, workspace_number
 from .autograd import add_product_, main_grad_of, refuse_second_derivative
 
 _is_compiling = torch.compiler.is_compiling
@@ -104,15 +104,22 @@ def filter_operand(weight: Tensor, geometry: Geometry, dtype: torch.dtype, keep:
 def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes: Tuple[int, ...], weight_size: Tuple[int, ...],
                     geometry: Geometry, dtype: torch.dtype, workspace: int, extras: Extras = NO_EXTRAS) -> Tensor:
     """Returns the output, of ``dtype``. ``input`` and ``weight`` are operands; ``sizes`` is the input's own shape."""
-    count, wide = weight_size[0], weight.shape[0]
-    by_patches, pixels = _by_patches(weight_size, geometry), output_size(sizes[2:], weight_size[2:], *geometry)
+    count, wide, by_patches = weight_size[0], weight.shape[0], _by_patches(weight_size, geometry)
     c, out = extras.c, extras.out
     bias = _padded_bias(bias, wide)
+    if extras.scale_w is not None:
+        extras = extras._replace(scale_w=_padded_scales(extras.scale_w, count, wide))
+
+    def run(into: Optional[Tensor], residual: Optional[Tensor]) -> Tensor:
+        return dispatch(CONV, into, dtype, input, weight, geometry.numbers, bias, residual, extras.activation, extras.scale_x,
+                        extras.scale_w, extras.scale_d, extras.use_fast_accum, workspace)
+
+    if c is None and out is None and not by_patches and sizes[0] != 0:  # what a model's layers are
+        return narrowed(run(None, None), count)
+    pixels = output_size(sizes[2:], weight_size[2:], *geometry)
     for name, tensor in (("c", c), ("out", out)):
         if tensor is not None and tensor.shape != (sizes[0], count, *pixels):
             raise InvalidSize(f"{name} has shape {tuple(tensor.shape)} and must have the output's, {(sizes[0], count, *pixels)}")
-    if extras.scale_w is not None:
-        extras = extras._replace(scale_w=_padded_scales(extras.scale_w, count, wide))
     # The kernel writes into ``out`` itself unless filters are padded, or it does not begin where the copy engine does.
     into = out if out is not None and wide == count and is_aligned(out) and not by_patches else None
     if c is not None:
@@ -127,8 +134,7 @@ def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes
         made = _product_of_patches(dtype, input, weight, bias, rows, extras, workspace)
         result = of_pixel_rows(made, sizes[0], pixels)
     else:
-        result = dispatch(CONV, into, dtype, input, weight, *geometry, bias, c, extras.activation, extras.scale_x,
-                          extras.scale_w, extras.scale_d, extras.use_fast_accum, workspace)
+        result = run(into, c)
     result = narrowed(result, count)
     return result if out is None or out is result else out.copy_(result)
 
@@ -142,7 +148,7 @@ def input_product(grad: Tensor, weight: Tensor, sizes: Tuple[int, ...], weight_s
         rows = dispatch(MM, None, dtype, as_pixel_rows(grad), weight, 1.0, 0.0, False, None, None, None, False, None, workspace)
         return images_of_rows(rows, sizes, weight_size[2:], dtype)
     full = (sizes[0], weight.shape[1], *sizes[2:])
-    return narrowed(dispatch(CONV_INPUT, None, dtype, grad, weight, full, *geometry, workspace), sizes[1])
+    return narrowed(dispatch(CONV_INPUT, None, dtype, grad, weight, full, geometry.numbers, workspace), sizes[1])
 
 
 def weight_product(grad: Tensor, input: Tensor, weight_size: Tuple[int, ...], geometry: Geometry, dtype: torch.dtype,
@@ -155,7 +161,18 @@ def weight_product(grad: Tensor, input: Tensor, weight_size: Tuple[int, ...], ge
         columns = math.prod(weight_size[1:])
         return rows[:weight_size[0], :columns].unflatten(1, (*weight_size[2:], weight_size[1])).movedim(-1, 1)
     full = (grad.shape[1], input.shape[1], *weight_size[2:])
-    return narrowed(dispatch(CONV_WEIGHT, None, dtype, grad, input, full, *geometry, workspace), weight_size[1], weight_size[0])
+    return narrowed(dispatch(CONV_WEIGHT, None, dtype, grad, input, full, geometry.numbers, workspace), weight_size[1], weight_size[0])
+
+
+def both_products(grad: Tensor, input: Tensor, weight: Tensor, sizes: Tuple[int, ...], weight_size: Tuple[int, ...], geometry: Geometry,
+                  input_type: torch.dtype, weight_type: torch.dtype, workspace: int) -> Tuple[Tensor, Tensor]:
+    """Returns the gradients of input and weight, as ``input_product`` and ``weight_product`` do."""
+    if takes_no_dispatcher(grad) or sizes[0] == 0 or _by_patches(weight_size, geometry):
+        return (input_product(grad, weight, sizes, weight_size, geometry, input_type, workspace),
+                weight_product(grad, input, weight_size, geometry, weight_type, workspace))
+    one, other = CONV_GRADIENTS(grad, input, weight, (sizes[0], weight.shape[1], *sizes[2:]),
+                                (grad.shape[1], input.shape[1], *weight_size[2:]), geometry.numbers, workspace, input_type, weight_type)
+    return narrowed(one, sizes[1]), narrowed(other, weight_size[1], weight_size[0])
 
 
 def add_weight_product_(total: Tensor, grad: Tensor, input: Tensor, geometry: Geometry, deterministic: bool, workspace: int) -> None:
@@ -221,14 +238,17 @@ class ConvFunction(torch.autograd.Function):
         geometry, workspace = Geometry(*ctx.geometry), ctx.workspace
         grad_input = grad_weight = grad_bias = None
         grad = operand(grad_output, padded(ctx.weight_size[0]), ctx.dtype)
-        if ctx.needs_input_grad[0]:
+        of_input, of_weight = ctx.needs_input_grad[0], ctx.needs_input_grad[1] and ctx.main_grad is None
+        if of_input and of_weight:
+            grad_input, grad_weight = both_products(grad, read, filters, ctx.sizes, ctx.weight_size, geometry, ctx.input_type,
+                                                    ctx.weight_type, workspace)
+        elif of_input:
             grad_input = input_product(grad, filters, ctx.sizes, ctx.weight_size, geometry, ctx.input_type, workspace)
-        if ctx.needs_input_grad[1]:
-            if ctx.main_grad is not None:
-                add_weight_product_(ctx.main_grad, grad, read, geometry, ctx.deterministic, workspace)
-                ctx.weight_object.grad_added_to_main_grad = True
-            else:
-                grad_weight = weight_product(grad, read, ctx.weight_size, geometry, ctx.weight_type, workspace)
+        elif of_weight:
+            grad_weight = weight_product(grad, read, ctx.weight_size, geometry, ctx.weight_type, workspace)
+        if ctx.needs_input_grad[1] and ctx.main_grad is not None:
+            add_weight_product_(ctx.main_grad, grad, read, geometry, ctx.deterministic, workspace)
+            ctx.weight_object.grad_added_to_main_grad = True
         if ctx.needs_input_grad[2]:
             grad_bias = grad_output.sum((0, *range(2, grad_output.dim())), dtype=ctx.bias_type)
         return grad_input, grad_weight, grad_bias, None, None, None, None, None
