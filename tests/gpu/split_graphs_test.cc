@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of split products, captured in one stream and replayed at once in several, each with its lent
-// workspace. A hundred thousand replays have the bits of replays one after the other; a replay adds to D, so
-// a wrong one stays. The graphs on one shared workspace, planted, are seen to fail. Also the driver's
-// promises for a graph's memory: it returns when the graph is destroyed and its last launch done, and can be
-// allocated during a capture.
-//   SLUICE_GRAPH_REPLAYS    replays of the first test (default 100,000)
+// Graphs of split products and convolutions, captured in one stream and replayed at once in several, each
+// with its lent workspace. A hundred thousand replays of each have the bits of replays one after the other; a
+// replay adds to D, so a wrong one stays. The graphs on one shared workspace, planted, are seen to fail. Also
+// the driver's promises for a graph's memory: it returns when the graph is destroyed and its last launch
+// done, and can be allocated during a capture.
+//   SLUICE_GRAPH_REPLAYS    replays of each of the first two tests (default 100,000)
 #include <dlfcn.h>
 
 #include <array>
@@ -16,6 +16,7 @@
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/driver/memory.h>
+#include <sluice/spec/conv_problem.h>
 
 #include "gpu.h"
 #include "spin_kernel.h"
@@ -28,17 +29,40 @@ constexpr std::size_t kGraphs = 4;
 constexpr int kRound = 250;  // replays of each graph between checks of D
 constexpr i64 kReplays = 100'000;
 
-/// 32 CTAs, so that four launches run side by side.
-Problem problem() {
+/// A problem for each graph, and the slices of its tiles. At most 32 CTAs each, so that four launches run
+/// side by side.
+struct Workload {
+  std::vector<Problem> problems;
+  int splits;
+};
+Workload matrices() {
   Problem p{.m = 128, .n = 128, .k = 4096};
   p.d.type = DType::fp32;
   p.epilogue.update = Update::add;
-  return p;
+  return {std::vector<Problem>(kGraphs, p), 8};
 }
-constexpr i64 kBytesOfD = i64{128} * 128 * 4;
+/// Where a convolution cannot add to D, D is its residual.
+Workload convolutions() {
+  Conv conv{.images = 2,
+            .channels = 64,
+            .filters = 64,
+            .size = {14, 14, 1},
+            .filter = {3, 3, 1},
+            .padding = {1, 1, 0},
+            .padding_after = {1, 1, 0}};
+  const Epilogue residual{.residual = true, .c_type = DType::fp32}, added{.update = Update::add};
+  Workload all{{}, 3};
+  for (const ConvOp op : {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad, ConvOp::wgrad}) {
+    conv.op = op;
+    all.problems.push_back(
+        product_of_conv(conv, DType::bf16, DType::fp32, op == ConvOp::wgrad ? added : residual));
+  }
+  return all;
+}
 
-/// A product: its operands, the D that its graph adds to, and the expected D after kRound replays.
+/// A product: its kernel and operands, the D that its graph adds to, and the expected D after kRound replays.
 struct Product {
+  gemm::Kernel kernel;
   ProblemData data;
   DeviceBuffer d;
   std::vector<u32> wanted;
@@ -47,46 +71,51 @@ struct Product {
 class split_graphs : public GpuTest {
  protected:
   /// Makes products of `combine`, each with its own data.
-  void make_products(Combine combine) {
-    const auto plan = gemm::plan(problem(), device().info(),
-                                 {.schedule = Schedule::ping_pong,
-                                  .tile_m = 64,
-                                  .tile_n = 64,
-                                  .cluster = ClusterShape{1, 1},
-                                  .splits = 8,
-                                  .combine = combine});
-    ASSERT_TRUE(ok(plan));
-    auto kernel = gemm::prepare(device(), *plan);
+  void make_products(Combine combine, const Workload& workload = matrices()) {
     const auto verifier = Verifier::create(device());
     auto stream = StreamHandle::create(device());
-    ASSERT_TRUE(ok(kernel) && ok(verifier) && ok(stream));
-    kernel_.emplace(*std::move(kernel));
+    ASSERT_TRUE(ok(verifier) && ok(stream));
     stream_.emplace(*std::move(stream));
     products_.clear();
-    for (u64 i = 0; i < kGraphs; ++i) {
-      auto data = verifier->make_data(problem(), real_data(problem(), i + 1), stream_->get());
-      auto d = DeviceBuffer::allocate(device(), kBytesOfD);
-      ASSERT_TRUE(ok(data) && ok(d));
-      products_.push_back({*std::move(data), *std::move(d), {}});
+    for (const Problem& problem : workload.problems) {
+      const auto plan = gemm::plan(problem, device().info(),
+                                   {.schedule = Schedule::ping_pong,
+                                    .tile_m = 64,
+                                    .tile_n = 64,
+                                    .cluster = ClusterShape{1, 1},
+                                    .splits = workload.splits,
+                                    .combine = combine});
+      ASSERT_TRUE(ok(plan));
+      auto kernel = gemm::prepare(device(), *plan);
+      auto data = verifier->make_data(problem, real_data(problem, products_.size() + 1), stream_->get());
+      ASSERT_TRUE(ok(kernel) && ok(data));
+      auto d = DeviceBuffer::allocate(device(), data->region(kRegionD).span_bytes);
+      ASSERT_TRUE(ok(d));
+      products_.push_back({*std::move(kernel), *std::move(data), *std::move(d), {}});
     }
   }
   gemm::Args args(std::size_t i, const WorkspaceView& workspace) const {
     gemm::Args args = products_[i].data.args();
     args.d = products_[i].d.data();
+    if (products_[i].data.problem().epilogue.residual) args.c = args.d, args.beta = 1.0f;
     args.workspace = workspace;
     return args;
   }
-  Result<WorkspaceView> lent(Stream stream) const {
-    return device().impl().lender.lend(device(), stream, kernel_->plan().workspace_bytes);
+  Result<WorkspaceView> lent(Stream stream, std::size_t i) const {
+    return device().impl().lender.lend(device(), stream, products_[i].kernel.plan().workspace_bytes);
+  }
+  Result<void> launch(std::size_t i, const WorkspaceView& workspace, Stream stream) const {
+    return gemm::launch(products_[i].kernel, args(i, workspace), stream);
   }
   /// Graphs captured in one stream. Without a given workspace each is lent one.
   std::vector<Graph> captured(const std::optional<WorkspaceView>& given) {
     std::vector<Graph> graphs;
     for (std::size_t i = 0; i < kGraphs; ++i) {
       auto graph = Graph::capture(device(), stream_->get(), [&]() -> Result<void> {
-        const Result<WorkspaceView> workspace = given ? Result<WorkspaceView>(*given) : lent(stream_->get());
+        const Result<WorkspaceView> workspace =
+            given ? Result<WorkspaceView>(*given) : lent(stream_->get(), i);
         if (!workspace) return workspace.error();
-        return gemm::launch(*kernel_, args(i, *workspace), stream_->get());
+        return launch(i, *workspace, stream_->get());
       });
       EXPECT_TRUE(ok(graph));
       if (graph) graphs.push_back(*std::move(graph));
@@ -98,8 +127,9 @@ class split_graphs : public GpuTest {
     ASSERT_TRUE(ok(synchronize(device())));
   }
   std::vector<u32> bits_of_d(std::size_t i) const {
-    std::vector<u32> bits(kBytesOfD / 4);
-    EXPECT_TRUE(ok(products_[i].d.download(bits.data(), kBytesOfD)));
+    const DeviceBuffer& d = products_[i].d;
+    std::vector<u32> bits(static_cast<std::size_t>(d.bytes() / 4));
+    EXPECT_TRUE(ok(d.download(bits.data(), d.bytes())));
     return bits;
   }
   /// Replays each graph kRound times, in turn on its own stream; with one stream, one after the other.
@@ -125,6 +155,46 @@ class split_graphs : public GpuTest {
     replay(graphs, new_streams(1));
     for (std::size_t i = 0; i < products_.size(); ++i) products_[i].wanted = bits_of_d(i);
   }
+  void expect_the_bits_of_one_after_the_other(const Workload& workload) {
+    const i64 rounds = setting("SLUICE_GRAPH_REPLAYS", kReplays) / (2 * kRound * static_cast<i64>(kGraphs));
+    for (const Combine combine : {Combine::last_arriver, Combine::separate}) {
+      make_products(combine, workload);
+      const std::vector<Graph> graphs = captured({});
+      ASSERT_EQ(graphs.size(), kGraphs);
+      find_wanted(graphs);
+      const std::vector<StreamHandle> streams = new_streams(kGraphs);
+      for (i64 round = 0; round < rounds; ++round) {
+        replay(graphs, streams);
+        ASSERT_EQ(wrong_products(), 0) << name_of(combine) << ", round " << round;
+      }
+      for (const Workspace& workspace : device().impl().lender.all_lent())
+        ASSERT_TRUE(ok(workspace.verify()));
+      const i64 replays = rounds * kRound * static_cast<i64>(kGraphs);
+      std::printf("%s: %lld replays of %zu graphs at once\n", name_of(combine),
+                  static_cast<long long>(replays), kGraphs);
+    }
+  }
+  void expect_that_sharing_a_workspace_is_seen(const Workload& workload) {
+    for (const Combine combine : {Combine::last_arriver, Combine::separate}) {
+      make_products(combine, workload);
+      find_wanted(captured({}));
+      auto shared = Workspace::create(device());
+      ASSERT_TRUE(ok(shared));
+      const std::vector<Graph> graphs = captured(shared->view());
+      replay(graphs, new_streams(1));
+      ASSERT_EQ(wrong_products(), 0) << "one after the other they may share it";
+      const std::vector<StreamHandle> streams = new_streams(kGraphs);
+      int rounds = 0, wrong = 0;
+      while (wrong == 0 && rounds < 40) {
+        replay(graphs, streams);
+        wrong = wrong_products();
+        ++rounds;
+      }
+      std::printf("%s: planted sharing was seen in round %d: %d of %zu products wrong, the workspace is %s\n",
+                  name_of(combine), rounds, wrong, kGraphs, shared->verify() ? "clean" : "dirty");
+      EXPECT_GT(wrong, 0) << name_of(combine);
+    }
+  }
   WorkspaceLender::Holdings held() const { return device().impl().lender.holdings(); }
   /// Waits, since the driver returns memory on its own thread.
   bool comes_back_to(i64 lent) const {
@@ -133,49 +203,22 @@ class split_graphs : public GpuTest {
     return held().lent == lent;
   }
 
-  std::optional<gemm::Kernel> kernel_;
   std::optional<StreamHandle> stream_;
   std::vector<Product> products_;
 };
 
 TEST_F(split_graphs, replayed_at_once_have_the_bits_of_one_after_the_other) {
-  const i64 rounds = setting("SLUICE_GRAPH_REPLAYS", kReplays) / (2 * kRound * static_cast<i64>(kGraphs));
-  for (const Combine combine : {Combine::last_arriver, Combine::separate}) {
-    make_products(combine);
-    const std::vector<Graph> graphs = captured({});
-    ASSERT_EQ(graphs.size(), kGraphs);
-    find_wanted(graphs);
-    const std::vector<StreamHandle> streams = new_streams(kGraphs);
-    for (i64 round = 0; round < rounds; ++round) {
-      replay(graphs, streams);
-      ASSERT_EQ(wrong_products(), 0) << name_of(combine) << ", round " << round;
-    }
-    for (const Workspace& workspace : device().impl().lender.all_lent()) ASSERT_TRUE(ok(workspace.verify()));
-    std::printf("%s: %lld replays of %zu graphs at once\n", name_of(combine),
-                static_cast<long long>(rounds * kRound) * static_cast<i64>(kGraphs), kGraphs);
-  }
+  expect_the_bits_of_one_after_the_other(matrices());
+}
+TEST_F(split_graphs, of_convolutions_replayed_at_once_have_the_bits_of_one_after_the_other) {
+  expect_the_bits_of_one_after_the_other(convolutions());
 }
 
 TEST_F(split_graphs, on_one_workspace_are_seen_to_go_wrong) {
-  for (const Combine combine : {Combine::last_arriver, Combine::separate}) {
-    make_products(combine);
-    find_wanted(captured({}));
-    auto shared = Workspace::create(device());
-    ASSERT_TRUE(ok(shared));
-    const std::vector<Graph> graphs = captured(shared->view());
-    replay(graphs, new_streams(1));
-    ASSERT_EQ(wrong_products(), 0) << "one after the other they may share it";
-    const std::vector<StreamHandle> streams = new_streams(kGraphs);
-    int rounds = 0, wrong = 0;
-    while (wrong == 0 && rounds < 40) {
-      replay(graphs, streams);
-      wrong = wrong_products();
-      ++rounds;
-    }
-    std::printf("%s: planted sharing was seen in round %d: %d of %zu products wrong, the workspace is %s\n",
-                name_of(combine), rounds, wrong, kGraphs, shared->verify() ? "clean" : "dirty");
-    EXPECT_GT(wrong, 0) << name_of(combine);
-  }
+  expect_that_sharing_a_workspace_is_seen(matrices());
+}
+TEST_F(split_graphs, of_convolutions_on_one_workspace_are_seen_to_go_wrong) {
+  expect_that_sharing_a_workspace_is_seen(convolutions());
 }
 
 TEST_F(split_graphs, give_their_memory_back_when_they_are_gone_and_done) {
@@ -213,8 +256,9 @@ TEST_F(split_graphs, are_lent_memory_that_is_allocated_during_a_global_capture) 
   const ContextScope scope(*device().impl().primary);
   WorkspaceLender own;
   ASSERT_EQ(api.cuStreamBeginCapture(stream_->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  const Result<WorkspaceView> mine = own.lend(device(), stream_->get(), kernel_->plan().workspace_bytes);
-  Result<void> launched = mine ? gemm::launch(*kernel_, args(0, *mine), stream_->get()) : mine.error();
+  const Result<WorkspaceView> mine =
+      own.lend(device(), stream_->get(), products_[0].kernel.plan().workspace_bytes);
+  Result<void> launched = mine ? launch(0, *mine, stream_->get()) : mine.error();
   Result<void> elsewhere;
   std::thread([&] {  // lends another thread's stream one meanwhile
     const std::vector<StreamHandle> other = new_streams(1);
@@ -251,10 +295,10 @@ TEST_F(split_graphs, have_one_for_each_branch) {
     wait_event(branch[0].get(), fork->get(), 0);
     for (std::size_t i = 0; i < 2; ++i) {
       const Stream stream = i == 0 ? stream_->get() : branch[0].get();
-      const Result<WorkspaceView> workspace = lent(stream);
+      const Result<WorkspaceView> workspace = lent(stream, i);
       if (!workspace) return workspace.error();
       used[i] = workspace->data;
-      if (Result<void> done = gemm::launch(*kernel_, args(i, *workspace), stream); !done) return done;
+      if (Result<void> done = launch(i, *workspace, stream); !done) return done;
     }
     if (Result<void> done = join->record(branch[0].get()); !done) return done;
     wait_event(stream_->get(), join->get(), 0);
@@ -281,9 +325,8 @@ TEST_F(split_graphs, that_executables_were_updated_from) {
   std::array<const void*, 2> used{};
   for (std::size_t i = 0; i < 2; ++i) {
     ASSERT_EQ(api.cuStreamBeginCapture(stream_->get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
-    const Result<WorkspaceView> workspace = lent(stream_->get());
-    const Result<void> launched =
-        workspace ? gemm::launch(*kernel_, args(i, *workspace), stream_->get()) : workspace.error();
+    const Result<WorkspaceView> workspace = lent(stream_->get(), i);
+    const Result<void> launched = workspace ? launch(i, *workspace, stream_->get()) : workspace.error();
     ASSERT_EQ(api.cuStreamEndCapture(stream_->get(), &graphs[i]), CUDA_SUCCESS);
     ASSERT_TRUE(ok(launched));
     used[i] = workspace->data;
