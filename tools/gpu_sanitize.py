@@ -7,7 +7,7 @@
     tools/gpu_sanitize.py --check BUILD       (do the tests and changes that it names exist? needs no GPU)
     tools/gpu_sanitize.py --self-test         (with a tool and tests that are scripts)
 
-Each tool must first find a bug in a dense, a packed and a companion kernel (tests/gpu/kernel_changes.cc).
+Each tool must first find a bug in a dense, a gathering, a packed and a companion kernel (tests/gpu/kernel_changes.cc).
 Then each class runs (tests/gpu/sanitize_pool.cc, and random norms, quantisers and packers). A process runs a
 few classes (racecheck four, the others twenty); if they are not all clean, they run one by one.
 
@@ -45,7 +45,7 @@ import sanitize_log  # noqa: E402
 TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")
 TOGETHER = {"racecheck": 4, "memcheck": 20, "initcheck": 20, "synccheck": 20}  # classes a process
 LIMIT = 150  # seconds for one process
-FAMILIES = ("block", "narrow", "strip", "wide", "norm", "quantise", "pack", "plain", "dense")  # the most telling first
+FAMILIES = ("block", "conv", "narrow", "strip", "wide", "norm", "quantise", "pack", "plain", "dense")  # the most telling first
 # (tool, family, change, test, settings)
 NORM = ("norms.of_random_shapes", {"SLUICE_NORM_CASES": "4"})
 PACK = ("pack.random_sizes_are_the_references", {"SLUICE_PACK_CASES": "1", "SLUICE_PACK_SEED": "1"})
@@ -53,17 +53,21 @@ PLANTED = (
     ("racecheck", "scales_written_too_early", "dense/*scale_a_block*", {}),
     ("racecheck", "scales_read_before_they_came", "dense/*scale_a_block*", {}),
     ("racecheck", "vectors_used_before_all_came", "dense/*/013_*", {}),
+    ("racecheck", "chunk_stored_before_all_wrote", "conv/*/009_*", {}),
     ("racecheck", "sums_added_before_all_are_there", "narrow/*/000_*", {}),
     ("racecheck", "strips_added_before_all_are_there", "strip/*/000_*", {}),
     ("racecheck", "row_read_before_all_put", *NORM),
     ("racecheck", "codes_read_before_all_came", *PACK),
     ("memcheck", "d_stored_far_away", "dense/*/013_*", {}),
+    ("memcheck", "pixels_stored_far_away", "conv/*/013_*", {}),
     ("memcheck", "outputs_stored_far_away", "narrow/*/000_*", {}),
     ("memcheck", "normed_stored_far_away", *NORM),
     ("initcheck", "parts_not_written", "dense/*/001_*", {}),
     ("initcheck", "parts_not_written_for_the_sum", "dense/*/014_*", {}),
+    ("initcheck", "parts_of_filters_not_written", "conv/*/017_*", {}),
     ("initcheck", "scales_not_packed", "narrow/*_gk_*", {}),
     ("synccheck", "start_syncs_half_a_warp", "dense/*/000_*", {}),
+    ("synccheck", "gather_starts_with_half_a_warp", "conv/*/009_*", {}),
     ("synccheck", "ring_syncs_half_a_warp", "narrow/*/000_*", {}),
     ("synccheck", "row_syncs_half_a_warp", *NORM),
 )
@@ -260,8 +264,8 @@ def wrong_names(tests):
     for tool in TOOLS:
         kinds = {"companion" if row.family in ("norms", "pack") else row.family for row in planted_rows(names, [tool])}
         companion = "companion" in kinds or any(change.endswith("for_the_sum") for t, change, _, _ in PLANTED if t == tool)
-        if not ({"dense", "narrow"} <= kinds and companion):
-            wrong.append(f"{tool}: no planted bug in a dense, a packed and a companion kernel")
+        if not ({"dense", "conv", "narrow"} <= kinds and companion):
+            wrong.append(f"{tool}: no planted bug in a dense, a gathering, a packed and a companion kernel")
     return wrong + [f"no class of {family}" for family in FAMILIES if not any(row.family == family for row in rows)]
 
 
@@ -314,6 +318,8 @@ for family in dense plain narrow strip wide; do
   echo "$family/$suite."
   for i in 000_a 001_b_scale_a_block 013_c 014_d 015_gk_e; do echo "  is_right/$i  # GetParam() = 1"; done
 done
+echo "conv/sanitize_conv."
+for i in 009_a 013_b 017_c; do echo "  is_right/$i  # GetParam() = 1"; done
 echo "norms."; echo "  of_random_shapes"
 echo "pack."; echo "  random_sizes_are_the_references"
 echo "all/quantize."
@@ -345,13 +351,13 @@ def self_test():
             return [json.loads(line) for line in (work / out / "sanitize.jsonl").read_text().splitlines()]
 
         code, calls = run("clean")
-        classes = 25 + 8 + 16 + 8
+        classes = 25 + 3 + 8 + 16 + 8
         assert code == 0 and len(rows("clean")) == len(PLANTED) + len(TOOLS) * classes, (code, len(rows("clean")))
         assert all(row["clean"] for row in rows("clean"))
         assert sum(1 for call in calls if call.startswith("memcheck")) < classes, "they share processes"
         assert run("clean") == (0, []), "what is known is not run again"
         races = sum(1 for tool, *_ in PLANTED if tool == "racecheck")
-        # block; narrow; strip and wide, which share a change; plain and dense; companions
+        # block; conv and narrow; strip and wide, which share a change; plain and dense; companions
         groups = 1 + 2 + 3 + 3 + 8 + 16 + 8
         calls = run("clean", "--again", "--tools", "racecheck")[1]
         assert len(calls) == races + groups, (len(calls), races + groups)

@@ -35,11 +35,12 @@ std::vector<std::string> units_of_family(const std::string& family) {
   if (family == "strip") units.push_back(unit_text(std::get<StripConfig>(sanitize_strip_pool().front())));
   if (family == "byte") units.push_back(unit_text(std::get<StripConfig>(sanitize_strip_pool().back())));
   if (family == "wide") units.push_back(unit_text(std::get<WideConfig>(sanitize_wide_pool().front())));
-  for (const KernelConfig& c : sanitize_dense_pool()) {
-    const bool wanted = family == "block"       ? is_block_scaled(c.epilogue)
-                        : family == "split"     ? c.combine == Combine::last_arriver
-                        : family == "sum_parts" ? c.combine == Combine::separate
-                                                : family == "dense" && c.store == StorePath::direct;
+  for (const KernelConfig& c : family.starts_with("conv") ? sanitize_conv_pool() : sanitize_dense_pool()) {
+    const bool wanted = family == "block"               ? is_block_scaled(c.epilogue)
+                        : family.ends_with("split")     ? c.combine == Combine::last_arriver
+                        : family.ends_with("sum_parts") ? c.combine == Combine::separate
+                        : family == "conv"              ? c.conv.phased
+                                                        : family == "dense" && c.store == StorePath::direct;
     if (wanted && units.empty())
       for (std::string& unit : unit_texts(c)) units.push_back(std::move(unit));
   }

@@ -108,6 +108,13 @@ std::vector<NamedConv> named_convs() {
           {"one image of 5x5", square(1, 32, 32, 33, 5, 1, 2)}};
 }
 
+std::vector<Conv> small_convs() {
+  Conv pitch = square(1, 72, 72, 9, 3, 1, 1);
+  pitch.x_pitch = 88;
+  pitch.y_pitch = 104;
+  return {pitch, square(3, 48, 80, 9, 3, 2, 1), line(4, 24, 72, 125, 3, 2, 2)};
+}
+
 std::vector<ConvVariant> conv_variants() {
   const Schedule ping = Schedule::ping_pong, coop = Schedule::cooperative;
   const Epilogue bias{.bias = Bias::column, .activation = Activation::relu};

@@ -14,6 +14,9 @@ struct NamedConv {
   Conv conv;  // without an op
 };
 std::vector<NamedConv> named_convs();
+/// Geometries for tools that slow kernels down: 3x3 with padding and pixels apart, 3x3/2 (phases of a dgrad),
+/// and one axis, whose many pixels split a wgrad. No channels are whole blocks.
+std::vector<Conv> small_convs();
 
 /// A way to compute one of the three products.
 struct ConvVariant {

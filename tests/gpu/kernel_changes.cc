@@ -109,6 +109,10 @@ std::vector<Change> races() {
        "dense",
        {{kMachine,
          "    if constexpr (kStagesVectors) group_sync();  // all threads have read their vectors\n", ""}}},
+      {"chunk_stored_before_all_wrote",
+       "racecheck",
+       "conv",
+       {{kMachine, "    ptx::fence_proxy_async();\n    group_sync();\n", "    ptx::fence_proxy_async();\n"}}},
       {"sums_added_before_all_are_there",
        "racecheck",
        "narrow",
@@ -141,11 +145,10 @@ std::vector<Change> races() {
 }
 
 std::vector<Change> writes_past_the_end() {
-  return {{"d_stored_far_away",
-           "memcheck",
-           "dense",
-           {{"sluice/device/epilogue/direct_store.cuh", "at.row * params.d_ld + at.column;",
-             std::string("at.row * params.d_ld + at.column") + kFar + ";"}}},
+  const Edit far{"sluice/device/epilogue/direct_store.cuh", "at.row * params.d_ld + at.column;",
+                 std::string("at.row * params.d_ld + at.column") + kFar + ";"};
+  return {{"d_stored_far_away", "memcheck", "dense", {far}},
+          {"pixels_stored_far_away", "memcheck", "conv_sum_parts", {far}},
           {"outputs_stored_far_away",
            "memcheck",
            "narrow",
@@ -165,6 +168,7 @@ std::vector<Change> reads_of_what_nobody_wrote() {
                        ""};
   return {{"parts_not_written", "initcheck", "split", {unwritten}},
           {"parts_not_written_for_the_sum", "initcheck", "sum_parts", {unwritten}},
+          {"parts_of_filters_not_written", "initcheck", "conv_split", {unwritten}},
           {"scales_not_packed",
            "initcheck",
            "narrow",
@@ -173,11 +177,10 @@ std::vector<Change> reads_of_what_nobody_wrote() {
 
 std::vector<Change> wrong_masks() {
   constexpr const char* kHalf = "__syncwarp(0x0000ffffu);";
-  return {{"start_syncs_half_a_warp",
-           "synccheck",
-           "dense",
-           {{kMachine, "      ptx::fence_mbarrier_init();\n    }\n    __syncwarp();\n",
-             std::string("      ptx::fence_mbarrier_init();\n    }\n    ") + kHalf + "\n"}}},
+  const Edit start{kMachine, "      ptx::fence_mbarrier_init();\n    }\n    __syncwarp();\n",
+                   std::string("      ptx::fence_mbarrier_init();\n    }\n    ") + kHalf + "\n"};
+  return {{"start_syncs_half_a_warp", "synccheck", "dense", {start}},
+          {"gather_starts_with_half_a_warp", "synccheck", "conv", {start}},
           {"ring_syncs_half_a_warp",
            "synccheck",
            "narrow",

@@ -67,6 +67,8 @@ TEST(pool, covers_with_problems_that_each_sanitized_kernel_takes) {
         const auto checked = gemm::sealed(plan, DeviceInfo{});
         EXPECT_TRUE(checked) << sluice::to_string(config) << checked.error().message;
       }
+  for (const ConvVariant& variant : conv_variants())
+    EXPECT_FALSE(sanitize_plans(variant, DeviceInfo{}).empty()) << variant.name;
   for (const auto& pool : {sanitize_narrow_pool(), sanitize_strip_pool(), sanitize_wide_pool()})
     for (const PackedConfig& config : pool) {
       const auto checked =

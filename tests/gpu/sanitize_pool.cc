@@ -29,6 +29,9 @@ constexpr Size kSizes[] = {{130, 72, 520, 1}, {65, 136, 264, 2}};
 /// Sizes for plain schedules: several tiles each way, and rings that wrap.
 constexpr Size kPlainSizes[] = {{33, 72, 4200, 0}, {5, 48, 64, 0}};
 
+/// One cluster takes all tiles of a convolution that is not split, and a ring of so many stages wraps.
+constexpr int kConvStages = 3, kConvClusters = 1;
+
 void add(std::vector<KernelConfig>& pool, const KernelConfig& c) {
   if (validate(c) == nullptr && std::find(pool.begin(), pool.end(), c) == pool.end()) pool.push_back(c);
 }
@@ -164,6 +167,14 @@ std::vector<PackedConfig> sanitize_wide_pool() {
   });
 }
 
+std::vector<KernelConfig> sanitize_conv_pool() {
+  std::vector<KernelConfig> pool;
+  for (const char* gpu : {"h200", "h100"})
+    for (const ConvVariant& variant : conv_variants())
+      for (const Plan& plan : sanitize_plans(variant, *gpu_named(gpu))) add(pool, plan.config);
+  return pool;
+}
+
 std::vector<std::string> choices_of(const PackedConfig& config) {
   std::vector<std::string> all;
   const auto say = [&](const char* what, int value) { all.push_back(what + std::to_string(value)); };
@@ -215,11 +226,26 @@ std::string class_name(size_t index, const PackedConfig& config) {
   return numbered(index, packed::short_name(config));
 }
 
+std::string class_name(size_t index, const ConvVariant& variant) {
+  return numbered(index, name_of(variant.op) + std::string("_") + variant.name);
+}
+
 std::vector<Plan> sanitize_plans(const KernelConfig& config, const DeviceInfo& device) {
   std::vector<Plan> plans;
   for (const Size& size :
        is_plain(config.schedule) ? std::span<const Size>(kPlainSizes) : std::span<const Size>(kSizes))
     plans.push_back(plan_for(problem_for(config, size.m, size.n, size.k), config, device, size.clusters));
+  return plans;
+}
+
+std::vector<Plan> sanitize_plans(const ConvVariant& variant, const DeviceInfo& device) {
+  std::vector<Plan> plans;
+  for (const Conv& conv : small_convs()) {
+    ConvVariant small = variant;
+    small.overrides.stages = kConvStages;
+    if (!variant.overrides.splits) small.overrides.clusters = kConvClusters;
+    if (Result<Plan> plan = plan_conv(conv, small, device); plan) plans.push_back(*std::move(plan));
+  }
   return plans;
 }
 

@@ -11,6 +11,8 @@
 #include <sluice/plan.h>
 #include <sluice/spec/config.h>
 
+#include "conv_cases.h"
+
 namespace sluice::testing {
 
 /// class_pool(), and classes it lacks: swapped operands, gates, scales of D, larger clusters, early weights.
@@ -21,15 +23,20 @@ std::vector<KernelConfig> sanitize_plain_pool();
 std::vector<PackedConfig> sanitize_narrow_pool();
 std::vector<PackedConfig> sanitize_strip_pool();
 std::vector<PackedConfig> sanitize_wide_pool();
+/// The kernels of conv_variants() for all geometries, as an H200 and an H100 plan them.
+std::vector<KernelConfig> sanitize_conv_pool();
 
 /// A config's choices in words: "parts 4", "gated". The pools cover these.
 std::vector<std::string> choices_of(const PackedConfig& config);
 /// A test's name: the place in the pool and the kernel.
 std::string class_name(size_t index, const KernelConfig& config);
 std::string class_name(size_t index, const PackedConfig& config);
+std::string class_name(size_t index, const ConvVariant& variant);
 
 /// Plans of sizes with wrapping rings, clusters that take turns, and ragged edges.
 std::vector<Plan> sanitize_plans(const KernelConfig& config, const DeviceInfo& device);
+/// Plans of the geometries that the variant can compute.
+std::vector<Plan> sanitize_plans(const ConvVariant& variant, const DeviceInfo& device);
 /// A packed problem of such a size; for the wide kernel more tiles than an H200 has SMs.
 PackedProblem sanitize_problem(const PackedConfig& config);
 

@@ -19,20 +19,35 @@
 namespace sluice::testing {
 namespace {
 
-class sanitize_dense : public GpuTest, public ::testing::WithParamInterface<KernelConfig> {};
+class SanitizeTest : public GpuTest {
+ protected:
+  void expect_exact(const std::vector<Plan>& plans) {
+    auto runner = BatchRunner::create(device(), 1, i64{32} << 20);
+    ASSERT_TRUE(ok(runner));
+    ASSERT_TRUE(ok(runner->leave_parts_unwritten(device())));
+    for (const Plan& plan : plans) {
+      const auto kernel = gemm::prepare(device(), plan);
+      ASSERT_TRUE(ok(kernel));
+      ASSERT_TRUE(
+          ok(runner->run(*kernel, exact_data(plan.problem, 1), Judge::exact, to_string(plan.config))));
+    }
+    ASSERT_TRUE(ok(runner->flush()));
+    for (const Failure& failure : runner->failures()) ADD_FAILURE() << describe(failure);
+  }
+};
+
+class sanitize_dense : public SanitizeTest, public ::testing::WithParamInterface<KernelConfig> {};
 
 TEST_P(sanitize_dense, is_right) {
-  const KernelConfig& config = GetParam();
-  auto runner = BatchRunner::create(device(), 1, i64{32} << 20);
-  ASSERT_TRUE(ok(runner));
-  ASSERT_TRUE(ok(runner->leave_parts_unwritten(device())));
-  for (const Plan& plan : sanitize_plans(config, device().info())) {
-    const auto kernel = gemm::prepare(device(), plan);
-    ASSERT_TRUE(ok(kernel));
-    ASSERT_TRUE(ok(runner->run(*kernel, exact_data(plan.problem, 1), Judge::exact, to_string(config))));
-  }
-  ASSERT_TRUE(ok(runner->flush()));
-  for (const Failure& failure : runner->failures()) ADD_FAILURE() << describe(failure);
+  expect_exact(sanitize_plans(GetParam(), device().info()));
+}
+
+class sanitize_conv : public SanitizeTest, public ::testing::WithParamInterface<ConvVariant> {};
+
+TEST_P(sanitize_conv, is_right) {
+  const std::vector<Plan> plans = sanitize_plans(GetParam(), device().info());
+  ASSERT_FALSE(plans.empty()) << "no geometry can be planned";
+  expect_exact(plans);
 }
 
 class sanitize_packed : public GpuTest, public ::testing::WithParamInterface<PackedConfig> {};
@@ -53,7 +68,7 @@ TEST_P(sanitize_packed, is_right) {
 TEST(sanitize_kernels, compile) {
   std::vector<std::string> units = {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
                                     packed::reference_unit_text()};
-  for (const auto& pool : {sanitize_dense_pool(), sanitize_plain_pool()})
+  for (const auto& pool : {sanitize_dense_pool(), sanitize_plain_pool(), sanitize_conv_pool()})
     for (const KernelConfig& config : pool)
       for (std::string& unit : unit_texts(config)) units.push_back(std::move(unit));
   for (const auto& pool : {sanitize_narrow_pool(), sanitize_strip_pool(), sanitize_wide_pool()})
@@ -75,6 +90,7 @@ TEST(sanitize_kernels, compile) {
 constexpr auto kNameOf = [](const auto& info) { return class_name(info.index, info.param); };
 INSTANTIATE_TEST_SUITE_P(dense, sanitize_dense, ::testing::ValuesIn(sanitize_dense_pool()), kNameOf);
 INSTANTIATE_TEST_SUITE_P(plain, sanitize_dense, ::testing::ValuesIn(sanitize_plain_pool()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(conv, sanitize_conv, ::testing::ValuesIn(conv_variants()), kNameOf);
 INSTANTIATE_TEST_SUITE_P(narrow, sanitize_packed, ::testing::ValuesIn(sanitize_narrow_pool()), kNameOf);
 INSTANTIATE_TEST_SUITE_P(strip, sanitize_packed, ::testing::ValuesIn(sanitize_strip_pool()), kNameOf);
 INSTANTIATE_TEST_SUITE_P(wide, sanitize_packed, ::testing::ValuesIn(sanitize_wide_pool()), kNameOf);
