@@ -105,7 +105,7 @@ def geometry_of(axes: int, kernel: Sequence[int], stride: Any, padding: Any, dil
         return _geometry(axes, tuple(kernel), _hashable(stride), _hashable(padding), _hashable(dilation))
     try:
         return _kept_geometry(axes, kernel, stride, padding, dilation)
-    except TypeError:  # of lists
+    except TypeError:  # lists cannot be kept
         return _kept_geometry(axes, tuple(kernel), _hashable(stride), _hashable(padding), _hashable(dilation))
 
 

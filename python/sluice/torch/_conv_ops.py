@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ops of convolutions: ``sluice::conv``, ``sluice::conv_input``, ``sluice::conv_weight``, ``sluice::conv_gradients`` for both of
-these, and ``sluice::add_conv_weight_``.
+"""The ops of convolutions: ``sluice::conv``, ``sluice::conv_fused`` with an epilogue, ``sluice::conv_input``, ``sluice::conv_weight``,
+``sluice::conv_gradients`` for both of these, and ``sluice::add_conv_weight_``.
 
 Their tensors lie as kernels read them (``_conv_layout.operand``). A fake raises what the call itself would raise.
 """
@@ -47,28 +47,42 @@ def _new(dtype: torch.dtype, device: torch.device, shape: Tuple[int, ...]) -> Te
     return _empty_strided(shape, _strides_of(shape), dtype=dtype, device=device)
 
 
-def _conv_into(out, input, weight, geometry, bias, c, activation, scale_x, scale_w, scale_d, use_fast_accum, workspace) -> None:
-    fields = _fields_of(tuple(geometry))
-    if bias is not None or c is not None or activation is not None or workspace != 0:
-        fields += (f.BIAS, bias, f.C, c, f.ACTIVATION, activation_number(activation), f.WORKSPACE, workspace)
-    if scale_x is not None or scale_w is not None or scale_d is not None or use_fast_accum:
-        fields += (f.SCALE_X, scale_x, f.SCALE_W, scale_w, f.SCALE_D, scale_d, f.USE_FAST_ACCUM, use_fast_accum)
-    f.convolution(f.OP, f.FPROP, f.INPUT, input, f.WEIGHT, weight, f.OUT, out, *fields)
+def _new_output(dtype, input, weight, geometry, *_) -> Tensor:
+    return _new(dtype, input.device, _kept_output_shape(input.shape, weight.shape, tuple(geometry)))
 
 
 def _conv_shape(input, weight, geometry, *_) -> tuple:
     return _output_shape(input.shape, weight.shape, geometry)
 
 
-def _conv_check(out, input, weight, geometry, bias, c, activation, scale_x, scale_w, scale_d, use_fast_accum, workspace) -> None:
+def _conv_into(out, input, weight, geometry, bias, workspace) -> None:
+    f.convolution(f.OP, f.FPROP, f.INPUT, input, f.WEIGHT, weight, f.OUT, out, f.BIAS, bias, f.WORKSPACE, workspace,
+                  *_fields_of(tuple(geometry)))
+
+
+def _conv_check(out, input, weight, geometry, bias, workspace) -> None:
+    check_convolution(f.FPROP, {"input": input, "weight": weight, "out": out, "bias": bias}, *lists_of(geometry))
+
+
+CONV = Op("conv", "Tensor input, Tensor weight, int[] geometry, Tensor? bias, int workspace", _conv_into, _conv_shape, _conv_check,
+          channels_last_strides, _new_output)
+
+
+def _fused_into(out, input, weight, geometry, bias, workspace, c, activation, scale_x, scale_w, scale_d, use_fast_accum) -> None:
+    f.convolution(f.OP, f.FPROP, f.INPUT, input, f.WEIGHT, weight, f.OUT, out, f.BIAS, bias, f.WORKSPACE, workspace, f.C, c, f.ACTIVATION,
+                  activation_number(activation), f.SCALE_X, scale_x, f.SCALE_W, scale_w, f.SCALE_D, scale_d, f.USE_FAST_ACCUM,
+                  use_fast_accum, *_fields_of(tuple(geometry)))
+
+
+def _fused_check(out, input, weight, geometry, bias, workspace, c, activation, scale_x, scale_w, scale_d, use_fast_accum) -> None:
     check_convolution(f.FPROP, {"input": input, "weight": weight, "out": out, "bias": bias, "c": c, "scale_x": scale_x,
                                 "scale_w": scale_w, "scale_d": scale_d}, *lists_of(geometry), activation=activation_number(activation))
 
 
-CONV = Op("conv", "Tensor input, Tensor weight, int[] geometry, Tensor? bias, Tensor? c, str? activation, Tensor? scale_x, "
-          "Tensor? scale_w, Tensor? scale_d, bool use_fast_accum, int workspace", _conv_into, _conv_shape, _conv_check,
-          channels_last_strides, lambda dtype, input, weight, geometry, *_:
-          _new(dtype, input.device, _kept_output_shape(input.shape, weight.shape, tuple(geometry))))
+# The convolution that few models have takes arguments which cost the other one time.
+CONV_FUSED = Op("conv_fused", "Tensor input, Tensor weight, int[] geometry, Tensor? bias, int workspace, Tensor? c, str? activation, "
+                "Tensor? scale_x, Tensor? scale_w, Tensor? scale_d, bool use_fast_accum", _fused_into, _conv_shape, _fused_check,
+                channels_last_strides, _new_output)
 
 
 def _gradient(name: str, op: int, first: str, second: str, size: str) -> Op:

@@ -17,7 +17,7 @@ from ..errors import InvalidSize
 from ..plans import Workspace
 from ._conv_layout import (MOST_PHASES, Geometry, as_pixel_rows, images_of_rows, is_aligned, laid_as, lies_channels_last, narrowed,
                            new_channels_last, of_pixel_rows, operand, owned, padded, rows_of_patches, takes_patches, weight_operand)
-from ._conv_ops import CONV, CONV_GRADIENTS, CONV_INPUT, CONV_WEIGHT, add_conv_weight_
+from ._conv_ops import CONV, CONV_FUSED, CONV_GRADIENTS, CONV_INPUT, CONV_WEIGHT, add_conv_weight_
 from ._library import LINEAR, MM, SCALED_MM, dispatch, takes_no_dispatcher, workspace_number
 from .autograd import add_product_, main_grad_of, refuse_second_derivative
 
@@ -111,10 +111,12 @@ def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes
         extras = extras._replace(scale_w=_padded_scales(extras.scale_w, count, wide))
 
     def run(into: Optional[Tensor], residual: Optional[Tensor]) -> Tensor:
-        return dispatch(CONV, into, dtype, input, weight, geometry.numbers, bias, residual, extras.activation, extras.scale_x,
-                        extras.scale_w, extras.scale_d, extras.use_fast_accum, workspace)
+        if extras is NO_EXTRAS:
+            return dispatch(CONV, into, dtype, input, weight, geometry.numbers, bias, workspace)
+        return dispatch(CONV_FUSED, into, dtype, input, weight, geometry.numbers, bias, workspace, residual, extras.activation,
+                        extras.scale_x, extras.scale_w, extras.scale_d, extras.use_fast_accum)
 
-    if c is None and out is None and not by_patches and sizes[0] != 0:  # what a model's layers are
+    if c is None and out is None and not by_patches and sizes[0] != 0:  # most calls end here
         return narrowed(run(None, None), count)
     pixels = output_size(sizes[2:], weight_size[2:], *geometry)
     for name, tensor in (("c", c), ("out", out)):
