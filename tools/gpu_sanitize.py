@@ -53,7 +53,7 @@ PLANTED = (
     ("racecheck", "scales_written_too_early", "dense/*scale_a_block*", {}),
     ("racecheck", "scales_read_before_they_came", "dense/*scale_a_block*", {}),
     ("racecheck", "vectors_used_before_all_came", "dense/*/013_*", {}),
-    ("racecheck", "chunk_stored_before_all_wrote", "conv/*/009_*", {}),
+    ("racecheck", "vectors_of_filters_used_before_all_came", "conv/*/002_*", {}),
     ("racecheck", "sums_added_before_all_are_there", "narrow/*/000_*", {}),
     ("racecheck", "strips_added_before_all_are_there", "strip/*/000_*", {}),
     ("racecheck", "row_read_before_all_put", *NORM),

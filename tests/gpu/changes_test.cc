@@ -38,6 +38,7 @@ std::vector<std::string> units_of_family(const std::string& family) {
   for (const KernelConfig& c : family.starts_with("conv") ? sanitize_conv_pool() : sanitize_dense_pool()) {
     const bool wanted = family == "block"               ? is_block_scaled(c.epilogue)
                         : family.ends_with("split")     ? c.combine == Combine::last_arriver
+                        : family.ends_with("vectors")   ? c.epilogue.bias == Bias::column
                         : family.ends_with("sum_parts") ? c.combine == Combine::separate
                         : family == "conv"              ? c.conv.phased
                                                         : family == "dense" && c.store == StorePath::direct;
