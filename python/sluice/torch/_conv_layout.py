@@ -189,8 +189,8 @@ def operand(tensor: Tensor, channels: int, dtype: torch.dtype, rows: Optional[in
     count, own = tensor.shape[0], tensor.shape[1]
     rows = count if rows is None else rows
     lies = lies_channels_last(tensor, may_have_pitch)
-    if lies and own == channels and count == rows and tensor.dtype is dtype:
-        return tensor
+    if lies and own == channels and count == rows:
+        return tensor if tensor.dtype is dtype else tensor.to(dtype)  # which keeps the order of strides
     if counted and not lies and not _is_compiling():
         _count_copy()
     made = new_channels_last(tensor, (rows, channels, *tensor.shape[2:]), dtype)

@@ -205,52 +205,52 @@ def differentiable_convolution(input: Tensor, weight: Tensor, bias: Optional[Ten
     """Applies ``ConvFunction``. Eager autograd keeps the workspace alive for the backward."""
     if input.requires_grad:  # fails here, and not in the backward
         check_phases(weight, geometry)
-    return ConvFunction.apply(input, weight, bias, geometry, dtype, deterministic, workspace_number(workspace),
-                              None if _is_compiling() else workspace)
+    call = (geometry, dtype, deterministic, workspace_number(workspace), None if _is_compiling() else workspace)
+    return ConvFunction.apply(input, weight, bias, call)
 
 
 class ConvFunction(torch.autograd.Function):
-    """A convolution with a backward, computed in 16 bits (``dtype``). Gradients have the types of input, weight and bias, straight
-    from the accumulators.
+    """A convolution with a backward, computed in 16 bits. Gradients have the types of input, weight and bias, straight from the
+    accumulators. ``call``: geometry, type, ``deterministic``, the workspace's number, and what keeps it alive; one argument and one
+    attribute, because each takes time.
 
     If ``weight.main_grad`` is an fp32 tensor of the weight's shape, the weight's gradient is added to it. ``weight.grad`` then stays
     as it is, and ``weight.grad_added_to_main_grad`` becomes True.
     """
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor], geometry: Geometry, dtype: torch.dtype,
-                deterministic: bool, workspace: int, kept: Optional[Workspace]) -> Tensor:
-        ctx.geometry, ctx.dtype, ctx.deterministic = geometry, dtype, deterministic
-        ctx.workspace, ctx.kept = workspace, kept
-        ctx.sizes, ctx.weight_size = tuple(input.shape), tuple(weight.shape)
-        ctx.input_type, ctx.weight_type = input.dtype, weight.dtype
-        ctx.bias_type = None if bias is None else bias.dtype
-        ctx.main_grad = main_grad_of(weight)
-        ctx.weight_object = weight if ctx.main_grad is not None else None
-        read = input_operand(input, ctx.weight_size, geometry, dtype)
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor], call: tuple) -> Tensor:
+        geometry, dtype, _, workspace, _ = call
+        sizes, weight_size, main_grad = tuple(input.shape), tuple(weight.shape), main_grad_of(weight)
+        ctx.call, ctx.sizes, ctx.types = call, (sizes, weight_size), (input.dtype, weight.dtype, None if bias is None else bias.dtype)
+        ctx.main_grad = main_grad
+        ctx.weight_object = weight if main_grad is not None else None
+        read = input_operand(input, weight_size, geometry, dtype)
         filters = filter_operand(weight, geometry, dtype, False)
         # An operand that no gradient needs is not kept.
-        ctx.save_for_backward(read if ctx.needs_input_grad[1] else None, filters if ctx.needs_input_grad[0] else None)
-        return owned(forward_product(read, filters, bias, ctx.sizes, ctx.weight_size, geometry, dtype, workspace))
+        needs = ctx.needs_input_grad
+        ctx.save_for_backward(read if needs[1] else None, filters if needs[0] else None)
+        return owned(forward_product(read, filters, bias, sizes, weight_size, geometry, dtype, workspace))
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple:
         refuse_second_derivative()
         read, filters = ctx.saved_tensors
-        geometry, workspace = Geometry(*ctx.geometry), ctx.workspace
+        geometry, dtype, deterministic, workspace, _ = ctx.call
+        geometry = Geometry(*geometry)  # a trace has a plain tuple
+        (sizes, weight_size), (input_type, weight_type, bias_type) = ctx.sizes, ctx.types
         grad_input = grad_weight = grad_bias = None
-        grad = operand(grad_output, padded(ctx.weight_size[0]), ctx.dtype)
+        grad = operand(grad_output, padded(weight_size[0]), dtype)
         of_input, of_weight = ctx.needs_input_grad[0], ctx.needs_input_grad[1] and ctx.main_grad is None
         if of_input and of_weight:
-            grad_input, grad_weight = both_products(grad, read, filters, ctx.sizes, ctx.weight_size, geometry, ctx.input_type,
-                                                    ctx.weight_type, workspace)
+            grad_input, grad_weight = both_products(grad, read, filters, sizes, weight_size, geometry, input_type, weight_type, workspace)
         elif of_input:
-            grad_input = input_product(grad, filters, ctx.sizes, ctx.weight_size, geometry, ctx.input_type, workspace)
+            grad_input = input_product(grad, filters, sizes, weight_size, geometry, input_type, workspace)
         elif of_weight:
-            grad_weight = weight_product(grad, read, ctx.weight_size, geometry, ctx.weight_type, workspace)
+            grad_weight = weight_product(grad, read, weight_size, geometry, weight_type, workspace)
         if ctx.needs_input_grad[1] and ctx.main_grad is not None:
-            add_weight_product_(ctx.main_grad, grad, read, geometry, ctx.deterministic, workspace)
+            add_weight_product_(ctx.main_grad, grad, read, geometry, deterministic, workspace)
             ctx.weight_object.grad_added_to_main_grad = True
         if ctx.needs_input_grad[2]:
-            grad_bias = grad_output.sum((0, *range(2, grad_output.dim())), dtype=ctx.bias_type)
-        return grad_input, grad_weight, grad_bias, None, None, None, None, None
+            grad_bias = grad_output.sum((0, *range(2, grad_output.dim())), dtype=bias_type)
+        return grad_input, grad_weight, grad_bias, None
