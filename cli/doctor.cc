@@ -17,6 +17,7 @@ namespace {
 struct DoctorFlags {
   bool no_gpu = false;
   std::string cublaslt;
+  std::string cudnn;
 };
 
 struct Wording {
@@ -44,8 +45,10 @@ void print_check(const Check& check) {
 }
 
 Result<int> run_doctor(const DoctorFlags& flags) {
-  const std::vector<Check> checks =
-      examine({.options = options_from_environment(), .gpu = !flags.no_gpu, .cublaslt = flags.cublaslt});
+  const std::vector<Check> checks = examine({.options = options_from_environment(),
+                                             .gpu = !flags.no_gpu,
+                                             .cublaslt = flags.cublaslt,
+                                             .cudnn = flags.cudnn});
   for (const Check& check : checks) print_check(check);
   const Health health = verdict(checks);
   const Wording words = wording(health);
@@ -60,6 +63,7 @@ Verb add_doctor_verb(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("doctor", "Check driver, GPU, NVRTC, cache; say how to repair");
   verb->add_flag("--no-gpu", flags->no_gpu, "This machine only plans, compiles and tests");
   verb->add_option("--cublaslt", flags->cublaslt, "The libcublasLt that bench shall use");
+  verb->add_option("--cudnn", flags->cudnn, "The libcudnn that bench --conv shall use");
   return {verb, [flags] { return run_doctor(*flags); }};
 }
 

@@ -15,6 +15,7 @@
 #include <sluice/tools.h>
 
 #include "bench/contender/cublaslt.h"
+#include "bench/contender/cudnn.h"
 
 namespace sluice::cli {
 namespace {
@@ -47,6 +48,11 @@ bool is_filled(const Options& options) {
   const KernelCache cache(options, none);
   return cache.get(verify_unit_text(VerifyUnit::fill)).ok() &&
          cache.get(verify_unit_text(VerifyUnit::check)).ok();
+}
+
+Check check_peer(std::string name, const Result<std::string>& found, const char* remedy) {
+  if (found) return {.name = std::move(name), .found = *found};
+  return {.name = std::move(name), .health = Health::optional, .found = "not found", .remedy = remedy};
 }
 
 }  // namespace
@@ -196,18 +202,15 @@ Check check_records(const Options& options) {
 }
 
 Check check_cublaslt(const std::string& path) {
-  Check check{.name = "cuBLASLt"};
-  const Result<std::string> found = bench::find_cublaslt(path);
-  if (found) {
-    check.found = *found;
-    return check;
-  }
-  check.health = Health::optional;
-  check.found = "not found";
-  check.remedy =
-      "only `sluice bench` and the timing of `sluice run` compare with it: install the toolkit's "
-      "libcublas, or name the library with --cublaslt";
-  return check;
+  return check_peer("cuBLASLt", bench::find_cublaslt(path),
+                    "only `sluice bench` and the timing of `sluice run` compare with it: install the toolkit's "
+                    "libcublas, or name the library with --cublaslt");
+}
+
+Check check_cudnn(const std::string& path) {
+  return check_peer("cuDNN", bench::Cudnn::find(path),
+                    "only `sluice bench --conv` compares with it: install nvidia-cudnn-cu13, which PyTorch "
+                    "brings, or name the library with --cudnn or in SLUICE_CUDNN");
 }
 
 std::vector<Check> examine(const DoctorRequest& request) {
@@ -222,7 +225,8 @@ std::vector<Check> examine(const DoctorRequest& request) {
           check_cache(request.options),
           check_environment(),
           check_records(request.options),
-          check_cublaslt(request.cublaslt)};
+          check_cublaslt(request.cublaslt),
+          check_cudnn(request.cudnn)};
 }
 
 Health verdict(const std::vector<Check>& checks) {

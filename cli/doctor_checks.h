@@ -28,6 +28,7 @@ struct DoctorRequest {
   Options options;
   bool gpu = true;       // false: a build or CI machine, where driver and GPU are optional
   std::string cublaslt;  // the value of --cublaslt
+  std::string cudnn;     // and of --cudnn
 };
 
 std::vector<Check> examine(const DoctorRequest& request);
@@ -43,5 +44,6 @@ Check check_cache(const Options& options);
 Check check_environment();
 Check check_records(const Options& options);
 Check check_cublaslt(const std::string& path);
+Check check_cudnn(const std::string& path);
 
 }  // namespace sluice::cli

@@ -63,6 +63,12 @@ Result<void> Cudnn::open(const std::string& path) {
   return {};
 }
 
+Result<std::string> Cudnn::find(const std::string& path) {
+  Cudnn found;
+  SLUICE_TRY(found.open(path));
+  return fmt::format("{} ({})", found.path(), found.version());
+}
+
 Result<void> Cudnn::make_handle() {
   return checked(api_.create(&handle_), "cudnnCreate");
 }

@@ -25,6 +25,8 @@ class Cudnn : public std::enable_shared_from_this<Cudnn> {
   /// Plans for the GPU that the text describes, and launches nothing: for machines without a GPU. The text is
   /// cuDNN's JSON of a device.
   static Result<std::shared_ptr<const Cudnn>> load_for(const std::string& path, const std::string& device);
+  /// The file that load() would open, and its version. Needs no GPU. Error toolchain.
+  static Result<std::string> find(const std::string& path);
   /// Takes entry points from the caller; tests pass fakes.
   static Result<std::shared_ptr<const Cudnn>> with(const cudnn::Api& api);
   ~Cudnn();

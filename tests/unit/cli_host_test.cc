@@ -162,8 +162,9 @@ TEST(cli_doctor, a_machine_without_gpu_is_well_if_it_need_not_have_one) {
   EXPECT_EQ(verdict({driver, {.name = "x", .health = Health::optional}}), Health::ok);
 }
 
-TEST(cli_doctor, a_wrong_cublaslt_is_only_an_absence) {
+TEST(cli_doctor, a_wrong_peer_is_only_an_absence) {
   EXPECT_EQ(check_cublaslt("/no/such/libcublasLt.so").health, Health::optional);
+  EXPECT_EQ(check_cudnn("/no/such/libcudnn.so").health, Health::optional);
 }
 
 TEST(watchdog, bites_when_nothing_moves_and_not_before) {
