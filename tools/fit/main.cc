@@ -20,7 +20,7 @@ struct FitFlags {
   std::vector<std::string> files;
   int passes = 0;
   int list = 0;
-  std::string only;
+  std::string only, gpu = "h200";
   std::vector<std::string> moved;
   bool constants = false;
 };
@@ -83,7 +83,7 @@ Result<void> run_fit(const FitFlags& flags) {
       return Error{ErrorCode::invalid_argument,
                    fmt::format("--move {}: there is no such constant; without --move all are listed",
                                in_quotes(name))};
-  const DeviceInfo device;
+  SLUICE_TAKE(const DeviceInfo device, gpu_named(flags.gpu));
   fmt::print("{} shapes\n", shapes.size());
   print_quality("now", judge(shapes, device, kPlanner.dense));
   if (flags.passes == 0) {
@@ -107,8 +107,7 @@ int report(const Error& error) {
 
 int run(int argc, char** argv) {
   FitFlags flags;
-  CLI::App app("Judge the cost model by measurements on an H200, and fit its constants to them",
-               "sluice_fit");
+  CLI::App app("Judge the cost model by measurements, and fit its constants to them", "sluice_fit");
   app.add_option("files", flags.files, "JSON of `sluice tune --json` or `sluice bench --tune N --json`");
   app.add_flag("--constants", flags.constants,
                "Print the planner's constants: value, unit, origin, meaning, source");
@@ -117,6 +116,7 @@ int run(int argc, char** argv) {
   app.add_option("--move", flags.moved, "Only these constants, by name, joined by commas")->delimiter(',');
   app.add_option("--list", flags.list, "Show so many of the shapes that lose most")
       ->check(CLI::Range(0, 1000000));
+  app.add_option("--gpu", flags.gpu, "The GPU of the measurements: h200, h100, ...")->capture_default_str();
   app.add_option("--only", flags.only, "Shapes with this text in their name");
   cli::check_values(app);
   try {
