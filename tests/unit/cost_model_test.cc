@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/conv.h>
 #include <sluice/host/planner/dense/candidates.h>
 #include <sluice/host/planner/dense/cost_model.h>
 #include <sluice/host/planner/dense/traffic.h>
@@ -153,6 +154,50 @@ TEST(cost_model, rows_in_two_lines_cost_a_request_more) {
 }
 
 /// With k = 0 nothing is read, and the traffic is a number.
+/// 48 channels of 96 bytes: rows begin at 0, 32, 64 and 96 bytes of a line, two of four go on in the next.
+TEST(cost_model, a_gathered_row_in_two_lines_is_asked_for_twice_and_others_as_often_as_they_are) {
+  const Conv v{.op = ConvOp::fprop,
+               .images = 32,
+               .channels = 48,
+               .filters = 256,
+               .size = {32, 32, 1},
+               .filter = {3, 3, 1},
+               .padding = {1, 1, 0},
+               .padding_after = {1, 1, 0}};
+  const Problem p = *conv::problem(v, DType::bf16, DType::bf16);
+  const KernelConfig lone = config(p, kPingPong, {1, 1}), pair = config(p, kPingPong, {2, 1});
+  EXPECT_DOUBLE_EQ(split_bytes_per_k_tile(p, lone), 128 * (128 + 128 * 0.5));
+  EXPECT_DOUBLE_EQ(split_bytes_per_k_tile(p, pair), 128 * (128 + 64 * 0.5));
+  // All of the tile comes in, whoever asked for it.
+  EXPECT_DOUBLE_EQ(port_bytes_per_k_tile(p, lone), 128 * 256 * 1.5);
+  EXPECT_DOUBLE_EQ(port_bytes_per_k_tile(p, pair), port_bytes_per_k_tile(p, lone));
+}
+
+/// 96 filters are two blocks of 64.
+TEST(cost_model, mn_major_rows_come_in_whole_blocks) {
+  Problem p = problem(96, 128, 4096);
+  p.a.major = Major::mn;
+  p = with_strides(p);
+  const KernelConfig c = config(p, kPingPong, {1, 1});
+  EXPECT_DOUBLE_EQ(l2_bytes_per_k_tile(p, c), 128 * (128 + 128));
+}
+
+/// Three parts of 64 k-tiles each begin in other places of each tile. How this can fail: judged by the number
+/// of parts alone, both are cut alike.
+TEST(cost_model, runs_that_reach_into_the_next_tile_have_two_epilogues) {
+  const Problem p = problem(256, 256, 4096);
+  KernelConfig c = config(p, kPingPong, {1, 1});
+  c.combine = Combine::last_arriver;
+  const auto us = [&](int parts) {
+    WorkSplit split = choose_split(p, c, kH200, {});
+    split.streamed = 4;
+    split.clusters = 4 * parts;
+    return estimate(p, c, split, kH200).total_us;
+  };
+  EXPECT_GT(us(3), us(2));
+  EXPECT_LT(us(4), us(3));
+}
+
 TEST(cost_model, a_product_without_k_asks_l2_for_nothing) {
   const Problem p = problem(300, 200, 0);
   const KernelConfig c = config(p, kCooperative);

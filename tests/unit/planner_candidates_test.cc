@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/conv.h>
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/planner/dense/cost_model.h>
 #include <sluice/host/planner/dense/streams.h>
@@ -129,6 +130,41 @@ TEST(planner_candidates, are_valid_launchable_and_best_first_for_any_problem) {
       ASSERT_EQ(plan.workspace_bytes, workspace_bytes(plan.config, plan.split));
       ASSERT_LE(plan.workspace_bytes, kWorkspaceLimit);
     }
+  }
+}
+
+/// 3 x 3, 28 x 28 pixels.
+Problem conv_problem(ConvOp op, i64 images, i64 channels) {
+  const Conv v{.op = op,
+               .images = images,
+               .channels = channels,
+               .filters = channels,
+               .size = {28, 28, 1},
+               .filter = {3, 3, 1},
+               .padding = {1, 1, 0},
+               .padding_after = {1, 1, 0}};
+  return *conv::problem(v, DType::bf16, DType::bf16);
+}
+
+/// How this can fail: without may_win() in stream_splits(), lone CTAs take parts.
+TEST(planner_candidates, of_convolutions_leave_out_what_never_won_unless_asked) {
+  for (const ConvOp op : {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad}) {
+    int parts = 0, along_k = 0;
+    const Problem p = conv_problem(op, 2, 256);
+    for (const Plan& plan : candidates(p, kH200)) {
+      const KernelConfig& c = plan.config;
+      parts += plan.split.streamed > 0;
+      along_k += c.cluster.k > 1;
+      ASSERT_TRUE(plan.split.streamed == 0 || (c.combine == Combine::separate && multicasts(c)))
+          << short_name(c);
+      ASSERT_LE(c.cluster.k, op == ConvOp::wgrad ? 4 : 1) << short_name(c);
+    }
+    EXPECT_GT(parts, 0);
+    EXPECT_EQ(along_k > 0, op == ConvOp::wgrad);
+    EXPECT_EQ(planned(p, {.splits = 2, .combine = Combine::last_arriver}).config.combine,
+              Combine::last_arriver);
+    EXPECT_EQ(planned(p, {.cluster = ClusterShape{1, 1, 8}}).config.cluster.k, 8);
+    EXPECT_GT(planned(p, {.cluster = ClusterShape{1, 1}, .splits = 2}).split.streamed, 0);
   }
 }
 

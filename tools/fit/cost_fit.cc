@@ -11,6 +11,7 @@
 
 #include <sluice/host/planner/dense/plain_plans.h>
 #include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/planner/dense/streams.h>
 #include <sluice/host/text/json_text.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
@@ -155,6 +156,11 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   return FitShape::Timing{c, work, candidate.at("us")};
 }
 
+/// Could the planner pick it? Sweeps of earlier versions have more.
+bool is_searched(const FitShape& shape, const FitShape::Timing& t) {
+  return may_win(product_of(shape.problem, t.config), t.config, t.split.streamed > 0);
+}
+
 /// Plain schedules have a model of their own, whose constants are not fitted.
 double estimated_us(const FitShape& shape, const FitShape::Timing& t, const DeviceInfo& device,
                     const DenseCosts& constants) {
@@ -175,6 +181,7 @@ Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, cons
     std::vector<std::pair<double, double>> logs;  // log(estimate / time), weight
     for (const FitShape::Timing& t : shape.timings) best = std::min(best, t.us);
     for (const FitShape::Timing& t : shape.timings) {
+      if (!is_searched(shape, t)) continue;
       const double estimated = estimated_us(shape, t, device, constants);
       if (estimated < least_estimate) least_estimate = estimated, pick = t.us;
       if (t.us > kFarFromBest * best) continue;
@@ -185,7 +192,7 @@ Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, cons
     }
     double squares = 0;
     for (const auto& [value, weight] : logs) squares += weight * std::pow(value - mean / weights, 2);
-    const double loss = pick / best;
+    const double loss = pick > 0 ? pick / best : 1;
     log_loss += std::log(loss);
     soft += std::pow(std::log(loss), 2);  // large losses count more
     spread += squares / weights;
@@ -205,9 +212,11 @@ FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const DenseCost
   FitPick found{nullptr, nullptr, 0, 0};
   for (const FitShape::Timing& t : shape.timings) {
     const double us = estimated_us(shape, t, device, constants);
-    if (found.pick == nullptr || us < found.estimate_us) found.pick = &t, found.estimate_us = us;
+    const bool first = found.pick == nullptr || us < found.estimate_us;
+    if (first && is_searched(shape, t)) found.pick = &t, found.estimate_us = us;
     if (found.best == nullptr || t.us < found.best->us) found.best = &t, found.best_estimate_us = us;
   }
+  if (found.pick == nullptr) found.pick = found.best, found.estimate_us = found.best_estimate_us;
   return found;
 }
 

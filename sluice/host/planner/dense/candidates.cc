@@ -151,7 +151,7 @@ void search(const Problem& p, const std::vector<BaseConfig>& bases, const Device
       if (o.stages) config.stages = *o.stages;
       if (const char* rule = validate(config); rule != nullptr) {
         result.refuse(config, rule);
-      } else if ((!o.cluster && splits_more_than_a_wave(p, config, device)) ||
+      } else if ((!o.cluster && (splits_more_than_a_wave(p, config, device) || !may_win(p, config, false))) ||
                  (!o.tile_n && is_slow_width(p, config))) {
         continue;
       } else if (too_many_tiles(p, config)) {
@@ -307,8 +307,8 @@ bool suits(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
   if (no_store != nullptr && (c.store == StorePath::tma || is_swapped(c))) return false;
   if (is_swapped(c) && p.m <= kWaveRows) return false;
   const Problem product = product_of(p, c);
-  return !splits_more_than_a_wave(product, c, device) && !is_slow_width(product, c) &&
-         !too_many_tiles(product, c);
+  return !splits_more_than_a_wave(product, c, device) && may_win(product, c, false) &&
+         !is_slow_width(product, c) && !too_many_tiles(product, c);
 }
 
 /// The overrides ask for a split that stream_splits() did not return.

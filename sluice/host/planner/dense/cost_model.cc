@@ -56,7 +56,6 @@ class Model {
     return tile_clocks(active, own_k_tiles(), whole_tile_gain(split));
   }
   double whole_tile_gain(const WorkSplit& split) const;
-  double run_gain() const;
   double run_clocks(const WorkSplit& split) const;
   double phased_clocks(const WorkSplit& split) const;
   double combine_us(const WorkSplit& split) const;
@@ -111,7 +110,7 @@ double Model::math_clocks() const {
   double product = joined(cost_.sharpness_in_tile, {tensor_clocks(), smem_clocks()}) +
                    (one_chain ? kStepsPerKTile * chain : 0);
   if (multicasts(c_)) product += cost_.cluster_clocks_per_k_tile;
-  if (is_conv(p_.conv) && c_.cluster.m == 2) product += cost_.gathered_pair_clocks;
+  if (is_conv(p_.conv) && c_.cluster.m == 2 && c_.cluster.n == 1) product += cost_.gathered_pair_clocks;
   if (!c_.promotes) return product;
   if (multicasts(c_)) product += cost_.promoted_cluster_clocks_per_k_tile;
   if (c_.schedule == Schedule::ping_pong) return product + promotion_clocks();  // the other group waits
@@ -157,32 +156,29 @@ double Model::asked_share() const {
 /// their tiles read the same filter in the same order.
 double Model::whole_tile_gain(const WorkSplit& split) const {
   const bool gathers = is_conv(p_.conv);
-  if (gathers && c_.cluster.k > 1) return cost_.gathered_gain_apart;
   if (gathers && cluster_size(c_) == 1 && split.streamed == 0)
     return split_bytes_per_k_tile(p_, c_) > 0 ? cost_.gathered_gain_split : cost_.l2_gain_in_step;
   return are_in_step(p_, c_, split) ? cost_.l2_gain_in_step : 1;
 }
-double Model::run_gain() const {
-  return is_conv(p_.conv) && c_.cluster.m * c_.cluster.n == 1 ? cost_.gathered_gain_apart : 1;
-}
 
-/// Clocks until all bytes of a tile have come: bandwidth, or latency (the ring is refilled once in the time
-/// that a byte takes to come).
+/// Clocks until all bytes of a tile have come, by the slowest of L2's rate, the SM's port and latency. The
+/// ring is refilled once in the time that a byte takes to come.
 double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
   const double shared_rate =
       device_.l2_bytes_per_us * cost_.l2_gain_of_tma * l2_gain / clocks_per_us() / active;
-  const double l2_rate = std::min(shared_rate, cost_.l2_bytes_per_clock_per_sm);
-  return std::max(k_tiles * l2_bytes_per_k_tile(p_, c_) * asked_share() / l2_rate,
-                  k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us());
+  return std::max({k_tiles * l2_bytes_per_k_tile(p_, c_) * asked_share() / shared_rate,
+                   k_tiles * port_bytes_per_k_tile(p_, c_) / cost_.l2_bytes_per_clock_per_sm,
+                   k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us()});
 }
 
 /// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work.
 double Model::tile_clocks(double active, double k_tiles, double l2_gain) const {
   const double load = load_clocks(active, k_tiles, l2_gain), math = k_tiles * math_clocks(),
                epilogue = epilogue_clocks();
+  const double sharpness = is_conv(p_.conv) ? cost_.gathered_sharpness : cost_.sharpness_in_tile;
   if (c_.schedule == Schedule::ping_pong)
-    return joined(cost_.sharpness_in_tile, {math + cost_.turn_clocks, load, (math + epilogue) / kMathGroups});
-  return joined(cost_.sharpness_in_tile, {math + epilogue + cost_.ramp_clocks, load});
+    return joined(sharpness, {math + cost_.turn_clocks, load, (math + epilogue) / kMathGroups});
+  return joined(sharpness, {math + epilogue + cost_.ramp_clocks, load});
 }
 
 /// Clocks of the longest run of streamed k-tiles: its products, and for each tile that it touches an epilogue
@@ -192,11 +188,12 @@ double Model::run_clocks(const WorkSplit& split) const {
   const double run = std::ceil(split.streamed * k_tiles() / split.clusters);
   const double active = std::min<double>(split.clusters * cluster_size(c_), device_.sm_count);
   const double rounds = std::ceil(split.clusters * cluster_size(c_) / active);  // more than fit: one by one
-  const bool aligned = split.clusters % split.streamed == 0;                    // each run lies in one tile
+  const int parts = split.clusters / split.streamed;
+  const bool aligned = split.clusters % split.streamed == 0 &&  // each run lies in one tile
+                       (split.streamed == 1 || std::fmod(k_tiles(), parts) == 0);
   const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
-  return rounds *
-         (tile_clocks(active, std::ceil(run / c_.cluster.k), run_gain()) + (pieces - 1) * epilogue_clocks() +
-          (c_.combine == Combine::last_arriver ? pieces * cost_.piece_clocks : 0));
+  return rounds * (tile_clocks(active, std::ceil(run / c_.cluster.k), 1) + (pieces - 1) * epilogue_clocks() +
+                   (c_.combine == Combine::last_arriver ? pieces * cost_.piece_clocks : 0));
 }
 
 /// Clocks of the busiest cluster where the matrices of the batch are phases of dx. They come heaviest first,

@@ -56,6 +56,14 @@ std::vector<Combine> combines_of_parts(const Problem& p) {
   return {Combine::last_arriver, Combine::separate};
 }
 
+bool may_win(const Problem& p, const KernelConfig& c, bool in_parts) {
+  if (!is_conv(p.conv)) return true;
+  if (c.cluster.k > 1) return !in_parts && p.conv.op == ConvOp::wgrad && c.cluster.k <= 4;
+  if (!in_parts || c.combine == Combine::add) return true;
+  const bool one_tile = p.m <= c.tile.m && p.n <= c.tile.n;  // a pair would have nothing to share
+  return c.combine == Combine::separate && (multicasts(c) || one_tile);
+}
+
 std::string stream_problem(const Problem& p, const KernelConfig& c, const WorkSplit& split) {
   if (split.streamed == 0) return {};
   const std::string name = "split.streamed = " + std::to_string(split.streamed);
@@ -101,6 +109,7 @@ std::vector<WorkSplit> stream_splits(const Problem& p, const KernelConfig& c, co
     if (o.streamed) splits.add(*o.streamed, clusters_to_stream(p, c, device, o));
     return std::move(splits).found();
   }
+  if (!o.cluster && !o.combine && !may_win(p, c, true)) return {};
   for (const i64 parts : tried::kSplits) {
     const bool cuts_alike =
         k_tiles % parts == 0 || tiles == 1;  // else runs reach from one tile into the next

@@ -14,6 +14,11 @@ namespace sluice {
 /// promises; where one is always the cheapest, it is the only one.
 std::vector<Combine> combines_of_parts(const Problem& problem);
 
+/// False for kernels of convolutions that were never the fastest in 9,000 timings of 100 cases. They are
+/// parts that a last arriver adds up, parts of lone CTAs and of clusters along k, and clusters along k but
+/// for a wgrad's of two and four. The model errs most there (docs/findings/convolutions.md).
+bool may_win(const Problem& problem, const KernelConfig& config, bool in_parts);
+
 /// The rule that a split breaks; empty: none. A split that streams nothing breaks none.
 std::string stream_problem(const Problem& problem, const KernelConfig& config, const WorkSplit& split);
 

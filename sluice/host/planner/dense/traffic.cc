@@ -25,16 +25,21 @@ double lost_share(double bytes, double capacity) {
   return std::clamp((bytes - capacity) / capacity, 0.0, 1.0);
 }
 
+/// Rows of a tile that are in the matrix, on average: an MN-major operand comes in whole blocks of them.
+double rows_per_tile(i64 rows, int tile, Major major) {
+  const double tiles = static_cast<double>(ceil_div(rows, i64{tile}));
+  const i64 loaded = major == Major::mn ? round_up(rows, i64{kMnBlock}) : rows;
+  return std::min(static_cast<double>(loaded) / std::max(tiles, 1.0), static_cast<double>(tile));
+}
+
 /// Bytes of each operand that one k-tile of one CTA reads, on average.
 struct TileBytes {
   double a, b;
 };
 TileBytes bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
-  const double tiles_m = static_cast<double>(ceil_div(p.m, i64{c.tile.m}));
-  const double tiles_n = static_cast<double>(ceil_div(p.n, i64{c.tile.n}));
-  const double rows_a = static_cast<double>(p.m) / std::max(tiles_m, 1.0) / c.cluster.n;
+  const double rows_a = rows_per_tile(p.m, c.tile.m, c.a_major) / c.cluster.n;
   const double blocks = static_cast<double>(stage_b_rows(c)) / c.tile.n;  // with those beside the tile's own
-  const double rows_b = blocks * static_cast<double>(p.n) / std::max(tiles_n, 1.0) / c.cluster.m;
+  const double rows_b = blocks * rows_per_tile(p.n, c.tile.n, c.b_major) / c.cluster.m;
   const double k = std::min<double>(c.tile.k, static_cast<double>(p.k));
   return {rows_a * bytes_of(c.a) * k, rows_b * bytes_of(c.b) * k};
 }
@@ -43,6 +48,32 @@ TileBytes bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
 double split_share(const Matrix& matrix, int width) {
   if (matrix.ld * bytes_of(matrix.type) % kLineBytes != 0) return 1;
   return matrix.major == Major::mn && width * bytes_of(matrix.type) % kLineBytes != 0 ? 0.5 : 0;
+}
+
+/// Second lines of the rows of a tensor's blocks of channels, for each row, in the mean of all pixels.
+double second_lines(i64 channels, i64 pitch, DType type) {
+  const int row = static_cast<int>(pitch * bytes_of(type) % kLineBytes);
+  const int step = row == 0 ? kLineBytes : greatest_divisor(kLineBytes, row);  // rows begin at its multiples
+  const i64 blocks = ceil_div(channels * bytes_of(type), i64{kLineBytes});
+  const i64 last = channels * bytes_of(type) - (blocks - 1) * kLineBytes;
+  i64 second = 0;
+  for (int begin = 0; begin < kLineBytes; begin += step)
+    second += (begin > 0 ? blocks - 1 : 0) + (begin + last > kLineBytes ? 1 : 0);
+  return static_cast<double>(second * step) / static_cast<double>(blocks * kLineBytes);
+}
+
+/// Shares of the rows of A and of B that lie in two lines.
+struct SplitShares {
+  double a = 0, b = 0;
+};
+SplitShares split_shares(const Problem& p, const KernelConfig& c) {
+  const Conv& v = p.conv;
+  if (!is_conv(v)) return {split_share(p.a, c.tile.m), split_share(p.b, c.tile.n)};
+  const double x = second_lines(v.channels, x_pitch_of(v), p.a.type);
+  const double y = second_lines(v.filters, y_pitch_of(v), p.a.type);
+  const double w = second_lines(v.channels, v.channels, p.b.type);
+  if (v.op == ConvOp::wgrad) return {y, x};
+  return {v.op == ConvOp::fprop ? x : y, w};
 }
 
 /// Bytes of A and B in memory. A gathered operand has fewer than the product reads.
@@ -71,7 +102,18 @@ double l2_bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
 
 double split_bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
   const TileBytes bytes = bytes_per_k_tile(p, c);
-  return bytes.a * split_share(p.a, c.tile.m) + bytes.b * split_share(p.b, c.tile.n);
+  auto [a, b] = split_shares(p, c);
+  if (is_conv(p.conv)) {
+    double& gathered = p.conv.op == ConvOp::wgrad ? b : a;
+    gathered = std::ceil(gathered);
+  }
+  return bytes.a * a + bytes.b * b;
+}
+
+double port_bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
+  const TileBytes bytes = bytes_per_k_tile(p, c);
+  const SplitShares split = is_conv(p.conv) ? split_shares(p, c) : SplitShares{};
+  return bytes.a * c.cluster.n * (1 + split.a) + bytes.b * c.cluster.m * (1 + split.b);
 }
 
 bool are_in_step(const Problem& p, const KernelConfig& c, const WorkSplit& split) {

@@ -24,8 +24,11 @@ bool are_in_step(const Problem& problem, const KernelConfig& config, const WorkS
 double l2_bytes_per_k_tile(const Problem& problem, const KernelConfig& config);
 /// Bytes of rows among those that lie in two lines of L2 and are asked for twice. Strides that are no whole
 /// lines make such rows. So do widths of MN-major B between whole lines: half of the tiles begin inside of a
-/// line.
+/// line. Of a gathered operand all rows count if some do: measured so (docs/findings/convolutions.md).
 double split_bytes_per_k_tile(const Problem& problem, const KernelConfig& config);
+/// Bytes that come into the SM for one k-tile: all of its tile, also what others of the cluster ask for. A
+/// row of a convolution that lies in two lines comes as two.
+double port_bytes_per_k_tile(const Problem& problem, const KernelConfig& config);
 
 /// `problem` has its strides filled in.
 Traffic traffic_of(const Problem& problem, const KernelConfig& config, const WorkSplit& split,
