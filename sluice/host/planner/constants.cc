@@ -125,7 +125,7 @@ constexpr Constant<D> kDense[] = {
      "convolutions: HBM's time for every second pixel, beside that for neighbours",
      "docs/findings/im2col.md"},
     {"gathered_gain_split", &D::gathered_gain_split, 0.9, "ratio", device,
-     "convolutions: l2_gain_in_step where rows lie in two lines", kConvolutions, 0.4, 2},
+     "convolutions: what lone CTAs get of L2's rate where gathered rows lie in two lines", kConvolutions, 0.4, 2},
     {"gathered_sharpness", &D::gathered_sharpness, 6, "exponent", model,
      "convolutions: sharpness_in_tile, since loads that a thread aims hide less", kConvolutions, 2, 20},
     {"gathered_pair_clocks", &D::gathered_pair_clocks, 100, "clocks", sm,

@@ -152,12 +152,13 @@ double Model::asked_share() const {
   return read > 0 ? 1 + cost_.split_line_weight * split_bytes_per_k_tile(p_, c_) / read : 1;
 }
 
-/// Whole tiles get so much more from L2 than its rate. Lone CTAs of a convolution are in step in every wave:
-/// their tiles read the same filter in the same order.
+/// Whole tiles get so much more from L2 than its rate. Lone CTAs of a convolution often are in step, and on
+/// some cards are not: nothing counts on it.
 double Model::whole_tile_gain(const WorkSplit& split) const {
-  const bool gathers = is_conv(p_.conv);
-  if (gathers && cluster_size(c_) == 1 && split.streamed == 0)
-    return split_bytes_per_k_tile(p_, c_) > 0 ? cost_.gathered_gain_split : cost_.l2_gain_in_step;
+  if (is_conv(p_.conv)) {
+    const bool lone = cluster_size(c_) == 1 && split.streamed == 0;
+    return lone && split_bytes_per_k_tile(p_, c_) > 0 ? cost_.gathered_gain_split : 1;
+  }
   return are_in_step(p_, c_, split) ? cost_.l2_gain_in_step : 1;
 }
 
