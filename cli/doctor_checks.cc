@@ -202,9 +202,10 @@ Check check_records(const Options& options) {
 }
 
 Check check_cublaslt(const std::string& path) {
-  return check_peer("cuBLASLt", bench::find_cublaslt(path),
-                    "only `sluice bench` and the timing of `sluice run` compare with it: install the toolkit's "
-                    "libcublas, or name the library with --cublaslt");
+  return check_peer(
+      "cuBLASLt", bench::find_cublaslt(path),
+      "only `sluice bench` and the timing of `sluice run` compare with it: install the toolkit's "
+      "libcublas, or name the library with --cublaslt");
 }
 
 Check check_cudnn(const std::string& path) {

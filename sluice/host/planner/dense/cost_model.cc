@@ -51,9 +51,9 @@ class Model {
   double exchange_clocks() const;
   double asked_share() const;
   double load_clocks(double active, double k_tiles, double l2_gain) const;
-  double tile_clocks(double active, double k_tiles, double l2_gain) const;
-  double whole_tile_clocks(double active, const WorkSplit& split) const {
-    return tile_clocks(active, own_k_tiles(), whole_tile_gain(split));
+  double tile_clocks(double active, double k_tiles, double l2_gain, bool last = false) const;
+  double whole_tile_clocks(double active, const WorkSplit& split, bool last) const {
+    return tile_clocks(active, own_k_tiles(), whole_tile_gain(split), last);
   }
   double whole_tile_gain(const WorkSplit& split) const;
   double run_clocks(const WorkSplit& split) const;
@@ -172,14 +172,15 @@ double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
                    k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us()});
 }
 
-/// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work.
-double Model::tile_clocks(double active, double k_tiles, double l2_gain) const {
+/// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work. `last`:
+/// to the start of its epilogue.
+double Model::tile_clocks(double active, double k_tiles, double l2_gain, bool last) const {
   const double load = load_clocks(active, k_tiles, l2_gain), math = k_tiles * math_clocks(),
                epilogue = epilogue_clocks();
   const double sharpness = is_conv(p_.conv) ? cost_.gathered_sharpness : cost_.sharpness_in_tile;
   if (c_.schedule == Schedule::ping_pong)
     return joined(sharpness, {math + cost_.turn_clocks, load, (math + epilogue) / kMathGroups});
-  return joined(sharpness, {math + epilogue + cost_.ramp_clocks, load});
+  return joined(sharpness, {math + (last ? 0 : epilogue) + cost_.ramp_clocks, load});
 }
 
 /// Clocks of the longest run of streamed k-tiles: its products, and for each tile that it touches an epilogue
@@ -257,8 +258,10 @@ Estimate Model::estimate(const WorkSplit& split) const {
   if (cluster_size(c_) > 1) e.overhead_us += cost_.cluster_us;
   // A last arriver works while whole tiles, if there are any, are multiplied.
   if (whole == 0 || c_.combine == Combine::separate) e.overhead_us += combine_us(split);
-  // Ping-pong's last epilogue has nothing to hide behind; cooperative's are all counted with their tiles.
-  if (c_.schedule == Schedule::ping_pong) e.overhead_us += epilogue_clocks() / clock;
+  // The last epilogue has nothing to hide behind: no loads, and no products. Cooperative runs and phases
+  // count theirs with their tiles.
+  const bool ends_with_whole_tiles = whole > 0 && !c_.conv.phased;
+  if (c_.schedule == Schedule::ping_pong || ends_with_whole_tiles) e.overhead_us += epilogue_clocks() / clock;
   // HBM works for what is being computed: a last wave of few tiles cannot use what the waves before left
   // over.
   const auto part_us = [&](double part_tiles, double clocks) {
@@ -271,10 +274,13 @@ Estimate Model::estimate(const WorkSplit& split) const {
     return e;
   }
   if (split.streamed > 0) e.total_us += part_us(split.streamed, run_clocks(split));
-  if (full_waves > 0)
-    e.total_us += part_us(full_waves * split.clusters,
-                          full_waves * whole_tile_clocks(split.clusters * cluster_size(c_), split));
-  if (rest > 0) e.total_us += part_us(rest, whole_tile_clocks(rest * cluster_size(c_), split));
+  if (full_waves > 0) {
+    const double active = split.clusters * cluster_size(c_);
+    e.total_us +=
+        part_us(full_waves * split.clusters, (full_waves - 1) * whole_tile_clocks(active, split, false) +
+                                                 whole_tile_clocks(active, split, rest == 0));
+  }
+  if (rest > 0) e.total_us += part_us(rest, whole_tile_clocks(rest * cluster_size(c_), split, true));
   return e;
 }
 
