@@ -37,14 +37,15 @@
 #include <sluice/host/ops/gemm.h>
 // Planner. tuned_choice.h: what a record keeps of a plan. field_checks.h: ranges of overrides.
 // cluster_grid.h: tiles of a problem. device_rates.h: a GPU beside the H200. packed_cost_model.h: registers
-// of a kernel. packed_problem_checks.h: a packed problem with its strides. verify_arith.h: digits and range
-// of a type.
+// of a kernel. packed_problem_checks.h: a packed problem with its strides. registry.h: tiles and clusters
+// that are searched. verify_arith.h: digits and range of a type.
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/host/planner/device_rates.h>
 #include <sluice/host/planner/field_checks.h>
 #include <sluice/host/planner/packed/packed_cost_model.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/kernels/registry.h>
 #include <sluice/kernels/verify_arith.h>
 // Records and chains. record_book.h: layers of records. record_store.h: records on disk, and their JSON.
 // chain.h: choices and launches of a chain's steps.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {
@@ -13,11 +14,10 @@ constexpr int kSplits[] = {2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96,
 constexpr Combine kWays[] = {Combine::last_arriver, Combine::separate, Combine::add};
 
 bool is_base_of(const PlanOverrides& base, const KernelConfig& c) {
-  return base.schedule == c.schedule && base.tile_m == c.tile.m && base.tile_n == c.tile.n &&
-         base.cluster == c.cluster;
+  return base.schedule == c.schedule && base.tile_m == c.tile.m && base.tile_n == c.tile.n;
 }
 
-/// Tile, schedule and cluster of each plan, once.
+/// Tile and schedule of each plan, once, in each cluster: the planner leaves some clusters out unasked.
 std::vector<PlanOverrides> bases_of(const std::vector<Plan>& plans) {
   std::vector<PlanOverrides> bases;
   for (const Plan& plan : plans) {
@@ -25,8 +25,9 @@ std::vector<PlanOverrides> bases_of(const std::vector<Plan>& plans) {
     if (is_plain(c.schedule) || is_swapped(c)) continue;  // these have no parts to combine, or tiles of D^T
     const bool known = std::any_of(bases.begin(), bases.end(),
                                    [&](const PlanOverrides& base) { return is_base_of(base, c); });
-    if (!known)
-      bases.push_back({.schedule = c.schedule, .tile_m = c.tile.m, .tile_n = c.tile.n, .cluster = c.cluster});
+    if (known) continue;
+    for (const ClusterShape& cluster : kClusterSpace)
+      bases.push_back({.schedule = c.schedule, .tile_m = c.tile.m, .tile_n = c.tile.n, .cluster = cluster});
   }
   return bases;
 }

@@ -352,6 +352,50 @@ def test_inference_is_traced_with_any_number_of_images(on_host):  # noqa: F811
     assert len(seen) == 1, "the number of images must not recompile"
 
 
+def test_a_plain_convolution_is_traced_as_the_op_without_an_epilogue(on_host):  # noqa: F811
+    x, w, graphs = channels_last(whole(2, 8, 6, 7)), channels_last(whole(8, 8, 3, 3)), []
+    with torch.no_grad():
+        y = compiled_with(lambda x, w: st.conv2d(x, w, padding=1), graphs)(x, w)
+    same(y, TORCHS[4](x.double(), w.double(), padding=1))
+    assert [str(node.target) for graph in graphs for node in graph.graph.nodes if "sluice" in str(node.target)] == ["sluice.conv.default"]
+
+
+def test_training_is_traced_with_any_number_of_images(on_host):  # noqa: F811
+    w, seen = channels_last(whole(8, 8, 3, 3)).requires_grad_(), []
+
+    def backend(graph, example):
+        seen.append(graph)
+        return torch._dynamo.backends.debugging.aot_eager(graph, example)
+
+    traced = torch.compile(lambda x: st.conv2d(x, w, padding=1), backend=backend, fullgraph=True, dynamic=True)
+    for images in (2, 3, 5):
+        x = channels_last(whole(images, 8, 6, 7)).requires_grad_()
+        upstream = whole(images, 8, 6, 7, seed=3)
+        w.grad = None
+        traced(x).backward(upstream)
+        expected = in_float64(x, w, torch.zeros(8), dict(padding=1), lambda _: upstream)  # noqa: B023
+        same(x.grad, expected[1])
+        same(w.grad, expected[2])
+    assert len(seen) == 1, "the number of images must not recompile"
+
+
+GEOMETRY = [1] * 8
+OP_CALLS = {
+    "conv": lambda x, w, dy: (x, w, GEOMETRY, None, 0, BF16),
+    "conv_fused": lambda x, w, dy: (x, w, GEOMETRY, None, 0, dy, "relu", None, None, None, False, BF16),
+    "conv_input": lambda x, w, dy: (dy, w, list(x.shape), GEOMETRY, 0, FP32),
+    "conv_weight": lambda x, w, dy: (dy, x, list(w.shape), GEOMETRY, 0, FP32),
+    "conv_gradients": lambda x, w, dy: (dy, x, w, list(x.shape), list(w.shape), GEOMETRY, 0, BF16, FP32),
+}
+
+
+@pytest.mark.parametrize("name", OP_CALLS)
+def test_opcheck(on_host, name):  # noqa: F811
+    arguments = OP_CALLS[name](channels_last(whole(2, 8, 6, 7)), channels_last(whole(16, 8, 3, 3)), channels_last(whole(2, 16, 6, 7)))
+    torch.library.opcheck(getattr(torch.ops.sluice, name).default, arguments, test_utils=(
+        "test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"))
+
+
 def test_fakes_have_the_shapes_types_and_strides_of_the_real_ones():
     with FakeTensorMode():
         x = torch.zeros(2, 16, 9, 8, dtype=BF16, device="cuda").to(memory_format=torch.channels_last)

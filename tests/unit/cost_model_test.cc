@@ -153,7 +153,6 @@ TEST(cost_model, rows_in_two_lines_cost_a_request_more) {
       << "lone CTAs are limited by what they ask for";
 }
 
-/// With k = 0 nothing is read, and the traffic is a number.
 /// 48 channels of 96 bytes: rows begin at 0, 32, 64 and 96 bytes of a line, two of four go on in the next.
 TEST(cost_model, a_gathered_row_in_two_lines_is_asked_for_twice_and_others_as_often_as_they_are) {
   const Conv v{.op = ConvOp::fprop,
@@ -198,6 +197,7 @@ TEST(cost_model, runs_that_reach_into_the_next_tile_have_two_epilogues) {
   EXPECT_LT(us(4), us(3));
 }
 
+/// With k = 0 nothing is read, and the traffic is a number.
 TEST(cost_model, a_product_without_k_asks_l2_for_nothing) {
   const Problem p = problem(300, 200, 0);
   const KernelConfig c = config(p, kCooperative);

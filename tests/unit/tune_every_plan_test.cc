@@ -65,6 +65,16 @@ TEST(every_plan, splits_every_tile_that_can_be_split) {
   }
 }
 
+/// The planner leaves clusters along k of a forward layer out; a sweep must be able to refute that.
+TEST(every_plan, has_clusters_that_the_planner_leaves_out) {
+  Problem forward = wgrad();
+  forward.conv.op = ConvOp::fprop;
+  forward = *conv::problem(forward.conv, DType::bf16, DType::bf16);
+  const auto is_along_k = [](const AnyPlan& plan) { return std::get<Plan>(plan).config.cluster.k > 1; };
+  const std::vector<AnyPlan> all = *every_plan({.problem = forward}, DeviceInfo{});
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(), is_along_k));
+}
+
 TEST(every_plan, the_record_counts_them_and_names_each_choice) {
   const Problem problem = wgrad();
   TuneResult result{.problem = problem, .state = TuneState::tuned, .best = 0, .ranked = 40, .possible = 900};

@@ -212,8 +212,8 @@ FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const DenseCost
   FitPick found{nullptr, nullptr, 0, 0};
   for (const FitShape::Timing& t : shape.timings) {
     const double us = estimated_us(shape, t, device, constants);
-    const bool first = found.pick == nullptr || us < found.estimate_us;
-    if (first && is_searched(shape, t)) found.pick = &t, found.estimate_us = us;
+    const bool better = found.pick == nullptr || us < found.estimate_us;
+    if (better && is_searched(shape, t)) found.pick = &t, found.estimate_us = us;
     if (found.best == nullptr || t.us < found.best->us) found.best = &t, found.best_estimate_us = us;
   }
   if (found.pick == nullptr) found.pick = found.best, found.estimate_us = found.best_estimate_us;

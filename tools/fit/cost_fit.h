@@ -34,7 +34,8 @@ struct FitQuality {
   double error = 0;       // root mean square of those means: the error of the times
   std::string worst_shape;
 };
-/// The model's pick for a shape, of the timings that the planner searches, and the best measured of all.
+/// The model's pick for a shape, of the timings that the planner searches (without one, the best), and the
+/// best measured of all.
 struct FitPick {
   const FitShape::Timing* pick;
   const FitShape::Timing* best;

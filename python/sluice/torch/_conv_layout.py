@@ -105,6 +105,8 @@ def geometry_of(axes: int, kernel: Sequence[int], stride: Any, padding: Any, dil
         return _geometry(axes, tuple(kernel), _hashable(stride), _hashable(padding), _hashable(dilation))
     try:
         return _kept_geometry(axes, kernel, stride, padding, dilation)
+    except InvalidType:
+        raise
     except TypeError:  # lists cannot be kept
         return _kept_geometry(axes, tuple(kernel), _hashable(stride), _hashable(padding), _hashable(dilation))
 
@@ -190,7 +192,7 @@ def operand(tensor: Tensor, channels: int, dtype: torch.dtype, rows: Optional[in
     rows = count if rows is None else rows
     lies = lies_channels_last(tensor, may_have_pitch)
     if lies and own == channels and count == rows:
-        return tensor if tensor.dtype is dtype else tensor.to(dtype)  # which keeps the order of strides
+        return tensor if tensor.dtype is dtype else tensor.to(dtype)  # to() keeps the order of strides
     if counted and not lies and not _is_compiling():
         _count_copy()
     made = new_channels_last(tensor, (rows, channels, *tensor.shape[2:]), dtype)

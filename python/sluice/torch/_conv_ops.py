@@ -16,9 +16,8 @@ from .. import _binding as f
 from ..convolutions import output_size
 from ._conv_layout import Geometry, channels_last_strides, lists_of
 from ._fakes import check_convolution
-from ._library import PLAIN, Op, _define, activation_number, any_order_of, written
+from ._library import Op, _define, activation_number, any_order_of, takes_no_dispatcher, written
 
-_is_compiling = torch.compiler.is_compiling
 _empty_strided = torch.empty_strided
 
 # The ops have one list for stride, padding, padding_after and dilation, one behind the other (``Geometry.numbers``): a dispatcher takes
@@ -79,7 +78,7 @@ def _fused_check(out, input, weight, geometry, bias, workspace, c, activation, s
                                 "scale_w": scale_w, "scale_d": scale_d}, *lists_of(geometry), activation=activation_number(activation))
 
 
-# The convolution that few models have takes arguments which cost the other one time.
+# Arguments of an epilogue cost time, so a convolution without one has its own op.
 CONV_FUSED = Op("conv_fused", "Tensor input, Tensor weight, int[] geometry, Tensor? bias, int workspace, Tensor? c, str? activation, "
                 "Tensor? scale_x, Tensor? scale_w, Tensor? scale_d, bool use_fast_accum", _fused_into, _conv_shape, _fused_check,
                 channels_last_strides, _new_output)
@@ -104,12 +103,15 @@ CONV_INPUT = _gradient("conv_input", f.DGRAD, "grad_output", "weight", "input_si
 CONV_WEIGHT = _gradient("conv_weight", f.WGRAD, "grad_output", "input", "weight_size")
 
 
-def _gradients(grad_output, input, weight, input_size, weight_size, geometry, workspace, input_type, weight_type) -> Tuple[Tensor, Tensor]:
+_Both = Tuple[Tensor, Tensor]
+
+
+def _gradients(grad_output, input, weight, input_size, weight_size, geometry, workspace, input_type, weight_type) -> _Both:
     return (CONV_INPUT.run(grad_output, weight, input_size, geometry, workspace, input_type),
             CONV_WEIGHT.run(grad_output, input, weight_size, geometry, workspace, weight_type))
 
 
-def _fake_gradients(grad_output, input, weight, input_size, weight_size, geometry, workspace, input_type, weight_type) -> Tuple[Tensor, Tensor]:
+def _fake_gradients(grad_output, input, weight, input_size, weight_size, geometry, workspace, input_type, weight_type) -> _Both:
     return (CONV_INPUT.fake(grad_output, weight, input_size, geometry, workspace, input_type),
             CONV_WEIGHT.fake(grad_output, input, weight_size, geometry, workspace, weight_type))
 
@@ -134,6 +136,6 @@ _add_conv_weight_op = _define(
 def add_conv_weight_(total: Tensor, grad_output: Tensor, input: Tensor, geometry: Geometry, deterministic: bool,
                      workspace: int = 0) -> None:
     """Adds the weight's gradient to an fp32 ``total``. ``deterministic``: as for ``any_order_of``."""
-    call = _add_conv_weight_op if _is_compiling() or grad_output.__class__ not in PLAIN else _add_conv_weight
+    call = _add_conv_weight if takes_no_dispatcher(grad_output) else _add_conv_weight_op
     call(total, grad_output, input, geometry.numbers, any_order_of(deterministic), workspace)
     written(total)

@@ -84,7 +84,7 @@ class Op:
 
     ``arguments`` is their schema, ``into(out, *arguments)`` runs the product, and ``shape(*arguments)`` is the output's
     shape. ``check(out, *arguments)`` raises for fakes as ``into`` would for sizes, types and layouts. ``strides(shape)``: those
-    of the output, which is row-major by default. ``new(dtype, *arguments)``: makes the output, if there is a faster way than by these.
+    of the output, which is row-major by default. ``new(dtype, *arguments)`` makes the output; by default from ``shape`` and ``strides``.
     """
 
     def __init__(self, name: str, arguments: str, into: Callable[..., None], shape: Callable[..., tuple],
@@ -224,7 +224,7 @@ _add_mm_op = _define("add_mm_(Tensor(total!) total, Tensor a, Tensor b, bool any
 
 def add_mm_(total: Tensor, a: Tensor, b: Tensor, any_order: bool, workspace: int) -> None:
     """``total += a @ b``, into fp32."""
-    (_add_mm_op if _is_compiling() or a.__class__ not in PLAIN else _add_mm_)(total, a, b, any_order, workspace)
+    (_add_mm_ if takes_no_dispatcher(a) else _add_mm_op)(total, a, b, any_order, workspace)
     written(total)
 
 

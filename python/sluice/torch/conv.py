@@ -20,7 +20,7 @@ from ._conv_layout import Numbers, Padding, check_axes, check_bias, check_channe
 from ._entry import op
 from ._library import check_out, workspace_number
 from .autograd import needs_grad
-from .conv_autograd import NO_EXTRAS, Extras, differentiable_convolution, filter_operand, forward_product, input_operand
+from .conv_autograd import Extras, differentiable_convolution, filter_operand, forward_product, input_operand
 
 _CAST = (torch.float32, torch.bfloat16, torch.float16)  # types that torch.autocast casts
 
@@ -61,10 +61,9 @@ def _convolution(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor
     dtype = computed_in(input, weight)
     if c is not None:
         check_tensor("c", c, axes)
-    plain = (c is None and out is None and activation in (None, "none") and out_dtype in (None, dtype) and scale_x is None
-             and scale_w is None and scale_d is None)
+    plain = c is None and out is None and activation in (None, "none") and scale_x is None and scale_w is None and scale_d is None
     if needs_grad(input, weight, bias, c):
-        if not plain or dtype.itemsize == 1:
+        if not plain or out_dtype not in (None, dtype) or dtype.itemsize == 1:
             raise InvalidArgument(f"conv{axes}d is differentiable in 16 bits, without c, activation, out, scales and another out_dtype; "
                                   "add c and apply the activation to its result, or use torch.no_grad()")
         return differentiable_convolution(input, weight, bias, geometry, dtype, deterministic, workspace)
@@ -75,7 +74,7 @@ def _convolution(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor
     weight_size = tuple(weight.shape)
     return forward_product(input_operand(input, weight_size, geometry, dtype), filter_operand(weight, geometry, dtype, True, out_dtype), bias,
                            tuple(input.shape), weight_size, geometry, out_dtype or dtype, workspace_number(workspace),
-                           NO_EXTRAS if plain and not use_fast_accum else
+                           None if plain and not use_fast_accum else
                            Extras(c, activation, out, scale_x, scale_w, scale_d, use_fast_accum))
 
 

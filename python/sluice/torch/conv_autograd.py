@@ -36,9 +36,6 @@ class Extras(NamedTuple):
     use_fast_accum: bool = False
 
 
-NO_EXTRAS = Extras()
-
-
 def _by_patches(weight_size: Tuple[int, ...], geometry: Geometry) -> bool:
     return takes_patches(weight_size[1], weight_size[2:], geometry)
 
@@ -102,8 +99,9 @@ def filter_operand(weight: Tensor, geometry: Geometry, dtype: torch.dtype, keep:
 
 
 def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes: Tuple[int, ...], weight_size: Tuple[int, ...],
-                    geometry: Geometry, dtype: torch.dtype, workspace: int, extras: Extras = NO_EXTRAS) -> Tensor:
+                    geometry: Geometry, dtype: torch.dtype, workspace: int, extras: Optional[Extras] = None) -> Tensor:
     """Returns the output, of ``dtype``. ``input`` and ``weight`` are operands; ``sizes`` is the input's own shape."""
+    plain, extras = extras is None, extras or Extras()
     count, wide, by_patches = weight_size[0], weight.shape[0], _by_patches(weight_size, geometry)
     c, out = extras.c, extras.out
     bias = _padded_bias(bias, wide)
@@ -111,7 +109,7 @@ def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes
         extras = extras._replace(scale_w=_padded_scales(extras.scale_w, count, wide))
 
     def run(into: Optional[Tensor], residual: Optional[Tensor]) -> Tensor:
-        if extras is NO_EXTRAS:
+        if plain:
             return dispatch(CONV, into, dtype, input, weight, geometry.numbers, bias, workspace)
         return dispatch(CONV_FUSED, into, dtype, input, weight, geometry.numbers, bias, workspace, residual, extras.activation,
                         extras.scale_x, extras.scale_w, extras.scale_d, extras.use_fast_accum)

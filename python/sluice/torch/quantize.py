@@ -17,11 +17,10 @@ from ..errors import InvalidArgument
 from ..problems import GRANULARITIES
 from ..plans import Workspace
 from ._entry import op
-from ._library import (PLAIN, QUANTIZE, QUANTIZE_STATIC, SILU_MUL, SILU_MUL_QUANTIZE, check_out, half_of_columns, scales_shape,
-                       workspace_number, written)
+from ._library import (QUANTIZE, QUANTIZE_STATIC, SILU_MUL, SILU_MUL_QUANTIZE, check_out, half_of_columns, scales_shape,
+                       takes_no_dispatcher, workspace_number, written)
 from .autograd import refuse_grad
 
-_is_compiling = torch.compiler.is_compiling
 _NO_GATE, _SILU_GATE = 0, 1  # sluice_gate of c_api.h
 
 
@@ -59,7 +58,7 @@ def silu_mul(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     is no backward: an input that wants a gradient raises ``InvalidArgument``."""
     if input.requires_grad and torch.is_grad_enabled():
         refuse_grad("silu_mul")
-    if _is_compiling() or input.__class__ not in PLAIN:
+    if not takes_no_dispatcher(input):
         if out is not None:
             raise InvalidArgument("out cannot be given under torch.compile; the compiler plans memory")
         return SILU_MUL(input)
@@ -75,7 +74,7 @@ def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: i
                scales: Optional[Tensor], workspace: Optional[Workspace]) -> Tuple[Tensor, Tensor]:
     if input.requires_grad and torch.is_grad_enabled():
         refuse_grad(name)
-    if _is_compiling() or input.__class__ not in PLAIN:
+    if not takes_no_dispatcher(input):
         if out is not None or scales is not None:
             raise InvalidArgument("out and scales cannot be given under torch.compile; the compiler plans memory")
         return (SILU_MUL_QUANTIZE if gate else QUANTIZE)(input, granularity, workspace_number(workspace))
@@ -101,7 +100,7 @@ def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = Non
     There is no backward: an argument that wants a gradient raises ``InvalidArgument``."""
     if (input.requires_grad or getattr(scale, "requires_grad", False)) and torch.is_grad_enabled():
         refuse_grad("quantize_static")
-    if _is_compiling() or input.__class__ not in PLAIN:
+    if not takes_no_dispatcher(input):
         if out is not None:
             raise InvalidArgument("out cannot be given under torch.compile; the compiler plans memory")
         return QUANTIZE_STATIC(input, scale)

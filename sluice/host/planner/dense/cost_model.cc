@@ -153,7 +153,7 @@ double Model::asked_share() const {
 }
 
 /// Whole tiles get so much more from L2 than its rate. Lone CTAs of a convolution often are in step, and on
-/// some cards are not: nothing counts on it.
+/// some cards are not: nothing counts on it. Where rows lie in two lines, they get less.
 double Model::whole_tile_gain(const WorkSplit& split) const {
   if (is_conv(p_.conv)) {
     const bool lone = cluster_size(c_) == 1 && split.streamed == 0;
@@ -173,7 +173,7 @@ double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
 }
 
 /// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work. `last`:
-/// to the start of its epilogue.
+/// to the start of its epilogue, which ping-pong hides in any case.
 double Model::tile_clocks(double active, double k_tiles, double l2_gain, bool last) const {
   const double load = load_clocks(active, k_tiles, l2_gain), math = k_tiles * math_clocks(),
                epilogue = epilogue_clocks();
