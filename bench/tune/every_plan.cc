@@ -3,6 +3,7 @@
 #include "bench/tune/every_plan.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <sluice/tools.h>
 #include <sluice/try.h>
@@ -17,8 +18,11 @@ bool is_base_of(const PlanOverrides& base, const KernelConfig& c) {
   return base.schedule == c.schedule && base.tile_m == c.tile.m && base.tile_n == c.tile.n;
 }
 
-/// Tile and schedule of each plan, once, in each cluster: the planner leaves some clusters out unasked.
-std::vector<PlanOverrides> bases_of(const std::vector<Plan>& plans) {
+/// Tile and schedule of each plan, once, in the caller's cluster, or in each: the planner leaves some
+/// clusters out unasked.
+std::vector<PlanOverrides> bases_of(const std::vector<Plan>& plans, std::optional<ClusterShape> asked) {
+  std::vector<ClusterShape> clusters(std::begin(kClusterSpace), std::end(kClusterSpace));
+  if (asked) clusters = {*asked};
   std::vector<PlanOverrides> bases;
   for (const Plan& plan : plans) {
     const KernelConfig& c = plan.config;
@@ -26,7 +30,7 @@ std::vector<PlanOverrides> bases_of(const std::vector<Plan>& plans) {
     const bool known = std::any_of(bases.begin(), bases.end(),
                                    [&](const PlanOverrides& base) { return is_base_of(base, c); });
     if (known) continue;
-    for (const ClusterShape& cluster : kClusterSpace)
+    for (const ClusterShape& cluster : clusters)
       bases.push_back({.schedule = c.schedule, .tile_m = c.tile.m, .tile_n = c.tile.n, .cluster = cluster});
   }
   return bases;
@@ -44,7 +48,7 @@ Result<std::vector<AnyPlan>> every_plan(const DenseRequest& request, const Devic
       if (std::none_of(plans.begin(), plans.end(), [&](const Plan& other) { return is_same(plan, other); }))
         plans.push_back(plan);
   };
-  for (PlanOverrides asked : bases_of(plans)) {
+  for (PlanOverrides asked : bases_of(plans, request.overrides.cluster)) {
     asked.combine = Combine::none;
     add(asked);
     for (const Combine way : kWays)

@@ -75,6 +75,13 @@ TEST(every_plan, has_clusters_that_the_planner_leaves_out) {
   EXPECT_TRUE(std::any_of(all.begin(), all.end(), is_along_k));
 }
 
+TEST(every_plan, keeps_the_callers_cluster) {
+  const ClusterShape asked{2, 1};
+  const std::vector<AnyPlan> all =
+      *every_plan({.problem = wgrad(), .overrides = {.cluster = asked}}, DeviceInfo{});
+  for (const AnyPlan& plan : all) EXPECT_EQ(std::get<Plan>(plan).config.cluster, asked) << config_text(plan);
+}
+
 TEST(every_plan, the_record_counts_them_and_names_each_choice) {
   const Problem problem = wgrad();
   TuneResult result{.problem = problem, .state = TuneState::tuned, .best = 0, .ranked = 40, .possible = 900};
