@@ -4,8 +4,8 @@
 
     bench/shapes/draw_convolutions.py $(git rev-parse HEAD) 12 > FILE
 
-The seed is one that nobody can choose: the commit that is measured, after the last change of the planner. Layers have 2 to 60 Gflop and tensors of at most 150 MB. Channels are multiples of 8, few of 64; filters are 1, 3, 5 or 7 wide, some
-with stride 2; images are 1 to 128.
+The seed is one that nobody can choose: the commit that is measured, after the last change of the planner. Layers have 2 to 60 Gflop and
+tensors of at most 150 MB. Channels are multiples of 8; filters are 1, 3, 5 or 7 wide, some with stride 2; images are 1 to 128.
 """
 import random
 import sys

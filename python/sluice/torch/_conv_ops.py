@@ -21,18 +21,13 @@ from ._library import Op, _define, activation_number, any_order_of, takes_no_dis
 _empty_strided = torch.empty_strided
 
 # The ops have one list for stride, padding, padding_after and dilation, one behind the other (``Geometry.numbers``): a dispatcher takes
-# time for each argument. What a call's sizes and numbers decide is kept, since a model's layers come again at each step.
+# time for each argument. What the numbers decide is kept, since a model's layers come again at each step.
 _keep = functools.lru_cache(maxsize=4096)
 
 
 @_keep
 def _fields_of(geometry: Tuple[int, ...]) -> Tuple[int, ...]:
     return f.geometry_fields(*lists_of(geometry))
-
-
-@_keep
-def _strides_of(shape: Tuple[int, ...]) -> Tuple[int, ...]:
-    return channels_last_strides(shape)
 
 
 def _output_shape(sizes: Sequence[int], weight_size: Sequence[int], geometry: Sequence[int]) -> Tuple[int, ...]:
@@ -42,12 +37,9 @@ def _output_shape(sizes: Sequence[int], weight_size: Sequence[int], geometry: Se
 _kept_output_shape = _keep(_output_shape)
 
 
-def _new(dtype: torch.dtype, device: torch.device, shape: Tuple[int, ...]) -> Tensor:
-    return _empty_strided(shape, _strides_of(shape), dtype=dtype, device=device)
-
-
 def _new_output(dtype, input, weight, geometry, *_) -> Tensor:
-    return _new(dtype, input.device, _kept_output_shape(input.shape, weight.shape, tuple(geometry)))
+    shape = _kept_output_shape(input.shape, weight.shape, tuple(geometry))
+    return _empty_strided(shape, channels_last_strides(shape), dtype=dtype, device=input.device)
 
 
 def _conv_shape(input, weight, geometry, *_) -> tuple:
@@ -95,8 +87,7 @@ def _gradient(name: str, op: int, first: str, second: str, size: str) -> Op:
         check_convolution(op, {first: a, second: b, "out": out}, *lists_of(geometry))
 
     return Op(name, f"Tensor {first}, Tensor {second}, SymInt[] {size}, int[] geometry, int workspace", into,
-              lambda a, b, shape, *_: tuple(shape), check, channels_last_strides,
-              lambda dtype, a, b, shape, *_: _new(dtype, a.device, tuple(shape)))
+              lambda a, b, shape, *_: tuple(shape), check, channels_last_strides)
 
 
 CONV_INPUT = _gradient("conv_input", f.DGRAD, "grad_output", "weight", "input_size")
@@ -107,13 +98,13 @@ _Both = Tuple[Tensor, Tensor]
 
 
 def _gradients(grad_output, input, weight, input_size, weight_size, geometry, workspace, input_type, weight_type) -> _Both:
-    return (CONV_INPUT.run(grad_output, weight, input_size, geometry, workspace, input_type),
-            CONV_WEIGHT.run(grad_output, input, weight_size, geometry, workspace, weight_type))
+    return (CONV_INPUT.run(input_type, grad_output, weight, input_size, geometry, workspace),
+            CONV_WEIGHT.run(weight_type, grad_output, input, weight_size, geometry, workspace))
 
 
 def _fake_gradients(grad_output, input, weight, input_size, weight_size, geometry, workspace, input_type, weight_type) -> _Both:
-    return (CONV_INPUT.fake(grad_output, weight, input_size, geometry, workspace, input_type),
-            CONV_WEIGHT.fake(grad_output, input, weight_size, geometry, workspace, weight_type))
+    return (CONV_INPUT.fake(input_type, grad_output, weight, input_size, geometry, workspace),
+            CONV_WEIGHT.fake(weight_type, grad_output, input, weight_size, geometry, workspace))
 
 
 # One op for both gradients: a compiler that gives each of two ops its tensors would write the output's gradient twice.

@@ -96,20 +96,21 @@ class Op:
                 return _empty(size, dtype=dtype, device=arguments[0].device)
             return _empty_strided(size, strides(size), dtype=dtype, device=arguments[0].device)
 
-        def functional(*arguments_and_type: Any) -> Tensor:
-            *arguments, dtype = arguments_and_type
-            out = self.new(dtype, *arguments)
+        new = new or made
+
+        def run(dtype: torch.dtype, *arguments: Any) -> Tensor:
+            out = new(dtype, *arguments)
             into(out, *arguments)
             return out
 
-        def fake(*arguments_and_type: Any) -> Tensor:
-            *arguments, dtype = arguments_and_type
+        def fake(dtype: torch.dtype, *arguments: Any) -> Tensor:
             out = made(dtype, *arguments)
             check(out, *arguments)
             return out
 
-        self.into, self.new, self.run, self.fake = into, new or made, functional, fake
-        self.functional = _define(f"{name}({arguments}, ScalarType out_dtype) -> Tensor", functional, fake)
+        self.into, self.run, self.fake = into, run, fake
+        self.functional = _define(f"{name}({arguments}, ScalarType out_dtype) -> Tensor", lambda *all: run(all[-1], *all[:-1]),
+                                  lambda *all: fake(all[-1], *all[:-1]))
         self.out = _define(f"{name}_out({arguments}, Tensor(out!) out) -> ()", lambda *all: into(all[-1], *all[:-1]),
                            lambda *all: check(all[-1], *all[:-1]))
 
@@ -129,9 +130,7 @@ def dispatch(op: Op, out: Optional[Tensor], dtype: torch.dtype, *arguments: Any)
         written(out)
         return out
     if out is None:
-        out = op.new(dtype, *arguments)
-        op.into(out, *arguments)
-        return out
+        return op.run(dtype, *arguments)
     op.into(out, *arguments)
     written(out)
     return out

@@ -139,6 +139,16 @@ def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes
     return result if out is None or out is result else out.copy_(result)
 
 
+def _wide_input(sizes: Tuple[int, ...], weight: Tensor) -> Tuple[int, ...]:
+    """Returns the shape of the input's gradient with padded channels."""
+    return (sizes[0], weight.shape[1], *sizes[2:])
+
+
+def _wide_weight(weight_size: Tuple[int, ...], grad: Tensor, input: Tensor) -> Tuple[int, ...]:
+    """Returns the shape of the weight's gradient with padded filters and channels."""
+    return (grad.shape[1], input.shape[1], *weight_size[2:])
+
+
 def input_product(grad: Tensor, weight: Tensor, sizes: Tuple[int, ...], weight_size: Tuple[int, ...], geometry: Geometry,
                   dtype: torch.dtype, workspace: int) -> Tensor:
     """Returns the input's gradient of shape ``sizes`` and of ``dtype``. ``grad`` and ``weight`` are operands."""
@@ -147,8 +157,8 @@ def input_product(grad: Tensor, weight: Tensor, sizes: Tuple[int, ...], weight_s
     if _by_patches(weight_size, geometry):
         rows = dispatch(MM, None, dtype, as_pixel_rows(grad), weight, 1.0, 0.0, False, None, None, None, False, None, workspace)
         return images_of_rows(rows, sizes, weight_size[2:], dtype)
-    full = (sizes[0], weight.shape[1], *sizes[2:])
-    return narrowed(dispatch(CONV_INPUT, None, dtype, grad, weight, full, geometry.numbers, workspace), sizes[1])
+    made = dispatch(CONV_INPUT, None, dtype, grad, weight, _wide_input(sizes, weight), geometry.numbers, workspace)
+    return narrowed(made, sizes[1])
 
 
 def weight_product(grad: Tensor, input: Tensor, weight_size: Tuple[int, ...], geometry: Geometry, dtype: torch.dtype,
@@ -160,8 +170,8 @@ def weight_product(grad: Tensor, input: Tensor, weight_size: Tuple[int, ...], ge
         rows = dispatch(MM, None, dtype, as_pixel_rows(grad).t(), input, 1.0, 0.0, False, None, None, None, False, None, workspace)
         columns = math.prod(weight_size[1:])
         return rows[:weight_size[0], :columns].unflatten(1, (*weight_size[2:], weight_size[1])).movedim(-1, 1)
-    full = (grad.shape[1], input.shape[1], *weight_size[2:])
-    return narrowed(dispatch(CONV_WEIGHT, None, dtype, grad, input, full, geometry.numbers, workspace), weight_size[1], weight_size[0])
+    made = dispatch(CONV_WEIGHT, None, dtype, grad, input, _wide_weight(weight_size, grad, input), geometry.numbers, workspace)
+    return narrowed(made, weight_size[1], weight_size[0])
 
 
 def both_products(grad: Tensor, input: Tensor, weight: Tensor, sizes: Tuple[int, ...], weight_size: Tuple[int, ...], geometry: Geometry,
@@ -170,8 +180,8 @@ def both_products(grad: Tensor, input: Tensor, weight: Tensor, sizes: Tuple[int,
     if takes_no_dispatcher(grad) or sizes[0] == 0 or _by_patches(weight_size, geometry):
         return (input_product(grad, weight, sizes, weight_size, geometry, input_type, workspace),
                 weight_product(grad, input, weight_size, geometry, weight_type, workspace))
-    one, other = CONV_GRADIENTS(grad, input, weight, (sizes[0], weight.shape[1], *sizes[2:]),
-                                (grad.shape[1], input.shape[1], *weight_size[2:]), geometry.numbers, workspace, input_type, weight_type)
+    one, other = CONV_GRADIENTS(grad, input, weight, _wide_input(sizes, weight), _wide_weight(weight_size, grad, input),
+                                geometry.numbers, workspace, input_type, weight_type)
     return narrowed(one, sizes[1]), narrowed(other, weight_size[1], weight_size[0])
 
 

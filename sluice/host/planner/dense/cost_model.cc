@@ -173,7 +173,7 @@ double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
 }
 
 /// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work. `last`:
-/// to the start of its epilogue, which ping-pong hides in any case.
+/// to the start of its epilogue. Ping-pong's tiles hide theirs, so it makes no difference there.
 double Model::tile_clocks(double active, double k_tiles, double l2_gain, bool last) const {
   const double load = load_clocks(active, k_tiles, l2_gain), math = k_tiles * math_clocks(),
                epilogue = epilogue_clocks();
