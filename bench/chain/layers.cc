@@ -294,21 +294,6 @@ std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory
   return layers.take();
 }
 
-Result<Model> parse_model(const std::string& name) {
-  std::string names;
-  for (const Model& model : kModels) {
-    if (name == model.name) return model;
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", model.name);
-  }
-  i64 n = 0, k = 0;
-  char rest = 0;
-  if (std::sscanf(name.c_str(), "%lldx%lld%c", &n, &k, &rest) == 2 && n > 0 && k >= n)
-    return Model{.name = "product", .width = k, .qkv = n, .attention = k, .inner = k, .n = n};
-  return bad_argument(
-      "--model {} is not one of: {}; nor n x k of equal products, like 1280x8192, with n at most k",
-      in_quotes(name), names);
-}
-
 Result<LayerWeights> parse_layer_weights(const std::string& name) {
   return parse_name("--weights", name, {LayerWeights::e4m3, LayerWeights::bf16, LayerWeights::int4});
 }

@@ -10,19 +10,9 @@
 
 #include <sluice/chain.h>
 
-namespace sluice::bench {
+#include "bench/chain/model.h"
 
-struct Model {
-  const char* name;
-  i64 width, qkv, attention, inner;  // columns read by o (attention), by down (inner: half of gate_up)
-  /// Not 0: no model, but four equal products of n x k. Each reads k columns, the first n of them written by
-  /// the one before it; width is k. Projections only.
-  i64 n = 0;
-};
-/// 70B is one of eight tensor-parallel shards.
-inline constexpr Model kModels[] = {{"llama3-8b", 4096, 6144, 4096, 14336},
-                                    {"llama3-70b-tp8", 8192, 1280, 1024, 3584},
-                                    {"qwen3-8b", 4096, 6144, 4096, 12288}};
+namespace sluice::bench {
 
 /// e4m3: tokens too, with one fixed scale. int4: groups of 128; tokens are bf16, or e4m3 with one fixed
 /// scale.
@@ -36,7 +26,7 @@ enum class LayerParts : u8 { all, projections };
 enum class Fusion : u8 { none, gated, residual, norm };
 
 struct LayerSpec {
-  Model model = kModels[0];
+  Model model = known_models()[0];
   LayerWeights weights = LayerWeights::e4m3;
   LayerParts parts = LayerParts::all;
   Fusion fusion = Fusion::none;
@@ -92,8 +82,6 @@ LayerMemory imagined_memory(const LayerSpec& spec);
 /// The steps of layers * passes layers.
 std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory);
 
-/// A name of kModels, or "1280x8192": four equal products of n x k, n at most k.
-Result<Model> parse_model(const std::string& name);
 Result<LayerWeights> parse_layer_weights(const std::string& name);
 /// "": the weights' default. Errors: neither bf16 nor e4m3; given for weights that fix it.
 Result<DType> parse_layer_tokens(const std::string& name, LayerWeights weights);

@@ -21,10 +21,10 @@ constexpr size_t kNearKernels = 4;   // kept for each product, for changes of tw
 constexpr double kPairsShare = 0.9;  // share of the budget for all axes but the last
 constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
 constexpr Trigger kTriggers[] = {Trigger::never, Trigger::at_start, Trigger::after_loads};
-constexpr Spacing kSpacings[] = {Spacing::memory, Spacing::registers, Spacing::none};
+constexpr Spacing kSpacings[] = {Spacing::memory, Spacing::even, Spacing::registers, Spacing::none};
 constexpr i64 kHandOffBytes[] = {0, 2 << 20, 4 << 20, 8 << 20, 16 << 20};
 constexpr i64 kPrefetchBytes[] = {0, 2 << 20, 6 << 20};
-constexpr Overlap kFullOverlap{Wait::weights_first, Trigger::at_start};
+constexpr Overlap kFullOverlap{Wait::weights_first, Trigger::at_start, Spacing::even};
 
 using Change = std::function<void(LayerChoice&)>;
 
@@ -186,7 +186,7 @@ class Search {
             if (!companion) next = next == Spacing::memory ? Spacing::registers : Spacing::memory;
           }
         }));
-    for (const Spacing spacing : {Spacing::registers, Spacing::none})
+    for (const Spacing spacing : {Spacing::memory, Spacing::registers, Spacing::none})
       SLUICE_TRY(attempt(name_of(spacing), [&](LayerChoice& choices) {
         for (TunedStep& choice : choices) put_spacing(spacing, choice);
       }));

@@ -68,7 +68,8 @@ std::vector<ArmSpec> overlapping(const ChainFlags& f, const ChainOptions& option
             {.name = "tuned", .options = {}}};
   std::string name = name_of(options.overlap);
   if (options.overlap != ChainOverlap::off) name += fmt::format(", {}", name_of(options.trigger));
-  if (options.spacing != Spacing::memory) name += fmt::format(", spaced by {}", name_of(options.spacing));
+  if (options.spacing != ChainOptions{}.spacing)
+    name += fmt::format(", spaced by {}", name_of(options.spacing));
   if (f.half) name += ", half";
   if (f.prefetch > 0) name += fmt::format(", prefetch {} KB", f.prefetch >> 10);
   if (f.hand_off > 0) name += fmt::format(", hand-off {} KB", f.hand_off >> 10);
@@ -124,8 +125,8 @@ Result<std::vector<bench::Fusion>> fusions_for(i64 tokens, std::vector<bench::Fu
 void add_chain_flags(CLI::App& app, ChainFlags& f) {
   app.add_option(
          "--model", f.model,
-         "llama3-8b, llama3-70b-tp8 (one of eight shards), qwen3-8b; or 1280x8192, n x k of four equal "
-         "products a layer")
+         "llama3-8b, llama3-70b-tp8 (one of eight shards), qwen3-8b; a model's config.json, with :8 one of "
+         "eight shards; width x qkv x attention x inner; or 1280x8192, n x k of four equal products a layer")
       ->capture_default_str();
   app.add_option("--tokens", f.tokens, "Numbers of tokens, 1,4,16,64")
       ->delimiter(',')
@@ -156,7 +157,9 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
   arm(app.add_option("--trigger", f.trigger, "never, at_start or after_loads")->capture_default_str());
   f.overlapped_options.push_back(f.arm_options.back());
   arm(app.add_option("--spacing", f.spacing,
-                     "Keeps two CTAs of a launch of one wave off one SM: memory, registers or none")
+                     "Keeps CTAs of a launch off SMs that have their share: memory, registers (launches of "
+                     "one wave), "
+                     "even (of several too), none")
           ->capture_default_str());
   f.overlapped_options.push_back(f.arm_options.back());
   arm(app.add_option("--hand-off", f.hand_off, "Bytes of the next step's weights that a step brings into L2")

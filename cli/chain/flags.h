@@ -19,7 +19,7 @@ struct ChainFlags {
   std::vector<i64> tokens{1, 4, 16, 64};
   int layers = 8, passes = 4;
   bool projections = false, half = false;
-  std::string overlap = "weights_first", trigger = "at_start", spacing = "memory";
+  std::string overlap = "weights_first", trigger = "at_start", spacing = "even";
   i64 hand_off = 0, prefetch = 0;
   std::vector<int> stages;
   std::vector<std::string> fuse{"none"};

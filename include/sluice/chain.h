@@ -108,7 +108,7 @@ struct ChainOptions {
   ChainOverlap overlap = ChainOverlap::tuned;
   // These four apply to steps without a record.
   Trigger trigger = Trigger::at_start;  // every step but the last; ignored with the overlap off
-  Spacing spacing = Spacing::memory;    // launches of one wave; ignored with the overlap off
+  Spacing spacing = Spacing::even;      // ignored with the overlap off
   /// Bytes of the next weights that a step prefetches into L2 once it is done loading; norms and quantisers
   /// do so before they wait. At most 0.4 of L2, and no bytes that the next launch's rings hold before it
   /// waits. If the rings hold all of them, the bytes come from a later step, up to four launches ahead. The

@@ -24,7 +24,8 @@ std::string padded(std::string text, size_t width) {
 std::string overlap_of(const PlannedStep& s) {
   std::string text =
       std::string("wait ") + name_of(s.overlap.wait) + ", trigger " + name_of(s.overlap.trigger);
-  if (s.overlap.spacing != Spacing::memory) text += std::string(", spacing ") + name_of(s.overlap.spacing);
+  if (s.overlap.wait != Wait::none && s.overlap.spacing != ChainOptions{}.spacing)
+    text += std::string(", spacing ") + name_of(s.overlap.spacing);
   if (s.tuned) text += ", tuned";
   if (const i64 bytes = total_bytes(s.prefetch); bytes > 0) text += ", prefetch " + megabytes(bytes);
   if (const i64 bytes = total_bytes(s.hand_off); bytes > 0) text += ", hand-off " + megabytes(bytes);

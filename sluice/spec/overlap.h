@@ -20,11 +20,14 @@ enum class Wait : u8 { none, first, weights_first };
 /// at_start: once all of its CTAs have begun. after_loads: once each of its CTAs has issued its last load.
 enum class Trigger : u8 { never, at_start, after_loads };
 
-/// How two CTAs of a one-wave dependent launch are kept off one SM while other SMs stand empty. memory: each
-/// asks for more than half of an SM's shared memory. registers: warps that exit at once use up the register
-/// file. Two consecutive launches fit on an SM together only if they differ in spacing
-/// (host/device/spread.h).
-enum class Spacing : u8 { memory, registers, none };
+/// How CTAs of a dependent launch are kept off SMs that have their share, while other SMs stand empty.
+/// memory: each CTA of one wave asks for more than half of an SM's shared memory. registers: warps that exit
+/// at once use up the register file. even: as memory, and where each SM has to take several CTAs, no more of
+/// them fit (up to kMostEvenCtas). Two consecutive launches fit on an SM together only if they differ in
+/// spacing (host/device/spread.h).
+enum class Spacing : u8 { memory, registers, none, even };
+
+inline constexpr int kMostEvenCtas = 6;  // a share of an SM; more keep apart well enough
 
 inline constexpr int kSchedulersOfSm = 4, kRegistersOfScheduler = 16384;
 
@@ -104,6 +107,7 @@ SLUICE_HD constexpr const char* name_of(Spacing spacing) {
     case Spacing::memory: return "memory";
     case Spacing::registers: return "registers";
     case Spacing::none: return "none";
+    case Spacing::even: return "even";
   }
   return "?";
 }

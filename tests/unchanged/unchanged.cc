@@ -258,7 +258,7 @@ bool add_rows(Plans& plans) {
 /// Two layers of each model, with every fusion, in every overlap.
 void add_chains(Plans& plans) {
   using namespace bench;
-  for (const Model& model : kModels)
+  for (const Model& model : known_models())
     for (const LayerWeights weights : {LayerWeights::e4m3, LayerWeights::bf16, LayerWeights::int4})
       for (const Fusion fusion : {Fusion::none, Fusion::gated, Fusion::residual, Fusion::norm})
         for (const i64 tokens : {1, 16, 64}) {

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include <sluice/chain/chain.h>
@@ -241,16 +244,16 @@ TEST(chain_layers, with_norms_in_their_products_are_four_launches) {
 
 TEST(chain_layers, bytes_are_the_models) {
   // In hundreds of thousands of weights, from the models' published sizes.
-  EXPECT_EQ(weight_bytes({.model = kModels[0]}) / 100'000, 2181);
-  EXPECT_EQ(weight_bytes({.model = kModels[1]}) / 100'000, 1069);
-  EXPECT_EQ(weight_bytes({.model = kModels[2]}) / 100'000, 1929);
-  EXPECT_EQ(weight_bytes({.model = kModels[0], .weights = LayerWeights::bf16}) / 200'000, 2181);
-  EXPECT_EQ(weight_bytes({.model = kModels[0], .weights = LayerWeights::int4}),
-            weight_bytes({.model = kModels[0]}) * 4125 / 8000);
+  EXPECT_EQ(weight_bytes({.model = known_models()[0]}) / 100'000, 2181);
+  EXPECT_EQ(weight_bytes({.model = known_models()[1]}) / 100'000, 1069);
+  EXPECT_EQ(weight_bytes({.model = known_models()[2]}) / 100'000, 1929);
+  EXPECT_EQ(weight_bytes({.model = known_models()[0], .weights = LayerWeights::bf16}) / 200'000, 2181);
+  EXPECT_EQ(weight_bytes({.model = known_models()[0], .weights = LayerWeights::int4}),
+            weight_bytes({.model = known_models()[0]}) * 4125 / 8000);
 }
 
 TEST(chain_layers, plan_as_chains) {
-  for (const Model& model : kModels)
+  for (const Model& model : known_models())
     for (const LayerWeights weights : kAllWeights)
       for (const LayerParts parts : {LayerParts::all, LayerParts::projections}) {
         LayerSpec spec = spec_of(weights, parts);
@@ -290,6 +293,43 @@ TEST(chain_layers, equal_products_read_what_the_one_before_wrote_and_more) {
   ASSERT_TRUE(square.ok());
   EXPECT_EQ(poison_of({.model = *square, .parts = LayerParts::projections}), 0xFF);
   for (const char* wrong : {"8192x1280", "0x8", "8x", "8x8x8"})
+    EXPECT_FALSE(parse_model(wrong).ok()) << wrong;
+}
+
+TEST(chain_layers, a_model_is_four_sizes_or_a_config_file) {
+  const auto sizes = [](const Result<Model>& m) {
+    EXPECT_TRUE(m.ok()) << (m.ok() ? "" : m.error().message);
+    return m ? std::array{m->width, m->qkv, m->attention, m->inner, m->n} : std::array<i64, 5>{};
+  };
+  EXPECT_EQ(sizes(parse_model("5120x10240x8192x25600")), (std::array<i64, 5>{5120, 10240, 8192, 25600, 0}));
+  const auto file = std::filesystem::temp_directory_path() / "sluice_model_test" / "config.json";
+  std::filesystem::create_directories(file.parent_path());
+  const auto with = [&](const char* text, const char* shards = "") {
+    std::ofstream(file) << text;
+    return parse_model(file.string() + shards);
+  };
+  const char* llama = R"({"hidden_size": 16384, "num_attention_heads": 128, "num_key_value_heads": 8,
+                          "intermediate_size": 53248, "rope_scaling": {"factor": 8.0}})";
+  EXPECT_EQ(sizes(with(llama)), (std::array<i64, 5>{16384, 18432, 16384, 53248, 0}));
+  EXPECT_EQ(sizes(with(llama, ":8")), (std::array<i64, 5>{16384, 2304, 2048, 6656, 0}));
+  EXPECT_EQ(with(llama, ":8")->name, "sluice_model_test-tp8");
+  EXPECT_EQ(sizes(with(R"({"text_config": {"hidden_size": 5120, "num_attention_heads": 32, "head_dim": 128,
+                           "num_key_value_heads": 8, "intermediate_size": 32768}})")),
+            (std::array<i64, 5>{5120, 6144, 4096, 32768, 0}));
+  EXPECT_NE(with(llama, ":7").error().message.find("7 shards do not divide 18432 columns"),
+            std::string::npos);
+  EXPECT_FALSE(with(llama, ":0").ok());
+  EXPECT_FALSE(with(llama, "x").ok());
+  EXPECT_FALSE(with("[1]").ok());
+  EXPECT_FALSE(with("{").ok());
+  EXPECT_NE(with(R"({"hidden_size": 64})").error().message.find("intermediate_size"), std::string::npos);
+  EXPECT_NE(with(R"({"hidden_size": 64, "intermediate_size": 64, "num_experts": 8})")
+                .error()
+                .message.find("experts"),
+            std::string::npos);
+  std::filesystem::remove_all(file.parent_path());
+  EXPECT_FALSE(parse_model(file.string()).ok()) << "no file";
+  for (const char* wrong : {"8192x1280x2048x3584", "8192x1280x1024x3585", "0x16x16x16", "16x16x16x16x16"})
     EXPECT_FALSE(parse_model(wrong).ok()) << wrong;
 }
 

@@ -48,6 +48,26 @@ TEST(spread, ctas_of_one_dependent_wave_do_not_double_up) {
   EXPECT_EQ(most_smem_bytes({}, 80 << 10), 80 << 10);
 }
 
+TEST(spread, evenly_each_sm_has_room_for_its_share_and_no_more) {
+  const auto smem = [](u32 used, u32 ctas, u32 cluster = 1) {
+    return spread({Wait::first, Trigger::at_start, Spacing::even}, 64,
+                  {.grid_x = ctas, .block_x = 256, .cluster_x = cluster, .smem_bytes = used})
+        .smem_bytes;
+  };
+  for (u32 share = 1; share <= kMostEvenCtas; ++share)
+    for (const u32 ctas : {132 * share, 132 * (share - 1) + 1}) {
+      const u32 asked = smem(8 << 10, ctas);
+      EXPECT_GT((share + 1) * (asked + 1024), 228u << 10) << ctas << " CTAs: one more would fit";
+      EXPECT_LE(share * (asked + 1024), 228u << 10) << ctas << " CTAs: they do not fit";
+      EXPECT_EQ(asked % 128, 0u);
+    }
+  EXPECT_EQ(smem(80 << 10, 128), u32{kAloneOnSm}) << "one wave is spaced as by memory";
+  EXPECT_EQ(smem(100 << 10, 256), 100u << 10) << "two fit as it is, and no more";
+  EXPECT_EQ(smem(8 << 10, 132 * kMostEvenCtas + 1), 8u << 10);
+  EXPECT_EQ(smem(8 << 10, 124, 4), smem(8 << 10, 240, 4)) << "31 clusters of 4 are two on an SM";
+  EXPECT_EQ(most_smem_bytes({Wait::first, Trigger::at_start, Spacing::even}, 8 << 10), kAloneOnSm);
+}
+
 TEST(spread, registers_are_the_schedulers) {
   EXPECT_EQ(warps_of_sm(168), 12);
   EXPECT_EQ(warps_of_sm(104), 16) << "one of 104 is 3,328, and a scheduler has 16,384";

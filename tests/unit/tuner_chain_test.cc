@@ -273,7 +273,7 @@ TEST(tuner_chain, every_shipped_one_is_read_found_and_used) {
     EXPECT_EQ(chain.gpu, DeviceInfo{}.name);
   }
   for (const i64 tokens : {1, 4, 16, 64})
-    for (const bench::Model& model : bench::kModels) {
+    for (const bench::Model& model : bench::known_models()) {
       LayerSpec spec{
           .model = model, .fusion = bench::Fusion::gated, .tokens = tokens, .layers = 3, .passes = 1};
       const ChainPlan plan = planned(steps_of(spec, imagined_memory(spec)), shipped_records());
@@ -285,7 +285,7 @@ TEST(tuner_chain, every_shipped_one_is_read_found_and_used) {
 /// prepare accepts every plan of plan_chain, for any record, fusion or overlap.
 TEST(tuner_chain, plans_of_all_models_keep_what_is_promised) {
   int checked = 0;
-  for (const bench::Model& model : bench::kModels)
+  for (const bench::Model& model : bench::known_models())
     for (const LayerWeights weights : {LayerWeights::e4m3, LayerWeights::bf16, LayerWeights::int4})
       for (const bench::Fusion fusion :
            {bench::Fusion::none, bench::Fusion::gated, bench::Fusion::residual, bench::Fusion::norm})

@@ -3,7 +3,10 @@
 // each CTA goes where there is room at that moment. So two land on the first free SM, and none on an SM that
 // is free half a microsecond later. Where a grid of one CTA an SM would do, that costs a quarter of the time
 // (docs/findings/chain-timelines.md). The launch then asks for so much that two CTAs do not fit on an SM.
-// Fuller grids are spread already. Called where kernels are made.
+// Called where kernels are made.
+//
+// Fuller grids double up too: 256 CTAs of which four fit on an SM go to the first 64 that are free, and an SM
+// takes in 42 KB/us. With Spacing::even so much is asked for that each SM gets its share.
 //
 // CTAs of consecutive launches also keep apart if both ask for the same resource. Hence two kinds (Spacing):
 // more than half of an SM's shared memory, or more than half of its registers, by extra warps that leave at
@@ -28,18 +31,25 @@ constexpr u32 alone_threads(int registers) {
 static_assert(alone_threads(kLaunchRegisters) <= kThreads,
               "kernels with roles, and wide.cuh, are alone as they are: no warp of theirs leaves at once");
 
+constexpr bool spaces_by_memory(Spacing spacing) {
+  return spacing == Spacing::memory || spacing == Spacing::even;
+}
+
 /// Most shared memory that a launch of a kernel with `smem` bytes may ask for.
 inline int most_smem_bytes(const Overlap& overlap, i64 smem) {
-  const bool asks = overlap.wait != Wait::none && overlap.spacing == Spacing::memory;
+  const bool asks = overlap.wait != Wait::none && spaces_by_memory(overlap.spacing);
   return static_cast<int>(asks ? std::max<i64>(smem, kAloneOnSm) : smem);
 }
 
 /// Enlarges `shape`, which holds what the kernel itself needs. `registers` is per thread.
 inline void spread_ctas(const Overlap& overlap, int registers, const DeviceInfo& device, LaunchShape& shape) {
+  if (!shape.dependent) return;
   const int cluster = static_cast<int>(shape.cluster_x);
-  const i64 at_once = i64{clusters_at_once(cluster, device)} * cluster;
-  if (!shape.dependent || i64{shape.grid_x} * shape.grid_y > at_once) return;
-  if (overlap.spacing == Spacing::memory) shape.smem_bytes = std::max<u32>(shape.smem_bytes, kAloneOnSm);
+  const i64 at_once = i64{clusters_at_once(cluster, device)} * cluster;  // CTAs, one on an SM
+  const i64 share = ceil_div(i64{shape.grid_x} * shape.grid_y, std::max<i64>(at_once, 1));
+  if (share > (overlap.spacing == Spacing::even ? kMostEvenCtas : 1)) return;
+  if (spaces_by_memory(overlap.spacing))
+    shape.smem_bytes = std::max(shape.smem_bytes, static_cast<u32>(smem_of_share(static_cast<int>(share))));
   if (overlap.spacing == Spacing::registers)
     shape.block_x = std::max(shape.block_x, alone_threads(registers));
 }

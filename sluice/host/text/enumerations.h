@@ -37,7 +37,7 @@ SLUICE_ENUMERATION(Raster, Raster::along_n);
 SLUICE_ENUMERATION(Numbering, Numbering::gpc);
 SLUICE_ENUMERATION(Wait, Wait::weights_first);
 SLUICE_ENUMERATION(Trigger, Trigger::after_loads);
-SLUICE_ENUMERATION(Spacing, Spacing::none);
+SLUICE_ENUMERATION(Spacing, Spacing::even);
 SLUICE_ENUMERATION(WeightType, WeightType::e4m3);
 SLUICE_ENUMERATION(ScaleZero, ScaleZero::per_group);
 SLUICE_ENUMERATION(FragmentOrder, FragmentOrder::byte);
