@@ -66,7 +66,7 @@ UNWRITTEN = {"wgrad_sweep"}  # the CSV would be as large as the records
 
 def beside(rows: list[dict], peer: str) -> str:
     ratios = [ratio(row, peer) for row in compared(rows, peer)]
-    return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "-"
+    return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f}..{max(ratios):.2f})" if ratios else "-"
 
 
 def sets_block(of_gpus: list) -> str:
