@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <sys/utsname.h>
 
-#include <chrono>
-#include <ctime>
 #include <fstream>
 
 #include "bench/session.h"
@@ -31,14 +29,6 @@ const char* fill_name(Fill fill) {
 }
 
 }  // namespace
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  return std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts) > 0 ? text : "";
-}
 
 RunRecord describe_run(const Lab& lab) {
   const DeviceInfo& info = lab.device.info();

@@ -24,9 +24,6 @@ ShapeRecord unplanned_shape(const Request& request, const Error& error);
 /// Error driver: the context is lost (a kernel faulted), and nothing more can be measured by this process.
 Result<void> still_alive(const Lab& lab);
 
-/// "2026-11-21T10:00:00Z".
-std::string utc_now();
-
 /// The parts of a RunRecord that do not depend on shapes. The caller sets `command` and `commit`.
 RunRecord describe_run(const Lab& lab);
 

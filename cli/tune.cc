@@ -193,7 +193,7 @@ class Session {
     if (result.state == TuneState::tuned) {
       const TuningRecord record = bench::record_of(result, {.device = lab_.device.info(),
                                                             .driver = driver(),
-                                                            .date = bench::utc_now(),
+                                                            .date = utc_now(),
                                                             .method = bench::method_text(lab_.method)});
       SLUICE_TRY(store_.save(record));
     }

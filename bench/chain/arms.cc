@@ -86,7 +86,9 @@ Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm) {
   arm.adds_residuals = adds_residuals(fused(work.data.spec(), spec.fusion));
   put_choices(spec.choices, steps);
   if (spec.add) spec.add(steps);
-  SLUICE_TAKE(Chain chain, Chain::prepare(work.lab.device, steps, spec.options));
+  const Device& device = work.lab.device;
+  SLUICE_TAKE(Chain chain, spec.guard ? Chain::guarded(device, steps, spec.options)
+                                      : Chain::prepare(device, steps, spec.options));
   arm.record.detail = detail_of(chain.plan(), work.data.spec());
   arm.record.text =
       missing_record(chain.plan(), spec.options) + one_layer_text(chain.plan(), work.data.spec());

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,8 +21,15 @@ constexpr i64 kMostColumns = i64{1} << 20;
 constexpr i64 kColumnUnit = 16;  // e4m3 rows begin at multiples of 16 bytes
 constexpr const char* kExperts[] = {"num_experts", "num_local_experts", "n_routed_experts"};
 
-/// Returns the sizes of a config that describes a dense decoder, whole.
-Result<Model> model_of(const Json& whole, const std::string& name) {
+bool fits(const Model& m) {
+  for (const i64 size : {m.width, m.qkv, m.attention, m.inner})
+    if (size <= 0 || size > kMostColumns || size % kColumnUnit != 0) return false;
+  return m.attention <= m.qkv;
+}
+
+/// Returns the sizes of a config that describes a dense decoder, or of one of `shards` parts: qkv and gate_up
+/// are split by columns, o and down by what they read.
+Result<Model> model_of(const Json& whole, const std::string& name, i64 shards) {
   const Json& config = whole.contains("text_config") ? whole["text_config"] : whole;
   if (!config.is_object()) return bad_argument("--model {}: text_config is not an object", in_quotes(name));
   for (const char* key : kExperts)
@@ -30,8 +38,8 @@ Result<Model> model_of(const Json& whole, const std::string& name) {
                           in_quotes(name), key);
   const auto number = [&](const char* key, std::optional<i64> otherwise) -> Result<i64> {
     const auto found = config.find(key);
-    const bool given = found != config.end() && found->is_number_integer();
-    const i64 value = given ? found->get<i64>() : otherwise.value_or(0);
+    const bool given = found != config.end() && !found->is_null();
+    const i64 value = !given ? otherwise.value_or(0) : found->is_number_integer() ? found->get<i64>() : 0;
     if (value > 0 && value <= kMostColumns) return value;
     return bad_argument(
         "--model {}: {} must be a number in 1..{}; give the sizes as numbers, like "
@@ -43,19 +51,16 @@ Result<Model> model_of(const Json& whole, const std::string& name) {
   SLUICE_TAKE(const i64 heads, number("num_attention_heads", {}));
   SLUICE_TAKE(const i64 kv_heads, number("num_key_value_heads", heads));
   SLUICE_TAKE(const i64 head, number("head_dim", width / heads));
-  return Model{name, width, (heads + 2 * kv_heads) * head, heads * head, inner};
-}
-
-/// Returns one of `shards` equal parts: qkv and gate_up are split by columns, o and down by what they read.
-Result<Model> shard_of(Model whole, i64 shards) {
-  for (i64* size : {&whole.qkv, &whole.attention, &whole.inner}) {
-    if (*size % shards != 0)
-      return bad_argument("--model {}: {} shards do not divide {} columns", in_quotes(whole.name), shards,
-                          *size);
-    *size /= shards;
-  }
-  if (shards > 1) whole.name += fmt::format("-tp{}", shards);
-  return whole;
+  if (heads % shards != 0 || inner % shards != 0 || (kv_heads % shards != 0 && shards % kv_heads != 0))
+    return bad_argument("--model {}: {} shards do not divide {} heads, {} heads of keys and {} columns",
+                        in_quotes(name), shards, heads, kv_heads, inner);
+  const i64 own_kv_heads = std::max<i64>(kv_heads / shards, 1);  // more shards than heads: each has a copy
+  const Model model{shards > 1 ? fmt::format("{}-tp{}", name, shards) : name, width,
+                    (heads / shards + 2 * own_kv_heads) * head, heads / shards * head, inner / shards};
+  if (!fits(model))
+    return bad_argument("--model {}: its sizes ({}x{}x{}x{}) must be multiples of {}", in_quotes(name),
+                        model.width, model.qkv, model.attention, model.inner, kColumnUnit);
+  return model;
 }
 
 Result<Model> read_model(const std::string& path, i64 shards) {
@@ -64,8 +69,7 @@ Result<Model> read_model(const std::string& path, i64 shards) {
   if (!config.is_object()) return bad_argument("--model {}: the file is not a JSON object", in_quotes(path));
   const std::filesystem::path file(path);
   const std::string folder = file.parent_path().filename().string();
-  SLUICE_TAKE(const Model whole, model_of(config, folder.empty() ? file.stem().string() : folder));
-  return shard_of(whole, shards);
+  return model_of(config, folder.empty() ? file.stem().string() : folder, shards);
 }
 
 }  // namespace
@@ -83,7 +87,7 @@ Result<Model> parse_model(const std::string& text) {
     if (text == model.name) return model;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", model.name);
   }
-  if (const size_t end = text.find(".json"); end != std::string::npos) {
+  if (const size_t end = text.rfind(".json"); end != std::string::npos) {
     i64 shards = 1;
     char rest = 0;
     const std::string behind = text.substr(end + 5);
@@ -94,10 +98,7 @@ Result<Model> parse_model(const std::string& text) {
   char rest = 0;
   const int count = std::sscanf(text.c_str(), "%lldx%lldx%lldx%lld%c", &sizes.width, &sizes.qkv,
                                 &sizes.attention, &sizes.inner, &rest);
-  const auto fits = [](i64 size) { return size > 0 && size <= kMostColumns && size % kColumnUnit == 0; };
-  if (count == 4 && fits(sizes.width) && fits(sizes.qkv) && fits(sizes.attention) && fits(sizes.inner) &&
-      sizes.attention <= sizes.qkv)
-    return sizes;
+  if (count == 4 && fits(sizes)) return sizes;
   const i64 n = sizes.width, k = sizes.qkv;
   if (count == 2 && std::sscanf(text.c_str(), "%lldx%lld%c", &sizes.width, &sizes.qkv, &rest) == 2 && n > 0 &&
       k >= n)

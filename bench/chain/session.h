@@ -24,7 +24,8 @@ struct ArmSpec {
   std::string name;
   ChainOptions options;
   Fusion fusion = Fusion::none;
-  double tune_s = 0;  // not 0: seconds for the tuner, which then chooses in place of `options`
+  double tune_s = 0;   // not 0: seconds for the tuner, which then chooses in place of `options`
+  bool guard = false;  // Chain::guarded decides whether it overlaps
   std::vector<TunedStep> choices{};
   std::function<void(std::vector<ChainStep>&)> add{};  // inserts foreign steps between those of the layers
 };

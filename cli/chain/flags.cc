@@ -91,6 +91,7 @@ std::vector<ArmSpec> arms_of(const ChainFlags& f, const ChainOptions& options,
     std::vector<ArmSpec> some = overlapping(f, options);
     if (fusion != bench::Fusion::none)
       some.insert(some.begin(), {.name = bench::kChainOff, .options = {.overlap = ChainOverlap::off}});
+    if (f.guard) some.push_back({.name = "guarded", .options = options, .guard = true});
     if (f.tune_s > 0) some.push_back({.name = "tuning", .options = {}, .tune_s = f.tune_s});
     for (ArmSpec& arm : some) {
       arm.fusion = fusion;
@@ -176,6 +177,9 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
   f.dense_options.push_back(f.arm_options.back());
   arm(app.add_option("--stages", f.stages, "At most so many stages; an arm for each number")->delimiter(','));
   f.dense_options.push_back(f.arm_options.back());
+  f.measured_options.push_back(
+      app.add_flag("--guard", f.guard,
+                   "An arm more: off or overlapped, whichever is faster in some milliseconds at load"));
   f.tune_option = app.add_option("--tune", f.tune_s, "An arm more: what the tuner finds in so many seconds")
                       ->check(kNotNegative);
   f.measured_options.push_back(app.add_option("--against", f.against, "Time a peer too: cublaslt"));

@@ -25,6 +25,7 @@ struct ChainFlags {
   std::vector<std::string> fuse{"none"};
   i64 replays = 0;
   double tune_s = 0;
+  bool guard = false;
   // Asked which were given.
   std::vector<const CLI::Option*> arm_options;         // overlaps
   std::vector<const CLI::Option*> overlapped_options;  // only with an overlap that is not off

@@ -136,5 +136,13 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 /// included, already hold the 4 GB that they may be lent.
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream);
 
+/// Times `candidates` likely plans of the problem, of each schedule one first, on memory of its own, and
+/// returns the fastest with its measured_us. It is kept among the user's records, if there is a folder for
+/// them. A problem that has a record gets that plan, and nothing is timed. Takes about 20 ms beside the
+/// compiles; waits for the GPU. One race of the process runs at a time. Options::race asks run() for it.
+/// Errors: invalid_argument (candidates not in 1..kMostRacers), those of plan() and prepare(), invalid_size
+/// (operands of more than 4 GiB), driver (no memory left; a stream of another thread captures).
+Result<Plan> race(const Device& device, const Problem& problem, int candidates = 3);
+
 }  // namespace gemm
 }  // namespace sluice

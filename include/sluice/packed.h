@@ -126,6 +126,9 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 /// once before capture.
 Result<void> run(const Device& device, const PackedProblem& problem, const Args& args, Stream stream);
 
+/// gemm::race for packed weights: of each of the three kernels one first.
+Result<Plan> race(const Device& device, const PackedProblem& problem, int candidates = 3);
+
 /// One line for people, e.g. "narrow 16x64 w8 s3 p2 b1 fp16*uint4>fp16 g64 fp16".
 std::string short_name(const NarrowConfig& config);
 std::string short_name(const WideConfig& config);

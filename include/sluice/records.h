@@ -20,8 +20,9 @@ struct ChainStep;  // sluice/chain.h
 struct TunedStep;
 struct PackedProblem;  // sluice/packed.h
 namespace packed {
+struct Plan;
 struct TunedChoice;
-}
+}  // namespace packed
 
 /// The part of a plan that a record fixes; the rest follows from the problem.
 struct TunedChoice {  // a dense product
@@ -75,5 +76,14 @@ const RecordBook& shipped_records();
 /// The shipped records, with the user's own from options.records_dir on top. Never fails: a missing folder
 /// has no records, and unusable files are listed in troubles().
 RecordBook open_records(const Options& options);
+
+/// Keeps a plan and its measured_us as the user's record of its problem, for devices that are opened from now
+/// on. `pick_us`: the time of the model's pick in the same measurement. `method` says how it was measured.
+/// Errors: io (options.records_dir is empty, or cannot be written to), invalid_argument (no record can hold
+/// the choice: k = 0; a packed product with a gate, a norm or a residual).
+Result<void> keep_record(const Options& options, const DeviceInfo& device, const Plan& plan, double pick_us,
+                         const std::string& method);
+Result<void> keep_record(const Options& options, const DeviceInfo& device, const packed::Plan& plan,
+                         double pick_us, const std::string& method);
 
 }  // namespace sluice

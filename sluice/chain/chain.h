@@ -8,6 +8,7 @@
 #include <sluice/chain.h>
 #include <sluice/chain/step.h>
 #include <sluice/host/ops/gemm.h>
+#include <sluice/host/ops/race.h>
 
 namespace sluice {
 
@@ -45,6 +46,9 @@ Result<void> check_chain_plan(const ChainPlan& plan);
 
 /// Returns all JIT units that preparing the plan needs. Some may occur more than once.
 std::vector<std::string> units_of(const ChainPlan& plan, Stamping stamping);
+
+/// Whether a guard lets a chain with these times take the place of one with the overlap off.
+bool is_safely_faster(const ops::RaceTimes& times, const ops::RaceTimes& off);
 
 struct Chain::Impl {
   Device device;

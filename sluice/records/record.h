@@ -49,6 +49,8 @@ TuningKey key_of(const PackedProblem& problem, const DeviceInfo& device);
 double measured_us(const TuningRecord& record);
 /// The `sluice` field of new records: "0.2.0".
 std::string library_version();
+/// "2026-11-21T10:00:00Z"
+std::string utc_now();
 
 /// One line, fields in a fixed order.
 std::string to_json(const TuningRecord& record);

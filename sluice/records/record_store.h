@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records on disk: the user's folder (private, one file a record), or one file with an array (the shipped
 // form). A save writes a temporary file and renames it, so readers see the old or the new, and kill -9 loses
-// nothing saved. Called by `sluice tune`; the book only reads.
+// nothing saved. Called by `sluice tune` and by races (kept_record.cc); the book only reads.
 #pragma once
 
 #include <optional>

@@ -38,7 +38,7 @@ TEST_F(ForeignSteps, have_ordinary_edges_before_and_behind) {
   EXPECT_EQ(plan.steps[0].overlap, (Overlap{Wait::none, Trigger::at_start}));
   EXPECT_EQ(plan.steps[1].overlap, Overlap{});
   EXPECT_EQ(plan.steps[2].overlap, (Overlap{Wait::none, Trigger::at_start}));
-  EXPECT_EQ(plan.steps[3].overlap, (Overlap{Wait::weights_first, Trigger::never}));
+  EXPECT_EQ(plan.steps[3].overlap, (Overlap{Wait::weights_first, Trigger::never, Spacing::even}));
   EXPECT_NE(explain(plan).find("attention  3 foreign"), std::string::npos) << explain(plan);
   const Chain chain = made(steps);
   EXPECT_EQ(chain.kernels(), 6);

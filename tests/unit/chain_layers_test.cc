@@ -316,11 +316,16 @@ TEST(chain_layers, a_model_is_four_sizes_or_a_config_file) {
   EXPECT_EQ(sizes(with(R"({"text_config": {"hidden_size": 5120, "num_attention_heads": 32, "head_dim": 128,
                            "num_key_value_heads": 8, "intermediate_size": 32768}})")),
             (std::array<i64, 5>{5120, 6144, 4096, 32768, 0}));
-  EXPECT_NE(with(llama, ":7").error().message.find("7 shards do not divide 18432 columns"),
-            std::string::npos);
+  EXPECT_NE(with(llama, ":7").error().message.find("7 shards do not divide 128 heads"), std::string::npos);
+  EXPECT_EQ(sizes(with(llama, ":16")), (std::array<i64, 5>{16384, 1280, 1024, 3328, 0}))
+      << "8 heads of keys for 16 shards: each has one whole";
   EXPECT_FALSE(with(llama, ":0").ok());
   EXPECT_FALSE(with(llama, "x").ok());
   EXPECT_FALSE(with("[1]").ok());
+  EXPECT_FALSE(
+      with(R"({"hidden_size": 64, "num_attention_heads": 4, "head_dim": "16", "intermediate_size": 64})")
+          .ok());
+  EXPECT_FALSE(with(R"({"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 40})").ok());
   EXPECT_FALSE(with("{").ok());
   EXPECT_NE(with(R"({"hidden_size": 64})").error().message.find("intermediate_size"), std::string::npos);
   EXPECT_NE(with(R"({"hidden_size": 64, "intermediate_size": 64, "num_experts": 8})")

@@ -15,9 +15,9 @@ TEST_F(ChainPlans, the_first_never_waits_and_the_last_never_triggers) {
   const ChainPlan plan = planned(links(4));
   ASSERT_EQ(plan.steps.size(), 4u);
   EXPECT_EQ(plan.steps[0].overlap, (Overlap{Wait::none, Trigger::at_start}));
-  EXPECT_EQ(plan.steps[1].overlap, (Overlap{Wait::weights_first, Trigger::at_start}));
-  EXPECT_EQ(plan.steps[2].overlap, (Overlap{Wait::weights_first, Trigger::at_start}));
-  EXPECT_EQ(plan.steps[3].overlap, (Overlap{Wait::weights_first, Trigger::never}));
+  EXPECT_EQ(plan.steps[1].overlap, (Overlap{Wait::weights_first, Trigger::at_start, Spacing::even}));
+  EXPECT_EQ(plan.steps[2].overlap, (Overlap{Wait::weights_first, Trigger::at_start, Spacing::even}));
+  EXPECT_EQ(plan.steps[3].overlap, (Overlap{Wait::weights_first, Trigger::never, Spacing::even}));
   for (const PlannedStep& s : plan.steps)
     EXPECT_EQ(plan.plans[static_cast<size_t>(s.plan)].get<Plan>()->config.overlap, s.overlap);
   EXPECT_EQ(plan.plans.size(), 3u) << "equal steps in equal places share a plan";
@@ -28,7 +28,7 @@ TEST_F(ChainPlans, options_reach_every_step) {
     EXPECT_EQ(s.overlap, Overlap{});
   const ChainPlan waits =
       planned(links(3), {.overlap = ChainOverlap::wait_first, .trigger = Trigger::after_loads});
-  EXPECT_EQ(waits.steps[1].overlap, (Overlap{Wait::first, Trigger::after_loads}));
+  EXPECT_EQ(waits.steps[1].overlap, (Overlap{Wait::first, Trigger::after_loads, Spacing::even}));
   const ChainPlan one = planned(links(1));
   EXPECT_EQ(one.steps[0].overlap, Overlap{});
 }

@@ -72,6 +72,10 @@ void FakeDriver::make_edges_full() {
   state->full_edges = true;
 }
 
+void FakeDriver::make_fast(u32 smem_bytes) {
+  state->fast_smem = smem_bytes;
+}
+
 void FakeDriver::make_overlap_gain(float milliseconds, int most) {
   state->gain_ms = milliseconds;
   state->most_gaining = most;

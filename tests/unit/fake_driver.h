@@ -92,6 +92,8 @@ class FakeDriver {
   /// Shortens the 0.25 ms between two events by `milliseconds` for each launch of the last replay that may
   /// begin early, up to `most` launches.
   void make_overlap_gain(float milliseconds, int most = 1 << 20);
+  /// Replays whose first launch asks for this much shared memory take 0.1 ms less.
+  void make_fast(u32 smem_bytes);
   /// Captures `branch` into `origin`'s graph from now on, until that capture ends.
   void fork_capture(CUstream origin, CUstream branch);
   /// Invalidates captures as soon as they begin, as after a forbidden call.

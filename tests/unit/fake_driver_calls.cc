@@ -240,7 +240,10 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
     if (module.params == ParamsKind::strip) std::memcpy(&record.strip, params[0], sizeof record.strip);
   }
   ++state->launches;
-  if (stream != nullptr && stream->captured != nullptr) stream->captured->programmatic.push_back(dependent);
+  if (stream != nullptr && stream->captured != nullptr) {
+    if (stream->captured->programmatic.empty()) stream->captured->first_smem = config->sharedMemBytes;
+    stream->captured->programmatic.push_back(dependent);
+  }
   return CUDA_SUCCESS;
 }
 

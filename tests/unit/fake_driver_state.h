@@ -32,6 +32,7 @@ struct FakeUserObject {
 struct FakeGraph {
   std::vector<bool> programmatic;  // whether kernel i was launched so that it may begin early
   std::vector<FakeUserObject*> objects{};
+  u32 first_smem = 0;  // shared memory of its first launch
 };
 struct FakeStream {
   int ordinal;
@@ -74,6 +75,7 @@ struct State {
   int early = 0;                // launches of the last replay that might begin early
   float gain_ms = 0;            // FakeDriver::make_overlap_gain
   int most_gaining = 0;
+  u32 fast_smem = ~0u, replayed_smem = 0;  // FakeDriver::make_fast, and the last replay's
 };
 inline State* state = nullptr;
 inline std::array<int, kMaxDevices> context_tags;

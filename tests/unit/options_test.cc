@@ -13,11 +13,17 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kVariables[] = {"SLUICE_CACHE_DIR", "SLUICE_CACHE_READ_ONLY",
-                                      "SLUICE_NVRTC",     "SLUICE_JOBS",
-                                      "XDG_CACHE_HOME",   "HOME",
-                                      "CUDA_PATH",        "SLUICE_RECORDS_DIR",
-                                      "XDG_DATA_HOME",    "SLUICE_STAMP_WORKSPACES"};
+constexpr const char* kVariables[] = {"SLUICE_CACHE_DIR",
+                                      "SLUICE_CACHE_READ_ONLY",
+                                      "SLUICE_NVRTC",
+                                      "SLUICE_JOBS",
+                                      "SLUICE_RACE",
+                                      "XDG_CACHE_HOME",
+                                      "HOME",
+                                      "CUDA_PATH",
+                                      "SLUICE_RECORDS_DIR",
+                                      "XDG_DATA_HOME",
+                                      "SLUICE_STAMP_WORKSPACES"};
 
 /// Result of `read` in an environment with only these variables; restores the real one.
 template <class Read>
@@ -73,6 +79,9 @@ TEST(Options, read_only_and_jobs_take_only_what_they_mean) {
   for (const char* no : {"", "0", "false", "maybe"})
     EXPECT_FALSE(options_with({{"SLUICE_CACHE_READ_ONLY", no}}).cache_read_only) << no;
   EXPECT_EQ(options_with({{"SLUICE_JOBS", "7"}}).jobs, 7);
+  EXPECT_EQ(options_with({{"SLUICE_RACE", "3"}}).race, 3);
+  for (const char* none : {"", "17", "-1", "3x", "three"})
+    EXPECT_EQ(options_with({{"SLUICE_RACE", none}}).race, 0) << none;
   for (const char* none : {"", "-1", "7x", "99999999999", "2000"})
     EXPECT_EQ(options_with({{"SLUICE_JOBS", none}}).jobs, 0) << none;
 }

@@ -91,7 +91,7 @@ TEST_F(SeventhOp, is_a_step_of_a_chain) {
   product(steps[2]).args.a = driver.memory(kRows << 15);
   product(steps[2]).args.b = driver.memory(kWidth << 15);
   const ChainPlan plan = planned(steps);
-  EXPECT_EQ(plan.steps[1].overlap, (Overlap{Wait::weights_first, Trigger::at_start}));
+  EXPECT_EQ(plan.steps[1].overlap, (Overlap{Wait::weights_first, Trigger::at_start, Spacing::even}));
   ASSERT_NE(plan.plans[static_cast<size_t>(plan.steps[1].plan)].get<ScaleOptions>(), nullptr);
   EXPECT_NE(explain(plan).find("scale 1024"), std::string::npos) << explain(plan);
   const Chain chain = made(steps);

@@ -24,6 +24,7 @@ constexpr int kMaxJobs = 1024;
 constexpr const char* kReadOnly = "SLUICE_CACHE_READ_ONLY";
 constexpr const char* kStamp = "SLUICE_STAMP_WORKSPACES";
 constexpr const char* kJobs = "SLUICE_JOBS";
+constexpr const char* kRace = "SLUICE_RACE";
 
 std::string_view variable(const char* name) {
   const char* value = secure_getenv(name);
@@ -78,11 +79,12 @@ bool is_on(const char* name) {
   return switch_of(variable(name)).value_or(false);
 }
 
-std::optional<int> jobs_of(std::string_view value) {
-  int jobs = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), jobs);
+/// nullopt if the text is no whole number in 0..most.
+std::optional<int> number_of(std::string_view value, int most) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   const bool whole = error == std::errc() && end == value.data() + value.size();
-  return whole && jobs >= 0 && jobs <= kMaxJobs ? std::optional(jobs) : std::nullopt;
+  return whole && number >= 0 && number <= most ? std::optional(number) : std::nullopt;
 }
 
 }  // namespace
@@ -93,7 +95,8 @@ Options options_from_environment() {
           .nvrtc_path = nvrtc_path(),
           .records_dir =
               chosen_dir("SLUICE_RECORDS_DIR", xdg_dir("XDG_DATA_HOME", ".local/share", "sluice/records")),
-          .jobs = jobs_of(variable(kJobs)).value_or(0),
+          .jobs = number_of(variable(kJobs), kMaxJobs).value_or(0),
+          .race = number_of(variable(kRace), kMostRacers).value_or(0),
           .stamp_workspaces = is_on(kStamp)};
 }
 
@@ -106,8 +109,10 @@ std::vector<std::string> environment_troubles() {
   for (const char* name : {kReadOnly, kStamp})
     if (!variable(name).empty() && !switch_of(variable(name)))
       add(name, "1, true, yes, on or 0, false, no, off");
-  if (!variable(kJobs).empty() && !jobs_of(variable(kJobs)))
+  if (!variable(kJobs).empty() && !number_of(variable(kJobs), kMaxJobs))
     add(kJobs, "in 0.." + std::to_string(kMaxJobs) + ", 0 for one a core");
+  if (!variable(kRace).empty() && !number_of(variable(kRace), kMostRacers))
+    add(kRace, "in 0.." + std::to_string(kMostRacers) + ", 0 for no race");
   return troubles;
 }
 

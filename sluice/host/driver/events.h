@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and graphs that free themselves, for timing in bench, CLI and tests/gpu. Launches of the
-// library use none; host/device/locate.cc has a stream of its own.
+// Streams, events and graphs that free themselves, for timing: races of plans (host/ops/race.h), bench, CLI
+// and tests/gpu. No launch uses one; workspaces and locate.cc have streams of their own.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/host/driver/memory.h>
 
+#include <algorithm>
+
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/capture_mode.h>
 #include <sluice/host/driver/error.h>
@@ -88,6 +90,19 @@ Result<void> DeviceBuffer::download_async(void* target, i64 bytes, Stream stream
   if (bytes == 0) return {};
   return in_context(*primary_, "cuMemcpyDtoHAsync", bytes, [&](const DriverApi& api) {
     return api.cuMemcpyDtoHAsync(target, address_, static_cast<std::size_t>(bytes), stream);
+  });
+}
+
+Result<void> DeviceBuffer::repeat(i64 bytes, Stream stream) const {
+  if (!in_range(bytes, 0, bytes_) || bytes == 0) return out_of_range("repeat", bytes, 0, bytes_);
+  return in_context(*primary_, "cuMemcpyDtoDAsync", bytes_, [&](const DriverApi& api) {
+    CUresult code = CUDA_SUCCESS;
+    for (i64 done = bytes; done < bytes_ && code == CUDA_SUCCESS;) {  // twice as many each time
+      const i64 more = std::min(done, bytes_ - done);
+      code = api.cuMemcpyDtoDAsync(address_ + done, address_, static_cast<std::size_t>(more), stream);
+      done += more;
+    }
+    return code;
   });
 }
 

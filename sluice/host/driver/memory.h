@@ -32,6 +32,8 @@ class DeviceBuffer {
   /// copy to overlap.
   Result<void> download_async(void* target, i64 bytes, Stream stream) const;
   Result<void> fill(u8 value, Stream stream) const;
+  /// Copies the first `bytes` over the rest, again and again, in stream order.
+  Result<void> repeat(i64 bytes, Stream stream) const;
 
  private:
   std::shared_ptr<const PrimaryContext> primary_;

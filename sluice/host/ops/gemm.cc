@@ -206,6 +206,19 @@ Pointers pointers_of(const Args& x) {
   return p;
 }
 
+Args args_at(const Problem& problem, const Pointers& p) {
+  const auto floats = [&](Index i) { return static_cast<const float*>(p.at[i]); };
+  return {.a = p.at[kA],
+          .b = p.at[kB],
+          .c = p.at[kC],
+          .d = const_cast<void*>(p.at[kD]),
+          .scale_a = floats(kScaleA),
+          .scale_b = floats(kScaleB),
+          .scale_d = floats(kScaleD),
+          .bias = p.at[kBias],
+          .beta = problem.epilogue.residual ? 1.0f : 0.0f};
+}
+
 }  // namespace gemm
 
 namespace ops {
@@ -435,6 +448,10 @@ Result<RowSummary> prepare(const Device& device, const Problem& problem, RowRang
 
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
   return ops::launch<ops::Gemm>(kernel.impl(), args, stream);
+}
+
+Result<Plan> race(const Device& device, const Problem& problem, int candidates) {
+  return ops::race_checked<ops::Gemm>(device, problem, candidates);
 }
 
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream) {

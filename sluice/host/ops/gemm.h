@@ -20,6 +20,8 @@ static_assert(kOperandCount <= Operands::kMost);
 Result<Operands> operands_of(const Problem& problem, StorePath store = StorePath::direct, i64 workspace = 0);
 /// Returns a launch's pointers. With alpha = 0 it skips A, B and the workspace; with beta = 0 it skips C.
 Pointers pointers_of(const Args& args);
+/// Returns the arguments of a launch that reads every operand the problem has.
+Args args_at(const Problem& problem, const Pointers& pointers);
 
 /// Checks a plan that may be made or changed by hand, and fills in all that follows from it. The problem must
 /// pass the planner's own checks, and the configuration must fit the problem. Its errors are plan()'s.
@@ -72,6 +74,13 @@ struct Gemm {
   static Pointers pointers_of(const Args& args) { return gemm::pointers_of(args); }
   static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
     return gemm::sealed(plan, device);
+  }
+  static Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device) {
+    return gemm::candidates(problem, device);
+  }
+  static int family_of(const Plan& plan) { return static_cast<int>(plan.config.schedule); }
+  static Args args_at(const Problem& problem, const Pointers& pointers) {
+    return gemm::args_at(problem, pointers);
   }
   static std::vector<std::string> units(const Plan& plan, Stamping stamping);
   static Result<void> load(const Units& units, Prepared<Gemm>& kernel);

@@ -20,6 +20,7 @@
 #include <sluice/host/device/capture.h>
 #include <sluice/host/ops/engine.h>
 #include <sluice/host/ops/problem_key.h>
+#include <sluice/host/ops/race.h>
 #include <sluice/rows.h>
 
 namespace sluice::ops {
@@ -206,7 +207,7 @@ Result<typename Op::Handle> prepare_for_run(const Device& device, const typename
   if (!plan) return plan.error();
   if (!Op::is_empty(problem))
     SLUICE_TRY(refuse_capture(device, stream, Op::missing(problem) + ": " + remedy));
-  return prepare<Op>(device, *plan);
+  return prepare<Op>(device, raced<Op>(device, *plan));
 }
 
 /// Prepares at the first call of a problem, lends a workspace where the caller brings none, and launches.
@@ -237,11 +238,13 @@ Result<void> make_ready(const Device& device, std::span<const typename Op::Probl
   for (const auto& spelled : problems) {
     const auto problem = Op::key_of(spelled);
     if (kept<Op>(device).keep(problem)) continue;
+    if (std::find(missing.begin(), missing.end(), problem) != missing.end()) continue;
     auto plan = Op::plan_for(device, problem);
     if (!plan) return plan.error();
     missing.push_back(problem);
     plans.push_back(*std::move(plan));
   }
+  for (auto& plan : plans) plan = raced<Op>(device, plan);
   const auto made = prepare<Op>(device, plans);
   for (std::size_t i = 0; i < made.size(); ++i) {
     if (!made[i]) return made[i].error();

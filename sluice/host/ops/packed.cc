@@ -75,6 +75,17 @@ Pointers pointers_of(const Args& x) {
   return {.at = {x.x, x.weights, x.bias, x.scale_x, x.scale_d, x.gamma, x.c, x.d}};
 }
 
+Args args_at(const Pointers& p) {
+  return {.x = p.at[kX],
+          .weights = p.at[kWeights],
+          .d = const_cast<void*>(p.at[kD]),
+          .bias = p.at[kBias],
+          .scale_x = static_cast<const float*>(p.at[kScaleX]),
+          .scale_d = static_cast<const float*>(p.at[kScaleD]),
+          .gamma = p.at[kGamma],
+          .c = p.at[kC]};
+}
+
 }  // namespace packed
 
 namespace ops {
@@ -312,6 +323,10 @@ Result<RowSummary> prepare(const Device& device, const PackedProblem& problem, R
 
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
   return ops::launch<ops::Packed>(kernel.impl(), args, stream);
+}
+
+Result<Plan> race(const Device& device, const PackedProblem& problem, int candidates) {
+  return ops::race_checked<ops::Packed>(device, problem, candidates);
 }
 
 Result<void> run(const Device& device, const PackedProblem& problem, const Args& args, Stream stream) {

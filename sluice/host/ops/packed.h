@@ -19,6 +19,8 @@ static_assert(kOperandCount <= Operands::kMost);
 /// Returns the operand table. Error invalid_size: an operand of more than 2^63 bytes.
 Result<Operands> operands_of(const PackedProblem& problem);
 Pointers pointers_of(const Args& args);
+/// Returns the arguments of a launch with these pointers.
+Args args_at(const Pointers& pointers);
 
 }  // namespace packed
 
@@ -61,6 +63,11 @@ struct Packed {
   static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
     return packed::sealed(plan, device);
   }
+  static Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device) {
+    return packed::candidates(problem, device);
+  }
+  static int family_of(const Plan& plan) { return static_cast<int>(plan.config.index()); }
+  static Args args_at(const Problem&, const Pointers& pointers) { return packed::args_at(pointers); }
   static std::vector<std::string> units(const Plan& plan, Stamping stamping);
   static Result<void> load(const Units& units, Prepared<Packed>& kernel);
   static Result<BoundCall> bind(const Prepared<Packed>& kernel, const Args& args);

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A measured plan as a record in the user's folder. The library's own measurements come here; `sluice tune`
+// has its store open.
+#include <ctime>
+
+#include <sluice/host/planner/dense/tuned_choice.h>
+#include <sluice/records/record_store.h>
+#include <sluice/try.h>
+
+namespace sluice {
+namespace {
+
+Result<void> keep(const Options& options, const TuningRecord& record) {
+  if (options.records_dir.empty())
+    return Error{ErrorCode::io,
+                 "there is no folder for records: set Options::records_dir or SLUICE_RECORDS_DIR"};
+  const ParsedRecords read = parse_records(to_json(record), "a record to keep");
+  if (!read.troubles.empty()) return Error{ErrorCode::invalid_argument, read.troubles.front()};
+  SLUICE_TAKE(RecordStore store, RecordStore::open_folder(options.records_dir));
+  return store.save(record);
+}
+
+template <class AnyPlan>
+TuningRecord record_of(const DeviceInfo& device, const AnyPlan& plan, double estimate_us, double pick_us,
+                       const std::string& method) {
+  auto choice = choice_of(plan);
+  choice.measured_us = plan.measured_us;
+  return {.key = key_of(plan.problem, device),
+          .choice = choice,
+          .estimate_us = estimate_us,
+          .model_us = pick_us,
+          .sluice = library_version(),
+          .driver = "unknown",
+          .date = utc_now(),
+          .method = method};
+}
+
+}  // namespace
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+Result<void> keep_record(const Options& options, const DeviceInfo& device, const Plan& plan, double pick_us,
+                         const std::string& method) {
+  return keep(options, record_of(device, plan, plan.estimate.total_us, pick_us, method));
+}
+
+Result<void> keep_record(const Options& options, const DeviceInfo& device, const packed::Plan& plan,
+                         double pick_us, const std::string& method) {
+  // The plain product has the same recipe, and kernels that these cannot have.
+  const PackedProblem& p = plan.problem;
+  if (p.gated || p.norm_x || p.residual)
+    return Error{
+        ErrorCode::invalid_argument,
+        "a product with a gate, a norm or a residual has no record of its own: tune the plain product"};
+  return keep(options, record_of(device, plan, plan.estimate_us, pick_us, method));
+}
+
+}  // namespace sluice

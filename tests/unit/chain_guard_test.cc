@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The guard of a chain on the fake driver, which makes overlapped replays faster or slower. To see it fail:
+// return the last chain in Chain::guarded, or leave the rounds out of is_safely_faster.
+#include <gtest/gtest.h>
+
+#include <sluice/chain/chain.h>
+
+#include "chain_fixture.h"
+
+namespace sluice {
+namespace {
+
+class ChainGuards : public ChainTest {
+ protected:
+  /// Whether the guarded chain overlaps.
+  bool overlaps_with(const ChainOptions& options = {}) {
+    const Alive before = driver.alive();
+    const Result<Chain> chain = Chain::guarded(device(), steps_, options);
+    EXPECT_TRUE(chain.ok()) << (chain.ok() ? "" : chain.error().message);
+    if (!chain) return false;
+    EXPECT_EQ(driver.alive().allocations, before.allocations);
+    EXPECT_EQ(driver.alive().graphs + driver.alive().executables, 0);
+    EXPECT_EQ(driver.alive().streams, before.streams);
+    return chain->programmatic_edges() > 0;
+  }
+  std::vector<ChainStep> steps_ = links(4);
+};
+
+TEST_F(ChainGuards, an_overlap_that_gains_stays) {
+  driver.make_overlap_gain(0.0005f);
+  EXPECT_TRUE(overlaps_with());
+  EXPECT_TRUE(overlaps_with({.overlap = ChainOverlap::wait_first}));
+}
+
+TEST_F(ChainGuards, an_overlap_that_loses_or_hardly_gains_is_left_out) {
+  driver.make_overlap_gain(-0.0005f);
+  EXPECT_FALSE(overlaps_with());
+  driver.make_overlap_gain(0.0f);
+  EXPECT_FALSE(overlaps_with()) << "no gain is no reason";
+  driver.make_overlap_gain(0.0005f);
+  EXPECT_FALSE(overlaps_with({.overlap = ChainOverlap::off}));
+}
+
+TEST_F(ChainGuards, the_spacing_that_was_asked_for_wins_a_tie) {
+  driver.make_overlap_gain(0.0005f);
+  const Result<Chain> chain = Chain::guarded(device(), steps_);
+  ASSERT_TRUE(chain.ok());
+  EXPECT_EQ(chain->plan().steps[1].overlap.spacing, Spacing::even);
+}
+
+TEST_F(ChainGuards, safely_faster_is_one_percent_and_nine_rounds_of_ten) {
+  const ops::RaceTimes off{99, 99, 100, 100, 100, 100, 100, 101, 150};
+  EXPECT_TRUE(is_safely_faster({90, 90, 90, 90, 90, 90, 90, 90, 200}, off)) << "one round is noise";
+  EXPECT_FALSE(is_safely_faster({90, 90, 90, 90, 90, 90, 90, 120, 200}, off));
+  EXPECT_FALSE(is_safely_faster({99.5, 99.5, 99.5, 99.5, 99.5, 99.5, 99.5, 99.5, 99.5}, off));
+  EXPECT_FALSE(is_safely_faster(off, off));
+}
+
+TEST_F(ChainGuards, errors_are_those_of_the_chain) {
+  product(steps_[1]).args.b = nullptr;
+  const Result<Chain> chain = Chain::guarded(device(), steps_);
+  ASSERT_FALSE(chain.ok());
+  EXPECT_NE(chain.error().message.find("link1"), std::string::npos) << chain.error().message;
+  const Result<Chain> empty = Chain::guarded(device(), {});
+  EXPECT_TRUE(empty.ok()) << "nothing to launch, nothing to time";
+}
+
+}  // namespace
+}  // namespace sluice
