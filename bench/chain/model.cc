@@ -27,8 +27,8 @@ bool fits(const Model& m) {
   return m.attention <= m.qkv;
 }
 
-/// Returns the sizes of a config that describes a dense decoder, or of one of `shards` parts: qkv and gate_up
-/// are split by columns, o and down by what they read.
+/// Returns the sizes of a config that describes a dense decoder, or of one of `shards` parts of it. qkv and
+/// gate_up are split by columns, o and down by what they read.
 Result<Model> model_of(const Json& whole, const std::string& name, i64 shards) {
   const Json& config = whole.contains("text_config") ? whole["text_config"] : whole;
   if (!config.is_object()) return bad_argument("--model {}: text_config is not an object", in_quotes(name));

@@ -14,8 +14,8 @@ constexpr int kRounds = 9, kFewRounds = 3;  // few: one launch is longer than a 
 constexpr double kRoundUs = 300;
 constexpr double kMostLaunches = 256;
 
-/// Returns bytes of which any 1, 2 or 4 are a finite number: in every type magnitudes lie in 2^-31..2, with
-/// both signs and random digits, because tensor cores draw power by the bits that change.
+/// Returns bytes of which any 1, 2 or 4 are a finite number in every type, of a magnitude in 2^-31..2. Signs
+/// and digits are random, because tensor cores draw power by the bits that change.
 std::vector<u8> small_numbers() {
   std::vector<u8> bytes(kSeedBytes);
   u64 state = 0x9e3779b97f4a7c15;

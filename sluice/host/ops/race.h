@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A race: the likeliest plans of a problem are prepared and timed in turn, and the fastest is returned. No
 // model ranks better than the noise of what it was fitted to, and some kernels are slow in some processes
-// alone, so that a few milliseconds at a problem's first call are worth more than any term of the model
+// alone. A few milliseconds at a problem's first call find both
 // (docs/decisions/0023-a-race-at-the-first-call.md). Beside the functions of engine.h and kept.h an op that
 // races defines:
 //   candidates   the plans of a problem, best estimate first
