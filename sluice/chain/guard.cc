@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard of a chain. No model can promise that an overlap is no loss on an unseen layer, and some
-// milliseconds of replays can: one of five models is slower with every overlap that is planned
+// The guard of a chain. No model can promise that an overlap is no loss on an unseen layer. Some milliseconds
+// of replays can: one of five models is slower with every overlap that is planned
 // (docs/findings/even-grids.md).
 #include <algorithm>
 
