@@ -11,8 +11,8 @@
 
 #include "bench/conv.h"
 #include "bench/names.h"
+#include "bench/parse.h"
 #include "cli/bounded.h"
-#include "cli/parse.h"
 
 namespace sluice::cli {
 namespace {
@@ -35,7 +35,7 @@ Result<Axes> parse_axes(const std::string& text, int spatial, const char* flag, 
   if (given != 1 && given != spatial)
     return bad_argument("--{} {} has {} numbers and the input has {} axes: give one number, or one an axis",
                         flag, in_quotes(text), given, spatial);
-  SLUICE_TAKE(std::vector<int> values, parse_int_sizes(text, given, flag, given == 1 ? "2" : "1x2x2"));
+  SLUICE_TAKE(std::vector<int> values, bench::parse_int_sizes(text, given, flag, given == 1 ? "2" : "1x2x2"));
   for (const int value : values)
     if (value < least)
       return bad_argument("--{} {}: {} must be at least {}", flag, in_quotes(text), value, least);
@@ -107,8 +107,9 @@ Result<Conv> conv_of(const ConvFlags& f) {
   if (conv.spatial < 1 || conv.spatial > kMostSpatial)
     return bad_argument("--input {} must be N x C and 1 to 3 sizes, like 32x64x56x56", in_quotes(f.input));
   SLUICE_TAKE(const std::vector<int> input,
-              parse_int_sizes(f.input, conv.spatial + 2, "input", "32x64x56x56"));
-  SLUICE_TAKE(const std::vector<int> filter, parse_int_sizes(f.filter, conv.spatial + 1, "filter", "64x3x3"));
+              bench::parse_int_sizes(f.input, conv.spatial + 2, "input", "32x64x56x56"));
+  SLUICE_TAKE(const std::vector<int> filter,
+              bench::parse_int_sizes(f.filter, conv.spatial + 1, "filter", "64x3x3"));
   conv.images = input[0];
   conv.channels = input[1];
   conv.size = axes_of(input, 2, conv.spatial, 1);

@@ -9,7 +9,7 @@
 #include <sluice/try.h>
 
 #include "bench/names.h"
-#include "cli/parse.h"
+#include "bench/parse.h"
 #include "cli/value_checks.h"
 
 namespace sluice::cli {
@@ -159,7 +159,7 @@ Result<Problem> problem_of(const ProblemFlags& f) {
   std::vector<i64> sizes{f.m.value_or(-1), f.n.value_or(-1), f.k.value_or(-1)};
   SLUICE_TRY(check_none_idle(f));
   if (!f.shape.empty()) {
-    SLUICE_TAKE(sizes, parse_sizes(f.shape, 3, "shape", "4096x4096x4096"));
+    SLUICE_TAKE(sizes, bench::parse_sizes(f.shape, 3, "shape", "4096x4096x4096"));
   } else if (!(f.m && f.n && f.k)) {
     return bad_argument("a problem needs m, n and k: give --m, --n and --k, or --shape MxNxK");
   }
@@ -215,14 +215,14 @@ Result<PlanOverrides> overrides_of(const ProblemFlags& f) {
         take(row.name, given->second, member, error);
   });
   std::vector<int> sizes;
-  if (!f.tile.empty()) take(parse_int_sizes(f.tile, 2, "tile", "128x256"), sizes, error);
+  if (!f.tile.empty()) take(bench::parse_int_sizes(f.tile, 2, "tile", "128x256"), sizes, error);
   if (!f.tile.empty() && !error) {
     o.tile_m = sizes[0];
     o.tile_n = sizes[1];
   }
   const int cluster_sizes = std::count(f.cluster.begin(), f.cluster.end(), 'x') == 2 ? 3 : 2;
   if (!f.cluster.empty())
-    take(parse_int_sizes(f.cluster, cluster_sizes, "cluster", "2x1 or 1x1x4"), sizes, error);
+    take(bench::parse_int_sizes(f.cluster, cluster_sizes, "cluster", "2x1 or 1x1x4"), sizes, error);
   if (!f.cluster.empty() && !error)
     o.cluster = ClusterShape{.m = sizes[0], .n = sizes[1], .k = cluster_sizes == 3 ? sizes[2] : 1};
   if (error) return *error;

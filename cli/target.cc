@@ -8,14 +8,14 @@
 #include <sluice/tools.h>
 #include <sluice/try.h>
 
-#include "cli/parse.h"
+#include "bench/parse.h"
 
 namespace sluice::cli {
 
 Result<Target> find_target(const std::string& name, const Options& options) {
   if (name == "host") return Target{.records = open_records(options)};
   const bool any = name == "auto";
-  const Result<std::vector<i64>> number = parse_sizes(any ? "0" : name, 1, "device", "0");
+  const Result<std::vector<i64>> number = bench::parse_sizes(any ? "0" : name, 1, "device", "0");
   if (!number || (*number)[0] > 1024)
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--device {} must be auto, host or the number of a GPU", in_quotes(name))};

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 
 #include <sluice/tools.h>

@@ -12,7 +12,8 @@
 #include <sluice/tools.h>
 #include <sluice/try.h>
 
-#include "bench/names.h"
+#include "bench/errors.h"
+#include "bench/parse.h"
 
 namespace sluice::bench {
 namespace {
@@ -94,21 +95,19 @@ Result<Model> parse_model(const std::string& text) {
     if (behind.empty() || (std::sscanf(behind.c_str(), ":%lld%c", &shards, &rest) == 1 && shards > 0))
       return read_model(text.substr(0, end + 5), shards);
   }
-  Model sizes{.name = text};
-  char rest = 0;
-  const int count = std::sscanf(text.c_str(), "%lldx%lldx%lldx%lld%c", &sizes.width, &sizes.qkv,
-                                &sizes.attention, &sizes.inner, &rest);
-  if (count == 4 && fits(sizes)) return sizes;
-  const i64 n = sizes.width, k = sizes.qkv;
-  if (count == 2 && std::sscanf(text.c_str(), "%lldx%lld%c", &sizes.width, &sizes.qkv, &rest) == 2 && n > 0 &&
-      k >= n)
-    return Model{.name = "product", .width = k, .qkv = n, .attention = k, .inner = k, .n = n};
+  if (const auto four = parse_sizes(text, 4, "--model", "")) {
+    const Model sizes{text, (*four)[0], (*four)[1], (*four)[2], (*four)[3]};
+    if (fits(sizes)) return sizes;
+  }
+  if (const auto two = parse_sizes(text, 2, "--model", "")) {
+    const i64 n = (*two)[0], k = (*two)[1];
+    if (n > 0 && k >= n)
+      return Model{.name = "product", .width = k, .qkv = n, .attention = k, .inner = k, .n = n};
+  }
   return bad_argument(
       "--model {} is not one of: {}; nor n x k of equal products, like 1280x8192, with n at most k; nor "
-      "width "
-      "x qkv x attention x inner, like 8192x1280x1024x3584, multiples of {} with attention at most qkv; nor "
-      "a "
-      "config.json",
+      "width x qkv x attention x inner, like 8192x1280x1024x3584, multiples of {} with attention at most "
+      "qkv; nor a config.json",
       in_quotes(text), names, kColumnUnit);
 }
 

@@ -159,8 +159,7 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
   f.overlapped_options.push_back(f.arm_options.back());
   arm(app.add_option("--spacing", f.spacing,
                      "Keeps CTAs of a launch off SMs that have their share: memory, registers (launches of "
-                     "one wave), "
-                     "even (of several too), none")
+                     "one wave), even (of several too), none")
           ->capture_default_str());
   f.overlapped_options.push_back(f.arm_options.back());
   arm(app.add_option("--hand-off", f.hand_off, "Bytes of the next step's weights that a step brings into L2")

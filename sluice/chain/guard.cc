@@ -38,9 +38,10 @@ Result<Chain> Chain::guarded(const Device& device, std::span<const ChainStep> st
     ChainOptions options;
   };
   std::vector<Way> ways = {{alone, {.overlap = ChainOverlap::off}}};
-  if (options.overlap != ChainOverlap::off) ways.push_back({steps, options});
-  if (options.overlap != ChainOverlap::off && options.spacing == Spacing::even)
-    ways.push_back({steps, by_memory});
+  if (options.overlap != ChainOverlap::off) {
+    ways.push_back({steps, options});
+    if (options.spacing == Spacing::even) ways.push_back({steps, by_memory});
+  }
   std::vector<Chain> chains;
   i64 workspace_bytes = 0;
   const RelaxedCapture whatever_is_captured(*device.impl().api);

@@ -23,10 +23,8 @@ Result<void> keep(const Options& options, const TuningRecord& record) {
 template <class AnyPlan>
 TuningRecord record_of(const DeviceInfo& device, const AnyPlan& plan, double estimate_us, double pick_us,
                        const std::string& method) {
-  auto choice = choice_of(plan);
-  choice.measured_us = plan.measured_us;
   return {.key = key_of(plan.problem, device),
-          .choice = choice,
+          .choice = choice_of(plan, plan.measured_us),
           .estimate_us = estimate_us,
           .model_us = pick_us,
           .sluice = library_version(),

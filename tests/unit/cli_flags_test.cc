@@ -5,7 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/parse.h"
+#include "bench/parse.h"
 #include "cli/requests.h"
 
 namespace sluice::cli {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses sizes joined by x, for flags and problem files. Called by problem_flags.cc and target.cc.
+// Parses sizes joined by x, for flags, problem files and models.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 #include <sluice/result.h>
 #include <sluice/spec/base.h>
 
-namespace sluice::cli {
+namespace sluice::bench {
 
 /// "128x256" to {128, 256}: `count` numbers, all >= 0. The error names the value `what` and gives the example
 /// `like`.
@@ -18,4 +18,4 @@ Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const s
 Result<std::vector<int>> parse_int_sizes(const std::string& text, int count, const std::string& what,
                                          const std::string& like);
 
-}  // namespace sluice::cli
+}  // namespace sluice::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/parse.h"
+#include "bench/parse.h"
 
 #include <charconv>
 #include <limits>
@@ -9,7 +9,7 @@
 
 #include "bench/errors.h"
 
-namespace sluice::cli {
+namespace sluice::bench {
 
 Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const std::string& what,
                                      const std::string& like) {
@@ -40,4 +40,4 @@ Result<std::vector<int>> parse_int_sizes(const std::string& text, int count, con
   return std::vector<int>(sizes.begin(), sizes.end());
 }
 
-}  // namespace sluice::cli
+}  // namespace sluice::bench
