@@ -17,7 +17,7 @@ inline double rounded(double value) {
   return std::round(value * 1000) / 1000;
 }
 
-inline Json spread_json(const Spread& us) {
+inline Json spread_json(const Quantiles& us) {
   return {{"median", rounded(us.median)}, {"p10", rounded(us.p10)}, {"p90", rounded(us.p90)}};
 }
 inline Json rounds_json(const std::vector<double>& rounds) {

@@ -9,8 +9,7 @@ namespace sluice::bench {
 
 Result<Lab> open_lab(const Device& device, const Method& method, const std::string& cublaslt_path) {
   SLUICE_TAKE(StreamHandle stream, StreamHandle::create(device));
-  SLUICE_TAKE(Event start, Event::create(device));
-  SLUICE_TAKE(Event stop, Event::create(device));
+  SLUICE_TAKE(ReplayTimer timer, ReplayTimer::create(device));
   SLUICE_TAKE(Verifier verifier, Verifier::create(device));
   Result<SmClock> clock = SmClock::create(device);
 
@@ -31,8 +30,7 @@ Result<Lab> open_lab(const Device& device, const Method& method, const std::stri
   }
   return Lab{.device = device,
              .stream = std::move(stream),
-             .start = std::move(start),
-             .stop = std::move(stop),
+             .timer = std::move(timer),
              .verifier = std::move(verifier),
              .clock = clock ? std::optional(*std::move(clock)) : std::nullopt,
              .telemetry = Telemetry::open(tools::pci_bus_id(device)),

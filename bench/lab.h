@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything a measurement needs that outlives one shape: the device, a stream and two events, the verifier,
+// Everything a measurement needs that outlives one shape: the device, a stream and a timer, the verifier,
 // the peer library and its workspace, the clocks. Made once by each command that measures; used from one
 // thread.
 #pragma once
@@ -34,7 +34,7 @@ struct Method {
 struct Lab {
   Device device;
   StreamHandle stream;
-  Event start, stop;
+  ReplayTimer timer;
   Verifier verifier;
   std::optional<SmClock> clock;  // nullopt: its kernel could not be made, and clocks are unknown
   Telemetry telemetry;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of contenders is rotated by one each round, so that none always follows the hottest one.
 #include "bench/measure.h"
 
 #include <algorithm>
@@ -22,19 +21,6 @@ Result<void> launch_many(const Lab& lab, const Contender& contender, int copies,
   return {};
 }
 
-/// Records `start`, enqueues, records `stop`; does not wait.
-template <class Enqueue>
-Result<void> enqueue_timed(const Lab& lab, const Enqueue& enqueue) {
-  SLUICE_TRY(lab.start.record(lab.stream.get()));
-  SLUICE_TRY(enqueue());
-  return lab.stop.record(lab.stream.get());
-}
-
-Result<double> elapsed_us(const Lab& lab) {
-  SLUICE_TRY(lab.stop.synchronize());
-  return lab.stop.microseconds_since(lab.start);
-}
-
 Result<void> note_clock(const Lab& lab, bool wanted, SmClock::Edge edge) {
   return wanted ? lab.clock->note(edge, lab.stream.get()) : Result<void>{};
 }
@@ -42,13 +28,15 @@ Result<void> note_clock(const Lab& lab, bool wanted, SmClock::Edge edge) {
 Result<void> time_replay(const Lab& lab, const Replay& replay, const Rounds& rounds,
                          std::vector<Sample>* samples, Timed& timed) {
   const bool clocks = rounds.clocks && lab.clock;
-  // The untimed replay wakes the clocks and keeps the queue full while the timed one is submitted.
-  SLUICE_TRY(replay.launch(lab.stream.get()));
-  SLUICE_TRY(note_clock(lab, clocks, SmClock::Edge::begin));
-  SLUICE_TRY(enqueue_timed(lab, [&] { return replay.launch(lab.stream.get()); }));
-  SLUICE_TRY(note_clock(lab, clocks, SmClock::Edge::end));
-  if (Sample sample; samples != nullptr && lab.telemetry.sample(sample)) samples->push_back(sample);
-  SLUICE_TAKE(const double elapsed, elapsed_us(lab));
+  const Stream stream = lab.stream.get();
+  const auto behind = [&]() -> Result<void> {
+    SLUICE_TRY(note_clock(lab, clocks, SmClock::Edge::end));
+    if (Sample sample; samples != nullptr && lab.telemetry.sample(sample)) samples->push_back(sample);
+    return {};
+  };
+  SLUICE_TAKE(const double elapsed, lab.timer.time(stream, [&] { return replay.launch(stream); },
+                                                   {[&] { return note_clock(lab, clocks, SmClock::Edge::begin); },
+                                                    behind}));
   timed.us.push_back(elapsed / replay.launches);
   if (!clocks) return {};
   SLUICE_TRY(lab.stream.synchronize());
@@ -60,9 +48,9 @@ Result<void> time_replay(const Lab& lab, const Replay& replay, const Rounds& rou
 }  // namespace
 
 Result<int> launches_for(const Lab& lab, const Contender& contender, int copies, double replay_us) {
-  SLUICE_TRY(launch_many(lab, contender, copies, kProbeLaunches));
-  SLUICE_TRY(enqueue_timed(lab, [&] { return launch_many(lab, contender, copies, kProbeLaunches); }));
-  SLUICE_TAKE(const double elapsed, elapsed_us(lab));
+  SLUICE_TAKE(const double elapsed, lab.timer.time(lab.stream.get(), [&] {
+    return launch_many(lab, contender, copies, kProbeLaunches);
+  }));
   const double each_us = std::max(elapsed / kProbeLaunches, 0.5);
   const int wanted = static_cast<int>(std::min(replay_us / each_us, 1.0 * kMaxLaunches));
   return std::min(std::max({wanted, copies, 2}), kMaxLaunches);
@@ -78,15 +66,13 @@ Result<Replay> capture_replay(const Lab& lab, const Contender& contender, int co
 Result<std::vector<Timed>> time_in_turn(const Lab& lab, std::span<const Replay> replays,
                                         const Rounds& rounds) {
   std::vector<Timed> times(replays.size());
-  for (int round = 0; round < rounds.count; ++round) {
-    for (size_t turn = 0; turn < replays.size(); ++turn) {
-      const size_t who = (turn + static_cast<size_t>(round)) % replays.size();
-      if (rounds.rest_ms > 0)
-        std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(rounds.rest_ms));
-      std::vector<Sample>* samples = turn == 0 ? rounds.samples : nullptr;
-      SLUICE_TRY(time_replay(lab, replays[who], rounds, samples, times[who]));
-    }
-  }
+  size_t turn = 0;
+  SLUICE_TRY(for_each_turn(replays.size(), rounds.count, [&](size_t who) {
+    if (rounds.rest_ms > 0)
+      std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(rounds.rest_ms));
+    std::vector<Sample>* samples = turn++ % replays.size() == 0 ? rounds.samples : nullptr;
+    return time_replay(lab, replays[who], rounds, samples, times[who]);
+  }));
   return times;
 }
 

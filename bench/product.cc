@@ -100,6 +100,19 @@ Result<AnyPlan> plan_of(const Request& request, const DeviceInfo& device, const 
   return std::visit([&](const auto& r) { return any<AnyPlan>(its_plan(r, device, records)); }, request);
 }
 
+Result<AnyPlan> raced_plan_of(const AnyProblem& problem, const Device& device, int candidates) {
+  return std::visit(
+      [&]<class Problem>(const Problem& p) -> Result<AnyPlan> {
+        if constexpr (std::is_same_v<Problem, PackedProblem>) {
+          SLUICE_TAKE(const packed::Plan plan, packed::race(device, p, candidates));
+          return AnyPlan(plan);
+        } else {
+          SLUICE_TAKE(const Plan plan, gemm::race(device, p, candidates));
+          return AnyPlan(plan);
+        }
+      },
+      problem);
+}
 Result<AnyPlan> plan_of(const AnyRowTable& rows, i64 m, const DeviceInfo& device) {
   return std::visit([&](const auto& t) { return any<AnyPlan>(its_plan(t, m, device)); }, rows);
 }

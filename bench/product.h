@@ -49,6 +49,8 @@ bool has_overrides(const Request& request);
 
 /// The planner's pick. Errors: those of gemm::plan and packed::plan.
 Result<AnyPlan> plan_of(const Request& request, const DeviceInfo& device, const RecordBook& records);
+/// The plan that gemm::race or packed::race finds; the planner's pick where there is nothing to race.
+Result<AnyPlan> raced_plan_of(const AnyProblem& problem, const Device& device, int candidates);
 /// All candidates of the planner's model, best estimate first.
 Result<std::vector<AnyPlan>> candidates_of(const Request& request, const DeviceInfo& device);
 /// The plan that the first book with a record makes; nothing where the model would choose.

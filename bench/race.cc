@@ -57,7 +57,7 @@ void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const 
     }
     const Timed& timed = (*times)[i];
     running[i]->record.rounds = timed.us;
-    running[i]->record.us = spread_of(timed.us);
+    running[i]->record.us = quantiles_of(timed.us);
     running[i]->record.sm_mhz = quantile(timed.sm_mhz, 0.5);
   }
 }

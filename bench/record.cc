@@ -191,6 +191,7 @@ Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
   json["chosen_by"] = name_of(shape.source);
   json["copies"] = shape.copies;
   json["compile_s"] = rounded(shape.compile_s);
+  if (shape.race_ms > 0) json["race_ms"] = rounded(shape.race_ms);
   json["wall_s"] = rounded(shape.wall_s);
   json["peer_algorithms"] = shape.peer_algorithms;
   if (!shape.peer_caveat.empty()) json["peer_caveat"] = shape.peer_caveat;

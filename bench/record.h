@@ -15,7 +15,7 @@ namespace sluice::bench {
 
 struct ContenderRecord {
   std::string name, detail;
-  Spread us;                   // one launch
+  Quantiles us;                   // one launch
   std::vector<double> rounds;  // microseconds, in order
   int launches = 0;            // in one replay
   double sm_mhz = 0;           // the SMs' measured clock; 0: not measured
@@ -43,6 +43,7 @@ struct ShapeRecord {
   PlanSource source = PlanSource::model;  // the origin of kSluice's plan
   int copies = 0;                         // sets of operands rotated over
   double compile_s = 0;                   // wall time of preparing all kernels
+  double race_ms = 0;                     // wall time of the race that chose the plan; 0: there was none
   double wall_s = 0;
   int peer_algorithms = 0;  // returned by cuBLASLt's heuristic; of a convolution: cuDNN's plans
   std::string peer_caveat;

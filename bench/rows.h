@@ -29,7 +29,7 @@ struct RowPoint {
   bool drawn = true;       // false: the m with the largest loss by the model
   std::string alone, few;  // names of kernels
   bool same = false;       // same kernel and raster: not timed
-  Spread alone_us, few_us;
+  Quantiles alone_us, few_us;
   std::vector<double> alone_rounds, few_rounds;
   bool verified = false;
   std::string error;  // not empty: no timing

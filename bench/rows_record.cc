@@ -12,7 +12,7 @@ double share(double value) {
   return std::round(value * 1e5) / 1e5;
 }
 
-Json times_json(const Spread& us, const std::vector<double>& rounds) {
+Json times_json(const Quantiles& us, const std::vector<double>& rounds) {
   Json json = spread_json(us);
   json["rounds"] = rounds_json(rounds);
   return json;

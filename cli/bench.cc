@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -29,7 +30,7 @@ struct BenchFlags {
   std::string only, json, commit, cublaslt, cudnn, fill = "normal";
   std::string device = "0";
   bool warm = false;
-  int hang_s = 90;
+  int hang_s = 90, racers = 0;
   bench::Method method;
 };
 
@@ -74,10 +75,21 @@ void print_shape(const bench::RunRecord& run, const bench::ShapeRecord& shape, b
   std::fflush(stdout);
 }
 
-bench::ShapeRecord measure(const bench::Lab& lab, const bench::Request& request, const bench::Phase& phase) {
-  const Result<bench::AnyPlan> plan = plan_of(request, lab.device.info(), lab.device.records());
+/// Times the planner's pick, or the winner of a race of `racers` plans.
+bench::ShapeRecord measure(const bench::Lab& lab, const bench::Request& request, int racers,
+                           const bench::Phase& phase) {
+  Result<bench::AnyPlan> plan = plan_of(request, lab.device.info(), lab.device.records());
+  double race_ms = 0;
+  if (plan && racers > 1 && !has_overrides(request)) {
+    phase("racing");
+    const auto start = std::chrono::steady_clock::now();
+    plan = bench::raced_plan_of(bench::problem_of(*plan), lab.device, racers);
+    race_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  }
   if (!plan) return bench::unplanned_shape(request, plan.error());
-  return bench::measure_shape(lab, {.request = request, .plan = *plan}, phase);
+  bench::ShapeRecord record = bench::measure_shape(lab, {.request = request, .plan = *plan}, phase);
+  record.race_ms = race_ms;
+  return record;
 }
 
 Result<bench::Method> method_of(const BenchFlags& flags) {
@@ -107,7 +119,7 @@ Result<int> run_bench(const BenchFlags& flags) {
     const Columns columns = columns_of(problem_of(request), bench::conv_of(request), tuned);
     if (header != columns) fmt::print("{}", paint(stdout, Colour::bold, shape_header(columns)));
     header = columns;
-    run.shapes.push_back(measure(lab, request, job.part(bench::name_of(request))));
+    run.shapes.push_back(measure(lab, request, flags.racers, job.part(bench::name_of(request))));
     job.clear();
     print_shape(run, run.shapes.back(), tuned);
     if (!flags.json.empty()) SLUICE_TRY(bench::write_json(run, flags.json));
@@ -137,6 +149,8 @@ Verb add_bench_verb(CLI::App& app) {
   verb->add_option("--json", f.json, "Write the results here, after every shape");
   verb->add_option("--tune", f.method.tune, "Time so many of the planner's candidates too")
       ->check(CLI::Range(0, 1000));
+  verb->add_option("--race", f.racers, "Race so many plans first, as SLUICE_RACE does, and time the winner")
+      ->check(CLI::Range(0, kMostRacers));
   verb->add_flag("--warm", f.warm, "One set of operands, so that L2 may hold it");
   add_replay_flags(*verb, f.method, "contender");
   bounded(verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for"), 1, 256);

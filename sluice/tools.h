@@ -21,12 +21,15 @@
 #include <sluice/host/text/text_file.h>
 // GPU. error.h: a failed driver call as an Error. events.h: streams, events, graphs. launch.h: a launch's
 // shape. memory.h: buffers. module.h: a loaded cubin and its variables. nvml.h: clocks, power, temperature.
+// replay_timer.h: the time of a replay. quantiles.h: the middle of many.
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/driver/memory.h>
 #include <sluice/host/driver/module.h>
 #include <sluice/host/driver/nvml.h>
+#include <sluice/host/driver/replay_timer.h>
+#include <sluice/host/quantiles.h>
 // Kernels. source.h: texts that NVRTC compiles. compiler.h: NVRTC. cache.h: from a text to its cubin.
 // compile_ahead.h: many of them at once. gemm.h: the texts of a dense plan (packed_units.h has those of a
 // packed one).
@@ -48,8 +51,9 @@
 #include <sluice/kernels/registry.h>
 #include <sluice/kernels/verify_arith.h>
 // Records and chains. record_book.h: layers of records. record_store.h: records on disk, and their JSON.
-// chain.h: choices and launches of a chain's steps.
+// chain.h: choices and launches of a chain's steps. tune.h: the tuner of chains.
 #include <sluice/chain/chain.h>
+#include <sluice/chain/tuning/tune.h>
 #include <sluice/records/record_book.h>
 #include <sluice/records/record_store.h>
 

@@ -16,7 +16,7 @@ struct Arm {
   std::optional<Chain> chain;  // the peer's arm has none
   ReplayCall replay;
   ReplayCall reference;  // its kernels with the overlap off
-  std::optional<ChainTuning> tuning;
+  std::optional<LayerTuning> tuning;
   bool adds_residuals = false;  // the last product leaves the residual stream
   ArmRecord record;
 };

@@ -6,9 +6,9 @@
 namespace sluice::bench {
 namespace {
 
-Json search_json(const Found& found) {
+Json search_json(const tuning::Found& found) {
   Json json{{"tried", found.tried()}, {"kept", found.kept()}};
-  json["axes"] = array_of(found.axes, [](const AxisGain& axis) {
+  json["axes"] = array_of(found.axes, [](const tuning::AxisGain& axis) {
     return Json{
         {"axis", axis.name}, {"tried", axis.tried}, {"kept", axis.kept}, {"gain", rounded(axis.gain)}};
   });

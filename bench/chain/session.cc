@@ -45,7 +45,7 @@ void time_arms(const Work& work, std::vector<Arm>& arms, ChainRecord& record) {
       continue;
     }
     running[i]->record.rounds = (*times)[i].us;
-    running[i]->record.us = spread_of((*times)[i].us);
+    running[i]->record.us = quantiles_of((*times)[i].us);
   }
   record.telemetry = summarise(samples);
 }
@@ -91,15 +91,15 @@ Arm peer_arm(const Work& work, const Arm& off) {
 Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) {
   arm.record.name = spec.name;
   if (spec.tune_s > 0) {
-    SLUICE_TAKE(const ChainTuning tuning,
-                tune_chain(work.lab, work.data, {spec.fusion, spec.tune_s}, work.workspace, work.phase));
-    arm.tuning = tuning;
-    arm.record.search = tuning.found;
-    spec.choices = tuning.found.choices;
+    SLUICE_TAKE(const LayerTuning layer,
+                tune_chain(work.lab, work.data, {spec.fusion, spec.tune_s, spec.trials}, work.phase));
+    arm.tuning = layer;
+    const tuning::Found& found = layer.tuning.found;
+    arm.record.search = found;
+    spec.choices = found.choices;
     spec.options = {.overlap = ChainOverlap::off};  // the choices are complete
-    work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept",
-                           tuning.found.tuned_us, tuning.found.start_us, tuning.found.kept(),
-                           tuning.found.tried()));
+    work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", layer.tuned_us,
+                           layer.start_us, found.kept(), found.tried()));
   }
   work.phase(fmt::format("preparing {}", spec.name));
   SLUICE_TRY(prepare_arm(work, spec, arm));

@@ -21,7 +21,7 @@ std::string trouble_of(const Trial& trial) {
 ContenderRecord contender_of(const Trial& trial, const char* name) {
   return {.name = name,
           .detail = short_name(trial.plan),
-          .us = spread_of(trial.timed),
+          .us = quantiles_of(trial.timed),
           .rounds = trial.timed,
           .verified = trial.state == TrialState::right,
           .error = trial.state == TrialState::failed ? trial.message
@@ -74,7 +74,7 @@ ShapeRecord shape_record_of(const TuneResult& result) {
                                 .config = config_text(trial.plan),
                                 .split = split_text(trial.plan),
                                 .estimate = estimate_of(trial.plan),
-                                .us = spread_of(trial.screened).median,
+                                .us = quantiles_of(trial.screened).median,
                                 .verified = trial.state == TrialState::right,
                                 .error = trouble_of(trial),
                                 .plan = trial.plan});

@@ -25,6 +25,7 @@ struct ChainFlags {
   std::vector<std::string> fuse{"none"};
   i64 replays = 0;
   double tune_s = 0;
+  std::string trials;
   bool guard = false;
   // Asked which were given.
   std::vector<const CLI::Option*> arm_options;         // overlaps

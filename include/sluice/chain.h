@@ -179,6 +179,16 @@ Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo&
 /// The plan as text: one line a step (kernel, overlap, bytes, estimate), then the sum.
 std::string explain(const ChainPlan& plan);
 
+/// How Chain::tune searches.
+struct ChainTuning {
+  /// For changes of single steps. Those of all steps together come first and are always timed.
+  double seconds = 3;
+  ChainOptions start{};  // the search begins here and with the overlap off
+  bool keep = true;      // among the user's records (Options::records_dir)
+  std::function<void(const std::string& what)> progress{};
+  std::function<void(const std::string& json)> trials{};  // one line of JSON for each change that was timed
+};
+
 /// A planned chain with its kernels loaded. Cheap to copy; may be enqueued from any thread.
 class Chain {
  public:
@@ -192,15 +202,25 @@ class Chain {
   /// plan_chain() with the device's records, then prepare().
   static Result<Chain> prepare(const Device& device, std::span<const ChainStep> steps,
                                const ChainOptions& options = {}, const gemm::Progress& progress = {});
-  /// prepare() under a guard. The chain with the overlap off, the one that `options` ask for, and that one
-  /// spaced by memory are replayed in turn for some milliseconds, on the steps' own memory. Off stays unless
-  /// another takes 1 % less and is faster in nine rounds of ten; plan() says which it is. Whatever the steps
-  /// write is undefined afterwards, and foreign steps are enqueued, so call it when weights are loaded and
-  /// nothing else is. Give it as many layers as L2 does not hold: with fewer, replays find weights there. A
-  /// step's own overlap does not count for off. Waits for the GPU. Errors: those of prepare() and of
-  /// ChainGraph::capture().
+  /// prepare() under a guard: the first part of tune(), some tenths of a second and its compilations. Off
+  /// stays unless another chain takes 1 % less and is faster in nine rounds of ten; plan() says which it is.
+  /// Give it as many layers as L2 does not hold: with fewer, replays find weights there. Everything else is as
+  /// in tune(). Nothing is kept. Errors: those of prepare() and of ChainGraph::capture(); invalid_argument
+  /// (smem_limit or most_stages).
   static Result<Chain> guarded(const Device& device, std::span<const ChainStep> steps,
                                const ChainOptions& options = {}, const gemm::Progress& progress = {});
+
+  /// Searches kernels and overlaps for the steps, on their own memory, and returns the fastest chain that it
+  /// finds; with the overlap off if none is faster by 1 %. The choices for a layer are kept among the user's
+  /// records, where plan_chain finds them. Kernels that the caller chose stay; another kernel of a step may
+  /// give other bits, within its bound. Steps that repeat, such as layers, get equal choices, and steps outside
+  /// of the repetition those of `tuning.start`.
+  /// Whatever the steps write is undefined afterwards, and foreign steps are enqueued, so call it when weights
+  /// are loaded and nothing else is. Waits for the GPU. Errors: those of prepare() and of
+  /// ChainGraph::capture(); invalid_argument (weights of less than three times L2; smem_limit or most_stages;
+  /// negative seconds).
+  static Result<Chain> tune(const Device& device, std::span<const ChainStep> steps,
+                            const ChainTuning& tuning = {});
 
   /// Enqueues all launches in order. No allocation, no synchronisation; may be captured. `workspace`: at
   /// least workspace_bytes(), used by this stream only. Errors: workspace (too small; nothing is launched),

@@ -8,7 +8,6 @@
 #include <sluice/chain.h>
 #include <sluice/chain/step.h>
 #include <sluice/host/ops/gemm.h>
-#include <sluice/host/ops/race.h>
 
 namespace sluice {
 
@@ -21,9 +20,15 @@ inline const StepPlan& plan_of(const ChainPlan& chain, const PlannedStep& planne
 /// Applies a record's or a tuner's choice to the step. Returns false and changes nothing if the choice
 /// belongs to another kind of step.
 bool put_choice(const TunedStep& choice, ChainStep& step);
-/// Applies records to the steps that may have the recorded kernel and choose none. Each step has one entry.
-void take_records(const std::vector<std::optional<TunedStep>>& records, const DeviceInfo& device,
-                  std::vector<PlannedStep>& steps);
+/// One entry a step, of a record or a tuner; no entries at all: none.
+using StepChoices = std::vector<std::optional<TunedStep>>;
+/// Applies choices to the steps that may have the chosen kernel and where the caller decided nothing.
+void take_choices(const StepChoices& choices, const DeviceInfo& device, std::vector<PlannedStep>& steps);
+/// plan_chain() with these choices in the place of records'. The overlap of a choice is adjusted to the step's
+/// place. `records` then say only which kernels are best alone.
+Result<ChainPlan> plan_chosen(std::span<const ChainStep> steps, const DeviceInfo& device,
+                              const ChainOptions& options, const RecordBook& records,
+                              const StepChoices& choices);
 /// Returns the choices in a step's plan, whether a caller, a record or the planner made them.
 TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned);
 
@@ -46,9 +51,6 @@ Result<void> check_chain_plan(const ChainPlan& plan);
 
 /// Returns all JIT units that preparing the plan needs. Some may occur more than once.
 std::vector<std::string> units_of(const ChainPlan& plan, Stamping stamping);
-
-/// Whether a guard lets a chain with these times take the place of one with the overlap off.
-bool is_safely_faster(const ops::RaceTimes& times, const ops::RaceTimes& off);
 
 struct Chain::Impl {
   Device device;

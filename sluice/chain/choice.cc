@@ -13,20 +13,22 @@ class Possible {
  public:
   explicit Possible(const DeviceInfo& device) : device_(device) {}
 
-  bool operator()(const ChainStep& step, const TunedStep& record) {
+  bool operator()(const ChainStep& step, const TunedStep& choice) {
     const auto model = step_of(step);
     const auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& k) {
-      return k.record->kernel == record.kernel && step_of(*k.step)->shares_plan(*model);
+      return k.choice->kernel == choice.kernel && step_of(*k.step)->shares_plan(*model);
     });
     if (known != known_.end()) return known->possible;
-    known_.push_back({&step, &record, model->may_have(record, device_)});
+    // A choice without a kernel leaves the caller's.
+    const bool only_overlap = std::holds_alternative<std::monostate>(choice.kernel) && !model->own_overlap();
+    known_.push_back({&step, &choice, only_overlap || model->may_have(choice, device_)});
     return known_.back().possible;
   }
 
  private:
   struct Known {
     const ChainStep* step;
-    const TunedStep* record;
+    const TunedStep* choice;
     bool possible;
   };
   const DeviceInfo& device_;
@@ -50,17 +52,17 @@ TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned) {
           .prefetch_bytes = planned.step.prefetch_bytes.value_or(0)};
 }
 
-void take_records(const std::vector<std::optional<TunedStep>>& records, const DeviceInfo& device,
-                  std::vector<PlannedStep>& steps) {
+void take_choices(const StepChoices& choices, const DeviceInfo& device, std::vector<PlannedStep>& steps) {
+  if (choices.empty()) return;
   Possible possible(device);
   std::vector<bool> taken;  // filled in before any step changes, because a changed step has other answers
   for (size_t i = 0; i < steps.size(); ++i) {
     const ChainStep& step = steps[i].step;
     const bool decided = step.overlap || step.hand_off_bytes || step.prefetch_bytes;
-    taken.push_back(records[i] && !decided && possible(step, *records[i]));
+    taken.push_back(choices[i] && !decided && possible(step, *choices[i]));
   }
   for (size_t i = 0; i < steps.size(); ++i)
-    if (taken[i]) steps[i].tuned = put_choice(*records[i], steps[i].step);
+    if (taken[i]) steps[i].tuned = put_choice(*choices[i], steps[i].step);
 }
 
 }  // namespace sluice

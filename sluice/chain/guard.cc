@@ -1,70 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard of a chain. No model can promise that an overlap is no loss on an unseen layer. Some milliseconds
-// of replays can: one of five models is slower with every overlap that is planned
-// (docs/findings/even-grids.md).
-#include <algorithm>
-
-#include <sluice/chain/chain.h>
+// Chains that are timed where they run. No model can promise that an overlap is no loss on an unseen layer:
+// one of five models is slower with every overlap that is planned (docs/findings/even-grids.md).
+#include <sluice/chain/step.h>
+#include <sluice/chain/tuning/tune.h>
+#include <sluice/host/device/device_impl.h>
+#include <sluice/records/record_store.h>
+#include <sluice/try.h>
 
 namespace sluice {
 namespace {
 
-constexpr double kLeastGain = 0.01;
-constexpr double kShareOfRounds = 0.9;
+/// Keeps what a search found among the user's records. Without a folder, or one that cannot be written to,
+/// the next process tunes again.
+Result<void> keep(const Device& device, const TunedChain& found) {
+  if (device.options().records_dir.empty()) return {};
+  SLUICE_TAKE(RecordStore store, RecordStore::open_folder(device.options().records_dir));
+  return store.save(found);
+}
 
-/// The chain's launches one after another, us.
-double estimate_of(const ChainPlan& plan) {
-  double us = 0;
-  for (const PlannedStep& step : plan.steps) us += step.estimate_us;
-  return us;
+/// The chain that a search finds faster than the one with the overlap off, or that one. Off stays unless
+/// another takes 1 % less and is faster in nine rounds of ten.
+Result<Chain> searched(const Device& device, std::span<const ChainStep> steps,
+                       const tuning::TuneRequest& request) {
+  const ChainOptions& start = request.tuning.start;
+  if (start.smem_limit > 0 || start.most_stages > 0)
+    return refused("smem_limit and most_stages choose kernels, and so does a tuner: leave them out");
+  SLUICE_TAKE(const tuning::Tuning tuning, tune_steps(device, steps, request));
+  const bool gains = is_safely_faster(tuning.found.confirmed);
+  const auto& [off, found] = tuning.found.confirmed;
+  const double share = static_cast<double>(tuning.repeats.period) / static_cast<double>(steps.size());
+  if (request.tuning.keep)
+    static_cast<void>(keep(device, record_of(device, tuning, gains, share * found.median, share * off.median)));
+  SLUICE_TAKE(const ChainPlan plan,
+              plan_chosen(tuning.steps, device.info(), {.overlap = ChainOverlap::off}, device.records(),
+                          choices_of(tuning, gains ? tuning.found.choices : tuning.alone)));
+  return Chain::prepare(device, plan);
 }
 
 }  // namespace
 
-bool is_safely_faster(const ops::RaceTimes& times, const ops::RaceTimes& off) {
-  const auto rank = static_cast<size_t>(kShareOfRounds * static_cast<double>(times.size() - 1));
-  const double middle = ops::median_of(off);
-  return ops::median_of(times) <= (1 - kLeastGain) * middle && times[rank] < middle;
-}
-
 Result<Chain> Chain::guarded(const Device& device, std::span<const ChainStep> steps,
                              const ChainOptions& options, const gemm::Progress& progress) {
-  std::vector<ChainStep> alone(steps.begin(), steps.end());
-  for (ChainStep& step : alone) step.overlap.reset();
-  ChainOptions by_memory = options;
-  by_memory.spacing = Spacing::memory;
-  struct Way {
-    std::span<const ChainStep> steps;
-    ChainOptions options;
-  };
-  std::vector<Way> ways = {{alone, {.overlap = ChainOverlap::off}}};
-  if (options.overlap != ChainOverlap::off) {
-    ways.push_back({steps, options});
-    if (options.spacing == Spacing::even) ways.push_back({steps, by_memory});
-  }
-  std::vector<Chain> chains;
-  i64 workspace_bytes = 0;
-  const RelaxedCapture whatever_is_captured(*device.impl().api);
-  for (const Way& way : ways) {
-    SLUICE_TAKE(Chain chain, prepare(device, way.steps, way.options, progress));
-    workspace_bytes = std::max(workspace_bytes, chain.workspace_bytes());
-    chains.push_back(std::move(chain));
-  }
-  if (chains.size() == 1 || chains[0].kernels() == 0) return chains.back();
-  const auto turn = ops::race_turn();
-  SLUICE_TAKE(const StreamHandle stream, StreamHandle::create(device));
-  SLUICE_TAKE(const Workspace workspace, Workspace::create(device, workspace_bytes));
-  std::vector<ops::Racer> racers;
-  for (const Chain& chain : chains)
-    racers.push_back({.call = [&](int, Stream on) { return chain.enqueue(on, workspace.view()); },
-                      .estimate_us = estimate_of(chains[0].plan())});
-  SLUICE_TAKE(const std::vector<ops::RaceTimes> times, ops::race_times(device, stream.get(), racers, 1));
-  size_t best = 0;
-  for (size_t i = 1; i < chains.size(); ++i)
-    if (!times[i].empty() && is_safely_faster(times[i], times[0]) &&
-        ops::median_of(times[i]) < ops::median_of(times[best]))
-      best = i;
-  return chains[best];
+  // A chain that cannot be planned or prepared as asked is an error, whatever a search would find.
+  SLUICE_TAKE(Chain asked, prepare(device, steps, options, progress));
+  if (options.overlap == ChainOverlap::off || asked.kernels() == 0) return asked;
+  return searched(device, steps,
+                  {.tuning = {.seconds = 0, .start = options, .keep = false}, .cold = false});
+}
+
+Result<Chain> Chain::tune(const Device& device, std::span<const ChainStep> steps, const ChainTuning& tuning) {
+  if (!(tuning.seconds >= 0))
+    return refused("seconds = " + std::to_string(tuning.seconds) + " must not be negative");
+  SLUICE_TAKE(Chain asked, prepare(device, steps, tuning.start));
+  if (asked.kernels() == 0) return asked;
+  return searched(device, steps, {.tuning = tuning, .cold = true});
 }
 
 }  // namespace sluice

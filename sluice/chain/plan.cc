@@ -101,8 +101,9 @@ class Planner {
 
 }  // namespace
 
-Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
-                             const ChainOptions& options, const RecordBook& records) {
+Result<ChainPlan> plan_chosen(std::span<const ChainStep> steps, const DeviceInfo& device,
+                              const ChainOptions& options, const RecordBook& records,
+                              const StepChoices& choices) {
   if (options.hand_off_bytes < 0 || options.prefetch_bytes < 0 || options.smem_limit < 0 ||
       options.most_stages < 0)
     return refused(
@@ -118,9 +119,7 @@ Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo&
     first = std::min(first, i);
     last = i;
   }
-  // Limits on shared memory or stages apply to kernels that are best alone, so records do not count.
-  if (options.overlap == ChainOverlap::tuned && options.smem_limit == 0 && options.most_stages == 0)
-    take_records(records.find(steps, device), device, planned);
+  take_choices(choices, device, planned);
   Planner planner(device, options, records);
   Place place;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -139,6 +138,14 @@ Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo&
   chain.steps = std::move(planned);
   set_warm_ranges(chain, options, device);
   return chain;
+}
+
+Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
+                             const ChainOptions& options, const RecordBook& records) {
+  // Limits on shared memory or stages apply to kernels that are best alone, so records do not count.
+  const bool recorded =
+      options.overlap == ChainOverlap::tuned && options.smem_limit == 0 && options.most_stages == 0;
+  return plan_chosen(steps, device, options, records, recorded ? records.find(steps, device) : StepChoices());
 }
 
 }  // namespace sluice

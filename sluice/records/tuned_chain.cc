@@ -62,6 +62,17 @@ void fields(Visitor& v, Chain& c, int& version) {
   v.date("date", c.date);
 }
 
+Json steps_json(const std::vector<TunedChain::Step>& steps) {
+  Json list = Json::array();
+  for (const TunedChain::Step& step : steps) {
+    Writer one;
+    one.text(kTunedStepKind, kinds()[step.recipe.index()].name);
+    step_fields(one, step);
+    list.push_back(one.take());
+  }
+  return list;
+}
+
 std::string read_step(const Json& json, TunedChain::Step& step) {
   if (!json.is_object()) return std::string("must be a JSON object") + kRemedy;
   const auto found = json.find(kTunedStepKind);
@@ -93,14 +104,20 @@ std::string to_json(const TunedChain& chain) {
   int version = kTunedChainVersion;
   Writer writer;
   fields(writer, chain, version);
-  Json steps = Json::array();
-  for (const TunedChain::Step& step : chain.steps) {
-    Writer one;
-    one.text(kTunedStepKind, kinds()[step.recipe.index()].name);
-    step_fields(one, step);
-    steps.push_back(one.take());
-  }
-  writer.list(kTunedChainSteps, std::move(steps));
+  writer.list(kTunedChainSteps, steps_json(chain.steps));
+  return writer.line();
+}
+
+std::string to_json(const TunedTrial& trial) {
+  Writer writer;
+  writer.text("gpu", trial.gpu);
+  writer.text("axis", trial.axis);
+  writer.text("what", trial.what);
+  writer.time("incumbent_us", trial.incumbent_us, false);
+  writer.time("candidate_us", trial.candidate_us, false);
+  writer.time("candidate_p90_us", trial.candidate_p90_us, false);
+  writer.flag("kept", trial.kept);
+  writer.list(kTunedChainSteps, steps_json(trial.steps));
   return writer.line();
 }
 

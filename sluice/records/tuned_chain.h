@@ -35,6 +35,16 @@ struct TunedChain {
   bool operator==(const TunedChain&) const = default;
 };
 
+/// A change that a tuner timed against the choices that it had: data for models of chains.
+struct TunedTrial {
+  std::string gpu, axis, what;
+  double incumbent_us = 0, candidate_us = 0, candidate_p90_us = 0;  // medians: all steps of the chain once
+  bool kept = false;
+  std::vector<TunedChain::Step> steps{};  // with the change
+};
+/// One line, fields in a fixed order.
+std::string to_json(const TunedTrial& trial);
+
 bool same_key(const TunedChain& x, const TunedChain& y);
 
 /// One line, fields in a fixed order.

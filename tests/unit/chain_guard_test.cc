@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The guard of a chain on the fake driver, which makes overlapped replays faster or slower. To see it fail:
-// return the last chain in Chain::guarded, or leave the rounds out of is_safely_faster.
+// return the found chain in searched() (chain/guard.cc), or leave p90 out of is_safely_faster.
 #include <gtest/gtest.h>
 
-#include <sluice/chain/chain.h>
+#include <sluice/chain/tuning/tune.h>
 
 #include "chain_fixture.h"
 
@@ -49,11 +49,11 @@ TEST_F(ChainGuards, the_spacing_that_was_asked_for_wins_a_tie) {
 }
 
 TEST_F(ChainGuards, safely_faster_is_one_percent_and_nine_rounds_of_ten) {
-  const ops::RaceTimes off{99, 99, 100, 100, 100, 100, 100, 101, 150};
-  EXPECT_TRUE(is_safely_faster({90, 90, 90, 90, 90, 90, 90, 90, 200}, off)) << "one round is noise";
-  EXPECT_FALSE(is_safely_faster({90, 90, 90, 90, 90, 90, 90, 120, 200}, off));
-  EXPECT_FALSE(is_safely_faster({99.5, 99.5, 99.5, 99.5, 99.5, 99.5, 99.5, 99.5, 99.5}, off));
-  EXPECT_FALSE(is_safely_faster(off, off));
+  const Quantiles off{.median = 100, .p10 = 99, .p90 = 101};
+  EXPECT_TRUE(tuning::is_safely_faster({off, {.median = 98.9, .p10 = 98, .p90 = 99.9}}));
+  EXPECT_FALSE(tuning::is_safely_faster({off, {.median = 90, .p10 = 90, .p90 = 101}})) << "two slow rounds";
+  EXPECT_FALSE(tuning::is_safely_faster({off, {.median = 99.5, .p10 = 99.5, .p90 = 99.5}}));
+  EXPECT_FALSE(tuning::is_safely_faster({off, off}));
 }
 
 TEST_F(ChainGuards, errors_are_those_of_the_chain) {

@@ -2,13 +2,14 @@
 // The search of the chain tuner with times that are made up. How this can fail: without walk_pairs, two
 // kernels that gain only together are not found. With the incumbent's times of earlier races in the report, a
 // clock that slows down looks like a loss. With an error taken for no gain, a lost GPU ends in a tuned chain.
-#include "bench/chain/search.h"
+#include <sluice/chain/tuning/search.h>
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
-namespace sluice::bench {
+namespace sluice::tuning {
 namespace {
 
 /// Kernels that differ in a number.
@@ -27,7 +28,7 @@ class FakeTimer final : public ChainTimer {
   explicit FakeTimer(std::function<double(const LayerChoice&)> us) : us_(std::move(us)) {}
 
   double now_s() override { return now; }
-  void expect(size_t, std::span<const TunedStep> choices) override { expected += choices.size(); }
+  void expect(std::span<const Expected> next) override { expected += next.size(); }
   Result<Raced> race(const LayerChoice& incumbent, const LayerChoice& candidate, int) override {
     ++races;
     now += second_a_race;
@@ -35,7 +36,7 @@ class FakeTimer final : public ChainTimer {
     if (const std::optional<Error> error = refuses(candidate)) return *error;
     const auto spread = [&](const LayerChoice& choices) {
       const double us = us_(choices) * slowness;
-      return Spread{us, us, us};
+      return Quantiles{us, us, us};
     };
     return Raced{spread(incumbent), spread(candidate)};
   }
@@ -51,19 +52,19 @@ class FakeTimer final : public ChainTimer {
   std::function<double(const LayerChoice&)> us_;
 };
 
-const Phase kNobody = [](const std::string&) {};
-
-/// Products of five kernels each, the first best alone, and companions between them.
-SearchSpace space(size_t products, size_t companions = 0) {
+/// Products of some kernels each, the first best alone, and companions between them. Later products have more
+/// weights.
+SearchSpace space(size_t products, size_t companions = 0, int kernels_each = 5) {
   SearchSpace made;
   for (size_t step = 0; step < products + companions; ++step) {
     made.names.push_back("step " + std::to_string(step));
+    made.weight_bytes.push_back(static_cast<i64>(step));
     StepKernels kernels;
-    for (int number = 1; number <= 5 && step < products; ++number) kernels.all.push_back(kernel(number));
+    for (int number = 1; number <= kernels_each && step < products; ++number) kernels.all.push_back(kernel(number));
     made.alone.push_back({.kernel = kernels.all.empty() ? StepKernel() : kernels.all[0]});
     made.kernels.push_back(std::move(kernels));
   }
-  made.recorded = made.alone;
+  made.asked = made.alone;
   return made;
 }
 
@@ -80,16 +81,16 @@ TEST(chain_search, two_kernels_that_gain_only_together_are_found) {
     const int changed = (number_of(choices[1]) != 1) + (number_of(choices[2]) != 1);
     return both ? 90.0 : 100.0 + changed;
   });
-  const Result<Found> found = search_chain(timer, space(4), 1e9, kNobody);
+  const Result<Found> found = search_chain(timer, space(4), {.budget_s = 1e9});
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(number_of(found->choices[1]), 3);
   EXPECT_EQ(number_of(found->choices[2]), 4);
   EXPECT_EQ(axis(*found, "kernels of two products").kept, 1);
   EXPECT_NEAR(axis(*found, "kernels of two products").gain, 100.0 / 90, 1e-9);
   EXPECT_EQ(found->kept(), 1);
-  EXPECT_EQ(found->start_us, 100);
-  EXPECT_EQ(found->tuned_us, 90);
-  EXPECT_EQ(timer.expected, 4u * 5) << "kernels are compiled side by side";
+  EXPECT_EQ(found->confirmed.incumbent.median, 100);
+  EXPECT_EQ(found->confirmed.candidate.median, 90);
+  EXPECT_EQ(timer.expected, 4u * 1 + 4u * 5) << "kernels are compiled side by side";
 }
 
 TEST(chain_search, a_kernel_that_wants_another_spacing_is_found) {
@@ -100,7 +101,7 @@ TEST(chain_search, a_kernel_that_wants_another_spacing_is_found) {
     if (number_of(choices[0]) == 2) return spaced ? us - 5 : us + 1;
     return spaced ? us + 1 : us;
   });
-  const Result<Found> found = search_chain(timer, space(2, 1), 1e9, kNobody);
+  const Result<Found> found = search_chain(timer, space(2, 1), {.budget_s = 1e9});
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(number_of(found->choices[0]), 2);
   EXPECT_EQ(found->choices[0].overlap.spacing, Spacing::registers);
@@ -110,22 +111,57 @@ TEST(chain_search, a_kernel_that_wants_another_spacing_is_found) {
 
 TEST(chain_search, noise_is_no_gain_and_every_axis_is_walked) {
   FakeTimer timer([](const LayerChoice& choices) { return number_of(choices[0]) == 2 ? 99.7 : 100.0; });
-  const Result<Found> found = search_chain(timer, space(2), 1e9, kNobody);
+  const Result<Found> found = search_chain(timer, space(2), {.budget_s = 1e9});
   ASSERT_TRUE(found);
   EXPECT_EQ(found->kept(), 0);
   EXPECT_EQ(found->choices, space(2).alone);
-  for (const char* name : {"overlap of all", "kernel", "wait and trigger", "hand-off and prefetch"})
+  for (const char* name : {"overlap of all", "first kernels", "wait and trigger", "hand-off and prefetch"})
     EXPECT_GT(axis(*found, name).tried, 0) << name;
-  EXPECT_EQ(found->axes.size(), 12u);
+  EXPECT_EQ(found->axes.size(), 13u);
+}
+
+/// A short budget reaches the first kernels of the step with the most weights first.
+TEST(chain_search, axes_of_all_steps_are_walked_without_a_budget_and_most_weights_come_first) {
+  std::vector<std::string> axes, kept;
+  FakeTimer timer([](const LayerChoice& choices) {
+    double us = 100;
+    for (const TunedStep& choice : choices) us -= choice.overlap.trigger == Trigger::after_loads ? 5 : 0;
+    return us - (number_of(choices[2]) == 2 ? 10 : 0);
+  });
+  const auto log = [&](const Trial& trial) {
+    axes.push_back(trial.axis);
+    if (trial.kept) kept.push_back(trial.axis + ", " + trial.what);
+    EXPECT_EQ(trial.choices.size(), 3u);
+  };
+  const Result<Found> none = search_chain(timer, space(3), {.log = log});
+  ASSERT_TRUE(none);
+  for (const std::string& axis : axes) EXPECT_EQ(axis.find("kernels", 1), std::string::npos) << axis;
+  EXPECT_EQ(none->kept(), 0) << "triggers of steps that do not overlap stay";
+  timer.second_a_race = 1;
+  timer.now = 0;
+  const Result<Found> some = search_chain(timer, space(3), {.budget_s = timer.races + 4.0, .log = log});
+  ASSERT_TRUE(some);
+  EXPECT_EQ(kept, std::vector<std::string>{"first kernels, step 2"});
+}
+
+TEST(chain_search, kernels_far_down_the_ranking_come_after_all_first_ones) {
+  FakeTimer timer([](const LayerChoice& choices) { return number_of(choices[0]) == 7 ? 90.0 : 100.0; });
+  std::vector<std::string> axes;
+  const Result<Found> found = search_chain(
+      timer, space(2, 0, 7), {.budget_s = 1e9, .log = [&](const Trial& trial) { axes.push_back(trial.axis); }});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(number_of(found->choices[0]), 7);
+  EXPECT_EQ(axis(*found, "kernel").kept, 1);
+  EXPECT_LT(std::find(axes.rbegin(), axes.rend(), "kernel"), std::find(axes.rbegin(), axes.rend(), "first kernels"));
 }
 
 TEST(chain_search, a_clock_that_slows_down_is_no_loss) {
   FakeTimer timer([](const LayerChoice& choices) { return number_of(choices[0]) == 4 ? 80.0 : 100.0; });
   timer.slower_a_race = 1.01;
-  const Result<Found> found = search_chain(timer, space(2), 1e9, kNobody);
+  const Result<Found> found = search_chain(timer, space(2), {.budget_s = 1e9});
   ASSERT_TRUE(found);
-  EXPECT_NEAR(found->start_us / found->tuned_us, 1.25, 1e-9) << "both of one race";
-  EXPECT_NEAR(axis(*found, "kernel").gain, 1.25, 1e-9);
+  EXPECT_NEAR(found->confirmed.incumbent.median / found->confirmed.candidate.median, 1.25, 1e-9) << "both of one race";
+  EXPECT_NEAR(axis(*found, "first kernels").gain, 1.25, 1e-9);
 }
 
 TEST(chain_search, a_lost_gpu_ends_the_search_and_a_refusal_is_counted) {
@@ -134,15 +170,15 @@ TEST(chain_search, a_lost_gpu_ends_the_search_and_a_refusal_is_counted) {
     if (number_of(choices[1]) == 5) return Error{ErrorCode::invalid_config, "five does not fit"};
     return std::nullopt;
   };
-  const Result<Found> found = search_chain(timer, space(2), 1e9, kNobody);
+  const Result<Found> found = search_chain(timer, space(2), {.budget_s = 1e9});
   ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->refused, 1) << "kernel; what cannot be made is in no pair";
-  EXPECT_EQ(found->why_refused, "kernel, step 1: five does not fit");
+  EXPECT_EQ(found->refused, 1) << "what cannot be made is in no pair";
+  EXPECT_EQ(found->why_refused, "first kernels, step 1: five does not fit");
   timer.refuses = [](const LayerChoice& choices) -> std::optional<Error> {
     if (number_of(choices[1]) == 5) return Error{ErrorCode::driver, "out of memory"};
     return std::nullopt;
   };
-  const Result<Found> lost = search_chain(timer, space(2), 1e9, kNobody);
+  const Result<Found> lost = search_chain(timer, space(2), {.budget_s = 1e9});
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().code, ErrorCode::driver);
   EXPECT_EQ(lost.error().message, "step 1: out of memory");
@@ -151,11 +187,11 @@ TEST(chain_search, a_lost_gpu_ends_the_search_and_a_refusal_is_counted) {
 TEST(chain_search, nothing_but_the_confirmation_is_timed_after_the_budget) {
   FakeTimer timer([](const LayerChoice&) { return 100.0; });
   timer.second_a_race = 1;
-  const Result<Found> found = search_chain(timer, space(4), 20, kNobody);
+  const Result<Found> found = search_chain(timer, space(4), {.budget_s = 20});
   ASSERT_TRUE(found);
   EXPECT_LE(timer.races, 20);
-  EXPECT_EQ(found->start_us, 100);
-  EXPECT_EQ(found->tuned_us, 100);
+  EXPECT_EQ(found->confirmed.incumbent.median, 100);
+  EXPECT_EQ(found->confirmed.candidate.median, 100);
 }
 
 /// An overlap is taken off again once the gain that it was turned on for is gone.
@@ -165,7 +201,7 @@ TEST(chain_search, overlaps_that_gain_nothing_are_taken_off) {
       if (choice.overlap.wait != Wait::none) return 90.0;
     return 100.0;
   });
-  const Result<Found> found = search_chain(timer, space(3), 1e9, kNobody);
+  const Result<Found> found = search_chain(timer, space(3), {.budget_s = 1e9});
   ASSERT_TRUE(found);
   int waiting = 0;
   for (const TunedStep& choice : found->choices) waiting += choice.overlap.wait != Wait::none;
@@ -174,4 +210,4 @@ TEST(chain_search, overlaps_that_gain_nothing_are_taken_off) {
 }
 
 }  // namespace
-}  // namespace sluice::bench
+}  // namespace sluice::tuning

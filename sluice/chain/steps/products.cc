@@ -86,7 +86,7 @@ class ProductOf : public Step {
   bool put(const TunedStep& tuned, ChainStep& step) const override {
     const auto* kernel = std::get_if<typename Op::Choice>(&tuned.kernel);
     if (kernel != nullptr) std::get<Work>(step.work).overrides = Op::overrides_of(*kernel);
-    return kernel != nullptr;
+    return kernel != nullptr || std::holds_alternative<std::monostate>(tuned.kernel);  // none: it stays
   }
   std::string kernel_name(const StepPlan& plan) const override {
     auto config = made_plan(plan).config;

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include <sluice/host/driver/replay_timer.h>
+
 namespace sluice::ops {
 namespace {
 
@@ -81,22 +83,14 @@ Result<std::vector<RaceTimes>> race_times(const Device& device, Stream stream, s
     if (!graph && graphs.empty()) return graph.error();
     graphs.push_back(graph ? std::optional(*std::move(graph)) : std::nullopt);
   }
-  SLUICE_TAKE(const Event start, Event::create(device));
-  SLUICE_TAKE(const Event end, Event::create(device));
+  SLUICE_TAKE(const ReplayTimer timer, ReplayTimer::create(device));
   std::vector<RaceTimes> times(racers.size());
-  for (int round = 0; round < rounds; ++round)
-    for (size_t turn = 0; turn < graphs.size(); ++turn) {
-      const size_t i = (turn + static_cast<size_t>(round)) % graphs.size();  // nobody always follows the same
-      if (!graphs[i]) continue;
-      // The GPU works on the first replay while the host enqueues the second, which is timed.
-      SLUICE_TRY(graphs[i]->launch(stream));
-      SLUICE_TRY(start.record(stream));
-      SLUICE_TRY(graphs[i]->launch(stream));
-      SLUICE_TRY(end.record(stream));
-      SLUICE_TRY(end.synchronize());
-      SLUICE_TAKE(const double us, end.microseconds_since(start));
-      times[i].push_back(us / launches);
-    }
+  SLUICE_TRY(for_each_turn(graphs.size(), rounds, [&](size_t i) -> Result<void> {
+    if (!graphs[i]) return {};
+    SLUICE_TAKE(const double us, timer.time(stream, [&] { return graphs[i]->launch(stream); }));
+    times[i].push_back(us / launches);
+    return {};
+  }));
   for (RaceTimes& each : times) std::sort(each.begin(), each.end());
   return times;
 }

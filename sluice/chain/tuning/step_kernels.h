@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels that a step of a chain may use: the planner's first, and several of each kind that differs for
 // its neighbours. The planner ranks kernels alone, which favours those that keep an SM to themselves. Pure.
-// Used by chain/tune.cc.
+// Used by tune.cc.
 #pragma once
 
 #include <map>
+#include <string>
 #include <vector>
 
 #include <sluice/chain.h>
 
-namespace sluice::bench {
+namespace sluice::tuning {
 
 /// A kernel as records name it; std::monostate for companions, which have only one.
 using StepKernel = decltype(TunedStep::kernel);
@@ -32,4 +33,4 @@ struct StepKernels {
 /// Errors: those of gemm::candidates and packed::candidates.
 Result<StepKernels> kernels_of(const ChainStep& step, const DeviceInfo& device);
 
-}  // namespace sluice::bench
+}  // namespace sluice::tuning

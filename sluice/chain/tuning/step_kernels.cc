@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/chain/step_kernels.h"
+#include <sluice/chain/tuning/step_kernels.h>
 
-#include <sluice/tools.h>
+#include <sluice/host/planner/dense/tuned_choice.h>
+#include <sluice/host/planner/packed/packed_cost_model.h>
+#include <sluice/packed.h>
+#include <sluice/spec/smem_room.h>
 #include <sluice/try.h>
 
-namespace sluice::bench {
+namespace sluice::tuning {
 namespace {
 
 constexpr size_t kFirstKernels = 20;      // from the top of the planner's ranking, of any kind
@@ -83,4 +86,4 @@ Result<StepKernels> kernels_of(const ChainStep& step, const DeviceInfo& device) 
   return StepKernels{};
 }
 
-}  // namespace sluice::bench
+}  // namespace sluice::tuning

@@ -2,21 +2,20 @@
 // Neighbours share SMs and L2, so most gains need two changes at once. Two axes make them: kernels of two
 // products in a row, and a kernel with a spacing. They use the few kernels that came closest when tried
 // alone.
-#include "bench/chain/search.h"
-
-#include <fmt/format.h>
+#include <sluice/chain/tuning/search.h>
 
 #include <algorithm>
-#include <functional>
+#include <numeric>
 
 #include <sluice/try.h>
 
-namespace sluice::bench {
+namespace sluice::tuning {
 namespace {
 
 constexpr int kRounds = 5;           // races incumbent and candidate in turn
 constexpr int kConfirmRounds = 15;   // for changes that need not gain, and for the confirmation
 constexpr double kHopeless = 1.03;   // stops after one round when the candidate takes so much longer
+constexpr size_t kFirstKernels = 5;  // of each product, before any product's others
 constexpr size_t kNearKernels = 4;   // kept for each product, for changes of two things at once
 constexpr double kPairsShare = 0.9;  // share of the budget for all axes but the last
 constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
@@ -25,6 +24,8 @@ constexpr Spacing kSpacings[] = {Spacing::memory, Spacing::even, Spacing::regist
 constexpr i64 kHandOffBytes[] = {0, 2 << 20, 4 << 20, 8 << 20, 16 << 20};
 constexpr i64 kPrefetchBytes[] = {0, 2 << 20, 6 << 20};
 constexpr Overlap kFullOverlap{Wait::weights_first, Trigger::at_start, Spacing::even};
+constexpr KernelKind kKinds[] = {KernelKind::halves, KernelKind::deep_halves, KernelKind::deep,
+                                 KernelKind::plain};
 
 using Change = std::function<void(LayerChoice&)>;
 
@@ -42,31 +43,40 @@ void put_wait(Wait wait, TunedStep& choice) {
 
 class Search {
  public:
-  Search(ChainTimer& timer, const SearchSpace& space, double budget_s, const Phase& phase)
-      : timer_(timer), space_(space), phase_(phase), start_s_(timer.now_s()), budget_s_(budget_s) {
+  Search(ChainTimer& timer, const SearchSpace& space, const SearchRequest& request)
+      : timer_(timer), space_(space), request_(request), start_s_(timer.now_s()) {
     found_.choices = space.alone;
-    near_.resize(space.kernels.size());
+    tried_.resize(space.kernels.size());
+    order_.resize(space.kernels.size());
+    std::iota(order_.begin(), order_.end(), size_t{0});
+    std::stable_sort(order_.begin(), order_.end(), [&](size_t x, size_t y) {
+      return space.weight_bytes[x] > space.weight_bytes[y];
+    });
   }
 
   Result<Found> run() {
     static constexpr struct {
       const char* name;
+      bool of_all;  // changes all steps together, and is always walked
       Result<void> (Search::*walk)();
-    } kAxes[] = {{"overlap of all", &Search::walk_overlap},
-                 {"records", &Search::walk_records},
-                 {"kinds of kernels", &Search::walk_kinds},
-                 {"spacing of all", &Search::walk_spacing_of_all},
-                 {"triggers of all", &Search::walk_triggers_of_all},
-                 {"kernel", &Search::walk_kernels},
-                 {"wait and trigger", &Search::walk_boundaries},
-                 {"spacing", &Search::walk_spacing},
-                 {"hand-off and prefetch", &Search::walk_bytes},
-                 {"kernels of two products", &Search::walk_pairs},
-                 {"kernel and spacing", &Search::walk_kernel_and_spacing},
-                 {"overlap taken off", &Search::walk_taken_off}};
-    for (const auto& [name, walk] : kAxes) {
-      found_.axes.push_back({.name = name});
-      SLUICE_TRY((this->*walk)());
+    } kAxes[] = {{"overlap of all", true, &Search::walk_overlap},
+                 {"as asked", true, &Search::walk_asked},
+                 {"kinds of kernels", true, &Search::walk_kinds},
+                 {"spacing of all", true, &Search::walk_spacing_of_all},
+                 {"triggers of all", true, &Search::walk_triggers_of_all},
+                 {"first kernels", false, &Search::walk_first_kernels},
+                 {"kernel", false, &Search::walk_other_kernels},
+                 {"wait and trigger", false, &Search::walk_boundaries},
+                 {"spacing", false, &Search::walk_spacing},
+                 {"hand-off and prefetch", false, &Search::walk_bytes},
+                 {"kernels of two products", false, &Search::walk_pairs},
+                 {"kernel and spacing", false, &Search::walk_kernel_and_spacing},
+                 {"overlap taken off", false, &Search::walk_taken_off}};
+    expect_kinds();
+    for (const auto& axis : kAxes) {
+      found_.axes.push_back({.name = axis.name});
+      of_all_ = axis.of_all;
+      SLUICE_TRY((this->*axis.walk)());
     }
     SLUICE_TRY(confirm());
     return std::move(found_);
@@ -74,7 +84,9 @@ class Search {
 
  private:
   // ---- one change ----
-  bool late(double share) const { return timer_.now_s() - start_s_ >= share * budget_s_; }
+  bool late(double share) const {
+    return !of_all_ && timer_.now_s() - start_s_ >= share * request_.budget_s;
+  }
 
   /// Times the incumbent and the changed chain in turn. A gain is a median that is less by kLeastGain, with
   /// slow rounds (p90) faster than the incumbent's median. Returns the ratio of times after the first round;
@@ -86,16 +98,21 @@ class Search {
     if (changed == found_.choices || late(keep == Keep::gain ? kPairsShare : 1))
       return std::optional<double>();
     AxisGain& axis = found_.axes.back();
-    phase_(
-        fmt::format("tuning, {}: {}; {} of {} changes kept", axis.name, what, found_.kept(), found_.tried()));
+    request_.progress("tuning, " + axis.name + ": " + what + "; " + std::to_string(found_.kept()) + " of " +
+                      std::to_string(found_.tried()) + " changes kept");
     SLUICE_TAKE(const std::optional<Raced> first, race(what, changed, 1));
     if (!first) return std::optional<double>();
     ++axis.tried;
     const double ratio = first->candidate.median / first->incumbent.median;
-    if (ratio > kHopeless) return std::optional(ratio);
+    if (ratio > kHopeless) {
+      request_.log({axis.name, what, changed, *first});
+      return std::optional(ratio);
+    }
     SLUICE_TAKE(const std::optional<Raced> raced,
                 race(what, changed, keep == Keep::gain ? kRounds : kConfirmRounds));
-    if (raced && stays(*raced, keep)) {
+    const bool kept = raced && stays(*raced, keep);
+    if (raced) request_.log({axis.name, what, changed, *raced, kept});
+    if (kept) {
       ++axis.kept;
       axis.gain *= raced->incumbent.median / raced->candidate.median;
       found_.choices = std::move(changed);
@@ -115,17 +132,15 @@ class Search {
     if (raced) return std::optional(*raced);
     const ErrorCode code = raced.error().code;
     if (code == ErrorCode::driver || code == ErrorCode::toolchain)
-      return Error{code, fmt::format("{}: {}", what, raced.error().message)};
+      return Error{code, what + ": " + raced.error().message};
     if (found_.refused++ == 0)
-      found_.why_refused = fmt::format("{}, {}: {}", found_.axes.back().name, what, raced.error().message);
+      found_.why_refused = found_.axes.back().name + ", " + what + ": " + raced.error().message;
     return std::optional<Raced>();
   }
 
   /// Races start and result at equal clocks, for the report.
   Result<void> confirm() {
-    SLUICE_TAKE(const Raced raced, timer_.race(space_.alone, found_.choices, kConfirmRounds));
-    found_.start_us = raced.incumbent.median;
-    found_.tuned_us = raced.candidate.median;
+    SLUICE_TAKE(found_.confirmed, timer_.race(space_.alone, found_.choices, kConfirmRounds));
     return {};
   }
 
@@ -139,10 +154,10 @@ class Search {
     return {};
   }
 
-  Result<void> walk_records() {
-    SLUICE_TRY(attempt("as recorded", [&](LayerChoice& choices) { choices = space_.recorded; }));
-    SLUICE_TRY(attempt("as recorded, kernels that are best alone", [&](LayerChoice& choices) {
-      choices = space_.recorded;
+  Result<void> walk_asked() {
+    SLUICE_TRY(attempt("as asked", [&](LayerChoice& choices) { choices = space_.asked; }));
+    SLUICE_TRY(attempt("as asked, kernels that are best alone", [&](LayerChoice& choices) {
+      choices = space_.asked;
       for (size_t i = 0; i < choices.size(); ++i) choices[i].kernel = space_.alone[i].kernel;
     }));
     return {};
@@ -150,16 +165,33 @@ class Search {
 
   /// Tries the model's first kernel of a kind for all products that have one, under both overlaps.
   Result<void> walk_kinds() {
-    for (const KernelKind kind : {KernelKind::halves, KernelKind::deep_halves, KernelKind::deep})
-      for (const bool recorded : {false, true})
-        SLUICE_TRY(attempt(recorded ? "as recorded" : "weights first", [&](LayerChoice& choices) {
-          if (recorded)
-            choices = space_.recorded;
+    for (const KernelKind kind : kKinds)
+      for (const bool asked : {false, true})
+        SLUICE_TRY(attempt(asked ? "as asked" : "weights first", [&](LayerChoice& choices) {
+          if (asked)
+            choices = space_.asked;
           else
             turn_on(choices);
           if (!put_kind(kind, choices)) choices = found_.choices;
         }));
     return {};
+  }
+
+  /// Announces the kernels of the axes of all steps.
+  void expect_kinds() {
+    std::vector<Expected> next;
+    LayerChoice on = space_.alone;
+    turn_on(on);
+    for (size_t step = 0; step < steps(); ++step) {
+      next.push_back({step, on[step]});
+      for (const KernelKind kind : kKinds)
+        if (const auto first = space_.kernels[step].of_kinds.find(kind);
+            first != space_.kernels[step].of_kinds.end()) {
+          next.push_back({step, on[step]});
+          next.back().choice.kernel = first->second;
+        }
+    }
+    timer_.expect(next);
   }
 
   /// Returns false if no product has a kernel of the kind.
@@ -206,28 +238,49 @@ class Search {
   size_t steps() const { return space_.kernels.size(); }
   size_t before(size_t step) const { return (step + steps() - 1) % steps(); }
 
-  /// Tries each kernel of each product. The closest to the incumbent are kept for changes of two things.
-  Result<void> walk_kernels() {
-    for (size_t step = 0; step < steps(); ++step) {
-      expect_kernels(step, space_.kernels[step].all);
-      std::vector<std::pair<double, StepKernel>> tried;
-      for (const StepKernel& kernel : space_.kernels[step].all) {
-        SLUICE_TAKE(const std::optional<double> ratio, attempt(space_.names[step], [&](LayerChoice& choices) {
-                      choices[step].kernel = kernel;
-                    }));
-        if (ratio) tried.emplace_back(*ratio, kernel);
-      }
+  /// Tries the model's first kernels of every product before any product's others: a short budget reaches all
+  /// products.
+  Result<void> walk_first_kernels() { return walk_kernels(order_, 0, kFirstKernels); }
+  Result<void> walk_other_kernels() {
+    for (const size_t step : order_) SLUICE_TRY(walk_kernels({&step, 1}, kFirstKernels, std::string::npos));
+    for (auto& tried : tried_)
       std::stable_sort(tried.begin(), tried.end(),
                        [](const auto& x, const auto& y) { return x.first < y.first; });
-      for (size_t i = 0; i < tried.size() && i < kNearKernels; ++i) near_[step].push_back(tried[i].second);
-    }
     return {};
   }
 
-  void expect_kernels(size_t step, const std::vector<StepKernel>& kernels) {
-    LayerChoice choices(kernels.size(), found_.choices[step]);
-    for (size_t i = 0; i < kernels.size(); ++i) choices[i].kernel = kernels[i];
-    if (!choices.empty()) timer_.expect(step, choices);
+  /// Tries kernels begin..end of the steps, which are compiled together.
+  Result<void> walk_kernels(std::span<const size_t> some, size_t begin, size_t end) {
+    if (late(kPairsShare)) return {};
+    std::vector<Expected> next;
+    const auto each = [&](const auto& call) -> Result<void> {
+      for (const size_t step : some) {
+        const std::vector<StepKernel>& all = space_.kernels[step].all;
+        for (size_t i = begin; i < std::min(end, all.size()); ++i) SLUICE_TRY(call(step, all[i]));
+      }
+      return {};
+    };
+    SLUICE_TRY(each([&](size_t step, const StepKernel& kernel) -> Result<void> {
+      next.push_back({step, found_.choices[step]});
+      next.back().choice.kernel = kernel;
+      return {};
+    }));
+    timer_.expect(next);
+    return each([&](size_t step, const StepKernel& kernel) -> Result<void> {
+      SLUICE_TAKE(const std::optional<double> ratio, attempt(space_.names[step], [&](LayerChoice& choices) {
+                    choices[step].kernel = kernel;
+                  }));
+      if (ratio) tried_[step].emplace_back(*ratio, kernel);
+      return {};
+    });
+  }
+
+  /// The kernels of a product that came closest to the incumbent when they were tried alone.
+  std::vector<StepKernel> near(size_t step) const {
+    std::vector<StepKernel> kernels;
+    for (size_t i = 0; i < tried_[step].size() && i < kNearKernels; ++i)
+      kernels.push_back(tried_[step][i].second);
+    return kernels;
   }
 
   /// Changes a step's wait and the trigger of the step before it together: a trigger without a wait does
@@ -277,9 +330,9 @@ class Search {
     const std::vector<size_t> all = products();
     for (size_t i = 0; i < all.size() && all.size() > 1; ++i) {
       const size_t one = all[i], two = all[(i + 1) % all.size()];
-      for (const StepKernel& first : near_[one])
-        for (const StepKernel& second : near_[two])
-          SLUICE_TRY(attempt(fmt::format("{} and {}", space_.names[one], space_.names[two]),
+      for (const StepKernel& first : near(one))
+        for (const StepKernel& second : near(two))
+          SLUICE_TRY(attempt(space_.names[one] + " and " + space_.names[two],
                              [&](LayerChoice& choices) {
                                choices[one].kernel = first;
                                choices[two].kernel = second;
@@ -290,7 +343,7 @@ class Search {
 
   Result<void> walk_kernel_and_spacing() {
     for (const size_t step : products())
-      for (const StepKernel& kernel : near_[step])
+      for (const StepKernel& kernel : near(step))
         for (const Spacing spacing : kSpacings)
           SLUICE_TRY(attempt(space_.names[step], [&](LayerChoice& choices) {
             choices[step].kernel = kernel;
@@ -316,9 +369,12 @@ class Search {
 
   ChainTimer& timer_;
   const SearchSpace& space_;
-  const Phase& phase_;
-  double start_s_, budget_s_;
-  std::vector<std::vector<StepKernel>> near_;  // one list a product, nearest first
+  const SearchRequest& request_;
+  double start_s_;
+  bool of_all_ = true;
+  std::vector<size_t> order_;  // steps, most weights first
+  // One list a product: the ratio to the incumbent, and the kernel. walk_other_kernels() sorts it.
+  std::vector<std::vector<std::pair<double, StepKernel>>> tried_;
   Found found_;
 };
 
@@ -336,8 +392,8 @@ int Found::kept() const {
   return count;
 }
 
-Result<Found> search_chain(ChainTimer& timer, const SearchSpace& space, double budget_s, const Phase& phase) {
-  return Search(timer, space, budget_s, phase).run();
+Result<Found> search_chain(ChainTimer& timer, const SearchSpace& space, const SearchRequest& request) {
+  return Search(timer, space, request).run();
 }
 
-}  // namespace sluice::bench
+}  // namespace sluice::tuning

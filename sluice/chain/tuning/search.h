@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search of the chain tuner, as kernels that are best alone are not best between neighbours. It walks
+// named axes once, one change at a time, and keeps changes that gain more than noise. The axes that change
+// all steps together come first and are always walked; they carry most of the gain
+// (docs/findings/untuned-chains.md). The others are walked while the budget lasts. At the end the result is
+// raced against the start. Pure but for ChainTimer, whose times tests set
+// (tests/unit/chain_search_test.cc). Called by tune.cc.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <sluice/chain/tuning/step_kernels.h>
+#include <sluice/host/quantiles.h>
+
+namespace sluice::tuning {
+
+/// The choices for the steps of a layer, in order.
+using LayerChoice = std::vector<TunedStep>;
+
+/// Two chains timed in turn, microseconds.
+struct Raced {
+  Quantiles incumbent, candidate;
+};
+
+/// A kernel that a step may be tried with soon.
+struct Expected {
+  size_t step = 0;
+  TunedStep choice{};
+};
+
+/// The machine that a search runs on.
+class ChainTimer {
+ public:
+  virtual ~ChainTimer() = default;
+
+  virtual double now_s() = 0;  // never goes back
+  /// Announces what is tried next, so that its kernels are compiled together.
+  virtual void expect(std::span<const Expected> next) = 0;
+  /// Errors: driver and toolchain end a search; any other refuses only the candidate.
+  virtual Result<Raced> race(const LayerChoice& incumbent, const LayerChoice& candidate, int rounds) = 0;
+};
+
+/// The steps of a layer and where a search begins.
+struct SearchSpace {
+  std::vector<std::string> names;    // one a step
+  std::vector<StepKernels> kernels;  // one a step; empty for companions
+  std::vector<i64> weight_bytes;     // one a step: the steps with the most are tried first
+  LayerChoice alone;                 // kernels that are best alone, no overlap
+  LayerChoice asked;                 // what the caller's options and records make of the steps
+};
+
+/// A change that was timed.
+struct Trial {
+  std::string axis, what;
+  const LayerChoice& choices;  // with the change
+  Raced us;
+  bool kept = false;
+};
+
+struct SearchRequest {
+  double budget_s = 0;  // for the axes that change single steps
+  std::function<void(const std::string&)> progress = [](const std::string&) {};
+  std::function<void(const Trial&)> log = [](const Trial&) {};
+};
+
+/// The outcome of an axis.
+struct AxisGain {
+  std::string name;
+  int tried = 0, kept = 0;
+  double gain = 1;  // product of the kept gains: 1.05 is five per cent less time
+};
+
+struct Found {
+  LayerChoice choices;
+  Raced confirmed;                    // `alone` and `choices`, in one race
+  std::vector<AxisGain> axes;         // in the order of the search
+  int refused = 0;                    // changes that gave no valid chain
+  std::string why_refused;            // the first of them and its error
+
+  int tried() const;
+  int kept() const;
+};
+
+/// Starts no change of a single step after the budget is used up, but always confirms. Errors: those that end
+/// a search.
+Result<Found> search_chain(ChainTimer& timer, const SearchSpace& space, const SearchRequest& request);
+
+/// The least share a change must gain: less is noise between two replays of one chain.
+inline constexpr double kLeastGain = 0.004;
+
+}  // namespace sluice::tuning

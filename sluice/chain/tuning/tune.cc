@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search's machine: chains of the caller's steps, captured and replayed in turn.
+#include <sluice/chain/tuning/tune.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include <sluice/chain/step.h>
+#include <sluice/host/device/device_impl.h>
+#include <sluice/host/driver/replay_timer.h>
+#include <sluice/host/ops/race.h>
+#include <sluice/records/record_book.h>
+#include <sluice/try.h>
+
+namespace sluice::tuning {
+namespace {
+
+constexpr double kReplayUs = 500;  // short graphs leave time for more changes
+constexpr double kMostPasses = 8;  // through the steps, in one graph
+constexpr double kSafeGain = 0.01;
+
+/// The chain's launches one after another, us.
+double estimate_of(const ChainPlan& plan) {
+  double us = 0;
+  for (const PlannedStep& step : plan.steps) us += step.estimate_us;
+  return us;
+}
+
+class GpuTimer final : public ChainTimer {
+ public:
+  /// `steps`: of one pass, without overlaps of their own.
+  static Result<GpuTimer> create(const Device& device, std::span<const ChainStep> steps, const Tuning& tuning,
+                                 double estimate_us) {
+    SLUICE_TAKE(StreamHandle stream, StreamHandle::create(device));
+    SLUICE_TAKE(ReplayTimer timer, ReplayTimer::create(device));
+    GpuTimer made(device, tuning, std::move(stream), std::move(timer));
+    made.passes_ =
+        static_cast<int>(std::clamp(std::ceil(kReplayUs / std::max(estimate_us, 1.0)), 1.0, kMostPasses));
+    for (int pass = 0; pass < made.passes_; ++pass)
+      made.steps_.insert(made.steps_.end(), steps.begin(), steps.end());
+    return made;
+  }
+
+  double now_s() override {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+
+  /// Loads kernels, which stay for the whole search, so that a chain finds them. A failure shows when its
+  /// chain is prepared.
+  void expect(std::span<const Expected> next) override {
+    std::vector<std::pair<ChainStep, StepPlan>> planned;
+    std::vector<std::string> units;
+    for (const Expected& expected : next) {
+      ChainStep changed = tuning_.layer[expected.step];
+      const auto step = step_of(changed);
+      if (!step->is_launched() || step->own_overlap() || !step->put(expected.choice, changed)) continue;
+      const auto plan =
+          step_of(changed)->plan({expected.choice.overlap, device_.info(), {}, device_.records()});
+      if (!plan) continue;
+      for (std::string& unit : step_of(changed)->units(*plan, stamping_of(device_.options())))
+        units.push_back(std::move(unit));
+      planned.emplace_back(changed, *plan);
+    }
+    device_.impl().cache.get_all(units, device_.options().jobs, {});
+    for (const auto& [step, plan] : planned)
+      if (auto kernel = step_of(step)->prepare(device_, plan)) kernels_.push_back(*std::move(kernel));
+  }
+
+  Result<Raced> race(const LayerChoice& incumbent, const LayerChoice& candidate, int rounds) override {
+    SLUICE_TAKE(const ChainGraph one, graph_of(incumbent));
+    SLUICE_TAKE(const ChainGraph two, graph_of(candidate));
+    const ChainGraph* both[] = {&one, &two};
+    std::vector<double> us[2];
+    SLUICE_TRY(for_each_turn(2, rounds, [&](size_t i) -> Result<void> {
+      SLUICE_TAKE(const double took,
+                  timer_.time(stream_.get(), [&] { return both[i]->replay(stream_.get()); }));
+      us[i].push_back(took / passes_);
+      return {};
+    }));
+    return Raced{quantiles_of(us[0]), quantiles_of(us[1])};
+  }
+
+ private:
+  GpuTimer(const Device& device, const Tuning& tuning, StreamHandle stream, ReplayTimer timer)
+      : device_(device), tuning_(tuning), stream_(std::move(stream)), timer_(std::move(timer)) {}
+
+  struct Captured {
+    LayerChoice choices;
+    ChainGraph graph;
+  };
+
+  /// Keeps the graphs of the last two different chains: an incumbent meets many candidates, and a kept
+  /// candidate is the next incumbent.
+  Result<ChainGraph> graph_of(const LayerChoice& choices) {
+    for (size_t i = 0; i < captured_.size(); ++i)
+      if (captured_[i] && captured_[i]->choices == choices) {
+        std::swap(captured_[0], captured_[i]);
+        return captured_[0]->graph;
+      }
+    StepChoices all;
+    for (const StepChoices once = choices_of(tuning_, choices); all.size() < steps_.size();)
+      all.insert(all.end(), once.begin(), once.end());
+    SLUICE_TAKE(const ChainPlan plan, plan_chosen(steps_, device_.info(), {.overlap = ChainOverlap::off},
+                                                  device_.records(), all));
+    SLUICE_TAKE(const Chain chain, Chain::prepare(device_, plan));
+    if (workspaces_.empty() || workspaces_.back().view().bytes < chain.workspace_bytes()) {
+      // Graphs that are kept use the smaller ones.
+      SLUICE_TAKE(Workspace workspace, Workspace::create(device_, chain.workspace_bytes()));
+      workspaces_.push_back(std::move(workspace));
+    }
+    SLUICE_TAKE(const ChainGraph graph,
+                ChainGraph::capture(chain, stream_.get(), workspaces_.back().view()));
+    captured_[1] = std::move(captured_[0]);
+    captured_[0] = Captured{choices, graph};
+    return graph;
+  }
+
+  const Device& device_;
+  const Tuning& tuning_;
+  StreamHandle stream_;
+  ReplayTimer timer_;
+  std::vector<ChainStep> steps_;  // all passes
+  int passes_ = 1;
+  std::vector<Workspace> workspaces_;
+  std::array<std::optional<Captured>, 2> captured_;
+  std::vector<std::any> kernels_;
+};
+
+Result<void> check_cold(std::span<const ChainStep> steps, const DeviceInfo& device) {
+  std::set<const void*> seen;
+  i64 bytes = 0;
+  for (const ChainStep& step : steps)
+    if (const StepRange weights = main_weights(step); seen.insert(weights.data).second)
+      bytes += weights.bytes;
+  if (bytes >= kLeastL2Times * device.l2_bytes) return {};
+  return Error{ErrorCode::invalid_argument,
+               "the steps have " + std::to_string(bytes / 1000000) + " MB of weights and must have " +
+                   std::to_string(kLeastL2Times) + " times the " + std::to_string(device.l2_bytes / 1000000) +
+                   " MB of L2, or the tuner would time what L2 holds: give it more layers"};
+}
+
+/// What may be tried of a step. A kernel that the caller chose stays.
+Result<StepKernels> kernels_for(const ChainStep& step, const TunedStep& alone, const DeviceInfo& device) {
+  if (!step_of(step)->may_have(alone, device)) return StepKernels{};
+  return kernels_of(step, device);
+}
+
+}  // namespace
+
+Repeats find_repeats(std::span<const ChainStep> steps) {
+  std::vector<StepRecipe> recipes;
+  for (const ChainStep& step : steps) recipes.push_back(recipe_of(step));
+  Repeats best{0, steps.size(), steps.size()};
+  size_t covered = 0;
+  for (size_t period = 1; period <= steps.size() / 2; ++period)
+    for (size_t begin = 0; begin + 2 * period <= steps.size();) {
+      size_t end = begin + period;
+      while (end < steps.size() && recipes[end] == recipes[end - period]) ++end;
+      const size_t whole = (end - begin) / period * period;  // a part of a repetition has another neighbour
+      if (whole >= 2 * period && whole > covered) {
+        best = {begin, period, begin + whole};
+        covered = whole;
+      }
+      begin = std::max(begin + 1, end - period);
+    }
+  if (2 * covered < steps.size()) return {0, steps.size(), steps.size()};
+  return best;
+}
+
+StepChoices choices_of(const Tuning& tuning, const LayerChoice& layer) {
+  StepChoices choices = tuning.outside;
+  for (size_t i = 0; i < choices.size(); ++i)
+    if (tuning.repeats.holds(i)) choices[i] = layer[tuning.repeats.place_of(i)];
+  return choices;
+}
+
+bool is_safely_faster(const Raced& confirmed) {
+  const auto& [off, found] = confirmed;
+  return found.median <= (1 - kSafeGain) * off.median && found.p90 < off.median;
+}
+
+TunedChain record_of(const Device& device, const Tuning& tuning, bool gains, double us, double off_us) {
+  std::string name;
+  for (const ChainStep& step : tuning.layer) name += (name.empty() ? "" : ", ") + step.name;
+  return {.gpu = device.info().name,
+          .sm_count = device.info().sm_count,
+          .steps = tuned_steps(tuning.layer, gains ? tuning.found.choices : tuning.alone),
+          .us = gains ? us : off_us,
+          .off_us = off_us,
+          .name = name,
+          .sluice = library_version(),
+          .driver = "unknown",
+          .date = utc_now()};
+}
+
+Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps, const TuneRequest& request) {
+  const DeviceInfo& info = device.info();
+  std::vector<ChainStep> plain(steps.begin(), steps.end());
+  for (ChainStep& step : plain) {
+    step.overlap.reset();
+    step.hand_off_bytes.reset();
+    step.prefetch_bytes.reset();
+  }
+  SLUICE_TAKE(const ChainPlan known, plan_chain(steps, info, request.tuning.start, device.records()));
+  SLUICE_TAKE(const ChainPlan alone, plan_chain(plain, info, {.overlap = ChainOverlap::off}, device.records()));
+  if (request.cold) SLUICE_TRY(check_cold(steps, info));
+
+  Tuning tuning{.steps = plain, .repeats = find_repeats(plain)};
+  SearchSpace space;
+  const auto choice = [&](const ChainPlan& plan, size_t i) {
+    TunedStep made = sluice::choice_of(plan, plan.steps[i]);
+    if (&plan == &known && !steps[i].hand_off_bytes) made.hand_off_bytes = request.tuning.start.hand_off_bytes;
+    if (&plan == &known && !steps[i].prefetch_bytes) made.prefetch_bytes = request.tuning.start.prefetch_bytes;
+    if (!step_of(plain[i])->may_have(made, info)) made.kernel = std::monostate();
+    return made;
+  };
+  for (size_t i = 0; i < plain.size(); ++i)
+    tuning.outside.push_back(choice(known, i));
+  // The second repetition has both neighbours.
+  const Repeats& r = tuning.repeats;
+  const size_t first = r.begin + (r.end - r.begin > r.period ? r.period : 0);
+  for (size_t i = first; i < first + r.period; ++i) {
+    tuning.layer.push_back(plain[i]);
+    space.names.push_back(step_name(plain[i], i));
+    space.weight_bytes.push_back(alone.steps[i].weight_bytes);
+    space.alone.push_back(choice(alone, i));
+    space.asked.push_back(choice(known, i));
+    SLUICE_TAKE(StepKernels kernels, kernels_for(plain[i], space.alone.back(), info));
+    space.kernels.push_back(std::move(kernels));
+  }
+  tuning.alone = space.alone;
+  const RelaxedCapture whatever_is_captured(*device.impl().api);
+  const auto turn = ops::race_turn();
+  SLUICE_TAKE(GpuTimer timer, GpuTimer::create(device, plain, tuning, estimate_of(alone)));
+  SearchRequest search{.budget_s = request.tuning.seconds};
+  if (request.tuning.progress) search.progress = request.tuning.progress;
+  if (request.tuning.trials)
+    search.log = [&](const Trial& trial) {
+      request.tuning.trials(to_json(TunedTrial{.gpu = info.name,
+                                               .axis = trial.axis,
+                                               .what = trial.what,
+                                               .incumbent_us = trial.us.incumbent.median,
+                                               .candidate_us = trial.us.candidate.median,
+                                               .candidate_p90_us = trial.us.candidate.p90,
+                                               .kept = trial.kept,
+                                               .steps = tuned_steps(tuning.layer, trial.choices)}));
+    };
+  SLUICE_TAKE(tuning.found, search_chain(timer, space, search));
+  return tuning;
+}
+
+}  // namespace sluice::tuning

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tuner of chains on a GPU: the search of search.h over captured chains of a caller's steps. Chain::tune
+// and Chain::guarded (chain/guard.cc) are it with different budgets; `sluice chain --tune` calls it through
+// bench/chain.
+#pragma once
+
+#include <sluice/chain/chain.h>
+#include <sluice/chain/tuning/search.h>
+#include <sluice/records/tuned_chain.h>
+
+namespace sluice::tuning {
+
+/// Steps that repeat, such as those of a model's layers: step i is like step i - period where
+/// begin + period <= i < end. Steps outside of begin..end keep the choices that were asked for.
+struct Repeats {
+  size_t begin = 0, period = 0, end = 0;
+
+  bool holds(size_t step) const { return begin <= step && step < end; }
+  size_t place_of(size_t step) const { return (step - begin) % period; }
+  bool operator==(const Repeats&) const = default;
+};
+/// Returns the repetition that covers the most steps, if it covers half of them; else all steps once. Equal
+/// steps between equal neighbours must have equal choices, or a record could not tell them apart.
+Repeats find_repeats(std::span<const ChainStep> steps);
+
+struct Tuning {
+  Found found;
+  LayerChoice alone;             // kernels that are best alone, no overlap
+  std::vector<ChainStep> steps;  // all of the caller's, without overlaps of their own
+  std::vector<ChainStep> layer;  // the steps that the choices are for
+  Repeats repeats;
+  StepChoices outside;           // one entry a step: the choices outside of the repetition
+};
+
+struct TuneRequest {
+  ChainTuning tuning{};
+  bool cold = true;  // refuse weights that L2 holds
+};
+/// Searches on the steps' own memory. Errors: invalid_argument (weights that L2 holds); those of preparing and
+/// capturing the first chain; driver and toolchain at any time.
+Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps, const TuneRequest& request);
+
+/// The choices for all steps of a chain.
+StepChoices choices_of(const Tuning& tuning, const LayerChoice& layer);
+/// Whether what the search found is faster than its start by 1 %, and in nine rounds of ten.
+bool is_safely_faster(const Raced& confirmed);
+/// What is kept of a search among records: `us` and `off_us` are a layer's.
+TunedChain record_of(const Device& device, const Tuning& tuning, bool gains, double us, double off_us);
+/// Least weights that a tuner accepts, in sizes of L2.
+inline constexpr i64 kLeastL2Times = 3;
+
+}  // namespace sluice::tuning
