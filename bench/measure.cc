@@ -34,9 +34,9 @@ Result<void> time_replay(const Lab& lab, const Replay& replay, const Rounds& rou
     if (Sample sample; samples != nullptr && lab.telemetry.sample(sample)) samples->push_back(sample);
     return {};
   };
-  SLUICE_TAKE(const double elapsed, lab.timer.time(stream, [&] { return replay.launch(stream); },
-                                                   {[&] { return note_clock(lab, clocks, SmClock::Edge::begin); },
-                                                    behind}));
+  SLUICE_TAKE(const double elapsed,
+              lab.timer.time(stream, [&] { return replay.launch(stream); },
+                             {[&] { return note_clock(lab, clocks, SmClock::Edge::begin); }, behind}));
   timed.us.push_back(elapsed / replay.launches);
   if (!clocks) return {};
   SLUICE_TRY(lab.stream.synchronize());

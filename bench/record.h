@@ -15,7 +15,7 @@ namespace sluice::bench {
 
 struct ContenderRecord {
   std::string name, detail;
-  Quantiles us;                   // one launch
+  Quantiles us;                // one launch
   std::vector<double> rounds;  // microseconds, in order
   int launches = 0;            // in one replay
   double sm_mhz = 0;           // the SMs' measured clock; 0: not measured

@@ -28,7 +28,6 @@
 #include <sluice/host/driver/memory.h>
 #include <sluice/host/driver/module.h>
 #include <sluice/host/driver/nvml.h>
-#include <sluice/host/driver/replay_timer.h>
 #include <sluice/host/quantiles.h>
 // Kernels. source.h: texts that NVRTC compiles. compiler.h: NVRTC. cache.h: from a text to its cubin.
 // compile_ahead.h: many of them at once. gemm.h: the texts of a dense plan (packed_units.h has those of a
@@ -38,6 +37,7 @@
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
 #include <sluice/host/ops/gemm.h>
+#include <sluice/host/ops/replay_timer.h>
 // Planner. tuned_choice.h: what a record keeps of a plan. field_checks.h: ranges of overrides.
 // cluster_grid.h: tiles of a problem. device_rates.h: a GPU beside the H200. packed_cost_model.h: registers
 // of a kernel. packed_problem_checks.h: a packed problem with its strides. registry.h: tiles and clusters

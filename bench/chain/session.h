@@ -28,16 +28,16 @@ struct ArmSpec {
   bool guard = false;  // Chain::guarded decides whether it overlaps
   std::vector<TunedStep> choices{};
   std::function<void(const std::string& json)> trials{};  // the tuner's
-  std::function<void(std::vector<ChainStep>&)> add{};  // inserts foreign steps between those of the layers
+  std::function<void(std::vector<ChainStep>&)> add{};     // inserts foreign steps between those of the layers
 };
 
 struct ArmRecord {
   std::string name, detail;
-  Quantiles us;                   // time of one layer
+  Quantiles us;                // time of one layer
   std::vector<double> rounds;  // microseconds a layer, in order
   int kernels = 0, programmatic_edges = 0;
   std::optional<tuning::Found> search{};  // the tuner's
-  i64 differing = -1;             // 16-byte pieces that differ from the overlap off; -1: not compared
+  i64 differing = -1;                     // 16-byte pieces that differ from the overlap off; -1: not compared
   // Distance of the peer, and of arms with other kernels than off: RMS of the difference at the end of the
   // residual stream over its RMS.
   double distance = 0;

@@ -28,12 +28,12 @@ Result<LayerTuning> tune_chain(const Lab& lab, const ChainData& data, const Laye
   spec.passes = 1;
   const std::vector<ChainStep> steps = steps_of(spec, data.memory());
   SLUICE_TAKE(tuning::Tuning tuned_layer,
-              tuning::tune_steps(lab.device, steps,
-                         {.tuning = {.seconds = request.budget_s, .progress = phase, .trials = request.trials}}));
+              tuning::tune_steps(
+                  lab.device, steps,
+                  {.tuning = {.seconds = request.budget_s, .progress = phase, .trials = request.trials}}));
   const auto& [start, tuned] = tuned_layer.found.confirmed;
-  LayerTuning made{.name = name_of(spec),
-                   .start_us = start.median / spec.layers,
-                   .tuned_us = tuned.median / spec.layers};
+  LayerTuning made{
+      .name = name_of(spec), .start_us = start.median / spec.layers, .tuned_us = tuned.median / spec.layers};
   made.tuning = std::move(tuned_layer);
   return made;
 }

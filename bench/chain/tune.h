@@ -15,8 +15,8 @@ void put_choices(std::span<const TunedStep> choices, std::vector<ChainStep>& ste
 
 struct LayerTuning {
   tuning::Tuning tuning;
-  std::string name;  // the chain's
-  double start_us = 0, tuned_us = 0;  // of a layer, in one race
+  std::string name;                   // the chain's
+  double start_us = 0, tuned_us = 0;  // a layer, both in one race
 };
 
 /// Microseconds a layer, timed in turn.

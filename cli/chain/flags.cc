@@ -99,7 +99,8 @@ std::vector<ArmSpec> arms_of(const ChainFlags& f, const ChainOptions& options,
     if (fusion != bench::Fusion::none)
       some.insert(some.begin(), {.name = bench::kChainOff, .options = {.overlap = ChainOverlap::off}});
     if (f.guard) some.push_back({.name = "guarded", .options = options, .guard = true});
-    if (f.tune_s > 0) some.push_back({.name = "tuning", .options = {}, .tune_s = f.tune_s, .trials = trials_of(f)});
+    if (f.tune_s > 0)
+      some.push_back({.name = "tuning", .options = {}, .tune_s = f.tune_s, .trials = trials_of(f)});
     for (ArmSpec& arm : some) {
       arm.fusion = fusion;
       arm.name = fused_name(arm.name, fusion);
@@ -188,8 +189,8 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
                    "An arm more: off or overlapped, whichever is faster in some milliseconds at load"));
   f.tune_option = app.add_option("--tune", f.tune_s, "An arm more: what the tuner finds in so many seconds")
                       ->check(kNotNegative);
-  f.measured_options.push_back(
-      app.add_option("--trials", f.trials, "Append every change that --tune times here, a line of JSON each"));
+  f.measured_options.push_back(app.add_option(
+      "--trials", f.trials, "Append every change that --tune times here, a line of JSON each"));
   f.measured_options.push_back(app.add_option("--against", f.against, "Time a peer too: cublaslt"));
   f.measured_options.push_back(
       app.add_option("--replays", f.replays,
@@ -211,7 +212,8 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
         "--tune with --layers {}: the tuner needs at least {} layers, or their weights stay in L2", f.layers,
         bench::kLeastTunedLayers);
   if (!f.trials.empty()) {
-    if (f.tune_s <= 0) return bad_argument("--trials {} without --tune: nothing is tried", in_quotes(f.trials));
+    if (f.tune_s <= 0)
+      return bad_argument("--trials {} without --tune: nothing is tried", in_quotes(f.trials));
     if (!std::ofstream(f.trials, std::ios::app))
       return bad_argument("--trials {}: the file cannot be written", in_quotes(f.trials));
   }

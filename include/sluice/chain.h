@@ -4,8 +4,8 @@
 //   auto chain = sluice::Chain::prepare(*device, steps, {});
 //   auto done  = chain->enqueue(stream, workspace->view());
 //   auto graph = sluice::ChainGraph::capture(*chain, stream, workspace->view());   // graph->replay(stream)
-// Results have the same bits as with the overlap off. docs/chains.md has the contract: which step may read
-// and write which memory, and when.
+// Results have the same bits as with the overlap off, unless `tuned` takes another kernel. docs/chains.md has
+// the contract: which step may read and write which memory, and when.
 #pragma once
 
 #include <any>
@@ -101,7 +101,8 @@ struct TunedStep {
 
 /// off: every launch begins when the one before it has ended. wait_first: it may begin earlier, and waits
 /// before it loads anything. weights_first: it fills its ring with weights before it waits. tuned: the step's
-/// record for its neighbours decides, kernel included; weights_first without a record.
+/// record for its neighbours decides, kernel included. Without a record it is as weights_first, and packed
+/// products have the kernel that the model thinks best between neighbours.
 enum class ChainOverlap : u8 { off, wait_first, weights_first, tuned };
 
 struct ChainOptions {
@@ -204,8 +205,8 @@ class Chain {
                                const ChainOptions& options = {}, const gemm::Progress& progress = {});
   /// prepare() under a guard: the first part of tune(), some tenths of a second and its compilations. Off
   /// stays unless another chain takes 1 % less and is faster in nine rounds of ten; plan() says which it is.
-  /// Give it as many layers as L2 does not hold: with fewer, replays find weights there. Everything else is as
-  /// in tune(). Nothing is kept. Errors: those of prepare() and of ChainGraph::capture(); invalid_argument
+  /// Give it as many layers as L2 does not hold: with fewer, replays find weights there. Everything else is
+  /// as in tune(). Nothing is kept. Errors: those of prepare() and of ChainGraph::capture(); invalid_argument
   /// (smem_limit or most_stages).
   static Result<Chain> guarded(const Device& device, std::span<const ChainStep> steps,
                                const ChainOptions& options = {}, const gemm::Progress& progress = {});
@@ -213,12 +214,11 @@ class Chain {
   /// Searches kernels and overlaps for the steps, on their own memory, and returns the fastest chain that it
   /// finds; with the overlap off if none is faster by 1 %. The choices for a layer are kept among the user's
   /// records, where plan_chain finds them. Kernels that the caller chose stay; another kernel of a step may
-  /// give other bits, within its bound. Steps that repeat, such as layers, get equal choices, and steps outside
-  /// of the repetition those of `tuning.start`.
-  /// Whatever the steps write is undefined afterwards, and foreign steps are enqueued, so call it when weights
-  /// are loaded and nothing else is. Waits for the GPU. Errors: those of prepare() and of
-  /// ChainGraph::capture(); invalid_argument (weights of less than three times L2; smem_limit or most_stages;
-  /// negative seconds).
+  /// give other bits, within its bound. Steps that repeat, such as layers, get equal choices, and steps
+  /// outside of the repetition those of `tuning.start`. Whatever the steps write is undefined afterwards, and
+  /// foreign steps are enqueued, so call it when weights are loaded and nothing else is. Waits for the GPU.
+  /// Errors: those of prepare() and of ChainGraph::capture(); invalid_argument (weights of less than three
+  /// times L2; smem_limit or most_stages; negative seconds).
   static Result<Chain> tune(const Device& device, std::span<const ChainStep> steps,
                             const ChainTuning& tuning = {});
 

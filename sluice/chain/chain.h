@@ -24,8 +24,8 @@ bool put_choice(const TunedStep& choice, ChainStep& step);
 using StepChoices = std::vector<std::optional<TunedStep>>;
 /// Applies choices to the steps that may have the chosen kernel and where the caller decided nothing.
 void take_choices(const StepChoices& choices, const DeviceInfo& device, std::vector<PlannedStep>& steps);
-/// plan_chain() with these choices in the place of records'. The overlap of a choice is adjusted to the step's
-/// place. `records` then say only which kernels are best alone.
+/// plan_chain() with these choices in the place of records'. The overlap of a choice is adjusted to the
+/// step's place. `records` then say only which kernels are best alone.
 Result<ChainPlan> plan_chosen(std::span<const ChainStep> steps, const DeviceInfo& device,
                               const ChainOptions& options, const RecordBook& records,
                               const StepChoices& choices);

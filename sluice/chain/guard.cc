@@ -30,7 +30,8 @@ Result<Chain> searched(const Device& device, std::span<const ChainStep> steps,
   const auto& [off, found] = tuning.found.confirmed;
   const double share = static_cast<double>(tuning.repeats.period) / static_cast<double>(steps.size());
   if (request.tuning.keep)
-    static_cast<void>(keep(device, record_of(device, tuning, gains, share * found.median, share * off.median)));
+    static_cast<void>(
+        keep(device, record_of(device, tuning, gains, share * found.median, share * off.median)));
   SLUICE_TAKE(const ChainPlan plan,
               plan_chosen(tuning.steps, device.info(), {.overlap = ChainOverlap::off}, device.records(),
                           choices_of(tuning, gains ? tuning.found.choices : tuning.alone)));
@@ -44,8 +45,7 @@ Result<Chain> Chain::guarded(const Device& device, std::span<const ChainStep> st
   // A chain that cannot be planned or prepared as asked is an error, whatever a search would find.
   SLUICE_TAKE(Chain asked, prepare(device, steps, options, progress));
   if (options.overlap == ChainOverlap::off || asked.kernels() == 0) return asked;
-  return searched(device, steps,
-                  {.tuning = {.seconds = 0, .start = options, .keep = false}, .cold = false});
+  return searched(device, steps, {.tuning = {.seconds = 0, .start = options, .keep = false}, .cold = false});
 }
 
 Result<Chain> Chain::tune(const Device& device, std::span<const ChainStep> steps, const ChainTuning& tuning) {

@@ -10,7 +10,7 @@ namespace sluice {
 
 /// A tile as the tensor core sees it: weights are rows, tokens columns.
 struct WarpTile {
-  int rows = 64;    // a multiple of 16
+  int rows = 64;    // a multiple of 16; of 8 if the rows are those of A
   int columns = 8;  // a multiple of 8
   int used = 0;     // leading columns that are added up; 0: all
   int warps = 8;    // warps that have sums of the same rows
@@ -23,6 +23,10 @@ struct WarpTile {
   constexpr bool operator==(const WarpTile&) const = default;
 };
 
+/// Blocks of 16 rows that a warp has sums of; the last may be past the tile, or half of it.
+SLUICE_HD constexpr int warp_blocks(const WarpTile& t) {
+  return ceil_div(ceil_div(t.rows, 16), t.beside);
+}
 SLUICE_HD constexpr int used_columns(const WarpTile& t) {
   return t.used == 0 ? t.columns : t.used;
 }

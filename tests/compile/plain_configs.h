@@ -35,6 +35,8 @@ inline std::vector<KernelConfig> plain_configs() {
   for (const PlainWgmmaBase& base : kPlainWgmmaSpace)
     add(Schedule::plain_wgmma, base.tile_n, base.warps,
         [&](const KernelConfig& c) { return plain_stages(c, base.ctas); });
+  for (const int width : {40, 56, 72, 88, 120, 136, 208, 248})  // that the planner fits to a problem
+    add(Schedule::plain_wgmma, width, 8, [&](const KernelConfig& c) { return plain_stages(c, 2); });
   return configs;
 }
 

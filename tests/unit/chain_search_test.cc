@@ -60,7 +60,8 @@ SearchSpace space(size_t products, size_t companions = 0, int kernels_each = 5) 
     made.names.push_back("step " + std::to_string(step));
     made.weight_bytes.push_back(static_cast<i64>(step));
     StepKernels kernels;
-    for (int number = 1; number <= kernels_each && step < products; ++number) kernels.all.push_back(kernel(number));
+    for (int number = 1; number <= kernels_each && step < products; ++number)
+      kernels.all.push_back(kernel(number));
     made.alone.push_back({.kernel = kernels.all.empty() ? StepKernel() : kernels.all[0]});
     made.kernels.push_back(std::move(kernels));
   }
@@ -147,12 +148,14 @@ TEST(chain_search, axes_of_all_steps_are_walked_without_a_budget_and_most_weight
 TEST(chain_search, kernels_far_down_the_ranking_come_after_all_first_ones) {
   FakeTimer timer([](const LayerChoice& choices) { return number_of(choices[0]) == 7 ? 90.0 : 100.0; });
   std::vector<std::string> axes;
-  const Result<Found> found = search_chain(
-      timer, space(2, 0, 7), {.budget_s = 1e9, .log = [&](const Trial& trial) { axes.push_back(trial.axis); }});
+  const Result<Found> found =
+      search_chain(timer, space(2, 0, 7),
+                   {.budget_s = 1e9, .log = [&](const Trial& trial) { axes.push_back(trial.axis); }});
   ASSERT_TRUE(found);
   EXPECT_EQ(number_of(found->choices[0]), 7);
   EXPECT_EQ(axis(*found, "kernel").kept, 1);
-  EXPECT_LT(std::find(axes.rbegin(), axes.rend(), "kernel"), std::find(axes.rbegin(), axes.rend(), "first kernels"));
+  EXPECT_LT(std::find(axes.rbegin(), axes.rend(), "kernel"),
+            std::find(axes.rbegin(), axes.rend(), "first kernels"));
 }
 
 TEST(chain_search, a_clock_that_slows_down_is_no_loss) {
@@ -160,7 +163,8 @@ TEST(chain_search, a_clock_that_slows_down_is_no_loss) {
   timer.slower_a_race = 1.01;
   const Result<Found> found = search_chain(timer, space(2), {.budget_s = 1e9});
   ASSERT_TRUE(found);
-  EXPECT_NEAR(found->confirmed.incumbent.median / found->confirmed.candidate.median, 1.25, 1e-9) << "both of one race";
+  EXPECT_NEAR(found->confirmed.incumbent.median / found->confirmed.candidate.median, 1.25, 1e-9)
+      << "both of one race";
   EXPECT_NEAR(axis(*found, "first kernels").gain, 1.25, 1e-9);
 }
 

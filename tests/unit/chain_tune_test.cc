@@ -28,7 +28,8 @@ class ChainTuner : public LabFixture {
     return tune_chain(*lab_, *data, {.budget_s = 60}, kSilent);
   }
   static int waiting(const LayerTuning& layer) {
-    return static_cast<int>(std::count_if(layer.tuning.found.choices.begin(), layer.tuning.found.choices.end(),
+    return static_cast<int>(std::count_if(layer.tuning.found.choices.begin(),
+                                          layer.tuning.found.choices.end(),
                                           [](const TunedStep& c) { return c.overlap.wait != Wait::none; }));
   }
 };

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include <sluice/host/ops/gemm.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records.h>
@@ -144,6 +146,36 @@ TEST(planner_plain_space, every_ring_is_possible) {
     c.warps = base.warps;
     c.stages = base.stages;
     EXPECT_EQ(validate(c), nullptr) << short_name(c);
+  }
+}
+
+/// 5120 outputs in tiles of 32 are 160 CTAs, and some SMs have two. To see it fail: round widths up to 16.
+TEST(planner_plain_space, widths_are_fitted_to_the_sms) {
+  const auto widths = [](const Problem& p) {
+    std::set<int> found;
+    const Result<std::vector<Plan>> plans = gemm::candidates(p, DeviceInfo{});
+    for (const Plan& plan : *plans)
+      if (plan.config.schedule == Schedule::plain_wgmma) found.insert(plan.config.tile.n);
+    return found;
+  };
+  Problem p = tokens(1);
+  p.n = 5120;
+  p.k = 25600;
+  EXPECT_TRUE(widths(p).contains(40));
+  p.n = 51200;
+  EXPECT_TRUE(widths(p).contains(200));
+  p.epilogue.activation = Activation::silu;
+  p.epilogue.gated = true;
+  EXPECT_FALSE(widths(p).contains(200)) << "pairs of eight rows";
+  EXPECT_TRUE(widths(p).contains(208));
+
+  KernelConfig c = config_for(tokens(8), {Schedule::plain_wgmma, 8, 40}, {1, 1}, StorePath::direct);
+  c.warps = 8;
+  c.stages = plain_stages(c, 1);
+  EXPECT_EQ(validate(c), nullptr);
+  for (const int width : {24, 36, 264}) {
+    c.tile.n = width;
+    EXPECT_NE(validate(c), nullptr) << width;
   }
 }
 

@@ -4,6 +4,7 @@
 // wholly and others not at all, and so gain nothing (docs/findings/chains.md).
 #include <algorithm>
 
+#include <sluice/chain/between_neighbours.h>
 #include <sluice/chain/step.h>
 #include <sluice/chain/steps/kinds.h>
 #include <sluice/host/ops/gemm.h>
@@ -17,6 +18,9 @@
 
 namespace sluice {
 namespace {
+
+/// Kernels with estimates up to so many times the best one's may be better between neighbours.
+constexpr double kNearlyBest = 1.1;
 
 /// The common part of both kinds of product, through their operation.
 template <class Op, class Work>
@@ -34,9 +38,7 @@ class ProductOf : public Step {
   }
 
   Result<StepPlan> plan(const PlanRequest& request) const override {
-    typename Op::Overrides overrides = step_.overrides;
-    overrides.overlap = request.overlap;
-    SLUICE_TAKE(const auto made, Op::plan(step_.problem, request.device, overrides, request.records));
+    SLUICE_TAKE(const auto made, plan_with(step_.overrides, request));
     return StepPlan(made);
   }
   bool shares_plan(const Step& other) const override {
@@ -100,6 +102,10 @@ class ProductOf : public Step {
   }
 
  protected:
+  Result<typename Op::Plan> plan_with(typename Op::Overrides overrides, const PlanRequest& request) const {
+    overrides.overlap = request.overlap;
+    return Op::plan(step_.problem, request.device, overrides, request.records);
+  }
   static const typename Op::Plan& made_plan(const StepPlan& plan) { return *plan.get<typename Op::Plan>(); }
   /// Returns whether the planner would consider the kernel that a record names.
   virtual bool considers(const typename Op::Choice& choice, const DeviceInfo& device) const = 0;
@@ -195,7 +201,7 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
   }
 
   Result<StepPlan> plan(const PlanRequest& request) const override {
-    SLUICE_TAKE(Plan made, plan_product(request));
+    SLUICE_TAKE(Plan made, plan_in_one(request));
     SLUICE_TRY(shrink(made, request.options));
     return StepPlan(made);
   }
@@ -216,15 +222,15 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
     return is_listed(choice) && choice.combine != Combine::separate &&
            gemm::plan(step_.problem, device, overrides_of(choice)).ok();
   }
-  /// Plans equal kernels and sums for every overlap, so that bits do not depend on it. The second kernel of
-  /// Combine::separate overlaps with no step. So a step gets it only if asked for, even with the overlap off.
-  Result<Plan> plan_product(const PlanRequest& request) const {
+  /// The second kernel of Combine::separate overlaps with no step. So a step gets it only if asked for, even
+  /// with the overlap off, so that bits do not depend on that.
+  Result<Plan> plan_in_one(PlanRequest request) const {
+    if (step_.overrides.combine == Combine::separate) request.overlap = {};
+    Result<Plan> made = plan_with(step_.overrides, request);
+    if (!made || step_.overrides.combine || made->config.combine != Combine::separate) return made;
     PlanOverrides overrides = step_.overrides;
-    if (overrides.combine != Combine::separate) overrides.overlap = request.overlap;
-    Result<Plan> made = gemm::plan(step_.problem, request.device, overrides, request.records);
-    if (!made || overrides.combine || made->config.combine != Combine::separate) return made;
     overrides.combine = Combine::last_arriver;
-    return gemm::plan(step_.problem, request.device, overrides, request.records);
+    return plan_with(overrides, request);
   }
 };
 
@@ -241,6 +247,23 @@ class PackedOfChain : public ProductOf<ops::Packed, PackedStep> {
     return {};
   }
   bool is_launched() const override { return !packed::is_empty(step_.problem); }
+  /// Plans the kernel that is best alone. Where the planner of chains chooses, and nobody measured the
+  /// product, it is the one that is best between neighbours, of those that are nearly the best alone.
+  Result<StepPlan> plan(const PlanRequest& request) const override {
+    SLUICE_TAKE(const packed::Plan alone, plan_with(step_.overrides, request));
+    if (request.options.overlap != ChainOverlap::tuned || !overlaps(request.overlap) ||
+        step_.overrides != packed::Overrides{} || alone.source != PlanSource::model)
+      return StepPlan(alone);
+    SLUICE_TAKE(const auto ranked, packed::candidates(step_.problem, request.device));
+    const packed::Plan* best = &ranked[0];
+    for (const packed::Plan& plan : ranked)
+      if (plan.estimate_us <= kNearlyBest * ranked[0].estimate_us &&
+          us_between_neighbours(plan, request.device) < us_between_neighbours(*best, request.device))
+        best = &plan;
+    SLUICE_TAKE(const packed::Plan chosen,
+                plan_with(packed::overrides_of(packed::choice_of(*best)), request));
+    return StepPlan(chosen);
+  }
   Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const override {
     SLUICE_TAKE(ChainLaunch bound, ProductOf::bind(kernel, planned));
     bound.kernels = ops::Packed::launches_of(std::any_cast<const packed::Kernel&>(kernel).plan());

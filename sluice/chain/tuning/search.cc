@@ -15,7 +15,7 @@ namespace {
 constexpr int kRounds = 5;           // races incumbent and candidate in turn
 constexpr int kConfirmRounds = 15;   // for changes that need not gain, and for the confirmation
 constexpr double kHopeless = 1.03;   // stops after one round when the candidate takes so much longer
-constexpr size_t kFirstKernels = 5;  // of each product, before any product's others
+constexpr size_t kFirstKernels = 5;  // each product has so many before any other of its kernels
 constexpr size_t kNearKernels = 4;   // kept for each product, for changes of two things at once
 constexpr double kPairsShare = 0.9;  // share of the budget for all axes but the last
 constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
@@ -49,15 +49,14 @@ class Search {
     tried_.resize(space.kernels.size());
     order_.resize(space.kernels.size());
     std::iota(order_.begin(), order_.end(), size_t{0});
-    std::stable_sort(order_.begin(), order_.end(), [&](size_t x, size_t y) {
-      return space.weight_bytes[x] > space.weight_bytes[y];
-    });
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](size_t x, size_t y) { return space.weight_bytes[x] > space.weight_bytes[y]; });
   }
 
   Result<Found> run() {
     static constexpr struct {
       const char* name;
-      bool of_all;  // changes all steps together, and is always walked
+      bool of_all;  // true: changes all steps together, and is always walked
       Result<void> (Search::*walk)();
     } kAxes[] = {{"overlap of all", true, &Search::walk_overlap},
                  {"as asked", true, &Search::walk_asked},
@@ -84,9 +83,7 @@ class Search {
 
  private:
   // ---- one change ----
-  bool late(double share) const {
-    return !of_all_ && timer_.now_s() - start_s_ >= share * request_.budget_s;
-  }
+  bool late(double share) const { return !of_all_ && timer_.now_s() - start_s_ >= share * request_.budget_s; }
 
   /// Times the incumbent and the changed chain in turn. A gain is a median that is less by kLeastGain, with
   /// slow rounds (p90) faster than the incumbent's median. Returns the ratio of times after the first round;
@@ -267,9 +264,8 @@ class Search {
     }));
     timer_.expect(next);
     return each([&](size_t step, const StepKernel& kernel) -> Result<void> {
-      SLUICE_TAKE(const std::optional<double> ratio, attempt(space_.names[step], [&](LayerChoice& choices) {
-                    choices[step].kernel = kernel;
-                  }));
+      SLUICE_TAKE(const std::optional<double> ratio,
+                  attempt(space_.names[step], [&](LayerChoice& choices) { choices[step].kernel = kernel; }));
       if (ratio) tried_[step].emplace_back(*ratio, kernel);
       return {};
     });
@@ -332,11 +328,10 @@ class Search {
       const size_t one = all[i], two = all[(i + 1) % all.size()];
       for (const StepKernel& first : near(one))
         for (const StepKernel& second : near(two))
-          SLUICE_TRY(attempt(space_.names[one] + " and " + space_.names[two],
-                             [&](LayerChoice& choices) {
-                               choices[one].kernel = first;
-                               choices[two].kernel = second;
-                             }));
+          SLUICE_TRY(attempt(space_.names[one] + " and " + space_.names[two], [&](LayerChoice& choices) {
+            choices[one].kernel = first;
+            choices[two].kernel = second;
+          }));
     }
     return {};
   }

@@ -50,7 +50,7 @@ struct SearchSpace {
   std::vector<StepKernels> kernels;  // one a step; empty for companions
   std::vector<i64> weight_bytes;     // one a step: the steps with the most are tried first
   LayerChoice alone;                 // kernels that are best alone, no overlap
-  LayerChoice asked;                 // what the caller's options and records make of the steps
+  LayerChoice asked;                 // choices by the caller's options and records
 };
 
 /// A change that was timed.
@@ -76,10 +76,10 @@ struct AxisGain {
 
 struct Found {
   LayerChoice choices;
-  Raced confirmed;                    // `alone` and `choices`, in one race
-  std::vector<AxisGain> axes;         // in the order of the search
-  int refused = 0;                    // changes that gave no valid chain
-  std::string why_refused;            // the first of them and its error
+  Raced confirmed;             // `alone` and `choices`, in one race
+  std::vector<AxisGain> axes;  // in the order of the search
+  int refused = 0;             // changes that gave no valid chain
+  std::string why_refused;     // the first of them and its error
 
   int tried() const;
   int kept() const;

@@ -11,8 +11,8 @@
 
 #include <sluice/chain/step.h>
 #include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/replay_timer.h>
 #include <sluice/host/ops/race.h>
+#include <sluice/host/ops/replay_timer.h>
 #include <sluice/records/record_book.h>
 #include <sluice/try.h>
 
@@ -104,16 +104,15 @@ class GpuTimer final : public ChainTimer {
     StepChoices all;
     for (const StepChoices once = choices_of(tuning_, choices); all.size() < steps_.size();)
       all.insert(all.end(), once.begin(), once.end());
-    SLUICE_TAKE(const ChainPlan plan, plan_chosen(steps_, device_.info(), {.overlap = ChainOverlap::off},
-                                                  device_.records(), all));
+    SLUICE_TAKE(const ChainPlan plan,
+                plan_chosen(steps_, device_.info(), {.overlap = ChainOverlap::off}, device_.records(), all));
     SLUICE_TAKE(const Chain chain, Chain::prepare(device_, plan));
     if (workspaces_.empty() || workspaces_.back().view().bytes < chain.workspace_bytes()) {
       // Graphs that are kept use the smaller ones.
       SLUICE_TAKE(Workspace workspace, Workspace::create(device_, chain.workspace_bytes()));
       workspaces_.push_back(std::move(workspace));
     }
-    SLUICE_TAKE(const ChainGraph graph,
-                ChainGraph::capture(chain, stream_.get(), workspaces_.back().view()));
+    SLUICE_TAKE(const ChainGraph graph, ChainGraph::capture(chain, stream_.get(), workspaces_.back().view()));
     captured_[1] = std::move(captured_[0]);
     captured_[0] = Captured{choices, graph};
     return graph;
@@ -143,7 +142,7 @@ Result<void> check_cold(std::span<const ChainStep> steps, const DeviceInfo& devi
                    " MB of L2, or the tuner would time what L2 holds: give it more layers"};
 }
 
-/// What may be tried of a step. A kernel that the caller chose stays.
+/// Returns the kernels to try for a step. A kernel that the caller chose stays.
 Result<StepKernels> kernels_for(const ChainStep& step, const TunedStep& alone, const DeviceInfo& device) {
   if (!step_of(step)->may_have(alone, device)) return StepKernels{};
   return kernels_of(step, device);
@@ -197,7 +196,8 @@ TunedChain record_of(const Device& device, const Tuning& tuning, bool gains, dou
           .date = utc_now()};
 }
 
-Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps, const TuneRequest& request) {
+Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps,
+                          const TuneRequest& request) {
   const DeviceInfo& info = device.info();
   std::vector<ChainStep> plain(steps.begin(), steps.end());
   for (ChainStep& step : plain) {
@@ -206,20 +206,22 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
     step.prefetch_bytes.reset();
   }
   SLUICE_TAKE(const ChainPlan known, plan_chain(steps, info, request.tuning.start, device.records()));
-  SLUICE_TAKE(const ChainPlan alone, plan_chain(plain, info, {.overlap = ChainOverlap::off}, device.records()));
+  SLUICE_TAKE(const ChainPlan alone,
+              plan_chain(plain, info, {.overlap = ChainOverlap::off}, device.records()));
   if (request.cold) SLUICE_TRY(check_cold(steps, info));
 
   Tuning tuning{.steps = plain, .repeats = find_repeats(plain)};
   SearchSpace space;
   const auto choice = [&](const ChainPlan& plan, size_t i) {
     TunedStep made = sluice::choice_of(plan, plan.steps[i]);
-    if (&plan == &known && !steps[i].hand_off_bytes) made.hand_off_bytes = request.tuning.start.hand_off_bytes;
-    if (&plan == &known && !steps[i].prefetch_bytes) made.prefetch_bytes = request.tuning.start.prefetch_bytes;
+    if (&plan == &known && !steps[i].hand_off_bytes)
+      made.hand_off_bytes = request.tuning.start.hand_off_bytes;
+    if (&plan == &known && !steps[i].prefetch_bytes)
+      made.prefetch_bytes = request.tuning.start.prefetch_bytes;
     if (!step_of(plain[i])->may_have(made, info)) made.kernel = std::monostate();
     return made;
   };
-  for (size_t i = 0; i < plain.size(); ++i)
-    tuning.outside.push_back(choice(known, i));
+  for (size_t i = 0; i < plain.size(); ++i) tuning.outside.push_back(choice(known, i));
   // The second repetition has both neighbours.
   const Repeats& r = tuning.repeats;
   const size_t first = r.begin + (r.end - r.begin > r.period ? r.period : 0);

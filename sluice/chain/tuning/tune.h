@@ -29,22 +29,22 @@ struct Tuning {
   std::vector<ChainStep> steps;  // all of the caller's, without overlaps of their own
   std::vector<ChainStep> layer;  // the steps that the choices are for
   Repeats repeats;
-  StepChoices outside;           // one entry a step: the choices outside of the repetition
+  StepChoices outside;  // one entry a step: the choices outside of the repetition
 };
 
 struct TuneRequest {
   ChainTuning tuning{};
   bool cold = true;  // refuse weights that L2 holds
 };
-/// Searches on the steps' own memory. Errors: invalid_argument (weights that L2 holds); those of preparing and
-/// capturing the first chain; driver and toolchain at any time.
+/// Searches on the steps' own memory. Errors: invalid_argument (weights that L2 holds); those of preparing
+/// and capturing the first chain; driver and toolchain at any time.
 Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps, const TuneRequest& request);
 
 /// The choices for all steps of a chain.
 StepChoices choices_of(const Tuning& tuning, const LayerChoice& layer);
 /// Whether what the search found is faster than its start by 1 %, and in nine rounds of ten.
 bool is_safely_faster(const Raced& confirmed);
-/// What is kept of a search among records: `us` and `off_us` are a layer's.
+/// Returns the record of a search: `us` and `off_us` are a layer's.
 TunedChain record_of(const Device& device, const Tuning& tuning, bool gains, double us, double off_us);
 /// Least weights that a tuner accepts, in sizes of L2.
 inline constexpr i64 kLeastL2Times = 3;

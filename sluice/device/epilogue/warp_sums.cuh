@@ -111,25 +111,27 @@ class WarpSums {
     return kTile.parts == 1 ? sum_of_warps(i) : sum_of_parts(i);
   }
 
-  SLUICE_DEVICE void write(const float (&sums)[ceil_div(kTile.rows / 16, kTile.beside)][kTile.columns / 8][4],
+  SLUICE_DEVICE void write(const float (&sums)[warp_blocks(kTile)][kTile.columns / 8][4],
                            const RowPair& factors) const {
     static_assert(kUsed == 1 || kUsed % 2 == 0, "a lane has columns by twos");
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
     const int warp = thread / 32 / kTile.beside, first = thread / 32 % kTile.beside;
 #pragma unroll
-    for (int block = 0; block < ceil_div(kTile.rows / 16, kTile.beside); ++block) {
+    for (int block = 0; block < warp_blocks(kTile); ++block) {
       const int row = 16 * (kTile.beside * block + first) + lane / 4;
-      if (kTile.rows / 16 % kTile.beside != 0 && row >= kTile.rows) break;  // past the tile's rows
+      if (16 * kTile.beside * warp_blocks(kTile) > kTile.rows && row >= kTile.rows)
+        break;                                                          // past the tile's rows
+      const bool lower = kTile.rows % 16 == 0 || row + 8 < kTile.rows;  // the tile ends at half a block
 #pragma unroll
       for (int j = 0; j < kTile.columns / 8; ++j) {
         const int column = 8 * j + lane % 4 * 2;
         if (kUsed < kTile.columns && column >= kUsed) continue;
         const u32 to = address(warp, column, row);
         ptx::store_shared(to, sums[block][j][0] * factors.upper);
-        ptx::store_shared(to + 4 * 8, sums[block][j][2] * factors.lower);
+        if (lower) ptx::store_shared(to + 4 * 8, sums[block][j][2] * factors.lower);
         if (kUsed == 1) continue;
         ptx::store_shared(to + 4 * kStride, sums[block][j][1] * factors.upper);
-        ptx::store_shared(to + 4 * (kStride + 8), sums[block][j][3] * factors.lower);
+        if (lower) ptx::store_shared(to + 4 * (kStride + 8), sums[block][j][3] * factors.lower);
       }
     }
   }

@@ -42,20 +42,25 @@ class GroupCopier {
   }
   /// Copies B's part of the stage that is `ahead` stages behind the next one.
   SLUICE_DEVICE void copy_weights(u32 stage, int ahead) const {
-    constexpr int kCopies = kUnits * kConfig.tile.n / kRows;
+    constexpr int kCopies = ceil_div(kUnits * kConfig.tile.n, kRows);
     const i64 left = k_left_ - ahead * kStep;
+    // Where the tile ends at half a copy, the other half of the threads would write over A's rows.
+    const int copies =
+        kConfig.tile.n % kRows != 0 && target_ >= kRows / 2 * kPlainRowBytes ? kCopies - 1 : kCopies;
     const u8* from = b_ + ahead * kStep;
     const u32 to = stage + target_;
     if (left >= (kUnits - 1) * kPlainRowBytes + kPiece) {
 #pragma unroll
       for (int i = 0; i < kCopies; ++i)
-        ptx::copy_16_bytes_if(to + i * kRows * kPlainRowBytes, of_b(from, i), row_of(i) < rows_left_,
-                              policy_);
+        if (kConfig.tile.n % kRows == 0 || i < copies)
+          ptx::copy_16_bytes_if(to + i * kRows * kPlainRowBytes, of_b(from, i), row_of(i) < rows_left_,
+                                policy_);
     } else {
 #pragma unroll
       for (int i = 0; i < kCopies; ++i)
-        ptx::copy_16_bytes(to + i * kRows * kPlainRowBytes, of_b(from, i),
-                           row_of(i) < rows_left_ ? piece_bytes(left, unit_of(i)) : 0u, policy_);
+        if (kConfig.tile.n % kRows == 0 || i < copies)
+          ptx::copy_16_bytes(to + i * kRows * kPlainRowBytes, of_b(from, i),
+                             row_of(i) < rows_left_ ? piece_bytes(left, unit_of(i)) : 0u, policy_);
     }
   }
   /// Copies A's part of the next stage, and moves on to the stage after it.

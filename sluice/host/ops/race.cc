@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include <sluice/host/driver/replay_timer.h>
+#include <sluice/host/ops/replay_timer.h>
 
 namespace sluice::ops {
 namespace {

@@ -25,8 +25,28 @@ double cluster_us(const PlainCosts& costs, int ctas) {
   return ctas == 2 ? costs.cluster_of_2_us : ctas == 4 ? costs.cluster_of_4_us : costs.cluster_of_8_us;
 }
 
-/// The space's tiles for every split of k, as high as A, or `tile_m` if that is asked for.
-std::vector<KernelConfig> listed_configs(const Problem& p, std::optional<int> tile_m) {
+constexpr i64 kMostFittedRows = 64;
+
+/// Warps of tiles that fill the SMs with so many CTAs each.
+struct FittedBase {
+  int ctas, warps;
+};
+constexpr FittedBase kFittedSpace[] = {{1, 8}, {1, 16}, {2, 8}, {3, 4}};
+
+/// The width with which tiles just fill the SMs with `ctas` CTAs each; 0 if no tile is so wide or so narrow.
+/// 5120 rows in tiles of 32 are 160 CTAs, and 28 SMs have two; in tiles of 40 they are 128. More than 64
+/// tokens were not measured.
+int fitted_width(const Problem& p, const DeviceInfo& device, int parts, int ctas) {
+  if (p.m > kMostFittedRows) return 0;
+  const i64 tiles = std::max<i64>(i64{clusters_at_once(parts, device)} * ctas / std::max<i64>(p.batch, 1), 1);
+  const i64 unit = p.epilogue.gated ? 16 : 8, width = ceil_div(ceil_div(p.n, tiles), unit) * unit;
+  return width > kWaveRows / 2 && width <= 256 ? static_cast<int>(width) : 0;
+}
+
+/// The space's tiles for every split of k, and tiles that fill the SMs, as high as A, or `tile_m` if that is
+/// asked for.
+std::vector<KernelConfig> listed_configs(const Problem& p, const DeviceInfo& device,
+                                         std::optional<int> tile_m) {
   std::vector<KernelConfig> configs;
   for (const int parts : tried::kPlainParts) {
     const auto add = [&](Schedule schedule, int tile_n, int warps) -> KernelConfig& {
@@ -41,6 +61,11 @@ std::vector<KernelConfig> listed_configs(const Problem& p, std::optional<int> ti
       KernelConfig& c = add(Schedule::plain_wgmma, base.tile_n, base.warps);
       c.stages = plain_stages(c, base.ctas);
     }
+    for (const FittedBase& base : kFittedSpace)
+      if (const int width = fitted_width(p, device, parts, base.ctas); width > 0) {
+        KernelConfig& c = add(Schedule::plain_wgmma, width, base.warps);
+        c.stages = plain_stages(c, base.ctas);
+      }
   }
   return configs;
 }
@@ -156,7 +181,7 @@ std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const 
   const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;  // any plan will do: the others', unless asked
   if (why_not_plain(p, o) != nullptr || (nothing && !o.schedule && !o.warps)) return plans;
   const bool asked = o.schedule || o.warps;
-  for (KernelConfig c : listed_configs(p, o.tile_m)) {
+  for (KernelConfig c : listed_configs(p, device, o.tile_m)) {
     if (c.tile.m < p.m && !asked && !o.tile_m) continue;  // a second tile reads all weights again
     if (c.schedule != o.schedule.value_or(c.schedule) || c.tile.n != o.tile_n.value_or(c.tile.n) ||
         c.warps != o.warps.value_or(c.warps) || c.cluster.k != (o.cluster ? o.cluster->k : c.cluster.k))

@@ -54,11 +54,11 @@ bool is_listed(const TunedChoice& choice) {
                          .tile = {choice.tile_m, choice.tile_n, kPlainRowBytes},
                          .cluster = choice.cluster,
                          .warps = choice.warps};
-    return std::any_of(std::begin(kPlainWgmmaSpace), std::end(kPlainWgmmaSpace),
-                       [&](const PlainWgmmaBase& x) {
-                         return x.tile_n == choice.tile_n && x.warps == choice.warps &&
-                                plain_stages(c, x.ctas) == choice.stages;
-                       });
+    // Any width is listed, with as many stages as some number of CTAs an SM leaves; validate() refuses
+    // impossible ones.
+    for (int ctas = 1; ctas <= kMaxPlainCtas; ++ctas)
+      if (plain_stages(c, ctas) == choice.stages) return true;
+    return false;
   }
   if (choice.schedule == Schedule::plain) {
     const PlainBase base{choice.tile_n, choice.warps, choice.stages};

@@ -21,19 +21,6 @@ double usable_sms(const DeviceInfo& device, int parts) {
   return static_cast<double>(size * clusters_at_once(size, device) / parts * parts);
 }
 
-/// CTAs that share an SM: registers and shared memory may have room for more than the kernel promises. What
-/// else an SM has comes one wave after the other.
-double room_for(const NarrowConfig& c) {
-  const int by_smem = static_cast<int>(kSmemOfSm / (smem_bytes(c) + kSmemOfCta));
-  const int by_registers = (1 << 16) / (threads_of(c) * round_up(estimate_registers(c), 8));
-  return max(c.ctas, min(by_smem, by_registers));
-}
-/// Only few tokens and warpgroups leave registers for a second one.
-double room_for(const StripConfig& c) {
-  if (math_groups(c) > 2 || c.tokens > 16) return 1;
-  return max(1, min(2, static_cast<int>(kSmemOfSm / (smem_bytes(c) + kSmemOfCta))));
-}
-
 /// Words of codes that a lane expands for a fragment: twice the words, or twice the passes, twice the work.
 int words_of(const NarrowConfig& c) {
   const int words = code_bits(c.weights.type) / 4;
@@ -148,6 +135,17 @@ double estimate_us(const PackedProblem& problem, const StripConfig& c, const Dev
       c.parts > 1 ? costs.part_us * c.parts + costs.exchange_us * c.tokens * c.strips : 0.0;
   return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + begin_us + parts_us +
          costs.reduce_us * c.tokens * math_groups(c);
+}
+
+double room_for(const NarrowConfig& c) {
+  const int by_smem = static_cast<int>(kSmemOfSm / (smem_bytes(c) + kSmemOfCta));
+  const int by_registers = (1 << 16) / (threads_of(c) * round_up(estimate_registers(c), 8));
+  return max(c.ctas, min(by_smem, by_registers));
+}
+/// Only few tokens and warpgroups leave registers for a second one.
+double room_for(const StripConfig& c) {
+  if (math_groups(c) > 2 || c.tokens > 16) return 1;
+  return max(1, min(2, static_cast<int>(kSmemOfSm / (smem_bytes(c) + kSmemOfCta))));
 }
 
 int estimate_registers(const NarrowConfig& c) {

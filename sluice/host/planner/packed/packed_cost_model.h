@@ -27,4 +27,9 @@ inline double estimate_us(const PackedProblem& problem, const StripConfig& confi
 /// picks.
 int estimate_registers(const NarrowConfig& config);
 
+/// CTAs that share an SM: registers and shared memory may have room for more than the kernel promises. What
+/// else an SM has comes one wave after the other.
+double room_for(const NarrowConfig& config);
+double room_for(const StripConfig& config);
+
 }  // namespace sluice::packed

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sluice/host/driver/replay_timer.h>
+#include <sluice/host/ops/replay_timer.h>
 
 #include <sluice/try.h>
 

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/chain/between_neighbours.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/host/planner/packed/packed_cost_model.h>
+#include <sluice/spec/strip.h>
+
+namespace sluice {
+namespace {
+
+/// The share of its time that a launch would lose with no CTA in its waves.
+constexpr double kUnevenCost = 0.25;
+
+double at_once(int cluster, const DeviceInfo& device) {
+  return std::max(1.0, static_cast<double>(clusters_at_once(cluster, device)) * cluster);
+}
+
+double fill_of(const PackedProblem& p, const NarrowConfig& c, const DeviceInfo& device) {
+  const double tiles = static_cast<double>(ceil_div(p.n, i64{tile_rows(c)})) *
+                       static_cast<double>(ceil_div(p.m, i64{tile_tokens(c)}));
+  return grid_fill(tiles * c.parts, packed::room_for(c), at_once(c.parts, device));
+}
+double fill_of(const PackedProblem& p, const StripConfig& c, const DeviceInfo& device) {
+  const double tiles = static_cast<double>(ceil_div(d_columns(p), i64{tile_columns(c)})) *
+                       static_cast<double>(ceil_div(p.m, i64{c.tokens}));
+  return grid_fill(tiles * c.parts, packed::room_for(c), at_once(c.parts, device));
+}
+/// Its clusters walk all tiles, whose waves the estimate counts.
+double fill_of(const PackedProblem&, const WideConfig&, const DeviceInfo&) {
+  return 1;
+}
+
+}  // namespace
+
+double grid_fill(double ctas, double room, double at_once) {
+  const double share = std::ceil(ctas / at_once);
+  if (share <= room) return ctas / std::max(1.0, share * at_once);
+  return ctas / (std::ceil(ctas / (room * at_once)) * room * at_once);
+}
+
+double us_between_neighbours(const packed::Plan& plan, const DeviceInfo& device) {
+  const double fill =
+      std::visit([&](const auto& config) { return fill_of(plan.problem, config, device); }, plan.config);
+  return plan.estimate_us * (1 + kUnevenCost * (1 - fill));
+}
+
+}  // namespace sluice

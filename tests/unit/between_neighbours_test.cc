@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planner of chains' kernels. To see it fail: leave the fill out of us_between_neighbours.
+#include <sluice/chain/between_neighbours.h>
+
+#include <gtest/gtest.h>
+
+#include <sluice/chain/chain.h>
+
+namespace sluice {
+namespace {
+
+TEST(between_neighbours, grids_are_even_or_not) {
+  EXPECT_DOUBLE_EQ(grid_fill(132, 1, 132), 1);
+  EXPECT_DOUBLE_EQ(grid_fill(128, 4, 132), 128 / 132.0);
+  EXPECT_DOUBLE_EQ(grid_fill(160, 2, 132), 160 / 264.0) << "28 SMs have two";
+  EXPECT_DOUBLE_EQ(grid_fill(576, 5, 132), 576 / 660.0) << "one wave, up to five an SM";
+  EXPECT_DOUBLE_EQ(grid_fill(576, 4, 132), 576 / 1056.0) << "48 of a second wave";
+}
+
+/// Kernels of three and two stages are equal alone. With three, 48 of 576 CTAs are a second wave, and the
+/// launch behind waits for them: 80.3 us a layer for 74.4.
+TEST(between_neighbours, a_second_wave_is_avoided_in_chains_alone) {
+  const PackedProblem p{.m = 1,
+                        .n = 36864,
+                        .k = 7168,
+                        .x = DType::bf16,
+                        .d = DType::bf16,
+                        .weights = {.scale = DType::bf16},
+                        .activation = Activation::silu,
+                        .gated = true};
+  const DeviceInfo device{};
+  const Result<packed::Plan> alone = packed::plan(p, device);
+  ASSERT_TRUE(alone.ok()) << alone.error().message;
+  const auto at = [](u64 address) { return reinterpret_cast<void*>(address); };  // nothing is read
+  const packed::Args args{.x = at(1 << 20), .weights = at(u64{1} << 32), .d = at(2 << 20)};
+  const std::vector<ChainStep> steps(2, {.work = PackedStep{.problem = p, .args = args}});
+  const auto chosen = [&](ChainOverlap overlap) {
+    const Result<ChainPlan> plan = plan_chain(steps, device, {.overlap = overlap}, RecordBook());
+    EXPECT_TRUE(plan.ok()) << plan.error().message;
+    return *plan_of(*plan, plan->steps[1]).get<packed::Plan>();
+  };
+  const auto without_overlap = [](packed::Plan plan) {
+    std::visit([](auto& config) { config.overlap = {}; }, plan.config);
+    return plan.config;
+  };
+  EXPECT_EQ(without_overlap(chosen(ChainOverlap::off)), alone->config);
+  EXPECT_EQ(without_overlap(chosen(ChainOverlap::weights_first)), alone->config)
+      << "bits are those of the overlap off";
+  const packed::Plan planned = chosen(ChainOverlap::tuned);
+  EXPECT_LT(us_between_neighbours(planned, device), us_between_neighbours(*alone, device));
+  EXPECT_LE(planned.estimate_us, 1.1 * alone->estimate_us);
+}
+
+}  // namespace
+}  // namespace sluice
