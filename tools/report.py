@@ -23,7 +23,7 @@ import report_convolutions
 import report_losses
 import report_pictures
 import source_hash
-from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, name_of, newest_chains, ratio, table)
+from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, name_of, newest_chains, ratio, spread, table)
 from report_records import NO_COMMIT, ROOT, CountedAt, age_words, counted_at, first_look, git, parsed, texts_of
 
 SHOWN = "h200"  # the GPU on the pages; others have their tables
@@ -58,19 +58,12 @@ class Data:
         """Records that tables and pictures show, with their commits."""
         names = [row["set"] for row in self.rows("products")] + [f"packed/{row['set']}" for row in self.rows("packed")]
         names += [f"chains/{row['file']}" for row in newest_chains(self.rows("chains"))]
+        names += ["peers/int4"] if self.rows("int4_peers") else []
         return {name: self.commit(name) for name in dict.fromkeys(names)}
 
 
 def wrapped(text: str, indent: str = "") -> str:
     return textwrap.fill(" ".join(text.split()), WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def spread(ratios: list[float], of: int = 0) -> str:
-    """Mean, worst, best and number of shapes; `of`: how many were run, if more."""
-    if not ratios:
-        return "-"
-    count = f"{len(ratios)} of {of}" if of > len(ratios) else str(len(ratios))
-    return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}; {count})"
 
 
 def dense_cell(rows: list[dict], fp8: bool) -> str:
@@ -111,7 +104,7 @@ def packed_cell(rows: list[dict], kind: str) -> str:
 
 
 def readme_rows(data: Data) -> list[list[str]]:
-    """Six rows, each with its peer, and the worst beside the best."""
+    """Seven rows, each with its peer, and the worst beside the best."""
     untuned = tuple(sorted({row["set"] for row in data.rows("products") if row["planned_by"] == "model"} - {"sweep"}))
     rows = [[row[0], "cuBLASLt's best", *row[1:-1]] for words, sets in (*DENSE[:3], ("without a record", untuned))
             if sets and (row := dense_row(data, words, sets))]
@@ -120,6 +113,10 @@ def readme_rows(data: Data) -> list[list[str]]:
         tokens = [row["m"] for row in packed]
         words = f"int4 at {', '.join(map(str, TOKENS))} tokens (all: {min(tokens):g}-{max(tokens):g})"
         rows.append([words, "the faster FP8", packed_cell(packed, "fp16"), packed_cell(packed, "e4m3"), planned_by(packed)])
+    if drawn := [row for row in data.rows("int4_peers") if "blind" in row["set"]]:
+        words = f"random int4, {min(row['m'] for row in drawn):g}-{max(row['m'] for row in drawn):g} tokens"
+        rows.append([words, "the faster of Marlin, Machete", spread([ratio(row, "peer_us") for row in compared(drawn, "peer_us")], len(drawn)), "-",
+                     planned_by(drawn)])
     arms = (("tuned", ""), ("tuned, fused: gated", "fused "))
     if cells := [f"{words}{spread(ratios)}" for arm, words in arms if (ratios := chain_ratios(chains, arm))]:
         tokens = [row["tokens"] for row in chains]
@@ -135,7 +132,7 @@ def measured(data: Data) -> str:
     days = sorted({(row["started"] or "day not recorded")[:10] for row in rows})
     gpu = next((row["gpu"] for row in rows if row["gpu"]), "a GPU that is not recorded")
     told = days[0] if len(days) == 1 else f"from {days[0]} to {days[-1]}" if days else ""
-    return f"Measured on an {gpu}, {told}. Commits, and what changed since: [performance.md](docs/performance.md)." if rows else ""
+    return f"Measured on an {gpu}, {told}." if rows else ""
 
 
 def ages(data: Data) -> str:
@@ -259,8 +256,9 @@ def page(data: Data, others: list[Data]) -> str:
     text += section("Dense products", "dense", data, f"{len(compared(products))} shapes.{without} The slowest: {slowest(products)}. In the "
                     f"table: mean (worst to best; shapes); seen: looked at before by those who changed the planner.{alone}")
     text += f"\n{table([HEADER[0], *HEADER[2:]], rows)}\n\n" if rows else ""
+    untimed = "" if data.rows("int4_peers") else "Marlin, Machete, "
     text += section("int4 weights", "packed", data, "Beside the faster of cuBLASLt's best FP8 product and our own; mean (products)."
-                    + packed_sentences(packed) + " No kernel of others for int4 weights (Marlin, Machete, CUTLASS, TensorRT-LLM) was timed.") + "\n"
+                    + packed_sentences(packed) + f" Not timed: {untimed}CUTLASS, TensorRT-LLM.") + "\n"
     text += section("A layer as a chain", "chains", data, "All launches of a layer in one CUDA graph, each loading its weights before the one in "
                     "front has ended ([chains.md](chains.md)). Each arm has the bits of its own kernels without overlap. cuBLASLt has its fastest "
                     "screened algorithm for each product, the same norms and quantisers, and never the fused ones." + chain_sentences(data)) + "\n"
