@@ -163,10 +163,10 @@ def other_gpus(others: list[Data]) -> str:
 
 
 METHOD = """`sluice bench` times all contenders in one process, in turn (A B C, B C A, ...). Each is a CUDA graph of many launches,
-with a rest and an untimed replay before it, so that all meet the same clocks and a full queue. L2 is cold: launches rotate over
+with a rest and an untimed replay before it, so that all meet the same clocks. L2 is cold: launches rotate over
 copies of A, B and D whose weights are three times the L2 cache (at most 64 copies, so the smallest shapes are partly warm, for
 both). Data are random reals. Each result is checked in the same run, and a wrong one has no time. Times are medians over rounds,
-means are geometric, and a figure is the peer's time over ours: above 1, sluice is faster.
+means are geometric, and a figure is the peer's time over ours.
 
 cuBLASLt has 64 MB of workspace and is asked for 16 algorithms. All that it returns (ALGORITHMS) are screened; its first and the
 fastest two race, and the fastest in the race is "cuBLASLt's best". *Record*: `sluice tune` measured candidates of this very shape
@@ -176,9 +176,8 @@ tuned plan with the fastest of an untuned list."""
 
 def older_check(data: Data) -> str:
     old = sum((row["started"] or "") < "2026-11-25" for row in data.rows("files") if row["file"].removesuffix(".json") in data.shown_files())
-    return (f"{old} of the {len(data.shown_files())} records shown are older than 2026-11-25. Their check was a bound of each element "
-            "alone, which for fp8 with fast sums and k from 2048 on finds little but NaN and what was not written; that those kernels are right is what exact "
-            "tests show ([testing.md](testing.md)).") if old else ""
+    return (f"{old} of the {len(data.shown_files())} records shown are older than 2026-11-25. Their check bounded each element "
+            "alone, which for fp8 with fast sums and k from 2048 on finds little but NaN; exact tests show those kernels right ([testing.md](testing.md)).") if old else ""
 
 
 def algorithms(rows: list[dict]) -> str:

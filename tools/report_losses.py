@@ -5,7 +5,6 @@ from report_figures import by_tokens, compared, floor_shares, geometric_mean, is
 from report_records import NO_COMMIT, age_words, first_look
 
 SLOWER = 0.99  # closer ratios count as even, as runs differ by so much
-BANDS = ((1, 16), (17, 128), (129, 4096))  # numbers of tokens
 
 
 def percent(value: float) -> str:
@@ -55,16 +54,15 @@ def many_tokens(data) -> str:
     if told := beside_machete(data):
         text += f". Beside Machete, {told}"
     return text + (". Cause: codes are unpacked to the tokens' type before they are multiplied; that takes instructions, and 16-bit tensor "
-                   "cores do half as many products a clock as FP8 ones. There int4 saves memory, not time ([few-bit-weights.md](findings/few-bit-weights.md))." +
-                   (" Where tiles fill two waves badly Machete splits the last among all SMs ([int4-peers.md](findings/int4-peers.md))." if told else ""))
+                   "cores do half as many products a clock as FP8 ones. There int4 saves memory, not time ([few-bit-weights.md](findings/few-bit-weights.md)).")
 
 
 def beside_machete(data) -> str:
     """Where Marlin or Machete is faster, in words; "" if nowhere."""
     rows = compared(data.rows("int4_peers"), "peer_us")
     slower = sorted((row for row in rows if ratio(row, "peer_us") < SLOWER), key=lambda row: ratio(row, "peer_us"))
-    return (f"{len(slower)} of {len(rows)} products are slower, all from {min(row['m'] for row in slower):g} tokens on, the slowest "
-            f"{ratio(slower[0], 'peer_us'):.2f} at {sizes_of(slower[0])}") if slower else ""
+    return (f"{len(slower)} of {len(rows)} are slower, from {min(row['m'] for row in slower):g} tokens on, at worst "
+            f"{ratio(slower[0], 'peer_us'):.2f} ([waves](findings/int4-peers.md))") if slower else ""
 
 
 def few_waves(data) -> str:
@@ -133,15 +131,12 @@ def beside_vllm(data) -> str:
         return ""
     commit, parts = data.commit("peers/int4"), []
     for name in dict.fromkeys(row["set"] for row in rows):
-        words = {"int4_known": "layers of known models"}.get(name, name)
+        words = {"int4_known": "known layers"}.get(name, name)
         if drawn := name.partition("int4_blind_")[2]:
-            words = f"products drawn at random ({'a first look' if first_look(commit, drawn) else 'seen before'})"
-        found = [row for row in rows if row["set"] == name]
-        bands = [[ratio(row, "peer_us") for row in found if least <= row["m"] <= most] for least, most in BANDS]
-        by_band = ", ".join(f"{geometric_mean(band):.2f} at {least:g} to {most:g}" for band, (least, most) in zip(bands, BANDS) if band)
-        parts.append(f"{spread([ratio(row, 'peer_us') for row in found])} on {words}: {by_band} tokens")
-    return (f"**Marlin and Machete** of vLLM {rows[0]['vllm']}, int4 weights, 16-bit tokens, times the faster of the two: {'; '.join(parts)} "
-            f"(`tools/int4_peers.py` at {commit}{age_words(commit)}; [int4-peers.md](findings/int4-peers.md)).")
+            words = f"random products ({'first look' if first_look(commit, drawn) else 'seen'})"
+        parts.append(f"{spread([ratio(row, 'peer_us') for row in rows if row['set'] == name])} on {words}")
+    return (f"**Marlin, Machete** (vLLM {rows[0]['vllm']}), int4, times the faster: {', '.join(parts)}, at {commit} "
+            "([by tokens](findings/int4-peers.md)).")
 
 
 def in_torch(data) -> str:
