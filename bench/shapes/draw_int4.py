@@ -20,7 +20,7 @@ def between(dice: random.Random, least: int, most: int) -> float:
 
 
 def products(seed: str, count: int):
-    dice = random.Random(int(seed) if seed.isdigit() else seed)
+    dice = random.Random(seed)
     for _ in range(count):
         n, k = (STEP * round(between(dice, *WIDTHS) / STEP) for _ in range(2))
         m = min(TOKENS[1], int(between(dice, TOKENS[0], TOKENS[1] + 1)))
@@ -29,7 +29,7 @@ def products(seed: str, count: int):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    words = sys.argv[1:]
+    if len(words) != 2:
         sys.exit(__doc__)
-    print("# Drawn from", sys.argv[1])
-    print("\n".join(products(sys.argv[1], int(sys.argv[2]))))
+    print(f"# Drawn from {words[0]}", *products(words[0], int(words[1])), sep="\n")

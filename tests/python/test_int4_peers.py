@@ -9,14 +9,13 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")
-def peers():
-    from conftest import ROOT
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        import int4_peers
-        yield int4_peers
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
+def peers(source_root):
+    tools = str(source_root / "tools")
+    sys.path.insert(0, tools)
+    import int4_peers
+
+    yield int4_peers
+    sys.path.remove(tools)
 
 
 def product(data, group, codes=None, scales=None):
