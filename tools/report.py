@@ -23,7 +23,7 @@ import report_convolutions
 import report_losses
 import report_pictures
 import source_hash
-from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, name_of, newest_chains, ratio, table)
+from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, name_of, newest_chains, ratio, spread, table)
 from report_records import NO_COMMIT, ROOT, CountedAt, age_words, counted_at, first_look, git, parsed, texts_of
 
 SHOWN = "h200"  # the GPU on the pages; others have their tables
@@ -58,19 +58,12 @@ class Data:
         """Records that tables and pictures show, with their commits."""
         names = [row["set"] for row in self.rows("products")] + [f"packed/{row['set']}" for row in self.rows("packed")]
         names += [f"chains/{row['file']}" for row in newest_chains(self.rows("chains"))]
+        names += ["peers/int4"] if self.rows("int4_peers") else []
         return {name: self.commit(name) for name in dict.fromkeys(names)}
 
 
 def wrapped(text: str, indent: str = "") -> str:
     return textwrap.fill(" ".join(text.split()), WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def spread(ratios: list[float], of: int = 0) -> str:
-    """Mean, worst, best and number of shapes; `of`: how many were run, if more."""
-    if not ratios:
-        return "-"
-    count = f"{len(ratios)} of {of}" if of > len(ratios) else str(len(ratios))
-    return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}; {count})"
 
 
 def dense_cell(rows: list[dict], fp8: bool) -> str:
@@ -111,7 +104,7 @@ def packed_cell(rows: list[dict], kind: str) -> str:
 
 
 def readme_rows(data: Data) -> list[list[str]]:
-    """Six rows, each with its peer, and the worst beside the best."""
+    """Seven rows, each with its peer, and the worst beside the best."""
     untuned = tuple(sorted({row["set"] for row in data.rows("products") if row["planned_by"] == "model"} - {"sweep"}))
     rows = [[row[0], "cuBLASLt's best", *row[1:-1]] for words, sets in (*DENSE[:3], ("without a record", untuned))
             if sets and (row := dense_row(data, words, sets))]
@@ -120,6 +113,10 @@ def readme_rows(data: Data) -> list[list[str]]:
         tokens = [row["m"] for row in packed]
         words = f"int4 at {', '.join(map(str, TOKENS))} tokens (all: {min(tokens):g}-{max(tokens):g})"
         rows.append([words, "the faster FP8", packed_cell(packed, "fp16"), packed_cell(packed, "e4m3"), planned_by(packed)])
+    if drawn := [row for row in data.rows("int4_peers") if "blind" in row["set"]]:
+        words = f"random int4, {min(row['m'] for row in drawn):g}-{max(row['m'] for row in drawn):g} tokens"
+        rows.append([words, "the faster of Marlin, Machete", spread([ratio(row, "peer_us") for row in compared(drawn, "peer_us")], len(drawn)), "-",
+                     planned_by(drawn)])
     arms = (("tuned", ""), ("tuned, fused: gated", "fused "))
     if cells := [f"{words}{spread(ratios)}" for arm, words in arms if (ratios := chain_ratios(chains, arm))]:
         tokens = [row["tokens"] for row in chains]
@@ -135,7 +132,7 @@ def measured(data: Data) -> str:
     days = sorted({(row["started"] or "day not recorded")[:10] for row in rows})
     gpu = next((row["gpu"] for row in rows if row["gpu"]), "a GPU that is not recorded")
     told = days[0] if len(days) == 1 else f"from {days[0]} to {days[-1]}" if days else ""
-    return f"Measured on an {gpu}, {told}. Commits, and what changed since: [performance.md](docs/performance.md)." if rows else ""
+    return f"Measured on an {gpu}, {told}." if rows else ""
 
 
 def ages(data: Data) -> str:
@@ -166,10 +163,10 @@ def other_gpus(others: list[Data]) -> str:
 
 
 METHOD = """`sluice bench` times all contenders in one process, in turn (A B C, B C A, ...). Each is a CUDA graph of many launches,
-with a rest and an untimed replay before it, so that all meet the same clocks and a full queue. L2 is cold: launches rotate over
+with a rest and an untimed replay before it, so that all meet the same clocks. L2 is cold: launches rotate over
 copies of A, B and D whose weights are three times the L2 cache (at most 64 copies, so the smallest shapes are partly warm, for
 both). Data are random reals. Each result is checked in the same run, and a wrong one has no time. Times are medians over rounds,
-means are geometric, and a figure is the peer's time over ours: above 1, sluice is faster.
+means are geometric, and a figure is the peer's time over ours.
 
 cuBLASLt has 64 MB of workspace and is asked for 16 algorithms. All that it returns (ALGORITHMS) are screened; its first and the
 fastest two race, and the fastest in the race is "cuBLASLt's best". *Record*: `sluice tune` measured candidates of this very shape
@@ -179,9 +176,8 @@ tuned plan with the fastest of an untuned list."""
 
 def older_check(data: Data) -> str:
     old = sum((row["started"] or "") < "2026-11-25" for row in data.rows("files") if row["file"].removesuffix(".json") in data.shown_files())
-    return (f"{old} of the {len(data.shown_files())} records shown are older than 2026-11-25. Their check was a bound of each element "
-            "alone, which for fp8 with fast sums and k from 2048 on finds little but NaN and what was not written; that those kernels are right is what exact "
-            "tests show ([testing.md](testing.md)).") if old else ""
+    return (f"{old} of the {len(data.shown_files())} records shown are older than 2026-11-25. Their check bounded each element "
+            "alone, which for fp8 with fast sums and k from 2048 on finds little but NaN; exact tests show those kernels right ([testing.md](testing.md)).") if old else ""
 
 
 def algorithms(rows: list[dict]) -> str:
@@ -259,8 +255,9 @@ def page(data: Data, others: list[Data]) -> str:
     text += section("Dense products", "dense", data, f"{len(compared(products))} shapes.{without} The slowest: {slowest(products)}. In the "
                     f"table: mean (worst to best; shapes); seen: looked at before by those who changed the planner.{alone}")
     text += f"\n{table([HEADER[0], *HEADER[2:]], rows)}\n\n" if rows else ""
+    untimed = "" if data.rows("int4_peers") else "Marlin, Machete, "
     text += section("int4 weights", "packed", data, "Beside the faster of cuBLASLt's best FP8 product and our own; mean (products)."
-                    + packed_sentences(packed) + " No kernel of others for int4 weights (Marlin, Machete, CUTLASS, TensorRT-LLM) was timed.") + "\n"
+                    + packed_sentences(packed) + f" Not timed: {untimed}CUTLASS, TensorRT-LLM.") + "\n"
     text += section("A layer as a chain", "chains", data, "All launches of a layer in one CUDA graph, each loading its weights before the one in "
                     "front has ended ([chains.md](chains.md)). Each arm has the bits of its own kernels without overlap. cuBLASLt has its fastest "
                     "screened algorithm for each product, the same norms and quantisers, and never the fused ones." + chain_sentences(data)) + "\n"

@@ -17,6 +17,14 @@ def table(header: list[str], rows: list[list[str]], tight: bool = False) -> str:
     return "\n".join(begin + between.join(cells) + end for cells in [header, ["---"] * len(header), *rows])
 
 
+def spread(ratios: list[float], of: int = 0) -> str:
+    """Mean, worst, best and number of shapes; `of`: how many were run, if more."""
+    if not ratios:
+        return "-"
+    count = f"{len(ratios)} of {of}" if of > len(ratios) else str(len(ratios))
+    return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}; {count})"
+
+
 def is_fp8(row: dict) -> bool:
     return row["a"].startswith("e")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sentences of docs/performance.md on losses and on peers other than cuBLASLt. Causes are typed and have
 findings; numbers come from rows. A sentence is left out if its rows show no loss."""
-from report_figures import by_tokens, compared, floor_shares, geometric_mean, is_fp8, losses, name_of, ratio, sizes_of
+from report_figures import by_tokens, compared, floor_shares, geometric_mean, is_fp8, losses, name_of, ratio, sizes_of, spread
 from report_records import NO_COMMIT, age_words, first_look
 
 SLOWER = 0.99  # closer ratios count as even, as runs differ by so much
@@ -51,8 +51,18 @@ def many_tokens(data) -> str:
     text = f"**int4 weights with many tokens.** Beside FP8: {', '.join(slower)} fp16 tokens"
     if slow := [f"{mean:.2f} at {m:g}" for m, mean in bytes_too.items() if mean < SLOWER]:
         text += f"; {', '.join(slow)} e4m3 tokens"
+    if told := beside_machete(data):
+        text += f". Beside Machete, {told}"
     return text + (". Cause: codes are unpacked to the tokens' type before they are multiplied; that takes instructions, and 16-bit tensor "
                    "cores do half as many products a clock as FP8 ones. There int4 saves memory, not time ([few-bit-weights.md](findings/few-bit-weights.md)).")
+
+
+def beside_machete(data) -> str:
+    """Where Marlin or Machete is faster, in words; "" if nowhere."""
+    rows = compared(data.rows("int4_peers"), "peer_us")
+    slower = sorted((row for row in rows if ratio(row, "peer_us") < SLOWER), key=lambda row: ratio(row, "peer_us"))
+    return (f"{len(slower)} of {len(rows)} are slower, from {min(row['m'] for row in slower):g} tokens on, at worst "
+            f"{ratio(slower[0], 'peer_us'):.2f} ([waves](findings/int4-peers.md))") if slower else ""
 
 
 def few_waves(data) -> str:
@@ -115,6 +125,20 @@ def beside_triton(data) -> str:
     return text
 
 
+def beside_vllm(data) -> str:
+    rows = compared(data.rows("int4_peers"), "peer_us")
+    if not rows:
+        return ""
+    commit, parts = data.commit("peers/int4"), []
+    for name in dict.fromkeys(row["set"] for row in rows):
+        words = {"int4_known": "known layers"}.get(name, name)
+        if drawn := name.partition("int4_blind_")[2]:
+            words = f"random products ({'first look' if first_look(commit, drawn) else 'seen'})"
+        parts.append(f"{spread([ratio(row, 'peer_us') for row in rows if row['set'] == name])} on {words}")
+    return (f"**Marlin, Machete** (vLLM {rows[0]['vllm']}), int4, times the faster: {', '.join(parts)}, at {commit} "
+            "([by tokens](findings/int4-peers.md)).")
+
+
 def in_torch(data) -> str:
     rows = data.rows("blocks")
     if not rows:
@@ -139,5 +163,5 @@ def range_of_rows(data) -> str:
 
 
 def other_peers(data) -> list[str]:
-    lines = [text for make in (beside_triton, in_torch, range_of_rows) if (text := make(data))]
+    lines = [text for make in (beside_vllm, beside_triton, in_torch, range_of_rows) if (text := make(data))]
     return [*lines, "**DeepGEMM** and other FP8 libraries have no record here."] if lines else []

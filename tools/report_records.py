@@ -44,7 +44,7 @@ def commit_of(record: dict) -> str:
 
 
 def right(contender: dict) -> bool:
-    return "error" not in contender and contender["verified"] and contender["us"]["median"] > 0
+    return "error" not in contender and "refused" not in contender and contender["verified"] and contender["us"]["median"] > 0
 
 
 def times_of(shape: dict) -> dict[str, float]:
@@ -188,6 +188,21 @@ def triton(folder: pathlib.Path) -> list[dict]:
     return rows
 
 
+def int4_peers(folder: pathlib.Path) -> list[dict]:
+    """A line a product of int4 weights beside vLLM's Marlin and Machete (tools/int4_peers.py). A peer that
+    does not take the product has no time."""
+    path, rows = folder / "peers" / "int4.json", []
+    run = load(path, "sluice-int4-peers-1") if path.exists() else {"shapes": ()}
+    for shape in run["shapes"]:
+        p, us = shape["problem"], times_of(shape)
+        failed = [f"{c['name']}: {c['error']}" for c in shape["contenders"] if "error" in c]
+        rows.append({"set": shape["list"], **{key: p[key] for key in ("m", "n", "k", "group", "dtype")}, "planned_by": shape["chosen_by"],
+                     "kernel": ours_of(shape).get("detail", ""), "us": us.get(OURS), "marlin_us": us.get("Marlin"), "machete_us": us.get("Machete"),
+                     "peer_us": min((us[name] for name in ("Marlin", "Machete") if name in us), default=None),
+                     "vllm": run["versions"]["vllm"], "failed": "; ".join(failed)})
+    return rows
+
+
 def blocks(folder: pathlib.Path) -> list[dict]:
     """A line a number of tokens: a block of a model under torch.compile (examples/llama_block.py)."""
     rows = []
@@ -215,7 +230,7 @@ def files(folder: pathlib.Path) -> list[dict]:
 
 
 TABLES = {"products": products, "packed": packed, "chains": chains, "timelines": timelines, "ranges": ranges, "triton": triton,
-          "blocks": blocks, "files": files}
+          "int4_peers": int4_peers, "blocks": blocks, "files": files}
 
 
 def text_of(rows: list[dict]) -> str:
@@ -287,8 +302,9 @@ def drawn_from() -> str:
     return found[0] if found else ""
 
 
-def first_look(commit: str) -> bool:
-    """Whether bench/shapes/blind.txt was measured with the library it was drawn from, so that nothing can be
-    fitted to it. The commit that adds the list is a later one with the same library."""
-    drawn = drawn_from()  # git knows neither an unrecorded commit nor one ending in -dirty
+def first_look(commit: str, drawn: str | None = None) -> bool:
+    """Whether a list (bench/shapes/blind.txt, unless `drawn` says of which commit another is) was measured with
+    the library it was drawn from, so that nothing can be fitted to it. The commit that adds the list is a later
+    one with the same library."""
+    drawn = drawn_from() if drawn is None else drawn  # git knows neither an unrecorded commit nor one ending in -dirty
     return bool(drawn) and git("diff", "--quiet", drawn, commit, "--", "include", "sluice") is not None

@@ -238,6 +238,24 @@ def check_others(folder: Folder) -> None:
     assert ">qkv<" in report_pictures.timeline([row]) and ">2 us<" in report_pictures.timeline([row])
 
 
+def check_int4_peers(folder: Folder) -> None:
+    """The faster of Marlin and Machete is the peer; one that refuses or is wrong has no time. Losses are told."""
+    def shape(m: int, contenders: list[dict], name: str = "int4_blind_0123abc") -> dict:
+        return {"list": name, "chosen_by": "model", "problem": {"m": m, "n": 256, "k": 128, "group": 64, "dtype": "fp16"}, "contenders": contenders}
+    refused, wrong = {"name": "Machete", "verified": False, "refused": "no groups of 32"}, {"name": "Machete", "verified": False, "error": "3 of 4"}
+    shapes = [shape(1, [timed(OURS, 10.0), timed("Marlin", 20.0), timed("Machete", 15.0)]), shape(2, [timed(OURS, 10.0), timed("Marlin", 20.0), refused]),
+              shape(500, [timed(OURS, 10.0), timed("Marlin", 20.0), timed("Machete", 8.0)]), shape(3, [timed(OURS, 10.0), wrong])]
+    folder.put("peers/int4.json", {"schema": "sluice-int4-peers-1", "commit": "0123abc", "versions": {"vllm": "1.2.3"}, "shapes": shapes})
+    folder.put("packed/mixed.json", run_of([packed_of(64, 12.5)]))
+    rows = folder.rows("int4_peers")
+    assert [row["peer_us"] for row in rows] == [15.0, 20.0, 8.0, None] and rows[3]["failed"] == "Machete: 3 of 4" and rows[1]["failed"] is None, rows
+    text = flat(folder.page())
+    assert "(vLLM 1.2.3), int4, times the faster: 1.34 (0.80 to 2.00; 3) on random products (seen), at 0123abc" in text, text
+    assert "Beside Machete, 1 of 3 are slower, from 500 tokens on, at worst 0.80" in text, text
+    assert "Not timed: CUTLASS, TensorRT-LLM." in text, text
+    assert ["random int4, 1-500 tokens", "the faster of Marlin, Machete", "1.34 (0.80 to 2.00; 3 of 4)", "-", "model"] in report.readme_rows(folder.data())
+
+
 def check_losses(folder: Folder) -> None:
     """A loss is told, with its shape, where rows show one; else nothing is claimed."""
     def put(ours: float) -> str:
@@ -321,7 +339,7 @@ def check_other_gpus(folder: Folder) -> None:
 
 def run() -> int:
     check_certificates()
-    checks = (check_products, check_floor, check_files, check_ages, check_first_look, check_readme, check_packed, check_chains, check_others, check_losses,
+    checks = (check_products, check_floor, check_files, check_ages, check_first_look, check_readme, check_packed, check_chains, check_others, check_int4_peers, check_losses,
               check_pictures, check_check, check_other_gpus)
     for check in checks:
         with tempfile.TemporaryDirectory() as name:

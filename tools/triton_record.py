@@ -77,9 +77,13 @@ def table(shapes: list[dict]) -> list[str]:
 
 
 def run_json(machine: dict, method: dict, shapes: list[dict]) -> dict:
-    return {"schema": SCHEMA, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "command": " ".join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]), "commit": commit(), **machine,
+    return {"schema": SCHEMA, **started(), "commit": commit(), **machine,
             "method": method, "cut_at": [s["problem"]["m"] for s in shapes if was_cut(s["tuning"])], "shapes": shapes}
+
+
+def started() -> dict:
+    return {"started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "command": " ".join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])}
 
 
 def commit() -> str:

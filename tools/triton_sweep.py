@@ -27,12 +27,10 @@ import time
 from typing import Callable
 
 import triton_configs
-from triton_record import (L2_TIMES, ProgressBar, best_of, contender_json, copies_for, launches_for, nvidia_smi, rounded,
-                           run_json, searched, table, turns, was_cut)
+from peer_race import REPLAY_US, REST_MS, ROUNDS, Clock, Entry, machine_json, race
+from triton_record import (L2_TIMES, ProgressBar, best_of, copies_for, nvidia_smi, rounded, run_json, searched, table, was_cut)
 
 TOKENS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)
-ROUNDS, REST_MS, REPLAY_US = 9, 20.0, 3000.0
-SCREEN_REPLAYS = 3
 FINALISTS = 4  # for each way to split, timed again before the race
 COMPILE_SHARE, SCREEN_SHARE = 0.35, 0.8  # share of all the time; of a shape's time
 CUT = 3  # exit status
@@ -42,13 +40,11 @@ ROUNDING, SUM_ERROR = 2.0 ** -8, 2.0 ** -10
 
 
 @dataclasses.dataclass
-class Bench:
+class Bench(Clock):
     """One problem: copies of A, W and D in turn, the right D, and the deadline."""
-    torch: object
     m: int
     n: int
     k: int
-    copies: list
     scales: tuple
     real: tuple    # A and W of copy 0
     whole: tuple  # A and W of -1, 0 and 1: no sum exceeds 13 fraction bits while k is at most 4096
@@ -75,7 +71,7 @@ class Bench:
         whole = tuple(torch.randint(-1, 2, x.shape, device="cuda", generator=generator).float().to(torch.float8_e4m3fn) for x in real)
         wanted = (a @ w.T) * 0.125
         bound = wanted.abs() * ROUNDING + (a.abs() @ w.abs().T) * 0.125 * SUM_ERROR
-        return Bench(torch, m, n, k, copies, scales, real, whole, wanted, bound, deadline, properties.multi_processor_count)
+        return Bench(torch, copies, m, n, k, scales, real, whole, wanted, bound, deadline, properties.multi_processor_count)
 
     def check(self, launch: Callable[[int], None]) -> str:
         """Raises if the result is wrong: whole numbers in any bit, real data beyond the bound."""
@@ -96,46 +92,6 @@ class Bench:
             wrong = ~right()
             if bool(wrong.any()):
                 raise ArithmeticError(f"{int(wrong.sum())} of {wrong.numel()} elements are wrong")
-
-    def capture(self, launch: Callable[[int], None], launches: int):
-        torch = self.torch
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        graph = torch.cuda.CUDAGraph()  # not by torch.cuda.graph(), which collects garbage: 600 times a shape
-        with torch.cuda.stream(stream):
-            launch(0)
-            stream.synchronize()
-            graph.capture_begin(capture_error_mode="thread_local")
-            try:
-                for i in range(launches):
-                    launch(i % len(self.copies))
-            finally:
-                graph.capture_end()
-        return graph
-
-    def replay_us(self, graph, launches: int) -> float:
-        """The untimed replay wakes the clocks and keeps the queue full while the timed one is submitted."""
-        torch = self.torch
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        graph.replay()
-        start.record()
-        graph.replay()
-        stop.record()
-        stop.synchronize()
-        return start.elapsed_time(stop) * 1000 / launches
-
-    def screen(self, launch: Callable[[int], None]) -> float:
-        launches = 2 * len(self.copies)
-        graph = self.capture(launch, launches)
-        return min(self.replay_us(graph, launches) for _ in range(SCREEN_REPLAYS))
-
-
-@dataclasses.dataclass
-class Entry:
-    """A contender in the race: a name, its detail, and launch(copy)."""
-    name: str
-    detail: str
-    launch: Callable[[int], None]
 
 
 def triton_entries(bench: Bench, bar: ProgressBar) -> list[Entry]:
@@ -187,26 +143,6 @@ def cublaslt_entries(bench: Bench, _: ProgressBar) -> list[Entry]:
 CONTENDERS: tuple[Callable[[Bench, ProgressBar], list[Entry]], ...] = (cublaslt_entries, triton_entries)
 
 
-def race(bench: Bench, entries: list[Entry]) -> list[dict]:
-    """Races all in turn, round after round, each checked before; a wrong one is named and not timed."""
-    graphs, results, timed = [], {}, []
-    for entry in entries:
-        try:
-            verdict = bench.check(entry.launch)
-            launches = launches_for(bench.screen(entry.launch), len(bench.copies), REPLAY_US)
-            graphs.append((entry, bench.capture(entry.launch, launches), launches, verdict))
-        except Exception as why:
-            results[entry.name] = {"name": entry.name, "detail": entry.detail, "verified": False, "error": str(why)}
-    rounds = [[] for _ in graphs]
-    for index in range(ROUNDS):
-        for who in turns(len(graphs), index):
-            time.sleep(REST_MS / 1000)
-            rounds[who].append(bench.replay_us(graphs[who][1], graphs[who][2]))
-    for (entry, _, launches, verdict), times in zip(graphs, rounds):
-        timed.append(contender_json(entry.name, entry.detail, times, launches, verdict))
-    return timed + list(results.values())
-
-
 def compile_all(tokens: list[int], n: int, k: int, seconds: float, bar: ProgressBar) -> dict:
     """Fills Triton's cache with a process for each core; unfinished kernels are compiled when needed."""
     from triton_matmul import compile_ahead, kernels_ahead
@@ -229,13 +165,6 @@ def compile_all(tokens: list[int], n: int, k: int, seconds: float, bar: Progress
     return {"kernels": len(jobs), "compiled": done, "failures": len(failures), "first_failures": failures[:3]}
 
 
-def machine_json(torch, triton_version: str) -> dict:
-    gpu = nvidia_smi(("name", "driver_version", "power.limit", "clocks.max.sm", "clocks.max.mem"))
-    return {"machine": {"gpu": torch.cuda.get_device_name(0), "cpus": os.cpu_count(), "nvidia_smi": gpu},
-            "versions": {"python": sys.version.split()[0], "torch": torch.__version__, "triton": triton_version,
-                         "cuda": torch.version.cuda}}
-
-
 def sweep(arguments: argparse.Namespace) -> int:
     try:
         import torch
@@ -249,7 +178,7 @@ def sweep(arguments: argparse.Namespace) -> int:
     bar = ProgressBar()
     end = time.monotonic() + arguments.seconds
     compiled = compile_all(arguments.m, arguments.n, arguments.k, COMPILE_SHARE * arguments.seconds, bar)
-    machine = machine_json(torch, triton.__version__)
+    machine = machine_json(torch, triton=triton.__version__)
     method = {"mode": "cold", "rounds": ROUNDS, "rest_ms": REST_MS, "replay_us": REPLAY_US, "l2_times": L2_TIMES,
               "fill": "normal", "seconds": arguments.seconds, "compiled_ahead": compiled}
     shapes, known, failed = [], [], 0
@@ -261,7 +190,7 @@ def sweep(arguments: argparse.Namespace) -> int:
         entries = [entry for contender in CONTENDERS for entry in contender(bench, bar)]
         bar.show(f"M = {m}: race", index, len(arguments.m))
         before = nvidia_smi(("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu"))
-        contenders = race(bench, entries)
+        contenders = race(bench, entries, lambda entry: bench.check(entry.launch))
         known = list(dict.fromkeys(bench.known))[-24:]
         shapes.append({"name": f"{m}x{arguments.n}x{arguments.k} e4m3 > bf16", "copies": len(bench.copies),
                        "problem": {"m": m, "n": arguments.n, "k": arguments.k, "a": "e4m3", "b": "e4m3", "d": "bf16"},

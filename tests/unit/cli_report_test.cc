@@ -29,6 +29,10 @@ TEST(report, the_triton_sweep_passes_its_self_test) {
   EXPECT_EQ(std::system("python3 '" SLUICE_SOURCE_DIR "/tools/triton_sweep.py' --self-test"), 0);
 }
 
+TEST(report, the_race_with_int4_peers_passes_its_self_test) {
+  EXPECT_EQ(std::system("python3 '" SLUICE_SOURCE_DIR "/tools/int4_peers.py' --self-test"), 0);
+}
+
 TEST(report, reads_what_the_bench_writes) {
   const std::string folder = testing::TempDir() + "sluice_report_" + std::to_string(getpid());
   std::filesystem::create_directories(folder + "/results/h200");

@@ -1,0 +1,360 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""sluice beside Marlin and Machete, vLLM's kernels for int4 weights and 16-bit tokens, as vLLM calls them.
+
+    tools/int4_peers.py --wheel SMALL.whl bench/shapes/int4_*.txt --json FILE
+
+Needs a Hopper GPU, torch, the Python package sluice (its library may be named by SLUICE_LIBRARY) and vLLM's
+wheel, whole or made small by tools/vllm_library.py; vLLM is not installed. Lists have the lines of
+`sluice bench --shapes`, with --weights int4, --group, --weight-scale and --dtype, both of one type.
+
+All three get the same codes and scales (of the tokens' type, zero 8). Each is checked before it is timed: all
+bits of sums of whole numbers, and real data within a bound of fp64. Then they race as in peer_race.py, cold L2
+by copies of all operands. Machete has no groups of 32, and then the peer is Marlin alone.
+
+SLUICE_COMMIT names the commit of the library, if that is not the one of this tree. Exit: 0, 1 a contender is
+wrong or missing, 3 --seconds ran out before the last problem, 77 no GPU or torch.
+"""
+import argparse
+import dataclasses
+import functools
+import json
+import math
+import os
+import pathlib
+import re
+import sys
+import time
+from typing import Iterator
+
+import peer_race
+import vllm_library
+from triton_record import L2_TIMES, ProgressBar, commit, copies_for, nvidia_smi, started
+
+SCHEMA = "sluice-int4-peers-1"
+OURS, PEERS = "sluice", ("Marlin", "Machete")
+CUT = 3
+MOST_COPIES = 64
+ZERO = 8
+UINT4B8 = 4 << 8 | ZERO << 17 | 1 << 50  # vLLM's number for its type: 4 bits, bias 8, no special values
+ROUNDING = {"fp16": 2.0 ** -11, "bf16": 2.0 ** -8}
+# The norm of all errors over that of all values, in roundings. Weights and D rounded once each give 0.58.
+MOST_TOGETHER = 0.75
+# Marlin's order of the scales of 64 outputs.
+SCALE_ORDER = [row + 8 * column for row in range(8) for column in range(8)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    list: str
+    m: int
+    n: int
+    k: int
+    group: int
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.m}x{self.n}x{self.k} int4 g{self.group} {self.dtype}"
+
+
+FORM = "MxNxK --weights int4 --group 32|64|128 --weight-scale T --dtype T, with T fp16 or bf16"
+LINE = re.compile(r"(\d+)x(\d+)x(\d+) --weights int4 --group (32|64|128) --weight-scale (fp16|bf16) --dtype \5")
+
+
+def problems_of(text: str, name: str) -> list[Problem]:
+    """Problems of a list's text. A line of another form is an error, so that none is left out unseen."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.partition("#")[0].strip()
+        if not line:
+            continue
+        words = LINE.fullmatch(line)
+        if not words:
+            raise ValueError(f"{name}:{number}: {line!r} is not {FORM}")
+        m, n, k, group = map(int, words.groups()[:4])
+        if m < 1 or n % 128 or k % 128:
+            raise ValueError(f"{name}:{number}: {line!r}: m must be at least 1, n and k multiples of 128, as Marlin and Machete need")
+        found.append(Problem(name, m, n, k, group, words[5]))
+    return found
+
+
+@dataclasses.dataclass
+class Data:
+    """Tokens and quantised weights (codes n x k, scales n x groups), and what is right. `wanted` is fp64,
+    `bound` is each element's, 0 where all bits are known, and `unit` is a rounding of the tokens' type."""
+    x: object
+    codes: object
+    scales: object
+    wanted: object
+    bound: object
+    unit: float
+
+    @staticmethod
+    def create(torch, p: Problem, whole: bool, device: str = "cuda") -> "Data":
+        """`whole`: tokens -1, 0, 1 and scales that are powers of two, so that all sums are exact."""
+        generator = torch.Generator(device=device).manual_seed(int(whole))
+        dtype, shape, unit = type_of(torch, p), (p.n, p.k // p.group), ROUNDING[p.dtype]
+        codes = torch.randint(0, 16, (p.n, p.k), device=device, generator=generator, dtype=torch.uint8)
+        if whole:
+            x = torch.randint(-1, 2, (p.m, p.k), device=device, generator=generator).to(dtype)
+            scales = torch.exp2(torch.randint(-1, 2, shape, device=device, generator=generator).float()).to(dtype)
+        else:
+            x = torch.randn((p.m, p.k), device=device, generator=generator).to(dtype)
+            scales = (torch.rand(shape, device=device, generator=generator) * 0.02 + 0.01).to(dtype)
+        wanted, magnitude = (torch.empty((p.m, p.n), dtype=torch.float64, device=device) for _ in range(2))
+        for first in range(0, p.n, 2048):  # fp64 weights of a whole layer may take 7 GB
+            part = slice(first, first + 2048)
+            w = (codes[part].double() - ZERO) * scales[part].double().repeat_interleave(p.group, 1)
+            wanted[:, part], magnitude[:, part] = x.double() @ w.T, x.double().abs() @ w.abs().T
+        if whole:
+            return Data(x, codes, scales, wanted.to(dtype).double(), torch.zeros_like(wanted), unit)
+        # D is rounded once, a weight at most twice; a sum loses a unit of fp32 for each product at worst.
+        bound = unit * wanted.abs() + (2.02 * unit + p.k * 2.0 ** -24) * magnitude
+        return Data(x, codes, scales, wanted, bound, unit)
+
+    def judge(self, d) -> float:
+        """The norm of all errors over that of all values, in roundings. Raises ArithmeticError if `d` is
+        wrong; NaN is."""
+        error = (d.double() - self.wanted).abs()
+        wrong = ~(error <= self.bound)
+        if bool(wrong.any()):
+            raise ArithmeticError(f"{int(wrong.sum())} of {wrong.numel()} elements are wrong")
+        together = float(error.norm() / self.wanted.norm()) / self.unit
+        if not together <= MOST_TOGETHER:
+            raise ArithmeticError(f"errors of all elements together are {together:.2f} roundings, more than {MOST_TOGETHER}")
+        return together
+
+
+def type_of(torch, p: Problem):
+    return {"fp16": torch.float16, "bf16": torch.bfloat16}[p.dtype]
+
+
+def in_words(torch, codes):
+    """Codes n x k as int32, k/8 x n, eight neighbours of k a word, lowest first: the form of GPTQ's files."""
+    words = torch.zeros((codes.shape[1] // 8, codes.shape[0]), dtype=torch.int32, device=codes.device)
+    for i in range(8):
+        words |= codes[:, i::8].t().to(torch.int32) << 4 * i
+    return words
+
+
+class Sluice:
+    def __init__(self, torch, p: Problem):
+        import sluice
+        import sluice.torch as st
+        self.sluice, self.st, self.p = sluice, st, p
+        plan = sluice.packed_plan(problem_of(sluice, p), device=0)
+        self.chosen_by = plan.source
+        self.detail = next(line.partition(" ")[2].strip() for line in plan.text.splitlines() if line.startswith("kernel"))
+
+    @staticmethod
+    def refuses(p: Problem) -> str:
+        return ""
+
+    def prepare(self, data: Data) -> tuple:
+        self.packed = self.sluice.pack(data.codes, data.scales, group=self.p.group)
+        return (self.packed.blob,)
+
+    def launch(self, x, operands: tuple, d):
+        return self.st.packed_mm(x, dataclasses.replace(self.packed, blob=operands[0]), out=d)
+
+
+def problem_of(sluice, p: Problem):
+    return sluice.PackedProblem(p.m, p.n, p.k, sluice.WeightFormat("uint4", p.group, p.dtype), p.dtype, p.dtype)
+
+
+class Marlin:
+    """vLLM's way: sums of split tiles in fp32, no atomics, no stored zeros, no act-order."""
+    detail = "marlin_gemm"
+
+    def __init__(self, torch, p: Problem):
+        self.torch, self.p, self.ops = torch, p, torch.ops._C
+        sms = torch.cuda.get_device_properties(0).multi_processor_count
+        self.locks = torch.zeros(sms, dtype=torch.int32, device="cuda")
+        self.none = torch.empty(0, dtype=torch.int32, device="cuda")
+
+    @staticmethod
+    def refuses(p: Problem) -> str:
+        return ""
+
+    @staticmethod
+    def ordered(scales):
+        """Scales n x groups as Marlin wants them: groups x n, each 64 outputs in the order of its lanes."""
+        by_group = scales.t().contiguous()
+        return by_group.reshape(-1, 64)[:, SCALE_ORDER].reshape(by_group.shape).contiguous()
+
+    def prepare(self, data: Data) -> tuple:
+        words = self.ops.gptq_marlin_repack(in_words(self.torch, data.codes), self.none, self.p.k, self.p.n, 4, False)
+        return words, self.ordered(data.scales)
+
+    def launch(self, x, operands: tuple, d):
+        words, scales = operands
+        return self.ops.marlin_gemm(x, d, words, None, scales, None, None, self.none, self.none, self.none, self.locks, UINT4B8,
+                                    self.p.m, self.p.n, self.p.k, True, False, True, False)
+
+
+class Machete:
+    """vLLM's way: Machete picks its schedule. It allocates D itself."""
+    detail = "machete_mm"
+
+    def __init__(self, torch, p: Problem):
+        self.torch, self.p, self.ops = torch, p, torch.ops._C
+
+    @staticmethod
+    def refuses(p: Problem) -> str:
+        return "vLLM gives Machete no groups of 32" if p.group == 32 else ""
+
+    def prepare(self, data: Data) -> tuple:
+        kind = data.x.dtype
+        words = self.ops.machete_prepack_B(in_words(self.torch, data.codes).t().contiguous().t(), kind, UINT4B8, kind)
+        return words, data.scales.t().contiguous()
+
+    def launch(self, x, operands: tuple, d):
+        words, scales = operands
+        return self.ops.machete_mm(x, words, UINT4B8, None, scales, None, self.p.group, None, None, None)
+
+
+CONTENDERS = {OURS: Sluice, "Marlin": Marlin, "Machete": Machete}
+
+
+class Bench(peer_race.Clock):
+    """One problem: copies of tokens, D and each contender's weights."""
+
+    def __init__(self, torch, p: Problem):
+        l2 = torch.cuda.get_device_properties(0).L2_cache_size
+        self.torch, self.p = torch, p
+        self.whole, self.real = (Data.create(torch, p, whole) for whole in (True, False))
+        self.copies = [(self.real.x.clone(), torch.empty((p.m, p.n), dtype=type_of(torch, p), device="cuda"))
+                       for _ in range(min(MOST_COPIES, copies_for(p.n * p.k // 2, l2)))]
+        self.contenders = {name: make(torch, p) for name, make in CONTENDERS.items() if not make.refuses(p)}
+        self.weights: dict[str, list[tuple]] = {}
+        self.seconds: dict[str, float] = {}
+
+    def launch(self, name: str, i: int) -> None:
+        x, d = self.copies[i]
+        self.contenders[name].launch(x, self.weights[name][i], d)
+
+    def entries(self) -> list[peer_race.Entry]:
+        return [peer_race.Entry(name, contender.detail, functools.partial(self.launch, name)) for name, contender in self.contenders.items()]
+
+    def check(self, entry: peer_race.Entry) -> str:
+        """Raises if a contender is wrong; else makes its weights for each copy."""
+        contender, began = self.contenders[entry.name], time.monotonic()
+        self.expect(contender, self.whole)
+        together = self.expect(contender, self.real)
+        self.seconds[entry.name] = round(time.monotonic() - began, 2)
+        operands = contender.prepare(self.real)
+        self.weights[entry.name] = [tuple(part.clone() for part in operands) for _ in self.copies]
+        return f"whole numbers exact; real data within the bound, errors together {together:.2f} roundings"
+
+    def expect(self, contender, data: Data) -> float:
+        """Judges two launches, as the second finds what the first left. D, or the memory that a contender
+        gets for it, holds NaN before."""
+        operands = contender.prepare(data)
+        for _ in range(2):
+            d, freed = (self.torch.full_like(self.copies[0][1], math.nan) for _ in range(2))
+            del freed
+            together = data.judge(contender.launch(data.x, operands, d))
+        return together
+
+
+def shape_json(torch, p: Problem) -> dict:
+    """Checks and races all contenders at one problem."""
+    bench = Bench(torch, p)
+    contenders = peer_race.race(bench, bench.entries(), bench.check)
+    contenders += [{"name": name, "verified": False, "refused": why} for name, make in CONTENDERS.items() if (why := make.refuses(p))]
+    return {"name": p.name, "list": p.list, "chosen_by": bench.contenders[OURS].chosen_by, "copies": len(bench.copies),
+            "problem": dataclasses.asdict(p), "check_seconds": bench.seconds,
+            "telemetry": nvidia_smi(("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")), "contenders": contenders}
+
+
+def times_of(shape: dict) -> dict[str, float]:
+    return {c["name"]: c["us"]["median"] for c in shape["contenders"] if c.get("verified")}
+
+
+def ratio_of(shape: dict) -> float | None:
+    """The faster peer's time over ours; None if either is missing."""
+    times = times_of(shape)
+    peers = [times[name] for name in PEERS if name in times]
+    return min(peers) / times[OURS] if peers and OURS in times else None
+
+
+def table(shapes: list[dict]) -> list[str]:
+    lines = ["problem".ljust(40) + "".join(name.rjust(10) for name in CONTENDERS) + "   ratio"]
+    for shape in shapes:
+        times, ratio = times_of(shape), ratio_of(shape)
+        lines.append(shape["name"].ljust(40) + "".join((f"{times[name]:.2f}" if name in times else "-").rjust(10) for name in CONTENDERS) +
+                     (f"{ratio:8.2f}" if ratio else "       -"))
+    for name in dict.fromkeys(shape["list"] for shape in shapes):
+        if ratios := [ratio for shape in shapes if shape["list"] == name and (ratio := ratio_of(shape))]:
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            lines.append(f"{name}: {mean:.3f} times the faster of {' and '.join(PEERS)} ({min(ratios):.2f} to {max(ratios):.2f}; {len(ratios)})")
+    return lines
+
+
+def faults(shapes: list[dict]) -> list[str]:
+    return [f"{shape['name']}: {c['name']}: {c['error']}" for shape in shapes for c in shape["contenders"] if "error" in c]
+
+
+def timed(torch, problems: list[Problem], seconds: float) -> Iterator[dict]:
+    """Shapes as they are done, until the time is up."""
+    end, bar = time.monotonic() + seconds, ProgressBar()
+    for done, p in enumerate(problems):
+        if time.monotonic() > end:
+            break
+        bar.show(p.name, done, len(problems))
+        yield shape_json(torch, p)
+    bar.clear()
+
+
+def run(arguments: argparse.Namespace, problems: list[Problem]) -> int:
+    try:
+        import torch
+    except ImportError as why:
+        print(f"not possible here: {why}")
+        return 77
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability(0) != (9, 0):
+        print("not possible here: torch sees no Hopper GPU")
+        return 77
+    import sluice
+    versions = vllm_library.load(torch, arguments.wheel)
+    sluice.compile([problem_of(sluice, p) for p in problems],
+                   packers=[sluice.WeightFormat("uint4", *key) for key in sorted({(p.group, p.dtype) for p in problems})])
+    head = {"schema": SCHEMA, **started(), "commit": os.environ.get("SLUICE_COMMIT") or commit(),
+            **peer_race.machine_json(torch, **versions, sluice=sluice.__version__),
+            "method": {"mode": "cold", "rounds": peer_race.ROUNDS, "rest_ms": peer_race.REST_MS, "replay_us": peer_race.REPLAY_US,
+                       "l2_times": L2_TIMES, "fill": "normal"}}
+    shapes: list[dict] = []
+    for shape in timed(torch, problems, arguments.seconds):
+        shapes.append(shape)
+        if arguments.json:  # after each shape: a machine may be taken away
+            arguments.json.write_text(json.dumps({**head, "cut": len(problems) - len(shapes), "shapes": shapes}, indent=1) + "\n")
+    print("\n".join(table(shapes) + faults(shapes)))
+    if faults(shapes):
+        return 1
+    return CUT if len(shapes) < len(problems) else 0
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lists", type=pathlib.Path, nargs="*", help="files of problems")
+    parser.add_argument("--wheel", type=pathlib.Path, help="vLLM's wheel, or what tools/vllm_library.py made of it")
+    parser.add_argument("--json", type=pathlib.Path, help="where the record goes")
+    parser.add_argument("--seconds", type=float, default=600.0, help="begin no problem later than this (default 600)")
+    parser.add_argument("--self-test", action="store_true")
+    arguments = parser.parse_args(words)
+    if not arguments.self_test and (not arguments.lists or not arguments.wheel):
+        parser.error("name lists of problems, and --wheel")
+    return arguments
+
+
+if __name__ == "__main__":
+    chosen = parse(sys.argv[1:])
+    if chosen.self_test:
+        from int4_self_test import self_test
+        sys.exit(self_test())
+    try:
+        wanted = [p for file in chosen.lists for p in problems_of(file.read_text(), file.stem)]
+    except ValueError as why:
+        sys.exit(f"int4_peers: {why}")
+    sys.exit(run(chosen, wanted))

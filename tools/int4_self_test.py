@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`int4_peers.py --self-test`: lists, the draw, tables and the small wheel, on made-up problems and a made-up
+library. Needs no GPU, torch or vLLM; runs in ctest (tests/unit/cli_report_test.cc). tests/python/test_int4_peers.py
+has the judge, which needs torch.
+"""
+import contextlib
+import io
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+import vllm_library
+from int4_peers import OURS, Machete, Marlin, Problem, faults, parse, problems_of, ratio_of, table
+from triton_record import contender_json
+
+SHAPES = pathlib.Path(__file__).resolve().parent.parent / "bench/shapes"
+
+
+def error_of(call, *arguments) -> str:
+    try:
+        call(*arguments)
+    except ValueError as why:
+        return str(why)
+    raise AssertionError(f"{call.__name__}{arguments} was taken")
+
+
+def check_arguments() -> None:
+    chosen = parse(["a.txt", "b.txt", "--wheel", "w.whl", "--seconds", "60"])
+    assert [file.name for file in chosen.lists] == ["a.txt", "b.txt"] and chosen.seconds == 60.0 and chosen.json is None, chosen
+    for words in ([], ["a.txt"], ["--wheel", "w.whl"]):
+        text = io.StringIO()
+        with contextlib.redirect_stderr(text), contextlib.suppress(SystemExit):
+            parse(words)
+        assert "name lists of problems, and --wheel" in text.getvalue(), (words, text.getvalue())
+
+
+def check_lists() -> None:
+    line = "16x3584x8192 --weights int4 --group 64 --weight-scale fp16 --dtype fp16"
+    assert problems_of(f"# told\n{line}  # one\n\n", "a") == [Problem("a", 16, 3584, 8192, 64, "fp16")]
+    assert problems_of(line, "a")[0].name == "16x3584x8192 int4 g64 fp16"
+    for wrong in (line.replace("--group 64", "--group 16"), line + " --bias", line.replace("int4", "int8"), line[:-1],
+                  line.replace("--dtype fp16", "--dtype bf16")):
+        assert "a:2:" in error_of(problems_of, f"{line}\n{wrong}", "a"), wrong
+    for wrong in (line.replace("3584", "3520"), line.replace("8192", "8256"), line.replace("16x", "0x")):
+        assert "multiples of 128" in error_of(problems_of, wrong, "a"), wrong
+
+
+def check_draw() -> None:
+    """The kept list is what its first line's commit gives, and another seed gives another."""
+    for file in SHAPES.glob("int4_blind_*.txt"):
+        seed = file.read_text().splitlines()[0].split()[-1]
+        drawn = [subprocess.run([sys.executable, str(SHAPES / "draw_int4.py"), word, "40"], capture_output=True, text=True, check=True).stdout
+                 for word in (seed, seed[::-1])]
+        assert drawn[0] == file.read_text() and drawn[1] != drawn[0] and file.stem.endswith(seed[:7]), file
+        found = problems_of(drawn[0], file.stem)
+        assert len(found) == 40 and all(1 <= p.m <= 2000 and 1920 <= min(p.n, p.k) and max(p.n, p.k) <= 30080 for p in found)
+        assert {p.group for p in found} == {32, 64, 128} and {p.dtype for p in found} == {"fp16", "bf16"}
+    assert len(problems_of((SHAPES / "int4_known.txt").read_text(), "known")) == 48
+
+
+def check_table() -> None:
+    def shape(m: int, contenders: list[dict]) -> dict:
+        return {"name": f"{m}x4096x4096 int4 g64 bf16", "list": "a list", "contenders": contenders}
+    ours, marlin, machete = (contender_json(name, "", [us], 300, "right") for name, us in ((OURS, 5.0), ("Marlin", 10.0), ("Machete", 8.0)))
+    wrong, refused = {"name": "Machete", "verified": False, "error": "3 of 4 elements are wrong"}, {"name": "Machete", "verified": False, "refused": "no"}
+    shapes = [shape(1, [ours, marlin, machete]), shape(2, [ours, marlin, refused]), shape(3, [ours, marlin, wrong]), shape(4, [marlin, machete])]
+    assert [ratio_of(one) for one in shapes] == [1.6, 2.0, 2.0, None]
+    lines = table(shapes)
+    assert lines[1].split()[-4:] == ["5.00", "10.00", "8.00", "1.60"] and lines[4].split()[-4:] == ["-", "10.00", "8.00", "-"], lines
+    assert lines[-1] == "a list: 1.857 times the faster of Marlin and Machete (1.60 to 2.00; 3)", lines
+    assert faults(shapes) == ["3x4096x4096 int4 g64 bf16: Machete: 3 of 4 elements are wrong"]
+    assert Machete.refuses(Problem("", 1, 128, 128, 32, "fp16")) and not Machete.refuses(Problem("", 1, 128, 128, 64, "fp16"))
+    assert not Marlin.refuses(Problem("", 1, 128, 128, 32, "fp16"))
+
+
+def library_of(*binaries: list[tuple[int, int, bytes]]) -> bytes:
+    """An ELF file with a section of fat binaries, each a list of kind, architecture and code."""
+    section = b""
+    for entries in binaries:
+        body = b"".join(struct.pack("<HHIQIIHHI", kind, 0, 64, len(code), 0, 0, 0, 0, arch) + bytes(32) + code for kind, arch, code in entries)
+        section += struct.pack("<IHHQ", vllm_library.MAGIC, 1, 16, len(body)) + body + bytes(8)
+    names = b"\0.nv_fatbin\0.shstrtab\0"
+    table_at = 64 + len(section) + len(names)
+    headers = [(0, 0, 0, 0), (1, 1, 64, len(section)), (12, 3, 64 + len(section), len(names))]
+    elf = bytearray(64)
+    struct.pack_into("<Q", elf, 0x28, table_at)
+    struct.pack_into("<HHH", elf, 0x3A, 64, len(headers), 2)
+    return bytes(elf) + section + names + b"".join(struct.pack("<IIQQQQ", name, kind, 0, 0, offset, size) + bytes(24) for name, kind, offset, size in headers)
+
+
+def check_wheel() -> None:
+    """The small wheel keeps what a Hopper GPU loads: its cubins, and PTX where it has none."""
+    ptx, cubin = vllm_library.PTX, vllm_library.CUBIN
+    elf = library_of([(cubin, 80, b"A" * 8), (ptx, 80, b"B" * 16), (cubin, 90, b"C" * 8)], [(cubin, 80, b"D" * 8), (ptx, 80, b"E" * 8)],
+                     [(cubin, 100, b"F" * 8)])
+    small = vllm_library.blanked(elf)
+    assert len(small) == len(elf) and [letter for letter in b"ABCDEF" if bytes([letter]) * 8 in small] == list(b"CE")
+    assert vllm_library.entries_of(small) == vllm_library.entries_of(elf), "headers stay"
+    assert "no section" in error_of(vllm_library.blanked, elf.replace(b".nv_fatbin", b".other_one"))
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = pathlib.Path(folder) / "vllm-1.2.whl", pathlib.Path(folder) / "small.whl"
+        with zipfile.ZipFile(source, "w") as wheel:
+            wheel.writestr(vllm_library.LIBRARY, elf)
+            wheel.writestr("vllm-1.2.dist-info/METADATA", "told")
+        vllm_library.shrink(source, target)
+        with zipfile.ZipFile(target) as wheel:
+            assert vllm_library.version_in(wheel) == "1.2" and wheel.read(vllm_library.LIBRARY) == small
+        with zipfile.ZipFile(source, "w") as wheel:
+            wheel.writestr("other-1.0.dist-info/METADATA", "told")
+        assert "is no wheel of vLLM" in error_of(vllm_library.shrink, source, target)
+
+
+def self_test() -> int:
+    check_arguments()
+    check_lists()
+    check_draw()
+    check_table()
+    check_wheel()
+    print("int4_peers: self-test passed")
+    return 0
