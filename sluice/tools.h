@@ -19,8 +19,10 @@
 #include <sluice/host/text/packed_units.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
-// GPU. error.h: a failed driver call as an Error. events.h: streams, events, graphs. launch.h: a launch's
-// shape. memory.h: buffers. module.h: a loaded cubin and its variables. nvml.h: clocks, power, temperature.
+// GPU. calibration.h: a card's own rates. error.h: a failed driver call as an Error. events.h: streams,
+// events, graphs. launch.h: a launch's shape. memory.h: buffers. module.h: a loaded cubin and its variables.
+// nvml.h: clocks, power, temperature.
+#include <sluice/host/device/calibration.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/launch.h>
@@ -66,6 +68,9 @@ std::vector<std::shared_ptr<const Module>> loaded_modules(const Device& device);
 const DriverApi& driver_of(const Device& device);
 /// The primary context, for a ContextScope around calls of driver_of() and of other libraries.
 const PrimaryContext& context_of(const Device& device);
+/// The card, its driver, and the calibration that Device::info() has taken.
+const Card& card_of(const Device& device);
+const FoundCalibration& calibration_of(const Device& device);
 /// Its address on the PCI bus; "" without an answer.
 std::string pci_bus_id(const Device& device);
 
