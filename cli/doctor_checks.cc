@@ -201,6 +201,30 @@ Check check_records(const Options& options) {
   return check;
 }
 
+Check check_calibration(const Options& options) {
+  Check check{.name = "calibration"};
+  const Result<Device> device = Device::open(0, options);
+  if (!device) {
+    check.health = Health::optional;
+    check.found = "no GPU to look for one of";
+    check.remedy = "plans are for an H200, or for the GPU that --gpu names";
+    return check;
+  }
+  const Card& card = tools::card_of(*device);
+  const FoundCalibration& found = tools::calibration_of(*device);
+  if (found.calibration) {
+    check.found = fmt::format("of {}, this card and driver {}", printable(found.calibration->date),
+                              printable(card.driver));
+    return check;
+  }
+  check.health = Health::optional;
+  check.found = found.trouble.empty()
+                    ? fmt::format("none of this card with driver {}", printable(card.driver))
+                    : found.trouble;
+  check.remedy = "`sluice calibrate` measures its rates in 15 s; until then they are the driver's facts";
+  return check;
+}
+
 Check check_cublaslt(const std::string& path) {
   return check_peer(
       "cuBLASLt", bench::find_cublaslt(path),
@@ -226,6 +250,7 @@ std::vector<Check> examine(const DoctorRequest& request) {
           check_cache(request.options),
           check_environment(),
           check_records(request.options),
+          check_calibration(request.options),
           check_cublaslt(request.cublaslt),
           check_cudnn(request.cudnn)};
 }

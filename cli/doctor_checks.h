@@ -43,6 +43,7 @@ Check check_compile(const Options& options);
 Check check_cache(const Options& options);
 Check check_environment();
 Check check_records(const Options& options);
+Check check_calibration(const Options& options);
 Check check_cublaslt(const std::string& path);
 Check check_cudnn(const std::string& path);
 

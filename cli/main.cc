@@ -101,9 +101,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version",
                        fmt::format("sluice {}{}\n{}", sluice::library_version(),
                                    commit.empty() ? "" : fmt::format(" ({})", commit), built_sources()));
-  const Verb verbs[] = {add_run_verb(app),   add_plan_verb(app), add_compile_verb(app), add_bench_verb(app),
-                        add_chain_verb(app), add_tune_verb(app), add_verify_verb(app),  add_doctor_verb(app),
-                        add_pack_verb(app),  add_rows_verb(app)};
+  const Verb verbs[] = {add_run_verb(app),   add_plan_verb(app), add_compile_verb(app),  add_bench_verb(app),
+                        add_chain_verb(app), add_tune_verb(app), add_verify_verb(app),   add_doctor_verb(app),
+                        add_pack_verb(app),  add_rows_verb(app), add_calibrate_verb(app)};
   for (const Verb& verb : verbs) check_values(*verb.app);
   const auto refuse = [](const std::string& message) {
     return report(ErrorCode::invalid_argument, message + " (sluice --help lists the flags)");

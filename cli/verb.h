@@ -27,5 +27,6 @@ Verb add_tune_verb(CLI::App& app);
 Verb add_verify_verb(CLI::App& app);
 Verb add_doctor_verb(CLI::App& app);
 Verb add_pack_verb(CLI::App& app);
+Verb add_calibrate_verb(CLI::App& app);
 
 }  // namespace sluice::cli

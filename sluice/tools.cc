@@ -32,6 +32,14 @@ const PrimaryContext& context_of(const Device& device) {
   return *device.impl().primary;
 }
 
+const Card& card_of(const Device& device) {
+  return device.impl().card();
+}
+
+const FoundCalibration& calibration_of(const Device& device) {
+  return device.impl().calibration();
+}
+
 std::string pci_bus_id(const Device& device) {
   return sluice::pci_bus_id(driver_of(device), context_of(device).device());
 }

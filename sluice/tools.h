@@ -19,9 +19,10 @@
 #include <sluice/host/text/packed_units.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
-// GPU. error.h: a failed driver call as an Error. events.h: streams, events, graphs. launch.h: a launch's
-// shape. memory.h: buffers. module.h: a loaded cubin and its variables. nvml.h: clocks, power, temperature.
-// replay_timer.h: the time of a replay. quantiles.h: the middle of many.
+// GPU. calibration.h: a card's own rates. error.h: a failed driver call as an Error. events.h: streams,
+// events, graphs. launch.h: a launch's shape. memory.h: buffers. module.h: a loaded cubin and its variables.
+// nvml.h: clocks, power, temperature. quantiles.h: the middle of many timings.
+#include <sluice/host/device/calibration.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/launch.h>
@@ -30,7 +31,7 @@
 #include <sluice/host/driver/nvml.h>
 #include <sluice/host/quantiles.h>
 // Kernels. source.h: texts that NVRTC compiles. compiler.h: NVRTC. cache.h: from a text to its cubin.
-// compile_ahead.h: many of them at once. gemm.h: the texts of a dense plan (packed_units.h has those of a
+// compile_ahead.h: many of them at once. replay_timer.h: the time of a replay. gemm.h: the texts of a dense plan (packed_units.h has those of a
 // packed one).
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/compile_ahead.h>
@@ -70,6 +71,9 @@ std::vector<std::shared_ptr<const Module>> loaded_modules(const Device& device);
 const DriverApi& driver_of(const Device& device);
 /// The primary context, for a ContextScope around calls of driver_of() and of other libraries.
 const PrimaryContext& context_of(const Device& device);
+/// The card, its driver, and the calibration that Device::info() has taken.
+const Card& card_of(const Device& device);
+const FoundCalibration& calibration_of(const Device& device);
 /// Its address on the PCI bus; "" without an answer.
 std::string pci_bus_id(const Device& device);
 

@@ -57,19 +57,29 @@ bool is_mostly_weights(const Problem& p) {
   return b >= 4 * (a + d);
 }
 
+const char* Reader::unit_text() {
+  return kUnit;
+}
+
+Result<Reader> Reader::create(const Device& device) {
+  SLUICE_TAKE(auto module, tools::load_unit(device, kUnit));
+  return Reader(device, std::move(module));
+}
+
+Result<void> Reader::read(const void* data, i64 bytes, Stream stream) const {
+  const ReadParams params{data, bytes / kVectorBytes, nullptr};
+  return tools::launch(
+      device_, *module_,
+      {.grid_x = static_cast<u32>(kCtasOfSm * device_.info().sm_count), .block_x = kThreadsOfBlock}, &params,
+      stream);
+}
+
 Result<Contender> read_floor_contender(const Lab& lab, const Weights& weights, const std::string& name) {
-  const Device device = lab.device;
-  SLUICE_TAKE(const auto module, tools::load_unit(device, kUnit));
-  return Contender{.name = name,
-                   .detail = "reads the weights",
-                   .launch = [device, module, weights](int copy, Stream stream) -> Result<void> {
-                     const ReadParams params{weights.copies[static_cast<size_t>(copy)],
-                                             weights.bytes / kVectorBytes, nullptr};
-                     return tools::launch(device, *module,
-                                          {.grid_x = static_cast<u32>(kCtasOfSm * device.info().sm_count),
-                                           .block_x = kThreadsOfBlock},
-                                          &params, stream);
-                   }};
+  SLUICE_TAKE(const Reader reader, Reader::create(lab.device));
+  return Contender{
+      .name = name, .detail = "reads the weights", .launch = [reader, weights](int copy, Stream stream) {
+        return reader.read(weights.copies[static_cast<size_t>(copy)], weights.bytes, stream);
+      }};
 }
 
 }  // namespace sluice::bench

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The read floor: a kernel that only reads B, with plain 16-byte loads. A product that is mostly weights is
-// compared with it in the same run. The values read do not matter.
+// compared with it in the same run. `sluice calibrate` uses its reader too. The values read do not matter.
 #pragma once
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <sluice/check/verify.h>
@@ -11,6 +13,23 @@
 #include "bench/lab.h"
 
 namespace sluice::bench {
+
+/// Reads memory by plain loads. Each CTA has 512 threads and reads an equal contiguous share.
+class Reader {
+ public:
+  /// Errors: toolchain, driver.
+  static Result<Reader> create(const Device& device);
+  static const char* unit_text();
+
+  /// Reads `bytes`, a multiple of 16, by two CTAs for each SM.
+  Result<void> read(const void* data, i64 bytes, Stream stream) const;
+
+ private:
+  Reader(const Device& device, std::shared_ptr<const Module> module)
+      : device_(device), module_(std::move(module)) {}
+  Device device_;
+  std::shared_ptr<const Module> module_;
+};
 
 /// Whether B is at least four times as large as A and D together.
 bool is_mostly_weights(const Problem& problem);

@@ -13,10 +13,11 @@
 namespace sluice {
 
 enum class FactSource {
-  measured,   // measured on this model of GPU, at its usual power limit
-  driver,     // reported by the CUDA driver or NVML for this GPU
-  estimated,  // computed from those reports
-  assumed,    // taken from a data sheet, or from an H200
+  measured,    // measured on this model of GPU, at its usual power limit
+  driver,      // reported by the CUDA driver or NVML for this GPU
+  estimated,   // computed from those reports
+  assumed,     // taken from a data sheet, or from an H200
+  calibrated,  // measured on this very card: `sluice calibrate`
 };
 
 /// One for each group of facts in DeviceInfo.
@@ -28,8 +29,32 @@ struct FactSources {
   FactSource hbm_rate = FactSource::measured;
   FactSource l2_rate = FactSource::measured;
   FactSource tensor_rate = FactSource::measured;
+  FactSource sm_rates = FactSource::measured;  // intake of an SM, latency, launch
 
   bool operator==(const FactSources&) const = default;
+};
+
+/// The rates that cost models need; all else in them holds for every Hopper. `sluice calibrate` measures them
+/// (docs/hardware.md). The defaults are those of an H200 of 700 W.
+struct DeviceRates {
+  double hbm_bytes_per_us = 4.5e6;  // all SMs read what L2 does not hold
+  double l2_bytes_per_us = 9.6e6;   // all SMs read what it holds, by plain loads
+  double sm_bytes_per_us = 65e3;    // one SM reads from HBM, and no more than half of the others
+  double latency_us = 0.34;         // from a load to its bytes from HBM, with nothing else on the way
+  double launch_us = 0.57;          // a kernel that does nothing, behind another
+  // Dense products of one SM, counted as two operations each (NVIDIA H100 white paper).
+  double fp16_flops_per_clock = 4096;
+  double fp8_flops_per_clock = 8192;
+  // WGMMA without loads, random data, settled clocks, all SMs; bf16 is as fp16.
+  double fp16_flops_per_us = 845e6;
+  double fp8_flops_per_us = 1685e6;
+  // The clock falls from light_mhz, where WGMMA alone is busy for light_share of the time, in a line to that
+  // of the rates above at heavy_share.
+  double light_mhz = 1800;
+  double light_share = 0.54;
+  double heavy_share = 0.96;
+
+  bool operator==(const DeviceRates&) const = default;
 };
 
 /// The defaults describe an H200 of 700 W.
@@ -44,14 +69,7 @@ struct DeviceInfo {
   double max_sm_mhz = 1980;
   double power_limit_w = 700;              // 0: unknown
   double hbm_peak_bytes_per_us = 4.814e6;  // memory clock x bus, both edges; 0: unknown
-  // Sustained rates, all SMs at work.
-  double hbm_bytes_per_us = 4.5e6;
-  double l2_bytes_per_us = 8.1e6;
-  double fp16_flops_per_us = 845e6;  // WGMMA without loads, random data, settled clocks; bf16 too
-  double fp8_flops_per_us = 1685e6;
-  // Dense products of one SM, counted as two operations each (NVIDIA H100 white paper).
-  double fp16_flops_per_clock = 4096;
-  double fp8_flops_per_clock = 8192;
+  DeviceRates rates{};
   FactSources sources{};
 
   bool operator==(const DeviceInfo&) const = default;

@@ -57,7 +57,7 @@ class ShapedStep : public Step {
   Overlap overlap_of(const StepPlan& plan) const override { return plan.get<Options>()->overlap; }
   double estimate_us(const StepPlan&, const DeviceInfo& device) const override {
     constexpr double kFixedUs = 2.0;  // a kernel that moves almost nothing takes this long alone
-    return kFixedUs + static_cast<double>(moved_bytes()) / device.hbm_bytes_per_us;
+    return kFixedUs + static_cast<double>(moved_bytes()) / device.rates.hbm_bytes_per_us;
   }
   std::vector<std::string> units(const StepPlan& plan, Stamping stamping) const override {
     return Op::units(*plan.get<Options>(), stamping);

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include <sluice/host/device/calibration.h>
 #include <sluice/host/jit/hash.h>
 #include <sluice/host/text/json_text.h>
 #include <sluice/host/text/quoted.h>
@@ -51,7 +52,7 @@ std::string name_start(const PackedRecipe& r) {
 
 void read_folder(const CacheDirectory& folder, const std::string& path, ParsedRecords& all) {
   for (const std::string& name : folder.list("")) {
-    if (!name.ends_with(kSuffix)) continue;
+    if (!name.ends_with(kSuffix) || name.starts_with(kCalibrationPrefix)) continue;
     const CacheDirectory::ReadResult file = folder.read(name);
     if (file.state == CacheDirectory::ReadState::absent) continue;  // removed meanwhile
     const std::string where = escaped(path + "/" + name, kMostPath);

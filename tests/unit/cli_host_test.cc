@@ -28,7 +28,7 @@ Problem small_problem() {
 }
 
 TEST(cli_host, the_twin_meets_the_reference_and_one_damaged_element_is_found) {
-  const Result<Plan> plan = gemm::plan(small_problem(), DeviceInfo{});
+  const Result<Plan> plan = gemm::plan(small_problem(), DeviceInfo{}, {.schedule = Schedule::ping_pong});
   ASSERT_TRUE(plan) << plan.error().message;
   HostProblem problem(plan->problem, 1.5f, 0.0f, 7);
   EXPECT_FALSE(problem.compare().passed());  // D is NaN until written

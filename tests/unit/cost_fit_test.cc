@@ -18,8 +18,8 @@ namespace {
 
 /// Times of a made-up machine with expensive epilogues; the rest is as the model predicts.
 std::vector<FitShape> made_up_shapes() {
-  DenseCosts truth = kPlanner.dense;
-  truth.epilogue_fixed_clocks *= 4;
+  Costs truth = kCosts;
+  truth.epilogue_fixed_clocks *= 2;
   truth.epilogue_clocks_per_element *= 3;
   std::vector<FitShape> shapes;
   for (const i64 m : {128, 1024, 4096})
@@ -39,11 +39,11 @@ std::vector<FitShape> made_up_shapes() {
 
 TEST(cost_fit, chooses_better_and_stays_within_bounds) {
   const std::vector<FitShape> shapes = made_up_shapes();
-  const FitQuality before = judge(shapes, DeviceInfo{}, kPlanner.dense);
-  ASSERT_GT(before.loss, 1.002);
+  const FitQuality before = judge(shapes, DeviceInfo{}, kCosts);
+  ASSERT_GT(before.loss, 1.0015);
   int passes = 0;
-  const DenseCosts fitted = fit(shapes, DeviceInfo{}, {.constants = kPlanner.dense}, 3,
-                                [&](int pass, const FitQuality&) { passes = pass; });
+  const Costs fitted = fit(shapes, DeviceInfo{}, {.constants = kCosts}, 3,
+                           [&](int pass, const FitQuality&) { passes = pass; });
   EXPECT_EQ(passes, 3);
   const FitQuality after = judge(shapes, DeviceInfo{}, fitted);
   EXPECT_LT(after.loss, 1 + (before.loss - 1) / 2);
@@ -56,7 +56,7 @@ TEST(cost_fit, chooses_better_and_stays_within_bounds) {
 
 TEST(cost_fit, picks_are_timings_of_the_shape) {
   const std::vector<FitShape> shapes = made_up_shapes();
-  const FitPick found = pick_of(shapes[0], DeviceInfo{}, kPlanner.dense);
+  const FitPick found = pick_of(shapes[0], DeviceInfo{}, kCosts);
   EXPECT_LE(found.best->us, found.pick->us);
   EXPECT_LE(found.estimate_us, found.best_estimate_us);
 }
@@ -83,7 +83,7 @@ TEST(cost_fit, reads_every_candidate_of_few_tokens) {
     const auto read = read_fit_shapes(file_with(to_string(plan.config), to_string(plan.split)));
     ASSERT_TRUE(read) << read.error().message;
     ASSERT_EQ(read->size(), 1u);
-    const FitPick found = pick_of(read->front(), DeviceInfo{}, kPlanner.dense);
+    const FitPick found = pick_of(read->front(), DeviceInfo{}, kCosts);
     EXPECT_EQ(found.pick->config, plan.config) << short_name(found.pick->config);
     EXPECT_DOUBLE_EQ(found.estimate_us, plan.estimate.total_us) << short_name(plan.config);
     plain += is_plain(plan.config.schedule) ? 1 : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost model against the committed results: estimates of timed kernels, and the loss of its pick where
-// all candidates were timed. Peers' times are no oracle for it. To see it fail: make load_latency_us three
+// all candidates were timed. Peers' times are no oracle for it. To see it fail: make loaded_latency three
 // times the value in constants.cc.
 #include <gtest/gtest.h>
 
@@ -79,15 +79,15 @@ TEST(cost_results, its_pick_loses_little_against_the_best_of_shapes_without_reco
     const auto shapes = read_fit_shapes(std::string(kResults) + file);
     ASSERT_TRUE(shapes) << shapes.error().message;
     ASSERT_GE(shapes->size(), count);
-    const FitQuality quality = judge(*shapes, kH200, kPlanner.dense);
+    const FitQuality quality = judge(*shapes, kH200, kCosts);
     EXPECT_LT(quality.loss, most.loss) << file;
     EXPECT_LT(quality.worst_loss, most.worst_loss) << quality.worst_shape;
     EXPECT_LT(quality.spread, most.spread) << file << ": estimates of one shape's candidates to their times";
     EXPECT_LT(quality.error, most.error) << file << ": estimates of shapes";
 
     // Bad models must break the bounds above.
-    DenseCosts slow = kPlanner.dense, far = kPlanner.dense;
-    slow.load_latency_us *= 3;
+    Costs slow = kCosts, far = kCosts;
+    slow.loaded_latency *= 3;
     far.cluster_us *= 8;
     EXPECT_GT(judge(*shapes, kH200, slow).loss, most.loss) << file;
     EXPECT_GT(judge(*shapes, kH200, slow).error, 2 * most.error) << file;

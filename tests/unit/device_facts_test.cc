@@ -41,10 +41,10 @@ DeviceInfo named(const char* name) {
 
 TEST(device_facts, an_h200_keeps_the_rates_that_were_measured_on_one) {
   const DeviceInfo info = device_info_of(h200_facts()), h200;
-  EXPECT_EQ(info.hbm_bytes_per_us, h200.hbm_bytes_per_us);
-  EXPECT_EQ(info.l2_bytes_per_us, h200.l2_bytes_per_us);
-  EXPECT_EQ(info.fp16_flops_per_us, h200.fp16_flops_per_us);
-  EXPECT_EQ(info.fp8_flops_per_us, h200.fp8_flops_per_us);
+  EXPECT_EQ(info.rates.hbm_bytes_per_us, h200.rates.hbm_bytes_per_us);
+  EXPECT_EQ(info.rates.l2_bytes_per_us, h200.rates.l2_bytes_per_us);
+  EXPECT_EQ(info.rates.fp16_flops_per_us, h200.rates.fp16_flops_per_us);
+  EXPECT_EQ(info.rates.fp8_flops_per_us, h200.rates.fp8_flops_per_us);
   EXPECT_EQ(info.max_clusters_of_4, h200.max_clusters_of_4);
   EXPECT_EQ(info.sources.hbm_rate, FactSource::measured);
   EXPECT_EQ(info.sources.tensor_rate, FactSource::measured);
@@ -56,19 +56,20 @@ TEST(device_facts, an_h200_that_is_held_to_less_power_is_not_the_measured_one) {
   facts.power_limit_w = 450;
   const DeviceInfo info = device_info_of(facts);
   EXPECT_EQ(info.sources.tensor_rate, FactSource::estimated);
-  EXPECT_LT(info.fp16_flops_per_us, 0.85 * DeviceInfo{}.fp16_flops_per_us);
+  EXPECT_LT(info.rates.fp16_flops_per_us, 0.85 * DeviceInfo{}.rates.fp16_flops_per_us);
   EXPECT_EQ(info.sources.hbm_rate, FactSource::measured);
 }
 
 TEST(device_facts, an_h100_has_the_memory_of_an_h100) {
   const DeviceInfo info = device_info_of(h100_facts());
   EXPECT_NEAR(info.hbm_peak_bytes_per_us, 3.35 * kPerTera, 0.01 * kPerTera);
-  EXPECT_GT(info.hbm_bytes_per_us, 0.9 * info.hbm_peak_bytes_per_us);
-  EXPECT_LT(info.hbm_bytes_per_us, 0.95 * info.hbm_peak_bytes_per_us);
+  EXPECT_GT(info.rates.hbm_bytes_per_us, 0.9 * info.hbm_peak_bytes_per_us);
+  EXPECT_LT(info.rates.hbm_bytes_per_us, 0.95 * info.hbm_peak_bytes_per_us);
   EXPECT_EQ(info.sources.hbm_rate, FactSource::estimated);
   EXPECT_EQ(info.max_clusters_of_4, 28);
   EXPECT_EQ(info.l2_bytes, 50 << 20);
-  EXPECT_DOUBLE_EQ(info.fp16_flops_per_us, DeviceInfo{}.fp16_flops_per_us) << "as many SMs, clocks and watts";
+  EXPECT_DOUBLE_EQ(info.rates.fp16_flops_per_us, DeviceInfo{}.rates.fp16_flops_per_us)
+      << "as many SMs, clocks and watts";
   EXPECT_EQ(info.sources.tensor_rate, FactSource::estimated) << "but nobody measured it";
 }
 
@@ -97,14 +98,14 @@ TEST(device_facts, peaks_of_memory_are_those_of_the_data_sheets) {
 
 TEST(device_facts, less_power_is_less_clock_and_an_h20_has_a_quarter_of_the_tensor_cores) {
   const DeviceInfo sxm = named("h100"), pcie = named("h100-pcie"), h20 = named("h20");
-  EXPECT_GT(pcie.fp16_flops_per_us, 450 * kPerTera);
-  EXPECT_LT(pcie.fp16_flops_per_us, 600 * kPerTera);
-  EXPECT_LT(named("h100-nvl").fp16_flops_per_us, 0.8 * sxm.fp16_flops_per_us);
-  EXPECT_NEAR(h20.fp16_flops_per_us, 148 * kPerTera, 12 * kPerTera);
-  EXPECT_NEAR(h20.fp8_flops_per_us, 296 * kPerTera, 24 * kPerTera);
-  EXPECT_EQ(h20.fp16_flops_per_clock, 1024);
-  EXPECT_LT(h20.fp16_flops_per_us / h20.sm_count / h20.fp16_flops_per_clock, h20.max_sm_mhz);
-  EXPECT_EQ(sxm.fp16_flops_per_clock, 4096);
+  EXPECT_GT(pcie.rates.fp16_flops_per_us, 450 * kPerTera);
+  EXPECT_LT(pcie.rates.fp16_flops_per_us, 600 * kPerTera);
+  EXPECT_LT(named("h100-nvl").rates.fp16_flops_per_us, 0.8 * sxm.rates.fp16_flops_per_us);
+  EXPECT_NEAR(h20.rates.fp16_flops_per_us, 148 * kPerTera, 12 * kPerTera);
+  EXPECT_NEAR(h20.rates.fp8_flops_per_us, 296 * kPerTera, 24 * kPerTera);
+  EXPECT_EQ(h20.rates.fp16_flops_per_clock, 1024);
+  EXPECT_LT(h20.rates.fp16_flops_per_us / h20.sm_count / h20.rates.fp16_flops_per_clock, h20.max_sm_mhz);
+  EXPECT_EQ(sxm.rates.fp16_flops_per_clock, 4096);
 }
 
 TEST(device_facts, a_driver_that_is_silent_is_assumed_to_have_a_smaller_h200) {
@@ -113,7 +114,7 @@ TEST(device_facts, a_driver_that_is_silent_is_assumed_to_have_a_smaller_h200) {
   EXPECT_EQ(info.sources.tensor_rate, FactSource::assumed);
   EXPECT_EQ(info.sources.clusters, FactSource::assumed);
   EXPECT_EQ(info.sources.power_limit, FactSource::assumed);
-  EXPECT_DOUBLE_EQ(info.hbm_bytes_per_us, DeviceInfo{}.hbm_bytes_per_us / 2);
+  EXPECT_DOUBLE_EQ(info.rates.hbm_bytes_per_us, DeviceInfo{}.rates.hbm_bytes_per_us / 2);
   EXPECT_EQ(info.max_clusters_of_2, 33);
   EXPECT_EQ(info.max_clusters_of_4, 15);
   EXPECT_NE(describe(info).find("assumed"), std::string::npos);
@@ -128,8 +129,8 @@ TEST(device_facts, a_slice_of_a_gpu_has_a_share_of_its_memory_and_not_more_watts
   facts.clusters_of_4 = 4;
   facts.clusters_of_8 = 0;  // none fits
   const DeviceInfo info = device_info_of(facts), whole = device_info_of(h100_facts());
-  EXPECT_NEAR(info.hbm_bytes_per_us / whole.hbm_bytes_per_us, 16.0 / 132, 1e-9);
-  EXPECT_NEAR(info.fp16_flops_per_us / whole.fp16_flops_per_us, 16.0 / 132, 1e-9);
+  EXPECT_NEAR(info.rates.hbm_bytes_per_us / whole.rates.hbm_bytes_per_us, 16.0 / 132, 1e-9);
+  EXPECT_NEAR(info.rates.fp16_flops_per_us / whole.rates.fp16_flops_per_us, 16.0 / 132, 1e-9);
   EXPECT_EQ(info.max_clusters_of_8, 0);
   EXPECT_EQ(info.sources.clusters, FactSource::driver);
 }

@@ -31,7 +31,7 @@ TEST(driver_device, opens_and_reads_facts) {
     EXPECT_EQ(device->info().l2_bytes, 50 << 20);
     EXPECT_EQ(device->info().max_clusters_of_2, 66);
     EXPECT_EQ(device->info().max_clusters_of_4, DeviceInfo{}.max_clusters_of_4);
-    EXPECT_DOUBLE_EQ(device->info().fp16_flops_per_us, DeviceInfo{}.fp16_flops_per_us);
+    EXPECT_DOUBLE_EQ(device->info().rates.fp16_flops_per_us, DeviceInfo{}.rates.fp16_flops_per_us);
     EXPECT_EQ(driver.alive().contexts, 1);
     EXPECT_EQ(driver.alive().pushed, 0) << "open leaves the thread's context alone";
   }
@@ -53,7 +53,7 @@ TEST(driver_device, asks_for_clusters_clocks_and_power) {
   EXPECT_EQ(info.power_limit_w, 500);
   EXPECT_EQ(info.sources.clusters, FactSource::driver);
   EXPECT_EQ(info.sources.power_limit, FactSource::driver);
-  EXPECT_LT(info.fp16_flops_per_us, 0.9 * DeviceInfo{}.fp16_flops_per_us);
+  EXPECT_LT(info.rates.fp16_flops_per_us, 0.9 * DeviceInfo{}.rates.fp16_flops_per_us);
   EXPECT_EQ(driver.alive().modules, 0) << "the kernel that was asked about is unloaded";
   EXPECT_EQ(driver.alive().pushed, 0);
 }

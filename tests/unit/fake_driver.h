@@ -61,6 +61,8 @@ class FakeDriver {
     const char* name = "Fake H200";
     int device_count = 2;
     int driver_version = 13000;  // CUDA 13.0
+    const char* driver = "580.1";
+    int uuid = 0x42;  // each byte of the first device's; the next counts on
     int sm_count = 132;
     int compute_major = 9;
     int compute_minor = 0;

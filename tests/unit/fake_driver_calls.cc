@@ -256,6 +256,11 @@ const NvmlApi& fake_nvml() {
       *device = nullptr;
       return std::strncmp(bus_id, "0000:0", 6) == 0 ? kNvmlSuccess : 1;
     };
+    table.driver = [](char* text, unsigned size) {
+      const FakeDriver::Machine& machine = state->driver->machine;
+      std::strncpy(text, machine.driver, size);
+      return machine.has_nvml ? kNvmlSuccess : 1;
+    };
     table.power_limit = [](NvmlDevice, unsigned* milliwatts) {
       const FakeDriver::Machine& machine = state->driver->machine;
       *milliwatts = static_cast<unsigned>(machine.power_limit_mw);
@@ -285,6 +290,10 @@ void fill_contexts(DriverApi& api) {
   api.cuDeviceGetPCIBusId = [](char* text, int size, CUdevice device) {
     std::snprintf(text, static_cast<std::size_t>(size), "0000:0%d:00.0", device);
     return Call("cuDeviceGetPCIBusId").code;
+  };
+  api.cuDeviceGetUuid = [](CUuuid* uuid, CUdevice device) {
+    std::memset(uuid->bytes, state->driver->machine.uuid + device, sizeof uuid->bytes);
+    return Call("cuDeviceGetUuid").code;
   };
   api.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice device) {
     const Call call("cuDevicePrimaryCtxRetain");

@@ -161,10 +161,10 @@ bool is_searched(const FitShape& shape, const FitShape::Timing& t) {
   return may_win(product_of(shape.problem, t.config), t.config, t.split.streamed > 0);
 }
 
-/// Plain schedules have a model of their own, whose constants are not fitted.
+/// Plain schedules have a model of their own.
 double estimated_us(const FitShape& shape, const FitShape::Timing& t, const DeviceInfo& device,
-                    const DenseCosts& constants) {
-  if (is_plain(t.config.schedule)) return plain_estimate(shape.problem, device, t.config).total_us;
+                    const Costs& constants) {
+  if (is_plain(t.config.schedule)) return plain_estimate(shape.problem, device, t.config, constants).total_us;
   return estimate(product_of(shape.problem, t.config), t.config, t.split, device, constants).total_us;
 }
 
@@ -173,7 +173,7 @@ struct Scored {
   FitQuality shown;
 };
 
-Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, const DenseCosts& constants) {
+Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, const Costs& constants) {
   double log_loss = 0, spread = 0, soft = 0, error = 0;
   FitQuality q;
   for (const FitShape& shape : shapes) {
@@ -208,7 +208,7 @@ Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, cons
 
 }  // namespace
 
-FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const DenseCosts& constants) {
+FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const Costs& constants) {
   FitPick found{nullptr, nullptr, 0, 0};
   for (const FitShape::Timing& t : shape.timings) {
     const double us = estimated_us(shape, t, device, constants);
@@ -255,23 +255,23 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
   return shapes;
 }
 
-FitQuality judge(const std::vector<FitShape>& shapes, const DeviceInfo& device, const DenseCosts& constants) {
+FitQuality judge(const std::vector<FitShape>& shapes, const DeviceInfo& device, const Costs& constants) {
   return score(shapes, device, constants).shown;
 }
 
 const std::vector<FitParameter>& fit_parameters() {
   static const std::vector<FitParameter> kAll = [] {
     std::vector<FitParameter> rows;
-    for (const FitParameter& row : dense_constants())
+    for (const FitParameter& row : cost_constants())
       if (row.most > 0) rows.push_back(row);
     return rows;
   }();
   return kAll;
 }
 
-DenseCosts fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const FitStart& start,
-               int passes, const std::function<void(int, const FitQuality&)>& report) {
-  DenseCosts constants = start.constants;
+Costs fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const FitStart& start, int passes,
+          const std::function<void(int, const FitQuality&)>& report) {
+  Costs constants = start.constants;
   const auto moves = [&](const FitParameter& parameter) {
     return start.moved.empty() ||
            std::find(start.moved.begin(), start.moved.end(), parameter.name) != start.moved.end();
@@ -282,7 +282,7 @@ DenseCosts fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, co
     for (const FitParameter& parameter : fit_parameters()) {
       if (!moves(parameter)) continue;
       for (const double factor : {1 + step, 1 / (1 + step), 1 + step / 4, 1 / (1 + step / 4)}) {
-        DenseCosts tried = constants;
+        Costs tried = constants;
         double& value = tried.*parameter.member;
         value = std::clamp(value * factor, parameter.least, parameter.most);
         const double quality = score(shapes, device, tried).quality;

@@ -41,23 +41,23 @@ struct FitPick {
   const FitShape::Timing* best;
   double estimate_us, best_estimate_us;  // the model's estimates of the two
 };
-FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const DenseCosts& constants);
+FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const Costs& constants);
 
-FitQuality judge(const std::vector<FitShape>& shapes, const DeviceInfo& device, const DenseCosts& constants);
+FitQuality judge(const std::vector<FitShape>& shapes, const DeviceInfo& device, const Costs& constants);
 
 /// Rows of the planner's table (host/planner/constants.cc) that have bounds: the constants that may be
 /// fitted.
-using FitParameter = Constant<DenseCosts>;
+using FitParameter = Constant<Costs>;
 const std::vector<FitParameter>& fit_parameters();
 
 struct FitStart {
-  DenseCosts constants;
+  Costs constants;
   std::vector<std::string> moved;  // by name; none: all
 };
 
 /// Coordinate descent from `start`, `passes` times over all parameters. `report` receives the pass and the
 /// quality after it. Deterministic.
-DenseCosts fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const FitStart& start,
-               int passes, const std::function<void(int, const FitQuality&)>& report);
+Costs fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const FitStart& start, int passes,
+          const std::function<void(int, const FitQuality&)>& report);
 
 }  // namespace sluice::fitting

@@ -6,12 +6,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include <sluice/host/planner/constants.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/try.h>
 
 #include "cli/exit_code.h"
 #include "cli/value_checks.h"
 #include "tools/fit/cost_fit.h"
+#include "tools/fit/effects.h"
 
 namespace sluice::fitting {
 namespace {
@@ -22,7 +24,7 @@ struct FitFlags {
   int list = 0;
   std::string only, gpu = "h200";
   std::vector<std::string> moved;
-  bool constants = false;
+  bool constants = false, effects = false;
 };
 
 void print_quality(const char* when, const FitQuality& q) {
@@ -32,7 +34,7 @@ void print_quality(const char* when, const FitQuality& q) {
 }
 
 /// The shapes on which the model loses most.
-void print_losses(const std::vector<FitShape>& shapes, const DeviceInfo& device, const DenseCosts& constants,
+void print_losses(const std::vector<FitShape>& shapes, const DeviceInfo& device, const Costs& constants,
                   int count) {
   struct Row {
     double loss;
@@ -63,11 +65,31 @@ void print_constants() {
                row.origin, row.meaning, row.source);
 }
 
+/// A line a number: name, value, unit, source, and the changes of the loss in percent.
+Result<void> print_effects(const FitFlags& flags) {
+  SLUICE_TAKE(const DeviceInfo device, gpu_named(flags.gpu));
+  std::vector<NamedShapes> lists;
+  for (const std::string& file : flags.files) {
+    SLUICE_TAKE(std::vector<FitShape> shapes, read_fit_shapes(file));
+    lists.push_back({file, std::move(shapes)});
+  }
+  for (const Effect& effect : effects_of(lists, device)) {
+    const Constant<Costs>& row = effect.constant;
+    fmt::print("{}|{:.4g}|{}|{}|{}|{}", row.name, row.value, row.unit, name_of(row.origin), row.meaning,
+               row.source);
+    for (const double change : effect.of_lists) fmt::print("|{:.2f}", 100 * change);
+    fmt::print("|{:.2f}\n", 100 * effect.of_packed);
+    std::fflush(stdout);
+  }
+  return {};
+}
+
 Result<void> run_fit(const FitFlags& flags) {
   if (flags.constants) {
     print_constants();
     return {};
   }
+  if (flags.effects) return print_effects(flags);
   std::vector<FitShape> shapes;
   for (const std::string& file : flags.files) {
     SLUICE_TAKE(std::vector<FitShape> read, read_fit_shapes(file));
@@ -85,17 +107,17 @@ Result<void> run_fit(const FitFlags& flags) {
                                in_quotes(name))};
   SLUICE_TAKE(const DeviceInfo device, gpu_named(flags.gpu));
   fmt::print("{} shapes\n", shapes.size());
-  print_quality("now", judge(shapes, device, kPlanner.dense));
+  print_quality("now", judge(shapes, device, kCosts));
   if (flags.passes == 0) {
-    print_losses(shapes, device, kPlanner.dense, flags.list);
+    print_losses(shapes, device, kCosts, flags.list);
     return {};
   }
-  const DenseCosts fitted =
-      fit(shapes, device, {.constants = kPlanner.dense, .moved = flags.moved}, flags.passes,
+  const Costs fitted =
+      fit(shapes, device, {.constants = kCosts, .moved = flags.moved}, flags.passes,
           [](int pass, const FitQuality& q) { print_quality(fmt::format("pass {}", pass).c_str(), q); });
   for (const FitParameter& parameter : fit_parameters())
     fmt::print("{} = {:.4g} {}, was {:.4g}\n", parameter.name, fitted.*parameter.member, parameter.unit,
-               kPlanner.dense.*parameter.member);
+               kCosts.*parameter.member);
   print_losses(shapes, device, fitted, flags.list);
   return {};
 }
@@ -111,6 +133,9 @@ int run(int argc, char** argv) {
   app.add_option("files", flags.files, "JSON of `sluice tune --json` or `sluice bench --tune N --json`");
   app.add_flag("--constants", flags.constants,
                "Print the planner's constants: value, unit, origin, meaning, source");
+  app.add_flag(
+      "--effects", flags.effects,
+      "Print what each number of the cost models does when it is 20 % wrong, for tools/constants.py");
   app.add_option("--passes", flags.passes, "Passes over the constants; 0: judge only")
       ->check(CLI::Range(0, 100));
   app.add_option("--move", flags.moved, "Only these constants, by name, joined by commas")->delimiter(',');

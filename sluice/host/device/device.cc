@@ -126,8 +126,21 @@ const DeviceInfo& Device::Impl::info() {
   std::call_once(asked_, [this] {
     ask_gpu(*primary, facts_);
     info_ = device_info_of(facts_);
+    card_ = card_of(*primary, facts_.name);
+    calibration_ = find_calibration(options.records_dir, card_);
+    if (calibration_.calibration) apply(*calibration_.calibration, info_);
   });
   return info_;
+}
+
+const Card& Device::Impl::card() {
+  info();
+  return card_;
+}
+
+const FoundCalibration& Device::Impl::calibration() {
+  info();
+  return calibration_;
 }
 
 Result<std::shared_ptr<const Module>> Device::Impl::load_unit(const std::string& unit,

@@ -24,6 +24,9 @@ constexpr double kClockExponent = 0.6;
 /// Kernels with tensor-core instructions stay below the highest clock at any power: 1770 of 1980 MHz on an
 /// H200 (docs/findings/clock-of-tensor-kernels.md).
 constexpr double kTensorClockShare = 1770.0 / 1980.0;
+/// Power does not hold the clock back up to half of the tensor cores' time: sm_mhz of 440 results of an H200
+/// (docs/findings/power.md).
+constexpr double kLightClockShare = 1800.0 / 1980.0;
 /// A GPU is taken for the measured model if power limit and memory rate differ by less than this share.
 constexpr double kSameModel = 0.03;
 
@@ -69,17 +72,17 @@ void set_memory(const GpuFacts& facts, bool measured, DeviceInfo& info) {
   info.hbm_peak_bytes_per_us = 2 * facts.memory_mhz * facts.bus_bits / 8;
   if (measured) return;
   info.sources.hbm_rate = FactSource::estimated;
-  info.hbm_bytes_per_us = kSustainedHbmShare * info.hbm_peak_bytes_per_us;
+  info.rates.hbm_bytes_per_us = kSustainedHbmShare * info.hbm_peak_bytes_per_us;
   // The driver reports the whole GPU's bus for a slice.
-  if (is_slice(facts.name)) info.hbm_bytes_per_us *= std::min(1.0, share_of_sms(info));
+  if (is_slice(facts.name)) info.rates.hbm_bytes_per_us *= std::min(1.0, share_of_sms(info));
   if (info.hbm_peak_bytes_per_us > 0) return;
   info.sources.hbm_rate = FactSource::assumed;
-  info.hbm_bytes_per_us = kH200.hbm_bytes_per_us * share_of_sms(info);
+  info.rates.hbm_bytes_per_us = kH200.rates.hbm_bytes_per_us * share_of_sms(info);
 }
 
 /// Clock of busy tensor cores, relative to an H200's.
 double busy_clock(const DeviceInfo& info, double share) {
-  const double h200_mhz = kH200.fp16_flops_per_us / kH200.sm_count / kH200.fp16_flops_per_clock;
+  const double h200_mhz = kH200.rates.fp16_flops_per_us / kH200.sm_count / kH200.rates.fp16_flops_per_clock;
   const double most = kTensorClockShare * info.max_sm_mhz / h200_mhz;
   if (info.power_limit_w <= 0) return std::min(1.0, most);
   const int sms = is_slice(info.name) ? kH200.sm_count : info.sm_count;  // SMs that share the power limit
@@ -89,12 +92,12 @@ double busy_clock(const DeviceInfo& info, double share) {
 
 void set_tensor_rate(const GpuFacts& facts, DeviceInfo& info) {
   const double share = tensor_share(facts.name);
-  info.fp16_flops_per_clock *= share;
-  info.fp8_flops_per_clock *= share;
+  info.rates.fp16_flops_per_clock *= share;
+  info.rates.fp8_flops_per_clock *= share;
   info.sources.tensor_rate = facts.power_limit_w > 0 ? FactSource::estimated : FactSource::assumed;
   const double rate = share_of_sms(info) * share * busy_clock(info, share);
-  info.fp16_flops_per_us *= rate;
-  info.fp8_flops_per_us *= rate;
+  info.rates.fp16_flops_per_us *= rate;
+  info.rates.fp8_flops_per_us *= rate;
 }
 
 /// Facts from data sheets; for the H100 SXM, from its driver (2026-11-25). Cluster counts are an H200's.
@@ -183,8 +186,11 @@ DeviceInfo device_info_of(const GpuFacts& facts) {
   if (known && is_close(info.power_limit_w, kH200.power_limit_w)) return info;
   set_tensor_rate(facts, info);
   if (known) return info;
+  info.sources.sm_rates = FactSource::estimated;
+  info.rates.light_mhz = kLightClockShare * info.max_sm_mhz;
+  info.rates.sm_bytes_per_us *= info.max_sm_mhz / kH200.max_sm_mhz;
   info.sources.l2_rate = FactSource::estimated;
-  info.l2_bytes_per_us *= share_of_sms(info) * (info.max_sm_mhz / kH200.max_sm_mhz);
+  info.rates.l2_bytes_per_us *= share_of_sms(info) * (info.max_sm_mhz / kH200.max_sm_mhz);
   return info;
 }
 
@@ -216,6 +222,7 @@ const char* name_of(FactSource source) {
     case FactSource::measured: return "measured on this model";
     case FactSource::driver: return "driver";
     case FactSource::estimated: return "estimated";
+    case FactSource::calibrated: return "measured on this card";
     case FactSource::assumed: break;
   }
   return "assumed";
@@ -231,11 +238,12 @@ std::string describe(const DeviceInfo& d) {
          line("clusters", std::to_string(d.max_clusters_of_2) + " of 2, " +
                               std::to_string(d.max_clusters_of_4) + " of 4, " +
                               with(std::to_string(d.max_clusters_of_8) + " of 8 at once", from.clusters)) +
-         line("rates", "HBM " + with(tera(d.hbm_bytes_per_us) + "B/s", from.hbm_rate) + ", L2 " +
-                           with(tera(d.l2_bytes_per_us) + "B/s", from.l2_rate) + ", " +
+         line("rates", "HBM " + with(tera(d.rates.hbm_bytes_per_us) + "B/s", from.hbm_rate) + ", L2 " +
+                           with(tera(d.rates.l2_bytes_per_us) + "B/s", from.l2_rate) + ", " +
                            with(std::to_string(d.l2_bytes >> 20) + " MB of L2", from.l2_bytes)) +
-         line("tensor", formatted("%.0f", d.fp16_flops_per_us * 1e-6) + " TFLOP/s of 16 bits, " +
-                            with(formatted("%.0f", d.fp8_flops_per_us * 1e-6) + " of fp8", from.tensor_rate));
+         line("tensor",
+              formatted("%.0f", d.rates.fp16_flops_per_us * 1e-6) + " TFLOP/s of 16 bits, " +
+                  with(formatted("%.0f", d.rates.fp8_flops_per_us * 1e-6) + " of fp8", from.tensor_rate));
 }
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include <sluice/gemm.h>
+#include <sluice/host/device/calibration.h>
 #include <sluice/host/device/device_facts.h>
 #include <sluice/host/device/gpc_order.h>
 #include <sluice/host/device/workspace_lender.h>
@@ -32,6 +33,9 @@ struct Device::Impl {
 
   /// Asks driver and NVML on the first call. Unknown facts are assumed, which is no error.
   const DeviceInfo& info();
+  /// The card's identity, and the calibration that info() has taken. Both ask as info() does.
+  const Card& card();
+  const FoundCalibration& calibration();
 
   /// Returns the loaded module of a unit, shared while it is in use. The pointer also keeps the context.
   /// Errors: toolchain, driver.
@@ -76,6 +80,8 @@ struct Device::Impl {
   std::once_flag asked_;
   GpuFacts facts_;  // written once under asked_, like info_
   DeviceInfo info_;
+  Card card_;
+  FoundCalibration calibration_;
 };
 
 }  // namespace sluice

@@ -30,7 +30,7 @@ namespace sluice {
   X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphRetainUserObject)
 /// Entries that an older driver may lack; they are null then. Only queries about the GPU use them.
 #define SLUICE_OPTIONAL_DRIVER_CALLS(X)                                                                     \
-  X(cuOccupancyMaxActiveClusters) X(cuDeviceGetPCIBusId)
+  X(cuOccupancyMaxActiveClusters) X(cuDeviceGetPCIBusId) X(cuDeviceGetUuid)
 // clang-format on
 
 /// cuda.h's macros rename members and uses alike: `api.cuMemAlloc` is the member cuMemAlloc_v2.

@@ -2,6 +2,7 @@
 #include <sluice/host/driver/ask_gpu.h>
 
 #include <array>
+#include <cstdio>
 
 #include <sluice/host/driver/capture_mode.h>
 #include <sluice/host/driver/generated/empty_kernel.h>
@@ -64,6 +65,23 @@ std::string pci_bus_id(const DriverApi& api, CUdevice device) {
       api.cuDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()) - 1, device) != CUDA_SUCCESS)
     return "";
   return text.data();
+}
+
+Card card_of(const PrimaryContext& primary, const std::string& name) {
+  const DriverApi& api = primary.api();
+  Card card{.gpu = name};
+  CUuuid uuid{};
+  if (api.cuDeviceGetUuid != nullptr && api.cuDeviceGetUuid(&uuid, primary.device()) == CUDA_SUCCESS)
+    for (const char byte : uuid.bytes) {
+      std::array<char, 3> digits{};
+      std::snprintf(digits.data(), digits.size(), "%02x", static_cast<unsigned char>(byte));
+      card.uuid += digits.data();
+    }
+  card.driver = nvml_driver_version();
+  int cuda = 0;
+  if (card.driver.empty() && api.cuDriverGetVersion(&cuda) == CUDA_SUCCESS)
+    card.driver = "CUDA " + std::to_string(cuda);
+  return card;
 }
 
 void ask_gpu(const PrimaryContext& primary, GpuFacts& facts) {

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include <sluice/host/device/calibration.h>
 #include <sluice/host/device/device_facts.h>
 #include <sluice/host/driver/context.h>
 
@@ -12,6 +13,9 @@ namespace sluice {
 
 /// PCI bus address, or "" if the driver gives none.
 std::string pci_bus_id(const DriverApi& api, CUdevice device);
+
+/// The card and its driver. NVML tells the driver's version; without it, CUDA's stands for it.
+Card card_of(const PrimaryContext& primary, const std::string& name);
 
 /// Adds clocks, bus width, power limit, and how many clusters fit at once. Counting clusters loads an empty
 /// kernel and unloads it. H100, 2026-11-25: attributes 2 ms, the kernel 0.2 ms, NVML 20 ms.

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <atomic>
 
 namespace sluice {
@@ -36,6 +37,16 @@ const NvmlApi* load_nvml() {
   static NvmlApi api;
   static const bool started = start(api);
   return started ? &api : nullptr;
+}
+
+std::string nvml_driver_version() {
+  const NvmlApi* api = load_nvml();
+  std::array<char, 96> text{};
+  if (api == nullptr || api->driver == nullptr ||
+      api->driver(text.data(), static_cast<unsigned>(text.size())) != kNvmlSuccess)
+    return "";
+  text.back() = 0;
+  return text.data();
 }
 
 void replace_nvml_for_test(const NvmlApi* fake) {

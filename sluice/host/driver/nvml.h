@@ -4,6 +4,8 @@
 // since these signatures are stable since NVML 2. Tests pass a fake.
 #pragma once
 
+#include <string>
+
 namespace sluice {
 
 using NvmlDevice = void*;
@@ -25,6 +27,9 @@ struct NvmlApi {
 
 /// Opens and initialises NVML once per process and keeps it open. Null if that fails.
 const NvmlApi* load_nvml();
+
+/// The driver's version, "580.159.04"; "" if NVML does not say.
+std::string nvml_driver_version();
 
 /// Makes load_nvml() give `fake`, or the real one again if it is null.
 void replace_nvml_for_test(const NvmlApi* fake);

@@ -14,6 +14,10 @@ namespace sluice {
 namespace {
 
 constexpr int kStepsPerKTile = 4;  // WGMMAs of 32 bytes of k in a 128-byte row
+/// Shared memory gives 128 bytes a clock, so that a column of 32 bytes of B takes a quarter.
+constexpr double kSmemReadClocksOfColumn = 32.0 / 128;
+/// The clock follows from the time, and the time from the clock.
+constexpr int kClockGuesses = 2;
 
 /// The time of things that overlap, each of which would take so long alone.
 double joined(double sharpness, std::initializer_list<double> times) {
@@ -27,13 +31,14 @@ double joined(double sharpness, std::initializer_list<double> times) {
 /// The model of one problem, configuration and split.
 class Model {
  public:
-  Model(const Problem& problem, const KernelConfig& config, const DeviceInfo& device, const DenseCosts& cost)
+  Model(const Problem& problem, const KernelConfig& config, const DeviceInfo& device, const Costs& cost)
       : p_(problem), c_(config), device_(device), cost_(cost) {}
 
-  Estimate estimate(const WorkSplit& split) const;
+  Estimate estimate(const WorkSplit& split);
 
  private:
-  double clocks_per_us() const;
+  Estimate estimate_at_clock(const WorkSplit& split) const;
+  double clocks_per_us() const { return clock_; }
   /// K-tiles of a tile; of a phase of dx, in the mean.
   double k_tiles() const {
     const double most = static_cast<double>(ceil_div(p_.k, i64{c_.tile.k}));
@@ -43,6 +48,10 @@ class Model {
   }
   /// K-tiles of a tile that one CTA works on.
   double own_k_tiles() const { return std::ceil(k_tiles() / c_.cluster.k); }
+  /// Clocks of the tensor cores for one k-tile of a CTA if nothing else took any.
+  double ideal_clocks() const {
+    return c_.tile.m / kWaveRows * kStepsPerKTile * (c_.tile.n / 2.0) * tensor_slowness(device_, c_.a);
+  }
   double tensor_clocks() const;
   double smem_clocks() const;
   double promotion_clocks() const;
@@ -68,38 +77,26 @@ class Model {
   const Problem& p_;
   const KernelConfig& c_;
   const DeviceInfo& device_;
-  const DenseCosts& cost_;
+  const Costs& cost_;
+  double clock_ = 0;  // clocks a microsecond, of the last guess
 };
-
-/// The clock is the sustained rate over the rate a clock.
-double Model::clocks_per_us() const {
-  const double rate = is_fp8(c_.a) ? device_.fp8_flops_per_us : device_.fp16_flops_per_us;
-  const double per_clock = is_fp8(c_.a) ? device_.fp8_flops_per_clock : device_.fp16_flops_per_clock;
-  return rate / device_.sm_count / per_clock;
-}
 
 /// Clocks of the tensor cores for one k-tile of a CTA: a 64 x n step takes n / 2. What comes from L2 costs
 /// power, and so clock.
 double Model::tensor_clocks() const {
-  const double ideal =
-      c_.tile.m / kWaveRows * kStepsPerKTile * (c_.tile.n / 2.0) * tensor_slowness(device_, c_.a);
-  return ideal / cost_.mainloop_efficiency + cost_.power_clocks_per_l2_byte * l2_bytes_per_k_tile(p_, c_);
+  return ideal_clocks() / cost_.mainloop_efficiency +
+         cost_.power_clocks_per_l2_byte * l2_bytes_per_k_tile(p_, c_);
 }
 
 double Model::smem_clocks() const {
   const double reads = c_.tile.m / kWaveRows * kStepsPerKTile *
-                       (cost_.smem_read_clocks_a + cost_.smem_read_clocks_per_column * c_.tile.n);
+                       (cost_.smem_read_clocks_a + kSmemReadClocksOfColumn * c_.tile.n);
   return reads + cost_.smem_write_weight * (c_.tile.m + c_.tile.n);
 }
 
 /// Clocks of a math group after the products of one k-tile.
 double Model::promotion_clocks() const {
-  double each = cost_.promote_clocks_per_register, drain = cost_.promote_drain_clocks;
-  if (is_block_scaled(c_.epilogue)) {
-    each += cost_.block_scale_clocks_per_register;
-    drain += cost_.block_scale_clocks;
-  }
-  return sum_registers(c_) * each + units(c_) * drain;
+  return sum_registers(c_) * cost_.promote_clocks_per_register + units(c_) * cost_.promote_drain_clocks;
 }
 
 /// Clocks of the math groups for one k-tile of a CTA, without waiting for loads.
@@ -107,14 +104,12 @@ double Model::math_clocks() const {
   const bool one_chain = c_.schedule == Schedule::ping_pong && waves(c_) == 1;
   const int transposed = (c_.a_major == Major::mn) + (c_.b_major == Major::mn);
   const double chain = cost_.chain_clocks_per_step + transposed * cost_.chain_clocks_of_mn_major;
-  double product = joined(cost_.sharpness_in_tile, {tensor_clocks(), smem_clocks()}) +
-                   (one_chain ? kStepsPerKTile * chain : 0);
-  if (multicasts(c_)) product += cost_.cluster_clocks_per_k_tile;
+  double product =
+      joined(cost_.hard, {tensor_clocks(), smem_clocks()}) + (one_chain ? kStepsPerKTile * chain : 0);
   if (is_conv(p_.conv) && c_.cluster.m == 2 && c_.cluster.n == 1) product += cost_.gathered_pair_clocks;
   if (!c_.promotes) return product;
-  if (multicasts(c_)) product += cost_.promoted_cluster_clocks_per_k_tile;
   if (c_.schedule == Schedule::ping_pong) return product + promotion_clocks();  // the other group waits
-  return joined(cost_.sharpness_of_promotion, {product, product / kMathGroups + promotion_clocks()});
+  return joined(cost_.soft, {product, product / kMathGroups + promotion_clocks()});
 }
 
 /// Clocks of one group to store its part of a tile, with the other group doing something else.
@@ -122,34 +117,29 @@ double Model::epilogue_clocks() const {
   const double elements = sum_registers(c_) / c_.cluster.k;  // sums of a thread
   const double chunks = waves(c_) * own_outputs(c_) / store_columns(c_);
   const Epilogue& e = c_.epilogue;
-  double each = cost_.epilogue_clocks_per_element;
-  if (e.scale_a == ScaleMode::vector) each += cost_.scale_clocks_per_element;
-  if (e.scale_b == ScaleMode::vector) each += cost_.scale_clocks_per_element;
-  if (e.bias != Bias::none) each += cost_.bias_clocks_per_element;
-  if (e.residual) each += cost_.residual_clocks_per_element;
-  const double activated = e.gated ? 0.5 : 1;
-  if (e.activation == Activation::gelu) each += activated * cost_.gelu_clocks_per_element;
-  if (e.activation == Activation::silu) each += activated * cost_.silu_clocks_per_element;
-  double weight = 1;
-  if (c_.d == DType::fp32) weight *= cost_.fp32_output_weight;
-  if (c_.store == StorePath::direct) weight *= cost_.direct_store_weight;
+  // An element is converted and stored; each operand is one more value to bring to it, and a direct store one
+  // more instruction.
+  const int operands = (e.scale_a == ScaleMode::vector) + (e.scale_b == ScaleMode::vector) +
+                       (e.bias != Bias::none) + e.residual + (c_.store == StorePath::direct);
+  double each = (1 + operands) * cost_.epilogue_clocks_per_element;
+  if (e.activation == Activation::gelu || e.activation == Activation::silu)
+    each += (e.gated ? 0.5 : 1) * cost_.activation_clocks_per_element;
   const double sharing = c_.schedule == Schedule::cooperative ? kMathGroups : 1;
-  return cost_.epilogue_fixed_clocks + chunks * cost_.epilogue_clocks_per_chunk +
-         elements * each * weight * sharing + exchange_clocks();
+  return cost_.epilogue_fixed_clocks + chunks * cost_.epilogue_clocks_per_chunk + elements * each * sharing +
+         exchange_clocks();
 }
 
 /// Clocks from a CTA's own sums to whole ones in a cluster along k.
 double Model::exchange_clocks() const {
   if (c_.cluster.k == 1) return 0;
   const double rows = std::min<double>(static_cast<double>(p_.m), c_.tile.m);
-  return exchange_passes(c_) * cost_.exchange_pass_clocks +
-         4.0 * rows * c_.tile.n / cost_.exchange_bytes_per_clock;
+  return 4.0 * rows * c_.tile.n / cost_.exchange_bytes_per_clock;
 }
 
 /// Bytes requested from L2 for each byte that is read. A product without k reads none.
 double Model::asked_share() const {
   const double read = l2_bytes_per_k_tile(p_, c_);
-  return read > 0 ? 1 + cost_.split_line_weight * split_bytes_per_k_tile(p_, c_) / read : 1;
+  return read > 0 ? 1 + split_bytes_per_k_tile(p_, c_) / read : 1;
 }
 
 /// Whole tiles get so much more from L2 than its rate. Lone CTAs of a convolution often are in step, and on
@@ -166,10 +156,10 @@ double Model::whole_tile_gain(const WorkSplit& split) const {
 /// ring is refilled once in the time that a byte takes to come.
 double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
   const double shared_rate =
-      device_.l2_bytes_per_us * cost_.l2_gain_of_tma * l2_gain / clocks_per_us() / active;
+      device_.rates.l2_bytes_per_us * cost_.l2_gain_of_tma * l2_gain / clocks_per_us() / active;
   return std::max({k_tiles * l2_bytes_per_k_tile(p_, c_) * asked_share() / shared_rate,
                    k_tiles * port_bytes_per_k_tile(p_, c_) / cost_.l2_bytes_per_clock_per_sm,
-                   k_tiles / c_.stages * cost_.load_latency_us * clocks_per_us()});
+                   k_tiles / c_.stages * loaded_latency_us(device_, cost_) * clocks_per_us()});
 }
 
 /// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work. `last`:
@@ -177,9 +167,9 @@ double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
 double Model::tile_clocks(double active, double k_tiles, double l2_gain, bool last) const {
   const double load = load_clocks(active, k_tiles, l2_gain), math = k_tiles * math_clocks(),
                epilogue = epilogue_clocks();
-  const double sharpness = is_conv(p_.conv) ? cost_.gathered_sharpness : cost_.sharpness_in_tile;
+  const double sharpness = is_conv(p_.conv) ? cost_.gathered_sharpness : cost_.hard;
   if (c_.schedule == Schedule::ping_pong)
-    return joined(sharpness, {math + cost_.turn_clocks, load, (math + epilogue) / kMathGroups});
+    return joined(sharpness, {math, load, (math + epilogue) / kMathGroups});
   return joined(sharpness, {math + (last ? 0 : epilogue) + cost_.ramp_clocks, load});
 }
 
@@ -195,7 +185,7 @@ double Model::run_clocks(const WorkSplit& split) const {
                        (split.streamed == 1 || std::fmod(k_tiles(), parts) == 0);
   const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
   return rounds * (tile_clocks(active, std::ceil(run / c_.cluster.k), 1) + (pieces - 1) * epilogue_clocks() +
-                   (c_.combine == Combine::last_arriver ? pieces * cost_.piece_clocks : 0));
+                   (c_.combine == Combine::last_arriver ? pieces * cost_.combine_us * clocks_per_us() : 0));
 }
 
 /// Clocks of the busiest cluster where the matrices of the batch are phases of dx. They come heaviest first,
@@ -221,7 +211,8 @@ double Model::phased_clocks(const WorkSplit& split) const {
 double Model::adds_us(const WorkSplit& split) const {
   const double peers = std::max(1.0, static_cast<double>(split.clusters) / split.streamed);
   const double share = split.streamed / grid_tiles(p_, c_);
-  return share * peers * sum_bytes() * cost_.add_l2_weight / device_.l2_bytes_per_us;
+  constexpr double kReadAndWrite = 2;
+  return share * peers * sum_bytes() * kReadAndWrite / device_.rates.l2_bytes_per_us;
 }
 
 /// From the last product to whole sums: what the last peer of a tile does when all others are done, or the
@@ -231,16 +222,29 @@ double Model::combine_us(const WorkSplit& split) const {
   if (c_.combine == Combine::add) return adds_us(split);
   if (c_.combine == Combine::separate) {
     const double bytes = sum_bytes() * split.clusters / grid_tiles(p_, c_);
-    return cost_.separate_us + bytes / (cost_.separate_bytes_per_us * l2_share(device_));
+    return cost_.separate_us + bytes / (cost_.separate_l2_share * device_.rates.l2_bytes_per_us);
   }
   const double run = split.streamed * k_tiles() / split.clusters;
   const double peers = std::max(1.0, std::ceil(k_tiles() / run));
   const double rows = std::min<double>(static_cast<double>(p_.m), c_.tile.m);
   const double bytes = 4.0 * rows * own_columns(c_) * (1 + peers);
-  return cost_.combine_us + bytes / cost_.combine_bytes_per_clock / clocks_per_us();
+  return cost_.combine_us + bytes / cost_.l2_bytes_per_clock_per_sm / clocks_per_us();
 }
 
-Estimate Model::estimate(const WorkSplit& split) const {
+Estimate Model::estimate(const WorkSplit& split) {
+  clock_ = sluice::clocks_per_us(device_, c_.a, 0);
+  Estimate e = estimate_at_clock(split);
+  const double products = ideal_clocks() * k_tiles() * grid_tiles(p_, c_) * c_.cluster.m * c_.cluster.n;
+  for (int i = 0; i < kClockGuesses; ++i) {
+    const double share =
+        products / device_.sm_count / clock_ / e.total_us;  // a part of the tensor cores' time
+    clock_ = sluice::clocks_per_us(device_, c_.a, cost_.moved_power * share);
+    e = estimate_at_clock(split);
+  }
+  return e;
+}
+
+Estimate Model::estimate_at_clock(const WorkSplit& split) const {
   const double tiles = grid_tiles(p_, c_);
   const double clock = clocks_per_us();
   const double whole = tiles - split.streamed;
@@ -252,9 +256,9 @@ Estimate Model::estimate(const WorkSplit& split) const {
   e.waves = static_cast<int>(std::ceil(whole / split.clusters)) + (split.streamed > 0 ? 1 : 0);
   e.tensor_us =
       (std::ceil(whole / split.clusters) * k_tiles() + run) / c_.cluster.k * tensor_clocks() / clock;
-  e.l2_us = traffic.l2_bytes * asked_share() / (device_.l2_bytes_per_us * cost_.l2_gain_of_tma);
-  e.hbm_us = traffic.hbm_bytes / device_.hbm_bytes_per_us;
-  e.overhead_us = cost_.launch_us + cost_.first_bytes_us + cost_.last_store_us;
+  e.l2_us = traffic.l2_bytes * asked_share() / (device_.rates.l2_bytes_per_us * cost_.l2_gain_of_tma);
+  e.hbm_us = traffic.hbm_bytes / device_.rates.hbm_bytes_per_us;
+  e.overhead_us = device_.rates.launch_us + cost_.begin_us;
   if (cluster_size(c_) > 1) e.overhead_us += cost_.cluster_us;
   // A last arriver works while whole tiles, if there are any, are multiplied.
   if (whole == 0 || c_.combine == Combine::separate) e.overhead_us += combine_us(split);
@@ -265,9 +269,9 @@ Estimate Model::estimate(const WorkSplit& split) const {
   // HBM works for what is being computed: a last wave of few tiles cannot use what the waves before left
   // over.
   const auto part_us = [&](double part_tiles, double clocks) {
-    return joined(cost_.sharpness_in_kernel, {clocks / clock, e.hbm_us * part_tiles / tiles});
+    return joined(cost_.soft, {clocks / clock, e.hbm_us * part_tiles / tiles});
   };
-  e.overhead_us += traffic.repeated_bytes / (cost_.repeated_bytes_per_us * hbm_share(device_));
+  e.overhead_us += traffic.repeated_bytes / (cost_.repeated_gain * device_.rates.hbm_bytes_per_us);
   e.total_us = e.overhead_us;
   if (c_.conv.phased) {
     e.total_us += part_us(tiles, phased_clocks(split));
@@ -291,7 +295,7 @@ int max_clusters(const KernelConfig& c, const DeviceInfo& device) {
 }
 
 Estimate estimate(const Problem& p, const KernelConfig& c, const WorkSplit& split, const DeviceInfo& device,
-                  const DenseCosts& costs) {
+                  const Costs& costs) {
   return Model(p, c, device, costs).estimate(split);
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // See plain_plans.h. The model adds up the fixed time of a launch, bytes over the rate of HBM or of the SMs
-// at work, instructions, and the price of clusters and waves. Its constants are fitted to 1,000 timed
-// candidates of 64 products (docs/findings/plain-loads.md); the order of near ones is for the tuner.
+// at work, instructions, and the price of clusters. Its constants were fitted to 1,000 timed candidates of 64
+// products (docs/findings/plain-loads.md); the order of near ones is for the tuner.
 #include <sluice/host/planner/dense/plain_plans.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include <sluice/host/limits.h>
 #include <sluice/host/planner/constants.h>
@@ -18,12 +19,6 @@ namespace {
 
 /// CTAs, and so tiles, count in int: gemm::sealed() refuses more.
 constexpr double kMostCtas = kMaxInt;
-
-/// Time that a cluster of so many CTAs costs.
-double cluster_us(const PlainCosts& costs, int ctas) {
-  if (ctas == 1) return 0;
-  return ctas == 2 ? costs.cluster_of_2_us : ctas == 4 ? costs.cluster_of_4_us : costs.cluster_of_8_us;
-}
 
 constexpr i64 kMostFittedRows = 64;
 
@@ -76,24 +71,22 @@ double resident_ctas(const KernelConfig& c, const DeviceInfo& device) {
 }
 
 /// Microseconds of the tensor core and of the instructions beside it, for an SM.
-double math_us(const Problem& p, const DeviceInfo& device, const KernelConfig& c, double tiles_of_sm) {
-  const PlainCosts& costs = kPlanner.plain;
-  const double clocks_per_us = costs.clocks_per_us * clock_share(device);
+double math_us(const Problem& p, const DeviceInfo& device, const KernelConfig& c, double tiles_of_sm,
+               const Costs& costs) {
   const double slowness = tensor_slowness(device, c.a);
   const double k_tiles = static_cast<double>(ceil_div(p.k, i64{c.tile.k}));
   if (c.schedule == Schedule::plain_wgmma) {
     const double waves = plain_waves(c), columns = stage_columns(c);
-    const double busy = 4 * waves * std::max(costs.wgmma_clocks, slowness * columns / 2.0);
+    const double busy = 4 * waves * slowness * columns / 2.0;
     const double alone = costs.meet_clocks + busy + costs.group_load_clocks * plain_stage_bytes(c) / 2048.0;
     const double together =
         teams(c) * std::min<double>(plain_ctas(c), std::max(1.0, tiles_of_sm * c.cluster.k));
-    return tiles_of_sm * k_tiles / stage_k_tiles(c) * std::max(busy, alone / together) / clocks_per_us;
+    return tiles_of_sm * k_tiles / stage_k_tiles(c) * std::max(busy, alone / together) /
+           device.rates.light_mhz;
   }
   const double blocks = c.tile.n / 16.0, steps = is_fp8(c.a) ? 8 : 4;
-  const double clocks = blocks * steps * (c.tile.m / 8.0) * costs.product_clocks +
-                        (is_fp8(c.a) ? blocks * 4 * costs.fp8_expand_clocks : 0) +
-                        (c.tile.n + c.tile.m) * costs.load_clocks;
-  return tiles_of_sm * k_tiles * clocks / 4 / clocks_per_us;
+  const double clocks = blocks * steps * (c.tile.m / 8.0) * costs.product_clocks;
+  return tiles_of_sm * k_tiles * clocks / 4 / device.rates.light_mhz;
 }
 
 /// Clusters of a second wave find no room for long; of more than 64 rows two waves lost to the schedules with
@@ -126,8 +119,8 @@ const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
   return nullptr;
 }
 
-Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const KernelConfig& c) {
-  const PlainCosts& costs = kPlanner.plain;
+Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const KernelConfig& c,
+                        const Costs& costs) {
   const double bytes = bytes_of(c.a);
   const double tiles = grid_tiles(p, c), ctas = tiles * c.cluster.k;
   const double weights =
@@ -140,23 +133,22 @@ Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const Kernel
   const double busy = std::min<double>(ctas, device.sm_count);
   const double in_flight = static_cast<double>(plain_early_row_bytes(c)) * c.tile.n *
                            std::min<double>(plain_ctas(c), std::max(1.0, ctas / device.sm_count));
-  const double sm_rate = std::min(costs.sm_bytes_per_us * clock_share(device), in_flight / costs.latency_us);
-  const double hbm_us = weights * rows / std::min(device.hbm_bytes_per_us, busy * sm_rate);
-  const double l2_us = tokens / device.l2_bytes_per_us;
+  const double sm_rate = std::min(device.rates.sm_bytes_per_us, in_flight / loaded_latency_us(device, costs));
+  const double hbm_us = weights * rows / std::min(device.rates.hbm_bytes_per_us, busy * sm_rate);
+  const double l2_us = tokens / device.rates.l2_bytes_per_us;
 
-  const double math = math_us(p, device, c, tiles / busy);
+  const double math = math_us(p, device, c, tiles / busy, costs);
 
   Estimate e;
   e.waves = static_cast<int>(std::min(1e9, (ctas + resident - 1) / resident));
   e.tensor_us = math;
   e.l2_us = l2_us;
   e.hbm_us = hbm_us;
-  const double last_wave = ctas / resident - static_cast<double>(static_cast<i64>(ctas / resident));
-  e.overhead_us = costs.launch_us + cluster_us(costs, c.cluster.k) +
-                  costs.reduce_us * warp_sums_bytes(plain_tile(c)) / 1024.0 + costs.wave_us * (e.waves - 1) +
-                  (e.waves > 1 && last_wave > 0 ? costs.tail * (1 - last_wave) * hbm_us / e.waves : 0);
-  e.total_us = costs.beside_roles * (e.overhead_us + std::max(hbm_us, math) +
-                                     costs.overlap * std::min(hbm_us, math) + costs.tokens_share * l2_us);
+  e.overhead_us = device.rates.launch_us + costs.begin_us + costs.plain_begin_us +
+                  costs.cluster_us * std::log2(c.cluster.k) +
+                  costs.warp_sums_us * warp_sums_bytes(plain_tile(c)) / 1024.0;
+  e.total_us = e.overhead_us + std::max(hbm_us, math) + costs.plain_overlap * std::min(hbm_us, math) +
+               costs.token_share * l2_us;
   return e;
 }
 

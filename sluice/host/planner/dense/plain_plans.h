@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include <sluice/host/planner/costs.h>
 #include <sluice/plan.h>
 
 namespace sluice {
@@ -29,6 +30,7 @@ std::optional<Plan> plain_plan_with(const Problem& problem, const DeviceInfo& de
                                     const KernelConfig& config);
 
 /// Where the model thinks the time goes.
-Estimate plain_estimate(const Problem& problem, const DeviceInfo& device, const KernelConfig& config);
+Estimate plain_estimate(const Problem& problem, const DeviceInfo& device, const KernelConfig& config,
+                        const Costs& costs = kCosts);
 
 }  // namespace sluice

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/spec/conv_problem.h>
 
@@ -14,6 +13,8 @@ namespace sluice {
 namespace {
 
 constexpr int kLineBytes = 128;  // a line of L2
+/// Partitions copy each other's lines, so that panels between two uses have a half of L2.
+constexpr double kPartitionsOfL2 = 2;
 
 double bytes_of_matrix(i64 rows, i64 columns, DType type) {
   return static_cast<double>(rows) * static_cast<double>(columns) * bytes_of(type);
@@ -85,9 +86,7 @@ OperandBytes memory_of(const Problem& p) {
   const OperandBytes whole{bytes_of_matrix(p.m, p.k, p.a.type), bytes_of_matrix(p.n, p.k, p.b.type)};
   if (!is_conv(v)) return whole;
   const i64 touched = touched_elements(v);
-  const bool apart = gathers_x(v.op) && touched < x_pixels(v) * v.channels;
-  const double gathered = static_cast<double>(touched) * bytes_of(p.a.type) / static_cast<double>(p.batch) *
-                          (apart ? kPlanner.dense.apart_hbm_weight : 1);
+  const double gathered = static_cast<double>(touched) * bytes_of(p.a.type) / static_cast<double>(p.batch);
   if (v.op == ConvOp::wgrad) return {whole.a, gathered};
   return {gathered,
           static_cast<double>(filter_elements(v)) * bytes_of(p.b.type) / static_cast<double>(p.batch)};
@@ -128,8 +127,7 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   if (rows * columns * batch == 0) return traffic;
   const auto [a, b] = memory_of(p);
   // D comes from HBM first where it is added to.
-  const double d = bytes_of_matrix(p.m, d_columns(p), p.d.type) * (adds(p.epilogue) ? 2 : 1) *
-                   (c.conv.phased ? kPlanner.dense.apart_hbm_weight : 1);
+  const double d = bytes_of_matrix(p.m, d_columns(p), p.d.type) * (adds(p.epilogue) ? 2 : 1);
   const double residual = p.epilogue.residual ? bytes_of_matrix(p.m, p.n, p.epilogue.c_type) : 0.0;
 
   const bool along_m = split.raster == Raster::along_m;
@@ -147,7 +145,7 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   const double band_bytes = walked * std::min(group * bands_at_once / walked_extent, 1.0);
   const double abreast_bytes = other / other_extent * abreast;
 
-  const double usable = kPlanner.dense.usable_l2 * static_cast<double>(device.l2_bytes);
+  const double usable = static_cast<double>(device.l2_bytes) / kPartitionsOfL2;
   const double walked_again =
       (std::ceil(other_extent / abreast) - 1) * lost_share(band_bytes + abreast_bytes, usable);
   const double other_again = (std::ceil(bands / bands_at_once) - 1) * lost_share(band_bytes + other, usable);

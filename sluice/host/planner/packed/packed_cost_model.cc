@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <sluice/host/planner/constants.h>
+#include <sluice/host/planner/costs.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/device_rates.h>
 
@@ -14,9 +16,15 @@ namespace {
 /// Schedulers of an SM; each issues an instruction a clock.
 constexpr double kSchedulers = 4;
 
+/// Microseconds until `waves` have begun. A cluster waits for room on several SMs at once: twice as long.
+double waves_us(const Costs& costs, double waves, int parts) {
+  return costs.wave_us * (parts > 1 ? 2 : 1) * (waves - 1);
+}
+
 /// CTAs that run at once if an SM holds one: clusters do not fill every GPC.
 double usable_sms(const DeviceInfo& device, int parts) {
-  if (parts == 5) return 5 * std::floor(kPlanner.narrow.fives_for_fours * device.max_clusters_of_4);
+  // An H200 runs 20 clusters of five at once, where it runs 30 of four.
+  if (parts == 5) return 5 * (2 * device.max_clusters_of_4 / 3);
   const int size = parts <= 2 ? parts : parts <= 4 ? 4 : 8;  // known; smaller ones leave as few SMs alone
   return static_cast<double>(size * clusters_at_once(size, device) / parts * parts);
 }
@@ -35,7 +43,7 @@ double stored_share(const WideConfig& c, int tokens) {
 }  // namespace
 
 double estimate_us(const PackedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
-                   const NarrowCosts& costs) {
+                   const Costs& costs) {
   const NarrowConfig& c = config;
   const double k_tiles = static_cast<double>(packed_k_tiles(problem.k));
   const double row_ctas = static_cast<double>(ceil_div(problem.n, i64{tile_rows(c)}));
@@ -50,32 +58,30 @@ double estimate_us(const PackedProblem& problem, const NarrowConfig& config, con
   const double token_bytes = tile_tokens(c) * kPackedTileK * bytes_of(c.x);
   const double weight_bytes = stage_bytes(c) - stage_token_bytes(c);
   const double in_flight = resident * c.warps * (c.stages - 1) * (weight_bytes + token_bytes);
-  const double rate = std::min(costs.sm_bytes_per_us * clock_share(device), in_flight / costs.latency_us);
+  const double rate = std::min(costs.expanding_sm_bytes_per_us * clock_share(device),
+                               in_flight / loaded_latency_us(device, costs));
   const double sm_us = of_busiest * tiles * (weight_bytes + costs.token_share * token_bytes) / rate;
-  const double hbm_us = row_ctas * k_tiles * weight_bytes / device.hbm_bytes_per_us;
-  const double l2_us = ctas * tiles * (weight_bytes + token_bytes) / device.l2_bytes_per_us;
+  const double hbm_us = row_ctas * k_tiles * weight_bytes / device.rates.hbm_bytes_per_us;
+  const double l2_us = ctas * tiles * (weight_bytes + token_bytes) / device.rates.l2_bytes_per_us;
 
-  const IssueCosts& issue = c.token_blocks == 1 ? costs.few : costs.more;
+  // Tiles of 8 tokens hide their products behind the codes (device/packed/tile_sums.cuh).
+  const double products = c.token_blocks == 1 ? 0 : costs.narrow_product_clocks * c.token_blocks;
   const double clocks =
-      issue.tile_clocks + issue.token_block_clocks * c.token_blocks +
-      c.row_blocks * (issue.block_clocks * words_of(c) * (c.x == DType::bf16 ? costs.bf16_work : 1.0) +
-                      issue.product_clocks * c.token_blocks);
-  const double busy = std::min(1.0, resident * c.warps / issue.busy_warps);
+      costs.narrow_tile_clocks + c.row_blocks * (costs.narrow_block_clocks * words_of(c) + products);
+  const double busy = std::min(1.0, resident * c.warps / kSchedulers);
   // Warps take whole k-tiles: where the last round is not full, half of the gap shows.
   const double turns = std::max(tiles, (tiles + rounds * c.warps) / 2);
-  const double issue_us =
-      of_busiest * turns * clocks / (kSchedulers * busy * costs.clocks_per_us * clock_share(device));
+  const double issue_us = of_busiest * turns * clocks / (kSchedulers * busy * device.rates.light_mhz);
 
   double sum = 0;
-  for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.sharpness);
-  const double reduce_us = costs.reduce_us * tile_rows(c) * tile_tokens(c) / 128.0 * of_busiest / resident;
-  const double begin_us = (c.parts > 1 ? costs.cluster_wave_us : costs.wave_us) * (waves - 1);
-  return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + reduce_us + begin_us +
-         (c.parts > 1 ? costs.part_us * c.parts : 0.0);
+  for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.hard);
+  const double sums_us = costs.narrow_sums_us * tile_rows(c) * tile_tokens(c) / 128.0 * of_busiest / resident;
+  return device.rates.launch_us + costs.begin_us + std::pow(sum, 1 / costs.hard) + sums_us +
+         waves_us(costs, waves, c.parts) + (c.parts > 1 ? costs.cluster_us * c.parts : 0.0);
 }
 
 double estimate_us(const PackedProblem& problem, const WideConfig& c, const DeviceInfo& device,
-                   const WideCosts& costs) {
+                   const Costs& costs) {
   const double token_tiles = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
   const double row_tiles = static_cast<double>(ceil_div(problem.n, i64{kWideRows * c.cluster_n}));
   const int clusters = std::max(1, clusters_at_once(cluster_size(c), device));
@@ -83,24 +89,25 @@ double estimate_us(const PackedProblem& problem, const WideConfig& c, const Devi
   const double tiles = std::ceil(whole / clusters);  // the busiest's, in turn; a part of one may follow
   const double k_tiles = static_cast<double>(ceil_div(packed_k_tiles(problem.k), i64{c.cluster_k}));
 
-  const double expand = (code_bits(c.weights.type) == 8 ? costs.expand_byte_clocks : costs.expand_clocks) +
-                        (c.weights.zero == ScaleZero::per_group ? costs.zero_clocks : 0.0);
-  const double exchange_us = c.cluster_k > 1 ? costs.exchange_us * c.tokens / 64.0 : 0.0;
+  const double expand = code_bits(c.weights.type) == 8 ? costs.wide_byte_clocks : costs.wide_expand_clocks;
+  const double exchange_us = c.cluster_k > 1 ? costs.wide_exchange_us * c.tokens / 64.0 : 0.0;
   const auto tile_us = [&](int tokens) {
-    const double product = costs.product_clocks * tensor_slowness(device, c.x) * tokens;
-    const double step = std::max(product, costs.issue_clocks * tokens + expand);
-    return k_tiles * (kPackedTileK / 16) * step / (costs.clocks_per_us * clock_share(device)) + exchange_us +
-           costs.tile_us * stored_share(c, tokens);
+    const double product = tensor_slowness(device, c.x) * tokens;  // a clock a token, for 16 k
+    const double step = std::max(product, costs.wide_issue_clocks * tokens + expand);
+    return k_tiles * (kPackedTileK / 16) * step / device.rates.light_mhz + exchange_us +
+           costs.wide_tile_us * stored_share(c, tokens);
   };
   const bool in_parts = whole < all;
   const double all_us = tiles * tile_us(c.tokens) + (in_parts ? tile_us(tail_tokens(c)) : 0.0);
   const double weight_bytes = static_cast<double>(blob_bytes(problem.weights, problem.n, problem.k));
-  return costs.fixed_us + std::max(all_us, weight_bytes / device.hbm_bytes_per_us) +
-         costs.last_tile_us * stored_share(c, in_parts ? tail_tokens(c) : c.tokens);
+  return device.rates.launch_us + costs.begin_us + costs.group_begin_us +
+         std::max(all_us, weight_bytes / device.rates.hbm_bytes_per_us) +
+         costs.wide_tile_us * stored_share(c, in_parts ? tail_tokens(c) : c.tokens);
 }
 
 double estimate_us(const PackedProblem& problem, const StripConfig& c, const DeviceInfo& device,
-                   const StripCosts& costs) {
+                   const Costs& costs) {
+  const bool half = is_16bit(c.x);
   const double k_tiles = static_cast<double>(packed_k_tiles(problem.k));
   const double row_ctas = static_cast<double>(ceil_div(d_columns(problem), i64{tile_columns(c)}));
   const double token_ctas = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
@@ -110,31 +117,29 @@ double estimate_us(const PackedProblem& problem, const StripConfig& c, const Dev
 
   const double token_bytes = c.tokens * kPackedTileK * bytes_of(c.x);
   const double weight_bytes = static_cast<double>(c.strips) * tile_bytes(c.weights);  // for each k-tile
-  const double in_flight = std::max(1, c.stages - c.k_groups) * (weight_bytes + token_bytes);
-  const double rate = std::min(costs.sm_bytes_per_us * clock_share(device), in_flight / costs.latency_us);
+  const double rate = costs.expanding_sm_bytes_per_us * clock_share(device);
   const double sm_us = of_busiest * tiles * (weight_bytes + token_bytes * costs.token_share) / rate;
-  const double hbm_us = row_ctas * k_tiles * weight_bytes / device.hbm_bytes_per_us;
+  const double hbm_us = row_ctas * k_tiles * weight_bytes / device.rates.hbm_bytes_per_us;
   const double l2_us =
-      ctas * tiles * (weight_bytes + token_bytes) / (costs.l2_share * device.l2_bytes_per_us);
+      ctas * tiles * (weight_bytes + token_bytes) / (costs.strip_l2_gain * device.rates.l2_bytes_per_us);
 
-  const double groups = std::max(1, tile_groups(c.weights));
+  const double product = half ? costs.strip_half_product_clocks : costs.strip_byte_product_clocks;
+  const double scales = half ? 0 : std::max(1, tile_groups(c.weights)) * costs.strip_token_clocks;
   const double clocks =
-      (costs.tile_clocks +
-       (costs.product_clocks * tensor_slowness(device, c.x) + groups * costs.token_clocks) * c.tokens) *
-      (c.stages < 3 * c.k_groups ? costs.shallow_ring : 1.0);
-  const double busy = std::pow(math_groups(c) / static_cast<double>(kStripMostGroups), costs.busy_exponent);
+      (costs.strip_tile_clocks + (product * tensor_slowness(device, c.x) + scales) * c.tokens) *
+      (half && c.stages < 3 * c.k_groups ? costs.strip_shallow_ring : 1.0);
+  const double busy =
+      std::pow(math_groups(c) / static_cast<double>(kStripMostGroups), costs.strip_busy_exponent);
   const double turns = std::ceil(tiles / c.k_groups) * c.k_groups;  // all warpgroups wait for the last
-  const double issue_us =
-      of_busiest * turns * c.strips * clocks / (busy * costs.clocks_per_us * clock_share(device));
+  const double issue_us = of_busiest * turns * c.strips * clocks / (busy * device.rates.light_mhz);
 
+  const double sharpness = half ? costs.soft : costs.hard;
   double sum = 0;
-  for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.sharpness);
+  for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, sharpness);
   const double waves = std::ceil(of_busiest / room_for(c));
-  const double begin_us = (c.parts > 1 ? costs.cluster_wave_us : costs.wave_us) * (waves - 1);
-  const double parts_us =
-      c.parts > 1 ? costs.part_us * c.parts + costs.exchange_us * c.tokens * c.strips : 0.0;
-  return costs.fixed_us + std::pow(sum, 1 / costs.sharpness) + begin_us + parts_us +
-         costs.reduce_us * c.tokens * math_groups(c);
+  const double exchange_us = c.parts > 1 ? costs.strip_exchange_us * c.tokens * c.strips : 0.0;
+  return device.rates.launch_us + costs.begin_us + costs.group_begin_us + std::pow(sum, 1 / sharpness) +
+         waves_us(costs, waves, c.parts) + exchange_us;
 }
 
 double room_for(const NarrowConfig& c) {

@@ -6,21 +6,22 @@
 // packed_planner.cc.
 #pragma once
 
-#include <sluice/host/planner/constants.h>
 #include <sluice/packed.h>
+
+namespace sluice {
+struct Costs;  // costs.h
+extern const Costs kCosts;
+}  // namespace sluice
 
 namespace sluice::packed {
 
 /// Microseconds that a checked problem takes, which is not empty.
 double estimate_us(const PackedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
-                   const NarrowCosts& costs = kPlanner.narrow);
+                   const Costs& costs = kCosts);
 double estimate_us(const PackedProblem& problem, const WideConfig& config, const DeviceInfo& device,
-                   const WideCosts& costs = kPlanner.wide);
+                   const Costs& costs = kCosts);
 double estimate_us(const PackedProblem& problem, const StripConfig& config, const DeviceInfo& device,
-                   const StripCosts& costs);
-inline double estimate_us(const PackedProblem& problem, const StripConfig& config, const DeviceInfo& device) {
-  return estimate_us(problem, config, device, kPlanner.strip(config.x));
-}
+                   const Costs& costs = kCosts);
 
 /// Registers that a thread takes if it may (ptxas 13.0, 77 configs compiled, within 10 of most): with a
 /// smaller share of the SM it spills, or nearly. tests/unit/packed_units_test.cc compiles what the planner

@@ -4,6 +4,7 @@
 // everywhere. tests/plans/packed holds choices as text.
 #include <algorithm>
 
+#include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/field_checks.h>

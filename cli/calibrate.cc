@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// `sluice calibrate`: measures the card's own rates and keeps them beside the tuning records. Every later
+// open of this card under this driver plans with them. bench/calibrate measures; this file prints and keeps.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include <sluice/tools.h>
+#include <sluice/try.h>
+
+#include "bench/calibrate/calibrate.h"
+#include "cli/measure_flags.h"
+#include "cli/verb.h"
+
+namespace sluice::cli {
+namespace {
+
+struct CalibrateFlags {
+  std::string device = "0", records;
+  int hang_s = 60;
+  bool dry_run = false;
+};
+
+struct RateLine {
+  const char* name;
+  double DeviceRates::*rate;
+  double scale;
+  const char* unit;
+};
+using R = DeviceRates;
+constexpr RateLine kLines[] = {
+    {"HBM", &R::hbm_bytes_per_us, 1e-6, "TB/s"},
+    {"L2", &R::l2_bytes_per_us, 1e-6, "TB/s"},
+    {"an SM's intake", &R::sm_bytes_per_us, 1e-3, "GB/s"},
+    {"latency of HBM", &R::latency_us, 1, "us"},
+    {"a launch", &R::launch_us, 1, "us"},
+    {"16 bits, an SM", &R::fp16_flops_per_clock, 1, "flop/clock"},
+    {"fp8, an SM", &R::fp8_flops_per_clock, 1, "flop/clock"},
+    {"16 bits, sustained", &R::fp16_flops_per_us, 1e-6, "TFLOP/s"},
+    {"fp8, sustained", &R::fp8_flops_per_us, 1e-6, "TFLOP/s"},
+    {"clock of light use", &R::light_mhz, 1, "MHz"},
+    {"light up to", &R::light_share, 100, "% busy"},
+    {"heavy from", &R::heavy_share, 100, "% busy"},
+};
+
+void print_rates(const bench::CalibrationRun& run, const DeviceRates& before) {
+  fmt::print("\n{:<22} {:>10} {:>10}\n", "", "measured", "was taken");
+  for (const RateLine& line : kLines)
+    fmt::print("{:<22} {:>10.4g} {:>10.4g} {}\n", line.name, line.scale * run.rates.*line.rate,
+               line.scale * before.*line.rate, line.unit);
+  fmt::print("\nbeside these:\n");
+  for (const bench::Reading& reading : run.readings)
+    fmt::print("  {:<34} {:.5g} {}\n", reading.name, reading.value, reading.unit);
+}
+
+Result<int> run_calibrate(const CalibrateFlags& flags) {
+  Options options = options_from_environment();
+  if (!flags.records.empty()) options.records_dir = flags.records;
+  SLUICE_TAKE(const Device device,
+              gpu_of(flags.device, options, "calibrate measures GPUs; without one there is nothing to do"));
+  const Card& card = tools::card_of(device);
+  if (!flags.dry_run && (options.records_dir.empty() || card.key().empty()))
+    return save_calibration(options.records_dir, card, {}).error();  // before the time is spent
+  Job job("calibrate", flags.hang_s, 1);
+  SLUICE_TAKE(const bench::CalibrationRun run, bench::calibrate(device, job.part(card.gpu)));
+  job.clear();
+  fmt::print("{}, driver {}\n", card.gpu, card.driver);
+  print_rates(run, device.info().rates);
+  const Calibration made{
+      .gpu = card.gpu, .driver = card.driver, .key = card.key(), .date = utc_now(), .rates = run.rates};
+  SLUICE_TAKE(const Calibration read, parse_calibration(to_json(made)));  // rates that no Hopper has
+  if (flags.dry_run) return kExitOk;
+  SLUICE_TAKE(const std::string path, save_calibration(options.records_dir, card, read));
+  fmt::print("\nkept in {}: plans for this card use it from now on; remove it to go back\n", escaped(path));
+  return kExitOk;
+}
+
+}  // namespace
+
+Verb add_calibrate_verb(CLI::App& app) {
+  auto flags = std::make_shared<CalibrateFlags>();
+  CLI::App* verb = app.add_subcommand(
+      "calibrate", "Measure this card's rates, for the planner: once a card and driver, 15 s on an idle GPU");
+  verb->add_option("--device", flags->device, "The number of the GPU")->capture_default_str();
+  verb->add_option("--records", flags->records,
+                   "Keep it in this folder (default: SLUICE_RECORDS_DIR, where devices look for it)");
+  verb->add_flag("--dry-run", flags->dry_run, "Measure and print, keep nothing");
+  verb->add_option("--hang-s", flags->hang_s, "End the process if a part takes longer; 0: never")
+      ->capture_default_str();
+  return {verb, [flags] { return run_calibrate(*flags); }};
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Judges each number of the cost models by what it does when it is 20 % wrong: the change of the pick's loss
+// in each list of timed candidates. No candidates of packed products are kept, so those are judged by the
+// model with the right number, on the problems of the shipped records. Called by main.cc --effects;
+// tools/constants.py makes the page.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/fit/cost_fit.h"
+
+namespace sluice::fitting {
+
+struct NamedShapes {
+  std::string name;
+  std::vector<FitShape> shapes;
+};
+
+/// The greater of the changes with the number a fifth more and a fifth less. Loss is the mean of pick / best.
+struct Effect {
+  Constant<Costs> constant;
+  std::vector<double> of_lists;  // in the order of the lists
+  double of_packed = 0;
+};
+std::vector<Effect> effects_of(const std::vector<NamedShapes>& lists, const DeviceInfo& device);
+
+}  // namespace sluice::fitting
