@@ -4,15 +4,15 @@
 // (ByteProducts), weights for 16-bit tokens (HalfProducts). Tokens are its B.
 //
 // clang-format off
-// Roles (128 threads for each math warpgroup, and 64)
+// Roles (128 threads for each math warpgroup, and 64; 128 if registers move)
 //   math warpgroups     each a strip of 64 outputs, and of the CTA's k every k_groups-th tile of 128
 //   two warps           a thread of each fills stages of 128 k: one tokens with TMA, one the strips' tiles with
-//                       flat copies
+//                       flat copies. If registers move, two idle warps complete their warpgroup
 //
 // Barriers           who arrives                                   who waits
 //   full[stage]      both load threads (expect), the bytes         the warps that share the k-tile
 //   empty[stage]     each of those, when its products have ended   both load threads
-//   kBegun           all: barriers are there                       all but the weights' warp, which made them
+//   kBegun           all with a role: barriers are there           all but the weights' warp, which made them
 //   kMultiplied      math warps: their last reads of the rings     math warps: before sums overlay the rings
 //   kLeft            math warps: their sums are written            math warps: before sums are added up
 //   cluster          all, when they have begun; then all, when     all: before sums are sent, and before received
@@ -58,7 +58,7 @@ SLUICE_DEVICE void load(const StripParams& params, const StripPlace<kConfig>& at
   if (at.loads_tokens()) {
     if (first && params.k_tiles > 0) ptx::prefetch_tensormap(params.map_x);
     __syncwarp();
-    ptx::named_barrier_sync(kBegun, threads_of(kConfig));
+    ptx::named_barrier_sync(kBegun, busy_threads(kConfig));
     if (first) Launch::prefetch(params);
     Launch::wait();
     timeline.mark(Moment::wait_returned);
@@ -68,11 +68,11 @@ SLUICE_DEVICE void load(const StripParams& params, const StripPlace<kConfig>& at
       Launch::loaded();
       Launch::hand_off(params);
     }
-  } else {
+  } else if (at.loads_weights()) {
     if (first) StripLoads<kConfig>::start(at);
     __syncwarp();
     ptx::named_barrier_arrive(kBegun,
-                              threads_of(kConfig));  // weights are in flight before other warps are ready
+                              busy_threads(kConfig));  // weights are in flight before other warps are ready
     Launch::wait_for_weights();
     timeline.claim(first, kWeightRole);
     if (first) StripLoads<kConfig>::run_weights(params, at, timeline);
@@ -94,7 +94,8 @@ SLUICE_DEVICE void run_strip(const StripParams& params) {
   StripFinish<kConfig> finish(params, at);
 
   if (at.multiplies()) {
-    ptx::named_barrier_sync(kBegun, threads_of(kConfig));
+    if constexpr (moves_registers(kConfig)) ptx::setmaxnreg_inc<math_registers(kConfig)>();
+    ptx::named_barrier_sync(kBegun, busy_threads(kConfig));
     timeline.claim(threadIdx.x == 0, kMathRole);
     finish.fetch_vectors([] { Launch::wait(); });  // while the first tiles are in flight
     typename StripProducts<kConfig>::Sums sums;
@@ -103,6 +104,7 @@ SLUICE_DEVICE void run_strip(const StripParams& params) {
     finish.leave(sums);
     ptx::named_barrier_sync(kLeft, S::kMathThreads);
   } else {
+    if constexpr (moves_registers(kConfig)) ptx::setmaxnreg_dec<kStripLoadRegisters>();
     load<kConfig>(params, at, timeline);
   }
   if constexpr (kConfig.parts > 1) {

@@ -25,8 +25,8 @@ struct StripConfig {
   Activation activation = Activation::none;
   bool gated = false;
   ScaleMode scale_d = ScaleMode::none;  // tensor: an e4m3 D is divided by one fp32
-  int tokens = 16;                      // tokens of a tile: 8, 16, 32, 64 or 128
-  int strips = 4;                       // strips of a CTA
+  int tokens = 16;                      // tokens of a tile: any multiple of 8 up to most_strip_tokens()
+  int strips = 4;                       // strips of a CTA: 1 to 4
   int k_groups = 1;                     // warpgroups that share a strip
   int parts = 1;                        // slices of k, one for each CTA of a cluster: 1..8
   int stages = 8;                       // a stage: 128 k of tokens and of each strip
@@ -40,8 +40,34 @@ inline constexpr int kStripMostGroups = 4;
 SLUICE_HD constexpr int math_groups(const StripConfig& c) {
   return c.strips * c.k_groups;
 }
-/// Math warpgroups, then two warps that load.
+/// Most tokens of a tile whose sums fit into the registers of a thread of so many math warpgroups, beside
+/// operands (ptxas 13.0, docs/findings/int4-widths.md). With e4m3 tokens there are partial sums too.
+SLUICE_HD constexpr int most_strip_tokens(DType x, int groups) {
+  const bool half = is_16bit(x);
+  switch (groups) {
+    case 1: return 128;  // a thread for each token's scale
+    case 2: return half ? 160 : 192;
+    case 3: return half ? 160 : 128;
+    default: return half ? 104 : 80;
+  }
+}
+/// True if warps that load hand registers to those that multiply. Few sums need none of them.
+SLUICE_HD constexpr bool moves_registers(const StripConfig& c) {
+  return c.tokens > (math_groups(c) > 2 ? 64 : 128);
+}
+/// Math warpgroups, then two warps that load. Registers move by warpgroups: two idle warps make it whole.
 SLUICE_HD constexpr int threads_of(const StripConfig& c) {
+  return 128 * math_groups(c) + (moves_registers(c) ? 128 : 64);
+}
+inline constexpr int kStripLoadRegisters = 24;
+/// Registers of a math thread if registers move: its share of those that the CTA's threads have at launch,
+/// but for the loaders'. More are never there, and the warp would wait for them forever.
+SLUICE_HD constexpr int math_registers(const StripConfig& c) {
+  const int all = most_registers(threads_of(c), 1) * (math_groups(c) + 1);
+  return min(240, (all - kStripLoadRegisters) / math_groups(c) / 8 * 8);
+}
+/// Threads that have a role.
+SLUICE_HD constexpr int busy_threads(const StripConfig& c) {
   return 128 * math_groups(c) + 64;
 }
 SLUICE_HD constexpr int tile_rows(const StripConfig& c) {
@@ -108,13 +134,13 @@ SLUICE_HD constexpr const char* validate(const StripConfig& c) {
   if (c.scale_d != ScaleMode::none && c.d != DType::e4m3) return "scale_d is for an e4m3 D";
   if (c.scale_x == ScaleMode::block) return "tokens have one scale each, or one for all, or none";
   if (c.bias != Bias::none && is_fp8(c.bias_type)) return "bias must be bf16, fp16 or fp32";
-  if (c.tokens != 8 && c.tokens != 16 && c.tokens != 32 && c.tokens != 64 && c.tokens != 128)
-    return "tokens must be 8, 16, 32, 64 or 128";
-  if (c.strips != 1 && c.strips != 2 && c.strips != 4) return "strips must be 1, 2 or 4";
-  if (c.gated && c.strips == 1) return "gated, strips must be 2 or 4: as many of the gate as of up";
+  if (c.tokens < kTokenBlock || c.tokens % kTokenBlock != 0) return "tokens must be a multiple of 8";
+  if (c.strips < 1 || c.strips > 4) return "strips must be in 1..4";
+  if (c.gated && c.strips % 2 != 0) return "gated, strips must be 2 or 4: as many of the gate as of up";
   if (c.k_groups < 1 || c.k_groups > 4) return "k_groups must be in 1..4";
   if (math_groups(c) > kStripMostGroups) return "a CTA has room for 4 math warpgroups";
-  if (c.tokens == 128 && math_groups(c) > 2) return "the sums of 128 tokens leave registers for 2 warpgroups";
+  if (c.tokens > most_strip_tokens(c.x, math_groups(c)))
+    return "the sums of so many tokens leave too few registers: take fewer tokens or warpgroups";
   if (c.parts < 1 || c.parts > 8) return "parts must be in 1..8";
   if (c.stages < 2 || c.stages > 32) return "stages must be in 2..32";
   if (c.stages <= c.k_groups) return "stages must be more than k_groups: each waits for a tile and holds one";

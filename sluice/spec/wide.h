@@ -17,7 +17,7 @@ struct WideConfig {
   Bias bias = Bias::none;
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
-  int tokens = 128;    // tokens of a tile: 32, 64, 128 or 256
+  int tokens = 128;    // tokens of a tile: any multiple of 8, 256 at most
   int cluster_n = 1;   // CTAs with the same tokens, each of which copies a part for both: 1 or 2
   int cluster_k = 1;   // CTAs with the same tile, which share k: 1 or 2
   int x_stages = 8;    // stages of 64 k
@@ -33,7 +33,8 @@ inline constexpr int kWideRows = kWideGroups * kStripRows;
 inline constexpr int kWideThreads = 128 * (kWideGroups + 1);
 inline constexpr int kWideLoadRegisters = 40;
 inline constexpr int kWideMathRegisters = 232;
-inline constexpr int kWideStageK = 64;       // k of a token stage: a row of 128 bytes
+inline constexpr int kWideStageK = 64;  // k of a token stage: a row of 128 bytes
+inline constexpr int kWideMostTokens = 256;
 inline constexpr int kWideStoreTokens = 32;  // tokens in one of a warpgroup's two store buffers
 inline constexpr int kWideStoreBuffers = 2;
 static_assert(128 * (kWideLoadRegisters + kWideGroups * kWideMathRegisters) <= 1 << 16);
@@ -45,9 +46,6 @@ SLUICE_HD constexpr int cluster_size(const WideConfig& c) {
 SLUICE_HD constexpr int own_tokens(const WideConfig& c) {
   return c.tokens / c.cluster_k;
 }
-SLUICE_HD constexpr int store_tokens(const WideConfig& c) {
-  return min(own_tokens(c), kWideStoreTokens);
-}
 /// True if a CTA has one tile and the grid all of them, as where k is shared; else a CTA takes tile after
 /// tile.
 SLUICE_HD constexpr bool takes_one_tile(const WideConfig& c) {
@@ -56,6 +54,13 @@ SLUICE_HD constexpr bool takes_one_tile(const WideConfig& c) {
 /// Tokens of a unit in the last wave, where its tiles are split; see whole_units().
 SLUICE_HD constexpr int tail_tokens(const WideConfig& c) {
   return c.tokens / c.tail_parts;
+}
+/// Tokens of a copy from a store buffer to D: as many as divide all tiles and units. A buffer with more
+/// tokens leaves in several copies.
+SLUICE_HD constexpr int store_tokens(const WideConfig& c) {
+  int tokens = kWideStoreTokens;
+  while (min(own_tokens(c), tail_tokens(c)) % tokens != 0) tokens /= 2;
+  return tokens;
 }
 /// Tiles, out of `tiles` in waves of `clusters`, that are taken whole. The tiles of the last wave are split
 /// if their parts make one wave too; each cluster then has at most one part, as its last unit.
@@ -117,14 +122,15 @@ SLUICE_HD constexpr const char* validate(const WideConfig& c) {
   if (!is_16bit(c.x)) return "tokens must be fp16 or bf16";
   if (!is_16bit(c.d) && c.d != DType::fp32) return "D must be fp16, bf16 or fp32";
   if (c.bias != Bias::none && is_fp8(c.bias_type)) return "bias must be bf16, fp16 or fp32";
-  if (c.tokens != 32 && c.tokens != 64 && c.tokens != 128 && c.tokens != 256)
-    return "tokens must be 32, 64, 128 or 256";
+  if (c.tokens < kTokenBlock || c.tokens > kWideMostTokens || c.tokens % kTokenBlock != 0)
+    return "tokens must be a multiple of 8 in 8..256";
   if (c.cluster_n != 1 && c.cluster_n != 2) return "cluster_n must be 1 or 2";
   if (c.cluster_k != 1 && c.cluster_k != 2) return "cluster_k must be 1 or 2";
   if (cluster_size(c) > 2) return "cluster_n and cluster_k must not both be 2: four CTAs seldom find room";
   if (c.tail_parts != 1 && c.tail_parts != 2) return "tail_parts must be 1 or 2";
-  if (c.tail_parts > 1 && (takes_one_tile(c) || tail_tokens(c) < kWideStoreTokens))
-    return "tail_parts = 2 takes tiles of 64 tokens or more, and cluster_k = 1";
+  if (c.tail_parts > 1 && takes_one_tile(c)) return "tail_parts = 2 takes cluster_k = 1";
+  if (c.tokens % (kTokenBlock * cluster_size(c) * c.tail_parts) != 0)
+    return "tokens must be a multiple of 8 for each CTA of the cluster and each of tail_parts";
   if (c.x_stages < 2 || c.x_stages > 16) return "x_stages must be in 2..16";
   if (c.w_stages < 1 || c.w_stages > 16) return "w_stages must be in 1..16";
   if (smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";

@@ -87,12 +87,13 @@ TEST_F(packed_products, of_positive_data_have_no_bias) {
 }
 
 TEST_F(packed_products, of_every_kernel_at_the_edges) {
-  record("cases", 5 * static_cast<i64>(pool().configs.size()));
+  record("cases", 6 * static_cast<i64>(pool().configs.size()));
   record("kernels", static_cast<i64>(pool().configs.size()));
   for (const PackedConfig& c : pool().configs) {
     const PackedExtents e = extents_of(c);
     for (const auto& [m, n, k] : {std::array<i64, 3>{1, 1, 1},
                                   {e.tokens + 1, 65, 129},
+                                  {e.tokens - 1, 96, 200},
                                   {e.tokens + 1, 128, 640},
                                   {7, 128, 1024},
                                   {2 * e.tokens, 384, 640}})
@@ -103,10 +104,55 @@ TEST_F(packed_products, of_every_kernel_at_the_edges) {
   }
 }
 
+/// Expects one D of all the kernels, whose configs differ in tiles alone. They are compiled in parallel.
+void expect_same_bits(const Device& device, const PackedProblem& problem,
+                      const std::vector<PackedConfig>& configs) {
+  Result<packed::HostData> host = packed::random_data(problem, DataKind::real, 8);
+  ASSERT_TRUE(ok(host));
+  const auto data = DeviceData::create(device, *std::move(host), 1, 0);
+  ASSERT_TRUE(ok(data));
+  std::vector<packed::Plan> plans;
+  for (const PackedConfig& config : configs) plans.push_back({.problem = problem, .config = config});
+  std::vector<u8> first;
+  for (const Result<packed::Kernel>& kernel : packed::prepare(device, plans)) {
+    ASSERT_TRUE(ok(kernel));
+    ASSERT_TRUE(ok(data->poison(nullptr)));
+    ASSERT_TRUE(ok(packed::launch(*kernel, data->args(), nullptr)));
+    const auto d = data->read_d();
+    ASSERT_TRUE(ok(d));
+    if (first.empty()) first = *d;
+    EXPECT_TRUE(*d == first) << to_string(kernel->plan().config);
+  }
+}
+
+// A sum is the same products in the same order, however wide the tile is.
+TEST_F(packed_products, have_the_same_bits_in_tiles_of_any_width) {
+  for (const int cluster_k : {1, 2}) {
+    std::vector<PackedConfig> configs;
+    for (int tokens = 32; tokens <= kWideMostTokens; tokens += 8 * cluster_k)
+      configs.push_back(WideConfig{
+          .weights = {.group = 64}, .tokens = tokens, .cluster_k = cluster_k, .x_stages = 4, .w_stages = 2});
+    expect_same_bits(device(), problem_of(configs.front(), 203, 200, 2000), configs);
+  }
+  for (const DType x : {DType::fp16, DType::e4m3})
+    for (const int parts : {1, 2}) {
+      StripConfig c{
+          .weights = {.group = 64, .order = is_16bit(x) ? FragmentOrder::half : FragmentOrder::byte},
+          .x = x,
+          .parts = parts,
+          .stages = 2};
+      std::vector<PackedConfig> configs;
+      for (c.strips = 1; c.strips <= 4; ++c.strips)
+        for (c.tokens = 8 * c.strips; c.tokens <= most_strip_tokens(x, c.strips); c.tokens += 16)
+          if (validate(c) == nullptr) configs.push_back(c);
+      expect_same_bits(device(), problem_of(c, 203, 200, 2000), configs);
+    }
+}
+
 // Some clusters take half a tile after their whole tiles, others none or only that. Some of the last halves
 // have few tokens or none, and the last row tile has few outputs.
 TEST_F(packed_products, of_which_the_last_wave_comes_in_halves_are_right) {
-  for (const int tokens : {64, 128, 256})
+  for (const int tokens : {64, 96, 128, 224, 256})
     for (const int cluster_n : {1, 2}) {
       const WideConfig c{.weights = {.group = 64},
                          .bias = Bias::column,

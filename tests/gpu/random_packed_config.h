@@ -19,7 +19,11 @@ inline constexpr DType kOutputs[] = {DType::fp16, DType::bf16, DType::fp32};
 inline constexpr Activation kActivations[] = {Activation::none, Activation::none, Activation::relu,
                                               Activation::gelu, Activation::silu};
 
-inline constexpr int kTokens[] = {32, 64, 128, 256}, kXStages[] = {2, 3, 4, 5, 8}, kWStages[] = {1, 2, 3, 4};
+/// Any width of tiles up to `most` tokens.
+inline int random_tokens(int most, Dice& dice) {
+  return kTokenBlock * static_cast<int>(dice.between(1, most / kTokenBlock));
+}
+inline constexpr int kXStages[] = {2, 3, 4, 5, 8}, kWStages[] = {1, 2, 3, 4};
 
 /// A random valid config of the format, over all shapes of cluster and ring.
 inline WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
@@ -30,7 +34,7 @@ inline WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
                  .bias = dice.one_in(2) ? Bias::column : Bias::none,
                  .bias_type = WideConfig{}.bias_type,
                  .activation = dice.any_of(kActivations),
-                 .tokens = dice.any_of(kTokens),
+                 .tokens = random_tokens(kWideMostTokens, dice),
                  .x_stages = dice.any_of(kXStages),
                  .w_stages = dice.any_of(kWStages)};
     const int cluster = dice.below(4);
@@ -42,9 +46,8 @@ inline WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
   }
 }
 
-inline constexpr int kStripTokens[] = {8, 16, 32, 64, 128}, kStrips[] = {1, 1, 2, 4},
-                     kKGroups[] = {1, 2, 3, 4}, kStripParts[] = {1, 1, 2, 3, 4, 5, 8},
-                     kStripStages[] = {2, 3, 4, 6, 7, 9, 12, 16};
+inline constexpr int kStrips[] = {1, 1, 2, 3, 4}, kKGroups[] = {1, 2, 3, 4},
+                     kStripParts[] = {1, 1, 2, 3, 4, 5, 8}, kStripStages[] = {2, 3, 4, 6, 7, 9, 12, 16};
 inline constexpr DType kStripOutputs[] = {DType::fp16, DType::bf16, DType::fp32, DType::e4m3};
 inline constexpr ScaleMode kTokenScales[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
 
@@ -64,7 +67,7 @@ inline StripConfig random_strip_config(const WeightFormat& format, Dice& dice) {
                         .activation = dice.any_of(kActivations),
                         .gated = dice.one_in(3),
                         .scale_d = d == DType::e4m3 && !dice.one_in(3) ? ScaleMode::tensor : ScaleMode::none,
-                        .tokens = dice.any_of(kStripTokens),
+                        .tokens = random_tokens(dice.one_in(2) ? 192 : 64, dice),
                         .strips = dice.any_of(kStrips),
                         .k_groups = dice.any_of(kKGroups),
                         .parts = dice.any_of(kStripParts),

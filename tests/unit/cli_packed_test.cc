@@ -117,10 +117,10 @@ TEST(cli_packed, an_override_that_breaks_a_rule_is_refused_with_value_and_rule) 
     EXPECT_NE(text.find(rule), std::string::npos) << text;
     EXPECT_NE(text.find("; give fewer overrides"), std::string::npos) << text;
   };
-  expect("--tokens-tile 48", "tokens = 48", "must be 8, 16, 32, 64 or 128");
-  expect("--tokens-tile 48 --cluster-n 1", "tokens = 48, cluster_n = 1", "must be 32, 64, 128 or 256");
+  expect("--tokens-tile 44", "tokens = 44", "must be a multiple of 8");
+  expect("--tokens-tile 44 --cluster-n 1", "tokens = 44, cluster_n = 1", "must be a multiple of 8 in 8..256");
   expect("--cluster-n 2 --cluster-k 2", "cluster_n = 2, cluster_k = 2", "must not both be 2");
-  expect("--tail-parts 2 --cluster-k 2", "cluster_k = 2, tail_parts = 2", "and cluster_k = 1");
+  expect("--tail-parts 2 --cluster-k 2", "cluster_k = 2, tail_parts = 2", "takes cluster_k = 1");
   const auto of_file = [](const std::string& flags) {
     return parse_problem_list("64x256x512 --weights int4 " + flags).error().message;
   };

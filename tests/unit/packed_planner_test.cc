@@ -2,6 +2,7 @@
 // Candidates and refusals of the packed planner, beside the choices in tests/plans/packed.txt. To see it
 // fail: drop a rule of why_not_wanted in packed_planner.cc.
 #include <algorithm>
+#include <array>
 
 #include <sluice/packed.h>
 
@@ -48,6 +49,47 @@ TEST(packed_planner, halves_tiles_only_of_a_last_wave_that_has_room_for_them) {
   EXPECT_TRUE(packed::plan({.m = 512, .n = 28672, .k = 4096, .weights = {.group = 64}},
                            DeviceInfo{.sm_count = 1, .max_clusters_of_2 = 0}, {.ignore_records = true}));
   EXPECT_EQ(std::get<WideConfig>(plan->config).tokens, 256);
+}
+
+TEST(packed_planner, fits_tiles_to_tokens) {
+  const auto tokens_of = [](i64 m, i64 n, i64 k) {
+    const Result<packed::Plan> plan =
+        packed::plan({.m = m, .n = n, .k = k}, DeviceInfo{}, {.ignore_records = true});
+    EXPECT_TRUE(plan) << plan.error().message;
+    return std::visit(
+        [](const auto& c) {
+          if constexpr (requires { c.tokens; }) return c.tokens;
+          return 0;
+        },
+        plan->config);
+  };
+  EXPECT_EQ(tokens_of(700, 4096, 11008), 176) << "128 tiles, one wave; of 128 tokens 192, two";
+  EXPECT_EQ(tokens_of(96, 28672, 4096), 96);
+  EXPECT_EQ(tokens_of(40, 4096, 4096), 40);
+}
+
+// A few tokens more never take less than a few tokens fewer, up to what a model knows.
+TEST(packed_planner, estimates_grow_with_tokens) {
+  for (const DType x : {DType::fp16, DType::e4m3})
+    for (const auto& [n, k] : {std::array<i64, 2>{4096, 4096},
+                               {6144, 4096},
+                               {28672, 4096},
+                               {4096, 14336},
+                               {8192, 8192},
+                               {1280, 8192},
+                               {5120, 13824},
+                               {2880, 2880}}) {
+      double most = 0;
+      for (i64 m = 17; m <= 1024; m += 7) {
+        PackedProblem p{.m = m, .n = n, .k = k, .x = x, .d = DType::bf16};
+        if (!is_16bit(x)) p.weights.order = FragmentOrder::byte;
+        const Result<packed::Plan> plan = packed::plan(p, DeviceInfo{}, {.ignore_records = true});
+        ASSERT_TRUE(plan) << plan.error().message;
+        EXPECT_GE(plan->estimate_us * 1.03, most)
+            << m << "x" << n << "x" << k << " " << name_of(x) << ": fewer tokens take more";
+        most = std::max(most, plan->estimate_us);
+      }
+    }
 }
 
 TEST(packed_planner, lists_rings_of_half_an_sm_for_chains_behind_all_others) {

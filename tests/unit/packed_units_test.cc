@@ -145,6 +145,33 @@ TEST(packed_units, for_many_tokens_compile_without_spills_or_serialised_products
   EXPECT_GE(taken, 24);
 }
 
+// Sums and operands of tiles between the listed widths, at the most that registers allow.
+TEST(packed_units, of_fitted_widths_compile_without_spills_or_serialised_products) {
+  const WeightFormat formats[] = {{.group = 128}, {.group = 32, .zero = ScaleZero::per_group}, {.group = 0}};
+  const auto problem = [&](i64 m, int turn, DType x) {
+    PackedProblem p{.m = m, .n = 8192, .k = 8192, .x = x, .d = DType::bf16, .weights = formats[turn % 3]};
+    if (!is_16bit(x)) p.scale_x = ScaleMode::vector, p.weights.order = FragmentOrder::byte;
+    return p;
+  };
+  int turn = 0;
+  for (const int tokens : {24, 40, 72, 96, 112, 136, 176, 208, 248}) {
+    const DType x = turn % 2 == 0 ? DType::fp16 : DType::bf16;
+    packed::Overrides wide{.tokens = tokens, .cluster_n = 1, .cluster_k = tokens % 16 == 0 ? 2 : 1};
+    expect_to_compile(problem(300, turn, x), wide);
+    for (const int strips : {4, 3, 2}) {
+      const packed::Overrides strip{.parts = 1, .tokens = tokens, .strips = strips, .k_groups = 1};
+      if (tokens <= most_strip_tokens(x, strips)) expect_to_compile(problem(300, turn, x), strip);
+      if (tokens <= most_strip_tokens(DType::e4m3, strips))
+        expect_to_compile(problem(300, turn, DType::e4m3), strip);
+    }
+    ++turn;
+  }
+  for (const int strips : {4, 3, 2})
+    for (const DType x : {DType::fp16, DType::e4m3})
+      expect_to_compile(problem(300, 0, x),
+                        {.tokens = most_strip_tokens(x, strips), .strips = strips, .k_groups = 1});
+}
+
 // The planner's picks for every format and number of tokens; ptxas logs products that it serialises.
 TEST(packed_units, of_e4m3_tokens_compile_without_spills_or_serialised_products) {
   const i64 tokens[] = {1, 16, 32, 64, 128, 300};

@@ -42,7 +42,7 @@ template <StripConfig kConfig>
 struct StripPlace {
   using S = StripShape<kConfig>;
   u32 smem;
-  int warp;  // Math warps come first; then the warp that loads tokens, then the one that loads weights.
+  int warp;  // Math warps come first; then the warp that loads tokens, the one that loads weights, idle ones.
   int rank;  // slice of k
   int first_token, first_strip;  // gated: strip of the gate
   int first_tile, count;         // this CTA's tiles of 128 k
@@ -60,6 +60,7 @@ struct StripPlace {
   }
   SLUICE_DEVICE bool multiplies() const { return warp < 4 * S::kMathGroups; }
   SLUICE_DEVICE bool loads_tokens() const { return warp == 4 * S::kMathGroups; }
+  SLUICE_DEVICE bool loads_weights() const { return warp == 4 * S::kMathGroups + 1; }
 
   // A math warpgroup's strip in the CTA, and its number among those that share the strip.
   SLUICE_DEVICE int strip() const { return warp / 4 / S::kKGroups; }

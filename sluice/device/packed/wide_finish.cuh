@@ -94,16 +94,25 @@ class WideFinish {
     const int row = own.row + at_.block() * kBlockRows + at_.lane() / 4;
     const Operands of{row_operands(row), row_operands(row + 8)};
     if constexpr (is_16bit(kConfig.d)) {
-#pragma unroll
-      for (int t = 0; t < 2 * kCount; t += store_tokens(kConfig))
-        store_through_buffer({own.token + t, own.row}, sums + t / 2, of);
+      store_from<0>(own, sums, of);
     } else {
       store_directly(own.token + at_.lane() % 4 * 2, row, sums, of);
     }
   }
 
+  /// Stores tokens from number kFirst of the tile on, a buffer at a time.
+  template <int kFirst, int kCount>
+  SLUICE_DEVICE void store_from(const WideTile& own, const float (&sums)[kCount], const Operands& of) {
+    if constexpr (kFirst < 2 * kCount) {
+      constexpr int kTokens = min(kWideStoreTokens, 2 * kCount - kFirst);
+      store_through_buffer<kTokens>({own.token + kFirst, own.row}, sums + kFirst / 2, of);
+      store_from<kFirst + kTokens>(own, sums, of);
+    }
+  }
+
+  template <int kTokens>
   SLUICE_DEVICE void store_through_buffer(const WideTile& at, const float* sums, const Operands& of) {
-    constexpr int kBuffer = store_buffer_bytes(kConfig), kTokens = store_tokens(kConfig);
+    constexpr int kBuffer = store_buffer_bytes(kConfig);
     const u32 buffer = at_.smem + store_offset(kConfig) + (at_.group() * kWideStoreBuffers + turn_) * kBuffer;
     turn_ ^= 1;
     if (at_.thread() == 0) ptx::bulk_wait_group_read<kWideStoreBuffers - 1>();
@@ -114,27 +123,35 @@ class WideFinish {
       const int token = 8 * (j + matrix / 2) + at_.lane() % 8;
       u32 pairs[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < 4 && j + i / 2 < kTokens / 8; ++i) {
         const float* pair = sums + 4 * j + 2 * i;
         const RowOperands& row = i % 2 == 0 ? of.upper : of.lower;
         pairs[i] = pack_16bit<kConfig.d>(finished(pair[0], row), finished(pair[1], row));
       }
-      ptx::stmatrix_x4_trans(piece(buffer, token, 2 * at_.block() + matrix % 2), pairs[0], pairs[1], pairs[2],
-                             pairs[3]);
+      const u32 to = piece(buffer, token, 2 * at_.block() + matrix % 2);
+      if (j + 2 <= kTokens / 8)
+        ptx::stmatrix_x4_trans(to, pairs[0], pairs[1], pairs[2], pairs[3]);
+      else
+        ptx::stmatrix_x2_trans(to, pairs[0], pairs[1]);  // lanes 0 to 15 give the addresses
     }
     ptx::fence_proxy_async();
     meet();
-    if (!params_.stores_boxes) return copy_out(at, buffer);
+    if (!params_.stores_boxes) return copy_out<kTokens>(at, buffer);
     if (at_.thread() == 0) {
-      if (at.token < params_.m) ptx::tma_store(params_.map_d, {at.row, at.token, 0}, buffer);
-      ptx::bulk_commit_group();  // also for a box past the end: the wait above counts groups, one a turn
+      constexpr int kBox = store_tokens(kConfig);
+#pragma unroll
+      for (int t = 0; t < kTokens; t += kBox)
+        if (at.token + t < params_.m)
+          ptx::tma_store(params_.map_d, {at.row, at.token + t, 0}, buffer + t * kRowBytes);
+      ptx::bulk_commit_group();  // also for boxes past the end: the wait above counts groups, one a turn
     }
   }
   /// Copies element by element, for a D whose rows the copy engine may not write: slower, with the same
   /// result.
+  template <int kTokens>
   SLUICE_DEVICE void copy_out(const WideTile& at, u32 buffer) const {
     const int lane = at_.lane(), row = at.row + 2 * lane;
-    const int tokens = min(store_tokens(kConfig), params_.m - at.token);
+    const int tokens = min(kTokens, params_.m - at.token);
 #pragma unroll 1
     for (int t = at_.block(); t < tokens; t += 4) {
       const u32 two = ptx::load_shared_u32(piece(buffer, t, lane / 4) + lane % 4 * 4);

@@ -14,6 +14,7 @@ using enum Origin;
 constexpr const char* kGpc = "docs/findings/gpc.md";
 constexpr const char* kPlain = "docs/findings/plain-loads.md";
 constexpr const char* kFewBits = "docs/findings/few-bit-weights.md";
+constexpr const char* kWidths = "docs/findings/int4-widths.md";
 constexpr const char* kPtxas = "77 configs, ptxas 13.0";
 
 using R = RegisterCosts;
@@ -71,13 +72,15 @@ constexpr Constant<B, i64> kSearch[] = {
      "docs/findings/gated.md"},
     {"narrow_tokens", &B::narrow_tokens, 16, "tokens", search,
      "up to so many are the narrow kernel's: 8 % faster than the strip kernel", kFewBits},
-    {"strip_tokens", &B::strip_tokens, 128, "tokens", search, "16-bit tokens: more are the wide kernel's",
-     kFewBits},
+    {"strip_tokens", &B::strip_tokens, 640, "tokens", search, "16-bit tokens: more are the wide kernel's",
+     kWidths},
     {"strip_stages", &B::strip_stages, 32, "stages", search, "deepest ring of the strip kernel", kFewBits},
     {"strip_group_tokens", &B::strip_group_tokens, 64, "tokens", search,
      "tokens of a tile from which two warpgroups may beat four", kFewBits},
     {"part_k_tiles", &B::part_k_tiles, 8, "k-tiles", search,
      "least for a second warpgroup or a part of a cluster: fewer were slower", kFewBits},
+    {"more_token_tiles", &B::more_token_tiles, 2, "tiles", search,
+     "packed: tokens in so many equal tiles more than must be are tried", kWidths},
     {"all_rows", &B::all_rows, 1024, "rows", search, "ranges of which every number of rows is looked at",
      "chosen"},
     {"few_rows", &B::few_rows, 256, "rows", search, "longer ranges: every number up to this one too",
@@ -106,7 +109,7 @@ constexpr ListRow kLists[] = {
     {"stages", tried::kStages, "stages", "narrow: ring of a warp", kFewBits},
     {"parts", tried::kParts, "CTAs", "narrow, and strip with e4m3 tokens: parts of k", kFewBits},
     {"ctas", tried::kCtas, "CTAs", "narrow: CTAs that share an SM", kFewBits},
-    {"wide_tokens", tried::kWideTokens, "tokens", "wide: tokens of a tile", kFewBits},
+    {"wide_tokens", tried::kWideTokens, "tokens", "wide: tokens of a tile, beside fitted ones", kFewBits},
     {"wide_clusters", tried::kWideClusters, "CTAs", "wide: clusters along n, and along k", kFewBits},
     {"tail_parts", tried::kTailParts, "parts", "wide: parts of a tile in the last wave", kFewBits},
     {"x_rings", tried::kXRings, "stages",
@@ -114,7 +117,7 @@ constexpr ListRow kLists[] = {
      "taken",
      kFewBits},
     {"w_rings", tried::kWRings, "stages", "wide: rings of weights, as many as of X", kFewBits},
-    {"strip_tokens", tried::kStripTokens, "tokens", "strip: tokens of a tile", kFewBits},
+    {"strip_tokens", tried::kStripTokens, "tokens", "strip: tokens of a tile, beside fitted ones", kFewBits},
     {"strips", tried::kStrips, "64 rows", "strip: strips of a CTA", kFewBits},
     {"k_groups", tried::kKGroups, "warpgroups", "strip: warpgroups that share k, e4m3 tokens", kFewBits},
     {"half_k_groups", tried::kHalfKGroups, "warpgroups",

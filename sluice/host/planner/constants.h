@@ -27,7 +27,7 @@ struct SearchBounds {
   i64 swapped_rows, fitted_waves, fitted_width, splits_of_config, run_k_tiles;
   i64 gpc_sms, gpc_tensor_share, gpc_parts;
   i64 two_wave_rows, borrowed_rows;
-  i64 narrow_tokens, strip_tokens, strip_stages, strip_group_tokens, part_k_tiles;
+  i64 narrow_tokens, strip_tokens, strip_stages, strip_group_tokens, part_k_tiles, more_token_tiles;
   i64 all_rows, few_rows, octave_steps, near_picks;
 };
 
@@ -54,7 +54,7 @@ inline constexpr int kTailParts[] = {1, 2};
 inline constexpr int kXRings[] = {8, 6, 6, 5, 5, 4, 3, 3};
 inline constexpr int kWRings[] = {4, 3, 2, 4, 2, 2, 2, 1};
 inline constexpr int kStripTokens[] = {8, 16, 32, 64, 128};
-inline constexpr int kStrips[] = {4, 2, 1};
+inline constexpr int kStrips[] = {4, 2, 1, 3};
 inline constexpr int kKGroups[] = {4, 2, 1};
 inline constexpr int kHalfKGroups[] = {4, 2, 1, 3};
 inline constexpr int kHalfParts[] = {1, 2, 4, 8, 5};

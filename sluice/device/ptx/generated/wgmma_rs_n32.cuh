@@ -3,50 +3,15 @@
 // clang-format off
 #pragma once
 
-#include <sluice/device/ptx/wgmma.cuh>
+#include <sluice/device/ptx/generated/wgmma_rs.cuh>
 
 namespace sluice::ptx {
 
-template <>
-struct WgmmaRs<DType::bf16, 32> {
-  static SLUICE_DEVICE void mma(float (&d)[16], const u32 (&a)[4], u64 desc_b, int accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-        "{%16, %17, %18, %19}, %20, p, 1, 1, 0;\n}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc_b), "r"(accumulate));
-  }
-};
-
-template <>
-struct WgmmaRs<DType::fp16, 32> {
-  static SLUICE_DEVICE void mma(float (&d)[16], const u32 (&a)[4], u64 desc_b, int accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-        "{%16, %17, %18, %19}, %20, p, 1, 1, 0;\n}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc_b), "r"(accumulate));
-  }
-};
-
-template <>
-struct WgmmaRs<DType::e4m3, 32> {
-  static SLUICE_DEVICE void mma(float (&d)[16], const u32 (&a)[4], u64 desc_b, int accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-        "{%16, %17, %18, %19}, %20, p, 1, 1;\n}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc_b), "r"(accumulate));
-  }
-};
+SLUICE_WGMMA_RS(bf16, 32, "m64n32k16.f32.bf16.bf16", SLUICE_SUMS_0,
+                "%16, %17, %18, %19", "%20, p, 1, 1, 0", "%21", SLUICE_OUTPUTS_0)
+SLUICE_WGMMA_RS(fp16, 32, "m64n32k16.f32.f16.f16", SLUICE_SUMS_0,
+                "%16, %17, %18, %19", "%20, p, 1, 1, 0", "%21", SLUICE_OUTPUTS_0)
+SLUICE_WGMMA_RS(e4m3, 32, "m64n32k32.f32.e4m3.e4m3", SLUICE_SUMS_0,
+                "%16, %17, %18, %19", "%20, p, 1, 1", "%21", SLUICE_OUTPUTS_0)
 
 }  // namespace sluice::ptx

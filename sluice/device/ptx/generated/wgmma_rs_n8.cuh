@@ -3,47 +3,15 @@
 // clang-format off
 #pragma once
 
-#include <sluice/device/ptx/wgmma.cuh>
+#include <sluice/device/ptx/generated/wgmma_rs.cuh>
 
 namespace sluice::ptx {
 
-template <>
-struct WgmmaRs<DType::bf16, 8> {
-  static SLUICE_DEVICE void mma(float (&d)[4], const u32 (&a)[4], u64 desc_b, int accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %9, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3}, "
-        "{%4, %5, %6, %7}, %8, p, 1, 1, 0;\n}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc_b), "r"(accumulate));
-  }
-};
-
-template <>
-struct WgmmaRs<DType::fp16, 8> {
-  static SLUICE_DEVICE void mma(float (&d)[4], const u32 (&a)[4], u64 desc_b, int accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %9, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 "
-        "{%0, %1, %2, %3}, "
-        "{%4, %5, %6, %7}, %8, p, 1, 1, 0;\n}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc_b), "r"(accumulate));
-  }
-};
-
-template <>
-struct WgmmaRs<DType::e4m3, 8> {
-  static SLUICE_DEVICE void mma(float (&d)[4], const u32 (&a)[4], u64 desc_b, int accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %9, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 "
-        "{%0, %1, %2, %3}, "
-        "{%4, %5, %6, %7}, %8, p, 1, 1;\n}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc_b), "r"(accumulate));
-  }
-};
+SLUICE_WGMMA_RS(bf16, 8, "m64n8k16.f32.bf16.bf16", "%0, %1, %2, %3",
+                "%4, %5, %6, %7", "%8, p, 1, 1, 0", "%9", "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]))
+SLUICE_WGMMA_RS(fp16, 8, "m64n8k16.f32.f16.f16", "%0, %1, %2, %3",
+                "%4, %5, %6, %7", "%8, p, 1, 1, 0", "%9", "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]))
+SLUICE_WGMMA_RS(e4m3, 8, "m64n8k32.f32.e4m3.e4m3", "%0, %1, %2, %3",
+                "%4, %5, %6, %7", "%8, p, 1, 1", "%9", "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]))
 
 }  // namespace sluice::ptx

@@ -3,6 +3,7 @@
 // kernels that fit, and the best of them by the model. Pure: the same arguments give the same plan
 // everywhere. tests/plans/packed holds choices as text.
 #include <algorithm>
+#include <span>
 
 #include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
@@ -63,9 +64,9 @@ const char* why_not_wanted(const PackedProblem& p, const StripConfig& c, const D
   if (c.parts > k_tiles) return "parts must be at most the k-tiles";
   if (c.parts > 1 && tiles_of_cta < kPlanner.search.part_k_tiles) return "parts of k are too short";
   // Two sets of sums of 32 tokens, with whole k in a group, spill where four warpgroups share the registers.
-  const bool few_registers =
-      c.tokens == 128 || (c.tokens == 32 && c.weights.group == 0 && c.x == DType::e4m3);
-  const int room = few_registers ? kStripMostGroups / 2 : kStripMostGroups;
+  const bool two_sets = c.x == DType::e4m3 && c.weights.group == 0 && c.tokens > 16 && c.tokens <= 32;
+  int room = two_sets ? kStripMostGroups / 2 : kStripMostGroups;
+  while (c.tokens > most_strip_tokens(c.x, room)) --room;
   if (math_groups(c) > room) return "so many warpgroups leave too few registers";
   const bool few_are_enough =
       is_16bit(p.x) && c.tokens >= kPlanner.search.strip_group_tokens && math_groups(c) >= room / 2;
@@ -83,6 +84,60 @@ template <std::size_t kCount>
 std::vector<int> axis(const int (&values)[kCount], const std::optional<int>& asked) {
   if (asked) return {*asked};
   return {std::begin(values), std::end(values)};
+}
+
+/// Widths of tiles, each once, in the order that settles ties.
+class Widths {
+ public:
+  explicit Widths(i64 m) : m_(m) {}
+  void add(i64 tokens) {
+    const int width = static_cast<int>(tokens);
+    if (std::find(all_.begin(), all_.end(), width) == all_.end()) all_.push_back(width);
+  }
+  /// Adds listed widths that more than half of would not be empty of tokens.
+  void add_listed(std::span<const int> listed) {
+    for (const int width : listed)
+      if (width == listed.front() || width / 2 < m_) add(width);
+  }
+  /// Adds the least multiple of `unit` that holds the tokens in so many tiles, if it is at most `most`.
+  void add_parts(i64 parts, int unit, int most) {
+    if (parts < 1 || m_ < 1) return;
+    const i64 width = round_up(ceil_div(m_, parts), i64{unit});
+    if (width <= most) add(width);
+  }
+  /// Adds widths of at most `most` tokens: those of the fewest tiles, of a few more, and of as many as fill
+  /// one wave, two, or three. `row_tiles`: tiles along the outputs.
+  void add_fitted(int unit, int most, i64 row_tiles, const DeviceInfo& device) {
+    const i64 least = ceil_div(m_, i64{most});
+    for (i64 parts = least; parts <= least + kPlanner.search.more_token_tiles; ++parts)
+      add_parts(parts, unit, most);
+    for (i64 waves = 1; waves <= kPlanner.search.fitted_waves; ++waves)
+      add_parts(waves * device.sm_count / std::max(row_tiles, i64{1}), unit, most);
+  }
+  const std::vector<int>& all() const { return all_; }
+
+ private:
+  i64 m_;
+  std::vector<int> all_;
+};
+
+std::vector<int> wide_tokens(const PackedProblem& p, const DeviceInfo& device) {
+  Widths widths(p.m);
+  widths.add_listed(tried::kWideTokens);
+  for (const int unit : {2 * kTokenBlock, kTokenBlock})  // clusters and halves take multiples of 16
+    widths.add_fitted(unit, kWideMostTokens, ceil_div(p.n, i64{kWideRows}), device);
+  return widths.all();
+}
+/// Fewer than 64 tokens only if that is all: expanding codes again costs more than it saves.
+std::vector<int> strip_tokens(const PackedProblem& p, const DeviceInfo& device) {
+  Widths widths(p.m);
+  widths.add_listed(tried::kStripTokens);
+  for (int groups = kStripMostGroups; groups > 1; --groups)
+    widths.add_fitted(kTokenBlock, most_strip_tokens(p.x, groups),
+                      ceil_div(d_columns(p), i64{kStripRows * groups}), device);
+  std::vector<int> all = widths.all();
+  std::erase_if(all, [&](int tokens) { return tokens < 64 && tokens < p.m; });
+  return all;
 }
 
 /// Everything to try of the narrow kernel, in the order that settles ties.
@@ -112,11 +167,10 @@ std::vector<NarrowConfig> narrow_space(const PackedProblem& p, const Overrides& 
 /// The wide kernel's space. Rings that the caller does not ask for are the first of tried::kXRings and
 /// tried::kWRings that fit. More bytes in flight do not help; with two CTAs along k the ring is faster if it
 /// turns with the weights' (spec/wide.h, has_fixed_ring).
-std::vector<WideConfig> wide_space(const PackedProblem& p, const Overrides& o) {
+std::vector<WideConfig> wide_space(const PackedProblem& p, const DeviceInfo& device, const Overrides& o) {
   std::vector<WideConfig> configs;
   WideConfig c = wide_config_for(p);
-  for (const int tokens : axis(tried::kWideTokens, o.tokens)) {
-    if (!o.tokens && tokens > 32 && tokens / 2 >= p.m) continue;  // more than half of it would be empty
+  for (const int tokens : o.tokens ? std::vector<int>{*o.tokens} : wide_tokens(p, device)) {
     for (const int n : axis(tried::kWideClusters, o.cluster_n))
       for (const int k : axis(tried::kWideClusters, o.cluster_k)) {
         if (n == 2 && k == 2 && !(o.cluster_n && o.cluster_k)) continue;  // four CTAs
@@ -149,14 +203,12 @@ int deepest_ring(const PackedProblem& p, StripConfig c, i64 room) {
 }
 
 /// The strip kernel's space, with rings for `room` bytes of shared memory.
-std::vector<StripConfig> strip_space(const PackedProblem& p, const Overrides& o, i64 room = kMaxSmemBytes) {
+std::vector<StripConfig> strip_space(const PackedProblem& p, const DeviceInfo& device, const Overrides& o,
+                                     i64 room = kMaxSmemBytes) {
   std::vector<StripConfig> configs;
   StripConfig c = strip_config_for(p);
   const bool half = is_16bit(p.x);
-  for (const int tokens : axis(tried::kStripTokens, o.tokens)) {
-    if (!o.tokens && tokens > tried::kStripTokens[0] && tokens / 2 >= p.m)
-      continue;                                              // more than half would be empty
-    if (!o.tokens && tokens < 64 && tokens < p.m) continue;  // expanding codes again costs more than it saves
+  for (const int tokens : o.tokens ? std::vector<int>{*o.tokens} : strip_tokens(p, device)) {
     for (const int strips : axis(tried::kStrips, o.strips))
       for (const int k_groups :
            half ? axis(tried::kHalfKGroups, o.k_groups) : axis(tried::kKGroups, o.k_groups))
@@ -237,8 +289,8 @@ Found consider_all(const PackedProblem& p, const DeviceInfo& device, const Overr
   Found found;
   const auto [narrow, wide, strip] = kernels_for(p, overrides);
   if (narrow) consider(p, device, narrow_space(p, overrides), found);
-  if (wide) consider(p, device, wide_space(p, overrides), found);
-  if (strip) consider(p, device, strip_space(p, overrides), found);
+  if (wide) consider(p, device, wide_space(p, device, overrides), found);
+  if (strip) consider(p, device, strip_space(p, device, overrides), found);
   return found;
 }
 
@@ -247,7 +299,7 @@ Found consider_all(const PackedProblem& p, const DeviceInfo& device, const Overr
 std::vector<Plan> strip_halves(const PackedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
   if (p.x != DType::e4m3 || overrides.stages) return {};
   Found found;
-  consider(p, device, strip_space(p, overrides, kBesideAlone), found);
+  consider(p, device, strip_space(p, device, overrides, kBesideAlone), found);
   std::vector<Plan> halves = std::move(found.wanted);
   halves.insert(halves.end(), found.possible.begin(), found.possible.end());
   std::erase_if(halves, [](const Plan& plan) { return plan.smem_bytes > kBesideAlone; });

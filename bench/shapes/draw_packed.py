@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Draws products of int4 weights for a blind list, as lines of `sluice bench --shapes FILE`.
+
+    bench/shapes/draw_packed.py $(git rev-parse HEAD) 40 > FILE
+
+The seed is one that nobody can choose: the commit that is measured, after the last change of the planner. Layers are 2,000 to 30,000 wide
+(multiples of 64) with at most 250 M weights, drawn evenly by the logarithm, as tokens are from 1 to 2000. Of counts that are powers of two, nine
+of ten are drawn again. Groups are 32, 64 or 128; tokens fp16, bf16 or e4m3.
+"""
+import math
+import random
+import sys
+
+WIDTHS, TOKENS = (2000, 30000), (1, 2000)
+GROUPS, TYPES = (32, 64, 128, 128), ("fp16", "bf16", "e4m3")
+UNIT, MOST_WEIGHTS = 64, 250e6
+BYTES = " --scale-a vector --d bf16"  # e4m3 tokens: a scale each
+
+
+def log_uniform(dice: random.Random, bounds: tuple[int, int]) -> float:
+    return math.exp(dice.uniform(math.log(bounds[0]), math.log(bounds[1])))
+
+
+def products(seed: str, count: int):
+    """Yields `count` products."""
+    dice = random.Random(int(seed) if seed.isdigit() else seed)
+    while count > 0:
+        n, k = (round(log_uniform(dice, WIDTHS) / UNIT) * UNIT for _ in range(2))
+        m = round(log_uniform(dice, TOKENS))
+        group, tokens = dice.choice(GROUPS), dice.choice(TYPES)
+        if n * k > MOST_WEIGHTS or m & (m - 1) == 0 and dice.random() < 0.9:
+            continue
+        count -= 1
+        yield f"--shape {m}x{n}x{k} --weights int4 --group {group} --dtype {tokens}{BYTES if tokens == 'e4m3' else ''}"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    print("# Drawn from", sys.argv[1])
+    print("\n".join(products(sys.argv[1], int(sys.argv[2]))))
