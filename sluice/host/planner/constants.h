@@ -47,6 +47,7 @@ struct DenseCosts {
   double launch_us, first_bytes_us, cluster_us, last_store_us;
   double combine_us, combine_bytes_per_clock, piece_clocks, separate_us, separate_bytes_per_us, add_l2_weight;
   double exchange_pass_clocks, exchange_bytes_per_clock;
+  double strided_line_clocks;
   double apart_hbm_weight, gathered_gain_split, gathered_sharpness, gathered_pair_clocks;
 };
 
