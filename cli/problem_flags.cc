@@ -74,6 +74,7 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
   add("--ld-b", f.ld_b, "Elements from row to row of B");
   add("--ld-c", f.ld_c, "Elements from row to row of C");
   add("--ld-d", f.ld_d, "Elements from row to row of D");
+  add("--unaligned", f.unaligned, "Of a, b and d: those at any address, no multiple of 16 bytes");
   add("--accumulate", f.accumulate, "fast or promoted (fp8 only)");
 
   group = "Epilogue";
@@ -188,6 +189,11 @@ Result<Problem> unsized_problem_of(const ProblemFlags& f) {
   p.b.ld = f.ld_b.value_or(0);
   p.c.ld = f.ld_c.value_or(0);
   p.d.ld = f.ld_d.value_or(0);
+  for (const char letter : f.unaligned) {
+    if (letter != 'a' && letter != 'b' && letter != 'd')
+      return bad_argument("--unaligned {}: must be letters of a, b and d, like ab", in_quotes(f.unaligned));
+    (letter == 'a' ? p.a : letter == 'b' ? p.b : p.d).unaligned = true;
+  }
   take("accumulate", f.accumulate, p.accumulate, error);
 
   take("scale", f.scale_a, p.epilogue.scale_a, error);

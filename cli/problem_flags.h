@@ -23,6 +23,7 @@ struct ProblemFlags {
   std::string dtype, a, b, d;
   std::string a_layout = "k", b_layout = "k";
   std::optional<i64> ld_a, ld_b, ld_c, ld_d;
+  std::string unaligned;  // letters of "abd"
   std::string scale_a = "none", scale_b = "none";
   bool bias = false;
   std::string bias_type, c_type;

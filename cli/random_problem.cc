@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Half of all sizes come from the list of hard ones. Leading dimensions are padded to TMA's 16 bytes,
-// sometimes to more.
+// sometimes to more. A third of 16-bit problems have any strides and addresses instead.
 #include "cli/random_problem.h"
 
 #include <algorithm>
@@ -25,6 +25,20 @@ i64 padded_ld(Dice& dice, i64 inner, DType type) {
   return ceil_div(std::max<i64>(inner, 1), step) * step + (dice.one_in(4) ? step : 0);
 }
 
+/// Any strides and addresses, for each operand that may have them.
+void scatter(Dice& dice, Problem& p) {
+  const auto any = [&](Matrix& x, i64 inner, i64 outer) {
+    x.ld = std::max<i64>(inner, 1) + (dice.one_in(3) ? 0 : dice.below(11));
+    if (dice.one_in(2)) x.batch_stride = x.ld * std::max<i64>(outer, 1) + dice.below(9);
+    x.unaligned = dice.one_in(2);
+  };
+  const bool a = !dice.one_in(4), b = !a || !dice.one_in(4);  // or one of them alone
+  if (a) any(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k));
+  if (b) any(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k));
+  if (dice.one_in(2)) any(p.d, d_columns(p), p.m);
+  p.c.ld = std::max<i64>(p.n, 1) + dice.below(5);
+}
+
 WeightFormat random_format(Dice& dice, const FormatSpec& formats) {
   WeightFormat f = formats.fixed;
   if (formats.any_group) f.group = dice.any_of(std::array{0, 32, 64, 128});
@@ -45,7 +59,7 @@ Problem random_problem(const RandomSpec& spec, int index) {
   p.batch = dice.one_in(5) ? 2 + dice.below(2) : 1;
 
   constexpr std::array<DType, 4> kInputs = {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2};
-  p.a.type = dice.any_of(kInputs);
+  p.a.type = spec.scattered ? kInputs[static_cast<size_t>(dice.below(2))] : dice.any_of(kInputs);
   const bool fp8 = is_fp8(p.a.type);
   p.b.type = fp8 && dice.one_in(2) ? (dice.one_in(2) ? DType::e4m3 : DType::e5m2) : p.a.type;
   p.d.type = dice.any_of(std::array<DType, 4>{DType::bf16, DType::fp16, DType::fp32, DType::e4m3});
@@ -81,6 +95,7 @@ Problem random_problem(const RandomSpec& spec, int index) {
                           : padded_ld(dice, d_columns(p), p.d.type);  // else TMA stores D
   p.c.type = e.c_type;
   p.c.ld = std::max<i64>(p.n, 1);
+  if (!fp8 && (spec.scattered || dice.one_in(3))) scatter(dice, p);
   return p;
 }
 

@@ -13,8 +13,9 @@ namespace sluice::cli {
 
 struct RandomSpec {
   u64 seed = 1;
-  i64 largest = 1024;  // m, n and k; of a convolution its cube bounds the multiply-adds
-  bool exact = true;   // data will be whole numbers, so no GELU or SiLU
+  i64 largest = 1024;      // m, n and k; of a convolution its cube bounds the multiply-adds
+  bool exact = true;       // data will be whole numbers, so no GELU or SiLU
+  bool scattered = false;  // 16-bit inputs with any strides and addresses only
 };
 
 Problem random_problem(const RandomSpec& spec, int index);

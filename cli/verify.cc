@@ -41,6 +41,7 @@ struct VerifyFlags {
   u64 seed = 1;
   i64 largest = 0;  // 0: 1024 on a GPU, 160 on the host
   int hang_s = 60;
+  bool any_strides = false;
 };
 
 /// The outcome of one problem.
@@ -185,7 +186,9 @@ Result<void> verify_all(const VerifyFlags& flags, const Target& target, const Ch
   std::vector<typename Checks::ItsPlan> plans;
   for (int i = 0; i < flags.problems; ++i) {
     const i64 largest = flags.largest > 0 ? flags.largest : target.device ? kLargestOnGpu : kLargestOnHost;
-    auto plan = checks.plan({.seed = flags.seed, .largest = largest, .exact = is_exact(i)}, i, target);
+    auto plan = checks.plan(
+        {.seed = flags.seed, .largest = largest, .exact = is_exact(i), .scattered = flags.any_strides}, i,
+        target);
     if (!plan) {
       tally.refuse(plan.error().message);
       continue;
@@ -277,6 +280,7 @@ Verb add_verify_verb(CLI::App& app) {
           "--largest", flags->largest,
           "Bound of m, n and k, its cube that of a convolution's products; 0: 1024 on a GPU, 160 on the host")
       ->check(CLI::Range(0, 65536));
+  verb->add_flag("--any-strides", flags->any_strides, "16-bit operands at any address and stride only");
   verb->add_option("--device", flags->device, "auto, host (the host twin), or the number of a GPU")
       ->capture_default_str();
   bounded(verb->add_option("--hang-s", flags->hang_s, "Give up when a problem takes longer; 0: never"), 0,

@@ -205,10 +205,19 @@ Result<void> CublasLtProblem::ask_heuristic() {
   cublasLtMatmulPreference_t preference = nullptr;
   cublasStatus_t status = api.preference_create(&preference);
   if (status != CUBLAS_STATUS_SUCCESS) return checked(api, status, "a preference");
-  // Operands start on 256 bytes (check/verify_data.h), as the heuristic assumes.
   const uint64_t workspace = static_cast<uint64_t>(kPeerWorkspaceBytes);
   status =
       api.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+  // Operands start on 256 bytes (check/verify_data.h), as the heuristic assumes, unless they are unaligned.
+  const Problem& p = copies_[0].problem();
+  const auto tell_alignment = [&](cublasLtMatmulPreferenceAttributes_t attribute, const Matrix& x) {
+    const uint32_t bytes = static_cast<uint32_t>(bytes_of(x.type));
+    if (status == CUBLAS_STATUS_SUCCESS && x.unaligned)
+      status = api.preference_set(preference, attribute, &bytes, sizeof bytes);
+  };
+  tell_alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.b);  // ours are theirs in the other order
+  tell_alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.a);
+  tell_alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.d);
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(lab_.method.heuristics));
   int count = 0;
   if (status == CUBLAS_STATUS_SUCCESS)

@@ -174,6 +174,8 @@ typedef struct {
   int32_t a_major, b_major;
   int64_t a_ld, b_ld, c_ld, d_ld;
   int64_t a_batch_stride, b_batch_stride, c_batch_stride, d_batch_stride;
+  int32_t a_unaligned, b_unaligned,
+      d_unaligned; /* 1: the address may be no multiple of 16 bytes (16-bit A, B) */
   int32_t scale_a, scale_b, scale_d;
   int32_t bias, bias_type; /* bias: 0 or 1 */
   int32_t activation, gated;

@@ -74,6 +74,7 @@ class ProblemStruct(ctypes.Structure):
         *((name, c_int32) for name in ("a", "b", "d", "a_major", "b_major")),
         *((name, c_int64) for name in ("a_ld", "b_ld", "c_ld", "d_ld", "a_batch_stride", "b_batch_stride",
                                        "c_batch_stride", "d_batch_stride")),
+        *((name, c_int32) for name in ("a_unaligned", "b_unaligned", "d_unaligned")),
         *((name, c_int32) for name in ("scale_a", "scale_b", "scale_d", "bias", "bias_type", "activation", "gated", "residual",
                                        "c_type", "accumulate", "update", "any_order", "packed")),
         ("weights", WeightFormatStruct),

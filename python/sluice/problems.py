@@ -16,6 +16,7 @@ SCALES = ("none", "tensor", "vector", "block")
 ACTIVATIONS = ("none", "relu", "gelu", "silu")
 SUMS = ("promoted", "fast")
 UPDATES = ("set", "add")
+UNALIGNED = ("a_unaligned", "b_unaligned", "d_unaligned")
 
 GRANULARITIES = ("tensor", "row", "1x128", "128x128")
 
@@ -89,6 +90,8 @@ class Problem:
     - ``a_ld`` = 0, ``b_ld`` = 0, ``c_ld`` = 0, ``d_ld`` = 0: elements from one row (or one k) to the next. 0: no gaps.
     - ``a_batch_stride`` = 0, ``b_batch_stride`` = 0, ``c_batch_stride`` = 0, ``d_batch_stride`` = 0: elements from one
       matrix to the next. 0: no gaps.
+    - ``a_unaligned`` = False, ``b_unaligned`` = False, ``d_unaligned`` = False: True where the address may be no multiple
+      of 16 bytes (16-bit A and B). Calls see addresses themselves.
     - ``scale_a`` = "none", ``scale_b`` = "none": fp32 scales. "tensor": one value. "vector": one for each row of A
       (column of B). "block" (fp8, both sides): one for each 1 x 128 of A, 128 x 128 of B.
     - ``scale_d`` = "none": "tensor" divides the result by one fp32 before it is rounded to an e4m3 D.
@@ -131,6 +134,9 @@ class Problem:
     deterministic: bool = True
     gated: bool = False
     scale_d: str = "none"
+    a_unaligned: bool = False
+    b_unaligned: bool = False
+    d_unaligned: bool = False
 
     def struct(self) -> ProblemStruct:
         """Returns the struct of the C interface. Raises ``InvalidArgument`` for an unknown name."""
@@ -147,6 +153,7 @@ class Problem:
             scale_a=number_of("scale_a", self.scale_a, SCALES),
             scale_b=number_of("scale_b", self.scale_b, SCALES),
             gated=switch_of("gated", self.gated),
+            **{name: switch_of(name, getattr(self, name)) for name in UNALIGNED},
             **epilogue_fields(self),
         )
 
@@ -160,7 +167,7 @@ class Problem:
         sizes = {name: getattr(s, name) for name, kind in ProblemStruct._fields_ if kind is ctypes.c_int64}
         return cls(
             **sizes, a=DTYPES[s.a], b=DTYPES[s.b], d=DTYPES[s.d], a_major=MAJORS[s.a_major], b_major=MAJORS[s.b_major],
-            scale_a=SCALES[s.scale_a], scale_b=SCALES[s.scale_b], gated=bool(s.gated), **epilogue_of(s))
+            scale_a=SCALES[s.scale_a], scale_b=SCALES[s.scale_b], gated=bool(s.gated), **{name: bool(getattr(s, name)) for name in UNALIGNED}, **epilogue_of(s))
 
 
 @entry

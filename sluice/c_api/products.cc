@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include <sluice/host/ops/problem_key.h>
 #include <sluice/try.h>
 
 namespace sluice::c_api {
@@ -171,6 +172,7 @@ Result<DenseCall> dense_call_of(const sluice_product& p) {
   SLUICE_TRY(add_residual(p, call));
   SLUICE_TRY(add_bias_and_scale_d(p, call));
   SLUICE_TRY(add_scales(p, call));
+  problem = at_addresses(problem, call.args);
   return call;
 }
 

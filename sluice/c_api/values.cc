@@ -55,17 +55,18 @@ Result<Problem> dense_of(const sluice_problem& v) {
                  "c_ld = " + std::to_string(v.c_ld) +
                      ", c_batch_stride = " + std::to_string(v.c_batch_stride) +
                      ": without residual there is no C and both must be 0; leave them out, or set residual"};
-  return Problem{.m = v.m,
-                 .n = v.n,
-                 .k = v.k,
-                 .batch = v.batch,
-                 .a = {type(v.a), static_cast<Major>(v.a_major), v.a_ld, v.a_batch_stride},
-                 .b = {type(v.b), static_cast<Major>(v.b_major), v.b_ld, v.b_batch_stride},
-                 .c = {v.residual != 0 ? type(v.c_type) : DType::bf16, Major::k, v.c_ld, v.c_batch_stride},
-                 .d = {type(v.d), Major::k, v.d_ld, v.d_batch_stride},
-                 .epilogue = epilogue_of(v),
-                 .accumulate = accumulate_of(v.accumulate),
-                 .deterministic = v.any_order == 0};
+  return Problem{
+      .m = v.m,
+      .n = v.n,
+      .k = v.k,
+      .batch = v.batch,
+      .a = {type(v.a), static_cast<Major>(v.a_major), v.a_ld, v.a_batch_stride, v.a_unaligned != 0},
+      .b = {type(v.b), static_cast<Major>(v.b_major), v.b_ld, v.b_batch_stride, v.b_unaligned != 0},
+      .c = {v.residual != 0 ? type(v.c_type) : DType::bf16, Major::k, v.c_ld, v.c_batch_stride},
+      .d = {type(v.d), Major::k, v.d_ld, v.d_batch_stride, v.d_unaligned != 0},
+      .epilogue = epilogue_of(v),
+      .accumulate = accumulate_of(v.accumulate),
+      .deterministic = v.any_order == 0};
 }
 
 Result<Problem> convolution_of(const sluice_problem& v) {
@@ -96,6 +97,9 @@ Result<void> refuse_dense_fields(const sluice_problem& v) {
                 {"a_batch_stride", v.a_batch_stride, 0},
                 {"c_batch_stride", v.c_batch_stride, 0},
                 {"d_batch_stride", v.d_batch_stride, 0},
+                {"a_unaligned", v.a_unaligned, 0},
+                {"b_unaligned", v.b_unaligned, 0},
+                {"d_unaligned", v.d_unaligned, 0},
                 {"scale_b", v.scale_b, SLUICE_NO_SCALE},
                 {"update", v.update, SLUICE_SET}};
   for (const auto& [name, value, only] : fields)
@@ -196,6 +200,9 @@ sluice_problem values_of(const Problem& p) {
           .b_batch_stride = p.b.batch_stride,
           .c_batch_stride = p.c.batch_stride,
           .d_batch_stride = p.d.batch_stride,
+          .a_unaligned = p.a.unaligned ? 1 : 0,
+          .b_unaligned = p.b.unaligned ? 1 : 0,
+          .d_unaligned = p.d.unaligned ? 1 : 0,
           .scale_a = number(e.scale_a),
           .scale_b = number(e.scale_b),
           .scale_d = number(e.scale_d),
@@ -298,6 +305,9 @@ Error in_c_names(Error error) {
                                        {"b.batch_stride", "b_batch_stride"},
                                        {"c.batch_stride", "c_batch_stride"},
                                        {"d.batch_stride", "d_batch_stride"},
+                                       {"a.unaligned", "a_unaligned"},
+                                       {"b.unaligned", "b_unaligned"},
+                                       {"d.unaligned", "d_unaligned"},
                                        {"ld_x", "x_ld"},
                                        {"ld_c", "c_ld"},
                                        {"ld_d", "d_ld"}};

@@ -5,14 +5,12 @@
 #include <cmath>
 
 #include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/host/planner/costs.h>
 #include <sluice/host/planner/packed/packed_cost_model.h>
 #include <sluice/spec/strip.h>
 
 namespace sluice {
 namespace {
-
-/// The share of its time that a launch would lose with no CTA in its waves.
-constexpr double kUnevenCost = 0.25;
 
 double at_once(int cluster, const DeviceInfo& device) {
   return std::max(1.0, static_cast<double>(clusters_at_once(cluster, device)) * cluster);
@@ -44,7 +42,7 @@ double grid_fill(double ctas, double room, double at_once) {
 double us_between_neighbours(const packed::Plan& plan, const DeviceInfo& device) {
   const double fill =
       std::visit([&](const auto& config) { return fill_of(plan.problem, config, device); }, plan.config);
-  return plan.estimate_us * (1 + kUnevenCost * (1 - fill));
+  return plan.estimate_us * (1 + kCosts.uneven_cost * (1 - fill));
 }
 
 }  // namespace sluice

@@ -54,8 +54,19 @@ Result<Region> region_of(const Operand& x, u64 seed) {
                 .type = x.matrix.type};
 }
 
-Operand matrix_operand(const char* name, const Matrix& x, const Problem& p, i64 rows, const FillSpec& fill) {
-  return {name, x, inner_extent(x, rows, p.k), outer_extent(x, rows, p.k), p.batch, fill, 0};
+/// Elements past 16 bytes at which an operand begins that may lie anywhere: 0 to 7, by the seed.
+int shift_of(const Matrix& x, u64 seed) {
+  return x.unaligned ? static_cast<int>(verify::hash(seed, 0x51) % 8) : 0;
+}
+Operand matrix_operand(const char* name, const Matrix& x, const Problem& p, i64 rows, const DataSpec& spec) {
+  const bool is_a = *name == 'A';
+  return {name,
+          x,
+          inner_extent(x, rows, p.k),
+          outer_extent(x, rows, p.k),
+          p.batch,
+          is_a ? spec.a : spec.b,
+          shift_of(x, is_a ? spec.seed : ~spec.seed)};
 }
 /// A tensor of a convolution, by what it takes in memory: m x k or n x k elements would be taps times that.
 Operand tensor_operand(const char* name, Matrix x, const verify::TensorShape& shape, const FillSpec& fill) {
@@ -76,11 +87,12 @@ Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
   const i64 c_rows = e.residual ? p.m : 0, bias_count = e.bias == Bias::none ? 0 : p.n;
   const Operand operands[kRegionCount] = {
       conv ? tensor_operand("A", p.a, verify::a_shape(p.conv), spec.a)
-           : matrix_operand("A", p.a, p, p.m, spec.a),
+           : matrix_operand("A", p.a, p, p.m, spec),
       conv ? tensor_operand("B", p.b, verify::b_shape(p.conv), spec.b)
-           : matrix_operand("B", p.b, p, p.n, spec.b),
+           : matrix_operand("B", p.b, p, p.n, spec),
       {"C", c, p.n, c_rows, p.batch, spec.c, spec.element_shift},
-      {"D", p.d, d_columns(p), p.m, p.batch, adds(e) ? spec.d : FillSpec{.kind = Fill::poison}, spec.d_shift},
+      {"D", p.d, d_columns(p), p.m, p.batch, adds(e) ? spec.d : FillSpec{.kind = Fill::poison},
+       spec.d_shift != 0 ? spec.d_shift : shift_of(p.d, spec.seed + 1)},
       vector_operand("bias", e.bias_type, bias_count, spec.bias, spec.element_shift),
       vector_operand("scale_a", DType::fp32, scale_a_count(p), spec.scale_a, spec.element_shift),
       vector_operand("scale_b", DType::fp32, scale_b_count(p), spec.scale_b, spec.element_shift),

@@ -51,8 +51,8 @@ class Machine {
       timeline_.mark(Moment::start);
       if constexpr (kConfig.combine == Combine::separate) ptx::launch_dependents();
       Launch::begin();
-      ptx::prefetch_tensormap(params_.map_a);
-      ptx::prefetch_tensormap(params_.map_b);
+      if constexpr (kConfig.load_a == Load::tma) ptx::prefetch_tensormap(params_.map_a);
+      if constexpr (kConfig.load_b == Load::tma) ptx::prefetch_tensormap(params_.map_b);
       if constexpr (kConfig.store == StorePath::tma) ptx::prefetch_tensormap(params_.map_d);
     }
     if (threadIdx.x == 32) {
@@ -91,6 +91,7 @@ class Machine {
   SLUICE_DEVICE bool is_load_warp() const { return __shfl_sync(~0u, threadIdx.x / 32, 0) == 0; }
   SLUICE_DEVICE bool is_load_thread() const { return threadIdx.x == 0; }
   SLUICE_DEVICE bool is_scale_warp() const { return kBlockScaled && threadIdx.x / 32 - 1 < kScaleWarps; }
+  SLUICE_DEVICE bool is_strided_warp() const { return kStrided && threadIdx.x / 32 - 1 < kStridedWarps; }
   SLUICE_DEVICE void enter_math_role() { ptx::setmaxnreg_inc<math_registers(kConfig)>(); }
   SLUICE_DEVICE void read_tensor_scales() { ops_.read_tensor_scales(); }
 
@@ -142,6 +143,23 @@ class Machine {
     if constexpr (kBlockScaled) scale_loader_.write(scale_slot(stage), k_tile);
   }
   SLUICE_DEVICE void publish_scales(int stage) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));
+  }
+
+  // ---- strided operands: all lanes of each of kStridedWarps warps ----
+  SLUICE_DEVICE void begin_strided(const Tile& tile) {
+    if constexpr (kStrided) strided_.begin(params_, tile);
+  }
+  SLUICE_DEVICE void fetch_strided(int k_tile) {
+    if constexpr (kStrided) strided_.fetch(k_tile);
+  }
+  SLUICE_DEVICE void write_strided(int stage, int k_tile) {
+    if constexpr (kStrided) strided_.write(stage_a(stage), stage_b(stage), k_tile);
+  }
+  /// Makes this warp's writes visible to WGMMA, which reads by the async proxy, and arrives.
+  SLUICE_DEVICE void publish_strided(int stage) {
+    ptx::fence_proxy_async();
     __syncwarp();
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));
   }
@@ -343,6 +361,7 @@ class Machine {
   static constexpr int kExchangePasses = ::sluice::exchange_passes(kConfig);
   using Exchange = SumExchange<kConfig>;
   static constexpr bool kBlockScaled = is_block_scaled(kConfig.epilogue);
+  static constexpr bool kStrided = loads_strided(kConfig);
   static constexpr bool kStagesVectors = stages_vectors(kConfig.epilogue);
   static constexpr bool kResidual = kConfig.epilogue.residual;
   static constexpr bool kGated = kConfig.epilogue.gated;
@@ -470,6 +489,7 @@ class Machine {
   Optional<RowBias<kConfig>::kUsed, RowBias<kConfig>> row_bias_;
   Optional<kBlockScaled, ScaleReader<kConfig>> scales_;
   Optional<kBlockScaled, ScaleLoader<kConfig>> scale_loader_;
+  Optional<kStrided, StridedLoader<kConfig>> strided_;
   Optional<kStamping == Stamping::on, Stamper> stamper_;
   TimelineMarks timeline_;
 };

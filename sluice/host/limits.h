@@ -2,15 +2,10 @@
 // Bounds of the hardware and of the kernels' arithmetic, shared by planner, driver and launches.
 #pragma once
 
-#include <sluice/spec/base.h>
+#include <sluice/spec/problem.h>
 
 namespace sluice {
 
-/// TMA moves units of 16 bytes: addresses, tensor map strides and inner box rows are multiples (CUDA driver
-/// API, cuTensorMapEncodeTiled). The copy engine writes no less (docs/findings/tma-store-tail.md).
-inline constexpr i64 kTmaUnit = 16;
-/// Exclusive bound of a tensor map's strides, in bytes.
-inline constexpr i64 kTmaStrideLimit = i64{1} << 40;
 /// Most CTAs of a grid along y (CUDA C++ Programming Guide, compute capabilities).
 inline constexpr i64 kMaxGridY = 65535;
 

@@ -12,6 +12,7 @@
 // Roles (384 threads; kThreads)
 //   warpgroup 0    load   one thread fills the stages with TMA
 //                  scales two more warps bring block scales, if there are any, beside each stage; the rest leave at once
+//                  strided three warps bring operands that TMA cannot address, if there are any, into the stages
 //   warpgroups 1,2 math   WGMMA from the stages into registers, then the epilogue and the store of their tile
 //                         ping_pong: each takes every second tile, so that one multiplies while the other stores
 //                         cooperative: both take every tile, half of its rows each
@@ -21,8 +22,10 @@
 // Barriers (counts: spec/smem_layout.h)  who arrives                               who waits
 //   full[stage]   full_arrivals          load thread (expect), TMA (the bytes),    math groups that read the stage
 //                                        each warp that brings block scales
+//                                        or strided operands
 //   empty[stage]  empty_arrivals         each math warp that read the stage, at    load thread, and in its own CTA
 //                                        every CTA that loads into it              the warps that bring scales
+//                                                                                  or strided operands
 //   turn[group]   turn_arrivals          each math warp of the other group         math group (ping_pong only)
 // and in clusters along k, for each math group:
 //   sums_full[group]   sums_full_arrivals   one thread of the group (expect), the sums themselves   the group
@@ -152,6 +155,26 @@ SLUICE_DEVICE void scale_role(Machine& machine) {
       machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
       machine.write_scales(ring.stage, k_tile);
       machine.publish_scales(ring.stage);
+      ring.advance(machine.config().stages);
+    }
+  }
+}
+
+/// Brings operands that TMA cannot address, while the load thread brings the other one. The first part of a
+/// k-tile is read before the stage is free.
+template <class Machine>
+SLUICE_DEVICE void strided_role(Machine& machine) {
+  machine.wait_prerequisites();
+  RingPosition ring;
+  for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
+    const Tile tile = tiles.tile();
+    machine.begin_strided(tile);
+    const int end = tile.first_k_tile + tile.k_tiles;
+    for (int k_tile = tile.first_k_tile; k_tile < end; ++k_tile) {
+      machine.fetch_strided(k_tile);
+      machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
+      machine.write_strided(ring.stage, k_tile);
+      machine.publish_strided(ring.stage);
       ring.advance(machine.config().stages);
     }
   }
@@ -323,6 +346,8 @@ SLUICE_DEVICE void run_roles(Machine& machine) {
       load_role(machine, walk);
     else if (machine.is_scale_warp())
       scale_role(machine);
+    else if (machine.is_strided_warp())
+      strided_role(machine);
   } else {
     machine.meet();
     machine.enter_math_role();

@@ -139,6 +139,16 @@ SLUICE_HD constexpr Epilogue canonical(Epilogue e) {
   return e;
 }
 
+/// How A or B of `p`, whose rows are `rows`, comes into the stages. `p` has its strides filled in.
+SLUICE_HD constexpr Load load_of(const Matrix& x, i64 rows, const Problem& p) {
+  const bool by_tma =
+      !is_16bit(x.type) || is_conv(p.conv) || tma_addresses(x, outer_extent(x, rows, p.k), p.batch);
+  return by_tma ? Load::tma : Load::strided;
+}
+SLUICE_HD constexpr bool loads_strided(const Problem& p) {
+  return load_of(p.a, p.m, p) == Load::strided || load_of(p.b, p.n, p) == Load::strided;
+}
+
 /// The config that runs `p` on this tile; for a transposed() problem, the one with swapped operands. It may
 /// still be impossible: ask validate().
 SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, ClusterShape cluster,
@@ -156,7 +166,9 @@ SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, C
       .promotes = is_promoted(p) && base.schedule != Schedule::plain,  // plain keeps all sums in fp32
       .store = store,
       .epilogue = canonical(p.epilogue),
-      .conv = kind_of(p.conv)};
+      .conv = kind_of(p.conv),
+      .load_a = load_of(p.a, p.m, p),
+      .load_b = load_of(p.b, p.n, p)};
   c.stages = max_stages(c);
   return c;
 }
@@ -170,7 +182,7 @@ SLUICE_HD constexpr bool gemm_supports(const Problem& p) {
 
 /// A list that needs no allocator, so that it can be made at compile time.
 struct ConfigList {
-  static constexpr int kCapacity = 640;  // the compile gate's bound: about 0.5 s each
+  static constexpr int kCapacity = 704;  // the compile gate's bound: about 0.5 s each
   KernelConfig items[kCapacity]{};
   int count = 0;
 
@@ -250,6 +262,49 @@ constexpr void add_convs(ConfigList& list) {
   add(fp32, phases(1), {ping_pong, 64, 64});
 }
 inline constexpr int kConvRepresentatives = 20;
+
+/// Strided operands in the compile gate: one and both, in each layout, on the shapes with the most sums. Each
+/// way to store and to combine, a gate, and a full epilogue are among them.
+constexpr void add_strided(ConfigList& list) {
+  constexpr BaseConfig kBases[] = {{Schedule::ping_pong, 64, 16},
+                                   {Schedule::ping_pong, 128, 128},
+                                   {Schedule::cooperative, 128, 256},
+                                   {Schedule::cooperative, 256, 128}};
+  constexpr StorePath tma = StorePath::tma, direct = StorePath::direct;
+  for (const BaseConfig& base : kBases) {
+    const auto add = [&](const Problem& p, const ClusterShape& cluster = {}, StorePath store = StorePath::tma,
+                         Combine combine = Combine::none) {
+      KernelConfig c = config_for(p, base, cluster, store);
+      c.combine = combine;
+      list.add(c);
+    };
+    Problem p;
+    const bool is_large =
+        base.tile_n == 256 || base.tile_n == base.tile_m;  // the others have epilogues alone
+    for (int layout = 0; layout < 4 && is_large; ++layout) {
+      p.a = {.major = (layout & 1) != 0 ? Major::mn : Major::k, .unaligned = true};
+      p.b = {.major = (layout & 2) != 0 ? Major::mn : Major::k, .unaligned = true};
+      add(p, {}, layout % 2 == 0 ? tma : direct);
+      p.b.unaligned = false;
+      add(p, {1, 1, 2}, direct);
+      p.a.unaligned = false;
+      p.b.unaligned = true;
+      add(p, {}, tma, Combine::last_arriver);
+    }
+    p = {.a = {.unaligned = true}, .b = {.unaligned = true}};
+    p.epilogue = {.activation = Activation::silu, .gated = true};
+    add(p);
+    p.epilogue = {.scale_a = ScaleMode::vector,
+                  .scale_b = ScaleMode::vector,
+                  .bias = Bias::column,
+                  .activation = Activation::gelu,
+                  .residual = true,
+                  .c_type = DType::fp32};
+    add(p, {}, direct);
+    p.epilogue = {.bias = Bias::column};
+    add(transposed(p));
+  }
+}
 
 /// The configs of the compile gate: every base config in every input type, and the representatives in every
 /// output type, layout, store path and kind of epilogue.
@@ -389,6 +444,7 @@ constexpr ConfigList registered_configs() {
     }
   }
   add_convs(list);
+  add_strided(list);
   return list;
 }
 

@@ -4,6 +4,7 @@
 
 #include <sluice/host/ops/hash.h>
 #include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/kernels/registry.h>
 #include <sluice/spec/conv_problem.h>
 
 namespace sluice {
@@ -108,6 +109,8 @@ Recipe recipe_of(const Problem& problem) {
           .residual_bytes = e.residual ? bytes_of(e.c_type) : 0,
           .adding = adding_of(p),
           .gated = e.gated,
+          .strided_a = load_of(p.a, p.m, p) == Load::strided,
+          .strided_b = load_of(p.b, p.n, p) == Load::strided,
           .conv = recipe_of(p.conv)};
 }
 
@@ -115,6 +118,8 @@ Problem example_of(const Recipe& r) {
   Problem p{.m = r.m, .n = r.n, .k = r.k, .batch = r.batch};
   p.a = {.type = r.a, .major = r.a_major};
   p.b = {.type = r.b, .major = r.b_major};
+  p.a.unaligned = r.strided_a;
+  p.b.unaligned = r.strided_b;
   p.d.type = r.d;
   p.accumulate = r.sums == Sums::promoted ? Accumulate::promoted : Accumulate::fast;
   if (r.sums == Sums::block) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
@@ -136,7 +141,8 @@ std::size_t hash_of(const Recipe& r) {
   return hash_of({r.m, r.n, r.k, r.batch, static_cast<i64>(r.a), static_cast<i64>(r.d),
                   static_cast<i64>(r.sums), static_cast<i64>(r.activation), static_cast<i64>(r.vectors),
                   static_cast<i64>(r.bias), i64{r.residual_bytes}, static_cast<i64>(r.adding),
-                  static_cast<i64>(r.gated), static_cast<i64>(r.conv.op), r.conv.channels, r.conv.size[0]});
+                  static_cast<i64>(r.gated), i64{r.strided_a}, i64{r.strided_b}, static_cast<i64>(r.conv.op),
+                  r.conv.channels, r.conv.size[0]});
 }
 
 }  // namespace sluice

@@ -2,13 +2,14 @@
 // A recipe holds the properties of a problem that decide which configuration is fastest; problems with equal
 // recipes share a tuning record. Made from a checked problem; part of record_book.h's key. In a recipe:
 // - sizes and batch; types of A, B and D, and layouts: bytes moved, rate of WGMMA;
-// - how sums are kept (registers, extra adds), and whether D is stored by TMA (its strides);
+// - how sums are kept (registers, extra adds), and whether TMA reads A and B and stores D (strides,
+// addresses);
 // - the cost of the epilogue; adding to D, in order or not; gating, which halves the outputs and needs tiles
 //   of whole groups of 16 columns.
 //
 // Not in it:
 // - a scale of D (one load, one multiplication), and scales per tensor (two scalar loads a thread);
-// - strides: rows are read in whole 128-byte lines at any distance;
+// - other strides: rows are read in whole 128-byte lines at any distance;
 // - relu (one instruction), and the types of bias and C beyond their width.
 //
 // Scale vectors take shared memory and a multiplication a sum; a bias takes shared memory and an addition.
@@ -17,7 +18,7 @@
 // tile.
 //
 // A new required field makes old records unreadable: raise kRecordVersion (record.h). `bias`, `adding`,
-// `gated` and `conv` needed no new version, since records omit them where they are none.
+// `gated`, `strided_a` and `conv` needed no new version, since records omit them where they are none.
 #pragma once
 
 #include <array>
@@ -59,6 +60,7 @@ struct Recipe {
   int residual_bytes = 0;  // bytes of an element of C; 0 if there is none
   Adding adding = Adding::none;
   bool gated = false;
+  bool strided_a = false, strided_b = false;  // no TMA for an operand
   ConvRecipe conv{};
 
   constexpr auto operator<=>(const Recipe&) const = default;

@@ -54,6 +54,8 @@ void recipe_fields(Visitor& v, Values& recipe) {
   v.choice_or("bias", Bias::none, recipe.bias);
   v.choice_or("adding", Adding::none, recipe.adding);
   v.flag_if("gated", recipe.gated);
+  v.flag_if("strided_a", recipe.strided_a);
+  v.flag_if("strided_b", recipe.strided_b);
   conv_fields(v, recipe.conv);
 }
 

@@ -23,6 +23,9 @@ SLUICE_HD constexpr bool is_plain(Schedule schedule) {
 /// separate: every peer writes its sums, and a second kernel on all SMs adds them up (kernels/sum_parts.cuh).
 /// add (Update::add only): every peer adds its sums to D; their order decides the last bits.
 enum class Combine : u8 { none, last_arriver, separate, add };
+/// How an operand comes into the stages. tma: by the copy engine. strided: 16-bit elements at any address and
+/// stride, which warps read and write themselves (device/load/strided.cuh).
+enum class Load : u8 { tma, strided };
 /// tma: through shared memory and the copy engine. direct: per element, for a D that TMA cannot address.
 enum class StorePath : u8 { tma, direct };
 
@@ -63,6 +66,8 @@ struct KernelConfig {
   int warps = 0;  // plain schedules only
   Overlap overlap{};
   ConvKind conv{};
+  Load load_a = Load::tma;
+  Load load_b = Load::tma;
 
   constexpr bool operator==(const KernelConfig&) const = default;
 };
@@ -71,6 +76,7 @@ inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kMathGroups = 2;
 inline constexpr int kMathWarps = 4;   // warps of one math warpgroup; each signals once when it frees a stage
 inline constexpr int kScaleWarps = 2;  // warps of the load warpgroup that bring block scales
+inline constexpr int kStridedWarps = 3;  // warps of the load warpgroup that bring strided operands
 inline constexpr int kThreads =
     (1 + kMathGroups) * kWarpgroupThreads;    // warpgroup 0 loads, 1 and 2 do the math
 inline constexpr int kWaveRows = 64;          // rows of one WGMMA
@@ -106,6 +112,10 @@ SLUICE_HD constexpr int own_columns(const KernelConfig& c) {
 /// Columns of D that one CTA stores.
 SLUICE_HD constexpr int own_outputs(const KernelConfig& c) {
   return outputs_of(c.epilogue, own_columns(c));
+}
+/// True if an operand comes without TMA.
+SLUICE_HD constexpr bool loads_strided(const KernelConfig& c) {
+  return c.load_a == Load::strided || c.load_b == Load::strided;
 }
 /// Rows of B that stay together in a tile: splits fall on multiples of this.
 SLUICE_HD constexpr int row_group(const KernelConfig& c) {
@@ -156,14 +166,17 @@ SLUICE_HD constexpr int stage_readers(const KernelConfig& c) {
 }
 
 /// setmaxnreg values; load + 2 x math <= 3 x kLaunchRegisters. Loaders live with 24 registers beside the
-/// widest accumulators; gathering loaders and warps that bring block scales need 40.
+/// widest accumulators; gathering loaders and warps that bring block scales need 40. Warps that bring strided
+/// operands hold those that are on their way.
 SLUICE_HD constexpr bool has_lean_loader(const KernelConfig& c) {
   return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) && c.conv.op == ConvOp::none;
 }
 SLUICE_HD constexpr int load_registers(const KernelConfig& c) {
+  if (loads_strided(c)) return 120;
   return has_lean_loader(c) ? 24 : 40;
 }
 SLUICE_HD constexpr int math_registers(const KernelConfig& c) {
+  if (loads_strided(c)) return 192;
   return has_lean_loader(c) ? 240 : 232;
 }
 
@@ -193,6 +206,9 @@ SLUICE_HD constexpr const char* name_of(Combine combine) {
     case Combine::add: return "add";
   }
   return "?";
+}
+SLUICE_HD constexpr const char* name_of(Load load) {
+  return load == Load::tma ? "tma" : "strided";
 }
 SLUICE_HD constexpr const char* name_of(StorePath store) {
   return store == StorePath::tma ? "tma" : "direct";

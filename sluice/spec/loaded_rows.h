@@ -40,13 +40,15 @@ SLUICE_HD constexpr int blocks_loaded(int extent, int first, int rows) {
   return max(1, min(inside, ceil_div(rows, kMnBlock)));
 }
 
-/// Bytes that all CTAs together bring into a stage for one k-tile of `tile`.
+/// Bytes that the copy engine brings into a stage for one k-tile of `tile`, from all CTAs together.
 SLUICE_HD constexpr int loaded_bytes_a(const KernelConfig& c, int m, const Tile& tile) {
+  if (c.load_a == Load::strided) return 0;
   if (c.conv.phased) return kSwizzleRowBytes * c.tile.m;  // phases have no shorter boxes
   if (c.a_major == Major::mn) return kSwizzleRowBytes * c.tile.k * blocks_loaded(m, tile.m_offset, c.tile.m);
   return kSwizzleRowBytes * tile_rows_loaded(m, tile.m_offset, c.tile.m, c.cluster.n);
 }
 SLUICE_HD constexpr int loaded_bytes_b(const KernelConfig& c, int n, const Tile& tile) {
+  if (c.load_b == Load::strided) return 0;
   if (c.b_major == Major::mn) return kSwizzleRowBytes * c.tile.k * blocks_loaded(n, tile.n_offset, c.tile.n);
   return kSwizzleRowBytes * tile_rows_loaded(n, tile.n_offset, c.tile.n, c.cluster.m, row_group(c));
 }

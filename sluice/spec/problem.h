@@ -28,6 +28,7 @@ struct Matrix {
   Major major = Major::k;  // a caller's D and C are row-major (n contiguous): leave it. mn: D is stored n x m
   i64 ld = 0;
   i64 batch_stride = 0;
+  bool unaligned = false;  // A, B and D: the address is a multiple of the element only, not of 16 bytes
 
   constexpr bool operator==(const Matrix&) const = default;
 };
@@ -112,6 +113,20 @@ SLUICE_HD constexpr i64 ld_of(const Matrix& x, i64 inner) {
 }
 SLUICE_HD constexpr i64 batch_stride_of(const Matrix& x, i64 inner, i64 outer) {
   return x.batch_stride != 0 ? x.batch_stride : ld_of(x, inner) * outer;
+}
+
+/// TMA moves units of 16 bytes: addresses, tensor map strides and inner box rows are multiples (CUDA driver
+/// API, cuTensorMapEncodeTiled). The copy engine writes no less (docs/findings/tma-store-tail.md).
+inline constexpr i64 kTmaUnit = 16;
+/// Exclusive bound of a tensor map's strides, in bytes.
+inline constexpr i64 kTmaStrideLimit = i64{1} << 40;
+/// True if a tensor map can describe the matrix, which has `outer` rows in memory and its strides filled in.
+SLUICE_HD constexpr bool tma_addresses(const Matrix& x, i64 outer, i64 batch) {
+  const i64 unit = kTmaUnit / bytes_of(x.type), limit = kTmaStrideLimit / bytes_of(x.type);
+  const auto steps = [&](i64 count, i64 stride) {
+    return count <= 1 || (stride % unit == 0 && stride < limit);
+  };
+  return !x.unaligned && steps(outer, x.ld) && steps(batch, x.batch_stride);
 }
 
 /// The product with A and B swapped: D^T = B A^T, in the memory of D. `p` has its strides filled in, gathers

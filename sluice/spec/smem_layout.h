@@ -146,8 +146,10 @@ SLUICE_HD constexpr int sums_empty_barrier(const KernelConfig& c, int group) {
 
 // Arrivals that complete one phase of each barrier. kernels/gemm.cuh has the role and barrier tables.
 
-/// The load thread, whose expected bytes do the rest, and the warps that bring block scales.
+/// The load thread, whose expected bytes do the rest, and the warps that bring block scales or strided
+/// operands.
 SLUICE_HD constexpr int full_arrivals(const KernelConfig& c) {
+  if (loads_strided(c)) return 1 + kStridedWarps;
   return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;
 }
 /// Every math warp that reads the stage, in each CTA that gets this CTA's multicast or sends to it: its

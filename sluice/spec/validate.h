@@ -90,6 +90,19 @@ SLUICE_HD constexpr const char* validate_conv(const KernelConfig& c) {
   return nullptr;
 }
 
+/// Rules for operands that TMA cannot address (Load::strided).
+SLUICE_HD constexpr const char* validate_strided(const KernelConfig& c) {
+  if (!loads_strided(c)) return nullptr;
+  if (c.conv.op != ConvOp::none) return "a convolution's operands come by TMA: load_a and load_b must be tma";
+  if (is_fp8(c.a)) return "strided loads are for 16-bit operands";
+  if (is_plain(c.schedule)) return "plain schedules copy 16 bytes at a time: strided loads need roles";
+  if (c.cluster.m > 1 || c.cluster.n > 1)
+    return "strided loads are not multicast: cluster.m and cluster.n must be 1";
+  if (sum_registers(c) > 128)
+    return "more than 128 sums a thread leave too few registers to warps that load strided operands";
+  return nullptr;
+}
+
 /// nullptr if the config can be compiled and run; else the rule that it breaks, in words.
 SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   const bool ping_pong = c.schedule == Schedule::ping_pong;
@@ -104,6 +117,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (const char* rule = validate_gated(c); rule != nullptr) return rule;
   if (const char* rule = validate_swapped(c); rule != nullptr) return rule;
   if (const char* rule = validate_conv(c); rule != nullptr) return rule;
+  if (const char* rule = validate_strided(c); rule != nullptr) return rule;
   if (is_plain(c.schedule)) return validate_plain(c);
   if (c.warps != 0) return "warps is for plain schedules: the others have 12";
   if (overlaps(c.overlap) && c.combine == Combine::separate)

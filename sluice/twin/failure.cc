@@ -87,6 +87,7 @@ const char* name_of(StepKind kind) {
     case StepKind::launch_dependents: return "launch_dependents";
     case StepKind::read_tensor_scales: return "read_tensor_scales";
     case StepKind::fetch_scales: return "fetch_scales";
+    case StepKind::fetch_strided: return "fetch_strided";
     case StepKind::leave_workspace: return "leave_workspace";
   }
   return "?";

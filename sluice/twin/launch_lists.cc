@@ -51,6 +51,7 @@ std::vector<OperandEvent> events_of(const Step& step, const KernelConfig& c) {
     case StepKind::wait_prerequisites: return {{EventKind::wait}};
     case StepKind::launch_dependents: return {{EventKind::trigger}};
     // Steps inside the cluster:
+    case StepKind::fetch_strided:  // load_a or load_b follows
     case StepKind::wait_empty:
     case StepKind::expect:
     case StepKind::write_scales:

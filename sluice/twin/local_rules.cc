@@ -17,7 +17,7 @@ KTileKey key_of(const Step& s) {
 }
 using Passes = std::map<KTileKey, int>;  // k-tile -> the pass over the ring in which a CTA loads it
 
-/// Numbers the loads of the load role, or of the role that brings block scales.
+/// Numbers the loads of the load role, or of the role that copies.
 Passes annotate_loads(StepList& steps) {
   Passes passes;
   // Each kind is counted by itself: B's part of a stage may come long before A's.
@@ -214,7 +214,8 @@ std::optional<Failure> annotate_signals(const Scenario& scenario, const std::str
 std::string agent_name(const Scenario& scenario, int index) {
   const Agent agent = agent_at(scenario, index);
   if (agent.role == Role::load) return fmt::format("cta {} load", agent.cta);
-  if (agent.role == Role::scales) return fmt::format("cta {} scales", agent.cta);
+  if (agent.role == Role::copies)
+    return fmt::format("cta {} {}", agent.cta, loads_strided(scenario.config) ? "strided" : "scales");
   std::string name = fmt::format("cta {} math {}", agent.cta, agent.group);
   if (scenario.warps_per_group > 1) name += fmt::format(" warp {}", agent.warp);
   return name;
@@ -230,7 +231,7 @@ std::optional<Failure> annotate(ClusterProgram& program) {
     const std::string name = agent_name(scenario, i);
     const Role role = agent_at(scenario, i).role;
     if (role == Role::load) passes = annotate_loads(steps);
-    if (role == Role::scales) (void)annotate_loads(steps);
+    if (role == Role::copies) passes.merge(annotate_loads(steps));
     if (role != Role::math) continue;
     if (auto failure = SumRules(scenario, agent_at(scenario, i), name, steps).run()) return failure;
     if (auto failure = annotate_signals(scenario, name, passes, steps)) return failure;

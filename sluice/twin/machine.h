@@ -39,7 +39,8 @@ class Machine {
   bool is_load_role() const { return agent_.role != Role::math; }
   bool is_load_warp() const { return is_load_thread(); }
   bool is_load_thread() const { return agent_.role == Role::load; }
-  bool is_scale_warp() const { return agent_.role == Role::scales; }
+  bool is_scale_warp() const { return agent_.role == Role::copies && is_block_scaled(config().epilogue); }
+  bool is_strided_warp() const { return agent_.role == Role::copies && loads_strided(config()); }
   void start() {}
   void meet() {}  // the simulator begins with initialised barriers
   void enter_load_role() {}
@@ -70,18 +71,20 @@ class Machine {
     record({.kind = StepKind::expect, .stage = stage, .count = bytes});
   }
   void load_a(int stage, int k_tile) {
-    record({.kind = StepKind::load_a,
-            .stage = stage,
-            .tile = load_tile_,
-            .k_tile = k_tile,
-            .conv = walk_.next_a(config(), params_)});
+    if (config().load_a == Load::tma) bring_a(stage, k_tile);
   }
   void load_b(int stage, int k_tile) {
-    record({.kind = StepKind::load_b,
-            .stage = stage,
-            .tile = load_tile_,
-            .k_tile = k_tile,
-            .conv = walk_.next_b(config(), params_)});
+    if (config().load_b == Load::tma) bring_b(stage, k_tile);
+  }
+  void begin_strided(const Tile& tile) { load_tile_ = tile; }
+  void fetch_strided(int) { record({.kind = StepKind::fetch_strided}); }
+  void write_strided(int stage, int k_tile) {
+    if (config().load_a == Load::strided) bring_a(stage, k_tile);
+    if (config().load_b == Load::strided) bring_b(stage, k_tile);
+  }
+  void publish_strided(int stage) {
+    record({.kind = StepKind::publish, .stage = stage});
+    arrive_strided(stage, kStridedWarps);
   }
 
   void begin_scales(const Tile& tile) { load_tile_ = tile; }
@@ -189,6 +192,23 @@ class Machine {
   }
 
  protected:
+  void bring_a(int stage, int k_tile) {
+    record({.kind = StepKind::load_a,
+            .stage = stage,
+            .tile = load_tile_,
+            .k_tile = k_tile,
+            .conv = walk_.next_a(config(), params_)});
+  }
+  void bring_b(int stage, int k_tile) {
+    record({.kind = StepKind::load_b,
+            .stage = stage,
+            .tile = load_tile_,
+            .k_tile = k_tile,
+            .conv = walk_.next_b(config(), params_)});
+  }
+  void arrive_strided(int stage, int count) {
+    record({.kind = StepKind::arrive_full, .stage = stage, .count = count});
+  }
   /// Thrown by a role that never ends; caught by record_agent() below.
   struct Endless {};
   static constexpr size_t kMaxSteps = size_t{1} << 20;

@@ -39,6 +39,8 @@ Numbers::Numbers(const Work& work, const Scenario& scenario, Workspace& workspac
 void Numbers::on_step(int agent_index, const Step& step) {
   const Agent agent = agent_at(scenario_, agent_index);
   if (step.kind == StepKind::write_scales) stage(agent.cta, step.stage).scales = step;
+  if (agent.role == Role::copies && (step.kind == StepKind::load_a || step.kind == StepKind::load_b))
+    on_load(agent.cta, step.kind == StepKind::load_a ? 0 : work_.config.cluster.n, step);
   if (agent.role != Role::math) return;
   Group& group = group_of(agent);
   switch (step.kind) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scenario of an exploration: a config, a problem size and a work split, and the roles of one cluster
 // that execute it. Agents are numbered cta * agents_per_cta + role. Role 0 loads, role 1 brings block scales
-// if there are any; then come the warps of math group 0 and of group 1.
+// or strided operands if there are any; then come the warps of math group 0 and of group 1.
 #pragma once
 
 #include <vector>
@@ -35,14 +35,14 @@ struct Scenario {
   }
   int ctas() const { return cluster_size(config); }
   /// The first role that does math.
-  int first_math() const { return is_block_scaled(config.epilogue) ? 2 : 1; }
+  int first_math() const { return is_block_scaled(config.epilogue) || loads_strided(config) ? 2 : 1; }
   int agents_per_cta() const { return first_math() + kMathGroups * warps_per_group; }
   int agents() const { return ctas() * agents_per_cta(); }
   /// True if its launches stamp the workspace.
   bool stamps() const { return stamping == Stamping::on && uses_workspace(config) && deal().tiles > 0; }
 };
 
-enum class Role : u8 { load, scales, math };
+enum class Role : u8 { load, copies, math };  // copies: block scales, or strided operands
 
 /// An agent's place and role.
 struct Agent {
@@ -53,7 +53,7 @@ struct Agent {
 };
 inline Agent agent_at(const Scenario& s, int index) {
   const int cta = index / s.agents_per_cta(), role = index % s.agents_per_cta();
-  if (role < s.first_math()) return {.cta = cta, .role = role == 0 ? Role::load : Role::scales};
+  if (role < s.first_math()) return {.cta = cta, .role = role == 0 ? Role::load : Role::copies};
   const int warp = role - s.first_math();
   return {.cta = cta, .group = warp / s.warps_per_group, .warp = warp % s.warps_per_group};
 }

@@ -91,7 +91,7 @@ void Simulator::enabled(const State& state, std::vector<Transition>& out) const 
     if (step != nullptr && can_step(s, agent, *step)) out.push_back(agent);
   }
   for (Transition t = first_slot_; t < first_store_read_; ++t)
-    if (incoming(s, slot_at(t)) != 0) out.push_back(t);
+    if (incoming(s, slot_at(t)) != 0 && !is_strided(slot_at(t).slice)) out.push_back(t);
   for (int cta = 0; cta < scenario_.ctas(); ++cta)
     for (int i = 0; i < kMathGroups * kStoreBuffers; ++i)
       if ((buffer(s, cta, 0, i) & kReading) != 0)

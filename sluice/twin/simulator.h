@@ -110,6 +110,10 @@ class Simulator {
   }
   int senders() const { return scenario_.config.cluster.k == 1 ? 0 : scenario_.config.cluster.k; }
   int sums_of_cta() const { return kMathGroups * senders() * scenario_.warps_per_group; }
+  bool is_strided(int slice) const {
+    const KernelConfig& c = scenario_.config;
+    return (slice < c.cluster.n ? c.load_a : c.load_b) == Load::strided;
+  }
   int slot_word(const SlotAt& at) const {
     return cta_base(at.cta) + slots_word_ + 2 * (at.stage * slices_ + at.slice);
   }
@@ -122,6 +126,8 @@ class Simulator {
   bool can_step(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_step(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_load(State& s, int agent, const Step& step) const;
+  /// Makes the copying role's writes visible to products. Until then they are like bytes on their way.
+  void publish_strided(State& s, int cta, int stage) const;
   std::optional<Failure> do_mma(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_read_scales(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_arrive(State& s, int agent, const Step& step) const;

@@ -36,6 +36,7 @@ bool is_local(const Step& step) {
     case StepKind::launch_dependents:
     case StepKind::read_tensor_scales:
     case StepKind::fetch_scales:
+    case StepKind::fetch_strided:
     case StepKind::reset_counter: return true;
     case StepKind::receive_sums: return step.count == 0;
     default: return false;
@@ -161,6 +162,15 @@ std::optional<Failure> Simulator::do_load(State& s, int agent, const Step& step)
   return std::nullopt;
 }
 
+void Simulator::publish_strided(State& s, int cta, int stage) const {
+  for (int slice = 0; slice < slices_; ++slice) {
+    const SlotAt slot{cta, stage, slice};
+    if (!is_strided(slice) || incoming(s, slot) == 0) continue;
+    content(s, slot) = incoming(s, slot);
+    incoming(s, slot) = 0;
+  }
+}
+
 std::optional<Failure> Simulator::do_mma(State& s, int agent, const Step& step) const {
   const Agent at = agent_at(scenario_, agent);
   for (int slice = 0; slice < slices_; ++slice) {
@@ -217,6 +227,10 @@ std::optional<Failure> Simulator::do_arrive(State& s, int agent, const Step& ste
 std::optional<Failure> Simulator::do_store(State& s, int agent, const Step& step) const {
   const Agent at = agent_at(scenario_, agent);
   const u32 me = 1u << at.warp;
+  if (step.kind == StepKind::publish && at.role == Role::copies) {
+    publish_strided(s, at.cta, step.stage);
+    return std::nullopt;
+  }
   if (step.kind == StepKind::publish) {
     for (int i = 0; i < kStoreBuffers; ++i) {
       u32& word = buffer(s, at.cta, at.group, i);

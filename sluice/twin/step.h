@@ -15,10 +15,10 @@ namespace sluice::twin {
 enum class StepKind : u8 {
   wait_empty,     // stage, parity
   expect,         // stage, count = bytes
-  load_a,         // stage, tile, k_tile
+  load_a,         // stage, tile, k_tile: by TMA, or by the role that copies
   load_b,         // stage, tile, k_tile
   write_scales,   // stage, tile, k_tile: into shared memory
-  arrive_full,    // stage, count arrivals of the warps that wrote scales
+  arrive_full,    // stage, count arrivals of the warps that wrote scales or operands
   wait_full,      // stage, parity
   read_scales,    // stage: into registers
   issue_mma,      // unit, stage, fresh
@@ -58,6 +58,7 @@ enum class StepKind : u8 {
   launch_dependents,   // the next launch may begin
   read_tensor_scales,  // into registers
   fetch_scales,        // into registers: block scales
+  fetch_strided,       // into registers: a strided operand's first part
 };
 const char* name_of(StepKind kind);
 

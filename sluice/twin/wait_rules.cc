@@ -16,6 +16,7 @@ bool concerns_others(const Step& step, const KernelConfig& c) {
       return !weights || c.overlap.wait == Wait::first;
     }
     case StepKind::fetch_scales:
+    case StepKind::fetch_strided:
     case StepKind::write_scales:
     case StepKind::stage_vectors:
     case StepKind::read_tensor_scales:

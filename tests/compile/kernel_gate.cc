@@ -73,7 +73,9 @@ std::vector<std::string> gathering_faults(const KernelConfig& config, const std:
   };
   must((loads[true] > 0) == gathers,
        fmt::format("{} im2col loads, {}", loads[true], gathers ? "not 1 or more" : "not 0"));
-  must(loads[false] > 0, "no tiled load");
+  const bool by_tma = config.load_a == Load::tma || config.load_b == Load::tma;
+  must((loads[false] > 0) == by_tma,
+       fmt::format("{} tiled loads, {}", loads[false], by_tma ? "not 1 or more" : "not 0"));
   must(wrong_axes == 0,
        fmt::format("{} im2col instructions over others than {} axes", wrong_axes, config.conv.spatial));
   must((stores[true] > 0) == config.conv.phased,

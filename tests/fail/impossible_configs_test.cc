@@ -194,6 +194,16 @@ const std::vector<Impossible>& impossible_configs() {
        {.schedule = Schedule::plain, .tile = {8, 32, 64}, .store = StorePath::tma, .warps = 8}},
       {"plain splits k inside a cluster only",
        plain({.tile = {8, 32, 64}, .combine = Combine::last_arriver})},
+      {"a convolution's operands come by TMA: load_a and load_b must be tma",
+       {.conv = kFprop, .load_a = Load::strided}},
+      {"strided loads are for 16-bit operands",
+       {.tile = kFp8Tile, .a = e4m3, .b = e4m3, .load_b = Load::strided}},
+      {"plain schedules copy 16 bytes at a time: strided loads need roles",
+       plain({.tile = {8, 32, 64}, .load_b = Load::strided})},
+      {"strided loads are not multicast: cluster.m and cluster.n must be 1",
+       {.cluster = {1, 2}, .load_a = Load::strided}},
+      {"more than 128 sums a thread leave too few registers to warps that load strided operands",
+       {.tile = {256, 136, 64}, .stages = 3, .load_a = Load::strided}},
       {"the rings need more than 227 KB of shared memory", plain({.tile = {64, 64, 64}, .warps = 16})},
   };
   return kAll;

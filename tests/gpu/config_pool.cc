@@ -10,7 +10,7 @@
 namespace sluice::testing {
 namespace {
 
-constexpr int kRandomConfigs = 120, kPlainConfigs = 150, kSwappedConfigs = 80;
+constexpr int kRandomConfigs = 120, kPlainConfigs = 150, kSwappedConfigs = 80, kStridedConfigs = 120;
 constexpr ClusterShape kClusters[] = {{1, 1}, {1, 1}, {2, 1}, {1, 2},    {2, 2},    {4, 1},
                                       {1, 4}, {4, 2}, {2, 4}, {1, 1, 2}, {1, 1, 4}, {1, 1, 8}};
 constexpr DType kInputs[] = {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2};
@@ -105,6 +105,21 @@ KernelConfig random_swapped_config(Dice& dice, std::initializer_list<Activation>
   return c;
 }
 
+/// One or both operands at any address and stride; may be impossible too.
+KernelConfig random_strided_config(Dice& dice, std::initializer_list<Activation> activations) {
+  KernelConfig c =
+      dice.one_in(4) ? random_swapped_config(dice, activations) : random_config(dice, activations);
+  c.a = c.b = dice.one_in(2) ? DType::bf16 : DType::fp16;
+  c.tile.k = k_block(c.a);
+  c.promotes = false;
+  if (is_block_scaled(c.epilogue)) c.epilogue = random_epilogue(dice, activations);
+  c.cluster.m = c.cluster.n = 1;
+  c.load_a = dice.one_in(4) ? Load::tma : Load::strided;
+  c.load_b = c.load_a == Load::tma || !dice.one_in(4) ? Load::strided : Load::tma;
+  c.stages = std::min(max_stages(c), dice.one_in(2) ? kMaxStages : dice.between(2, 4));
+  return c;
+}
+
 void add(std::vector<KernelConfig>& pool, const KernelConfig& c) {
   if (validate(c) == nullptr && std::find(pool.begin(), pool.end(), c) == pool.end()) pool.push_back(c);
 }
@@ -119,6 +134,12 @@ void add_random_swapped(std::vector<KernelConfig>& pool, u64 seed, size_t count,
                         std::initializer_list<Activation> activations) {
   Dice dice(seed);
   while (pool.size() < count) add(pool, random_swapped_config(dice, activations));
+}
+
+void add_random_strided(std::vector<KernelConfig>& pool, u64 seed, size_t count,
+                        std::initializer_list<Activation> activations) {
+  Dice dice(seed);
+  while (pool.size() < count) add(pool, random_strided_config(dice, activations));
 }
 
 void add_random_plain(std::vector<KernelConfig>& pool, u64 seed, size_t count,
@@ -139,6 +160,7 @@ std::vector<KernelConfig> exact_pool() {
   add_random(pool, 1, pool.size() + kRandomConfigs, {Activation::none, Activation::none, Activation::relu});
   add_random_plain(pool, 3, pool.size() + kPlainConfigs, {Activation::none, Activation::relu});
   add_random_swapped(pool, 5, pool.size() + kSwappedConfigs, {Activation::none, Activation::relu});
+  add_random_strided(pool, 7, pool.size() + kStridedConfigs, {Activation::none, Activation::relu});
   return pool;
 }
 
@@ -147,6 +169,7 @@ std::vector<KernelConfig> real_pool() {
   add_random(pool, 2, 64, {Activation::none, Activation::relu, Activation::gelu, Activation::silu});
   add_random_plain(pool, 4, 80, {Activation::none, Activation::relu, Activation::gelu, Activation::silu});
   add_random_swapped(pool, 6, 96, {Activation::none, Activation::relu, Activation::gelu, Activation::silu});
+  add_random_strided(pool, 8, 112, {Activation::none, Activation::relu, Activation::gelu, Activation::silu});
   return pool;
 }
 

@@ -53,10 +53,14 @@ void pad_strides(Dice& dice, Problem& p, bool tma_store) {
   p.d.ld =
       tma_store ? random_ld(dice, d_columns(p), p.d.type) : std::max<i64>(d_columns(p), 1) + dice.below(5);
   p.c.ld = std::max<i64>(p.n, 1) + (dice.one_in(2) ? 0 : dice.below(9));
+  if (p.a.unaligned) p.a.ld = std::max<i64>(inner_extent(p.a, p.m, p.k), 1) + dice.below(11);
+  if (p.b.unaligned) p.b.ld = std::max<i64>(inner_extent(p.b, p.n, p.k), 1) + dice.below(11);
   if (dice.one_in(2)) return;
   const auto apart = [&](const Matrix& x, i64 outer) { return x.ld * std::max<i64>(outer, 1); };
   p.a.batch_stride = random_ld(dice, apart(p.a, outer_extent(p.a, p.m, p.k)), p.a.type);
   p.b.batch_stride = random_ld(dice, apart(p.b, outer_extent(p.b, p.n, p.k)), p.b.type);
+  if (p.a.unaligned) p.a.batch_stride += dice.below(9);
+  if (p.b.unaligned) p.b.batch_stride += dice.below(9);
   p.d.batch_stride = random_ld(dice, apart(p.d, p.m), p.d.type);
   p.c.batch_stride = apart(p.c, p.m) + dice.below(9);
 }
@@ -73,8 +77,8 @@ i64 storable_n(const KernelConfig& c, i64 n) {
 
 Problem typed_problem(const KernelConfig& c) {
   const bool promoted = c.promotes;
-  const Problem product{.a = {.type = c.a, .major = c.a_major},
-                        .b = {.type = c.b, .major = c.b_major},
+  const Problem product{.a = {.type = c.a, .major = c.a_major, .unaligned = c.load_a == Load::strided},
+                        .b = {.type = c.b, .major = c.b_major, .unaligned = c.load_b == Load::strided},
                         .c = {.type = c.epilogue.c_type},
                         .d = {.type = c.d, .major = c.d_major},
                         .epilogue = c.epilogue,

@@ -142,6 +142,19 @@ def test_plans_with_choices_are_used():
     mine.verify()
 
 
+@pytest.mark.parametrize("dtype", [BF16, FP16])
+def test_any_stride_and_address_of_16_bit_operands_is_taken(dtype):
+    w = whole(515, 257, dtype=dtype, seed=1)
+    for a in (whole(64, 260, dtype=dtype)[:, 1:258], whole(64, 257, dtype=dtype), whole(257, 67, dtype=dtype)[:, 2:66].t()):
+        exactly(st.mm(a, w.t()), a.double() @ w.double().t())
+        wide = whole(67, 523, dtype=dtype, seed=2)
+        kept, out = wide.clone(), wide[1:65, 3:518]
+        st.mm(a, w.t(), out=out)
+        exactly(out, a.double() @ w.double().t())
+        kept[1:65, 3:518] = out
+        assert torch.equal(kept, wide), "nothing beside out is written"
+
+
 def bad_calls():
     a, w = whole(64, 256), whole(512, 256)
     buffer = whole(64, 1024)
@@ -154,8 +167,10 @@ def bad_calls():
         ("in place", lambda: st.mm(whole(64, 64), a[:, :64].t(), out=a[:, :64]), sluice.Aliasing, "overlaps"),
         ("types", lambda: st.mm(a, w.t().half()), sluice.InvalidType, "bf16"),
         ("fp8 into e5m2", lambda: st.mm(e, e.t(), out_dtype=E5M2), sluice.InvalidType, "e5m2"),
-        ("misaligned a", lambda: st.mm(whole(64, 260)[:, 1:257], w.t()), sluice.Misaligned, "16"),
-        ("rows of 258", lambda: st.mm(whole(64, 258)[:, :256], w.t()), sluice.Misaligned, "16"),
+        ("fp8 rows of 264", lambda: st.scaled_mm(whole(64, 264, dtype=E4M3)[:, :256], e.t(), one, one, out_dtype=BF16),
+         sluice.Misaligned, "16"),
+        ("misaligned fp8", lambda: st.scaled_mm(whole(64, 272, dtype=E4M3)[:, 8:264], e.t(), one, one, out_dtype=BF16),
+         sluice.Misaligned, "16"),
         ("expanded out", lambda: st.mm(a, w.t(), out=whole(1, 512).expand(64, 512)), sluice.InvalidStride, "row-major"),
         ("expanded a", lambda: st.mm(whole(1, 256).expand(64, 256), w.t()), sluice.InvalidStride, "a has"),
         ("scales by columns", lambda: st.scaled_mm(e, e.t(), powers(2, 64).t(), powers(1, 2), out_dtype=BF16),

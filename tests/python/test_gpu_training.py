@@ -31,6 +31,16 @@ def test_gradients_are_exact_on_whole_numbers(dtype, shape, with_bias):
             exactly(got, wanted)
 
 
+def test_a_vocabulary_of_50257_trains():
+    x, w = whole(96, 256).requires_grad_(), whole(50257, 256, seed=1).requires_grad_()
+    upstream = whole(96, 50257, seed=3)
+    logits = st.linear(x, w)
+    exactly(logits.detach(), x.detach().double() @ w.detach().double().t())
+    logits.backward(upstream)
+    exactly(w.grad, upstream.double().t() @ x.detach().double())
+    exactly(x.grad, upstream.double() @ w.detach().double())
+
+
 def test_gradients_of_real_data_are_within_rounding_of_fp64():
     x, w, bias = real(128, 512).requires_grad_(), real(256, 512, seed=1).requires_grad_(), real(256, seed=2).requires_grad_()
     upstream = real(128, 256, seed=3)

@@ -133,8 +133,9 @@ def test_docstrings_list_every_field_with_its_default(kind):
 
 def test_check_raises_what_the_product_would_and_plans_nothing():
     sluice.Problem(8, 8, 8).check()
-    with pytest.raises(sluice.Misaligned, match="100 must be a multiple of 8"):
-        sluice.Problem(8, 8, 100).check()
+    with pytest.raises(sluice.Misaligned, match="100 must be a multiple of 16"):
+        sluice.Problem(8, 8, 100, a="e4m3").check()
+    sluice.Problem(8, 8, 100).check()
 
 
 def test_compile_fills_a_cache_and_finds_it_again(cache, has_nvrtc):

@@ -262,8 +262,8 @@ TEST_F(ChainPlans, spacing_is_of_launches_that_begin_early) {
 
 TEST_F(ChainPlans, errors_of_a_plan_have_the_steps_name) {
   std::vector<ChainStep> steps = links(2);
-  product(steps[1]).problem.k = 100;
-  refused_plan(steps, ErrorCode::misaligned, "step 1 (link1): a.ld = k = 100");
+  product(steps[1]).problem.a.ld = 3;
+  refused_plan(steps, ErrorCode::invalid_stride, "step 1 (link1): a.ld = 3");
 }
 
 TEST_F(ChainPlans, text_has_a_line_a_step) {

@@ -141,12 +141,13 @@ TEST_F(GemmApi, a_plan_whose_rows_or_matrices_of_c_and_d_overlap_is_refused) {
   expect_bad_plan(bad, ErrorCode::invalid_stride, "rows of C would overlap");
 }
 
-TEST_F(GemmApi, a_plan_with_strides_tma_cannot_step_by_is_refused) {
+TEST_F(GemmApi, a_plan_with_strides_that_its_loads_cannot_step_by_is_refused) {
   Plan bad = planned(small_problem());
   bad.problem.a.ld = 129;
   const Result<gemm::Kernel> kernel = gemm::prepare(device(), bad);
   ASSERT_FALSE(kernel.ok());
-  EXPECT_EQ(kernel.error().code, ErrorCode::misaligned);
+  EXPECT_EQ(kernel.error().code, ErrorCode::invalid_config);
+  EXPECT_NE(kernel.error().message.find("load_a and load_b must be those of"), std::string::npos);
   bad.problem.a.ld = 128;
   bad.problem.batch = 2;
   bad.problem.d.batch_stride = i64{1} << 62;

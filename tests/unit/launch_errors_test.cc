@@ -76,6 +76,7 @@ TEST_F(LaunchErrors, kind_3_wrong_stride) {
   p.d.batch_stride = 512;  // matrices of D over each other
   refused(run(p, good), ErrorCode::invalid_stride, "512");
   p = small_problem();
+  p.a.type = p.b.type = DType::e4m3;
   p.a.ld = 129;
   refused(run(p, good), ErrorCode::misaligned, "129");
 }
@@ -83,7 +84,6 @@ TEST_F(LaunchErrors, kind_3_wrong_stride) {
 TEST_F(LaunchErrors, kind_4_k_not_a_multiple) {
   Problem p = small_problem();
   p.k = 100;
-  refused(run(p, good), ErrorCode::misaligned, "100");
   p.a.type = p.b.type = DType::e4m3;
   refused(run(p, good), ErrorCode::misaligned, "must be a multiple of 16 for e4m3");
 }

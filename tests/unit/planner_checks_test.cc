@@ -156,16 +156,11 @@ TEST(planner_checks, matrices_of_d_must_not_overlap) {
   expect_planned(p);
 }
 
-TEST(planner_checks, strides_must_be_ones_that_tma_takes) {
+TEST(planner_checks, strides_of_fp8_must_be_ones_that_tma_takes) {
   expect_refused(
       problem(DType::e4m3, 64, 64, 100), ErrorCode::misaligned,
       {"k = 100 must be a multiple of 16 for e4m3", "rows of A are 100 bytes apart", "pad a.ld to 112"});
-  expect_refused(problem(DType::bf16, 64, 64, 100), ErrorCode::misaligned,
-                 {"k = 100 must be a multiple of 8 for bf16", "200 bytes", "pad a.ld to 104"});
-  Problem p = problem(DType::fp16, 60, 64, 64);
-  p.a.major = Major::mn;
-  expect_refused(p, ErrorCode::misaligned, {"m = 60 must be a multiple of 8 for fp16", "pad a.ld to 64"});
-  p = problem(DType::e4m3, 64, 64, 100);
+  Problem p = problem(DType::e4m3, 64, 64, 100);
   p.a.ld = 112;
   expect_refused(p, ErrorCode::misaligned, {"k = 100", "rows of B", "pad b.ld"});
   p.b.ld = 113;
@@ -177,9 +172,32 @@ TEST(planner_checks, strides_must_be_ones_that_tma_takes) {
   expect_refused(p, ErrorCode::misaligned, {"a.batch_stride = 7172", "to 7184"});
   p.a.batch_stride = i64{1} << 40;
   expect_refused(p, ErrorCode::misaligned, {"2^40"});
+  p = problem(DType::e4m3, 2, 64, 64);
+  p.b.ld = i64{1} << 40;
+  expect_refused(p, ErrorCode::misaligned, {"b.ld = 1099511627776", "less than 1099511627776"});
+  p = problem(DType::e4m3, 64, 64, 128);
+  p.b.unaligned = true;
+  expect_refused(p, ErrorCode::misaligned,
+                 {"b.unaligned = true and B is e4m3", "multiple of 16 bytes", "move it, or use 16-bit"});
+}
+
+TEST(planner_checks, strides_and_addresses_of_16_bits_may_be_any) {
+  expect_planned(problem(DType::bf16, 64, 64, 100));
+  Problem p = problem(DType::fp16, 61, 64, 64);
+  p.a.major = Major::mn;
+  expect_planned(p);
+  p.batch = 2;
+  p.a.batch_stride = 4001;
+  expect_planned(p);
   p = problem(DType::bf16, 2, 64, 64);
-  p.b.ld = i64{1} << 39;
-  expect_refused(p, ErrorCode::misaligned, {"b.ld = 549755813888", "less than 549755813888"});
+  p.b.ld = i64{1} << 39;  // too far for TMA
+  expect_planned(p);
+  p = problem(DType::bf16, 2, 64, 64);
+  p.a.unaligned = p.b.unaligned = p.c.unaligned = p.d.unaligned = true;
+  expect_planned(p);
+  EXPECT_FALSE(check_problem(p)->c.unaligned) << "C is read by elements: it says nothing of C";
+  p.a.ld = 63;
+  expect_refused(p, ErrorCode::invalid_stride, {"a.ld = 63", "at least k = 64"});
 }
 
 TEST(planner_checks, strides_of_one_row_or_one_matrix_do_not_matter) {

@@ -6,12 +6,13 @@
 #pragma once
 
 #include <sluice/device/load/gathered.cuh>
+#include <sluice/device/load/strided.cuh>
 #include <sluice/device/load/tma_tile.cuh>
 
 namespace sluice {
 
 /// A matrix, as it lies.
-template <KernelConfig kConfig, bool kIsA>
+template <KernelConfig kConfig, bool kIsA, Load kLoad = kIsA ? kConfig.load_a : kConfig.load_b>
 struct MatrixOperand {
   using Matrices =
       TmaTile<kIsA ? kConfig.a_major : kConfig.b_major, kIsA ? kConfig.tile.m : kConfig.tile.n,
@@ -28,6 +29,15 @@ struct MatrixOperand {
                                  u32 barrier, int k_tile) {
     Matrices::load(state, index, destination, barrier, k_tile * kConfig.tile.k);
   }
+};
+
+/// A matrix that StridedLoader brings: the load thread has nothing to do.
+template <KernelConfig kConfig, bool kIsA>
+struct MatrixOperand<kConfig, kIsA, Load::strided> {
+  using State = TileLoad;
+
+  static SLUICE_DEVICE State begin(const GemmParams&, const MulticastSlice&, const Tile&) { return {}; }
+  static SLUICE_DEVICE void load(const GemmParams&, const State&, int, u32, u32, int) {}
 };
 
 template <KernelConfig kConfig, ConvOp kOp>

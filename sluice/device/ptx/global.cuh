@@ -59,6 +59,17 @@ SLUICE_DEVICE void load_global_words(const void* address, u32 (&words)[4]) {
                : "l"(address));
 }
 
+// Reads four words, 16-byte aligned, if `inside`; else gives zeros without reading. Predicated loads without
+// branches are in flight together.
+SLUICE_DEVICE void load_global_words_if(const void* address, bool inside, u32 (&words)[4]) {
+  asm volatile(
+      "{\n.reg .pred inside;\nsetp.ne.u32 inside, %5, 0;\n"
+      "mov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+      "@inside ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
+      : "=&r"(words[0]), "=&r"(words[1]), "=&r"(words[2]), "=&r"(words[3])
+      : "l"(address), "r"(static_cast<u32>(inside)));
+}
+
 // Prefetches the 128-byte line into L2 without waiting.
 SLUICE_DEVICE void prefetch_to_l2(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));

@@ -36,6 +36,11 @@ SLUICE_DEVICE void store_shared_u16(u32 address, u16 value) {
 SLUICE_DEVICE void store_shared_u32(u32 address, u32 value) {
   asm volatile("st.shared::cta.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
+SLUICE_DEVICE void store_shared_v4(u32 address, const u32 (&words)[4]) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words[0]), "r"(words[1]),
+               "r"(words[2]), "r"(words[3])
+               : "memory");
+}
 SLUICE_DEVICE void store_shared(u32 address, float value) {
   asm volatile("st.shared::cta.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }

@@ -49,10 +49,11 @@ constexpr TensorMapShape b_map_shape(const KernelConfig& c, const Problem& p) {
 /// spec/loaded_rows.h are needed. With k = 0 nothing is loaded. Phases
 /// have no shorter boxes.
 constexpr bool has_tail_a(const KernelConfig& c, const Problem& p) {
-  return p.k > 0 && c.a_major == Major::k && !c.conv.phased && p.m % (c.tile.m * c.cluster.m) != 0;
+  return p.k > 0 && c.load_a == Load::tma && c.a_major == Major::k && !c.conv.phased &&
+         p.m % (c.tile.m * c.cluster.m) != 0;
 }
 constexpr bool has_tail_b(const KernelConfig& c, const Problem& p) {
-  return p.k > 0 && c.b_major == Major::k && p.n % (c.tile.n * c.cluster.n) != 0;
+  return p.k > 0 && c.load_b == Load::tma && c.b_major == Major::k && p.n % (c.tile.n * c.cluster.n) != 0;
 }
 constexpr TensorMapShape a_tail_shape(const KernelConfig& c, const Problem& p) {
   TensorMapShape shape = a_map_shape(c, p);

@@ -56,6 +56,8 @@ Result<void> check_choice(const Problem& checked, const Plan& plan) {
     return invalid("the epilogue must be that of the problem");
   if (c.combine == Combine::add && p.deterministic)
     return invalid("combine = add adds the parts of a tile in any order: ask for deterministic = false");
+  if (c.load_a != load_of(p.a, p.m, p) || c.load_b != load_of(p.b, p.n, p))
+    return invalid("load_a and load_b must be those of the problem's strides and addresses");
   if (const KernelConfig promised = as_promised(c, p); !(c == promised))
     return invalid(std::string("accumulate = ") + name_of(p.accumulate) + " needs " + to_string(promised));
   if (const char* reason = why_not_tma_store(checked); c.store == StorePath::tma && reason != nullptr)
@@ -132,7 +134,6 @@ Extents extents_of_d(const Problem& p) {
 }  // namespace
 
 Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspace) {
-  constexpr int kTmaAlignment = 16;
   const char* for_tma = "TMA addresses 16-byte units";
   const char* for_epilogue = ", or plan without it";
   const Problem p = with_strides(given);
@@ -140,23 +141,29 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
   const bool has_k = p.k > 0, by_tma = store == StorePath::tma;
   const bool like_d = e.c_type == p.d.type && (p.m == 1 || p.c.ld == p.d.ld) &&
                       (p.batch == 1 || p.c.batch_stride == p.d.batch_stride);
+  const auto alignment_of = [&](const Matrix& x, i64 rows) {
+    return load_of(x, rows, p) == Load::tma ? static_cast<int>(kTmaUnit) : bytes_of(x.type);
+  };
+  const bool any_address = is_16bit(p.a.type) && !is_conv(p.conv);
   Operands o;
   const ConvNames names = names_of(p.conv);
   o.add({.name = names.a,
          .type = p.a.type,
          .used = has_k,
-         .alignment = kTmaAlignment,
+         .alignment = alignment_of(p.a, p.m),
          .because = for_tma,
          .without = ", or alpha = 0 not to read it"},
         extents_of_a(p));
+  if (any_address) o[kA].remedy = "move it, or plan with a.unaligned = true";
   o.add({.name = names.b,
          .role = p.conv.op == ConvOp::wgrad ? Role::read : Role::streamed,
          .type = p.b.type,
          .used = has_k,
-         .alignment = kTmaAlignment,
+         .alignment = alignment_of(p.b, p.n),
          .because = for_tma,
          .without = ", or alpha = 0 not to read it"},
         extents_of_b(p));
+  if (any_address) o[kB].remedy = "move it, or plan with b.unaligned = true";
   o.add({.name = "C",
          .type = e.c_type,
          .used = e.residual,
@@ -166,9 +173,9 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
         is_conv(p.conv) ? extents_of_d(p) : Extents{p.n, p.m, p.c.ld, p.batch, p.c.batch_stride});
   o.add({.name = names.d, .role = Role::write, .type = p.d.type}, extents_of_d(p));
   if (by_tma) {
-    o[kD].alignment = kTmaAlignment;
+    o[kD].alignment = static_cast<int>(kTmaUnit);
     o[kD].because = for_tma;
-    o[kD].remedy = "move it, or plan with StorePath::direct";
+    o[kD].remedy = "move it, or plan with d.unaligned = true (StorePath::direct)";
   }
   o.add({.name = "scale_a", .type = DType::fp32, .used = scale_a_count(p) > 0, .without = for_epilogue},
         {scale_a_count(p)});
@@ -247,9 +254,10 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
   params.raster_group = plan.split.group;
   params.numbering = plan.split.numbering;
   params.deal = deal_of(params.grid, plan.split);
-  params.a_ld = p.m > 1 ? p.a.ld : 0;  // a lone row may have any ld; 0 puts missing rows onto it
+  // A lone row may have any ld; 0 puts missing rows onto it.
+  params.a_ld = outer_extent(p.a, p.m, p.k) > 1 ? p.a.ld : 0;
   params.a_batch_stride = p.a.batch_stride;
-  params.b_ld = p.n > 1 ? p.b.ld : 0;
+  params.b_ld = outer_extent(p.b, p.n, p.k) > 1 ? p.b.ld : 0;
   params.b_batch_stride = p.b.batch_stride;
   params.k = static_cast<int>(p.k);
   if (is_plain(c.schedule) || is_conv(p.conv)) return {};
@@ -261,8 +269,8 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
   };
   const char* const name_a = is_swapped(c) ? "B" : "A";  // the caller's names
   const char* const name_b = is_swapped(c) ? "A" : "B";
-  const Map maps[] = {{name_a, params.map_a, p.k > 0, a_map_shape(c, p)},
-                      {name_b, params.map_b, p.k > 0, b_map_shape(c, p)},
+  const Map maps[] = {{name_a, params.map_a, p.k > 0 && c.load_a == Load::tma, a_map_shape(c, p)},
+                      {name_b, params.map_b, p.k > 0 && c.load_b == Load::tma, b_map_shape(c, p)},
                       {name_a, params.map_a_tail, has_tail_a(c, p), a_tail_shape(c, p)},
                       {name_b, params.map_b_tail, has_tail_b(c, p), b_tail_shape(c, p)},
                       {"D", params.map_d, c.store == StorePath::tma, d_map_shape(c, p)}};
@@ -303,19 +311,20 @@ Result<void> set_addresses(const DriverApi& api, PhasedParams& params, const Pre
                            const gemm::Args& args) {
   params.a = args.a;
   params.b = args.b;
-  if (is_plain(kernel.plan.config.schedule)) return {};
+  const KernelConfig& config = kernel.plan.config;
+  if (is_plain(config.schedule)) return {};
   const ConvImage& conv = kernel.image.conv;
   CUresult code = CUDA_SUCCESS;
   if (conv.phases > 0) code = set_phase_addresses(api, conv, args.a, args.d, params);
   if (params.grid.k_tiles != 0) {
-    if (conv.phases == 0) code = replace_address(api, params.map_a, args.a);
-    if (code == CUDA_SUCCESS) code = replace_address(api, params.map_b, args.b);
+    if (conv.phases == 0 && config.load_a == Load::tma) code = replace_address(api, params.map_a, args.a);
+    if (code == CUDA_SUCCESS && config.load_b == Load::tma) code = replace_address(api, params.map_b, args.b);
     if (code == CUDA_SUCCESS && kernel.image.has_tail_a)
       code = replace_address(api, params.map_a_tail, args.a);
     if (code == CUDA_SUCCESS && kernel.image.has_tail_b)
       code = replace_address(api, params.map_b_tail, args.b);
   }
-  if (code == CUDA_SUCCESS && kernel.plan.config.store == StorePath::tma && conv.phases == 0)
+  if (code == CUDA_SUCCESS && config.store == StorePath::tma && conv.phases == 0)
     code = replace_address(api, params.map_d, args.d);
   if (code == CUDA_SUCCESS) return {};
   return driver_error(api, code, "cuTensorMapReplaceAddress",

@@ -90,6 +90,9 @@ struct Gemm {
 
   static bool is_empty(const Problem& problem) { return gemm::is_empty(problem); }
   static Problem key_of(const Problem& problem) { return sluice::key_of(problem); }
+  static Problem at_addresses(const Problem& problem, const Args& args) {
+    return sluice::at_addresses(problem, args);
+  }
   static std::string missing(const Problem& problem) {
     return "no kernel is ready for " + to_string(problem);
   }

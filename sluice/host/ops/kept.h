@@ -7,6 +7,7 @@
 //   key_of         one form for all spellings of a problem; that form has a key_hash()
 //   missing        the message "no kernel is ready for ...", to which a remedy is added
 //   workspace_for  the bytes of workspace that a call asks for; 0: none. with_workspace puts them into Args
+//   at_addresses   the problem as a call's pointers make it, where they matter
 //   kServesRows    whether the op has RowTable, plan_rows and plan_of_row
 #pragma once
 
@@ -210,11 +211,20 @@ Result<typename Op::Handle> prepare_for_run(const Device& device, const typename
   return prepare<Op>(device, raced<Op>(device, *plan));
 }
 
+/// Returns the key of a call.
+template <class Op>
+auto key_of_call(const typename Op::Problem& problem, const typename Op::Args& args) {
+  if constexpr (requires { Op::at_addresses(problem, args); })
+    return Op::key_of(Op::at_addresses(problem, args));
+  else
+    return Op::key_of(problem);
+}
+
 /// Prepares at the first call of a problem, lends a workspace where the caller brings none, and launches.
 template <class Op>
 Result<void> run(const Device& device, const typename Op::Problem& problem, const typename Op::Args& args,
                  Stream stream, const char* remedy = "run it once before the capture") {
-  const auto key = Op::key_of(problem);
+  const auto key = key_of_call<Op>(problem, args);
   const auto kernel =
       kept<Op>(device).get(key, [&] { return prepare_for_run<Op>(device, key, stream, remedy); });
   if (!kernel) return kernel.error();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/host/ops/problem_key.h>
 
+#include <sluice/host/limits.h>
 #include <sluice/host/ops/hash.h>
 
 namespace sluice {
@@ -33,6 +34,17 @@ Problem key_of(const Problem& problem) {
   if (key.m == 1 && e.scale_a == ScaleMode::vector) e.scale_a = ScaleMode::tensor;
   if (key.n == 1 && e.scale_b == ScaleMode::vector) e.scale_b = ScaleMode::tensor;
   return key;
+}
+
+Problem at_addresses(Problem problem, const gemm::Args& args) {
+  if (is_conv(problem.conv)) return problem;
+  const auto see = [](Matrix& x, const void* address) {
+    if (reinterpret_cast<u64>(address) % u64{kTmaUnit} != 0) x.unaligned = true;
+  };
+  if (is_16bit(problem.a.type)) see(problem.a, args.a);
+  if (is_16bit(problem.b.type)) see(problem.b, args.b);
+  see(problem.d, args.d);
+  return problem;
 }
 
 PackedProblem key_of(const PackedProblem& problem) {
@@ -79,8 +91,9 @@ std::vector<PackedProblem> row_forms(const PackedProblem& problem) {
 std::size_t key_hash(const Problem& p) {
   return hash_of({p.m, p.n, p.k, p.batch, p.a.ld, p.b.ld, p.d.ld, static_cast<i64>(p.a.type),
                   static_cast<i64>(p.d.type), static_cast<i64>(p.epilogue.activation),
-                  static_cast<i64>(p.epilogue.update), static_cast<i64>(p.epilogue.gated),
-                  static_cast<i64>(p.conv.op), p.conv.channels, p.conv.size.w, p.conv.size.h});
+                  static_cast<i64>(p.epilogue.update), static_cast<i64>(p.epilogue.gated), i64{p.a.unaligned},
+                  i64{p.b.unaligned}, i64{p.d.unaligned}, static_cast<i64>(p.conv.op), p.conv.channels,
+                  p.conv.size.w, p.conv.size.h});
 }
 
 std::size_t key_hash(const PackedProblem& p) {

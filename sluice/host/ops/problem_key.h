@@ -13,6 +13,10 @@ namespace sluice {
 Problem key_of(const Problem& problem);
 PackedProblem key_of(const PackedProblem& problem);
 
+/// `problem` with `unaligned` set where an address needs it. A convolution's operands, and fp8 A and B, must
+/// be aligned whatever is planned: for these nothing changes.
+Problem at_addresses(Problem problem, const gemm::Args& args);
+
 /// Hashes a key. Each op whose kernels are kept has a key_hash().
 std::size_t key_hash(const Problem& problem);
 std::size_t key_hash(const PackedProblem& problem);

@@ -97,6 +97,8 @@ constexpr Constant<C> kRows[] = {
      "convolutions: hard, since loads that a thread aims hide less", kConvolutions, 2, 20},
     {"gathered_pair_clocks", &C::gathered_pair_clocks, 84.96, "clocks", sm,
      "convolutions: a k-tile more in pairs along m", kConvolutions, 1, 300},
+    {"strided_line_clocks", &C::strided_line_clocks, 8, "clocks", sm,
+     "128 bytes of an operand that TMA cannot address, brought by three warps", "docs/decisions/0024-any-strides.md"},
     {"plain_begin_us", &C::plain_begin_us, 0.2115, "us", device,
      "plain: more than begin_us, since nothing of the tile is asked for before its threads are there", kPlain,
      0.01, 1},
@@ -146,6 +148,9 @@ constexpr Constant<C> kRows[] = {
      "strip: more than L2's rate where neighbours in a GPC ask for the same tokens", kFewBits, 1, 2.5},
     {"strip_shallow_ring", &C::strip_shallow_ring, 1.494, "ratio", model,
      "strip: times a tile's clocks where a warpgroup of 16-bit tokens has only two stages", kFewBits, 1, 2},
+    {"uneven_cost", &C::uneven_cost, 0.25, "ratio", model,
+     "chains: the share of its time that a packed launch would lose with no CTA in its waves",
+     "docs/findings/untuned-chains.md", 0, 1},
 };
 
 constexpr Costs filled() {

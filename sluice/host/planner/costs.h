@@ -22,7 +22,7 @@ struct Costs {
   double activation_clocks_per_element, ramp_clocks, chain_clocks_per_step, chain_clocks_of_mn_major;
   double promote_clocks_per_register, promote_drain_clocks;
   double combine_us, separate_us, separate_l2_share, exchange_bytes_per_clock;
-  double gathered_gain_split, gathered_sharpness, gathered_pair_clocks;
+  double gathered_gain_split, gathered_sharpness, gathered_pair_clocks, strided_line_clocks;
   // Plain schedules: dense/plain_plans.cc.
   double plain_begin_us, product_clocks, meet_clocks, group_load_clocks, plain_overlap, warp_sums_us;
   // Packed weights: packed/packed_cost_model.cc.
@@ -31,6 +31,8 @@ struct Costs {
   double wide_issue_clocks, wide_expand_clocks, wide_byte_clocks, wide_tile_us, wide_exchange_us;
   double strip_tile_clocks, strip_byte_product_clocks, strip_half_product_clocks, strip_token_clocks;
   double strip_busy_exponent, strip_exchange_us, strip_l2_gain, strip_shallow_ring;
+  // Packed weights between neighbours: chain/between_neighbours.cc.
+  double uneven_cost;
 };
 extern const Costs kCosts;
 

@@ -31,6 +31,7 @@ SLUICE_ENUMERATION(Bias, Bias::row);
 SLUICE_ENUMERATION(Activation, Activation::silu);
 SLUICE_ENUMERATION(Update, Update::add);
 SLUICE_ENUMERATION(Schedule, Schedule::plain_wgmma);
+SLUICE_ENUMERATION(Load, Load::strided);
 SLUICE_ENUMERATION(StorePath, StorePath::direct);
 SLUICE_ENUMERATION(Combine, Combine::add);
 SLUICE_ENUMERATION(Raster, Raster::along_n);

@@ -89,7 +89,7 @@ template <>
 struct FieldsOf<Matrix> {
   static constexpr auto kTable =
       std::tuple{field("type", &Matrix::type), field("major", &Matrix::major), field("ld", &Matrix::ld),
-                 field("batch_stride", &Matrix::batch_stride)};
+                 field("batch_stride", &Matrix::batch_stride), younger("unaligned", &Matrix::unaligned)};
 };
 
 template <>
@@ -175,7 +175,9 @@ struct FieldsOf<KernelConfig> {
                                             field("epilogue", &KernelConfig::epilogue),
                                             younger("warps", &KernelConfig::warps),
                                             younger("overlap", &KernelConfig::overlap),
-                                            younger("conv", &KernelConfig::conv)};
+                                            younger("conv", &KernelConfig::conv),
+                                            younger("load_a", &KernelConfig::load_a),
+                                            younger("load_b", &KernelConfig::load_b)};
 };
 
 template <>

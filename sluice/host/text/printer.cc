@@ -51,7 +51,7 @@ std::string describe_bits(const Plan& plan) {
 
 std::string describe_matrix(const char* name, const Matrix& x, DType type) {
   return std::string(name) + " " + name_of(type) + " " + name_of(x.major) + "-major ld " +
-         std::to_string(x.ld);
+         std::to_string(x.ld) + (x.unaligned ? " unaligned" : "");
 }
 
 }  // namespace
@@ -78,6 +78,8 @@ std::string short_name(const KernelConfig& c) {
       (c.cluster.k > 1 ? "x" + std::to_string(c.cluster.k) : "") + " " + short_types(c.a, c.b, c.d);
   if (c.a_major != Major::k) out += " a:mn";
   if (c.b_major != Major::k) out += " b:mn";
+  if (c.load_a == Load::strided) out += " a:strided";
+  if (c.load_b == Load::strided) out += " b:strided";
   if (is_swapped(c)) out += " swapped";  // B by A: tile, cluster and majors are of the swapped product
   if (c.promotes) out += " promoted";
   if (c.store != StorePath::tma) out += std::string(" ") + name_of(c.store);
@@ -91,7 +93,8 @@ std::string describe(const Plan& plan) {
   std::string size = "m " + std::to_string(p.m) + " n " + std::to_string(p.n) + " k " + std::to_string(p.k);
   if (p.batch != 1) size += " batch " + std::to_string(p.batch);
   std::string matrices = describe_matrix("A", p.a, p.a.type) + ", " + describe_matrix("B", p.b, p.b.type) +
-                         ", D " + name_of(p.d.type) + " ld " + std::to_string(p.d.ld);
+                         ", D " + name_of(p.d.type) + " ld " + std::to_string(p.d.ld) +
+                         (p.d.unaligned ? " unaligned" : "");
   if (p.epilogue.residual)
     matrices += std::string(", C ") + name_of(p.epilogue.c_type) + " ld " + std::to_string(p.c.ld);
   const std::string epilogue = short_epilogue(p.epilogue);

@@ -59,6 +59,7 @@ class Model {
   double epilogue_clocks() const;
   double exchange_clocks() const;
   double asked_share() const;
+  double strided_clocks() const;
   double load_clocks(double active, double k_tiles, double l2_gain) const;
   double tile_clocks(double active, double k_tiles, double l2_gain, bool last = false) const;
   double whole_tile_clocks(double active, const WorkSplit& split, bool last) const {
@@ -152,12 +153,20 @@ double Model::whole_tile_gain(const WorkSplit& split) const {
   return are_in_step(p_, c_, split) ? cost_.l2_gain_in_step : 1;
 }
 
+/// Clocks that warps take to bring a k-tile's strided operands, line by line.
+double Model::strided_clocks() const {
+  const double lines_a = c_.load_a == Load::strided ? c_.tile.m : 0;
+  const double lines_b = c_.load_b == Load::strided ? stage_b_rows(c_) : 0;
+  return (lines_a + lines_b) * cost_.strided_line_clocks;
+}
+
 /// Clocks until all bytes of a tile have come, by the slowest of L2's rate, the SM's port and latency. The
 /// ring is refilled once in the time that a byte takes to come.
 double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
   const double shared_rate =
       device_.rates.l2_bytes_per_us * cost_.l2_gain_of_tma * l2_gain / clocks_per_us() / active;
-  return std::max({k_tiles * l2_bytes_per_k_tile(p_, c_) * asked_share() / shared_rate,
+  return std::max({k_tiles * strided_clocks(),
+                   k_tiles * l2_bytes_per_k_tile(p_, c_) * asked_share() / shared_rate,
                    k_tiles * port_bytes_per_k_tile(p_, c_) / cost_.l2_bytes_per_clock_per_sm,
                    k_tiles / c_.stages * loaded_latency_us(device_, cost_) * clocks_per_us()});
 }

@@ -104,6 +104,8 @@ const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
   if (o.swapped.value_or(false)) return "plain schedules do not swap operands";
   if (p.a.major != Major::k || p.b.major != Major::k) return "plain needs K-major operands";
   if (is_block_scaled(p.epilogue)) return "plain has no block scales";
+  if (loads_strided(with_strides(p)))
+    return "plain copies 16 bytes at a time, and A or B is not aligned to them";
   if (o.store == StorePath::tma) return "plain stores direct";
   if (o.cluster && (o.cluster->m != 1 || o.cluster->n != 1)) return "plain has clusters along k only";
   if (o.clusters || o.streamed.value_or(0) > 0 || o.splits.value_or(1) > 1 ||

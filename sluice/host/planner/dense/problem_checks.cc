@@ -21,7 +21,7 @@ struct Operand {
   Matrix matrix;
   DType type;
   i64 inner, outer, batch;
-  bool by_tma;  // loaded through a tensor map
+  bool must_be_aligned;  // fp8 inputs: no other loads than TMA's
 
   bool empty() const { return inner == 0 || outer == 0 || batch == 0; }
   i64 ld() const { return ld_of(matrix, inner); }
@@ -150,6 +150,11 @@ Result<void> check_tma_strides(const Operand& x) {
                      std::to_string(ceil_div(stride, unit) * unit);
     return error;
   };
+  if (x.matrix.unaligned)
+    return Error{ErrorCode::misaligned, std::string(x.ld_name, 2) + "unaligned = true and " + x.name +
+                                            " is " + name_of(x.type) +
+                                            ": it must begin at a multiple of 16 bytes, " +
+                                            "as TMA needs; move it, or use 16-bit inputs"};
   const i64 ld = x.ld();
   if (x.outer > 1 && (ld % unit != 0 || ld >= limit))
     return refuse(x.matrix.ld == 0 ? std::string(x.ld_name) + " = " + x.inner_name : x.ld_name, x.ld_name,
@@ -183,7 +188,7 @@ Result<void> check_strides(const Operand& x) {
     return Error{ErrorCode::invalid_stride,
                  std::string(x.ld_name) + " = " + std::to_string(x.ld()) + " must be at least " +
                      x.inner_name + " = " + std::to_string(x.inner) + ": rows of " + name + " would overlap"};
-  return x.by_tma ? check_tma_strides(x) : Result<void>{};
+  return x.must_be_aligned ? check_tma_strides(x) : Result<void>{};
 }
 
 /// Every element of D must be written by one tile only.
@@ -234,6 +239,7 @@ Result<Problem> check_problem(const Problem& problem) {
   if (is_conv(p.conv)) SLUICE_TRY(check_conv_problem(p));
   SLUICE_TRY(check_types(p));
   if (is_conv(p.conv)) return p;
+  p.c.unaligned = false;  // C is read by elements
   if (p.epilogue.residual && p.c.type != p.epilogue.c_type && p.c.type != Matrix{}.type)
     return bad_type(std::string("c.type is ") + name_of(p.c.type) + " and epilogue.c_type " +
                     name_of(p.epilogue.c_type) + ": the second counts; set it, and leave c.type alone");
@@ -246,7 +252,7 @@ Result<Problem> check_problem(const Problem& problem) {
        .inner = inner_extent(p.a, p.m, p.k),
        .outer = outer_extent(p.a, p.m, p.k),
        .batch = p.batch,
-       .by_tma = true},
+       .must_be_aligned = is_fp8(p.a.type)},
       {.name = "B",
        .ld_name = "b.ld",
        .inner_name = p.b.major == Major::k ? "k" : "n",
@@ -255,7 +261,7 @@ Result<Problem> check_problem(const Problem& problem) {
        .inner = inner_extent(p.b, p.n, p.k),
        .outer = outer_extent(p.b, p.n, p.k),
        .batch = p.batch,
-       .by_tma = true},
+       .must_be_aligned = is_fp8(p.b.type)},
       {.name = "C",
        .ld_name = "c.ld",
        .inner_name = "n",
@@ -264,7 +270,7 @@ Result<Problem> check_problem(const Problem& problem) {
        .inner = p.epilogue.residual ? p.n : 0,
        .outer = p.epilogue.residual ? p.m : 0,
        .batch = p.batch,
-       .by_tma = false},
+       .must_be_aligned = false},
       {.name = "D",
        .ld_name = "d.ld",
        .inner_name = p.epilogue.gated ? "n / 2" : "n",
@@ -273,7 +279,7 @@ Result<Problem> check_problem(const Problem& problem) {
        .inner = d_columns(p),
        .outer = p.m,
        .batch = p.batch,
-       .by_tma = false},
+       .must_be_aligned = false},
   };
   for (const Operand& operand : operands) SLUICE_TRY(check_strides(operand));
   SLUICE_TRY(check_d_batches(operands[3]));
@@ -285,6 +291,7 @@ const char* why_not_tma_store(const Problem& p) {
   const i64 rows = by_rows ? p.m : p.n, columns = by_rows ? d_columns(p) : p.m;
   // In elements: strides of a D without rows or matrices may be anything, and have no bytes that fit 63 bits.
   const i64 bytes = bytes_of(p.d.type), unit = kTmaUnit / bytes, limit = kTmaStrideLimit / bytes;
+  if (p.d.unaligned) return "D may begin at any element, and TMA needs a multiple of 16 bytes";
   // Stores are not cut at the element: docs/findings/tma-store-tail.md.
   if (columns % unit != 0)
     return "a row of D is not a multiple of 16 bytes long, and TMA would write past its end";

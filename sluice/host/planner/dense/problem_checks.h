@@ -13,7 +13,7 @@ namespace sluice {
 /// Errors: unsupported_arch, invalid_argument.
 Result<void> check_device(const DeviceInfo& device);
 
-/// The problem with its strides filled in.
+/// The problem with its strides filled in, and `unaligned` where it says something.
 /// Errors: invalid_size, invalid_type, invalid_stride, misaligned.
 Result<Problem> check_problem(const Problem& problem);
 
