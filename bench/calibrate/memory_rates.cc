@@ -8,7 +8,6 @@
 #include <sluice/try.h>
 
 #include "bench/calibrate/calibrate.h"
-#include "bench/calibrate/timed_graph.h"
 #include "bench/contender/read_floor.h"
 
 namespace sluice::bench {
@@ -74,6 +73,31 @@ struct Ground {
     return value;
   }
 };
+
+/// Microseconds of one of `launches` launches in a graph: the least of several replays, since a calibration
+/// wants what the card can do.
+Result<double> us_of_launch(const Device& device, int launches,
+                            const std::function<Result<void>(int launch, Stream stream)>& enqueue) {
+  constexpr int kReplays = 7;
+  SLUICE_TAKE(const StreamHandle stream, StreamHandle::create(device));
+  SLUICE_TAKE(const Event start, Event::create(device));
+  SLUICE_TAKE(const Event stop, Event::create(device));
+  SLUICE_TAKE(const Graph graph, Graph::capture(device, stream.get(), [&]() -> Result<void> {
+                for (int i = 0; i < launches; ++i) SLUICE_TRY(enqueue(i, stream.get()));
+                return {};
+              }));
+  SLUICE_TRY(graph.launch(stream.get()));
+  double least = 1e30;
+  for (int i = 0; i < kReplays; ++i) {
+    SLUICE_TRY(start.record(stream.get()));
+    SLUICE_TRY(graph.launch(stream.get()));
+    SLUICE_TRY(stop.record(stream.get()));
+    SLUICE_TRY(stop.synchronize());
+    SLUICE_TAKE(const double us, stop.microseconds_since(start));
+    least = std::min(least, us);
+  }
+  return least / launches;
+}
 
 /// Reads `bytes` at `data`.
 using Read = std::function<Result<void>(const void* data, i64 bytes, Stream stream)>;
