@@ -288,7 +288,7 @@ TEST_F(PackedLaunch, a_plan_made_by_hand_is_checked) {
   expect("formats", [&](packed::Plan& p) { narrow(p).activation = Activation::relu; });
   const WideConfig wide{.weights = small().weights};
   expect("tokens must be",
-         [&](packed::Plan& p) { p.config = WideConfig{.weights = small().weights, .tokens = 48}; });
+         [&](packed::Plan& p) { p.config = WideConfig{.weights = small().weights, .tokens = 44}; });
   expect("formats", [](packed::Plan& p) { p.config = WideConfig{}; });
   expect("more than 128", [&](packed::Plan& p) {
     p.problem.k = p.problem.ld_x = 128;

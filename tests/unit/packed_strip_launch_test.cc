@@ -165,7 +165,7 @@ TEST_F(PackedStripLaunch, a_plan_made_by_hand_is_checked) {
     expect_refused_plan(small(), mention, spoil);
   };
   const auto strip = [](packed::Plan& p) -> StripConfig& { return std::get<StripConfig>(p.config); };
-  expect("strips", [&](packed::Plan& p) { strip(p).strips = 3; });
+  expect("strips", [&](packed::Plan& p) { strip(p).strips = 5; });
   expect("formats", [&](packed::Plan& p) { strip(p).scale_x = ScaleMode::tensor; });
   expect("formats", [&](packed::Plan& p) { strip(p).weights.group = 128; });
   expect("order half", [](packed::Plan& p) { p.config = NarrowConfig{.weights = p.problem.weights}; });
