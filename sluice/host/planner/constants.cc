@@ -77,7 +77,7 @@ constexpr Constant<D> kDense[] = {
     {"fp32_output_weight", &D::fp32_output_weight, 1.5, "ratio", sm, "an fp32 element over a 16-bit one",
      kEstimated},
     {"direct_store_weight", &D::direct_store_weight, 3, "ratio", sm, "a direct store over TMA's", kEstimated},
-    {"strided_line_clocks", &D::strided_line_clocks, 8, "clocks", sm,
+    {"strided_line_clocks", &D::strided_line_clocks, 25, "clocks", sm,
      "128 bytes of an operand that TMA cannot address, brought by three warps", kEstimated},
     {"turn_clocks", &D::turn_clocks, 47.14, "clocks", sm,
      "ping-pong: from the last WGMMA of one group to the first of the other", kFits, 20, 400},
