@@ -112,7 +112,10 @@ template <class Machine>
 SLUICE_DEVICE void load_role(Machine& machine, LoadWalk<Machine>& walk) {
   const int stages = machine.config().stages;
   int early = 0;  // stages that already have their weights
-  if (machine.config().overlap.wait == Wait::weights_first) early = load_weights_early(machine, walk);
+  // Beside warps that bring an operand, a stage could be emptied before this thread waits for it.
+  const bool alone = !loads_strided(machine.config());
+  if (alone && machine.config().overlap.wait == Wait::weights_first)
+    early = load_weights_early(machine, walk);
   if (early > 0) machine.mark(Moment::loads_issued);
   machine.prefetch();
   machine.wait_prerequisites();

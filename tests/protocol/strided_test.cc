@@ -99,13 +99,13 @@ void expect_strided_catches(FailureKind kind, const Shape& shape) {
 }
 
 TEST(strided_mutants, no_wait_for_an_empty_stage) {
-  expect_strided_catches<DoesNotWaitEmpty>(FailureKind::over_arrival, {.k_tiles = 4});
+  expect_strided_catches<DoesNotWaitEmpty>(FailureKind::lost_signal, {.k_tiles = 4});
 }
 TEST(strided_mutants, no_fence) {
   expect_strided_catches<NoFence>(FailureKind::stage_unready, {.k_tiles = 2});
 }
 TEST(strided_mutants, arrives_before_writing) {
-  expect_strided_catches<ArrivesBeforeWriting>(FailureKind::stage_unready, {.k_tiles = 2});
+  expect_strided_catches<ArrivesBeforeWriting>(FailureKind::wrong_bytes, {.k_tiles = 2});
 }
 TEST(strided_mutants, one_warp_too_few) {
   expect_strided_catches<OneWarpTooFew>(FailureKind::deadlock, {.k_tiles = 2});

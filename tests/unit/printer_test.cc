@@ -125,10 +125,12 @@ TEST(printer, prints_as_many_fields_as_the_type_has) {
   EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{.d_major = sluice::Major::mn,
                                                           .warps = 8,
                                                           .overlap = waits,
-                                                          .conv = {.op = sluice::ConvOp::wgrad}})),
+                                                          .conv = {.op = sluice::ConvOp::wgrad},
+                                                          .load_a = sluice::Load::strided,
+                                                          .load_b = sluice::Load::strided})),
             field_count<sluice::KernelConfig>());
-  EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{})), field_count<sluice::KernelConfig>() - 4)
-      << "no swapped operands, warps, overlap or convolution";
+  EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{})), field_count<sluice::KernelConfig>() - 6)
+      << "no swapped operands, warps, overlap, convolution or strided loads";
   EXPECT_EQ(printed_fields(to_string(sluice::Problem{.conv = {.op = sluice::ConvOp::fprop}})),
             field_count<sluice::Problem>());
   EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>() - 1)

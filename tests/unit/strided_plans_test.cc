@@ -4,7 +4,7 @@
 // fake driver refuses.
 #include <sluice/host/planner/dense/candidates.h>
 #include <sluice/kernels/registry.h>
-#include <sluice/records.h>
+#include <sluice/records/recipe.h>
 
 #include "launch_fixture.h"
 

@@ -97,7 +97,7 @@ constexpr Constant<C> kRows[] = {
      "convolutions: hard, since loads that a thread aims hide less", kConvolutions, 2, 20},
     {"gathered_pair_clocks", &C::gathered_pair_clocks, 84.96, "clocks", sm,
      "convolutions: a k-tile more in pairs along m", kConvolutions, 1, 300},
-    {"strided_line_clocks", &C::strided_line_clocks, 8, "clocks", sm,
+    {"strided_line_clocks", &C::strided_line_clocks, 25, "clocks", sm,
      "128 bytes of an operand that TMA cannot address, brought by three warps", "docs/decisions/0024-any-strides.md"},
     {"plain_begin_us", &C::plain_begin_us, 0.2115, "us", device,
      "plain: more than begin_us, since nothing of the tile is asked for before its threads are there", kPlain,

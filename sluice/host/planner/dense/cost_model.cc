@@ -153,11 +153,15 @@ double Model::whole_tile_gain(const WorkSplit& split) const {
   return are_in_step(p_, c_, split) ? cost_.l2_gain_in_step : 1;
 }
 
+/// Lines that strided warps read in one trip: fewer take as long (kBatchGroups of four for each warp).
+constexpr double kLinesOfATrip = 16.0 * kStridedWarps;
+
 /// Clocks that warps take to bring a k-tile's strided operands, line by line.
 double Model::strided_clocks() const {
   const double lines_a = c_.load_a == Load::strided ? c_.tile.m : 0;
   const double lines_b = c_.load_b == Load::strided ? stage_b_rows(c_) : 0;
-  return (lines_a + lines_b) * cost_.strided_line_clocks;
+  const double lines = lines_a + lines_b;
+  return lines == 0 ? 0 : std::max(lines, kLinesOfATrip) * cost_.strided_line_clocks;
 }
 
 /// Clocks until all bytes of a tile have come, by the slowest of L2's rate, the SM's port and latency. The
