@@ -31,8 +31,8 @@
 #include <sluice/host/driver/nvml.h>
 #include <sluice/host/quantiles.h>
 // Kernels. source.h: texts that NVRTC compiles. compiler.h: NVRTC. cache.h: from a text to its cubin.
-// compile_ahead.h: many of them at once. replay_timer.h: the time of a replay. gemm.h: the texts of a dense plan (packed_units.h has those of a
-// packed one).
+// compile_ahead.h: many of them at once. replay_timer.h: the time of a replay. gemm.h: the texts of a dense
+// plan (packed_units.h has those of a packed one).
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/compile_ahead.h>
 #include <sluice/host/jit/compiler.h>

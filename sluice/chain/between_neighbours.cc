@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/costs.h>
+#include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/packed/packed_cost_model.h>
 #include <sluice/spec/strip.h>
 

@@ -19,6 +19,12 @@ Result<void> check_step(const ChainStep& step) {
   return answers->check(step);
 }
 
+Result<void> check_steps(std::span<const ChainStep> steps) {
+  for (size_t i = 0; i < steps.size(); ++i)
+    if (const Result<void> ok = check_step(steps[i]); !ok) return named(steps[i], i, ok.error());
+  return {};
+}
+
 /// A step's place among the steps that launch anything.
 struct Place {
   bool first = false, last = false;
@@ -108,10 +114,10 @@ Result<ChainPlan> plan_chosen(std::span<const ChainStep> steps, const DeviceInfo
       options.most_stages < 0)
     return refused(
         "hand_off_bytes, prefetch_bytes, smem_limit and most_stages must not be negative; 0 is none");
+  SLUICE_TRY(check_steps(steps));
   std::vector<PlannedStep> planned;
   size_t first = steps.size(), last = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
-    if (const Result<void> ok = check_step(steps[i]); !ok) return named(steps[i], i, ok.error());
     const auto step = step_of(steps[i]);
     planned.push_back(
         {.step = steps[i], .launched = step->is_launched(), .weight_bytes = main_weights(*step).bytes});
@@ -145,7 +151,9 @@ Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo&
   // Limits on shared memory or stages apply to kernels that are best alone, so records do not count.
   const bool recorded =
       options.overlap == ChainOverlap::tuned && options.smem_limit == 0 && options.most_stages == 0;
-  return plan_chosen(steps, device, options, records, recorded ? records.find(steps, device) : StepChoices());
+  if (!recorded) return plan_chosen(steps, device, options, records, {});
+  SLUICE_TRY(check_steps(steps));  // records are looked up for steps that are right
+  return plan_chosen(steps, device, options, records, records.find(steps, device));
 }
 
 }  // namespace sluice

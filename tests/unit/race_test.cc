@@ -138,7 +138,7 @@ TEST_F(Races, wrong_arguments_are_refused) {
     EXPECT_EQ(won.error().code, ErrorCode::invalid_argument);
     EXPECT_NE(won.error().message.find("1..16"), std::string::npos);
   }
-  EXPECT_FALSE(gemm::race(device(), {.m = 8, .n = 8, .k = 3, .a = {.ld = 3}}, 3).ok());
+  EXPECT_FALSE(gemm::race(device(), {.m = 8, .n = 8, .k = 3, .a = {.ld = 2}}, 3).ok());
   const Result<Plan> empty = gemm::race(device(), {.m = 0, .n = 8, .k = 8}, 3);
   ASSERT_TRUE(empty.ok()) << empty.error().message;
   EXPECT_EQ(driver.launches(), 0);

@@ -39,8 +39,8 @@ struct Losses {
   double mean, worst;
 };
 constexpr Losses kDense{0.02, 0.08};
-// Every eighth number of tokens has a tile of its width, and twelve kernels have twelve widths. They lose more
-// to the best than those of five widths did, and take less time (docs/findings/int4-widths.md).
+// Every eighth number of tokens has a tile of its width, and twelve kernels have twelve widths. They lose
+// more to the best than those of five widths did, and take less time (docs/findings/int4-widths.md).
 constexpr Losses kInt4{0.07, 0.20};
 
 template <class Table>
