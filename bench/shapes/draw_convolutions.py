@@ -7,8 +7,7 @@
 The seed is one that nobody can choose: the commit that is measured, after the last change of the planner. Layers have 2 to 60 Gflop and
 tensors of at most 150 MB. Channels are multiples of 8; filters are 1, 3, 5 or 7 wide, some with stride 2; images are 1 to 128.
 """
-import random
-import sys
+from drawing import dice_of, print_list
 
 CHANNELS = (32, 40, 48, 64, 72, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256, 288, 320, 384, 448, 480, 512, 576, 640, 768, 960, 1024, 1280,
             1536, 2048)
@@ -20,7 +19,7 @@ GFLOP, MOST_MB = (2, 60), 150
 
 def layers(seed: str, count: int):
     """Yields `count` layers. A 1x1 filter of stride 1 is a plain product, so half of them are drawn again."""
-    dice = random.Random(int(seed) if seed.isdigit() else seed)
+    dice = dice_of(seed)
     while count > 0:
         channels, filters, width = dice.choice(CHANNELS), dice.choice(CHANNELS), dice.choice(WIDTHS)
         stride, pixels, images = dice.choice((1, 1, 1, 2)), dice.choice(PIXELS), dice.choice(IMAGES)
@@ -36,7 +35,4 @@ def layers(seed: str, count: int):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    print("# Drawn from", sys.argv[1])
-    print("\n".join(layers(sys.argv[1], int(sys.argv[2]))))
+    print_list(__doc__, layers)

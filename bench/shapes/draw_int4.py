@@ -7,29 +7,20 @@
 The seed is one that nobody can choose: the commit that is measured, after the last change of the planner. Layers are 2,000 to 30,000 wide
 both ways, in multiples of 128, which Marlin and Machete need; tokens are 1 to 2000. All are spread evenly over logarithms.
 """
-import math
-import random
-import sys
+from drawing import dice_of, log_uniform, print_list
 
 WIDTHS, STEP, TOKENS = (2000, 30000), 128, (1, 2000)
 GROUPS, TYPES = (32, 64, 128), ("fp16", "bf16")
 
 
-def between(dice: random.Random, least: int, most: int) -> float:
-    return math.exp(dice.uniform(math.log(least), math.log(most)))
-
-
 def products(seed: str, count: int):
-    dice = random.Random(seed)
+    dice = dice_of(seed)
     for _ in range(count):
-        n, k = (STEP * round(between(dice, *WIDTHS) / STEP) for _ in range(2))
-        m = min(TOKENS[1], int(between(dice, TOKENS[0], TOKENS[1] + 1)))
+        n, k = (STEP * round(log_uniform(dice, WIDTHS) / STEP) for _ in range(2))
+        m = min(TOKENS[1], int(log_uniform(dice, (TOKENS[0], TOKENS[1] + 1))))
         group, kind = dice.choice(GROUPS), dice.choice(TYPES)
         yield f"{m}x{n}x{k} --weights int4 --group {group} --weight-scale {kind} --dtype {kind}"
 
 
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    if len(words) != 2:
-        sys.exit(__doc__)
-    print(f"# Drawn from {words[0]}", *products(words[0], int(words[1])), sep="\n")
+    print_list(__doc__, products)

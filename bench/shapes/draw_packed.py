@@ -8,9 +8,7 @@ The seed is one that nobody can choose: the commit that is measured, after the l
 (multiples of 64) with at most 250 M weights, drawn evenly by the logarithm, as tokens are from 1 to 2000. Of counts that are powers of two, nine
 of ten are drawn again. Groups are 32, 64 or 128; tokens fp16, bf16 or e4m3.
 """
-import math
-import random
-import sys
+from drawing import dice_of, log_uniform, print_list
 
 WIDTHS, TOKENS = (2000, 30000), (1, 2000)
 GROUPS, TYPES = (32, 64, 128, 128), ("fp16", "bf16", "e4m3")
@@ -18,13 +16,9 @@ UNIT, MOST_WEIGHTS = 64, 250e6
 BYTES = " --scale-a vector --d bf16"  # e4m3 tokens: a scale each
 
 
-def log_uniform(dice: random.Random, bounds: tuple[int, int]) -> float:
-    return math.exp(dice.uniform(math.log(bounds[0]), math.log(bounds[1])))
-
-
 def products(seed: str, count: int):
     """Yields `count` products."""
-    dice = random.Random(int(seed) if seed.isdigit() else seed)
+    dice = dice_of(seed)
     while count > 0:
         n, k = (round(log_uniform(dice, WIDTHS) / UNIT) * UNIT for _ in range(2))
         m = round(log_uniform(dice, TOKENS))
@@ -36,7 +30,4 @@ def products(seed: str, count: int):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    print("# Drawn from", sys.argv[1])
-    print("\n".join(products(sys.argv[1], int(sys.argv[2]))))
+    print_list(__doc__, products)

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of the scripts that draw blind lists: a seed that nobody can choose, even logarithms, and the list with its seed on top."""
+import math
+import random
+import sys
+
+
+def dice_of(seed: str) -> random.Random:
+    return random.Random(int(seed) if seed.isdigit() else seed)
+
+
+def log_uniform(dice: random.Random, bounds: tuple[int, int]) -> float:
+    """A number whose logarithm is spread evenly."""
+    return math.exp(dice.uniform(math.log(bounds[0]), math.log(bounds[1])))
+
+
+def print_list(usage: str, draw) -> None:
+    """Prints the lines of draw(seed, count), whose arguments are the command line's; `usage` without them."""
+    if len(sys.argv) != 3:
+        sys.exit(usage)
+    print("# Drawn from", sys.argv[1])
+    print("\n".join(draw(sys.argv[1], int(sys.argv[2]))))
