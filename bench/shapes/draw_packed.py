@@ -4,9 +4,8 @@
 
     bench/shapes/draw_packed.py $(git rev-parse HEAD) 40 > FILE
 
-The seed is one that nobody can choose: the commit that is measured, after the last change of the planner. Layers are 2,000 to 30,000 wide
-(multiples of 64) with at most 250 M weights, drawn evenly by the logarithm, as tokens are from 1 to 2000. Of counts that are powers of two, nine
-of ten are drawn again. Groups are 32, 64 or 128; tokens fp16, bf16 or e4m3.
+As draw_int4.py, without the peers' limits: e4m3 tokens too, widths in multiples of 64, at most 250 M weights, and of token counts that are
+powers of two nine of ten drawn again.
 """
 from drawing import dice_of, log_uniform, print_list
 
