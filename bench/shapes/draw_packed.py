@@ -4,8 +4,8 @@
 
     bench/shapes/draw_packed.py $(git rev-parse HEAD) 40 > FILE
 
-The draw is that of draw_int4.py without the peers' limits: e4m3 tokens too, widths in multiples of 64, at most 250 M weights, and of token counts that are
-powers of two nine of ten drawn again.
+The draw is that of draw_int4.py without the peers' limits: e4m3 tokens too, and widths in multiples of 64. Layers have at most 250 M weights.
+Of token counts that are powers of two, nine of ten are drawn again.
 """
 from drawing import dice_of, log_uniform, print_list
 
