@@ -14,9 +14,10 @@ def log_uniform(dice: random.Random, bounds: tuple[int, int]) -> float:
     return math.exp(dice.uniform(math.log(bounds[0]), math.log(bounds[1])))
 
 
-def print_list(usage: str, draw) -> None:
-    """Prints the lines of draw(seed, count), whose arguments are the command line's; `usage` without them."""
-    if len(sys.argv) != 3:
+def print_list(usage: str, draw, **others) -> None:
+    """Prints the lines of draw(seed, count), whose arguments are the command line's. A third word names one of the others. Else prints `usage`."""
+    seed, count, *word = sys.argv[1:] if len(sys.argv) > 2 else sys.exit(usage)
+    if len(word) > 1 or word and word[0] not in others:
         sys.exit(usage)
-    print("# Drawn from", sys.argv[1])
-    print("\n".join(draw(sys.argv[1], int(sys.argv[2]))))
+    print("# Drawn from", seed)
+    print("\n".join((others[word[0]] if word else draw)(seed, int(count))))
