@@ -73,7 +73,10 @@ Result<int> run_calibrate(const CalibrateFlags& flags) {
   SLUICE_TAKE(const Calibration read, parse_calibration(to_json(made)));  // rates that no Hopper has
   if (flags.dry_run) return kExitOk;
   SLUICE_TAKE(const std::string path, save_calibration(options.records_dir, card, read));
-  fmt::print("\nkept in {}: plans for this card use it from now on; remove it to go back\n", escaped(path));
+  const bool looked_up = options.records_dir == options_from_environment().records_dir;
+  fmt::print("\nkept in {}: {}; remove it to go back\n", escaped(path),
+             looked_up ? "plans for this card use it from now on"
+                       : "plans use it where SLUICE_RECORDS_DIR names this folder");
   return kExitOk;
 }
 
@@ -82,7 +85,7 @@ Result<int> run_calibrate(const CalibrateFlags& flags) {
 Verb add_calibrate_verb(CLI::App& app) {
   auto flags = std::make_shared<CalibrateFlags>();
   CLI::App* verb = app.add_subcommand(
-      "calibrate", "Measure this card's rates, for the planner: once a card and driver, 15 s on an idle GPU");
+      "calibrate", "Measure this card's rates, for the planner: once a card and driver, 8 s on an idle GPU");
   verb->add_option("--device", flags->device, "The number of the GPU")->capture_default_str();
   verb->add_option("--records", flags->records,
                    "Keep it in this folder (default: SLUICE_RECORDS_DIR, where devices look for it)");

@@ -221,7 +221,7 @@ Check check_calibration(const Options& options) {
   check.found = found.trouble.empty()
                     ? fmt::format("none of this card with driver {}", printable(card.driver))
                     : found.trouble;
-  check.remedy = "`sluice calibrate` measures its rates in 15 s; until then they are the driver's facts";
+  check.remedy = "`sluice calibrate` measures its rates in 8 s; until then they are the driver's facts";
   return check;
 }
 

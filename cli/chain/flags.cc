@@ -160,8 +160,10 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
     f.arm_options.push_back(option->group(group));
     return option;
   };
-  arm(app.add_option("--overlap", f.overlap,
-                     "off, wait_first, weights_first, or tuned: as records say, weights_first without")
+  arm(app.add_option(
+             "--overlap", f.overlap,
+             "off, wait_first, weights_first, or tuned: as records say; without, as weights_first, packed "
+             "products with kernels for their neighbours")
           ->capture_default_str());
   arm(app.add_option("--trigger", f.trigger, "never, at_start or after_loads")->capture_default_str());
   f.overlapped_options.push_back(f.arm_options.back());

@@ -214,7 +214,8 @@ class Chain {
   /// Searches kernels and overlaps for the steps, on their own memory, and returns the fastest chain that it
   /// finds; with the overlap off if none is faster by 1 %. The choices for a layer are kept among the user's
   /// records, where plan_chain finds them. Kernels that the caller chose stay; another kernel of a step may
-  /// give other bits, within its bound. Steps that repeat, such as layers, get equal choices, and steps
+  /// give other bits, within its bound. A step's own overlap and bytes count only for the first of all
+  /// changes, which is the chain as asked. Steps that repeat, such as layers, get equal choices, and steps
   /// outside of the repetition those of `tuning.start`. Whatever the steps write is undefined afterwards, and
   /// foreign steps are enqueued, so call it when weights are loaded and nothing else is. Waits for the GPU.
   /// Errors: those of prepare() and of ChainGraph::capture(); invalid_argument (weights of less than three

@@ -14,6 +14,9 @@ namespace {
 /// the next process tunes again.
 Result<void> keep(const Device& device, const TunedChain& found) {
   if (device.options().records_dir.empty()) return {};
+  // A step whose kernel the caller chose has none to record, and such a record cannot be read.
+  if (const ParsedRecords read = parse_records(to_json(found), "a chain to keep"); !read.troubles.empty())
+    return refused(read.troubles.front());
   SLUICE_TAKE(RecordStore store, RecordStore::open_folder(device.options().records_dir));
   return store.save(found);
 }

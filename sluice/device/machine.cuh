@@ -142,10 +142,7 @@ class Machine {
   SLUICE_DEVICE void write_scales(int stage, int k_tile) {
     if constexpr (kBlockScaled) scale_loader_.write(scale_slot(stage), k_tile);
   }
-  SLUICE_DEVICE void publish_scales(int stage) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));
-  }
+  SLUICE_DEVICE void publish_scales(int stage) { arrive_as_warp(stage); }
 
   // ---- strided operands: all lanes of each of kStridedWarps warps ----
   SLUICE_DEVICE void begin_strided(const Tile& tile) {
@@ -160,8 +157,7 @@ class Machine {
   /// Makes this warp's writes visible to WGMMA, which reads by the async proxy, and arrives.
   SLUICE_DEVICE void publish_strided(int stage) {
     ptx::fence_proxy_async();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));
+    arrive_as_warp(stage);
   }
 
   // ---- scale vectors: all threads of a math group ----
@@ -351,6 +347,11 @@ class Machine {
   }
 
  private:
+  /// Arrives once for the warp, behind the writes of all of its lanes.
+  SLUICE_DEVICE void arrive_as_warp(int stage) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));
+  }
   static constexpr int kStartBarrier = 0, kLoadBarrier = 3;  // named barriers; the math groups have 1 and 2
   static constexpr bool kClustered = cluster_size(kConfig) > 1;
   using Launch = DependentLaunch<kConfig.overlap>;

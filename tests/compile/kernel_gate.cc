@@ -119,7 +119,7 @@ std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& 
   must(count(wgmma) > 0 && count(wgmma) % stage_wgmmas == 0,
        fmt::format("{} {}, not a multiple of the {} of one stage", count(wgmma), name_of(wgmma),
                    stage_wgmmas));
-  at_least(Op::tma_load, 2);
+  at_least(Op::tma_load, 2 - (config.load_a == Load::strided) - (config.load_b == Load::strided));
   const std::vector<std::string> gathering = gathering_faults(config, *instructions, opcodes);
   faults.insert(faults.end(), gathering.begin(), gathering.end());
   const Result<int> parameters = opcodes.parameter_bytes(cubin.image, kEntryName);

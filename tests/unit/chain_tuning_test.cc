@@ -83,6 +83,21 @@ TEST_F(ChainTuningTest, without_a_gain_the_overlap_stays_off_and_nothing_need_be
   EXPECT_FALSE(planned->steps[1].tuned);
 }
 
+/// Off is off also outside of the repetition.
+TEST_F(ChainTuningTest, a_head_and_a_tail_are_off_with_the_rest) {
+  driver.make_overlap_gain(-0.0005f);
+  std::vector<ChainStep> steps = squares();
+  for (const size_t end : {size_t{0}, steps.size() - 1}) product(steps[end]).overrides.tile_n = 64;
+  ASSERT_EQ(tuning::find_repeats(steps), (tuning::Repeats{1, 1, 11}));
+  const Result<Chain> guarded = Chain::guarded(device(), steps);
+  ASSERT_TRUE(guarded.ok()) << guarded.error().message;
+  EXPECT_EQ(guarded->programmatic_edges(), 0);
+  driver.make_overlap_gain(0.0005f);
+  const Result<Chain> gains = Chain::guarded(device(), steps);
+  ASSERT_TRUE(gains.ok()) << gains.error().message;
+  EXPECT_EQ(gains->programmatic_edges(), 11);
+}
+
 TEST_F(ChainTuningTest, a_callers_kernel_stays) {
   driver.make_overlap_gain(0.0005f);
   const Device device = opened();
@@ -95,6 +110,7 @@ TEST_F(ChainTuningTest, a_callers_kernel_stays) {
   for (const PlannedStep& planned : chain->plan().steps)
     EXPECT_NE(product_kernel(chain->plan(), planned).find("ping_pong 64x64"), std::string::npos)
         << product_kernel(chain->plan(), planned);
+  EXPECT_TRUE(opened().records().troubles().empty()) << "a record that could not be read is not kept";
 }
 
 TEST_F(ChainTuningTest, refusals_say_what_to_do) {

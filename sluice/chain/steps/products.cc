@@ -187,7 +187,7 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
   SkippedK ring(const StepPlan& plan, const DeviceInfo& device) const override {
     const Plan& product = made_plan(plan);
     const KernelConfig& c = product.config;
-    if (c.overlap.wait != Wait::weights_first) return {};
+    if (c.overlap.wait != Wait::weights_first || loads_strided(c)) return {};
     const Problem p = product_of(product.problem, c);
     const TileGrid grid = tile_grid(c, static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k),
                                     static_cast<int>(p.batch));

@@ -74,6 +74,7 @@ class GpuTimer final : public ChainTimer {
     SLUICE_TAKE(const ChainGraph one, graph_of(incumbent));
     SLUICE_TAKE(const ChainGraph two, graph_of(candidate));
     const ChainGraph* both[] = {&one, &two};
+    const auto turn = ops::race_turn();
     std::vector<double> us[2];
     SLUICE_TRY(for_each_turn(2, rounds, [&](size_t i) -> Result<void> {
       SLUICE_TAKE(const double took,
@@ -153,12 +154,15 @@ Result<StepKernels> kernels_for(const ChainStep& step, const TunedStep& alone, c
 Repeats find_repeats(std::span<const ChainStep> steps) {
   std::vector<StepRecipe> recipes;
   for (const ChainStep& step : steps) recipes.push_back(recipe_of(step));
+  const auto alike = [&](size_t x, size_t y) {
+    return recipes[x] == recipes[y] && step_of(steps[x])->shares_plan(*step_of(steps[y]));
+  };
   Repeats best{0, steps.size(), steps.size()};
   size_t covered = 0;
   for (size_t period = 1; period <= steps.size() / 2; ++period)
     for (size_t begin = 0; begin + 2 * period <= steps.size();) {
       size_t end = begin + period;
-      while (end < steps.size() && recipes[end] == recipes[end - period]) ++end;
+      while (end < steps.size() && alike(end, end - period)) ++end;
       const size_t whole = (end - begin) / period * period;  // a part of a repetition has another neighbour
       if (whole >= 2 * period && whole > covered) {
         best = {begin, period, begin + whole};
@@ -171,7 +175,7 @@ Repeats find_repeats(std::span<const ChainStep> steps) {
 }
 
 StepChoices choices_of(const Tuning& tuning, const LayerChoice& layer) {
-  StepChoices choices = tuning.outside;
+  StepChoices choices = layer == tuning.alone ? tuning.outside_alone : tuning.outside;
   for (size_t i = 0; i < choices.size(); ++i)
     if (tuning.repeats.holds(i)) choices[i] = layer[tuning.repeats.place_of(i)];
   return choices;
@@ -183,8 +187,8 @@ bool is_safely_faster(const Raced& confirmed) {
 }
 
 TunedChain record_of(const Device& device, const Tuning& tuning, bool gains, double us, double off_us) {
-  std::string name;
-  for (const ChainStep& step : tuning.layer) name += (name.empty() ? "" : ", ") + step.name;
+  const std::string name = "chain of " + std::to_string(tuning.layer.size()) + " steps, " +
+                           std::to_string(tuning.steps.size()) + " in all";
   return {.gpu = device.info().name,
           .sm_count = device.info().sm_count,
           .steps = tuned_steps(tuning.layer, gains ? tuning.found.choices : tuning.alone),
@@ -214,14 +218,16 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
   SearchSpace space;
   const auto choice = [&](const ChainPlan& plan, size_t i) {
     TunedStep made = sluice::choice_of(plan, plan.steps[i]);
-    if (&plan == &known && !steps[i].hand_off_bytes)
-      made.hand_off_bytes = request.tuning.start.hand_off_bytes;
-    if (&plan == &known && !steps[i].prefetch_bytes)
-      made.prefetch_bytes = request.tuning.start.prefetch_bytes;
+    const ChainStep& planned = plan.steps[i].step;  // with a record's bytes
+    if (&plan == &known && !planned.hand_off_bytes) made.hand_off_bytes = request.tuning.start.hand_off_bytes;
+    if (&plan == &known && !planned.prefetch_bytes) made.prefetch_bytes = request.tuning.start.prefetch_bytes;
     if (!step_of(plain[i])->may_have(made, info)) made.kernel = std::monostate();
     return made;
   };
-  for (size_t i = 0; i < plain.size(); ++i) tuning.outside.push_back(choice(known, i));
+  for (size_t i = 0; i < plain.size(); ++i) {
+    tuning.outside.push_back(choice(known, i));
+    tuning.outside_alone.push_back(choice(alone, i));
+  }
   // The second repetition has both neighbours.
   const Repeats& r = tuning.repeats;
   const size_t first = r.begin + (r.end - r.begin > r.period ? r.period : 0);
@@ -231,12 +237,14 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
     space.weight_bytes.push_back(alone.steps[i].weight_bytes);
     space.alone.push_back(choice(alone, i));
     space.asked.push_back(choice(known, i));
+    // The chain's last launch never triggers, but that of an earlier repetition does.
+    if (i + 1 == plain.size() && i >= r.begin + r.period)
+      space.asked.back().overlap.trigger = known.steps[i - r.period].overlap.trigger;
     SLUICE_TAKE(StepKernels kernels, kernels_for(plain[i], space.alone.back(), info));
     space.kernels.push_back(std::move(kernels));
   }
   tuning.alone = space.alone;
   const RelaxedCapture whatever_is_captured(*device.impl().api);
-  const auto turn = ops::race_turn();
   SLUICE_TAKE(GpuTimer timer, GpuTimer::create(device, plain, tuning, estimate_of(alone)));
   SearchRequest search{.budget_s = request.tuning.seconds};
   if (request.tuning.progress) search.progress = request.tuning.progress;

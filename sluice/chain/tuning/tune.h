@@ -11,7 +11,7 @@
 namespace sluice::tuning {
 
 /// Steps that repeat, such as those of a model's layers: step i is like step i - period where
-/// begin + period <= i < end. Steps outside of begin..end keep the choices that were asked for.
+/// begin + period <= i < end. Steps outside of begin..end are as asked, or off.
 struct Repeats {
   size_t begin = 0, period = 0, end = 0;
 
@@ -29,7 +29,8 @@ struct Tuning {
   std::vector<ChainStep> steps;  // all of the caller's, without overlaps of their own
   std::vector<ChainStep> layer;  // the steps that the choices are for
   Repeats repeats;
-  StepChoices outside;  // one entry a step: the choices outside of the repetition
+  // One entry a step: the choices outside of the repetition, as asked, and with the overlap off.
+  StepChoices outside, outside_alone;
 };
 
 struct TuneRequest {

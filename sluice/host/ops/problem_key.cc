@@ -3,6 +3,7 @@
 
 #include <sluice/host/limits.h>
 #include <sluice/host/ops/hash.h>
+#include <sluice/host/planner/dense/problem_checks.h>
 
 namespace sluice {
 namespace {
@@ -38,12 +39,17 @@ Problem key_of(const Problem& problem) {
 
 Problem at_addresses(Problem problem, const gemm::Args& args) {
   if (is_conv(problem.conv)) return problem;
-  const auto see = [](Matrix& x, const void* address) {
-    if (reinterpret_cast<u64>(address) % u64{kTmaUnit} != 0) x.unaligned = true;
+  const auto see = [](Matrix& x, const void* address, bool by_tma) {
+    if (by_tma && reinterpret_cast<u64>(address) % u64{kTmaUnit} != 0) x.unaligned = true;
   };
-  if (is_16bit(problem.a.type)) see(problem.a, args.a);
-  if (is_16bit(problem.b.type)) see(problem.b, args.b);
-  see(problem.d, args.d);
+  // An address says nothing of an operand that TMA would not take at any.
+  const Problem p = with_strides(problem);
+  const auto taken = [&](const Matrix& x, i64 rows) {
+    return is_16bit(x.type) && tma_addresses(x, outer_extent(x, rows, p.k), p.batch);
+  };
+  see(problem.a, args.a, taken(p.a, p.m));
+  see(problem.b, args.b, taken(p.b, p.n));
+  see(problem.d, args.d, why_not_tma_store(p) == nullptr);
   return problem;
 }
 
