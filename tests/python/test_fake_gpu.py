@@ -272,8 +272,7 @@ def test_refusals_name_the_argument_and_launch_nothing():
     over = OnGpu("bf16", (64, 512))
     cases = [
         (lambda: mm(tvm_ffi.from_dlpack(over), b, on_gpu("bf16", (64, 256), data=over.data)), sluice.Aliasing, "D is out"),
-        (lambda: mm(on_gpu("bf16", (64, 512), (514, 1)), b, out), sluice.Misaligned, "A is a"),
-        (lambda: mm(on_gpu("bf16", (64, 512), data=over.data + 2), b, out), sluice.Misaligned, "16"),
+        (lambda: mm(on_gpu("bf16", (64, 512), data=over.data + 1), b, out), sluice.Misaligned, "A is a"),
         (lambda: mm(a, on_gpu("bf16", (512, 256), (1, 512), device=1), out), sluice.WrongDevice, "b is in cuda:1"),
         (lambda: mm(a, weight("e4m3", 512, 256), out), sluice.InvalidType, "e4m3"),
         (lambda: binding.quantize(on_gpu("bf16", (2, 8, 64)), on_gpu("e4m3", (4, 4, 64)), on_gpu("fp32", (16, 1)), 1, None, 0, None),
