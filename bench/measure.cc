@@ -6,8 +6,6 @@
 #include <memory>
 #include <thread>
 
-#include "bench/statistics.h"
-
 #include <sluice/try.h>
 
 namespace sluice::bench {

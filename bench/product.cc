@@ -19,6 +19,12 @@ Result<Plan> its_plan(const DenseRequest& r, const DeviceInfo& device, const Rec
 Result<packed::Plan> its_plan(const PackedRequest& r, const DeviceInfo& device, const RecordBook& records) {
   return packed::plan(r.problem, device, r.overrides, records);
 }
+Result<Plan> its_race(const Problem& p, const Device& device, int candidates) {
+  return gemm::race(device, p, candidates);
+}
+Result<packed::Plan> its_race(const PackedProblem& p, const Device& device, int candidates) {
+  return packed::race(device, p, candidates);
+}
 Result<std::vector<Plan>> its_candidates(const DenseRequest& r, const DeviceInfo& device) {
   return gemm::candidates(r.problem, device, r.overrides);
 }
@@ -101,18 +107,9 @@ Result<AnyPlan> plan_of(const Request& request, const DeviceInfo& device, const 
 }
 
 Result<AnyPlan> raced_plan_of(const AnyProblem& problem, const Device& device, int candidates) {
-  return std::visit(
-      [&]<class Problem>(const Problem& p) -> Result<AnyPlan> {
-        if constexpr (std::is_same_v<Problem, PackedProblem>) {
-          SLUICE_TAKE(const packed::Plan plan, packed::race(device, p, candidates));
-          return AnyPlan(plan);
-        } else {
-          SLUICE_TAKE(const Plan plan, gemm::race(device, p, candidates));
-          return AnyPlan(plan);
-        }
-      },
-      problem);
+  return std::visit([&](const auto& p) { return any<AnyPlan>(its_race(p, device, candidates)); }, problem);
 }
+
 Result<AnyPlan> plan_of(const AnyRowTable& rows, i64 m, const DeviceInfo& device) {
   return std::visit([&](const auto& t) { return any<AnyPlan>(its_plan(t, m, device)); }, rows);
 }

@@ -174,7 +174,7 @@ Json telemetry_json(const TelemetrySummary& t) {
 
 Json ratios_json(const ShapeRecord& shape) {
   Json json = Json::object();
-  for (const char* ours : {kSluice, kSluiceTuned})
+  for (const char* ours : {kSluice, kSluiceRaced, kSluiceTuned})
     for (const char* peer : peers_of(shape))
       if (const double value = ratio(shape, ours, peer); value > 0)
         json[fmt::format("{} / {}", peer, ours)] = rounded(value);
@@ -209,7 +209,7 @@ Json summary_json(const RunRecord& run) {
   Json json = Json::object();
   const bool has_packed =
       std::any_of(run.shapes.begin(), run.shapes.end(), [](const auto& s) { return is_packed(s.problem); });
-  for (const char* ours : {kSluice, kSluiceTuned}) {
+  for (const char* ours : {kSluice, kSluiceRaced, kSluiceTuned}) {
     for (const char* peer : {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kCudnnBest, kCudnnFirst,
                              kCudnnDeterministic, kReadFloor}) {
       if (peer == kReadFloor && !has_packed) continue;

@@ -43,7 +43,7 @@ struct ShapeRecord {
   PlanSource source = PlanSource::model;  // the origin of kSluice's plan
   int copies = 0;                         // sets of operands rotated over
   double compile_s = 0;                   // wall time of preparing all kernels
-  double race_ms = 0;                     // wall time of the race that chose the plan; 0: there was none
+  double race_ms = 0;                     // wall time of the race of kSluiceRaced; 0: there was none
   double wall_s = 0;
   int peer_algorithms = 0;  // returned by cuBLASLt's heuristic; of a convolution: cuDNN's plans
   std::string peer_caveat;
@@ -72,6 +72,7 @@ struct RunRecord {
 
 inline constexpr const char* kSluice = "sluice";
 inline constexpr const char* kSluiceTuned = "sluice tuned";
+inline constexpr const char* kSluiceRaced = "sluice raced";  // the winner of the race of --race
 inline constexpr const char* kSluiceRecorded =
     "sluice recorded";  // by sluice tune: what a record said before
 inline constexpr const char* kPeerFirst = "cuBLASLt first";

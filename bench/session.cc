@@ -80,14 +80,17 @@ class Session {
   }
 
   // ---- ours ----
-  /// The given plan first, then the planner's other candidates, Method::tune in all.
+  /// The given plan first, then the winner of its race, then the planner's other candidates, Method::tune in
+  /// all.
   std::vector<AnyPlan> plans() const {
     std::vector<AnyPlan> all{item_.plan};
+    if (item_.raced && !is_same(*item_.raced, item_.plan)) all.push_back(*item_.raced);
     if (lab_.method.tune <= 1) return all;
     const Result<std::vector<AnyPlan>> ranked = candidates_of(item_.request, lab_.device.info());
     for (const AnyPlan& plan : ranked ? *ranked : std::vector<AnyPlan>()) {
       if (static_cast<int>(all.size()) >= lab_.method.tune) break;
-      if (!is_same(plan, item_.plan)) all.push_back(plan);
+      const auto same = [&](const AnyPlan& one) { return is_same(one, plan); };
+      if (std::none_of(all.begin(), all.end(), same)) all.push_back(plan);
     }
     return all;
   }
@@ -115,12 +118,14 @@ class Session {
     return entrants;
   }
 
-  /// Enters the given plan; with tuning, screens and records all, and enters the best two.
+  /// Enters the given plan and the winner of its race; with tuning, screens and records all, and enters the
+  /// best two.
   void enter_ours() {
     const std::vector<AnyPlan> all = plans();
     std::vector<Entrant> entrants = our_entrants(all);
     finals_.push_back(entrants[0]);
-    if (entrants.size() == 1) return;
+    if (item_.raced) enter(entrants[is_same(*item_.raced, item_.plan) ? 0 : 1], kSluiceRaced);
+    if (lab_.method.tune <= 1) return;
     phase_(fmt::format("screening {} candidates", entrants.size()));
     const std::vector<Entrant*> best = best_of(lab_, entrants, ours_->copies());
     for (size_t i = 0; i < entrants.size(); ++i)

@@ -16,7 +16,7 @@ namespace sluice::bench {
 /// Receives the name of each phase, for progress lines and the watchdog.
 using Phase = std::function<void(const std::string& what)>;
 
-/// Times the given plan and, with Method::tune, the planner's other candidates.
+/// Times the given plan, the winner of its race and, with Method::tune, the planner's other candidates.
 ShapeRecord measure_shape(const Lab& lab, const Planned& item, const Phase& phase);
 /// The record of a problem that cannot be planned.
 ShapeRecord unplanned_shape(const Request& request, const Error& error);

@@ -75,19 +75,22 @@ void print_shape(const bench::RunRecord& run, const bench::ShapeRecord& shape, b
   std::fflush(stdout);
 }
 
-/// Times the planner's pick, or the winner of a race of `racers` plans.
+/// Times the planner's pick, and the winner of a race of `racers` plans.
 bench::ShapeRecord measure(const bench::Lab& lab, const bench::Request& request, int racers,
                            const bench::Phase& phase) {
-  Result<bench::AnyPlan> plan = plan_of(request, lab.device.info(), lab.device.records());
+  const Result<bench::AnyPlan> plan = plan_of(request, lab.device.info(), lab.device.records());
+  if (!plan) return bench::unplanned_shape(request, plan.error());
+  bench::Planned item{.request = request, .plan = *plan};
   double race_ms = 0;
-  if (plan && racers > 1 && !has_overrides(request)) {
+  if (racers > 1 && !has_overrides(request)) {
     phase("racing");
     const auto start = std::chrono::steady_clock::now();
-    plan = bench::raced_plan_of(bench::problem_of(*plan), lab.device, racers);
+    const Result<bench::AnyPlan> raced = bench::raced_plan_of(bench::problem_of(*plan), lab.device, racers);
     race_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (!raced) return bench::unplanned_shape(request, raced.error());
+    item.raced = *raced;
   }
-  if (!plan) return bench::unplanned_shape(request, plan.error());
-  bench::ShapeRecord record = bench::measure_shape(lab, {.request = request, .plan = *plan}, phase);
+  bench::ShapeRecord record = bench::measure_shape(lab, item, phase);
   record.race_ms = race_ms;
   return record;
 }
@@ -149,7 +152,8 @@ Verb add_bench_verb(CLI::App& app) {
   verb->add_option("--json", f.json, "Write the results here, after every shape");
   verb->add_option("--tune", f.method.tune, "Time so many of the planner's candidates too")
       ->check(CLI::Range(0, 1000));
-  verb->add_option("--race", f.racers, "Race so many plans first, as SLUICE_RACE does, and time the winner")
+  verb->add_option("--race", f.racers,
+                   "Race so many plans first, as SLUICE_RACE does, and time the winner too")
       ->check(CLI::Range(0, kMostRacers));
   verb->add_flag("--warm", f.warm, "One set of operands, so that L2 may hold it");
   add_replay_flags(*verb, f.method, "contender");

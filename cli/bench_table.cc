@@ -22,6 +22,7 @@ using bench::kPeerBest;
 using bench::kPeerFirst;
 using bench::kReadFloor;
 using bench::kSluice;
+using bench::kSluiceRaced;
 using bench::kSluiceTuned;
 using bench::RunRecord;
 using bench::ShapeRecord;
@@ -236,7 +237,7 @@ std::string shape_troubles(const ShapeRecord& shape) {
 
 std::string summary_text(const RunRecord& run) {
   std::string text;
-  for (const char* ours : {kSluice, kSluiceTuned})
+  for (const char* ours : {kSluice, kSluiceRaced, kSluiceTuned})
     for (const char* peer :
          {kPeerBest, kPeerFirst, kBestFp8, kHalfPeerBest, kCudnnBest, kCudnnFirst, kCudnnDeterministic})
       append_ratio_line(run, ours, peer, text);

@@ -4,15 +4,17 @@
 
     tools/constants.py build/ci/sluice_fit
 """
+import os
 import pathlib
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "findings" / "constants.md"
 RESULTS = ROOT / "bench" / "results" / "h200"
 LISTS = ("blind", "unseen", "epilogues")
 
-HEAD = """# What does each number of the cost models do when it is 20 % wrong?
+HEAD = """# Numbers of the cost models, and the loss of the pick when one is 20 % wrong
 
 All cost models together have {count} numbers. {idle} of them cost less than 0.1 % anywhere when they are a fifth too
 large or too small; the worst costs {worst:.1f} %.
@@ -44,9 +46,9 @@ def main():
     )
     for row in rows:
         name, value, unit, origin, meaning, source = row[:6]
-        source = f"[{pathlib.Path(source).stem}]({pathlib.Path(source).name})"
+        source = f"[{pathlib.Path(source).stem}]({os.path.relpath(source, PAGE.parent.relative_to(ROOT))})"
         page += f"| {name} | {value} | {unit} | {origin} | {meaning} | {source} | {' | '.join(row[6:])} |\n"
-    (ROOT / "docs" / "findings" / "constants.md").write_text(page)
+    PAGE.write_text(page)
 
 
 if __name__ == "__main__":

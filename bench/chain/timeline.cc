@@ -6,7 +6,7 @@
 #include <numeric>
 #include <optional>
 
-#include "bench/statistics.h"
+#include <sluice/tools.h>
 
 namespace sluice::bench {
 namespace {

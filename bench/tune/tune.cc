@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "bench/statistics.h"
 #include "bench/tune/every_plan.h"
 #include "bench/tune/walks.h"
 

@@ -3,23 +3,11 @@
 // one of five models is slower with every overlap that is planned (docs/findings/even-grids.md).
 #include <sluice/chain/step.h>
 #include <sluice/chain/tuning/tune.h>
-#include <sluice/host/device/device_impl.h>
 #include <sluice/records/record_store.h>
 #include <sluice/try.h>
 
 namespace sluice {
 namespace {
-
-/// Keeps what a search found among the user's records. Without a folder, or one that cannot be written to,
-/// the next process tunes again.
-Result<void> keep(const Device& device, const TunedChain& found) {
-  if (device.options().records_dir.empty()) return {};
-  // A step whose kernel the caller chose has none to record, and such a record cannot be read.
-  if (const ParsedRecords read = parse_records(to_json(found), "a chain to keep"); !read.troubles.empty())
-    return refused(read.troubles.front());
-  SLUICE_TAKE(RecordStore store, RecordStore::open_folder(device.options().records_dir));
-  return store.save(found);
-}
 
 /// The chain that a search finds faster than the one with the overlap off, or that one. Off stays unless
 /// another takes 1 % less and is faster in nine rounds of ten.
@@ -32,9 +20,10 @@ Result<Chain> searched(const Device& device, std::span<const ChainStep> steps,
   const bool gains = is_safely_faster(tuning.found.confirmed);
   const auto& [off, found] = tuning.found.confirmed;
   const double share = static_cast<double>(tuning.repeats.period) / static_cast<double>(steps.size());
+  // Without a folder, or one that cannot be written to, the next process tunes again.
   if (request.tuning.keep)
-    static_cast<void>(
-        keep(device, record_of(device, tuning, gains, share * found.median, share * off.median)));
+    static_cast<void>(keep_record(
+        device.options(), record_of(device, tuning, gains, share * found.median, share * off.median)));
   SLUICE_TAKE(const ChainPlan plan,
               plan_chosen(tuning.steps, device.info(), {.overlap = ChainOverlap::off}, device.records(),
                           choices_of(tuning, gains ? tuning.found.choices : tuning.alone)));

@@ -19,7 +19,11 @@ Result<void> check_step(const ChainStep& step) {
   return answers->check(step);
 }
 
-Result<void> check_steps(std::span<const ChainStep> steps) {
+Result<void> check_chain(std::span<const ChainStep> steps, const ChainOptions& options) {
+  if (options.hand_off_bytes < 0 || options.prefetch_bytes < 0 || options.smem_limit < 0 ||
+      options.most_stages < 0)
+    return refused(
+        "hand_off_bytes, prefetch_bytes, smem_limit and most_stages must not be negative; 0 is none");
   for (size_t i = 0; i < steps.size(); ++i)
     if (const Result<void> ok = check_step(steps[i]); !ok) return named(steps[i], i, ok.error());
   return {};
@@ -105,16 +109,10 @@ class Planner {
   ChainPlan chain_;
 };
 
-}  // namespace
-
-Result<ChainPlan> plan_chosen(std::span<const ChainStep> steps, const DeviceInfo& device,
-                              const ChainOptions& options, const RecordBook& records,
-                              const StepChoices& choices) {
-  if (options.hand_off_bytes < 0 || options.prefetch_bytes < 0 || options.smem_limit < 0 ||
-      options.most_stages < 0)
-    return refused(
-        "hand_off_bytes, prefetch_bytes, smem_limit and most_stages must not be negative; 0 is none");
-  SLUICE_TRY(check_steps(steps));
+/// plan_chosen() of steps and options that check_chain() accepts.
+Result<ChainPlan> plan_checked(std::span<const ChainStep> steps, const DeviceInfo& device,
+                               const ChainOptions& options, const RecordBook& records,
+                               const StepChoices& choices) {
   std::vector<PlannedStep> planned;
   size_t first = steps.size(), last = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -146,14 +144,23 @@ Result<ChainPlan> plan_chosen(std::span<const ChainStep> steps, const DeviceInfo
   return chain;
 }
 
+}  // namespace
+
+Result<ChainPlan> plan_chosen(std::span<const ChainStep> steps, const DeviceInfo& device,
+                              const ChainOptions& options, const RecordBook& records,
+                              const StepChoices& choices) {
+  SLUICE_TRY(check_chain(steps, options));
+  return plan_checked(steps, device, options, records, choices);
+}
+
 Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
                              const ChainOptions& options, const RecordBook& records) {
   // Limits on shared memory or stages apply to kernels that are best alone, so records do not count.
   const bool recorded =
       options.overlap == ChainOverlap::tuned && options.smem_limit == 0 && options.most_stages == 0;
-  if (!recorded) return plan_chosen(steps, device, options, records, {});
-  SLUICE_TRY(check_steps(steps));  // records are looked up for steps that are right
-  return plan_chosen(steps, device, options, records, records.find(steps, device));
+  SLUICE_TRY(check_chain(steps, options));  // records are looked up for steps that are right
+  return plan_checked(steps, device, options, records,
+                      recorded ? records.find(steps, device) : StepChoices());
 }
 
 }  // namespace sluice

@@ -10,7 +10,8 @@
 namespace sluice {
 namespace {
 
-Result<void> keep(const Options& options, const TuningRecord& record) {
+template <class Record>
+Result<void> keep(const Options& options, const Record& record) {
   if (options.records_dir.empty())
     return Error{ErrorCode::io,
                  "there is no folder for records: set Options::records_dir or SLUICE_RECORDS_DIR"};
@@ -58,6 +59,10 @@ Result<void> keep_record(const Options& options, const DeviceInfo& device, const
         ErrorCode::invalid_argument,
         "a product with a gate, a norm or a residual has no record of its own: tune the plain product"};
   return keep(options, record_of(device, plan, plan.estimate_us, pick_us, method));
+}
+
+Result<void> keep_record(const Options& options, const TunedChain& chain) {
+  return keep(options, chain);
 }
 
 }  // namespace sluice

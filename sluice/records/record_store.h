@@ -49,6 +49,10 @@ class RecordStore {
   std::vector<std::string> troubles_;
 };
 
+/// keep_record() (sluice/records.h) of a tuned chain. Error invalid_argument, besides: no record can hold a
+/// step whose kernel the caller chose.
+Result<void> keep_record(const Options& options, const TunedChain& chain);
+
 /// Opens the store that a tool's flags name: --out's file, --records' folder, or the user's. Errors:
 /// invalid_argument (both flags, or no place at all), io.
 Result<RecordStore> open_store(const std::string& out, const std::string& records, const Options& options);

@@ -41,7 +41,8 @@ struct TuneRequest {
 /// and capturing the first chain; driver and toolchain at any time.
 Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps, const TuneRequest& request);
 
-/// The choices for all steps of a chain.
+/// The choices for all steps of a chain, with `layer` in each repetition. If that is `alone`, steps outside
+/// of the repetition are off, too; else they are as asked.
 StepChoices choices_of(const Tuning& tuning, const LayerChoice& layer);
 /// Whether what the search found is faster than its start by 1 %, and in nine rounds of ten.
 bool is_safely_faster(const Raced& confirmed);

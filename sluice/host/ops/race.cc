@@ -91,7 +91,6 @@ Result<std::vector<RaceTimes>> race_times(const Device& device, Stream stream, s
     times[i].push_back(us / launches);
     return {};
   }));
-  for (RaceTimes& each : times) std::sort(each.begin(), each.end());
   return times;
 }
 

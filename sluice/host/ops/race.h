@@ -18,6 +18,7 @@
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
 #include <sluice/host/ops/engine.h>
+#include <sluice/host/quantiles.h>
 #include <sluice/records.h>
 
 namespace sluice::ops {
@@ -49,11 +50,8 @@ struct Racer {
   RaceCall call;
   double estimate_us = 0;  // the first racer's sets the number of launches of a round
 };
-/// Microseconds a launch of each round, sorted.
+/// Microseconds a launch of each round.
 using RaceTimes = std::vector<double>;
-inline double median_of(const RaceTimes& times) {
-  return times[times.size() / 2];
-}
 /// Times the racers in turn, as graphs of launches that go from copy to copy. A racer whose launch is refused
 /// has no times. Errors: the first racer's; driver.
 Result<std::vector<RaceTimes>> race_times(const Device& device, Stream stream, std::span<const Racer> racers,
@@ -117,12 +115,12 @@ Result<typename Op::Plan> race(const Device& device, const typename Op::Problem&
   SLUICE_TAKE(const auto times, race_times(device, stream.get(), racers, memory.copies()));
   size_t fastest = 0;
   for (size_t i = 1; i < times.size(); ++i)
-    if (!times[i].empty() && median_of(times[i]) < median_of(times[fastest])) fastest = i;
+    if (!times[i].empty() && quantile(times[i], 0.5) < quantile(times[fastest], 0.5)) fastest = i;
   typename Op::Plan won = kernels[fastest].impl().plan;
-  won.measured_us = median_of(times[fastest]);
+  won.measured_us = quantile(times[fastest], 0.5);
   won.source = PlanSource::record;
   // Without a folder, or one that cannot be written to, the next process races again.
-  static_cast<void>(keep_record(device.options(), device.info(), won, median_of(times[0]),
+  static_cast<void>(keep_record(device.options(), device.info(), won, quantile(times[0], 0.5),
                                 "a race of " + std::to_string(times.size()) + " plans"));
   return won;
 }

@@ -34,18 +34,18 @@ constexpr FittedBase kFittedSpace[] = {{1, 8}, {1, 16}, {2, 8}, {3, 4}};
 int fitted_width(const Problem& p, const DeviceInfo& device, int parts, int ctas) {
   if (p.m > kMostFittedRows) return 0;
   const i64 tiles = std::max<i64>(i64{clusters_at_once(parts, device)} * ctas / std::max<i64>(p.batch, 1), 1);
-  const i64 unit = p.epilogue.gated ? 16 : 8, width = ceil_div(ceil_div(p.n, tiles), unit) * unit;
+  const i64 unit = plain_width_unit(kWaveRows, p.epilogue.gated);
+  const i64 width = round_up(ceil_div(p.n, tiles), unit);
   return width > kWaveRows / 2 && width <= 256 ? static_cast<int>(width) : 0;
 }
 
-/// The space's tiles for every split of k, and tiles that fill the SMs, as high as A, or `tile_m` if that is
-/// asked for.
-std::vector<KernelConfig> listed_configs(const Problem& p, const DeviceInfo& device,
-                                         std::optional<int> tile_m) {
+/// The space's tiles for every split of k, tiles that fill the SMs, and tiles of the width that is asked for.
+/// All are as high as A, or as is asked for.
+std::vector<KernelConfig> listed_configs(const Problem& p, const DeviceInfo& device, const PlanOverrides& o) {
   std::vector<KernelConfig> configs;
   for (const int parts : tried::kPlainParts) {
     const auto add = [&](Schedule schedule, int tile_n, int warps) -> KernelConfig& {
-      const int rows = tile_m.value_or(plain_rows(schedule, p.m));
+      const int rows = o.tile_m.value_or(plain_rows(schedule, p.m));
       configs.push_back(config_for(p, {schedule, rows, tile_n}, {1, 1, parts}, StorePath::direct));
       configs.back().warps = warps;
       return configs.back();
@@ -57,7 +57,7 @@ std::vector<KernelConfig> listed_configs(const Problem& p, const DeviceInfo& dev
       c.stages = plain_stages(c, base.ctas);
     }
     for (const FittedBase& base : kFittedSpace)
-      if (const int width = fitted_width(p, device, parts, base.ctas); width > 0) {
+      if (const int width = o.tile_n.value_or(fitted_width(p, device, parts, base.ctas)); width > 0) {
         KernelConfig& c = add(Schedule::plain_wgmma, width, base.warps);
         c.stages = plain_stages(c, base.ctas);
       }
@@ -175,7 +175,7 @@ std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const 
   const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;  // any plan will do: the others', unless asked
   if (why_not_plain(p, o) != nullptr || (nothing && !o.schedule && !o.warps)) return plans;
   const bool asked = o.schedule || o.warps;
-  for (KernelConfig c : listed_configs(p, device, o.tile_m)) {
+  for (KernelConfig c : listed_configs(p, device, o)) {
     if (c.tile.m < p.m && !asked && !o.tile_m) continue;  // a second tile reads all weights again
     if (c.schedule != o.schedule.value_or(c.schedule) || c.tile.n != o.tile_n.value_or(c.tile.n) ||
         c.warps != o.warps.value_or(c.warps) || c.cluster.k != (o.cluster ? o.cluster->k : c.cluster.k))
