@@ -63,6 +63,7 @@ class Search {
                  {"kinds of kernels", true, &Search::walk_kinds},
                  {"spacing of all", true, &Search::walk_spacing_of_all},
                  {"triggers of all", true, &Search::walk_triggers_of_all},
+                 {"hand-off of all", true, &Search::walk_hand_off_of_all},
                  {"first kernels", false, &Search::walk_first_kernels},
                  {"kernel", false, &Search::walk_other_kernels},
                  {"wait and trigger", false, &Search::walk_boundaries},
@@ -153,6 +154,8 @@ class Search {
 
   Result<void> walk_asked() {
     SLUICE_TRY(attempt("as asked", [&](LayerChoice& choices) { choices = space_.asked; }));
+    if (space_.planned != space_.asked)
+      SLUICE_TRY(attempt("as planned", [&](LayerChoice& choices) { choices = space_.planned; }));
     SLUICE_TRY(attempt("as asked, kernels that are best alone", [&](LayerChoice& choices) {
       choices = space_.asked;
       for (size_t i = 0; i < choices.size(); ++i) choices[i].kernel = space_.alone[i].kernel;
@@ -181,6 +184,7 @@ class Search {
     turn_on(on);
     for (size_t step = 0; step < steps(); ++step) {
       next.push_back({step, on[step]});
+      next.push_back({step, space_.planned[step]});
       for (const KernelKind kind : kKinds)
         if (const auto first = space_.kernels[step].of_kinds.find(kind);
             first != space_.kernels[step].of_kinds.end()) {
@@ -226,6 +230,13 @@ class Search {
     SLUICE_TRY(attempt("after loads", [](LayerChoice& choices) {
       for (TunedStep& choice : choices)
         if (choice.overlap.trigger == Trigger::at_start) choice.overlap.trigger = Trigger::after_loads;
+    }));
+    return {};
+  }
+
+  Result<void> walk_hand_off_of_all() {
+    SLUICE_TRY(attempt("2 MB", [](LayerChoice& choices) {
+      for (TunedStep& choice : choices) choice.hand_off_bytes = 2 << 20;
     }));
     return {};
   }

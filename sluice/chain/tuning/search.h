@@ -51,6 +51,7 @@ struct SearchSpace {
   std::vector<i64> weight_bytes;     // one a step: the steps with the most are tried first
   LayerChoice alone;                 // kernels that are best alone, no overlap
   LayerChoice asked;                 // choices by the caller's options and records
+  LayerChoice planned;               // choices of ChainOverlap::tuned
 };
 
 /// A change that was timed.

@@ -210,6 +210,9 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
     step.prefetch_bytes.reset();
   }
   SLUICE_TAKE(const ChainPlan known, plan_chain(steps, info, request.tuning.start, device.records()));
+  ChainOptions planning = request.tuning.start;
+  planning.overlap = ChainOverlap::tuned;
+  SLUICE_TAKE(const ChainPlan planned, plan_chain(steps, info, planning, device.records()));
   SLUICE_TAKE(const ChainPlan alone,
               plan_chain(plain, info, {.overlap = ChainOverlap::off}, device.records()));
   if (request.cold) SLUICE_TRY(check_cold(steps, info));
@@ -218,9 +221,9 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
   SearchSpace space;
   const auto choice = [&](const ChainPlan& plan, size_t i) {
     TunedStep made = sluice::choice_of(plan, plan.steps[i]);
-    const ChainStep& planned = plan.steps[i].step;  // with a record's bytes
-    if (&plan == &known && !planned.hand_off_bytes) made.hand_off_bytes = request.tuning.start.hand_off_bytes;
-    if (&plan == &known && !planned.prefetch_bytes) made.prefetch_bytes = request.tuning.start.prefetch_bytes;
+    const ChainStep& step = plan.steps[i].step;  // with a record's bytes
+    if (&plan != &alone && !step.hand_off_bytes) made.hand_off_bytes = request.tuning.start.hand_off_bytes;
+    if (&plan != &alone && !step.prefetch_bytes) made.prefetch_bytes = request.tuning.start.prefetch_bytes;
     if (!step_of(plain[i])->may_have(made, info)) made.kernel = std::monostate();
     return made;
   };
@@ -237,9 +240,12 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
     space.weight_bytes.push_back(alone.steps[i].weight_bytes);
     space.alone.push_back(choice(alone, i));
     space.asked.push_back(choice(known, i));
+    space.planned.push_back(choice(planned, i));
     // The chain's last launch never triggers, but that of an earlier repetition does.
-    if (i + 1 == plain.size() && i >= r.begin + r.period)
+    if (i + 1 == plain.size() && i >= r.begin + r.period) {
       space.asked.back().overlap.trigger = known.steps[i - r.period].overlap.trigger;
+      space.planned.back().overlap.trigger = planned.steps[i - r.period].overlap.trigger;
+    }
     SLUICE_TAKE(StepKernels kernels, kernels_for(plain[i], space.alone.back(), info));
     space.kernels.push_back(std::move(kernels));
   }
