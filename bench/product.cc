@@ -97,6 +97,12 @@ bool has_overrides(const Request& request) {
   return std::visit([](const auto& r) { return !(r.overrides == decltype(r.overrides){}); }, request);
 }
 
+bool chooses_kernels(const Request& request) {
+  Request any_records = request;
+  std::visit([](auto& r) { r.overrides.ignore_records = false; }, any_records);
+  return has_overrides(any_records);
+}
+
 Request with_rows(Request request, i64 m) {
   std::visit([&](auto& r) { r.problem.m = m; }, request);
   return request;

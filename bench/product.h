@@ -47,6 +47,8 @@ Request with_rows(Request request, i64 m);
 /// A request without overrides. beta is 1 with a residual, because its bytes count.
 Request request_of(const AnyProblem& problem);
 bool has_overrides(const Request& request);
+/// has_overrides(), where leaving records aside is none.
+bool chooses_kernels(const Request& request);
 
 /// The planner's pick. Errors: those of gemm::plan and packed::plan.
 Result<AnyPlan> plan_of(const Request& request, const DeviceInfo& device, const RecordBook& records);

@@ -82,7 +82,7 @@ bench::ShapeRecord measure(const bench::Lab& lab, const bench::Request& request,
   if (!plan) return bench::unplanned_shape(request, plan.error());
   bench::Planned item{.request = request, .plan = *plan};
   double race_ms = 0;
-  if (racers > 1 && !has_overrides(request)) {
+  if (racers > 1 && !chooses_kernels(request)) {
     phase("racing");
     const auto start = std::chrono::steady_clock::now();
     const Result<bench::AnyPlan> raced = bench::raced_plan_of(bench::problem_of(*plan), lab.device, racers);

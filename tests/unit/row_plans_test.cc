@@ -41,7 +41,7 @@ struct Losses {
 constexpr Losses kDense{0.02, 0.08};
 // Every eighth number of tokens has a tile of its width, and twelve kernels have twelve widths. They lose
 // more to the best than those of five widths did, and take less time (docs/findings/int4-widths.md).
-constexpr Losses kInt4{0.07, 0.20};
+constexpr Losses kInt4{0.07, 0.21};
 
 template <class Table>
 void expect_few(const Table& table, const char* what, Layer layer, Losses bound) {
@@ -85,7 +85,7 @@ TEST(row_plans, twelve_kernels_serve_1_to_8192_rows_too_at_a_price) {
     EXPECT_LE(fp8->summary.worst_loss, 0.16);
     const auto int4 = packed::plan_rows(int4_layer(layer), {1, 8192}, {});
     ASSERT_TRUE(int4.ok());
-    EXPECT_LE(int4->summary.mean_loss, 0.065);
+    EXPECT_LE(int4->summary.mean_loss, 0.066);
   }
 }
 

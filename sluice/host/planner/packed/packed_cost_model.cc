@@ -72,9 +72,11 @@ double estimate_us(const PackedProblem& problem, const NarrowConfig& config, con
   // Warps take whole k-tiles: where the last round is not full, half of the gap shows.
   const double turns = std::max(tiles, (tiles + rounds * c.warps) / 2);
   const double issue_us = of_busiest * turns * clocks / (kSchedulers * busy * device.rates.light_mhz);
+  const double warp_us =
+      of_busiest / resident * rounds * (clocks + costs.narrow_alone_clocks) / device.rates.light_mhz;
 
   double sum = 0;
-  for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, costs.hard);
+  for (const double us : {sm_us, hbm_us, l2_us, issue_us, warp_us}) sum += std::pow(us, costs.hard);
   const double sums_us = costs.narrow_sums_us * tile_rows(c) * tile_tokens(c) / 128.0 * of_busiest / resident;
   return device.rates.launch_us + costs.begin_us + std::pow(sum, 1 / costs.hard) + sums_us +
          waves_us(costs, waves, c.parts) + (c.parts > 1 ? costs.cluster_us * c.parts : 0.0);
@@ -91,11 +93,12 @@ double estimate_us(const PackedProblem& problem, const WideConfig& c, const Devi
 
   const double expand = code_bits(c.weights.type) == 8 ? costs.wide_byte_clocks : costs.wide_expand_clocks;
   const double exchange_us = c.cluster_k > 1 ? costs.wide_exchange_us * c.tokens / 64.0 : 0.0;
+  const double busy = all / (clusters * std::ceil(all / clusters));  // share of the SMs
   const auto tile_us = [&](int tokens) {
     const double product = tensor_slowness(device, c.x) * tokens;  // a clock a token, for 16 k
     const double step = std::max(product, costs.wide_issue_clocks * tokens + expand);
-    return k_tiles * (kPackedTileK / 16) * step / device.rates.light_mhz + exchange_us +
-           costs.wide_tile_us * stored_share(c, tokens);
+    return k_tiles * (kPackedTileK / 16) * step / clocks_per_us(device, c.x, busy * product / step) +
+           exchange_us + costs.wide_tile_us * stored_share(c, tokens);
   };
   const bool in_parts = whole < all;
   const double all_us = tiles * tile_us(c.tokens) + (in_parts ? tile_us(tail_tokens(c)) : 0.0);
@@ -137,7 +140,7 @@ double estimate_us(const PackedProblem& problem, const StripConfig& c, const Dev
   double sum = 0;
   for (const double us : {sm_us, hbm_us, l2_us, issue_us}) sum += std::pow(us, sharpness);
   const double waves = std::ceil(of_busiest / room_for(c));
-  const double exchange_us = c.parts > 1 ? costs.strip_exchange_us * c.tokens * c.strips : 0.0;
+  const double exchange_us = c.parts > 1 ? costs.strip_exchange_us * c.tokens * c.strips * waves : 0.0;
   return device.rates.launch_us + costs.begin_us + costs.group_begin_us + std::pow(sum, 1 / sharpness) +
          waves_us(costs, waves, c.parts) + exchange_us;
 }
