@@ -4,6 +4,7 @@
 #include <sluice/c_api.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/options.h>
+#include <sluice/host/ops/kept.h>
 
 #include <stdlib.h>
 
@@ -57,8 +58,9 @@ class CApiRace : public LaunchTest {
     EXPECT_TRUE(device.ok());
     return new sluice_device{c_api::Session(*device), "fake"};
   }
-  void refused(sluice_status got, const std::string& mention) {
-    EXPECT_EQ(got, SLUICE_INVALID_ARGUMENT);
+  void refused(sluice_status got, const std::string& mention,
+               sluice_status status = SLUICE_INVALID_ARGUMENT) {
+    EXPECT_EQ(got, status);
     EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
     EXPECT_EQ(plan_, nullptr);
     EXPECT_EQ(driver.launches(), 0);
@@ -101,8 +103,12 @@ TEST_F(CApiRace, the_winner_is_what_run_takes_from_now_on) {
   EXPECT_EQ(std::get<Plan>(plan_->plan).config, racers.back().config);
   ASSERT_EQ(sluice_use_plan(handle_, plan_), SLUICE_OK) << sluice_error_message();
   const Problem of = std::get<Problem>(*c_api::problem_of(problem));
-  ASSERT_TRUE(gemm::run(handle_->session.device(), of, args_for(of), nullptr).ok());
-  EXPECT_EQ(driver.launch(driver.launches() - 1).smem_bytes, static_cast<u32>(racers.back().smem_bytes));
+  const Device& on = handle_->session.device();
+  const int before = driver.launches();
+  ASSERT_TRUE(gemm::run(on, of, args_for(of), nullptr).ok());
+  EXPECT_EQ(driver.launches(), before + 1);
+  const auto& kept = ops::kept<ops::Gemm>(on);
+  EXPECT_EQ(kept.find(ops::Gemm::key_of(of))->impl().plan.config, racers.back().config);
 }
 
 TEST_F(CApiRace, misuse_is_refused) {
@@ -114,7 +120,7 @@ TEST_F(CApiRace, misuse_is_refused) {
     refused(sluice_race(handle_, &problem, candidates, &plan_),
             "candidates = " + std::to_string(candidates) + " must be in 1..16: pass 3");
   problem.a_ld = -1;
-  refused(sluice_race(handle_, &problem, 3, &plan_), "a_ld = -1");
+  refused(sluice_race(handle_, &problem, 3, &plan_), "a_ld = -1", SLUICE_INVALID_STRIDE);
   problem.a = 77;
   refused(sluice_race(handle_, &problem, 3, &plan_), "a = 77");
 }
@@ -131,7 +137,7 @@ TEST_F(CApiRace, the_option_replaces_the_environments) {
   for (const int32_t race : {0, 1, 16}) EXPECT_EQ(race_of(race)->race, race);
   for (const int32_t race : {-2, 17}) {
     ASSERT_FALSE(race_of(race).ok());
-    const std::string& message = race_of(race).error().message;
+    const std::string message = race_of(race).error().message;
     EXPECT_NE(message.find("race = " + std::to_string(race) + " must be in 0..16: pass 0"), std::string::npos)
         << message;
     const sluice_options given{nullptr, nullptr, nullptr, -1, -1, race};
