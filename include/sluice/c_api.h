@@ -193,6 +193,7 @@ typedef struct {
 typedef struct {
   const char *cache_dir, *nvrtc_path, *records_dir;
   int32_t cache_read_only, jobs;
+  int32_t race; /* -1, or 0..16 plans that are timed at a problem's first call; 0 and 1 time none */
 } sluice_options;
 
 /* Describes a product as the planner sees it. It needs no GPU and reads no data. It fails where the product
@@ -251,6 +252,13 @@ typedef struct {
   const void *bias, *gamma;
   float alpha, beta, epsilon; /* a packed product ignores alpha and beta */
 } sluice_pointers;
+/* Times so many likely plans of a problem, 1..16 (3 finds most of the gain), and gives the fastest, with the
+ * time as its estimate. The race needs no arrays: it allocates up to 4 GB, waits for the GPU, and takes about
+ * 20 ms beside the compiles. The fastest is kept among the user's records, if there is a folder for them.
+ * Devices that are opened later plan with it; sluice_use_plan makes this one run it. A packed product with
+ * `gated`, `residual` or `norm_x` leaves none. A problem with a record gets its plan, untimed. */
+SLUICE_API sluice_status sluice_race(const sluice_device* device, const sluice_problem* problem,
+                                     int32_t candidates, sluice_plan** plan);
 SLUICE_API sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* plan,
                                         sluice_kernel** kernel);
 /* Unloads the kernel. Call it only when no launch of it is on its way and no graph captured with it will be

@@ -18,7 +18,8 @@ from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgumen
 from .formats import PackedProblem, PackedNumbers, WeightFormat
 from .packed import PackedWeights, Unpacked, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
 from .plans import (Compiled, Holdings, Plan, RowPlans, Workspace, compile, explain, holdings, packed_plan, plan,  # noqa: A004
-                    plan_rows, prepare, prepare_norms, prepare_packer, prepare_quantizers, reset_workspaces, verify_workspaces)
+                    plan_rows, prepare, prepare_norms, prepare_packer, prepare_quantizers, race, reset_workspaces,
+                    verify_workspaces)
 from .problems import Problem, problem_of
 
 __version__: str = _lib.sluice_version().decode()
@@ -44,5 +45,5 @@ __all__ = [
     "PackedNumbers", "PackedWeights", "Plan", "Problem", "RowPlans", "StorageError", "ToolchainError", "UnsupportedArch",
     "Unpacked", "WeightFormat", "Workspace", "WorkspaceError", "WrongDevice", "compile", "convolution_of", "explain", "holdings",
     "packed_plan", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized", "plan", "plan_rows", "prepare",
-    "prepare_norms", "prepare_packer", "prepare_quantizers", "problem_of", "reset_workspaces", "verify_workspaces", "weights",
+    "prepare_norms", "prepare_packer", "prepare_quantizers", "problem_of", "race", "reset_workspaces", "verify_workspaces", "weights",
 ]

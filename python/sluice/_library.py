@@ -85,7 +85,7 @@ class ProblemStruct(ctypes.Structure):
 
 class OptionsStruct(ctypes.Structure):
     _fields_ = [("cache_dir", c_char_p), ("nvrtc_path", c_char_p), ("records_dir", c_char_p),
-                ("cache_read_only", c_int32), ("jobs", c_int32)]
+                ("cache_read_only", c_int32), ("jobs", c_int32), ("race", c_int32)]
 
 
 class CompiledStruct(ctypes.Structure):
@@ -144,6 +144,7 @@ _FUNCTIONS = {
     "sluice_compile_quantizers": ("status", [c_int32, POINTER(OptionsStruct), POINTER(CompiledStruct)]),
     "sluice_device_default": ("status", [c_int32, POINTER(c_void_p)]),
     "sluice_device_name": (c_char_p, [c_void_p]),
+    "sluice_race": ("status", [c_void_p, POINTER(ProblemStruct), c_int32, POINTER(c_void_p)]),
     "sluice_make_ready": ("status", [c_void_p, POINTER(ProblemStruct), c_int32]),
     "sluice_use_plan": ("status", [c_void_p, c_void_p]),
     "sluice_make_norms_ready": ("status", [c_void_p, c_int32]),

@@ -20,7 +20,7 @@ AnyProblem = Union[Problem, PackedProblem, Convolution]
 
 @entry
 class Plan:
-    """Everything that is decided about one problem. ``plan()`` and ``packed_plan()`` make it.
+    """Everything that is decided about one problem. ``plan()``, ``packed_plan()`` and ``race()`` make it.
 
     A plan is immutable, and a copy is the same object. It cannot be pickled, because tuning records and GPU may differ
     where it is read: pickle its ``problem`` instead.
@@ -181,6 +181,44 @@ def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int
     return _planned(problem, device, _choices_of(given, {}, {"ignore_records": ignore_records or None}))
 
 
+MOST_CANDIDATES = 16  # the library refuses more
+
+
+@entry
+def race(problem: Optional[AnyProblem] = None, *, candidates: int = 3, device: int = 0, **fields: object) -> Plan:
+    """Times likely plans of a problem on a GPU and returns the fastest. ``prepare`` makes calls use it from now on:
+
+    >>> sluice.prepare(sluice.race(m=4096, n=4096, k=4096, a="e4m3"))
+
+    - ``problem``: a ``Problem``, ``PackedProblem`` or ``Convolution`` (``problem_of(a, b, out)`` gives that of tensors);
+      or ``fields``, those of ``Problem``.
+    - ``candidates``: plans to time, 1 to 16: the model's choice, the best of each other schedule, and then the next best.
+    - ``device``: the number of the GPU.
+
+    The plan's ``source`` is "record", and its ``estimate_us`` the measured microseconds of a launch. No array of the
+    caller's is used: the race allocates up to 4 GB for about 20 ms beside the compiles, and waits for the GPU. Call it
+    before a CUDA graph is captured.
+
+    The fastest is kept as a tuning record in the user's folder (SLUICE_RECORDS_DIR), if that can be written. Processes
+    that start later use the record; this one has read its records before, and needs ``prepare``. A packed product that is
+    gated, has a residual, or norms its tokens is not kept. A problem that has a record gets the record's plan, and one
+    without a product to launch the model's; nothing is timed then.
+
+    Raises ``InvalidArgument`` for ``candidates`` out of range, and the errors of ``Problem.check``. ``InvalidSize``: the
+    arrays are more than 4 GiB together. ``ToolchainError``: the first plan cannot be compiled. ``DriverError``: there is no
+    GPU, or no memory left.
+    """
+    kind = type(problem) if isinstance(problem, (PackedProblem, Convolution)) else Problem
+    raced: AnyProblem = _problem_of("race", kind, problem, fields)
+    count = integer("candidates", candidates)
+    if not 1 <= count <= MOST_CANDIDATES:
+        raise errors.InvalidArgument(f"candidates = {shown(count)} must be in 1..{MOST_CANDIDATES}: pass 3, which finds most of the "
+                                     "gain")
+    struct, handle = raced.struct(), Handle(lib.sluice_plan_free)  # a problem of wrong values is refused without a GPU
+    lib.sluice_race(default_device(device), ctypes.byref(struct), count, ctypes.byref(handle._as_parameter_))
+    return Plan(handle, raced)
+
+
 @entry
 def explain(problem: Union[AnyProblem, Plan, None] = None, **arguments: object) -> str:
     """Returns the plan's text. ``problem`` is a plan, or a problem as ``plan()`` takes it, with the arguments of
@@ -312,7 +350,7 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[R
     norm_types = list_of("norms", norms, lambda dtype: number_of("norms", dtype, DTYPES))
     handles = (ctypes.c_void_p * len(plans))(*[item._handle._as_parameter_.value for item in plans])
     options = OptionsStruct(cache_dir=path_of("cache_dir", cache_dir), nvrtc_path=path_of("nvrtc", nvrtc), records_dir=None,
-                            cache_read_only=-1, jobs=choice_of("jobs", jobs))
+                            cache_read_only=-1, jobs=choice_of("jobs", jobs), race=-1)
     done, counts = CompiledStruct(), [0, 0, 0]
 
     def add(function: Any, *what: object) -> None:

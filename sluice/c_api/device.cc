@@ -42,8 +42,8 @@ Result<sluice_device*> default_device(int ordinal) {
   return opened;
 }
 
-using gemm::prepare;
-using packed::prepare;
+using gemm::prepare, gemm::race;
+using packed::prepare, packed::race;
 
 Result<void> launch_with(const gemm::Kernel& kernel, const sluice_pointers& p, const WorkspaceView& workspace,
                          Stream stream) {
@@ -184,7 +184,9 @@ extern "C" {
 sluice_status sluice_device_open(int32_t ordinal, const sluice_options* options, sluice_device** device) {
   return guarded([&] {
     if (device == nullptr) return fail(null_argument("device"));
-    const Result<sluice_device*> opened = open_device(ordinal, options_of(options));
+    const Result<Options> checked = options_of(options);
+    if (!checked) return fail(checked.error());
+    const Result<sluice_device*> opened = open_device(ordinal, *checked);
     if (!opened) return fail(opened.error());
     *device = *opened;
     return SLUICE_OK;
@@ -207,6 +209,15 @@ sluice_status sluice_device_default(int32_t ordinal, sluice_device** device) {
 
 const char* sluice_device_name(const sluice_device* device) {
   return device != nullptr ? device->name.c_str() : nullptr;
+}
+
+sluice_status sluice_race(const sluice_device* device, const sluice_problem* problem, int32_t candidates,
+                          sluice_plan** plan) {
+  return guarded([&] {
+    if (device == nullptr) return fail(null_argument("device"));
+    const Device& on = device->session.device();
+    return give_plan(problem, on.info(), plan, [&](const auto& of) { return race(on, of, candidates); });
+  });
 }
 
 sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* plan, sluice_kernel** kernel) {

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include <sluice/c_api/error.h>
 #include <sluice/c_api/session.h>
 #include <sluice/c_api/values.h>
 
@@ -34,6 +35,23 @@ namespace sluice::c_api {
 /// Makes a plan's handle. The plan's text names `device`, and its tuning records belong to that GPU.
 std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const DeviceInfo& device);
 std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const DeviceInfo& device);
+/// Gives the handle of the plan that `make` makes of a problem, dense or packed.
+template <class Make>
+sluice_status give_plan(const sluice_problem* problem, const DeviceInfo& device, sluice_plan** plan,
+                        const Make& make) {
+  if (problem == nullptr || plan == nullptr)
+    return fail(null_argument(problem == nullptr ? "problem" : "plan"));
+  const Result<AnyProblem> read = problem_of(*problem);
+  if (!read) return fail(read.error());
+  return std::visit(
+      [&](const auto& of) {
+        const auto made = make(of);
+        if (!made) return fail(in_c_names(made.error()));
+        *plan = handle_of(*made, device).release();
+        return SLUICE_OK;
+      },
+      *read);
+}
 
 /// Plans with the facts and records of a device, or of an H200 if there is none.
 class Planner {

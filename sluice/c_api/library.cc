@@ -125,19 +125,9 @@ sluice_status sluice_problem_check(const sluice_problem* problem) {
 sluice_status sluice_plan_create(const sluice_device* device, const sluice_problem* problem,
                                  const char* choices, sluice_plan** plan) {
   return guarded([&] {
-    if (problem == nullptr || plan == nullptr)
-      return fail(null_argument(problem == nullptr ? "problem" : "plan"));
-    const Result<AnyProblem> read = problem_of(*problem);
-    if (!read) return fail(read.error());
     const Planner planner(device);
-    return std::visit(
-        [&](const auto& of) {
-          const auto made = planner.plan(of, choices);
-          if (!made) return fail(in_c_names(made.error()));
-          *plan = handle_of(*made, planner.info()).release();
-          return SLUICE_OK;
-        },
-        *read);
+    return give_plan(problem, planner.info(), plan,
+                     [&](const auto& of) { return planner.plan(of, choices); });
   });
 }
 
@@ -188,11 +178,12 @@ sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count, con
     if (count > 0 && plans == nullptr) return fail(null_argument("plans"));
     for (int32_t i = 0; i < count; ++i)
       if (plans[i] == nullptr) return fail(null_argument(("plans[" + std::to_string(i) + "]").c_str()));
-    const Options options = options_of(given);
+    const Result<Options> options = options_of(given);
+    if (!options) return fail(options.error());
     std::vector<std::string> units;
     for (int32_t i = 0; i < count; ++i)
-      for (std::string& unit : units_of(*plans[i], options)) units.push_back(std::move(unit));
-    return status_of(compile_units(units, options), done);
+      for (std::string& unit : units_of(*plans[i], *options)) units.push_back(std::move(unit));
+    return status_of(compile_units(units, *options), done);
   });
 }
 
@@ -201,7 +192,9 @@ sluice_status sluice_compile_quantizers(int32_t input, const sluice_options* giv
     if (done != nullptr) *done = {};
     if (input != SLUICE_BF16 && input != SLUICE_FP16 && input != SLUICE_FP32)
       return fail({ErrorCode::invalid_type, "input must be bf16, fp16 or fp32"});
-    return status_of(compile(quantizers_of(static_cast<DType>(input)), options_of(given)), done);
+    const Result<Options> options = options_of(given);
+    if (!options) return fail(options.error());
+    return status_of(compile(quantizers_of(static_cast<DType>(input)), *options), done);
   });
 }
 
@@ -210,7 +203,9 @@ sluice_status sluice_compile_norms(int32_t input, const sluice_options* given, s
     if (done != nullptr) *done = {};
     if (input != SLUICE_BF16 && input != SLUICE_FP16)
       return fail({ErrorCode::invalid_type, "input must be bf16 or fp16"});
-    return status_of(compile(norms_of(static_cast<DType>(input)), options_of(given)), done);
+    const Result<Options> options = options_of(given);
+    if (!options) return fail(options.error());
+    return status_of(compile(norms_of(static_cast<DType>(input)), *options), done);
   });
 }
 
@@ -221,10 +216,12 @@ sluice_status sluice_compile_packer(const sluice_weight_format* given_format, co
     if (given_format == nullptr) return fail(null_argument("format"));
     const Result<WeightFormat> format = format_of(*given_format);
     if (!format) return fail(format.error());
+    const Result<Options> options = options_of(given);
+    if (!options) return fail(options.error());
     std::vector<std::string> units;
     for (const PackStep step : {PackStep::pack, PackStep::unpack})
       units.push_back(pack_unit_text({step, *format, CodeStorage::byte}));
-    return status_of(compile_units(units, options_of(given)), done);
+    return status_of(compile_units(units, *options), done);
   });
 }
 

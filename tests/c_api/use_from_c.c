@@ -193,14 +193,28 @@ static void a_machine_without_a_gpu_says_so(void) {
 
 static void nothing_is_compiled_into_a_read_only_cache(void) {
   sluice_compiled done = {1, 1, 1};
-  sluice_options options = {NULL, NULL, NULL, 1, -1};
+  sluice_options options = {NULL, NULL, NULL, 1, -1, -1};
   EXPECT(sluice_compile(NULL, 0, &options, &done) == SLUICE_INVALID_ARGUMENT && mentions("read-only"));
   EXPECT(done.compiled == 0 && done.failed == 0);
 }
 
+static void a_race_needs_a_gpu_and_a_number(void) {
+  sluice_options options = {NULL, NULL, NULL, -1, -1, 17};
+  sluice_device* device = NULL;
+  sluice_plan* plan = NULL;
+  sluice_problem problem;
+  memset(&problem, 0, sizeof problem);
+  problem.m = problem.n = problem.k = 64, problem.batch = 1;
+  EXPECT(sluice_race(NULL, &problem, 3, &plan) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
+  EXPECT(sluice_device_open(0, &options, &device) == SLUICE_INVALID_ARGUMENT && mentions("race = 17 must be in 0..16"));
+  options.race = -2;
+  EXPECT(sluice_compile(NULL, 0, &options, NULL) == SLUICE_INVALID_ARGUMENT && mentions("race = -2") && mentions("pass 0"));
+  EXPECT(plan == NULL && device == NULL);
+}
+
 static void null_handles_and_counts_are_refused(void) {
   const sluice_plan* none[] = {NULL};
-  sluice_options options = {"/tmp/sluice-no-cache-is-made", NULL, NULL, 0, -1};
+  sluice_options options = {"/tmp/sluice-no-cache-is-made", NULL, NULL, 0, -1, -1};
   sluice_compiled done;
   EXPECT(sluice_plan_text(NULL) == NULL && sluice_plan_config(NULL) == NULL && sluice_plan_source(NULL) == NULL);
   EXPECT(sluice_plan_unit_count(NULL) == 0 && sluice_plan_unit(NULL, 0) == NULL);
@@ -228,6 +242,7 @@ int main(void) {
   gradients_are_added_to_d();
   bad_calls_say_what_and_why();
   null_handles_and_counts_are_refused();
+  a_race_needs_a_gpu_and_a_number();
   arrays_become_problems();
   convolutions_become_problems_and_plans();
   weights_are_packed_and_planned_without_a_gpu();

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """mm, linear, scaled_mm and DeepGEMM's signature on the GPU, against fp64; bad calls; dispatcher and compiler."""
+import os
+import subprocess
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -140,6 +144,25 @@ def test_plans_with_choices_are_used():
     mine = sluice.Workspace()
     exactly(st.mm(a, w.t(), workspace=mine), a.double() @ w.double().t())
     mine.verify()
+
+
+RACED = """
+import sluice, sluice.torch as st
+from gpu_helpers import exactly, whole
+plan = sluice.race(m=96, n=1000, k=4096)
+assert plan.source == "record" and 1 < plan.estimate_us < 1000
+print(plan.config)
+sluice.prepare(plan)
+a, w = whole(96, 4096), whole(1000, 4096, seed=1)
+exactly(st.mm(a, w.t()), a.double() @ w.double().t())
+"""
+
+
+def test_a_race_is_won_once_and_used_from_then_on(tmp_path):
+    environment = {**os.environ, "SLUICE_RECORDS_DIR": str(tmp_path)}
+    first, second = (subprocess.run([sys.executable, "-c", RACED], cwd=os.path.dirname(__file__), env=environment, check=True,
+                                    capture_output=True, text=True).stdout for _ in range(2))
+    assert first == second and list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("dtype", [BF16, FP16])

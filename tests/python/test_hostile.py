@@ -46,7 +46,7 @@ def good_values():
         "cluster": [(1, 1), (2, 1, 1)], "x": ["bf16"], "problem": [None, problem], "what": [[], plan, [problem, few_bits]], "device": [None, 0],
         "scale_type": ["fp16"], "schedule": ["plain", "ping_pong"], "packers": [[packed.format]], "quantizers": [["bf16"]],
         "Convolution": [conv], "op": ["fprop", "wgrad"], "input": [(2, 64, 8, 8), image], "filter": [(64, 3, 3)], "output": [image],
-        "symmetric": [True, False], "jobs": [1], "swapped": [True], "activation": ["relu"], "scale_a": ["none", None],
+        "symmetric": [True, False], "jobs": [1], "candidates": [1, 3], "swapped": [True], "activation": ["relu"], "scale_a": ["none", None],
     }
 
 

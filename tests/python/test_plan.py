@@ -54,6 +54,31 @@ def test_choices_overrule_the_planner():
     assert plan.source == "model"
 
 
+@pytest.mark.parametrize("arguments, error, mention", [
+    (dict(candidates=0), sluice.InvalidArgument, r"candidates = 0 must be in 1\.\.16: pass 3"),
+    (dict(candidates=17), sluice.InvalidArgument, r"candidates = 17 must be in 1\.\.16"),
+    (dict(candidates=-1), sluice.InvalidArgument, "candidates = -1 must"),
+    (dict(candidates=2**32 + 3), sluice.InvalidArgument, "candidates = 4294967299 must"),
+    (dict(candidates=3.0), sluice.InvalidType, "candidates = 3.0 must be an integer"),
+    (dict(candidates=None), sluice.InvalidType, "candidates = None must be an integer"),
+    (dict(candidates=True), sluice.InvalidType, "candidates = True must be an integer"),
+    (dict(a="int3"), sluice.InvalidArgument, "a = 'int3' must be one of"),
+    (dict(device=None), sluice.InvalidType, "device = None must be the number of a GPU"),
+    (dict(device=64), sluice.InvalidArgument, "device 64 must be in 0..63"),
+    (dict(stages=3), sluice.InvalidArgument, "takes no 'stages'"),
+    (dict(problem=sluice.Problem(8, 8, 8)), sluice.InvalidArgument, "not both"),
+])
+def test_a_race_is_refused_before_a_gpu_is_looked_for(arguments, error, mention):
+    with pytest.raises(error, match=mention):
+        sluice.race(**{"m": 64, "n": 64, "k": 64, **arguments})
+
+
+@pytest.mark.parametrize("problem", ["x", 3, [sluice.Problem(8, 8, 8)], sluice.plan(m=64, n=64, k=64)], ids=lambda p: type(p).__name__)
+def test_a_race_is_of_one_problem(problem):
+    with pytest.raises(sluice.InvalidType, match="must be a sluice.Problem"):
+        sluice.race(problem)
+
+
 def test_a_problem_survives_the_way_through_c():
     problem = sluice.Problem(64, 512, 256, batch=2, a="e4m3", b="e5m2", d="fp32", a_ld=256, b_ld=512, scale_a="vector",
                              scale_b="tensor", bias="bf16", activation="gelu", c="fp32", accumulate="promoted")

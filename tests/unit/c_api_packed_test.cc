@@ -243,7 +243,7 @@ TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
   ASSERT_TRUE(session.make_packer_ready(checked.weights).ok());
   EXPECT_EQ(*compiler.calls, 3);
   std::filesystem::create_directory(nowhere);
-  const sluice_options given{cache.c_str(), nowhere.c_str(), nullptr, 0, 1};
+  const sluice_options given{cache.c_str(), nowhere.c_str(), nullptr, 0, 1, -1};
   sluice_compiled done{};
   sluice_plan* plan = nullptr;
   ASSERT_EQ(sluice_plan_create(nullptr, &problem, nullptr, &plan), SLUICE_OK) << sluice_error_message();

@@ -58,7 +58,7 @@ class CApiPlans : public LaunchTest {
     ASSERT_TRUE(gemm::prepare(*device, std::get<Plan>(plan->plan)).ok());
     EXPECT_EQ(*compiler.calls, units);
     std::filesystem::create_directory(nowhere);
-    const sluice_options given{cache.c_str(), nowhere.c_str(), nullptr, 0, 1};
+    const sluice_options given{cache.c_str(), nowhere.c_str(), nullptr, 0, 1, -1};
     sluice_compiled done{};
     EXPECT_EQ(sluice_compile(&plan, 1, &given, &done), SLUICE_OK) << sluice_error_message();
     EXPECT_EQ(done.already_there, units);

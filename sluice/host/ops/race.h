@@ -135,8 +135,9 @@ bool may_race(const typename Op::Plan& planned) {
 template <class Op>
 Result<typename Op::Plan> race_checked(const Device& device, const typename Op::Problem& problem, int most) {
   if (most < 1 || most > kMostRacers)
-    return Error{ErrorCode::invalid_argument,
-                 "candidates = " + std::to_string(most) + " must be in 1.." + std::to_string(kMostRacers)};
+    return Error{ErrorCode::invalid_argument, "candidates = " + std::to_string(most) + " must be in 1.." +
+                                                  std::to_string(kMostRacers) +
+                                                  ": pass 3, which finds most of the gain"};
   SLUICE_TAKE(const auto planned, Op::plan_for(device, problem));
   return may_race<Op>(planned) ? race<Op>(device, planned.problem, most) : planned;
 }

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// sluice_race and sluice_options.race on the fake driver: each kind of problem races, the fastest becomes a
+// plan that sluice_run takes, and misuse launches nothing. To see them fail: let sluice_race plan.
+#include <sluice/c_api.h>
+#include <sluice/c_api/handles.h>
+#include <sluice/c_api/options.h>
+#include <sluice/host/ops/kept.h>
+
+#include <stdlib.h>
+
+#include "cache_fake.h"
+#include "launch_fixture.h"
+
+namespace sluice {
+namespace {
+
+sluice_problem dense() {
+  sluice_problem p{};
+  p.m = 64, p.n = 2048, p.k = 4096, p.batch = 1;
+  return p;
+}
+sluice_problem packed() {
+  sluice_problem p{};
+  p.m = 16, p.n = 4096, p.k = 4096, p.batch = 1, p.packed = 1;
+  p.weights = {SLUICE_UINT4, 128, SLUICE_FP16, 0, SLUICE_ORDER_HALF};
+  return p;
+}
+sluice_problem convolution() {
+  sluice_problem p{};
+  p.batch = 1;
+  p.conv = {.op = SLUICE_FPROP,
+            .spatial = 2,
+            .images = 8,
+            .channels = 64,
+            .filters = 128,
+            .size = {28, 28},
+            .filter = {3, 3},
+            .stride = {1, 1},
+            .dilation = {1, 1},
+            .padding = {1, 1},
+            .padding_after = {1, 1}};
+  return p;
+}
+
+class CApiRace : public LaunchTest {
+ protected:
+  CApiRace() {
+    driver.machine.memory_bytes = i64{2} << 30;
+    handle_ = opened();
+  }
+  ~CApiRace() override {
+    sluice_plan_free(plan_);
+    sluice_device_close(handle_);
+  }
+
+  sluice_device* opened() const {
+    const Result<Device> device = open_fake_device({.records_dir = folder_ / "records", .jobs = 2});
+    EXPECT_TRUE(device.ok());
+    return new sluice_device{c_api::Session(*device), "fake"};
+  }
+  void refused(sluice_status got, const std::string& mention,
+               sluice_status status = SLUICE_INVALID_ARGUMENT) {
+    EXPECT_EQ(got, status);
+    EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
+    EXPECT_EQ(plan_, nullptr);
+    EXPECT_EQ(driver.launches(), 0);
+  }
+
+  const test::TemporaryFolder folder_;
+  sluice_device* handle_ = nullptr;
+  sluice_plan* plan_ = nullptr;
+};
+
+TEST_F(CApiRace, each_kind_of_problem_races_and_leaves_a_record) {
+  for (const sluice_problem& problem : {dense(), packed(), convolution()}) {
+    const int before = driver.launches();
+    ASSERT_EQ(sluice_race(handle_, &problem, 3, &plan_), SLUICE_OK) << sluice_error_message();
+    EXPECT_GT(driver.launches(), before + 3);
+    EXPECT_STREQ(sluice_plan_source(plan_), "record");
+    EXPECT_GT(sluice_plan_estimate_us(plan_), 0);
+    sluice_device* const later = opened();
+    sluice_plan* again = nullptr;
+    const int after = driver.launches();
+    ASSERT_EQ(sluice_race(later, &problem, 3, &again), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(driver.launches(), after) << "a record stands: nothing is timed";
+    EXPECT_STREQ(sluice_plan_config(again), sluice_plan_config(plan_));
+    sluice_plan_free(again);
+    sluice_device_close(later);
+    sluice_plan_free(std::exchange(plan_, nullptr));
+  }
+}
+
+/// The race enters its device's context itself: a caller may have another, or none.
+TEST_F(CApiRace, the_winner_is_what_run_takes_from_now_on) {
+  const auto ranked = gemm::candidates(std::get<Problem>(*c_api::problem_of(dense())), device().info());
+  const std::vector<Plan> racers = ops::racing<ops::Gemm>(*ranked, 3);
+  ASSERT_NE(racers.back().smem_bytes, racers[0].smem_bytes);
+  driver.make_fast(static_cast<u32>(racers.back().smem_bytes));
+  driver.make_current(1);
+  const sluice_problem problem = dense();
+  ASSERT_EQ(sluice_race(handle_, &problem, 3, &plan_), SLUICE_OK) << sluice_error_message();
+  driver.make_current(0);
+  EXPECT_EQ(std::get<Plan>(plan_->plan).config, racers.back().config);
+  ASSERT_EQ(sluice_use_plan(handle_, plan_), SLUICE_OK) << sluice_error_message();
+  const Problem of = std::get<Problem>(*c_api::problem_of(problem));
+  const Device& on = handle_->session.device();
+  const int before = driver.launches();
+  ASSERT_TRUE(gemm::run(on, of, args_for(of), nullptr).ok());
+  EXPECT_EQ(driver.launches(), before + 1);
+  const auto& kept = ops::kept<ops::Gemm>(on);
+  EXPECT_EQ(kept.find(ops::Gemm::key_of(of))->impl().plan.config, racers.back().config);
+}
+
+TEST_F(CApiRace, misuse_is_refused) {
+  sluice_problem problem = dense();
+  refused(sluice_race(nullptr, &problem, 3, &plan_), "device is NULL");
+  refused(sluice_race(handle_, nullptr, 3, &plan_), "problem is NULL");
+  refused(sluice_race(handle_, &problem, 3, nullptr), "plan is NULL");
+  for (const int32_t candidates : {-1, 0, 17})
+    refused(sluice_race(handle_, &problem, candidates, &plan_),
+            "candidates = " + std::to_string(candidates) + " must be in 1..16: pass 3");
+  problem.a_ld = -1;
+  refused(sluice_race(handle_, &problem, 3, &plan_), "a_ld = -1", SLUICE_INVALID_STRIDE);
+  problem.a = 77;
+  refused(sluice_race(handle_, &problem, 3, &plan_), "a = 77");
+}
+
+TEST_F(CApiRace, the_option_replaces_the_environments) {
+  setenv("SLUICE_RACE", "5", 1);
+  const auto race_of = [](int32_t race) {
+    const sluice_options given{nullptr, nullptr, nullptr, -1, -1, race};
+    return c_api::options_of(&given);
+  };
+  EXPECT_EQ(c_api::options_of(nullptr)->race, 5);
+  EXPECT_EQ(race_of(-1)->race, 5);
+  unsetenv("SLUICE_RACE");
+  for (const int32_t race : {0, 1, 16}) EXPECT_EQ(race_of(race)->race, race);
+  for (const int32_t race : {-2, 17}) {
+    ASSERT_FALSE(race_of(race).ok());
+    const std::string message = race_of(race).error().message;
+    EXPECT_NE(message.find("race = " + std::to_string(race) + " must be in 0..16: pass 0"), std::string::npos)
+        << message;
+    const sluice_options given{nullptr, nullptr, nullptr, -1, -1, race};
+    sluice_device* none = nullptr;
+    const sluice_weight_format format{SLUICE_UINT4, 64, SLUICE_FP16, 1, SLUICE_ORDER_HALF};
+    EXPECT_EQ(sluice_device_open(0, &given, &none), SLUICE_INVALID_ARGUMENT);
+    EXPECT_EQ(none, nullptr);
+    EXPECT_EQ(sluice_compile(nullptr, 0, &given, nullptr), SLUICE_INVALID_ARGUMENT);
+    EXPECT_EQ(sluice_compile_norms(SLUICE_BF16, &given, nullptr), SLUICE_INVALID_ARGUMENT);
+    EXPECT_EQ(sluice_compile_quantizers(SLUICE_BF16, &given, nullptr), SLUICE_INVALID_ARGUMENT);
+    EXPECT_EQ(sluice_compile_packer(&format, &given, nullptr), SLUICE_INVALID_ARGUMENT);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
