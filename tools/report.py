@@ -24,7 +24,7 @@ import report_losses
 import report_pictures
 import source_hash
 from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, name_of, newest_chains, ratio, spread, table)
-from report_records import NO_COMMIT, ROOT, CountedAt, age_words, counted_at, first_look, git, parsed, texts_of
+from report_records import NO_COMMIT, ROOT, CountedAt, age_words, counted_at, first_look, git, is_drawn, parsed, texts_of
 
 SHOWN = "h200"  # the GPU on the pages; others have their tables
 WIDTH = 110
@@ -35,6 +35,7 @@ DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("de
          ("fp8, promoted sums", ("promoted",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
          ("seen", ("odd_rows", "epilogues", "layouts", "unseen")))
 TOKENS = (1, 16, 64)  # numbers of tokens whose means are in README
+RANGES = ((1, 32), (33, 128), (129, 4096))  # ranges of tokens, where they were drawn at random
 PICTURES = {"dense": ("products", lambda rows: report_pictures.dense(compared(rows))), "packed": ("packed", report_pictures.packed),
             "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline)}
 
@@ -56,7 +57,7 @@ class Data:
 
     def shown_files(self) -> dict[str, str]:
         """Records that tables and pictures show, with their commits."""
-        names = [row["set"] for row in self.rows("products")] + [f"packed/{row['set']}" for row in self.rows("packed")]
+        names = [row["set"] for row in self.rows("products")] + [f"packed/{row['set']}" for row in (*self.rows("packed"), *self.rows("packed_blind"))]
         names += [f"chains/{row['file']}" for row in newest_chains(self.rows("chains"))]
         names += ["peers/int4"] if self.rows("int4_peers") else []
         return {name: self.commit(name) for name in dict.fromkeys(names)}
@@ -103,8 +104,23 @@ def packed_cell(rows: list[dict], kind: str) -> str:
     return f"{means} ({min(every):.2f} to {max(every):.2f}; {len(every)})"
 
 
+def named_range(least: int, most: int, rows: list[dict]) -> str:
+    return f"{least}-{min(most, max(row['m'] for row in rows)):g}"
+
+
+def range_cell(rows: list[dict], kinds: tuple[str, ...]) -> str:
+    """Means over ranges of tokens; worst and best over all."""
+    found = [row for row in compared(rows, "fp8_us") if row["tokens"] in kinds]
+    parts = [[ratio(row, "fp8_us") for row in found if least <= row["m"] <= most] for least, most in RANGES]
+    every = [value for part in parts for value in part]
+    if not every:
+        return "-"
+    means = ", ".join(f"{geometric_mean(part):.2f}" if part else "-" for part in parts)
+    return f"{means} ({min(every):.2f} to {max(every):.2f}; {len(every)})"
+
+
 def readme_rows(data: Data) -> list[list[str]]:
-    """Seven rows, each with its peer, and the worst beside the best."""
+    """Rows with a peer each, and the worst beside the best."""
     untuned = tuple(sorted({row["set"] for row in data.rows("products") if row["planned_by"] == "model"} - {"sweep"}))
     rows = [[row[0], "cuBLASLt's best", *row[1:-1]] for words, sets in (*DENSE[:3], ("without a record", untuned))
             if sets and (row := dense_row(data, words, sets))]
@@ -113,7 +129,10 @@ def readme_rows(data: Data) -> list[list[str]]:
         tokens = [row["m"] for row in packed]
         words = f"int4 at {', '.join(map(str, TOKENS))} tokens (all: {min(tokens):g}-{max(tokens):g})"
         rows.append([words, "the faster FP8", packed_cell(packed, "fp16"), packed_cell(packed, "e4m3"), planned_by(packed)])
-    if drawn := [row for row in data.rows("int4_peers") if "blind" in row["set"]]:
+    if drawn := data.rows("packed_blind"):
+        words = f"random int4, {', '.join(named_range(*bounds, drawn) for bounds in RANGES)} tokens"
+        rows.append([words, "the faster FP8", range_cell(drawn, ("fp16", "bf16")), range_cell(drawn, ("e4m3",)), planned_by(drawn)])
+    if drawn := [row for row in data.rows("int4_peers") if is_drawn(row["set"])]:
         words = f"random int4, {min(row['m'] for row in drawn):g}-{max(row['m'] for row in drawn):g} tokens"
         rows.append([words, "the faster of Marlin, Machete", spread([ratio(row, "peer_us") for row in compared(drawn, "peer_us")], len(drawn)), "-",
                      planned_by(drawn)])
@@ -223,7 +242,7 @@ def section(title: str, picture: str, data: Data, text: str) -> str:
 REPEAT = """On a machine with a Hopper GPU and nothing else running, after `make build`:
 ```
 build/release/sluice bench --set engine --json engine.json  # tokens, decode, sweep, long_k, promoted, block
-build/release/sluice bench --shapes bench/shapes/blind.txt --tune 20 --json blind.json
+build/release/sluice bench --shapes bench/shapes/blind.txt --tune 40 --race 3 --json blind.json
 build/release/sluice chain --model llama3-8b --tokens 1,4,16,64 --fuse none,gated --against cublaslt --json F
 ```
 """

@@ -29,6 +29,20 @@ def read(path: pathlib.Path) -> dict:
     return json.loads(lzma.open(path, "rt").read() if path.suffix == ".xz" else path.read_text())
 
 
+def records_in(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Records of a folder, plain or compressed."""
+    return sorted([*folder.glob("*.json"), *folder.glob("*.json.xz")])
+
+
+def is_drawn(name: str) -> bool:
+    """Whether a set's problems were drawn at random."""
+    return "blind" in name
+
+
+def set_of(path: pathlib.Path) -> str:
+    return path.name.partition(".")[0]
+
+
 def load(path: pathlib.Path, schema: str) -> dict:
     """A record; one of another schema is an error."""
     record = read(path)
@@ -103,20 +117,28 @@ def product(shape: dict, name: str, machine: dict) -> dict:
 
 def products(folder: pathlib.Path) -> list[dict]:
     rows = []
-    for path in sorted(folder.glob("*.json")):
+    for path in records_in(folder):
         if path.name not in NOT_OF_THE_BENCH:
             run = load(path, "sluice-bench-1")
-            rows += [product(shape, path.stem, run["machine"]) for shape in run["shapes"]]
+            rows += [product(shape, set_of(path), run["machine"]) for shape in run["shapes"]]
     return rows
 
 
 def packed(folder: pathlib.Path) -> list[dict]:
+    return packed_rows([path for path in records_in(folder / "packed") if not is_drawn(set_of(path))])
+
+
+def packed_blind(folder: pathlib.Path) -> list[dict]:
+    return packed_rows([path for path in records_in(folder / "packed") if is_drawn(set_of(path))])
+
+
+def packed_rows(paths: list[pathlib.Path]) -> list[dict]:
     rows = []
-    for path in sorted((folder / "packed").glob("*.json")):
+    for path in paths:
         for shape in load(path, "sluice-bench-1")["shapes"]:
             p, us = shape["problem"], times_of(shape)
             fp8 = [us[name] for name in (OUR_FP8, PEER_FP8) if name in us]
-            rows.append({"set": path.stem, "m": p["m"], "n": p["n"], "k": p["k"], "tokens": p["x"], "weights": p["weights"],
+            rows.append({"set": set_of(path), "m": p["m"], "n": p["n"], "k": p["k"], "tokens": p["x"], "weights": p["weights"],
                          "group": p.get("group"), "d": p.get("d"), "planned_by": shape.get("chosen_by", ""),
                          "kernel": ours_of(shape).get("detail", ""), "us": us.get(OURS), "tuned_us": us.get(TUNED), "fp8_us": min(fp8, default=None), "bits16_us": us.get(PEER_16),
                          "plain_read_us": us.get(READ), "failed": failures(shape)})
@@ -229,7 +251,7 @@ def files(folder: pathlib.Path) -> list[dict]:
     return rows
 
 
-TABLES = {"products": products, "packed": packed, "chains": chains, "timelines": timelines, "ranges": ranges, "triton": triton,
+TABLES = {"products": products, "packed": packed, "packed_blind": packed_blind, "chains": chains, "timelines": timelines, "ranges": ranges, "triton": triton,
           "int4_peers": int4_peers, "blocks": blocks, "files": files}
 
 
