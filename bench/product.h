@@ -36,7 +36,7 @@ using Request = std::variant<DenseRequest, PackedRequest>;
 struct Planned {
   Request request{};
   AnyPlan plan{};
-  std::optional<AnyPlan> raced{};  // the winner of a race, to be timed beside the plan
+  std::optional<Result<AnyPlan>> raced{};  // the winner of a race, to be timed beside the plan
 };
 
 bool is_packed(const AnyProblem& problem);

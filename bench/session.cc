@@ -80,19 +80,25 @@ class Session {
   }
 
   // ---- ours ----
-  /// The given plan first, then the winner of its race, then the planner's other candidates, Method::tune in
-  /// all.
+  /// The given plan first, then the planner's other candidates, Method::tune in all. The winner of a race
+  /// comes last, unless it is one of them.
   std::vector<AnyPlan> plans() const {
     std::vector<AnyPlan> all{item_.plan};
-    if (item_.raced && !is_same(*item_.raced, item_.plan)) all.push_back(*item_.raced);
-    if (lab_.method.tune <= 1) return all;
-    const Result<std::vector<AnyPlan>> ranked = candidates_of(item_.request, lab_.device.info());
+    const Result<std::vector<AnyPlan>> ranked =
+        lab_.method.tune > 1 ? candidates_of(item_.request, lab_.device.info()) : std::vector<AnyPlan>();
     for (const AnyPlan& plan : ranked ? *ranked : std::vector<AnyPlan>()) {
       if (static_cast<int>(all.size()) >= lab_.method.tune) break;
-      const auto same = [&](const AnyPlan& one) { return is_same(one, plan); };
-      if (std::none_of(all.begin(), all.end(), same)) all.push_back(plan);
+      if (!is_same(plan, item_.plan)) all.push_back(plan);
     }
+    if (item_.raced && *item_.raced && place_in(all, **item_.raced) == all.size())
+      all.push_back(**item_.raced);
     return all;
+  }
+
+  /// The place of a plan; the size where it is not among them.
+  static size_t place_in(const std::vector<AnyPlan>& all, const AnyPlan& plan) {
+    const auto same = [&](const AnyPlan& one) { return is_same(one, plan); };
+    return static_cast<size_t>(std::find_if(all.begin(), all.end(), same) - all.begin());
   }
 
   /// Verified entrants of all plans; the first is the given plan.
@@ -124,8 +130,9 @@ class Session {
     const std::vector<AnyPlan> all = plans();
     std::vector<Entrant> entrants = our_entrants(all);
     finals_.push_back(entrants[0]);
-    if (item_.raced) enter(entrants[is_same(*item_.raced, item_.plan) ? 0 : 1], kSluiceRaced);
-    if (lab_.method.tune <= 1) return;
+    if (item_.raced && !*item_.raced) finals_.push_back(failed(kSluiceRaced, "", item_.raced->error()));
+    if (item_.raced && *item_.raced) enter(entrants[place_in(all, **item_.raced)], kSluiceRaced);
+    if (lab_.method.tune <= 1 || entrants.size() == 1) return;
     phase_(fmt::format("screening {} candidates", entrants.size()));
     const std::vector<Entrant*> best = best_of(lab_, entrants, ours_->copies());
     for (size_t i = 0; i < entrants.size(); ++i)

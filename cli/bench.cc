@@ -75,6 +75,14 @@ void print_shape(const bench::RunRecord& run, const bench::ShapeRecord& shape, b
   std::fflush(stdout);
 }
 
+/// True if a race would time plans: no kernel is asked for, and the problem has no record.
+bool may_race(const bench::Request& request, const bench::Lab& lab) {
+  if (chooses_kernels(request)) return false;
+  const bench::Request unasked = bench::request_of(problem_of(request));
+  const Result<bench::AnyPlan> plan = plan_of(unasked, lab.device.info(), lab.device.records());
+  return plan && bench::source_of(*plan) == PlanSource::model;
+}
+
 /// Times the planner's pick, and the winner of a race of `racers` plans.
 bench::ShapeRecord measure(const bench::Lab& lab, const bench::Request& request, int racers,
                            const bench::Phase& phase) {
@@ -82,13 +90,11 @@ bench::ShapeRecord measure(const bench::Lab& lab, const bench::Request& request,
   if (!plan) return bench::unplanned_shape(request, plan.error());
   bench::Planned item{.request = request, .plan = *plan};
   double race_ms = 0;
-  if (racers > 1 && !chooses_kernels(request)) {
+  if (racers > 1 && may_race(request, lab)) {
     phase("racing");
     const auto start = std::chrono::steady_clock::now();
-    const Result<bench::AnyPlan> raced = bench::raced_plan_of(bench::problem_of(*plan), lab.device, racers);
+    item.raced = bench::raced_plan_of(bench::problem_of(*plan), lab.device, racers);
     race_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    if (!raced) return bench::unplanned_shape(request, raced.error());
-    item.raced = *raced;
   }
   bench::ShapeRecord record = bench::measure_shape(lab, item, phase);
   record.race_ms = race_ms;
@@ -106,8 +112,10 @@ Result<bench::Method> method_of(const BenchFlags& flags) {
 
 Result<int> run_bench(const BenchFlags& flags) {
   SLUICE_TAKE(const std::vector<bench::Request> requests, requests_for(flags));
-  SLUICE_TAKE(const Device device, gpu_of(flags.device, options_from_environment(),
-                                          "bench measures GPUs: the host twin has no speed to tell of"));
+  Options options = options_from_environment();
+  if (flags.racers > 1) options.records_dir.clear();  // races are for this run, and none has been before
+  SLUICE_TAKE(const Device device,
+              gpu_of(flags.device, options, "bench measures GPUs: the host twin has no speed to tell of"));
   SLUICE_TAKE(const bench::Method method, method_of(flags));
   SLUICE_TAKE(bench::Lab lab, bench::open_lab(device, method, flags.cublaslt));
   if (has_convolutions(requests)) bench::load_cudnn(lab, flags.cudnn);
@@ -153,7 +161,8 @@ Verb add_bench_verb(CLI::App& app) {
   verb->add_option("--tune", f.method.tune, "Time so many of the planner's candidates too")
       ->check(CLI::Range(0, 1000));
   verb->add_option("--race", f.racers,
-                   "Race so many plans first, as SLUICE_RACE does, and time the winner too")
+                   "Race so many plans first, as SLUICE_RACE does, and time the winner too; the user's "
+                   "records are left aside")
       ->check(CLI::Range(0, kMostRacers));
   verb->add_flag("--warm", f.warm, "One set of operands, so that L2 may hold it");
   add_replay_flags(*verb, f.method, "contender");

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sentences of docs/performance.md on losses and on peers other than cuBLASLt. Causes are typed and have
 findings; numbers come from rows. A sentence is left out if its rows show no loss."""
+import re
+
 from report_figures import by_tokens, compared, floor_shares, geometric_mean, is_fp8, losses, name_of, ratio, sizes_of, spread
 from report_records import NO_COMMIT, age_words, first_look
 
@@ -51,18 +53,18 @@ def many_tokens(data) -> str:
     text = f"**int4 weights with many tokens.** Beside FP8: {', '.join(slower)} fp16 tokens"
     if slow := [f"{mean:.2f} at {m:g}" for m, mean in bytes_too.items() if mean < SLOWER]:
         text += f"; {', '.join(slow)} e4m3 tokens"
-    if told := beside_machete(data):
-        text += f". Beside Machete, {told}"
+    if told := slower_than_vllm(data):
+        text += f". Beside the faster of Marlin and Machete, {told}"
     return text + (". Cause: codes are unpacked to the tokens' type before they are multiplied; that takes instructions, and 16-bit tensor "
                    "cores do half as many products a clock as FP8 ones. There int4 saves memory, not time ([few-bit-weights.md](findings/few-bit-weights.md)).")
 
 
-def beside_machete(data) -> str:
+def slower_than_vllm(data) -> str:
     """Where Marlin or Machete is faster, in words; "" if nowhere."""
     rows = compared(data.rows("int4_peers"), "peer_us")
     slower = sorted((row for row in rows if ratio(row, "peer_us") < SLOWER), key=lambda row: ratio(row, "peer_us"))
     return (f"{len(slower)} of {len(rows)} are slower, from {min(row['m'] for row in slower):g} tokens on, at worst "
-            f"{ratio(slower[0], 'peer_us'):.2f} ([waves](findings/int4-peers.md))") if slower else ""
+            f"{ratio(slower[0], 'peer_us'):.2f} ([which](findings/int4-peers.md))") if slower else ""
 
 
 def few_waves(data) -> str:
@@ -133,7 +135,7 @@ def beside_vllm(data) -> str:
     for name in dict.fromkeys(row["set"] for row in rows):
         words = {"int4_known": "known layers"}.get(name, name)
         if drawn := name.partition("int4_blind_")[2]:
-            words = f"random products ({'first look' if first_look(commit, drawn) else 'seen'})"
+            words = "random products" + (f" ({'first look' if first_look(commit, drawn) else 'seen'})" if re.fullmatch("[0-9a-f]{7,40}", drawn) else "")
         parts.append(f"{spread([ratio(row, 'peer_us') for row in rows if row['set'] == name])} on {words}")
     return (f"**Marlin, Machete** (vLLM {rows[0]['vllm']}), int4, times the faster: {', '.join(parts)}, at {commit} "
             "([by tokens](findings/int4-peers.md)).")

@@ -251,7 +251,7 @@ def check_int4_peers(folder: Folder) -> None:
     assert [row["peer_us"] for row in rows] == [15.0, 20.0, 8.0, None] and rows[3]["failed"] == "Machete: 3 of 4" and rows[1]["failed"] is None, rows
     text = flat(folder.page())
     assert "(vLLM 1.2.3), int4, times the faster: 1.34 (0.80 to 2.00; 3) on random products (seen), at 0123abc" in text, text
-    assert "Beside Machete, 1 of 3 are slower, from 500 tokens on, at worst 0.80" in text, text
+    assert "Beside the faster of Marlin and Machete, 1 of 3 are slower, from 500 tokens on, at worst 0.80" in text, text
     assert "Not timed: CUTLASS, TensorRT-LLM." in text, text
     assert ["random int4, 1-500 tokens", "the faster of Marlin, Machete", "1.34 (0.80 to 2.00; 3 of 4)", "-", "model"] in report.readme_rows(folder.data())
 

@@ -34,7 +34,7 @@ def products(seed: str, count: int):
     kinds = K_MAJOR + OTHERS
     for i in range(count):
         kind = kinds[i * len(kinds) // count]
-        if kind in OTHERS and kind not in K_MAJOR:
+        if kind in OTHERS:
             yield line(between(dice, (64, 8192), 8), between(dice, WIDTHS, 8), between(dice, LENGTHS, 64), kind)
         else:
             yield line(between(dice, (32, 8192), dice.choice((1, 64))), between(dice, WIDTHS, 16), between(dice, LENGTHS, 128), kind)

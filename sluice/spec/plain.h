@@ -83,6 +83,10 @@ SLUICE_HD constexpr int plain_width_unit(int width, bool gated) {
   return width > kWaveRows / 2 && !gated ? 8 : 16;
 }
 
+SLUICE_HD constexpr bool is_plain_width(int width, bool gated) {
+  return width >= 16 && width <= 256 && width % plain_width_unit(width, gated) == 0;
+}
+
 /// nullptr, or the rule that a plain config breaks, in words.
 SLUICE_HD constexpr const char* validate_plain(const KernelConfig& c) {
   if (c.a_major != Major::k || c.b_major != Major::k) return "plain needs K-major operands";
@@ -97,7 +101,7 @@ SLUICE_HD constexpr const char* validate_plain(const KernelConfig& c) {
     if (c.tile.n == 128 && c.tile.m > 16)
       return "plain has registers for 128 rows of B with up to 16 of A: fp8 needs some to become fp16";
   } else {
-    if (c.tile.n < 16 || c.tile.n > 256 || c.tile.n % plain_width_unit(c.tile.n, c.epilogue.gated) != 0)
+    if (!is_plain_width(c.tile.n, c.epilogue.gated))
       return "plain_wgmma needs tile.n to be a multiple of 16 in 16..256, or of 8 above 32 without a gate";
     if (c.tile.m != 8 && (c.tile.m < 16 || c.tile.m > 128 || c.tile.m % 16 != 0))
       return "plain_wgmma needs tile.m of 8 rows of A, or a multiple of 16 in 16..128";

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <climits>
 #include <set>
 
 #include <sluice/host/ops/gemm.h>
@@ -119,7 +120,7 @@ TEST_P(planner_plain, says_why_an_override_leaves_none) {
   columns.a.major = Major::mn;
   EXPECT_NE(message(columns, {}).find("K-major"), std::string::npos);
   EXPECT_NE(message(tokens(4), {.splits = 2}).find("inside a cluster"), std::string::npos);
-  EXPECT_NE(message(tokens(4), {.tile_n = 24}).find("x 16, 32 or"), std::string::npos);
+  EXPECT_NE(message(tokens(4), {.tile_n = 24}).find("above 32"), std::string::npos);
   EXPECT_NE(message(tokens(4), {.cluster = ClusterShape{2, 1}}).find("along k only"), std::string::npos);
 }
 
@@ -130,6 +131,10 @@ TEST(planner_plain_widths, any_that_the_kernel_has_may_be_asked_for) {
     ASSERT_TRUE(plan.ok()) << width << ": " << plan.error().message;
     EXPECT_EQ(plan->config.tile.n, width);
   }
+  for (const int width : {-8, 0, 8, 12, 24, 36, 264, 1 << 30, INT_MAX})
+    EXPECT_FALSE(gemm::plan(tokens(4), kH200, {.schedule = Schedule::plain_wgmma, .tile_n = width}).ok())
+        << width;
+  for (const int width : {8, 12}) static_cast<void>(gemm::plan(tokens(4), kH200, {.tile_n = width}));
 }
 
 TEST_P(planner_plain, an_empty_problem_has_one_if_asked_for) {

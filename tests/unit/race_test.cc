@@ -71,6 +71,13 @@ TEST_F(Races, the_fastest_wins_is_kept_and_needs_no_race_again) {
   EXPECT_NEAR(planned(opened(0)).measured_us, won->measured_us, 1e-3);
 }
 
+TEST_F(Races, a_race_of_one_is_no_record) {
+  const Result<Plan> alone = gemm::race(opened(0), kProblem, 1);
+  ASSERT_TRUE(alone.ok()) << alone.error().message;
+  EXPECT_EQ(alone->source, PlanSource::model);
+  EXPECT_EQ(planned(opened(0)).source, PlanSource::model);
+}
+
 TEST_F(Races, run_races_once_if_the_options_ask_for_it) {
   const Device racing = opened(3), plain = opened(0);
   const gemm::Args args = args_for(kProblem);

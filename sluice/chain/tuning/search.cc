@@ -65,11 +65,10 @@ class Search {
                  {"triggers of all", true, &Search::walk_triggers_of_all},
                  {"hand-off of all", true, &Search::walk_hand_off_of_all},
                  {"first kernels", false, &Search::walk_first_kernels},
-                 // These compile nothing.
-                 {"hand-off and prefetch", false, &Search::walk_bytes},
-                 {"spacing", false, &Search::walk_spacing},
+                 {"hand-off and prefetch", false, &Search::walk_bytes},  // compiles nothing
                  {"kernel", false, &Search::walk_other_kernels},
                  {"wait and trigger", false, &Search::walk_boundaries},
+                 {"spacing", false, &Search::walk_spacing},
                  {"kernels of two products", false, &Search::walk_pairs},
                  {"kernel and spacing", false, &Search::walk_kernel_and_spacing},
                  {"overlap taken off", false, &Search::walk_taken_off}};

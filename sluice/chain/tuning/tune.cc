@@ -212,7 +212,9 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
   SLUICE_TAKE(const ChainPlan known, plan_chain(steps, info, request.tuning.start, device.records()));
   ChainOptions planning = request.tuning.start;
   planning.overlap = ChainOverlap::tuned;
-  SLUICE_TAKE(const ChainPlan planned, plan_chain(steps, info, planning, device.records()));
+  // One more chain to try: without it the search goes on.
+  const Result<ChainPlan> found = plan_chain(steps, info, planning, device.records());
+  const ChainPlan& planned = found ? *found : known;
   SLUICE_TAKE(const ChainPlan alone,
               plan_chain(plain, info, {.overlap = ChainOverlap::off}, device.records()));
   if (request.cold) SLUICE_TRY(check_cold(steps, info));

@@ -78,10 +78,10 @@ std::vector<typename Op::Plan> racing(const std::vector<typename Op::Plan>& rank
 /// Held while memory is filled and plans are timed: two races at once would time each other.
 std::unique_lock<std::mutex> race_turn();
 
-/// Races `most` plans of the problem. The winner has its time and counts as recorded. It is kept among the
-/// user's records, if that is possible. Plans other than the first leave the race where they cannot be
-/// prepared or launched.
-/// Errors: those of candidates(), RaceMemory and race_times(); the first plan's.
+/// Races `most` plans of the problem. The winner has its time. If there was a second plan, it counts as
+/// recorded and is kept among the user's records, if that is possible. Plans other than the first leave the
+/// race where they cannot be prepared or launched. Errors: those of candidates(), RaceMemory and
+/// race_times(); the first plan's.
 template <class Op>
 Result<typename Op::Plan> race(const Device& device, const typename Op::Problem& problem, int most) {
   SLUICE_TAKE(const auto ranked, Op::candidates(problem, device.info()));
@@ -118,6 +118,8 @@ Result<typename Op::Plan> race(const Device& device, const typename Op::Problem&
     if (!times[i].empty() && quantile(times[i], 0.5) < quantile(times[fastest], 0.5)) fastest = i;
   typename Op::Plan won = kernels[fastest].impl().plan;
   won.measured_us = quantile(times[fastest], 0.5);
+  const auto has_time = [](const RaceTimes& racer) { return !racer.empty(); };
+  if (std::count_if(times.begin(), times.end(), has_time) < 2) return won;  // nothing was compared
   won.source = PlanSource::record;
   // Without a folder, or one that cannot be written to, the next process races again.
   static_cast<void>(keep_record(device.options(), device.info(), won, quantile(times[0], 0.5),

@@ -122,7 +122,7 @@ constexpr Constant<C> kRows[] = {
     {"narrow_product_clocks", &C::narrow_product_clocks, 77, "clocks", sm,
      "narrow: 16 rows x 8 tokens, in tiles of 16 and 32 tokens", kFewBits, 10, 200},
     {"narrow_alone_clocks", &C::narrow_alone_clocks, 400, "clocks", sm,
-     "narrow: a warp's k-tile more where nothing hides its latency", kFewBits, 100, 900},
+     "narrow: latency of a warp's k-tile, beside its instructions", "docs/findings/int4-widths.md", 100, 900},
     {"narrow_sums_us", &C::narrow_sums_us, 0.1125, "us", device,
      "narrow: each four sums of a warp that a thread adds up at the end", kFewBits, 0.01, 0.5},
     {"wide_issue_clocks", &C::wide_issue_clocks, 0.4625, "clocks", sm,

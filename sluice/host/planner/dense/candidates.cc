@@ -297,9 +297,9 @@ std::string why_no_plain_plan(const Problem& p, const PlanOverrides& o) {
     return asked + "it does not promote: take plain, whose sums are all in fp32, or accumulate = fast";
   return asked +
          "no configuration has this tile, cluster and warps within 227 KB of shared memory: tiles are 8, 16, "
-         "32 or 64 x 16, 32, 64 or 128 (plain_wgmma: 8 or a multiple of 16 up to 128 x 16, 32 or a multiple "
-         "of "
-         "8 up to 256), warps 4, 8 or 16; give fewer overrides";
+         "32 or 64 x 16, 32, 64 or 128 (plain_wgmma: 8 or a multiple of 16 up to 128 x a multiple of 16 up "
+         "to "
+         "256, or of 8 above 32 without a gate), warps 4, 8 or 16; give fewer overrides";
 }
 
 /// True for configs that search() lets through for this problem.

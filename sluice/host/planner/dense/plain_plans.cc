@@ -57,7 +57,8 @@ std::vector<KernelConfig> listed_configs(const Problem& p, const DeviceInfo& dev
       c.stages = plain_stages(c, base.ctas);
     }
     for (const FittedBase& base : kFittedSpace)
-      if (const int width = o.tile_n.value_or(fitted_width(p, device, parts, base.ctas)); width > 0) {
+      if (const int width = o.tile_n.value_or(fitted_width(p, device, parts, base.ctas));
+          is_plain_width(width, p.epilogue.gated)) {
         KernelConfig& c = add(Schedule::plain_wgmma, width, base.warps);
         c.stages = plain_stages(c, base.ctas);
       }

@@ -72,6 +72,7 @@ double estimate_us(const PackedProblem& problem, const NarrowConfig& config, con
   // Warps take whole k-tiles: where the last round is not full, half of the gap shows.
   const double turns = std::max(tiles, (tiles + rounds * c.warps) / 2);
   const double issue_us = of_busiest * turns * clocks / (kSchedulers * busy * device.rates.light_mhz);
+  // A warp's rounds one after another: what counts where few warps share an SM.
   const double warp_us =
       of_busiest / resident * rounds * (clocks + costs.narrow_alone_clocks) / device.rates.light_mhz;
 
@@ -93,7 +94,7 @@ double estimate_us(const PackedProblem& problem, const WideConfig& c, const Devi
 
   const double expand = code_bits(c.weights.type) == 8 ? costs.wide_byte_clocks : costs.wide_expand_clocks;
   const double exchange_us = c.cluster_k > 1 ? costs.wide_exchange_us * c.tokens / 64.0 : 0.0;
-  const double busy = all / (clusters * std::ceil(all / clusters));  // share of the SMs
+  const double busy = all / (clusters * std::max(1.0, std::ceil(all / clusters)));  // share of the SMs
   const auto tile_us = [&](int tokens) {
     const double product = tensor_slowness(device, c.x) * tokens;  // a clock a token, for 16 k
     const double step = std::max(product, costs.wide_issue_clocks * tokens + expand);
