@@ -12,6 +12,20 @@
 
 namespace sluice {
 
+/// A product of bf16.
+inline sluice_problem dense_problem(int64_t m, int64_t n, int64_t k) {
+  sluice_problem p{};
+  p.m = m, p.n = n, p.k = k, p.batch = 1;
+  return p;
+}
+/// The same with int4 weights in groups of 128.
+inline sluice_problem packed_problem(int64_t m, int64_t n, int64_t k) {
+  sluice_problem p = dense_problem(m, n, k);
+  p.packed = 1;
+  p.weights = {.type = SLUICE_UINT4, .group = 128, .scale = SLUICE_FP16, .order = SLUICE_ORDER_HALF};
+  return p;
+}
+
 /// An array with memory of the fake device.
 struct TestArray {
   std::vector<int64_t> shape, strides;

@@ -1,29 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // sluice_race and sluice_options.race on the fake driver: each kind of problem races, the fastest becomes a
 // plan that sluice_run takes, and misuse launches nothing. To see them fail: let sluice_race plan.
-#include <sluice/c_api.h>
-#include <sluice/c_api/handles.h>
 #include <sluice/c_api/options.h>
 #include <sluice/host/ops/kept.h>
 
 #include <stdlib.h>
 
+#include "c_api_fixture.h"
 #include "cache_fake.h"
-#include "launch_fixture.h"
 
 namespace sluice {
 namespace {
 
 sluice_problem dense() {
-  sluice_problem p{};
-  p.m = 64, p.n = 2048, p.k = 4096, p.batch = 1;
-  return p;
-}
-sluice_problem packed() {
-  sluice_problem p{};
-  p.m = 16, p.n = 4096, p.k = 4096, p.batch = 1, p.packed = 1;
-  p.weights = {SLUICE_UINT4, 128, SLUICE_FP16, 0, SLUICE_ORDER_HALF};
-  return p;
+  return dense_problem(64, 2048, 4096);
 }
 sluice_problem convolution() {
   sluice_problem p{};
@@ -72,7 +62,7 @@ class CApiRace : public LaunchTest {
 };
 
 TEST_F(CApiRace, each_kind_of_problem_races_and_leaves_a_record) {
-  for (const sluice_problem& problem : {dense(), packed(), convolution()}) {
+  for (const sluice_problem& problem : {dense(), packed_problem(16, 4096, 4096), convolution()}) {
     const int before = driver.launches();
     ASSERT_EQ(sluice_race(handle_, &problem, 3, &plan_), SLUICE_OK) << sluice_error_message();
     EXPECT_GT(driver.launches(), before + 3);

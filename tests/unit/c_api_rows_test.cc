@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranges of rows through the C interface: plans for sluice_compile, kernels for sluice_run, and misuse. To
 // see it fail: let sluice_make_rows_ready forget the range.
-#include <sluice/c_api.h>
-#include <sluice/c_api/handles.h>
-
 #include <set>
 #include <string>
 
-#include "launch_fixture.h"
+#include "c_api_fixture.h"
 
 namespace sluice {
 namespace {
 
 sluice_problem layer() {
-  sluice_problem p{};
-  p.m = 1, p.n = 512, p.k = 1024, p.batch = 1;
-  return p;
+  return dense_problem(1, 512, 1024);
 }
 sluice_problem packed_layer() {
-  sluice_problem p = layer();
-  p.packed = 1;
-  p.weights = {.type = SLUICE_UINT4, .group = 128, .scale = SLUICE_FP16};
-  return p;
+  return packed_problem(1, 512, 1024);
 }
 
 class CApiRows : public LaunchTest {

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -211,10 +212,14 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
   }
   SLUICE_TAKE(const ChainPlan known, plan_chain(steps, info, request.tuning.start, device.records()));
   ChainOptions planning = request.tuning.start;
-  planning.overlap = ChainOverlap::tuned;
-  // One more chain to try: without it the search goes on.
-  const Result<ChainPlan> found = plan_chain(steps, info, planning, device.records());
-  const ChainPlan& planned = found ? *found : known;
+  std::optional<ChainPlan> own;  // where the caller asks for another overlap
+  if (planning.overlap != ChainOverlap::tuned) {
+    planning.overlap = ChainOverlap::tuned;
+    // One more chain to try: without it the search goes on.
+    if (Result<ChainPlan> found = plan_chain(steps, info, planning, device.records()))
+      own = *std::move(found);
+  }
+  const ChainPlan& planned = own ? *own : known;
   SLUICE_TAKE(const ChainPlan alone,
               plan_chain(plain, info, {.overlap = ChainOverlap::off}, device.records()));
   if (request.cold) SLUICE_TRY(check_cold(steps, info));
