@@ -18,7 +18,7 @@ inline sluice_problem dense_problem(int64_t m, int64_t n, int64_t k) {
   p.m = m, p.n = n, p.k = k, p.batch = 1;
   return p;
 }
-/// The same with int4 weights in groups of 128.
+/// Such a product with int4 weights in groups of 128.
 inline sluice_problem packed_problem(int64_t m, int64_t n, int64_t k) {
   sluice_problem p = dense_problem(m, n, k);
   p.packed = 1;
