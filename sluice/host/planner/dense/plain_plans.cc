@@ -133,25 +133,38 @@ Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const Kernel
   const double tokens = static_cast<double>(grid_columns(p, c)) * static_cast<double>(p.m) *
                         static_cast<double>(p.k) * bytes * static_cast<double>(p.batch);
   const double resident = resident_ctas(c, device);
-  const double busy = std::min<double>(ctas, device.sm_count);
-  const double in_flight = static_cast<double>(plain_early_row_bytes(c)) * c.tile.n *
-                           std::min<double>(plain_ctas(c), std::max(1.0, ctas / device.sm_count));
-  const double sm_rate = std::min(device.rates.sm_bytes_per_us, in_flight / loaded_latency_us(device, costs));
-  const double hbm_us = weights * rows / std::min(device.rates.hbm_bytes_per_us, busy * sm_rate);
+  // CTAs of one wave read their weights at the rate of HBM, or at what their SMs hold in flight.
+  const auto loads_us = [&](double running) {
+    const double sms = std::min<double>(running, device.sm_count);
+    const double in_flight = static_cast<double>(plain_early_row_bytes(c)) * c.tile.n *
+                             std::min<double>(plain_ctas(c), std::max(1.0, running / device.sm_count));
+    const double sm_rate =
+        std::min(device.rates.sm_bytes_per_us, in_flight / loaded_latency_us(device, costs));
+    return weights * rows * running / ctas / std::min(device.rates.hbm_bytes_per_us, sms * sm_rate);
+  };
+  const auto products_us = [&](double running) {
+    return math_us(p, device, c, running / c.cluster.k / std::min<double>(running, device.sm_count), costs);
+  };
+  const double whole_waves = std::floor(ctas / resident), last = ctas - whole_waves * resident;
   const double l2_us = tokens / device.rates.l2_bytes_per_us;
 
-  const double math = math_us(p, device, c, tiles / busy, costs);
-
   Estimate e;
-  e.waves = static_cast<int>(std::min(1e9, (ctas + resident - 1) / resident));
-  e.tensor_us = math;
+  e.waves = static_cast<int>(std::min(1e9, std::ceil(ctas / resident)));
+  const auto add_waves = [&](double waves, double running) {
+    if (waves < 1 || running < 1) return;
+    const double loads = loads_us(running), products = products_us(running);
+    e.hbm_us += waves * loads;
+    e.tensor_us += waves * products;
+    e.total_us += waves * (std::max(loads, products) + costs.plain_overlap * std::min(loads, products));
+  };
+  add_waves(whole_waves, resident);
+  add_waves(1, last);
   e.l2_us = l2_us;
-  e.hbm_us = hbm_us;
   e.overhead_us = device.rates.launch_us + costs.begin_us + costs.plain_begin_us +
                   costs.cluster_us * std::log2(c.cluster.k) +
-                  costs.warp_sums_us * warp_sums_bytes(plain_tile(c)) / 1024.0;
-  e.total_us = e.overhead_us + std::max(hbm_us, math) + costs.plain_overlap * std::min(hbm_us, math) +
-               costs.token_share * l2_us;
+                  costs.warp_sums_us * warp_sums_bytes(plain_tile(c)) / 1024.0 +
+                  costs.wave_us * (e.waves - 1) / plain_ctas(c);
+  e.total_us += e.overhead_us + costs.token_share * l2_us;
   return e;
 }
 
