@@ -151,14 +151,8 @@ def from_rows(path: pathlib.Path) -> Result:
 ROW_BARS = {"mean_loss": 0.015, "worst_loss": 0.08, "most_kernels": 12, "worst_call_us": 2000.0}
 
 
-def commits_of(certificate: dict, sources: dict[str, str]) -> frozenset[str]:
-    """Commits in the certificate whose sections have these sources (all parts in `sources`)."""
-    return frozenset(entry["commit"] for entry in certificate.get("sections", {}).values()
-                     if entry.get("commit") and sources.items() <= entry.get("sources", {}).items())
-
-
-def from_sanitizer(path: pathlib.Path, tool: str, build: str, commits: frozenset[str] = frozenset()) -> Result:
-    """Reads lines of sanitize.jsonl for one tool, and for one build or commits with the same sources:
+def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
+    """Reads lines of sanitize.jsonl for one tool and one build:
     {"kind": "class" or "planted", "tool", "class", "clean", "waived", "shown", "why", ...}. A planted bug is
     clean if it was found. The newest line counts."""
     result, newest = Result(), {}
@@ -167,7 +161,7 @@ def from_sanitizer(path: pathlib.Path, tool: str, build: str, commits: frozenset
             row = json.loads(line)
         except ValueError:
             continue  # the unfinished last line of a run
-        if row.get("tool") == tool and (row.get("build") == build or row.get("commit") in commits):
+        if row.get("tool") == tool and row.get("build") == build:
             newest[row.get("kind"), row.get("class")] = row
     for (kind, name), row in newest.items():
         result.cases += 1
