@@ -24,7 +24,8 @@ std::string kernel_log_line(const std::string& entry_name, const std::string& un
 void append_kernel_log(const std::string& file, const std::string& entry_name, const std::string& unit) {
   const FileHandle log(open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   const std::string line = kernel_log_line(entry_name, unit);
-  if (log) [[maybe_unused]] const ssize_t written = write(log.get(), line.data(), line.size());
+  if (log) [[maybe_unused]]
+    const ssize_t written = write(log.get(), line.data(), line.size());
 }
 
 }  // namespace sluice
