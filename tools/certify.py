@@ -49,7 +49,7 @@ from certify_sections import ELSEWHERE, Part, Section, Setting, all_sections
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "sluice-certificate-2"
-COUNTS = ("tests", "cases", "elements")
+COUNTS = ("tests", "cases", "elements", "not_judged")
 
 
 class Refused(Exception):
@@ -172,7 +172,7 @@ class Certificate:
     @staticmethod
     def sum_up(entry: dict) -> None:
         parts = entry["parts"]
-        entry |= {key: sum(part[key] for part in parts.values()) for key in COUNTS}
+        entry |= {key: sum(part.get(key, 0) for part in parts.values()) for key in COUNTS}
         entry["seconds"] = round(sum(part["seconds"] for part in parts.values()), 1)
         entry["kernels"] = max((part["kernels"] for part in parts.values()), default=0)
         entry["skipped"] = sorted({name for part in parts.values() for name in part["skipped"]})

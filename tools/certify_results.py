@@ -16,12 +16,13 @@ LONGEST = 2_000  # characters of one finding
 
 @dataclasses.dataclass
 class Result:
-    """`tests`: how many passed. `cases`: judged cases by the tests' count. `found`: findings; empty if all is
-    right."""
+    """`tests`: how many passed. `cases`: cases by the tests' count; `not_judged`: results among them that are
+    neither right nor wrong, since the test's data are at fault. `found`: findings; empty if all is right."""
     tests: int = 0
     cases: int = 0
     kernels: int = 0
     elements: int = 0
+    not_judged: int = 0
     seconds: float = 0.0
     skipped: list[str] = dataclasses.field(default_factory=list)
     found: list[str] = dataclasses.field(default_factory=list)
@@ -39,7 +40,7 @@ def number(value: object) -> int:
         return 0
 
 
-COUNTED = ("cases", "kernels", "elements")
+COUNTED = ("cases", "kernels", "elements", "not_judged")
 # Keys that gtest writes for a case; the rest are properties that the test recorded.
 GTEST_KEYS = {"name", "file", "line", "status", "result", "timestamp", "time", "classname", "failures", "value_param", "type_param", "seed"}
 
@@ -58,8 +59,9 @@ def from_gtest(path: pathlib.Path, log: str) -> Result:
                 result.skipped.append(name)
             elif case.get("failures"):
                 result.add(f"{name}: " + "\n".join(failure["failure"] for failure in case["failures"]))
-            elif case.get("result") == "COMPLETED":
-                result.tests += 1
+            elif case.get("result") == "COMPLETED" and ("cases" in case or not number(case.get("not_judged", 0))):
+                result.tests += 1  # a test of one case, which was not judged, is no test that passed
+            result.not_judged += number(case.get("not_judged", 0))
             result.cases += number(case.get("cases", 0))
             result.elements += number(case.get("elements", 0))
             result.kernels = max(result.kernels, number(case.get("kernels", 0)))
@@ -195,6 +197,8 @@ def judged(result: Result, code: int) -> Result:
     """Adds a finding unless the part ran something and ended well. `code`: its exit status."""
     if not result.found and code != 0:
         result.add(f"exit status {code}")
+    if not result.found and 0 < result.cases <= result.not_judged:
+        result.add(f"nothing was judged: the data of all {result.cases} cases are at fault")
     if not result.found and result.tests == 0:
         result.add("nothing ran" + (f" ({len(result.skipped)} tests were skipped)" if result.skipped else ""))
     return result

@@ -350,6 +350,18 @@ def a_part_that_goes_on(bench: Bench) -> None:
     expect(bench.run()[0] == certify.FOUND, "any other status is a finding")
 
 
+def data_at_fault(bench: Bench) -> None:
+    """A result that is not judged is neither right nor wrong; where nothing was judged, nothing is shown."""
+    def judged(*cases: dict) -> certify_results.Result:
+        told = bench.folder / "told.json"
+        told.write_text(json.dumps({"testsuites": [{"name": "a", "testsuite": [{"name": "x", "result": "COMPLETED", **case} for case in cases]}]}))
+        return certify_results.judged(certify_results.from_gtest(told, ""), 0)
+    some = judged({"cases": "100", "not_judged": "3"}, {"not_judged": "1"}, {})
+    expect((some.tests, some.cases, some.not_judged, some.found, some.facts) == (2, 100, 4, [], {}), str(some))
+    expect("nothing was judged" in judged({"cases": "5", "not_judged": "5"}).found[0], "all cases")
+    expect(judged({"not_judged": "1"}).found == ["nothing ran"], "the one test")
+
+
 def readers(bench: Bench) -> None:
     folder = bench.folder
     (folder / "junit_a.xml").write_text('<testsuites><testsuite><testcase classname="a" name="x"/><testcase classname="a" name="y"><skipped/></testcase>'
@@ -400,7 +412,7 @@ TESTS = (all_right, nothing_is_run_twice,
          another_name_voids_its_section, fewer_cases_void, of_another_tree, names_of_another_build, on_several_gpus, of_two_names, another_driver_is_named,
          found("wrong", "one bit is wrong"), found("crash", "no result: it ended in two.afirst"),
          found("skipped", "nothing ran (1 tests were skipped)"), found("nothing", "nothing ran"), no_end, one_by_one, cut_and_resumed, no_time, no_gpu,
-         another_gpu, unknown_section, into_a_folder, a_missing_wheel, of_its_wheel, a_part_that_goes_on, readers)
+         another_gpu, unknown_section, into_a_folder, a_missing_wheel, of_its_wheel, a_part_that_goes_on, data_at_fault, readers)
 
 
 def run() -> int:

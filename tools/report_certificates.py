@@ -109,6 +109,7 @@ def found_words(entry: dict) -> str:
     if entry["verdict"] == "unfinished":
         return f"unfinished: {len(entry['parts'])} of {entry['of']} parts, {how_many}"
     skipped = f", {len(entry['skipped'])} skipped" if entry["skipped"] else ""
+    skipped += f", {entry['not_judged']:,} not judged" if entry.get("not_judged") else ""
     told = [f"{key} {value}" for key, value in entry.get("facts", {}).items() if key.endswith((WAIVED, VARIANTS, PAST))]
     return how_many + skipped + "".join(f"; {words}" for words in told)
 
@@ -190,7 +191,7 @@ def by_section(certificates: dict[str, Kept]) -> str:
     text = table(["section", "what runs", *(kept.gpu() for kept in certificates.values())], rows)
     if not certificates:
         return f"{NONE}\n\n{text}"
-    legend = ("Each case and test that a cell counts was right, unless the cell says otherwise. Old: what stands in brackets has changed since, so the "
+    legend = ("Each case and test that a cell counts was right, unless the cell says otherwise; not judged: the test's own data are at fault. Old: what stands in brackets has changed since, so the "
               "section no longer holds.")
     return f"{text}\n\n{legend}\n\n" + "\n".join(machine_line(kept) for kept in certificates.values())
 

@@ -85,6 +85,8 @@ def check_certificates() -> None:
     assert "**Found** by fuzz: from 0: fuzz.x: one bit." in said(wrong) and "100,000" not in said(wrong), said(wrong)
     variant = kept(sanitizers={"cases": 9, "facts": {"racecheck ran": "2 of 8 kernels as a variant (both_arrive)", "other": "5"}})
     assert "9 cases; racecheck ran 2 of 8 kernels as a variant (both_arrive); " in by_section(variant), "what ran is not what ships"
+    unjudged = kept(packed={"cases": 5_000, "not_judged": 3})
+    assert "5,000 cases, 3 not judged; " in by_section(unjudged), "neither right nor wrong"
     cut = kept(packed={"verdict": "unfinished", "cases": 5_000, "of": 12})
     assert "unfinished: 9 of 12 parts, 5,000 cases;" in by_section(cut)
     assert "Unfinished: packed." in said(cut) and "5,000" not in said(cut), said(cut)
