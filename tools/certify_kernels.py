@@ -31,7 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "sluice-kernels-1"
 FILE = "kernels.xz"
 HEADER = struct.Struct("<5Qd4i")  # sluice/host/jit/cache_entry.cc
-SAME, CHANGED, UNCOMPARED = "same", "changed", "not compared"
+SAME, CHANGED, UNCOMPARED, LOST = "same", "changed", "not compared", "not kept"
 
 
 def logged(path: pathlib.Path) -> dict[str, tuple[str, str]]:
@@ -155,7 +155,9 @@ class Kernels:
 
     def differing(self, part: str, states: list[str]) -> dict[str, set[int]]:
         """The kernels of a part that are not known to be what they were, by state. `states`: of all kernels."""
-        found = self.parts.get(part, ())
+        if part not in self.parts:
+            return {LOST: set()}
+        found = self.parts[part]
         return {state: some for state in (CHANGED, UNCOMPARED) if (some := {i for i in found if states[i] == state})}
 
 

@@ -155,6 +155,8 @@ class Runner:
                 self.kernels.take(f"{section.name}/{part.name}", self.log_of(section, part, "kernels"), self.cache, self.texts, self.name, result is not None)
                 self.kernels.write()
                 if result:
+                    if result.kernels and not self.kernels.parts[f"{section.name}/{part.name}"]:
+                        result.add("no kernel was logged: this library does not know SLUICE_KERNEL_LOG, or cannot write it")
                     self.certificate.take(section, part, result)
         with self.certificate.lock:
             self.open[section.name] -= 1

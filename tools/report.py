@@ -274,13 +274,15 @@ def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
 
 
 def undescribed(results: pathlib.Path) -> list[str]:
-    """Files of bench/results that its README does not name, and names there without a file."""
+    """Files of bench/results that its README does not name, and cells of names there without a file."""
     page_of_it = results / "README.md"
-    patterns = re.findall(r"^\| `([^`]+)`", page_of_it.read_text(), re.M) if page_of_it.exists() else []
+    cells = re.findall(r"^\| (`[^|]+`) \|", page_of_it.read_text(), re.M) if page_of_it.exists() else []
+    names = [re.findall(r"`([^`]+)`", cell) for cell in cells]
+    patterns = [pattern for some in names for pattern in some]
     kept = [str(path.relative_to(folder)) for folder in results.iterdir() if folder.is_dir() for path in folder.rglob("*") if path.is_file()]
     known = {name for pattern in patterns for name in fnmatch.filter(kept, pattern)}
     return [f"{name} is not described" for name in sorted(set(kept) - known) if patterns] + \
-           [f"{pattern} names no file" for pattern in patterns if not fnmatch.filter(kept, pattern)]
+           [f"{', '.join(some)} names no file" for some in names if not any(fnmatch.filter(kept, pattern) for pattern in some)]
 
 
 def unshown(docs: pathlib.Path) -> list[str]:

@@ -10,7 +10,7 @@ import pathlib
 import textwrap
 
 import certify_keys
-from certify_kernels import CHANGED, FILE, UNCOMPARED, Kernels, Texts, title
+from certify_kernels import CHANGED, FILE, LOST, UNCOMPARED, Kernels, Texts, title
 from certify_results import PAST, VARIANTS, WAIVED
 from certify_sections import Section, Setting, all_sections
 from report_figures import table
@@ -22,7 +22,7 @@ MARKS = {name: (f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} 
 NONE = ("**No certificate is kept.** Nothing here says that the kernels of this commit are right on a GPU: `make certify` on a machine "
         "with one writes it.")
 MOST_NAMED = 4  # kernels named in README
-REASONS = {"tests": "tests", "names": "tests", "table": "tests", "host": "host code", CHANGED: "kernels", UNCOMPARED: "kernels not compared"}
+REASONS = {"tests": "tests", "names": "tests", "table": "tests", "host": "host code", CHANGED: "kernels", UNCOMPARED: "kernels not compared", LOST: "kernels not kept"}
 
 
 @functools.cache

@@ -34,7 +34,7 @@ def kept(states: tuple[str, str] = (SAME, SAME), **different: dict) -> dict[str,
         certificate["sections"][name] |= fields
     kernels = Kernels(pathlib.Path("nowhere"))
     kernels.kernels = [{"unit": unit, "code": "1 a", "by": "", "same": [], "other": []} for unit in UNITS]
-    kernels.parts = {"fuzz/from 0": [0], "companions/norms": [0, 1]}
+    kernels.parts = {f"{section}/{part}": [] for section, part in keys_of_tree()} | {"fuzz/from 0": [0], "companions/norms": [0, 1]}
     return {"h200": Kept(certificate, kernels, list(states))}
 
 
@@ -68,6 +68,9 @@ def check_certificates() -> None:
         assert f"Changed since: {why} of {section}. **{total - 1} of {total} hold.**" in said(made), said(made)
         assert by_section(made).count(f"*old ({why}):*") == 1, "its section, and no other"
         assert ("100,000 random" in said(made)) == (section != "fuzz"), "cases of a section that no longer holds are not told"
+    lost = kept()
+    del lost["h200"].kernels.parts["real/real_data"]
+    assert "Changed since: kernels not kept of real." in said(lost), "what ran is not known"
     fewer = kept()
     del fewer["h200"].certificate["sections"]["fuzz"]["parts"]["from 0"]
     assert "tests of fuzz." in said(fewer), "a part of the table that did not run"
