@@ -14,6 +14,7 @@ to one of them.
 """
 import argparse
 import concurrent.futures
+import functools
 import json
 import lzma
 import os
@@ -47,6 +48,7 @@ def logged(path: pathlib.Path) -> dict[str, tuple[str, str]]:
     return found
 
 
+@functools.lru_cache(None)
 def entry_code(path: pathlib.Path) -> tuple[str, str]:
     """(code, version of NVRTC) of a cache entry; two empty words if there is none."""
     if not path.is_file():

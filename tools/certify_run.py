@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the parts of a certificate's sections, on one GPU or several of one host, and notes their results. Used by
-certify.py. A part is a process of its own. Parts that need a GPU alone run first, one per GPU at a time. Parts
-that share a GPU follow, and beside them a part that spreads over all GPUs by itself.
+certify.py. A part is a process of its own. Parts that time the host run first, with nothing beside them. Then
+parts that need a GPU alone run, one per GPU at a time. Parts that share a GPU follow, and beside them a part that
+spreads over all GPUs by itself.
 """
 import argparse
 import collections
@@ -166,8 +167,11 @@ class Runner:
     def run(self, tasks: list[Task]) -> None:
         """Runs all; a part that raises ends the run when the others are done."""
         self.open = collections.Counter(section.name for section, _ in tasks)
-        order = sorted(tasks, key=lambda task: (not task[0].times, -task[1].typical))
-        alone = collections.deque(task for task in order if not task[0].shares)
+        order = sorted(tasks, key=lambda task: -task[1].typical)
+        for task in order:
+            if task[0].times:
+                self.one(task, self.gpus[0])
+        alone = collections.deque(task for task in order if not task[0].shares and not task[0].times)
         shared = collections.deque(task for task in order if task[0].shares and not task[0].spreads)
         spread = [task for task in order if task[0].spreads]
         calm = threading.Barrier(len(self.gpus) + 1)  # no part that needs a GPU alone is left

@@ -45,7 +45,7 @@ class Section:
     reads: str = "gtest"  # format of the results: gtest, junit, records, rows, sanitizer (certify_results.py)
     seeded: bool = False
     shares: bool = False  # parts may run beside others on a GPU; not if one measures time or occupancy
-    times: bool = False   # measures time on the host too, so it runs first, while other GPUs have little to do
+    times: bool = False   # measures time on the host, so nothing runs beside it on any GPU
     spreads: bool = False  # a part uses all GPUs by itself
 
 
@@ -77,10 +77,10 @@ def packed_parts(setting: Setting) -> tuple[Part, ...]:
     own cases."""
     total = 3_000 if setting.quick else 20_000
     random = "packed_products.of_random_problems_are_right_to_the_bit"
-    parts = [Part(f"from {first}", 30, 280, random,
+    parts = [Part(f"from {first}", 60, 280, random,
                   env=(("SLUICE_PACKED_SEED", f"{{seed}}+{first}"), ("SLUICE_PACKED_CASES", str(count))))
              for first, count in split(total, 2_500)]
-    return (*parts, Part("others", 40, 280, f"packed_products.*-{random}"))
+    return (*parts, Part("others", 60, 280, f"packed_products.*-{random}"))
 
 
 def each(limit: int, *filters: str) -> tuple[Part, ...]:
@@ -97,7 +97,7 @@ def python_parts(setting: Setting) -> tuple[Part, ...]:
     files = sorted(path.name for path in (pathlib.Path(__file__).resolve().parent.parent / "tests/python").glob("test_*.py"))
     alone = [name for name in files if name.startswith("test_gpu")]
     groups = [*((name.removesuffix(".py"), [name]) for name in alone), ("others", [name for name in files if name not in alone])]
-    return tuple(Part(name, 60, 540, command=("tools/python_gpu_test.sh", wheels), tests=tuple(f"tests/python/{file}" for file in group),
+    return tuple(Part(name, 80, 540, command=("tools/python_gpu_test.sh", wheels), tests=tuple(f"tests/python/{file}" for file in group),
                       env=(("SECTIONS", "tests"), ("JOBS", "3"), ("FILES", " ".join(f"tests/python/{file}" for file in group)),
                            ("OUT", str(python_folder(setting, name))))) for name, group in groups)
 
@@ -107,7 +107,7 @@ def tool(setting: Setting, *words: str) -> tuple[str, ...]:
 
 
 def record_parts(setting: Setting) -> tuple[Part, ...]:
-    return (Part("all", 60, 540, command=tool(setting, "verify", "--records", "--json", str(setting.logs / "records.json"))),)
+    return (Part("all", 120, 540, command=tool(setting, "verify", "--records", "--json", str(setting.logs / "records.json"))),)
 
 
 def row_parts(setting: Setting) -> tuple[Part, ...]:
@@ -141,7 +141,7 @@ def all_sections(setting: Setting) -> tuple[Section, ...]:
         Section("repeatability", "the same bits in each of a hundred runs", each(240, "repeatability.*")),
         Section("records", "every shipped tuning record, exact and real data", record_parts(setting), reads="records", shares=True,
                 tests=("sluice/records/shipped/*.json", "cli/verify_records.*", "sluice/check/*")),
-        Section("rows", "few kernels for 1 to 512 rows beside one for each: right, and what they cost", row_parts(setting), reads="rows", times=True,
+        Section("rows", "few kernels for 1 to 512 rows beside one for each: right, and what they cost", row_parts(setting), reads="rows",
                 host=PLANNER, tests=("bench/shapes/rows.txt", "cli/rows.cc", "cli/row_range.*", "sluice/check/*")),
         Section("cost", "host time of a planned launch; packing keeps up with memory", each(60, f"host_cost.*:{RATES}"), host=LAUNCH, times=True),
         Section("python", "the Python package's tests with PyTorch", python_parts(setting), reads="junit", shares=True, host=PACKAGE,

@@ -39,6 +39,9 @@ if log := os.environ.get("SLUICE_KERNEL_LOG"):
         for unit in () if mode == "mute" else plan["units"].get(wanted, ["#include <sluice/kernels/c.cuh>\n"]):
             kernels.write("0.NVRTC_13.0.cubin\t" + unit.replace("\n", "\\n") + "\n")
 time.sleep(plan["takes"])
+if plan["takes"]:
+    with open(here / "calls.txt", "a") as calls:
+        calls.write("ended:" + wanted + "\n")
 print("[ RUN      ] " + wanted.replace("*", "first"), flush=True)
 if mode == "crash":
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -118,7 +121,7 @@ class Bench:
         path = self.folder / "tests/calls.txt"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
-        return [line for line in lines if not line.startswith("identity")]
+        return [line for line in lines if not line.startswith(("identity", "ended:identity"))]
 
 
 def listed(tests: pathlib.Path, words: str, told: pathlib.Path) -> dict:
@@ -210,9 +213,18 @@ def on_several_gpus(bench: Bench) -> None:
     bench.plan(takes=0.3)
     code, told, said = bench.run(gpus=2)
     expect(code == certify.OK and {s["verdict"] for s in told["sections"].values()} == {"passed"}, said)
-    calls = [line.split() for line in bench.calls() if not line.startswith("pool.")]
+    calls = [line.split() for line in bench.calls() if not line.startswith(("pool.", "ended:"))]
     expect({words[-1] for words in calls} == {"0", "1"} and len(calls) == 6, str(calls))
     expect(sorted(words[-1] for words in calls if words[0].startswith("two.")) == ["0", "1"], f"parts of one section have a GPU each: {calls}")
+
+
+def timings_run_alone(bench: Bench) -> None:
+    """A part that times the host begins and ends before any other begins."""
+    bench.table = (Section("cost", "", (Part("all", 0, 20, "one.*"),), times=True), TABLE[2])
+    bench.plan(takes=0.2)
+    bench.run(gpus=2)
+    calls = [line.split()[0] for line in bench.calls() if not line.startswith(("pool.", "ended:pool."))]
+    expect(calls[:2] == ["one.*", "ended:one.*"] and len(calls) == 8, str(calls))
 
 
 def of_two_names(bench: Bench) -> None:
@@ -409,7 +421,7 @@ TESTS = (all_right, nothing_is_run_twice,
          voids("sluice/kernels/a.cuh", "int   a;  // a comment of a device header"),
          voids("sluice/kernels/a.cuh", "int another;", "one.*", "side.a*"),
          voids("sluice/kernels/deep.cuh", "int deeper;", "two.a*"),
-         another_name_voids_its_section, fewer_cases_void, of_another_tree, names_of_another_build, on_several_gpus, of_two_names, another_driver_is_named,
+         another_name_voids_its_section, fewer_cases_void, of_another_tree, names_of_another_build, on_several_gpus, timings_run_alone, of_two_names, another_driver_is_named,
          found("wrong", "one bit is wrong"), found("mute", "no kernel was logged"), found("crash", "no result: it ended in two.afirst"),
          found("skipped", "nothing ran (1 tests were skipped)"), found("nothing", "nothing ran"), no_end, one_by_one, cut_and_resumed, no_time, no_gpu,
          another_gpu, unknown_section, into_a_folder, a_missing_wheel, of_its_wheel, a_part_that_goes_on, data_at_fault, readers)
