@@ -97,7 +97,8 @@ def python_parts(setting: Setting) -> tuple[Part, ...]:
     files = sorted(path.name for path in (pathlib.Path(__file__).resolve().parent.parent / "tests/python").glob("test_*.py"))
     alone = [name for name in files if name.startswith("test_gpu")]
     groups = [*((name.removesuffix(".py"), [name]) for name in alone), ("others", [name for name in files if name not in alone])]
-    return tuple(Part(name, 80, 540, command=("tools/python_gpu_test.sh", wheels), tests=tuple(f"tests/python/{file}" for file in group),
+    return tuple(Part(name, 80, 540, command=("tools/python_gpu_test.sh", wheels),
+                      tests=(*(f"tests/python/{file}" for file in group), *(["examples/*.py"] if name == "others" else [])),
                       env=(("SECTIONS", "tests"), ("JOBS", "3"), ("FILES", " ".join(f"tests/python/{file}" for file in group)),
                            ("OUT", str(python_folder(setting, name))))) for name, group in groups)
 
