@@ -8,7 +8,7 @@ PYTHON ?= python3
 GPU_SECTIONS ?= smoke fuzz real splits contracts graphs companions misuse repeatability
 CERTIFY ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup build tool demo test test-torch test-gpu certify certify-sanitizers python check fmt report clean
+.PHONY: help setup build tool demo test test-torch test-gpu certify certify-sanitizers kernels python check fmt report clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,12 @@ certify: $(if $(SLUICE_BUILD),,build)  ## all that needs a GPU, into bench/resul
 
 certify-sanitizers: $(if $(SLUICE_BUILD),,build)  ## of that, compute-sanitizer alone: it takes the longest
 	@$(PYTHON) tools/certify.py --build $(or $(SLUICE_BUILD),$(BUILD)) --sections sanitizers $(CERTIFY)
+
+# Needs NVRTC and no GPU; compiles only kernels whose headers have another text than when they ran.
+kernels:  ## compare the kernels of the certificates with those of this tree, for `make report`
+	@$(call configure,ON)
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target sluice_unchanged sluice_cli
+	@$(PYTHON) tools/certify_kernels.py --build $(BUILD)
 
 python: build  ## the Python package: its tests in a clean venv, and wheels for a GPU machine in $(BUILD)/wheels
 	@tools/python_test.sh $(BUILD) && tools/python_wheels.sh $(BUILD) $(BUILD)/wheels

@@ -16,12 +16,13 @@ LONGEST = 2_000  # characters of one finding
 
 @dataclasses.dataclass
 class Result:
-    """`tests`: how many passed. `cases`: judged cases by the tests' count. `found`: findings; empty if all is
-    right."""
+    """`tests`: how many passed. `cases`: cases by the tests' count; `not_judged`: results among them that are
+    neither right nor wrong, since the test's data are at fault. `found`: findings; empty if all is right."""
     tests: int = 0
     cases: int = 0
     kernels: int = 0
     elements: int = 0
+    not_judged: int = 0
     seconds: float = 0.0
     skipped: list[str] = dataclasses.field(default_factory=list)
     found: list[str] = dataclasses.field(default_factory=list)
@@ -39,7 +40,7 @@ def number(value: object) -> int:
         return 0
 
 
-COUNTED = ("cases", "kernels", "elements")
+COUNTED = ("cases", "kernels", "elements", "not_judged")
 # Keys that gtest writes for a case; the rest are properties that the test recorded.
 GTEST_KEYS = {"name", "file", "line", "status", "result", "timestamp", "time", "classname", "failures", "value_param", "type_param", "seed"}
 
@@ -58,8 +59,9 @@ def from_gtest(path: pathlib.Path, log: str) -> Result:
                 result.skipped.append(name)
             elif case.get("failures"):
                 result.add(f"{name}: " + "\n".join(failure["failure"] for failure in case["failures"]))
-            elif case.get("result") == "COMPLETED":
-                result.tests += 1
+            elif case.get("result") == "COMPLETED" and ("cases" in case or not number(case.get("not_judged", 0))):
+                result.tests += 1  # a test of one case, which was not judged, is no test that passed
+            result.not_judged += number(case.get("not_judged", 0))
             result.cases += number(case.get("cases", 0))
             result.elements += number(case.get("elements", 0))
             result.kernels = max(result.kernels, number(case.get("kernels", 0)))
@@ -151,14 +153,8 @@ def from_rows(path: pathlib.Path) -> Result:
 ROW_BARS = {"mean_loss": 0.015, "worst_loss": 0.08, "most_kernels": 12, "worst_call_us": 2000.0}
 
 
-def commits_of(certificate: dict, sources: dict[str, str]) -> frozenset[str]:
-    """Commits in the certificate whose sections have these sources (all parts in `sources`)."""
-    return frozenset(entry["commit"] for entry in certificate.get("sections", {}).values()
-                     if entry.get("commit") and sources.items() <= entry.get("sources", {}).items())
-
-
-def from_sanitizer(path: pathlib.Path, tool: str, build: str, commits: frozenset[str] = frozenset()) -> Result:
-    """Reads lines of sanitize.jsonl for one tool, and for one build or commits with the same sources:
+def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
+    """Reads lines of sanitize.jsonl for one tool and one build:
     {"kind": "class" or "planted", "tool", "class", "clean", "waived", "shown", "why", ...}. A planted bug is
     clean if it was found. The newest line counts."""
     result, newest = Result(), {}
@@ -167,7 +163,7 @@ def from_sanitizer(path: pathlib.Path, tool: str, build: str, commits: frozenset
             row = json.loads(line)
         except ValueError:
             continue  # the unfinished last line of a run
-        if row.get("tool") == tool and (row.get("build") == build or row.get("commit") in commits):
+        if row.get("tool") == tool and row.get("build") == build:
             newest[row.get("kind"), row.get("class")] = row
     for (kind, name), row in newest.items():
         result.cases += 1
@@ -201,6 +197,8 @@ def judged(result: Result, code: int) -> Result:
     """Adds a finding unless the part ran something and ended well. `code`: its exit status."""
     if not result.found and code != 0:
         result.add(f"exit status {code}")
+    if not result.found and 0 < result.cases <= result.not_judged:
+        result.add(f"nothing was judged: the data of all {result.cases} cases are at fault")
     if not result.found and result.tests == 0:
         result.add("nothing ran" + (f" ({len(result.skipped)} tests were skipped)" if result.skipped else ""))
     return result

@@ -12,8 +12,15 @@ import pathlib
 # by hand.
 ELSEWHERE = "pool.*:*changes.*:changes_of_nothing.*:identity.*:planted.*:companion_times.*"
 RATES = "pack.keeps_up_with_memory"  # a timing: not beside other work
-CODE = ("kernels", "host")
-PLANNED = ("kernels", "host", "records")
+
+# Host files that a section exercises, beside the kernels that it runs. A section without any is about machine
+# code: what host code asks for it, and how it is launched, is what `smoke` and the sections on calls show.
+LAUNCH = ("sluice/host/ops/*", "sluice/host/driver/*")
+UNITS = ("sluice/host/jit/source.*", "sluice/host/text/*_units.*", "sluice/host/text/field*", "sluice/host/text/printer.cc",
+         "sluice/host/text/conv_text.*", "sluice/host/text/overlap_text.h", "sluice/host/text/enumerations.h")
+LENT = ("sluice/host/device/workspace*", "sluice/host/device/capture*")
+PLANNER = ("sluice/host/planner/**/*",)
+PACKAGE = ("python/sluice/**/*.py", "sluice/c_api/*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +31,7 @@ class Part:
     filter: str = ""  # for sluice_gpu_tests; "": run `command`
     command: tuple[str, ...] = ()  # "{seconds}": its time limit; one that stops (status 3) resumes
     env: tuple[tuple[str, str], ...] = ()
+    tests: tuple[str, ...] = ()  # patterns of files that judge, where `filter` does not say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +39,14 @@ class Section:
     name: str
     what: str  # for pages
     parts: tuple[Part, ...]
-    of: tuple[str, ...] = CODE  # parts of the sources (tools/source_hash.py) that it depends on
-    jobs: int = 1               # parts at once
+    host: tuple[str, ...] = ()   # patterns of the host files that it exercises
+    tests: tuple[str, ...] = ()  # for all its parts what a part's `tests` are for one
+    names: str = ""       # filter of the tests that parts without a filter run
     reads: str = "gtest"  # format of the results: gtest, junit, records, rows, sanitizer (certify_results.py)
     seeded: bool = False
-    shares: bool = False  # may run beside other sections; not if it measures time or occupancy
+    shares: bool = False  # parts may run beside others on a GPU; not if one measures time or occupancy
+    times: bool = False   # measures time on the host, so nothing runs beside it on any GPU
+    spreads: bool = False  # a part uses all GPUs by itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,10 +77,10 @@ def packed_parts(setting: Setting) -> tuple[Part, ...]:
     own cases."""
     total = 3_000 if setting.quick else 20_000
     random = "packed_products.of_random_problems_are_right_to_the_bit"
-    parts = [Part(f"from {first}", 30, 280, random,
+    parts = [Part(f"from {first}", 60, 280, random,
                   env=(("SLUICE_PACKED_SEED", f"{{seed}}+{first}"), ("SLUICE_PACKED_CASES", str(count))))
              for first, count in split(total, 2_500)]
-    return (*parts, Part("others", 40, 280, f"packed_products.*-{random}"))
+    return (*parts, Part("others", 60, 280, f"packed_products.*-{random}"))
 
 
 def each(limit: int, *filters: str) -> tuple[Part, ...]:
@@ -86,7 +97,8 @@ def python_parts(setting: Setting) -> tuple[Part, ...]:
     files = sorted(path.name for path in (pathlib.Path(__file__).resolve().parent.parent / "tests/python").glob("test_*.py"))
     alone = [name for name in files if name.startswith("test_gpu")]
     groups = [*((name.removesuffix(".py"), [name]) for name in alone), ("others", [name for name in files if name not in alone])]
-    return tuple(Part(name, 60, 540, command=("tools/python_gpu_test.sh", wheels),
+    return tuple(Part(name, 80, 540, command=("tools/python_gpu_test.sh", wheels),
+                      tests=(*(f"tests/python/{file}" for file in group), *(["examples/*.py"] if name == "others" else [])),
                       env=(("SECTIONS", "tests"), ("JOBS", "3"), ("FILES", " ".join(f"tests/python/{file}" for file in group)),
                            ("OUT", str(python_folder(setting, name))))) for name, group in groups)
 
@@ -96,7 +108,7 @@ def tool(setting: Setting, *words: str) -> tuple[str, ...]:
 
 
 def record_parts(setting: Setting) -> tuple[Part, ...]:
-    return (Part("all", 60, 540, command=tool(setting, "verify", "--records", "--json", str(setting.logs / "records.json"))),)
+    return (Part("all", 120, 540, command=tool(setting, "verify", "--records", "--json", str(setting.logs / "records.json"))),)
 
 
 def row_parts(setting: Setting) -> tuple[Part, ...]:
@@ -116,21 +128,25 @@ def sanitizer_parts(setting: Setting) -> tuple[Part, ...]:
 
 def all_sections(setting: Setting) -> tuple[Section, ...]:
     return (
-        Section("smoke", "small products of each class of kernel, exact", each(240, "*sanitize*")),
+        Section("smoke", "small products of each class of kernel, exact", each(240, "*sanitize*"), host=(*LAUNCH, *UNITS)),
         Section("fuzz", "random dense problems, whole numbers, no wrong bit", fuzz_parts(setting), seeded=True, shares=True),
-        Section("packed", "random products of packed weights, whole numbers, no wrong bit; edges, planned ones", packed_parts(setting), of=PLANNED, jobs=4, seeded=True, shares=True),
-        Section("real", "real data within the bounds of docs/numerics.md; NaN and Inf", each(240, "real_data.*", "special_values.*"), of=PLANNED, shares=True),
-        Section("splits", "sums split along k, a million launches on one workspace; products added to D", each(500, "split*.*", "added.*", "convolutions.*"), of=PLANNED),
+        Section("packed", "random products of packed weights, whole numbers, no wrong bit; edges, planned ones", packed_parts(setting), seeded=True, shares=True),
+        Section("real", "real data within the bounds of docs/numerics.md; NaN and Inf", each(240, "real_data.*", "special_values.*"), shares=True),
+        Section("splits", "sums split along k, a million launches on one workspace; products added to D", each(500, "split*.*", "added.*", "convolutions.*")),
         Section("contracts", "dependent launches: nothing read or written too early, by every kind of kernel",
-                each(280, "gemm_overlap.*", "overlap_contract.*", "packed_contract.*:packed_overlap.*"), of=PLANNED),
-        Section("graphs", "graphs, threads, chains of launches", each(240, "graphs.*:threads.*", "chains.*"), of=PLANNED),
+                each(280, "gemm_overlap.*", "overlap_contract.*", "packed_contract.*:packed_overlap.*")),
+        Section("graphs", "graphs, threads, chains of launches", each(240, "graphs.*:threads.*", "chains.*"), host=(*LAUNCH, *LENT, "sluice/chain/**/*")),
         Section("companions", "norms, quantisers, packing, gated products beside the reference",
-                each(240, "*quantize.*", "silu_times_up.*", "norms.*", f"pack.*-{RATES}", "gated.*"), of=PLANNED, jobs=3, shares=True),
-        Section("misuse", "bad calls are refused and launch nothing", each(120, "misuse.*"), of=PLANNED),
-        Section("repeatability", "the same bits in each of a hundred runs", each(240, "repeatability.*"), of=PLANNED),
-        Section("records", "every shipped tuning record, exact and real data", record_parts(setting), of=PLANNED, reads="records", shares=True),
-        Section("rows", "few kernels for 1 to 512 rows beside one for each: right, and what they cost", row_parts(setting), of=PLANNED, reads="rows"),
-        Section("cost", "host time of a planned launch; packing keeps up with memory", each(60, f"host_cost.*:{RATES}")),
-        Section("python", "the Python package's tests with PyTorch", python_parts(setting), of=(*PLANNED, "python"), reads="junit", jobs=3, shares=True),
-        Section("sanitizers", "compute-sanitizer's four tools: a planted bug found, then every class of kernel", sanitizer_parts(setting), reads="sanitizer", shares=True),
+                each(240, "*quantize.*", "silu_times_up.*", "norms.*", f"pack.*-{RATES}", "gated.*"), shares=True),
+        Section("misuse", "bad calls are refused and launch nothing", each(120, "misuse.*"), host=LAUNCH),
+        Section("repeatability", "the same bits in each of a hundred runs", each(240, "repeatability.*")),
+        Section("records", "every shipped tuning record, exact and real data", record_parts(setting), reads="records", shares=True,
+                tests=("sluice/records/shipped/*.json", "cli/verify_records.*", "sluice/check/*")),
+        Section("rows", "few kernels for 1 to 512 rows beside one for each: right, and what they cost", row_parts(setting), reads="rows",
+                host=PLANNER, tests=("bench/shapes/rows.txt", "cli/rows.cc", "cli/row_range.*", "sluice/check/*")),
+        Section("cost", "host time of a planned launch; packing keeps up with memory", each(60, f"host_cost.*:{RATES}"), host=LAUNCH, times=True),
+        Section("python", "the Python package's tests with PyTorch", python_parts(setting), reads="junit", shares=True, host=PACKAGE,
+                tests=("tools/python_gpu_test.sh",)),
+        Section("sanitizers", "compute-sanitizer's four tools: a planted bug found, then every class of kernel", sanitizer_parts(setting), reads="sanitizer",
+                shares=True, spreads=True, names="*sanitize*:norms.*:pack.*:all/quantize.*", tests=("tools/gpu_sanitize.py", "tools/sanitize_log.py", "tests/gpu/kernel_changes.*", "tests/gpu/changed_units.*")),
     )

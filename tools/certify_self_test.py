@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests certify.py on a fake test program: a wrong result, a crash, a hang, an empty run, one that is cut and
-resumes, other kernels, another commit. Each must show in the certificate and in the exit status. Run by
-`certify.py --self-test` and ctest.
+"""Tests certify.py on a fake test program. A wrong result, a crash, a hang, an empty run and one that is cut must
+show in the certificate and in the exit status. A weaker test or another kernel must void what it touches, and
+nothing else. Run by `certify.py --self-test` and ctest.
 """
 import argparse
 import contextlib
@@ -13,7 +13,11 @@ import tempfile
 import zipfile
 
 import certify
+import certify_keys
+import certify_kernels
 import certify_results
+import certify_run
+import source_hash
 from certify_sections import Part, Section
 
 # Plays sluice_gpu_tests. A file beside it has lines "part filter: mode"; the default is "right".
@@ -21,13 +25,23 @@ FAKE = r'''#!/usr/bin/env python3
 import json, os, pathlib, signal, sys, time
 here = pathlib.Path(__file__).parent
 words = dict(w[2:].split("=", 1) for w in sys.argv[1:] if "=" in w)
-told, wanted = pathlib.Path(words["gtest_output"].removeprefix("json:")), words["gtest_filter"]
+visible = os.environ.get("CUDA_VISIBLE_DEVICES", "-")
+told, wanted = pathlib.Path(words.get("gtest_output", "/dev/null").removeprefix("json:")), words["gtest_filter"]
 plan = json.loads((here / "plan.json").read_text())
 told_by_test = ("driver", "nvrtc")
 run = {k: v for k, v in plan["identity"].items() if k not in told_by_test} | {"testsuites": []}
+run["gpu"] = plan["gpus"].get(visible, run["gpu"])
 mode = plan.get(wanted, "right")
 with open(here / "calls.txt", "a") as calls:
-    calls.write(wanted + " seed " + os.environ.get("FAKE_SEED", "-") + "\n")
+    calls.write(wanted + " seed " + os.environ.get("FAKE_SEED", "-") + " gpu " + visible + "\n")
+if log := os.environ.get("SLUICE_KERNEL_LOG"):
+    with open(log, "a") as kernels:
+        for unit in () if mode == "mute" else plan["units"].get(wanted, ["#include <sluice/kernels/c.cuh>\n"]):
+            kernels.write("0.NVRTC_13.0.cubin\t" + unit.replace("\n", "\\n") + "\n")
+time.sleep(plan["takes"])
+if plan["takes"]:
+    with open(here / "calls.txt", "a") as calls:
+        calls.write("ended:" + wanted + "\n")
 print("[ RUN      ] " + wanted.replace("*", "first"), flush=True)
 if mode == "crash":
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -49,11 +63,17 @@ if mode != "nothing":
 told.write_text(json.dumps(run))
 sys.exit(1 if mode == "wrong" else 0)
 '''
-IDENTITY = {"gpu": "NVIDIA H200", "no_gpu": "", "driver": "580.1", "nvrtc": "13.0", "built_commit": "a" * 40,
-            "built_sources": "kernels:111 host:222 records:333"}
-TABLE = (Section("one", "one part", (Part("all", 0, 20, "one.*"),)),
+IDENTITY = {"gpu": "NVIDIA H200", "no_gpu": "", "driver": "580.1", "nvrtc": "13.0", "built_commit": "a" * 40}
+TABLE = (Section("one", "one part", (Part("all", 0, 20, "one.*"),), host=("sluice/host/ops/*",)),
          Section("two", "two parts", (Part("a", 0, 20, "two.a*", env=(("FAKE_SEED", "{seed}+5"),)), Part("b", 0, 20, "two.b*")), seeded=True),
-         Section("side", "three parts at once", tuple(Part(x, 0, 20, f"side.{x}*") for x in "abc"), jobs=3))
+         Section("side", "three parts at once", tuple(Part(x, 0, 20, f"side.{x}*") for x in "abc"), shares=True))
+UNITS = {"one.*": ["#include <sluice/kernels/a.cuh>\nkernel<1>();\n"], "two.a*": ["#include <sluice/kernels/b.cuh>\nkernel<2>();\n"],
+         "side.a*": ["#include <sluice/kernels/a.cuh>\nkernel<3>();\n"]}
+FILES = {"sluice/kernels/a.cuh": "int a;", "sluice/kernels/c.cuh": "int c;", "sluice/kernels/b.cuh": "#include <sluice/kernels/deep.cuh>", "sluice/kernels/deep.cuh": "int deep;",
+         "sluice/host/ops/a.cc": "int launch();", "sluice/host/text/b.cc": "int text();", "sluice/check/judge.cc": "bool right(int x) { return x == 0; }",
+         "sluice/check/judge.h": "bool right(int x);", "tests/gpu/one_test.cc": '#include <sluice/check/judge.h>\nTEST(one, first) {}',
+         "tests/gpu/two_test.cc": '#include "shared.h"\nTEST(two, first) { EXPECT_EQ(bits, 0); }', "tests/gpu/side_test.cc": "TEST(side, first) {}",
+         "tests/gpu/shared.h": "int bits;"}
 
 
 class Bench:
@@ -65,18 +85,29 @@ class Bench:
         fake = folder / "tests/sluice_gpu_tests"
         fake.write_text(FAKE)
         fake.chmod(0o755)
-        self.plan()
         self.table = table
+        for name, text in FILES.items():
+            self.write(name, text)
+        self.plan()
 
-    def plan(self, identity: dict | None = None, **modes: str) -> None:
-        told = {"identity": IDENTITY | (identity or {})} | {key.replace("_", ".") + "*": mode for key, mode in modes.items()}
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / name).write_text(text)
+        certify_keys.meaning.cache_clear()
+
+    def plan(self, identity: dict | None = None, tests: tuple[str, ...] = ("first",), gpus: dict | None = None, takes: float = 0, **modes: str) -> None:
+        sources = " ".join(f"{part}:{digits}" for part, digits in source_hash.all_hashes(self.folder).items())
+        told = {"identity": IDENTITY | {"built_sources": sources} | (identity or {}), "tests": tests, "gpus": gpus or {}, "units": UNITS,
+                "takes": takes} | {key.replace("_", ".") + "*": mode for key, mode in modes.items()}
         (self.folder / "tests/plan.json").write_text(json.dumps(told))
 
     def run(self, sections: str = "", **more: object) -> tuple[int, dict, str]:
         """Returns exit status, certificate and printed text."""
-        certify.all_sections, certify.ROOT = lambda setting: self.table, self.folder
+        certify.all_sections, certify.ROOT, certify_run.ROOT = lambda setting: self.table, self.folder, self.folder
+        names = self.folder / certify_keys.NAMES
+        names.write_text(certify.text_of_names(self.folder, self.folder / "names.told"))
         asked = {"sections": sections, "seconds": 100.0, "out": None, "build": self.folder, "wheels": None, "seed": None,
-                 "quick": False, "again": False} | more
+                 "quick": False, "again": False, "gpus": 1} | more
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             try:
@@ -90,7 +121,14 @@ class Bench:
         path = self.folder / "tests/calls.txt"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
-        return [line for line in lines if not line.startswith("identity")]
+        return [line for line in lines if not line.startswith(("identity", "ended:identity"))]
+
+
+def listed(tests: pathlib.Path, words: str, told: pathlib.Path) -> dict:
+    """Plays certify_keys.listing with the plan of the fake program."""
+    suite = words.split(".")[0]
+    names = [f"{suite}.{name}" for name in json.loads((tests.parent / "plan.json").read_text())["tests"]]
+    return {"tests": len(names), "names": certify_keys.digest(*names), "files": [f"tests/gpu/{suite}_test.cc"]}
 
 
 def expect(good: bool, what: str) -> None:
@@ -104,8 +142,11 @@ def all_right(bench: Bench) -> None:
     expect({s["verdict"] for s in told["sections"].values()} == {"passed"}, said)
     two = told["sections"]["two"]
     expect((two["cases"], two["tests"], two["kernels"], two["facts"]["note"]) == (200, 2, 7, "x"), str(two))
-    expect(two["sources"] == {"kernels": "111", "host": "222"} and two["commit"] == "a" * 40 and told["gpu"] == "NVIDIA H200", str(told))
-    expect(any(line == f"two.a* seed {two['seed'] + 5}" for line in bench.calls()), "the recorded seed is the one that ran")
+    part = two["parts"]["a"]
+    expect(part["commit"] == "a" * 40 and set(part["keys"]) == set(certify_keys.KINDS) and told["gpu"] == "NVIDIA H200", str(told))
+    expect(any(line.startswith(f"two.a* seed {two['seed'] + 5}") for line in bench.calls()), "the recorded seed is the one that ran")
+    kernels = certify_kernels.Kernels(bench.folder / "bench/results/h200" / certify_kernels.FILE)
+    expect({name: len(found) for name, found in kernels.parts.items()} == dict.fromkeys(("one/all", "two/a", "two/b", "side/a", "side/b", "side/c"), 1), str(kernels.parts))
 
 
 def nothing_is_run_twice(bench: Bench) -> None:
@@ -114,21 +155,88 @@ def nothing_is_run_twice(bench: Bench) -> None:
     code, told, _ = bench.run()
     expect(code == certify.OK and bench.calls() == [] and told == first, "all was done")
     bench.plan({"built_commit": "b" * 40})
-    expect(bench.run()[0] == certify.OK and bench.calls() == [], "a commit that changes no sources voids nothing")
+    expect(bench.run()[0] == certify.OK and bench.calls() == [], "a commit that changes nothing that ran voids nothing")
     expect(bench.run(again=True)[0] == certify.OK and len(bench.calls()) == 6, "--again")
 
 
-def other_sources_begin_anew(bench: Bench) -> None:
+def voids(name: str, text: str, *wanted: str):
+    """A change of a file voids these parts, and no others."""
+    def test(bench: Bench) -> None:
+        bench.run()
+        bench.calls()
+        bench.write(name, text)
+        bench.plan()
+        code, _, said = bench.run()
+        ran = sorted(line.split()[0] for line in bench.calls())
+        expect(code == certify.OK and ran == sorted(wanted), f"{name}: {ran}, {said}")
+    test.__name__ = f"voids_{name}_{len(wanted)}"
+    return test
+
+
+def another_name_voids_its_section(bench: Bench) -> None:
+    """A test that is gone, or new, under sources that are the same: a class of a new enumerator."""
     bench.run()
     bench.calls()
-    for part in ("kernels", "host"):
-        bench.plan({"built_sources": IDENTITY["built_sources"].replace(f"{part}:", f"{part}:9")})
-        code, told, _ = bench.run()
-        expect(code == certify.OK and len(bench.calls()) == 6, f"other {part}")
-        expect(told["sections"]["one"]["sources"][part].startswith("9"), str(told))
-    bench.plan({"built_sources": IDENTITY["built_sources"].replace("host:", "host:9").replace("records:", "records:9")})
+    bench.plan(tests=("first", "of_a_new_class"))
     bench.run()
-    expect(len(bench.calls()) == 0, "records are no part of what these sections are of")
+    expect(len(bench.calls()) == 6, "the fake program names each test of each filter so")
+
+
+def fewer_cases_void(bench: Bench) -> None:
+    bench.run()
+    bench.calls()
+    bench.table = (*bench.table[:1], Section("two", "two parts", (Part("a", 0, 20, "two.a*", env=(("SLUICE_CASES", "1"),)), bench.table[1].parts[1]), seeded=True))
+    bench.run()
+    expect([line.split()[0] for line in bench.calls()] == ["two.a*"], "a setting of the table is part of the key")
+
+
+def of_another_tree(bench: Bench) -> None:
+    bench.write("sluice/kernels/a.cuh", "int another;")
+    code, _, said = bench.run()
+    expect(code == certify.NOTHING and "is not of this tree, whose kernels differ" in said, said)
+
+
+def names_of_another_build(bench: Bench) -> None:
+    made = certify.text_of_names
+    bench.run()
+    try:
+        certify.text_of_names = lambda build, told: made(build, told).replace("first", "first") if "names.told" in str(told) else "{}"
+        code, _, said = bench.run()
+    finally:
+        certify.text_of_names = made
+    expect(code == certify.NOTHING and "names.json differs" in said and "--names" in said, said)
+
+
+def on_several_gpus(bench: Bench) -> None:
+    """Each part runs on one GPU; parts that do not share have one for themselves."""
+    bench.table = (*TABLE[1:], Section("tool", "", (Part("a", 0, 20, "tool.*"),), shares=True, spreads=True))
+    bench.plan(takes=0.3)
+    code, told, said = bench.run(gpus=2)
+    expect(code == certify.OK and {s["verdict"] for s in told["sections"].values()} == {"passed"}, said)
+    calls = [line.split() for line in bench.calls() if not line.startswith(("pool.", "ended:"))]
+    expect({words[-1] for words in calls} == {"0", "1"} and len(calls) == 6, str(calls))
+    expect(sorted(words[-1] for words in calls if words[0].startswith("two.")) == ["0", "1"], f"parts of one section have a GPU each: {calls}")
+
+
+def timings_run_alone(bench: Bench) -> None:
+    """A part that times the host begins and ends before any other begins."""
+    bench.table = (Section("cost", "", (Part("all", 0, 20, "one.*"),), times=True), TABLE[2])
+    bench.plan(takes=0.2)
+    bench.run(gpus=2)
+    calls = [line.split()[0] for line in bench.calls() if not line.startswith(("pool.", "ended:pool."))]
+    expect(calls[:2] == ["one.*", "ended:one.*"] and len(calls) == 8, str(calls))
+
+
+def of_two_names(bench: Bench) -> None:
+    bench.plan(gpus={"1": "NVIDIA H100 80GB HBM3"})
+    code, _, said = bench.run(gpus=2)
+    expect(code == certify.NOTHING and "NVIDIA H200, NVIDIA H100" in said, said)
+    os.environ["CUDA_VISIBLE_DEVICES"] = "3"
+    try:
+        code, _, said = bench.run(gpus=2)
+    finally:
+        del os.environ["CUDA_VISIBLE_DEVICES"]
+    expect(code == certify.NOTHING and "name 2 of them" in said, said)
 
 
 def another_driver_is_named(bench: Bench) -> None:
@@ -137,7 +245,7 @@ def another_driver_is_named(bench: Bench) -> None:
     bench.calls()
     bench.plan({"driver": "590.2"})
     code, told, _ = bench.run("two")
-    expect(code == certify.OK and len(bench.calls()) == 1 and told["sections"]["two"]["driver"] == "580.1, 590.2", str(told))
+    expect(code == certify.OK and len(bench.calls()) == 1 and [part["driver"] for part in told["sections"]["two"]["parts"].values()] == ["580.1", "590.2"], str(told))
 
 
 def found(mode: str, words: str):
@@ -191,8 +299,7 @@ def no_gpu(bench: Bench) -> None:
     bench.plan({"gpu": "", "no_gpu": "no driver"})
     code, told, said = bench.run()
     expect(code == certify.NOTHING and not told and "no GPU here: no driver" in said, said)
-    (bench.folder / "tests/sluice_gpu_tests").unlink()
-    expect(bench.run()[0] == certify.NOTHING, "no program")
+    expect(code == certify.NOTHING, "no GPU")
 
 
 def another_gpu(bench: Bench) -> None:
@@ -230,25 +337,41 @@ def a_missing_wheel(bench: Bench) -> None:
 def of_its_wheel(bench: Bench) -> None:
     """The Python suite belongs to the wheel that it installs, not to the build beside it."""
     (bench.folder / "wheels").mkdir()
+    sources = " ".join(f"{part}:{digits}" for part, digits in source_hash.all_hashes(bench.folder).items())
     with zipfile.ZipFile(bench.folder / "wheels/sluice_gemm-1-py3.whl", "w") as wheel:
-        wheel.writestr("sluice/bin/sluice", f"#!/bin/sh\necho 'sluice 1 ({'c' * 40})'\necho kernels:7 host:8 records:9 python:5\n")
+        wheel.writestr("sluice/bin/sluice", f"#!/bin/sh\necho 'sluice 1 ({'c' * 40})'\necho {sources}\n")
     junit = "<testsuite><testcase classname='a' name='x'/></testsuite>"
     make = f"mkdir -p logs && cd {bench.folder}/gpu_results/logs && mkdir -p python_suite && echo \"{junit}\" > python_suite/junit_a.xml"
-    bench.table = (Section("python", "", (Part("suite", 0, 20, command=("sh", "-c", make)),), of=("kernels", "python"), reads="junit"),)
+    bench.table = (Section("python", "", (Part("suite", 0, 20, command=("sh", "-c", make)),), reads="junit"),)
     code, told, said = bench.run()
     entry = told["sections"]["python"]
     expect(code == certify.OK and entry["tests"] == 1, said)
-    expect(entry["commit"] == "c" * 40 and entry["sources"] == {"kernels": "7", "python": "5"}, str(entry))
+    expect(entry["parts"]["suite"]["commit"] == "c" * 40, str(entry))
+    bench.write("python/sluice/a.py", "x = 1")
+    bench.plan()
+    expect("the wheel is not of this tree" in bench.run()[2], "a wheel of another tree")
 
 
 def a_part_that_goes_on(bench: Bench) -> None:
     """A part that stops before time is over (status 3), or lacks something here (77), gives no verdict."""
-    for status in (certify.MORE, certify.IMPOSSIBLE):
+    for status in (certify.MORE, certify_run.IMPOSSIBLE):
         bench.table = (Section("tool", "", (Part("a", 0, 20, command=("sh", "-c", f"exit {status} # {{seconds}}")),), reads="sanitizer"),)
         code, told, said = bench.run()
         expect(code == certify.MORE and told["sections"]["tool"]["verdict"] == "unfinished", said)
     bench.table = (Section("tool", "", (Part("a", 0, 20, command=("sh", "-c", "exit 1 # {seconds}")),), reads="sanitizer"),)
     expect(bench.run()[0] == certify.FOUND, "any other status is a finding")
+
+
+def data_at_fault(bench: Bench) -> None:
+    """A result that is not judged is neither right nor wrong; where nothing was judged, nothing is shown."""
+    def judged(*cases: dict) -> certify_results.Result:
+        told = bench.folder / "told.json"
+        told.write_text(json.dumps({"testsuites": [{"name": "a", "testsuite": [{"name": "x", "result": "COMPLETED", **case} for case in cases]}]}))
+        return certify_results.judged(certify_results.from_gtest(told, ""), 0)
+    some = judged({"cases": "100", "not_judged": "3"}, {"not_judged": "1"}, {})
+    expect((some.tests, some.cases, some.not_judged, some.found, some.facts) == (2, 100, 4, [], {}), str(some))
+    expect("nothing was judged" in judged({"cases": "5", "not_judged": "5"}).found[0], "all cases")
+    expect(judged({"not_judged": "1"}).found == ["nothing ran"], "the one test")
 
 
 def readers(bench: Bench) -> None:
@@ -272,12 +395,6 @@ def readers(bench: Bench) -> None:
     expect(variant.facts["memcheck ran"] == "1 of 2 kernels as a variant (both_arrive)", str(variant))
     expect("a planted bug was not found" in sanitized(line("planted", "bug", False)).found[0], "a tool that finds nothing")
     expect("not shown to find anything" in sanitized(line("class", "k", True)).found[0], "no bug was planted")
-    (folder / "s.jsonl").write_text(json.dumps(line("class", "k", True, build="older", commit="c0") | {"kind": "class"}) + "\n")
-    same = certify_results.commits_of({"sections": {"python": {"commit": "c0", "sources": {"kernels": "1", "host": "2", "records": "3"}},
-                                                    "fuzz": {"commit": "c1", "sources": {"kernels": "9", "host": "2"}}}}, {"kernels": "1", "host": "2"})
-    expect(same == {"c0"}, "a commit whose kernels differ is not the same")
-    expect(certify_results.from_sanitizer(folder / "s.jsonl", "memcheck", "b", same).cases == 1, "an older build of the same sources")
-    expect(certify_results.from_sanitizer(folder / "s.jsonl", "memcheck", "b").cases == 0, "an older build of sources that nobody named")
     expect(certify_results.judged(certify_results.from_sanitizer(folder / "none", "memcheck", "b"), 0).found == ["nothing ran"], "no lines")
     (folder / "records.json").write_text('{"checked": 573, "right": 572, "passed_over": ["p"], "wrong": [{"problem": "r1", "why": "D"}]}')
     records = certify_results.from_records(folder / "records.json")
@@ -292,13 +409,27 @@ def readers(bench: Bench) -> None:
     expect(certify_results.judged(certify_results.Result(tests=3), 1).found == ["exit status 1"], "a status is believed")
 
 
-TESTS = (all_right, nothing_is_run_twice, other_sources_begin_anew, another_driver_is_named, found("wrong", "one bit is wrong"), found("crash", "no result: it ended in two.afirst"),
+TESTS = (all_right, nothing_is_run_twice,
+         # A weaker test, a weaker judge, a header of tests, and launching code void parts; the rest voids none.
+         voids("tests/gpu/two_test.cc", '#include "shared.h"\nTEST(two, first) { EXPECT_LE(bits, 1); }', "two.a*", "two.b*"),
+         voids("sluice/check/judge.cc", "bool right(int x) { return x < 2; }", "one.*"),
+         voids("tests/gpu/shared.h", "int bits = 0;", "two.a*", "two.b*"),
+         voids("sluice/host/ops/a.cc", "int launch(int);", "one.*"),
+         voids("sluice/host/text/b.cc", "int other_text();"),
+         voids("sluice/host/ops/a.cc", "// says why\nint   launch();  // so"),
+         voids("tests/gpu/one_test.cc", '#include <sluice/check/judge.h>  // the judge\nTEST(one, first)   {}'),
+         voids("sluice/kernels/a.cuh", "int   a;  // a comment of a device header"),
+         voids("sluice/kernels/a.cuh", "int another;", "one.*", "side.a*"),
+         voids("sluice/kernels/deep.cuh", "int deeper;", "two.a*"),
+         another_name_voids_its_section, fewer_cases_void, of_another_tree, names_of_another_build, on_several_gpus, timings_run_alone, of_two_names, another_driver_is_named,
+         found("wrong", "one bit is wrong"), found("mute", "no kernel was logged"), found("crash", "no result: it ended in two.afirst"),
          found("skipped", "nothing ran (1 tests were skipped)"), found("nothing", "nothing ran"), no_end, one_by_one, cut_and_resumed, no_time, no_gpu,
-         another_gpu, unknown_section, into_a_folder, a_missing_wheel, of_its_wheel, a_part_that_goes_on, readers)
+         another_gpu, unknown_section, into_a_folder, a_missing_wheel, of_its_wheel, a_part_that_goes_on, data_at_fault, readers)
 
 
 def run() -> int:
-    kept, failed = (certify.all_sections, certify.ROOT, os.environ.get("SLUICE_CACHE_DIR")), 0
+    kept, failed = (certify.all_sections, certify.ROOT, certify_keys.listing), 0
+    certify_keys.listing = listed
     for test in TESTS:
         with tempfile.TemporaryDirectory() as folder:
             os.environ["SLUICE_CACHE_DIR"] = folder + "/cache"
@@ -307,6 +438,7 @@ def run() -> int:
             except AssertionError as why:
                 failed += 1
                 print(f"certify self-test: {test.__name__}: {why}")
-    certify.all_sections, certify.ROOT = kept[:2]
+    certify.all_sections, certify.ROOT, certify_keys.listing = kept
+    certify_run.ROOT = kept[1]
     print(f"certify self-test: {len(TESTS) - failed} of {len(TESTS)} passed")
     return 1 if failed else 0

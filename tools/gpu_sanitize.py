@@ -12,8 +12,8 @@ Then each class runs (tests/gpu/sanitize_pool.cc, and random norms, quantisers a
 few classes (racecheck four, the others twenty); if they are not all clean, they run one by one.
 
 Each result is appended to OUT/sanitize.jsonl at once, so a later run resumes where one was cut. Skipped are
-results of the same GPU and build, or of a commit in SLUICE_SAME_COMMITS (tools/certify.py names those with
-equal kernel and host sources). --again runs them too. Nothing runs after --seconds.
+results of the same GPU and build; --again runs them too. Nothing runs after --seconds. SLUICE_GPUS (0,1,2,3)
+names the GPUs that processes are spread over.
 
 OUT/sanitize.jsonl, a line for each tool and class:
   {"kind": "class", "build": 12 digits of the test binary SHA-256, "commit", "gpu", "version": of the tool,
@@ -28,6 +28,7 @@ was over and all so far is clean, 77 no sanitizer or no GPU.
 import argparse
 import concurrent.futures
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -160,14 +161,14 @@ class Runner:
         self.same = {"build": hashlib.sha256(self.tests.read_bytes()).hexdigest()[:12], "commit": commit(), "gpu": gpu(),
                      "version": version(sanitizer)}
         self.lock = threading.Lock()
+        self.gpus = itertools.cycle([{"CUDA_VISIBLE_DEVICES": gpu} for gpu in os.environ.get("SLUICE_GPUS", "").split(",") if gpu] or [{}])
         self.done, self.total, self.bad, self.skipped = 0, 0, 0, 0
 
     def known(self):
-        """Keys of results in the file from this GPU and this build, or from commits with the same sources."""
-        commits = os.environ.get("SLUICE_SAME_COMMITS", "").split()
+        """Keys of results in the file from this GPU and this build."""
         rows = [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
         return {(row["kind"], row["tool"], row["class"]): row["clean"] for row in rows
-                if row["gpu"] == self.same["gpu"] and (row["build"] == self.same["build"] or row["commit"] in commits)}
+                if row["gpu"] == self.same["gpu"] and row["build"] == self.same["build"]}
 
     def note(self, row, found, seconds, text):
         clean = found["passed"] and found["findings"] == 0 if row.kind == "class" else bool(found["findings"])
@@ -192,10 +193,12 @@ class Runner:
         limit = min(LIMIT, left)
         command = [self.sanitizer, "--tool", first.tool, "--print-limit", "200", str(self.tests),
                    "--gtest_filter=" + ":".join(row.test for row in rows)]
+        with self.lock:
+            where = next(self.gpus)
         start = time.monotonic()
         with tempfile.TemporaryFile("w+", errors="replace") as log:
             child = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                                     env={**os.environ, **first.settings, "SLUICE_CHANGE": shown(first)})
+                                     env={**os.environ, **where, **first.settings, "SLUICE_CHANGE": shown(first)})
             try:
                 child.wait(limit)
             except subprocess.TimeoutExpired:

@@ -22,20 +22,19 @@ import report_certificates
 import report_convolutions
 import report_losses
 import report_pictures
+import report_readme
 import source_hash
 from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, name_of, newest_chains, ratio, spread, table)
-from report_records import NO_COMMIT, ROOT, CountedAt, age_words, counted_at, first_look, git, is_drawn, parsed, texts_of
+from report_records import NO_COMMIT, ROOT, CountedAt, age_words, counted_at, first_look, git, parsed, texts_of
 
 SHOWN = "h200"  # the GPU on the pages; others have their tables
 WIDTH = 110
 COUNTED = re.compile(r"[Cc]ounted\s+at\s+([0-9a-f]{7})\b")
-BEGIN, END = "<!-- speed: made by `make report` -->", "<!-- end of speed -->"
+MARKS = {name: (f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} -->") for name in ("speed", "why")}
 # Rows of the table, and the sets that each comes from.
 DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long sums", ("long_k",)),
-         ("fp8, promoted sums", ("promoted",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
+         ("fp8, promoted sums", ("promoted",)), ("fp8, row scales, promoted sums", ("row",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
          ("seen", ("odd_rows", "epilogues", "layouts", "unseen")))
-TOKENS = (1, 16, 64)  # numbers of tokens whose means are in README
-RANGES = ((1, 32), (33, 128), (129, 4096))  # ranges of tokens, where they were drawn at random
 PICTURES = {"dense": ("products", lambda rows: report_pictures.dense(compared(rows))), "packed": ("packed", report_pictures.packed),
             "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline)}
 
@@ -72,11 +71,6 @@ def dense_cell(rows: list[dict], fp8: bool) -> str:
     return spread([ratio(row) for row in compared(part)], len(part))
 
 
-def planned_by(rows: list[dict]) -> str:
-    by_record = sum(row["planned_by"] == "record" for row in rows)
-    return "record" if by_record == len(rows) else "model" if by_record == 0 else f"record ({by_record} of {len(rows)})"
-
-
 def rows_of_m(rows: list[dict]) -> str:
     least, most = (pick(row["m"] for row in rows) for pick in (min, max))
     return f"M {least:g}-{most:g}" if least != most else f"M {least:g}"
@@ -90,68 +84,26 @@ def dense_row(data: Data, words: str, sets: tuple[str, ...]) -> list[str] | None
     rows = data.rows("products", sets)
     if sets == ("blind",):
         words += ", first look" if first_look(data.commit("blind")) else ", seen"
-    return rows and [f"{words}, {rows_of_m(rows)}", dense_cell(rows, False), dense_cell(rows, True), planned_by(rows),
+    return rows and [f"{words}, {rows_of_m(rows)}", dense_cell(rows, False), dense_cell(rows, True), report_readme.planned_by(rows),
                      commits(data, [row["set"] for row in rows])]
 
 
-def packed_cell(rows: list[dict], kind: str) -> str:
-    """Means at a few numbers of tokens; worst and best over all."""
-    found = by_tokens(rows, kind)
-    if not found:
-        return "-"
-    every = [value for ratios in found.values() for value in ratios]
-    means = ", ".join(f"{geometric_mean(found[m]):.2f}" if m in found else "-" for m in TOKENS)
-    return f"{means} ({min(every):.2f} to {max(every):.2f}; {len(every)})"
+def measured(of_gpus: list[Data]) -> str:
+    """GPUs and days of the records shown, for README."""
+    parts = []
+    for data in of_gpus:
+        shown = set(data.shown_files().values()) | {row["commit"] for row in data.rows("files") if row["file"].startswith(("untuned/", "strided"))}
+        days = sorted({(row["started"] or "day not recorded")[:10] for row in data.rows("files") if row["commit"] in shown})
+        if days:
+            parts.append(f"{data.gpu()}, {days[0] if len(days) == 1 else f'from {days[0]} to {days[-1]}'}")
+    return f"Measured on {'; '.join(parts)}." if parts else ""
 
 
-def named_range(least: int, most: int, rows: list[dict]) -> str:
-    return f"{least}-{min(most, max(row['m'] for row in rows)):g}"
-
-
-def range_cell(rows: list[dict], kinds: tuple[str, ...]) -> str:
-    """Means over ranges of tokens; worst and best over all."""
-    found = [row for row in compared(rows, "fp8_us") if row["tokens"] in kinds]
-    parts = [[ratio(row, "fp8_us") for row in found if least <= row["m"] <= most] for least, most in RANGES]
-    every = [value for part in parts for value in part]
-    if not every:
-        return "-"
-    means = ", ".join(f"{geometric_mean(part):.2f}" if part else "-" for part in parts)
-    return f"{means} ({min(every):.2f} to {max(every):.2f}; {len(every)})"
-
-
-def readme_rows(data: Data) -> list[list[str]]:
-    """Rows with a peer each, and the worst beside the best."""
-    untuned = tuple(sorted({row["set"] for row in data.rows("products") if row["planned_by"] == "model"} - {"sweep"}))
-    rows = [[row[0], "cuBLASLt's best", *row[1:-1]] for words, sets in (*DENSE[:3], ("without a record", untuned))
-            if sets and (row := dense_row(data, words, sets))]
-    packed, chains = data.rows("packed"), newest_chains(data.rows("chains"))
-    if compared(packed, "fp8_us"):
-        tokens = [row["m"] for row in packed]
-        words = f"int4 at {', '.join(map(str, TOKENS))} tokens (all: {min(tokens):g}-{max(tokens):g})"
-        rows.append([words, "the faster FP8", packed_cell(packed, "fp16"), packed_cell(packed, "e4m3"), planned_by(packed)])
-    if drawn := data.rows("packed_blind"):
-        words = f"random int4, {', '.join(named_range(*bounds, drawn) for bounds in RANGES)} tokens"
-        rows.append([words, "the faster FP8", range_cell(drawn, ("fp16", "bf16")), range_cell(drawn, ("e4m3",)), planned_by(drawn)])
-    if drawn := [row for row in data.rows("int4_peers") if is_drawn(row["set"])]:
-        words = f"random int4, {min(row['m'] for row in drawn):g}-{max(row['m'] for row in drawn):g} tokens"
-        rows.append([words, "the faster of Marlin, Machete", spread([ratio(row, "peer_us") for row in compared(drawn, "peer_us")], len(drawn)), "-",
-                     planned_by(drawn)])
-    arms = (("tuned", ""), ("tuned, fused: gated", "fused "))
-    if cells := [f"{words}{spread(ratios)}" for arm, words in arms if (ratios := chain_ratios(chains, arm))]:
-        tokens = [row["tokens"] for row in chains]
-        rows.append([f"a layer as a chain, {min(tokens):g}-{max(tokens):g} tokens", "cuBLASLt in a graph", "-", ", ".join(cells),
-                     "record"])
-    return rows
-
-
-def measured(data: Data) -> str:
-    """GPU and days of the records shown, for README."""
-    shown = set(data.shown_files().values())
-    rows = [row for row in data.rows("files") if row["commit"] in shown]
-    days = sorted({(row["started"] or "day not recorded")[:10] for row in rows})
-    gpu = next((row["gpu"] for row in rows if row["gpu"]), "a GPU that is not recorded")
-    told = days[0] if len(days) == 1 else f"from {days[0]} to {days[-1]}" if days else ""
-    return f"Measured on an {gpu}, {told}." if rows else ""
+def sums_note(of_gpus: list[Data]) -> str:
+    """Says which sums the fp8 figures of README are of."""
+    mixed = {row["sums"] for data in of_gpus for row in data.rows("products") if row["planned_by"] == "model" and is_fp8(row)} - {"fast"}
+    text = "fp8 of large, medium and decoding products: fast sums, no scales" + (f"; without a record: also {' and '.join(sorted(mixed))}" if mixed else "")
+    return text + ("." if any(data.rows("products", ("row",)) for data in of_gpus) else ". fp8 as `convert_` runs it has no record yet.")
 
 
 def ages(data: Data) -> str:
@@ -167,16 +119,26 @@ def ages(data: Data) -> str:
 HEADER = ["products", "peer", "bf16, fp16", "fp8", "planned by", "commit"]
 
 
-def speed(data: Data) -> str:
+def speed(of_gpus: list[Data]) -> str:
     """The block in README."""
-    return f"{table(HEADER[:-1], readme_rows(data))}\n\n{wrapped(measured(data))}"
+    return f"{report_readme.speed_table(of_gpus)}\n\n{wrapped(f'{sums_note(of_gpus)} {measured(of_gpus)}')}"
+
+
+def put_into(pages: dict[pathlib.Path, str], of_gpus: list[Data]) -> None:
+    """The blocks of README that come from bench records."""
+    blocks = {"speed": speed(of_gpus), "why": wrapped(report_readme.why(of_gpus))}
+    for path, text in pages.items():
+        for name, (begin, end) in MARKS.items():
+            if begin in text and end in text:
+                text = f"{text.split(begin)[0]}{begin}\n{blocks[name]}\n{end}{text.split(end, 1)[1]}"
+        pages[path] = text
 
 
 def other_gpus(others: list[Data]) -> str:
     """A sentence on GPUs that the pages do not show."""
     parts = []
     for data in others:
-        if found := compared(data.rows("products")):
+        if found := compared([row for row in data.rows("products") if row["set"] not in report_readme.APART]):
             parts.append(f"{data.gpu()}: {spread([ratio(row) for row in found])} times cuBLASLt's best over all dense shapes")
     return f" Also measured: {'; '.join(parts)}." if parts else ""
 
@@ -257,7 +219,7 @@ def repeat(data: Data) -> str:
 
 def page(data: Data, others: list[Data]) -> str:
     """The text of docs/performance.md."""
-    text = "# Performance\n\n"
+    text, of_gpus = "# Performance\n\n", [data, *others]
     if not data.shown_files():
         return text + "No bench record has been kept yet.\n"
     text += wrapped(f"{ages(data)}{other_gpus(others)} Made by `make report` from bench/results, where every shape has a line "
@@ -279,12 +241,16 @@ def page(data: Data, others: list[Data]) -> str:
                     + packed_sentences(packed) + f" Not timed: {untimed}CUTLASS, TensorRT-LLM.") + "\n"
     text += section("A layer as a chain", "chains", data, "All launches of a layer in one CUDA graph, each loading its weights before the one in "
                     "front has ended ([chains.md](chains.md)). Each arm has the bits of its own kernels without overlap. cuBLASLt has its fastest "
-                    "screened algorithm for each product, the same norms and quantisers, and never the fused ones." + chain_sentences(data)) + "\n"
+                    "screened algorithm for each product, the same norms and quantisers, and never the fused ones." + chain_sentences(data) + report_losses.drawn_chains(of_gpus)) + "\n"
     if others := report_losses.other_peers(data):
         text += "## Beside other peers\n" + "\n".join(wrapped(f"- {line}", "  ") for line in others) + "\n\n"
-    if losses := report_losses.where_we_lose(data):
+    if losses := [*report_losses.where_we_lose(data), *report_losses.strided(of_gpus)]:
         text += "## Where we lose, and why\n" + "\n".join(wrapped(f"- {line}", "  ") for line in losses) + "\n\n"
     return text + "## To repeat it\n" + repeat(data) + "\n"
+
+
+def datas_of(results: pathlib.Path) -> list[Data]:
+    return [Data(texts_of(folder, report_convolutions.TABLES)) for folder in sorted(results.iterdir(), key=lambda path: path.name != SHOWN) if folder.is_dir()]
 
 
 def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
@@ -301,29 +267,22 @@ def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
     texts |= report_convolutions.pictures(docs, [shown, *others])
     pages = {path: path.read_text() for path in (docs.parent / "README.md", docs / "testing.md") if path.exists()}
     report_certificates.put_into(pages, docs, results)
-    for path, text in pages.items():
-        if BEGIN in text and END in text and shown.shown_files():
-            pages[path] = f"{text.split(BEGIN)[0]}{BEGIN}\n{speed(shown)}\n{END}{text.split(END, 1)[1]}"
+    if shown.shown_files():
+        put_into(pages, [shown, *others])
     report_convolutions.put_into(pages, docs, [shown, *others])
     return texts | pages | {docs / "performance.md": page(shown, others)}
 
 
 def undescribed(results: pathlib.Path) -> list[str]:
-    """Files of bench/results that its README does not name, and names there without a file."""
+    """Files of bench/results that its README does not name, and cells of names there without a file."""
     page_of_it = results / "README.md"
-    patterns = re.findall(r"^\| `([^`]+)`", page_of_it.read_text(), re.M) if page_of_it.exists() else []
+    cells = re.findall(r"^\| (`[^|]+`) \|", page_of_it.read_text(), re.M) if page_of_it.exists() else []
+    names = [re.findall(r"`([^`]+)`", cell) for cell in cells]
+    patterns = [pattern for some in names for pattern in some]
     kept = [str(path.relative_to(folder)) for folder in results.iterdir() if folder.is_dir() for path in folder.rglob("*") if path.is_file()]
     known = {name for pattern in patterns for name in fnmatch.filter(kept, pattern)}
     return [f"{name} is not described" for name in sorted(set(kept) - known) if patterns] + \
-           [f"{pattern} names no file" for pattern in patterns if not fnmatch.filter(kept, pattern)]
-
-
-MOST_WORDS = 1100  # for README; tools/check_pages.py counts its lines and those of docs/performance.md
-
-
-def too_long(readme: pathlib.Path) -> list[str]:
-    words = len(readme.read_text().split()) if readme.exists() else 0
-    return [f"README.md has {words} words, more than {MOST_WORDS}: cut what is not its purpose"] if words > MOST_WORDS else []
+           [f"{', '.join(some)} names no file" for some in names if not any(fnmatch.filter(kept, pattern) for pattern in some)]
 
 
 def unshown(docs: pathlib.Path) -> list[str]:
@@ -347,7 +306,7 @@ def check(results: pathlib.Path, docs: pathlib.Path) -> int:
     other += [path for path in results.glob("*/*.csv") if path not in texts]
     for path in other:
         print(f"report: {path.relative_to(docs.parent)} does not say what the records and certificates say of this tree: `make report`, and commit")
-    wrong = [f"bench/results/README.md: {line}" for line in undescribed(results)] + too_long(docs.parent / "README.md") + unshown(docs)
+    wrong = report_readme.unshown(datas_of(results)) + [f"bench/results/README.md: {line}" for line in undescribed(results)] + unshown(docs)
     print("\n".join(f"report: {line}" for line in wrong), end="\n" if wrong else "")
     return 1 if other or wrong else 0
 

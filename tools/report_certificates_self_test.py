@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Part of report.py --self-test: pages claim no more than certificates do. Each case is a made-up certificate
-and the text it must give: other sources, a finding, unfinished, no certificate.
+of this tree and the text it must give: another test, another kernel, a finding, unfinished, no certificate.
 """
 import copy
 import json
@@ -8,68 +8,98 @@ import pathlib
 import tempfile
 
 import report_certificates
-from certify_sections import Setting, all_sections
-from report_certificates import MARKS, NONE, SCHEMA, by_section, replaced, standing, summary
+from certify_kernels import CHANGED, SAME, UNCOMPARED, Kernels
+from report_certificates import MARKS, NONE, SCHEMA, Kept, by_section, keys_of_tree, replaced, sections, summary
 
-SOURCES = {"kernels": "k", "host": "h", "records": "r", "python": "p"}
+UNITS = ("#include <sluice/kernels/gemm_entry.cuh>\n.schedule = sluice::Schedule::ping_pong, .tile = {.m = 64, .n = 8, .k = 64}, .a = sluice::DType::bf16",
+         "#include <sluice/kernels/norm_entry.cuh>\n")
 
 
 def certificate_of() -> dict:
+    def part(section, name) -> dict:
+        return {"tests": 3, "cases": 0, "elements": 0, "kernels": 7, "seconds": 21.4, "skipped": [], "found": [], "facts": {}, "commit": "0123abcd" * 5,
+                "keys": dict(keys_of_tree()[section.name, name]), "driver": "580.1", "nvrtc": "NVRTC 13.0", "ended": "2026-01-01T00:01:00Z"}
+
     def entry(section) -> dict:
-        return {"verdict": "passed", "cases": 100_000 if section.name == "fuzz" else 0, "tests": 3, "kernels": 7, "elements": 0, "seconds": 21.4,
-                "seed": 5 if section.seeded else None, "skipped": [], "found": [], "parts": {"a": {}}, "of": 1, "started": "2026-01-01T00:00:00Z",
-                "ended": "2026-01-01T00:01:00Z", "commit": "0123abcd" * 5, "sources": {part: SOURCES[part] for part in section.of}}
-    sections = {section.name: entry(section) for section in all_sections(Setting(pathlib.Path(), pathlib.Path()))}
-    return {"schema": SCHEMA, "gpu": "NVIDIA H200", "driver": "580.1", "nvrtc": "NVRTC 13.0", "commit": "0123abcd" * 5, "sections": sections}
+        return {"what": section.what, "verdict": "passed", "cases": 100_000 if section.name == "fuzz" else 0, "tests": 3, "kernels": 7, "elements": 0,
+                "seconds": 21.4, "seed": 5 if section.seeded else None, "skipped": [], "found": [], "facts": {},
+                "parts": {one.name: part(section, one.name) for one in section.parts}, "of": len(section.parts)}
+    return {"schema": SCHEMA, "gpu": "NVIDIA H200", "sections": {section.name: entry(section) for section in sections().values()}}
 
 
-def changed(**sections: dict) -> dict:
+def kept(states: tuple[str, str] = (SAME, SAME), **different: dict) -> dict[str, Kept]:
+    """A certificate whose section `fuzz` ran one kernel, and `companions` two. `different`: fields of sections."""
     certificate = copy.deepcopy(certificate_of())
-    for name, fields in sections.items():
+    for name, fields in different.items():
         certificate["sections"][name] |= fields
-    return {"h200": certificate}
+    kernels = Kernels(pathlib.Path("nowhere"))
+    kernels.kernels = [{"unit": unit, "code": "1 a", "by": "", "same": [], "other": []} for unit in UNITS]
+    kernels.parts = {f"{section}/{part}": [] for section, part in keys_of_tree()} | {"fuzz/from 0": [0], "companions/norms": [0, 1]}
+    return {"h200": Kept(certificate, kernels, list(states))}
 
 
-def said(certificates: dict, sources: dict[str, str] = SOURCES) -> str:
-    return " ".join(summary(certificates, sources).split())
+def with_key(section: str, part: str, kind: str) -> dict[str, Kept]:
+    """The part ran with another hash of this kind than the tree has."""
+    made = kept()
+    made["h200"].certificate["sections"][section]["parts"][part]["keys"][kind] = "another"
+    return made
+
+
+def said(certificates: dict[str, Kept]) -> str:
+    return " ".join(summary(certificates).split())
 
 
 def check_certificates() -> None:
-    total = len(all_sections(Setting(pathlib.Path(), pathlib.Path())))
-    good = {"h200": certificate_of()}
-    text = said(good)
-    assert text == (f"- NVIDIA H200: last run at 0123abc, {total} of {total} sections passed, 100,000 random dense problems without a wrong "
-                    "bit. Sources are those of this tree."), text
-    late = changed(rows={"facts": {"worst_loss past its bar:": "0.09"}})
-    assert "without a wrong bit; right, but past a bar of speed: rows. Sources" in said(late), said(late)
-    assert "| fuzz | random dense problems, whole numbers, no wrong bit | 100,000 cases; 21 s, 0123abc |" in by_section(good, SOURCES)
-    assert by_section(good, SOURCES).endswith("- NVIDIA H200: driver 580.1, NVRTC 13.0, 2026-01-01."), by_section(good, SOURCES)
-    two = by_section(good | {"h100": certificate_of() | {"gpu": "NVIDIA H100"}}, SOURCES)
-    assert "| section | what runs | NVIDIA H200 | NVIDIA H100 |" in two and two.count("100,000 cases; 21 s") == 2, two
+    total = len(sections())
+    text = said(kept())
+    assert text == (f"- NVIDIA H200: {total} of {total} sections passed at 0123abc, with 100,000 random dense problems without a wrong bit. "
+                    f"Since then none of the kernels that it ran has changed. **{total} of {total} hold.**"), text
+    late = kept(rows={"facts": {"worst_loss past its bar:": "0.09"}})
+    assert "All results were right; a speed target was missed (`sluice rows`)." in said(late), said(late)
+    assert "| fuzz | random dense problems, whole numbers, no wrong bit | 100,000 cases; 21 s, 0123abc |" in by_section(kept())
+    assert "- NVIDIA H200: driver 580.1, NVRTC 13.0, 2026-01-01; 2 kernels. Since then none" in by_section(kept()), by_section(kept())
+    two = by_section(kept() | {"h100": kept()["h200"]})
+    assert two.count("100,000 cases; 21 s") == 2, two
 
-    other = SOURCES | {"kernels": "another"}
-    text = said(good, other)
-    assert text.endswith(f"{total} of {total} sections passed. **Sources have changed since: 0 of {total} hold for this tree.**"), "and its 100,000 cases are not told"
-    assert f"**Changed since: kernels ({total} sections).**" in by_section(good, other) and "| *old:* 100,000 cases;" in by_section(good, other)
-    planned = [section.name for section in all_sections(Setting(pathlib.Path(), pathlib.Path())) if "records" in section.of]
-    assert 0 < len(planned) < total and standing(good["h200"], SOURCES | {"records": "another"})["older"] == planned, "what plans without records stands"
-    assert standing(good["h200"], SOURCES | {"python": "another"})["older"] == ["python"]
+    # A weakened test, a lost test and a smaller setting void their section; so does host code that it exercises.
+    for section, part, kind, why in (("fuzz", "from 0", "tests", "tests"), ("fuzz", "from 20000", "names", "tests"), ("packed", "others", "table", "tests"),
+                                     ("graphs", "chains", "host", "host code")):
+        made = with_key(section, part, kind)
+        assert f"Changed since: {why} of {section}. **{total - 1} of {total} hold.**" in said(made), said(made)
+        assert by_section(made).count(f"*old ({why}):*") == 1, "its section, and no other"
+        assert ("100,000 random" in said(made)) == (section != "fuzz"), "cases of a section that no longer holds are not told"
+    lost = kept()
+    del lost["h200"].kernels.parts["real/real_data"]
+    assert "Changed since: kernels not kept of real." in said(lost), "what ran is not known"
+    fewer = kept()
+    del fewer["h200"].certificate["sections"]["fuzz"]["parts"]["from 0"]
+    assert "tests of fuzz." in said(fewer), "a part of the table that did not run"
 
-    wrong = changed(fuzz={"verdict": "wrong", "found": ["from 0: fuzz.x: one bit\nmore"], "skipped": ["a"]})
-    text = by_section(wrong, SOURCES)
+    text = said(kept((SAME, CHANGED)))
+    assert f"Since then these kernels changed: norm (1 of 2). Changed since: kernels of companions. **{total - 1} of {total} hold.**" in text, text
+    text = said(kept((CHANGED, SAME)))
+    assert f"these kernels changed: ping_pong 64x8x64 bf16 (1 of 2). Changed since: kernels of fuzz, companions. **{total - 2} of {total} hold.**" in text, text
+    text = said(kept((UNCOMPARED, SAME)))
+    assert "The text of 1 has changed, and nobody has compared" in text and f"**{total - 2} of {total} hold.**" in text, text
+
+    wrong = kept(fuzz={"verdict": "wrong", "found": ["from 0: fuzz.x: one bit\nmore"], "skipped": ["a"]})
+    text = by_section(wrong)
     assert "**1 found**: from 0: fuzz.x: one bit" in text and "100,000 cases" not in text, text
-    assert "**something was found**: fuzz" in said(wrong) and "100,000" not in said(wrong), said(wrong)
-    variant = changed(sanitizers={"cases": 9, "facts": {"racecheck ran": "2 of 8 kernels as a variant (both_arrive)", "other": "5"}})
-    assert "9 cases; racecheck ran 2 of 8 kernels as a variant (both_arrive); " in by_section(variant, SOURCES), "what ran is not what ships"
-    cut = changed(packed={"verdict": "unfinished", "cases": 5_000, "of": 9})
-    assert "unfinished: 1 of 9 parts, 5,000 cases;" in by_section(cut, SOURCES)
-    assert "unfinished: packed" in said(cut) and "5,000" not in said(cut), said(cut)
-    del cut["h200"]["sections"]["sanitizers"]
-    assert "not run: sanitizers" in said(cut) and "| not run |" in by_section(cut, SOURCES)
-    dirty = changed(fuzz={"commit": "0123abcd" * 5 + "-dirty"})
-    assert "0123abc-dirty" in by_section(dirty, SOURCES)
+    assert "**Found** by fuzz: from 0: fuzz.x: one bit." in said(wrong) and "100,000" not in said(wrong), said(wrong)
+    variant = kept(sanitizers={"cases": 9, "facts": {"racecheck ran": "2 of 8 kernels as a variant (both_arrive)", "other": "5"}})
+    assert "9 cases; racecheck ran 2 of 8 kernels as a variant (both_arrive); " in by_section(variant), "what ran is not what ships"
+    unjudged = kept(packed={"cases": 5_000, "not_judged": 3})
+    assert "5,000 cases, 3 not judged; " in by_section(unjudged), "neither right nor wrong"
+    cut = kept(packed={"verdict": "unfinished", "cases": 5_000, "of": 12})
+    assert "unfinished: 9 of 12 parts, 5,000 cases;" in by_section(cut)
+    assert "Unfinished: packed." in said(cut) and "5,000" not in said(cut), said(cut)
+    del cut["h200"].certificate["sections"]["sanitizers"]
+    assert "Not run: sanitizers." in said(cut) and "| not run |" in by_section(cut)
+    old = kept()
+    old["h200"].certificate["sections"]["fuzz"]["parts"]["from 0"]["keys"] = {}
+    assert f"**{total - 1} of {total} hold.**" in said(old) and "*old (it names no tests and kernels):*" in by_section(old)
 
-    assert said({}) == NONE and NONE in by_section({}, SOURCES)
+    assert said({}) == NONE and NONE in by_section({})
     begin, end = MARKS["certified"]
     assert replaced(f"a\n{begin}\nold\n{end}\nb", "certified", "new") == f"a\n{begin}\nnew\n{end}\nb"
     assert replaced("no marks", "certified", "new") == "no marks"

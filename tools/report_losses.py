@@ -3,7 +3,7 @@
 findings; numbers come from rows. A sentence is left out if its rows show no loss."""
 import re
 
-from report_figures import by_tokens, compared, floor_shares, geometric_mean, is_fp8, losses, name_of, ratio, sizes_of, spread
+from report_figures import by_tokens, chain_ratios, compared, floor_shares, geometric_mean, is_fp8, losses, name_of, ratio, sizes_of, spread
 from report_records import NO_COMMIT, age_words, first_look
 
 SLOWER = 0.99  # closer ratios count as even, as runs differ by so much
@@ -106,6 +106,31 @@ def promoted(data) -> str:
                    "bound the tile ([promotion.md](findings/promotion.md)).")
 
 
+def strided(of_gpus: list) -> list[str]:
+    """A sentence on 16-bit operands that TMA cannot read, of each GPU that has a record."""
+    parts = []
+    for data in of_gpus:
+        rows = compared(data.rows("products", ("strided",)))
+        if worst := worst_of(rows):
+            slower = sum(ratio(row) < SLOWER for row in rows)
+            parts.append(f"{data.gpu()}, at {data.commit('strided')}: {geometric_mean([ratio(row) for row in rows]):.2f} in the mean of {len(rows)}, "
+                         f"{slower} of them slower than cuBLASLt's best, the slowest {told(worst)}")
+    return ["**16-bit operands that TMA cannot read** (rows no multiple of 16 bytes apart, or a misaligned start). " + "; ".join(parts) +
+            ". Cause: three warps read such an operand by ordinary loads, and their issue slots are the limit; with padded rows it can be three times as fast "
+            "([0024](decisions/0024-any-strides.md))."] if parts else []
+
+
+def drawn_chains(of_gpus: list) -> str:
+    """A sentence on layers of drawn models without records."""
+    parts = []
+    for data in of_gpus:
+        rows = [row for row in data.rows("drawn_chains") if row["us_a_layer"]]
+        if planned := chain_ratios(rows, "tuned, fused: gated"):
+            guarded = chain_ratios(rows, "guarded, fused: gated")
+            parts.append(f"{data.gpu()} {spread(planned)}" + (f", with `Chain::guarded` {spread(guarded)}" if guarded else ""))
+    return f" Layers of models drawn at random, without records, fused: {'; '.join(parts)} ([untuned-chains.md](findings/untuned-chains.md))." if parts else ""
+
+
 def where_we_lose(data) -> list[str]:
     return [text for make in (without_record, many_tokens, few_waves, power_limit, promoted) if (text := make(data))]
 
@@ -137,7 +162,9 @@ def beside_vllm(data) -> str:
         if drawn := name.partition("int4_blind_")[2]:
             words = "random products" + (f" ({'first look' if first_look(commit, drawn) else 'seen'})" if re.fullmatch("[0-9a-f]{7,40}", drawn) else "")
         parts.append(f"{spread([ratio(row, 'peer_us') for row in rows if row['set'] == name])} on {words}")
-    return (f"**Marlin, Machete** (vLLM {rows[0]['vllm']}), int4, times the faster: {', '.join(parts)}, at {commit} "
+    both = [row for row in rows if row["marlin_us"] and row["machete_us"]]
+    ran = f"; where both ran {spread([ratio(row, 'peer_us') for row in both])}" if 0 < len(both) < len(rows) else ""
+    return (f"**Marlin, Machete** (vLLM {rows[0]['vllm']}), int4, times the faster: {', '.join(parts)}{ran}, at {commit} "
             "([by tokens](findings/int4-peers.md)).")
 
 

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS, TUNED, FIRST, PEER, READ = "sluice", "sluice tuned", "cuBLASLt first", "cuBLASLt", "read floor"
 OUR_FP8, PEER_FP8, PEER_16 = "sluice FP8", "cuBLASLt FP8", "cuBLASLt 16"
 NO_COMMIT = "commit not recorded"
-NOT_OF_THE_BENCH = ("certificate.json", "rows.json")  # they have tables of their own
+NOT_OF_THE_BENCH = ("certificate.json", "rows.json", "row_torch.json")  # they have tables of their own
 KERNELS = ("sluice/device", "sluice/kernels", "sluice/spec")
 
 
@@ -146,16 +146,31 @@ def packed_rows(paths: list[pathlib.Path]) -> list[dict]:
 
 
 def chains(folder: pathlib.Path) -> list[dict]:
+    return chain_rows(sorted((folder / "chains").glob("*.json")))
+
+
+def drawn_chains(folder: pathlib.Path) -> list[dict]:
+    """Layers of models that were drawn at random, without records, beside the peer: the first run of each."""
+    first: dict[str, dict[tuple[str, str], list[dict]]] = {}
+    for path in sorted((folder / "untuned").glob("*.json.xz")):
+        if read(path).get("schema") == "sluice-chain-1":
+            for row in chain_rows([path]):
+                first.setdefault(row["layer"], {}).setdefault((row["started"], row["file"]), []).append(row)
+    runs = [runs[min(runs)] for runs in first.values()]
+    return [row for run in runs if any(row["arm"] == PEER for row in run) for row in run]
+
+
+def chain_rows(paths: list[pathlib.Path]) -> list[dict]:
     """Lines of arms. An arm counts if its bits equal those of its own kernels with the overlap off; the peer
     always counts."""
     rows = []
-    for path in sorted((folder / "chains").glob("*.json")):
+    for path in paths:
         run = load(path, "sluice-chain-1")
         for chain in run["chains"]:
             window = chain.get("window") or {}
             for arm in chain["arms"]:
                 good = "us_a_layer" in arm and (arm["name"] == PEER or arm.get("differing") == 0)
-                rows.append({"file": path.stem, "started": run.get("started", ""), "layer": chain["name"],
+                rows.append({"file": set_of(path), "started": run.get("started", ""), "layer": chain["name"],
                              **{key: chain.get(key) for key in ("model", "tokens", "weights", "activations")},
                              "projections": int(bool(chain.get("projections"))), "passes": chain.get("passes"), "arm": arm["name"], "us_a_layer": arm["us_a_layer"]["median"] if good else None,
                              "weights_us": round(chain["weight_bytes_a_layer"] / run["peak_tbps"] * 1e-6, 2),
@@ -225,6 +240,23 @@ def int4_peers(folder: pathlib.Path) -> list[dict]:
     return rows
 
 
+def row_torch(folder: pathlib.Path) -> list[dict]:
+    """A line a product of fp8 with row scales and promoted sums beside torch._scaled_mm, each run with both."""
+    path, rows = folder / "row_torch.json", []
+    for shape in load(path, "sluice-row-torch-1")["shapes"] if path.exists() else ():
+        us = times_of(shape)
+        rows.append({**{key: shape["problem"][key] for key in ("m", "n", "k")}, "planned_by": shape.get("chosen_by", ""), "us": us.get(OURS),
+                     "torch_us": us.get("torch._scaled_mm"), "failed": failures(shape)})
+    return rows
+
+
+def decoding(folder: pathlib.Path) -> list[dict]:
+    """A line an arm, batch and context of a whole model's decoding, without a chain, beside PyTorch."""
+    path = folder / "python" / "decode.json"
+    return [{key: row.get(key) for key in ("model", "arm", "batch", "context", "tokens_s", "us_layer", "linears_us_layer", "attention_us_layer", "logits_vs_bf16")}
+            for row in (json.loads(path.read_text())["rows"] if path.exists() else ())]
+
+
 def blocks(folder: pathlib.Path) -> list[dict]:
     """A line a number of tokens: a block of a model under torch.compile (examples/llama_block.py)."""
     rows = []
@@ -251,8 +283,8 @@ def files(folder: pathlib.Path) -> list[dict]:
     return rows
 
 
-TABLES = {"products": products, "packed": packed, "packed_blind": packed_blind, "chains": chains, "timelines": timelines, "ranges": ranges, "triton": triton,
-          "int4_peers": int4_peers, "blocks": blocks, "files": files}
+TABLES = {"products": products, "packed": packed, "packed_blind": packed_blind, "chains": chains, "drawn_chains": drawn_chains, "timelines": timelines, "ranges": ranges, "triton": triton,
+          "int4_peers": int4_peers, "blocks": blocks, "row_torch": row_torch, "decoding": decoding, "files": files}
 
 
 def text_of(rows: list[dict]) -> str:

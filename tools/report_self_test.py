@@ -11,6 +11,7 @@ import tempfile
 import report
 import report_losses
 import report_pictures
+import report_readme
 import report_records
 from report_certificates_self_test import check_certificates
 from report_figures import newest_chains, ratio
@@ -154,12 +155,14 @@ def check_first_look(folder: Folder) -> None:
 
 
 def check_readme(folder: Folder) -> None:
-    """Six rows have the worst beside the best; nothing outside the markers changes."""
+    """Each line has the worst beside the best, an int4 line per number of tokens; nothing outside the markers
+    changes. A set that is worse than what is shown is named."""
     readme = folder.root / "README.md"
 
     def block() -> str:
         return report.made(folder.results, folder.docs)[readme]
-    readme.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nbehind\n")
+    marks = [f"{begin}\nold\n{end}\n" for begin, end in report.MARKS.values()]
+    readme.write_text(f"before\n{''.join(marks)}behind\n")
     assert block() == readme.read_text(), "without a record nothing is said"
     ours = [(10.0, 12.5), (10.0, 9.0)]
     folder.put("engine.json", run_of([shape_of(1024, "bf16", [timed(OURS, a), timed(BEST, b)], by="record") for a, b in ours]))
@@ -171,10 +174,52 @@ def check_readme(folder: Folder) -> None:
     assert text.startswith("before\n") and text.endswith("\nbehind\n") and "\nold\n" not in text, text
     assert "| large products, M 1024 | cuBLASLt's best | 1.06 (0.90 to 1.25; 2) | - | record |" in text, text
     assert "| without a record, M 65 | cuBLASLt's best | - | 0.70 (0.70 to 0.70; 1) | model |" in text, text
-    assert "| int4 at 1, 16, 64 tokens (all: 1-64) | the faster FP8 | 2.00, -, 0.50 (0.50 to 2.00; 2) | -, 1.25, - (1.25 to 1.25; 1) |" in text, text
-    assert "| a layer as a chain, 4-4 tokens | cuBLASLt in a graph | - | 2.50 (2.50 to 2.50; 1) |" in text, "fused has other bits"
+    assert "| int4, known layers, 1 token | the faster FP8 | 2.00 (2.00 to 2.00; 1) | - |" in text, text
+    assert "| int4, known layers, 16 tokens | the faster FP8 | - | 1.25 (1.25 to 1.25; 1) |" in text, text
+    assert "| int4, known layers, 64 tokens | the faster FP8 | 0.50 (0.50 to 0.50; 1 of 2) | - |" in text, text
+    assert "large products are as fast as cuBLASLt's (1.06)" in flat(text) and "Marlin" not in text, "nothing is claimed of what has no record"
+    assert "fp8 as `convert_` runs it has no record yet." in flat(text), text
+    assert "| a layer as a chain, 4 tokens | cuBLASLt in a graph | - | 2.50 (2.50 to 2.50; 1) |" in text, "fused has other bits"
     readme.write_text("no markers")
     assert block() == "no markers"
+
+
+def check_rows_of_convert(folder: Folder) -> None:
+    """fp8 with row scales is compared with the faster of cuBLASLt and torch, each in its own run."""
+    def shape(m: int, peer: str, us: float, theirs: float) -> dict:
+        return shape_of(m, "e4m3", [timed(OURS, us), timed(peer, theirs)], by="record", accumulate="promoted", scale_a="vector", scale_b="vector")
+    folder.put("row.json", run_of([shape(1, BEST, 10.0, 12.0), shape(64, BEST, 10.0, 20.0), shape(256, BEST, 10.0, 11.0)]))
+    assert "convert_` runs it (row scales, promoted sums), M 1-64 | the faster of cuBLASLt and torch | 1.55 (1.20 to 2.00; 2) | record |" in report.speed([folder.data()])
+    folder.put("row_torch.json", {**run_of([shape(1, "torch._scaled_mm", 20.0, 30.0), shape(64, "torch._scaled_mm", 20.0, 30.0)]), "schema": "sluice-row-torch-1"})
+    told = report.speed([folder.data()])
+    assert "M 1-64 | the faster of cuBLASLt and torch | 1.34 (1.20 to 1.50; 2) | record |" in told, told
+    assert "M 256 | the faster of cuBLASLt and torch | 1.10 (1.10 to 1.10; 1) | record |" in told and "no record yet" not in told, told
+
+
+def check_decoding(folder: Folder) -> None:
+    """A whole model's decoding beside PyTorch's compiled loop with the same weights; absent until it is recorded."""
+    assert "tokens/s" not in report.speed([folder.data()])
+    rows = [{"model": "llama3-8b", "arm": name, "batch": batch, "context": 128, "tokens_s": rate * batch}
+            for name, rate in (("sluice_row", 330.0), ("fp8_row", 200.0), ("sluice_ops_int4", 504.0), ("sluice_ops_static", 363.0)) for batch in (16, 1)]
+    folder.put("python/decode.json", {"gpu": "Made-up GPU", "rows": rows})
+    told = report.speed([folder.data()])
+    assert '| decoding llama3-8b, no chain, `convert_("row")` | torch.compile, `_scaled_mm`, row scales | 1.65 (1.65 to 1.65; 1), 330 of 200 tokens/s | model |' in told, told
+    assert "tinygemm" not in told and "static scales" not in told, "an arm without its peer has no line"
+
+
+def check_unshown(folder: Folder) -> None:
+    """Each feature's worst recorded result is in README's table, or the set is named."""
+    def put(name: str, kind: str, theirs: float, by: str = "record") -> list[str]:
+        folder.put(name, run_of([shape_of(64, kind, [timed(OURS, 10.0), timed(BEST, theirs)], by=by)]))
+        return report_readme.unshown([folder.data()])
+    assert put("engine.json", "bf16", 9.0) == []
+    assert put("strided.json", "bf16", 1.5, "model") == [] and "TMA cannot read, M 64 | cuBLASLt's best | 0.15 (0.15" in report.speed([folder.data()])
+    assert put("long_k.json", "bf16", 9.5) == [], "no worse than what is shown"
+    assert put("long_k.json", "bf16", 8.0) == ["README shows nothing worse than 0.90 of dense, 16, and GPU, long_k has 0.80: give the set a line in "
+                                               "tools/report_readme.py"], "a worse one hides behind no other feature"
+    assert any("of dense, fp8, and GPU, block has 0.70" in fault for fault in put("block.json", "e4m3", 7.0)), "nor behind another type"
+    assert put("odd_rows.json", "e4m3", 6.0, "model") and len(report_readme.unshown([folder.data()])) == 1, "the line of untuned sets has any new one"
+
 
 
 def check_packed(folder: Folder) -> None:
@@ -250,10 +295,12 @@ def check_int4_peers(folder: Folder) -> None:
     rows = folder.rows("int4_peers")
     assert [row["peer_us"] for row in rows] == [15.0, 20.0, 8.0, None] and rows[3]["failed"] == "Machete: 3 of 4" and rows[1]["failed"] is None, rows
     text = flat(folder.page())
-    assert "(vLLM 1.2.3), int4, times the faster: 1.34 (0.80 to 2.00; 3) on random products (seen), at 0123abc" in text, text
+    assert "(vLLM 1.2.3), int4, times the faster: 1.34 (0.80 to 2.00; 3) on random products (seen); where both ran 1.10 (0.80 to 1.50; 2), at 0123abc" in text, text
     assert "Beside the faster of Marlin and Machete, 1 of 3 are slower, from 500 tokens on, at worst 0.80" in text, text
     assert "Not timed: CUTLASS, TensorRT-LLM." in text, text
-    assert ["random int4, 1-500 tokens", "the faster of Marlin, Machete", "1.34 (0.80 to 2.00; 3 of 4)", "-", "model"] in report.readme_rows(folder.data())
+    told = report.speed([folder.data()])
+    assert "| random int4, group 64, 1-500 tokens | the faster of Marlin, Machete | 1.10 (0.80 to 1.50; 2) |" in told, told
+    assert "| random int4, group 64, 2 tokens | Marlin (the other does not run) | 2.00 (2.00 to 2.00; 1) |" in told, told
 
 
 def check_losses(folder: Folder) -> None:
@@ -308,11 +355,13 @@ def check_check(folder: Folder) -> None:
             path.write_text(text.replace(old, new))
             assert verdict() == 1, (path, new)
             path.write_text(text)
-        readme = folder.root / "README.md"
-        for text, wanted in (("a " * 1100, 0), ("a " * 1101, 1)):
-            readme.write_text(text)
-            assert verdict() == wanted, "README past its limits"
-        readme.unlink()
+        folder.put("long_k.json", run_of([shape_of(64, "bf16", [timed(OURS, 10.0), timed(BEST, 1.0)], by="record")]))
+        with contextlib.redirect_stdout(io.StringIO()):
+            report.write(folder.results, folder.docs)
+        assert verdict() == 1, "a result that is worse than all that README shows"
+        (folder.gpu / "long_k.json").unlink()
+        with contextlib.redirect_stdout(io.StringIO()):
+            report.write(folder.results, folder.docs)
         (folder.docs / "img/old.svg").write_text("")
         assert verdict() == 1, "a picture that no page shows"
         (folder.docs / "img/old.svg").unlink()
@@ -339,7 +388,7 @@ def check_other_gpus(folder: Folder) -> None:
 
 def run() -> int:
     check_certificates()
-    checks = (check_products, check_floor, check_files, check_ages, check_first_look, check_readme, check_packed, check_chains, check_others, check_int4_peers, check_losses,
+    checks = (check_products, check_floor, check_files, check_ages, check_first_look, check_readme, check_rows_of_convert, check_decoding, check_unshown, check_packed, check_chains, check_others, check_int4_peers, check_losses,
               check_pictures, check_check, check_other_gpus)
     for check in checks:
         with tempfile.TemporaryDirectory() as name:

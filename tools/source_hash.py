@@ -5,7 +5,7 @@ documents does not outdate a check on a GPU.
 
 `kernels` are the texts that NVRTC compiles (the list of cmake/SluiceEmbed.cmake), `host` is the library
 beside them. `sluice --version` prints those of its build (cmake/SluiceCommit.cmake calls this).
-tools/certify.py writes them into certificates, and tools/report_certificates.py compares those with the tree.
+tools/certify.py runs a build only beside the tree that it was made from.
 
 Usage: tools/source_hash.py            (a line for each part)
        tools/source_hash.py --line     (all in one line, as --version prints it)
@@ -20,12 +20,13 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Patterns of each part. Tests are in none: a changed test does not void earlier results.
+# Patterns of each part. `tests` is what tests/gpu and the tool's checks are built of.
 PARTS = {
     "kernels": ("sluice/spec/**/*.h", "sluice/device/**/*.h", "sluice/device/**/*.cuh", "sluice/kernels/**/*.h", "sluice/kernels/**/*.cuh"),
     "host": ("include/**/*.h", *(f"sluice/{room}/**/*.{end}" for room in ("host", "chain", "records", "check", "c_api") for end in ("cc", "h"))),
     "records": ("sluice/records/shipped/*.json",),
     "python": ("python/sluice/**/*.py",),
+    "tests": tuple(f"{room}/**/*.{end}" for room in ("tests/gpu", "sluice/reference", "bench", "cli") for end in ("cc", "h")),
 }
 NOT_EMBEDDED = "sluice/kernels/registry.h"  # cmake/SluiceEmbed.cmake has the reason
 DIGITS = 12
@@ -58,7 +59,7 @@ def self_test() -> int:
     """On a made-up repository: each change changes the right word of a build's name."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder) / "source"
-        for name in ("sluice/kernels/a.cuh", "sluice/kernels/registry.h", "sluice/host/a.cc", "sluice/records/shipped/a.json", "python/sluice/a.py", "docs/a.md"):
+        for name in ("sluice/kernels/a.cuh", "sluice/kernels/registry.h", "sluice/host/a.cc", "sluice/records/shipped/a.json", "python/sluice/a.py", "tests/gpu/a_test.cc", "docs/a.md"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text("text\n")
 
@@ -88,7 +89,7 @@ def self_test() -> int:
         assert len(built()[0]) == 40, built()
         wanted = {"docs/a.md": set(), "docs/new.md": set(), "sluice/kernels/a.cuh": {"kernels", "dirty"}, "sluice/kernels/new.cuh": {"kernels", "dirty"},
                   "sluice/host/new.cc": {"host", "dirty"}, "sluice/kernels/registry.h": {"dirty"}, "sluice/records/shipped/a.json": {"records", "dirty"},
-                  "python/sluice/a.py": {"python", "dirty"}}
+                  "python/sluice/a.py": {"python", "dirty"}, "tests/gpu/a_test.cc": {"tests", "dirty"}}
         for name, words in wanted.items():
             assert changed(name) == words, (name, changed(name))
         assert len(built()[0]) == 40, "all is as it was"

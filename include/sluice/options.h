@@ -23,13 +23,15 @@ struct Options {
   /// Kernels record which launch owns a workspace, so that Workspace::verify() finds two launches that used
   /// one at the same time. For debugging: these kernels are compiled separately and are slower.
   bool stamp_workspaces = false;
+  /// A file to which a line is appended for each kernel that is found or compiled (docs/jit.md); empty: none.
+  std::string kernel_log{};
 };
 
 /// SLUICE_CACHE_DIR (default: $XDG_CACHE_HOME/sluice or ~/.cache/sluice), SLUICE_CACHE_READ_ONLY,
 /// SLUICE_NVRTC, SLUICE_RECORDS_DIR (default: $XDG_DATA_HOME/sluice/records or
-/// ~/.local/share/sluice/records), SLUICE_JOBS, SLUICE_RACE, SLUICE_STAMP_WORKSPACES. Switches take 1, true,
-/// yes, on or 0, false, no, off in any case, SLUICE_JOBS 0..1024, SLUICE_RACE 0..16. Other values are ignored
-/// and leave the default.
+/// ~/.local/share/sluice/records), SLUICE_JOBS, SLUICE_RACE, SLUICE_STAMP_WORKSPACES, SLUICE_KERNEL_LOG.
+/// Switches take 1, true, yes, on or 0, false, no, off in any case, SLUICE_JOBS 0..1024, SLUICE_RACE 0..16.
+/// Other values are ignored and leave the default.
 Options options_from_environment();
 /// Ignored values of the environment: a line each, with the rule and the remedy.
 std::vector<std::string> environment_troubles();

@@ -48,6 +48,31 @@ TEST(Cache, finds_in_memory_then_on_disk) {
   EXPECT_EQ(*compiler.calls, 1);
 }
 
+TEST(Cache, logs_each_kernel_of_a_process_once) {
+  const TemporaryFolder folder;
+  Options options = cache_at(folder / "cache");
+  options.kernel_log = folder / "log";
+  const auto lines = [&] {
+    std::ifstream log(folder / "log");
+    std::vector<std::string> all;
+    for (std::string line; std::getline(log, line);) all.push_back(line);
+    return all;
+  };
+  const std::string unit = "a\n\\b\n";
+  {
+    const KernelCache first(options, FakeCompiler{}.seam());
+    ASSERT_TRUE(first.get(unit) && first.get(unit));
+    CompilerSeam broken = FakeCompiler{}.seam();
+    broken.compile = [](const std::string&) -> Result<Cubin> { return Error{ErrorCode::toolchain, "no"}; };
+    ASSERT_FALSE(KernelCache(options, broken).get("fails"));
+  }
+  ASSERT_EQ(lines().size(), 1u) << "a second request adds nothing, and neither does a failure";
+  const std::string name = fs::path(entry_file(folder / "cache", unit)).filename();
+  EXPECT_EQ(lines()[0], name + "\ta\\n\\\\b\\n") << "the entry's file, and the unit in one line";
+  ASSERT_TRUE(KernelCache(options, FakeCompiler{}.seam()).get(unit));
+  EXPECT_EQ(lines().size(), 2u) << "a kernel from disk is logged too, and the file goes on";
+}
+
 TEST(Cache, folder_is_private_and_holds_only_entries) {
   const TemporaryFolder folder;
   const KernelCache cache(cache_at(folder / "a/b/cache"), FakeCompiler{}.seam());

@@ -23,7 +23,8 @@ constexpr const char* kVariables[] = {"SLUICE_CACHE_DIR",
                                       "CUDA_PATH",
                                       "SLUICE_RECORDS_DIR",
                                       "XDG_DATA_HOME",
-                                      "SLUICE_STAMP_WORKSPACES"};
+                                      "SLUICE_STAMP_WORKSPACES",
+                                      "SLUICE_KERNEL_LOG"};
 
 /// Result of `read` in an environment with only these variables; restores the real one.
 template <class Read>
@@ -102,6 +103,12 @@ TEST(Options, values_that_mean_nothing_are_named_with_what_would) {
       "so, or unset it");
   EXPECT_EQ(found[1].find("SLUICE_STAMP_WORKSPACES=2 means nothing"), 0u);
   EXPECT_EQ(found[2].find("SLUICE_JOBS=2000 means nothing: it must be in 0..1024"), 0u);
+}
+
+TEST(Options, a_log_of_kernels_has_an_absolute_path) {
+  EXPECT_EQ(options_with({}).kernel_log, "");
+  EXPECT_EQ(options_with({{"SLUICE_KERNEL_LOG", "/tmp/log"}}).kernel_log, "/tmp/log");
+  EXPECT_EQ(options_with({{"SLUICE_KERNEL_LOG", "log"}}).kernel_log, std::filesystem::current_path() / "log");
 }
 
 TEST(Options, workspaces_are_stamped_where_it_is_asked_for) {

@@ -97,7 +97,8 @@ Options options_from_environment() {
               chosen_dir("SLUICE_RECORDS_DIR", xdg_dir("XDG_DATA_HOME", ".local/share", "sluice/records")),
           .jobs = number_of(variable(kJobs), kMaxJobs).value_or(0),
           .race = number_of(variable(kRace), kMostRacers).value_or(0),
-          .stamp_workspaces = is_on(kStamp)};
+          .stamp_workspaces = is_on(kStamp),
+          .kernel_log = absolute_path(variable("SLUICE_KERNEL_LOG"))};
 }
 
 std::vector<std::string> environment_troubles() {

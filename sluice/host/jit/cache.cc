@@ -15,6 +15,7 @@
 #include <sluice/host/jit/cache_entry.h>
 #include <sluice/host/jit/cache_key.h>
 #include <sluice/host/jit/compiler.h>
+#include <sluice/host/jit/kernel_log.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/try.h>
 
@@ -58,6 +59,7 @@ struct KernelCache::State {
   void open_directory();
   std::string compiler_version();
   SharedResult produce(const std::string& bare_unit);
+  void log_kernel(const std::string& bare_unit);
   SharedResult compile(const std::string& unit);
   Lookup read(const std::string& source, const std::string& compiler_text);
   Shared read_any(const std::string& source);
@@ -165,6 +167,12 @@ SharedResult KernelCache::State::produce(const std::string& bare_unit) {
   return compile(unit);
 }
 
+void KernelCache::State::log_kernel(const std::string& bare_unit) {
+  if (options.kernel_log.empty()) return;
+  const std::string unit = compiler.prologue + bare_unit;
+  append_kernel_log(options.kernel_log, entry_name(source_key(unit), compiler_version()), unit);
+}
+
 CompilerSeam nvrtc_compiler(const std::string& nvrtc_path) {
   struct Lazy {
     std::mutex mutex;
@@ -225,6 +233,7 @@ SharedResult KernelCache::get(const std::string& unit) const {
   }
   try {
     SharedResult result = state.produce(unit);
+    if (result) state.log_kernel(unit);
     {
       const std::lock_guard guard(state.mutex);
       if (result) state.ready.emplace(unit, *result);

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of speed in README, and its sentences on why one would use the library. A line is a feature beside a
+peer, with a cell per GPU and type. `unshown` names each recorded result that is worse than what the table shows
+of its feature, so that no page praises a feature and leaves its losses out. Used by report.py.
+"""
+import dataclasses
+
+from report_figures import PEER_ARM, chain_ratios, compared, geometric_mean, is_fp8, layers, newest_chains, ratio, spread, table
+from report_records import is_drawn
+
+MANY = 256  # from so many tokens on, known int4 layers share a line
+RANGES = ((1, 32), (33, 128), (129, 1 << 20))  # random int4 products
+FEW = 64  # rows of a decoding step
+APART = ("row", "strided", "sweep")  # sets that have lines of their own, or a picture alone
+SIXTEEN, FP8 = "16", "fp8"
+FUSED = ", fused: gated"
+
+
+@dataclasses.dataclass
+class Cell:
+    """Ratios of one GPU and type; `of`: how many shapes were run."""
+    ratios: list[float]
+    of: int = 0
+    note: str = ""
+
+    def text(self) -> str:
+        return spread(self.ratios, self.of) + self.note if self.ratios else "-"
+
+
+@dataclasses.dataclass
+class Line:
+    """`feature` groups lines and recorded results; `cells` are by GPU and type."""
+    feature: str
+    words: str
+    peer: str
+    cells: dict[tuple[str, str], Cell]
+    by: str
+
+    def any(self) -> bool:
+        return any(cell.ratios for cell in self.cells.values())
+
+
+def short(gpu: str) -> str:
+    """ "H200" of "NVIDIA H200"."""
+    return gpu.split()[1] if len(gpu.split()) > 1 else gpu
+
+
+def planned_by(rows: list[dict]) -> str:
+    by_record = sum(row["planned_by"] == "record" for row in rows)
+    return "record" if by_record == len(rows) else "model" if by_record == 0 else f"record ({by_record} of {len(rows)})"
+
+
+def bounds(rows: list[dict], key: str = "m") -> str:
+    least, most = (pick(row[key] for row in rows) for pick in (min, max))
+    return f"{least:g}-{most:g}" if least != most else f"{least:g}"
+
+
+def by_gpu(of_gpus: list, pick) -> dict[str, list[dict]]:
+    """Rows of each GPU that has some."""
+    return {short(data.gpu()): rows for data in of_gpus if (rows := pick(data))}
+
+
+def dense_line(of_gpus: list, feature: str, words: str, pick) -> Line | None:
+    found = by_gpu(of_gpus, pick)
+    every = [row for rows in found.values() for row in rows]
+    if not every:
+        return None
+    cells = {}
+    for gpu, rows in found.items():
+        for kind, fp8 in ((SIXTEEN, False), (FP8, True)):
+            part = [row for row in rows if is_fp8(row) == fp8]
+            cells[gpu, kind] = Cell([ratio(row) for row in compared(part)], len(part))
+    return Line(feature, f"{words}, M {bounds(every)}", "cuBLASLt's best", cells, planned_by(every))
+
+
+def row_ratios(data) -> list[tuple[dict, float]]:
+    """fp8 with row scales and promoted sums: each row of the set, and the ratio beside the faster of cuBLASLt's
+    product and torch's. Each peer is compared with the time of ours in its own run."""
+    torch = {(row["m"], row["n"], row["k"]): row["torch_us"] / row["us"] for row in data.rows("row_torch") if row["torch_us"] and row["us"]}
+    found = []
+    for row in data.rows("products", ("row",)):
+        ratios = [torch[size]] if (size := (row["m"], row["n"], row["k"])) in torch else []
+        ratios += [ratio(row)] if compared([row]) else []
+        found += [(row, min(ratios))] if ratios else []
+    return found
+
+
+def row_lines(of_gpus: list) -> list[Line]:
+    """fp8 as README's Python and convert_ run it, a line per range of M."""
+    lines = []
+    for least, most in ((1, FEW), (FEW + 1, 512), (513, 1 << 20)):
+        found = by_gpu(of_gpus, lambda data, least=least, most=most: [pair for pair in row_ratios(data) if least <= pair[0]["m"] <= most])
+        every = [row for pairs in found.values() for row, _ in pairs]
+        if every:
+            lines.append(Line("row", f"fp8 as `convert_` runs it (row scales, promoted sums), M {bounds(every)}", "the faster of cuBLASLt and torch",
+                              {(gpu, FP8): Cell([value for _, value in pairs]) for gpu, pairs in found.items()}, planned_by(every)))
+    return lines
+
+
+def packed_line(of_gpus: list, words: str, pick) -> Line | None:
+    found = by_gpu(of_gpus, pick)
+    every = [row for rows in found.values() for row in rows]
+    cells = {}
+    for gpu, rows in found.items():
+        for kind in (SIXTEEN, FP8):
+            part = [row for row in rows if (row["tokens"] == "e4m3") == (kind == FP8)]
+            cells[gpu, kind] = Cell([ratio(row, "fp8_us") for row in compared(part, "fp8_us")], len(part))
+    return Line("packed", words, "the faster FP8", cells, planned_by(every)) if every else None
+
+
+def within(rows: list[dict], least: int, most: int) -> list[dict]:
+    return [row for row in rows if least <= row["m"] <= most]
+
+
+def packed_lines(of_gpus: list) -> list[Line | None]:
+    """Known layers, a line per number of tokens; random products, a line per range."""
+    every = sorted({row["m"] for data in of_gpus for row in data.rows("packed")})
+    parts = [(m, m) for m in every if m < MANY] + ([(MANY, every[-1])] if every and every[-1] >= MANY else [])
+    lines = [packed_line(of_gpus, f"int4, known layers, {f'{least:g}' if least == most else f'{least:g}-{most:g}'} token{'s' * (most > 1)}",
+                         lambda data, least=least, most=most: within(data.rows("packed"), least, most)) for least, most in parts]
+    drawn = [row["m"] for data in of_gpus for row in data.rows("packed_blind")]
+    return lines + [packed_line(of_gpus, f"random int4, {least}-{min(most, max(drawn)):g} tokens",
+                                lambda data, least=least, most=most: within(data.rows("packed_blind"), least, most))
+                    for least, most in RANGES if any(least <= m <= most for m in drawn)]
+
+
+def vllm_lines(of_gpus: list) -> list[Line]:
+    """Random int4 products beside Marlin and Machete: where both ran, and where one of them did."""
+    lines = []
+    for both in (True, False):
+        found = by_gpu(of_gpus, lambda data, both=both: [row for row in compared(data.rows("int4_peers"), "peer_us") if is_drawn(row["set"])
+                                                         and bool(row["marlin_us"] and row["machete_us"]) == both])
+        every = [row for rows in found.values() for row in rows]
+        if every:
+            alone = "Marlin" if all(row["marlin_us"] for row in every) else "Marlin or Machete"
+            groups = sorted({row["group"] for row in every})
+            which = f", group {groups[0]:g}" if len(groups) == 1 else ""
+            lines.append(Line("vllm", f"random int4{which}, {bounds(every)} tokens", "the faster of Marlin, Machete" if both else f"{alone} (the other does not run)",
+                              {(gpu, SIXTEEN): Cell([ratio(row, "peer_us") for row in rows]) for gpu, rows in found.items()}, planned_by(every)))
+    return lines
+
+
+def chain_lines(of_gpus: list) -> list[Line]:
+    """Layers of known models with records, then of drawn models without, planned and guarded."""
+    lines = []
+    for words, table_of, arm, by in (("a layer as a chain", "chains", "tuned", "record"), ("a layer as a chain, fused", "chains", "tuned" + FUSED, "record"),
+                                     ("of drawn models, fused", "drawn_chains", "tuned" + FUSED, "model"),
+                                     ("of drawn models, fused, `Chain::guarded`", "drawn_chains", "guarded" + FUSED, "model, timed 0.2 s")):
+        def pick(data, table_of=table_of):
+            rows = [row for row in data.rows(table_of) if row["us_a_layer"]]
+            return newest_chains(rows) if table_of == "chains" else rows
+        found = {gpu: ratios for gpu, rows in by_gpu(of_gpus, pick).items() if (ratios := chain_ratios(rows, arm))}
+        every = [row for data in of_gpus for row in pick(data)]
+        if found:
+            lines.append(Line("chains", f"{words}, {bounds(every, 'tokens')} tokens", "cuBLASLt in a graph", {(gpu, FP8): Cell(ratios) for gpu, ratios in found.items()}, by))
+    return lines
+
+
+# Arms of a decoding loop (bench/results/GPU/python/decode.json), and what PyTorch has for the same.
+DECODING = (("`convert_(\"row\")`", "sluice_row", "`_scaled_mm`, row scales", "fp8_row", FP8),
+            ("ops, static scales", "sluice_ops_static", "`_scaled_mm`, static scales", "fp8_static", FP8),
+            ("ops, int4", "sluice_ops_int4", "tinygemm int4", "int4_tinygemm", SIXTEEN))
+
+
+def decoding_lines(of_gpus: list) -> list[Line]:
+    """A whole model's decoding without a chain: tokens per second of one sequence, beside PyTorch compiled."""
+    lines = []
+    for words, arm, peer, other, kind in DECODING:
+        cells, model = {}, ""
+        for data in of_gpus:
+            rows = [row for row in data.rows("decoding") if row["batch"] == 1]
+            first = next((row for row in rows if row["arm"] == arm), None)
+            beside = first and next((row for row in rows if row["arm"] == other and (row["model"], row["context"]) == (first["model"], first["context"])), None)
+            if beside:
+                model = first["model"]
+                cells[short(data.gpu()), kind] = Cell([first["tokens_s"] / beside["tokens_s"]], note=f", {first['tokens_s']:.0f} of {beside['tokens_s']:.0f} tokens/s")
+        if cells:
+            lines.append(Line(f"decoding {arm}", f"decoding {model}, no chain, {words}", f"torch.compile, {peer}", cells, "model"))
+    return lines
+
+
+def lines_of(of_gpus: list) -> list[Line]:
+    """`of_gpus`: report.Data of each GPU, the one that pages show first."""
+    untuned = {row["set"] for data in of_gpus for row in data.rows("products") if row["planned_by"] == "model"} - {*APART}
+    lines = [dense_line(of_gpus, "dense", words, lambda data, sets=sets: data.rows("products", sets))
+             for words, sets in (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)))]
+    lines += row_lines(of_gpus)
+    lines += [dense_line(of_gpus, "dense", "without a record", lambda data: [row for row in data.rows("products") if row["set"] in untuned]),
+              dense_line(of_gpus, "strided", "16 bits, strides that TMA cannot read", lambda data: data.rows("products", ("strided",)))]
+    lines += [*packed_lines(of_gpus), *vllm_lines(of_gpus), *chain_lines(of_gpus), *decoding_lines(of_gpus)]
+    return [line for line in lines if line and line.any()]
+
+
+def speed_table(of_gpus: list) -> str:
+    lines = lines_of(of_gpus)
+    columns = list(dict.fromkeys((short(data.gpu()), kind) for data in of_gpus for kind in (SIXTEEN, FP8)))
+    columns = [column for column in columns if any(column in line.cells and line.cells[column].ratios for line in lines)]
+    names = [f"{gpu}, {'bf16, fp16' if kind == SIXTEEN else 'fp8'}" for gpu, kind in columns]
+    return table(["products", "peer", *names, "planned by"],
+                 [[line.words, line.peer, *(line.cells[column].text() if column in line.cells else "-" for column in columns), line.by] for line in lines])
+
+
+def recorded(of_gpus: list) -> dict[tuple[str, str], list[tuple[float, str]]]:
+    """Every recorded ratio and its set, by feature and type."""
+    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
+
+    def add(feature: str, kind: str, value: float, where: str) -> None:
+        found.setdefault((feature, kind), []).append((value, where))
+
+    for data in of_gpus:
+        gpu = short(data.gpu())
+        for row in compared([row for row in data.rows("products") if row["set"] != "row"]):
+            add("strided" if row["set"] == "strided" else "dense", FP8 if is_fp8(row) else SIXTEEN, ratio(row), f"{gpu}, {row['set']}")
+        for _, value in row_ratios(data):
+            add("row", FP8, value, f"{gpu}, row")
+        for row in compared([*data.rows("packed"), *data.rows("packed_blind")], "fp8_us"):
+            add("packed", FP8 if row["tokens"] == "e4m3" else SIXTEEN, ratio(row, "fp8_us"), f"{gpu}, {row['set']}")
+        for row in compared(data.rows("int4_peers"), "peer_us"):
+            add("vllm", SIXTEEN, ratio(row, "peer_us"), f"{gpu}, {row['set']}")
+        for rows in (newest_chains(data.rows("chains")), [row for row in data.rows("drawn_chains") if row["us_a_layer"]]):
+            for model in dict.fromkeys(row["model"] for row in rows):
+                for arms in layers(rows, model).values():
+                    for arm in ("tuned", "tuned" + FUSED, "guarded" + FUSED):
+                        if arm in arms and PEER_ARM in arms:
+                            add("chains", FP8, arms[PEER_ARM]["us_a_layer"] / arms[arm]["us_a_layer"], f"{gpu}, {arms[arm]['file']}")
+    return found
+
+
+def unshown(of_gpus: list) -> list[str]:
+    """Sets with a result that is worse than the worst that the table shows of its feature."""
+    shown: dict[tuple[str, str], float] = {}
+    for line in lines_of(of_gpus):
+        for (_, kind), cell in line.cells.items():
+            if cell.ratios:
+                shown[line.feature, kind] = min(shown.get((line.feature, kind), cell.ratios[0]), *cell.ratios)
+    faults = []
+    for (feature, kind), values in recorded(of_gpus).items():
+        value, where = min(values)
+        if value < shown.get((feature, kind), float("inf")) - 0.005:
+            faults.append(f"README shows nothing worse than {shown.get((feature, kind), float('nan')):.2f} of {feature}, {kind}, and {where} has {value:.2f}: "
+                          "give the set a line in tools/report_readme.py")
+    return faults
+
+
+def mean_of(lines: list[Line], start: str, kind: str) -> float | None:
+    """The mean of the first line whose words start so, on the first GPU that has it."""
+    for line in lines:
+        if line.words.startswith(start):
+            for (_, one), cell in line.cells.items():
+                if one == kind and cell.ratios:
+                    return geometric_mean(cell.ratios)
+    return None
+
+
+def why(of_gpus: list) -> str:
+    """Three sentences under README's formula, with the table's figures; a clause without a figure is left out."""
+    lines = lines_of(of_gpus)
+    few = [value for start, kind in (("decoding, M", SIXTEEN), ("fp8 as `convert_`", FP8)) if (value := mean_of(lines, start, kind))]
+    large, vllm = mean_of(lines, "large products", SIXTEEN), next((line for line in lines if line.feature == "vllm"), None)
+    parts = []
+    if few:
+        parts.append(f"decoding products (up to {FEW} rows) are {' and '.join(f'{value:.2f}' for value in few)} times as fast as cuBLASLt's best in bf16"
+                     + (" and fp8 with row scales" if len(few) > 1 else ""))
+    if vllm:
+        cell = next(iter(vllm.cells.values()))
+        parts.append(f"int4 products are {geometric_mean(cell.ratios):.2f} times as fast as {vllm.peer}")
+    if large:
+        parts.append(f"large products are as fast as cuBLASLt's ({large:.2f})")
+    if not parts:
+        return ""
+    speed = "; ".join(parts)
+    return (f"**Why**: {speed}. A new shape costs about half a second of compiling, once, not a build with CUTLASS. One library has bf16, fp8, int4 and "
+            "their epilogues, for Python, C++ and C.")
