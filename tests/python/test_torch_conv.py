@@ -225,7 +225,7 @@ def test_gradients_that_nobody_wants_are_not_computed(on_host):  # noqa: F811
     st.conv2d(x.clone().requires_grad_(), w).sum().backward()
     assert on_host.called[2:] == ["conv", "conv_input"]
     y = st.conv2d(x, w.clone().requires_grad_())
-    assert [tensor is None for tensor in y.grad_fn.saved_tensors] == [False, True], "an operand that no gradient needs is not kept"
+    assert [tensor is None for tensor in y.grad_fn.saved_tensors][:2] == [False, True], "an operand that no gradient needs is not kept"
 
 
 @pytest.mark.parametrize("channels, kernel, stride", [(8, 3, 1), (3, 4, 4)])
