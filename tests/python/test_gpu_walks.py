@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients are those that were asked for, on a GPU: main_grad and walks, torch's split backward, streams, captures. The public cases
-autograd.py 1 to 4; test_torch_walks.py has the rest, without a GPU."""
+"""Gradients are those that were asked for, on a GPU: main_grad and walks, torch's split backward, streams, captures. test_torch_walks.py
+has the rest, without a GPU."""
 import copy
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import sluice.torch as st  # noqa: E402
-from gpu_helpers import BF16, needs_gpu, real  # noqa: E402
+from gpu_helpers import BF16, needs_gpu, real, whole  # noqa: E402
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 from walk_cases import CASES, Case  # noqa: E402
@@ -101,7 +101,7 @@ def test_main_grad_is_ready_for_the_stream_that_called_backward(kind):
 
 
 def test_a_weight_that_two_streams_use_is_added_to_in_turn():
-    x, w = real(4096, 4096), torch.nn.Parameter(real(4099, 4096, seed=1))
+    x, w = whole(4096, 4096), torch.nn.Parameter(whole(4099, 4096, seed=1))  # sums are exact in any order
     w.main_grad = torch.zeros_like(w, dtype=torch.float32)
     st.linear(x, w).float().sum().backward()
     wanted = 2 * w.main_grad.clone()

@@ -67,7 +67,7 @@ def test_a_replay_reads_what_was_written(reader):
 
 
 def test_a_padded_weight_follows_an_optimizer_of_real_numbers():
-    """The public case stale_padded_weights.py."""
+    """A captured optimizer, then a write through ``.data``, for channels that are no multiple of 8."""
     torch.manual_seed(0)
     w, x = torch.nn.Parameter(torch.randn(16, 3, 3, 3, device="cuda").bfloat16()), torch.randn(4, 3, 32, 32, device="cuda").bfloat16()
     gradient = torch.randn(16, 3, 3, 3, device="cuda").bfloat16()

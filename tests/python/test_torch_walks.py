@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
 from conv_on_host import on_host  # noqa: E402, F401 (a fixture)
-from sluice.torch import autograd  # noqa: E402
+from sluice.torch import _walks  # noqa: E402
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 from walk_cases import CASES, Case, whole  # noqa: E402
@@ -218,7 +218,7 @@ class Adds(torch.autograd.Function):
     def backward(ctx, grad):
         total, stream, current = ctx.call
         current[:], before = [stream], list(current)
-        autograd.order_addition(total)
+        _walks.order_addition(total)
         current[:] = before
         return grad, None, None, None
 
@@ -244,13 +244,13 @@ def test_the_callers_stream_waits_for_each_that_added(monkeypatch):
     assert walk((first, one), (second, two)) == ["caller waits for one", "caller waits for two"]
     assert walk((first, one), (first, two)) == ["two waits for one", "caller waits for one", "caller waits for two"], "a tied weight"
     assert walk((first, two)) == ["caller waits for two"], "another walk's streams are not waited for"
-    autograd.order_addition(first)  # outside of a walk
+    _walks.order_addition(first)  # outside of a walk
 
 
 def test_an_addition_is_ordered_before_it_runs(on_host, monkeypatch):  # noqa: F811
     for name in CASES:
         case, seen = Case(name, "cpu"), []
-        monkeypatch.setattr(autograd, "order_addition", lambda total: seen.append((total is case.w.main_grad, len(on_host.called))))
+        monkeypatch.setattr(_walks, "order_addition", lambda total: seen.append((total is case.w.main_grad, len(on_host.called))))
         before = len(on_host.called)
         case.forward().backward(case.dy)
         assert len(seen) == 1 and seen[0][0] and seen[0][1] < len(on_host.called) and seen[0][1] > before

@@ -19,8 +19,8 @@ from ._conv_layout import (MOST_PHASES, Geometry, as_pixel_rows, images_of_rows,
                            new_channels_last, of_pixel_rows, operand, owned, padded, rows_of_patches, takes_patches)
 from ._conv_ops import CONV, CONV_FUSED, CONV_GRADIENTS, CONV_INPUT, CONV_WEIGHT, add_conv_weight_
 from ._library import LINEAR, MM, SCALED_MM, dispatch, takes_no_dispatcher, workspace_number
-from .autograd import (add_product_, adds_to_main_grad, holder_of_main_grad, refuse_second_derivative, result_of, saved_of, splittable, walk_of,
-                       weight_gradient, with_owner)
+from ._walks import adds_to_main_grad, holder_of_main_grad, result_of, saved_of, splittable, walk_of, weight_gradient, with_owner
+from .autograd import add_product_, refuse_second_derivative
 
 _is_compiling = torch.compiler.is_compiling
 

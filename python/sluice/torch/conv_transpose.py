@@ -17,7 +17,8 @@ from ._conv_layout import (Geometry, Numbers, check_axes, check_bias, check_grou
                            owned, padded)
 from ._entry import op
 from ._library import check_empty_batch, is_empty_batch, workspace_number
-from .autograd import needs_grad, refuse_second_derivative, result_of, saved_of, splittable, walk_of, with_owner
+from ._walks import result_of, saved_of, splittable, walk_of, with_owner
+from .autograd import needs_grad, refuse_second_derivative
 from .conv import computed_in
 from .conv_autograd import check_phases, filter_operand, forward_product, input_operand, input_product, weight_product
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .._arguments import shown
 from ..errors import Error, InvalidArgument
-from ..plans import Rows, Workspace, prepare, prepare_quantizers
+from ..plans import Rows, prepare, prepare_quantizers
 from ..problems import Problem
 from ._conv_layout import channels_last_strides, round_up
 from ._layers import ANY_ROWS, NEEDS_16_BITS, HoldsWorkspace, backward_problems, check_layer, linear_problem, why_not_packed
