@@ -11,7 +11,6 @@ import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
 from conv_cases import CASES, CAUSAL, IDS  # noqa: E402
 from conv_on_host import on_host  # noqa: E402, F401 (a fixture)
-from sluice.torch import _conv_layout  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -184,39 +183,6 @@ def test_fp8_forward(on_host):  # noqa: F811
     same(y, plain * 0.5 * scales.double().view(1, 8, 1, 1))
 
 
-def test_a_padded_weight_is_kept_until_it_changes(on_host, monkeypatch):  # noqa: F811
-    x, w = channels_last(whole(1, 16, 5, 6)), torch.nn.Parameter(channels_last(whole(3, 16, 3, 3)))
-
-    def used():
-        y = st.conv2d(x, w)
-        same(y.detach(), TORCHS[4](x.double(), w.detach().double()))
-        return on_host.given[-1]["weight"]
-
-    with torch.no_grad():
-        first = used()
-        assert used() is first
-        w.mul_(2)
-        second = used()
-        assert second is not first and used() is second
-        w.data = w.data * 2
-        third = used()
-        assert third is not second
-    assert used() is not third, "a call with a gradient makes its own"
-    with torch.no_grad():
-        fourth = used()
-        assert fourth is not third and used() is fourth
-        w.data.add_(1)  # does not change the version
-        st.nn.forget_padded_weights()
-        used()
-        fifth = used()
-        with monkeypatch.context() as capturing:
-            capturing.setattr(_conv_layout, "_stream_of", lambda weight: None)
-            assert used() is not fifth, "a graph must not read a copy that another call may free"
-        assert used() is fifth, "nor may a call read one that a graph has not made yet"
-        monkeypatch.setattr(_conv_layout, "_stream_of", lambda weight: 4711)
-        assert used() is not fifth, "another stream would not wait for it"
-
-
 # ---- gradients
 def test_gradients_that_nobody_wants_are_not_computed(on_host):  # noqa: F811
     x, w = whole(1, 8, 5, 6), whole(8, 8, 3, 3)
@@ -225,7 +191,7 @@ def test_gradients_that_nobody_wants_are_not_computed(on_host):  # noqa: F811
     st.conv2d(x.clone().requires_grad_(), w).sum().backward()
     assert on_host.called[2:] == ["conv", "conv_input"]
     y = st.conv2d(x, w.clone().requires_grad_())
-    assert [tensor is None for tensor in y.grad_fn.saved_tensors] == [False, True], "an operand that no gradient needs is not kept"
+    assert [tensor is None for tensor in y.grad_fn.saved_tensors][:2] == [False, True], "an operand that no gradient needs is not kept"
 
 
 @pytest.mark.parametrize("channels, kernel, stride", [(8, 3, 1), (3, 4, 4)])
@@ -238,6 +204,48 @@ def test_no_images_are_no_product(on_host, channels, kernel, stride):  # noqa: F
     w.main_grad = torch.full(w.shape, 0.25)
     st.conv2d(x, w, stride=stride).sum().backward()
     assert (w.main_grad == 0.25).all()
+
+
+def empty(*shape, **more):
+    return torch.zeros(*shape, dtype=BF16, **more)
+
+
+# Calls of n images that fail for one image too.
+BAD_BATCHES = [
+    ("the filter does not fit", lambda n: st.conv2d(empty(n, 8, 2, 2), empty(8, 8, 3, 3)), sluice.InvalidSize, "would have 0 rows"),
+    ("with a gradient", lambda n: st.conv2d(empty(n, 8, 2, 2), empty(8, 8, 3, 3, requires_grad=True)), sluice.InvalidSize, "would have 0 rows"),
+    ("odd channels", lambda n: st.conv2d(empty(n, 3, 2, 2), empty(5, 3, 3, 3)), sluice.InvalidSize, "would have 0 rows"),
+    ("patches", lambda n: st.conv2d(empty(n, 3, 2, 2), empty(8, 3, 4, 4), stride=4), sluice.InvalidSize, "at least one patch"),
+    ("a stride", lambda n: st.conv2d(empty(n, 8, 20, 20), empty(8, 8, 3, 3), stride=9), sluice.InvalidSize, "stride = 9"),
+    ("taps", lambda n: st.conv_transpose2d(empty(n, 8, 8, 8), empty(8, 8, 20, 20)), sluice.InvalidSize, "400 taps"),
+    ("an activation", lambda n: st.conv2d(empty(n, 8, 8, 8), empty(8, 8, 3, 3), activation="tanh"), sluice.InvalidArgument, "tanh"),
+    ("a bias's type", lambda n: st.conv2d(empty(n, 8, 8, 8), empty(8, 8, 3, 3), torch.zeros(8, dtype=torch.float64)), sluice.InvalidType, "bias"),
+    ("an output's type", lambda n: st.conv2d(empty(n, 8, 8, 8), empty(8, 8, 3, 3), out_dtype=torch.int32), sluice.InvalidType, "out has"),
+    ("a residual", lambda n: st.conv2d(empty(n, 8, 8, 8), empty(8, 8, 3, 3), c=empty(n, 8, 5, 5)), sluice.InvalidSize, "c has shape"),
+    ("a scale", lambda n: st.conv2d(empty(n, 16, 8, 8).to(torch.float8_e4m3fn), empty(8, 16, 3, 3).to(torch.float8_e4m3fn), scale_x=torch.ones(2),
+                                    out_dtype=BF16), sluice.InvalidSize, "scale_x"),
+    ("a weight's gradient", lambda n: st.grad.conv2d_weight(empty(n, 8, 2, 2), (8, 8, 3, 3), empty(n, 8, 0, 0)), sluice.InvalidSize, "0 rows"),
+    ("an input's gradient", lambda n: st.grad.conv2d_input((n, 8, 2, 2), empty(8, 8, 3, 3), empty(n, 8, 0, 0)), sluice.InvalidSize, "0 rows"),
+]
+
+
+@pytest.mark.parametrize("call, kind, mention", [row[1:] for row in BAD_BATCHES], ids=[row[0] for row in BAD_BATCHES])
+def test_an_empty_batch_is_refused_as_a_full_one(call, kind, mention):
+    with pytest.raises(kind, match=mention):
+        call(0)
+
+
+def test_an_empty_batch_is_taken_as_a_full_one(on_host):  # noqa: F811
+    x, w, c = empty(0, 3, 8, 8), whole(5, 3, 3, 3), empty(0, 5, 6, 6)
+    out = channels_last(empty(0, 5, 6, 6))
+    assert st.conv2d(x, w, c=c, out=out, activation="relu") is out
+    assert st.conv2d(x, w, whole(5, dtype=FP32), out_dtype=FP32).dtype is FP32
+    assert st.conv_transpose2d(empty(0, 5, 4, 4), w).shape == (0, 3, 6, 6)
+    assert st.grad.conv2d_input((0, 3, 8, 8), w, c).shape == (0, 3, 8, 8)
+    assert (st.grad.conv2d_weight(x, w.shape, c) == 0).all()
+    with torch.autocast("cpu", BF16):
+        assert st.conv2d(x.float(), w.float()).dtype is BF16
+    assert on_host.called == []
 
 
 def test_a_second_derivative_raises(on_host):  # noqa: F811

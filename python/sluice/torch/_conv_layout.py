@@ -12,7 +12,6 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._arguments import integer, shown
 from ..errors import InvalidArgument, InvalidSize, InvalidType
@@ -228,42 +227,6 @@ def narrowed(tensor: Tensor, channels: int, rows: Optional[int] = None) -> Tenso
         return tensor
     # A copy_() here would be the result of ConvFunction, and torch.compile then traces a gradient of zero for it (torch 2.11).
     return tensor[:, :channels].movedim(1, -1).contiguous().movedim(-1, 1)
-
-
-# ---- padded weights
-# By weight: what it was when it was padded, and the padded one.
-_padded_weights = WeakTensorKeyDictionary()
-
-
-def forget_padded_weights() -> None:
-    """Forgets the padded copies of weights that convolutions without a gradient keep. They are made anew when a weight's version
-    counter has changed, which a write through ``weight.data`` does not do: call this after one."""
-    _padded_weights.clear()
-
-
-def _stream_of(weight: Tensor) -> Optional[int]:
-    """Returns the stream on which a padded copy is made, because another would not wait for it. None: a graph is captured."""
-    if not weight.is_cuda:
-        return 0
-    return None if torch.cuda.is_current_stream_capturing() else torch.cuda.current_stream(weight.device).cuda_stream
-
-
-def weight_operand(weight: Tensor, channels: int, rows: int, dtype: torch.dtype, keep: bool) -> Tensor:
-    """Returns a weight as a kernel reads it. ``keep``: a padded copy is kept until the weight changes."""
-    if (weight.shape[0] == rows and weight.shape[1] == channels) or _is_compiling() or weight.__class__ not in PLAIN:
-        return operand(weight, channels, dtype, rows, may_have_pitch=False)
-    if not keep or weight.is_inference():
-        _padded_weights.pop(weight, None)
-        return operand(weight, channels, dtype, rows)
-    stream = _stream_of(weight)
-    if stream is None:
-        return operand(weight, channels, dtype, rows)  # a graph pads at each replay
-    state = (weight._version, weight.data_ptr(), dtype, channels, rows, stream)
-    kept = _padded_weights.get(weight)
-    if kept is None or kept[0] != state:
-        kept = (state, operand(weight.detach(), channels, dtype, rows))
-        _padded_weights[weight] = kept
-    return kept[1]
 
 
 # ---- patches

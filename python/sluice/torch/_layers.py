@@ -9,11 +9,21 @@ import torch
 
 from ..errors import Error
 from ..formats import PackedProblem, WeightFormat
+from ..plans import Workspace
 from ..problems import Problem
 
 # Rows of a problem that stands for any number of rows; strides matter from two rows on.
 ANY_ROWS = 16
 SCALES = {"tensor": "tensor", "row": "vector", "block": "block"}
+
+
+class HoldsWorkspace:
+    """A layer with an attribute ``workspace``. That is memory of a GPU, so a copy of the layer or a pickle has None."""
+
+    workspace: Optional[Workspace] = None
+
+    def __getstate__(self) -> dict:
+        return {name: value for name, value in self.__dict__.items() if name != "workspace"}
 
 
 def linear_problem(layer: torch.nn.Module, m: int, recipe: Optional[str], dtype: torch.dtype, *,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -118,6 +118,30 @@ class Op:
 def takes_no_dispatcher(tensor: Tensor) -> bool:
     """Returns whether a call with this tensor goes straight to the library: not traced, and with memory of its own."""
     return tensor.__class__ in PLAIN and not _is_compiling()
+
+
+def is_empty_batch(tensor: Tensor) -> bool:
+    """Returns whether a call has no images, of which no kernel sees anything (``check_empty_batch``)."""
+    return tensor.shape[0] == 0 and takes_no_dispatcher(tensor)
+
+
+class _WithoutMemory(Tensor):
+    """A tensor on the device "meta", whose products are checked by the dispatcher's fakes."""
+
+
+def check_empty_batch(function: Callable[..., Any], *arguments: Any, images: Sequence[int], cast: Sequence[int] = (),
+                      dtype: Optional[torch.dtype] = None) -> None:
+    """Raises what a call of ``function`` with one image raises. Nothing runs. ``images``: the positions of tensors of images.
+    ``cast``: those of tensors that torch.autocast casts to ``dtype``."""
+
+    def without_memory(at: int, value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        shape = (1, *value.shape[1:]) if at in images and value.dim() else value.shape
+        kind = dtype if at in cast else value.dtype
+        return _empty_strided(shape, value.stride(), dtype=kind, device="meta").as_subclass(_WithoutMemory)
+
+    function(*(without_memory(at, value) for at, value in enumerate(arguments)))
 
 
 def dispatch(op: Op, out: Optional[Tensor], dtype: torch.dtype, *arguments: Any) -> Tensor:

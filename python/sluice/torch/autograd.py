@@ -11,9 +11,10 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from ..errors import InvalidArgument, InvalidSize, InvalidType
+from ..errors import InvalidArgument
 from ..plans import Workspace
 from ._library import LINEAR, MM, add_mm_, any_order_of, as_matrix, dispatch, workspace_number
+from ._walks import holder_of_main_grad, result_of, saved_of, splittable, walk_of, weight_gradient, with_owner
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -50,62 +51,45 @@ def add_product_(total: Tensor, a: Tensor, b: Tensor, deterministic: bool, works
     add_mm_(total, a, b, any_order_of(deterministic), workspace)
 
 
-def main_grad_of(weight: Tensor) -> Optional[Tensor]:
-    """Returns ``weight.main_grad``, to which the weight's gradient is added, or None without one. Raises ``InvalidType`` or
-    ``InvalidSize`` unless it is fp32 and of the weight's shape."""
-    main_grad = getattr(weight, "main_grad", None)
-    if main_grad is None:
-        return None
-    if main_grad.dtype is not torch.float32:
-        raise InvalidType(f"weight.main_grad is {main_grad.dtype} and must be torch.float32: gradients are added to it in "
-                          "fp32; make it .float(), or None to have weight.grad")
-    if main_grad.shape != weight.shape:
-        raise InvalidSize(f"weight.main_grad has shape {tuple(main_grad.shape)} and must have the weight's, "
-                          f"{tuple(weight.shape)}: pass a .view() of it")
-    return main_grad
-
-
 def differentiable_linear(input: Tensor, weight: Tensor, bias: Optional[Tensor], deterministic: bool,
                           workspace: Optional[Workspace]) -> Tensor:
     """Applies ``LinearFunction``. Eager autograd keeps the workspace alive for the backward."""
-    return LinearFunction.apply(input, weight, bias, deterministic, workspace_number(workspace),
-                                None if _is_compiling() else workspace)
+    return result_of(LinearFunction.apply(input, weight, bias, deterministic, workspace_number(workspace),
+                                          None if _is_compiling() else workspace))
 
 
+@splittable
 class LinearFunction(torch.autograd.Function):
     """``input @ weight.t() + bias`` with a backward.
 
-    If ``weight.main_grad`` is an fp32 tensor of the weight's shape, the weight's gradient is added to it. ``weight.grad``
-    then stays as it is, and ``weight.grad_added_to_main_grad`` becomes True.
+    If ``weight.main_grad`` is an fp32 tensor of the weight's shape when the backward runs, the weight's gradient is added to it.
+    ``weight.grad`` then stays as it is, and ``weight.grad_added_to_main_grad`` becomes True.
     """
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor], deterministic: bool, workspace: int,
-                kept: Optional[Workspace]) -> Tensor:
-        ctx.save_for_backward(input, weight)
-        ctx.workspace, ctx.kept = workspace, kept
-        ctx.main_grad, ctx.deterministic = main_grad_of(weight), deterministic
-        ctx.weight_object = weight if ctx.main_grad is not None else None
+                kept: Optional[Workspace]) -> Any:
+        ctx.workspace, ctx.kept, ctx.deterministic = workspace, kept, deterministic
+        ctx.holder = holder_of_main_grad(weight)
         ctx.bias_shape_and_type = None if bias is None else (bias.shape, bias.dtype)
-        return dispatch(LINEAR, None, input.dtype, input, weight, bias, None, None, False, None, workspace)
+        return with_owner(ctx, dispatch(LINEAR, None, input.dtype, input, weight, bias, None, None, False, None, workspace), input, weight)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple:
+    def backward(ctx: Any, grad_output: Optional[Tensor], owner: Optional[Tensor] = None) -> tuple:
         refuse_second_derivative()
-        input, weight = ctx.saved_tensors
-        # Autograd may hand in an expanded tensor (the gradient of a sum), which is no layout for a kernel.
-        grad = as_matrix(grad_output).contiguous()
-        rows = as_matrix(input)
+        input, weight = saved_of(ctx, 2)
         grad_input = grad_weight = grad_bias = None
-        if ctx.needs_input_grad[0]:
+        if grad_output is None:
+            return None, None, None, None, None, None
+        # Autograd may hand in an expanded tensor (the gradient of a sum), which is no layout for a kernel.
+        grad, rows, walk = as_matrix(grad_output).contiguous(), as_matrix(input), walk_of(ctx)
+        if walk.input:
             grad_input = _product(grad, weight, input.dtype, ctx.workspace).view(input.shape)
-        if ctx.needs_input_grad[1]:
-            if ctx.main_grad is not None:
-                add_product_(ctx.main_grad, grad.t(), rows, ctx.deterministic, ctx.workspace)
-                ctx.weight_object.grad_added_to_main_grad = True
-            else:
-                grad_weight = _product(grad.t(), rows, weight.dtype, ctx.workspace)
-        if ctx.needs_input_grad[2]:
+        if walk.weight:
+            grad_weight = weight_gradient(
+                ctx.holder, weight.dtype, walk, lambda dtype: _product(grad.t(), rows, dtype, ctx.workspace),
+                lambda total: add_product_(total, grad.t(), rows, ctx.deterministic, ctx.workspace))
+        if walk.bias:
             shape, dtype = ctx.bias_shape_and_type
             grad_bias = grad.sum(0, dtype=dtype).view(shape)
         return grad_input, grad_weight, grad_bias, None, None, None

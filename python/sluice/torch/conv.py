@@ -18,7 +18,7 @@ from ..errors import InvalidArgument, InvalidType
 from ..plans import Workspace
 from ._conv_layout import Numbers, Padding, check_axes, check_bias, check_channels, check_groups, check_tensor, geometry_of, layout_copies
 from ._entry import op
-from ._library import check_out, workspace_number
+from ._library import check_empty_batch, check_out, is_empty_batch, workspace_number
 from .autograd import needs_grad
 from .conv_autograd import Extras, differentiable_convolution, filter_operand, forward_product, input_operand
 
@@ -31,7 +31,7 @@ def computed_in(input: Tensor, weight: Tensor) -> torch.dtype:
     """Returns the type in which a convolution is computed: torch.autocast's, where it is on and would cast, or the input's.
     Raises ``InvalidType`` for a tensor that would have to be cast without torch.autocast."""
     kind, dtype = input.device.type, input.dtype
-    casts = torch.is_autocast_enabled(kind)
+    casts = kind != "meta" and torch.is_autocast_enabled(kind)
     if casts and dtype in _CAST:
         dtype = torch.get_autocast_dtype(kind)
     if weight.dtype is not dtype and not (casts and dtype.itemsize == 2 and weight.dtype in _CAST):
@@ -59,6 +59,9 @@ def _convolution(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor
     check_bias(bias, weight.shape[0])
     geometry = geometry_of(axes, weight.shape[2:], stride, padding, dilation)
     dtype = computed_in(input, weight)
+    if is_empty_batch(input):
+        check_empty_batch(_convolution, axes, input, weight, bias, stride, padding, dilation, groups, activation, c, out, deterministic,
+                          out_dtype, scale_x, scale_w, scale_d, use_fast_accum, None, images=(1, 9, 10), cast=(1, 2), dtype=dtype)
     if c is not None:
         check_tensor("c", c, axes)
     plain = c is None and out is None and activation in (None, "none") and scale_x is None and scale_w is None and scale_d is None
@@ -72,7 +75,7 @@ def _convolution(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor
         check_out(out, out_dtype)
         out_dtype = out.dtype
     weight_size = tuple(weight.shape)
-    return forward_product(input_operand(input, weight_size, geometry, dtype), filter_operand(weight, geometry, dtype, True, out_dtype), bias,
+    return forward_product(input_operand(input, weight_size, geometry, dtype), filter_operand(weight, geometry, dtype, out_dtype), bias,
                            tuple(input.shape), weight_size, geometry, out_dtype or dtype, workspace_number(workspace),
                            None if plain and not use_fast_accum else
                            Extras(c, activation, out, scale_x, scale_w, scale_d, use_fast_accum))

@@ -16,10 +16,11 @@ from ..convolutions import output_size
 from ..errors import InvalidSize
 from ..plans import Workspace
 from ._conv_layout import (MOST_PHASES, Geometry, as_pixel_rows, images_of_rows, is_aligned, laid_as, lies_channels_last, narrowed,
-                           new_channels_last, of_pixel_rows, operand, owned, padded, rows_of_patches, takes_patches, weight_operand)
+                           new_channels_last, of_pixel_rows, operand, owned, padded, rows_of_patches, takes_patches)
 from ._conv_ops import CONV, CONV_FUSED, CONV_GRADIENTS, CONV_INPUT, CONV_WEIGHT, add_conv_weight_
 from ._library import LINEAR, MM, SCALED_MM, dispatch, takes_no_dispatcher, workspace_number
-from .autograd import add_product_, main_grad_of, refuse_second_derivative
+from ._walks import adds_to_main_grad, holder_of_main_grad, result_of, saved_of, splittable, walk_of, weight_gradient, with_owner
+from .autograd import add_product_, refuse_second_derivative
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -89,13 +90,15 @@ def input_operand(input: Tensor, weight_size: Tuple[int, ...], geometry: Geometr
     return operand(input, padded(weight_size[1], dtype), dtype)
 
 
-def filter_operand(weight: Tensor, geometry: Geometry, dtype: torch.dtype, keep: bool, out_dtype: Optional[torch.dtype] = None) -> Tensor:
-    """Returns a weight as the products read it. ``keep``: a padded one is kept for the next call. ``out_dtype``: the output's type, if
-    it is not ``dtype``."""
+def filter_operand(weight: Tensor, geometry: Geometry, dtype: torch.dtype, out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    """Returns a weight as the products read it. ``out_dtype``: the output's type, if it is not ``dtype``.
+
+    A weight whose channels or filters are no multiple of 8 is padded at each call. A padded copy that outlives its call could be stale:
+    a write through ``.data`` or by a graph's replay tells nobody."""
     rows = padded(weight.shape[0], out_dtype or dtype)
     if _by_patches(weight.shape, geometry):
         return _weight_rows(weight, rows, dtype)
-    return weight_operand(weight, padded(weight.shape[1], dtype), rows, dtype, keep)
+    return operand(weight, padded(weight.shape[1], dtype), dtype, rows, may_have_pitch=False)
 
 
 def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes: Tuple[int, ...], weight_size: Tuple[int, ...],
@@ -214,51 +217,52 @@ def differentiable_convolution(input: Tensor, weight: Tensor, bias: Optional[Ten
     if input.requires_grad:  # fails here, and not in the backward
         check_phases(weight, geometry)
     call = (geometry, dtype, deterministic, workspace_number(workspace), None if _is_compiling() else workspace)
-    return ConvFunction.apply(input, weight, bias, call)
+    return result_of(ConvFunction.apply(input, weight, bias, call))
 
 
+@splittable
 class ConvFunction(torch.autograd.Function):
     """A convolution with a backward, computed in 16 bits. Gradients have the types of input, weight and bias, straight from the
     accumulators. ``call``: geometry, type, ``deterministic``, the workspace's number, and what keeps it alive; one argument and one
     attribute, because each takes time.
 
-    If ``weight.main_grad`` is an fp32 tensor of the weight's shape, the weight's gradient is added to it. ``weight.grad`` then stays
-    as it is, and ``weight.grad_added_to_main_grad`` becomes True.
+    If ``weight.main_grad`` is an fp32 tensor of the weight's shape when the backward runs, the weight's gradient is added to it.
+    ``weight.grad`` then stays as it is, and ``weight.grad_added_to_main_grad`` becomes True.
     """
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor], call: tuple) -> Tensor:
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor], call: tuple) -> Any:
         geometry, dtype, _, workspace, _ = call
-        sizes, weight_size, main_grad = tuple(input.shape), tuple(weight.shape), main_grad_of(weight)
+        sizes, weight_size = tuple(input.shape), tuple(weight.shape)
         ctx.call, ctx.sizes, ctx.types = call, (sizes, weight_size), (input.dtype, weight.dtype, None if bias is None else bias.dtype)
-        ctx.main_grad = main_grad
-        ctx.weight_object = weight if main_grad is not None else None
+        ctx.holder = holder_of_main_grad(weight)
         read = input_operand(input, weight_size, geometry, dtype)
-        filters = filter_operand(weight, geometry, dtype, False)
+        filters = filter_operand(weight, geometry, dtype)
         # An operand that no gradient needs is not kept.
         needs = ctx.needs_input_grad
-        ctx.save_for_backward(read if needs[1] else None, filters if needs[0] else None)
-        return owned(forward_product(read, filters, bias, sizes, weight_size, geometry, dtype, workspace))
+        result = owned(forward_product(read, filters, bias, sizes, weight_size, geometry, dtype, workspace))
+        return with_owner(ctx, result, read if needs[1] else None, filters if needs[0] else None)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple:
+    def backward(ctx: Any, grad_output: Optional[Tensor], owner: Optional[Tensor] = None) -> tuple:
         refuse_second_derivative()
-        read, filters = ctx.saved_tensors
+        read, filters = saved_of(ctx, 2)
+        if grad_output is None:
+            return None, None, None, None
         geometry, dtype, deterministic, workspace, _ = ctx.call
         geometry = Geometry(*geometry)  # a trace has a plain tuple
         (sizes, weight_size), (input_type, weight_type, bias_type) = ctx.sizes, ctx.types
         grad_input = grad_weight = grad_bias = None
-        grad = operand(grad_output, padded(weight_size[0]), dtype)
-        of_input, of_weight = ctx.needs_input_grad[0], ctx.needs_input_grad[1] and ctx.main_grad is None
-        if of_input and of_weight:
+        grad, walk = operand(grad_output, padded(weight_size[0]), dtype), walk_of(ctx)
+        if walk.input and walk.weight and not adds_to_main_grad(ctx.holder):
             grad_input, grad_weight = both_products(grad, read, filters, sizes, weight_size, geometry, input_type, weight_type, workspace)
-        elif of_input:
-            grad_input = input_product(grad, filters, sizes, weight_size, geometry, input_type, workspace)
-        elif of_weight:
-            grad_weight = weight_product(grad, read, weight_size, geometry, weight_type, workspace)
-        if ctx.needs_input_grad[1] and ctx.main_grad is not None:
-            add_weight_product_(ctx.main_grad, grad, read, geometry, deterministic, workspace)
-            ctx.weight_object.grad_added_to_main_grad = True
-        if ctx.needs_input_grad[2]:
+        else:
+            if walk.input:
+                grad_input = input_product(grad, filters, sizes, weight_size, geometry, input_type, workspace)
+            if walk.weight:
+                grad_weight = weight_gradient(
+                    ctx.holder, weight_type, walk, lambda made_type: weight_product(grad, read, weight_size, geometry, made_type, workspace),
+                    lambda total: add_weight_product_(total, grad, read, geometry, deterministic, workspace))
+        if walk.bias:
             grad_bias = grad_output.sum((0, *range(2, grad_output.dim())), dtype=bias_type)
         return grad_input, grad_weight, grad_bias, None

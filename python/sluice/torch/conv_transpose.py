@@ -16,7 +16,8 @@ from ..plans import Workspace
 from ._conv_layout import (Geometry, Numbers, check_axes, check_bias, check_groups, check_tensor, geometry_of, numbers_of, operand,
                            owned, padded)
 from ._entry import op
-from ._library import workspace_number
+from ._library import check_empty_batch, is_empty_batch, workspace_number
+from ._walks import result_of, saved_of, splittable, walk_of, with_owner
 from .autograd import needs_grad, refuse_second_derivative
 from .conv import computed_in
 from .conv_autograd import check_phases, filter_operand, forward_product, input_operand, input_product, weight_product
@@ -24,28 +25,31 @@ from .conv_autograd import check_phases, filter_operand, forward_product, input_
 __all__ = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
 
+@splittable
 class TransposedFunction(torch.autograd.Function):
     """A transposed convolution without its bias, and its backward. Gradients have the types of input and weight."""
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, sizes: Tuple[int, ...], geometry: Geometry, dtype: torch.dtype, workspace: int,
-                kept: Optional[Workspace]) -> Tensor:
+                kept: Optional[Workspace]) -> Any:
         ctx.geometry, ctx.dtype, ctx.sizes, ctx.workspace, ctx.kept = geometry, dtype, sizes, workspace, kept
         ctx.weight_size, ctx.input_type, ctx.weight_type = tuple(weight.shape), input.dtype, weight.dtype
-        read, filters = operand(input, padded(weight.shape[0]), dtype), filter_operand(weight, geometry, dtype, False)
-        ctx.save_for_backward(read if ctx.needs_input_grad[1] else None, filters if ctx.needs_input_grad[0] else None)
-        return owned(input_product(read, filters, sizes, ctx.weight_size, geometry, dtype, workspace))
+        read, filters = operand(input, padded(weight.shape[0]), dtype), filter_operand(weight, geometry, dtype)
+        result = owned(input_product(read, filters, sizes, ctx.weight_size, geometry, dtype, workspace))
+        return with_owner(ctx, result, read if ctx.needs_input_grad[1] else None, filters if ctx.needs_input_grad[0] else None)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple:
+    def backward(ctx: Any, grad_output: Optional[Tensor], owner: Optional[Tensor] = None) -> tuple:
         refuse_second_derivative()
-        read, filters = ctx.saved_tensors
+        read, filters = saved_of(ctx, 2)
+        if grad_output is None:
+            return None, None, None, None, None, None, None
         geometry = Geometry(*ctx.geometry)
         grad = input_operand(grad_output, ctx.weight_size, geometry, ctx.dtype)
-        grad_input = grad_weight = None
-        if ctx.needs_input_grad[0]:
+        grad_input, grad_weight, walk = None, None, walk_of(ctx)
+        if walk.input:
             grad_input = forward_product(grad, filters, None, ctx.sizes, ctx.weight_size, geometry, ctx.input_type, ctx.workspace)
-        if ctx.needs_input_grad[1]:
+        if walk.weight:
             grad_weight = weight_product(read, grad, ctx.weight_size, geometry, ctx.weight_type, ctx.workspace)
         return grad_input, grad_weight, None, None, None, None, None
 
@@ -84,11 +88,14 @@ def _transposed(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor]
     geometry, zeros = _within_stride(geometry, more)
     sizes = tuple(size - behind for size, behind in zip(sizes, zeros))
     sizes, dtype = (input.shape[0], weight.shape[1], *sizes), computed_in(input, weight)
+    if is_empty_batch(input):
+        check_empty_batch(_transposed, axes, input, weight, bias, stride, padding, output_padding, groups, dilation, None, images=(1,),
+                          cast=(1, 2), dtype=dtype)
     if needs_grad(input, weight, bias, None):
-        result = TransposedFunction.apply(input, weight, sizes, geometry, dtype, workspace_number(workspace),
-                                          None if torch.compiler.is_compiling() else workspace)
+        result = result_of(TransposedFunction.apply(input, weight, sizes, geometry, dtype, workspace_number(workspace),
+                                                    None if torch.compiler.is_compiling() else workspace))
     else:
-        result = input_product(operand(input, padded(weight.shape[0]), dtype), filter_operand(weight, geometry, dtype, True), sizes,
+        result = input_product(operand(input, padded(weight.shape[0]), dtype), filter_operand(weight, geometry, dtype), sizes,
                                tuple(weight.shape), geometry, dtype, workspace_number(workspace))
     if any(zeros):
         sides = [side for behind in reversed(zeros) for side in (0, behind)]

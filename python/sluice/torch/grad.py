@@ -16,7 +16,7 @@ from ..errors import InvalidArgument, InvalidSize, InvalidType
 from ..plans import Workspace
 from ._conv_layout import Numbers, Padding, check_groups, check_tensor, geometry_of, operand, padded, sizes_of
 from ._entry import op
-from ._library import workspace_number
+from ._library import check_empty_batch, is_empty_batch, workspace_number
 from .autograd import needs_grad, refuse_grad
 from .conv_autograd import add_weight_product_, filter_operand, input_operand, input_product, weight_product
 
@@ -46,11 +46,13 @@ def _input(axes: int, input_size: Sequence[int], weight: Tensor, grad_output: Te
     _check("weight", weight, grad_output, axes)
     check_groups(groups)
     sizes, weight_size = tuple(sizes_of("input_size", input_size, axes)), tuple(weight.shape)
+    if is_empty_batch(grad_output) and sizes[0] == 0:
+        check_empty_batch(_input, axes, (1, *sizes[1:]), weight, grad_output, stride, padding, dilation, groups, out_dtype, None, images=(3,))
     geometry = geometry_of(axes, weight_size[2:], stride, padding, dilation)
     _check_output(grad_output, sizes, weight_size, geometry)
     dtype = grad_output.dtype
     grad = operand(grad_output, padded(weight_size[0]), dtype)
-    return input_product(grad, filter_operand(weight, geometry, dtype, True), sizes, weight_size, geometry, out_dtype or dtype,
+    return input_product(grad, filter_operand(weight, geometry, dtype), sizes, weight_size, geometry, out_dtype or dtype,
                          workspace_number(workspace))
 
 
@@ -59,6 +61,9 @@ def _weight(axes: int, input: Tensor, weight_size: Sequence[int], grad_output: T
             workspace: Optional[Workspace]) -> Tensor:
     _check("input", input, grad_output, axes)
     check_groups(groups)
+    if is_empty_batch(grad_output):
+        check_empty_batch(_weight, axes, input, weight_size, grad_output, stride, padding, dilation, groups, out_dtype, total, deterministic,
+                          None, images=(1, 3))
     size, dtype = tuple(sizes_of("weight_size", weight_size, axes)), grad_output.dtype
     geometry = geometry_of(axes, size[2:], stride, padding, dilation)
     _check_output(grad_output, input.shape, size, geometry)

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from .._arguments import shown
 from ..errors import Error, InvalidArgument
-from ..plans import Rows, Workspace, prepare, prepare_quantizers
+from ..plans import Rows, prepare, prepare_quantizers
 from ..problems import Problem
-from ._conv_layout import channels_last_strides, forget_padded_weights, round_up
-from ._layers import ANY_ROWS, NEEDS_16_BITS, backward_problems, check_layer, linear_problem, why_not_packed
+from ._conv_layout import channels_last_strides, round_up
+from ._layers import ANY_ROWS, NEEDS_16_BITS, HoldsWorkspace, backward_problems, check_layer, linear_problem, why_not_packed
 from ._library import as_matrix, scales_shape
 from .autograd import needs_grad
 from .functional import linear, scaled_mm
@@ -26,7 +26,7 @@ from .packed_linear import PACKED_RECIPES, Linear4bit, Linear8bit, LinearPacked,
 from .quantize import quantize, quantize_reference
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "Conversion", "Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_",
-           "fallbacks", "forget_padded_weights", "main_grad_views", "prepare_rows", "why_not"]
+           "fallbacks", "main_grad_views", "prepare_rows", "why_not"]
 
 # Each recipe names the granularity of the weight's scales and of the input's.
 RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128x128", "1x128")}
@@ -38,7 +38,7 @@ def _check_recipe(recipe: Optional[str]) -> None:
                               f"convert_ takes {', '.join(PACKED_RECIPES)} too")
 
 
-class Linear(torch.nn.Module):
+class Linear(HoldsWorkspace, torch.nn.Module):
     """``torch.nn.Linear`` computed by sluice.
 
     Parameters are called as torch's are. A size or type that no kernel takes raises here, and not at the first call.
@@ -50,13 +50,12 @@ class Linear(torch.nn.Module):
       operations before them. Its divisions are approximate, so bits may differ from the kernel's.
     - ``deterministic``: as for ``linear``; an attribute, which may be changed at any time.
     - ``workspace``: an attribute too, None at first. A ``sluice.Workspace`` there serves the layer's products, quantiser
-      and backward instead of the lent ones.
+      and backward instead of the lent ones. Copies of the layer, and pickles, have None.
     """
 
     weight: torch.nn.Parameter
     weight_scale: Tensor
     bias: Optional[torch.nn.Parameter]
-    workspace: Optional[Workspace] = None
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, recipe: Optional[str] = None,
                  device: Union[str, int, torch.device, None] = None, dtype: Optional[torch.dtype] = None, use_fast_accum: bool = False,
@@ -65,6 +64,7 @@ class Linear(torch.nn.Module):
         _check_recipe(recipe)
         self._set(in_features, out_features, recipe, use_fast_accum, fuse_quantizer, deterministic)
         dtype = dtype or torch.bfloat16
+        self.register_parameter("weight", None)  # parameters stand in torch's order
         self.bias = None
         if bias:
             self.bias = torch.nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype), requires_grad=recipe is None)
@@ -95,16 +95,15 @@ class Linear(torch.nn.Module):
         made = cls.__new__(cls)
         torch.nn.Module.__init__(made)
         made._set(module.in_features, module.out_features, recipe, use_fast_accum, fuse_quantizer, deterministic)
-        weight, made.bias = module.weight, module.bias
+        weight = module.weight
         if recipe is None:
-            made.weight = weight
+            made.weight, made.bias = weight, module.bias  # in torch's order: optimizers keep their state by position
             return made.train(module.training)
         with torch.no_grad():
             quantized, scale = (quantize if weight.is_cuda else quantize_reference)(weight.detach().contiguous(), RECIPES[recipe][0])
         made.weight = torch.nn.Parameter(quantized, requires_grad=False)
         made.register_buffer("weight_scale", scale)
-        if module.bias is not None:
-            made.bias = torch.nn.Parameter(module.bias.detach(), requires_grad=False)
+        made.bias = None if module.bias is None else torch.nn.Parameter(module.bias.detach(), requires_grad=False)
         return made.train(module.training)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Linear":

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ..convolutions import Convolution
 from ..errors import Error, InvalidArgument
-from ..plans import Workspace
 from ._conv_layout import CHANNELS, geometry_of, operand, padded, takes_patches
+from ._layers import HoldsWorkspace
 from .conv import CONVOLUTIONS
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "fallbacks"]
@@ -57,10 +57,9 @@ def make_channels_last_(weight: torch.nn.Parameter) -> None:
         weight.data = operand(weight.data, weight.shape[1], weight.dtype, may_have_pitch=False, counted=False)
 
 
-class SluiceConvolution:
+class SluiceConvolution(HoldsWorkspace):
     """Sluice's part of a convolution layer, in front of torch's class."""
 
-    workspace: Optional[Workspace] = None
     deterministic: bool
     fallback_reason: Optional[str]
 

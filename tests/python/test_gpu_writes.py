@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No call remembers what a weight held, on a GPU: every way to write one, replays of captured writes among them, for weights of 16 bits,
+fp8 and packed ones."""
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import sluice.torch as st  # noqa: E402
+from gpu_helpers import BF16, needs_gpu, real  # noqa: E402
+from tensor_writes import READERS, WAYS, WAYS_OF_TRAINED, LayerReader, check_way, whole  # noqa: E402
+
+pytestmark = needs_gpu
+
+
+@pytest.mark.parametrize("way", WAYS_OF_TRAINED, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("reader", READERS)
+def test_a_call_reads_what_was_written(reader, way):
+    check_way(READERS[reader]("cuda"), way)
+
+
+def capture(work):
+    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        work()
+    torch.cuda.current_stream().wait_stream(side)
+    with torch.cuda.graph(graph):
+        work()
+    return graph
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_call_reads_what_a_replay_wrote(reader):
+    """An optimizer's step is captured, and the eager call comes between its replays (public report: stale weights of validation)."""
+    reader = READERS[reader]("cuda")
+    weight = (reader.layer if isinstance(reader, LayerReader) else reader).weight
+    step = torch.ones_like(weight, requires_grad=False)
+    reader.check()
+    with torch.no_grad():
+        graph = capture(lambda: weight.sub_(step))
+    for _ in range(3):
+        reader.check()
+        before = weight.detach().clone()
+        graph.replay()
+        assert torch.equal(weight.detach(), before - 1)
+    reader.check()
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_replay_reads_what_was_written(reader):
+    reader = READERS[reader]("cuda")
+    weight = (reader.layer if isinstance(reader, LayerReader) else reader).weight
+    made = {}
+
+    def run():
+        with torch.no_grad():
+            made["y"] = reader.ours(weight)
+
+    graph = capture(run)
+    for seed in (2, 3):
+        weight.data.copy_(whole(*weight.shape, device="cuda", seed=seed))
+        graph.replay()
+        wanted = reader.torchs(weight.detach().cpu().double())
+        assert torch.equal(made["y"].cpu().double(), wanted.to(BF16).double())
+
+
+def test_a_padded_weight_follows_an_optimizer_of_real_numbers():
+    """A captured optimizer, then a write through ``.data``, for channels that are no multiple of 8."""
+    torch.manual_seed(0)
+    w, x = torch.nn.Parameter(torch.randn(16, 3, 3, 3, device="cuda").bfloat16()), torch.randn(4, 3, 32, 32, device="cuda").bfloat16()
+    gradient = torch.randn(16, 3, 3, 3, device="cuda").bfloat16()
+
+    def differs():
+        with torch.no_grad():
+            ours = st.conv2d(x, w, padding=1).double().cpu()
+            wanted = torch.nn.functional.conv2d(x.double().cpu(), w.double().cpu(), padding=1)
+        return float((ours - wanted).abs().max() / wanted.abs().max())
+
+    assert differs() < 0.01
+    with torch.no_grad():
+        graph = capture(lambda: w.sub_(gradient))
+    assert differs() < 0.01
+    for _ in range(5):
+        graph.replay()
+    assert differs() < 0.01
+    w.data.mul_(3.0)
+    assert differs() < 0.01
+
+
+def fp8_layer(recipe):
+    return lambda seed: st.nn.Linear.from_linear(_linear(seed), recipe)
+
+
+def _linear(seed):
+    torch.manual_seed(seed)
+    return torch.nn.Linear(256, 384, device="cuda", dtype=BF16)
+
+
+LAYERS = {**{f"fp8 {recipe}": fp8_layer(recipe) for recipe in ("tensor", "row", "block")},
+          "int4": lambda seed: st.nn.Linear4bit.from_linear(_linear(seed)),
+          "int4, e4m3 tokens": lambda seed: st.nn.Linear4bit.from_linear(_linear(seed), activations="e4m3"),
+          "int8": lambda seed: st.nn.Linear8bit.from_linear(_linear(seed))}
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("kind", LAYERS)
+def test_quantised_layers_read_what_was_written(kind, way):
+    """A layer is turned into another one by its tensors, and says what that one says, to the bit."""
+    layer, x = LAYERS[kind](0), real(5, 256)
+    with torch.no_grad():
+        layer(x)
+        for seed in (1, 2):
+            other = LAYERS[kind](seed)
+            for name, values in other.state_dict().items():
+                if name != "weight_format":
+                    way(layer, name, values)
+            assert torch.equal(layer(x), other(x)) and torch.equal(copy.deepcopy(layer)(x), other(x))
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_quantised_layers_read_what_a_replay_wrote(kind):
+    layer, other, x = LAYERS[kind](0), LAYERS[kind](1), real(5, 256)
+    mine, others = layer.state_dict(), other.state_dict()
+    with torch.no_grad():
+        layer(x)
+        graph = capture(lambda: [mine[name].copy_(values) for name, values in others.items()])
+        for name, values in LAYERS[kind](2).state_dict().items():
+            mine[name].copy_(values)
+        layer(x)
+        graph.replay()
+        assert torch.equal(layer(x), other(x))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_permutation_is_read_at_each_call(way):
+    torch.manual_seed(0)
+    layer = st.nn.Linear4bit(256, 128, act_order=True, device="cuda")
+    layer.weight_packed.copy_(st.pack_int4(real(128, 256)).blob)
+    x = real(5, 256)
+    plain = st.nn.Linear4bit(256, 128, device="cuda")
+    plain.load_state_dict({name: values for name, values in layer.state_dict().items() if name != "permutation"})
+    with torch.no_grad():
+        for _ in range(3):
+            order = torch.randperm(256, device="cuda")
+            way(layer, "permutation", order)
+            assert torch.equal(layer(x), plain(x[:, order].contiguous()))
