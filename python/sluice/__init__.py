@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from . import weights
 from ._library import lib as _lib
 from .convolutions import Convolution, convolution_of
-from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgument, InvalidConfig, InvalidPointer,
-                     InvalidSize, InvalidStride, InvalidType, Misaligned, NotPrepared, StorageError, ToolchainError,
+from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgument, InvalidCall, InvalidConfig,
+                     InvalidPointer, InvalidSize, InvalidStride, InvalidType, Misaligned, NotPrepared, StorageError, ToolchainError,
                      UnsupportedArch, WorkspaceError, WrongDevice)
 from .formats import PackedProblem, PackedNumbers, WeightFormat
 from .packed import PackedWeights, Unpacked, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
@@ -40,8 +40,8 @@ else:
         return sorted({*globals(), "packed_mm"})
 
 __all__ = [
-    "Aliasing", "Compiled", "Convolution", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidConfig",
-    "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "Misaligned", "PackedProblem", "NotPrepared",
+    "Aliasing", "Compiled", "Convolution", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidCall",
+    "InvalidConfig", "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "Misaligned", "PackedProblem", "NotPrepared",
     "PackedNumbers", "PackedWeights", "Plan", "Problem", "RowPlans", "StorageError", "ToolchainError", "UnsupportedArch",
     "Unpacked", "WeightFormat", "Workspace", "WorkspaceError", "WrongDevice", "compile", "convolution_of", "explain", "holdings",
     "packed_plan", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized", "plan", "plan_rows", "prepare",

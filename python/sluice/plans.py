@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import inspect
 import os
 from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Sequence, Type, TypeVar, Union
 
@@ -95,11 +96,14 @@ _Kind = TypeVar("_Kind", bound=AnyProblem)
 
 def _problem_of(call: str, kind: Type[_Kind], problem: object, fields: dict[str, Any]) -> _Kind:
     if problem is None:
-        check_keywords(f"{call}: {kind.__name__}", fields, [field.name for field in dataclasses.fields(kind)])
-        try:
-            return kind(**fields)
-        except TypeError as error:  # an unknown field, or a missing one
-            raise errors.InvalidArgument(f"{call}: {error}") from None
+        known = dataclasses.fields(kind)
+        own = [name for name in inspect.signature(globals()[call]).parameters if name not in ("problem", "fields")]
+        check_keywords(f"{call}: {kind.__name__}", fields, [field.name for field in known], own)
+        missing = [field.name for field in known if field.default is dataclasses.MISSING and field.name not in fields]
+        if missing:
+            raise errors.InvalidCall(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: {call} takes a "
+                                     f"sluice.{kind.__name__}, or its fields by their names")
+        return kind(**fields)
     if not isinstance(problem, kind):
         raise errors.InvalidType(f"{call}: problem = {shown(problem)} must be a sluice.{kind.__name__}, and is of type "
                                  f"{type(problem).__name__}: pass one, or its fields by their names")
@@ -266,6 +270,11 @@ class RowPlans(NamedTuple):
     """Mean loss of time against that, by the model; 0.01 is one per cent slower."""
     worst_loss: float
     worst_m: int
+    text: str
+    """Aligned lines for people, as ``sluice plan --rows`` prints them: the kernels, and the m that each serves."""
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @entry
@@ -287,7 +296,8 @@ def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Option
         handle._as_parameter_ = ctypes.c_void_p(found.plans[i])
         plans.append(Plan(handle, problem))
     s = found.summary
-    return RowPlans(tuple(plans), s.kernels, s.numbers, s.unbounded, s.mean_loss, s.worst_loss, s.worst_m)
+    text = lib.sluice_plan_rows_text(plans[0]._handle).decode() if plans else ""
+    return RowPlans(tuple(plans), s.kernels, s.numbers, s.unbounded, s.mean_loss, s.worst_loss, s.worst_m, text)
 
 
 class Compiled(NamedTuple):
