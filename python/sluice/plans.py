@@ -354,6 +354,8 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[R
 
     Raises ``ToolchainError`` if any kernel could not be compiled, and ``StorageError`` if the cache cannot be written.
     """
+    if m is not None:
+        _rows_of(m)  # refuses a wrong range where there is nothing to plan, too
     plans = [made for item in _items(what) for made in _plans_of(item, m)]
     formats = list_of("packers", packers, lambda weights: _format_of("packers", weights))
     types = list_of("quantizers", quantizers, lambda dtype: number_of("quantizers", dtype, DTYPES))

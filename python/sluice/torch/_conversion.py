@@ -80,9 +80,11 @@ def bytes_of(tensor: Tensor) -> int:
 
 
 def log_conversion(done: Conversion) -> None:
-    """Logs the report to the logger "sluice": as a warning if a layer was left out or most bytes stay as they were, else as
-    information."""
-    warns = done.left_out or done.kept_bytes > done.old_bytes
+    """Logs the report to the logger "sluice": as a warning if a layer was left out, or if most bytes stay as they were and no
+    filter says so. Else it is information."""
+    chosen = (*done.filtered, *done.skipped)
+    others = sum(kept.nbytes for name, kept in done.kept.items() if name.rpartition(".")[0] not in chosen)
+    warns = done.left_out or others > done.old_bytes
     logging.getLogger("sluice").log(logging.WARNING if warns else logging.INFO, "%s", done)
 
 
@@ -111,10 +113,11 @@ class Exceptions:
 
     def why_skipped(self, module: torch.nn.Module, name: str) -> Optional[str]:
         """Returns the reason why a layer is left as it is unless asked; None if it is like any other."""
-        others = [holder for holder in self._holders.get(_place(module.weight), ()) if holder != f"{name}.weight"]
-        if len(others) and not self._takes_tied and len(self._holders[_place(module.weight)]) > 1:
-            more = " and lm_head=True" if self._is_head(module, name) and not self._takes_head else ""
-            return f"its weight is tied to {others[0]}: tied=True{more} gives it codes of its own beside that"
+        holders = self._holders[_place(module.weight)]
+        if len(holders) > 1 and not self._takes_tied:
+            others = [holder for holder in holders if holder != f"{name}.weight"]
+            needs = "lm_head=True and tied=True give" if self._is_head(module, name) and not self._takes_head else "tied=True gives"
+            return f"its weight is tied to {others[0]}: {needs} it codes of its own beside that"
         if self._is_head(module, name) and not self._takes_head:
             return "it is the output head, which stays in 16 bits: lm_head=True takes it too"
         return None

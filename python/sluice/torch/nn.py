@@ -18,7 +18,7 @@ from ..plans import Rows, Workspace, prepare, prepare_quantizers
 from ..problems import Problem
 from ._conv_layout import channels_last_strides, forget_padded_weights, round_up
 from ._conversion import Conversion, Exceptions, bytes_of, log_conversion, named_parameters
-from ._entry import op
+from ._entry import checked, op
 from ._layers import ANY_ROWS, NEEDS_16_BITS, backward_problems, check_layer, linear_problem, why_not_packed
 from ._library import as_matrix, scales_shape
 from ._states import QuantizedState, load_strictly, quantized_layers
@@ -36,9 +36,9 @@ RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128
 
 
 def _check_recipe(recipe: Optional[str]) -> None:
-    if recipe is not None and (not isinstance(recipe, str) or recipe not in RECIPES):
+    if recipe is not None and recipe not in RECIPES:
         raise InvalidArgument(f"recipe = {shown(recipe)} must be None (16 bits) or one of {', '.join(RECIPES)} (FP8)"
-                              + (f"; {shown(recipe)} is the recipe of {PACKED_RECIPES[recipe].__name__}" if isinstance(recipe, str) and recipe in PACKED_RECIPES else ""))
+                              + (f"; {shown(recipe)} is the recipe of {PACKED_RECIPES[recipe].__name__}" if recipe in PACKED_RECIPES else ""))
 
 
 class Linear(QuantizedState):
@@ -62,7 +62,7 @@ class Linear(QuantizedState):
     bias: Optional[torch.nn.Parameter]
     workspace: Optional[Workspace] = None
 
-    @op
+    @checked
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, recipe: Optional[str] = None,
                  device: Union[str, int, torch.device, None] = None, dtype: Optional[torch.dtype] = None, use_fast_accum: bool = False,
                  fuse_quantizer: bool = False, deterministic: bool = True) -> None:
@@ -89,7 +89,7 @@ class Linear(QuantizedState):
         self.use_fast_accum, self.fuse_quantizer, self.deterministic = use_fast_accum, fuse_quantizer, deterministic
 
     @classmethod
-    @op
+    @checked
     def from_linear(cls, module: torch.nn.Linear, recipe: Optional[str], *,
                     use_fast_accum: bool = False, fuse_quantizer: bool = False, deterministic: bool = True) -> "Linear":
         """Makes the layer from a ``torch.nn.Linear``. In 16 bits (``recipe`` None) it shares the parameters; else it
@@ -129,7 +129,7 @@ class Linear(QuantizedState):
 
         return super()._apply(keeping, recurse)
 
-    @op
+    @op(c="residual")
     def forward(self, input: Tensor, residual: Optional[Tensor] = None) -> Tensor:
         """Returns the layer's output plus ``residual`` (of the output's shape), added in the same kernel and rounded once.
         Raises ``InvalidArgument`` if a gradient is wanted through an FP8 layer."""
@@ -145,7 +145,7 @@ class Linear(QuantizedState):
                      else quantize(rows, self.granularity, workspace=self.workspace))
         return self.of_quantized(*quantized, input.dtype, residual).view(*input.shape[:-1], self.out_features)
 
-    @op
+    @checked
     def prepare(self, rows: Rows, dtype: Optional[torch.dtype] = None) -> None:
         """Compiles and loads the kernels that ``forward`` needs for every number of rows of a range, like ``(1, 512)``: at
         most 12 kernels, and the input's quantiser.
@@ -159,7 +159,7 @@ class Linear(QuantizedState):
         if self.recipe is not None:
             prepare_quantizers(self._input_type(dtype), device=device)
 
-    @op
+    @checked
     def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> Problem:
         """Returns the problem of ``forward`` for an input of ``m`` rows of type ``dtype``, as in ``prepare``."""
         of = self.weight.dtype if self.recipe is None else self._input_type(dtype)
@@ -175,7 +175,7 @@ class Linear(QuantizedState):
             raise InvalidArgument("a Linear with recipe=None does not quantise its input")
         return RECIPES[self.recipe][1]
 
-    @op
+    @op(mat_a="quantized", mat_b="weight_e4m3", scale_a="scale", c="residual")
     def of_quantized(self, quantized: Tensor, scale: Tensor, dtype: torch.dtype, residual: Optional[Tensor] = None) -> Tensor:
         """Returns the output, of type ``dtype``, for an input that is quantised by ``granularity`` already, as
         ``silu_mul_quantize(gate_up, layer.granularity)`` does. Raises ``InvalidArgument`` for a layer in 16 bits."""
@@ -198,7 +198,7 @@ class Linear(QuantizedState):
 CONVERTED = (Linear, LinearPacked, SluiceConvolution)
 
 
-@op
+@checked
 def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype] = None) -> int:
     """Calls ``prepare(rows, dtype)`` of every sluice layer of a model, once for layers with equal problems. Returns the
     number of different problems; each has at most 12 kernels of its own."""
@@ -213,10 +213,11 @@ def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype
     return len(seen)
 
 
-@op
+@checked
 def why_not(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None) -> Optional[str]:
     """Returns the reason why ``convert_`` leaves a module as it is: its class, or the rule that its sizes or its type
     break. Returns None if the module can be replaced."""
+    _check_options(recipe, activations)
     if recipe is None and isinstance(module, torch.nn.modules.conv._ConvNd):
         return why_not_convert(module)
     if type(module) is not torch.nn.Linear:
@@ -239,17 +240,19 @@ def why_not(module: torch.nn.Module, recipe: Optional[str], activations: Optiona
     return None
 
 
-@op
+@checked
 def can_convert(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None) -> bool:
     """Returns whether a module is a plain linear (or convolution) whose sizes and type the recipe takes. ``why_not`` returns the reason."""
     return why_not(module, recipe, activations) is None
 
 
-def _check_options(recipe: Optional[str], activations: Optional[str], group: Optional[int], fp8_options: bool) -> None:
+def _check_options(recipe: Optional[str], activations: Optional[str], group: Optional[int] = None, fp8_options: bool = False) -> None:
     known = (*RECIPES, *PACKED_RECIPES)
-    if recipe is not None and (not isinstance(recipe, str) or recipe not in known):
+    if recipe is not None and recipe not in known:
         raise InvalidArgument(f"recipe = {shown(recipe)} must be one of {', '.join(RECIPES)} (FP8), {', '.join(PACKED_RECIPES)} (packed) "
                               f"or None (16 bits){': did you mean row?' if recipe in ('fp8', 'e4m3') else did_you_mean(recipe, known)}")
+    if activations not in (None, "e4m3"):
+        raise InvalidArgument(f"activations = {shown(activations)} must be None (16 bits, as they come) or 'e4m3'")
     if activations is not None and recipe != "int4":
         raise InvalidArgument(f"activations = {shown(activations)} is for recipe = 'int4', not {shown(recipe)}: leave it out")
     if recipe in PACKED_RECIPES:
@@ -290,7 +293,7 @@ def _why_nothing(done: Conversion, model: torch.nn.Module) -> str:
     return f"{begin}converts nothing: the model has no torch.nn.Linear{stays}"
 
 
-@op
+@checked
 def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Module, str], bool]] = None, *,
              recipe: Optional[str], use_fast_accum: bool = False, fuse_quantizer: bool = False,
              deterministic: bool = True, group: Optional[int] = None, activations: Optional[str] = None, lm_head: bool = False,
@@ -357,7 +360,7 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
     return model
 
 
-@op
+@checked
 def load_(model: torch.nn.Module, state: Mapping[str, Tensor], *, assign: bool = False) -> torch.nn.Module:
     """Loads the state of a converted model into a model of the same structure, in place. Returns the model.
 
@@ -409,7 +412,7 @@ def _empty_of(child: torch.nn.Linear, tensors: Mapping[str, Tensor]) -> torch.nn
     return made.train(child.training)
 
 
-@op
+@checked
 def main_grad_views(model: torch.nn.Module, buffer: Optional[Tensor] = None) -> Tensor:
     """Gives the weight of each sluice layer that trains a ``main_grad``: a view of one flat fp32 buffer, which is zeroed and
     returned. The views of convolutions have channels_last strides, so that kernels add to them.

@@ -14,6 +14,7 @@ from ..convolutions import Convolution
 from ..errors import Error, InvalidArgument
 from ..plans import Workspace
 from ._conv_layout import CHANNELS, geometry_of, operand, padded, takes_patches
+from ._entry import checked
 from .conv import CONVOLUTIONS
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "fallbacks"]
@@ -124,6 +125,7 @@ class Conv3d(SluiceConvolution, torch.nn.Conv3d):
 LAYERS = dict(zip(PLAIN_CONVOLUTIONS, (Conv1d, Conv2d, Conv3d)))
 
 
+@checked
 def fallbacks(model: torch.nn.Module) -> Dict[str, str]:
     """Returns the convolutions of a model that torch computes, by name, and the reason of each."""
     found = {}

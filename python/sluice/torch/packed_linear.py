@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .._arguments import shown
-from ..errors import Error, InvalidArgument
+from ..errors import Error, InvalidArgument, InvalidType
 from ..formats import PackedProblem, WeightFormat
 from ..packed import PackedWeights, pack_int4, pack_int8, pack_quantized
 from ..plans import Rows, prepare, prepare_quantizers
@@ -17,7 +17,7 @@ from ..weights import QuantizedWeights
 from ..weights._arrays import library_of
 from ..weights.canonical import check_permutation, check_width
 from .autograd import needs_grad, refuse_grad
-from ._entry import op
+from ._entry import checked, op
 from ._layers import check_layer, packed_problem
 from ._library import PACKED_MM, dispatch
 from ._states import QuantizedState
@@ -56,7 +56,7 @@ class LinearPacked(QuantizedState):
     DEFAULT = WeightFormat()
     TYPES: Tuple[str, ...] = ("uint4", "int8", "e4m3")
 
-    @op
+    @checked
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *,
                  format: Optional[WeightFormat] = None, act_order: bool = False,  # noqa: A002
                  activations: Optional[str] = None, width: Optional[int] = None,
@@ -88,13 +88,15 @@ class LinearPacked(QuantizedState):
                                            requires_grad=False)
 
     @classmethod
-    @op
+    @checked
     def from_packed(cls, packed: PackedWeights, bias: Optional[Tensor] = None) -> "LinearPacked":
         """Makes the layer from packed weights, which it shares. ``bias``: n values, bf16, fp16 or fp32. Raises
-        ``InvalidArgument`` for another shape of the bias."""
+        ``InvalidArgument`` for another shape of the bias, and ``InvalidType`` for another type."""
         made = cls(packed.k, packed.n, bias=False, format=packed.format, device="meta")
         if bias is not None and tuple(bias.shape) != (packed.n,):
             raise InvalidArgument(f"bias has shape {tuple(bias.shape)} and must have ({packed.n},), a value for each output")
+        if bias is not None and bias.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+            raise InvalidType(f"bias is {bias.dtype} and must be bfloat16, float16 or float32: convert it")
         made.weight_packed = packed.blob
         made.weight_format = torch.tensor([made._number, packed.n, packed.k], dtype=torch.int64, device=packed.blob.device)
         made.permutation = packed.permutation
@@ -104,7 +106,7 @@ class LinearPacked(QuantizedState):
         return made
 
     @classmethod
-    @op
+    @checked
     def from_quantized(cls, weights: QuantizedWeights, bias: Optional[Tensor] = None, *,
                        activations: Optional[str] = None) -> "LinearPacked":
         """Makes the layer from quantised weights (``sluice.weights``), which may come from GPTQ, AWQ, compressed-tensors or
@@ -116,7 +118,7 @@ class LinearPacked(QuantizedState):
         return cls.from_packed(pack_quantized(weights, order=_order_of(activations)), bias)
 
     @classmethod
-    @op
+    @checked
     def from_linear(cls, module: torch.nn.Linear, group: int = 128, *, symmetric: bool = True,
                     scale_type: Optional[str] = None, activations: Optional[str] = None) -> "LinearPacked":
         """Makes the layer from a ``torch.nn.Linear``, whose bias it shares. The weight is rounded to the nearest code of 4
@@ -147,7 +149,7 @@ class LinearPacked(QuantizedState):
         """"e4m3" if the input is quantised, else None."""
         return "e4m3" if self.format.order == "byte" else None
 
-    @op
+    @op(x="input")
     def forward(self, input: Tensor) -> Tensor:
         if needs_grad(input, None, self.bias, None):
             refuse_grad(type(self).__name__)
@@ -159,7 +161,7 @@ class LinearPacked(QuantizedState):
         return dispatch(PACKED_MM, None, input.dtype, tokens, self.weight_packed, self._numbers, scale_x, None, 0.0, self.bias, None,
                         None, False, None, 0)
 
-    @op
+    @checked
     def prepare(self, rows: Rows, dtype: Optional[torch.dtype] = None) -> None:
         """Compiles and loads the kernels that ``forward`` needs for every number of rows of a range, like ``(1, 512)``: at
         most 12 kernels, and with ``activations`` the input's quantiser.
@@ -172,7 +174,7 @@ class LinearPacked(QuantizedState):
         if self.format.order == "byte":
             prepare_quantizers(self._input_type(dtype), device=device)
 
-    @op
+    @checked
     def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> PackedProblem:
         """Returns the problem of ``forward`` for an input of ``m`` rows of type ``dtype``, as in ``prepare``."""
         name = str(self._input_type(dtype))
