@@ -84,8 +84,8 @@ def check_keywords(call: str, given: Collection[str], known: Sequence[str], more
 
 
 def check_call(name: str, parameters: Mapping[str, inspect.Parameter], given: Sequence[object], named: Collection[str]) -> None:
-    """Raises ``InvalidCall`` for a call of ``name`` that does not fit its parameters: a keyword that it does not take, an argument
-    that is missing or given twice, or one place too many. ``given``: the arguments by place; ``named``: the keywords."""
+    """Raises ``InvalidCall`` for a call of ``name`` that does not fit its parameters. A keyword may be unknown, an argument may be
+    missing or given twice, or there are too many. ``given``: the arguments by place; ``named``: the keywords."""
     kinds = inspect.Parameter
     places = [p for p in parameters.values() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
     names = [p.name for p in parameters.values() if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY) and p.name not in ("self", "cls")]

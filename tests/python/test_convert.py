@@ -80,7 +80,7 @@ def test_sixteen_bits_share_weights_and_take_heads_and_tied_ones():
     done = converted(model, recipe=None)
     assert "lm_head" in done.converted and not done.skipped
     assert model["lm_head"].weight is model["embed"].weight
-    model["lm_head"].weight = torch.nn.Parameter(torch.ones(512, 128, dtype=BF16))  # what is not quantised may be assigned
+    model["lm_head"].weight = torch.nn.Parameter(torch.ones(512, 128, dtype=BF16))  # a plain weight may be assigned
 
 
 def test_what_transformers_calls_its_output_is_the_head():
@@ -101,8 +101,8 @@ def test_the_report_counts_bytes_and_names_what_stays():
     assert done.kept["layers.1.experts.gate_up_proj"] == ("Experts", 2 * 4 * 256 * 128)
     assert done.kept_bytes == 2 * 2 * 4 * 256 * 128 + 2 * 2 * 512 * 128
     lines = str(done).splitlines()
-    assert lines[0] == ("convert_(recipe='row'): 2 layers converted, 1 skipped; weights of 131 kB, 14 % of the model's 918 kB, now take "
-                        "67.6 kB")
+    assert lines[:2] == ["convert_(recipe='row'): 2 layers converted, 1 skipped",
+                         "  weights of 131 kB, 14 % of the model's 918 kB, now take 67.6 kB"]
     assert "  as it was: layers.*.experts.gate_up_proj (2 of Experts), 524 kB" in lines
     assert "  as it was: embed.weight (Embedding), 131 kB" in lines
     assert not any("bias" in line for line in lines), "small parts have no line"

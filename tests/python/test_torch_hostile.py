@@ -51,9 +51,9 @@ def test_hostile_arguments_get_an_answer_or_an_error_of_ours(name, grads):
             except sluice.Error as error:
                 assert str(error).isprintable()
             except TypeError as error:  # Python's own error for a call that does not fit the parameters
-                assert "positional argument" in str(error) or "multiple values" in str(error), repr(error)
+                assert "multiple values" in str(error), repr(error)
             except RuntimeError as error:  # torch's error, from operations of the reference or from its own kinds of tensors
-                assert "quantize_reference" in name or "parse" in str(error) or "meta" in str(error), repr(error)
+                assert "quantize_reference" in name or "parse" in str(error), repr(error)
 
 
 def test_all_of_them_are_looked_at():

@@ -9,8 +9,8 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-_LINES = 8  # of what stays as it was
-_SHARE = 0.01  # of the model's bytes: less is not worth a line
+_LINES = 8  # the most lines of what stays as it was
+_SHARE = 0.01  # a part below this share of the model's bytes has no line
 
 
 class Kept(NamedTuple):
@@ -48,9 +48,9 @@ class Conversion(NamedTuple):
         more = [f"{len(names)} {what}" for names, what in ((self.left_out, "left out"), (self.skipped, "skipped"),
                                                            (self.filtered, "kept by filter_fn")) if names]
         total = self.old_bytes + self.kept_bytes
-        share = f", {100 * self.old_bytes / total:.0f} % of the model's {_size(total)}" if total else ""
-        lines = [f"convert_(recipe={self.recipe!r}): {', '.join([_layers(len(self.converted)) + ' converted', *more])}; weights of "
-                 f"{_size(self.old_bytes)}{share}, now take {_size(self.new_bytes)}"]
+        lines = [f"convert_(recipe={self.recipe!r}): {', '.join([_layers(len(self.converted)) + ' converted', *more])}",
+                 f"  weights of {_size(self.old_bytes)}, {100 * self.old_bytes / max(total, 1):.0f} % of the model's {_size(total)}, now "
+                 f"take {_size(self.new_bytes)}"]
         lines += [f"  {name}: {reason}" for name, reason in (*self.left_out.items(), *self.skipped.items())]
         return "\n".join(lines + [f"  as it was: {line}" for line in self.kept_lines()])
 
@@ -103,7 +103,7 @@ class Exceptions:
 
     def __init__(self, model: torch.nn.Module, lm_head: bool, tied: bool) -> None:
         self._takes_head, self._takes_tied = lm_head, tied
-        output = getattr(model, "get_output_embeddings", None)  # of transformers
+        output = getattr(model, "get_output_embeddings", None)  # models of transformers have it
         self._head = output() if callable(output) else None
         self._holders: Dict[object, List[str]] = {}
         for name, module in model.named_modules():

@@ -2,7 +2,7 @@
 """The states of quantised layers, which no loader takes for a plain weight.
 
 A quantised layer stores its codes as ``weight_e4m3`` or ``weight_packed``. Its state also has a ``weight`` of one dimension, the
-mark, so that a layer of torch refuses the state for its shape, also where missing and unexpected keys are no error.
+mark. A layer of torch refuses the state for the mark's shape, also where missing and unexpected keys are no error.
 """
 from __future__ import annotations
 
