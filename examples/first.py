@@ -25,4 +25,6 @@ def main(device: str = "cuda") -> None:
 
 
 if __name__ == "__main__":
+    if not torch.cuda.is_available():
+        raise SystemExit("examples/first.py needs a Hopper GPU, and torch finds none: `sluice doctor` says what this machine has")
     main()

@@ -155,6 +155,8 @@ def main() -> int:
     parser.add_argument("--recipe", default="row", choices=st.nn.RECIPES)
     parser.add_argument("--json", help="write the rows here")
     arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        raise SystemExit("examples/llama_block.py needs a Hopper GPU, and torch finds none: `sluice doctor` says what this machine has")
     rows = []
     for tokens in arguments.tokens:
         rows.append(compare(tokens, arguments.recipe))

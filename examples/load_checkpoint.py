@@ -64,9 +64,15 @@ READERS = {"gptq": (gptq, "qweight"), "awq": (awq, "qweight"), "compressed-tenso
 
 def layers_of(folder: pathlib.Path, device: str = "cpu") -> dict:
     """Maps the name of each quantised linear to a `LinearPacked` with its weights, packed on `device`."""
+    if not (folder / "config.json").is_file():
+        raise SystemExit(f"{folder}: no config.json is there: give the folder of a checkpoint, as `hf download` makes it")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("quantization_config") or {}
     if config.get("quant_method") not in READERS:
         raise SystemExit(f"{folder}/config.json: quant_method {config.get('quant_method')!r} is none of {', '.join(READERS)}")
+    if not any(folder.glob("*.safetensors")):
+        raise SystemExit(f"{folder}: no *.safetensors is there: give the folder that holds the weights, too")
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise SystemExit(f"--device {device}: torch finds no GPU; --device cpu packs the weights in host memory")
     read, mark = READERS[config["quant_method"]]
     tensors: dict = {}
     for path in sorted(folder.glob("*.safetensors")):

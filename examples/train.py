@@ -65,4 +65,7 @@ def train(steps: int, width: int = 256, batch: int = 512, device: str = "cuda") 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=200)
-    train(parser.parse_args().steps)
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        raise SystemExit("examples/train.py needs a Hopper GPU, and torch finds none: `sluice doctor` says what this machine has")
+    train(arguments.steps)

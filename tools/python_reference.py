@@ -12,19 +12,26 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/python-reference.md"
-# Module as imported, and the files whose public names it shows.
+# Module as imported, the file that says which names it has (its ``__all__``), and the files that define them.
 MODULES = [
-    ("sluice", ["problems.py", "formats.py", "plans.py", "packed.py", "errors.py"]),
-    ("sluice.weights", ["weights/canonical.py", "weights/checkpoints.py", "weights/quantizer.py"]),
-    ("sluice.torch", ["torch/functional.py", "torch/conv.py", "torch/conv_transpose.py",
-                      "torch/packed.py", "torch/quantize.py"]),
-    ("sluice.torch.grad", ["torch/grad.py"]),
-    ("sluice.torch.nn", ["torch/nn.py", "torch/nn_conv.py", "torch/packed_linear.py"]),
-    ("sluice.torch.deep_gemm", ["torch/deep_gemm.py"]),
+    ("sluice", "__init__.py", ["problems.py", "formats.py", "convolutions.py", "plans.py", "workspaces.py", "packed.py", "errors.py"]),
+    ("sluice.weights", "weights/__init__.py", ["weights/canonical.py", "weights/checkpoints.py", "weights/quantizer.py"]),
+    ("sluice.torch", "torch/__init__.py", ["torch/functional.py", "torch/norm.py", "torch/conv.py", "torch/conv_transpose.py",
+                                           "torch/packed.py", "torch/quantize.py"]),
+    ("sluice.torch.grad", "torch/grad.py", ["torch/grad.py"]),
+    ("sluice.torch.nn", "torch/nn.py", ["torch/nn.py", "torch/_conversion.py", "torch/nn_conv.py", "torch/_conv_layout.py",
+                                           "torch/packed_linear.py"]),
+    ("sluice.torch.deep_gemm", "torch/deep_gemm.py", ["torch/deep_gemm.py"]),
 ]
-HIDDEN = {"number_of", "size_of", "packed_product", "permuted", "LinearFunction", "check_width", "check_permutation",
-          "check_quantized", "why_not_conv", "why_not_convert", "make_channels_last_",
-          "computed_in", "TransposedFunction"}
+
+
+def public_names(path: pathlib.Path) -> set[str]:
+    """Returns the names in a module's ``__all__``; without one, those of its public functions."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    for node in body:
+        if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "__all__" for target in node.targets):
+            return set(ast.literal_eval(node.value))
+    return {node.name for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")}
 
 
 def signature(node: ast.FunctionDef, prefix: str, is_method: bool) -> str:
@@ -45,11 +52,11 @@ def section(code: str, text: str) -> list[str]:
     return ["```python", *wrapped, "```", text, ""]
 
 
-def entries(module: str, path: pathlib.Path) -> list[str]:
+def entries(module: str, public: set[str], path: pathlib.Path) -> list[str]:
     lines = []
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         name = getattr(node, "name", "_")
-        if name.startswith("_") or name in HIDDEN or not ast.get_docstring(node):
+        if name not in public or not ast.get_docstring(node):
             continue
         if isinstance(node, ast.FunctionDef):
             lines += section(signature(node, f"{module}.", False), text_of(node))
@@ -65,10 +72,11 @@ def entries(module: str, path: pathlib.Path) -> list[str]:
 def page() -> str:
     lines = ["# Python reference", "",
              "Made from the docstrings by tools/python_reference.py; [python.md](python.md) is the place to start.", ""]
-    for module, files in MODULES:
+    for module, names, files in MODULES:
         lines += [f"## {module}", ""]
+        public = public_names(ROOT / "python/sluice" / names)
         for file in files:
-            lines += entries(module, ROOT / "python/sluice" / file)
+            lines += entries(module, public, ROOT / "python/sluice" / file)
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -21,7 +21,7 @@ extern "C" {
 #define SLUICE_API __attribute__((visibility("default")))
 /* The number grows when a struct or a function below changes. sluice_c_abi() returns the number of the
  * library that was loaded. */
-#define SLUICE_C_ABI 9
+#define SLUICE_C_ABI 10
 
 typedef enum {
   SLUICE_OK = 0,
@@ -408,6 +408,9 @@ typedef struct {
  * for an H200. */
 SLUICE_API sluice_status sluice_plan_rows(const sluice_device* device, const sluice_problem* problem,
                                           const sluice_row_range* rows, sluice_row_plans* found);
+/* The lines that `sluice plan --rows` prints for the range of a plan from sluice_plan_rows; "" for another
+ * plan. */
+SLUICE_API const char* sluice_plan_rows_text(const sluice_plan* plan);
 /* Compiles and loads the kernels of a range. sluice_run then serves every m of it without a compile, also in
  * a stream that captures. summary may be NULL. */
 SLUICE_API sluice_status sluice_make_rows_ready(sluice_device* device, const sluice_problem* problem,

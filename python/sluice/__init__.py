@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from . import weights
 from ._library import lib as _lib
 from .convolutions import Convolution, convolution_of
-from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgument, InvalidConfig, InvalidPointer,
-                     InvalidSize, InvalidStride, InvalidType, Misaligned, NotPrepared, StorageError, ToolchainError,
+from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgument, InvalidCall, InvalidConfig,
+                     InvalidPointer, InvalidSize, InvalidStride, InvalidType, Misaligned, NotPrepared, StorageError, ToolchainError,
                      UnsupportedArch, WorkspaceError, WrongDevice)
 from .formats import PackedProblem, PackedNumbers, WeightFormat
 from .packed import PackedWeights, Unpacked, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
-from .plans import (Compiled, Holdings, Plan, RowPlans, Workspace, compile, explain, holdings, packed_plan, plan,  # noqa: A004
-                    plan_rows, prepare, prepare_norms, prepare_packer, prepare_quantizers, race, reset_workspaces,
-                    verify_workspaces)
+from .plans import (Compiled, Plan, RowPlans, compile, explain, packed_plan, plan, plan_rows, prepare, prepare_norms,  # noqa: A004
+                    prepare_packer, prepare_quantizers, race)
 from .problems import Problem, problem_of
+from .workspaces import Holdings, Workspace, holdings, reset_workspaces, verify_workspaces
 
 __version__: str = _lib.sluice_version().decode()
 
@@ -40,8 +40,8 @@ else:
         return sorted({*globals(), "packed_mm"})
 
 __all__ = [
-    "Aliasing", "Compiled", "Convolution", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidConfig",
-    "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "Misaligned", "PackedProblem", "NotPrepared",
+    "Aliasing", "Compiled", "Convolution", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidCall",
+    "InvalidConfig", "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "Misaligned", "PackedProblem", "NotPrepared",
     "PackedNumbers", "PackedWeights", "Plan", "Problem", "RowPlans", "StorageError", "ToolchainError", "UnsupportedArch",
     "Unpacked", "WeightFormat", "Workspace", "WorkspaceError", "WrongDevice", "compile", "convolution_of", "explain", "holdings",
     "packed_plan", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized", "plan", "plan_rows", "prepare",

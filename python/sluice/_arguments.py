@@ -14,7 +14,7 @@ import itertools
 import operator
 import os
 import reprlib
-from typing import Any, Callable, Collection, Optional, Sequence, TypeVar
+from typing import Any, Callable, Collection, Mapping, Optional, Sequence, TypeVar
 
 from . import errors
 
@@ -63,16 +63,46 @@ def did_you_mean(given: object, known: Collection[str]) -> str:
         return sorted(name.replace("_", ""))
 
     text = str(given)
-    close = ([name for name in known if letters(name) == letters(text)] or [name for name in known if text and name.startswith(text)]
-             or difflib.get_close_matches(text, list(known), 1))
+    close = ([name for name in known if letters(name) == letters(text)] or [name for name in known if name == OTHERS.get(text)]
+             or [name for name in known if text and name.startswith(text)] or difflib.get_close_matches(text, list(known), 1, 0.7))
     return f": did you mean {close[0]}?" if close else ""
 
 
-def check_keywords(call: str, given: Collection[str], known: Collection[str]) -> None:
-    """Raises ``InvalidArgument`` for a keyword that ``call`` does not take; the message suggests a similar one."""
+# Names that other libraries and the tool's flags have for an argument here.
+OTHERS = {"dtype": "a", "type": "a", "dtype_a": "a", "a_dtype": "a", "dtype_b": "b", "b_dtype": "b", "out_dtype": "d", "dtype_d": "d",
+          "use_fast_accum": "accumulate", "act": "activation", "epilogue": "activation", "residual": "c", "groups": "group",
+          "group_size": "group"}
+
+
+def check_keywords(call: str, given: Collection[str], known: Sequence[str], more: Sequence[str] = ()) -> None:
+    """Raises ``InvalidCall`` for a keyword that ``call`` does not take; the message suggests a similar one, which may be one of
+    ``more``."""
     for name in given:
         if name not in known:
-            raise errors.InvalidArgument(f"{call} takes no {shown(name)}{did_you_mean(name, known) or ': it takes ' + ', '.join(known)}")
+            meant = did_you_mean(name, [*known, *more]) or ": it takes " + ", ".join([*known, *more])
+            raise errors.InvalidCall(f"{call} takes no {shown(name)}{meant}")
+
+
+def check_call(name: str, parameters: Mapping[str, inspect.Parameter], given: Sequence[object], named: Collection[str]) -> None:
+    """Raises ``InvalidCall`` for a call of ``name`` that does not fit its parameters. A keyword may be unknown, an argument may be
+    missing or given twice, or there are too many. ``given``: the arguments by place; ``named``: the keywords."""
+    kinds = inspect.Parameter
+    places = [p for p in parameters.values() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
+    names = [p.name for p in parameters.values() if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY) and p.name not in ("self", "cls")]
+    if not any(p.kind is kinds.VAR_KEYWORD for p in parameters.values()):
+        check_keywords(name, named, names)
+    if len(given) > len(places) and not any(p.kind is kinds.VAR_POSITIONAL for p in parameters.values()):
+        after = [p.name for p in parameters.values() if p.kind is kinds.KEYWORD_ONLY]
+        raise errors.InvalidCall(f"{name} takes {len(places)} arguments by their places, and {len(given)} are given"
+                                 + (f": give {', '.join(after)} by name" if after else ""))
+    for parameter in places[:len(given)]:
+        if parameter.name in named:
+            raise errors.InvalidCall(f"{name}: {parameter.name} is given twice, by its place and by name: leave one out")
+    missing = [p.name for p in parameters.values() if p.default is p.empty and p.name not in named and p not in places[:len(given)]
+               and p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]
+    if missing:
+        verb = "is missing: give it" if len(missing) == 1 else "are missing: give them"
+        raise errors.InvalidCall(f"{name}: {' and '.join(missing)} {verb}, as help({name}) says")
 
 
 def integer(what: str, value: object) -> int:
@@ -205,7 +235,6 @@ def as_ours(name: str, error: Exception) -> Optional[errors.Error]:
 
 def _entry_of(function: Entered, name: str, kind: type = object) -> Entered:
     parameters = inspect.signature(function).parameters
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
     @functools.wraps(function)
     def entered(*arguments: Any, **named: Any) -> Any:
@@ -216,8 +245,7 @@ def _entry_of(function: Entered, name: str, kind: type = object) -> Entered:
         except errors.Error:
             raise
         except TypeError as error:
-            if not takes_any:
-                check_keywords(name, named, parameters)
+            check_call(name, parameters, arguments, named)
             raise as_ours(name, error) from error  # type: ignore[misc]
         except _TYPES + _VALUES as error:
             raise as_ours(name, error) from error  # type: ignore[misc]

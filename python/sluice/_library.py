@@ -13,7 +13,7 @@ from typing import Callable, NoReturn, Optional
 from . import errors
 from ._arguments import choice_of
 
-C_ABI = 9
+C_ABI = 10
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -160,6 +160,7 @@ _FUNCTIONS = {
     "sluice_compile_packer": ("status", [POINTER(WeightFormatStruct), POINTER(OptionsStruct), POINTER(CompiledStruct)]),
     "sluice_make_packer_ready": ("status", [c_void_p, POINTER(WeightFormatStruct)]),
     "sluice_plan_rows": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(RowRangeStruct), POINTER(RowPlansStruct)]),
+    "sluice_plan_rows_text": (c_char_p, [c_void_p]),
     "sluice_make_rows_ready": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(RowRangeStruct),
                                           POINTER(RowSummaryStruct)]),
     "sluice_device_holdings": ("status", [c_void_p, POINTER(HoldingsStruct)]),

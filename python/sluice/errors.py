@@ -60,6 +60,11 @@ class InvalidArgument(Error, ValueError):
     code = "invalid_argument"
 
 
+class InvalidCall(InvalidArgument, TypeError):
+    """A call that does not fit the parameters: an unknown keyword, or an argument that is missing or given twice. It is Python's
+    ``TypeError`` too."""
+
+
 class WrongDevice(Error, ValueError):
     """Arrays on several devices, or in host memory where a GPU computes."""
 

@@ -12,7 +12,7 @@ import sys
 from typing import Any, NamedTuple, Optional, Tuple, Union
 
 from . import errors
-from ._arguments import check_one_of, check_span, entry, integer, shown
+from ._arguments import check_span, entry, integer, shown
 from .formats import CODE_BITS, PackedProblem, WeightFormat
 from .problems import DTYPES, number_of
 from .weights import QuantizedWeights, quantize_groups
@@ -287,7 +287,7 @@ def pack_e4m3(weight: Array, group: int = 128, *, scale_type: Optional[str] = No
     if integer("group", group) not in _GROUPS:
         raise errors.InvalidConfig(f"group = {group}: it must be 32, 64, 128 or 0 (all of k)")
     scale_type = type_of(weight) if scale_type is None else scale_type
-    check_one_of("scale_type", scale_type, SCALE_TYPES)
+    scale_type = SCALE_TYPES[number_of("scale_type", scale_type, SCALE_TYPES)]
     weight = library.plain(weight)
     n, k = weight.shape
     values = library.contiguous(library.cast(weight, "fp32"))

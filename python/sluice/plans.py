@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import inspect
 import os
 from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Sequence, Type, TypeVar, Union
 
 from . import errors
 from ._arguments import check_keywords, choice_of, choices_of, entry, integer, list_of, name_of, path_of, shown, size_of, switch_of
-from ._library import (CompiledStruct, Handle, HoldingsStruct, OptionsStruct, ProblemStruct, RowPlansStruct, RowRangeStruct,
-                       default_device, lib)
+from ._library import (CompiledStruct, Handle, OptionsStruct, ProblemStruct, RowPlansStruct, RowRangeStruct, default_device,
+                       lib)
 from .convolutions import Convolution
 from .formats import PackedProblem, WeightFormat
 from .problems import DTYPES, Problem, number_of
+from .workspaces import Workspace as Workspace
 
 AnyProblem = Union[Problem, PackedProblem, Convolution]
 
@@ -95,11 +97,14 @@ _Kind = TypeVar("_Kind", bound=AnyProblem)
 
 def _problem_of(call: str, kind: Type[_Kind], problem: object, fields: dict[str, Any]) -> _Kind:
     if problem is None:
-        check_keywords(f"{call}: {kind.__name__}", fields, [field.name for field in dataclasses.fields(kind)])
-        try:
-            return kind(**fields)
-        except TypeError as error:  # an unknown field, or a missing one
-            raise errors.InvalidArgument(f"{call}: {error}") from None
+        known = dataclasses.fields(kind)
+        own = [name for name in inspect.signature(globals()[call]).parameters if name not in ("problem", "fields")]
+        check_keywords(f"{call}: {kind.__name__}", fields, [field.name for field in known], own)
+        missing = [field.name for field in known if field.default is dataclasses.MISSING and field.name not in fields]
+        if missing:
+            raise errors.InvalidCall(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: {call} takes a "
+                                     f"sluice.{kind.__name__}, or its fields by their names")
+        return kind(**fields)
     if not isinstance(problem, kind):
         raise errors.InvalidType(f"{call}: problem = {shown(problem)} must be a sluice.{kind.__name__}, and is of type "
                                  f"{type(problem).__name__}: pass one, or its fields by their names")
@@ -266,6 +271,11 @@ class RowPlans(NamedTuple):
     """Mean loss of time against that, by the model; 0.01 is one per cent slower."""
     worst_loss: float
     worst_m: int
+    text: str
+    """Aligned lines for people, as ``sluice plan --rows`` prints them: the kernels, and the m that each serves."""
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @entry
@@ -287,7 +297,8 @@ def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Option
         handle._as_parameter_ = ctypes.c_void_p(found.plans[i])
         plans.append(Plan(handle, problem))
     s = found.summary
-    return RowPlans(tuple(plans), s.kernels, s.numbers, s.unbounded, s.mean_loss, s.worst_loss, s.worst_m)
+    text = lib.sluice_plan_rows_text(plans[0]._handle).decode() if plans else ""
+    return RowPlans(tuple(plans), s.kernels, s.numbers, s.unbounded, s.mean_loss, s.worst_loss, s.worst_m, text)
 
 
 class Compiled(NamedTuple):
@@ -344,6 +355,8 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[R
 
     Raises ``ToolchainError`` if any kernel could not be compiled, and ``StorageError`` if the cache cannot be written.
     """
+    if m is not None:
+        _rows_of(m)  # refuses a wrong range where there is nothing to plan, too
     plans = [made for item in _items(what) for made in _plans_of(item, m)]
     formats = list_of("packers", packers, lambda weights: _format_of("packers", weights))
     types = list_of("quantizers", quantizers, lambda dtype: number_of("quantizers", dtype, DTYPES))
@@ -412,78 +425,3 @@ def prepare_norms(dtype: object = "bf16", *, device: int = 0) -> None:
 def prepare_packer(weights: WeightFormat, *, device: int = 0) -> None:
     """Compiles and loads the kernels that pack and unpack weights of a format. Call it before a CUDA graph is captured."""
     lib.sluice_make_packer_ready(default_device(device), ctypes.byref(_format_of("weights", weights).struct()))
-
-
-def _stream_of(stream: object) -> int:
-    address = integer("stream", stream)
-    if not 0 <= address < 2**64:
-        raise errors.InvalidArgument(f"stream = {shown(address)} must be the address of a stream, or 0: pass torch's "
-                                     "stream.cuda_stream")
-    return address
-
-
-@entry
-class Workspace:
-    """Zeroed device memory in which split sums meet, for callers that want to own it. Without it, each stream and each
-    graph is lent one.
-
-    Pass it as ``workspace=`` to launches that follow each other, in one stream or one branch of a graph. Keep it as long
-    as the work and the graphs that use it. ``nbytes`` None takes the default size.
-    """
-
-    def __init__(self, device: int = 0, nbytes: Optional[int] = None) -> None:
-        handle = Handle(lib.sluice_workspace_free)
-        lib.sluice_workspace_create(default_device(device), choice_of("nbytes", nbytes, bits=64),
-                                    ctypes.byref(handle._as_parameter_))
-        self._handle = handle
-        self._address = handle._as_parameter_.value or 0  # an int of its own, which torch.compile can read
-
-    def __reduce__(self) -> NoReturn:
-        raise errors.InvalidType("a Workspace is memory of a GPU and cannot be copied or pickled: make another, "
-                                 "sluice.Workspace(device, nbytes)")
-
-    @property
-    def nbytes(self) -> int:
-        return lib.sluice_workspace_bytes(self._handle)
-
-    @property
-    def address(self) -> int:
-        """The handle's address, which the compiled functions take."""
-        return self._address
-
-    def verify(self) -> None:
-        """Waits for the device; raises ``WorkspaceError`` if a counter is not zero."""
-        lib.sluice_workspace_verify(self._handle)
-
-    def reset(self, stream: int = 0) -> None:
-        """Zeroes it in the order of ``stream`` (an address, 0 for the default stream). Call it after an aborted kernel."""
-        lib.sluice_workspace_reset(self._handle, ctypes.c_void_p(_stream_of(stream)))
-
-
-@entry
-def verify_workspaces(device: int = 0) -> None:
-    """Waits for the device. Raises ``WorkspaceError`` if a workspace that was lent to a stream or a graph is not clean."""
-    lib.sluice_verify_workspaces(default_device(device))
-
-
-@entry
-def reset_workspaces(device: int = 0) -> None:
-    """Zeroes the workspaces that were lent, and waits. Call it after an aborted kernel."""
-    lib.sluice_reset_workspaces(default_device(device))
-
-
-class Holdings(NamedTuple):
-    """The kernels and workspaces that are kept on a GPU."""
-
-    kernels: int
-    workspaces: int
-    workspace_bytes: int
-
-
-@entry
-def holdings(device: int = 0) -> Holdings:
-    """Returns how many kernels are ready (counted by problem), how many workspaces are lent to streams and living graphs, and
-    the bytes of workspaces. The bytes include workspaces that streams outgrew and that graphs gave back."""
-    found = HoldingsStruct()
-    lib.sluice_device_holdings(default_device(device), ctypes.byref(found))
-    return Holdings(found.kernels, found.workspaces, found.workspace_bytes)

@@ -23,6 +23,7 @@ GRANULARITIES = ("tensor", "row", "1x128", "128x128")
 # Other libraries spell the types like this.
 ALIASES = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32",
+    "float64": "fp64", "double": "fp64",
     "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
 }
 

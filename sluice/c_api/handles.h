@@ -20,6 +20,7 @@ struct sluice_plan {
   std::variant<sluice::Plan, sluice::packed::Plan> plan;
   std::string text, config;
   std::vector<std::string> units;  // none: there is nothing to launch
+  std::string rows_text{};         // the range's lines, if the plan is one of a range
 };
 
 struct sluice_kernel {

@@ -39,7 +39,11 @@ template <class Table>
 void hand_over(const Table& table, const DeviceInfo& device, sluice_row_plans* found) {
   std::vector<std::unique_ptr<sluice_plan>>
       plans;  // complete before any is handed over, because allocation may fail
-  for (const auto& plan : table.kernels) plans.push_back(handle_of(plan, device));
+  const std::string text = describe(table, device);
+  for (const auto& plan : table.kernels) {
+    plans.push_back(handle_of(plan, device));
+    plans.back()->rows_text = text;
+  }
   *found = {};
   for (auto& plan : plans) found->plans[found->count++] = plan.release();
   found->summary = values_of(table.summary);
@@ -84,6 +88,10 @@ sluice_status sluice_plan_rows(const sluice_device* device, const sluice_problem
       return SLUICE_OK;
     });
   });
+}
+
+const char* sluice_plan_rows_text(const sluice_plan* plan) {
+  return plan == nullptr ? "" : plan->rows_text.c_str();
 }
 
 sluice_status sluice_make_rows_ready(sluice_device* device, const sluice_problem* problem,

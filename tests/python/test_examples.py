@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import struct
+import subprocess
+import sys
 
 import pytest
 
@@ -22,6 +24,26 @@ def example(source_root):
         return module
 
     return load
+
+
+@pytest.mark.parametrize("name, arguments, mention", [
+    ("first", [], "examples/first.py needs a Hopper GPU"), ("train", [], "examples/train.py needs a Hopper GPU"),
+    ("llama_block", [], "examples/llama_block.py needs a Hopper GPU"),
+    ("load_checkpoint", ["no/such/folder"], "no/such/folder: no config.json is there"),
+    ("load_checkpoint", ["FOLDER"], "no *.safetensors is there"),
+    ("load_checkpoint", ["FOLDER", "--device", "cuda"], "--device cuda: torch finds no GPU"),
+])
+def test_an_example_that_cannot_run_says_one_line(source_root, tmp_path, name, arguments, mention):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": KINDS["gptq"][0]}))
+    if "--device" in arguments:
+        write_safetensors(tmp_path / "model.safetensors", {})
+    arguments = [str(tmp_path) if argument == "FOLDER" else argument for argument in arguments]
+    done = subprocess.run([sys.executable, str(source_root / "examples" / f"{name}.py"), *arguments], capture_output=True, text=True,
+                          check=False)
+    lines = [line for line in done.stderr.splitlines() if "NumPy" not in line]
+    assert done.returncode == 1 and len(lines) == 1 and mention in lines[0], done.stderr
 
 
 def test_the_first_program_prints_what_its_text_says(example, monkeypatch, capsys):

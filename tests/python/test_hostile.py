@@ -148,7 +148,7 @@ BAD = [
     (lambda: sluice.weights.dequantize(3), sluice.InvalidType, "weights = 3 must be sluice.weights.QuantizedWeights"),
     (lambda: sluice.weights.from_gptq(None, None, None), sluice.InvalidArgument, "no array is given"),
     (lambda: sluice.PackedWeights(np.zeros(8, np.uint8), 64, 128, format=None), sluice.InvalidType, "format = None must be"),
-    (lambda: sluice.Problem(), sluice.InvalidType, "Problem: "),
+    (lambda: sluice.Problem(), sluice.InvalidCall, "Problem: m and n and k are missing"),
 ]
 
 

@@ -110,7 +110,7 @@ BAD = [
     (dict(m=8, n=8, k=8, a="fp32"), sluice.InvalidType, TypeError, ["fp32"]),
     (dict(m=8, n=8, k=100, a="e4m3"), sluice.Misaligned, ValueError, ["100", "16"]),
     (dict(m=8.5, n=8, k=8), sluice.InvalidType, TypeError, ["8.5", "integer"]),
-    (dict(m=8, k=8), sluice.InvalidArgument, ValueError, ["'n'"]),
+    (dict(m=8, k=8), sluice.InvalidArgument, ValueError, ["n is missing"]),
     (dict(m=8, n=8, k=8, update="sum"), sluice.InvalidArgument, ValueError, ["update = 'sum'", "set, add"]),
     (dict(m=8, n=8, k=8, deterministic="no"), sluice.InvalidArgument, ValueError, ["deterministic = 'no'", "True or False"]),
     (dict(m=8, n=8, k=8, update="add"), sluice.InvalidType, TypeError, ["fp32"]),

@@ -16,6 +16,8 @@ def test_few_kernels_serve_a_range(problem):
     assert found.numbers == 128
     assert 0 <= found.mean_loss <= 0.015 and found.mean_loss <= found.worst_loss <= 0.08
     assert 1 <= found.worst_m <= 128
+    assert str(found) == found.text and found.text.startswith("rows      1..128 of 6144 x 4096\nkernels   ")
+    assert found.text.count("\n          m = ") == len(found.plans) and "KernelConfig" not in found.text
 
 
 def test_a_range_object_says_the_same():

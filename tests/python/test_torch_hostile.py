@@ -51,9 +51,9 @@ def test_hostile_arguments_get_an_answer_or_an_error_of_ours(name, grads):
             except sluice.Error as error:
                 assert str(error).isprintable()
             except TypeError as error:  # Python's own error for a call that does not fit the parameters
-                assert "positional argument" in str(error) or "multiple values" in str(error), repr(error)
+                assert "multiple values" in str(error), repr(error)
             except RuntimeError as error:  # torch's error, from operations of the reference or from its own kinds of tensors
-                assert "quantize_reference" in name or "parse" in str(error) or "meta" in str(error), repr(error)
+                assert "quantize_reference" in name or "parse" in str(error), repr(error)
 
 
 def test_all_of_them_are_looked_at():
@@ -64,12 +64,10 @@ def test_all_of_them_are_looked_at():
 def test_an_entry_has_the_parameters_of_its_function():
     for function in (st.linear, st.scaled_mm, st.quantize, st.deep_gemm.fp8_gemm_nt):
         bare = function.__wrapped__
-        assert function.__doc__ == bare.__doc__ and function.__kwdefaults__ == bare.__kwdefaults__
+        assert function.__doc__ == bare.__doc__ and inspect.signature(function) == inspect.signature(bare)
+        for name, default in (bare.__kwdefaults__ or {}).items():
+            assert function.__kwdefaults__[name] is default
         assert function.__code__.co_varnames[:8] == bare.__code__.co_varnames[:8] or function.__code__.co_argcount < 8
-    with pytest.raises(sluice.InvalidType, match="help\\(linear\\)"):
-        st.linear(3, 4)
-    with pytest.raises(TypeError):
-        st.linear(bf16(4, 4))
 
 
 @pytest.mark.parametrize("transformed", [

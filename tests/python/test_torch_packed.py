@@ -92,7 +92,7 @@ BAD = [
      "256 columns"),
     ("a scale type that is none", lambda: st.pack_e4m3(bf16(64, 128), scale_type="float8"), sluice.InvalidArgument,
      "scale_type = 'float8' must be one of fp16, bf16, fp32"),
-    ("a scale type of torch", lambda: st.pack_e4m3(bf16(64, 128), scale_type=BF16), sluice.InvalidArgument, "scale_type = torch.bf"),
+    ("a scale type of torch", lambda: st.pack_e4m3(bf16(64, 128), scale_type=E4M3), sluice.InvalidArgument, "scale_type = torch.fl"),
     ("e4m3 scales too large", lambda: st.pack_e4m3(torch.full((64, 128), 1e9), scale_type="fp16"), sluice.InvalidArgument,
      "scale_type='fp32'"),
     ("codes of int8", lambda: st.pack(torch.zeros(64, 128, dtype=torch.int8), torch.ones(64, 1)), sluice.InvalidType,
@@ -310,7 +310,7 @@ def test_a_state_goes_into_another_module(on_host, format, act_order):  # noqa: 
     packed = permuted(packed) if act_order else packed
     layer = st.nn.LinearPacked.from_packed(packed, torch.randn(100).half())
     other = st.nn.LinearPacked(200, 100, format=format, act_order=act_order, dtype=FP16)
-    assert set(layer.state_dict()) == {"weight_packed", "weight_format", "bias"} | ({"permutation"} if act_order else set())
+    assert set(layer.state_dict()) == {"weight", "weight_packed", "weight_format", "bias"} | ({"permutation"} if act_order else set())
     other.load_state_dict(layer.state_dict())
     x = torch.randn(4, 200).to(BF16)
     assert torch.equal(other(x), layer(x)) and other(x).dtype == BF16

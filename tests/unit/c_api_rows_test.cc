@@ -46,11 +46,22 @@ TEST_F(CApiRows, plans_are_few_and_of_the_kernels_of_the_summary) {
   EXPECT_EQ(configs.size(), static_cast<std::size_t>(found_.count));
   EXPECT_GE(found_.summary.kernels, found_.count);
   EXPECT_EQ(found_.summary.numbers, 200);
+  const std::string text = sluice_plan_rows_text(found_.plans[0]);
+  EXPECT_NE(text.find("rows      1..200 of 512 x 1024"), std::string::npos) << text;
   free_all();
   const sluice_problem packed = packed_layer();
   ASSERT_EQ(sluice_plan_rows(&handle_, &packed, &rows, &found_), SLUICE_OK) << sluice_error_message();
   EXPECT_GE(found_.count, 1);
   EXPECT_LE(found_.summary.kernels, SLUICE_MOST_ROW_KERNELS);
+}
+
+TEST_F(CApiRows, a_plan_of_one_m_has_no_text_of_a_range) {
+  sluice_plan* plan = nullptr;
+  const sluice_problem dense = layer();
+  ASSERT_EQ(sluice_plan_create(nullptr, &dense, nullptr, &plan), SLUICE_OK) << sluice_error_message();
+  EXPECT_STREQ(sluice_plan_rows_text(plan), "");
+  EXPECT_STREQ(sluice_plan_rows_text(nullptr), "");
+  sluice_plan_free(plan);
 }
 
 TEST_F(CApiRows, what_was_made_ready_needs_no_compiler) {

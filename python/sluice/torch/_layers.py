@@ -46,13 +46,25 @@ def backward_problems(layer: torch.nn.Module, dtype: torch.dtype) -> List[Proble
 
 
 def check_layer(layer: torch.nn.Module, problems: List[Union[Problem, PackedProblem]]) -> None:
-    """Raises the error of the first problem that breaks a rule, with the layer's name in its message."""
+    """Raises the error of the first problem that breaks a rule, with the layer's name and its words in the message."""
     for problem in problems:
         try:
             problem.check()
         except Error as error:
+            unit = _unit(problem)
+            if unit is not None and layer.in_features % unit != 0:
+                raise type(error)(f"{type(layer).__name__}: in_features = {layer.in_features} must be a multiple of {unit} for such "
+                                  f"a weight: leave the layer in 16 bits, or pad the weight's columns with zeros to "
+                                  f"{-(-layer.in_features // unit) * unit}") from None
             raise type(error)(f"{type(layer).__name__}(in_features={layer.in_features}, out_features={layer.out_features}): "
                               f"{error}") from None
+
+
+def _unit(problem: Union[Problem, PackedProblem]) -> Optional[int]:
+    """Returns the number that in_features must be a multiple of, where tokens lie without gaps; None for any number."""
+    if isinstance(problem, PackedProblem):
+        return 16 if problem.x == "e4m3" else 8
+    return 16 if problem.a == "e4m3" else None
 
 
 NEEDS_16_BITS = ("its weight is torch.float32, and without a recipe products are of 16 bits: call model.bfloat16() first, and keep "

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .. import _binding as f
 from .._arguments import shown
-from ..errors import InvalidArgument, InvalidSize
+from ..errors import InvalidArgument, InvalidSize, WrongDevice
 from ..plans import Workspace
 from ..problems import ACTIVATIONS, GRANULARITIES, number_of
 from ._fakes import check_product
@@ -75,7 +75,16 @@ def _define(schema: str, body: Callable[..., Any], fake: Callable[..., Any]) -> 
     name = schema.partition("(")[0]
     _library.define(schema, tags=_TAGS)
     _library.impl(name, body, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"sluice::{name}", fake, lib=_library)
+    names = [argument.split()[-1] for argument in schema.partition("(")[2].partition(") ->")[0].split(", ")]
+
+    def of_one_kind(*arguments: Any) -> Any:
+        tensors = {given: value for given, value in zip(names, arguments) if isinstance(value, Tensor)}
+        on_meta = [given for given, value in tensors.items() if value.is_meta]
+        if on_meta and len(on_meta) < len(tensors):
+            raise WrongDevice(f"{on_meta[0]} is on the meta device, which holds no data, and other arguments are not: load it first")
+        return fake(*arguments)
+
+    torch.library.register_fake(f"sluice::{name}", of_one_kind, lib=_library)
     return getattr(torch.ops.sluice, name)
 
 

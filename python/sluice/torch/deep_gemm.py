@@ -18,7 +18,7 @@ from .functional import scaled_mm
 from .quantize import quantize
 
 
-@op
+@op(mat_a="a[0]", mat_b="b[0]", scale_a="a[1]", scale_b="b[1]", out="d")
 def fp8_gemm_nt(a: Tuple[Tensor, Tensor], b: Tuple[Tensor, Tensor], d: Tensor, c: Optional[Tensor] = None,
                 recipe: Optional[Sequence[int]] = None, compiled_dims: str = "nk",
                 disable_ue8m0_cast: bool = False) -> None:
@@ -38,7 +38,7 @@ def fp8_gemm_nt(a: Tuple[Tensor, Tensor], b: Tuple[Tensor, Tensor], d: Tensor, c
     scaled_mm(a[0], b[0].t(), a[1], b[1], use_fast_accum=True, c=c, out=d)
 
 
-@op
+@op(input="x")
 def per_token_cast_to_fp8(x: Tensor, use_ue8m0: bool = False, gran_k: int = 128) -> Tuple[Tensor, Tensor]:
     """Quantises x by 1x128 blocks. Returns ``(m x k of float8_e4m3fn, m x ceil(k/128) scales)``. Raises ``InvalidArgument`` for
     ``use_ue8m0`` or another ``gran_k`` than 128."""
@@ -47,7 +47,7 @@ def per_token_cast_to_fp8(x: Tensor, use_ue8m0: bool = False, gran_k: int = 128)
     return quantize(x, "1x128")
 
 
-@op
+@op(input="x")
 def per_block_cast_to_fp8(x: Tensor, use_ue8m0: bool = False, gran_k: int = 128) -> Tuple[Tensor, Tensor]:
     """Quantises x by 128x128 blocks. Returns ``(n x k of float8_e4m3fn, ceil(n/128) x ceil(k/128) scales)``. Raises
     ``InvalidArgument`` for ``use_ue8m0`` or another ``gran_k`` than 128."""

@@ -6,19 +6,22 @@
 """
 from __future__ import annotations
 
-import logging
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
-from .._arguments import shown
+from .._arguments import did_you_mean, shown
 from ..errors import Error, InvalidArgument
+from ..formats import WeightFormat
 from ..plans import Rows, prepare, prepare_quantizers
 from ..problems import Problem
 from ._conv_layout import channels_last_strides, round_up
+from ._conversion import Conversion, Exceptions, bytes_of, log_conversion, named_parameters
+from ._entry import checked, op
 from ._layers import ANY_ROWS, NEEDS_16_BITS, HoldsWorkspace, backward_problems, check_layer, linear_problem, why_not_packed
 from ._library import as_matrix, scales_shape
+from ._states import QuantizedState, load_strictly, quantized_layers
 from .autograd import needs_grad
 from .functional import linear, scaled_mm
 from .nn_conv import LAYERS, SluiceConvolution, Conv1d, Conv2d, Conv3d, fallbacks, why_not_convert
@@ -26,7 +29,7 @@ from .packed_linear import PACKED_RECIPES, Linear4bit, Linear8bit, LinearPacked,
 from .quantize import quantize, quantize_reference
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "Conversion", "Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_",
-           "fallbacks", "main_grad_views", "prepare_rows", "why_not"]
+           "fallbacks", "load_", "main_grad_views", "prepare_rows", "why_not"]
 
 # Each recipe names the granularity of the weight's scales and of the input's.
 RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128x128", "1x128")}
@@ -34,17 +37,17 @@ RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128
 
 def _check_recipe(recipe: Optional[str]) -> None:
     if recipe is not None and recipe not in RECIPES:
-        raise InvalidArgument(f"recipe = {shown(recipe)} must be None (16 bits) or one of {', '.join(RECIPES)}; "
-                              f"convert_ takes {', '.join(PACKED_RECIPES)} too")
+        raise InvalidArgument(f"recipe = {shown(recipe)} must be None (16 bits) or one of {', '.join(RECIPES)} (FP8)"
+                              + (f"; {shown(recipe)} is the recipe of {PACKED_RECIPES[recipe].__name__}" if recipe in PACKED_RECIPES else ""))
 
 
-class Linear(HoldsWorkspace, torch.nn.Module):
+class Linear(HoldsWorkspace, QuantizedState):
     """``torch.nn.Linear`` computed by sluice.
 
     Parameters are called as torch's are. A size or type that no kernel takes raises here, and not at the first call.
 
-    - ``recipe``: None keeps weights in 16 bits, trainable. "tensor", "row" and "block" keep them in float8_e4m3fn beside
-      their ``weight_scale``, and quantise the input in a fused kernel. The output has the input's type.
+    - ``recipe``: None keeps weights in 16 bits, trainable. "tensor", "row" and "block" keep them in float8_e4m3fn, as
+      ``weight_e4m3`` beside their ``weight_scale``, and quantise the input in a fused kernel. The output has the input's type.
     - ``use_fast_accum``: as for ``scaled_mm``; sums are promoted without it.
     - ``fuse_quantizer``: under torch.compile, torch's own operations quantise the input, and the compiler fuses them with
       operations before them. Its divisions are approximate, so bits may differ from the kernel's.
@@ -54,9 +57,11 @@ class Linear(HoldsWorkspace, torch.nn.Module):
     """
 
     weight: torch.nn.Parameter
+    weight_e4m3: torch.nn.Parameter
     weight_scale: Tensor
     bias: Optional[torch.nn.Parameter]
 
+    @checked
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, recipe: Optional[str] = None,
                  device: Union[str, int, torch.device, None] = None, dtype: Optional[torch.dtype] = None, use_fast_accum: bool = False,
                  fuse_quantizer: bool = False, deterministic: bool = True) -> None:
@@ -74,15 +79,17 @@ class Linear(HoldsWorkspace, torch.nn.Module):
             self.weight = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
             torch.nn.init.kaiming_uniform_(self.weight, a=5**0.5)
         else:
-            self.weight = torch.nn.Parameter(torch.zeros(shape, device=device, dtype=torch.float8_e4m3fn), requires_grad=False)
+            self.weight_e4m3 = torch.nn.Parameter(torch.zeros(shape, device=device, dtype=torch.float8_e4m3fn), requires_grad=False)
             self.register_buffer("weight_scale", torch.ones(scales_shape(shape, RECIPES[recipe][0]), device=device))
 
     def _set(self, in_features: int, out_features: int, recipe: Optional[str], use_fast_accum: bool, fuse_quantizer: bool,
              deterministic: bool) -> None:
         self.in_features, self.out_features, self.recipe = in_features, out_features, recipe
+        self.codes_name = None if recipe is None else "weight_e4m3"
         self.use_fast_accum, self.fuse_quantizer, self.deterministic = use_fast_accum, fuse_quantizer, deterministic
 
     @classmethod
+    @checked
     def from_linear(cls, module: torch.nn.Linear, recipe: Optional[str], *,
                     use_fast_accum: bool = False, fuse_quantizer: bool = False, deterministic: bool = True) -> "Linear":
         """Makes the layer from a ``torch.nn.Linear``. In 16 bits (``recipe`` None) it shares the parameters; else it
@@ -101,7 +108,7 @@ class Linear(HoldsWorkspace, torch.nn.Module):
             return made.train(module.training)
         with torch.no_grad():
             quantized, scale = (quantize if weight.is_cuda else quantize_reference)(weight.detach().contiguous(), RECIPES[recipe][0])
-        made.weight = torch.nn.Parameter(quantized, requires_grad=False)
+        made.weight_e4m3 = torch.nn.Parameter(quantized, requires_grad=False)
         made.register_buffer("weight_scale", scale)
         made.bias = None if module.bias is None else torch.nn.Parameter(module.bias.detach(), requires_grad=False)
         return made.train(module.training)
@@ -111,7 +118,7 @@ class Linear(HoldsWorkspace, torch.nn.Module):
         another type they would be other numbers, and no kernel takes them."""
         if self.recipe is None:
             return super()._apply(fn, recurse)
-        kept = (self.weight, self.weight_scale)
+        kept = (self.weight_e4m3, self.weight_scale)
 
         def keeping(tensor: Tensor) -> Tensor:
             applied = fn(tensor)
@@ -121,6 +128,7 @@ class Linear(HoldsWorkspace, torch.nn.Module):
 
         return super()._apply(keeping, recurse)
 
+    @op(c="residual")
     def forward(self, input: Tensor, residual: Optional[Tensor] = None) -> Tensor:
         """Returns the layer's output plus ``residual`` (of the output's shape), added in the same kernel and rounded once.
         Raises ``InvalidArgument`` if a gradient is wanted through an FP8 layer."""
@@ -136,6 +144,7 @@ class Linear(HoldsWorkspace, torch.nn.Module):
                      else quantize(rows, self.granularity, workspace=self.workspace))
         return self.of_quantized(*quantized, input.dtype, residual).view(*input.shape[:-1], self.out_features)
 
+    @checked
     def prepare(self, rows: Rows, dtype: Optional[torch.dtype] = None) -> None:
         """Compiles and loads the kernels that ``forward`` needs for every number of rows of a range, like ``(1, 512)``: at
         most 12 kernels, and the input's quantiser.
@@ -144,11 +153,12 @@ class Linear(HoldsWorkspace, torch.nn.Module):
         bias's, or bf16 without a bias; a layer in 16 bits always takes the weight's. Calls with ``residual`` and a backward
         are not prepared; they compile when they come. Raises ``InvalidArgument`` if the layer is not on a GPU.
         """
-        device = gpu_of(self.weight)
+        device = gpu_of(self.stored_weight)
         prepare(self.problem(1, dtype), m=rows, device=device)
         if self.recipe is not None:
             prepare_quantizers(self._input_type(dtype), device=device)
 
+    @checked
     def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> Problem:
         """Returns the problem of ``forward`` for an input of ``m`` rows of type ``dtype``, as in ``prepare``."""
         of = self.weight.dtype if self.recipe is None else self._input_type(dtype)
@@ -164,6 +174,7 @@ class Linear(HoldsWorkspace, torch.nn.Module):
             raise InvalidArgument("a Linear with recipe=None does not quantise its input")
         return RECIPES[self.recipe][1]
 
+    @op(mat_a="quantized", mat_b="weight_e4m3", scale_a="scale", c="residual")
     def of_quantized(self, quantized: Tensor, scale: Tensor, dtype: torch.dtype, residual: Optional[Tensor] = None) -> Tensor:
         """Returns the output, of type ``dtype``, for an input that is quantised by ``granularity`` already, as
         ``silu_mul_quantize(gate_up, layer.granularity)`` does. Raises ``InvalidArgument`` for a layer in 16 bits."""
@@ -173,7 +184,7 @@ class Linear(HoldsWorkspace, torch.nn.Module):
         if not per_tensor:
             scale = as_matrix(scale)
         c = None if residual is None else as_matrix(residual)
-        output = scaled_mm(as_matrix(quantized), self.weight.t(), scale, weight_scale, self.bias, c=c,
+        output = scaled_mm(as_matrix(quantized), self.weight_e4m3.t(), scale, weight_scale, self.bias, c=c,
                            out_dtype=dtype, use_fast_accum=self.use_fast_accum, workspace=self.workspace)
         return output.view(*shape, self.out_features)
 
@@ -182,6 +193,11 @@ class Linear(HoldsWorkspace, torch.nn.Module):
                 f"recipe={self.recipe}")
 
 
+# The layers that are no longer torch's.
+CONVERTED = (Linear, LinearPacked, SluiceConvolution)
+
+
+@checked
 def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype] = None) -> int:
     """Calls ``prepare(rows, dtype)`` of every sluice layer of a model, once for layers with equal problems. Returns the
     number of different problems; each has at most 12 kernels of its own."""
@@ -189,39 +205,18 @@ def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype
     for module in model.modules():
         if not isinstance(module, (Linear, LinearPacked)):
             continue
-        weight = module.weight if isinstance(module, Linear) else module.weight_packed
-        key = (module.problem(1, dtype), gpu_of(weight))
+        key = (module.problem(1, dtype), gpu_of(module.stored_weight))
         if key not in seen:
             seen.add(key)
             module.prepare(rows, dtype)
     return len(seen)
 
 
-class Conversion(NamedTuple):
-    """The result of ``convert_`` for the linears (and convolutions) of a model; ``str()`` of it is the report that is logged."""
-
-    recipe: Optional[str]
-    converted: Tuple[str, ...]
-    """Names of the layers that were replaced."""
-    left_out: Dict[str, str]
-    """Name of each ``torch.nn.Linear`` or convolution (or class derived from one) that no kernel takes, and the reason."""
-    filtered: Tuple[str, ...]
-    """Names of the layers that ``filter_fn`` kept as they were."""
-
-    def __str__(self) -> str:
-        lines = [f"convert_(recipe={self.recipe!r}): {len(self.converted)} layers converted, {len(self.left_out)} left out, "
-                 f"{len(self.filtered)} kept by filter_fn"]
-        return "\n".join(lines + [f"  {name}: {reason}" for name, reason in self.left_out.items()])
-
-
-def log_conversion(done: Conversion) -> None:
-    """Logs the report to the logger "sluice": as a warning if a layer was left out, else as information."""
-    logging.getLogger("sluice").log(logging.WARNING if done.left_out else logging.INFO, "%s", done)
-
-
+@checked
 def why_not(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None) -> Optional[str]:
     """Returns the reason why ``convert_`` leaves a module as it is: its class, or the rule that its sizes or its type
     break. Returns None if the module can be replaced."""
+    _check_options(recipe, activations)
     if recipe is None and isinstance(module, torch.nn.modules.conv._ConvNd):
         return why_not_convert(module)
     if type(module) is not torch.nn.Linear:
@@ -244,12 +239,19 @@ def why_not(module: torch.nn.Module, recipe: Optional[str], activations: Optiona
     return None
 
 
+@checked
 def can_convert(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None) -> bool:
     """Returns whether a module is a plain linear (or convolution) whose sizes and type the recipe takes. ``why_not`` returns the reason."""
     return why_not(module, recipe, activations) is None
 
 
-def _check_options(recipe: Optional[str], activations: Optional[str], group: Optional[int], fp8_options: bool) -> None:
+def _check_options(recipe: Optional[str], activations: Optional[str], group: Optional[int] = None, fp8_options: bool = False) -> None:
+    known = (*RECIPES, *PACKED_RECIPES)
+    if recipe is not None and recipe not in known:
+        raise InvalidArgument(f"recipe = {shown(recipe)} must be one of {', '.join(RECIPES)} (FP8), {', '.join(PACKED_RECIPES)} (packed) "
+                              f"or None (16 bits){': did you mean row?' if recipe in ('fp8', 'e4m3') else did_you_mean(recipe, known)}")
+    if activations not in (None, "e4m3"):
+        raise InvalidArgument(f"activations = {shown(activations)} must be None (16 bits, as they come) or 'e4m3'")
     if activations is not None and recipe != "int4":
         raise InvalidArgument(f"activations = {shown(activations)} is for recipe = 'int4', not {shown(recipe)}: leave it out")
     if recipe in PACKED_RECIPES:
@@ -257,7 +259,6 @@ def _check_options(recipe: Optional[str], activations: Optional[str], group: Opt
             raise InvalidArgument(f"use_fast_accum, fuse_quantizer and deterministic mean nothing for recipe = {shown(recipe)}: leave "
                                   "them out")
         return
-    _check_recipe(recipe)
     if group is not None:
         raise InvalidArgument(f"group = {group} is for the recipes {', '.join(PACKED_RECIPES)}: leave it out")
 
@@ -270,10 +271,32 @@ def _replacement(child: torch.nn.Module, recipe: Optional[str], options: dict) -
     return PACKED_RECIPES[recipe].from_linear(child, **options)
 
 
+def _why_nothing(done: Conversion, model: torch.nn.Module) -> str:
+    """Returns the message of a ``convert_`` that found no layer to replace."""
+    begin = f"convert_(recipe={done.recipe!r}) "
+    stays = "".join(f"; as it was: {line}" for line in done.kept_lines()[:3])
+    if done.left_out:
+        name, reason = next(iter(done.left_out.items()))
+        convolutions = any(isinstance(model.get_submodule(left), torch.nn.modules.conv._ConvNd) for left in done.left_out)
+        return f"{begin}can take none of the model's {len(done.left_out)} {'layers' if convolutions else 'linears'}. {name}: {reason}"
+    if done.skipped:
+        name, reason = next(iter(done.skipped.items()))
+        return f"{begin}converts nothing. {name}: {reason}{stays}"
+    if done.filtered:
+        return (f"{begin}converts nothing: filter_fn is false for all of the model's {len(done.filtered)} layers, {done.filtered[0]} for "
+                "one; it gets a module and its name, and returns whether to convert it")
+    for name, module in model.named_modules():
+        if isinstance(module, CONVERTED):
+            return (f"{begin}converts nothing: the model's layers are converted already, {name} to {type(module).__name__} for one; "
+                    "convert the model as it was loaded")
+    return f"{begin}converts nothing: the model has no torch.nn.Linear{stays}"
+
+
+@checked
 def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Module, str], bool]] = None, *,
              recipe: Optional[str], use_fast_accum: bool = False, fuse_quantizer: bool = False,
-             deterministic: bool = True, group: Optional[int] = None, activations: Optional[str] = None,
-             report: Callable[[Conversion], Any] = log_conversion) -> torch.nn.Module:
+             deterministic: bool = True, group: Optional[int] = None, activations: Optional[str] = None, lm_head: bool = False,
+             tied: bool = False, report: Callable[[Conversion], Any] = log_conversion) -> torch.nn.Module:
     """Replaces, in place, every ``torch.nn.Linear`` of a model that a kernel takes and for which ``filter_fn(module, name)``
     is true. Returns the model. A linear that is used in several places stays one.
 
@@ -282,11 +305,15 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
       those in fp32 for ``torch.autocast``, and puts their weights into channels_last; ``fallbacks`` lists those left to torch.
     - ``group``: for packed recipes, the columns that share a scale; 128 by default.
     - ``activations``: for "int4", "e4m3" quantises the input to e4m3, with a scale for each token; else it is in 16 bits.
-    - ``report``: a function that is called with a ``Conversion``, which names the layers left out and the reasons. By
-      default it logs (logger "sluice").
+    - ``lm_head``: True quantises the output head too (a layer called so, or what ``get_output_embeddings()`` returns).
+    - ``tied``: True quantises layers whose weight another module holds too. They get codes of their own, beside that weight, and
+      ``model.tie_weights()`` raises from then on. Without a quantising recipe weights stay shared, and tied layers are taken.
+    - ``report``: a function that is called with a ``Conversion``: the layers converted and left, the reasons and the bytes.
+      ``report=print`` prints it. By default it is logged (logger "sluice").
 
-    Raises ``InvalidArgument`` with the first reason if no layer at all can be replaced: a model in fp32 for
-    ``recipe=None``, say.
+    A model on the meta device is converted too; ``load_state_dict(state, assign=True)`` fills it. Raises ``InvalidArgument`` with the
+    reason if no layer at all is replaced: a model in fp32 for ``recipe=None``, a filter that matches nothing, or a model that is
+    converted already.
     """
     _check_options(recipe, activations, group, use_fast_accum or fuse_quantizer or not deterministic)
     if recipe in PACKED_RECIPES:
@@ -300,8 +327,9 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
         made_by = f"{LAYERS[type(model)].__name__}.from_conv(model)" if type(model) in LAYERS else made_by
         raise InvalidArgument("convert_ replaces the layers inside of a model, and this model is one itself: "
                               f"use model = {made_by}")
+    exceptions = Exceptions(model, lm_head or recipe is None, tied or recipe is None)
     made: Dict[torch.nn.Module, torch.nn.Module] = {}
-    converted, left_out, filtered = [], {}, []
+    converted, left_out, filtered, skipped = [], {}, [], {}
     for name, module in list(model.named_modules()):
         for child_name, child in list(module._modules.items()):  # named_children() leaves out modules that it has seen
             if not isinstance(child, kinds) or isinstance(child, SluiceConvolution):
@@ -314,18 +342,76 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
             if reason is not None:
                 left_out[full_name] = reason
                 continue
+            reason = None if child in made else exceptions.why_skipped(child, full_name)
+            if reason is not None:
+                skipped[full_name] = reason
+                continue
             if child not in made:
                 made[child] = _replacement(child, recipe, options)
             setattr(module, child_name, made[child])
             converted.append(full_name)
-    if left_out and not converted:
-        name, reason = next(iter(left_out.items()))
-        what = "layers" if any(isinstance(model.get_submodule(left), kinds[1:]) for left in left_out) else "linears"
-        raise InvalidArgument(f"convert_(recipe={recipe!r}) can take none of the model's {len(left_out)} {what}. {name}: {reason}")
-    report(Conversion(recipe, tuple(converted), left_out, tuple(filtered)))
+    done = Conversion(recipe, tuple(converted), left_out, tuple(filtered), skipped, sum(bytes_of(child.weight) for child in made),
+                      sum(layer.weight_bytes if isinstance(layer, (Linear, LinearPacked)) else bytes_of(layer.weight) for layer in made.values()),
+                      dict(named_parameters(model, CONVERTED)))
+    if not converted:
+        raise InvalidArgument(_why_nothing(done, model))
+    report(done)
     return model
 
 
+@checked
+def load_(model: torch.nn.Module, state: Mapping[str, Tensor], *, assign: bool = False) -> torch.nn.Module:
+    """Loads the state of a converted model into a model of the same structure, in place. Returns the model.
+
+    Each ``torch.nn.Linear`` whose weight is quantised in ``state`` is replaced by the layer that fits, which nothing quantises
+    again. ``assign``: as in ``torch.nn.Module.load_state_dict``; it takes the state's tensors instead of copying them, as a model on
+    the meta device needs. The options ``use_fast_accum`` and ``fuse_quantizer`` are attributes of layers, and in no state.
+
+    Raises ``InvalidArgument`` for a state without quantised layers, a missing or unexpected key, and another shape.
+    """
+    layers = quantized_layers(state)
+    if not layers:
+        raise InvalidArgument(f"state has {len(state)} tensors and no layer that convert_ quantised: use model.load_state_dict(state)")
+    made: Dict[torch.nn.Module, torch.nn.Module] = {}
+    for name, tensors in layers.items():
+        try:
+            child = model.get_submodule(name)
+        except AttributeError:
+            raise InvalidArgument(f"state has {name}, and the model has no such layer: give the state of a model of the same "
+                                  "structure") from None
+        if isinstance(child, CONVERTED):
+            continue
+        if type(child) is not torch.nn.Linear or not name:
+            raise InvalidArgument(f"state has quantised weights for {name or 'the model itself'}, a {type(child).__name__}: only a plain "
+                                  "torch.nn.Linear inside of a model is replaced")
+        if child not in made:
+            made[child] = _empty_of(child, tensors)
+        parent, _, last = name.rpartition(".")
+        setattr(model.get_submodule(parent), last, made[child])
+    load_strictly(model, state, assign)
+    return model
+
+
+def _empty_of(child: torch.nn.Linear, tensors: Mapping[str, Tensor]) -> torch.nn.Module:
+    """Returns a layer of a linear's sizes, into which the tensors of a state go."""
+    bias = tensors.get("bias")
+    how = {"bias": bias is not None, "device": child.weight.device, "dtype": None if bias is None else bias.dtype}
+    sizes = child.in_features, child.out_features
+    if "weight_packed" in tensors:
+        format = WeightFormat.from_number(int(tensors["weight_format"].reshape(-1)[0]))  # noqa: A001
+        kind = next((kind for kind in PACKED_RECIPES.values() if kind.TYPES == (format.type,)), LinearPacked)
+        made: torch.nn.Module = kind(*sizes, format=format, act_order="permutation" in tensors, **how)
+    else:
+        scales = tensors["weight_scale"].shape
+        shape = (child.out_features, child.in_features)
+        recipe = next((name for name in RECIPES if scales_shape(shape, RECIPES[name][0]) == tuple(scales)), None)
+        if recipe is None:
+            raise InvalidArgument(f"state has weight_scale of shape {tuple(scales)} for a weight of {shape}, and no recipe has such scales")
+        made = Linear(*sizes, recipe=recipe, **how)
+    return made.train(child.training)
+
+
+@checked
 def main_grad_views(model: torch.nn.Module, buffer: Optional[Tensor] = None) -> Tensor:
     """Gives the weight of each sluice layer that trains a ``main_grad``: a view of one flat fp32 buffer, which is zeroed and
     returned. The views of convolutions have channels_last strides, so that kernels add to them.

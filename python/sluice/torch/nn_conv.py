@@ -13,6 +13,7 @@ from torch import Tensor
 from ..convolutions import Convolution
 from ..errors import Error, InvalidArgument
 from ._conv_layout import CHANNELS, geometry_of, operand, padded, takes_patches
+from ._entry import checked
 from ._layers import HoldsWorkspace
 from .conv import CONVOLUTIONS
 
@@ -123,6 +124,7 @@ class Conv3d(SluiceConvolution, torch.nn.Conv3d):
 LAYERS = dict(zip(PLAIN_CONVOLUTIONS, (Conv1d, Conv2d, Conv3d)))
 
 
+@checked
 def fallbacks(model: torch.nn.Module) -> Dict[str, str]:
     """Returns the convolutions of a model that torch computes, by name, and the reason of each."""
     found = {}

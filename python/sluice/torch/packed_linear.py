@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .._arguments import shown
-from ..errors import Error, InvalidArgument
+from ..errors import Error, InvalidArgument, InvalidType
 from ..formats import PackedProblem, WeightFormat
 from ..packed import PackedWeights, pack_int4, pack_int8, pack_quantized
 from ..plans import Rows, prepare, prepare_quantizers
@@ -17,8 +17,10 @@ from ..weights import QuantizedWeights
 from ..weights._arrays import library_of
 from ..weights.canonical import check_permutation, check_width
 from .autograd import needs_grad, refuse_grad
+from ._entry import checked, op
 from ._layers import check_layer, packed_problem
 from ._library import PACKED_MM, dispatch
+from ._states import QuantizedState
 from .packed import permuted
 from .quantize import quantize
 
@@ -32,7 +34,7 @@ def gpu_of(weight: Tensor) -> int:
     return weight.device.index
 
 
-class LinearPacked(torch.nn.Module):
+class LinearPacked(QuantizedState):
     """A linear with packed weights: ``input[..., permutation] @ W.t() + bias``. The input is bf16 or fp16; the output has
     its type.
 
@@ -46,6 +48,7 @@ class LinearPacked(torch.nn.Module):
     (``PackedWeights.slice_k``) needs ``width`` too: the columns of its input, which are more than ``in_features``.
     """
 
+    codes_name = "weight_packed"
     weight_packed: Tensor
     weight_format: Tensor
     permutation: Optional[Tensor]
@@ -53,6 +56,7 @@ class LinearPacked(torch.nn.Module):
     DEFAULT = WeightFormat()
     TYPES: Tuple[str, ...] = ("uint4", "int8", "e4m3")
 
+    @checked
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *,
                  format: Optional[WeightFormat] = None, act_order: bool = False,  # noqa: A002
                  activations: Optional[str] = None, width: Optional[int] = None,
@@ -84,12 +88,15 @@ class LinearPacked(torch.nn.Module):
                                            requires_grad=False)
 
     @classmethod
+    @checked
     def from_packed(cls, packed: PackedWeights, bias: Optional[Tensor] = None) -> "LinearPacked":
         """Makes the layer from packed weights, which it shares. ``bias``: n values, bf16, fp16 or fp32. Raises
-        ``InvalidArgument`` for another shape of the bias."""
+        ``InvalidArgument`` for another shape of the bias, and ``InvalidType`` for another type."""
         made = cls(packed.k, packed.n, bias=False, format=packed.format, device="meta")
         if bias is not None and tuple(bias.shape) != (packed.n,):
             raise InvalidArgument(f"bias has shape {tuple(bias.shape)} and must have ({packed.n},), a value for each output")
+        if bias is not None and bias.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+            raise InvalidType(f"bias is {bias.dtype} and must be bfloat16, float16 or float32: convert it")
         made.weight_packed = packed.blob
         made.weight_format = torch.tensor([made._number, packed.n, packed.k], dtype=torch.int64, device=packed.blob.device)
         made.permutation = packed.permutation
@@ -99,6 +106,7 @@ class LinearPacked(torch.nn.Module):
         return made
 
     @classmethod
+    @checked
     def from_quantized(cls, weights: QuantizedWeights, bias: Optional[Tensor] = None, *,
                        activations: Optional[str] = None) -> "LinearPacked":
         """Makes the layer from quantised weights (``sluice.weights``), which may come from GPTQ, AWQ, compressed-tensors or
@@ -110,12 +118,17 @@ class LinearPacked(torch.nn.Module):
         return cls.from_packed(pack_quantized(weights, order=_order_of(activations)), bias)
 
     @classmethod
+    @checked
     def from_linear(cls, module: torch.nn.Linear, group: int = 128, *, symmetric: bool = True,
                     scale_type: Optional[str] = None, activations: Optional[str] = None) -> "LinearPacked":
         """Makes the layer from a ``torch.nn.Linear``, whose bias it shares. The weight is rounded to the nearest code of 4
         bits (of 8 in ``Linear8bit``). Scales have the weight's type, or ``scale_type``. Raises ``InvalidArgument`` for
         ``activations`` with 8 bits."""
         weight, how = module.weight.detach(), {"symmetric": symmetric, "scale_type": scale_type}
+        if weight.is_meta:  # a layer that a state will fill
+            format = WeightFormat(cls.DEFAULT.type, group, scale_type or str(weight.dtype), not symmetric, _order_of(activations))  # noqa: A001
+            return cls(module.in_features, module.out_features, module.bias is not None, format=format, activations=activations,
+                       device="meta", dtype=weight.dtype).train(module.training)
         with torch.no_grad():
             if cls.DEFAULT.type != "int8":
                 packed = pack_int4(weight, group, order=_order_of(activations), **how)
@@ -136,6 +149,7 @@ class LinearPacked(torch.nn.Module):
         """"e4m3" if the input is quantised, else None."""
         return "e4m3" if self.format.order == "byte" else None
 
+    @op(x="input")
     def forward(self, input: Tensor) -> Tensor:
         if needs_grad(input, None, self.bias, None):
             refuse_grad(type(self).__name__)
@@ -147,6 +161,7 @@ class LinearPacked(torch.nn.Module):
         return dispatch(PACKED_MM, None, input.dtype, tokens, self.weight_packed, self._numbers, scale_x, None, 0.0, self.bias, None,
                         None, False, None, 0)
 
+    @checked
     def prepare(self, rows: Rows, dtype: Optional[torch.dtype] = None) -> None:
         """Compiles and loads the kernels that ``forward`` needs for every number of rows of a range, like ``(1, 512)``: at
         most 12 kernels, and with ``activations`` the input's quantiser.
@@ -159,6 +174,7 @@ class LinearPacked(torch.nn.Module):
         if self.format.order == "byte":
             prepare_quantizers(self._input_type(dtype), device=device)
 
+    @checked
     def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> PackedProblem:
         """Returns the problem of ``forward`` for an input of ``m`` rows of type ``dtype``, as in ``prepare``."""
         name = str(self._input_type(dtype))

@@ -24,7 +24,7 @@ from .autograd import refuse_grad
 _NO_GATE, _SILU_GATE = 0, 1  # sluice_gate of c_api.h
 
 
-@op
+@op(output="out")
 def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor] = None,
              scales: Optional[Tensor] = None, workspace: Optional[Workspace] = None) -> Tuple[Tensor, Tensor]:
     """Quantises a bf16, fp16 or fp32 input whose last dimension is contiguous. Returns ``(output, scales)``: float8_e4m3fn of
@@ -40,7 +40,7 @@ def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor]
     return _quantized("quantize", input, input.shape, granularity, _NO_GATE, out, scales, workspace)
 
 
-@op
+@op(output="out")
 def silu_mul_quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor] = None,
                       scales: Optional[Tensor] = None, workspace: Optional[Workspace] = None) -> Tuple[Tensor, Tensor]:
     """Returns ``quantize(silu(gate) * up)`` from one kernel, as it is needed between the two products of a gated feed-forward.
@@ -52,7 +52,7 @@ def silu_mul_quantize(input: Tensor, granularity: str = "1x128", *, out: Optiona
                       workspace)
 
 
-@op
+@op(output="out")
 def silu_mul(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """Returns ``silu(gate) * up``, rounded once, for a bf16 or fp16 input ``(..., 2 * k)`` as for ``silu_mul_quantize``. There
     is no backward: an input that wants a gradient raises ``InvalidArgument``."""
@@ -94,7 +94,7 @@ def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: i
     return out, scales
 
 
-@op
+@op(output="out", scales="scale")
 def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """Returns the input times ``1 / scale`` as float8_e4m3fn; ``scale`` is one fp32 value on the GPU, from a calibration.
     There is no backward: an argument that wants a gradient raises ``InvalidArgument``."""

@@ -185,6 +185,8 @@ def check_shape(name: str, array: Array, wanted: Tuple[int, ...], meaning: str) 
 
 
 def check_matrix(name: str, array: Array, meaning: str) -> None:
+    if getattr(array, "is_meta", False):
+        raise WrongDevice(f"{name} is on the meta device, which holds no data: load it first")
     check_given(name, array)
     if len(array.shape) != 2 or 0 in array.shape:
         raise InvalidSize(f"{name} has shape {tuple(array.shape)} and must be a matrix that is not empty, {meaning}")

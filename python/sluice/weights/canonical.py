@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Optional, Tuple
 
-from .._arguments import check_one_of, check_span, entry, integer, shown
+from .._arguments import check_span, entry, integer, shown
 from ..errors import InvalidArgument, InvalidSize, InvalidType
+from ..problems import number_of
 from ._arrays import Array, Library, check_matrix, check_shape, check_type, library_of, type_of
 from ._groups import check_bits, group_count, group_parts, group_view, implied_zero
 
@@ -156,7 +157,7 @@ def dequantize(weights: QuantizedWeights, out_type: str = "fp64") -> Array:
     is exact where scales are also fp16 or bf16.
     """
     check_quantized(weights)
-    check_one_of("out_type", out_type, FLOATS)
+    out_type = FLOATS[number_of("out_type", out_type, FLOATS)]
     library = library_of(codes=weights.codes, scales=weights.scales, zeros=weights.zeros)
     scales = library.cast(weights.scales, out_type)
     zeros = None if weights.zeros is None else library.cast(weights.zeros, out_type)

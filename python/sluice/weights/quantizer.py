@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import Optional
 
-from .._arguments import check_one_of, entry, integer, switch_of
+from .._arguments import entry, integer, switch_of
 from ..errors import InvalidArgument, InvalidSize
+from ..problems import number_of
 from ._arrays import Array, Library, check_matrix, check_type, library_of, type_of
 from ._groups import check_bits, group_count, group_parts, group_view, implied_zero
 from .canonical import SCALE_TYPES, QuantizedWeights
@@ -40,7 +41,7 @@ def quantize_groups(weight: Array, group: int = 128, *, symmetric: bool = True, 
     switch_of("symmetric", symmetric)
     check_bits(bits)
     scale_type = type_of(weight) if scale_type is None else scale_type
-    check_one_of("scale_type", scale_type, SCALE_TYPES)
+    scale_type = SCALE_TYPES[number_of("scale_type", scale_type, SCALE_TYPES)]
 
     weight = library.plain(weight)
     n, k = weight.shape
