@@ -69,7 +69,7 @@ class Linear(HoldsWorkspace, QuantizedState):
         _check_recipe(recipe)
         self._set(in_features, out_features, recipe, use_fast_accum, fuse_quantizer, deterministic)
         dtype = dtype or torch.bfloat16
-        self.register_parameter("weight", None)  # parameters stand in torch's order
+        self.register_parameter(self.codes_name or "weight", None)  # parameters stand in torch's order
         self.bias = None
         if bias:
             self.bias = torch.nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype), requires_grad=recipe is None)
