@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/python-reference.md"
 # Module as imported, and the files whose public names it shows.
 MODULES = [
-    ("sluice", ["problems.py", "formats.py", "plans.py", "packed.py", "errors.py"]),
+    ("sluice", ["problems.py", "formats.py", "plans.py", "workspaces.py", "packed.py", "errors.py"]),
     ("sluice.weights", ["weights/canonical.py", "weights/checkpoints.py", "weights/quantizer.py"]),
     ("sluice.torch", ["torch/functional.py", "torch/conv.py", "torch/conv_transpose.py",
                       "torch/packed.py", "torch/quantize.py"]),

@@ -17,10 +17,10 @@ from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgumen
                      UnsupportedArch, WorkspaceError, WrongDevice)
 from .formats import PackedProblem, PackedNumbers, WeightFormat
 from .packed import PackedWeights, Unpacked, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
-from .plans import (Compiled, Holdings, Plan, RowPlans, Workspace, compile, explain, holdings, packed_plan, plan,  # noqa: A004
-                    plan_rows, prepare, prepare_norms, prepare_packer, prepare_quantizers, race, reset_workspaces,
-                    verify_workspaces)
+from .plans import (Compiled, Plan, RowPlans, compile, explain, packed_plan, plan, plan_rows, prepare, prepare_norms,  # noqa: A004
+                    prepare_packer, prepare_quantizers, race)
 from .problems import Problem, problem_of
+from .workspaces import Holdings, Workspace, holdings, reset_workspaces, verify_workspaces
 
 __version__: str = _lib.sluice_version().decode()
 
