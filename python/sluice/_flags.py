@@ -64,12 +64,12 @@ def _epilogue(s: ProblemStruct) -> list[str]:
     if s.gated:
         words.append("--gated")
     words += _option("--scale-d", SCALES[s.scale_d], "none") + _option("--update", UPDATES[s.update], "set")
-    if s.any_order:
+    if s.any_order and UPDATES[s.update] == "add":  # elsewhere it says nothing
         words.append("--any-order")
     if s.norm_x:
         words.append("--norm-x")
-    counts = DTYPES[s.a] in _FP8 and SCALES[s.scale_a] != "block" and not s.packed
-    return words + (_option("--accumulate", SUMS[s.accumulate], "promoted") if counts else [])
+    sums = SUMS[s.accumulate] if DTYPES[s.a] in _FP8 and not s.packed else "promoted"  # 16-bit sums are in fp32
+    return words + _option("--accumulate", sums, "promoted")
 
 
 def _weights(s: ProblemStruct) -> list[str]:

@@ -23,7 +23,7 @@ def _product(dice):
                   b=dice.choice((None, "e5m2", "e4m3")) if fp8 else None, d=dice.choice((None, "bf16", "fp16", "fp32", "e4m3")),
                   scale_a=dice.choice(("none", "tensor", "vector", "block")), scale_b=dice.choice(("none", "tensor", "vector", "block")),
                   bias=dice.choice((None, "bf16", "fp32")), activation=dice.choice(("none", "relu", "gelu", "silu")),
-                  c=dice.choice((None, None, "bf16", "fp32")), accumulate=dice.choice(("promoted", "fast")),
+                  c=dice.choice((None, None, "bf16", "fp32")), accumulate=dice.choice(("promoted", "fast")) if fp8 else "promoted",
                   gated=dice.random() < 0.2, deterministic=dice.random() < 0.8, update=dice.choice(("set", "set", "add")),
                   scale_d=dice.choice(("none", "tensor")))
     if not fp8:
@@ -57,7 +57,7 @@ def _convolution(dice):
         dice.choice((0, 1, each(0, 2))), each(1, 2), dice.choice((None, each(0, 2))), "e4m3" if fp8 else dice.choice(("bf16", "fp16")),
         dice.choice((None, "fp32")), input_pitch=dice.choice((0, 256)), output_pitch=dice.choice((0, 256)),
         bias=dice.choice((None, "fp32")) if op == "fprop" else None, activation=dice.choice(("none", "silu")) if op == "fprop" else "none",
-        scale_w="vector" if fp8 else "none", accumulate=dice.choice(("promoted", "fast")), c=dice.choice((None, None, "bf16")),
+        scale_w="vector" if fp8 else "none", accumulate=dice.choice(("promoted", "fast")) if fp8 else "promoted", c=dice.choice((None, None, "bf16")),
         update=dice.choice(("set", "add")) if op == "wgrad" else "set", deterministic=dice.random() < 0.8)
 
 
