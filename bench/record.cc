@@ -106,7 +106,7 @@ Json problem_json(const Problem& p) {
             {"d", name_of(p.d.type)},
             {"a_layout", name_of(p.a.major)},
             {"b_layout", name_of(p.b.major)},
-            {"accumulate", name_of(p.accumulate)},
+            {"accumulate", name_of(is_promoted(p) ? Accumulate::promoted : Accumulate::fast)},
             {"scale_a", name_of(p.epilogue.scale_a)},
             {"scale_b", name_of(p.epilogue.scale_b)},
             {"bias", p.epilogue.bias != Bias::none},

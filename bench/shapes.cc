@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sets by contents. `engine`: layers of models of 8 to 70 billion parameters at three prompt lengths, and
 // 8192^3. `tokens`, `decode`: the same layers at few and very few tokens. `promoted`, `block`: the fp8 ones
-// with those sums. `long_k`: sums that are split. `sweep`: one layer at 1 to 128 tokens.
+// with those sums. `row`: fp8 with row scales, promoted, at all of these. `long_k`: sums that are split.
+// `sweep`: one layer at 1 to 128 tokens.
 #include "bench/shapes.h"
 
 #include <fmt/format.h>
@@ -114,6 +115,19 @@ std::vector<Problem> promoted_set() {
   return problems;
 }
 
+/// A layer as sluice.torch runs it by the recipe "row": a scale for each row of either operand, promoted
+/// sums.
+std::vector<Problem> row_set() {
+  std::vector<Problem> problems;
+  for (const i64 m : {1, 2, 4, 8, 16, 32, 48, 64, 256, 1024, 4096})
+    for (const Layer& layer : kLayers) {
+      problems.push_back(plain_problem(m, layer.n, layer.k, DType::e4m3));
+      problems.back().epilogue.scale_a = problems.back().epilogue.scale_b = ScaleMode::vector;
+      problems.back().accumulate = Accumulate::promoted;
+    }
+  return problems;
+}
+
 std::vector<Problem> block_set() {
   std::vector<Problem> problems;
   for (const i64 m : {128, 256, 1024, 4096})
@@ -130,11 +144,13 @@ std::vector<Problem> block_set() {
 std::vector<PackedProblem> packed_set() {
   constexpr Layer kPackedLayers[] = {{4096, 4096},  {8192, 8192}, {28672, 4096}, {4096, 14336},
                                      {8192, 28672}, {7168, 8192}, {1280, 8192},  {8192, 1024}};
-  std::vector<PackedProblem> problems{{.m = 16, .n = 3584, .k = 8192, .weights = {.group = 64}}};
+  constexpr DType half = DType::fp16;
+  std::vector<PackedProblem> problems{
+      {.m = 16, .n = 3584, .k = 8192, .x = half, .d = half, .weights = {.group = 64}}};
   for (const int group : {64, 128})
     for (const i64 m : {1, 4, 16, 32, 64})
       for (const auto& [n, k] : kPackedLayers)
-        problems.push_back({.m = m, .n = n, .k = k, .weights = {.group = group}});
+        problems.push_back({.m = m, .n = n, .k = k, .x = half, .d = half, .weights = {.group = group}});
   for (const int group : {64, 128})
     for (const i64 m : {1, 4, 16, 32, 64, 128})
       for (const auto& [n, k] : kPackedLayers)
@@ -158,11 +174,11 @@ struct NamedSet {
   const char* name;
   std::vector<AnyProblem> (*make)();
 };
-constexpr NamedSet kSets[] = {{"engine", any<engine_set>},     {"smoke", any<smoke_set>},
-                              {"types", any<types_set>},       {"tokens", any<tokens_set>},
-                              {"promoted", any<promoted_set>}, {"block", any<block_set>},
-                              {"decode", any<decode_set>},     {"long_k", any<long_k_set>},
-                              {"sweep", any<sweep_set>},       {"packed", any<packed_set>}};
+constexpr NamedSet kSets[] = {
+    {"engine", any<engine_set>}, {"smoke", any<smoke_set>},       {"types", any<types_set>},
+    {"tokens", any<tokens_set>}, {"promoted", any<promoted_set>}, {"block", any<block_set>},
+    {"row", any<row_set>},       {"decode", any<decode_set>},     {"long_k", any<long_k_set>},
+    {"sweep", any<sweep_set>},   {"packed", any<packed_set>}};
 
 }  // namespace
 
@@ -171,6 +187,7 @@ Problem plain_problem(i64 m, i64 n, i64 k, DType input) {
   p.a.type = p.b.type = input;
   p.d.type = is_fp8(input) ? DType::bf16 : input;
   if (is_fp8(input)) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::tensor;
+  p.accumulate = Accumulate::fast;
   return p;
 }
 
@@ -201,8 +218,10 @@ std::string problem_text(const Problem& p) {
   if (!conv && p.batch != 1) text += fmt::format(" batch {}", p.batch);
   if (is_block_scaled(p.epilogue))
     text += " block-scaled";
-  else if (p.accumulate == Accumulate::promoted)
+  else if (is_promoted(p))
     text += " promoted";
+  if (p.epilogue.scale_a == ScaleMode::vector && p.epilogue.scale_b == ScaleMode::vector)
+    text += " row-scaled";
   if (p.epilogue.bias != Bias::none) text += " bias";
   if (p.epilogue.activation != Activation::none) text += fmt::format(" {}", name_of(p.epilogue.activation));
   if (p.epilogue.residual) text += " residual";

@@ -10,8 +10,8 @@
 
 namespace sluice::bench {
 
-/// A plain product: K-major, packed rows, all types equal for 16 bits; fp8 gives bf16 with one scale an
-/// operand, as in inference.
+/// A plain product: K-major, packed rows, all types equal for 16 bits. An fp8 one gives bf16, has one scale
+/// per operand, and keeps fast sums, as the stored results of these sets do.
 Problem plain_problem(i64 m, i64 n, i64 k, DType input);
 
 std::vector<std::string> set_names();

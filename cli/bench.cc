@@ -37,7 +37,7 @@ struct BenchFlags {
 /// The problems to measure; by default the smoke set.
 Result<std::vector<bench::Request>> requests_for(const BenchFlags& flags) {
   RequestFlags chosen = flags.requests;
-  if (chosen.file.empty() && chosen.set.empty() && !names_problem(chosen)) chosen.set = "smoke";
+  if (!names_problems(chosen)) chosen.set = "smoke";
   SLUICE_TAKE(std::vector<bench::Request> requests, requests_of(chosen));
   std::erase_if(requests, [&](const bench::Request& request) {
     return bench::name_of(request).find(flags.only) == std::string::npos;

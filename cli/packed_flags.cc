@@ -95,9 +95,7 @@ packed::Overrides packed_overrides_of(const ProblemFlags& problem, const PackedF
 
 Result<bench::PackedRequest> packed_request_of(const ProblemFlags& problem, const PackedFlags& flags) {
   SLUICE_TAKE(WeightFormat format, format_of(flags));
-  ProblemFlags shared = problem;
-  if (shared.dtype.empty()) shared.dtype = "fp16";
-  SLUICE_TAKE(const Problem p, problem_of(shared));
+  SLUICE_TAKE(const Problem p, problem_of(problem));
   const Epilogue& e = p.epilogue;
   if (p.a.type == DType::e4m3 && format.type == WeightType::uint4) format.order = FragmentOrder::byte;
   return bench::PackedRequest{

@@ -7,6 +7,7 @@
 
 #include <sluice/try.h>
 
+#include "bench/errors.h"
 #include "cli/requests.h"
 #include "cli/row_range.h"
 #include "cli/table.h"
@@ -90,15 +91,33 @@ Result<int> print_rows(const PlanFlags& flags) {
   return kExitOk;
 }
 
-Result<int> run_plan(const PlanFlags& flags) {
-  if (!flags.rows.empty()) return print_rows(flags);
-  SLUICE_TAKE(const bench::Request request, request_of(flags.request));
-  SLUICE_TAKE(const Target target, find_target(flags.target, options_from_environment()));
+/// Prints the plan, the lines about the GPU, and what the flags ask for.
+Result<void> print_plan(const PlanFlags& flags, const bench::Request& request, const Target& target,
+                        const std::string& gpu) {
   SLUICE_TAKE(const bench::AnyPlan plan, plan_of(request, target.info(), target.records));
-  fmt::print("{}{}{}", pointwise_line(request), bench::describe(plan), describe(target.info()));
+  fmt::print("{}{}{}", pointwise_line(request), bench::describe(plan), gpu);
   for (const std::string& unit : flags.unit ? bench::units_of(plan, {}) : std::vector<std::string>{})
     fmt::print("\n{}\n", unit);
   if (flags.all) SLUICE_TRY(print_all(request, target.info()));
+  return {};
+}
+
+/// Prints the plan of each problem, and once the GPU that they are for.
+Result<int> run_plan(const PlanFlags& flags) {
+  if (!flags.rows.empty()) return print_rows(flags);
+  SLUICE_TAKE(const std::vector<bench::Request> requests, requests_of(flags.request));
+  SLUICE_TAKE(const Target target, find_target(flags.target, options_from_environment()));
+  const std::string gpu = stand_in_line(target) + describe(target.info());
+  if (requests.size() == 1) {
+    SLUICE_TRY(print_plan(flags, requests.front(), target, gpu));
+    return kExitOk;
+  }
+  fmt::print("{}", gpu);
+  for (const bench::Request& request : requests) {
+    fmt::print("\n");
+    const Result<void> done = print_plan(flags, request, target, "");
+    if (!done) return within(bench::name_of(request), done.error());
+  }
   return kExitOk;
 }
 
@@ -107,7 +126,7 @@ Result<int> run_plan(const PlanFlags& flags) {
 Verb add_plan_verb(CLI::App& app) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* verb = app.add_subcommand("plan", "Show what would run for a problem, and the estimate");
-  add_request_flags(*verb, flags->request);
+  add_many_requests_flags(*verb, flags->request);
   add_plan_target(*verb, flags->target);
   verb->add_option("--rows", flags->rows, kRowsHelp);
   verb->add_flag("--all", flags->all, "Every candidate, best estimate first");

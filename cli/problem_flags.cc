@@ -74,8 +74,12 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
   add("--ld-b", f.ld_b, "Elements from row to row of B");
   add("--ld-c", f.ld_c, "Elements from row to row of C");
   add("--ld-d", f.ld_d, "Elements from row to row of D");
+  add("--batch-stride-a", f.batch_stride_a, "Elements from matrix to matrix of A");
+  add("--batch-stride-b", f.batch_stride_b, "Elements from matrix to matrix of B");
+  add("--batch-stride-c", f.batch_stride_c, "Elements from matrix to matrix of C");
+  add("--batch-stride-d", f.batch_stride_d, "Elements from matrix to matrix of D");
   add("--unaligned", f.unaligned, "Of a, b and d: those at any address, no multiple of 16 bytes");
-  add("--accumulate", f.accumulate, "fast or promoted (fp8 only)");
+  add("--accumulate", f.accumulate, "Sums of fp8 products: promoted, or fast");
 
   group = "Epilogue";
   add("--scale-a", f.scale_a, "none, tensor, vector (one a row), block (one for 1 x 128)");
@@ -139,16 +143,17 @@ struct IdleFlag {
 
 Result<void> check_none_idle(const ProblemFlags& f) {
   const bool adds_any = f.update == name_of(Update::add);
-  const IdleFlag flags[] = {{f.m.has_value(), "--m", f.shape.empty(), "with --shape"},
-                            {f.n.has_value(), "--n", f.shape.empty(), "with --shape"},
-                            {f.k.has_value(), "--k", f.shape.empty(), "with --shape"},
-                            {f.ld_c.has_value(), "--ld-c", f.residual, "without --residual"},
-                            {!f.c_type.empty(), "--c-type", f.residual, "without --residual"},
-                            {f.beta.has_value(), "--beta", f.residual, "without --residual"},
-                            {!f.bias_type.empty(), "--bias-type", f.bias, "without --bias"},
-                            {f.any_order, "--any-order", adds_any, "without --update add"},
-                            {f.accumulate == name_of(Accumulate::promoted), "--accumulate promoted",
-                             has_fp8(f), "on 16-bit inputs, whose sums are fp32"}};
+  const IdleFlag flags[] = {
+      {f.m.has_value(), "--m", f.shape.empty(), "with --shape"},
+      {f.n.has_value(), "--n", f.shape.empty(), "with --shape"},
+      {f.k.has_value(), "--k", f.shape.empty(), "with --shape"},
+      {f.ld_c.has_value(), "--ld-c", f.residual, "without --residual"},
+      {f.batch_stride_c.has_value(), "--batch-stride-c", f.residual, "without --residual"},
+      {!f.c_type.empty(), "--c-type", f.residual, "without --residual"},
+      {f.beta.has_value(), "--beta", f.residual, "without --residual"},
+      {!f.bias_type.empty(), "--bias-type", f.bias, "without --bias"},
+      {f.any_order, "--any-order", adds_any, "without --update add"},
+      {!f.accumulate.empty(), "--accumulate", has_fp8(f), "on 16-bit inputs, whose sums are fp32"}};
   for (const IdleFlag& flag : flags)
     if (flag.given && !flag.used)
       return Error{ErrorCode::invalid_argument,
@@ -189,6 +194,10 @@ Result<Problem> unsized_problem_of(const ProblemFlags& f) {
   p.b.ld = f.ld_b.value_or(0);
   p.c.ld = f.ld_c.value_or(0);
   p.d.ld = f.ld_d.value_or(0);
+  p.a.batch_stride = f.batch_stride_a.value_or(0);
+  p.b.batch_stride = f.batch_stride_b.value_or(0);
+  p.c.batch_stride = f.batch_stride_c.value_or(0);
+  p.d.batch_stride = f.batch_stride_d.value_or(0);
   for (const char letter : f.unaligned) {
     if (letter != 'a' && letter != 'b' && letter != 'd')
       return bad_argument("--unaligned {}: must be letters of a, b and d, like ab", in_quotes(f.unaligned));

@@ -23,6 +23,7 @@ struct ProblemFlags {
   std::string dtype, a, b, d;
   std::string a_layout = "k", b_layout = "k";
   std::optional<i64> ld_a, ld_b, ld_c, ld_d;
+  std::optional<i64> batch_stride_a, batch_stride_b, batch_stride_c, batch_stride_d;
   std::string unaligned;  // letters of "abd"
   std::string scale_a = "none", scale_b = "none";
   bool bias = false;
@@ -33,7 +34,7 @@ struct ProblemFlags {
   std::string scale_d = "none";
   std::string update = "set";
   bool any_order = false;
-  std::string accumulate;  // "": the default of spec/problem.h
+  std::string accumulate;  // "": the default of spec/problem.h, promoted
   float alpha = 1.0f;
   std::optional<float> beta;
 

@@ -135,7 +135,7 @@ Result<Problem> random_conv(const RandomSpec& spec, std::optional<ConvOp> op, in
   if (added) epilogue.update = Update::add;
   Result<Problem> problem = conv::problem(conv, input, output, epilogue);
   if (!problem) return problem.error();
-  if (fp8 && dice.one_in(2)) problem->accumulate = Accumulate::promoted;
+  if (fp8) problem->accumulate = dice.one_in(2) ? Accumulate::promoted : Accumulate::fast;
   if (added) problem->deterministic = dice.one_in(2);
   return problem;
 }

@@ -65,7 +65,7 @@ Problem random_problem(const RandomSpec& spec, int index) {
   p.d.type = dice.any_of(std::array<DType, 4>{DType::bf16, DType::fp16, DType::fp32, DType::e4m3});
   if (!fp8 && dice.one_in(3)) p.a.major = Major::mn;
   if (!fp8 && dice.one_in(3)) p.b.major = Major::mn;
-  if (fp8 && dice.one_in(2)) p.accumulate = Accumulate::promoted;
+  if (fp8) p.accumulate = dice.one_in(2) ? Accumulate::promoted : Accumulate::fast;
 
   constexpr std::array<ScaleMode, 3> kScales = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
   Epilogue& e = p.epilogue;

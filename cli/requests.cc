@@ -21,8 +21,22 @@ namespace {
 using bench::Request;
 
 /// Flags of products whose values follow from a convolution.
-constexpr std::array kProductOnly = {"--shape",    "--m",    "--n",    "--k",    "--batch", "--a-layout",
-                                     "--b-layout", "--ld-a", "--ld-b", "--ld-c", "--ld-d",  "--gated"};
+constexpr std::array kProductOnly = {"--shape",
+                                     "--m",
+                                     "--n",
+                                     "--k",
+                                     "--batch",
+                                     "--a-layout",
+                                     "--b-layout",
+                                     "--gated",
+                                     "--ld-a",
+                                     "--ld-b",
+                                     "--ld-c",
+                                     "--ld-d",
+                                     "--batch-stride-a",
+                                     "--batch-stride-b",
+                                     "--batch-stride-c",
+                                     "--batch-stride-d"};
 
 /// The options that `add` adds to `app`.
 std::vector<const CLI::Option*> added_by(CLI::App& app, ProblemFlags& flags,
@@ -130,6 +144,20 @@ Result<std::vector<Request>> requests_of_set(const RequestFlags& flags) {
   return requests;
 }
 
+Result<std::vector<Request>> requests_of_model_alone(const RequestFlags& flags) {
+  const std::string source = "--model " + escaped(flags.model.model);
+  if (!flags.set.empty() || !flags.file.empty())
+    return bad_argument("{} and {}: give one of them", source, flags.set.empty() ? "--shapes" : "--set");
+  if (is_conv(flags.conv)) return bad_argument("--conv has no effect with {}: leave it out", source);
+  SLUICE_TRY(check_product(flags.conv));
+  for (const auto* options : {&flags.problem_options, &flags.override_options, &flags.packed.format_options,
+                              &flags.packed.override_options})
+    SLUICE_TRY(refuse_given(
+        *options,
+        fmt::format("with {}: its layers and --recipe say what the problems are; leave it out", source)));
+  return requests_of_model(flags.model);
+}
+
 }  // namespace
 
 void add_request_flags(CLI::App& app, RequestFlags& flags) {
@@ -144,11 +172,16 @@ void add_many_requests_flags(CLI::App& app, RequestFlags& flags) {
                  fmt::format("A named set of problems: {} (packed weights); with --conv {}",
                              fmt::join(bench::set_names(), ", "), fmt::join(bench::conv_set_names(), ", ")));
   app.add_option("--shapes", flags.file, "File of problems: lines of flags, or a JSON array");
+  add_model_flags(app, flags.model);
   add_request_flags(app, flags);
 }
 
 bool names_problem(const RequestFlags& flags) {
   return has_shape(flags.problem) || is_packed(flags.packed) || is_conv(flags.conv);
+}
+
+bool names_problems(const RequestFlags& flags) {
+  return !flags.set.empty() || !flags.file.empty() || is_model(flags.model) || names_problem(flags);
 }
 
 std::string first_given(const std::vector<const CLI::Option*>& options) {
@@ -203,6 +236,8 @@ Result<Request> request_of(const RequestFlags& flags) {
 }
 
 Result<std::vector<Request>> requests_of(const RequestFlags& flags) {
+  if (is_model(flags.model)) return requests_of_model_alone(flags);
+  SLUICE_TRY(refuse_given(flags.model.options, "without --model: give a model, or leave it out"));
   if (!flags.file.empty()) return requests_of_file(flags);
   if (!flags.set.empty()) return requests_of_set(flags);
   SLUICE_TAKE(Request one, request_of(flags));

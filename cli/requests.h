@@ -8,6 +8,7 @@
 
 #include "bench/product.h"
 #include "cli/conv_flags.h"
+#include "cli/model_problems.h"
 #include "cli/packed_flags.h"
 #include "cli/problem_flags.h"
 
@@ -22,13 +23,14 @@ struct RequestFlags {
   ProblemFlags problem;
   PackedFlags packed;
   ConvFlags conv;
+  ModelFlags model;
   std::string set, file;
   std::vector<const CLI::Option*> problem_options, override_options;  // asked which were given
 };
 
 /// Adds the flags of one problem and the overrides, those of packed weights and convolutions included.
 void add_request_flags(CLI::App& app, RequestFlags& flags);
-/// Adds --set and --shapes as well.
+/// Adds --set, --shapes and --model as well.
 void add_many_requests_flags(CLI::App& app, RequestFlags& flags);
 
 /// Whether the flags say which problem: a size, packed weights, or a convolution.
@@ -47,7 +49,10 @@ Result<void> refuse_overrides(const RequestFlags& flags, const std::string& why)
 
 /// The one problem that the flags give: dense, with --weights packed, with --conv a convolution.
 Result<bench::Request> request_of(const RequestFlags& flags);
-/// The problems of the file; or those of the set, each with the overrides; or the one problem. With --conv,
+/// Whether the flags say which problems: a set, a file, a model, or one problem.
+bool names_problems(const RequestFlags& flags);
+/// The problems of the file, or of the model; or those of the set, each with the overrides; or the one
+/// problem. With --conv,
 /// types, epilogue and overrides of the command line hold for all convolutions of a set or file. Errors:
 /// invalid_argument (two of these at once, no such set, a bad flag), io (the file).
 Result<std::vector<bench::Request>> requests_of(const RequestFlags& flags);

@@ -192,6 +192,7 @@ Result<std::vector<bench::Request>> requests_for(RequestFlags flags, bool on_gpu
   if (!demo || !on_gpu) return requests;
   bench::DenseRequest fp8 = std::get<bench::DenseRequest>(one);
   fp8.problem = bench::plain_problem(fp8.problem.m, fp8.problem.n, fp8.problem.k, DType::e4m3);
+  fp8.problem.accumulate = Problem{}.accumulate;
   requests.push_back(fp8);
   return requests;
 }

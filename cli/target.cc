@@ -27,6 +27,10 @@ Result<Target> find_target(const std::string& name, const Options& options) {
   return device.error();
 }
 
+std::string stand_in_line(const Target& target) {
+  return target.why_host.empty() ? "" : describe_stand_in(target.absent);
+}
+
 void add_plan_target(CLI::App& verb, PlanTarget& target) {
   CLI::Option* const device =
       verb.add_option(

@@ -14,7 +14,7 @@ namespace sluice::cli {
 
 struct Target {
   std::optional<Device> device;  // none: the host twin
-  std::string why_host;          // reason for the host under "auto"
+  std::string why_host;          // reason for the host under "auto"; else empty
   RecordBook records;            // shipped and the user's
 
   DeviceInfo absent{};  // the GPU to plan for without `device`: an H200, or that of --gpu
@@ -25,6 +25,9 @@ struct Target {
 
 /// `name`: "auto", "host" or a GPU's number. Errors: invalid_argument; for a number those of Device::open.
 Result<Target> find_target(const std::string& name, const Options& options);
+
+/// The line that says that plans are for an H200, as no GPU was found or named; else "".
+std::string stand_in_line(const Target& target);
 
 /// Flags of verbs that only plan: --device, or --gpu for a GPU that need not be present.
 struct PlanTarget {

@@ -49,9 +49,10 @@ Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
   SLUICE_TRY(refuse_overrides(given, "here: tune chooses the configuration itself; leave it out"));
   if (given.problem.alpha != 1.0f || given.problem.beta)
     return bad_argument("--alpha and --beta have no effect here: a record holds for all; leave them out");
-  if (given.set.empty() && given.file.empty() && !has_shape(given.problem) && !is_conv(given.conv))
+  if (given.set.empty() && given.file.empty() && !is_model(given.model) && !has_shape(given.problem) &&
+      !is_conv(given.conv))
     return bad_argument(
-        "nothing to tune: name problems with --set or --shapes, or one with --shape or --conv");
+        "nothing to tune: name problems with --set, --shapes or --model, or one with --shape or --conv");
   SLUICE_TAKE(std::vector<bench::Request> requests, requests_of(given));
   for (const bench::Request& request : requests) {
     const bench::Scalars usual = scalars_of(bench::request_of(problem_of(request))),

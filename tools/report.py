@@ -205,7 +205,7 @@ REPEAT = """On a machine with a Hopper GPU and nothing else running, after `make
 ```
 build/release/sluice bench --set engine --json engine.json  # tokens, decode, sweep, long_k, promoted, block
 build/release/sluice bench --shapes bench/shapes/blind.txt --tune 40 --race 3 --rounds 5 --rest-ms 4 --json F
-build/release/sluice chain --model llama3-8b --tokens 1,4,16,64 --fuse none,gated --against cublaslt --json F
+build/release/sluice chain --accumulate fast --tokens 1,4,16,64 --fuse none,gated --against cublaslt --json F
 ```
 """
 

@@ -188,6 +188,7 @@ Problem problem_of(const LayerSpec& spec, LayerProduct product) {
   Problem p{.m = spec.tokens, .n = sizes.n, .k = sizes.k};
   p.a = {.type = token_type(spec), .ld = sizes.lda};
   p.b.type = token_type(spec);
+  p.accumulate = spec.accumulate;
   p.d.type = output_type(spec, product);
   p.d.ld = spec.model.n > 0 ? spec.model.width : 0;
   if (has_fp8_tokens(spec)) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::tensor;
@@ -305,6 +306,14 @@ Result<DType> parse_layer_tokens(const std::string& name, LayerWeights weights) 
   return parse_name("--activations", name, {DType::bf16, DType::e4m3});
 }
 
+Result<Accumulate> parse_layer_sums(const std::string& name, LayerWeights weights) {
+  if (name.empty()) return LayerSpec{}.accumulate;
+  if (weights != LayerWeights::e4m3)
+    return bad_argument("--accumulate is for --weights e4m3: sums of {} products are in fp32; leave it out",
+                        name_of(weights));
+  return parse_name<Accumulate>("--accumulate", name);
+}
+
 Result<Fusion> parse_fusion(const std::string& name) {
   return parse_name("--fuse", name, {Fusion::none, Fusion::gated, Fusion::residual, Fusion::norm});
 }
@@ -338,8 +347,10 @@ std::string name_of(const LayerSpec& spec) {
       spec.model.n > 0 ? fmt::format("4 x {}x{}", spec.model.n, spec.model.width) : spec.model.name;
   const bool says_parts = !has_companions(spec) && spec.model.n == 0;
   const bool says_type = spec.weights == LayerWeights::int4 && has_fp8_tokens(spec);
-  return fmt::format("{} {}, {} {}token{}{}{}", model, name_of(spec.weights), spec.tokens,
-                     says_type ? "e4m3 " : "", spec.tokens == 1 ? "" : "s", says_parts ? ", projections" : "",
+  const bool promoted = spec.weights == LayerWeights::e4m3 && spec.accumulate == Accumulate::promoted;
+  return fmt::format("{} {}{}, {} {}token{}{}{}", model, name_of(spec.weights), promoted ? " promoted" : "",
+                     spec.tokens, says_type ? "e4m3 " : "", spec.tokens == 1 ? "" : "s",
+                     says_parts ? ", projections" : "",
                      is_fused(spec) ? fmt::format(", fused: {}", name_of(spec.fusion)) : "");
 }
 

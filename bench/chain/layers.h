@@ -31,9 +31,10 @@ struct LayerSpec {
   LayerParts parts = LayerParts::all;
   Fusion fusion = Fusion::none;
   i64 tokens = 1;
-  int layers = 8;                      // each with its own weights
-  int passes = 4;                      // through the layers, in one chain
-  DType tokens_of_int4 = DType::bf16;  // or e4m3; other weights fix the type
+  int layers = 8;                                // each with its own weights
+  int passes = 4;                                // through the layers, in one chain
+  DType tokens_of_int4 = DType::bf16;            // or e4m3; other weights fix the type
+  Accumulate accumulate = Problem{}.accumulate;  // counts for e4m3 weights
 };
 
 /// Whether the last product leaves the residual stream.
@@ -85,11 +86,13 @@ std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory
 Result<LayerWeights> parse_layer_weights(const std::string& name);
 /// "": the weights' default. Errors: neither bf16 nor e4m3; given for weights that fix it.
 Result<DType> parse_layer_tokens(const std::string& name, LayerWeights weights);
+/// "": the default of a Problem. Errors: neither promoted nor fast; given for weights other than e4m3.
+Result<Accumulate> parse_layer_sums(const std::string& name, LayerWeights weights);
 Result<Fusion> parse_fusion(const std::string& name);
 const char* name_of(Fusion fusion);
 const char* name_of(LayerWeights weights);
 LayerSpec fused(LayerSpec spec, Fusion fusion);
-/// "llama3-8b e4m3 16 tokens", "... projections"
+/// "llama3-8b e4m3 promoted, 16 tokens, projections"; fast sums, as in older results, are not named.
 std::string name_of(const LayerSpec& spec);
 
 }  // namespace sluice::bench

@@ -45,6 +45,7 @@ Json chain_json(const ChainRecord& record) {
             {"weights", name_of(s.weights)},
             {"activations", name_of(token_type(s))},
             {"tokens", s.tokens},
+            {"accumulate", s.weights == LayerWeights::e4m3 ? Json(name_of(s.accumulate)) : Json(nullptr)},
             {"layers", s.layers},
             {"passes", s.passes},
             {"projections", s.parts == LayerParts::projections},

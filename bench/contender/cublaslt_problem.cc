@@ -256,7 +256,7 @@ Result<void> CublasLtProblem::launch(int algorithm, int copy, const gemm::Args& 
   const Epilogue& e = copies_[0].problem().epilogue;
   const bool same_type = copies_[0].problem().d.type != DType::e4m3;
   const void* c = e.residual ? args.c : same_type ? args.d : nullptr;
-  const float beta = adds(e) ? 1.0f : args.beta;  // D += is C = D with beta = 1
+  const float beta = adds(e) ? 1.0f : e.residual ? args.beta : 0.0f;  // D += is C = D with beta = 1
   const ContextScope scope(tools::context_of(lab_.device));
   SLUICE_TRY(scope.entered());
   const cublasStatus_t status =

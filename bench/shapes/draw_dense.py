@@ -6,16 +6,16 @@
     bench/shapes/draw_dense.py $(git rev-parse HEAD) 20 training >> FILE
 
 The seed is one that nobody can choose: the commit that is measured, after the last change of the planner. Of 60 products, 40 are K-major: bf16,
-e4m3 with a scale each for A and B, the same promoted, block-scaled. 20 are others: MN-major operands, fp16, GELU, fp32 D. With `training` they
+e4m3 with a scale each for A and B and fast sums, the same promoted, block-scaled. 20 are others: MN-major operands, fp16, GELU, fp32 D. With `training` they
 are gradients of layers, of 256 to 16384 rows. Every second one is dX = dY W, with W across its rows. The others are dW = dY^T X, with both
 across their rows, every third with an fp32 D.
 """
 from drawing import dice_of, log_uniform, print_list
 
 FP8 = "--dtype e4m3 --d bf16"
-TENSOR = f"{FP8} --scale-a tensor --scale-b tensor"
+TENSOR = f"{FP8} --scale-a tensor --scale-b tensor --accumulate"
 MN_MAJOR = "--dtype bf16 --a-layout mn --b-layout mn"
-K_MAJOR = 10 * ["--dtype bf16"] + 15 * [TENSOR] + 5 * [f"{TENSOR} --accumulate promoted"] + 10 * [f"{FP8} --scale-a block --scale-b block"]
+K_MAJOR = 10 * ["--dtype bf16"] + 15 * [f"{TENSOR} fast"] + 5 * [f"{TENSOR} promoted"] + 10 * [f"{FP8} --scale-a block --scale-b block"]
 OTHERS = (6 * [MN_MAJOR] + 6 * ["--dtype bf16 --b-layout mn"] + 3 * ["--dtype fp16"] + 2 * ["--dtype bf16 --bias --activation gelu"]
           + 3 * [f"{MN_MAJOR} --d fp32"])
 WIDTHS, LENGTHS = (512, 18432), (512, 16384)

@@ -145,6 +145,7 @@ void add_chain_flags(CLI::App& app, ChainFlags& f) {
       ->capture_default_str();
   app.add_option("--activations", f.activations,
                  "Tokens of int4 weights: bf16 or, with one given scale, e4m3");
+  app.add_option("--accumulate", f.accumulate, "Sums of e4m3 products: promoted, or fast");
   bounded(app.add_option("--layers", f.layers, "Layers with weights of their own; for --tune at least 4"), 1,
           256);
   bounded(app.add_option("--passes", f.passes, "Times through them in one graph"), 1, 64);
@@ -205,6 +206,7 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
   SLUICE_TAKE(const bench::Model model, bench::parse_model(f.model));
   SLUICE_TAKE(const bench::LayerWeights weights, bench::parse_layer_weights(f.weights));
   SLUICE_TAKE(const DType type_of_tokens, bench::parse_layer_tokens(f.activations, weights));
+  SLUICE_TAKE(const Accumulate accumulate, bench::parse_layer_sums(f.accumulate, weights));
   if (!f.against.empty() && f.against != "cublaslt")
     return bad_argument("--against {} is not one of: cublaslt", in_quotes(f.against));
   SLUICE_TAKE(const ChainOptions options, options_of(f));
@@ -225,7 +227,8 @@ Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& f) {
                         .parts = alone ? bench::LayerParts::projections : bench::LayerParts::all,
                         .layers = f.layers,
                         .passes = f.passes,
-                        .tokens_of_int4 = type_of_tokens};
+                        .tokens_of_int4 = type_of_tokens,
+                        .accumulate = accumulate};
   SLUICE_TAKE(const std::vector<bench::Fusion> fusions, fusions_of(f, spec));
   std::vector<bench::ChainCase> cases;
   for (const i64 tokens : f.tokens) {

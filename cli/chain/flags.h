@@ -15,11 +15,11 @@ class Option;
 namespace sluice::cli {
 
 struct ChainFlags {
-  std::string model = "llama3-8b", weights = "e4m3", activations, against;
+  std::string model = "llama3-8b", weights = "e4m3", activations, accumulate, against;
   std::vector<i64> tokens{1, 4, 16, 64};
   int layers = 8, passes = 4;
   bool projections = false, half = false;
-  std::string overlap = "weights_first", trigger = "at_start", spacing = "even";
+  std::string overlap = "tuned", trigger = "at_start", spacing = "even";
   i64 hand_off = 0, prefetch = 0;
   std::vector<int> stages;
   std::vector<std::string> fuse{"none"};

@@ -206,11 +206,16 @@ SLUICE_API sluice_status sluice_conv_problem_of(const sluice_convolution* convol
 SLUICE_API sluice_status sluice_problem_check(const sluice_problem* problem);
 
 /* ---- plan: needs no GPU ---- */
-/* Plans a product. device NULL stands for an H200 with the shipped records. `choices` overrules the planner,
- * e.g. "schedule=cooperative, tile_m=128, tile_n=128, splits=4"; NULL overrules nothing. `sluice plan --help`
- * (dense) and docs/packed.md list the names. */
+/* Plans a product. device NULL stands for the first GPU of the machine. If there is none, the plan is for an
+ * H200, and its text says so. `choices` overrules the planner, e.g. "schedule=cooperative, tile_m=128,
+ * tile_n=128, splits=4"; NULL overrules nothing. `sluice plan --help` (dense) and docs/packed.md list the
+ * names. */
 SLUICE_API sluice_status sluice_plan_create(const sluice_device* device, const sluice_problem* problem,
                                             const char* choices, sluice_plan** plan);
+/* Plans for a GPU that need not be present: "h100", "h200" or another name that `sluice plan --help` lists.
+ */
+SLUICE_API sluice_status sluice_plan_create_for(const char* gpu, const sluice_problem* problem,
+                                                const char* choices, sluice_plan** plan);
 SLUICE_API void sluice_plan_free(sluice_plan* plan);
 SLUICE_API const char* sluice_plan_text(const sluice_plan* plan);   /* the lines that `sluice plan` prints */
 SLUICE_API const char* sluice_plan_config(const sluice_plan* plan); /* the kernel, as a C++ initialiser */
@@ -404,10 +409,12 @@ typedef struct {
   sluice_row_summary summary;
 } sluice_row_plans;
 /* Plans the few kernels that serve all m of a range, for sluice_compile or to look at. It takes products
- * only. The problem's m does not count, and strides of 0 follow each m. It needs no GPU; device NULL stands
- * for an H200. */
+ * only. The problem's m does not count, and strides of 0 follow each m. device NULL is as for
+ * sluice_plan_create, and gpu as for sluice_plan_create_for. */
 SLUICE_API sluice_status sluice_plan_rows(const sluice_device* device, const sluice_problem* problem,
                                           const sluice_row_range* rows, sluice_row_plans* found);
+SLUICE_API sluice_status sluice_plan_rows_for(const char* gpu, const sluice_problem* problem,
+                                              const sluice_row_range* rows, sluice_row_plans* found);
 /* The lines that `sluice plan --rows` prints for the range of a plan from sluice_plan_rows; "" for another
  * plan. */
 SLUICE_API const char* sluice_plan_rows_text(const sluice_plan* plan);

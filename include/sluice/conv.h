@@ -32,7 +32,7 @@ struct Tensors {
   const float* scale_x = nullptr;
   const float* scale_w = nullptr;
   float alpha = 1.0f;
-  float beta = 0.0f;
+  float beta = 1.0f;  // counts with a residual only
   WorkspaceView workspace{};
 };
 /// The arguments of a launch of conv::problem's kernel.

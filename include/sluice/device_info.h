@@ -84,5 +84,7 @@ std::vector<std::string> gpu_names();
 const char* name_of(FactSource source);
 /// The facts as a few aligned lines, each with its source.
 std::string describe(const DeviceInfo& device);
+/// A line that says that a plan is for `device`, as no GPU was found or named.
+std::string describe_stand_in(const DeviceInfo& device);
 
 }  // namespace sluice

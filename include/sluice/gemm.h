@@ -95,8 +95,8 @@ struct Args {
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;  // one value; read after the PDL wait, so an earlier launch may write it
   const void* bias = nullptr;
-  float alpha = 1.0f;  // 0: A and B are not read
-  float beta = 0.0f;
+  float alpha = 1.0f;         // 0: A and B are not read
+  float beta = 1.0f;          // counts with a residual only; 0: C is not read
   WorkspaceView workspace{};  // needed if Plan::workspace_bytes is not 0
   WarmRange prefetch{};       // this launch's own weights, prefetched into L2 before its PDL wait
   WarmRange hand_off{};       // the next launch's weights, prefetched into L2 after the last load

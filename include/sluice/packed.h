@@ -46,6 +46,8 @@ struct Plan {
   double estimate_us = 0;  // by the model, cold L2
   PlanSource source = PlanSource::model;
   double measured_us = 0;  // from the record of this choice; 0 without one
+  // The record, and its time, are of the product without gate, residual, norm and scale of D.
+  bool product_alone = false;
 };
 
 /// The part of a plan that a tuning record fixes (sluice/records.h): the fields of the config that the

@@ -30,8 +30,8 @@ struct Estimate {
   bool operator==(const Estimate&) const = default;
 };
 
-/// The source of a plan. record: a measurement of this very problem (sluice/records.h). model: the cost
-/// model, with the caller's overrides if there are any.
+/// The source of a plan. record: a measurement of this problem, or of its product alone (sluice/records.h).
+/// model: the cost model, with the caller's overrides if there are any.
 enum class PlanSource { model, record };
 
 struct Plan {
@@ -44,7 +44,8 @@ struct Plan {
   i64 workspace_bytes = 0;
   Estimate estimate{};
   PlanSource source = PlanSource::model;
-  double measured_us = 0;  // from the record of this choice; 0 without one
+  double measured_us = 0;      // from the record of this choice; 0 without one
+  bool product_alone = false;  // the record, and its time, are of the product without gate and scale of D
 };
 
 /// Fields that are set overrule the planner; its model chooses the rest. Unless `swapped` is set, any field

@@ -127,6 +127,13 @@ class Convolution:
         """The convolution in a few words, as ``repr`` of its plan shows it."""
         return f"{self.op} {'x'.join(map(str, self.input))} filter {'x'.join(map(str, self.filter))}"
 
+    def flags(self) -> str:
+        """Returns the problem as flags of the ``sluice`` program: ``sluice tune``, ``plan`` and ``compile`` with them, or a
+        line of a ``--shapes`` file, treat exactly this problem. Raises ``InvalidArgument`` for an unknown name."""
+        from ._flags import flags_of
+
+        return flags_of(self.struct())
+
     def check(self) -> None:
         """Raises the error that a convolution of this problem would raise for its sizes, types and strides. Plans nothing
         and needs no GPU."""

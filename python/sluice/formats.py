@@ -159,6 +159,13 @@ class PackedProblem:
             c_type=d if residual else 0, norm_x=switch_of("norm_x", self.norm_x), a_ld=size_of("x_ld", self.x_ld),
             d_ld=size_of("d_ld", self.d_ld), c_ld=size_of("c_ld", self.c_ld))
 
+    def flags(self) -> str:
+        """Returns the problem as flags of the ``sluice`` program: ``sluice tune``, ``plan`` and ``compile`` with them, or a
+        line of a ``--shapes`` file, treat exactly this problem. Raises ``InvalidArgument`` for an unknown name."""
+        from ._flags import flags_of
+
+        return flags_of(self.struct())
+
     def check(self) -> None:
         """Raises the error that a product of this problem would raise for its sizes, types and strides. Plans nothing
         and needs no GPU."""

@@ -15,7 +15,7 @@ from ._library import (CompiledStruct, Handle, OptionsStruct, ProblemStruct, Row
 from .convolutions import Convolution
 from .formats import PackedProblem, WeightFormat
 from .problems import DTYPES, Problem, number_of
-from .workspaces import Workspace as Workspace
+from .workspaces import Workspace as Workspace  # noqa: PLC0414 (sluice.torch imports it from here)
 
 AnyProblem = Union[Problem, PackedProblem, Convolution]
 
@@ -49,6 +49,10 @@ class Plan:
         """The problem that the plan is for."""
         return self._problem
 
+    def flags(self) -> str:
+        """Returns the problem as flags of the ``sluice`` program, as ``Problem.flags`` does."""
+        return self.problem.flags()
+
     @property
     def text(self) -> str:
         """Aligned lines for people, as ``sluice plan`` prints them: the problem, the kernel and where its time should go."""
@@ -80,7 +84,7 @@ class Plan:
 
     @property
     def estimate_us(self) -> float:
-        """Time of a launch in microseconds: measured if a record chose, else the model's estimate."""
+        """Time of a launch in microseconds: measured if a record of this problem chose, else the model's estimate."""
         return lib.sluice_plan_estimate_us(self._handle)
 
     def __repr__(self) -> str:
@@ -124,24 +128,36 @@ def _choices_of(numbers: dict[str, object], names: dict[str, object], switches: 
     return b", ".join(name.encode() + b"=" + value for name, value in given.items())
 
 
-def _planned(problem: AnyProblem, device: Optional[int], choices: bytes) -> Plan:
+def _for_target(function: Any, device: Optional[int], gpu: object, *arguments: object) -> None:
+    """Calls ``function`` of the C interface for a device, or its twin for the GPU called ``gpu``."""
+    if gpu is None:
+        function(None if device is None else default_device(device), *arguments)
+        return
+    if device is not None:
+        raise errors.InvalidArgument(f"device = {shown(device)} and gpu = {shown(gpu)}: give one of them")
+    getattr(lib, f"{function.__name__}_for")(name_of("gpu", gpu), *arguments)
+
+
+def _planned(problem: AnyProblem, device: Optional[int], gpu: object, choices: bytes) -> Plan:
     handle = Handle(lib.sluice_plan_free)
-    lib.sluice_plan_create(None if device is None else default_device(device), ctypes.byref(problem.struct()), choices,
-                           ctypes.byref(handle._as_parameter_))
+    _for_target(lib.sluice_plan_create, device, gpu, ctypes.byref(problem.struct()), choices, ctypes.byref(handle._as_parameter_))
     return Plan(handle, problem)
 
 
 @entry
-def plan(problem: Union[Problem, Convolution, None] = None, *, device: Optional[int] = None, schedule: Optional[str] = None,
+def plan(problem: Union[Problem, Convolution, None] = None, *, device: Optional[int] = None, gpu: Optional[str] = None, schedule: Optional[str] = None,
          tile: Optional[Sequence[int]] = None, cluster: Optional[Sequence[int]] = None, stages: Optional[int] = None, warps: Optional[int] = None,
          store: Optional[str] = None, raster: Optional[str] = None, raster_group: Optional[int] = None,
          clusters: Optional[int] = None, streamed: Optional[int] = None, splits: Optional[int] = None,
          combine: Optional[str] = None, numbering: Optional[str] = None, workspace_limit: Optional[int] = None,
          swapped: Optional[bool] = None, ignore_records: bool = False, **fields: object) -> Plan:
-    """Returns the plan of a problem: the kernel that would run, and why it should be fast. Needs no GPU: without ``device``
-    it plans for an H200.
+    """Returns the plan of a problem: the kernel that would run, and why it should be fast. Needs no GPU.
 
-    >>> print(sluice.plan(m=4096, n=4096, k=4096, a="e4m3"))
+    >>> print(sluice.plan(m=4096, n=4096, k=4096, a="e4m3", gpu="h100"))
+
+    - ``device``: the number of a GPU of this machine. ``gpu``: the name of one that need not be here ("h200", "h100",
+      "h100-nvl", "h100-pcie", "gh200", "h20"). Without both, the plan is for the machine's first GPU. If there is none, it
+      is for an H200, and its text says so.
 
     ``problem`` may be a ``Convolution`` too; ``fields`` are those of ``Problem``. The other arguments overrule the planner, as
     the flags of ``sluice plan`` do. With ``swapped=True`` B is multiplied by A; tile, cluster and raster then apply to that
@@ -154,18 +170,18 @@ def plan(problem: Union[Problem, Convolution, None] = None, *, device: Optional[
     numbers.update(stages=stages, warps=warps, raster_group=raster_group, clusters=clusters, streamed=streamed, splits=splits,
                    workspace_limit=workspace_limit)
     names = {"schedule": schedule, "store": store, "raster": raster, "combine": combine, "numbering": numbering}
-    return _planned(problem, device, _choices_of(numbers, names, {"swapped": swapped, "ignore_records": ignore_records or None}))
+    return _planned(problem, device, gpu, _choices_of(numbers, names, {"swapped": swapped, "ignore_records": ignore_records or None}))
 
 
 @entry
-def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int] = None, token_blocks: Optional[int] = None,
-               row_blocks: Optional[int] = None, warps: Optional[int] = None, stages: Optional[int] = None,
+def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int] = None, gpu: Optional[str] = None,
+               token_blocks: Optional[int] = None, row_blocks: Optional[int] = None, warps: Optional[int] = None, stages: Optional[int] = None,
                parts: Optional[int] = None, ctas: Optional[int] = None, tokens: Optional[int] = None,
                cluster_n: Optional[int] = None, cluster_k: Optional[int] = None, x_stages: Optional[int] = None,
                w_stages: Optional[int] = None, tail_parts: Optional[int] = None, strips: Optional[int] = None,
                k_groups: Optional[int] = None, ignore_records: bool = False, **fields: object) -> Plan:
-    """Returns the plan of a product of tokens (16 bits or e4m3) and packed weights. Needs no GPU: without ``device`` it
-    plans for an H200.
+    """Returns the plan of a product of tokens (16 bits or e4m3) and packed weights. Needs no GPU; ``device`` and ``gpu`` are
+    as for ``plan``.
 
     >>> print(sluice.packed_plan(m=16, n=4096, k=4096, weights=sluice.WeightFormat("uint4", group=64)))
 
@@ -183,7 +199,7 @@ def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int
     given = {"token_blocks": token_blocks, "row_blocks": row_blocks, "warps": warps, "stages": stages, "parts": parts,
              "ctas": ctas, "tokens": tokens, "cluster_n": cluster_n, "cluster_k": cluster_k, "x_stages": x_stages,
              "w_stages": w_stages, "tail_parts": tail_parts, "strips": strips, "k_groups": k_groups}
-    return _planned(problem, device, _choices_of(given, {}, {"ignore_records": ignore_records or None}))
+    return _planned(problem, device, gpu, _choices_of(given, {}, {"ignore_records": ignore_records or None}))
 
 
 MOST_CANDIDATES = 16  # the library refuses more
@@ -279,9 +295,10 @@ class RowPlans(NamedTuple):
 
 
 @entry
-def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Optional[int] = None) -> RowPlans:
-    """Returns the few kernels that serve every number of rows of a range. Takes about a second. Needs no GPU: without
-    ``device`` it plans for an H200.
+def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Optional[int] = None,
+              gpu: Optional[str] = None) -> RowPlans:
+    """Returns the few kernels that serve every number of rows of a range. Takes about a second. Needs no GPU; ``device``
+    and ``gpu`` are as for ``plan``.
 
     ``m`` is the first and the last number, like ``(1, 512)``, or a ``range``, whose step is ignored. The problem's own m
     is ignored too, and its strides of 0 follow each m. Raises ``InvalidArgument`` if ``m`` is no such range.
@@ -289,8 +306,7 @@ def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Option
     if isinstance(_item_of(problem), Plan):
         _refuse_rows(problem, m)  # type: ignore[arg-type]
     rows, found = _rows_of(m), RowPlansStruct()
-    lib.sluice_plan_rows(default_device(device) if device is not None else None, ctypes.byref(problem.struct()), ctypes.byref(rows),
-                         ctypes.byref(found))
+    _for_target(lib.sluice_plan_rows, device, gpu, ctypes.byref(problem.struct()), ctypes.byref(rows), ctypes.byref(found))
     plans = []
     for i in range(found.count):
         handle = Handle(lib.sluice_plan_free)
@@ -326,13 +342,16 @@ def _format_of(what: str, weights: object) -> WeightFormat:
     return weights
 
 
-def _plans_of(item: Preparable, m: Optional[Rows]) -> tuple[Plan, ...]:
+def _plans_of(item: Preparable, m: Optional[Rows], gpu: Optional[str]) -> tuple[Plan, ...]:
     if isinstance(item, Plan):
         _refuse_rows(item, m)
+        if gpu is not None:
+            raise errors.InvalidArgument(f"gpu = {shown(gpu)} has no effect on {shown(item)}, which is planned: give gpu to "
+                                         "sluice.plan()")
         return (item,)
     if m is not None:
-        return plan_rows(item, m).plans
-    return (packed_plan(item) if isinstance(item, PackedProblem) else plan(item),)
+        return plan_rows(item, m, gpu=gpu).plans
+    return (packed_plan(item, gpu=gpu) if isinstance(item, PackedProblem) else plan(item, gpu=gpu),)
 
 
 def _refuse_rows(item: Plan, m: Optional[Rows]) -> None:
@@ -343,12 +362,14 @@ def _refuse_rows(item: Plan, m: Optional[Rows]) -> None:
 
 @entry
 def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[Rows] = None,  # noqa: A001 (the tool's verb)
-            quantizers: Iterable[object] = (), norms: Iterable[object] = (), packers: Iterable[WeightFormat] = (), cache_dir: Union[str, os.PathLike, None] = None,
+            gpu: Optional[str] = None, quantizers: Iterable[object] = (), norms: Iterable[object] = (), packers: Iterable[WeightFormat] = (), cache_dir: Union[str, os.PathLike, None] = None,
             nvrtc: Union[str, os.PathLike, None] = None, jobs: Optional[int] = None) -> Compiled:
     """Fills a kernel cache ahead of time, for machines that shall not compile; needs no GPU.
 
     - ``what``: a problem or a plan, or a list of them.
     - ``m``: a range of numbers of rows, as for ``prepare``; the few kernels that serve it are compiled for each problem.
+    - ``gpu``: the name of the GPU that the kernels are for ("h100"), as for ``plan``. By default it is the machine's first
+      one, or an H200 if there is none. A GPU of another kind may want other kernels.
     - ``quantizers``, ``norms``: input types ("bf16", ...) for which quantisers and norms are compiled too.
     - ``packers``: formats for which the kernels that pack weights on a GPU are compiled too.
     - ``cache_dir``, ``nvrtc``: paths of the cache and of NVRTC, if not the defaults. ``jobs``: kernels at a time.
@@ -357,7 +378,7 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[R
     """
     if m is not None:
         _rows_of(m)  # refuses a wrong range where there is nothing to plan, too
-    plans = [made for item in _items(what) for made in _plans_of(item, m)]
+    plans = [made for item in _items(what) for made in _plans_of(item, m, gpu)]
     formats = list_of("packers", packers, lambda weights: _format_of("packers", weights))
     types = list_of("quantizers", quantizers, lambda dtype: number_of("quantizers", dtype, DTYPES))
     norm_types = list_of("norms", norms, lambda dtype: number_of("norms", dtype, DTYPES))

@@ -158,6 +158,13 @@ class Problem:
             **epilogue_fields(self),
         )
 
+    def flags(self) -> str:
+        """Returns the problem as flags of the ``sluice`` program: ``sluice tune``, ``plan`` and ``compile`` with them, or a
+        line of a ``--shapes`` file, treat exactly this problem. Raises ``InvalidArgument`` for an unknown name."""
+        from ._flags import flags_of
+
+        return flags_of(self.struct())
+
     def check(self) -> None:
         """Raises the error that a product of this problem would raise for its sizes, types and strides. Plans nothing
         and needs no GPU."""

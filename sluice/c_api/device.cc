@@ -29,7 +29,9 @@ Result<sluice_device*> open_device(int ordinal, const Options& options) {
   return new sluice_device{Session(*std::move(device)), name};
 }
 
-Result<sluice_device*> default_device(int ordinal) {
+}  // namespace
+
+Result<sluice_device*> sluice::c_api::default_device(int ordinal) {
   if (ordinal < 0 || ordinal >= kMaxDefaultDevices)
     return Error{ErrorCode::invalid_argument, "device " + std::to_string(ordinal) + " must be in 0.." +
                                                   std::to_string(kMaxDefaultDevices - 1)};
@@ -41,6 +43,8 @@ Result<sluice_device*> default_device(int ordinal) {
   if (opened) slot.store(*opened, std::memory_order_release);
   return opened;
 }
+
+namespace {
 
 using gemm::prepare, gemm::race;
 using packed::prepare, packed::race;
@@ -216,7 +220,8 @@ sluice_status sluice_race(const sluice_device* device, const sluice_problem* pro
   return guarded([&] {
     if (device == nullptr) return fail(null_argument("device"));
     const Device& on = device->session.device();
-    return give_plan(problem, on.info(), plan, [&](const auto& of) { return race(on, of, candidates); });
+    return give_plan(problem, {.info = on.info()}, plan,
+                     [&](const auto& of) { return race(on, of, candidates); });
   });
 }
 

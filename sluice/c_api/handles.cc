@@ -9,27 +9,47 @@
 
 namespace sluice::c_api {
 
-std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const DeviceInfo& device) {
-  return std::unique_ptr<sluice_plan>(new sluice_plan{
-      plan, describe(plan) + describe(device), to_string(plan.config), gemm::units_of(plan, Stamping::off)});
+namespace {
+
+std::string text_of_target(const Target& target) {
+  return (target.stands_in ? describe_stand_in(target.info) : "") + describe(target.info);
 }
-std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const DeviceInfo& device) {
-  return std::unique_ptr<sluice_plan>(new sluice_plan{plan, packed::describe(plan) + describe(device),
+
+}  // namespace
+
+Result<Target> target_of(const sluice_device* device, const char* gpu) {
+  if (device == nullptr && gpu == nullptr) {
+    const Result<sluice_device*> first = default_device(0);
+    if (first) return target_of(*first, nullptr);
+    const ErrorCode code = first.error().code;
+    if (code != ErrorCode::driver && code != ErrorCode::unsupported_arch) return first.error();
+  }
+  if (device != nullptr)
+    return Target{.info = device->session.device().info(), .records = device->session.device().records()};
+  Target target{.records = open_records(options_from_environment()), .stands_in = gpu == nullptr};
+  if (gpu == nullptr) return target;
+  SLUICE_TAKE(target.info, gpu_named(gpu));
+  return target;
+}
+
+std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const Target& target) {
+  return std::unique_ptr<sluice_plan>(new sluice_plan{plan, describe(plan) + text_of_target(target),
+                                                      to_string(plan.config),
+                                                      gemm::units_of(plan, Stamping::off)});
+}
+std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const Target& target) {
+  return std::unique_ptr<sluice_plan>(new sluice_plan{plan, packed::describe(plan) + text_of_target(target),
                                                       to_string(plan.config), packed::units_of(plan)});
 }
 
-Planner::Planner(const sluice_device* device)
-    : info_(device != nullptr ? &device->session.device().info() : &h200_),
-      records_(device != nullptr ? &device->session.device().records() : &shipped_records()) {}
-
-Result<Plan> Planner::plan(const Problem& problem, const char* choices) const {
+Result<Plan> plan(const Problem& problem, const Target& target, const char* choices) {
   SLUICE_TAKE(const PlanOverrides overrides, from_text<PlanOverrides>(choices != nullptr ? choices : ""));
-  return gemm::plan(problem, *info_, overrides, *records_);
+  return gemm::plan(problem, target.info, overrides, target.records);
 }
-Result<packed::Plan> Planner::plan(const PackedProblem& problem, const char* choices) const {
+Result<packed::Plan> plan(const PackedProblem& problem, const Target& target, const char* choices) {
   SLUICE_TAKE(const packed::Overrides overrides,
               from_text<packed::Overrides>(choices != nullptr ? choices : ""));
-  return packed::plan(problem, *info_, overrides, *records_);
+  return packed::plan(problem, target.info, overrides, target.records);
 }
 
 }  // namespace sluice::c_api

@@ -33,12 +33,26 @@ struct sluice_workspace {
 
 namespace sluice::c_api {
 
-/// Makes a plan's handle. The plan's text names `device`, and its tuning records belong to that GPU.
-std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const DeviceInfo& device);
-std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const DeviceInfo& device);
+/// Returns the process's device of a GPU, opened by the first call with the environment's options.
+Result<sluice_device*> default_device(int ordinal);
+
+/// The GPU that plans are for, and its records.
+struct Target {
+  DeviceInfo info{};  // an H200
+  RecordBook records{};
+  bool stands_in = false;  // for a GPU that was neither found nor named
+};
+/// Returns the target of a device. Without one it is the GPU called `gpu`; without that the first GPU of the
+/// machine, or an H200 if there is none. Errors: invalid_argument for an unknown name; those of Device::open,
+/// except that there is no usable GPU.
+Result<Target> target_of(const sluice_device* device, const char* gpu);
+
+/// Makes a plan's handle. The plan's text names the target.
+std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const Target& target);
+std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const Target& target);
 /// Gives the handle of the plan that `make` makes of a problem, dense or packed.
 template <class Make>
-sluice_status give_plan(const sluice_problem* problem, const DeviceInfo& device, sluice_plan** plan,
+sluice_status give_plan(const sluice_problem* problem, const Target& target, sluice_plan** plan,
                         const Make& make) {
   if (problem == nullptr || plan == nullptr)
     return fail(null_argument(problem == nullptr ? "problem" : "plan"));
@@ -48,27 +62,14 @@ sluice_status give_plan(const sluice_problem* problem, const DeviceInfo& device,
       [&](const auto& of) {
         const auto made = make(of);
         if (!made) return fail(in_c_names(made.error()));
-        *plan = handle_of(*made, device).release();
+        *plan = handle_of(*made, target).release();
         return SLUICE_OK;
       },
       *read);
 }
 
-/// Plans with the facts and records of a device, or of an H200 if there is none.
-class Planner {
- public:
-  explicit Planner(const sluice_device* device);
-
-  const DeviceInfo& info() const { return *info_; }
-  const RecordBook& records() const { return *records_; }
-  /// Plans a problem. Its errors are those of from_text and of the product's plan().
-  Result<Plan> plan(const Problem& problem, const char* choices) const;
-  Result<packed::Plan> plan(const PackedProblem& problem, const char* choices) const;
-
- private:
-  DeviceInfo h200_;
-  const DeviceInfo* info_;
-  const RecordBook* records_;
-};
+/// Plans a problem. Its errors are those of from_text and of the product's plan().
+Result<Plan> plan(const Problem& problem, const Target& target, const char* choices);
+Result<packed::Plan> plan(const PackedProblem& problem, const Target& target, const char* choices);
 
 }  // namespace sluice::c_api

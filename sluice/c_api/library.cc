@@ -35,6 +35,12 @@ sluice_status status_of(const Result<Compiled>& result, sluice_compiled* done) {
   return result->first_failure ? fail(*result->first_failure) : SLUICE_OK;
 }
 
+sluice_status create_plan(const Result<Target>& target, const sluice_problem* problem, const char* choices,
+                          sluice_plan** made) {
+  if (!target) return fail(target.error());
+  return give_plan(problem, *target, made, [&](const auto& of) { return plan(of, *target, choices); });
+}
+
 Result<sluice_problem> checked_values(const ProductCall& found) {
   return std::visit(
       [](const auto& call) -> Result<sluice_problem> {
@@ -124,10 +130,14 @@ sluice_status sluice_problem_check(const sluice_problem* problem) {
 
 sluice_status sluice_plan_create(const sluice_device* device, const sluice_problem* problem,
                                  const char* choices, sluice_plan** plan) {
+  return guarded([&] { return create_plan(target_of(device, nullptr), problem, choices, plan); });
+}
+
+sluice_status sluice_plan_create_for(const char* gpu, const sluice_problem* problem, const char* choices,
+                                     sluice_plan** plan) {
   return guarded([&] {
-    const Planner planner(device);
-    return give_plan(problem, planner.info(), plan,
-                     [&](const auto& of) { return planner.plan(of, choices); });
+    if (gpu == nullptr) return fail(null_argument("gpu"));
+    return create_plan(target_of(nullptr, gpu), problem, choices, plan);
   });
 }
 
@@ -164,10 +174,13 @@ int64_t sluice_plan_workspace_bytes(const sluice_plan* plan) {
 
 double sluice_plan_estimate_us(const sluice_plan* plan) {
   if (plan == nullptr) return 0;
+  const auto us = [](const auto& of, double estimate_us) {
+    return of.source == PlanSource::record && !of.product_alone ? of.measured_us : estimate_us;
+  };
   if (const auto* const packed = std::get_if<packed::Plan>(&plan->plan))
-    return packed->source == PlanSource::record ? packed->measured_us : packed->estimate_us;
+    return us(*packed, packed->estimate_us);
   const Plan& product = std::get<Plan>(plan->plan);
-  return product.source == PlanSource::record ? product.measured_us : product.estimate.total_us;
+  return us(product, product.estimate.total_us);
 }
 
 sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count, const sluice_options* given,

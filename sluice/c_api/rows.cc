@@ -22,11 +22,11 @@ sluice_row_summary values_of(const RowSummary& s) {
           .worst_m = s.worst_m};
 }
 
-auto plan_rows(const Problem& problem, RowRange rows, const Planner& planner) {
-  return gemm::plan_rows(problem, rows, planner.info(), planner.records());
+auto plan_rows(const Problem& problem, RowRange rows, const Target& target) {
+  return gemm::plan_rows(problem, rows, target.info, target.records);
 }
-auto plan_rows(const PackedProblem& problem, RowRange rows, const Planner& planner) {
-  return packed::plan_rows(problem, rows, planner.info(), planner.records());
+auto plan_rows(const PackedProblem& problem, RowRange rows, const Target& target) {
+  return packed::plan_rows(problem, rows, target.info, target.records);
 }
 Result<RowSummary> prepare(const Device& device, const Problem& problem, RowRange rows) {
   return gemm::prepare(device, problem, rows);
@@ -36,12 +36,12 @@ Result<RowSummary> prepare(const Device& device, const PackedProblem& problem, R
 }
 
 template <class Table>
-void hand_over(const Table& table, const DeviceInfo& device, sluice_row_plans* found) {
+void hand_over(const Table& table, const Target& target, sluice_row_plans* found) {
   std::vector<std::unique_ptr<sluice_plan>>
       plans;  // complete before any is handed over, because allocation may fail
-  const std::string text = describe(table, device);
+  const std::string text = describe(table, target.info);
   for (const auto& plan : table.kernels) {
-    plans.push_back(handle_of(plan, device));
+    plans.push_back(handle_of(plan, target));
     plans.back()->rows_text = text;
   }
   *found = {};
@@ -68,6 +68,18 @@ sluice_status with_rows(const sluice_problem* problem, const sluice_row_range* r
       *read);
 }
 
+sluice_status give_rows(const Result<Target>& target, const sluice_problem* problem,
+                        const sluice_row_range* rows, sluice_row_plans* found) {
+  return with_rows(problem, rows, [&](const auto& of, RowRange range) {
+    if (found == nullptr) return fail(null_argument("found"));
+    if (!target) return fail(target.error());
+    const auto table = plan_rows(of, range, *target);
+    if (!table) return fail(in_c_names(table.error()));
+    hand_over(*table, *target, found);
+    return SLUICE_OK;
+  });
+}
+
 }  // namespace
 }  // namespace sluice::c_api
 
@@ -78,15 +90,14 @@ extern "C" {
 
 sluice_status sluice_plan_rows(const sluice_device* device, const sluice_problem* problem,
                                const sluice_row_range* rows, sluice_row_plans* found) {
+  return guarded([&] { return give_rows(target_of(device, nullptr), problem, rows, found); });
+}
+
+sluice_status sluice_plan_rows_for(const char* gpu, const sluice_problem* problem,
+                                   const sluice_row_range* rows, sluice_row_plans* found) {
   return guarded([&] {
-    return with_rows(problem, rows, [&](const auto& of, RowRange range) {
-      if (found == nullptr) return fail(null_argument("found"));
-      const Planner planner(device);
-      const auto table = plan_rows(of, range, planner);
-      if (!table) return fail(in_c_names(table.error()));
-      hand_over(*table, planner.info(), found);
-      return SLUICE_OK;
-    });
+    if (gpu == nullptr) return fail(null_argument("gpu"));
+    return give_rows(target_of(nullptr, gpu), problem, rows, found);
   });
 }
 

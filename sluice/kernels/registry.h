@@ -245,6 +245,7 @@ constexpr void add_convs(ConfigList& list) {
   add(bf16, of(ConvOp::fprop, 3), {ping_pong, 64, 64}, {1, 1, 4});
   add(fp16, of(ConvOp::fprop, 1), {ping_pong, 64, 64}, {1, 1}, Combine::none, StorePath::direct);
   Problem fp8 = problem(DType::e4m3, DType::bf16);
+  fp8.accumulate = Accumulate::fast;
   fp8.epilogue = {.scale_a = ScaleMode::tensor,
                   .scale_b = ScaleMode::vector,
                   .bias = Bias::column,

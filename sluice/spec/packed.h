@@ -24,12 +24,12 @@ struct PackedProblem {
   i64 m = 0;  // tokens
   i64 n = 0;  // outputs: rows of W
   i64 k = 0;
-  DType x = DType::fp16;                // fp16, bf16 or e4m3
+  DType x = DType::bf16;                // bf16, fp16 or e4m3
   ScaleMode scale_x = ScaleMode::none;  // e4m3 tokens: none, tensor (one fp32) or vector (one a token)
-  DType d = DType::fp16;                // fp16, bf16 or fp32; with e4m3 tokens e4m3 too
+  DType d = DType::bf16;                // bf16, fp16 or fp32; with e4m3 tokens e4m3 too
   WeightFormat weights{};               // order half; with e4m3 tokens uint4 of order byte
   Bias bias = Bias::none;
-  DType bias_type = DType::fp16;
+  DType bias_type = DType::bf16;
   Activation activation = Activation::none;
   bool gated = false;                   // D is m x n / 2; any e4m3 tokens, or few of 16 bits
   ScaleMode scale_d = ScaleMode::none;  // e4m3 D: none, or tensor (one fp32)

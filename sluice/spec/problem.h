@@ -16,9 +16,9 @@ namespace sluice {
 /// WGMMA takes fp8 operands K-major.
 enum class Major : u8 { k, mn };
 
-/// Where the k-sum is kept. fast: in the tensor core's accumulator throughout. promoted: fp8 partial sums are
-/// added to fp32 registers every 128 of k, because the fp8 accumulator keeps 13 fraction bits
-/// (docs/numerics.md).
+/// Where the sum of an fp8 product is kept. promoted: partial sums are added to fp32 registers every 128 of
+/// k. fast: in the tensor core's accumulator, which keeps 13 fraction bits of them (docs/numerics.md). Sums
+/// of 16-bit inputs are in fp32 either way.
 enum class Accumulate : u8 { fast, promoted };
 
 /// Strides are in elements. ld: from one row (Major::k) or one k (Major::mn) to the next; 0 = packed.
@@ -43,7 +43,7 @@ struct Problem {
   Matrix c{};  // read only with epilogue.residual; its type is epilogue.c_type
   Matrix d{};
   Epilogue epilogue{};
-  Accumulate accumulate = Accumulate::fast;
+  Accumulate accumulate = Accumulate::promoted;  // has no effect on 16-bit inputs (is_promoted)
   /// Asks for the same bits on every run. false lets the slices of a split product add to D in any order,
   /// with update = add only; everything else is deterministic anyway.
   bool deterministic = true;
@@ -55,7 +55,7 @@ struct Problem {
 };
 
 /// True if sums of 128 of k are added up outside the tensor core. Block scales need that whatever
-/// `accumulate` says. 16-bit inputs never do: their sums are fp32 already, so `promoted` changes nothing.
+/// `accumulate` says. Sums of 16-bit inputs are fp32 already, so that `accumulate` changes nothing.
 SLUICE_HD constexpr bool is_promoted(const Problem& p) {
   return is_fp8(p.a.type) && (p.accumulate == Accumulate::promoted || is_block_scaled(p.epilogue));
 }

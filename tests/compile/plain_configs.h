@@ -16,7 +16,7 @@ inline std::vector<KernelConfig> plain_configs() {
   const auto add = [&](Schedule schedule, int tile_n, int warps, const auto& stages_of) {
     for (const int tokens : {8, 16, 32, 48, 64, 96, 128})
       for (const DType type : {DType::e4m3, DType::bf16}) {
-        Problem p{.a = {.type = type}, .b = {.type = type}};
+        Problem p{.a = {.type = type}, .b = {.type = type}, .accumulate = Accumulate::fast};
         const int kind = turn / 4 % 3;  // each kind gets all four splits
         if (kind == 0)
           p.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector, .bias = Bias::column};

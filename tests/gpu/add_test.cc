@@ -33,6 +33,7 @@ Problem gradient(const Shape& shape, DType input, bool deterministic) {
   p.b = {.type = input, .ld = ceil_div(shape.k, i64{16}) * 16};
   p.d.type = DType::fp32;
   p.epilogue.update = Update::add;
+  p.accumulate = Accumulate::fast;
   p.deterministic = deterministic;
   return p;
 }

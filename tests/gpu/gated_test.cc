@@ -22,8 +22,15 @@ struct Fused {
   PlanOverrides overrides;
 };
 
+/// Fast sums: plain_wgmma keeps no others.
 Problem product(i64 m, i64 n, i64 k, DType inputs, DType d) {
-  return {.m = m, .n = n, .k = k, .a = {.type = inputs}, .b = {.type = inputs}, .d = {.type = d}};
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .a = {.type = inputs},
+          .b = {.type = inputs},
+          .d = {.type = d},
+          .accumulate = Accumulate::fast};
 }
 
 class gated : public GpuTest {

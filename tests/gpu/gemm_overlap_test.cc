@@ -19,6 +19,7 @@ struct Shape {
 Problem of(i64 m, i64 n, i64 k, DType type, bool residual = false) {
   Problem p{.m = m, .n = n, .k = k, .a = {.type = type}, .b = {.type = type}, .d = {.type = DType::bf16}};
   if (is_fp8(type)) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::tensor;
+  p.accumulate = Accumulate::fast;  // plain_wgmma keeps no others
   p.epilogue.residual = residual;
   return p;
 }

@@ -85,7 +85,7 @@ std::vector<KernelConfig> sanitize_dense_pool() {
       add(pool, c);
     };
     const auto as_it_is = [](KernelConfig&) {};
-    Problem bf16, fp8{.a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};
+    Problem bf16, fp8{.a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}, .accumulate = Accumulate::fast};
     for (const ClusterShape cluster : {ClusterShape{2, 2}, ClusterShape{1, 1, 4}}) {
       add_class(bf16, cluster, as_it_is);
       add_class(fp8, cluster, as_it_is);
@@ -129,7 +129,7 @@ std::vector<KernelConfig> sanitize_plain_pool() {
       for (const DType type : {DType::bf16, DType::e4m3})
         for (const int tokens : {8, 16, 32})
           for (const int kind : {0, 1, 2}) {
-            Problem p{.a = {.type = type}, .b = {.type = type}};
+            Problem p{.a = {.type = type}, .b = {.type = type}, .accumulate = Accumulate::fast};
             if (kind == 0)
               p.epilogue = {.scale_a = ScaleMode::vector,
                             .scale_b = ScaleMode::vector,

@@ -38,6 +38,41 @@ def test_a_plan_says_what_runs_and_what_it_costs():
     assert sluice.explain(m=4096, n=4096, k=4096, a="e4m3", accumulate="fast") == plan.text == sluice.explain(plan)
 
 
+def test_a_plan_is_for_the_gpu_that_is_named():
+    problem = sluice.Problem(512, 28672, 4096, a="e4m3", scale_a="vector", scale_b="vector")
+    h100, h200 = sluice.plan(problem, gpu="h100"), sluice.plan(problem, gpu="h200")
+    assert "NVIDIA H100" in h100.text and "NVIDIA H200" in h200.text and h100.config != h200.config
+    assert "as no GPU was" not in h200.text + sluice.explain(problem, gpu="H100")
+    packed = sluice.PackedProblem(16, 4096, 4096)
+    assert "NVIDIA H100" in sluice.packed_plan(packed, gpu="h100").text and "NVIDIA H20," in sluice.explain(packed, gpu="h20")
+    assert "NVIDIA H100" in sluice.plan_rows(problem, (1, 2), gpu="h100").plans[0].text
+    with pytest.raises(sluice.InvalidArgument, match="h100-pcie"):
+        sluice.plan(problem, gpu="b200")
+    with pytest.raises(sluice.InvalidArgument, match="give one of them"):
+        sluice.plan(problem, gpu="h100", device=0)
+    with pytest.raises(sluice.InvalidArgument, match="which is planned"):
+        sluice.compile(h100, gpu="h100")
+
+
+def test_a_plan_says_that_no_gpu_was_found():
+    text = sluice.explain(m=64, n=64, k=64)
+    try:
+        sluice.plan(m=64, n=64, k=64, device=0)
+    except sluice.DriverError:
+        assert "\nfor        an NVIDIA H200, as no GPU was found or named\n" in text
+    else:
+        assert text == sluice.explain(m=64, n=64, k=64, device=0)
+
+
+def test_kernels_are_compiled_for_the_gpu_that_is_named(cache, has_nvrtc):
+    if not has_nvrtc:
+        pytest.skip("no NVRTC")
+    problem = sluice.Problem(512, 28672, 4096, a="e4m3", scale_a="vector", scale_b="vector")
+    assert sluice.compile(problem, gpu="h200").already_there == 0
+    assert sluice.compile(problem, gpu="h200").compiled == 0
+    assert sluice.compile(problem, gpu="h100").compiled > 0
+
+
 def test_a_plan_is_the_same_every_time():
     assert sluice.plan(m=37, n=480, k=2048).text == sluice.plan(sluice.Problem(37, 480, 2048)).text
 

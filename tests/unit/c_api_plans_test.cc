@@ -175,5 +175,35 @@ TEST_F(CApiPlans, parts_are_added_in_any_order_only_where_that_is_asked_for) {
   EXPECT_GT(sluice_plan_workspace_bytes(plan_of(gradient(0), "last_arriver")), 0);
 }
 
+TEST_F(CApiPlans, plans_are_for_a_gpu_that_is_named_or_say_that_none_was) {
+  sluice_problem problem{};
+  problem.m = 512, problem.n = 28672, problem.k = 4096, problem.batch = 1;
+  problem.a = problem.b = SLUICE_E4M3, problem.d = SLUICE_BF16;
+  problem.scale_a = problem.scale_b = SLUICE_SCALE_VECTOR;
+  sluice_plan *h100 = nullptr, *h200 = nullptr;
+  ASSERT_EQ(sluice_plan_create_for("h100", &problem, nullptr, &h100), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_plan_create_for("H200", &problem, nullptr, &h200), SLUICE_OK) << sluice_error_message();
+  made_.insert(made_.end(), {h100, h200});
+  const std::string unnamed = sluice_plan_text(plan_of(problem)), stand_in = "as no GPU was found or named";
+  EXPECT_NE(std::string(sluice_plan_text(h100)).find("\ngpu        NVIDIA H100"), std::string::npos);
+  EXPECT_NE(std::string(sluice_plan_config(h100)), sluice_plan_config(h200)) << "kernels differ";
+  EXPECT_EQ(std::string(sluice_plan_text(h200)).find(stand_in), std::string::npos);
+  EXPECT_NE(unnamed.find("\nfor        an NVIDIA H200, " + stand_in), std::string::npos) << unnamed;
+  EXPECT_EQ(std::string(sluice_plan_config(plan_of(problem))), sluice_plan_config(h200));
+
+  sluice_plan* none = nullptr;
+  EXPECT_EQ(sluice_plan_create_for("b200", &problem, nullptr, &none), SLUICE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(sluice_error_message()).find("h100-pcie"), std::string::npos)
+      << sluice_error_message();
+  EXPECT_EQ(sluice_plan_create_for(nullptr, &problem, nullptr, &none), SLUICE_INVALID_ARGUMENT);
+  sluice_row_plans found{};
+  const sluice_row_range rows{1, 4};
+  ASSERT_EQ(sluice_plan_rows_for("h100", &problem, &rows, &found), SLUICE_OK) << sluice_error_message();
+  ASSERT_GT(found.count, 0);
+  EXPECT_NE(std::string(sluice_plan_text(found.plans[0])).find("NVIDIA H100"), std::string::npos);
+  made_.insert(made_.end(), found.plans, found.plans + found.count);
+  EXPECT_EQ(sluice_plan_rows_for("b200", &problem, &rows, &found), SLUICE_INVALID_ARGUMENT);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -273,7 +273,7 @@ TEST(chain_layers, equal_products_read_what_the_one_before_wrote_and_more) {
   ASSERT_TRUE(model.ok()) << model.error().message;
   spec.model = *model;
   EXPECT_EQ(weight_bytes(spec), 4 * 1280 * 8192);
-  EXPECT_EQ(name_of(spec), "4 x 1280x8192 e4m3, 4 tokens");
+  EXPECT_EQ(name_of(spec), "4 x 1280x8192 e4m3 promoted, 4 tokens");
   EXPECT_NE(poison_of(spec), 0xFF) << "columns that nobody writes are read";
   const LayerMemory memory = imagined_memory(spec);
   const std::vector<ChainStep> steps = steps_of(spec, memory);
@@ -355,7 +355,8 @@ TEST(chain_layers, names) {
   EXPECT_TRUE(parse_model("qwen3-8b").ok());
   EXPECT_NE(parse_model("gpt").error().message.find("llama3-70b-tp8"), std::string::npos);
   EXPECT_NE(parse_layer_weights("fp4").error().message.find("int4"), std::string::npos);
-  EXPECT_EQ(name_of(LayerSpec{.parts = LayerParts::projections}), "llama3-8b e4m3, 1 token, projections");
+  EXPECT_EQ(name_of(LayerSpec{.parts = LayerParts::projections}),
+            "llama3-8b e4m3 promoted, 1 token, projections");
 }
 
 }  // namespace

@@ -44,12 +44,23 @@ TEST(cli_chain, a_case_for_each_number_of_tokens) {
   EXPECT_EQ(arm_names((*cases)[1]), "weights_first;tuned;");
 }
 
+TEST(cli_chain, sums_are_promoted_unless_told) {
+  EXPECT_EQ(parsed("--tokens 1")->front().spec.accumulate, Accumulate::promoted);
+  EXPECT_EQ(name_of(parsed("--tokens 1")->front().spec), "llama3-8b e4m3 promoted, 1 token");
+  const auto fast = parsed("--tokens 1 --accumulate fast");
+  ASSERT_TRUE(fast.ok()) << fast.error().message;
+  EXPECT_EQ(name_of(fast->front().spec), "llama3-8b e4m3, 1 token") << "the name of stored results";
+  EXPECT_EQ(problem_of(fast->front().spec, bench::LayerProduct::qkv).accumulate, Accumulate::fast);
+  EXPECT_NE(refusal("--weights bf16 --accumulate fast").find("sums of bf16 products are in fp32"),
+            std::string::npos);
+}
+
 TEST(cli_chain, arms) {
   const auto staged = parsed("--stages 2,4 --half --hand-off 65536 --trigger after_loads --tokens 1");
   ASSERT_TRUE(staged.ok()) << staged.error().message;
   const std::vector<bench::ArmSpec>& arms = (*staged)[0].arms;
   ASSERT_EQ(arms.size(), 2u);
-  EXPECT_EQ(arms[1].name, "weights_first, after_loads, half, hand-off 64 KB, 4 stages");
+  EXPECT_EQ(arms[1].name, "tuned, after_loads, half, hand-off 64 KB, 4 stages") << "tuned is the default";
   EXPECT_EQ(arms[1].options.most_stages, 4);
   EXPECT_EQ(arms[1].options.smem_limit, kHalfFootprint);
   EXPECT_EQ(arms[1].options.hand_off_bytes, 65536);

@@ -32,6 +32,8 @@ TEST(cli_flags, shape_and_dtype_make_a_problem) {
   EXPECT_EQ(p.a.type, DType::e4m3);
   EXPECT_EQ(p.b.type, DType::e4m3);
   EXPECT_EQ(p.d.type, DType::bf16);  // fp8 inputs give bf16 unless told
+  EXPECT_EQ(p.accumulate, Accumulate::promoted) << "as C++, C and Python have it";
+  EXPECT_EQ(parse("8x8x8 --dtype e5m2 --accumulate fast")->problem.accumulate, Accumulate::fast);
 }
 
 TEST(cli_flags, output_bias_and_c_follow_sixteen_bit_inputs) {
@@ -66,7 +68,8 @@ TEST(cli_flags, a_product_added_to_d_has_an_fp32_d_and_may_be_in_any_order) {
 TEST(cli_flags, every_epilogue_and_layout_flag_arrives) {
   const auto request = parse(
       "64x64x64 --a-layout mn --b-layout mn --scale-a vector --scale-b tensor --activation silu --d fp32 "
-      "--dtype e4m3 --accumulate promoted --batch 3 --ld-a 80 --bias --bias-type fp32 --alpha 2");
+      "--dtype e4m3 --accumulate fast --batch 3 --ld-a 80 --bias --bias-type fp32 --alpha 2 "
+      "--batch-stride-a 7000 --batch-stride-b 8000 --batch-stride-d 9000");
   ASSERT_TRUE(request) << request.error().message;
   const Problem& p = request->problem;
   EXPECT_EQ(p.a.major, Major::mn);
@@ -76,9 +79,12 @@ TEST(cli_flags, every_epilogue_and_layout_flag_arrives) {
   EXPECT_EQ(p.epilogue.activation, Activation::silu);
   EXPECT_EQ(p.epilogue.bias_type, DType::fp32);
   EXPECT_EQ(p.d.type, DType::fp32);
-  EXPECT_EQ(p.accumulate, Accumulate::promoted);
+  EXPECT_EQ(p.accumulate, Accumulate::fast);
   EXPECT_EQ(p.batch, 3);
   EXPECT_EQ(p.a.ld, 80);
+  EXPECT_EQ(p.a.batch_stride, 7000);
+  EXPECT_EQ(p.b.batch_stride, 8000);
+  EXPECT_EQ(p.d.batch_stride, 9000);
   EXPECT_EQ(request->alpha, 2.0f);
 }
 

@@ -56,7 +56,9 @@ TEST(cli_hostile, flags_without_effect_and_unknown_ones) {
   expect_refused("pack --nope", "there is no flag \"--nope\"");
   expect_refused("plan --nope 3", "there is no flag \"--nope\"");
   expect_refused("plan --device host --shape 64x64x64 --combine separate", "--combine has no effect");
-  expect_refused("plan --device host --shape 64x64x64 --accumulate promoted", "no effect on 16-bit inputs");
+  for (const char* sums : {"promoted", "fast"})
+    expect_refused(std::string("plan --device host --shape 64x64x64 --accumulate ") + sums,
+                   "no effect on 16-bit inputs");
   expect_refused("chain --device host --tokens 1,,2", "--tokens \"1,,2\" has an empty value");
   expect_refused(
       "plan --device host --shape 16x512x2048 --weights int4 --group 33",

@@ -69,10 +69,11 @@ TEST(cli_packed, norms_and_residuals_have_flags) {
   refused("--shape 2x64x128 --norm-x", "--norm-x has no effect without --weights");
 }
 
-TEST(cli_packed, int4_is_symmetric_uint4_and_tokens_are_fp16) {
+TEST(cli_packed, int4_is_symmetric_uint4_and_tokens_are_bf16) {
   const auto item = parse("--shape 1x64x128 --weights int4");
   ASSERT_TRUE(item) << item.error().message;
   EXPECT_EQ(item->problem, (PackedProblem{.m = 1, .n = 64, .k = 128}));
+  EXPECT_EQ(item->problem.x, DType::bf16);
   EXPECT_EQ(parse("--shape 1x64x128 --weights e4m3")->problem.weights.type, WeightType::e4m3);
 }
 
@@ -194,7 +195,8 @@ TEST(cli_packed, bars_compare_with_the_faster_fp8_product) {
 }
 
 TEST(cli_packed, bars_are_of_each_type_of_tokens_and_of_the_faster) {
-  const PackedProblem half{.m = 16, .n = 8192, .k = 8192, .weights = {.group = 64}};
+  const PackedProblem half{
+      .m = 16, .n = 8192, .k = 8192, .x = DType::fp16, .d = DType::fp16, .weights = {.group = 64}};
   PackedProblem byte = half;
   byte.x = DType::e4m3;
   byte.weights.order = FragmentOrder::byte;
@@ -223,7 +225,9 @@ TEST(cli_packed, bars_are_of_each_type_of_tokens_and_of_the_faster) {
 
 TEST(cli_packed, records_say_what_was_packed) {
   bench::RunRecord run;
-  run.shapes = {shape({.m = 16, .n = 3584, .k = 8192, .weights = {.group = 64}}, 5.5, 9.0)};
+  run.shapes = {
+      shape({.m = 16, .n = 3584, .k = 8192, .x = DType::fp16, .d = DType::fp16, .weights = {.group = 64}},
+            5.5, 9.0)};
   const std::string json = bench::to_json(run);
   for (const char* text : {"\"16x3584x8192 fp16 * uint4 g64 > fp16\"", "\"weight_bytes\": 15597568.0",
                            "\"best FP8 / sluice\": 1.636", "\"read floor / sluice\": 0.909", "\"group\": 64"})

@@ -121,5 +121,48 @@ TEST_F(CliRequests, flags_of_the_other_kind_of_set_are_refused_by_name) {
   EXPECT_NE(any_requests("--set smok").error().message.find(", packed"), std::string::npos);
 }
 
+TEST_F(CliRequests, the_layers_of_a_model_are_separate_and_listed_once) {
+  const auto row = requests("--model llama3-8b --recipe row --tokens 16");
+  ASSERT_TRUE(row) << row.error().message;
+  std::vector<std::string> names;
+  for (const bench::DenseRequest& request : *row) names.push_back(bench::shape_text(request.problem));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"16x4096x4096", "16x1024x4096", "16x14336x4096", "16x4096x14336"}));
+  const Problem expected{.m = 16,
+                         .n = 4096,
+                         .k = 4096,
+                         .a = {.type = DType::e4m3},
+                         .b = {.type = DType::e4m3},
+                         .epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector}};
+  EXPECT_EQ(row->front().problem, expected);
+  EXPECT_EQ(row->front().overrides, PlanOverrides{});
+  EXPECT_EQ(requests("--model llama3-8b --recipe none")->size(), 4u * 7) << "1,4,16,64,256,1024,4096 tokens";
+  const auto int4 = any_requests("--model 1280x8192 --recipe int4 --tokens 4");
+  ASSERT_EQ(int4->size(), 1u);
+  EXPECT_EQ(std::get<bench::PackedRequest>(int4->front()).problem,
+            (PackedProblem{.m = 4, .n = 1280, .k = 8192, .weights = {.scale = DType::bf16}}));
+}
+
+TEST_F(CliRequests, a_model_comes_from_its_config_json_and_alone) {
+  const std::string config = path_ + ".json";
+  std::ofstream(config) << R"({"hidden_size": 1024, "intermediate_size": 3072, "num_attention_heads": 16,)"
+                        << R"("num_key_value_heads": 8, "head_dim": 128, "hidden_act": "silu"})";
+  const auto block = requests("--model " + config + " --recipe block --tokens 1,2");
+  std::remove(config.c_str());
+  ASSERT_TRUE(block) << block.error().message;
+  ASSERT_EQ(block->size(), 5u * 2) << "q 2048, k and v 1024, o, gate and up, down";
+  EXPECT_EQ(bench::shape_text(block->at(1).problem), "2x2048x1024");
+  EXPECT_EQ(bench::shape_text(block->at(4).problem), "1x1024x2048");
+  refused("--model llama3-8b", "--model needs --recipe");
+  refused("--model llama3-8b --recipe rows", "--recipe \"rows\" is not one of");
+  refused("--model gpt --recipe row", "--model \"gpt\" is not one of");
+  refused("--model llama3-8b --recipe row --set smoke", "give one of them");
+  refused("--model llama3-8b --recipe row --shapes " + path_, "give one of them");
+  refused("--model llama3-8b --recipe row --dtype e4m3", "--dtype has no effect with --model llama3-8b");
+  refused("--model llama3-8b --recipe row --tile 64x64", "--tile has no effect with --model llama3-8b");
+  refused("--shape 8x8x8 --recipe row", "--recipe has no effect without --model");
+  refused("--tokens 4", "--tokens has no effect without --model");
+}
+
 }  // namespace
 }  // namespace sluice::cli

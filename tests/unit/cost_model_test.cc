@@ -22,6 +22,7 @@ const DeviceInfo kH200{};
 Problem problem(i64 m, i64 n, i64 k, DType type = DType::bf16) {
   Problem p{.m = m, .n = n, .k = k};
   p.a.type = p.b.type = type;
+  p.accumulate = Accumulate::fast;
   return with_strides(p);
 }
 

@@ -115,6 +115,7 @@ TEST_F(GemmApi, inconsistent_plans_are_refused_before_the_compiler_runs) {
 TEST_F(GemmApi, a_plan_that_promotes_otherwise_than_its_problem_says_is_refused) {
   Problem p = small_problem();
   p.a.type = p.b.type = DType::e4m3;
+  p.accumulate = Accumulate::fast;
   Plan bad = planned(p);
   bad.problem.accumulate = Accumulate::promoted;
   expect_bad_plan(bad, ErrorCode::invalid_config, "accumulate = promoted needs");

@@ -55,7 +55,7 @@ Problem random_problem(std::mt19937& random) {
   p.d.type = outputs[random() % 4];
   if (is_16bit(p.a.type) && random() % 2 == 0) p.m = p.m / 8 * 8, p.a.major = Major::mn;
   if (is_16bit(p.a.type) && random() % 2 == 0) p.n = p.n / 8 * 8, p.b.major = Major::mn;
-  if (random() % 2 == 0) p.accumulate = Accumulate::promoted;
+  p.accumulate = random() % 2 == 0 ? Accumulate::promoted : Accumulate::fast;
   p.epilogue.residual = random() % 2 == 0;
   p.epilogue.activation = static_cast<Activation>(random() % 4);
   if (p.d.type == DType::fp32 && random() % 2 == 0) {

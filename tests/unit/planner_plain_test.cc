@@ -24,7 +24,8 @@ namespace {
 const DeviceInfo kH200{};
 
 Problem tokens(i64 m, DType type = DType::e4m3) {
-  return {.m = m, .n = 4096, .k = 4096, .a = {.type = type}, .b = {.type = type}};
+  return {
+      .m = m, .n = 4096, .k = 4096, .a = {.type = type}, .b = {.type = type}, .accumulate = Accumulate::fast};
 }
 
 /// Runs for both plain schedules.

@@ -106,6 +106,34 @@ TEST(tuner_plan, a_problem_that_is_refused_is_refused_with_records_too) {
   EXPECT_FALSE(gemm::plan(p, kH200, {}, book_of(std::vector{sample_record()})));
 }
 
+/// The record is of the product that the gate reads; its time is another.
+TEST(tuner_plan, the_time_of_a_product_alone_says_so) {
+  Problem gated{.m = 4096, .n = 28672, .k = 4096};
+  const Result<Plan> alone = gemm::plan(gated, kH200);
+  gated.epilogue = {.activation = Activation::silu, .gated = true};
+  const Result<Plan> plan = gemm::plan(gated, kH200);
+  ASSERT_TRUE(alone && plan);
+  ASSERT_EQ(alone->source, PlanSource::record);
+  ASSERT_EQ(plan->source, PlanSource::record);
+  EXPECT_FALSE(alone->product_alone);
+  EXPECT_TRUE(plan->product_alone);
+  EXPECT_EQ(plan->measured_us, alone->measured_us);
+  EXPECT_NE(describe(*alone).find("a record, measured "), std::string::npos);
+  EXPECT_NE(describe(*plan).find("a record of the product alone, "), std::string::npos) << describe(*plan);
+
+  PackedProblem packed{
+      .m = 16, .n = 28672, .k = 4096, .x = DType::fp16, .d = DType::fp16, .weights = {.group = 64}};
+  const Result<packed::Plan> narrow = packed::plan(packed, kH200);
+  packed.gated = true;
+  const Result<packed::Plan> gate = packed::plan(packed, kH200);
+  ASSERT_TRUE(narrow && gate);
+  ASSERT_EQ(narrow->source, PlanSource::record);
+  EXPECT_FALSE(narrow->product_alone);
+  if (gate->source == PlanSource::record) {
+    EXPECT_NE(packed::describe(*gate).find("a record of the product alone, "), std::string::npos);
+  }
+}
+
 TEST(tuner_plan, candidates_are_the_models) {
   const Result<std::vector<Plan>> plans = gemm::candidates(tuned_problem(), kH200);
   ASSERT_TRUE(plans);

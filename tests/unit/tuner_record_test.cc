@@ -180,7 +180,7 @@ TEST(tuner_recipe, shares_what_costs_the_same) {
   same.epilogue = {
       .scale_a = ScaleMode::tensor, .scale_b = ScaleMode::tensor, .activation = Activation::relu};
   same.a.ld = 8192;
-  same.accumulate = Accumulate::promoted;  // no change: bf16 sums are fp32 anyway
+  same.accumulate = Accumulate::fast;  // no change: bf16 sums are fp32 anyway
   EXPECT_EQ(recipe_of(plain), recipe_of(same));
   Problem rows = plain, columns = plain;
   rows.epilogue.scale_a = ScaleMode::vector;
@@ -217,11 +217,15 @@ TEST(tuner_recipe, tells_apart_what_costs_more) {
   }
   Problem fp8 = plain;
   fp8.a.type = fp8.b.type = DType::e4m3;
+  fp8.accumulate = Accumulate::fast;
   Problem promoted = fp8;
   promoted.accumulate = Accumulate::promoted;
   Problem block = fp8;
   block.epilogue.scale_a = block.epilogue.scale_b = ScaleMode::block;
   EXPECT_NE(recipe_of(fp8), recipe_of(promoted));
+  EXPECT_EQ(recipe_of(fp8).sums, Sums::fast);
+  EXPECT_EQ(recipe_of(promoted).sums, Sums::promoted);
+  EXPECT_EQ(recipe_of(plain).sums, Sums::fast) << "the key that all records of 16 bits have";
   EXPECT_NE(recipe_of(promoted), recipe_of(block));
   EXPECT_EQ(recipe_of(block).sums, Sums::block);
   for (const Problem& p : {promoted, block}) EXPECT_EQ(recipe_of(example_of(recipe_of(p))), recipe_of(p));

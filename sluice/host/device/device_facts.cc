@@ -246,4 +246,8 @@ std::string describe(const DeviceInfo& d) {
                   with(formatted("%.0f", d.rates.fp8_flops_per_us * 1e-6) + " of fp8", from.tensor_rate));
 }
 
+std::string describe_stand_in(const DeviceInfo& d) {
+  return line("for", "an " + d.name + ", as no GPU was found or named");
+}
+
 }  // namespace sluice

@@ -27,7 +27,7 @@ Matrix unpacked(const Matrix& x, const Problem& p, i64 rows, i64 columns) {
 
 Problem key_of(const Problem& problem) {
   Problem key = with_strides(problem);
-  if (!is_fp8(key.a.type) || is_block_scaled(key.epilogue)) key.accumulate = Accumulate::fast;
+  if (!is_fp8(key.a.type) || is_block_scaled(key.epilogue)) key.accumulate = Problem{}.accumulate;
   if (!key.epilogue.residual) key.c = {};
   if (!adds(key.epilogue)) key.deterministic = true;
   // A vector scale for one row is one value, so both spellings share a key.

@@ -61,6 +61,7 @@ std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& devi
   if (other && made_direct && checked.m > kPlanner.search.borrowed_rows) return std::nullopt;
   plan.source = PlanSource::record;
   plan.measured_us = choice->measured_us;
+  plan.product_alone = other.has_value();
   return plan;
 }
 

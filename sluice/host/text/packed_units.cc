@@ -105,7 +105,8 @@ std::string microseconds(double value) {
 }
 std::string source_text(const Plan& plan) {
   if (plan.source == PlanSource::model) return "the model";
-  return "a record, measured " + microseconds(plan.measured_us);
+  return (plan.product_alone ? "a record of the product alone, " : "a record, measured ") +
+         microseconds(plan.measured_us);
 }
 const char* scales_text(ScaleMode scale_x) {
   switch (scale_x) {

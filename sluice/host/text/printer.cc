@@ -39,7 +39,8 @@ std::string fixed(double value) {
 
 std::string describe_source(const Plan& plan) {
   if (plan.source == PlanSource::model) return "the model";
-  return "a record, measured " + fixed(plan.measured_us) + " us";
+  return (plan.product_alone ? "a record of the product alone, " : "a record, measured ") +
+         fixed(plan.measured_us) + " us";
 }
 
 /// Tells whether bits are reproducible, for a product that is added to D.

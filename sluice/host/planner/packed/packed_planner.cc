@@ -358,6 +358,8 @@ std::optional<Plan> recorded_plan(const PackedProblem& checked, const DeviceInfo
       if (!(plan.config == config)) continue;
       plan.source = PlanSource::record;
       plan.measured_us = choice->measured_us;
+      plan.product_alone =
+          checked.gated || checked.residual || checked.norm_x || checked.scale_d != ScaleMode::none;
       return plan;
     }
   return std::nullopt;

@@ -305,6 +305,7 @@ Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
   filled.estimate_us = plan.estimate_us;
   filled.source = plan.source;
   filled.measured_us = plan.measured_us;
+  filled.product_alone = plan.product_alone;
   return filled;
 }
 

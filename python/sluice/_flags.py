@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a problem as flags of the ``sluice`` program. cli/problem_flags.cc, packed_flags.cc and conv_flags.cc read them.
+
+A flag is left out where the program's default says the same.
+"""
+from __future__ import annotations
+
+from typing import Sequence
+
+from ._library import ProblemStruct
+from .convolutions import CONV_OPS
+from .formats import WEIGHT_TYPES
+from .problems import ACTIVATIONS, DTYPES, MAJORS, SCALES, SUMS, UPDATES
+
+_FP8 = ("e4m3", "e5m2")
+
+
+def flags_of(s: ProblemStruct) -> str:
+    """Returns the flags with which the program's verbs treat exactly this problem: with its records and its kernels."""
+    if s.conv.op:
+        words = _convolution(s)
+    elif s.packed:
+        words = ["--shape", f"{s.m}x{s.n}x{s.k}", *_weights(s)]
+    else:
+        words = ["--shape", f"{s.m}x{s.n}x{s.k}", *_option("--batch", s.batch, 1)]
+    return " ".join([*words, *_types(s), *([] if s.conv.op else _strides(s)), *_epilogue(s)])
+
+
+def _option(flag: str, value: object, default: object = 0) -> list[str]:
+    return [] if value == default else [flag, str(value)]
+
+
+def _vector_type(output: str) -> str:
+    """Returns the program's default type of a bias and of C."""
+    return "bf16" if output in _FP8 else output
+
+
+def _types(s: ProblemStruct) -> list[str]:
+    a, d = DTYPES[s.a], DTYPES[s.d]
+    words = _option("--dtype", a, "bf16")
+    if not s.packed and s.b != s.a:
+        words = ["--a", a, "--b", DTYPES[s.b]]
+    usual = "fp32" if UPDATES[s.update] == "add" else "bf16" if a in _FP8 else a
+    return words + _option("--d", d, usual)
+
+
+def _strides(s: ProblemStruct) -> list[str]:
+    words = [] if s.packed else _option("--a-layout", MAJORS[s.a_major], "k") + _option("--b-layout", MAJORS[s.b_major], "k")
+    for name in "abcd":
+        words += _option(f"--ld-{name}", getattr(s, f"{name}_ld"))
+    for name in "abcd":
+        words += _option(f"--batch-stride-{name}", getattr(s, f"{name}_batch_stride"))
+    return words + _option("--unaligned", "".join(name for name in "abd" if getattr(s, f"{name}_unaligned")), "")
+
+
+def _epilogue(s: ProblemStruct) -> list[str]:
+    words = _option("--scale-a", SCALES[s.scale_a], "none") + _option("--scale-b", SCALES[s.scale_b], "none")
+    usual = _vector_type(DTYPES[s.d])
+    if s.bias:
+        words += ["--bias", *_option("--bias-type", DTYPES[s.bias_type], usual)]
+    words += _option("--activation", ACTIVATIONS[s.activation], "none")
+    if s.residual:
+        words += ["--residual", *([] if s.packed else _option("--c-type", DTYPES[s.c_type], usual))]
+    if s.gated:
+        words.append("--gated")
+    words += _option("--scale-d", SCALES[s.scale_d], "none") + _option("--update", UPDATES[s.update], "set")
+    if s.any_order and UPDATES[s.update] == "add":  # elsewhere it says nothing
+        words.append("--any-order")
+    if s.norm_x:
+        words.append("--norm-x")
+    sums = SUMS[s.accumulate] if DTYPES[s.a] in _FP8 and not s.packed else "promoted"  # 16-bit sums are in fp32
+    return words + _option("--accumulate", sums, "promoted")
+
+
+def _weights(s: ProblemStruct) -> list[str]:
+    """Returns the format. Its order follows from the type of the tokens."""
+    w = s.weights
+    kind = WEIGHT_TYPES[w.type]
+    words = ["--weights", "int4" if kind == "uint4" and not w.zeros else kind]
+    return (words + _option("--group", w.group, 128) + _option("--weight-scale", DTYPES[w.scale], "fp16")
+            + (["--zero", "per_group"] if w.zeros else []))
+
+
+def _per_axis(values: Sequence[object]) -> str:
+    """Returns one number if all axes have it, else a number for each."""
+    return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
+
+
+def _convolution(s: ProblemStruct) -> list[str]:
+    v = s.conv
+
+    def axes(values: Sequence[int]) -> list[int]:
+        return list(values[:v.spatial])
+
+    padding = [str(before) if before == after else f"{before}:{after}"
+               for before, after in zip(axes(v.padding), axes(v.padding_after))]
+    return ["--conv", CONV_OPS[v.op - 1], "--input", "x".join(map(str, [v.images, v.channels, *axes(v.size)])),
+            "--filter", "x".join(map(str, [v.filters, *axes(v.filter)])), *_option("--stride", _per_axis(axes(v.stride)), "1"),
+            *_option("--padding", _per_axis(padding), "0"), *_option("--dilation", _per_axis(axes(v.dilation)), "1"),
+            *_option("--x-pitch", v.x_pitch), *_option("--y-pitch", v.y_pitch)]

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prints what C++, C and the tool take where a caller says nothing but sizes, as JSON: for each topic and
+// field a value for each interface. Values come from the interfaces' own code, and "" stands for a field that
+// an interface lacks or wants to be said. tools/defaults_table.py adds Python, and compares.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include <sluice/c_api/convolutions.h>
+#include <sluice/c_api/values.h>
+#include <sluice/chain.h>
+#include <sluice/conv.h>
+#include <sluice/gemm.h>
+#include <sluice/host/text/field_text.h>
+#include <sluice/norm.h>
+#include <sluice/packed.h>
+
+#include "cli/chain/flags.h"
+#include "cli/requests.h"
+
+namespace sluice {
+namespace {
+
+using Values = std::map<std::string, std::string>;
+using Json = nlohmann::ordered_json;
+
+/// "sluice::DType::bf16" without the names in front.
+std::string short_text(std::string text) {
+  if (const size_t at = text.rfind("::"); at != std::string::npos) text = text.substr(at + 2);
+  return text == "true" ? "yes" : text == "false" ? "no" : text;
+}
+
+/// The values of all fields, those of nested ones as "a.type".
+template <class T>
+void flatten(const T& value, const std::string& name, Values& values) {
+  if constexpr (HasFields<T>)
+    for_each_field(value, [&](const auto& row, const auto& member) {
+      flatten(member, name.empty() ? row.name : name + "." + row.name, values);
+    });
+  else
+    values[name] = short_text(text_of(value));
+}
+template <class T>
+Values flat(const T& value) {
+  Values values;
+  flatten(value, "", values);
+  return values;
+}
+
+/// One topic of the page: the fields in the order of the first interface, with a value for each.
+class Topic {
+ public:
+  explicit Topic(Json& json, const char* name) : json_(json[name]) {}
+  void add(const char* interface, const Values& values) {
+    for (const auto& [name, value] : values) json_[name][interface] = value;
+  }
+  void leave_out(std::initializer_list<const char*> names) {
+    for (const char* name : names) json_.erase(name);
+  }
+  /// Marks fields without a default: zeros are values there.
+  void to_say(const char* interface, std::initializer_list<const char*> names) {
+    for (const char* name : names) json_[name][interface] = "";
+  }
+
+ private:
+  Json& json_;
+};
+
+/// The request that the tool makes of a line.
+bench::Request request(const std::string& line) {
+  CLI::App app;
+  cli::RequestFlags flags;
+  cli::add_many_requests_flags(app, flags);
+  app.parse(line);
+  return *cli::request_of(flags);
+}
+
+void add_product(Json& json) {
+  sluice_problem zeros{};
+  zeros.m = zeros.n = zeros.k = zeros.batch = 1;
+  Topic topic(json, "product");
+  topic.add("cpp", flat(Problem{.m = 1, .n = 1, .k = 1}));
+  topic.add("c", flat(std::get<Problem>(*c_api::problem_of(zeros))));
+  topic.add("tool", flat(std::get<bench::DenseRequest>(request("--shape 1x1x1")).problem));
+  topic.to_say("c", {"batch"});
+  topic.leave_out({"m", "n", "k", "c.type", "c.major", "c.unaligned", "d.major"});  // not a caller's
+  for (const auto& [name, value] : flat(Conv{})) topic.leave_out({("conv." + name).c_str()});
+}
+
+void add_packed(Json& json) {
+  sluice_problem zeros{};
+  zeros.m = zeros.n = zeros.k = zeros.batch = zeros.packed = 1;
+  zeros.weights = c_api::values_of(WeightFormat{});
+  Topic topic(json, "packed");
+  topic.add("cpp", flat(PackedProblem{.m = 1, .n = 1, .k = 1}));
+  topic.add("c", flat(std::get<PackedProblem>(*c_api::problem_of(zeros))));
+  topic.add("tool", flat(std::get<bench::PackedRequest>(request("--shape 1x1x1 --weights uint4")).problem));
+  topic.to_say("c", {"weights.type", "weights.group", "weights.scale", "weights.zero", "weights.order"});
+  topic.to_say("tool", {"weights.type"});
+  topic.leave_out({"m", "n", "k"});
+}
+
+void add_convolution(Json& json) {
+  const int64_t x_shape[] = {1, 64, 8, 8}, w_shape[] = {64, 64, 3, 3}, y_shape[] = {1, 64, 6, 6};
+  const int64_t x_strides[] = {4096, 1, 512, 64}, w_strides[] = {576, 1, 192, 64},
+            y_strides[] = {2304, 1, 384, 64};
+  const auto array = [](const int64_t* shape, const int64_t* strides) {
+    return sluice_array{
+        .dtype = SLUICE_BF16, .ndim = 4, .device_type = SLUICE_ON_CUDA, .shape = shape, .strides = strides};
+  };
+  const sluice_array x = array(x_shape, x_strides), w = array(w_shape, w_strides),
+                     y = array(y_shape, y_strides);
+  const sluice_convolution call{.op = SLUICE_FPROP, .spatial = 2, .x = &x, .w = &w, .y = &y, .alpha = 1};
+  sluice_problem described{};
+  if (sluice_conv_problem_of(&call, &described) != SLUICE_OK) std::puts(sluice_error_message());
+  const Conv sizes{
+      .op = ConvOp::fprop, .channels = 64, .filters = 64, .size = {8, 8, 1}, .filter = {3, 3, 1}};
+  const auto fields = [](const Conv& conv) {
+    Values values = flat(conv);
+    for (const char* said : {"op", "spatial", "images", "channels", "filters"}) values.erase(said);
+    std::erase_if(values, [](const auto& row) {
+      return row.first.starts_with("size") || row.first.starts_with("filter");
+    });
+    return values;
+  };
+  Topic topic(json, "convolution");
+  topic.add("cpp", fields(sizes));
+  topic.add("c", fields(std::get<Problem>(*c_api::problem_of(described)).conv));
+  topic.add("tool",
+            fields(std::get<bench::DenseRequest>(request("--conv fprop --input 1x64x8x8 --filter 64x3x3"))
+                       .problem.conv));
+  topic.to_say("c", {"x_pitch", "y_pitch"});  // strides of the arrays
+}
+
+void add_scalars(Json& json) {
+  const auto tool = std::get<bench::DenseRequest>(request("--shape 1x1x1 --residual"));
+  const auto number = [](float value) { return fmt::format("{:g}", value); };
+  Topic topic(json, "scalars");
+  topic.add("cpp", {{"alpha", number(gemm::Args{}.alpha)},
+                    {"beta", number(gemm::Args{}.beta)},
+                    {"convolution beta", number(conv::Tensors{}.beta)},
+                    {"norm epsilon", number(NormArgs{}.epsilon)},
+                    {"packed epsilon", number(packed::Args{}.epsilon)}});
+  topic.add("tool", {{"alpha", number(tool.alpha)}, {"beta", number(tool.beta)}});
+}
+
+void add_chain(Json& json) {
+  const ChainOptions cpp;
+  CLI::App app;
+  cli::ChainFlags flags;
+  cli::add_chain_flags(app, flags);
+  app.parse("--trigger at_start");
+  const bench::ChainCase item = cli::cases_of(flags)->front();
+  const auto values = [](const ChainOptions& o) {
+    return Values{{"overlap", name_of(o.overlap)},
+                  {"trigger", name_of(o.trigger)},
+                  {"spacing", name_of(o.spacing)},
+                  {"hand_off_bytes", std::to_string(o.hand_off_bytes)},
+                  {"prefetch_bytes", std::to_string(o.prefetch_bytes)},
+                  {"smem_limit", std::to_string(o.smem_limit)},
+                  {"most_stages", std::to_string(o.most_stages)}};
+  };
+  Topic topic(json, "chain");
+  topic.add("cpp", values(cpp));
+  topic.add("tool", values(item.arms.back().options));
+  topic.add("cpp", {{"accumulate", name_of(Problem{}.accumulate)}});
+  topic.add("tool", {{"accumulate", name_of(item.spec.accumulate)}});
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main() {
+  nlohmann::ordered_json json;
+  sluice::add_product(json);
+  sluice::add_packed(json);
+  sluice::add_convolution(json);
+  sluice::add_scalars(json);
+  sluice::add_chain(json);
+  std::puts(json.dump(1).c_str());
+}
