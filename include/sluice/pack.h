@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs 4-bit and 8-bit weights into blobs on the GPU, and unpacks them exactly: one kernel (one for each half
-// of gated weights), no synchronisation, capturable, limited by memory speed. docs/packing.md defines the blob byte by byte. Slices
-// for the shards of a layer are plain copies (sluice/spec/packed_slices.h).
+// Packs 4-bit and 8-bit weights into blobs on the GPU, and unpacks them exactly: one kernel (one for each
+// half of gated weights), no synchronisation, capturable, limited by memory speed. docs/packing.md defines
+// the blob byte by byte. Slices for the shards of a layer are plain copies (sluice/spec/packed_slices.h).
 #pragma once
 
 #include <sluice/gemm.h>

@@ -87,7 +87,7 @@ Result<std::vector<Plan>> candidates(const PackedProblem& problem, const DeviceI
 
 /// The pointers of one launch, all to device memory.
 struct Args {
-  const void* x = nullptr;         // m rows of k values of PackedProblem::x, ld_x apart; 16-byte aligned
+  const void* x = nullptr;  // m rows of k values of PackedProblem::x, ld_x apart; 16-byte aligned
   // the blob, Plan::weight_bytes of it, 128-byte aligned; gated: packed as such (PackShape::gated)
   const void* weights = nullptr;
   void* d = nullptr;               // m rows of n (gated: n / 2) values of PackedProblem::d, ld_d apart

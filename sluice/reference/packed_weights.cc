@@ -183,7 +183,8 @@ std::vector<u8> bytes(i64 count) {
 
 Result<std::vector<u8>> pack_weights(const WeightFormat& format, const WeightArrays& arrays) {
   if (const Result<void> checked = check_arrays(format, arrays); !checked) return checked.error();
-  if (arrays.gated) return of_both([&](int half) { return pack_weights(format, half_of(format, arrays, half)); });
+  if (arrays.gated)
+    return of_both([&](int half) { return pack_weights(format, half_of(format, arrays, half)); });
   std::vector<u8> blob = bytes(blob_bytes(format, arrays.n, arrays.k));
   place_codes(format, arrays, blob.data());
   const auto size = static_cast<std::size_t>(bytes_of(format.scale));

@@ -18,7 +18,7 @@ struct WeightArrays {
   const u8* codes = nullptr;     // n x k, a byte each
   const void* scales = nullptr;  // n x group_count values of format.scale
   const void* zeros = nullptr;   // n x group_count values of format.scale, if the format stores zeros
-  bool gated = false;            // of a gated product: n / 2 rows of the gate, then as many of "up"
+  bool gated = false;            // W has n / 2 rows of a gate, then as many of "up"
 };
 
 /// A blob with its format and size.
@@ -42,8 +42,8 @@ Result<UnpackedWeights> unpack_weights(const PackedWeights& weights);
 /// n x k: scale * (code - zero), rounded once to double (exact for 16-bit scales and integer zeros).
 Result<std::vector<double>> dequantise_weights(const PackedWeights& weights);
 
-/// Blobs of rows [begin, end), and of k in [begin, end): plain copies. Error invalid_argument: the weights are
-/// gated; slice each half.
+/// Blobs of rows [begin, end), and of k in [begin, end): plain copies. Error invalid_argument: the weights
+/// are gated; slice each half.
 Result<std::vector<u8>> slice_packed_rows(const PackedWeights& weights, SliceRange rows);
 Result<std::vector<u8>> slice_packed_k(const PackedWeights& weights, SliceRange part);
 

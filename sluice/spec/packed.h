@@ -5,10 +5,10 @@
 //   (spec/packing.h)
 // Gated, D[m][j] = act(y[m][j]) * y[m][n / 2 + j] for j < n / 2, where y is the value before act. W's first
 // half of rows makes the gate, its last half "up", as models concatenate them. In the blob each half begins a
-// strip. With scale_d, D is divided by it before it is rounded (spec/epilogue.h). With norm_x, X stands for its
-// rows over their root mean square, times gamma. A residual C is added to D last.
-// A tile's rows are W's. An output is a row of the tensor core's A and a token a column of its B. With 16 and
-// 32 tokens in narrow.cuh, tokens are the rows of A instead (device/packed/token_rows.cuh).
+// strip. With scale_d, D is divided by it before it is rounded (spec/epilogue.h). With norm_x, X stands for
+// its rows over their root mean square, times gamma. A residual C is added to D last. A tile's rows are W's.
+// An output is a row of the tensor core's A and a token a column of its B. With 16 and 32 tokens in
+// narrow.cuh, tokens are the rows of A instead (device/packed/token_rows.cuh).
 #pragma once
 
 #include <sluice/spec/epilogue.h>

@@ -144,9 +144,10 @@ SLUICE_HD constexpr i64 gated_blob_bytes(const WeightFormat& f, i64 n, i64 k) {
 inline constexpr int kGatedUnit = 16;
 /// nullptr, or the rule that a gated product's n breaks, to be put behind its value.
 SLUICE_HD constexpr const char* validate_gated(i64 n) {
-  return n % kGatedUnit == 0 ? nullptr
-                             : " of a gated product must be a multiple of 16: it is the rows of W, gate and up; "
-                               "pad both halves";
+  return n % kGatedUnit == 0
+             ? nullptr
+             : " of a gated product must be a multiple of 16: it is the rows of W, gate and up; "
+               "pad both halves";
 }
 /// True if a gated product reads other bytes than a plain one: the gate's last strip is not full.
 SLUICE_HD constexpr bool pads_halves(i64 n) {

@@ -77,8 +77,8 @@ SLUICE_HD constexpr int tile_rows(const StripConfig& c) {
 SLUICE_HD constexpr int tile_columns(const StripConfig& c) {
   return c.gated ? tile_rows(c) / 2 : tile_rows(c);
 }
-/// The blob's strip that a CTA loads as its `strip`; `first` is that of its first column. Past the end it is the
-/// last one, whose sums are not stored. `strips`: of the blob, half of them the gate's if gated.
+/// The blob's strip that a CTA loads as its `strip`; `first` is that of its first column. Past the end it is
+/// the last one, whose sums are not stored. `strips`: of the blob, half of them the gate's if gated.
 SLUICE_HD constexpr int strip_in_blob(const StripConfig& c, int strips, int first, int strip) {
   if (!c.gated) return min(first + strip, strips - 1);
   const int half = c.strips / 2, of_half = min(first + strip % half, strips / 2 - 1);

@@ -51,11 +51,12 @@ class packed_codes : public GpuTest {
     const auto d = DeviceBuffer::allocate(device(), bytes);
     const auto packer = Packer::create(device(), p.weights);
     ASSERT_TRUE(ok(code_buffer) && ok(x) && ok(scales) && ok(blob) && ok(d) && ok(packer));
-    ASSERT_TRUE(ok(packer->pack({p.n, p.k, p.gated}, {code_buffer->data(), scales->data(), nullptr, blob->data()},
-                                nullptr)));
+    ASSERT_TRUE(ok(packer->pack({p.n, p.k, p.gated},
+                                {code_buffer->data(), scales->data(), nullptr, blob->data()}, nullptr)));
     const auto kernel = packed::prepare(device(), *plan);
     ASSERT_TRUE(ok(kernel));
-    ASSERT_TRUE(ok(packed::launch(*kernel, {.x = x->data(), .weights = blob->data(), .d = d->data()}, nullptr)));
+    ASSERT_TRUE(
+        ok(packed::launch(*kernel, {.x = x->data(), .weights = blob->data(), .d = d->data()}, nullptr)));
     std::vector<float> got(static_cast<size_t>(p.m * columns));
     ASSERT_TRUE(ok(d->download(got.data(), bytes)));
     int wrong = 0;

@@ -25,7 +25,8 @@ static_assert(gated_strips(14784) == 232 && strip_count(14784) == 231, "7392 row
 static_assert(gated_blob_bytes(kInt4, 16, 128) == 2 * tile_bytes(kInt4));
 static_assert(gated_blob_bytes(kInt4, 7168, 8192) == blob_bytes(kInt4, 7168, 8192), "old blobs stay valid");
 static_assert(pads_halves(14784) && pads_halves(64) && !pads_halves(128) && !pads_halves(0));
-static_assert(validate_gated(14784) == nullptr && validate_gated(0) == nullptr && validate_gated(8) != nullptr);
+static_assert(validate_gated(14784) == nullptr && validate_gated(0) == nullptr &&
+              validate_gated(8) != nullptr);
 static_assert(stored_bits(PackedProblem{.n = 64, .k = 128, .weights = kInt4, .gated = true}) == 8.5);
 
 /// A row of the blob that holds a row of W, or padding.
@@ -50,7 +51,8 @@ void for_tile_rows(const NarrowConfig& c, int columns, int cta, const Visit& vis
 }
 template <class Visit>
 void for_tile_rows(const StripConfig& c, int columns, int cta, const Visit& visit) {
-  const int first = cta * (tile_columns(c) / kStripRows), strips = static_cast<int>(gated_strips(2 * columns));
+  const int first = cta * (tile_columns(c) / kStripRows),
+            strips = static_cast<int>(gated_strips(2 * columns));
   for (int row = 0; row < tile_rows(c); ++row)
     visit(row, first * kStripRows + row % tile_columns(c),
           i64{strip_in_blob(c, strips, first, row / kStripRows)} * kStripRows + row % kStripRows);
@@ -119,7 +121,8 @@ TEST(packed_halves, misuse_of_the_reference_is_refused) {
   arrays.gated = true;
   const auto odd = pack_weights(kInt4, arrays);
   ASSERT_FALSE(odd);
-  EXPECT_NE(odd.error().message.find("n = 72 of a gated product must be a multiple of 16"), std::string::npos);
+  EXPECT_NE(odd.error().message.find("n = 72 of a gated product must be a multiple of 16"),
+            std::string::npos);
   const std::vector<u8> blob(static_cast<size_t>(gated_blob_bytes(kInt4, 144, 128)));
   const PackedWeights gated{kInt4, 144, 128, blob.data(), true};
   for (const auto& sliced : {slice_packed_rows(gated, {0, 64}), slice_packed_k(gated, {0, 128})}) {
@@ -163,28 +166,29 @@ TEST_F(PackedHalves, of_a_shard_are_planned_and_launched) {
   EXPECT_EQ(driver.launch(2).strip.strips, 232);
   EXPECT_EQ(driver.launch(2).strip.n, 7392);
   for (const i64 n : {14784 + 8, 14784 + 1, 15})
-    expect_refused_problem(p, ErrorCode::invalid_size,
-                           ("n = " + std::to_string(n) + " of a gated product must be a multiple of 16").c_str(),
-                           [&](PackedProblem& bad) { bad.n = n; });
+    expect_refused_problem(
+        p, ErrorCode::invalid_size,
+        ("n = " + std::to_string(n) + " of a gated product must be a multiple of 16").c_str(),
+        [&](PackedProblem& bad) { bad.n = n; });
 }
 
 TEST_F(PackedHalves, are_packed_by_a_launch_each) {
   const Result<Packer> packer = Packer::create(device(), kInt4, CodeStorage::nibble);
   ASSERT_TRUE(packer.ok()) << packer.error().message;
   const i64 n = 144, k = 128, blob = gated_blob_bytes(kInt4, n, k);
-  const PackArgs args{.codes = driver.memory(n * k / 2),
-                      .scales = driver.memory(n * 2 * 2),
-                      .blob = driver.memory(blob)};
+  const PackArgs args{
+      .codes = driver.memory(n * k / 2), .scales = driver.memory(n * 2 * 2), .blob = driver.memory(blob)};
+  refused(packer->pack({.n = 136, .k = k, .gated = true}, args, nullptr), ErrorCode::invalid_size,
+          "n = 136 of a gated product must be a multiple of 16");
+  PackArgs bad = args;
+  bad.scales = shifted(const_cast<void*>(args.blob), blob - 64);
+  refused(packer->pack({.n = n, .k = k, .gated = true}, bad, nullptr), ErrorCode::aliasing,
+          "overlaps scales");
   launched(packer->pack({.n = n, .k = k, .gated = true}, args, nullptr), 2);
   EXPECT_EQ(driver.launch(0).grid_x, 2u) << "72 rows are two strips";
   EXPECT_EQ(driver.launch(1).grid_x, 2u);
   launched(packer->pack({.n = 128, .k = k, .gated = true}, args, nullptr), 3);
   EXPECT_EQ(driver.launch(2).grid_x, 2u) << "halves of whole strips come in one launch";
-  refused(packer->pack({.n = 136, .k = k, .gated = true}, args, nullptr), ErrorCode::invalid_size,
-          "n = 136 of a gated product must be a multiple of 16");
-  PackArgs bad = args;
-  bad.scales = shifted(const_cast<void*>(args.blob), blob - 64);
-  refused(packer->pack({.n = n, .k = k, .gated = true}, bad, nullptr), ErrorCode::aliasing, "overlaps scales");
 }
 
 }  // namespace

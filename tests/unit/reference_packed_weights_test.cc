@@ -98,7 +98,7 @@ TEST(packed_operands, bytes_lie_at_bits_10_to_3_of_each_half) {
   }
 }
 
-/// As device/math/code_fragments.cuh converts them: a byte for each code, register by register.
+/// Each code is a byte then, as device/math/code_fragments.cuh converts it: 0 and 2 are those of register 0.
 TEST(packed_operands, bytes_are_whole_when_a_word_is_turned_by_3) {
   const WeightFormat f{.type = WeightType::e4m3};
   for (u32 code = 0; code < 256; ++code)

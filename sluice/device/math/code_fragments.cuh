@@ -82,8 +82,8 @@ struct CodeFragments<WeightType::int8, DType::bf16> {
   }
 };
 
-/// The two fp16 pairs of a word's e4m3 codes. Rotated, codes are bytes: 0 and 2 of the first register, 1 and 3
-/// of the second. The conversion keeps every value, NaN included (PTX ISA cvt, e4m3x2).
+/// The two fp16 pairs of a word's e4m3 codes. Rotated, codes are bytes: 0 and 2 of the first register, 1 and
+/// 3 of the second. The conversion keeps every value, NaN included (PTX ISA cvt, e4m3x2).
 SLUICE_DEVICE void unpack_e4m3(u32 word, u32& first, u32& second) {
   const u32 bytes = __byte_perm(rotate_word(word, 3), 0, 0x3120);
   asm("{\n.reg .b16 x, y;\nmov.b32 {x, y}, %2;\ncvt.rn.f16x2.e4m3x2 %0, x;\ncvt.rn.f16x2.e4m3x2 %1, y;\n}"
