@@ -32,6 +32,7 @@ PackedProblem source_of(PackedProblem p, i64 most_tokens) {
   p.d = PackedProblem{}.d;
   p.activation = Activation::none;
   p.gated = p.gated && pads_halves(p.n);  // else the bytes of both are the same
+  if (p.gated && is_16bit(p.x)) p.m = std::min(p.m, packed::kMaxGatedTokens);
   p.scale_d = ScaleMode::none;
   p.norm_x = p.residual = false;
   p.ld_x = p.k;
