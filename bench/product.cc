@@ -69,8 +69,7 @@ double size(i64 rows, i64 columns) {
 }
 
 double packed_traffic(const PackedProblem& p) {
-  return static_cast<double>(blob_bytes(p.weights, p.n, p.k)) + size(p.m, p.k * bytes_of(p.x)) +
-         size(p.m, p.n * bytes_of(p.d));
+  return static_cast<double>(blob_bytes(p)) + size(p.m, p.k * bytes_of(p.x)) + size(p.m, p.n * bytes_of(p.d));
 }
 
 }  // namespace
@@ -219,8 +218,7 @@ DType input_type(const AnyProblem& problem) {
 }
 
 i64 weight_bytes(const AnyProblem& problem) {
-  if (const auto* packed = std::get_if<PackedProblem>(&problem))
-    return blob_bytes(packed->weights, packed->n, packed->k);
+  if (const auto* packed = std::get_if<PackedProblem>(&problem)) return blob_bytes(*packed);
   const Problem& dense = std::get<Problem>(problem);
   if (is_conv(dense.conv)) return conv_elements(dense.conv).b * bytes_of(dense.b.type);
   return dense.n * dense.k * dense.batch * bytes_of(dense.b.type);

@@ -152,7 +152,7 @@ Json problem_json(const PackedProblem& p) {
           {"group", p.weights.group},
           {"weight_scale", name_of(p.weights.scale)},
           {"zero", name_of(p.weights.zero)},
-          {"weight_bytes", static_cast<double>(blob_bytes(p.weights, p.n, p.k))},
+          {"weight_bytes", static_cast<double>(blob_bytes(p))},
           {"bias", p.bias != Bias::none},
           {"activation", name_of(p.activation)}};
 }

@@ -24,6 +24,7 @@ struct PackFlags {
   i64 n = 0, k = 0;
   std::string weights = "int4", scale = "fp16", zero = "none", tokens = "fp16";
   int group = 128, shards = 1;
+  bool gated = false;
   std::string codes, scales, zeros, out;
 };
 
@@ -72,6 +73,11 @@ Result<void> check_sizes(const PackFlags& flags) {
     return error_of(ErrorCode::invalid_size, "--n {} --k {}: each must be in 1..2^31-1", flags.n, flags.k);
   if (flags.shards < 1 || flags.shards > 64)
     return error_of(ErrorCode::invalid_size, "--shards {} must be in 1..64", flags.shards);
+  if (const char* rule = flags.gated ? validate_gated(flags.n) : nullptr)
+    return error_of(ErrorCode::invalid_size, "--n {}{}", flags.n, rule);
+  if (flags.gated && flags.shards > 1)
+    return bad_argument("--shards {} is for one half of a gated product: say --n {} without --gated",
+                        flags.shards, flags.n / 2);
   return {};
 }
 
@@ -87,11 +93,13 @@ void print_numbers(const PackFlags& flags, const WeightFormat& f) {
   line("strip", fmt::format("{} bytes for {} rows: {} tiles, then {} bytes of the rows' scales and zeros",
                             strip_bytes(f, flags.k), kStripRows, packed_k_tiles(flags.k),
                             row_scale_bytes(f) + row_zero_bytes(f)));
-  line("blob", fmt::format("{} bytes for {} x {}: {} strips", blob_bytes(f, flags.n, flags.k), flags.n,
-                           flags.k, strip_count(flags.n)));
-  line("bits a weight",
-       fmt::format("{:.4g} stored, {} of them its code; {:.3f} of 16 bits", stored_bits(f, flags.n, flags.k),
-                   code_bits(f.type), stored_bits(f, flags.n, flags.k) / 16));
+  const i64 strips = flags.gated ? gated_strips(flags.n) : strip_count(flags.n);
+  const i64 bytes = strips * strip_bytes(f, flags.k);
+  const double bits = bits_each(bytes, flags.n, flags.k);
+  line("blob", fmt::format("{} bytes for {} x {}: {} strips{}", bytes, flags.n, flags.k, strips,
+                           flags.gated ? ", half of them the gate's" : ""));
+  line("bits a weight", fmt::format("{:.4g} stored, {} of them its code; {:.3f} of 16 bits", bits,
+                                    code_bits(f.type), bits / 16));
 }
 
 /// The range of slice `index`, in whole units of `extent`; the first slices are larger if it does not divide.
@@ -183,7 +191,7 @@ Result<int> pack_files(const PackFlags& flags, const WeightFormat& f) {
     zeros = std::move(read);
   }
   SLUICE_TAKE(const auto blob, pack_weights(f, {flags.n, flags.k, codes.data(), scales.data(),
-                                                zeros ? zeros->data() : nullptr}));
+                                                zeros ? zeros->data() : nullptr, flags.gated}));
   const std::string bytes(reinterpret_cast<const char*>(blob.data()), blob.size());
   if (Result<void> written = bench::write_whole(bytes, flags.out); !written)
     return Error{ErrorCode::io, "--out " + written.error().message};
@@ -217,6 +225,7 @@ Verb add_pack_verb(CLI::App& app) {
   verb->add_option("--zero", flags->zero, "none or per_group")->capture_default_str();
   verb->add_option("--tokens-type", flags->tokens, "fp16, bf16 or e4m3; gives the order")
       ->capture_default_str();
+  verb->add_flag("--gated", flags->gated, "The rows are gate and up of a gated product, half of n each");
   verb->add_option("--shards", flags->shards, "Show the slices of so many ranks, by rows and by k")
       ->capture_default_str();
   verb->add_option("--codes", flags->codes,

@@ -10,9 +10,10 @@ namespace sluice::cli {
 
 Result<std::vector<u8>> reference_d(const packed::HostData& data, int shift) {
   const PackedProblem& p = data.problem;
-  SLUICE_TAKE(const auto blob, pack_weights(p.weights, {p.n, p.k, data.codes.data(), data.scales.data(),
-                                                        data.zeros.empty() ? nullptr : data.zeros.data()}));
-  SLUICE_TAKE(const auto w, dequantise_weights({p.weights, p.n, p.k, blob.data()}));
+  const u8* zeros = data.zeros.empty() ? nullptr : data.zeros.data();
+  SLUICE_TAKE(const auto blob,
+              pack_weights(p.weights, {p.n, p.k, data.codes.data(), data.scales.data(), zeros, p.gated}));
+  SLUICE_TAKE(const auto w, dequantise_weights({p.weights, p.n, p.k, blob.data(), p.gated}));
   std::vector<u8> buffer(static_cast<size_t>(packed::d_buffer_bytes(p, shift)), 0xFF);
   u8* d = buffer.data() + packed::d_begin(p, shift);
   const std::vector<u8> x = packed::multiplied_tokens(data);

@@ -123,6 +123,12 @@ PackedProblem random_packed_problem(const RandomSpec& spec, const FormatSpec& fo
   p.norm_x = p.x == DType::bf16 && p.m <= kNormTokens && dice.one_in(2);
   p.residual = is_16bit(p.x) && p.m <= packed::kMaxResidualTokens && dice.one_in(3);
   if (p.residual) p.ld_c = dice.one_in(2) ? p.ld_d : p.n + dice.below(4);
+  const bool few = !is_16bit(p.x) || p.m <= packed::kMaxGatedTokens;
+  if (few && !p.residual && p.n >= kGatedUnit && dice.one_in(3)) {
+    p.gated = true;
+    p.n -= p.n % kGatedUnit;
+    p.ld_d = d_columns(p) + dice.below(4);
+  }
   return p;
 }
 

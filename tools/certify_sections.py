@@ -80,7 +80,7 @@ def packed_parts(setting: Setting) -> tuple[Part, ...]:
     parts = [Part(f"from {first}", 60, 280, random,
                   env=(("SLUICE_PACKED_SEED", f"{{seed}}+{first}"), ("SLUICE_PACKED_CASES", str(count))))
              for first, count in split(total, 2_500)]
-    return (*parts, Part("others", 60, 280, f"packed_products.*-{random}"))
+    return (*parts, Part("others", 60, 280, f"packed_products.*:packed_codes.*-{random}"))
 
 
 def each(limit: int, *filters: str) -> tuple[Part, ...]:

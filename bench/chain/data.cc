@@ -127,11 +127,11 @@ Result<void> ChainData::make_packed(const Lab& lab) {
     SLUICE_TRY(codes.upload(host.data(), codes.bytes()));
     SLUICE_TRY(scales.upload(host_scales.data(), scale_bytes));
     for (int layer = 0; layer < spec_.layers; ++layer) {
-      SLUICE_TAKE(DeviceBuffer blob, DeviceBuffer::allocate(lab.device, blob_bytes(p.weights, p.n, p.k)));
+      SLUICE_TAKE(DeviceBuffer blob, DeviceBuffer::allocate(lab.device, blob_bytes(p)));
       const PackArgs args{.codes = static_cast<const u8*>(codes.data()) + layer * shift,
                           .scales = scales.data(),
                           .blob = blob.data()};
-      SLUICE_TRY(packer.pack({p.n, p.k}, args, lab.stream.get()));
+      SLUICE_TRY(packer.pack({p.n, p.k, p.gated}, args, lab.stream.get()));
       memory_.blobs[static_cast<size_t>(layer)][which] = blob.data();
       blobs_.push_back(std::move(blob));
     }

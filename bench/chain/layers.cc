@@ -229,7 +229,7 @@ i64 weight_bytes(const LayerSpec& spec) {
   for (size_t i = 0; i < kLayerProducts; ++i) {
     const Sizes sizes = sizes_of(spec, static_cast<LayerProduct>(i));
     bytes += spec.weights == LayerWeights::int4
-                 ? blob_bytes(packed_problem_of(spec, static_cast<LayerProduct>(i)).weights, sizes.n, sizes.k)
+                 ? blob_bytes(packed_problem_of(spec, static_cast<LayerProduct>(i)))
                  : sizes.n * sizes.k * bytes_of(token_type(spec));
   }
   return bytes;

@@ -31,7 +31,8 @@ PackedProblem source_of(PackedProblem p, i64 most_tokens) {
   p.m = std::min(most_tokens, kDistinctTokens);
   p.d = PackedProblem{}.d;
   p.activation = Activation::none;
-  p.gated = false;
+  p.gated = p.gated && pads_halves(p.n);  // else the bytes of both are the same
+  if (p.gated && is_16bit(p.x)) p.m = std::min(p.m, packed::kMaxGatedTokens);
   p.scale_d = ScaleMode::none;
   p.norm_x = p.residual = false;
   p.ld_x = p.k;
@@ -115,7 +116,7 @@ Result<void> PackedOperands::open_source() {
   if (source_ && source_->problem() == wanted) return {};
   source_.reset();
   SLUICE_TAKE(packed::HostData host, packed::random_data(wanted, packed::DataKind::real, lab_.method.seed));
-  const i64 blob = blob_bytes(wanted.weights, wanted.n, wanted.k);
+  const i64 blob = blob_bytes(wanted);
   SLUICE_TAKE(packed::DeviceData made,
               packed::DeviceData::create(lab_.device, std::move(host), sets_for(lab_, blob, kMostCopies)));
   source_ = std::move(made);
@@ -123,7 +124,7 @@ Result<void> PackedOperands::open_source() {
 }
 
 Result<void> PackedOperands::open_sets() {
-  const i64 blob = blob_bytes(problem_.weights, problem_.n, problem_.k);
+  const i64 blob = blob_bytes(problem_);
   const i64 d_bytes = packed::d_buffer_bytes(problem_, 0);
   const std::vector<u8> x = tokens_for(problem_, source_->host());
   const i64 bytes = static_cast<i64>(x.size());

@@ -374,6 +374,10 @@ typedef struct {
   const sluice_array* scales; /* n x groups */
   const sluice_array* zeros;  /* n x groups; NULL if the format has none */
   const sluice_array* blob;   /* blob_bytes of SLUICE_BYTE */
+  /* 1 for the weights of a gated product: the blobs of both halves of n, one behind the other. n is a
+   * multiple of 16, and the blob has twice the blob_bytes of n / 2. For multiples of 128 the bytes are the
+   * same. */
+  int32_t gated;
 } sluice_packing;
 /* Packs on a GPU with one kernel, which the first call for its format prepares. A uint4 is the lower half of
  * its byte; the upper half is ignored. sluice_unpack is the exact inverse: it writes codes, scales, zeros. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs 4-bit and 8-bit weights into blobs on the GPU, and unpacks them exactly: one kernel, no
-// synchronisation, capturable, limited by memory speed. docs/packing.md defines the blob byte by byte. Slices
-// for the shards of a layer are plain copies (sluice/spec/packed_slices.h).
+// Packs 4-bit and 8-bit weights into blobs on the GPU, and unpacks them exactly: one kernel (one for each
+// half of gated weights), no synchronisation, capturable, limited by memory speed. docs/packing.md defines
+// the blob byte by byte. Slices for the shards of a layer are plain copies (sluice/spec/packed_slices.h).
 #pragma once
 
 #include <sluice/gemm.h>
@@ -12,6 +12,9 @@ namespace sluice {
 
 struct PackShape {
   i64 n = 0, k = 0;  // rows (outputs of the layer), and the length of a sum
+  // The weights of a gated product: n / 2 rows of the gate, then as many of "up", packed one behind the other
+  // (docs/packing.md). n is a multiple of 16; multiples of 128 have the same bytes either way.
+  bool gated = false;
 };
 
 /// Arrays are row-major without gaps. The upper half of a byte that holds a uint4 is ignored.
@@ -20,7 +23,7 @@ struct PackArgs {
   const void* scales = nullptr;  // n x group_count(format, k) values of format.scale
   // n x group_count(format, k) values of format.scale; null if the format stores none
   const void* zeros = nullptr;
-  void* blob = nullptr;  // blob_bytes(format, n, k), 16-byte aligned; all of it is written
+  void* blob = nullptr;  // blob_bytes(format, n, k), or gated_blob_bytes(); 16-byte aligned; all is written
 };
 
 struct UnpackArgs {

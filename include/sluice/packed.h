@@ -77,7 +77,7 @@ struct Overrides {
 /// model's best. Pure: the same arguments give the same plan everywhere.
 /// m, n and k are in 0 .. 2^31 - 129. ld_x and ld_d are in elements; ld_x is a multiple of 16 bytes and at
 /// most 2^26 - 8 (with one token: anything). Gated: at most 128 tokens if they have 16 bits, and n a multiple
-/// of 128. norm_x: at most 8 bf16 tokens. residual: 16-bit tokens, at most 64, not gated.
+/// of 16. norm_x: at most 8 bf16 tokens. residual: 16-bit tokens, at most 64, not gated.
 /// Errors: invalid_size, invalid_type (scale_x and scale_d too), invalid_stride, misaligned (ld_x),
 /// invalid_config (the weight format, overrides), unsupported_arch.
 Result<Plan> plan(const PackedProblem& problem, const DeviceInfo& device, const Overrides& overrides = {},
@@ -89,8 +89,9 @@ Result<std::vector<Plan>> candidates(const PackedProblem& problem, const DeviceI
 
 /// The pointers of one launch, all to device memory.
 struct Args {
-  const void* x = nullptr;         // m rows of k values of PackedProblem::x, ld_x apart; 16-byte aligned
-  const void* weights = nullptr;   // the blob, Plan::weight_bytes of it, 128-byte aligned
+  const void* x = nullptr;  // m rows of k values of PackedProblem::x, ld_x apart; 16-byte aligned
+  // the blob, Plan::weight_bytes of it, 128-byte aligned; gated: packed as such (PackShape::gated)
+  const void* weights = nullptr;
   void* d = nullptr;               // m rows of n (gated: n / 2) values of PackedProblem::d, ld_d apart
   const void* bias = nullptr;      // n values of bias_type, if the problem has a bias
   const float* scale_x = nullptr;  // 1 or m values, as PackedProblem::scale_x says

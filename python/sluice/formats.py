@@ -120,7 +120,8 @@ class PackedProblem:
     - ``activation`` = "none", "relu", "gelu" (the exact one) or "silu".
     - ``x_ld`` = 0, ``d_ld`` = 0, ``c_ld`` = 0: elements from one row to the next. 0: rows have no gaps.
     - ``scale_x`` = "none": the fp32 scales of e4m3 tokens; "tensor" is one value, "vector" one for each token.
-    - ``gated`` = False: True makes D m x n / 2, the activation of W's first half of rows times its second half.
+    - ``gated`` = False: True makes D m x n / 2, the activation of W's first half of rows times its second half. n is a
+      multiple of 16, and W is packed with ``gated=True``.
     - ``c`` = False: True adds a residual C of D's type behind the activation (16-bit tokens, at most 64, not gated).
     - ``scale_d`` = "none": "tensor" divides the result by one fp32 before it is rounded to an e4m3 D.
     - ``norm_x`` = False: True applies RMSNorm to the tokens first, with a gamma of k values (at most 8 bf16 tokens).

@@ -12,7 +12,7 @@ import sys
 from typing import Any, NamedTuple, Optional, Tuple, Union
 
 from . import errors
-from ._arguments import check_span, entry, integer, shown
+from ._arguments import check_one_of, check_span, entry, integer, shown, switch_of
 from .formats import CODE_BITS, PackedProblem, WeightFormat
 from .problems import DTYPES, number_of
 from .weights import QuantizedWeights, quantize_groups
@@ -21,6 +21,7 @@ from .weights._groups import group_count, group_parts, group_view
 from .weights.canonical import SCALE_TYPES, check_permutation, check_quantized, check_width
 
 _GROUPS = (0, 32, 64, 128)
+_GATED_UNIT = 16  # n of a gated product is a multiple
 _E4M3_MAX = 448.0
 
 
@@ -38,9 +39,12 @@ class Unpacked(NamedTuple):
 class PackedWeights:
     """Weights of n outputs x k columns in one blob: ``D = X[:, permutation] @ W.T``.
 
-    - ``blob``: uint8, as long as ``format.numbers(n, k).blob_bytes``, on a GPU for products.
+    - ``blob``: uint8, as long as ``format.numbers(n, k).blob_bytes``, on a GPU for products. Gated, it is the blobs of both
+      halves of n, one behind the other.
     - ``permutation``: None, or the column of the tokens that each column of the weights meets (act-order).
     - ``width``: the number of columns of those tokens, None for k. A shard's tokens have more (see ``slice_k``).
+    - ``gated``: whether they are packed for a gated product. Where n is a multiple of 128, the bytes are the same either
+      way, and any product takes them.
     """
 
     blob: Array
@@ -49,6 +53,7 @@ class PackedWeights:
     format: WeightFormat
     permutation: Optional[Array] = None
     width: Optional[int] = None
+    gated: bool = False
     numbers: Tuple[int, ...] = dataclasses.field(init=False)  # the format's, n and k: made once, not at every product
 
     def __post_init__(self) -> None:
@@ -56,7 +61,7 @@ class PackedWeights:
         if not isinstance(self.format, WeightFormat):
             raise errors.InvalidType(f"format = {shown(self.format)} must be a sluice.WeightFormat, as that of other packed "
                                      "weights is")
-        wanted = self.format.numbers(self.n, self.k).blob_bytes
+        wanted = _blob_bytes(self.format, self.n, self.k, self.gated)
         check_type("blob", self.blob, ("uint8",), "it is bytes")
         if tuple(self.blob.shape) != (wanted,):
             raise errors.InvalidSize(f"blob has shape {tuple(self.blob.shape)} and must have ({wanted},), the bytes of "
@@ -72,7 +77,8 @@ class PackedWeights:
     def __repr__(self) -> str:
         order = "" if self.permutation is None else f", act-order over {self.token_width} columns"
         place = getattr(self.blob, "device", "cpu")
-        return f"<sluice.PackedWeights {self.n}x{self.k}, {self.format.text}{order}, {self.nbytes} bytes on {place}>"
+        gated = ", gated" if self.gated else ""
+        return f"<sluice.PackedWeights {self.n}x{self.k}, {self.format.text}{order}{gated}, {self.nbytes} bytes on {place}>"
 
     @property
     def shape(self) -> Tuple[int, int]:
@@ -97,7 +103,7 @@ class PackedWeights:
     @property
     def stored_bits(self) -> float:
         """Bits of the blob for each weight, with scales and padding."""
-        return self.format.numbers(self.n, self.k).stored_bits
+        return 8.0 * self.nbytes / (self.n * self.k) if self.n * self.k else 0.0
 
     def problem(self, m: int, x: Optional[str] = None, *, d: Optional[str] = None, bias: Optional[str] = None,
                 activation: str = "none", scale_x: Optional[str] = None, **more: Any) -> PackedProblem:
@@ -108,7 +114,27 @@ class PackedWeights:
         """
         x = x if x is not None else "e4m3" if self.format.order == "byte" else "bf16"
         scale_x = scale_x if scale_x is not None else "vector" if DTYPES[number_of("x", x, DTYPES)] == "e4m3" else "none"
+        self.check_gated(more.get("gated", False))
         return PackedProblem(m, self.n, self.k, self.format, x, d, bias, activation, scale_x=scale_x, **more)
+
+    def check_gated(self, gated: bool) -> None:
+        """Raises ``InvalidConfig`` unless these weights are packed for such a product, gated or plain."""
+        if self.gated == bool(gated) or not _pads_halves(self.n):
+            return
+        if gated:
+            raise errors.InvalidConfig(f"the product is gated and n = {self.n} is no multiple of 128: pack the weights with "
+                                       "gated=True, which begins each half with a strip of its own")
+        raise errors.InvalidConfig(f"the weights are packed for a gated product and n = {self.n} is no multiple of 128: multiply by "
+                                   "both of packed.halves(), or pack them without gated")
+
+    def halves(self) -> Tuple["PackedWeights", "PackedWeights"]:
+        """Returns the weights of the gate and of up, n / 2 outputs each, as views of the blob. Raises ``InvalidConfig`` unless
+        they are packed for a gated product, or n is a multiple of 128."""
+        self.check_gated(True)
+        half = self.nbytes // 2
+        gate, up = (dataclasses.replace(self, blob=blob, n=self.n // 2, gated=False)
+                    for blob in (self.blob[:half], self.blob[half:]))
+        return gate, up
 
     def unpack(self) -> Unpacked:
         """Returns the arrays that were packed, bit for bit, on the blob's device. Codes of e4m3 are bytes that hold their
@@ -121,7 +147,7 @@ class PackedWeights:
         scales = library.empty(shape, self.format.scale)
         zeros = library.empty(shape, self.format.scale) if self.format.zeros else None
         f.unpack(f.CODES, codes, f.SCALES, scales, f.ZEROS, zeros, f.BLOB, _readable("blob", self.blob),
-                 *f.format_fields(self.format.values))
+                 f.GATED, self.gated, *f.format_fields(self.format.values))
         return Unpacked(codes, scales, zeros)
 
     def quantized(self) -> QuantizedWeights:
@@ -133,7 +159,10 @@ class PackedWeights:
 
     def slice_rows(self, start: int, stop: int) -> "PackedWeights":
         """Returns outputs ``start`` to ``stop``, a column-parallel shard, as a view of the blob. Raises ``InvalidSize`` unless
-        both are multiples of 64, or ``stop`` is n."""
+        both are multiples of 64, or ``stop`` is n, and for gated weights: slice ``halves()``."""
+        if self.gated and _pads_halves(self.n):
+            raise errors.InvalidSize(f"rows {start} to {stop} of gated weights, n = {self.n}: the halves lie apart; slice both of "
+                                     "packed.halves()")
         _check_slice("rows", start, stop, self.n, 64)
         strip = self.format.numbers(self.n, self.k).strip_bytes
         blob = self.blob[start // 64 * strip:-(-stop // 64) * strip]
@@ -146,8 +175,8 @@ class PackedWeights:
         _check_slice("columns", start, stop, self.k, 128)
         library = library_of(blob=self.blob)
         whole, part = self.format.numbers(self.n, self.k), self.format.numbers(self.n, stop - start)
-        source = self.blob.reshape(whole.strips, whole.strip_bytes)
-        target = library.empty((whole.strips, part.strip_bytes), "uint8")
+        source = self.blob.reshape(-1, whole.strip_bytes)
+        target = library.empty((source.shape[0], part.strip_bytes), "uint8")
         first, tiles = start // 128 * whole.tile_bytes, part.tiles * whole.tile_bytes
         target[:, :tiles] = source[:, first:first + tiles]
         target[:, tiles:] = source[:, whole.tiles * whole.tile_bytes:]  # the rows' scales, if they are for all of k
@@ -176,6 +205,20 @@ def _readable(name: str, array: Array) -> Array:
     return sys.modules["numpy"].ndarray(array.shape, array.dtype, memory)  # a memmap has another constructor
 
 
+def _pads_halves(n: int) -> bool:
+    return n // 2 % 64 != 0
+
+
+def _blob_bytes(format: WeightFormat, n: int, k: int, gated: bool) -> int:  # noqa: A002
+    """Returns the bytes of a blob. Raises ``InvalidSize`` for gated weights whose n is no multiple of 16."""
+    if not gated:
+        return format.numbers(n, k).blob_bytes
+    if integer("n", n) % _GATED_UNIT:
+        raise errors.InvalidSize(f"n = {n} of a gated product must be a multiple of {_GATED_UNIT}: it is the rows of W, gate and up; "
+                                 "pad both halves")
+    return 2 * format.numbers(n // 2, k).blob_bytes
+
+
 def _check_slice(what: str, start: int, stop: int, size: int, unit: int) -> None:
     check_span(what, start, stop, size)
     if start % unit or (stop % unit and stop != size):
@@ -186,7 +229,7 @@ def _check_slice(what: str, start: int, stop: int, size: int, unit: int) -> None
 @entry
 def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: str = "uint4",  # noqa: A002
          group: int = 128, permutation: Optional[Array] = None, order: str = "half",
-         width: Optional[int] = None) -> PackedWeights:
+         width: Optional[int] = None, gated: bool = False) -> PackedWeights:
     """Packs codes with their scales and perhaps zeros. All arrays are row-major without gaps.
 
     - ``codes``: n x k, uint8: 0 to 15 for "uint4", value + 128 for "int8", the bits for "e4m3" (or float8_e4m3fn).
@@ -194,6 +237,7 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
     - ``type``, ``group``, ``order``: as in ``WeightFormat``; ``order`` is "half" for 16-bit tokens, "byte" for e4m3 ones.
     - ``permutation``, ``width``: as in ``PackedWeights``. Each column may appear once; the check waits for the GPU, so
       that no product has to check.
+    - ``gated``: True for the weights of a gated product: n / 2 rows of the gate, then as many of up. n is a multiple of 16.
 
     Tensors on a GPU are packed on the current stream, which reads only the lower half of a uint4 code's byte. In host memory
     a code past 15 raises. Raises ``InvalidSize``, ``InvalidType``, ``InvalidConfig`` or ``InvalidArgument`` for arguments
@@ -213,16 +257,17 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
         check_type("permutation", permutation, ("int32", "int64"), "it holds columns of the tokens")
         check_width(width, k, True)
         check_permutation(library, permutation, k if width is None else width)
-    blob = library.empty((made.numbers(n, k).blob_bytes,), "uint8")
+    gated = bool(switch_of("gated", gated))
+    blob = library.empty((_blob_bytes(made, n, k, gated),), "uint8")
     f.pack(f.CODES, _readable("codes", codes), f.SCALES, _readable("scales", scales), f.ZEROS,
-           None if zeros is None else _readable("zeros", zeros), f.BLOB, blob, *f.format_fields(made.values))
-    return PackedWeights(blob, n, k, made, permutation, width)
+           None if zeros is None else _readable("zeros", zeros), f.BLOB, blob, f.GATED, gated, *f.format_fields(made.values))
+    return PackedWeights(blob, n, k, made, permutation, width, gated)
 
 
 @entry
-def pack_quantized(weights: QuantizedWeights, *, order: str = "half") -> PackedWeights:
+def pack_quantized(weights: QuantizedWeights, *, order: str = "half", gated: bool = False) -> PackedWeights:
     """Packs weights in canonical form (``sluice.weights``) of 4 or 8 bits, with their permutation. Views are copied first.
-    Raises ``InvalidConfig`` for a group that no kernel has."""
+    ``gated`` is that of ``pack``. Raises ``InvalidConfig`` for a group that no kernel has."""
     check_quantized(weights)
     library = library_of(codes=weights.codes)
     group = weights.group
@@ -234,11 +279,11 @@ def pack_quantized(weights: QuantizedWeights, *, order: str = "half") -> PackedW
     zeros = None if weights.zeros is None else library.contiguous(weights.zeros)
     return pack(library.contiguous(weights.codes), library.contiguous(weights.scales), zeros,
                 type="uint4" if weights.bits == 4 else "int8", group=group, permutation=weights.permutation, order=order,
-                width=weights.width)
+                width=weights.width, gated=gated)
 
 
 def _pack_bits(bits: int, name: str, weight: Union[Array, QuantizedWeights], group: Optional[int], symmetric: Optional[bool],
-               scale_type: Optional[str], order: str = "half") -> PackedWeights:
+               scale_type: Optional[str], gated: bool, order: str = "half") -> PackedWeights:
     if isinstance(weight, QuantizedWeights):
         if group is not None or symmetric is not None or scale_type is not None:
             raise errors.InvalidArgument(f"{name}: the weights are quantised; leave group, symmetric and scale_type out, or "
@@ -246,33 +291,34 @@ def _pack_bits(bits: int, name: str, weight: Union[Array, QuantizedWeights], gro
         if weight.bits != bits:
             raise errors.InvalidArgument(f"{name}: the weights have {weight.bits} bits; call "
                                          f"{'pack_int8' if bits == 4 else 'pack_int4'}")
-        return pack_quantized(weight, order=order)
+        return pack_quantized(weight, order=order, gated=gated)
     return pack_quantized(quantize_groups(weight, 128 if group is None else group, symmetric=True if symmetric is None else symmetric,
-                                          scale_type=scale_type, bits=bits), order=order)
+                                          scale_type=scale_type, bits=bits), order=order, gated=gated)
 
 
 @entry
 def pack_int4(weight: Union[Array, QuantizedWeights], group: Optional[int] = None, *, symmetric: Optional[bool] = None,
-              scale_type: Optional[str] = None, order: str = "half") -> PackedWeights:
-    """Packs a weight in 4 bits. ``order``: "half" for 16-bit tokens, "byte" for e4m3 ones.
+              scale_type: Optional[str] = None, order: str = "half", gated: bool = False) -> PackedWeights:
+    """Packs a weight in 4 bits. ``order``: "half" for 16-bit tokens, "byte" for e4m3 ones. ``gated`` is that of ``pack``.
 
     ``weight`` is a float weight, n x k, or ``QuantizedWeights`` of 4 bits. A float weight is rounded first, by
     ``sluice.weights.quantize_groups``; by default ``group`` is 128, ``symmetric`` True and ``scale_type`` the weight's type.
     ``QuantizedWeights`` have these already: giving one of them raises ``InvalidArgument``.
     """
-    return _pack_bits(4, "pack_int4", weight, group, symmetric, scale_type, order)
+    return _pack_bits(4, "pack_int4", weight, group, symmetric, scale_type, gated, order)
 
 
 @entry
 def pack_int8(weight: Union[Array, QuantizedWeights], group: Optional[int] = None, *, symmetric: Optional[bool] = None,
-              scale_type: Optional[str] = None) -> PackedWeights:
+              scale_type: Optional[str] = None, gated: bool = False) -> PackedWeights:
     """Packs a weight in 8 bits, for 16-bit tokens. The arguments and errors are those of ``pack_int4``."""
-    return _pack_bits(8, "pack_int8", weight, group, symmetric, scale_type)
+    return _pack_bits(8, "pack_int8", weight, group, symmetric, scale_type, gated)
 
 
 @entry
-def pack_e4m3(weight: Array, group: int = 128, *, scale_type: Optional[str] = None) -> PackedWeights:
+def pack_e4m3(weight: Array, group: int = 128, *, scale_type: Optional[str] = None, gated: bool = False) -> PackedWeights:
     """Packs a float weight, an n x k torch tensor, rounded to float8_e4m3fn. Weights that are e4m3 already go to ``pack``.
+    ``gated`` is that of ``pack``.
 
     The scale of each group is ``max|w| / 448``, rounded to ``scale_type`` (the weight's own by default) before it is used.
     Raises ``InvalidType`` for a numpy array, ``InvalidConfig`` for another group than 0, 32, 64 or 128, and
@@ -304,4 +350,4 @@ def pack_e4m3(weight: Array, group: int = 128, *, scale_type: Optional[str] = No
     if not library.all_finite(scales):
         raise errors.InvalidArgument(f"weight holds values that are not finite, or too large for scales of {scale_type}: mend the "
                                      "weight, or pass scale_type='fp32'")
-    return pack(codes, scales, type="e4m3", group=group)
+    return pack(codes, scales, type="e4m3", group=group, gated=gated)

@@ -65,13 +65,15 @@ Result<void> check_host_arrays(const PackCall& call, PackStep step) {
 
 }  // namespace
 
-Result<void> check_blob(const Named& blob, const WeightFormat& format, i64 n, i64 k) {
+Result<void> check_blob(const Named& blob, const WeightFormat& format, const PackShape& shape) {
   SLUICE_TRY(check_present(blob));
   if (blob->dtype != SLUICE_BYTE) return wrong_type(blob, "uint8: it is bytes");
-  const i64 bytes = blob_bytes(format, n, k);
+  const auto& [n, k, gated] = shape;
+  const i64 bytes = gated ? gated_blob_bytes(format, n, k) : blob_bytes(format, n, k);
   if (count_of(*blob.array) != bytes)
     return wrong_shape(blob, list(&bytes, 1) + ", the bytes of " + std::to_string(n) + " x " +
-                                 std::to_string(k) + " weights in this format");
+                                 std::to_string(k) + " weights in this format" +
+                                 (gated ? ", packed as those of a gated product" : ""));
   return check_no_gaps(blob);
 }
 
@@ -80,11 +82,13 @@ Result<PackCall> packing_of(const sluice_packing& what) {
   const Named codes{"codes", what.codes}, scales{"scales", what.scales}, zeros{"zeros", what.zeros},
       blob{"blob", what.blob};
   SLUICE_TRY(check_codes(codes, format));
-  const PackShape shape{.n = codes->shape[0], .k = codes->shape[1]};
+  const Enumerator flags[] = {{"gated", what.gated, 2}};
+  SLUICE_TRY(check_enumerators(flags));
+  const PackShape shape{.n = codes->shape[0], .k = codes->shape[1], .gated = what.gated != 0};
   SLUICE_TRY(numbers_of(format, shape.n, shape.k));
   SLUICE_TRY(check_scales(scales, format, shape));
   SLUICE_TRY(check_zeros(zeros, format, shape));
-  SLUICE_TRY(check_blob(blob, format, shape.n, shape.k));
+  SLUICE_TRY(check_blob(blob, format, shape));
   SLUICE_TAKE(const int memory, one_memory({codes, scales, zeros, blob}));
   return PackCall{.format = format,
                   .shape = shape,
@@ -102,7 +106,8 @@ Result<void> pack_on_host(const PackCall& call) {
                                          .k = call.shape.k,
                                          .codes = static_cast<const u8*>(call.codes),
                                          .scales = call.scales,
-                                         .zeros = call.zeros}));
+                                         .zeros = call.zeros,
+                                         .gated = call.shape.gated}));
   SLUICE_TRY(check_pointer("blob", call.blob, blob.size()));
   if (!blob.empty()) std::memcpy(call.blob, blob.data(), blob.size());
   return {};
@@ -113,7 +118,8 @@ Result<void> unpack_on_host(const PackCall& call) {
   SLUICE_TAKE(const UnpackedWeights arrays, unpack_weights({.format = call.format,
                                                             .n = call.shape.n,
                                                             .k = call.shape.k,
-                                                            .blob = static_cast<const u8*>(call.blob)}));
+                                                            .blob = static_cast<const u8*>(call.blob),
+                                                            .gated = call.shape.gated}));
   const struct {
     const char* name;
     void* target;

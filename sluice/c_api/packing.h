@@ -20,7 +20,7 @@ struct PackCall {
 Result<PackCall> packing_of(const sluice_packing& what);
 
 /// Errors: invalid_argument, invalid_type, invalid_size, invalid_stride.
-Result<void> check_blob(const Named& blob, const WeightFormat& format, i64 n, i64 k);
+Result<void> check_blob(const Named& blob, const WeightFormat& format, const PackShape& shape);
 
 /// Packs on the CPU by the definition of the format. Errors: those of reference/packed_weights.h; aliasing.
 Result<void> pack_on_host(const PackCall& call);

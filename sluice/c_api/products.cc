@@ -271,7 +271,7 @@ Result<PackedCall> packed_call_of(const sluice_product& p) {
   SLUICE_TRY(refuse_dense_parts(p));
   const Named x = named(p, kNameA), blob = named(p, kNameB), d = named(p, kNameD);
   SLUICE_TRY(check_tokens(x, k));
-  SLUICE_TRY(check_blob(blob, format, n, k));
+  SLUICE_TRY(check_blob(blob, format, {n, k, p.gated != 0}));
   PackedCall call{.problem = {.m = x->shape[0],
                               .n = n,
                               .k = k,

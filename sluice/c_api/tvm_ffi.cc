@@ -143,7 +143,8 @@ sluice_status move(Fields& fields, decltype(sluice_pack)* on_gpu, decltype(sluic
                             .codes = codes.get(),
                             .scales = scales.get(),
                             .zeros = zeros.get(),
-                            .blob = blob.get()};
+                            .blob = blob.get(),
+                            .gated = fields.flag(Slot::gated) ? 1 : 0};
   if (fields.error()) return fail(*fields.error());
   if (!codes.present || codes.array.device_type != SLUICE_ON_CUDA) return on_host(&what);
   if (const Result<PackCall> checked = packing_of(what); !checked) return fail(checked.error());

@@ -53,14 +53,14 @@ Result<DeviceData> DeviceData::create(const Device& device, HostData data, int c
   SLUICE_TAKE(const Packer packer, Packer::create(device, p.weights, CodeStorage::byte));
   for (int i = 0; i < copies; ++i) {
     SLUICE_TAKE(DeviceBuffer x, uploaded(device, host.x));
-    SLUICE_TAKE(DeviceBuffer blob, DeviceBuffer::allocate(device, blob_bytes(p.weights, p.n, p.k)));
+    SLUICE_TAKE(DeviceBuffer blob, DeviceBuffer::allocate(device, blob_bytes(p)));
     SLUICE_TAKE(DeviceBuffer d, DeviceBuffer::allocate(device, d_buffer_bytes(p, shift)));
     made.copies_.push_back({std::move(x), std::move(blob), std::move(d)});
     const PackArgs args{.codes = made.codes_.data(),
                         .scales = made.scales_.data(),
                         .zeros = made.zeros_.data(),
                         .blob = made.copies_.back().blob.data()};
-    SLUICE_TRY(packer.pack({.n = p.n, .k = p.k}, args, nullptr));
+    SLUICE_TRY(packer.pack({.n = p.n, .k = p.k, .gated = p.gated}, args, nullptr));
     SLUICE_TRY(made.poison(nullptr, i));
   }
   SLUICE_TRY(made.sum(device));

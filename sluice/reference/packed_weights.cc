@@ -10,12 +10,17 @@
 namespace sluice {
 namespace {
 
-Result<void> check_shape(const WeightFormat& format, i64 n, i64 k) {
+/// `weights`: WeightArrays or PackedWeights.
+template <class Weights>
+Result<void> check_shape(const WeightFormat& format, const Weights& weights) {
+  const i64 n = weights.n, k = weights.k;
   if (const char* rule = validate(format)) return Error{ErrorCode::invalid_config, rule};
   constexpr i64 kLargest = (i64{1} << 31) - 1;
   if (n < 0 || k < 0 || n > kLargest || k > kLargest)
     return Error{ErrorCode::invalid_size,
                  "n = " + std::to_string(n) + ", k = " + std::to_string(k) + ": each must be in 0..2^31-1"};
+  if (const char* rule = weights.gated ? validate_gated(n) : nullptr)
+    return Error{ErrorCode::invalid_size, "n = " + std::to_string(n) + rule};
   return {};
 }
 
@@ -26,7 +31,7 @@ Result<void> check_present(const void* pointer, const char* name, i64 count) {
 }
 
 Result<void> check_arrays(const WeightFormat& format, const WeightArrays& arrays) {
-  if (Result<void> shape = check_shape(format, arrays.n, arrays.k); !shape) return shape;
+  if (Result<void> shape = check_shape(format, arrays); !shape) return shape;
   const i64 scales = arrays.n * group_count(format, arrays.k);
   const bool has_zeros = format.zero == ScaleZero::per_group;
   if (Result<void> codes = check_present(arrays.codes, "codes", arrays.n * arrays.k); !codes) return codes;
@@ -106,8 +111,54 @@ void for_each_scale(const WeightFormat& f, i64 n, i64 k, Move move) {
 }
 
 Result<void> check_packed(const PackedWeights& w) {
-  if (Result<void> shape = check_shape(w.format, w.n, w.k); !shape) return shape;
+  if (Result<void> shape = check_shape(w.format, w); !shape) return shape;
   return check_present(w.blob, "blob", blob_bytes(w.format, w.n, w.k));
+}
+
+/// A half of gated weights, whose blob lies in the whole one as a blob of its own.
+WeightArrays half_of(const WeightFormat& f, WeightArrays w, int half) {
+  w.n /= 2;
+  w.gated = false;
+  const i64 row = half * w.n, scales = row * group_count(f, w.k) * bytes_of(f.scale);
+  if (w.codes != nullptr) w.codes += row * w.k;
+  if (w.scales != nullptr) w.scales = static_cast<const u8*>(w.scales) + scales;
+  if (w.zeros != nullptr) w.zeros = static_cast<const u8*>(w.zeros) + scales;
+  return w;
+}
+PackedWeights half_of(PackedWeights w, int half) {
+  w.n /= 2;
+  w.gated = false;
+  if (w.blob != nullptr) w.blob += half * blob_bytes(w.format, w.n, w.k);
+  return w;
+}
+
+template <class T>
+void append(std::vector<T>& to, const std::vector<T>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+/// Calls of(half) for both halves and returns their results, one behind the other.
+template <class Of>
+auto of_both(const Of& of) -> decltype(of(0)) {
+  auto first = of(0);
+  if (!first) return first;
+  const auto second = of(1);
+  if (!second) return second;
+  if constexpr (requires { first->codes; }) {
+    append(first->codes, second->codes);
+    append(first->scales, second->scales);
+    append(first->zeros, second->zeros);
+  } else {
+    append(*first, *second);
+  }
+  return first;
+}
+
+/// Checks weights to be sliced.
+Result<void> check_whole(const PackedWeights& w) {
+  if (w.gated)
+    return Error{ErrorCode::invalid_argument,
+                 "the weights are gated, two blobs behind each other: slice each half of n / 2 rows"};
+  return check_packed(w);
 }
 
 Result<void> check_slice(SliceRange range, i64 extent, int unit) {
@@ -132,6 +183,8 @@ std::vector<u8> bytes(i64 count) {
 
 Result<std::vector<u8>> pack_weights(const WeightFormat& format, const WeightArrays& arrays) {
   if (const Result<void> checked = check_arrays(format, arrays); !checked) return checked.error();
+  if (arrays.gated)
+    return of_both([&](int half) { return pack_weights(format, half_of(format, arrays, half)); });
   std::vector<u8> blob = bytes(blob_bytes(format, arrays.n, arrays.k));
   place_codes(format, arrays, blob.data());
   const auto size = static_cast<std::size_t>(bytes_of(format.scale));
@@ -146,6 +199,7 @@ Result<std::vector<u8>> pack_weights(const WeightFormat& format, const WeightArr
 
 Result<UnpackedWeights> unpack_weights(const PackedWeights& w) {
   if (const Result<void> checked = check_packed(w); !checked) return checked.error();
+  if (w.gated) return of_both([&](int half) { return unpack_weights(half_of(w, half)); });
   const i64 scale_bytes = w.n * group_count(w.format, w.k) * bytes_of(w.format.scale);
   const bool has_zeros = w.format.zero == ScaleZero::per_group;
   UnpackedWeights arrays{bytes(w.n * w.k), bytes(scale_bytes), bytes(has_zeros ? scale_bytes : 0)};
@@ -162,6 +216,7 @@ Result<UnpackedWeights> unpack_weights(const PackedWeights& w) {
 
 Result<std::vector<double>> dequantise_weights(const PackedWeights& w) {
   if (const Result<void> checked = check_packed(w); !checked) return checked.error();
+  if (w.gated) return of_both([&](int half) { return dequantise_weights(half_of(w, half)); });
   const WeightFormat& f = w.format;
   std::vector<double> values(static_cast<std::size_t>(w.n * w.k));
   for (i64 row = 0; row < w.n; ++row)
@@ -177,7 +232,7 @@ Result<std::vector<double>> dequantise_weights(const PackedWeights& w) {
 }
 
 Result<std::vector<u8>> slice_packed_rows(const PackedWeights& w, SliceRange rows) {
-  if (const Result<void> checked = check_packed(w); !checked) return checked.error();
+  if (const Result<void> checked = check_whole(w); !checked) return checked.error();
   if (const Result<void> range = check_slice(rows, w.n, kStripRows); !range) return range.error();
   std::vector<u8> blob = bytes(blob_bytes(w.format, rows.end - rows.begin, w.k));
   copy_slice(rows_slice(w.format, w.k, rows), w.blob, blob.data());
@@ -185,7 +240,7 @@ Result<std::vector<u8>> slice_packed_rows(const PackedWeights& w, SliceRange row
 }
 
 Result<std::vector<u8>> slice_packed_k(const PackedWeights& w, SliceRange part) {
-  if (const Result<void> checked = check_packed(w); !checked) return checked.error();
+  if (const Result<void> checked = check_whole(w); !checked) return checked.error();
   if (const Result<void> range = check_slice(part, w.k, kPackedTileK); !range) return range.error();
   std::vector<u8> blob = bytes(blob_bytes(w.format, w.n, part.end - part.begin));
   copy_slice(k_slice_tiles(w.format, w.n, w.k, part), w.blob, blob.data());

@@ -18,13 +18,15 @@ struct WeightArrays {
   const u8* codes = nullptr;     // n x k, a byte each
   const void* scales = nullptr;  // n x group_count values of format.scale
   const void* zeros = nullptr;   // n x group_count values of format.scale, if the format stores zeros
+  bool gated = false;            // W has n / 2 rows of a gate, then as many of "up"
 };
 
 /// A blob with its format and size.
 struct PackedWeights {
   WeightFormat format;
   i64 n = 0, k = 0;
-  const u8* blob = nullptr;  // blob_bytes(format, n, k) bytes
+  const u8* blob = nullptr;  // blob_bytes(format, n, k) bytes; gated: gated_blob_bytes()
+  bool gated = false;
 };
 
 struct UnpackedWeights {
@@ -40,7 +42,8 @@ Result<UnpackedWeights> unpack_weights(const PackedWeights& weights);
 /// n x k: scale * (code - zero), rounded once to double (exact for 16-bit scales and integer zeros).
 Result<std::vector<double>> dequantise_weights(const PackedWeights& weights);
 
-/// Blobs of rows [begin, end), and of k in [begin, end): plain copies.
+/// Blobs of rows [begin, end), and of k in [begin, end): plain copies. Error invalid_argument: the weights
+/// are gated; slice each half.
 Result<std::vector<u8>> slice_packed_rows(const PackedWeights& weights, SliceRange rows);
 Result<std::vector<u8>> slice_packed_k(const PackedWeights& weights, SliceRange part);
 

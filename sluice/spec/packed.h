@@ -4,11 +4,11 @@
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]) + C[m][n],  W = scale * (code - zero)
 //   (spec/packing.h)
 // Gated, D[m][j] = act(y[m][j]) * y[m][n / 2 + j] for j < n / 2, where y is the value before act. W's first
-// half of rows makes the gate, its last half "up", as models concatenate them. With scale_d, D is divided by
-// it before it is rounded (spec/epilogue.h). With norm_x, X stands for its rows over their root mean square,
-// times gamma. A residual C is added to D last.
-// A tile's rows are W's. An output is a row of the tensor core's A and a token a column of its B. With 16 and
-// 32 tokens in narrow.cuh, tokens are the rows of A instead (device/packed/token_rows.cuh).
+// half of rows makes the gate, its last half "up", as models concatenate them. In the blob each half begins a
+// strip. With scale_d, D is divided by it before it is rounded (spec/epilogue.h). With norm_x, X stands for
+// its rows over their root mean square, times gamma. A residual C is added to D last. A tile's rows are W's.
+// An output is a row of the tensor core's A and a token a column of its B. With 16 and 32 tokens in
+// narrow.cuh, tokens are the rows of A instead (device/packed/token_rows.cuh).
 #pragma once
 
 #include <sluice/spec/epilogue.h>
@@ -47,6 +47,16 @@ struct PackedProblem {
 SLUICE_HD constexpr i64 d_columns(const PackedProblem& p) {
   return p.gated ? p.n / 2 : p.n;
 }
+SLUICE_HD constexpr i64 strip_count(const PackedProblem& p) {
+  return p.gated ? gated_strips(p.n) : strip_count(p.n);
+}
+SLUICE_HD constexpr i64 blob_bytes(const PackedProblem& p) {
+  return strip_count(p) * strip_bytes(p.weights, p.k);
+}
+/// Bits of the blob for each weight.
+SLUICE_HD constexpr double stored_bits(const PackedProblem& p) {
+  return bits_each(blob_bytes(p), p.n, p.k);
+}
 
 /// fp32 values that a caller's scale_x holds.
 SLUICE_HD constexpr i64 scale_x_count(const PackedProblem& p) {
@@ -60,7 +70,7 @@ SLUICE_HD constexpr i64 scale_x_count(const PackedProblem& p) {
 /// One config is one cubin. A CTA multiplies 16 * row_blocks rows of W by 8 * token_blocks tokens. Its warps
 /// take k-tiles in turn, each with a ring of its own, and add up their sums in shared memory. `parts` CTAs of
 /// a cluster share k. Gated, half of the rows belong to a strip of the gate, half to the strip of "up" that
-/// lies half of W further on; the blob is the same.
+/// lies half of the blob further on.
 struct NarrowConfig {
   WeightFormat weights{};
   DType x = DType::fp16;
@@ -106,6 +116,10 @@ SLUICE_HD constexpr int strip_blocks(const NarrowConfig& c) {
 /// Columns of D that a CTA stores.
 SLUICE_HD constexpr int tile_columns(const NarrowConfig& c) {
   return c.gated ? tile_rows(c) / 2 : tile_rows(c);
+}
+/// Strips from one strip of a CTA to its next; gated, those of half of W. `columns`: of D.
+SLUICE_HD constexpr int strip_step(const NarrowConfig& c, int columns) {
+  return c.gated ? ceil_div(columns, kStripRows) : 1;
 }
 SLUICE_HD constexpr int threads_of(const NarrowConfig& c) {
   return 32 * c.warps;

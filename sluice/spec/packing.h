@@ -4,7 +4,8 @@
 //   W[row][k] = scale[row][k / group] * (code[row][k] - zero[row][k / group])
 // A blob is strips of 64 rows. A strip is tiles of 128 k, then the scales of its rows if one scale covers the
 // whole k. A tile is [codes | scales | zeros]. Rows and k are padded to whole strips and tiles with codes,
-// scales and zeros of 0. Read by packers, kernels, the reference (reference/packed_weights.h) and tests.
+// scales and zeros of 0. The weights of a gated product are two blobs, the gate's and behind it that of "up".
+// Read by packers, kernels, the reference (reference/packed_weights.h) and tests.
 #pragma once
 
 #include <sluice/spec/dtype.h>
@@ -133,6 +134,25 @@ SLUICE_HD constexpr i64 strip_bytes(const WeightFormat& f, i64 k) {
 SLUICE_HD constexpr i64 blob_bytes(const WeightFormat& f, i64 n, i64 k) {
   return strip_count(n) * strip_bytes(f, k);
 }
+/// Strips of a gated product's weights. Each half of n begins a strip, so padding may lie behind the gate.
+SLUICE_HD constexpr i64 gated_strips(i64 n) {
+  return 2 * strip_count(n / 2);
+}
+SLUICE_HD constexpr i64 gated_blob_bytes(const WeightFormat& f, i64 n, i64 k) {
+  return gated_strips(n) * strip_bytes(f, k);
+}
+inline constexpr int kGatedUnit = 16;
+/// nullptr, or the rule that a gated product's n breaks, to be put behind its value.
+SLUICE_HD constexpr const char* validate_gated(i64 n) {
+  return n % kGatedUnit == 0
+             ? nullptr
+             : " of a gated product must be a multiple of 16: it is the rows of W, gate and up; "
+               "pad both halves";
+}
+/// True if a gated product reads other bytes than a plain one: the gate's last strip is not full.
+SLUICE_HD constexpr bool pads_halves(i64 n) {
+  return n / 2 % kStripRows != 0;
+}
 /// Offset from the blob's first byte.
 SLUICE_HD constexpr i64 tile_offset(const WeightFormat& f, i64 k, i64 strip, i64 k_tile) {
   return strip * strip_bytes(f, k) + k_tile * tile_bytes(f);
@@ -140,10 +160,13 @@ SLUICE_HD constexpr i64 tile_offset(const WeightFormat& f, i64 k, i64 strip, i64
 SLUICE_HD constexpr i64 row_scales_offset(const WeightFormat& f, i64 k, i64 strip) {
   return tile_offset(f, k, strip, packed_k_tiles(k));
 }
-/// Bits of the blob for each weight of n x k, with padding and scales.
-SLUICE_HD constexpr double stored_bits(const WeightFormat& f, i64 n, i64 k) {
+/// Bits of a blob for each weight of n x k, with padding and scales.
+SLUICE_HD constexpr double bits_each(i64 bytes, i64 n, i64 k) {
   if (n == 0 || k == 0) return 0.0;
-  return 8.0 * static_cast<double>(blob_bytes(f, n, k)) / (static_cast<double>(n) * static_cast<double>(k));
+  return 8.0 * static_cast<double>(bytes) / (static_cast<double>(n) * static_cast<double>(k));
+}
+SLUICE_HD constexpr double stored_bits(const WeightFormat& f, i64 n, i64 k) {
+  return bits_each(blob_bytes(f, n, k), n, k);
 }
 
 }  // namespace sluice

@@ -14,7 +14,7 @@ namespace sluice {
 
 /// One config is one cubin. A CTA has strips * k_groups math warpgroups. Each takes one strip (64 outputs)
 /// and, of the CTA's k, every k_groups-th tile of 128. `parts` CTAs of a cluster share k. Gated, half of the
-/// strips belong to the gate and half to "up", which lie as many strips further on in W as D has.
+/// strips belong to the gate and half to "up", which lie half of the blob further on.
 struct StripConfig {
   WeightFormat weights{.order = FragmentOrder::byte};
   DType x = DType::e4m3;                // fp16 and bf16 too, with weights of order half
@@ -76,6 +76,13 @@ SLUICE_HD constexpr int tile_rows(const StripConfig& c) {
 /// Columns of D that a CTA stores.
 SLUICE_HD constexpr int tile_columns(const StripConfig& c) {
   return c.gated ? tile_rows(c) / 2 : tile_rows(c);
+}
+/// The blob's strip that a CTA loads as its `strip`; `first` is that of its first column. Past the end it is
+/// the last one, whose sums are not stored. `strips`: of the blob, half of them the gate's if gated.
+SLUICE_HD constexpr int strip_in_blob(const StripConfig& c, int strips, int first, int strip) {
+  if (!c.gated) return min(first + strip, strips - 1);
+  const int half = c.strips / 2, of_half = min(first + strip % half, strips / 2 - 1);
+  return strip < half ? of_half : strips / 2 + of_half;
 }
 
 // Shared memory: [token ring | weight ring | sums from the cluster | vectors | barriers]. After the last

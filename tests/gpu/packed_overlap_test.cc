@@ -127,7 +127,7 @@ class packed_contract : public packed_overlap {
     args.x = x->data();
     args.d = d->data();
     if (problem.residual) args.c = x->data();
-    args.prefetch = args.hand_off = {args.weights, blob_bytes(problem.weights, problem.n, problem.k)};
+    args.prefetch = args.hand_off = {args.weights, blob_bytes(problem)};
     const auto launching = [&](const Overlap& overlap) {
       const packed::Kernel kernel = prepared(problem, choices, overlap);
       return Chained{.launch = [args, kernel](Stream stream) { return packed::launch(kernel, args, stream); },

@@ -34,7 +34,7 @@ inline PackedProblem problem_of(const PackedConfig& config, i64 m, i64 n, i64 k)
     if constexpr (requires { c.scale_x; }) scale_x = c.scale_x;
     bool gated = false;
     if constexpr (requires { c.gated; }) gated = c.gated;
-    if (gated) n = round_up(n, i64{2 * kStripRows});
+    if (gated) n = round_up(n, i64{kGatedUnit});
     if (gated && is_16bit(c.x)) m = std::min(m, packed::kMaxGatedTokens);
     if constexpr (requires { c.held_tokens; })
       if (c.held_tokens != 0) m = std::min(m, i64{c.held_tokens});

@@ -202,7 +202,10 @@ TEST_F(packed_products, that_are_gated_as_planned_are_right) {
                                 {16, 7168, 8192},
                                 {4, 256, 136},
                                 {33, 7168, 1024},
-                                {64, 24576, 1024}})
+                                {64, 24576, 1024},
+                                {1, 14784, 2048},
+                                {16, 14784, 1024},
+                                {40, 14800, 1024}})
     for (const DType x : {DType::bf16, DType::fp16}) {
       const PackedProblem problem{.m = m,
                                   .n = n,
@@ -319,7 +322,8 @@ TEST_F(packed_products, of_e4m3_tokens_that_are_gated_and_quantised_as_planned_a
                                 {16, 7168, 8192},
                                 {4, 256, 144},
                                 {33, 7168, 1024},
-                                {100, 384, 2048}}) {
+                                {16, 14784, 1024},
+                                {100, 400, 2048}}) {
     const PackedProblem problem{.m = m,
                                 .n = n,
                                 .k = k,

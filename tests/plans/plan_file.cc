@@ -137,6 +137,7 @@ std::string packed_outcome(const Request& r) {
                                                   .bias = p.epilogue.bias,
                                                   .bias_type = p.epilogue.bias_type,
                                                   .activation = p.epilogue.activation,
+                                                  .gated = p.epilogue.gated,
                                                   .ld_x = p.a.ld,
                                                   .ld_d = p.d.ld},
                                                  r.device, r.packed, RecordBook());

@@ -118,6 +118,8 @@ def test_packed_products_with_what_stands_around_them():
     assert launches_of(lambda: packed_mm(x, blob, out, 256, 256, c=out)) == 1, "c may be out itself"
     assert launches_of(lambda: packed_mm(x, blob, half, 256, 256, activation=3, gated=True)) == 1
     assert launches_of(lambda: packed_mm(x, blob, out, 256, 256, gamma=gamma, epsilon=1e-6)) == 1
+    shard, wide = on_gpu("uint8", (2 * FORMAT.numbers(72, 256).blob_bytes,)), on_gpu("bf16", (4, 72))
+    assert launches_of(lambda: packed_mm(x, shard, wide, 144, 256, activation=3, gated=True)) == 1
     bytes_blob, q = a_blob(256, 256, BYTES), on_gpu("e4m3", (4, 256))
     assert launches_of(lambda: packed_mm(on_gpu("e4m3", (4, 256)), bytes_blob, q, 256, 256, weights=BYTES,
                                          scale_d=on_gpu("fp32", (1,)))) == 1
@@ -128,6 +130,9 @@ def test_packed_products_with_what_stands_around_them():
         (lambda: packed_mm(x, blob, out, 256, 256, c=on_gpu("fp32", (4, 256))), sluice.InvalidType, "c is fp32 and must be bf16"),
         (lambda: packed_mm(x, blob, out, 256, 256, c=on_gpu("bf16", (4, 128))), sluice.InvalidSize, "c has shape (4, 128)"),
         (lambda: packed_mm(x, blob, out, 256, 256, gated=True), sluice.InvalidSize, "out has shape (4, 256) and must have (4, 128)"),
+        (lambda: packed_mm(x, a_blob(144, 256), wide, 144, 256, gated=True), sluice.InvalidSize, "packed as those of a gated product"),
+        (lambda: packed_mm(x, a_blob(272, 256), on_gpu("bf16", (4, 132)), 264, 256, gated=True), sluice.InvalidSize,
+         "blob has shape"),
         (lambda: packed_mm(x, blob, out, 256, 256, gamma=on_gpu("bf16", (128,))), sluice.InvalidSize, "gamma has shape (128,)"),
         (lambda: packed_mm(x, blob, out, 256, 256, gamma=on_gpu("fp16", (256,))), sluice.InvalidType, "gamma is fp16"),
         (lambda: packed_mm(x, blob, out, 256, 256, scale_b=on_gpu("fp32", (1,))), sluice.InvalidArgument, "scale_b is given"),

@@ -77,6 +77,38 @@ def within_bound(result, x, weights, bias=None, activation=None):
         assert error <= (usual + torch.finfo(result.dtype).eps) * value.norm(), f"off by {error / value.norm()} of all together"
 
 
+@pytest.mark.parametrize("m", [1, 16, 40])
+@pytest.mark.parametrize("half", [8, 72, 7392])
+def test_gated_products_take_halves_of_any_eights(m, half):
+    """As shards of models have them. D has a pitch, and what lies between its rows stays as it was."""
+    x, k = real(m, 256, dtype=FP16, seed=m), 256
+    packed = st.pack_int4(real(2 * half, k, dtype=FP16, seed=half), 64, gated=True)
+    gate, up = (st.packed_mm(x, part, out_dtype=FP32) for part in packed.halves())
+    memory = torch.full((m, half + 24), float("nan"), device="cuda", dtype=FP32)
+    st.packed_mm(x, packed, activation="silu", gated=True, out=memory[:, :half])
+    wanted = torch.nn.functional.silu(gate.double()) * up.double()
+    assert (memory[:, :half].double() - wanted).abs().max() <= 4e-3 * wanted.abs().max()
+    assert memory[:, half:].isnan().all(), "written behind a row"
+    alone = st.packed_mm(x, packed, activation="silu", gated=True, out_dtype=FP32)
+    assert torch.equal(alone, memory[:, :half])
+
+
+@pytest.mark.parametrize("m", [1, 16, 32, 100, 300])
+@pytest.mark.parametrize("dtype", [FP16, BF16])
+def test_every_code_of_e4m3_weights_has_its_value(m, dtype):
+    """NaN codes are NaN, not 480."""
+    codes = torch.arange(256, device="cuda", dtype=torch.uint8)
+    matrix = torch.zeros(256, 256, device="cuda", dtype=torch.uint8)
+    matrix[:, 0] = codes
+    wanted = codes.view(E4M3).double()
+    for group in (0, 64):
+        packed = st.pack(matrix, torch.ones(256, 256 // group if group else 1, device="cuda", dtype=FP16), type="e4m3", group=group)
+        x = torch.zeros(m, 256, device="cuda", dtype=dtype)
+        x[:, 0] = 1
+        y = st.packed_mm(x, packed, out_dtype=FP32).double()
+        assert ((y == wanted) | (y.isnan() & wanted.isnan())).all()
+
+
 @pytest.fixture(scope="module")
 def layer_weight():
     return real(LAYER, LAYER, dtype=BF16, seed=7) * 0.02

@@ -59,6 +59,46 @@ def test_blobs_are_the_pages_byte_for_byte_and_come_back(library, kind, group, s
         assert host(again.blob).tobytes() == expected and again.format == packed.format
 
 
+@pytest.mark.parametrize("n", [16, 144, 256])
+@pytest.mark.parametrize("kind, group, zeros, order", [("uint4", 64, True, "half"), ("uint4", 0, True, "byte"), ("e4m3", 0, False, "half")])
+def test_gated_weights_are_the_blobs_of_their_halves(library, n, kind, group, zeros, order):
+    arrays = [None if a is None else library(a) for a in random_arrays(kind, group, "fp16", zeros, n, 200)]
+    packed = sluice.pack(*arrays, type=kind, group=group, order=order, gated=True)
+    halves = [sluice.pack(*(None if a is None else a[rows] for a in arrays), type=kind, group=group, order=order)
+              for rows in (slice(0, n // 2), slice(n // 2, n))]
+    assert host(packed.blob).tobytes() == b"".join(host(half.blob).tobytes() for half in halves)
+    assert packed.gated and packed.shape == (n, 200) and packed.stored_bits == pytest.approx(8 * packed.nbytes / (n * 200))
+    for half, wanted in zip(packed.halves(), halves):
+        assert host(half.blob).tobytes() == host(wanted.blob).tobytes() and half.shape == wanted.shape and not half.gated
+    for got, given in zip(packed.unpack(), arrays):
+        assert got is given if given is None else host(got).tobytes() == host(given).tobytes()
+    plain = sluice.pack(*arrays, type=kind, group=group, order=order)
+    assert (host(plain.blob).tobytes() == host(packed.blob).tobytes()) == (n % 128 == 0)
+    part = packed.slice_k(128, 200)
+    assert part.gated and part.nbytes < packed.nbytes
+    assert [host(half.slice_k(128, 200).blob).tobytes() for half in halves] == [host(half.blob).tobytes() for half in part.halves()]
+
+
+def test_gated_and_plain_weights_are_not_mistaken():
+    codes, scales, _ = random_arrays("uint4", 64, "fp16", False, 144, 128)
+    plain, gated = sluice.pack(codes, scales, group=64), sluice.pack(codes, scales, group=64, gated=True)
+    assert gated.problem(4, gated=True).gated and not plain.problem(4).gated
+    for call, error, mention in (
+            (lambda: plain.problem(4, gated=True), sluice.InvalidConfig, "pack the weights with gated=True"),
+            (lambda: gated.problem(4), sluice.InvalidConfig, "packed.halves()"),
+            (lambda: plain.halves(), sluice.InvalidConfig, "n = 144 is no multiple of 128"),
+            (lambda: gated.slice_rows(0, 64), sluice.InvalidSize, "the halves lie apart"),
+            (lambda: sluice.pack(codes[:136], scales[:136], group=64, gated=True), sluice.InvalidSize,
+             "n = 136 of a gated product must be a multiple of 16"),
+            (lambda: sluice.pack(codes, scales, group=64, gated="no"), sluice.InvalidArgument, "gated = 'no'")):
+        with pytest.raises(error) as caught:
+            call()
+        assert mention in str(caught.value)
+    even = sluice.pack(codes[:128], scales[:128], group=64)
+    assert even.problem(4, gated=True).gated and len(even.halves()) == 2, "both layouts are one"
+    assert sluice.pack_int4(np.ones((32, 128), np.float32), gated=True).gated
+
+
 def test_the_writer_has_the_pages_worked_examples():
     """The writer itself agrees with the examples in docs/packing.md."""
     def word(kind, order, codes):

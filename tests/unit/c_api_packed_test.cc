@@ -442,6 +442,35 @@ TEST_F(CApiPacked, on_the_host_it_is_the_definition) {
   EXPECT_EQ(driver.launches(), 0);
 }
 
+TEST_F(CApiPacked, gated_weights_have_halves_of_their_own) {
+  const WeightFormat format{.group = 64};
+  const test::RandomWeights weights(format, 144, 200, 1);
+  WeightArrays given = weights.arrays();
+  given.gated = true;
+  const std::vector<u8> wanted = *pack_weights(format, given);
+  std::vector<u8> blob(wanted.size());
+  const auto host = [](const void* data, int32_t type, std::vector<int64_t> shape) {
+    TestArray x = array_at(const_cast<void*>(data), type, std::move(shape));
+    x.array.device_type = SLUICE_ON_CPU;
+    return x;
+  };
+  TestArray codes = host(given.codes, SLUICE_BYTE, {144, 200});
+  TestArray scales = host(given.scales, SLUICE_FP16, {144, 4});
+  TestArray packed = host(blob.data(), SLUICE_BYTE, {static_cast<int64_t>(blob.size())});
+  sluice_packing what{c_api::values_of(format), at(codes), at(scales), nullptr, at(packed), 1};
+  ASSERT_EQ(sluice_pack_on_host(&what), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(blob, wanted);
+  what.gated = 0;
+  expect_refused(sluice_pack_on_host(&what), SLUICE_INVALID_SIZE, "144 x 200 weights in this format");
+  what.gated = 2;
+  expect_refused(sluice_pack_on_host(&what), SLUICE_INVALID_ARGUMENT, "gated = 2");
+  what.gated = 1;
+  codes.shape[0] = scales.shape[0] = 136;
+  what.codes = at(codes), what.scales = at(scales);
+  packed.shape[0] = gated_blob_bytes(format, 136, 200), what.blob = at(packed);
+  expect_refused(sluice_pack_on_host(&what), SLUICE_INVALID_SIZE, "n = 136 of a gated product");
+}
+
 /// Bytes for a blob and all else, one behind the other.
 TEST_F(CApiPacked, on_the_host_what_is_written_overlaps_nothing_else) {
   const WeightFormat format{.type = WeightType::int8};

@@ -144,7 +144,7 @@ TEST_F(ChainLaunches, a_launch_that_fails_is_the_error_of_enqueue) {
 TEST_F(ChainLaunches, packed_weights_overlap_too) {
   PackedProblem p{.m = 4, .n = 256, .k = 256};
   const packed::Args args{.x = driver.memory(4 * 256 * 2),
-                          .weights = driver.memory(blob_bytes(p.weights, p.n, p.k)),
+                          .weights = driver.memory(blob_bytes(p)),
                           .d = driver.memory(4 * 256 * 2)};
   std::vector<ChainStep> steps = links(1);
   steps.push_back({.work = PackedStep{.problem = p, .args = args}, .name = "packed"});
@@ -254,7 +254,7 @@ TEST_F(ChainLaunches, counts_the_launches_of_very_many_tokens) {
   packed::Overrides narrow{.token_blocks = 1};
   PackedStep step{.problem = p, .overrides = narrow};
   step.args = {.x = driver.memory(p.m * p.k * 2),
-               .weights = driver.memory(blob_bytes(p.weights, p.n, p.k)),
+               .weights = driver.memory(blob_bytes(p)),
                .d = driver.memory(p.m * p.n * 2)};
   std::vector<ChainStep> steps = links(1);
   steps.push_back({.work = step, .name = "many"});

@@ -53,6 +53,17 @@ TEST_F(PackedSession, times_all_contenders_and_gives_everything_back) {
   EXPECT_EQ(after, before);
 }
 
+/// The data that numbers of tokens share is packed as the problem's is.
+TEST_F(PackedSession, gated_halves_that_are_no_whole_strips_have_a_blob_of_their_own) {
+  PackedRequest gated = case_;
+  gated.problem.n = 144;
+  gated.problem.gated = true;
+  const ShapeRecord shape = measured(gated);
+  EXPECT_EQ(shape.error, "");
+  EXPECT_EQ(contender(shape, kSluice).error, "");
+  EXPECT_EQ(contender(shape, kReadFloor).bytes, gated_blob_bytes(case_.problem.weights, 144, 256));
+}
+
 TEST_F(PackedSession, a_kernel_that_writes_nothing_is_not_verified) {
   const ShapeRecord shape = measured(case_);
   const ContenderRecord& ours = contender(shape, kSluice);

@@ -20,7 +20,7 @@ class PackedLaunchTest : public LaunchTest {
   }
   packed::Args args_of(const PackedProblem& p) {
     packed::Args args{.x = driver.memory(p.m * (p.ld_x + p.k) * 2 + 256),
-                      .weights = driver.memory(blob_bytes(p.weights, p.n, p.k) + 256),
+                      .weights = driver.memory(blob_bytes(p) + 256),
                       .d = driver.memory(p.m * (p.ld_d + p.n) * 4 + 256),
                       .bias = driver.memory(p.n * 4 + 256)};
     if (p.scale_x != ScaleMode::none) args.scale_x = static_cast<const float*>(driver.memory(p.m * 4 + 256));

@@ -143,8 +143,8 @@ TEST_F(PackedLaunch, gated_has_half_the_columns) {
                                    const packed::Overrides& overrides = {}) {
     expect_refused_problem(p, code, mention, spoil, overrides);
   };
-  refused_problem(ErrorCode::invalid_size, "n = 320 must be a multiple of 128",
-                  [](PackedProblem& bad) { bad.n = 320; });
+  refused_problem(ErrorCode::invalid_size, "n = 328 of a gated product must be a multiple of 16",
+                  [](PackedProblem& bad) { bad.n = 328; });
   refused_problem(ErrorCode::invalid_size, "m = 129 must be at most 128",
                   [](PackedProblem& bad) { bad.m = 129; });
   refused_problem(ErrorCode::invalid_type, "there is a scale_d: it must be e4m3",

@@ -98,6 +98,16 @@ TEST(packed_operands, bytes_lie_at_bits_10_to_3_of_each_half) {
   }
 }
 
+/// Each code is a byte then, as device/math/code_fragments.cuh converts it: 0 and 2 are those of register 0.
+TEST(packed_operands, bytes_are_whole_when_a_word_is_turned_by_3) {
+  const WeightFormat f{.type = WeightType::e4m3};
+  for (u32 code = 0; code < 256; ++code)
+    for (int field = 0; field < 4; ++field) {
+      const int byte = field / 2 + field % 2 * 2;  // of register field / 2, half field % 2
+      EXPECT_EQ(rotate_right(place_code(f, code, field), 3), code << (8 * byte));
+    }
+}
+
 TEST(packed_operands, uint4_are_exact_e4m3_after_masks_and_shifts) {
   const WeightFormat f{.group = 128, .order = FragmentOrder::byte};
   for (const Size size : kSizes) {

@@ -30,13 +30,14 @@ def packed_mm(x: Tensor, packed: PackedWeights, bias: Optional[Tensor] = None, *
     - ``out_dtype``: bf16, fp16 or fp32. By default it is the type of ``out``, or else of ``x`` (bf16 for e4m3).
     - ``c``: a residual of the output's shape and type, added behind the activation (16-bit tokens, at most 64 rows). It
       may be ``out``.
-    - ``gated``, ``scale_d``: as for ``mm``.
+    - ``gated``, ``scale_d``: as for ``mm``. Gated products take weights that are packed with ``gated=True``.
     - ``gamma``: k bf16 values, by which the same kernel RMS-norms up to 8 bf16 rows of x first, with ``epsilon``.
 
     Weights with a permutation (act-order) take ``x.index_select(-1, packed.permutation)``, **a copy of x**, at each call.
     Reorder the layer before by it (``QuantizedWeights.reorder_rows``) to save that. There is no backward: an argument that
     wants a gradient raises ``InvalidArgument``.
     """
+    packed.check_gated(gated)
     if needs_grad(x, bias, c, scale_x):
         refuse_grad("packed_mm")
     if out is not None:

@@ -91,7 +91,9 @@ class LinearPacked(QuantizedState):
     @checked
     def from_packed(cls, packed: PackedWeights, bias: Optional[Tensor] = None) -> "LinearPacked":
         """Makes the layer from packed weights, which it shares. ``bias``: n values, bf16, fp16 or fp32. Raises
-        ``InvalidArgument`` for another shape of the bias, and ``InvalidType`` for another type."""
+        ``InvalidArgument`` for another shape of the bias, ``InvalidType`` for another type, and ``InvalidConfig`` for weights
+        of a gated product."""
+        packed.check_gated(False)
         made = cls(packed.k, packed.n, bias=False, format=packed.format, device="meta")
         if bias is not None and tuple(bias.shape) != (packed.n,):
             raise InvalidArgument(f"bias has shape {tuple(bias.shape)} and must have ({packed.n},), a value for each output")

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns packed words into the tensor core's registers by masks and rotates (docs/packing.md). The operand is
 // (code + kOffset) * 2^-exponent of the row, exactly. Integers become fp16 subnormals or the fraction of a
-// bf16; offset, zero and exponent are taken out of the sums (kernels/narrow.cuh).
+// bf16; offset, zero and exponent are taken out of the sums (kernels/narrow.cuh). e4m3 codes are converted.
 #pragma once
 
 #include <sluice/spec/packing.h>
+#include <sluice/device/element.cuh>
 
 namespace sluice {
 
@@ -81,34 +82,38 @@ struct CodeFragments<WeightType::int8, DType::bf16> {
   }
 };
 
-// Moves sign, exponent and fraction of an e4m3 from bits 10, 9..6 and 5..3 to a fp16's 15, 13..10 and 9..7.
+/// The two fp16 pairs of a word's e4m3 codes. Rotated, codes are bytes: 0 and 2 of the first register, 1 and
+/// 3 of the second. The conversion keeps every value, NaN included (PTX ISA cvt, e4m3x2).
+SLUICE_DEVICE void unpack_e4m3(u32 word, u32& first, u32& second) {
+  const u32 bytes = __byte_perm(rotate_word(word, 3), 0, 0x3120);
+  asm("{\n.reg .b16 x, y;\nmov.b32 {x, y}, %2;\ncvt.rn.f16x2.e4m3x2 %0, x;\ncvt.rn.f16x2.e4m3x2 %1, y;\n}"
+      : "=r"(first), "=r"(second)
+      : "r"(bytes));
+}
+
 template <>
 struct CodeFragments<WeightType::e4m3, DType::fp16> {
-  static constexpr int kWords = 2, kPasses = 1, kOffset = 0, kUpperExponent = 8, kLowerExponent = 8;
+  static constexpr int kWords = 2, kPasses = 1, kOffset = 0, kUpperExponent = 0, kLowerExponent = 0;
 
   template <int kPass>
   SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const u32 word = rotate_word(words[j / 2], 8 * (j % 2));
-      a[j] = and_or(word << 5, 0x80008000u, (word << 4) & 0x3F803F80u);
-    }
+    unpack_e4m3(words[0], a[0], a[1]);
+    unpack_e4m3(words[1], a[2], a[3]);
   }
 };
 
-// Moves them to a bf16's 15, 10..7 and 6..4. That is 2^-120 of the value, which products would lose, so it is
-// multiplied by 2^120, exactly.
+// There is no conversion to bf16: fp16 becomes fp32 first.
 template <>
 struct CodeFragments<WeightType::e4m3, DType::bf16> {
   static constexpr int kWords = 2, kPasses = 1, kOffset = 0, kUpperExponent = 0, kLowerExponent = 0;
 
   template <int kPass>
   SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
+    CodeFragments<WeightType::e4m3, DType::fp16>::expand<kPass>(words, a);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const u32 word = rotate_word(words[j / 2], 8 * (j % 2));
-      const u32 small = and_or(word << 5, 0x80008000u, (word << 1) & 0x07F007F0u);
-      asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(a[j]) : "r"(small), "r"(0x7B807B80u));
+    for (u32& pair : a) {
+      const Pair values = unpack_16bit<DType::fp16>(pair);
+      pair = pack_16bit<DType::bf16>(values.x, values.y);
     }
   }
 };

@@ -86,15 +86,19 @@ struct WeightFragments<WeightType::int8, DType::bf16, kZero> {
   }
 };
 
+// fp16 weights are 2^-8 of the code, so that small scales, times 2^8, keep their bits.
 template <DType kX>
 struct SignedFragments {
-  static constexpr int kWords = 2, kLift = 0;
-  static constexpr int kExponent = CodeFragments<WeightType::e4m3, kX>::kUpperExponent;
+  static constexpr int kWords = 2, kLift = 0, kExponent = kX == DType::fp16 ? 8 : 0;
   static constexpr u32 kImplied = 0;
 
   static SLUICE_DEVICE float addend(float) { return 0.0f; }
   static SLUICE_DEVICE void difference(const u32* words, const u32 (&)[2], u32 (&a)[4]) {
+    constexpr u32 kUnit = 0x1C001C00u;  // 2^-8
     CodeFragments<WeightType::e4m3, kX>::template expand<0>(words, a);
+#pragma unroll
+    for (u32& pair : a)
+      if constexpr (kX == DType::fp16) pair = ptx::multiply_pair<kX>(pair, kUnit);
   }
 };
 template <ScaleZero kZero>

@@ -20,7 +20,7 @@ class Copier {
 
  public:
   SLUICE_DEVICE Copier(const NarrowParams& params, const Place& at)
-      : strip_pitch_(strip_step<kConfig>(params) * params.strip_bytes), policy_(ptx::evict_first_policy()) {
+      : strip_pitch_(strip_step(kConfig, params.n) * params.strip_bytes), policy_(ptx::evict_first_policy()) {
     const int half_strip = S::kStripBlocks == 4 ? 0 : at.first_row % kStripRows / kBlockRows * kWarpCopy;
     const u8* tile = static_cast<const u8*>(params.weights) + at.first_row / kStripRows * params.strip_bytes +
                      static_cast<i64>(at.first_tile) * S::kTileBytes + at.lane * kLaneBytes;

@@ -92,26 +92,26 @@ class Finish {
     if constexpr (kConfig.norm_x) return inverse_root<kConfig>(params_, smem_, token_in_tile);
     return 1.0f;
   }
-  /// The value before the activation; `row` is a row of W.
-  SLUICE_DEVICE float scaled(float sum, int row, float factor) const {
+  /// The value before the activation; `row` is a row of W, `blob_row` where the blob has it.
+  SLUICE_DEVICE float scaled(float sum, int row, int blob_row, float factor) const {
     if constexpr (kConfig.norm_x) sum *= factor;
-    if constexpr (S::kGroup == 0) sum *= row_scale<kConfig.weights>(params_, row);
+    if constexpr (S::kGroup == 0) sum *= row_scale<kConfig.weights>(params_, blob_row);
     if constexpr (kConfig.bias == Bias::column) sum += load_element<kConfig.bias_type>(params_.bias, row);
     return sum;
   }
   SLUICE_DEVICE float finished(float sum, int row, float factor) const {
     if (row >= params_.n) return 0.0f;
-    return activate<kConfig.activation>(scaled(sum, row, factor));
+    return activate<kConfig.activation>(scaled(sum, row, row, factor));
   }
   SLUICE_DEVICE float gated(float gate, float up, int column, float factor) const {
-    return activate<kConfig.activation>(scaled(gate, column, factor)) *
-           scaled(up, params_.n + column, factor);
+    return activate<kConfig.activation>(scaled(gate, column, column, factor)) *
+           scaled(up, params_.n + column, strip_step(kConfig, params_.n) * kStripRows + column, factor);
   }
-  /// Stores four columns of D; strips are whole, so all four exist.
+  /// Stores four columns of D. It has a multiple of 8, so all four exist, or none.
   SLUICE_DEVICE void store_gated(int token_in_tile, int column_in_tile, const ptx::Float4& gate,
                                  const ptx::Float4& up) const {
     const int token = at_.first_token + token_in_tile, column = at_.first_row + column_in_tile;
-    if (token >= params_.m) return;
+    if (token >= params_.m || column >= params_.n) return;
     const float factor = factor_of(token_in_tile);
     const float values[4] = {gated(gate.x, up.x, column, factor), gated(gate.y, up.y, column + 1, factor),
                              gated(gate.z, up.z, column + 2, factor),

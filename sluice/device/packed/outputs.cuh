@@ -14,7 +14,7 @@ SLUICE_DEVICE const u8* strip_zeros(const Params& params, int strip) {
   return static_cast<const u8*>(params.weights) - row_zero_bytes(kFormat) + (strip + 1) * params.strip_bytes;
 }
 
-/// `row` counts through W, not through a strip.
+/// `row` counts through the blob, not through a strip.
 template <WeightFormat kFormat, class Params>
 SLUICE_DEVICE float row_scale(const Params& params, int row) {
   return load_element<kFormat.scale>(

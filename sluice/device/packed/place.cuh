@@ -60,12 +60,6 @@ SLUICE_DEVICE Place place_of(const NarrowParams& params, u32 smem) {
   return p;
 }
 
-/// Strips from one strip of the CTA to its next.
-template <NarrowConfig kConfig>
-SLUICE_DEVICE int strip_step(const NarrowParams& params) {
-  return kConfig.gated ? params.n / kStripRows : 1;
-}
-
 /// The CTA's first row in its first strip: 0, or 32 in the second half of a strip.
 template <NarrowConfig kConfig>
 SLUICE_DEVICE int row_of_strip(const Place& at) {

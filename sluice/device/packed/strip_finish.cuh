@@ -35,9 +35,11 @@ class StripFinish {
     float bias = 0.0f, scale = 1.0f, token_scale = 1.0f;
     const int thread = this->thread(), column = at_.first_strip * kStripRows + column_of(thread);
     if (thread < kRows && column < params_.n) {
-      const int row = kHalves == 1 || thread < kColumns ? column : params_.n + column;  // row of W
+      const bool first = kHalves == 1 || thread < kColumns;  // gated: a row of the gate
+      const int row = first ? column : params_.n + column;   // row of W
+      const int blob_row = first ? column : params_.strips / 2 * kStripRows + column;
       if constexpr (S::kGroup == 0)
-        if (params_.k_tiles > 0) scale = row_scale<kConfig.weights>(params_, row);
+        if (params_.k_tiles > 0) scale = row_scale<kConfig.weights>(params_, blob_row);
       if constexpr (kConfig.bias == Bias::column) bias = load_element<kConfig.bias_type>(params_.bias, row);
     }
     wait();

@@ -68,14 +68,7 @@ struct StripPlace {
   SLUICE_DEVICE int block() const { return warp % 4; }
   static SLUICE_DEVICE int lane() { return static_cast<int>(threadIdx.x) % 32; }
   SLUICE_DEVICE int strip_in_blob(const StripParams& params, int strip) const {
-    // Past the end, the last strip, which is not stored.
-    if constexpr (kConfig.gated) {
-      constexpr int kHalf = S::kStrips / 2;
-      const int strips = params.strips / 2, of_half = min(first_strip + strip % kHalf, strips - 1);
-      return strip < kHalf ? of_half : strips + of_half;
-    } else {
-      return min(first_strip + strip, params.strips - 1);
-    }
+    return sluice::strip_in_blob(kConfig, params.strips, first_strip, strip);
   }
 
   SLUICE_DEVICE u32 x_stage(int stage) const { return smem + stage * x_stage_bytes(kConfig); }

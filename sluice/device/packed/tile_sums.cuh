@@ -33,7 +33,7 @@ class TileSums {
     if constexpr (S::kGroup == 0 && S::kStoredZeros) {
 #pragma unroll
       for (int block = 0; block < S::kBlocks; ++block) {
-        const int strip = at.first_row / kStripRows + block / S::kStripBlocks * strip_step<kConfig>(params);
+        const int strip = at.first_row / kStripRows + block / S::kStripBlocks * strip_step(kConfig, params.n);
         const u8* zeros = strip_zeros<kConfig.weights>(params, strip) +
                           row_pair_offset<kConfig>(at, block % S::kStripBlocks, 0);
         const u32* words = reinterpret_cast<const u32*>(zeros);

@@ -42,7 +42,7 @@ class TokenRows {
 #pragma unroll
       for (int block = 0; block < S::kBlocks; ++block) {
         const int row = row_of_strip<kConfig>(at) + block % S::kStripBlocks * kBlockRows + at.lane % 4 * 4;
-        const int strip = at.first_row / kStripRows + block / S::kStripBlocks * strip_step<kConfig>(params);
+        const int strip = at.first_row / kStripRows + block / S::kStripBlocks * strip_step(kConfig, params.n);
         const u32* words =
             reinterpret_cast<const u32*>(strip_zeros<kConfig.weights>(params, strip) + row * S::kScaleSize);
         row_zeros_[block] = S::kScaleSize == 4 ? pairs_of(words[0], words[1], words[2], words[3])

@@ -11,6 +11,10 @@ namespace {
 
 enum Index { kBlob, kCodes, kScales, kZeros };
 
+i64 strips_of(const PackShape& shape) {
+  return shape.gated ? gated_strips(shape.n) : strip_count(shape.n);
+}
+
 Result<void> check_shape(const PackShape& shape) {
   constexpr i64 kLargest = (i64{1} << 31) - 1;
   const struct {
@@ -21,7 +25,9 @@ Result<void> check_shape(const PackShape& shape) {
     if (value < 0 || value > kLargest)
       return Error{ErrorCode::invalid_size, std::string(name) + " = " + std::to_string(value) +
                                                 ": must be in 0..2^31-1; split the weights"};
-  if (strip_count(shape.n) * packed_k_tiles(shape.k) > kMaxPackTiles)
+  if (const char* rule = shape.gated ? validate_gated(shape.n) : nullptr)
+    return Error{ErrorCode::invalid_size, "n = " + std::to_string(shape.n) + rule};
+  if (strips_of(shape) * packed_k_tiles(shape.k) > kMaxPackTiles)
     return Error{ErrorCode::invalid_size,
                  "n = " + std::to_string(shape.n) + ", k = " + std::to_string(shape.k) +
                      ": must be fewer than 2^31 tiles of 64 x 128; split the weights"};
@@ -41,13 +47,14 @@ Result<Operands> operands_of(const PackConfig& config, const PackShape& shape) {
   const i64 codes = shape.n * code_row_bytes(config.codes, shape.k);
   const i64 scales = shape.n * group_count(f, shape.k);
   const i64 zeros = f.zero == ScaleZero::per_group ? scales : 0;
+  const i64 blob_size = strips_of(shape) * strip_bytes(f, shape.k);
   Operands o;
   o.add({.name = "blob",
          .role = blob,
-         .used = blob_bytes(f, shape.n, shape.k) > 0,
+         .used = blob_size > 0,
          .alignment = kLaneBytes,
          .because = "a lane of it is read and written whole"},
-        {blob_bytes(f, shape.n, shape.k)});
+        {blob_size});
   o.add({.name = "codes", .role = arrays, .used = codes > 0}, {codes});
   o.add({.name = "scales", .role = arrays, .type = f.scale, .used = scales > 0}, {scales});
   o.add({.name = "zeros", .role = arrays, .type = f.scale, .used = zeros > 0}, {zeros});
@@ -109,14 +116,23 @@ Result<PackOp::Call> PackOp::bind(const PackerPlan& plan, const Args& args) {
 
 Result<void> PackOp::enqueue(const Prepared<PackOp>& kernel, const Call& call, const Args& args,
                              Stream stream) {
+  const auto& [format, storage] = kernel.plan;
+  const int halves = call.shape.gated && pads_halves(call.shape.n) ? 2 : 1;  // else one launch packs both
   PackParams params = args.params;
-  params.n = call.shape.n;
+  params.n = call.shape.n / halves;
   params.k = call.shape.k;
-  params.pieces =
-      rows_are_pieces(kernel.plan.storage, params.k) && reinterpret_cast<u64>(params.codes) % 16 == 0;
+  params.pieces = rows_are_pieces(storage, params.k) && reinterpret_cast<u64>(params.codes) % 16 == 0;
   const u32 tiles = static_cast<u32>(strip_count(params.n) * packed_k_tiles(params.k));
-  return launch_kernel(kernel.api(), kernel.modules[static_cast<size_t>(args.step)]->function(),
-                       {.grid_x = tiles, .block_x = kPackThreads}, &params, stream);
+  const i64 scale_bytes = params.n * group_count(format, params.k) * bytes_of(format.scale);
+  for (int half = 0; half < halves; ++half) {
+    SLUICE_TRY(launch_kernel(kernel.api(), kernel.modules[static_cast<size_t>(args.step)]->function(),
+                             {.grid_x = tiles, .block_x = kPackThreads}, &params, stream));
+    params.codes += params.n * code_row_bytes(storage, params.k);
+    params.scales += scale_bytes;
+    if (params.zeros != nullptr) params.zeros += scale_bytes;
+    params.blob += blob_bytes(format, params.n, params.k);
+  }
+  return {};
 }
 
 std::string PackOp::missing(const Problem& problem) {

@@ -34,7 +34,7 @@ Result<Operands> operands_of(const PackedProblem& p) {
          .used = has_k,
          .alignment = kBlobAlignment,
          .because = "the parts of a blob are whole lines"},
-        {blob_bytes(p.weights, p.n, p.k)});
+        {blob_bytes(p)});
   o.add({.name = "bias",
          .role = Role::weight,
          .type = p.bias_type,
@@ -117,7 +117,7 @@ Params sized(const PackedProblem& p, int tokens) {
   params.m = static_cast<int>(p.m);
   params.n = static_cast<int>(d_columns(p));
   params.k_tiles = static_cast<int>(packed_k_tiles(p.k));
-  params.strips = static_cast<int>(strip_count(p.n));
+  params.strips = static_cast<int>(strip_count(p));
   params.token_tiles = static_cast<int>(ceil_div(p.m, i64{tokens}));
   return params;
 }

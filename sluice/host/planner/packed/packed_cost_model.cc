@@ -103,7 +103,7 @@ double estimate_us(const PackedProblem& problem, const WideConfig& c, const Devi
   };
   const bool in_parts = whole < all;
   const double all_us = tiles * tile_us(c.tokens) + (in_parts ? tile_us(tail_tokens(c)) : 0.0);
-  const double weight_bytes = static_cast<double>(blob_bytes(problem.weights, problem.n, problem.k));
+  const double weight_bytes = static_cast<double>(blob_bytes(problem));
   return device.rates.launch_us + costs.begin_us + costs.group_begin_us +
          std::max(all_us, weight_bytes / device.rates.hbm_bytes_per_us) +
          costs.wide_tile_us * stored_share(c, in_parts ? tail_tokens(c) : c.tokens);

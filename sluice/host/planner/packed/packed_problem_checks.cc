@@ -58,7 +58,6 @@ Result<void> check_partners(const PackedProblem& p) {
   return {};
 }
 
-/// CTAs take whole strips of both halves.
 Result<void> check_gated(const PackedProblem& p) {
   const char* remedy =
       "leave out gated, and let a Quantizer with Gate::silu (sluice/quantize.h) do it behind the product";
@@ -66,11 +65,8 @@ Result<void> check_gated(const PackedProblem& p) {
     return Error{ErrorCode::invalid_size, "m = " + std::to_string(p.m) + " must be at most " +
                                               std::to_string(kMaxGatedTokens) +
                                               " if the product is gated and tokens have 16 bits; " + remedy};
-  if (p.n % (2 * kStripRows) != 0)
-    return Error{ErrorCode::invalid_size,
-                 "n = " + std::to_string(p.n) +
-                     " must be a multiple of 128 if the product is gated, so that both halves are whole "
-                     "strips of 64 rows; pad gate and up"};
+  if (const char* rule = validate_gated(p.n))
+    return Error{ErrorCode::invalid_size, "n = " + std::to_string(p.n) + rule};
   return {};
 }
 
@@ -267,7 +263,7 @@ bool rows_allow_boxes(const PackedProblem& p) {
 
 const char* why_not(const PackedProblem& problem, const NarrowConfig& config) {
   const i64 strips = ceil_div(problem.n, i64{tile_rows(config)}) * tile_strips(config);
-  if (config.row_blocks > 4 && strips > strip_count(problem.n))
+  if (config.row_blocks > 4 && strips > strip_count(problem))
     return "row_blocks = 8 reads strips in pairs, and n has an odd number of them";
   if (config.held_tokens != 0 && problem.m > config.held_tokens)
     return "held_tokens must be at least m: 1 for one token, 4 for up to four, 0 for more";
@@ -313,8 +309,8 @@ Plan plan_of(const PackedProblem& checked, const PackedConfig& config) {
   return {.problem = checked,
           .config = config,
           .smem_bytes = std::visit([](const auto& c) { return sluice::smem_bytes(c); }, config),
-          .weight_bytes = blob_bytes(checked.weights, checked.n, checked.k),
-          .stored_bits = stored_bits(checked.weights, checked.n, checked.k)};
+          .weight_bytes = blob_bytes(checked),
+          .stored_bits = stored_bits(checked)};
 }
 
 }  // namespace sluice::packed

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every code of e4m3 weights, NaN included, through every kernel: each row of W has one code beside zeros, so
+// a token of ones gives the code's value. To see it fail: decode by shifts, which makes 480 of NaN.
+#include <sluice/pack.h>
+#include <sluice/packed.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include <sluice/host/driver/memory.h>
+#include <sluice/kernels/verify_arith.h>
+
+#include "gpu.h"
+
+namespace sluice::testing {
+namespace {
+
+class packed_codes : public GpuTest {
+ protected:
+  static constexpr i64 kRows = 512, kK = 256;
+
+  Result<DeviceBuffer> uploaded(const std::vector<u8>& bytes) {
+    Result<DeviceBuffer> buffer = DeviceBuffer::allocate(device(), static_cast<i64>(bytes.size()));
+    if (!buffer) return buffer.error();
+    if (Result<void> done = buffer->upload(bytes.data(), static_cast<i64>(bytes.size())); !done)
+      return done.error();
+    return buffer;
+  }
+  static std::vector<u8> repeated(DType type, double value, i64 count) {
+    const u32 bits = verify::encode(type, value);
+    const auto size = static_cast<size_t>(bytes_of(type));
+    std::vector<u8> bytes(static_cast<size_t>(count) * size);
+    for (size_t i = 0; i < bytes.size(); i += size) std::memcpy(bytes.data() + i, &bits, size);
+    return bytes;
+  }
+  static u32 code_of(i64 row) { return static_cast<u32>(row < kRows / 2 ? row : row * 37 + 5) & 0xff; }
+
+  void expect_all_codes(const PackedProblem& problem, const packed::Overrides& overrides) {
+    const PackedProblem& p = problem;
+    const auto plan = packed::plan(p, device().info(), overrides);
+    ASSERT_TRUE(ok(plan)) << to_string(p);
+    SCOPED_TRACE(to_string(plan->config));
+    std::vector<u8> codes(static_cast<size_t>(p.n * p.k));
+    for (i64 row = 0; row < p.n; ++row)
+      codes[static_cast<size_t>(row * p.k + row * 7 % p.k)] = static_cast<u8>(code_of(row));
+    const auto code_buffer = uploaded(codes), x = uploaded(repeated(p.x, 1.0, p.m * p.k));
+    const auto scales = uploaded(repeated(p.weights.scale, 1.0, p.n * group_count(p.weights, p.k)));
+    const auto blob = DeviceBuffer::allocate(device(), plan->weight_bytes);
+    const i64 columns = d_columns(p), bytes = p.m * columns * bytes_of(p.d);
+    const auto d = DeviceBuffer::allocate(device(), bytes);
+    const auto packer = Packer::create(device(), p.weights);
+    ASSERT_TRUE(ok(code_buffer) && ok(x) && ok(scales) && ok(blob) && ok(d) && ok(packer));
+    ASSERT_TRUE(ok(packer->pack({p.n, p.k, p.gated},
+                                {code_buffer->data(), scales->data(), nullptr, blob->data()}, nullptr)));
+    const auto kernel = packed::prepare(device(), *plan);
+    ASSERT_TRUE(ok(kernel));
+    ASSERT_TRUE(
+        ok(packed::launch(*kernel, {.x = x->data(), .weights = blob->data(), .d = d->data()}, nullptr)));
+    std::vector<float> got(static_cast<size_t>(p.m * columns));
+    ASSERT_TRUE(ok(d->download(got.data(), bytes)));
+    int wrong = 0;
+    for (i64 m = 0; m < p.m; ++m)
+      for (i64 column = 0; column < columns; ++column) {
+        double wanted = verify::decode(DType::e4m3, code_of(column));
+        if (p.gated) wanted *= verify::decode(DType::e4m3, code_of(columns + column));
+        const auto value = static_cast<double>(got[static_cast<size_t>(m * columns + column)]);
+        const bool right = std::isnan(wanted) ? std::isnan(value) : value == wanted;
+        if (!right && wrong++ < 3)
+          ADD_FAILURE() << "token " << m << ", column " << column << ": " << value << " for " << wanted;
+      }
+    EXPECT_EQ(wrong, 0);
+  }
+};
+
+TEST_F(packed_codes, of_e4m3_weights_keep_their_value_in_every_kernel) {
+  const struct {
+    i64 m;
+    packed::Overrides overrides;
+    bool gates;
+  } cases[] = {{1, {.token_blocks = 1}, true},  {8, {.token_blocks = 1}, true},
+               {16, {.token_blocks = 2}, true}, {32, {.token_blocks = 4}, true},
+               {40, {.strips = 2}, true},       {200, {.cluster_n = 1}, false}};
+  for (const DType x : {DType::fp16, DType::bf16})
+    for (const int group : {0, 32, 128})
+      for (const DType scale : {DType::fp16, DType::bf16, DType::fp32})
+        for (const auto& [m, overrides, gates] : cases)
+          for (const bool gated : {false, true}) {
+            if (gated && !gates) continue;
+            expect_all_codes({.m = m,
+                              .n = kRows,
+                              .k = kK,
+                              .x = x,
+                              .d = DType::fp32,
+                              .weights = {.type = WeightType::e4m3, .group = group, .scale = scale},
+                              .gated = gated},
+                             overrides);
+            if (HasFatalFailure()) return;
+          }
+}
+
+}  // namespace
+}  // namespace sluice::testing
