@@ -66,9 +66,8 @@ def test_torchs_split_backward(kind, with_main_grad):
 
 def test_parameters_stand_in_torchs_order():
     plain = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 16)).to("cuda", BF16)
-    for recipe in (None, "row"):
-        ours = st.nn.convert_(copy.deepcopy(plain), recipe=recipe)
-        assert [name for name, _ in ours.named_parameters()] == [name for name, _ in plain.named_parameters()]
+    ours = st.nn.convert_(copy.deepcopy(plain), recipe=None)
+    assert [name for name, _ in ours.named_parameters()] == [name for name, _ in plain.named_parameters()]
 
 
 def on_side(call):

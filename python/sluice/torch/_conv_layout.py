@@ -197,7 +197,8 @@ def operand(tensor: Tensor, channels: int, dtype: torch.dtype, rows: Optional[in
     made = new_channels_last(tensor, (rows, channels, *tensor.shape[2:]), dtype)
     if own == channels and count == rows:
         return made.copy_(tensor)
-    made[:count, :own].copy_(tensor)
+    filled = made if count == rows else made[:count]  # a view less, where only one of them is padded
+    (filled if own == channels else filled[:, :own]).copy_(tensor)
     if own != channels:
         made[:, own:].zero_()
     if count != rows:
