@@ -286,6 +286,18 @@ def test_a_gated_feed_forward(recipe):
     assert (got - wanted).norm() <= 0.02 * wanted.norm()
 
 
+@pytest.mark.parametrize("recipe", ["tensor", "row", "block", "int4", "int8"])
+def test_a_loaded_model_gives_the_bits_of_the_saved_one(recipe):
+    def model():
+        return torch.nn.Sequential(torch.nn.Linear(256, 512, dtype=BF16), torch.nn.GELU(), torch.nn.Linear(512, 256, dtype=BF16)).cuda()
+
+    first = st.nn.convert_(model(), recipe=recipe)
+    again = st.nn.load_(model(), {name: tensor.cpu() for name, tensor in first.state_dict().items()})
+    x = real(17, 256)
+    with torch.no_grad():
+        assert torch.equal(again(x), first(x))
+
+
 def test_compiled_with_dynamic_rows_and_no_recompile():
     model = torch.nn.Sequential(torch.nn.Linear(256, 512, dtype=BF16), torch.nn.GELU(), torch.nn.Linear(512, 256, dtype=BF16))
     model = st.nn.convert_(model.cuda(), recipe="block")

@@ -180,6 +180,28 @@ def test_an_unknown_keyword_of_a_class_or_function_is_named():
         sluice.holdings(gpu=0)
 
 
+@pytest.mark.parametrize("name, here", [("bfloat16", "bf16"), ("torch.bfloat16", "bf16"), ("float16", "fp16"), ("half", "fp16"),
+                                        ("torch.float16", "fp16"), ("float8_e4m3fn", "e4m3"), ("torch.float8_e4m3fn", "e4m3"),
+                                        ("float8_e5m2", "e5m2")])
+def test_torchs_names_of_types_are_taken(name, here):
+    assert bytes(sluice.Problem(16, 64, 64, a=name).struct()) == bytes(sluice.Problem(16, 64, 64, a=here).struct())
+    conv = [sluice.Convolution("fprop", (2, 64, 8, 8), (64, 3, 3), dtype=kind).struct() for kind in (name, here)]
+    assert bytes(conv[0]) == bytes(conv[1])
+    if here in ("bf16", "fp16"):
+        assert sluice.WeightFormat(scale=name).number == sluice.WeightFormat(scale=here).number
+        packed = [sluice.PackedProblem(16, 64, 128, x=kind, d=kind, bias=kind).struct() for kind in (name, here)]
+        assert bytes(packed[0]) == bytes(packed[1])
+
+
+@pytest.mark.parametrize("names, mention", [(dict(dtype="e4m3"), "did you mean a?"), (dict(out_dtype="fp32"), "did you mean d?"),
+                                            (dict(epilogue="relu"), "did you mean activation?"), (dict(tille=(8, 8)), "did you mean tile?"),
+                                            (dict(use_fast_accum=True), "did you mean accumulate?")])
+def test_names_of_other_interfaces_are_understood(names, mention):
+    with pytest.raises(sluice.InvalidCall) as caught:
+        sluice.explain(m=8, n=64, k=64, **names)
+    assert mention in str(caught.value)
+
+
 @pytest.mark.parametrize("kind", [sluice.Problem, sluice.PackedProblem, sluice.WeightFormat])
 def test_docstrings_list_every_field_with_its_default(kind):
     for field in dataclasses.fields(kind):
