@@ -26,13 +26,13 @@ TITLES = {"product": "Products: `Problem`, `sluice_problem`, `sluice.Problem`, t
           "calls": "Calls: functions of `sluice` and `sluice.torch`, as all of them have it"}
 HEAD = """# Defaults
 
-What an interface takes where a caller says nothing but sizes: one value everywhere. `tools/defaults_table.py`
-makes this page from the interfaces themselves, and CI compares. A dash: the interface has no such field. *said*:
-it has no default, and 0 is a value of its own. Of axes the last one is w.
+What an interface takes where a caller says nothing but sizes: one value everywhere. A script,
+`tools/defaults_table.py`, makes this page from the interfaces themselves, and CI compares. A dash: the
+interface has no such field. *said*: it has no default, and 0 is a value of its own. The last axis is w.
 
-Where something is said, the rest follows: D has the type of A (bf16 for fp8 inputs, fp32 where it is added to),
-bias and C have the type of D. In C++ each `Matrix` says its own type, and `Conv::padding_after` does not follow
-`padding`.
+Where something is said, the rest follows: D has the type of A (bf16 for fp8 inputs, fp32 where it is added
+to), bias and C have the type of D. In C++ each `Matrix` says its own type, and `Conv::padding_after` does
+not follow `padding`.
 """
 # Parameters of Python's functions whose default is that of a field above.
 CALLS = {"use_fast_accum": ("product", "accumulate", {"False": "promoted", "True": "fast"}),
