@@ -72,9 +72,8 @@ class Session {
       if (!outcomes_.back().why.empty()) {
         bar.clear();
         const Outcome& last = outcomes_.back();
-        fmt::print("{}: {}\n  {}\n  {}\n",
-                   last.wrong() ? paint(stdout, Colour::red, "wrong") : "not judged", item.name, last.kernel,
-                   last.why);
+        fmt::print("{}: {}\n  {}\n  {}\n", last.wrong() ? paint(stdout, Colour::red, "wrong") : "not judged",
+                   item.name, last.kernel, last.why);
         SLUICE_TRY(machine_.alive());
       }
     }
@@ -83,11 +82,10 @@ class Session {
     const double seconds = machine_.now_s() - start;
     const bool right = wrong == 0 && is_right > 0;
     for (const std::string& line : recorded.passed_over) fmt::print("passed over: {}\n", line);
-    fmt::print(
-        "{} records on {} in {:.0f} s: {}\n", outcomes_.size(), lab_.device.info().name, seconds,
-        paint(stdout, right ? Colour::green : Colour::red,
-              fmt::format("{} right, {} wrong, {} not judged, {} passed over", is_right, wrong,
-                          counted(&Outcome::not_judged), recorded.passed_over.size())));
+    fmt::print("{} records on {} in {:.0f} s: {}\n", outcomes_.size(), lab_.device.info().name, seconds,
+               paint(stdout, right ? Colour::green : Colour::red,
+                     fmt::format("{} right, {} wrong, {} not judged, {} passed over", is_right, wrong,
+                                 counted(&Outcome::not_judged), recorded.passed_over.size())));
     fmt::print("of those that are right: {}\n", describe(largest_shares(outcomes_)));
     if (!flags_.json.empty()) SLUICE_TRY(bench::write_whole(json(recorded, seconds), flags_.json));
     return right ? kExitOk : kExitNo;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr u8 kPoison = 0xFF;
 constexpr double kWholeLimit =
-    16777215.0;  // largest exact sum, in units of the smallest part: fp32's 24 bits
+    16777215.0;                      // largest exact sum, in units of the smallest part: fp32's 24 bits
 constexpr i64 kLargestNormed = 128;  // times a root of up to 4: bf16 and the sum of its squares hold it
 
 void store(DType type, void* base, i64 index, double value) {
@@ -64,8 +64,8 @@ int largest_gamma(const PackedProblem& p) {
   return largest_token(p) > 1 ? 2 : 1;
 }
 
-/// A row of exact data: whole numbers. A row that is longer than most_exact_k has so many of -1, 0 and 1, each
-/// somewhere in its own piece of the row, and zeros.
+/// A row of exact data: whole numbers. A row that is longer than most_exact_k has so many of -1, 0 and 1,
+/// each somewhere in its own piece of the row, and zeros.
 std::vector<double> exact_row(const PackedProblem& p, i64 row, const Random& random) {
   const i64 most = most_exact_k(p);
   const int magnitude = largest_token(p);
@@ -86,8 +86,8 @@ std::vector<double> exact_row(const PackedProblem& p, i64 row, const Random& ran
 }
 
 /// A row of exact data whose root mean square is a power of two. A random quarter of its elements has twice
-/// that magnitude, and the others are 0, so each piece of a row has its own sum of squares. In long rows it is
-/// a sixteenth with four times the magnitude, and so on, which halves the sum of magnitudes each time.
+/// that magnitude, and the others are 0, so each piece of a row has its own sum of squares. In long rows it
+/// is a sixteenth with four times the magnitude, and so on, which halves the sum of magnitudes each time.
 /// Elements past the last multiple of that fraction have the root mean square itself.
 std::vector<double> normed_row(const PackedProblem& p, const Random& random) {
   const i64 k = p.k, most = most_exact_k(p) / largest_gamma(p);
@@ -114,14 +114,15 @@ std::vector<u8> random_tokens(const PackedProblem& p, DataKind kind, const Rando
   std::vector<u8> x(static_cast<size_t>(p.m == 0 ? 0 : ((p.m - 1) * p.ld_x + p.k) * bytes_of(p.x)), kPoison);
   const FillSpec reals{.kind = kind == DataKind::positive ? Fill::positive : Fill::normal};
   for (i64 row = 0; row < p.m; ++row) {
-    const std::vector<double> whole =
-        kind != DataKind::exact ? std::vector<double>()
-        : p.norm_x              ? normed_row(p, {verify::hash(random.seed, static_cast<u64>(row))})
-                                : exact_row(p, row, random);
+    const std::vector<double> whole = kind != DataKind::exact ? std::vector<double>()
+                                      : p.norm_x
+                                          ? normed_row(p, {verify::hash(random.seed, static_cast<u64>(row))})
+                                          : exact_row(p, row, random);
     for (i64 k = 0; k < p.k; ++k)
       store(p.x, x.data(), row * p.ld_x + k,
-            kind == DataKind::exact ? whole[static_cast<size_t>(k)]
-                                    : verify::fill_value(reals, random.seed, static_cast<u64>(row * p.k + k)));
+            kind == DataKind::exact
+                ? whole[static_cast<size_t>(k)]
+                : verify::fill_value(reals, random.seed, static_cast<u64>(row * p.k + k)));
   }
   return x;
 }

@@ -13,8 +13,9 @@
 namespace sluice::packed {
 
 /// exact: whole tokens, codes and zeros, and scales (scale_x too) that are powers of two. Every result is one
-/// rounding of a number that fp32 holds; of a k past most_exact_k() most tokens are zeros. real: normally distributed tokens, arbitrary scales and zeros.
-/// positive: like real, with all tokens and weights above 0, so that lost parts of a sum do not cancel.
+/// rounding of a number that fp32 holds; of a k past most_exact_k() most tokens are zeros. real: normally
+/// distributed tokens, arbitrary scales and zeros. positive: like real, with all tokens and weights above 0,
+/// so that lost parts of a sum do not cancel.
 enum class DataKind { exact, real, positive };
 
 struct HostData {

@@ -165,7 +165,9 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
   }
   const bool varied = verify::pick(r >> 32, 4) == 0;  // one in four: sparse inputs reveal wrong addresses
   DataSpec spec{.seed = seed,
-                .a = {.magnitude = magnitude, .density = varied ? std::min(density, 64) : density, .halvings = halvings},
+                .a = {.magnitude = magnitude,
+                      .density = varied ? std::min(density, 64) : density,
+                      .halvings = halvings},
                 .b = {.magnitude = magnitude, .density = 256},
                 .c = {.magnitude = std::min(largest_integer(e.c_type), 200)},
                 .bias = {.magnitude = e.gated ? 8 : std::min(largest_integer(e.bias_type), 200)},
@@ -180,7 +182,8 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
 }
 
 bool holds_exact_sums(const Problem& problem, const DataSpec& spec) {
-  if (spec.alpha == 0.0f || spec.a.kind == Fill::poison || spec.b.kind == Fill::poison) return true;  // 0, NaN
+  if (spec.alpha == 0.0f || spec.a.kind == Fill::poison || spec.b.kind == Fill::poison)
+    return true;  // 0, NaN
   const auto is_whole = [](const FillSpec& fill) {
     return fill.kind == Fill::integers || fill.kind == Fill::specials || fill.kind == Fill::ones;
   };

@@ -73,7 +73,7 @@ std::vector<Choice> choices_of(const T& config) {
   return all;
 }
 
-inline constexpr int kLargestNumber = 256;  // of a field: columns of a tile
+inline constexpr int kLargestNumber = 256;  // columns of a tile have the largest range
 
 /// Every value of every field: enumerators, false and true, 0 to kLargestNumber.
 template <HasFields T>
@@ -125,8 +125,8 @@ class ClassCover {
     }
   }
 
-  /// Adds a config for each value that `pool` has in none of those that belong. It is made from one of them by
-  /// a change of one field, or of two, and takes as many missing values along as it can.
+  /// Adds a config for each value that `pool` has in none of those that belong. It is made from one of them
+  /// by a change of one field, or of two, and takes as many missing values along as it can.
   void complete(std::vector<T>& pool) const {
     std::vector<T> bases;
     std::copy_if(pool.begin(), pool.end(), std::back_inserter(bases), belongs_);

@@ -26,12 +26,6 @@ bool has_plain_roles(const KernelConfig& c) {
 bool is_conv_of(const KernelConfig& c, ConvOp op) {
   return c.conv.op == op && c.a == c.b && is_possible(c);
 }
-template <class Config>
-bool is_possible_packed(const Config& c) {
-  return validate(c) == nullptr && (c.bias != Bias::none || c.bias_type == Config{}.bias_type) &&
-         c.bias != Bias::row;
-}
-
 /// A variant that plans this kernel for a convolution.
 ConvVariant variant_of(const KernelConfig& c, int clusters) {
   ConvVariant variant{.name = "",
@@ -68,22 +62,29 @@ std::string named(const std::string& text, const std::string& all) {
 
 const std::vector<DenseKind>& dense_kinds() {
   static const std::vector<DenseKind> kinds = {
-      {"roles", [](const KernelConfig& c) { return has_plain_roles(c) && !is_swapped(c) && is_possible(c); },
+      {"roles",
+       [](const KernelConfig& c) { return has_plain_roles(c) && !is_swapped(c) && is_possible(c); },
        {"tile.m", "tile.n", "stages", "cluster.m", "cluster.n", "cluster.k"}},
-      {"swapped", [](const KernelConfig& c) { return has_plain_roles(c) && is_swapped(c) && is_possible(c); },
+      {"swapped",
+       [](const KernelConfig& c) { return has_plain_roles(c) && is_swapped(c) && is_possible(c); },
        {"tile.m", "cluster.m", "cluster.n", "cluster.k"}},
-      {"strided", [](const KernelConfig& c) { return loads_strided(c) && is_possible(c); },
+      {"strided",
+       [](const KernelConfig& c) { return loads_strided(c) && is_possible(c); },
        {"tile.m", "tile.n", "cluster.k"}},
-      {"plain", [](const KernelConfig& c) { return c.schedule == Schedule::plain && is_possible(c); },
+      {"plain",
+       [](const KernelConfig& c) { return c.schedule == Schedule::plain && is_possible(c); },
        {"tile.m", "tile.n", "stages", "cluster.k", "warps"}},
       {"plain_wgmma",
        [](const KernelConfig& c) { return c.schedule == Schedule::plain_wgmma && is_possible(c); },
        {"tile.m", "tile.n", "stages", "cluster.k", "warps"}},
-      {"fprop", [](const KernelConfig& c) { return is_conv_of(c, ConvOp::fprop); },
+      {"fprop",
+       [](const KernelConfig& c) { return is_conv_of(c, ConvOp::fprop); },
        {"tile.m", "cluster.m", "cluster.n", "cluster.k", "conv.spatial"}},
-      {"dgrad", [](const KernelConfig& c) { return is_conv_of(c, ConvOp::dgrad); },
+      {"dgrad",
+       [](const KernelConfig& c) { return is_conv_of(c, ConvOp::dgrad); },
        {"tile.m", "cluster.m", "cluster.n", "cluster.k", "conv.spatial"}},
-      {"wgrad", [](const KernelConfig& c) { return is_conv_of(c, ConvOp::wgrad); },
+      {"wgrad",
+       [](const KernelConfig& c) { return is_conv_of(c, ConvOp::wgrad); },
        {"tile.m", "cluster.m", "cluster.n", "cluster.k", "conv.spatial"}}};
   return kinds;
 }
@@ -99,10 +100,9 @@ ClassCover<StripConfig> strip_classes() {
           kUnseenBySanitizers};
 }
 ClassCover<WideConfig> wide_classes() {
-  return {
-      is_possible_packed<WideConfig>,
-      {"weights.group", "tokens", "cluster_n", "cluster_k", "x_stages", "w_stages", "tail_parts"},
-      kUnseenBySanitizers};
+  return {is_possible_packed<WideConfig>,
+          {"weights.group", "tokens", "cluster_n", "cluster_k", "x_stages", "w_stages", "tail_parts"},
+          kUnseenBySanitizers};
 }
 
 std::vector<Plan> conv_plans(const KernelConfig& config, const DeviceInfo& device, int clusters) {

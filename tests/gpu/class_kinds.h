@@ -36,6 +36,18 @@ ClassCover<NarrowConfig> narrow_classes();
 ClassCover<StripConfig> strip_classes();
 ClassCover<WideConfig> wide_classes();
 
+/// A packed kernel that can be compiled, with defaults in the fields that it does not read.
+template <class Config>
+bool is_possible_packed(const Config& c) {
+  return validate(c) == nullptr && (c.bias != Bias::none || c.bias_type == Config{}.bias_type) &&
+         c.bias != Bias::row;
+}
+/// Classes without numbers, for packed kernels that `joins` lets in.
+template <class Config>
+ClassCover<Config> packed_switches(bool (*joins)(const Config&)) {
+  return {[joins](const Config& c) { return joins(c) && is_possible_packed(c); }, {}};
+}
+
 /// Fields that no tool of compute-sanitizer sees: where the CTAs of two launches stand.
 inline const std::set<std::string> kUnseenBySanitizers = {"overlap.spacing"};
 

@@ -5,6 +5,7 @@
 #include <sluice/try.h>
 
 #include "class_kinds.h"
+#include "packed_pool.h"
 #include "random_case.h"
 
 namespace sluice::testing {
@@ -84,6 +85,13 @@ Conv conv_of(ConvOp op, int stride) {
           .padding_after = {1, 1, 0}};
 }
 
+/// Completes a pool by kernels that wait.
+template <class Config>
+void add_completed(std::vector<PackedConfig>& pool, std::vector<Config> some) {
+  packed_switches<Config>([](const Config& c) { return c.overlap.wait != Wait::none; }).complete(some);
+  pool.insert(pool.end(), some.begin(), some.end());
+}
+
 }  // namespace
 
 Result<std::vector<Plan>> contract_role_plans(const DeviceInfo& device) {
@@ -148,9 +156,11 @@ Result<std::vector<Plan>> contract_strided_plans(const DeviceInfo& device) {
 Result<std::vector<Plan>> contract_gathering_plans(const DeviceInfo& device) {
   std::vector<Shape> shapes;
   for (const Schedule schedule : {kPingPong, kCooperative})
-    for (const auto& [op, stride] :
-         {std::pair{ConvOp::fprop, 1}, {ConvOp::fprop, 2}, {ConvOp::dgrad, 1}, {ConvOp::dgrad, 2},
-          {ConvOp::wgrad, 1}}) {
+    for (const auto& [op, stride] : {std::pair{ConvOp::fprop, 1},
+                                     {ConvOp::fprop, 2},
+                                     {ConvOp::dgrad, 1},
+                                     {ConvOp::dgrad, 2},
+                                     {ConvOp::wgrad, 1}}) {
       const DType output = op == ConvOp::wgrad ? DType::fp32 : DType::bf16;
       SLUICE_TAKE(const Problem p, conv::problem(conv_of(op, stride), DType::bf16, output));
       PlanOverrides overrides{.schedule = schedule};
@@ -185,9 +195,8 @@ Result<std::vector<Plan>> contract_field_plans(const DeviceInfo& device) {
   const size_t given = pool.size();
   for (const DenseKind& kind : dense_kinds())
     // Parts that are added in any order must be alike, as above. Alone, a kernel keeps any contract.
-    kind.cover_of_switches([](const KernelConfig& c) {
-          return c.overlap.wait != Wait::none && c.combine != Combine::add;
-        })
+    kind.cover_of_switches(
+            [](const KernelConfig& c) { return c.overlap.wait != Wait::none && c.combine != Combine::add; })
         .complete(pool);
   std::vector<Plan> plans;
   for (size_t i = given; i < pool.size(); ++i) {
@@ -203,6 +212,41 @@ Result<std::vector<Plan>> contract_field_plans(const DeviceInfo& device) {
     plans.push_back(std::move(gathering.front()));
   }
   return plans;
+}
+
+PackedProblem contract_problem(const PackedConfig& config) {
+  return problem_of(config, extents_of(config).tokens + 5, 1280, 2048);
+}
+
+std::vector<PackedConfig> contract_packed_pool() {
+  constexpr Overlap kFirst{Wait::first, Trigger::at_start},
+      kEarly{Wait::weights_first, Trigger::after_loads, Spacing::registers};
+  constexpr WeightFormat kBytes{.order = FragmentOrder::byte};
+  std::vector<PackedConfig> pool;
+  add_completed<NarrowConfig>(pool, {{.x = DType::bf16, .warps = 4, .overlap = kFirst},
+                                     {.token_blocks = 2, .stages = 2, .parts = 2, .overlap = kEarly}});
+  add_completed<StripConfig>(
+      pool, {{.weights = {},
+              .x = DType::bf16,
+              .tokens = 24,
+              .strips = 2,
+              .k_groups = 2,
+              .stages = 4,
+              .overlap = kFirst},
+             {.weights = {},
+              .x = DType::fp16,
+              .tokens = 104,
+              .strips = 1,
+              .parts = 2,
+              .stages = 4,
+              .overlap = kEarly},
+             {.weights = kBytes, .tokens = 40, .strips = 2, .parts = 2, .overlap = kEarly},
+             {.weights = kBytes, .tokens = 72, .strips = 1, .k_groups = 2, .overlap = kFirst}});
+  add_completed<WideConfig>(
+      pool, {{.x = DType::bf16, .tokens = 72, .x_stages = 4, .w_stages = 2, .overlap = kFirst},
+             {.tokens = 80, .cluster_n = 2, .x_stages = 4, .w_stages = 2, .overlap = kEarly},
+             {.tokens = 112, .cluster_k = 2, .x_stages = 4, .w_stages = 2, .overlap = kEarly}});
+  return pool;
 }
 
 }  // namespace sluice::testing

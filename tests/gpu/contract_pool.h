@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense products for the contract of dependent launches (gemm_overlap_test.cc): plans with overlap, for every
-// kind of kernel. Pure.
+// Products for the contract of dependent launches (gemm_overlap_test.cc, packed_overlap_test.cc): kernels
+// with overlap, of every kind. Pure.
 #pragma once
 
 #include <vector>
 
+#include <sluice/packed.h>
 #include <sluice/plan.h>
 
 namespace sluice::testing {
@@ -17,8 +18,13 @@ Result<std::vector<Plan>> contract_strided_plans(const DeviceInfo& device);
 Result<std::vector<Plan>> contract_gathering_plans(const DeviceInfo& device);
 /// plain_wgmma with widths that are odd multiples of 8.
 Result<std::vector<Plan>> contract_width_plans(const DeviceInfo& device);
-/// What the kinds of kernel above can have, and those plans do not: each value of each enumeration and switch
+/// Plans with each value of an enumeration or switch that the kernels above can have and do not
 /// (class_cover.h).
 Result<std::vector<Plan>> contract_field_plans(const DeviceInfo& device);
+/// Packed kernels, with tiles of tokens that are odd multiples of 8, and each value of an enumeration or
+/// switch.
+std::vector<PackedConfig> contract_packed_pool();
+/// A problem for one of them, of several tiles each way. Rows of X are as long as k.
+PackedProblem contract_problem(const PackedConfig& config);
 
 }  // namespace sluice::testing

@@ -235,8 +235,8 @@ TEST_F(convolutions, are_replayed_with_changed_inputs) {
         ASSERT_TRUE(ok(graph->launch(stream->get())));
         const auto found = verifier->check(*data, {}, stream->get());
         ASSERT_TRUE(ok(found));
-        ASSERT_TRUE(is_right(*found)) << item.name << ", " << variant.name << ", replay " << seed << ": "
-                                     << describe(*found);
+        ASSERT_TRUE(is_right(*found))
+            << item.name << ", " << variant.name << ", replay " << seed << ": " << describe(*found);
       }
     }
   }

@@ -57,7 +57,7 @@ class gated : public GpuTest {
       const auto found = verifier->check(*data, {.judge = judge}, nullptr);
       ASSERT_TRUE(ok(found));
       EXPECT_TRUE(is_right(*found)) << short_name(plan.config) << ": " << describe(*found) << "\n"
-                                   << to_string(p);
+                                    << to_string(p);
       EXPECT_TRUE(ok(workspace->verify()));
     }
     record("cases", static_cast<i64>(kernels.size()));

@@ -33,8 +33,8 @@ i64 setting(const char* name, i64 otherwise);
 /// replays) and "elements" over a section's tests, and takes the maximum of "kernels".
 void record(const char* key, i64 value);
 
-/// Counts a result of data that are too large to be exact, which is neither right nor wrong: the running test's
-/// property "not_judged", and a line "[NOT JUDGED] WHAT". Any thread.
+/// Counts a result of data that are too large to be exact, which is neither right nor wrong: the running
+/// test's property "not_judged", and a line "[NOT JUDGED] WHAT". Any thread.
 void note_not_judged(const std::string& what);
 /// For EXPECT_TRUE(is_right(*found)): false if D is wrong. Results that are not judged are noted.
 bool is_right(const Comparison& found);

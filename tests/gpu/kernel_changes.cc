@@ -223,9 +223,8 @@ std::vector<Change> wrong_masks() {
 const std::vector<Change>& changes() {
   static const std::vector<Change> kAll = [] {
     std::vector<Change> all;
-    for (const auto& some :
-         {sound_variants(), races(), writes_past_the_end(), reads_past_the_end(),
-          reads_of_what_nobody_wrote(), wrong_masks()})
+    for (const auto& some : {sound_variants(), races(), writes_past_the_end(), reads_past_the_end(),
+                             reads_of_what_nobody_wrote(), wrong_masks()})
       all.insert(all.end(), some.begin(), some.end());
     return all;
   }();

@@ -96,8 +96,8 @@ std::vector<KernelConfig> gathering_pool() {
   return pool;
 }
 const std::vector<std::vector<KernelConfig>>& sanitized_dense() {
-  static const std::vector<std::vector<KernelConfig>> pools = {
-      sanitize_dense_pool(), sanitize_strided_pool(), sanitize_plain_pool(), gathering_pool()};
+  static const std::vector<std::vector<KernelConfig>> pools = {sanitize_dense_pool(), sanitize_strided_pool(),
+                                                               sanitize_plain_pool(), gathering_pool()};
   return pools;
 }
 template <class Config>
@@ -107,16 +107,19 @@ std::vector<Config> only(const std::vector<PackedConfig>& pool) {
   return all;
 }
 
-/// What no kernel can have; a type of its own is only read with its operand. A new enumerator is in none of
-/// these lists: it needs a class, which it gets where validate() lets it in, or a line here with a reason.
-const Names kInNoDenseKernel = {
-    "a fp32", "b fp32",                                             // inputs are of 8 or 16 bits
-    "d e5m2",                                                       // an input type only
-    "epilogue.bias_type e4m3", "epilogue.bias_type e5m2",           // vectors are not 8-bit
-    "epilogue.c_type e4m3", "epilogue.c_type e5m2",                 // nor is C
-    "epilogue.scale_d vector", "epilogue.scale_d block"};           // one for all of D
-const Names kInNoPackedKernel = {"bias row", "bias_type e4m3", "bias_type e5m2", "d e5m2", "weights.scale e4m3",
-                                 "weights.scale e5m2", "x e5m2", "x fp32"};
+/// Values that no kernel can have. A new enumerator is in none of these lists. It needs a class, which it
+/// gets where validate() lets it in, or a line here with a reason.
+const Names kInNoDenseKernel = {"a fp32",
+                                "b fp32",  // inputs are of 8 or 16 bits
+                                "d e5m2",  // an input type only
+                                "epilogue.bias_type e4m3",
+                                "epilogue.bias_type e5m2",  // vectors are not 8-bit
+                                "epilogue.c_type e4m3",
+                                "epilogue.c_type e5m2",  // nor is C
+                                "epilogue.scale_d vector",
+                                "epilogue.scale_d block"};  // one for all of D
+const Names kInNoPackedKernel = {"bias row",           "bias_type e4m3",     "bias_type e5m2", "d e5m2",
+                                 "weights.scale e4m3", "weights.scale e5m2", "x e5m2",         "x fp32"};
 
 Names with(Names names, const Names& more) {
   names.insert(more.begin(), more.end());
@@ -175,10 +178,9 @@ TEST(pool, covers_kernels_that_have_been_left_out) {
 TEST(pool, covers_every_value_of_every_field_in_what_keeps_the_contract_of_dependent_launches) {
   std::vector<std::vector<KernelConfig>> pools;
   size_t count = 0;
-  for (const auto& plans :
-       {contract_role_plans(DeviceInfo{}), contract_strided_plans(DeviceInfo{}),
-        contract_gathering_plans(DeviceInfo{}), contract_width_plans(DeviceInfo{}),
-        contract_field_plans(DeviceInfo{})}) {
+  for (const auto& plans : {contract_role_plans(DeviceInfo{}), contract_strided_plans(DeviceInfo{}),
+                            contract_gathering_plans(DeviceInfo{}), contract_width_plans(DeviceInfo{}),
+                            contract_field_plans(DeviceInfo{})}) {
     ASSERT_TRUE(plans) << plans.error().message;
     count += plans->size();
     pools.emplace_back();
@@ -191,8 +193,24 @@ TEST(pool, covers_every_value_of_every_field_in_what_keeps_the_contract_of_depen
   }
   EXPECT_LE(count, 400u) << "each is compiled twice and runs ten times";
   EXPECT_EQ(values_in_none(pools),
-            with(kInNoDenseKernel, {"overlap.wait none",      // alone
-                                    "combine separate"}));    // two kernels cannot overlap
+            with(kInNoDenseKernel, {"overlap.wait none",    // alone
+                                    "combine separate"}));  // two kernels cannot overlap
+  std::vector<NarrowConfig> narrow;
+  std::vector<StripConfig> strip;
+  std::vector<WideConfig> wide;
+  for (const PackedConfig& config : contract_packed_pool()) {
+    const auto checked =
+        packed::sealed({.problem = contract_problem(config), .config = config}, DeviceInfo{});
+    EXPECT_TRUE(checked) << packed::short_name(config) << checked.error().message;
+    if (const auto* c = std::get_if<NarrowConfig>(&config)) narrow.push_back(*c);
+    if (const auto* c = std::get_if<StripConfig>(&config)) strip.push_back(*c);
+    if (const auto* c = std::get_if<WideConfig>(&config)) wide.push_back(*c);
+  }
+  const Names in_none = with(kInNoPackedKernel, {"overlap.wait none"});
+  EXPECT_EQ(values_in_none<NarrowConfig>({narrow}), with(in_none, kNoSmallTokens));
+  EXPECT_EQ(values_in_none<WideConfig>({wide}), with(in_none, kNoSmallTokens));
+  EXPECT_EQ(values_in_none<StripConfig>({strip}),
+            with(in_none, {"scale_x block", "scale_d vector", "scale_d block"}));
   // Strided and gathering kernels are there with every operand, operation and schedule.
   Names seen;
   for (const auto& pool : pools)
@@ -224,14 +242,15 @@ TEST(pool, covers_classes_with_names_of_their_own) {
   add("strip", sanitize_strip_pool());
   add("wide", sanitize_wide_pool());
   EXPECT_EQ(names.size(), count);
-  EXPECT_GE(sanitize_dense_pool().size() + sanitize_strided_pool().size() + sanitize_plain_pool().size(), 350u);
+  EXPECT_GE(sanitize_dense_pool().size() + sanitize_strided_pool().size() + sanitize_plain_pool().size(),
+            350u);
   EXPECT_LE(count, 750u) << "under racecheck each takes a processor up to 10 s";
   EXPECT_EQ(class_name(KernelConfig{.stages = 3}), "cooperative_128x128x64_s3_c1x1_bf16_a8c3");
 }
 
 TEST(pool, covers_with_problems_that_each_sanitized_kernel_takes) {
-  for (const auto& pool : {sanitize_dense_pool(), sanitize_strided_pool(), sanitize_plain_pool(),
-                           sanitize_conv_field_pool()})
+  for (const auto& pool :
+       {sanitize_dense_pool(), sanitize_strided_pool(), sanitize_plain_pool(), sanitize_conv_field_pool()})
     for (const KernelConfig& config : pool) {
       const std::vector<Plan> plans = sanitize_plans(config, DeviceInfo{});
       EXPECT_FALSE(plans.empty()) << sluice::to_string(config);
@@ -252,8 +271,8 @@ TEST(pool, covers_with_problems_that_each_sanitized_kernel_takes) {
     }
 }
 
-/// The sections "smoke" and "sanitizers" judge whole numbers, bit for bit. The longest k of each kernel's pool
-/// is in it (tests/unit/packed_data_test.cc has random ones).
+/// The sections "smoke" and "sanitizers" judge whole numbers, bit for bit. The longest k of each kernel's
+/// pool is in it (tests/unit/packed_data_test.cc has random ones).
 TEST(pool, covers_with_data_that_are_exact) {
   for (const auto& pool : {sanitize_narrow_pool(), sanitize_strip_pool(), sanitize_wide_pool()})
     for (const PackedConfig& config : pool) {

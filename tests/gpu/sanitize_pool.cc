@@ -61,7 +61,8 @@ void complete(std::vector<KernelConfig>& pool, const std::set<std::string>& kind
     if (kinds.contains(kind.name)) kind.cover(kUnseenBySanitizers).complete(pool);
 }
 
-/// Draws configs of random formats, and keeps those with a new value of a field. Then adds what was not drawn.
+/// Draws configs of random formats, and keeps those with a new value of a field. Then adds what was not
+/// drawn.
 template <class Config>
 std::vector<PackedConfig> covering(const ClassCover<Config>& classes, FragmentOrder order, u64 seed,
                                    Config (*draw)(const WeightFormat&, Dice&)) {

@@ -183,7 +183,7 @@ TEST(packed_data, of_an_e4m3_d_have_a_scale_with_which_it_keeps_its_bits) {
         }
 }
 
-/// The longest k that a pool of kernels draws: 8 CTAs of 16 warps with rings of 5 (tests/gpu/sanitize_pool.cc).
+/// Rows that fill the rings of 8 CTAs of 16 warps; pools of kernels draw up to 12,288 (sanitize_pool.cc).
 constexpr i64 kLongestK = 98'344;
 
 PackedProblem long_problem(u64 seed) {
