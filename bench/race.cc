@@ -28,8 +28,9 @@ void take_verdict(Entrant& entrant, const Result<Comparison>& found, bool looked
     return;
   }
   record.verified = found->passed() && looked;
-  record.wrong = !found->passed();
+  record.wrong = found->verdict() == Verdict::wrong;
   record.verdict = describe(*found);
+  if (found->verdict() == Verdict::not_judged) record.error = record.verdict;
 }
 
 void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const Timing& timing) {

@@ -46,13 +46,13 @@ struct VerifyFlags {
 
 /// The outcome of one problem.
 struct Finding {
-  bool right = false;
+  Verdict verdict = Verdict::wrong;
   std::string text;
 };
 
 /// The outcomes so far. Refusals are counted by message, because rules are few and values differ.
 struct Tally {
-  int right = 0, wrong = 0, refusals = 0;
+  int right = 0, wrong = 0, not_judged = 0, refusals = 0;
   std::map<std::string, int> refused;
 
   void refuse(const std::string& why) {
@@ -60,8 +60,10 @@ struct Tally {
     ++refused[why];
   }
   void count(const Finding& found, const std::string& problem) {
-    if (found.right)
+    if (found.verdict == Verdict::right)
       ++right;
+    else if (found.verdict == Verdict::not_judged)
+      ++not_judged;
     else if (wrong++ < kShownFailures)
       fmt::print("{}: {}\n  {}\n", paint(stdout, Colour::red, "wrong"), problem, found.text);
   }
@@ -110,9 +112,9 @@ class DenseChecks {
   Result<Finding> on_host(const Plan& plan, bool, u64 seed) const {
     HostProblem problem(plan.problem, 1.25f, plan.problem.epilogue.residual ? -0.5f : 0.0f, seed);
     if (const Result<twin::TwinReport> ran = problem.run(plan, seed); !ran)
-      return Finding{false, ran.error().message};
+      return Finding{Verdict::wrong, ran.error().message};
     const HostComparison found = problem.compare();
-    return Finding{found.passed(), describe(found)};
+    return Finding{found.passed() ? Verdict::right : Verdict::wrong, describe(found)};
   }
 
  private:
@@ -164,7 +166,7 @@ class PackedChecks {
   }
   Result<Finding> on_host(const packed::Plan& plan, bool exact, u64 seed) const {
     SLUICE_TAKE(const Comparison found, compare_on_host(plan.problem, kind_of(exact), seed));
-    return Finding{found.passed(), describe(found)};
+    return Finding{found.verdict(), describe(found)};
   }
 
  private:
@@ -215,11 +217,11 @@ Result<void> verify_all(const VerifyFlags& flags, const Target& target, const Ch
     if (target.device) {
       if (!kernels[i]) return kernels[i].error();
       SLUICE_TAKE(const Comparison compared, checks.on_gpu(*kernels[i], exact, seed));
-      found = {compared.passed(), describe(compared)};
+      found = {compared.verdict(), describe(compared)};
     } else {
       SLUICE_TAKE(found, checks.on_host(plans[i], exact, seed));
     }
-    if (!found.right) bar.clear();
+    if (found.verdict != Verdict::right) bar.clear();
     tally.count(found, name);
   }
   return {};
@@ -239,7 +241,9 @@ Result<int> run_checks(const VerifyFlags& flags, const RequestFlags& request) {
   fmt::print("{} problems on {}: {}\n", flags.problems,
              target.device ? target.device->info().name : Checks::kHost,
              paint(stdout, right ? Colour::green : Colour::red,
-                   fmt::format("{} right, {} wrong, {} refused", tally.right, tally.wrong, tally.refusals)));
+                   fmt::format("{} right, {} wrong, {}{} refused", tally.right, tally.wrong,
+                               tally.not_judged > 0 ? fmt::format("{} not judged, ", tally.not_judged) : "",
+                               tally.refusals)));
   return right ? kExitOk : kExitNo;
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include <sluice/tools.h>
@@ -29,6 +30,10 @@ struct Outcome {
   std::string name, kernel, why;  // why: "" if it is right
   Comparison found;
   double seconds = 0;
+
+  bool not_judged() const { return found.verdict() == Verdict::not_judged; }  // neither right nor wrong
+  bool right() const { return why.empty(); }
+  bool wrong() const { return !right() && !not_judged(); }
 };
 
 /// For each bound, the largest share that a right kernel used.
@@ -66,28 +71,31 @@ class Session {
                            found ? *found : Comparison{}, machine_.now_s() - begin});
       if (!outcomes_.back().why.empty()) {
         bar.clear();
-        fmt::print("{}: {}\n  {}\n  {}\n", paint(stdout, Colour::red, "wrong"), item.name,
-                   outcomes_.back().kernel, outcomes_.back().why);
+        const Outcome& last = outcomes_.back();
+        fmt::print("{}: {}\n  {}\n  {}\n", last.wrong() ? paint(stdout, Colour::red, "wrong") : "not judged",
+                   item.name, last.kernel, last.why);
         SLUICE_TRY(machine_.alive());
       }
     }
     bar.clear();
-    const i64 wrong = std::count_if(outcomes_.begin(), outcomes_.end(),
-                                    [](const Outcome& outcome) { return !outcome.why.empty(); });
+    const i64 wrong = counted(&Outcome::wrong), is_right = counted(&Outcome::right);
     const double seconds = machine_.now_s() - start;
-    const bool right = wrong == 0 && !outcomes_.empty();
+    const bool right = wrong == 0 && is_right > 0;
     for (const std::string& line : recorded.passed_over) fmt::print("passed over: {}\n", line);
-    fmt::print(
-        "{} records on {} in {:.0f} s: {}\n", outcomes_.size(), lab_.device.info().name, seconds,
-        paint(stdout, right ? Colour::green : Colour::red,
-              fmt::format("{} right, {} wrong, {} passed over", outcomes_.size() - static_cast<size_t>(wrong),
-                          wrong, recorded.passed_over.size())));
+    fmt::print("{} records on {} in {:.0f} s: {}\n", outcomes_.size(), lab_.device.info().name, seconds,
+               paint(stdout, right ? Colour::green : Colour::red,
+                     fmt::format("{} right, {} wrong, {} not judged, {} passed over", is_right, wrong,
+                                 counted(&Outcome::not_judged), recorded.passed_over.size())));
     fmt::print("of those that are right: {}\n", describe(largest_shares(outcomes_)));
     if (!flags_.json.empty()) SLUICE_TRY(bench::write_whole(json(recorded, seconds), flags_.json));
     return right ? kExitOk : kExitNo;
   }
 
  private:
+  i64 counted(bool (Outcome::*is)() const) const {
+    return std::count_if(outcomes_.begin(), outcomes_.end(), std::mem_fn(is));
+  }
+
   /// Compiles all plans together. A plan that fails reports its error when it is checked.
   void compile(std::span<const bench::RecordedPlan> plans, Watchdog& watchdog) {
     watchdog.step(fmt::format("compiling {} kernels", plans.size()));
@@ -111,14 +119,16 @@ class Session {
   std::string json(const bench::RecordedPlans& recorded, double seconds) const {
     using Json = nlohmann::ordered_json;
     const bench::RunRecord run = bench::describe_run(lab_);
-    Json wrong = Json::array();
+    Json wrong = Json::array(), not_judged = Json::array();
     for (const Outcome& outcome : outcomes_)
-      if (!outcome.why.empty())
+      if (outcome.not_judged()) not_judged.push_back(outcome.name + ": " + outcome.why);
+    for (const Outcome& outcome : outcomes_)
+      if (outcome.wrong())
         wrong.push_back({{"problem", outcome.name}, {"config", outcome.kernel}, {"why", outcome.why}});
     Json records = Json::array();
     for (const Outcome& outcome : outcomes_)
       records.push_back({{"problem", outcome.name},
-                         {"right", outcome.why.empty()},
+                         {"right", outcome.right()},
                          {"elements", outcome.found.checked},
                          {"element_share", outcome.found.worst_ratio},
                          {"norm_share", outcome.found.norm_ratio},
@@ -132,7 +142,8 @@ class Session {
                       {"driver", run.driver},
                       {"nvrtc", run.nvrtc},
                       {"checked", outcomes_.size()},
-                      {"right", outcomes_.size() - wrong.size()},
+                      {"right", counted(&Outcome::right)},
+                      {"not_judged", not_judged},
                       {"passed_over", recorded.passed_over},
                       {"seconds", seconds},
                       {"wrong", wrong},

@@ -10,7 +10,7 @@ import sys
 
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 FINDING = re.compile(r"^=+ (?:Error: |Warning: )?((?:Race reported|Potential|Invalid|Uninit|Barrier|Divergent|Program hit|Address).*)", re.M)
-PASSED, NOT_PASSED = re.compile(r"^\[  PASSED  \] [1-9]", re.M), re.compile(r"^\[  (?:FAILED|SKIPPED) \]", re.M)
+PASSED, NOT_PASSED = re.compile(r"^\[  PASSED  \] [1-9]", re.M), re.compile(r"^\[(?:  FAILED  |  SKIPPED |NOT JUDGED)\]", re.M)
 
 
 def read(text):
@@ -48,11 +48,12 @@ def self_test():
             ("a killed run", race, (None, False, "the tool gave no count")),
             ("a wrong result", none + failed, (0, False, "x_test.cc:1: Failure")),
             ("a test that was skipped", none + skipped, (0, False, "[  SKIPPED ] 1 test")),
+            ("data too large to judge", none + "[NOT JUDGED] 485 elements\n" + passed, (0, False, "[NOT JUDGED] 485 elements")),
             ("no test", none, (0, False, "no test passed"))]:
         got = read(text)
         assert (got["findings"], got["passed"]) == wanted[:2] and got["why"].startswith(wanted[2]), (name, got)
         assert bool(got["why"]) == bool(wanted[2]), (name, got)
-    print("sanitize log: ok (11 planted logs)")
+    print("sanitize log: ok (12 planted logs)")
 
 
 if __name__ == "__main__":

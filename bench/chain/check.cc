@@ -22,7 +22,9 @@ constexpr double kUnrelated = 0.7;
 Result<void> verdict(const std::string& kernel, const Result<Comparison>& found) {
   if (!found) return found.error();
   if (found->passed() && found->checked > 0) return {};
-  return error_of(ErrorCode::internal, "{} is wrong: {}", kernel, describe(*found));
+  const bool wrong = found->verdict() == Verdict::wrong || found->checked == 0;
+  return error_of(ErrorCode::internal, "{} is {}: {}", kernel, wrong ? "wrong" : "not judged",
+                  describe(*found));
 }
 
 /// The root mean square of a rounding, relative to the number.

@@ -21,6 +21,7 @@ Result<Comparison> judged(Operands& operands, const Contender& contender, const 
 
 Result<std::string> verdict_on(const Result<Comparison>& found, bool is_empty) {
   if (!found) return found.error();
+  if (found->verdict() == Verdict::not_judged) return Error{ErrorCode::internal, describe(*found)};
   if (!found->passed()) return describe(*found);
   if (found->checked == 0 && !is_empty)
     return Error{ErrorCode::internal, "the verifier looked at no element"};

@@ -16,7 +16,8 @@ namespace {
 
 constexpr u8 kPoison = 0xFF;
 constexpr double kWholeLimit =
-    16777215.0;  // largest exact sum, in units of the smallest part: fp32's 24 bits
+    16777215.0;                      // largest exact sum, in units of the smallest part: fp32's 24 bits
+constexpr i64 kLargestNormed = 128;  // times a root of up to 4: bf16 and the sum of its squares hold it
 
 void store(DType type, void* base, i64 index, double value) {
   const u32 bits = verify::encode(type, value);
@@ -36,36 +37,74 @@ std::vector<u8> numbers(DType type, i64 count, const std::function<double(i64)>&
   return bytes;
 }
 
-/// The largest token for which every sum stays exact. 128 products of e4m3 tokens also stay within 2^14 (128
-/// * 8 * 8), the most that the 8-bit tensor core adds exactly (docs/numerics.md).
-double largest_token_unbounded(const PackedProblem& p) {
+/// The most that a token of 1 adds to a sum of magnitudes, times its scale.
+double largest_term(const PackedProblem& p) {
   const double largest_code = p.weights.type == WeightType::uint4  ? 15
                               : p.weights.type == WeightType::int8 ? 255
                                                                    : 8;
   const double largest_operand = p.x == DType::e4m3 ? 8 : largest_code + code_offset(p.weights.type, p.x);
   const double of_scales = scale_x_count(p) > 0 ? 4 : 2;  // the largest product of scales
-  const double term = of_scales * 2 * largest_operand,
-               half = exact_limit(p) / 2;  // the other half is for bias
-  return half / (term * static_cast<double>(std::max<i64>(p.k, 1)));
+  return of_scales * 2 * largest_operand;
+}
+/// The other half of the limit is for bias and C.
+double most_of_sum(const PackedProblem& p) {
+  return exact_limit(p) / 2;
+}
+/// The largest token for which every sum stays exact. 128 products of e4m3 tokens also stay within 2^14 (128
+/// * 8 * 8), the most that the 8-bit tensor core adds exactly (docs/numerics.md).
+double largest_token_unbounded(const PackedProblem& p) {
+  return most_of_sum(p) / (largest_term(p) * static_cast<double>(std::max<i64>(p.k, 1)));
 }
 int largest_token(const PackedProblem& p) {
   return static_cast<int>(std::clamp(largest_token_unbounded(p), 1.0, 8.0));
 }
 
+/// The factor that gamma has at most.
+int largest_gamma(const PackedProblem& p) {
+  return largest_token(p) > 1 ? 2 : 1;
+}
+
+/// A row of exact data: whole numbers. A row that is longer than most_exact_k has so many of -1, 0 and 1,
+/// each somewhere in its own piece of the row, and zeros.
+std::vector<double> exact_row(const PackedProblem& p, i64 row, const Random& random) {
+  const i64 most = most_exact_k(p);
+  const int magnitude = largest_token(p);
+  const auto number = [&](i64 k) {
+    return verify::pick(random(row * p.k + k), 2 * magnitude + 1) - magnitude;
+  };
+  std::vector<double> values(static_cast<size_t>(p.k));
+  if (p.k <= most) {
+    for (i64 k = 0; k < p.k; ++k) values[static_cast<size_t>(k)] = number(k);
+    return values;
+  }
+  for (i64 piece = 0; piece < most; ++piece) {
+    const i64 begin = piece * p.k / most, end = (piece + 1) * p.k / most;
+    const i64 k = begin + verify::pick(random(row * p.k + begin) >> 32, static_cast<int>(end - begin));
+    values[static_cast<size_t>(k)] = number(k);
+  }
+  return values;
+}
+
 /// A row of exact data whose root mean square is a power of two. A random quarter of its elements has twice
-/// that magnitude, and the others are 0, so each piece of a row has its own sum of squares. Elements past the
-/// last multiple of four have the root mean square itself.
-std::vector<double> normed_row(i64 k, int largest, const Random& random) {
+/// that magnitude, and the others are 0, so each piece of a row has its own sum of squares. In long rows it
+/// is a sixteenth with four times the magnitude, and so on, which halves the sum of magnitudes each time.
+/// Elements past the last multiple of that fraction have the root mean square itself.
+std::vector<double> normed_row(const PackedProblem& p, const Random& random) {
+  const i64 k = p.k, most = most_exact_k(p) / largest_gamma(p);
   int root = 1 << random(0) % 3;
-  while (root > 1 && 2 * root > largest) root /= 2;
-  const i64 whole = k / 4 * 4;
+  while (root > 1 && 2 * root > largest_token(p)) root /= 2;
+  i64 times = 2;  // the magnitude, in roots
+  const auto sum = [&] { return root * (k / (times * times) * times + k % (times * times)); };
+  while (sum() > most && times < kLargestNormed) times *= 2;
+  const i64 fraction = times * times, whole = k / fraction * fraction;
   std::vector<i64> order(static_cast<size_t>(whole));
   std::iota(order.begin(), order.end(), i64{0});
   std::sort(order.begin(), order.end(),
             [&](i64 x, i64 y) { return std::pair(random(x + 1), x) < std::pair(random(y + 1), y); });
   std::vector<double> row(static_cast<size_t>(k), root);
   for (size_t i = 0; i < order.size(); ++i)
-    row[static_cast<size_t>(order[i])] = i < order.size() / 4 ? 2.0 * root : 0.0;
+    row[static_cast<size_t>(order[i])] =
+        static_cast<i64>(i) < whole / fraction ? static_cast<double>(times) * root : 0.0;
   for (i64 i = 0; i < k; ++i)
     if (random(k + 1 + i) % 2 != 0) row[static_cast<size_t>(i)] *= -1;
   return row;
@@ -73,32 +112,27 @@ std::vector<double> normed_row(i64 k, int largest, const Random& random) {
 
 std::vector<u8> random_tokens(const PackedProblem& p, DataKind kind, const Random& random) {
   std::vector<u8> x(static_cast<size_t>(p.m == 0 ? 0 : ((p.m - 1) * p.ld_x + p.k) * bytes_of(p.x)), kPoison);
-  const int magnitude = largest_token(p);
+  const FillSpec reals{.kind = kind == DataKind::positive ? Fill::positive : Fill::normal};
   for (i64 row = 0; row < p.m; ++row) {
-    const std::vector<double> normed =
-        kind == DataKind::exact && p.norm_x
-            ? normed_row(p.k, magnitude, {verify::hash(random.seed, static_cast<u64>(row))})
-            : std::vector<double>();
-    for (i64 k = 0; k < p.k; ++k) {
-      const i64 index = row * p.k + k;
-      const double value =
-          !normed.empty() ? normed[static_cast<size_t>(k)]
-          : kind == DataKind::exact
-              ? verify::pick(random(index), 2 * magnitude + 1) - magnitude
-              : verify::fill_value({.kind = kind == DataKind::positive ? Fill::positive : Fill::normal},
-                                   random.seed, static_cast<u64>(index));
-      store(p.x, x.data(), row * p.ld_x + k, value);
-    }
+    const std::vector<double> whole = kind != DataKind::exact ? std::vector<double>()
+                                      : p.norm_x
+                                          ? normed_row(p, {verify::hash(random.seed, static_cast<u64>(row))})
+                                          : exact_row(p, row, random);
+    for (i64 k = 0; k < p.k; ++k)
+      store(p.x, x.data(), row * p.ld_x + k,
+            kind == DataKind::exact
+                ? whole[static_cast<size_t>(k)]
+                : verify::fill_value(reals, random.seed, static_cast<u64>(row * p.k + k)));
   }
   return x;
 }
 
 /// Powers of two that keep tokens small enough, for exact data; else any.
 std::vector<u8> random_gamma(const PackedProblem& p, DataKind kind, const Random& random) {
-  const bool twos = largest_token(p) > 1;
+  const double largest = largest_gamma(p);
   return numbers(p.x, p.k, [&](i64 i) {
     if (kind != DataKind::exact) return 0.25 + random.unit(i);
-    return (random(i) % 8 == 0 ? -1.0 : 1.0) * (twos && random(i) % 3 == 0 ? 2.0 : 1.0);
+    return (random(i) % 8 == 0 ? -1.0 : 1.0) * (random(i) % 3 == 0 ? largest : 1.0);
   });
 }
 
@@ -138,7 +172,7 @@ double random_scale(DataKind kind, const Random& random, i64 i) {
 double random_scale_d(const PackedProblem& p, DataKind kind, const Random& random) {
   const bool exact = kind == DataKind::exact;
   const double token = exact ? 0.6 * largest_token(p) : 1.0, code = 4.6, scale = exact ? 1.3 : 1.0 / 64;
-  const double terms = static_cast<double>(p.k);
+  const double terms = static_cast<double>(exact ? std::min(p.k, most_exact_k(p)) : p.k);
   const double products = (kind == DataKind::positive ? terms : std::sqrt(terms)) * token * code * scale;
   const double bias = p.bias == Bias::none ? 0.0 : exact ? 37.0 : 1.2;
   const double sum = std::hypot(products * (scale_x_count(p) > 0 ? scale : 1.0), bias);
@@ -207,7 +241,22 @@ Result<HostData> random_data(const PackedProblem& problem, DataKind kind, u64 se
     data.roots = roots_of(p, data.x, data.epsilon);
   }
   if (p.residual) data.c = random_residual(p, kind, stream(8).seed);
+  if (kind == DataKind::exact && largest_sum(data) > most_of_sum(p))
+    return Error{ErrorCode::invalid_size, "k = " + std::to_string(p.k) +
+                                              " is too long for exact data of these weights: take real data"};
   return data;
+}
+
+double largest_sum(const HostData& data) {
+  const PackedProblem& p = data.problem;
+  const std::vector<u8> x = multiplied_tokens(data);
+  double largest = 0;
+  for (i64 row = 0; row < p.m; ++row) {
+    double tokens = 0;
+    for (i64 k = 0; k < p.k; ++k) tokens += std::fabs(number_at(p.x, x.data(), row * p.ld_x + k));
+    largest = std::max(largest, largest_term(p) * tokens);
+  }
+  return largest;
 }
 
 std::vector<double> roots_of(const PackedProblem& p, std::span<const u8> x, float epsilon) {

@@ -13,8 +13,9 @@
 namespace sluice::packed {
 
 /// exact: whole tokens, codes and zeros, and scales (scale_x too) that are powers of two. Every result is one
-/// rounding of a number that fp32 holds. real: normally distributed tokens, arbitrary scales and zeros.
-/// positive: like real, with all tokens and weights above 0, so that lost parts of a sum do not cancel.
+/// rounding of a number that fp32 holds; of a k past most_exact_k() most tokens are zeros. real: normally
+/// distributed tokens, arbitrary scales and zeros. positive: like real, with all tokens and weights above 0,
+/// so that lost parts of a sum do not cancel.
 enum class DataKind { exact, real, positive };
 
 struct HostData {
@@ -29,7 +30,7 @@ struct HostData {
   std::vector<double> roots;  // with norm_x, for each token: 1 / sqrt(mean of squares + epsilon)
 };
 
-/// Equal arguments give equal bits. Errors: as plan().
+/// Equal arguments give equal bits. Errors: as plan(); invalid_size (exact data could be inexact).
 Result<HostData> random_data(const PackedProblem& problem, DataKind kind, u64 seed);
 
 /// Element `index` of an array of `type`.
@@ -37,8 +38,11 @@ double number_at(DType type, const void* base, i64 index);
 /// Largest sum that exact data keep exact. Scales of 1/2, 1 or 2 make sums multiples of 1/2; with a scale_x,
 /// of 1/4.
 double exact_limit(const PackedProblem& problem);
-/// Largest k for which exact data keep all sums exact.
+/// Largest k for which exact data keep all sums exact without tokens that are zeros.
 i64 most_exact_k(PackedProblem problem);
+/// The most that a sum of magnitudes, times the token's scale, can come to with these tokens and any weights
+/// of exact data. random_data() keeps it below half of exact_limit().
+double largest_sum(const HostData& data);
 /// The factor of a token's sums: its scale, or with norm_x its root.
 double scale_of_token(const HostData& data, i64 token);
 std::vector<double> roots_of(const PackedProblem& problem, std::span<const u8> x, float epsilon);

@@ -130,6 +130,11 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
   if (slot < 0 || slot >= impl_->log_slots)
     return Error{ErrorCode::invalid_argument, "log slot " + std::to_string(slot) + " must be in 0.." +
                                                   std::to_string(impl_->log_slots - 1)};
+  if (spec.judge == Judge::exact && !holds_exact_sums(data.problem(), data.spec()))
+    return Error{ErrorCode::invalid_argument,
+                 "data of magnitude " + std::to_string(data.spec().a.magnitude) + " x " +
+                     std::to_string(data.spec().b.magnitude) + " are too large for exact sums of k = " +
+                     std::to_string(data.problem().k) + ": take exact_data(), or judge within bounds"};
   SLUICE_TRY(impl_->fill_or_prove(data, impl_->slot(slot), stream));
   const Problem p = verify::judged_problem(data.problem());
   const gemm::Args& args = data.args();

@@ -31,9 +31,13 @@ struct DataSpec {
   int d_shift = 0;        // as element_shift, for D; only with StorePath::direct
 };
 
-/// Small integers and power-of-two scales: every result is one rounding of a whole number. The seed picks
-/// alpha, beta and magnitudes. Use with activation none or relu. C is poison when beta = 0.
+/// Small integers and power-of-two scales: every result is one rounding of a whole number, for any k. Where k
+/// is long, A is mostly zeros. The seed picks alpha, beta and magnitudes. Use with activation none or relu. C
+/// is poison when beta = 0.
 DataSpec exact_data(const Problem& problem, u64 seed);
+/// True if no sum of a b can leave the whole numbers that the accumulator holds. Thinned data are taken with
+/// ten deviations more than their mean. Verifier refuses Judge::exact without it.
+bool holds_exact_sums(const Problem& problem, const DataSpec& spec);
 /// Reals of random sign, with arbitrary scales. C is poison when beta = 0.
 DataSpec real_data(const Problem& problem, u64 seed);
 /// Like real_data, with positive A and B and alpha = scales = 1: shows a biased accumulator.
@@ -66,13 +70,17 @@ struct CheckSpec {
       0;  // absolute error allowed to GELU or SiLU beside the checker's own (docs/numerics.md)
 };
 
+/// not_judged: nothing is wrong, but data are too large to be exact, so equal bits cannot be asked for. It
+/// counts as neither right nor wrong.
+enum class Verdict { right, wrong, not_judged };
+
 struct Comparison {
   i64 checked = 0;         // elements of D
   i64 wrong = 0;           // wrong elements of D
   i64 unwritten = 0;       // wrong elements that still hold poison
   i64 damaged_chunks = 0;  // 16-byte pieces changed outside D: guards, padding, inputs
   u64 damage_address = 0;  // the lowest damaged address
-  i64 inexact_inputs = 0;  // Judge::exact: elements whose data are too large to be exact
+  i64 inexact_inputs = 0;  // Judge::exact: elements whose data are too large to be exact; not judged
   i64 row_low = -1, row_high = -1, column_low = -1, column_high = -1;  // box around the wrong elements
   double worst_ratio = 0;  // largest |error| / bound (Judge::bounded)
   double mean_error = 0;   // mean of (got - expected) / sum |a b|
@@ -80,9 +88,11 @@ struct Comparison {
   double mean_ratio = 0;   // |mean error| / its bound
   std::vector<LoggedElement> examples;
 
-  bool passed() const {
-    return wrong == 0 && damaged_chunks == 0 && inexact_inputs == 0 && norm_ratio <= 1 && mean_ratio <= 1;
+  Verdict verdict() const {
+    if (wrong > 0 || damaged_chunks > 0 || !(norm_ratio <= 1) || !(mean_ratio <= 1)) return Verdict::wrong;
+    return inexact_inputs > 0 ? Verdict::not_judged : Verdict::right;
   }
+  bool passed() const { return verdict() == Verdict::right; }
 };
 /// One line if it passed; else counts, the box and examples.
 std::string describe(const Comparison& found);
@@ -105,7 +115,8 @@ class Verifier {
 
   /// Uses log slot 0, and waits.
   Result<Comparison> check(const ProblemData& data, const CheckSpec& spec, Stream stream) const;
-  /// Checks in stream order into a log slot, without waiting.
+  /// Checks in stream order into a log slot, without waiting. Error invalid_argument: the slot; Judge::exact
+  /// with data that are too large for it.
   Result<void> enqueue_check(const ProblemData& data, const CheckSpec& spec, int slot, Stream stream) const;
   /// Waits for the stream, then reads and zeroes the first `count` slots.
   Result<std::vector<Comparison>> read_log(int count, Stream stream) const;

@@ -115,6 +115,8 @@ i64 data_bytes(const Problem& problem, const DataSpec& spec) {
 
 namespace {
 
+constexpr int kMostHalvings = 16;  // bits of the hash that fill_value() takes for them
+
 float power(u64 random, int low, int high) {
   return static_cast<float>(verify::power_of_two(low + verify::pick(random, high - low + 1)));
 }
@@ -155,11 +157,17 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
     magnitude *= 2;
   }
   // Thins A out where ones everywhere would exceed the limit. The density is in 256ths; a margin of 2 stays.
-  int density = 256;
-  if (k > sum_limit) density = std::max(1, static_cast<int>(128.0 * sum_limit / static_cast<double>(k)));
+  int density = 256, halvings = 0;
+  if (k > sum_limit) {
+    double share = 128.0 * sum_limit / static_cast<double>(k);
+    for (; share < 1.0 && halvings < kMostHalvings; ++halvings) share *= 2;
+    density = std::max(1, static_cast<int>(share));
+  }
   const bool varied = verify::pick(r >> 32, 4) == 0;  // one in four: sparse inputs reveal wrong addresses
   DataSpec spec{.seed = seed,
-                .a = {.magnitude = magnitude, .density = varied ? std::min(density, 64) : density},
+                .a = {.magnitude = magnitude,
+                      .density = varied ? std::min(density, 64) : density,
+                      .halvings = halvings},
                 .b = {.magnitude = magnitude, .density = 256},
                 .c = {.magnitude = std::min(largest_integer(e.c_type), 200)},
                 .bias = {.magnitude = e.gated ? 8 : std::min(largest_integer(e.bias_type), 200)},
@@ -171,6 +179,29 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
       !e.residual || beta_choice == 0 ? 0.0f : (r & 8 ? -1.0f : 1.0f) * power(r << 8 & 0xffffffff, -1, 1);
   if (spec.beta == 0.0f) spec.c.kind = Fill::poison;
   return spec;
+}
+
+bool holds_exact_sums(const Problem& problem, const DataSpec& spec) {
+  if (spec.alpha == 0.0f || spec.a.kind == Fill::poison || spec.b.kind == Fill::poison)
+    return true;  // 0, NaN
+  const auto is_whole = [](const FillSpec& fill) {
+    return fill.kind == Fill::integers || fill.kind == Fill::specials || fill.kind == Fill::ones;
+  };
+  if (!is_whole(spec.a) || !is_whole(spec.b)) return false;
+  const auto share = [](const FillSpec& fill) {
+    return fill.kind == Fill::ones ? 1.0 : fill.density / 256.0 / std::exp2(fill.halvings);
+  };
+  const auto magnitude = [](const FillSpec& fill) { return fill.kind == Fill::ones ? 1 : fill.magnitude; };
+  const double term = static_cast<double>(magnitude(spec.a)) * magnitude(spec.b);
+  const double kept = share(spec.a) * share(spec.b);
+  const auto most = [&](i64 terms) {
+    const double mean = kept * static_cast<double>(terms);
+    return term * std::min(static_cast<double>(terms), mean + 10 * std::sqrt(mean) + 10);
+  };
+  const double limit = verify::exact_sum_limit(problem.a.type);
+  if (!is_promoted(problem)) return most(problem.k) <= limit;
+  const double promoted = verify::exact_sum_limit(DType::bf16) / (is_block_scaled(problem.epilogue) ? 4 : 1);
+  return most(std::min<i64>(problem.k, kScaleBlock)) <= limit && most(problem.k) <= promoted;
 }
 
 DataSpec real_data(const Problem& problem, u64 seed) {

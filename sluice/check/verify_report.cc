@@ -44,7 +44,7 @@ std::string describe(const Comparison& found) {
         found.damaged_chunks, found.damage_address);
   if (found.inexact_inputs > 0)
     text += format(
-        "\n  %lld elements have data too large to be exact: the test's data are at fault, not the kernel",
+        "\n  %lld elements not judged: their data are too large to be exact, which is the test's fault",
         found.inexact_inputs);
   return text;
 }

@@ -110,7 +110,7 @@ SLUICE_HD constexpr int pick(u64 bits32, int count) {
 }
 
 /// The value of element `index`, before rounding to the buffer's type. Fields of the hash: low 8 bits
-/// density, bit 8 sign, bits 9..15 rare events, bits 32..63 magnitude.
+/// density, bit 8 sign, bits 9..15 rare events, bits 16..31 halvings, bits 32..63 magnitude.
 SLUICE_HD constexpr double fill_value(const FillSpec& fill, u64 seed, u64 index) {
   const u64 h = hash(seed, index);
   const double sign = h >> 8 & 1 ? -1.0 : 1.0;
@@ -126,6 +126,7 @@ SLUICE_HD constexpr double fill_value(const FillSpec& fill, u64 seed, u64 index)
       [[fallthrough]];
     case Fill::integers:
       if (static_cast<int>(h & 255) >= fill.density) return 0.0;
+      if ((h >> 16 & ((u64{1} << fill.halvings) - 1)) != 0) return 0.0;
       return sign * (1 + pick(high, fill.magnitude));
     case Fill::powers: return sign * power_of_two(pick(high, 2 * fill.magnitude + 1) - fill.magnitude);
     case Fill::uniform: return 2.0 * unit - 1.0;

@@ -231,16 +231,18 @@ __device__ __noinline__ void judge_element(const CheckParams& p, const Sum* sums
   }
   const Expected expected = epilogue(p, sums, batch, row, column);
   const bool exact = p.judge == Judge::exact, smooth = is_smooth(p.problem.epilogue.activation);
-  if (exact && !expected.exact) atomicAdd(&p.log->inexact_inputs, u64{1});
+  const bool judges = !exact || expected.exact;
+  if (!judges) atomicAdd(&p.log->inexact_inputs, u64{1});
   const bool may_stay = adds(p.problem.epilogue);  // a product may be 0
-  const bool good = (!unwritten || may_stay) && (exact && !smooth ? same_exactly(type, got, expected.value)
-                                                                  : within_bound(type, got, expected));
+  const bool good =
+      (!unwritten || may_stay) && (!judges || (exact && !smooth ? same_exactly(type, got, expected.value)
+                                                                : within_bound(type, got, expected)));
   const double value = decode(type, got), error = value - expected.value;
   if (!good)
     report_wrong(p.log,
                  {batch, row, column, decode(type, encode(type, expected.value)), value, expected.bound},
                  unwritten);
-  if (!is_finite(error) || !is_finite(expected.value)) return;
+  if (!judges || !is_finite(error) || !is_finite(expected.value)) return;
   const bool biased = sums[0].magnitude > 0.0 && !p.problem.epilogue.gated;
   if (biased) findings.error_sum += error / sums[0].magnitude;
   const double half = half_unit(type, expected.value);

@@ -23,6 +23,7 @@ struct FillSpec {
   Fill kind = Fill::integers;
   int magnitude = 1;
   int density = 256;  // nonzero elements of 256 (integers and specials)
+  int halvings = 0;   // 0..16: so many times half of those become zeros too
 
   constexpr bool operator==(const FillSpec&) const = default;
 };
@@ -98,7 +99,7 @@ struct CheckLog {
   u64 unwritten;       // elements among the wrong ones that still hold D's fill
   u64 damaged_chunks;  // 16-byte pieces outside D's elements that changed
   u64 damage_address;  // address of the lowest one, complemented
-  u64 inexact_inputs;  // exact only: sums too large to be exact, so the data (not the kernel) is at fault
+  u64 inexact_inputs;  // exact only: elements whose sums are too large to be exact; their D is not judged
   u64 row_low, row_high, column_low, column_high;  // box around the wrong ones; lows complemented, highs + 1
   u64 worst_ratio_bits;                            // |error| / bound, as a double
   double error_sum;                                // sum of (got - expected) / S: the bias of the accumulator

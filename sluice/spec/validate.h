@@ -11,6 +11,8 @@ namespace sluice {
 SLUICE_HD constexpr const char* validate_epilogue(const KernelConfig& c) {
   if (c.epilogue.bias != Bias::none && (is_fp8(c.epilogue.bias_type)))
     return "bias must be bf16, fp16 or fp32";
+  if (is_block_scaled(c.epilogue) != (c.epilogue.scale_b == ScaleMode::block))
+    return "block scales come on both inputs or on neither";
   if (c.epilogue.residual && is_fp8(c.epilogue.c_type)) return "C must be bf16, fp16 or fp32";
   if (adds(c.epilogue) && c.d != DType::fp32) return "Update::add needs an fp32 D";
   if (adds(c.epilogue) &&
@@ -71,6 +73,7 @@ SLUICE_HD constexpr const char* validate_conv(const KernelConfig& c) {
     return "more than 192 accumulator registers leave too few to a load thread that gathers: narrow tile.n";
   if (op == ConvOp::wgrad && c.tile.n % kMnBlock != 0)
     return "tile.n of a wgrad must be a multiple of 64: its columns are 64 channels at a tap";
+  if (op == ConvOp::dgrad && is_fp8(c.d)) return "a dgrad needs a 16-bit or fp32 D";
   if (op == ConvOp::wgrad && is_fp8(c.d)) return "a wgrad needs a 16-bit or fp32 D: 128 bytes lie at one tap";
   if (op == ConvOp::wgrad &&
       (c.epilogue.bias != Bias::none || c.epilogue.residual || c.epilogue.activation != Activation::none ||
@@ -144,8 +147,6 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
     return "a multicast slice of B must be a multiple of 8 rows";
   if (c.cluster.m > 1 && c.tile.n % c.cluster.m != 0) return "cluster.m must divide tile.n";
   if (c.promotes && !is_fp8(c.a)) return "promotion is for fp8 inputs; 16-bit sums are kept in fp32";
-  if (is_block_scaled(c.epilogue) != (c.epilogue.scale_b == ScaleMode::block))
-    return "block scales come on both inputs or on neither";
   if (is_block_scaled(c.epilogue) && !c.promotes) return "block scales need promotion";
   if (is_block_scaled(c.epilogue) && c.tile.m > 128)
     return "block scales need tile.m of at most 128: the warps that bring them hold those of four k-tiles";

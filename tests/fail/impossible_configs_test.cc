@@ -156,6 +156,7 @@ const std::vector<Impossible>& impossible_configs() {
        wgrad({.epilogue = {.scale_a = ScaleMode::vector}})},
       {"a wgrad reads no weights: wait = weights_first must be another",
        wgrad({.overlap = {.wait = Wait::weights_first}})},
+      {"a dgrad needs a 16-bit or fp32 D", dgrad({.d = e4m3})},
       {"a dgrad takes no bias, activation or scale", dgrad({.epilogue = {.bias = Bias::column}})},
       {"Update::add of a convolution is for wgrad",
        {.d = fp32, .epilogue = {.update = Update::add}, .conv = kFprop}},

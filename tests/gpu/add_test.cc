@@ -147,11 +147,11 @@ TEST_F(added, many_launches_add_up_and_cancel) {
       }
       const auto odd = verifier->check(*data, {.judge = Judge::exact}, nullptr);
       ASSERT_TRUE(ok(odd));
-      EXPECT_TRUE(odd->passed()) << describe(*odd);
+      EXPECT_TRUE(is_right(*odd)) << describe(*odd);
       ASSERT_TRUE(ok(gemm::launch(kernel, args, nullptr)));
       const auto even = verifier->check(*data, {.judge = Judge::unwritten}, nullptr);
       ASSERT_TRUE(ok(even));
-      EXPECT_TRUE(even->passed()) << "D is not what it was: " << describe(*even);
+      EXPECT_TRUE(is_right(*even)) << "D is not what it was: " << describe(*even);
     }
 }
 
@@ -168,7 +168,7 @@ TEST_F(added, nothing_to_add_leaves_d_alone) {
     ASSERT_TRUE(ok(gemm::run(device(), p, data->args(), nullptr)));
     const auto found = verifier->check(*data, {.judge = Judge::unwritten}, nullptr);
     ASSERT_TRUE(ok(found));
-    EXPECT_TRUE(found->passed()) << describe(*found);
+    EXPECT_TRUE(is_right(*found)) << describe(*found);
   }
 }
 
@@ -199,7 +199,7 @@ TEST_F(added, real_data_stay_within_the_bound_and_are_the_same_bits_in_order) {
           ASSERT_TRUE(ok(gemm::launch(kernel, args, nullptr)));
           const auto found = verifier->check(*data, {.judge = Judge::bounded}, nullptr);
           ASSERT_TRUE(ok(found));
-          ASSERT_TRUE(found->passed()) << short_name(kernel.plan().config) << describe(*found);
+          ASSERT_TRUE(is_right(*found)) << short_name(kernel.plan().config) << describe(*found);
           ASSERT_TRUE(ok(arena->download(run == 0 ? first.data() : now.data(), bytes)));
           if (run == 0) continue;
           const bool same = std::memcmp(first.data(), now.data(), first.size()) == 0;

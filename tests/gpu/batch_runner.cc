@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "gpu.h"
 #include "watchdog.h"
 
 namespace sluice::testing {
@@ -73,8 +74,10 @@ Result<void> BatchRunner::flush() {
     worst_ratio_ = std::max(worst_ratio_, verdict.worst_ratio);
     norm_ratio_ = std::max(norm_ratio_, verdict.norm_ratio);
     mean_ratio_ = std::max(mean_ratio_, verdict.mean_ratio);
-    if (verdict.passed()) {
-      ++passed_;
+    if (verdict.verdict() == Verdict::not_judged)
+      note_not_judged(pending_[i].name + ": " + sluice::describe(verdict));
+    if (verdict.verdict() != Verdict::wrong) {
+      passed_ += verdict.passed() ? 1 : 0;
       continue;
     }
     const Plan& plan = pending_[i].plan;

@@ -38,7 +38,7 @@ class BatchRunner {
   Result<void> flush();
 
   const std::vector<Failure>& failures() const { return failures_; }
-  int passed() const { return passed_; }
+  int passed() const { return passed_; }               // without those that were not judged (note_not_judged)
   i64 elements() const { return elements_; }           // checked elements of D
   double worst_ratio() const { return worst_ratio_; }  // the largest error as a share of its bound
   double norm_ratio() const { return norm_ratio_; }

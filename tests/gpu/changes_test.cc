@@ -10,6 +10,7 @@
 #include <sluice/host/text/norm_units.h>
 #include <sluice/host/text/pack_units.h>
 #include <sluice/host/text/packed_units.h>
+#include <sluice/host/text/quantize_units.h>
 
 #include "kernel_changes.h"
 #include "sanitize_pool.h"
@@ -19,14 +20,18 @@ namespace {
 
 /// A few units of each family, for changes of the family.
 std::vector<std::string> units_of_family(const std::string& family) {
-  if (family == "block strip wide") {
+  if (family == "block strided strip wide") {
     std::vector<std::string> all;
-    for (const char* one : {"block", "strip", "byte", "wide"})
+    for (const char* one : {"block", "strided", "strip", "byte", "wide"})
       for (std::string& unit : units_of_family(one)) all.push_back(std::move(unit));
     return all;
   }
   if (family == "norm") return {norm_unit_text({})};
-  if (family == "plain") return unit_texts(sanitize_plain_pool().back());
+  if (family.starts_with("plain"))
+    for (const KernelConfig& c : sanitize_plain_pool())
+      if (name_of(c.schedule) == family && c.cluster.k == 1) return unit_texts(c);
+  if (family == "strided") return unit_texts(sanitize_strided_pool().front());
+  if (family == "quantise") return quantize_units(DType::bf16, Granularity::tensor, Gate::none);
   std::vector<std::string> units;
   if (family == "narrow" || family == "pack") {
     units.push_back(pack_unit_text({}));
@@ -35,6 +40,10 @@ std::vector<std::string> units_of_family(const std::string& family) {
   if (family == "strip") units.push_back(unit_text(std::get<StripConfig>(sanitize_strip_pool().front())));
   if (family == "byte") units.push_back(unit_text(std::get<StripConfig>(sanitize_strip_pool().back())));
   if (family == "wide") units.push_back(unit_text(std::get<WideConfig>(sanitize_wide_pool().front())));
+  if (family == "wide_fp32")
+    for (const PackedConfig& config : sanitize_wide_pool())
+      if (const auto& c = std::get<WideConfig>(config); c.d == DType::fp32 && units.empty())
+        units.push_back(unit_text(c));
   for (const KernelConfig& c : family.starts_with("conv") ? sanitize_conv_pool() : sanitize_dense_pool()) {
     const bool wanted = family == "block"               ? is_block_scaled(c.epilogue)
                         : family.ends_with("split")     ? c.combine == Combine::last_arriver

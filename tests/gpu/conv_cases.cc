@@ -112,7 +112,15 @@ std::vector<Conv> small_convs() {
   Conv pitch = square(1, 72, 72, 9, 3, 1, 1);
   pitch.x_pitch = 88;
   pitch.y_pitch = 104;
-  return {pitch, square(3, 48, 80, 9, 3, 2, 1), line(4, 24, 72, 125, 3, 2, 2)};
+  const Conv cube{.spatial = 3,
+                  .images = 2,
+                  .channels = 24,
+                  .filters = 72,
+                  .size = {7, 6, 5},
+                  .filter = {3, 2, 2},
+                  .padding = {1, 1, 0},
+                  .padding_after = {1, 0, 1}};
+  return {pitch, square(3, 48, 80, 9, 3, 2, 1), line(4, 24, 72, 125, 3, 2, 2), cube};
 }
 
 std::vector<ConvVariant> conv_variants() {
@@ -156,6 +164,7 @@ Result<Plan> plan_conv(Conv conv, const ConvVariant& variant, const DeviceInfo& 
   conv.op = variant.op;
   SLUICE_TAKE(Problem problem, conv::problem(conv, variant.inputs, variant.output, variant.epilogue));
   problem.deterministic = variant.deterministic;
+  problem.accumulate = variant.accumulate;
   return gemm::plan(problem, device, variant.overrides);
 }
 

@@ -15,7 +15,7 @@ struct NamedConv {
 };
 std::vector<NamedConv> named_convs();
 /// Geometries for tools that slow kernels down: 3x3 with padding and pixels apart, 3x3/2 (phases of a dgrad),
-/// and one axis, whose many pixels split a wgrad. No channels are whole blocks.
+/// one axis, whose many pixels split a wgrad, and three axes. No channels are whole blocks.
 std::vector<Conv> small_convs();
 
 /// A way to compute one of the three products.
@@ -26,6 +26,7 @@ struct ConvVariant {
   DType inputs = DType::bf16, output = DType::bf16;
   Epilogue epilogue{};
   bool deterministic = true;
+  Accumulate accumulate = Accumulate::fast;
 };
 /// All of them; the first of each op is the planner's choice.
 std::vector<ConvVariant> conv_variants();

@@ -63,8 +63,8 @@ class gated : public GpuTest {
       ASSERT_TRUE(ok(gemm::launch(*kernel, args, nullptr))) << short_name(plan.config);
       const auto found = verifier->check(*data, {.judge = judge}, nullptr);
       ASSERT_TRUE(ok(found));
-      EXPECT_TRUE(found->passed()) << short_name(plan.config) << ": " << describe(*found) << "\n"
-                                   << to_string(p);
+      EXPECT_TRUE(is_right(*found)) << short_name(plan.config) << ": " << describe(*found) << "\n"
+                                    << to_string(p);
       EXPECT_TRUE(ok(workspace->verify()));
     }
     record("cases", static_cast<i64>(kernels.size()));

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu.h"
 
+#include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include <sluice/host/device/device_impl.h>
@@ -42,6 +45,19 @@ i64 setting(const char* name, i64 otherwise) {
 
 void record(const char* key, i64 value) {
   ::testing::Test::RecordProperty(key, std::to_string(value));
+}
+
+void note_not_judged(const std::string& what) {
+  static std::mutex mutex;
+  static std::map<const ::testing::TestInfo*, i64> counts;
+  const std::scoped_lock lock(mutex);
+  std::printf("[NOT JUDGED] %s\n", what.c_str());
+  record("not_judged", ++counts[::testing::UnitTest::GetInstance()->current_test_info()]);
+}
+
+bool is_right(const Comparison& found) {
+  if (found.verdict() == Verdict::not_judged) note_not_judged(describe(found));
+  return found.verdict() != Verdict::wrong;
 }
 
 }  // namespace sluice::testing

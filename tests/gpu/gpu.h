@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include <sluice/check/verify.h>
 #include <sluice/gemm.h>
 #include <sluice/host/jit/cache.h>
 
@@ -31,6 +32,12 @@ i64 setting(const char* name, i64 otherwise);
 /// Sets a property of the running test for tools/certify.py. It adds up "cases" (judged products, launches,
 /// replays) and "elements" over a section's tests, and takes the maximum of "kernels".
 void record(const char* key, i64 value);
+
+/// Counts a result of data that are too large to be exact, which is neither right nor wrong: the running
+/// test's property "not_judged", and a line "[NOT JUDGED] WHAT". Any thread.
+void note_not_judged(const std::string& what);
+/// For EXPECT_TRUE(is_right(*found)): false if D is wrong. Results that are not judged are noted.
+bool is_right(const Comparison& found);
 
 /// For ASSERT_TRUE(ok(result)): true, or the error's text.
 template <class T>

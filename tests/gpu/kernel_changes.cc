@@ -9,6 +9,10 @@ namespace {
 constexpr const char* kMachine = "sluice/device/machine.cuh";
 constexpr const char* kGemm = "sluice/kernels/gemm.cuh";
 constexpr const char* kLayout = "sluice/spec/smem_layout.h";
+constexpr const char* kWarpSums = "sluice/device/epilogue/warp_sums.cuh";
+/// Where the warps of a CTA wait for each other's sums: in plain kernels and in narrow ones.
+constexpr const char *kSumsMeet = "    write(sums, factors);\n    __syncthreads();\n",
+                     *kSumsAlone = "    write(sums, factors);\n";
 
 /// Every lane that read block scales arrives itself.
 std::vector<Edit> every_reader_arrives() {
@@ -29,10 +33,12 @@ std::vector<Edit> every_reader_arrives() {
            "    }\n"}};
 }
 
-/// Every lane that wrote block scales arrives itself.
+/// Every lane that wrote block scales or strided operands arrives itself.
 std::vector<Edit> every_writer_arrives() {
   return {{kLayout, "return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;",
            "return is_block_scaled(c.epilogue) ? 1 + 32 * kScaleWarps : 1;"},
+          {kLayout, "if (loads_strided(c)) return 1 + kStridedWarps;",
+           "if (loads_strided(c)) return 1 + 32 * kStridedWarps;"},
           {kMachine, "    __syncwarp();\n    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));\n",
            "    ptx::mbarrier_arrive(full(stage));\n"}};
 }
@@ -80,13 +86,12 @@ std::vector<Change> sound_variants() {
   return {{"nothing", "", "", {}},  // only line information for the tools' messages
           {"every_reader_arrives", "", "block", every_reader_arrives()},
           {"every_writer_arrives", "", "block", every_writer_arrives()},
-          {"every_lane_arrives", "", "block strip wide", every_lane_arrives()},
+          {"every_lane_arrives", "", "block strided strip wide", every_lane_arrives()},
           {"named_barriers_too", "", "block", named_barriers_too()},
           {"sums_meet_twice",  // a report that remains is the tool's: docs/findings/races.md
            "",
-           "plain",
-           {{"sluice/device/epilogue/warp_sums.cuh", "    write(sums, factors);\n    __syncthreads();\n",
-             "    write(sums, factors);\n    __syncthreads();\n    __syncthreads();\n"}}}};
+           "plain_wgmma",
+           {{kWarpSums, kSumsMeet, std::string(kSumsMeet) + "    __syncthreads();\n"}}}};
 }
 
 /// A barrier is missing between ordinary accesses of shared memory. The kernels are in the form for
@@ -114,11 +119,12 @@ std::vector<Change> races() {
        "conv_vectors",
        {{kMachine, "bulk_wait_group_read<kStoreBuffers - 1>();\n    group_sync();\n",
          "bulk_wait_group_read<kStoreBuffers - 1>();\n"}}},
-      {"sums_added_before_all_are_there",
+      {"sums_added_before_all_are_there", "racecheck", "narrow", {{kWarpSums, kSumsMeet, kSumsAlone}}},
+      {"plain_sums_added_before_all_are_there", "racecheck", "plain", {{kWarpSums, kSumsMeet, kSumsAlone}}},
+      {"team_sums_added_before_all_are_there",
        "racecheck",
-       "narrow",
-       {{"sluice/device/epilogue/warp_sums.cuh", "    write(sums, factors);\n    __syncthreads();\n",
-         "    write(sums, factors);\n"}}},
+       "plain_wgmma",
+       {{kWarpSums, kSumsMeet, kSumsAlone}}},
       {"strips_added_before_all_are_there",
        "racecheck",
        "strip",
@@ -155,11 +161,32 @@ std::vector<Change> writes_past_the_end() {
            "narrow",
            {{"sluice/device/packed/outputs.cuh", "  const i64 index = token * params.ld_d + row;\n",
              std::string("  const i64 index = token * params.ld_d + row") + kFar + ";\n"}}},
+          {"wide_outputs_stored_far_away",
+           "memcheck",
+           "wide_fp32",
+           {{"sluice/device/packed/wide_finish.cuh",
+             "float* d = static_cast<float*>(params_.d) + first_token * params_.ld_d + row;",
+             std::string("float* d = static_cast<float*>(params_.d) + first_token * params_.ld_d + row") +
+                 kFar + ";"}}},
+          {"codes_stored_far_away",
+           "memcheck",
+           "quantise",
+           {{"sluice/kernels/quantize.cuh", "    u8* target = p.output + row * p.output_ld + column;\n",
+             std::string("    u8* target = p.output + row * p.output_ld + column") + kFar + ";\n"}}},
           {"normed_stored_far_away",
            "memcheck",
            "norm",
            {{"sluice/kernels/norm.cuh", "index = row * p.output_ld + at;",
              std::string("index = row * p.output_ld + at") + kFar + ";"}}}};
+}
+
+/// Strided operands are rounded out to 16 bytes past both ends, and no further.
+std::vector<Change> reads_past_the_end() {
+  return {{"strided_read_far_away",
+           "memcheck",
+           "strided",
+           {{"sluice/device/load/strided.cuh", "      const u64 first = address & ~u64{15};\n",
+             "      const u64 first = (address & ~u64{15}) + (u64{1} << 34);\n"}}}};
 }
 
 std::vector<Change> reads_of_what_nobody_wrote() {
@@ -196,8 +223,8 @@ std::vector<Change> wrong_masks() {
 const std::vector<Change>& changes() {
   static const std::vector<Change> kAll = [] {
     std::vector<Change> all;
-    for (const auto& some :
-         {sound_variants(), races(), writes_past_the_end(), reads_of_what_nobody_wrote(), wrong_masks()})
+    for (const auto& some : {sound_variants(), races(), writes_past_the_end(), reads_past_the_end(),
+                             reads_of_what_nobody_wrote(), wrong_masks()})
       all.insert(all.end(), some.begin(), some.end());
     return all;
   }();

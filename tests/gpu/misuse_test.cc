@@ -43,7 +43,7 @@ class misuse : public GpuTest {
     EXPECT_EQ(launches_counted(), before);
     const auto found = verifier->check(*data, {.judge = Judge::unwritten}, nullptr);
     ASSERT_TRUE(ok(found));
-    EXPECT_TRUE(found->passed()) << describe(*found);
+    EXPECT_TRUE(is_right(*found)) << describe(*found);
   }
 
   void expect_no_plan(ErrorCode code, const Problem& problem) {
@@ -74,7 +74,7 @@ TEST_F(misuse, the_good_call_is_accepted_and_counted) {
   EXPECT_EQ(launches_counted(), before + 1);
   const auto found = verifier->check(*data, {}, nullptr);
   ASSERT_TRUE(ok(found));
-  EXPECT_TRUE(found->passed()) << describe(*found);
+  EXPECT_TRUE(is_right(*found)) << describe(*found);
 }
 
 TEST_F(misuse, null_pointers_are_refused) {
@@ -160,7 +160,7 @@ TEST_F(misuse, running_an_unprepared_problem_under_capture_is_refused) {
       << "outside of the capture it runs";
   const auto found = verifier->check(*data, {}, stream->get());
   ASSERT_TRUE(ok(found));
-  EXPECT_TRUE(found->passed()) << describe(*found);
+  EXPECT_TRUE(is_right(*found)) << describe(*found);
 }
 
 TEST_F(misuse, empty_products_succeed_without_a_launch) {

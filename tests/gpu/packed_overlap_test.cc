@@ -2,10 +2,14 @@
 // Packed products in chains of dependent launches. A long product writes their tokens over NaN and releases
 // them at once; they, and another product behind, must have the bits of separate launches. To see it fail:
 // take the wait out of kernels/narrow.cuh, strip.cuh or wide.cuh (and Module::check_waits).
+#include <functional>
+#include <span>
+
 #include <sluice/check/packed_check.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/packed.h>
 
+#include "contract_pool.h"
 #include "gpu.h"
 #include "overlap_contract.h"
 
@@ -114,12 +118,17 @@ class packed_overlap : public GpuTest {
 /// Packed products in overlap_contract, which adds a late reader of D two launches before, and a graph.
 class packed_contract : public packed_overlap {
  protected:
-  void expect_contract(const PackedProblem& problem, const packed::Overrides& choices) {
+  using Prepare = std::function<packed::Kernel(const Overlap&)>;
+
+  /// `made` prepares the kernel with each overlap, and without.
+  void expect_contract(const PackedProblem& problem, const Prepare& made, std::span<const Overlap> overlaps) {
     Result<packed::HostData> host = packed::random_data(problem, packed::DataKind::real, 7);
     ASSERT_TRUE(ok(host));
     const auto data = packed::DeviceData::create(device(), *std::move(host));
-    const auto x = DeviceBuffer::allocate(device(), problem.m * problem.k * bytes_of(problem.x));
-    const auto d = DeviceBuffer::allocate(device(), problem.m * d_columns(problem) * bytes_of(problem.d));
+    const i64 x_bytes = problem.m * problem.k * bytes_of(problem.x),
+              d_bytes = problem.m * d_columns(problem) * bytes_of(problem.d);
+    const auto x = DeviceBuffer::allocate(device(), std::max(x_bytes, d_bytes));
+    const auto d = DeviceBuffer::allocate(device(), d_bytes);
     ASSERT_TRUE(ok(data) && ok(x) && ok(d));
     constexpr u8 kSmall = 0x3c;  // as for dense products
     ASSERT_TRUE(ok(x->fill(kSmall, nullptr)));
@@ -129,26 +138,53 @@ class packed_contract : public packed_overlap {
     if (problem.residual) args.c = x->data();
     args.prefetch = args.hand_off = {args.weights, blob_bytes(problem)};
     const auto launching = [&](const Overlap& overlap) {
-      const packed::Kernel kernel = prepared(problem, choices, overlap);
+      const packed::Kernel kernel = made(overlap);
       return Chained{.launch = [args, kernel](Stream stream) { return packed::launch(kernel, args, stream); },
                      .input = &*x,
                      .outputs = {&*d}};
     };
     const Chained alone = launching({});
-    for (const Wait wait : {Wait::first, Wait::weights_first})
-      for (const Trigger trigger : {Trigger::at_start, Trigger::after_loads}) {
-        const Chained chained = launching({wait, trigger});
-        for (const bool in_graph : {false, true}) {
-          const Result<i64> differing = bytes_that_differ(device(), alone, chained, in_graph);
-          ASSERT_TRUE(ok(differing));
-          EXPECT_EQ(*differing, 0) << name_of(wait) << (in_graph ? ", in a graph" : "");
-        }
-        const Result<i64> early = bytes_written_early(device(), chained);
-        ASSERT_TRUE(ok(early));
-        EXPECT_EQ(*early, 0) << name_of(wait);
+    for (const Overlap& overlap : overlaps) {
+      const Chained chained = launching(overlap);
+      for (const bool in_graph : {false, true}) {
+        const Result<i64> differing = bytes_that_differ(device(), alone, chained, in_graph);
+        ASSERT_TRUE(ok(differing));
+        EXPECT_EQ(*differing, 0) << name_of(overlap.wait) << (in_graph ? ", in a graph" : "");
       }
+      const Result<i64> early = bytes_written_early(device(), chained);
+      ASSERT_TRUE(ok(early));
+      EXPECT_EQ(*early, 0) << name_of(overlap.wait);
+    }
+  }
+  void expect_contract(const PackedProblem& problem, const packed::Overrides& choices) {
+    const Overlap overlaps[] = {{Wait::first, Trigger::at_start},
+                                {Wait::first, Trigger::after_loads},
+                                {Wait::weights_first, Trigger::at_start},
+                                {Wait::weights_first, Trigger::after_loads}};
+    expect_contract(
+        problem, [&](const Overlap& overlap) { return prepared(problem, choices, overlap); }, overlaps);
+  }
+  void expect_contract(const PackedProblem& problem, PackedConfig config) {
+    const Overlap own = std::visit([](const auto& c) { return c.overlap; }, config);
+    const auto made = [&](const Overlap& overlap) {
+      std::visit([&](auto& c) { c.overlap = overlap; }, config);
+      const Result<packed::Kernel> kernel =
+          packed::prepare(device(), packed::Plan{.problem = problem, .config = config});
+      EXPECT_TRUE(ok(kernel));
+      return *kernel;
+    };
+    expect_contract(problem, made, std::span(&own, 1));
   }
 };
+
+TEST_F(packed_contract, is_kept_with_every_value_of_every_field) {
+  const std::vector<PackedConfig> pool = contract_packed_pool();
+  record("cases", static_cast<i64>(pool.size()));
+  for (const PackedConfig& config : pool) {
+    SCOPED_TRACE(to_string(config));
+    expect_contract(contract_problem(config), config);
+  }
+}
 
 TEST_F(packed_contract, is_kept_by_every_kernel) {
   expect_contract(problem_of(DType::fp16, 3), {.token_blocks = 1});

@@ -39,7 +39,7 @@ class packed_products : public GpuTest {
     ASSERT_TRUE(ok(packed::run(device(), problem, data->args(), nullptr)));
     const auto found = data->check();
     ASSERT_TRUE(ok(found));
-    EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
+    EXPECT_TRUE(is_right(*found)) << to_string(problem) << ": " << describe(*found);
   }
   void expect_right(const PackedCase& c, u64 seed) {
     SCOPED_TRACE(to_string(c.config) + "\n" + to_string(c.problem));
@@ -50,7 +50,7 @@ class packed_products : public GpuTest {
     ASSERT_TRUE(ok(packed::launch(*kernel, data->args(), nullptr)));
     const auto found = data->check(0, packed::rounding_of(c.config));
     ASSERT_TRUE(ok(found));
-    EXPECT_TRUE(found->passed()) << describe(*found);
+    EXPECT_TRUE(is_right(*found)) << describe(*found);
     const auto first = data->read_d();
     ASSERT_TRUE(ok(data->poison(nullptr)));
     ASSERT_TRUE(ok(packed::launch(*kernel, data->args(), nullptr)));
@@ -193,7 +193,7 @@ TEST_F(packed_products, of_the_planners_choice_are_right) {
       ASSERT_TRUE(ok(packed::run(device(), problem, data->args(), nullptr)));
       const auto found = data->check(0, packed::rounding_of(plan->config));
       ASSERT_TRUE(ok(found));
-      EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
+      EXPECT_TRUE(is_right(*found)) << to_string(problem) << ": " << describe(*found);
     }
 }
 
@@ -222,7 +222,7 @@ TEST_F(packed_products, that_are_gated_as_planned_are_right) {
       ASSERT_TRUE(ok(packed::run(device(), problem, data->args(), nullptr)));
       const auto found = data->check(0, packed::rounding_of(plan->config));
       ASSERT_TRUE(ok(found));
-      EXPECT_TRUE(found->passed()) << to_string(problem) << ": " << describe(*found);
+      EXPECT_TRUE(is_right(*found)) << to_string(problem) << ": " << describe(*found);
     }
 }
 
@@ -269,7 +269,7 @@ TEST_F(packed_products, add_to_d_where_it_lies) {
           const auto found = data->check();
           const auto apart = data->read_d();
           ASSERT_TRUE(ok(found) && ok(apart));
-          EXPECT_TRUE(found->passed()) << describe(*found);
+          EXPECT_TRUE(is_right(*found)) << describe(*found);
           const i64 bytes = m * n * bytes_of(d);
           const auto c = DeviceBuffer::allocate(device(), bytes);
           ASSERT_TRUE(ok(c) && ok(c->upload(data->host().c.data(), bytes)));
@@ -380,7 +380,7 @@ TEST_F(packed_products, without_k_are_the_bias) {
       ASSERT_TRUE(ok(packed::run(device(), problem, args, nullptr)));
       const auto found = data->check();
       ASSERT_TRUE(ok(found));
-      EXPECT_TRUE(found->passed()) << describe(*found);
+      EXPECT_TRUE(is_right(*found)) << describe(*found);
     }
   }
 }
@@ -404,7 +404,7 @@ TEST_F(packed_products, go_into_graphs) {
     ASSERT_TRUE(ok(graph->launch(stream->get())));
     const auto found = data->check();
     ASSERT_TRUE(ok(found));
-    ASSERT_TRUE(found->passed()) << "replay " << i << ": " << describe(*found);
+    ASSERT_TRUE(is_right(*found)) << "replay " << i << ": " << describe(*found);
   }
 }
 

@@ -135,8 +135,11 @@ Problem problem_for(const KernelConfig& config, i64 m, i64 n, i64 k) {
   p.m = m;
   p.n = storable_n(config, n);
   p.k = k;
-  p.a.ld = tma_round_up(inner_extent(p.a, m, k), p.a.type);
-  p.b.ld = tma_round_up(inner_extent(p.b, p.n, k), p.b.type);
+  const auto pitch = [](const Matrix& x, i64 inner) {
+    return x.unaligned ? inner + 3 : tma_round_up(inner, x.type);
+  };
+  p.a.ld = pitch(p.a, inner_extent(p.a, m, k));
+  p.b.ld = pitch(p.b, inner_extent(p.b, p.n, k));
   p.d.ld = tma_round_up(d_columns(p), p.d.type);
   p.c.ld = std::max<i64>(p.n, 1);
   return p;

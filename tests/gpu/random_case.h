@@ -22,8 +22,8 @@ Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed,
 
 /// The plan of `problem` on exactly this kernel. `clusters` 0: as many as fit and are useful.
 Plan plan_for(const Problem& problem, const KernelConfig& config, const DeviceInfo& device, int clusters = 0);
-/// A problem of these sizes that the kernel accepts, with rows as tight as TMA allows. n is rounded up to one
-/// that TMA can store if the kernel stores with it.
+/// A problem of these sizes that the kernel accepts, with rows as tight as TMA allows; of strided operands,
+/// as far apart as it does not allow. n is rounded up to one that TMA can store if the kernel stores with it.
 Problem problem_for(const KernelConfig& config, i64 m, i64 n, i64 k);
 
 }  // namespace sluice::testing

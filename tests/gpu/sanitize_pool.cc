@@ -2,13 +2,13 @@
 #include "sanitize_pool.h"
 
 #include <algorithm>
-#include <map>
-#include <span>
+#include <set>
 
 #include <sluice/kernels/registry.h>
 #include <sluice/plan.h>
 #include <sluice/spec/validate.h>
 
+#include "class_kinds.h"
 #include "config_pool.h"
 #include "packed_pool.h"
 #include "random_case.h"
@@ -16,7 +16,7 @@
 namespace sluice::testing {
 namespace {
 
-constexpr int kSeenTwice = 2, kMostDraws = 4000;
+constexpr int kMostDraws = 4000;
 constexpr i64 kMostK = 12288;  // the deepest rings wrap with it
 
 struct Size {
@@ -25,9 +25,28 @@ struct Size {
 };
 /// Several tiles a cluster: the ring wraps, ping-pong takes turns, buffers are reused. Kept small, since the
 /// tools slow down the judging kernels too.
-constexpr Size kSizes[] = {{130, 72, 520, 1}, {65, 136, 264, 2}};
-/// Sizes for plain schedules: several tiles each way, and rings that wrap.
-constexpr Size kPlainSizes[] = {{33, 72, 4200, 0}, {5, 48, 64, 0}};
+std::vector<Size> sizes(const KernelConfig& c) {
+  const i64 k = std::max(520, (c.stages + 1) * c.tile.k + 8);
+  i64 rows = c.tile.m * c.cluster.m, columns = c.tile.n * c.cluster.n;
+  if (is_swapped(c)) std::swap(rows, columns);
+  return {{std::max<i64>(130, rows + 2), std::max<i64>(72, columns + 8), k, 1},
+          {std::max<i64>(65, rows + 1), std::max<i64>(136, columns + 8), 264, 2}};
+}
+
+/// True for the one class whose warpgroups meet a different number of times before the CTA does. racecheck
+/// is shown a variant of it (docs/findings/races.md, tools/gpu_sanitize.py).
+bool has_uneven_teams(const KernelConfig& c) {
+  return c.schedule == Schedule::plain_wgmma && c.tile.m == 32 && c.tile.n == 32 && c.tile.k == 64 &&
+         c.warps == 8 && c.cluster.k == 1;
+}
+/// Sizes for plain schedules: several tiles each way, and rings that wrap. k ends inside a k-tile, and each
+/// team has as many stages, but in that class.
+std::vector<Size> plain_sizes(const KernelConfig& c) {
+  const i64 each = i64{c.tile.k} * c.cluster.k * teams(c) * stage_k_tiles(c);
+  const i64 more = has_uneven_teams(c) ? c.tile.k * stage_k_tiles(c) : 0;
+  return {{c.tile.m + 1, c.tile.n + 40, (c.stages + 1) * each + more - 24, 0},
+          {std::max(5, c.tile.m / 2 - 1), 48, each - 24, 0}};
+}
 
 /// One cluster takes all tiles of a convolution that is not split, and a ring of so many stages wraps.
 constexpr int kConvStages = 3, kConvClusters = 1;
@@ -36,40 +55,31 @@ void add(std::vector<KernelConfig>& pool, const KernelConfig& c) {
   if (validate(c) == nullptr && std::find(pool.begin(), pool.end(), c) == pool.end()) pool.push_back(c);
 }
 
-/// Draws configs of the formats in turn, and keeps those with a choice seen less than twice.
-template <class Draw>
-std::vector<PackedConfig> covering(FragmentOrder order, u64 seed, const Draw& draw) {
+/// Adds what a pool's configs of these kinds lack.
+void complete(std::vector<KernelConfig>& pool, const std::set<std::string>& kinds) {
+  for (const DenseKind& kind : dense_kinds())
+    if (kinds.contains(kind.name)) kind.cover(kUnseenBySanitizers).complete(pool);
+}
+
+/// Draws configs of random formats, and keeps those with a new value of a field. Then adds what was not
+/// drawn.
+template <class Config>
+std::vector<PackedConfig> covering(const ClassCover<Config>& classes, FragmentOrder order, u64 seed,
+                                   Config (*draw)(const WeightFormat&, Dice&)) {
   std::vector<WeightFormat> formats;
   for (const WeightFormat& format : test::all_formats())
     if (format.order == order) formats.push_back(format);
+  std::set<Choice> missing(classes.wanted().begin(), classes.wanted().end());
   Dice dice(seed);
-  std::map<std::string, int> seen;
-  std::vector<PackedConfig> pool;
+  std::vector<Config> pool;
   for (int i = 0; i < kMostDraws; ++i) {
-    const WeightFormat& format = formats[static_cast<size_t>(dice.below(static_cast<int>(formats.size())))];
-    const PackedConfig config = draw(format, dice);
+    const Config config = draw(dice.any_of(formats), dice);
     bool is_new = false;
-    for (const std::string& choice : choices_of(config)) is_new = is_new || seen[choice] < kSeenTwice;
-    if (!is_new) continue;
-    for (const std::string& choice : choices_of(config)) ++seen[choice];
-    pool.push_back(config);
+    for (const Choice& choice : choices_of(config)) is_new = missing.erase(choice) > 0 || is_new;
+    if (is_new) pool.push_back(config);
   }
-  return pool;
-}
-
-/// Keeps what test names allow: letters, digits and underscores.
-std::string cleaned(std::string text) {
-  for (char& c : text)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-  text.erase(std::unique(text.begin(), text.end(), [](char a, char b) { return a == '_' && b == '_'; }),
-             text.end());
-  return text;
-}
-
-std::string numbered(size_t index, const std::string& text) {
-  std::string number = std::to_string(index);
-  number.insert(0, 3 - std::min<size_t>(3, number.size()), '0');
-  return number + "_" + cleaned(text);
+  classes.complete(pool);
+  return {pool.begin(), pool.end()};
 }
 
 }  // namespace
@@ -118,6 +128,7 @@ std::vector<KernelConfig> sanitize_dense_pool() {
         c.overlap = {Wait::weights_first, Trigger::after_loads};
       });
   }
+  complete(pool, {"roles", "swapped"});
   return pool;
 }
 
@@ -143,28 +154,39 @@ std::vector<KernelConfig> sanitize_plain_pool() {
             if (kind == 2) c.overlap = {Wait::weights_first, Trigger::after_loads};
             add(pool, c);
           }
+  complete(pool, {"plain", "plain_wgmma"});
+  return pool;
+}
+
+std::vector<KernelConfig> sanitize_strided_pool() {
+  constexpr BaseConfig kShapes[] = {{Schedule::ping_pong, 64, 64}, {Schedule::cooperative, 128, 64}};
+  std::vector<KernelConfig> pool;
+  for (const BaseConfig& shape : kShapes)
+    for (const Major major : {Major::k, Major::mn})
+      for (const int operands : {1, 2, 3}) {  // A, B, both
+        const Problem p{.a = {.major = major, .unaligned = (operands & 1) != 0},
+                        .b = {.major = major, .unaligned = (operands & 2) != 0}};
+        KernelConfig c = config_for(p, shape, {1, 1}, StorePath::tma);
+        c.stages = 3;
+        add(pool, c);
+      }
+  complete(pool, {"strided"});
   return pool;
 }
 
 std::vector<PackedConfig> sanitize_narrow_pool() {
-  return covering(FragmentOrder::half, 21, [](const WeightFormat& format, Dice& dice) {
-    return PackedConfig(random_config(format, dice));
-  });
+  return covering(narrow_classes(), FragmentOrder::half, 21, &random_config);
 }
 
 std::vector<PackedConfig> sanitize_strip_pool() {
-  const auto draw = [](const WeightFormat& format, Dice& dice) {
-    return PackedConfig(random_strip_config(format, dice));
-  };
-  std::vector<PackedConfig> pool = covering(FragmentOrder::half, 22, draw);
-  for (PackedConfig& config : covering(FragmentOrder::byte, 23, draw)) pool.push_back(std::move(config));
+  std::vector<PackedConfig> pool = covering(strip_classes(), FragmentOrder::half, 22, &random_strip_config);
+  for (PackedConfig& config : covering(strip_classes(), FragmentOrder::byte, 23, &random_strip_config))
+    if (std::find(pool.begin(), pool.end(), config) == pool.end()) pool.push_back(std::move(config));
   return pool;
 }
 
 std::vector<PackedConfig> sanitize_wide_pool() {
-  return covering(FragmentOrder::half, 24, [](const WeightFormat& format, Dice& dice) {
-    return PackedConfig(random_wide_config(format, dice));
-  });
+  return covering(wide_classes(), FragmentOrder::half, 24, &random_wide_config);
 }
 
 std::vector<KernelConfig> sanitize_conv_pool() {
@@ -175,66 +197,24 @@ std::vector<KernelConfig> sanitize_conv_pool() {
   return pool;
 }
 
-std::vector<std::string> choices_of(const PackedConfig& config) {
-  std::vector<std::string> all;
-  const auto say = [&](const char* what, int value) { all.push_back(what + std::to_string(value)); };
-  std::visit(
-      [&](const auto& c) {
-        all.push_back(std::string("x ") + name_of(c.x));
-        all.push_back(std::string("d ") + name_of(c.d));
-        all.push_back(std::string("weights ") + name_of(c.weights.type) + " zero " + name_of(c.weights.zero));
-        all.push_back(std::string("scale ") + name_of(c.weights.scale));
-        say("group ", c.weights.group);
-        say("bias ", c.bias == Bias::column);
-        if constexpr (requires { c.gated; }) say("gated ", c.gated);
-        if constexpr (requires { c.norm_x; }) {
-          say("norm_x ", c.norm_x);
-          say("residual ", c.residual);
-          say("token_blocks ", c.token_blocks);
-          say("held_tokens ", c.held_tokens);
-          say("row_blocks ", c.row_blocks);
-          say("warps ", c.warps);
-          say("parts ", c.parts);
-          say("stages ", c.stages);
-        }
-        if constexpr (requires { c.k_groups; }) {
-          all.push_back(std::string("scale_x ") + name_of(c.scale_x));
-          all.push_back(std::string("scale_d ") + name_of(c.scale_d));
-          say("tokens ", c.tokens);
-          say("strips ", c.strips);
-          say("k_groups ", c.k_groups);
-          say("parts ", c.parts);
-        }
-        if constexpr (requires { c.tail_parts; }) {
-          say("tokens ", c.tokens);
-          say("cluster_n ", c.cluster_n);
-          say("cluster_k ", c.cluster_k);
-          say("x_stages ", c.x_stages);
-          say("w_stages ", c.w_stages);
-          say("tail_parts ", c.tail_parts);
-        }
-      },
-      config);
-  return all;
+std::vector<KernelConfig> sanitize_conv_field_pool() {
+  std::vector<KernelConfig> pool = sanitize_conv_pool();
+  const size_t given = pool.size();
+  complete(pool, {"fprop", "dgrad", "wgrad"});
+  return {pool.begin() + static_cast<i64>(given), pool.end()};
 }
 
-std::string class_name(size_t index, const KernelConfig& config) {
-  return numbered(index, short_name(config));
-}
-
-std::string class_name(size_t index, const PackedConfig& config) {
-  return numbered(index, packed::short_name(config));
-}
-
-std::string class_name(size_t index, const ConvVariant& variant) {
-  return numbered(index, name_of(variant.op) + std::string("_") + variant.name);
+std::string class_name(const ConvVariant& variant) {
+  return cleaned(name_of(variant.op) + std::string("_") + variant.name);
 }
 
 std::vector<Plan> sanitize_plans(const KernelConfig& config, const DeviceInfo& device) {
+  if (config.conv.op != ConvOp::none) return conv_plans(config, device, kConvClusters);
   std::vector<Plan> plans;
-  for (const Size& size :
-       is_plain(config.schedule) ? std::span<const Size>(kPlainSizes) : std::span<const Size>(kSizes))
-    plans.push_back(plan_for(problem_for(config, size.m, size.n, size.k), config, device, size.clusters));
+  for (const Size& size : is_plain(config.schedule) ? plain_sizes(config) : sizes(config)) {
+    const Problem p = problem_for(config, size.m, size.n, size.k);
+    plans.push_back(plan_for(p, config, device, size.clusters));
+  }
   return plans;
 }
 

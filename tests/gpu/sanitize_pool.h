@@ -11,27 +11,28 @@
 #include <sluice/plan.h>
 #include <sluice/spec/config.h>
 
+#include "class_kinds.h"
 #include "conv_cases.h"
 
 namespace sluice::testing {
 
+// Each pool has every value of every field that its kinds of kernel can have (class_kinds.h).
 /// class_pool(), and classes it lacks: swapped operands, gates, scales of D, larger clusters, early weights.
 std::vector<KernelConfig> sanitize_dense_pool();
-/// Both plain schedules: types, splits, epilogues, early weights.
+/// Operands that TMA cannot address: A, B or both, along k and along m and n.
+std::vector<KernelConfig> sanitize_strided_pool();
+/// Both plain schedules: types, splits, epilogues, early weights; every width.
 std::vector<KernelConfig> sanitize_plain_pool();
-/// For each packed kernel every choice of a config occurs at least twice.
+/// Random packed kernels.
 std::vector<PackedConfig> sanitize_narrow_pool();
 std::vector<PackedConfig> sanitize_strip_pool();
 std::vector<PackedConfig> sanitize_wide_pool();
 /// The kernels of conv_variants() for all geometries, as an H200 and an H100 plan them.
 std::vector<KernelConfig> sanitize_conv_pool();
+/// Gathering kernels with values of fields that those do not have.
+std::vector<KernelConfig> sanitize_conv_field_pool();
 
-/// A config's choices in words: "parts 4", "gated". The pools cover these.
-std::vector<std::string> choices_of(const PackedConfig& config);
-/// A test's name: the place in the pool and the kernel.
-std::string class_name(size_t index, const KernelConfig& config);
-std::string class_name(size_t index, const PackedConfig& config);
-std::string class_name(size_t index, const ConvVariant& variant);
+std::string class_name(const ConvVariant& variant);
 
 /// Plans of sizes with wrapping rings, clusters that take turns, and ragged edges.
 std::vector<Plan> sanitize_plans(const KernelConfig& config, const DeviceInfo& device);

@@ -61,14 +61,15 @@ TEST_P(sanitize_packed, is_right) {
   ASSERT_TRUE(ok(data));
   const auto found = packed::check_config(device(), *data, GetParam(), nullptr);
   ASSERT_TRUE(ok(found));
-  EXPECT_TRUE(found->passed()) << describe(*found);
+  EXPECT_TRUE(is_right(*found)) << describe(*found);
 }
 
 /// Fills the cache with all cores, without a GPU. Separate processes would compile one after another.
 TEST(sanitize_kernels, compile) {
   std::vector<std::string> units = {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
                                     packed::reference_unit_text()};
-  for (const auto& pool : {sanitize_dense_pool(), sanitize_plain_pool(), sanitize_conv_pool()})
+  for (const auto& pool : {sanitize_dense_pool(), sanitize_strided_pool(), sanitize_plain_pool(),
+                           sanitize_conv_pool(), sanitize_conv_field_pool()})
     for (const KernelConfig& config : pool)
       for (std::string& unit : unit_texts(config)) units.push_back(std::move(unit));
   for (const auto& pool : {sanitize_narrow_pool(), sanitize_strip_pool(), sanitize_wide_pool()})
@@ -87,8 +88,10 @@ TEST(sanitize_kernels, compile) {
   for (const auto& one : built) ASSERT_TRUE(one.ok()) << one.error().message;
 }
 
-constexpr auto kNameOf = [](const auto& info) { return class_name(info.index, info.param); };
+constexpr auto kNameOf = [](const auto& info) { return class_name(info.param); };
 INSTANTIATE_TEST_SUITE_P(dense, sanitize_dense, ::testing::ValuesIn(sanitize_dense_pool()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(strided, sanitize_dense, ::testing::ValuesIn(sanitize_strided_pool()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(conv, sanitize_dense, ::testing::ValuesIn(sanitize_conv_field_pool()), kNameOf);
 INSTANTIATE_TEST_SUITE_P(plain, sanitize_dense, ::testing::ValuesIn(sanitize_plain_pool()), kNameOf);
 INSTANTIATE_TEST_SUITE_P(conv, sanitize_conv, ::testing::ValuesIn(conv_variants()), kNameOf);
 INSTANTIATE_TEST_SUITE_P(narrow, sanitize_packed, ::testing::ValuesIn(sanitize_narrow_pool()), kNameOf);

@@ -183,6 +183,89 @@ TEST(packed_data, of_an_e4m3_d_have_a_scale_with_which_it_keeps_its_bits) {
         }
 }
 
+/// Rows that fill the rings of 8 CTAs of 16 warps; pools of kernels draw up to 12,288 (sanitize_pool.cc).
+constexpr i64 kLongestK = 98'344;
+
+PackedProblem long_problem(u64 seed) {
+  const auto pick = [&](u64 field, int count) { return verify::pick(verify::hash(seed, field), count); };
+  const std::vector<WeightFormat> formats = test::all_formats();
+  PackedProblem p{.m = 1 + pick(0, 3), .n = 9 + pick(1, 8)};
+  p.weights = formats[seed % formats.size()];
+  const bool byte = p.weights.order == FragmentOrder::byte;
+  const double exponent = 4 + static_cast<double>(pick(2, 1 << 20)) / (1 << 20) * std::log2(kLongestK / 16.0);
+  p.k = static_cast<i64>(std::exp2(exponent));
+  p.x = byte ? DType::e4m3 : pick(3, 2) == 0 ? DType::bf16 : DType::fp16;
+  p.ld_x = ceil_div(p.k, i64{16}) * 16;
+  p.d = pick(4, 2) == 0 ? DType::fp32 : DType::bf16;
+  if (byte) p.scale_x = static_cast<ScaleMode>(pick(5, 3));
+  p.bias = pick(6, 2) == 0 ? Bias::column : Bias::none;
+  p.norm_x = p.x == DType::bf16 && pick(7, 2) == 0;
+  p.residual = !byte && pick(8, 2) == 0;
+  p.gated = !p.residual && pick(9, 4) == 0;
+  if (p.gated) p.n = 128;
+  return p;
+}
+
+// To see it fail: let exact_row() give every token its number, as it did. The first is the product that was
+// not judged on an H200.
+TEST(packed_data, of_whole_numbers_are_exact_however_long_k_is) {
+  std::vector<PackedProblem> all = {{.m = 41,
+                                     .n = 136,
+                                     .k = 7208,
+                                     .x = DType::bf16,
+                                     .weights = {.type = WeightType::int8, .zero = ScaleZero::per_group}}};
+  for (u64 seed = 0; seed < 120; ++seed) all.push_back(long_problem(seed));
+  int sparse = 0;
+  for (const PackedProblem& p : all) {
+    const Result<packed::HostData> data = packed::random_data(p, DataKind::exact, static_cast<u64>(p.k));
+    ASSERT_TRUE(data.ok()) << to_string(p) << data.error().message;
+    sparse += p.k > packed::most_exact_k(p) ? 1 : 0;
+    EXPECT_LE(packed::largest_sum(*data), packed::exact_limit(p) / 2) << to_string(p);
+    EXPECT_GT(packed::largest_sum(*data), 0) << to_string(p);
+    const std::vector<PackedSum> sums = packed::reference_sums(*data);
+    const Comparison found = packed::judge(*data, sums, reference_d(*data, 0), 0);
+    EXPECT_EQ(found.verdict(), Verdict::right) << to_string(p) << describe(found);
+    if (!p.norm_x) continue;
+    for (const double root : data->roots)
+      EXPECT_EQ(std::exp2(std::round(std::log2(root))), root) << to_string(p);
+  }
+  EXPECT_GE(sparse, 10);
+}
+
+TEST(packed_data, of_long_rows_are_spread_over_all_of_k) {
+  const PackedProblem p{.m = 3, .n = 1, .k = 12'288, .x = DType::bf16, .weights = {.type = WeightType::int8}};
+  ASSERT_GT(p.k, packed::most_exact_k(p));
+  const Result<packed::HostData> data = packed::random_data(p, DataKind::exact, 1);
+  ASSERT_TRUE(data.ok()) << data.error().message;
+  for (i64 row = 0; row < p.m; ++row)
+    for (i64 tile = 0; tile < p.k; tile += 128) {
+      int tokens = 0;
+      for (i64 k = tile; k < tile + 128; ++k)
+        tokens += packed::number_at(p.x, data->x.data(), row * p.k + k) != 0;
+      EXPECT_GE(tokens, 4) << "row " << row << ", k from " << tile;
+    }
+}
+
+TEST(packed_data, that_are_too_large_are_neither_right_nor_wrong) {
+  const PackedProblem p{.m = 1, .n = 70, .k = 512, .d = DType::fp32};
+  Result<packed::HostData> data = packed::random_data(p, DataKind::exact, 1);
+  ASSERT_TRUE(data.ok()) << data.error().message;
+  for (i64 k = 0; k < p.k; ++k) {  // tokens of 2048, alone and in a sum past fp32's whole numbers
+    constexpr u16 kLarge = 0x6800;
+    std::memcpy(data->x.data() + 2 * k, &kLarge, 2);
+  }
+  EXPECT_GT(packed::largest_sum(*data), packed::exact_limit(p));
+  const std::vector<PackedSum> sums = packed::reference_sums(*data);
+  std::vector<u8> d = reference_d(*data, 0);
+  const Comparison found = packed::judge(*data, sums, d, 0);
+  EXPECT_EQ(found.verdict(), Verdict::not_judged) << describe(found);
+  EXPECT_FALSE(found.passed());
+  EXPECT_GT(found.inexact_inputs, 0);
+  EXPECT_NE(describe(found).find("not judged"), std::string::npos) << describe(found);
+  d[static_cast<size_t>(packed::d_begin(data->problem, 0)) + 3] ^= 0x40;
+  EXPECT_EQ(packed::judge(*data, sums, d, 0).verdict(), Verdict::wrong) << "too large hides nothing";
+}
+
 TEST(packed_data, one_bit_is_found) {
   PackedProblem p = problems()[1];
   p.d = DType::fp32;

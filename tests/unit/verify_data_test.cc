@@ -118,6 +118,61 @@ TEST(verify_data, exact_data_keep_every_sum_exact) {
   }
 }
 
+/// Any type, gated or with C and bias, with a k of up to 4 M.
+Problem long_problem(u64 seed) {
+  Problem p = fuzzed(seed);
+  const double exponent = static_cast<double>(verify::hash(seed, 0x41) >> 11) * 0x1p-53 * 22;
+  p.k = static_cast<i64>(std::exp2(exponent));
+  if (verify::hash(seed, 0x42) % 3 == 0) p.epilogue.gated = true, p.epilogue.residual = false;
+  return p;
+}
+
+// To see it fail: leave out halvings. A gated product of 300,000 of k then has sums past 2^11.
+TEST(verify_data, exact_data_keep_every_sum_exact_however_long_k_is) {
+  int halved = 0;
+  for (u64 seed = 0; seed < 400; ++seed) {
+    const Problem p = long_problem(seed);
+    const DataSpec spec = exact_data(p, seed);
+    EXPECT_TRUE(holds_exact_sums(p, spec)) << to_string(p);
+    halved += spec.a.halvings > 0;
+    const bool promoted = is_promoted(p);
+    double sum = 0, block = 0, worst_block = 0, nonzero = 0;
+    for (i64 i = 0; i < p.k; ++i) {
+      const double a = verify::fill_value(spec.a, seed + 1, static_cast<u64>(i));
+      const double b = verify::fill_value(spec.b, seed + 2, static_cast<u64>(i));
+      if (i % kScaleBlock == 0) block = 0;
+      sum += std::fabs(a * b);
+      block += std::fabs(a * b);
+      nonzero += a != 0;
+      worst_block = std::fmax(worst_block, block);
+    }
+    const double limit = verify::exact_sum_limit(p.a.type);
+    ASSERT_LE(promoted ? worst_block : sum, limit) << to_string(p);
+    ASSERT_LE(sum, verify::exact_sum_limit(DType::bf16)) << to_string(p);
+    if (p.k > 4096) {
+      ASSERT_GE(nonzero, 16) << "an A of zeros tests nothing: " << to_string(p);
+    }
+    if (!p.epilogue.gated) continue;
+    const double scale = std::fabs(spec.alpha) * (p.epilogue.scale_a != ScaleMode::none ? 2 : 1) *
+                         (p.epilogue.scale_b != ScaleMode::none ? 2 : 1);
+    const double half = scale * sum + (p.epilogue.bias != Bias::none ? spec.bias.magnitude : 0);
+    ASSERT_LE(half * half, 0x1p24) << to_string(p);
+  }
+  EXPECT_GE(halved, 10);
+}
+
+TEST(verify_data, sums_that_may_be_inexact_are_known_before_they_are_made) {
+  Problem p{.m = 64, .n = 64, .k = 4096};
+  p.a.type = p.b.type = DType::e4m3;
+  DataSpec spec = exact_data(p, 1);
+  EXPECT_TRUE(holds_exact_sums(p, spec));
+  spec.a.magnitude = spec.b.magnitude = 16;
+  EXPECT_FALSE(holds_exact_sums(p, spec)) << "4096 * 256 is past 2^14";
+  spec.alpha = 0;
+  EXPECT_TRUE(holds_exact_sums(p, spec)) << "no sum is read";
+  EXPECT_FALSE(holds_exact_sums(p, real_data(p, 1)));
+}
+
 TEST(verify_data, exact_data_vary_with_the_seed) {
   Problem p = fuzzed(1);
   p.epilogue.residual = true;
@@ -138,7 +193,15 @@ TEST(verify_data, reports_name_the_place_and_the_values) {
   const std::string text = describe(found);
   EXPECT_NE(text.find("rows 3..3, columns 9..9"), std::string::npos) << text;
   EXPECT_NE(text.find("expected 1.5, got 2.5"), std::string::npos) << text;
-  EXPECT_FALSE(found.passed());
+  EXPECT_EQ(found.verdict(), Verdict::wrong);
+}
+
+TEST(verify_data, a_comparison_of_inexact_data_is_neither_right_nor_wrong) {
+  const auto verdict = [](const Comparison& found) { return found.verdict(); };
+  EXPECT_EQ(verdict({.checked = 4}), Verdict::right);
+  EXPECT_EQ(verdict({.checked = 4, .inexact_inputs = 1}), Verdict::not_judged);
+  EXPECT_EQ(verdict({.checked = 4, .wrong = 1, .inexact_inputs = 1}), Verdict::wrong);
+  EXPECT_EQ(verdict({.checked = 4, .damaged_chunks = 1, .inexact_inputs = 1}), Verdict::wrong);
 }
 
 }  // namespace
