@@ -16,17 +16,26 @@ LISTS = ("blind_4129dd5", "unseen", "epilogues")
 
 HEAD = """# Numbers of the cost models, and the loss of the pick when one is 20 % wrong
 
-All cost models together have {count} numbers. {idle} of them cost less than 0.1 % anywhere when they are a fifth too
-large or too small; the worst costs {worst:.1f} %.
+The cost models have {count} numbers in all. {idle} of them change the loss by less than 0.1 % on every list
+when they are a fifth too large or too small; the worst costs {worst:.1f} %.
 
-A card's own rates are not among them: they are measured or told by the driver ([calibration](calibration.md)). Nor are
-the seven numbers of registers (constants.cc), which rule kernels out and time nothing.
+A card's own rates are not among them: they are measured, or reported by the driver
+([calibration](calibration.md)). Nor are the seven numbers of registers (constants.cc), which rule out kernels
+and enter no time.
 
-The last columns are what the pick loses more, in percent of time, the worse of both directions: in lists of timed
-candidates, and by the model itself on the packed problems of the shipped records, of which no candidates are kept.
-Negative: with another value the list would lose less. Origin: `sm` clocks of an SM, `device` times fitted on one H200,
-`model` how terms are joined. Made by `tools/constants.py build/ci/sluice_fit`.
+- **Origin**: `sm` counts clocks of an SM, `device` is a time or ratio fitted on one H200, `model` says how
+  terms are joined.
+- **Last columns**: the additional loss of the pick in percent of time, for the worse of 20 % more and 20 %
+  less. Three lists are timed candidates (bench/results/h200/LIST.json). "Packed" is packed problems of the
+  shipped records. Their candidates are not kept, so the model itself says what a pick loses.
+- **A negative loss** means that the list would lose less with another value.
+- **Terms**: partial sums are the accumulators that slices of k leave for one another. Kernels are explained
+  in [kernel-anatomy](../kernel-anatomy.md) and [packed](../packed.md), other words in the
+  [glossary](../glossary.md).
 
+Made by `tools/constants.py build/ci/sluice_fit`.
+
+<!-- numbers: made by tools/constants.py -->
 | number | value | unit | origin | what | source | {lists} | packed |
 |---|---|---|---|---|---|{bars}|---|
 """
@@ -48,7 +57,7 @@ def main():
         name, value, unit, origin, meaning, source = row[:6]
         source = f"[{pathlib.Path(source).stem}]({os.path.relpath(source, PAGE.parent.relative_to(ROOT))})"
         page += f"| {name} | {value} | {unit} | {origin} | {meaning} | {source} | {' | '.join(row[6:])} |\n"
-    PAGE.write_text(page)
+    PAGE.write_text(page + "<!-- end of numbers -->\n")
 
 
 if __name__ == "__main__":

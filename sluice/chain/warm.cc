@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which weights each step brings into L2: an equal share of every run of their rows. A product takes
 // as long as its slowest CTA. The first bytes of B would serve some CTAs wholly and others not at all, and so
-// gain nothing (docs/findings/chains.md).
+// gain nothing (docs/findings/chains-windows.md).
 #include <algorithm>
 
 #include <sluice/chain/chain.h>

@@ -16,7 +16,7 @@ namespace sluice {
 namespace {
 
 /// Four warpgroups have 96 registers a thread. From 32 e4m3 tokens on a few words spill, which is faster than
-/// fewer warpgroups (docs/findings/few-bit-weights.md).
+/// fewer warpgroups (docs/findings/few-bit-strip.md).
 int spared_bytes(const PackedConfig& config) {
   const auto* c = std::get_if<StripConfig>(&config);
   return c != nullptr && c->x == DType::e4m3 && c->tokens >= 32 && math_groups(*c) == kStripMostGroups ? 40

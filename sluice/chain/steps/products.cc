@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that are products, dense or with packed weights. A share of a dense product's B is an equal part of
 // each row, because a product takes as long as its slowest CTA. The first bytes of B would serve some CTAs
-// wholly and others not at all, and so gain nothing (docs/findings/chains.md).
+// wholly and others not at all, and so gain nothing (docs/findings/chains-windows.md).
 #include <algorithm>
 
 #include <sluice/chain/between_neighbours.h>
