@@ -78,7 +78,7 @@ class Session {
     const bool right = wrong == 0 && !outcomes_.empty();
     for (const std::string& line : recorded.passed_over) fmt::print("passed over: {}\n", line);
     fmt::print(
-        "{} records on {} in {:.0f} s: {}\n", outcomes_.size(), lab_.device.info().name, seconds,
+        "{} on {} in {:.0f} s: {}\n", counted(outcomes_.size(), "record"), lab_.device.info().name, seconds,
         paint(stdout, right ? Colour::green : Colour::red,
               fmt::format("{} right, {} wrong, {} passed over", outcomes_.size() - static_cast<size_t>(wrong),
                           wrong, recorded.passed_over.size())));
@@ -90,7 +90,7 @@ class Session {
  private:
   /// Compiles all plans together. A plan that fails reports its error when it is checked.
   void compile(std::span<const bench::RecordedPlan> plans, Watchdog& watchdog) {
-    watchdog.step(fmt::format("compiling {} kernels", plans.size()));
+    watchdog.step(fmt::format("compiling {}", counted(plans.size(), "kernel")));
     std::vector<Plan> dense;
     std::vector<packed::Plan> packed;
     for (const bench::RecordedPlan& item : plans) {

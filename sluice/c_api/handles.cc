@@ -4,18 +4,21 @@
 
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/text/field_text.h>
+#include <sluice/host/text/lines.h>
 #include <sluice/host/text/packed_units.h>
 #include <sluice/try.h>
 
 namespace sluice::c_api {
 
 std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const DeviceInfo& device) {
-  return std::unique_ptr<sluice_plan>(new sluice_plan{
-      plan, describe(plan) + describe(device), to_string(plan.config), gemm::units_of(plan, Stamping::off)});
+  return std::unique_ptr<sluice_plan>(
+      new sluice_plan{plan, describe(plan) + gpu_line(device.name, device.sm_count), to_string(plan.config),
+                      gemm::units_of(plan, Stamping::off)});
 }
 std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const DeviceInfo& device) {
-  return std::unique_ptr<sluice_plan>(new sluice_plan{plan, packed::describe(plan) + describe(device),
-                                                      to_string(plan.config), packed::units_of(plan)});
+  return std::unique_ptr<sluice_plan>(
+      new sluice_plan{plan, packed::describe(plan) + gpu_line(device.name, device.sm_count),
+                      to_string(plan.config), packed::units_of(plan)});
 }
 
 Planner::Planner(const sluice_device* device)
