@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # The whole project by short names: `make demo` shows it at work, `make test` checks it, `make help` lists the rest.
-# Every target sets up what it needs; JOBS and PRESET (release, debug, ci) may be given.
+# Every target sets up what it needs; JOBS, PRESET (release, debug, ci) and PREFIX may be given.
 PRESET ?= release
 JOBS   ?= $(shell nproc)
 BUILD  := build/$(PRESET)
 PYTHON ?= python3
+PREFIX ?= /usr/local
 GPU_SECTIONS ?= smoke fuzz real splits contracts graphs companions misuse repeatability
 CERTIFY ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup build tool demo test test-torch test-gpu certify certify-sanitizers kernels python check fmt report clean
+.PHONY: help setup build tool install demo test test-torch test-gpu certify certify-sanitizers kernels python check fmt report clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,17 +18,21 @@ configure = mkdir -p build && cmake --preset $(PRESET) -DSLUICE_BUILD_TESTS=$(1)
 	|| { cat build/configure-$(PRESET).log; exit 1; }
 
 setup:  ## install what is missing (Debian packages; with sudo when not root)
-	@tools/setup.sh
+	@tools/setup.sh --quiet
 
 build: setup  ## the library, the sluice tool and all tests
 	@$(call configure,ON)
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
-# The tool alone. A folder that has tests keeps them.
+# What `make install` copies: the tool and both libraries. A folder that has tests keeps them.
 tool:
-	@tools/setup.sh --tool
+	@tools/setup.sh --tool --quiet
 	@[ -e $(BUILD)/build.ninja ] || { $(call configure,OFF); }
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target sluice_cli
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target sluice_cli sluice_c
+
+install: tool  ## library, headers, tool and CMake package into PREFIX
+	@cmake --install $(BUILD) --prefix $(abspath $(PREFIX)) > build/install.log || { cat build/install.log; exit 1; }
+	@echo "installed in $(abspath $(PREFIX)): find_package(sluice) with CMAKE_PREFIX_PATH=$(abspath $(PREFIX))"
 
 # SLUICE: a tool built elsewhere, for a machine that has a GPU but nothing to build with.
 demo: $(if $(SLUICE),,tool)  ## plan, compile, run and verify one product: on the GPU beside cuBLASLt, or on the host twin

@@ -4,6 +4,8 @@
 
 #include <initializer_list>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 #include <sluice/tools.h>
 
@@ -15,10 +17,27 @@ inline Error no_such_name(const std::string& what, const std::string& text, cons
   return bad_argument("{} {} is not one of: {}", what, in_quotes(text), names);
 }
 
-/// The enumerator called `text`. Error invalid_argument: `what`, the text, and the names that there are.
+/// The name of a type that others call `text`, as torch does: "e4m3" of "float8_e4m3fn". Else `text`.
+inline std::string_view type_name(std::string_view text) {
+  constexpr struct {
+    std::string_view theirs, ours;
+  } kNames[] = {{"bfloat16", "bf16"}, {"float16", "fp16"},       {"half", "fp16"},       {"float32", "fp32"},
+                {"float", "fp32"},    {"float8_e4m3fn", "e4m3"}, {"e4m3fn", "e4m3"},     {"fp8", "e4m3"},
+                {"fp8_e4m3", "e4m3"}, {"fp8_e5m2", "e5m2"},      {"float8_e5m2", "e5m2"}};
+  constexpr std::string_view kModule = "torch.";
+  const std::string_view name = text.starts_with(kModule) ? text.substr(kModule.size()) : text;
+  for (const auto& [theirs, ours] : kNames)
+    if (name == theirs) return ours;
+  return enumerator_named<DType>(name) ? name : text;
+}
+
+/// The enumerator called `text`; types have torch's names too. Error invalid_argument: `what`, the text, and
+/// the names that there are.
 template <Enumerated T>
 Result<T> parse_name(const std::string& what, const std::string& text) {
-  if (const std::optional<T> found = enumerator_named<T>(text)) return *found;
+  std::string_view name = text;
+  if constexpr (std::is_same_v<T, DType>) name = type_name(text);
+  if (const std::optional<T> found = enumerator_named<T>(name)) return *found;
   return no_such_name(what, text, names_of<T>());
 }
 

@@ -115,7 +115,8 @@ Result<int> run_bench(const BenchFlags& flags) {
   Options options = options_from_environment();
   if (flags.racers > 1) options.records_dir.clear();  // races are for this run, and none has been before
   SLUICE_TAKE(const Device device,
-              gpu_of(flags.device, options, "bench measures GPUs: the host twin has no speed to tell of"));
+              gpu_of(flags.device, options,
+                     "bench measures GPUs: without one there are plan, compile and run --device host"));
   SLUICE_TAKE(const bench::Method method, method_of(flags));
   SLUICE_TAKE(bench::Lab lab, bench::open_lab(device, method, flags.cublaslt));
   if (has_convolutions(requests)) bench::load_cudnn(lab, flags.cudnn);
@@ -139,8 +140,8 @@ Result<int> run_bench(const BenchFlags& flags) {
   }
   double seconds = 0;
   for (const bench::ShapeRecord& shape : run.shapes) seconds += shape.wall_s;
-  fmt::print("\n{}{}{} of {} problems in {:.0f} s\n", summary_text(run), packed_bars(run, tuned),
-             run.shapes.size(), requests.size(), seconds);
+  fmt::print("\n{}{}{} of {} in {:.0f} s\n", summary_text(run), packed_bars(run, tuned), run.shapes.size(),
+             counted(requests.size(), "problem"), seconds);
   SLUICE_TRY(alive);
   const bool right = std::all_of(run.shapes.begin(), run.shapes.end(), bench::all_verified);
   return right ? kExitOk : kExitNo;

@@ -41,35 +41,36 @@ Table dense_table(bool tuned) {
                                  {.title = "us", .width = 8},
                                  {.title = "TFLOP/s", .width = 8},
                                  {.title = "peak", .width = 5},
-                                 {.title = "first us", .width = 8},
+                                 {.title = "first us", .width = 8, .detail = true},
                                  {.title = "best us", .width = 8},
-                                 {.title = "x first", .width = 7},
+                                 {.title = "x first", .width = 7, .detail = true},
                                  {.title = "x best", .width = 7}};
   if (tuned) {
     columns.push_back({.title = "tuned us", .width = 8});
     columns.push_back({.title = "x best", .width = 7});
   }
-  columns.push_back({.title = "MHz", .width = 5});
-  columns.push_back({.title = "W", .width = 4});
+  columns.push_back({.title = "MHz", .width = 5, .detail = true});
+  columns.push_back({.title = "W", .width = 4, .detail = true});
   columns.push_back({.title = "right", .width = 5, .align = Align::left});
   return Table(std::move(columns));
 }
 
 Table conv_table(bool tuned) {
-  std::vector<Column> columns = {{.title = "convolution", .width = 60, .align = Align::left},
-                                 {.title = "sluice kernel", .width = 30, .align = Align::left},
-                                 {.title = "us", .width = 8},
-                                 {.title = "TFLOP/s", .width = 8},
-                                 {.title = "first us", .width = 8},
-                                 {.title = "best us", .width = 8},
-                                 {.title = "x first", .width = 7},
-                                 {.title = "x best", .width = 7},
-                                 {.title = "x same", .width = 7}};
+  std::vector<Column> columns = {
+      {.title = "convolution", .width = 60, .align = Align::left},
+      {.title = "sluice kernel", .width = 30, .align = Align::left, .detail = true},
+      {.title = "us", .width = 8},
+      {.title = "TFLOP/s", .width = 8},
+      {.title = "first us", .width = 8, .detail = true},
+      {.title = "best us", .width = 8},
+      {.title = "x first", .width = 7, .detail = true},
+      {.title = "x best", .width = 7},
+      {.title = "x same", .width = 7}};
   if (tuned) {
     columns.push_back({.title = "tuned us", .width = 8});
     columns.push_back({.title = "x best", .width = 7});
   }
-  columns.push_back({.title = "MHz", .width = 5});
+  columns.push_back({.title = "MHz", .width = 5, .detail = true});
   columns.push_back({.title = "right", .width = 5, .align = Align::left});
   return Table(std::move(columns));
 }
@@ -78,12 +79,12 @@ Table packed_table(bool tuned) {
   std::vector<Column> columns = {{.title = "problem", .width = 36, .align = Align::left},
                                  {.title = "sluice kernel", .width = 26, .align = Align::left},
                                  {.title = "us", .width = 7},
-                                 {.title = "read us", .width = 7},
+                                 {.title = "read us", .width = 7, .detail = true},
                                  {.title = "of read", .width = 8},
                                  {.title = "FP8", .width = 7},
                                  {.title = "x FP8", .width = 6},
-                                 {.title = "16-bit", .width = 7},
-                                 {.title = "x 16", .width = 6}};
+                                 {.title = "16-bit", .width = 7, .detail = true},
+                                 {.title = "x 16", .width = 6, .detail = true}};
   if (tuned)
     for (const char* title : {"tuned", "of read", "x FP8"}) columns.push_back({.title = title, .width = 8});
   columns.push_back({.title = "right", .width = 5, .align = Align::left});
@@ -117,8 +118,8 @@ double tflops(const ShapeRecord& shape, double us) {
 void append_ratio_line(const RunRecord& run, const char* ours, const char* peer, std::string& text) {
   const bench::RatioSummary s = bench::summarise_ratio(run, ours, peer);
   if (s.count == 0) return;
-  text += fmt::format("{:<15} / {:<12}  geometric mean {:.3f}   least {:.3f}   over {} shapes\n", peer, ours,
-                      s.geometric_mean, s.least, s.count);
+  text += fmt::format("{:<15} / {:<12}  geometric mean {:.3f}   least {:.3f}   over {}\n", peer, ours,
+                      s.geometric_mean, s.least, counted(s.count, "shape"));
 }
 
 std::vector<std::string> dense_cells(const RunRecord& run, const ShapeRecord& shape, bool tuned) {

@@ -59,7 +59,7 @@ Result<int> run_calibrate(const CalibrateFlags& flags) {
   Options options = options_from_environment();
   if (!flags.records.empty()) options.records_dir = flags.records;
   SLUICE_TAKE(const Device device,
-              gpu_of(flags.device, options, "calibrate measures GPUs; without one there is nothing to do"));
+              gpu_of(flags.device, options, "calibrate measures GPUs: without one there is nothing to do"));
   const Card& card = tools::card_of(device);
   if (!flags.dry_run && (options.records_dir.empty() || card.key().empty()))
     return save_calibration(options.records_dir, card, {}).error();  // before the time is spent

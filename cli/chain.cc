@@ -48,12 +48,13 @@ Result<void> refuse_unmeasured(const ChainVerbFlags& flags, const char* beside, 
 /// Prints each arm's first layers, planned for `target`.
 Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Target& target) {
   for (bench::ChainCase item : cases) {
-    item.spec.layers = std::min(item.spec.layers, 2);
+    const int all = item.spec.layers;
+    item.spec.layers = std::min(all, 2);
     item.spec.passes = 1;
     for (const bench::ArmSpec& arm : item.arms) {
       SLUICE_TAKE(const ChainPlan plan, plan_arm(item.spec, arm, target.info(), target.records));
-      fmt::print("{}, {}, {} layers\n{}{}\n", name_of(item.spec), arm.name, item.spec.layers,
-                 bench::missing_record(plan, arm.options), explain(plan));
+      fmt::print("{}, {}, the first {} of {}\n{}{}\n", name_of(item.spec), arm.name, item.spec.layers,
+                 counted(all, "layer"), bench::missing_record(plan, arm.options), explain(plan));
     }
   }
   return kExitOk;
@@ -83,8 +84,8 @@ Result<int> compile_cases(const std::vector<bench::ChainCase>& cases, const Targ
   SLUICE_TAKE(const Compiled plain, fill_shown(KernelCache(options), units, options.jobs, "compile"));
   SLUICE_TAKE(const Compiled timed, fill_shown(KernelCache(options, bench::timeline_compiler(options)),
                                                timed_units, options.jobs, "compile for timelines"));
-  fmt::print("{} chains for {}: {} compiled, {} already there; cache {}\n", cases.size(), target.info().name,
-             plain.compiled + timed.compiled, plain.already_there + timed.already_there,
+  fmt::print("{} for {}: {} compiled, {} already there; cache {}\n", counted(cases.size(), "chain"),
+             target.info().name, plain.compiled + timed.compiled, plain.already_there + timed.already_there,
              escaped(options.cache_dir));
   return kExitOk;
 }
@@ -115,10 +116,10 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
   std::optional<RecordStore>& store = kept;
   SLUICE_TAKE(const bench::Lab lab, bench::open_lab(device, method, flags.cublaslt));
   const bench::RunRecord run = run_record(lab, flags.commit);
-  fmt::print(
-      "{}, driver {}; {}; cuBLASLt {}\n{} layers of distinct weights, {} times in a graph; {} rounds\n\n",
-      run.gpu, run.driver.empty() ? "unknown" : run.driver, run.nvrtc,
-      lab.cublaslt ? run.cublaslt : "not loaded", flags.chain.layers, flags.chain.passes, run.rounds);
+  fmt::print("{}, driver {}; {}; cuBLASLt {}\n{} of distinct weights, {} in a graph; {}\n\n", run.gpu,
+             run.driver.empty() ? "unknown" : run.driver, run.nvrtc,
+             lab.cublaslt ? run.cublaslt : "not loaded", counted(flags.chain.layers, "layer"),
+             counted(flags.chain.passes, "time"), counted(run.rounds, "round"));
   fmt::print("{}", paint(stdout, Colour::bold, chain_header()));
 
   Job job("chain", flags.hang_s, cases.size());
@@ -131,7 +132,7 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
     for (const bench::ArmRecord& arm : chains.back().arms) {
       if (!arm.timeline_error.empty()) fmt::print("{}: no timeline: {}\n", arm.name, arm.timeline_error);
       if (arm.search && arm.search->refused > 0)
-        fmt::print("{}: {} changes were refused, the first by {}\n", arm.name, arm.search->refused,
+        fmt::print("{}: {} refused, the first by {}\n", arm.name, counted(arm.search->refused, "change"),
                    arm.search->why_refused);
     }
     std::fflush(stdout);

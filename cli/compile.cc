@@ -131,10 +131,9 @@ Result<int> run_compile(const CompileFlags& given) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   SLUICE_TAKE(const Compiled done, filled);
   fmt::print(
-      "{} problems for {} ({} SMs), and the verifier: {} compiled, {} already there, {} failed; {:.1f} s; "
-      "cache {}\n",
-      requests.size(), target.info().name, target.info().sm_count, done.compiled, done.already_there,
-      done.failed, seconds, escaped(options.cache_dir));
+      "{} for {} ({} SMs), and the verifier: {} compiled, {} already there, {} failed; {:.1f} s; cache {}\n",
+      counted(requests.size(), "problem"), target.info().name, target.info().sm_count, done.compiled,
+      done.already_there, done.failed, seconds, escaped(options.cache_dir));
   if (!done.ok()) return *done.first_failure;
   return kExitOk;
 }

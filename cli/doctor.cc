@@ -14,6 +14,8 @@
 namespace sluice::cli {
 namespace {
 
+constexpr int kFindingIndent = 23;
+
 struct DoctorFlags {
   bool no_gpu = false;
   std::string cublaslt;
@@ -40,8 +42,9 @@ Wording wording(Health health) {
 void print_check(const Check& check) {
   const auto [word, machine, colour] = wording(check.health);
   fmt::print("{} {:<13} {}\n", paint(stdout, colour, fmt::format("{:<8}", word)), check.name,
-             printable(check.found));
-  if (!check.remedy.empty()) fmt::print("{:9}{:<13} -> {}\n", "", "", check.remedy);
+             for_people(stdout, printable(check.found), kFindingIndent));
+  if (!check.remedy.empty())
+    fmt::print("{:9}{:<13} -> {}\n", "", "", for_people(stdout, check.remedy, kFindingIndent + 3));
 }
 
 Result<int> run_doctor(const DoctorFlags& flags) {

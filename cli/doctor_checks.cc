@@ -134,8 +134,15 @@ Check check_compile(const Options& options) {
   Result<Cubin> cubin =
       error != nullptr ? Result<Cubin>(*error) : (*compiler)->compile(unit_text(plan->config));
   if (cubin) {
-    check.found = fmt::format("a test kernel in {:.2f} s: {} registers, {} bytes spilled",
-                              cubin->report.seconds, cubin->report.registers, cubin->report.spill_bytes);
+    const BuildReport& report = cubin->report;
+    check.found = fmt::format("a test kernel in {:.2f} s by {}: {} registers, {} bytes spilled",
+                              report.seconds, report.compiler, report.registers, report.spill_bytes);
+    if (report.compiler != kScannedCompiler)
+      check.found += fmt::format(
+          "{}packed kernels were scanned for overwritten operands as {} makes them (docs/packed.md), not as "
+          "this "
+          "compiler does",
+          kNextLine, kScannedCompiler);
     return check;
   }
   check.health = Health::missing;

@@ -31,6 +31,9 @@ struct DoctorRequest {
   std::string cudnn;     // and of --cudnn
 };
 
+/// The compiler whose packed kernels tools/scan_packed_cubins.py has scanned; docs/packed.md names it too.
+inline constexpr const char* kScannedCompiler = "NVRTC 13.0.88";
+
 std::vector<Check> examine(const DoctorRequest& request);
 /// The worst of all; ok if only optional things are missing.
 Health verdict(const std::vector<Check>& checks);

@@ -3,17 +3,20 @@
 // on stderr and exit code 2; so does output that could not be written. Only this file exits.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
-#include <iostream>
+#include <sstream>
 #include <system_error>
 
 #include <sluice/tools.h>
 
 #include "cli/command_line.h"
+#include "cli/nearest.h"
 #include "cli/terminal.h"
 #include "cli/value_checks.h"
 #include "cli/verb.h"
@@ -22,11 +25,14 @@ namespace {
 
 using sluice::ErrorCode;
 
+constexpr int kErrorIndent = 8;  // behind "sluice: "
+
 /// Prints an error, without fmt::print, which throws if stderr is closed.
 int report(ErrorCode code, const std::string& message) {
   using namespace sluice::cli;
-  const std::string line = fmt::format("{} {}: {}\n", paint(stderr, Colour::red, "sluice:"),
-                                       sluice::name_of(code), sluice::printable(message));
+  const std::string text = fmt::format("{}: {}", sluice::name_of(code), sluice::printable(message));
+  const std::string line =
+      fmt::format("{} {}\n", paint(stderr, Colour::red, "sluice:"), for_people(stderr, text, kErrorIndent));
   std::fputs(line.c_str(), stderr);
   return kExitError;
 }
@@ -46,28 +52,66 @@ void reserve_standard_streams() {
 
 /// Returns `code`, unless output was lost.
 int flushed(int code) {
-  std::cout.flush();
   errno = 0;
-  const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
+  const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
   return lost ? report_output(errno != 0 ? errno : EIO) : code;
 }
 
-std::string verb_names(const CLI::App& app) {
-  std::string names;
+/// Prints the text of --help or --version.
+int print_help(const CLI::App& app, const CLI::Success& help) {
+  std::ostringstream text, unused;
+  const int code = app.exit(help, text, unused);
+  std::fputs(text.str().c_str(), stdout);
+  return flushed(code);
+}
+
+std::vector<std::string> verb_names(const CLI::App& app) {
+  std::vector<std::string> names;
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
-    names += (names.empty() ? "" : ", ") + verb->get_name();
+    names.push_back(verb->get_name());
   return names;
+}
+
+/// Words that are no verb, and what does their work.
+constexpr struct {
+  const char* word;
+  const char* instead;
+} kOtherWords[] = {{"records", "sluice tune makes records, sluice verify --records checks them"},
+                   {"conv", "sluice run --conv computes a convolution; plan, bench and tune take --conv too"},
+                   {"explain", "sluice plan explains a plan"},
+                   {"test", "sluice verify compares random problems with fp64"},
+                   {"version", "sluice --version prints it"}};
+
+std::string instead_of(const std::string& word, const std::vector<std::string>& verbs) {
+  for (const auto& [other, instead] : kOtherWords)
+    if (word == other) return instead;
+  const std::string meant = sluice::cli::nearest(word, verbs);
+  return meant.empty() ? fmt::format("give one of {}", fmt::join(verbs, ", "))
+                       : fmt::format("did you mean {}?", meant);
 }
 
 /// Returns "" if the first word is a verb or one of the tool's own flags, else a message. CLI11 would only
 /// say that a subcommand is missing.
-std::string first_word_problem(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2) return fmt::format("a subcommand is missing: give one of {}", verb_names(app));
-  const std::string word = argv[1];
-  const auto is_word = [&](const CLI::App* verb) { return verb->get_name() == word; };
-  if (app.get_option_no_throw(word) != nullptr || !app.get_subcommands(is_word).empty()) return {};
-  return fmt::format("{} is no subcommand and no option that goes before one: give one of {}",
-                     sluice::in_quotes(word), verb_names(app));
+std::string first_word_problem(const CLI::App& app, const std::vector<std::string>& words) {
+  const std::vector<std::string> verbs = verb_names(app);
+  if (words.empty()) return fmt::format("a verb is missing: give one of {}", fmt::join(verbs, ", "));
+  const std::string& word = words.front();
+  if (app.get_option_no_throw(word) != nullptr || std::find(verbs.begin(), verbs.end(), word) != verbs.end())
+    return {};
+  if (word.starts_with('-'))
+    return fmt::format("{} stands in front of the verb: begin with one of {}", sluice::in_quotes(word),
+                       fmt::join(verbs, ", "));
+  return fmt::format("there is no verb {}: {}", sluice::in_quotes(word), instead_of(word, verbs));
+}
+
+/// The words of the command line. "help" and "help plan" become --help and "plan --help".
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (!words.empty() && words.front() == "help") {
+    words.erase(words.begin());
+    words.insert(words.begin() + (words.empty() ? 0 : 1), "--help");
+  }
+  return sluice::cli::with_long_names(std::move(words));
 }
 
 int run(const sluice::cli::Verb& verb) {
@@ -89,6 +133,7 @@ int run(const sluice::cli::Verb& verb) {
 
 int main(int argc, char** argv) {
   using namespace sluice::cli;
+  std::signal(SIGPIPE, SIG_DFL);  // ends in silence at a closed pipe, also where the caller ignores that
   reserve_standard_streams();
   remember_command_line(argc, argv);
   CLI::App app(
@@ -105,20 +150,22 @@ int main(int argc, char** argv) {
                         add_chain_verb(app), add_tune_verb(app), add_verify_verb(app),   add_doctor_verb(app),
                         add_pack_verb(app),  add_rows_verb(app), add_calibrate_verb(app)};
   for (const Verb& verb : verbs) check_values(*verb.app);
-  const auto refuse = [](const std::string& message) {
-    return report(ErrorCode::invalid_argument, message + " (sluice --help lists the flags)");
+  const std::vector<std::string> words = words_of(argc, argv);
+  if (const std::string problem = first_word_problem(app, words); !problem.empty())
+    return report(ErrorCode::invalid_argument, problem + " (sluice --help lists the verbs)");
+  const auto refuse = [&](const std::string& message) {
+    const std::string verb = words.front().starts_with('-') ? "" : words.front() + " ";
+    return report(ErrorCode::invalid_argument,
+                  fmt::format("{} (sluice {}--help lists the flags)", message, verb));
   };
-  if (const std::string problem = first_word_problem(app, argc, argv); !problem.empty())
-    return refuse(problem);
-  const std::vector<std::string> words(argv + 1, argv + argc);
   for (const Verb& verb : verbs)
     if (verb.app->get_name() == words.front())
       if (const std::string problem = empty_value_problem(*verb.app, words); !problem.empty())
         return refuse(problem);
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them last first
   } catch (const CLI::Success& help) {
-    return flushed(app.exit(help));  // --help, --version
+    return print_help(app, help);
   } catch (const CLI::Error& error) {
     return refuse(text_of(error, app));
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/measure_flags.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 
 #include <sluice/try.h>
@@ -32,9 +34,11 @@ bench::RunRecord run_record(const bench::Lab& lab, const std::string& commit) {
 }
 
 Result<Device> gpu_of(const std::string& device, const Options& options, const char* without) {
-  SLUICE_TAKE(const Target target, find_target(device, options));
-  if (!target.device) return Error{ErrorCode::invalid_argument, without};
-  return *target.device;
+  const Result<Target> target = find_target(device, options);
+  if (!target && (target.error().code == ErrorCode::invalid_argument || has_driver())) return target.error();
+  if (target && target->device) return *target->device;
+  return Error{target ? ErrorCode::invalid_argument : target.error().code,
+               target ? std::string(without) : fmt::format("{}; {}", without, kAskDoctor)};
 }
 
 Result<void> check_alive(const bench::Lab& lab, const std::string& done) {

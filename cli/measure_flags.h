@@ -18,7 +18,7 @@ namespace sluice::cli {
 void add_replay_flags(CLI::App& verb, bench::Method& method, const std::string& each);
 /// A record with the lab's machine and method, this command, and `commit` or, if "", the build's commit.
 bench::RunRecord run_record(const bench::Lab& lab, const std::string& commit);
-/// The GPU of --device. Error invalid_argument with the message `without` if the host was named.
+/// The GPU of --device. Error with the message `without`: the host was named, or there is no driver.
 Result<Device> gpu_of(const std::string& device, const Options& options, const char* without);
 /// Error: the GPU is lost to this process after `done`, such as "3 of 9 shapes".
 Result<void> check_alive(const bench::Lab& lab, const std::string& done);

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice plan`: the kernel that would run, and its estimate. Needs no GPU: it plans for an H200, or for the
-// GPU that --gpu names, and prints the source of its rates.
+// GPU that --gpu names, and with --verbose prints the source of its rates.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
 #include <memory>
+#include <set>
+#include <sstream>
 
 #include <sluice/try.h>
 
@@ -17,12 +23,18 @@
 namespace sluice::cli {
 namespace {
 
+constexpr int kAll = std::numeric_limits<int>::max();
+// Words of a kernel's name that are choices: schedule, tile, stages, cluster; shape, warps and the like.
+constexpr size_t kDenseWords = 4, kPackedWords = 6;
+
 struct PlanFlags {
   RequestFlags request;
   PlanTarget target;
   std::string rows;
-  bool all = false;
-  bool unit = false;
+  bool all = false, unit = false, verbose = false;
+  int top = 0;  // candidates to print; 0: none
+
+  int candidates() const { return all ? kAll : top; }
 };
 
 std::string us_text(double value) {
@@ -31,18 +43,18 @@ std::string us_text(double value) {
 
 Table dense_table() {
   return Table({{.title = "", .width = 3},
-                {.title = "kernel", .width = 42, .align = Align::left},
-                {.title = "us", .width = 8},
+                {.title = "kernel", .width = 44, .align = Align::left},
+                {.title = "us", .width = 7},
                 {.title = "tensor"},
-                {.title = "L2", .width = 7},
-                {.title = "HBM", .width = 7},
+                {.title = "L2", .width = 6},
+                {.title = "HBM", .width = 6},
                 {.title = "waves"},
-                {.title = "clusters"},
-                {.title = "walk", .width = 11, .align = Align::left}});
+                {.title = "grid"},
+                {.title = "walk", .width = 10, .align = Align::left}});
 }
 Table packed_table() {
   return Table({{.title = "", .width = 3},
-                {.title = "kernel", .width = 64, .align = Align::left},
+                {.title = "kernel", .width = 38, .align = Align::left},
                 {.title = "us", .width = 8},
                 {.title = "smem", .width = 7}});
 }
@@ -62,15 +74,43 @@ std::vector<std::string> cells_of(const packed::Plan& plan) {
   return {packed::short_name(plan.config), us_text(plan.estimate_us), std::to_string(plan.smem_bytes)};
 }
 
-/// Prints each candidate, best estimate first.
-Result<void> print_all(const bench::Request& request, const DeviceInfo& info) {
+/// Drops the words that all names have behind the first `kept`: types and epilogue, which belong to the
+/// problem.
+void drop_common_words(std::vector<std::vector<std::string>>& rows, size_t kept) {
+  std::vector<std::vector<std::string>> names;
+  for (const std::vector<std::string>& row : rows) {
+    std::istringstream words(row.front());
+    names.emplace_back(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
+  }
+  const auto in_all = [&](const std::string& word) {
+    return std::all_of(names.begin(), names.end(), [&](const std::vector<std::string>& name) {
+      return std::find(name.begin(), name.end(), word) != name.end();
+    });
+  };
+  std::set<std::string> common;
+  for (size_t i = kept; !names.empty() && i < names[0].size(); ++i)
+    if (in_all(names[0][i])) common.insert(names[0][i]);
+  for (size_t i = 0; i < names.size(); ++i) {
+    std::vector<std::string> words;
+    for (const std::string& word : names[i])
+      if (words.size() < kept || !common.contains(word)) words.push_back(word);
+    rows[i].front() = fmt::format("{}", fmt::join(words, " "));
+  }
+}
+
+/// Prints the first `most` candidates, best estimate first.
+Result<void> print_candidates(const bench::Request& request, const DeviceInfo& info, int most) {
   SLUICE_TAKE(const std::vector<bench::AnyPlan> plans, candidates_of(request, info));
-  const Table table = bench::is_packed(problem_of(request)) ? packed_table() : dense_table();
+  const bool is_packed = bench::is_packed(problem_of(request));
+  const Table table = is_packed ? packed_table() : dense_table();
+  std::vector<std::vector<std::string>> rows;
+  for (const bench::AnyPlan& plan : plans)
+    rows.push_back(std::visit([](const auto& p) { return cells_of(p); }, plan));
+  drop_common_words(rows, is_packed ? kPackedWords : kDenseWords);
   fmt::print("\n{}", table.header());
-  int rank = 0;
-  for (const bench::AnyPlan& plan : plans) {
-    std::vector<std::string> cells = std::visit([](const auto& p) { return cells_of(p); }, plan);
-    cells.insert(cells.begin(), std::to_string(++rank));
+  for (int i = 0; i < std::min(most, static_cast<int>(rows.size())); ++i) {
+    std::vector<std::string>& cells = rows[static_cast<size_t>(i)];
+    cells.insert(cells.begin(), std::to_string(i + 1));
     fmt::print("{}", table.row(cells));
   }
   return {};
@@ -80,9 +120,11 @@ Result<int> print_rows(const PlanFlags& flags) {
   SLUICE_TAKE(const RowRange rows, parse_rows(flags.rows));
   SLUICE_TAKE(const std::vector<bench::Request> requests, requests_of(flags.request));
   SLUICE_TRY(check_row_requests(flags.request, requests));
-  if (flags.all || flags.unit)
+  if (flags.candidates() > 0 || flags.unit)
     return Error{ErrorCode::invalid_argument,
-                 fmt::format("{} has no effect with --rows: leave it out", flags.all ? "--all" : "--unit")};
+                 fmt::format("{} has no effect with --rows: leave it out", flags.all    ? "--all"
+                                                                           : flags.unit ? "--unit"
+                                                                                        : "--top")};
   SLUICE_TAKE(const Target target, find_target(flags.target, options_from_environment()));
   const DeviceInfo info = target.info();
   SLUICE_TAKE(const bench::AnyRowTable table,
@@ -98,7 +140,7 @@ Result<void> print_plan(const PlanFlags& flags, const bench::Request& request, c
   fmt::print("{}{}{}", pointwise_line(request), bench::describe(plan), gpu);
   for (const std::string& unit : flags.unit ? bench::units_of(plan, {}) : std::vector<std::string>{})
     fmt::print("\n{}\n", unit);
-  if (flags.all) SLUICE_TRY(print_all(request, target.info()));
+  if (flags.candidates() > 0) SLUICE_TRY(print_candidates(request, target.info(), flags.candidates()));
   return {};
 }
 
@@ -107,7 +149,9 @@ Result<int> run_plan(const PlanFlags& flags) {
   if (!flags.rows.empty()) return print_rows(flags);
   SLUICE_TAKE(const std::vector<bench::Request> requests, requests_of(flags.request));
   SLUICE_TAKE(const Target target, find_target(flags.target, options_from_environment()));
-  const std::string gpu = stand_in_line(target) + describe(target.info());
+  const DeviceInfo& info = target.info();
+  const std::string gpu =
+      stand_in_line(target) + (flags.verbose ? describe(info) : gpu_line(info.name, info.sm_count));
   if (requests.size() == 1) {
     SLUICE_TRY(print_plan(flags, requests.front(), target, gpu));
     return kExitOk;
@@ -129,7 +173,11 @@ Verb add_plan_verb(CLI::App& app) {
   add_many_requests_flags(*verb, flags->request);
   add_plan_target(*verb, flags->target);
   verb->add_option("--rows", flags->rows, kRowsHelp);
-  verb->add_flag("--all", flags->all, "Every candidate, best estimate first");
+  CLI::Option* all = verb->add_flag("--all", flags->all, "Every candidate, best estimate first");
+  verb->add_option("--top", flags->top, "The first so many of them")
+      ->check(CLI::Range(1, 100000))
+      ->excludes(all);
+  verb->add_flag("--verbose", flags->verbose, "The GPU's rates too, and where each comes from");
   verb->add_flag("--unit", flags->unit, "The text that is compiled");
   return {verb, [flags] { return run_plan(*flags); }};
 }

@@ -64,7 +64,7 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
   add("--n,-n", f.n, "Columns of the product: rows of B");
   add("--k,-k", f.k, "Length of the sums");
   add("--batch", f.batch, "Number of products")->capture_default_str();
-  add("--dtype", f.dtype, "Type of A and B: bf16, fp16, e4m3, e5m2");
+  add("--dtype", f.dtype, "Type of A and B: bf16, fp16, e4m3, e5m2; torch's names too");
   add("--a", f.a, "Type of A, if it differs");
   add("--b", f.b, "Type of B, if it differs");
   add("--d", f.d, "Type of D: bf16, fp16, fp32, e4m3");
@@ -127,9 +127,9 @@ bool has_shape(const ProblemFlags& f) {
   return !f.shape.empty() || f.m || f.n || f.k;
 }
 
-/// Whether an 8-bit input type is given. Unknown names are left for parse_dtype to refuse.
+/// Whether an 8-bit input type is given. Unknown names are left for parse_name to refuse.
 bool has_fp8(const ProblemFlags& f) {
-  const std::string input = !f.a.empty() ? f.a : f.dtype.empty() ? "bf16" : f.dtype;
+  const std::string_view input = bench::type_name(!f.a.empty() ? f.a : f.dtype.empty() ? "bf16" : f.dtype);
   return input != name_of(DType::bf16) && input != name_of(DType::fp16);
 }
 

@@ -44,6 +44,7 @@ Result<bench::Request> parse_entry(Words words, const RequestFlags& defaults, co
   check_values(app);
   std::erase_if(words, [&](const std::string& word) { return says_nothing(app, word); });
   if (!words.empty() && words.front().front() != '-') words.insert(words.begin(), "--shape");
+  words = with_long_names(std::move(words));
   std::reverse(words.begin(), words.end());  // CLI11 takes them last first
   try {
     app.parse(words);

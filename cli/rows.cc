@@ -31,8 +31,8 @@ struct RowsFlags {
 Table rows_table() {
   return Table({{.title = "layer", .width = 34, .align = Align::left},
                 {.title = "kernels", .width = 8},
-                {.title = "alone", .width = 6},
-                {.title = "model %", .width = 8},
+                {.title = "alone", .width = 6, .detail = true},
+                {.title = "model %", .width = 8, .detail = true},
                 {.title = "mean %", .width = 7},
                 {.title = "worst %", .width = 8},
                 {.title = "at", .width = 5},
@@ -63,7 +63,7 @@ void print_layer(const bench::RowsRecord& layer) {
     trouble(
         fmt::format("{} kernels were made in calls that should make none", layer.first_calls.kernels_made));
   for (const bench::RowPoint& point : layer.points)
-    if (!point.error.empty()) trouble(fmt::format("{} rows: {}", point.m, point.error));
+    if (!point.error.empty()) trouble(fmt::format("{}: {}", counted(point.m, "row"), point.error));
   std::fflush(stdout);
 }
 
@@ -74,7 +74,7 @@ Result<int> run_rows(const RowsFlags& flags) {
   SLUICE_TRY(check_row_requests(flags.requests, requests));
   SLUICE_TAKE(const Device device,
               gpu_of(flags.device, options_from_environment(),
-                     "rows measures GPUs; `sluice plan --rows` says without one what the model thinks"));
+                     "rows measures GPUs: without one, plan --rows prints what the cost model says"));
   SLUICE_TAKE(const bench::Lab lab, bench::open_lab(device, flags.method, ""));
   const bench::RunRecord run = run_record(lab, flags.commit);
   fmt::print("{}, {} to {} rows, {} of them drawn with seed {}\n{}", run.gpu, how.rows.low, how.rows.high,
@@ -92,9 +92,10 @@ Result<int> run_rows(const RowsFlags& flags) {
   }
   const bench::RowsSummary sum = bench::summarise(layers);
   fmt::print(
-      "\n{} points, {} with another kernel than their own: {:.2f} % slower in the mean, {:.2f} % at most; "
-      "at most {} kernels a layer; the longest first call took {:.0f} us\n",
-      sum.points, sum.timed, 100 * sum.mean_loss, 100 * sum.worst_loss, sum.most_kernels, sum.worst_call_us);
+      "\n{}, {} with another kernel than their own: {:.2f} % slower in the mean, {:.2f} % at most; "
+      "at most {} per layer; the longest first call took {:.0f} us\n",
+      counted(sum.points, "point"), sum.timed, 100 * sum.mean_loss, 100 * sum.worst_loss,
+      counted(sum.most_kernels, "kernel"), sum.worst_call_us);
   return sum.all_right ? kExitOk : kExitNo;
 }
 

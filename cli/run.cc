@@ -38,8 +38,10 @@ struct RunFlags {
   int hang_s = 90;
 };
 
-/// Two minutes of twin and reference on one core (512^3 takes 15 s); 8192^3 would take most of a day.
+/// Two minutes of twin and reference on one core; 8192^3 would take most of a day.
 constexpr double kMaxHostProducts = 1e9;
+constexpr double kTwinSeconds = 1.1e-7, kPackedSeconds = 4.5e-8;  // per multiply-add, reference included
+constexpr double kShortSeconds = 3;                               // nobody wonders so soon
 constexpr double kMaxHostElements = 2.5e8;  // all operands with padding, some 16 bytes each
 
 double elements_of(const Matrix& x, i64 inner, i64 outer, i64 batch) {
@@ -65,18 +67,18 @@ Result<void> check_host_size(const Problem& p) {
   const char* const remedy = is_conv(p.conv) ? "--input or --filter" : "--shape";
   if (outputs > kMaxHostProducts)
     return error_of(ErrorCode::invalid_size,
-                    "{} has {:.2g} elements of D: the host twin takes at most {:.0e}; give a smaller "
+                    "{} has {:.3g} elements of D: the host twin takes at most {:.0e}; give a smaller "
                     "{}, or run it on a GPU",
                     name, outputs, kMaxHostProducts, remedy);
   if (products > kMaxHostProducts)
     return error_of(ErrorCode::invalid_size,
-                    "{} has {:.2g} multiply-adds: the host twin takes at most {:.0e}, in about two minutes; "
+                    "{} has {:.3g} multiply-adds: the host twin takes at most {:.0e}, in about two minutes; "
                     "give a smaller {}, or run it on a GPU",
                     name, products, kMaxHostProducts, remedy);
   const double elements = elements_of(p);
   if (elements > kMaxHostElements)
     return error_of(ErrorCode::invalid_size,
-                    "the operands of {} have {:.2g} elements, padding between rows included: the host twin "
+                    "the operands of {} have {:.3g} elements, padding between rows included: the host twin "
                     "takes at most {:.2g}; give a smaller {} or {}, or run it on a GPU",
                     name, elements, kMaxHostElements, remedy, is_conv(p.conv) ? "pitch" : "--ld");
   return {};
@@ -86,7 +88,7 @@ Result<void> check_host_size(const PackedProblem& p) {
   const double products = bench::flops_of(p) / 2;
   if (products <= kMaxHostProducts) return {};
   return error_of(ErrorCode::invalid_size,
-                  "{}x{}x{} has {:.2g} multiply-adds: the CPU takes at most {:.0e}; give a smaller --shape, "
+                  "{}x{}x{} has {:.3g} multiply-adds: the CPU takes at most {:.0e}; give a smaller --shape, "
                   "or run it on a GPU",
                   p.m, p.n, p.k, products, kMaxHostProducts);
 }
@@ -99,30 +101,49 @@ Result<packed::Plan> host_plan_of(const bench::PackedRequest& request, const Rec
   return packed::plan(request.problem, DeviceInfo{}, request.overrides, records);
 }
 
+double seconds_on_host(const Problem& p) {
+  return kTwinSeconds * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
+         static_cast<double>(p.batch);
+}
+double seconds_on_host(const PackedProblem& p) {
+  return kPackedSeconds * bench::flops_of(p) / 2;
+}
+
+/// The seconds that the host will take, printed if they are many.
+template <class ItsProblem>
+double announced_seconds(const ItsProblem& p) {
+  const double seconds = seconds_on_host(p);
+  if (seconds > kShortSeconds) {
+    print_row("time", fmt::format("about {:.0f} s on one core of this CPU", seconds));
+    std::fflush(stdout);
+  }
+  return seconds;
+}
+
 /// Computes the product, prints the comparison, and returns whether it is right.
 Result<bool> verified_on_host(const bench::DenseRequest& request, const Plan& plan, u64 seed) {
+  Waiting shown("verify", announced_seconds(plan.problem));
   HostProblem problem(plan.problem, request.alpha, request.beta, seed);
   const auto start = std::chrono::steady_clock::now();
   SLUICE_TAKE(const twin::TwinReport twin, problem.run(plan, seed));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const HostComparison found = problem.compare();
+  shown.stop();
   print_row("host twin", fmt::format("{} clusters, {} tiles, {} loads, {} stores, {} steps, {} switches of "
                                      "role; {:.2f} s",
                                      twin.clusters, twin.tiles, twin.loads, twin.stores, twin.steps,
                                      twin.context_switches, seconds));
-  const HostComparison found = problem.compare();
   print_verdict(found.passed(), describe(found));
   return found.passed();
 }
 Result<bool> verified_on_host(const bench::PackedRequest&, const packed::Plan& plan, u64 seed) {
-  bool right = true;
-  for (const packed::DataKind kind : {packed::DataKind::exact, packed::DataKind::real}) {
-    SLUICE_TAKE(const Comparison found, compare_on_host(plan.problem, kind, seed));
-    print_verdict(found.passed(),
-                  fmt::format("{} data, through the packed blob: {}",
-                              kind == packed::DataKind::exact ? "whole" : "real", describe(found)));
-    right = right && found.passed();
-  }
-  return right;
+  Waiting shown("verify", announced_seconds(plan.problem));
+  SLUICE_TAKE(const Comparison whole, compare_on_host(plan.problem, packed::DataKind::exact, seed));
+  SLUICE_TAKE(const Comparison real, compare_on_host(plan.problem, packed::DataKind::real, seed));
+  shown.stop();
+  print_verdict(whole.passed(), "whole data, through the packed blob: " + describe(whole));
+  print_verdict(real.passed(), "real data, through the packed blob: " + describe(real));
+  return whole.passed() && real.passed();
 }
 
 Result<bool> run_on_host(const bench::Request& any, const RunFlags& flags, const RecordBook& records) {
@@ -214,10 +235,9 @@ Result<int> run_run(const RunFlags& flags) {
   SLUICE_TAKE(const std::vector<bench::Request> requests,
               requests_for(flags.requests, target.device.has_value()));
   if (!target.device) {
+    const char* const host = is_packed(flags.requests.packed) ? "the CPU" : "host twin";
     if (!target.why_host.empty())
-      print_row("device",
-                fmt::format("{}, because there is no usable GPU: {}",
-                            is_packed(flags.requests.packed) ? "the CPU" : "the host twin", target.why_host));
+      print_row("device", fmt::format("{} (no usable GPU: {})", host, kAskDoctor));
     return run_all(requests,
                    [&](const auto& request) { return run_on_host(request, flags, target.records); });
   }

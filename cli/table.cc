@@ -8,7 +8,7 @@
 
 namespace sluice::cli {
 
-Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {
+Table::Table(std::vector<Column> columns, bool details) : columns_(std::move(columns)), details_(details) {
   for (Column& column : columns_)
     column.width = std::max(column.width, static_cast<int>(column.title.size()));
 }
@@ -25,8 +25,9 @@ std::string Table::header() const {
 std::string Table::row(const std::vector<std::string>& cells) const {
   std::string line;
   for (size_t i = 0; i < columns_.size(); ++i) {
+    if (columns_[i].detail && !details_) continue;
     const std::string cell = i < cells.size() ? cells[i] : "";
-    if (i > 0) line += "  ";
+    if (!line.empty()) line += "  ";
     line += columns_[i].align == Align::left ? fmt::format("{:<{}}", cell, columns_[i].width)
                                              : fmt::format("{:>{}}", cell, columns_[i].width);
   }

@@ -12,6 +12,10 @@
 
 namespace sluice::cli {
 
+bool has_driver() {
+  return load_driver().ok();
+}
+
 Result<Target> find_target(const std::string& name, const Options& options) {
   if (name == "host") return Target{.records = open_records(options)};
   const bool any = name == "auto";
@@ -24,7 +28,10 @@ Result<Target> find_target(const std::string& name, const Options& options) {
   const ErrorCode code = device.error().code;
   if (any && (code == ErrorCode::driver || code == ErrorCode::unsupported_arch))
     return Target{.why_host = device.error().message, .records = open_records(options)};
-  return device.error();
+  if (has_driver()) return device.error();
+  return Error{code, fmt::format("there is no CUDA driver, and so no GPU {}: say --device host, or leave "
+                                 "--device out; {}",
+                                 name, kAskDoctor)};
 }
 
 std::string stand_in_line(const Target& target) {

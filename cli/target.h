@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine of a verb: a GPU, or the host twin. --device selects it; "auto" takes the first GPU, else the
-// host, and prints why.
+// host, and says so.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -22,6 +22,11 @@ struct Target {
   /// The GPU that plans are made for.
   DeviceInfo info() const { return device ? device->info() : absent; }
 };
+
+inline constexpr const char* kAskDoctor = "`sluice doctor` says what is missing";
+
+/// Whether the CUDA driver is there, whatever GPUs it has.
+bool has_driver();
 
 /// `name`: "auto", "host" or a GPU's number. Errors: invalid_argument; for a number those of Device::open.
 Result<Target> find_target(const std::string& name, const Options& options);

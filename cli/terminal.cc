@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+
+#include <sluice/tools.h>
 
 namespace sluice::cli {
 namespace {
@@ -36,6 +39,11 @@ std::string paint(std::FILE* file, Colour colour, std::string_view text) {
   return fmt::format("\x1b[{}m{}\x1b[0m", code_of(colour), text);
 }
 
+std::string for_people(std::FILE* file, std::string_view text, int indent) {
+  if (!is_terminal(file)) return std::string(text);
+  return wrapped(text, static_cast<size_t>(indent), static_cast<size_t>(indent));
+}
+
 Progress::Progress(std::string label) : label_(std::move(label)), live_(is_terminal(stderr)) {}
 
 Progress::~Progress() {
@@ -56,6 +64,32 @@ void Progress::clear() {
   fmt::print(stderr, "\r\x1b[K");
   std::fflush(stderr);
   drawn_ = false;
+}
+
+Waiting::Waiting(std::string label, double guess_s) {
+  if (!is_terminal(stderr)) return;
+  thread_ = std::thread([this, label = std::move(label), guess_s] {
+    const auto begin = std::chrono::steady_clock::now();
+    Progress bar(label);
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, std::chrono::milliseconds(250), [this] { return done_; })) {
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      bar.update(static_cast<int>(seconds), static_cast<int>(std::max(guess_s, seconds)) + 1, "s");
+    }
+  });
+}
+
+Waiting::~Waiting() {
+  stop();
+}
+
+void Waiting::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace sluice::cli

@@ -138,8 +138,9 @@ class Session {
   Result<int> run(const Work& work, const std::string& where) {
     const std::vector<bench::AnyProblem>& problems = work.problems;
     const DeviceInfo& info = lab_.device.info();
-    fmt::print("{}, driver {}; {} problems in {:.0f} s; {}\n\n", info.name, driver(), problems.size(),
-               flags_.settings.budget_s, bench::method_text(lab_.method));
+    fmt::print("{}, driver {}; {} in {:.0f} s; {}\n\n", info.name, driver(),
+               counted(problems.size(), "problem"), flags_.settings.budget_s,
+               bench::method_text(lab_.method));
     fmt::print("{}", paint(stdout, Colour::bold, tune_header()));
     const int total = static_cast<int>(problems.size());
     Progress bar("tune");
@@ -221,8 +222,7 @@ Result<int> run_tune(const TuneFlags& flags) {
   const Options options = options_from_environment();
   SLUICE_TAKE(RecordStore store, open_store(flags.out, flags.records, options));
   SLUICE_TAKE(const Device device,
-              gpu_of(flags.device, options,
-                     "tune measures GPUs: the host twin has no speed to tell of; give --device 0"));
+              gpu_of(flags.device, options, "tune measures GPUs: without one there are plan and compile"));
   for (const std::string& trouble : store.troubles())
     fmt::print("{}\n", paint(stdout, Colour::yellow, "passed over: " + trouble));
   SLUICE_TAKE(const bench::Lab lab, bench::open_lab(device, flags.method, ""));

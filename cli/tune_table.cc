@@ -18,10 +18,10 @@ using bench::TuneState;
 
 const Table& table() {
   static const Table columns({{.title = "problem", .width = 36, .align = Align::left},
-                              {.title = "model us", .width = 9},
+                              {.title = "model us", .width = 9, .detail = true},
                               {.title = "best us", .width = 9},
                               {.title = "gain", .width = 6},
-                              {.title = "tried", .width = 5},
+                              {.title = "tried", .width = 5, .detail = true},
                               {.title = "best", .width = 60, .align = Align::left}});
   return columns;
 }
@@ -88,8 +88,8 @@ std::string tune_troubles(const TuneResult& result) {
 std::string tune_summary(const std::vector<TuneResult>& results, const std::string& where, double seconds) {
   const bench::TuneSummary s = bench::summarise(results);
   std::string text =
-      fmt::format("{} records to {}; skipped: {} with a record, {} without time; {} failed; {:.0f} s\n",
-                  s.tuned, where, s.known, s.no_time, s.failed, seconds);
+      fmt::format("{} to {}; skipped: {} with a record, {} without time; {} failed; {:.0f} s\n",
+                  counted(s.tuned, "record"), where, s.known, s.no_time, s.failed, seconds);
   if (s.tuned > 0)
     text += fmt::format(
         "gain over the model's pick: geometric mean {:.3f}, most {:.3f}{}; the pick is as "

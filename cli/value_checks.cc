@@ -12,9 +12,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <string_view>
 
 #include <sluice/spec/base.h>
 #include <sluice/tools.h>
+
+#include "cli/nearest.h"
 
 namespace sluice::cli {
 namespace {
@@ -107,13 +110,44 @@ std::string empty_value_problem(const CLI::App& app, const std::vector<std::stri
   return {};
 }
 
+std::vector<std::string> with_long_names(std::vector<std::string> words) {
+  for (std::string& word : words)
+    if (word.size() > 2 && word[0] == '-' && word[2] == '=' &&
+        std::string_view("mnk").find(word[1]) != std::string_view::npos)
+      word.insert(0, "-");
+  return words;
+}
+
+namespace {
+
+/// Names of the flags of `app` and of the verb that it runs, without their dashes.
+std::vector<std::string> flag_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+  for (const CLI::App* verb : app.get_subcommands()) {
+    const std::vector<std::string> more = flag_names(*verb);
+    names.insert(names.end(), more.begin(), more.end());
+  }
+  return names;
+}
+
+std::string no_such_flag(const std::string& word, const CLI::App& app) {
+  const std::string name = word.substr(0, word.find('='));
+  const std::string meant = nearest(name.substr(name.find_first_not_of('-')), flag_names(app));
+  return fmt::format("there is no flag {}: {}", in_quotes(word),
+                     meant.empty() ? "leave it out" : fmt::format("did you mean --{}?", meant));
+}
+
+}  // namespace
+
 std::string text_of(const CLI::Error& error, const CLI::App& app) {
   // Words that no option took, in order. CLI11 reports them last, and the last word first.
   const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
   const auto flag = std::find_if(rest.begin(), rest.end(), [](const std::string& word) {
     return word.size() > 1 && word.front() == '-';
   });
-  if (flag != rest.end()) return fmt::format("there is no flag {}: leave it out", in_quotes(*flag));
+  if (flag != rest.end()) return no_such_flag(*flag, app);
   if (!rest.empty()) return fmt::format("{} belongs to no flag: leave it out", in_quotes(rest.front()));
   const std::string text = one_line(error.what()), start = "Could not convert: ";
   // check_values has passed it, so it is a whole number that an int cannot hold.

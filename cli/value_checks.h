@@ -27,8 +27,11 @@ void check_range(CLI::Option* option, const FieldRange& range);
 /// values silently: "1,,2" would be two values.
 std::string empty_value_problem(const CLI::App& app, const std::vector<std::string>& words);
 
-/// The message for an exception of CLI11: the first word that `app` has no flag for, else value and rule. One
-/// line, escaped.
+/// The words with "-m=4096" as "--m=4096", as CLI11 takes "=4096" for the value of the former.
+std::vector<std::string> with_long_names(std::vector<std::string> words);
+
+/// The message for an exception of CLI11: the first word that `app` has no flag for, and the flag that is
+/// nearest to it, else value and rule. One line, escaped.
 std::string text_of(const CLI::Error& error, const CLI::App& app);
 
 inline constexpr int kLongestHang = 86400;     // --hang-s: a day

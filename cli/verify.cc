@@ -231,14 +231,13 @@ template <class Checks>
 Result<int> run_checks(const VerifyFlags& flags, const RequestFlags& request) {
   SLUICE_TRY(Checks::create(request, {}));  // reports a bad flag before a missing GPU
   SLUICE_TAKE(const Target target, find_target(flags.device, options_from_environment()));
-  if (!target.why_host.empty())
-    fmt::print("on {}, because there is no usable GPU: {}\n", Checks::kHost, target.why_host);
+  if (!target.why_host.empty()) fmt::print("on {} (no usable GPU: {})\n", Checks::kHost, kAskDoctor);
   SLUICE_TAKE(const Checks checks, Checks::create(request, target));
   Tally tally;
   SLUICE_TRY(verify_all(flags, target, checks, tally));
-  for (const auto& [why, times] : tally.refused) fmt::print("refused {} times: {}\n", times, why);
+  for (const auto& [why, times] : tally.refused) fmt::print("refused {}: {}\n", counted(times, "time"), why);
   const bool right = tally.wrong == 0 && tally.right > 0;
-  fmt::print("{} problems on {}: {}\n", flags.problems,
+  fmt::print("{} on {}: {}\n", counted(flags.problems, "problem"),
              target.device ? target.device->info().name : Checks::kHost,
              paint(stdout, right ? Colour::green : Colour::red,
                    fmt::format("{} right, {} wrong, {}{} refused", tally.right, tally.wrong,
@@ -256,11 +255,9 @@ Result<int> run_verify(const VerifyFlags& flags, const RequestFlags& request) {
 }
 
 Result<int> run_records(const VerifyFlags& flags, VerifyRecordsFlags records) {
-  SLUICE_TAKE(
-      const Device device,
-      gpu_of(flags.device, options_from_environment(),
-             "--records launches the kernels that records choose, and the host twin has none: give the "
-             "number of a GPU with --device"));
+  SLUICE_TAKE(const Device device,
+              gpu_of(flags.device, options_from_environment(),
+                     "--records launches the kernels that records choose: without a GPU, leave it out"));
   records.seed = flags.seed;
   records.hang_s = flags.hang_s;
   return verify_records(records, device);

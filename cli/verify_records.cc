@@ -78,27 +78,28 @@ class Session {
       }
     }
     bar.clear();
-    const i64 wrong = counted(&Outcome::wrong), is_right = counted(&Outcome::right);
+    const i64 wrong = count_if(&Outcome::wrong), is_right = count_if(&Outcome::right);
     const double seconds = machine_.now_s() - start;
     const bool right = wrong == 0 && is_right > 0;
     for (const std::string& line : recorded.passed_over) fmt::print("passed over: {}\n", line);
-    fmt::print("{} records on {} in {:.0f} s: {}\n", outcomes_.size(), lab_.device.info().name, seconds,
+    fmt::print("{} on {} in {:.0f} s: {}\n", counted(outcomes_.size(), "record"), lab_.device.info().name,
+               seconds,
                paint(stdout, right ? Colour::green : Colour::red,
                      fmt::format("{} right, {} wrong, {} not judged, {} passed over", is_right, wrong,
-                                 counted(&Outcome::not_judged), recorded.passed_over.size())));
+                                 count_if(&Outcome::not_judged), recorded.passed_over.size())));
     fmt::print("of those that are right: {}\n", describe(largest_shares(outcomes_)));
     if (!flags_.json.empty()) SLUICE_TRY(bench::write_whole(json(recorded, seconds), flags_.json));
     return right ? kExitOk : kExitNo;
   }
 
  private:
-  i64 counted(bool (Outcome::*is)() const) const {
+  i64 count_if(bool (Outcome::*is)() const) const {
     return std::count_if(outcomes_.begin(), outcomes_.end(), std::mem_fn(is));
   }
 
   /// Compiles all plans together. A plan that fails reports its error when it is checked.
   void compile(std::span<const bench::RecordedPlan> plans, Watchdog& watchdog) {
-    watchdog.step(fmt::format("compiling {} kernels", plans.size()));
+    watchdog.step(fmt::format("compiling {}", counted(plans.size(), "kernel")));
     std::vector<Plan> dense;
     std::vector<packed::Plan> packed;
     for (const bench::RecordedPlan& item : plans) {
@@ -142,7 +143,7 @@ class Session {
                       {"driver", run.driver},
                       {"nvrtc", run.nvrtc},
                       {"checked", outcomes_.size()},
-                      {"right", counted(&Outcome::right)},
+                      {"right", count_if(&Outcome::right)},
                       {"not_judged", not_judged},
                       {"passed_over", recorded.passed_over},
                       {"seconds", seconds},

@@ -11,10 +11,12 @@
 
 // Text. conv_text.h: a convolution in words. quoted.h: a caller's text in a message, escaped and bounded.
 // text_file.h: a whole file, up to a bound. fields.h: tables of fields, and names of enumerators.
-// json_text.h: JSON that anybody may have written. pack_units.h: a weight format in words.
+// json_text.h: JSON that anybody may have written. lines.h: text in lines of bounded length. pack_units.h: a
+// weight format in words.
 #include <sluice/host/text/conv_text.h>
 #include <sluice/host/text/fields.h>
 #include <sluice/host/text/json_text.h>
+#include <sluice/host/text/lines.h>
 #include <sluice/host/text/pack_units.h>
 #include <sluice/host/text/packed_units.h>
 #include <sluice/host/text/quoted.h>

@@ -12,7 +12,8 @@ import re
 import subprocess
 import sys
 
-# Room -> allowed includes: rooms, single files, and classes of outside headers.
+HEADING = "## Folders, and what each may include"  # heads the table in docs/tour.md
+# Room (a folder, or a part of one) -> allowed includes: rooms, single files, and classes of outside headers.
 ROOMS = {
     "spec": {"spec"},
     "device": {"spec", "device"},
@@ -85,9 +86,9 @@ def faults_in(path: str, text: str, root: pathlib.Path) -> list[str]:
 
 
 def table_in(tour: str) -> dict[str, set[str]]:
-    """Room -> allowed includes, from the first and last cell of the rows below "## Rooms"."""
+    """Room -> allowed includes, from the first and last cell of the rows below HEADING."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")]
-            for line in tour.partition("## Rooms\n")[2].split("\n\n")[0].splitlines() if line.startswith("|")]
+            for line in tour.partition(f"{HEADING}\n")[2].split("\n\n")[0].splitlines() if line.startswith("|")]
     return {row[0]: set(row[-1].split(", ")) for row in rows[2:]}
 
 
@@ -148,7 +149,7 @@ PLANTED = [  # (file, line, must be caught)
 def self_test(root: pathlib.Path) -> list[str]:
     faults = [f"self-test: {path}: '{line}' {'was not caught' if bad else 'was refused'}"
               for path, line, bad in PLANTED if bool(faults_in(path, line, root)) != bad]
-    good = "## Rooms\n| room | holds | may include |\n|---|---|---|\n| spec | values | spec |\n\n| not | a | room |\n"
+    good = "## Folders, and what each may include\n| folder | holds | may include |\n|---|---|---|\n| spec | values | spec |\n\n| not | a | room |\n"
     for tour, rooms, bad in [(good, {"spec"}, False), (good, {"spec", "device"}, True), (good, set(), True),
                              (good.replace("| spec |\n", "| spec, std |\n"), {"spec"}, True)]:
         if bool(table_faults(tour, rooms)) != bad:

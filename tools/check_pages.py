@@ -6,7 +6,7 @@ with their result in one short paragraph. Each relative link and anchor leads so
     tools/check_pages.py [--self-test]
 
 Not counted: docs/python-reference.md, and lines of blocks that a script writes (`<!-- NAME: made by ... -->`).
-The table of rooms in docs/tour.md may be wide. Called by `make check` and ctest.
+The table of folders in docs/tour.md may be wide. Called by `make check` and ctest.
 """
 import pathlib
 import re
@@ -30,7 +30,7 @@ def length_faults(name, text):
     most = MOST_README_LINES if name == "README.md" else MOST_LINES
     lines = GENERATED.sub("", text).splitlines()
     faults = [f"{name} has {len(lines)} lines: at most {most}; split it, or cut what is not its purpose"] if len(lines) > most else []
-    rooms = text.partition("## Rooms\n")[2].partition("\n\n")[0].splitlines() if name == "docs/tour.md" else []
+    rooms = text.partition("## Folders, and what each may include\n")[2].partition("\n\n")[0].splitlines() if name == "docs/tour.md" else []
     long = [line for line in lines if len(line) > MOST_COLUMNS and line not in rooms]
     return faults + ([f"{name}: {len(long)} lines are longer than {MOST_COLUMNS} characters; wrap them, or let a cell hold a phrase: "
                       f"{long[0][:60]}..."] if long else [])

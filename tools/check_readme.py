@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks README.md: the C++ compiles, the names of sluice.torch exist, the tool has the verbs and flags.
+"""Checks README.md: the C++ compiles, the names of sluice.torch exist, the tool has the verbs and flags. Checks
+that the C of docs/cpp.md compiles, too.
 
     tools/check_readme.py --compiler g++ --tool build/release/sluice
+    tools/check_readme.py --cpp FILE
     tools/check_readme.py --self-test
 
-Called by ctest. Other pages have programs in examples/, which are built and tested whole.
+Called by ctest, and by tests/package, which runs the C++. Other pages have programs in examples/, which are built and tested whole.
 """
 import argparse
 import ast
@@ -15,7 +17,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BEFORE, AFTER = "void readme(const void* a, const void* b, void* d, sluice::Stream stream) {", "(void)done;\n}"
+BEFORE = ("void fail(const sluice::Error& error) { std::printf(\"%s\\n\", error.message.c_str()); }\n"
+          "void readme(const void* a, const void* b, void* d, sluice::Stream stream) {")
+AFTER = "}\nint main() { readme(nullptr, nullptr, nullptr, {}); }"  # without memory, so that it ends with an error
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -23,10 +27,10 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def program_of(block: str) -> str:
-    """The snippet as a function of the pointers and the stream it uses."""
+    """The snippet as a function of the pointers and the stream it uses, and a call of it."""
     lines = block.splitlines()
     included = [line for line in lines if line.startswith("#")]
-    return "\n".join([*included, BEFORE, *(line for line in lines if not line.startswith("#")), AFTER, ""])
+    return "\n".join(["#include <cstdio>", *included, BEFORE, *(line for line in lines if not line.startswith("#")), AFTER, ""])
 
 
 def compile_faults(text: str, compiler: str) -> list[str]:
@@ -36,6 +40,17 @@ def compile_faults(text: str, compiler: str) -> list[str]:
                               input=program_of(block), capture_output=True, text=True)
         if done.returncode:
             found.append(f"the C++ does not compile: {done.stderr.strip().splitlines()[0]}")
+    return found
+
+
+def c_faults(text: str) -> list[str]:
+    """`text`: docs/cpp.md, whose C is whole functions."""
+    found = [] if blocks(text, "c") else ["docs/cpp.md has no C to compile"]
+    for block in blocks(text, "c"):
+        done = subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror", "-fsyntax-only",
+                               f"-I{ROOT / 'include'}", "-x", "c", "-"], input=block, capture_output=True, text=True)
+        if done.returncode:
+            found.append(f"the C of docs/cpp.md does not compile: {done.stderr.strip().splitlines()[-1]}")
     return found
 
 
@@ -72,7 +87,8 @@ def self_test() -> int:
     said = tool_faults(text, lambda verb: "  --m INT\n  --older TEXT" if verb == "run" else "")
     assert said == ["sluice run has no --old", "sluice has no verb walk"], said
     assert len(tool_faults("", str)) == len(compile_faults("", "g++")) == 1, "a check that looks at nothing"
-    planted = (ROOT / "README.md").read_text().replace("sluice::gemm::prepare(", "sluice::gemm::prepared(")
+    assert len(c_faults("")) == 1 and len(c_faults("```c\nint f(void) { return gone(); }\n```\n")) == 1
+    planted = (ROOT / "README.md").read_text().replace("sluice::gemm::run(", "sluice::gemm::ran(")
     assert len(compile_faults(planted, "g++")) == 1, "a function that is gone"
     print("readme: self-test passed")
     return 0
@@ -82,16 +98,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--tool", help="a built sluice; without it verbs and flags are not looked at")
+    parser.add_argument("--cpp", type=pathlib.Path, help="write the C++ snippet here as a program, and do nothing else")
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     if arguments.self_test:
         return self_test()
 
+    if arguments.cpp:
+        arguments.cpp.write_text(program_of(blocks((ROOT / "README.md").read_text(), "cpp")[0]))
+        return 0
+
     def help_of(verb: str) -> str:
         done = subprocess.run([arguments.tool, verb, "--help"], capture_output=True, text=True)
         return done.stdout if done.returncode == 0 else ""
     text = (ROOT / "README.md").read_text()
-    found = compile_faults(text, arguments.compiler) + python_faults(text, exported())
+    found = compile_faults(text, arguments.compiler) + c_faults((ROOT / "docs/cpp.md").read_text()) + python_faults(text, exported())
     found += tool_faults(text + (ROOT / "docs/performance.md").read_text(), help_of) if arguments.tool else []
     print("\n".join(f"README.md: {line}" for line in found) or "readme: ok")
     return 1 if found else 0

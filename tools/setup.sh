@@ -1,15 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Makes sure that a build's needs are there: installs missing packages of tools/apt-packages.txt, after saying
-# so, and looks for the headers of a CUDA toolkit. `--tool` leaves out what only tests and checks need. Silent
-# when all is well. Called by `make`.
+# so, and looks for the headers of a CUDA toolkit. `--tool` leaves out what only tests and checks need; with
+# `--quiet` it says nothing when all is there. Called by `make`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+part=all quiet=no
+for word; do
+  case $word in
+    --tool) part=tool ;;
+    --quiet) quiet=yes ;;
+    *) echo "setup: $word is no flag: give --tool, --quiet or nothing" >&2; exit 2 ;;
+  esac
+done
 
 missing=()
 while read -r package; do
   case $package in
-    '# For the tests'*) [ "${1:-}" != --tool ] || break ;;
+    '# For the tests'*) [ "$part" != tool ] || break ;;
     '' | '#'*) ;;
     *) dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package") ;;
   esac
@@ -28,7 +37,10 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 for folder in "${CUDA_PATH:-}" /usr/local/cuda; do
-  [ -n "$folder" ] && compgen -G "$folder/include/cuda.h" >/dev/null && exit 0
+  if [ -n "$folder" ] && [ -e "$folder/include/cuda.h" ]; then
+    [ "$quiet" = yes ] || echo "setup: all is there: Debian packages, and the CUDA headers of $folder"
+    exit 0
+  fi
 done
 echo "setup: no CUDA toolkit headers in /usr/local/cuda: install a toolkit (13.0 or newer) or set CUDA_PATH" >&2
 exit 1

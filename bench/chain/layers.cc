@@ -72,7 +72,8 @@ class Layers {
     if (has_norms(spec_)) from = add_norm("norm1", from, index == 0);
     add_product(index, LayerProduct::qkv, from, Activations::kQkv);
     from = at(Activations::kQkv);
-    if (has_quantisers(spec_)) from = add_quantiser("attention", Gate::none, from, Activations::kAttention);
+    if (has_quantisers(spec_))
+      from = add_quantiser("quantise attention", Gate::none, from, Activations::kAttention);
     add_product(index, LayerProduct::o, from, Activations::kO);
     stream_ = from = at(Activations::kO);
     if (has_norms(spec_)) from = add_norm("norm2", from, false);

@@ -12,65 +12,97 @@
 #include <sluice/tools.h>
 #include <sluice/try.h>
 
+#include "bench/chain/layer_rules.h"
 #include "bench/errors.h"
 #include "bench/parse.h"
 
 namespace sluice::bench {
 namespace {
 
-constexpr i64 kMostColumns = i64{1} << 20;
+constexpr i64 kMostSize = i64{1} << 20;
 constexpr i64 kColumnUnit = 16;  // e4m3 rows begin at multiples of 16 bytes
-constexpr const char* kExperts[] = {"num_experts", "num_local_experts", "n_routed_experts"};
 
 bool fits(const Model& m) {
   for (const i64 size : {m.width, m.qkv, m.attention, m.inner})
-    if (size <= 0 || size > kMostColumns || size % kColumnUnit != 0) return false;
+    if (size <= 0 || size > kMostSize || size % kColumnUnit != 0) return false;
   return m.attention <= m.qkv;
+}
+
+constexpr const char* kAsNumbers = "; give the sizes as numbers, like 8192x1280x1024x3584";
+
+/// The part of a config that describes the decoder: that of a model which sees or hears is nested.
+const Json& decoder_of(const Json& whole) {
+  for (const char* key : {"text_config", "llm_config", "language_config"})
+    if (whole.contains(key) && whole[key].is_object()) return whole[key];
+  return whole;
+}
+
+/// The number of `key`, or `otherwise` where the config has none.
+Result<i64> number_of(const Json& config, const char* key, std::optional<i64> otherwise) {
+  const auto found = config.find(key);
+  if (found == config.end() || found->is_null()) {
+    if (otherwise) return *otherwise;
+    return bad_argument("has no {}{}", key, kAsNumbers);
+  }
+  const i64 value = found->is_number_integer() ? found->get<i64>() : 0;
+  if (value > 0 && value <= kMostSize) return value;
+  return bad_argument("{} must be a whole number in 1..{}{}", key, kMostSize, kAsNumbers);
 }
 
 /// Returns the sizes of a config that describes a dense decoder, or of one of `shards` parts of it. qkv and
 /// gate_up are split by columns, o and down by what they read.
-Result<Model> model_of(const Json& whole, const std::string& name, i64 shards) {
-  const Json& config = whole.contains("text_config") ? whole["text_config"] : whole;
-  if (!config.is_object()) return bad_argument("--model {}: text_config is not an object", in_quotes(name));
-  for (const char* key : kExperts)
-    if (config.contains(key) && config[key].is_number_integer() && config[key].get<i64>() > 1)
-      return bad_argument("--model {}: {} says that its layers have experts; a chain is of dense layers",
-                          in_quotes(name), key);
-  const auto number = [&](const char* key, std::optional<i64> otherwise) -> Result<i64> {
-    const auto found = config.find(key);
-    const bool given = found != config.end() && !found->is_null();
-    const i64 value = !given ? otherwise.value_or(0) : found->is_number_integer() ? found->get<i64>() : 0;
-    if (value > 0 && value <= kMostColumns) return value;
-    return bad_argument(
-        "--model {}: {} must be a number in 1..{}; give the sizes as numbers, like "
-        "8192x1280x1024x3584",
-        in_quotes(name), key, kMostColumns);
-  };
-  SLUICE_TAKE(const i64 width, number("hidden_size", {}));
-  SLUICE_TAKE(const i64 inner, number("intermediate_size", {}));
-  SLUICE_TAKE(const i64 heads, number("num_attention_heads", {}));
-  SLUICE_TAKE(const i64 kv_heads, number("num_key_value_heads", heads));
-  SLUICE_TAKE(const i64 head, number("head_dim", width / heads));
+Result<Model> model_of(const Json& whole, const std::string& title, i64 shards) {
+  const Json& config = decoder_of(whole);
+  SLUICE_TAKE(const i64 width, number_of(config, "hidden_size", {}));
+  SLUICE_TAKE(const i64 inner, number_of(config, "intermediate_size", {}));
+  SLUICE_TAKE(const i64 heads, number_of(config, "num_attention_heads", {}));
+  SLUICE_TAKE(const i64 kv_heads, number_of(config, "num_key_value_heads", heads));
+  SLUICE_TAKE(const i64 head, number_of(config, "head_dim", width / heads));
+  if (const std::string other = why_not_dense_layers(config); !other.empty())
+    return bad_argument("{}", other);
   if (heads % shards != 0 || inner % shards != 0 || (kv_heads % shards != 0 && shards % kv_heads != 0))
-    return bad_argument("--model {}: {} shards do not divide {} heads, {} heads of keys and {} columns",
-                        in_quotes(name), shards, heads, kv_heads, inner);
+    return bad_argument("{} shards do not divide {} heads, {} heads of keys and {} columns", shards, heads,
+                        kv_heads, inner);
   const i64 own_kv_heads = std::max<i64>(kv_heads / shards, 1);  // more shards than heads: each has a copy
-  const Model model{shards > 1 ? fmt::format("{}-tp{}", name, shards) : name, width,
+  const Model model{shards > 1 ? fmt::format("{}-tp{}", title, shards) : title, width,
                     (heads / shards + 2 * own_kv_heads) * head, heads / shards * head, inner / shards};
   if (!fits(model))
-    return bad_argument("--model {}: its sizes ({}x{}x{}x{}) must be multiples of {}", in_quotes(name),
-                        model.width, model.qkv, model.attention, model.inner, kColumnUnit);
+    return bad_argument("its sizes ({}x{}x{}x{}) must be multiples of {}", model.width, model.qkv,
+                        model.attention, model.inner, kColumnUnit);
   return model;
 }
 
+/// The folder of a config.json is called as the model is; another file has a name of its own.
+std::string title_of(const std::filesystem::path& file) {
+  std::error_code unused;
+  const std::string folder = std::filesystem::absolute(file, unused).parent_path().filename().string();
+  return file.filename() == "config.json" && !folder.empty() ? folder : file.stem().string();
+}
+
 Result<Model> read_model(const std::string& path, i64 shards) {
+  const std::string where = "--model " + escaped(path);
   SLUICE_TAKE(const std::string text, read_text_file(path, kMostJsonBytes));
-  SLUICE_TAKE(const Json config, parse_json_text(text));
-  if (!config.is_object()) return bad_argument("--model {}: the file is not a JSON object", in_quotes(path));
-  const std::filesystem::path file(path);
-  const std::string folder = file.parent_path().filename().string();
-  return model_of(config, folder.empty() ? file.stem().string() : folder, shards);
+  const Result<Json> config = parse_json_text(text);
+  if (!config) return within(where, config.error());
+  if (!config->is_object()) return bad_argument("{}: the file is not a JSON object", where);
+  const Result<Model> model = model_of(*config, title_of(path), shards);
+  if (!model) return within(where, model.error());
+  return model;
+}
+
+/// A file of `text`, and the shards behind its colon: "config.json:8", or a folder with a config.json.
+std::optional<std::pair<std::string, i64>> file_of(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  i64 shards = 1;
+  char rest = 0;
+  const bool sharded =
+      colon != std::string::npos && std::sscanf(text.c_str() + colon + 1, "%lld%c", &shards, &rest) == 1;
+  if (sharded && shards < 1) return std::nullopt;
+  const std::filesystem::path path(sharded ? text.substr(0, colon) : text);
+  std::error_code unused;
+  if (std::filesystem::is_directory(path, unused)) return std::pair((path / "config.json").string(), shards);
+  if (path.extension() == ".json") return std::pair(path.string(), shards);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -88,13 +120,7 @@ Result<Model> parse_model(const std::string& text) {
     if (text == model.name) return model;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", model.name);
   }
-  if (const size_t end = text.rfind(".json"); end != std::string::npos) {
-    i64 shards = 1;
-    char rest = 0;
-    const std::string behind = text.substr(end + 5);
-    if (behind.empty() || (std::sscanf(behind.c_str(), ":%lld%c", &shards, &rest) == 1 && shards > 0))
-      return read_model(text.substr(0, end + 5), shards);
-  }
+  if (const auto file = file_of(text)) return read_model(file->first, file->second);
   if (const auto four = parse_sizes(text, 4, "--model", "")) {
     const Model sizes{text, (*four)[0], (*four)[1], (*four)[2], (*four)[3]};
     if (fits(sizes)) return sizes;
@@ -104,10 +130,15 @@ Result<Model> parse_model(const std::string& text) {
     if (n > 0 && k >= n)
       return Model{.name = "product", .width = k, .qkv = n, .attention = k, .inner = k, .n = n};
   }
+  if (std::count(text.begin(), text.end(), '/') == 1)
+    return bad_argument(
+        "--model {} is no file: for a model of a hub give the path of its config.json, which `hf download {} "
+        "config.json` prints",
+        in_quotes(text), escaped(text));
   return bad_argument(
       "--model {} is not one of: {}; nor n x k of equal products, like 1280x8192, with n at most k; nor "
       "width x qkv x attention x inner, like 8192x1280x1024x3584, multiples of {} with attention at most "
-      "qkv; nor a config.json",
+      "qkv; nor a config.json or its folder",
       in_quotes(text), names, kColumnUnit);
 }
 

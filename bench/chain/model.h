@@ -24,9 +24,11 @@ const std::vector<Model>& known_models();
 ///   llama3-8b                 a known model
 ///   1280x8192                 four equal products of n x k, n at most k
 ///   8192x1280x1024x3584       width, columns of qkv, columns that o reads, columns that down reads
-///   path/config.json          a dense decoder's sizes as Hugging Face keeps them; with ":8" behind it one of
-///                             eight tensor-parallel shards
-/// Errors: invalid_argument (no such name; the file is none, or lacks a size; shards that do not divide it).
+///   path/config.json          a dense decoder's sizes as Hugging Face keeps them, or the folder of that
+///   file;
+///                             with ":8" behind it one of eight tensor-parallel shards
+/// Errors: invalid_argument (no such name; the file is none, lacks a size or describes other layers than
+/// layer_rules.h takes; shards that do not divide it), io (the file).
 Result<Model> parse_model(const std::string& text);
 
 }  // namespace sluice::bench

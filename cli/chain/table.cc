@@ -9,9 +9,8 @@ namespace sluice::cli {
 namespace {
 
 const Table& table() {
-  static const Table made({{"chain", 34, Align::left},
-                           {"arm", 28, Align::left},
-                           {"us a layer", 10},
+  static const Table made({{"  arm", 30, Align::left},
+                           {"us per layer", 10},
                            {"p10..p90", 15},
                            {"of HBM rate", 11},
                            {"x off", 6},
@@ -39,9 +38,8 @@ std::string chain_header() {
 }
 
 std::string chain_lines(const bench::ChainRecord& record) {
-  const std::string name = name_of(record.spec);
-  if (!record.error.empty()) return table().row({name, record.error});
-  std::string text;
+  std::string text = name_of(record.spec) + "\n";
+  if (!record.error.empty()) return text + table().row({"  " + record.error});
   const double off = median_of(record, bench::kChainOff), peer = median_of(record, bench::kChainPeer);
   for (const bench::ArmRecord& arm : record.arms) {
     const double us = arm.us.median;
@@ -49,11 +47,11 @@ std::string chain_lines(const bench::ChainRecord& record) {
       const std::string why =
           !arm.error.empty() ? arm.error
                              : fmt::format("not timed: {} pieces of 16 bytes differ from off", arm.differing);
-      text += table().row({name, arm.name, why});
+      text += table().row({"  " + arm.name, why});
       continue;
     }
     text += table().row(
-        {name, arm.name, fmt::format("{:.2f}", us), fmt::format("{:.2f}..{:.2f}", arm.us.p10, arm.us.p90),
+        {"  " + arm.name, fmt::format("{:.2f}", us), fmt::format("{:.2f}..{:.2f}", arm.us.p10, arm.us.p90),
          fmt::format("{:.1f} %", 100 * share_of_peak(record, us)), ratio_text(off, us), ratio_text(peer, us),
          arm.name == bench::kChainPeer ? "" : std::to_string(arm.programmatic_edges), same_bits(arm)});
   }

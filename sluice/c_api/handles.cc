@@ -4,6 +4,7 @@
 
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/text/field_text.h>
+#include <sluice/host/text/lines.h>
 #include <sluice/host/text/packed_units.h>
 #include <sluice/try.h>
 
@@ -12,7 +13,8 @@ namespace sluice::c_api {
 namespace {
 
 std::string text_of_target(const Target& target) {
-  return (target.stands_in ? describe_stand_in(target.info) : "") + describe(target.info);
+  return (target.stands_in ? describe_stand_in(target.info) : "") +
+         gpu_line(target.info.name, target.info.sm_count);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include <sluice/chain/chain.h>
+#include <sluice/host/text/lines.h>
 
 namespace sluice {
 namespace {
@@ -39,32 +40,32 @@ std::string product_kernel(const ChainPlan& plan, const PlannedStep& s) {
 }
 
 std::string explain(const ChainPlan& plan) {
-  std::vector<std::string> names, kernels, overlaps;
-  size_t name_width = 0, kernel_width = 0, overlap_width = 0;
-  for (const PlannedStep& s : plan.steps) {
-    names.push_back(s.step.name);
-    kernels.push_back(s.launched ? step_of(s.step)->text(plan_of(plan, s)) : "nothing to do");
-    overlaps.push_back(overlap_of(s));
-    name_width = std::max(name_width, names.back().size());
-    kernel_width = std::max(kernel_width, kernels.back().size());
-    overlap_width = std::max(overlap_width, overlaps.back().size());
-  }
+  constexpr size_t kNumber = 4;
+  size_t names = 0;
+  for (const PlannedStep& s : plan.steps) names = std::max(names, s.step.name.size());
+  const size_t indent = kNumber + names + 2;
   std::string text;
   double estimate_us = 0;
   i64 bytes = 0;
+  bool tuned = false;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const PlannedStep& s = plan.steps[i];
+    const std::string kernel = s.launched ? step_of(s.step)->text(plan_of(plan, s)) : "nothing to do";
     const i64 moved = s.launched ? step_of(s.step)->moved_bytes() : 0;
     const double us = s.launched ? s.estimate_us : 0;
-    text += padded(std::to_string(i), 4) + padded(names[i], name_width) + "  " +
-            padded(kernels[i], kernel_width) + "  " + padded(overlaps[i], overlap_width) + "  " +
-            megabytes(moved) + "  " + fixed(us, 2) + " us\n";
+    text += padded(std::to_string(i), kNumber) + padded(s.step.name, names) + "  " +
+            wrapped(kernel, indent, indent) + "\n" + std::string(indent, ' ') +
+            wrapped(overlap_of(s) + "; " + megabytes(moved) + ", " + fixed(us, 2) + " us", indent, indent) +
+            "\n";
     bytes += moved;
     estimate_us += us;
+    tuned = tuned || s.tuned;
   }
   return text + "all " + std::to_string(plan.steps.size()) + " steps: " + megabytes(bytes) + ", " +
-         fixed(estimate_us, 1) + " us one after the other, workspace " +
-         std::to_string(plan.workspace_bytes) + " bytes\n";
+         fixed(estimate_us, 1) + " us without overlap, workspace " + std::to_string(plan.workspace_bytes) +
+         " bytes\n" +
+         (tuned ? "tuned steps are the fastest among their neighbours; alone they may be slower than others\n"
+                : "");
 }
 
 }  // namespace sluice

@@ -11,11 +11,14 @@ endfunction()
 
 file(REMOVE_RECURSE ${work})
 must(${CMAKE_COMMAND} --install ${build} --prefix ${work}/prefix)
+must(python3 ${CMAKE_CURRENT_LIST_DIR}/../../tools/check_readme.py --cpp ${work}/readme.cc)
 must(${CMAKE_COMMAND} -G Ninja -S ${CMAKE_CURRENT_LIST_DIR} -B ${work}/user -DCMAKE_PREFIX_PATH=${work}/prefix
+  -DREADME_PROGRAM=${work}/readme.cc
   -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_FLAGS=${flags}")
 must(${CMAKE_COMMAND} --build ${work}/user)
 must(${work}/user/user)
 must(${work}/user/user_c)
+must(${work}/user/user_readme)
 must(${work}/prefix/bin/sluice --help)
 file(GLOB_RECURSE licence ${work}/prefix/share/LICENSE)
 if(NOT licence)

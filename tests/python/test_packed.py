@@ -240,7 +240,7 @@ def test_plans_of_e4m3_tokens(cache):
     problem = packed.problem(16)
     assert problem == sluice.PackedProblem(16, 4096, 512, packed.format, "e4m3", scale_x="vector")
     text = sluice.packed_plan(problem).text
-    assert "X e4m3 ld 512 with a scale for each token, D bf16" in text
+    assert "X e4m3 ld 512 with a scale per token, D bf16" in text
     assert "with a scale, D fp16" in sluice.packed_plan(packed.problem(16, scale_x="tensor", d="fp16")).text
     chosen = sluice.packed_plan(problem, tokens=32, strips=1, k_groups=2, parts=2, stages=4)
     assert ".tokens = 32, .strips = 1, .k_groups = 2, .parts = 2, .stages = 4" in chosen.config

@@ -140,7 +140,7 @@ bench::ChainRecord record() {
 
 TEST(cli_chain, table) {
   const std::string text = chain_header() + chain_lines(record());
-  EXPECT_NE(text.find("us a layer"), std::string::npos) << text;
+  EXPECT_NE(text.find("us per layer"), std::string::npos) << text;
   EXPECT_NE(text.find("50.00"), std::string::npos) << text;
   EXPECT_NE(text.find("100.0 %"), std::string::npos) << "230 MB in 50 us are 4.6 TB/s\n" << text;
   EXPECT_NE(text.find("1.200"), std::string::npos) << "off over it\n" << text;
@@ -306,7 +306,8 @@ TEST(cli_chain, the_tool_explains_and_refuses_without_a_gpu) {
   EXPECT_TRUE(plan.has("wait weights_first, trigger at_start, hand-off 1.05 MB")) << plan.text;
   EXPECT_TRUE(plan.has("all 8 steps")) << plan.text;
   const Outcome without = run_tool("SLUICE_RECORDS_DIR=", "chain --device host --tokens 16 --explain");
-  EXPECT_TRUE(without.has("tuned, 2 layers\nno record of these steps on this GPU: as weights_first"))
+  EXPECT_TRUE(
+      without.has("tuned, the first 2 of 8 layers\nno record of these steps on this GPU: as weights_first"))
       << without.text;
   const Outcome recorded =
       run_tool("SLUICE_RECORDS_DIR=", "chain --device host --tokens 16 --fuse gated --explain");

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include <sluice/check/verify_units.h>
 #include <sluice/conv.h>
@@ -116,6 +117,19 @@ TEST(cli_doctor, a_missing_nvrtc_is_found_with_a_remedy) {
   EXPECT_NE(check.remedy.find("SLUICE_NVRTC"), std::string::npos);
   EXPECT_EQ(verdict({check}), Health::missing);
   EXPECT_EQ(check_compile({.nvrtc_path = "/no/such/libnvrtc.so"}).health, Health::missing);
+}
+
+/// Fails if the page of packed kernels names another scanned compiler than the doctor.
+TEST(cli_doctor, the_compiler_that_was_scanned_is_that_of_the_page) {
+  std::ifstream file(SLUICE_SOURCE_DIR "/docs/packed.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(page.find("Scanned without a hazard: " + std::string(kScannedCompiler)), std::string::npos);
+  const Check check = check_compile({});
+  ASSERT_EQ(check.health, Health::ok) << check.found;
+  EXPECT_NE(check.found.find(" by NVRTC "), std::string::npos) << check.found;
+  EXPECT_EQ(check.found.find(std::string("by ") + kScannedCompiler + ":") == std::string::npos,
+            check.found.find("packed kernels were scanned") != std::string::npos)
+      << check.found;
 }
 
 TEST(cli_doctor, a_cache_that_others_could_write_is_found) {

@@ -89,13 +89,13 @@ TEST_F(CliTune, misuse_with_packed_weights_is_refused_with_the_reason) {
 
 TEST_F(CliTune, records_of_packed_weights_reach_the_verbs_that_plan) {
   const std::string shape = "plan --device host --weights int4 --group 64 --shape 16x4096x4096";
-  EXPECT_TRUE(sluice(shape + " --no-records").has("chosen by  the model"));
+  EXPECT_TRUE(sluice(shape + " --no-records").has("chosen by  the cost model"));
   ASSERT_TRUE(RecordStore::open_folder(folder_ + "/records")->save(sample_packed_record()));
   const Outcome with = sluice(shape);
   EXPECT_TRUE(with.has("chosen by  a record, measured 7.12")) << with.text;
   EXPECT_TRUE(with.has("narrow 16x32 w4 s5 p1 b1")) << with.text;
-  EXPECT_TRUE(sluice(shape + " --no-records").has("chosen by  the model"));
-  EXPECT_TRUE(sluice(shape + " --warps 8").has("chosen by  the model"));
+  EXPECT_TRUE(sluice(shape + " --no-records").has("chosen by  the cost model"));
+  EXPECT_TRUE(sluice(shape + " --warps 8").has("chosen by  the cost model"));
 }
 
 TEST_F(CliTune, verify_takes_packed_weights) {
@@ -129,19 +129,19 @@ TEST_F(CliTune, a_place_that_cannot_be_written_is_refused_before_anything_is_mea
 
 TEST_F(CliTune, without_a_gpu_it_says_so) {
   if (load_driver()) GTEST_SKIP() << "there is a driver here";
-  expect_refused("--set smoke", "CUDA driver");
+  expect_refused("--set smoke", "tune measures GPUs: without one there are plan and compile");
 }
 
 TEST_F(CliTune, records_reach_the_verbs_that_plan_and_no_records_leaves_them_out) {
   const std::string shape = "plan --device host --shape 1024x4096x4096";
-  EXPECT_TRUE(sluice(shape + " --no-records").has("chosen by  the model"));
+  EXPECT_TRUE(sluice(shape + " --no-records").has("chosen by  the cost model"));
   ASSERT_TRUE(RecordStore::open_folder(folder_ + "/records")->save(sample_record()));
   const Outcome with = sluice(shape);
   EXPECT_TRUE(with.has("chosen by  a record, measured 48.1")) << with.text;
   EXPECT_TRUE(with.has("ping_pong 64x96x64")) << with.text;
   const Outcome without = sluice(shape + " --no-records");
-  EXPECT_TRUE(without.has("chosen by  the model")) << without.text;
-  EXPECT_TRUE(sluice(shape + " --tile 128x128").has("chosen by  the model"));
+  EXPECT_TRUE(without.has("chosen by  the cost model")) << without.text;
+  EXPECT_TRUE(sluice(shape + " --tile 128x128").has("chosen by  the cost model"));
 }
 
 }  // namespace

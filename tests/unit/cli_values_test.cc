@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "cli/command_line.h"
 #include "run_tool.h"
@@ -96,10 +97,58 @@ TEST_F(CliValues, an_empty_text_is_no_value) {
 
 TEST_F(CliValues, an_unknown_first_word_is_named_beside_those_that_there_are) {
   refused("pln --shape 8x8x8",
-          "\"pln\" is no subcommand and no option that goes before one: give one of run, plan");
-  refused("--device host plan", "\"--device\" is no subcommand");
-  refused("",
-          "a subcommand is missing: give one of run, plan, compile, bench, chain, tune, verify, doctor, ");
+          "there is no verb \"pln\": did you mean plan? (sluice --help lists the verbs)");
+  refused("plna", "did you mean plan?");
+  refused("frobnicate", "there is no verb \"frobnicate\": give one of run, plan, ");
+  refused("records", "sluice tune makes records");
+  refused("conv --input 1", "sluice run --conv");
+  refused("--device host plan", "\"--device\" stands in front of the verb: begin with one of run, plan");
+  refused("", "a verb is missing: give one of run, plan, compile, bench, chain, tune, verify, doctor, ");
+}
+
+TEST_F(CliValues, help_is_a_word_too) {
+  EXPECT_EQ(sluice("help").text, sluice("--help").text);
+  EXPECT_EQ(sluice("help").code, 0);
+  EXPECT_EQ(sluice("help plan").text, sluice("plan --help").text);
+  EXPECT_TRUE(sluice("help plan").has("--shape"));
+  refused("help plna", "did you mean plan?");
+}
+
+TEST_F(CliValues, an_unknown_flag_is_answered_with_the_nearest) {
+  refused("plan --shape 8x8x8 --wieghts int4",
+          "there is no flag \"--wieghts\": did you mean --weights? (sluice plan --help lists the flags)");
+  refused("bench --shaps x", "did you mean --shapes? (sluice bench --help lists the flags)");
+  refused("plan --shape 8x8x8 --epilogue gelu", "there is no flag \"--epilogue\": leave it out");
+  std::ofstream(folder_ + "/list.txt") << "8x8x8 --dtpye e4m3\n";
+  refused("compile --shapes " + folder_ + "/list.txt",
+          "line 1: there is no flag \"--dtpye\": did you mean --dtype?");
+}
+
+TEST_F(CliValues, short_flags_take_an_equals_sign) {
+  EXPECT_EQ(sluice("plan -m=64 -n=64 -k=64 --device host").code, 0);
+  EXPECT_EQ(sluice("plan -m=64 -n=64 -k=64 --device host").text,
+            sluice("plan --shape 64x64x64 --device host").text);
+  refused("plan -m=four -n 8 -k 8", "--m: \"four\" must be a whole decimal number");
+}
+
+TEST_F(CliValues, types_have_the_names_that_torch_gives_them) {
+  const auto plan = [&](const std::string& type) {
+    return sluice("plan --shape 64x512x512 --device host --dtype " + type).text;
+  };
+  for (const auto& [theirs, ours] : {std::pair{"bfloat16", "bf16"},
+                                     {"torch.bfloat16", "bf16"},
+                                     {"float16", "fp16"},
+                                     {"half", "fp16"},
+                                     {"float8_e4m3fn", "e4m3"},
+                                     {"torch.float8_e4m3fn", "e4m3"},
+                                     {"e4m3fn", "e4m3"},
+                                     {"fp8", "e4m3"},
+                                     {"float8_e5m2", "e5m2"}})
+    EXPECT_EQ(plan(theirs), plan(ours)) << theirs;
+  EXPECT_TRUE(sluice("plan --shape 64x512x512 --device host --dtype fp8 --d float32").has("D fp32"));
+  EXPECT_EQ(sluice("plan --shape 64x512x512 --device host --dtype float8_e4m3fn --accumulate promoted").code,
+            0);
+  refused("plan --shape 64x512x512 --dtype int8", "\"int8\" is not one of: bf16, fp16");
 }
 
 TEST_F(CliValues, the_version_is_told) {
@@ -185,7 +234,7 @@ TEST_F(CliValues, a_byte_order_mark_is_no_part_of_the_first_problem) {
   for (const char* name : {"/lines.txt", "/list.json"}) {
     const Outcome outcome = sluice("compile --shapes " + folder_ + name);
     EXPECT_EQ(outcome.code, 0) << outcome.text;
-    EXPECT_TRUE(outcome.has("1 problems")) << outcome.text;
+    EXPECT_TRUE(outcome.has("1 problem for")) << outcome.text;
   }
 }
 

@@ -147,7 +147,7 @@ TEST(device_facts, the_text_says_every_fact_and_its_source) {
   for (const char* part : {"NVIDIA H100 80GB HBM3, 132 SMs", "700 W (assumed)", "B/s (estimated)",
                            "50 MB of L2 (assumed)", "845 TFLOP/s of 16 bits", "(estimated)"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
-  EXPECT_NE(describe(DeviceInfo{}).find("4.50 TB/s (measured on this model)"), std::string::npos);
+  EXPECT_NE(describe(DeviceInfo{}).find("4.50 TB/s (measured on this GPU type)"), std::string::npos);
 }
 
 }  // namespace

@@ -172,11 +172,11 @@ TEST(printer, describe_has_the_choices_and_the_estimate) {
   EXPECT_NE(text.find(short_name(plan.config)), std::string::npos) << text;
   EXPECT_NE(text.find("13 clusters of 1, along_m in bands of 8, 1 wave\n"), std::string::npos) << text;
   EXPECT_NE(text.find("12.3"), std::string::npos) << text;
-  EXPECT_NE(text.find("chosen by  the model\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("chosen by  the cost model\n"), std::string::npos) << text;
 }
 
 TEST(printer, describe_says_of_a_product_added_to_d_whether_its_bits_are_the_same_on_every_run) {
-  sluice::Plan plan;
+  sluice::Plan plan{.problem = {.m = 1, .n = 1, .k = 1}};
   EXPECT_EQ(describe(plan).find("bits"), std::string::npos) << "they always are where D is overwritten";
   plan.problem.epilogue.update = plan.config.epilogue.update = sluice::Update::add;
   EXPECT_NE(describe(plan).find("bits       the same on every run\n"), std::string::npos) << describe(plan);
@@ -185,8 +185,27 @@ TEST(printer, describe_says_of_a_product_added_to_d_whether_its_bits_are_the_sam
   EXPECT_NE(describe(plan).find("128x128x64 s4 c1x1 bf16 add update:add\n"), std::string::npos);
 }
 
+TEST(printer, describe_says_how_sums_are_kept_only_where_there_is_a_choice) {
+  sluice::Plan plan{.problem = {.m = 1, .n = 1, .k = 1}};
+  EXPECT_EQ(describe(plan).find("accumulate"), std::string::npos) << describe(plan);
+  plan.problem.a.type = plan.problem.b.type = sluice::DType::e4m3;
+  EXPECT_NE(describe(plan).find(", accumulate "), std::string::npos) << describe(plan);
+}
+
+TEST(printer, describe_says_that_nothing_is_launched_where_d_is_empty) {
+  for (const sluice::Problem& p : {sluice::Problem{.m = 0, .n = 8, .k = 8},
+                                   {.m = 8, .n = 0, .k = 8},
+                                   {.m = 8, .n = 8, .k = 8, .batch = 0}}) {
+    const std::string text = describe(sluice::Plan{.problem = p});
+    EXPECT_NE(text.find("nothing to launch"), std::string::npos) << text;
+    EXPECT_EQ(text.find("estimate"), std::string::npos) << text;
+  }
+  EXPECT_EQ(describe(sluice::Plan{.problem = {.m = 8, .n = 8, .k = 0}}).find("nothing"), std::string::npos)
+      << "D is bias and C";
+}
+
 TEST(printer, describe_says_that_a_record_chose) {
-  sluice::Plan plan;
+  sluice::Plan plan{.problem = {.m = 1, .n = 1, .k = 1}};
   plan.source = sluice::PlanSource::record;
   plan.measured_us = 98.765;
   EXPECT_NE(describe(plan).find("chosen by  a record, measured 98.7"), std::string::npos) << describe(plan);

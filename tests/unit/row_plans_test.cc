@@ -117,6 +117,22 @@ TEST(row_plans, every_m_is_served_by_one_of_the_kernels_and_launches_no_other_un
   }
 }
 
+/// Fails without the sort of row_text.cc: kernels are in the order in which they were chosen.
+TEST(row_plans, the_text_lists_kernels_by_the_rows_that_they_begin_with) {
+  for (const Layer& layer : kLayers) {
+    const auto table = gemm::plan_rows(bf16_layer(layer), {1, 512}, {});
+    ASSERT_TRUE(table.ok());
+    const std::string text = describe(*table, {});
+    i64 before = 0;
+    for (size_t at = text.find("m = "); at != std::string::npos; at = text.find("m = ", at + 1)) {
+      const i64 first = std::atoll(text.c_str() + at + 4);
+      EXPECT_GT(first, before) << text;
+      before = first;
+    }
+    EXPECT_GT(before, 1) << text;
+  }
+}
+
 TEST(row_plans, a_record_whose_kernel_is_chosen_plans_its_m) {
   const auto table = gemm::plan_rows(bf16_layer(kLayers[0]), {1, 512}, {});
   ASSERT_TRUE(table.ok());

@@ -489,7 +489,7 @@ TEST_F(TuneSearch, its_lines_say_what_became_of_each_problem) {
   expect_in(cli::tune_troubles(run.results[0]), "    WRONG " + tile_text(plans[2]));
   expect_in(cli::tune_troubles(run.results[0]), ": D[0] is 1 and must be 2\n");
   const std::string summary = cli::tune_summary(run.results, "FOLDER", 12.3);
-  expect_in(summary, "1 records to FOLDER; skipped: 1 with a record, 0 without time; 0 failed; 12 s");
+  expect_in(summary, "1 record to FOLDER; skipped: 1 with a record, 0 without time; 0 failed; 12 s");
   expect_in(summary, "most 1.250 (8192x8192x4096 bf16 > bf16); the pick is as good in 0 of 1");
   expect_in(summary, "1 were WRONG and 0 failed");
 }

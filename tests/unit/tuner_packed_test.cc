@@ -164,7 +164,7 @@ TEST(tuner_packed, the_record_decides_and_the_plan_says_so) {
   EXPECT_EQ(validate(c), nullptr);
   EXPECT_EQ(plan.smem_bytes, smem_bytes(c));
   EXPECT_TRUE(has(packed::describe(plan), "chosen by  a record, measured 7.12 us")) << packed::describe(plan);
-  EXPECT_TRUE(has(packed::describe(model), "chosen by  the model"));
+  EXPECT_TRUE(has(packed::describe(model), "chosen by  the cost model"));
   EXPECT_NE(plan.config, model.config);
   PackedProblem other = tuned_packed_problem();
   other.activation = Activation::relu;

@@ -219,7 +219,7 @@ std::vector<std::string> gpu_names() {
 
 const char* name_of(FactSource source) {
   switch (source) {
-    case FactSource::measured: return "measured on this model";
+    case FactSource::measured: return "measured on this GPU type";
     case FactSource::driver: return "driver";
     case FactSource::estimated: return "estimated";
     case FactSource::calibrated: return "measured on this card";

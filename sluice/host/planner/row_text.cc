@@ -2,6 +2,7 @@
 // The text of `sluice plan --rows`: a line for each kernel of a range with the m that it serves.
 #include <sluice/rows.h>
 
+#include <algorithm>
 #include <string>
 
 #include <sluice/host/text/lines.h>
@@ -24,8 +25,9 @@ std::string run_text(i64 first, i64 last) {
 
 /// The m of one kernel, as they come.
 struct Runs {
-  std::string text;
+  std::string kernel, text;
   int count = 0;
+  i64 least = 0;  // m of the first run
   i64 first = 0, last = 0;
 
   void add(i64 m, i64 step) {
@@ -34,7 +36,7 @@ struct Runs {
       return;
     }
     flush();
-    ++count;
+    if (count++ == 0) least = m;
     first = last = m;
   }
   void flush() {
@@ -51,7 +53,8 @@ template <class Table, class Planner, class Name>
 std::string text_of(const Table& table, const Planner& plan_of, const Name& name_of_config) {
   const RowSummary& s = table.summary;
   const i64 step = 1 + (table.rows.high - table.rows.low) / kMostLines;
-  std::vector<Runs> runs(table.kernels.size());
+  std::vector<Runs> runs;
+  for (const auto& kernel : table.kernels) runs.push_back({.kernel = name_of_config(kernel)});
   for (i64 m = table.rows.low; m <= table.rows.high; m += step) {
     const auto plan = plan_of(m);
     if (!plan) continue;
@@ -64,8 +67,9 @@ std::string text_of(const Table& table, const Planner& plan_of, const Name& name
                      std::to_string(s.unbounded) + " if each m had its own (" + std::to_string(s.numbers) +
                      " looked at)\nprice     " + percent(s.mean_loss) + " slower by the model, " +
                      percent(s.worst_loss) + " at most, with " + std::to_string(s.worst_m) + " rows\n\n";
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    text += name_of_config(table.kernels[i]) + "\n          m = " + runs[i].all() + "\n";
+  std::stable_sort(runs.begin(), runs.end(), [](const Runs& x, const Runs& y) { return x.least < y.least; });
+  for (Runs& run : runs)
+    text += wrapped(run.kernel, 10) + "\n          m = " + wrapped(run.all(), 14, 14) + "\n";
   return text;
 }
 

@@ -5,8 +5,11 @@
 #include <cstddef>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 namespace sluice {
+
+inline constexpr std::size_t kMostColumns = 110;  // a printed line has at most so many
 
 /// `value` by a printf format that takes one double and makes at most 63 bytes: "%.2f us".
 inline std::string formatted(const char* format, double value) {
@@ -15,12 +18,15 @@ inline std::string formatted(const char* format, double value) {
   return text;
 }
 
-/// "estimate   12.34 us\n"
-inline std::string line(const char* name, const std::string& value) {
-  constexpr std::size_t kNameColumns = 11;
-  std::string out = name;
-  out.resize(kNameColumns, ' ');
-  return out + value + "\n";
-}
+/// Breaks lines at blanks so that each has at most kMostColumns bytes, where its words permit. The first line
+/// has `begun` bytes in front of it; those that this adds begin with `indent` blanks.
+std::string wrapped(std::string_view text, std::size_t indent, std::size_t begun = 0);
+
+/// "estimate   12.34 us\n"; a long value goes on below its beginning.
+std::string line(const char* name, const std::string& value);
+/// "gpu        NVIDIA H200, 132 SMs\n": says which GPU a plan is for.
+std::string gpu_line(const std::string& name, int sm_count);
+/// The line of a plan whose D has no elements.
+std::string nothing_line();
 
 }  // namespace sluice

@@ -9,8 +9,6 @@
 #include <sluice/host/text/pack_units.h>
 
 namespace sluice {
-namespace {}  // namespace
-
 std::string to_string(const NarrowConfig& config) {
   return "sluice::NarrowConfig" + text_of(config);
 }
@@ -100,25 +98,31 @@ std::string tiles_text(const PackedProblem& p, int rows, int tokens) {
   return std::to_string(ceil_div(p.n, i64{rows})) + " x " + std::to_string(ceil_div(p.m, i64{tokens})) +
          " tiles of " + std::to_string(rows) + " outputs x " + std::to_string(tokens) + " tokens, ";
 }
+/// uint4 codes without zeros are signed: 8 stands for 0.
+std::string type_text(const WeightFormat& w) {
+  const bool is_signed = w.type == WeightType::uint4 && w.zero == ScaleZero::none;
+  return is_signed ? "int4 (uint4, zero 8)" : name_of(w.type);
+}
+
 std::string microseconds(double value) {
   return formatted("%.2f us", value);
 }
 std::string source_text(const Plan& plan) {
-  if (plan.source == PlanSource::model) return "the model";
+  if (plan.source == PlanSource::model) return "the cost model";
   return (plan.product_alone ? "a record of the product alone, " : "a record, measured ") +
          microseconds(plan.measured_us);
 }
 const char* scales_text(ScaleMode scale_x) {
   switch (scale_x) {
     case ScaleMode::tensor: return " with a scale";
-    case ScaleMode::vector: return " with a scale for each token";
+    case ScaleMode::vector: return " with a scale per token";
     default: return "";
   }
 }
 std::string work_text(const PackedProblem& p, const NarrowConfig& c) {
   return tiles_text(p, tile_rows(c), tile_tokens(c)) + "k in " + std::to_string(c.parts) +
          (c.parts == 1 ? " part, " : " parts, ") + std::to_string(c.ctas) +
-         (c.ctas == 1 ? " CTA an SM" : " CTAs an SM");
+         (c.ctas == 1 ? " CTA per SM" : " CTAs per SM");
 }
 std::string work_text(const PackedProblem& p, const WideConfig& c) {
   const char* cluster = c.cluster_k > 1   ? "two CTAs share k"
@@ -130,7 +134,7 @@ std::string work_text(const PackedProblem& p, const WideConfig& c) {
 std::string work_text(const PackedProblem& p, const StripConfig& c) {
   return tiles_text(p, tile_rows(c), c.tokens) + "k in " + std::to_string(c.parts) +
          (c.parts == 1 ? " part, " : " parts, ") + std::to_string(c.k_groups) +
-         (c.k_groups == 1 ? " warpgroup a strip" : " warpgroups a strip");
+         (c.k_groups == 1 ? " warpgroup per strip" : " warpgroups per strip");
 }
 
 }  // namespace
@@ -163,19 +167,20 @@ std::string describe(const Plan& plan) {
   const PackedProblem& p = plan.problem;
   const WeightFormat& w = p.weights;
   const std::string bits = formatted("%.3f", plan.stored_bits);
-  return line("problem",
-              "m " + std::to_string(p.m) + " n " + std::to_string(p.n) + " k " + std::to_string(p.k)) +
-         line("matrices", std::string("X ") + name_of(p.x) + " ld " + std::to_string(p.ld_x) +
-                              scales_text(p.scale_x) + ", D " + name_of(p.d) + " ld " +
-                              std::to_string(p.ld_d)) +
-         line("weights", std::string(name_of(w.type)) + ", " +
-                             (w.group == 0 ? "one scale a row" : "groups of " + std::to_string(w.group)) +
-                             ", " + name_of(w.scale) + " scales" +
-                             (w.zero == ScaleZero::none ? "" : " and zeros") + ": " +
-                             std::to_string(plan.weight_bytes) + " bytes, " + bits + " bits a weight") +
-         line("kernel", short_name(plan.config)) +
+  const std::string problem =
+      line("problem",
+           "m " + std::to_string(p.m) + " n " + std::to_string(p.n) + " k " + std::to_string(p.k)) +
+      line("matrices", std::string("X ") + name_of(p.x) + " ld " + std::to_string(p.ld_x) +
+                           scales_text(p.scale_x) + ", D " + name_of(p.d) + " ld " + std::to_string(p.ld_d)) +
+      line("weights", type_text(w) + ", " +
+                          (w.group == 0 ? "one scale per row" : "groups of " + std::to_string(w.group)) +
+                          ", " + name_of(w.scale) + " scales" +
+                          (w.zero == ScaleZero::none ? "" : " and zeros") + ": " +
+                          std::to_string(plan.weight_bytes) + " bytes, " + bits + " bits per weight");
+  if (p.m == 0 || p.n == 0) return problem + nothing_line();
+  return problem + line("kernel", short_name(plan.config)) +
          line("work", std::visit([&](const auto& c) { return work_text(p, c); }, plan.config)) +
-         line("memory", std::to_string(plan.smem_bytes) + " bytes of shared memory a CTA, no workspace") +
+         line("memory", std::to_string(plan.smem_bytes) + " bytes of shared memory per CTA, no workspace") +
          line("estimate", microseconds(plan.estimate_us)) + line("chosen by", source_text(plan));
 }
 

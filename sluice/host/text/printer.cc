@@ -38,7 +38,7 @@ std::string fixed(double value) {
 }
 
 std::string describe_source(const Plan& plan) {
-  if (plan.source == PlanSource::model) return "the model";
+  if (plan.source == PlanSource::model) return "the cost model";
   return (plan.product_alone ? "a record of the product alone, " : "a record, measured ") +
          fixed(plan.measured_us) + " us";
 }
@@ -53,6 +53,21 @@ std::string describe_bits(const Plan& plan) {
 std::string describe_matrix(const char* name, const Matrix& x, DType type) {
   return std::string(name) + " " + name_of(type) + " " + name_of(x.major) + "-major ld " +
          std::to_string(x.ld) + (x.unaligned ? " unaligned" : "");
+}
+
+std::string describe_problem(const Problem& p) {
+  std::string size = "m " + std::to_string(p.m) + " n " + std::to_string(p.n) + " k " + std::to_string(p.k);
+  if (p.batch != 1) size += " batch " + std::to_string(p.batch);
+  std::string matrices = describe_matrix("A", p.a, p.a.type) + ", " + describe_matrix("B", p.b, p.b.type) +
+                         ", D " + name_of(p.d.type) + " ld " + std::to_string(p.d.ld) +
+                         (p.d.unaligned ? " unaligned" : "");
+  if (p.epilogue.residual)
+    matrices += std::string(", C ") + name_of(p.epilogue.c_type) + " ld " + std::to_string(p.c.ld);
+  const std::string epilogue = short_epilogue(p.epilogue);
+  const std::string sums =
+      is_fp8(p.a.type) ? std::string(", accumulate ") + name_of(p.accumulate) : std::string();
+  return (is_conv(p.conv) ? conv_line(p.conv) : "") + line("problem", size + sums) +
+         line("matrices", matrices) + line("epilogue", epilogue.empty() ? "none" : epilogue.substr(1));
 }
 
 }  // namespace
@@ -91,14 +106,7 @@ std::string short_name(const KernelConfig& c) {
 std::string describe(const Plan& plan) {
   const Problem& p = plan.problem;
   const Estimate& e = plan.estimate;
-  std::string size = "m " + std::to_string(p.m) + " n " + std::to_string(p.n) + " k " + std::to_string(p.k);
-  if (p.batch != 1) size += " batch " + std::to_string(p.batch);
-  std::string matrices = describe_matrix("A", p.a, p.a.type) + ", " + describe_matrix("B", p.b, p.b.type) +
-                         ", D " + name_of(p.d.type) + " ld " + std::to_string(p.d.ld) +
-                         (p.d.unaligned ? " unaligned" : "");
-  if (p.epilogue.residual)
-    matrices += std::string(", C ") + name_of(p.epilogue.c_type) + " ld " + std::to_string(p.c.ld);
-  const std::string epilogue = short_epilogue(p.epilogue);
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return describe_problem(p) + nothing_line();
   const std::string kernel = short_name(plan.config);
   const std::string work =
       std::to_string(plan.split.clusters) + " clusters of " + std::to_string(cluster_size(plan.config)) +
@@ -109,16 +117,13 @@ std::string describe(const Plan& plan) {
            ? ""
            : ", " + std::to_string(plan.split.streamed) + " cluster tiles dealt out by k-tile") +
       (plan.config.combine == Combine::separate ? "; a second kernel adds up the parts" : "");
-  const std::string memory = std::to_string(plan.smem_bytes) + " bytes of shared memory a CTA, " +
+  const std::string memory = std::to_string(plan.smem_bytes) + " bytes of shared memory per CTA, " +
                              std::to_string(plan.workspace_bytes) + " bytes of workspace";
   const std::string estimate = fixed(e.total_us) + " us: tensor " + fixed(e.tensor_us) + ", L2 " +
                                fixed(e.l2_us) + ", HBM " + fixed(e.hbm_us) + ", fixed " +
                                fixed(e.overhead_us);
-  return (is_conv(p.conv) ? conv_line(p.conv) : "") +
-         line("problem", size + ", accumulate " + name_of(p.accumulate)) + line("matrices", matrices) +
-         line("epilogue", epilogue.empty() ? "none" : epilogue.substr(1)) + line("kernel", kernel) +
-         line("work", work) + describe_bits(plan) + line("memory", memory) + line("estimate", estimate) +
-         line("chosen by", describe_source(plan));
+  return describe_problem(p) + line("kernel", kernel) + line("work", work) + describe_bits(plan) +
+         line("memory", memory) + line("estimate", estimate) + line("chosen by", describe_source(plan));
 }
 
 }  // namespace sluice

@@ -17,6 +17,7 @@
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/dense/streams.h>
 #include <sluice/host/planner/dense/traffic.h>
+#include <sluice/host/text/fields.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/spec/smem_layout.h>
 #include <sluice/try.h>
@@ -103,18 +104,53 @@ std::vector<BaseConfig> unlisted_bases(const PlanOverrides& o) {
   return bases;
 }
 
-/// The valid configurations, and each rule that others broke with the first that broke it.
+/// A rule that configurations broke: the first of them with its numbers, and how many there were.
+struct Refusal {
+  std::string rule;  // without its numbers, which differ from one configuration to the next
+  std::string text;
+  int count = 0;
+};
+
+std::string without_digits(std::string text) {
+  std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
+  return text;
+}
+
+/// "splits or tile_m": the choices that the caller made.
+std::string names_of_choices(const PlanOverrides& o) {
+  std::string names;
+  for_each_field(o, [&](const auto& row, const auto& value) {
+    if constexpr (requires { value.has_value(); })
+      if (value.has_value()) names += (names.empty() ? "" : " or ") + std::string(row.name);
+  });
+  return names;
+}
+
+/// The valid configurations, and the rules that others broke.
 struct Search {
   std::vector<KernelConfig> configs;
-  std::vector<std::string> rules;
-  std::string reasons;
+  std::vector<Refusal> refusals;
+  int refused = 0;
   bool too_many_tiles = false;
 
   bool found() const { return !configs.empty() || too_many_tiles; }
-  void refuse(const KernelConfig& config, const std::string& rule) {
-    if (std::find(rules.begin(), rules.end(), rule) != rules.end()) return;
-    rules.push_back(rule);
-    reasons += (reasons.empty() ? "" : "; ") + short_name(config) + ": " + rule;
+  void refuse(const KernelConfig& config, const std::string& text) {
+    const std::string rule = without_digits(text);
+    auto known = std::find_if(refusals.begin(), refusals.end(),
+                              [&](const Refusal& refusal) { return refusal.rule == rule; });
+    if (known == refusals.end()) known = refusals.insert(known, {rule, short_name(config) + ": " + text});
+    ++known->count;
+    ++refused;
+  }
+  /// The commonest reason, and what to do.
+  Error refusal(const PlanOverrides& o) const {
+    const auto most = std::max_element(refusals.begin(), refusals.end(),
+                                       [](const auto& x, const auto& y) { return x.count < y.count; });
+    std::string message = "the overrides leave no kernel: " + most->text;
+    if (refusals.size() > 1)
+      message += "; this stops " + std::to_string(most->count) + " of " + std::to_string(refused) +
+                 " configurations, other rules the rest: change or leave out " + names_of_choices(o);
+    return {ErrorCode::invalid_config, message};
   }
 };
 
@@ -362,7 +398,7 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
   if (!found.found() && !plans.empty()) return ranked(std::move(plans), device);
   if (!found.found())
     for (const Problem& product : products) search(product, unlisted_bases(o), device, o, found);
-  if (!found.found()) return bad_override("the overrides leave no kernel: " + found.reasons);
+  if (!found.found()) return found.refusal(o);
   if (found.configs.empty())
     return Error{ErrorCode::invalid_size, "D of " + std::to_string(p.batch) + " x " + std::to_string(p.m) +
                                               " x " + std::to_string(p.n) +
@@ -383,7 +419,7 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
     else
       plans.insert(plans.end(), split.begin(), split.end());
   }
-  if (plans.empty()) return bad_override("the overrides leave no kernel: " + refused.reasons);
+  if (plans.empty()) return refused.refusal(o);
   return ranked(std::move(plans), device);
 }
 

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The word that a mistyped one was meant to be. Used for verbs and for flags.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::cli {
+
+/// Letters to insert, remove, replace or swap with their neighbour, until `a` is `b`.
+int letters_apart(std::string_view a, std::string_view b);
+
+/// The known word nearest to `word`, or "" if more than a third of its letters differ.
+std::string nearest(std::string_view word, const std::vector<std::string>& known);
+
+}  // namespace sluice::cli
