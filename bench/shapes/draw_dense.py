@@ -4,11 +4,12 @@
 
     bench/shapes/draw_dense.py $(git rev-parse HEAD) 60 > FILE
     bench/shapes/draw_dense.py $(git rev-parse HEAD) 20 training >> FILE
+    bench/shapes/draw_dense.py $(git rev-parse HEAD) 40 row > FILE
 
 The seed is one that nobody can choose: the commit that is measured, after the last change of the planner. Of 60 products, 40 are K-major: bf16,
 e4m3 with a scale each for A and B and fast sums, the same promoted, block-scaled. 20 are others: MN-major operands, fp16, GELU, fp32 D. With `training` they
 are gradients of layers, of 256 to 16384 rows. Every second one is dX = dY W, with W across its rows. The others are dW = dY^T X, with both
-across their rows, every third with an fp32 D.
+across their rows, every third with an fp32 D. With `row` they are layers of 4 MB to 150 MB that decode 1 to 64 rows by the recipe "row".
 """
 from drawing import dice_of, log_uniform, print_list
 
@@ -51,5 +52,14 @@ def gradients(seed: str, count: int):
             yield line(outputs, inputs, rows, MN_MAJOR + (" --d fp32" if i % 3 == 0 else ""))
 
 
+def decoding(seed: str, count: int):
+    """Yields products of 1 to 64 rows by the recipe "row"."""
+    dice = dice_of(seed + " row")
+    for _ in range(count):
+        rows, bytes_of_weight = round(log_uniform(dice, (1, 64))), log_uniform(dice, (4 << 20, 150 << 20))
+        width = between(dice, WIDTHS, 16)
+        yield line(rows, width, min(max(round(bytes_of_weight / width / 128) * 128, 512), 28672), f"{FP8} --scale-a vector --scale-b vector")
+
+
 if __name__ == "__main__":
-    print_list(__doc__, products, training=gradients)
+    print_list(__doc__, products, training=gradients, row=decoding)
