@@ -56,9 +56,10 @@ def decoding(seed: str, count: int):
     """Yields products of 1 to 64 rows by the recipe "row"."""
     dice = dice_of(seed + " row")
     for _ in range(count):
-        rows, bytes_of_weight = round(log_uniform(dice, (1, 64))), log_uniform(dice, (4 << 20, 150 << 20))
-        width = between(dice, WIDTHS, 16)
-        yield line(rows, width, min(max(round(bytes_of_weight / width / 128) * 128, 512), 28672), f"{FP8} --scale-a vector --scale-b vector")
+        width = length = 0
+        while not 4 << 20 <= width * length <= 150 << 20:
+            width, length = between(dice, WIDTHS, 16), between(dice, LENGTHS, 128)
+        yield line(round(log_uniform(dice, (1, 64))), width, length, f"{FP8} --scale-a vector --scale-b vector")
 
 
 if __name__ == "__main__":
