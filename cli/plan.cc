@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/errors.h"

@@ -22,6 +22,7 @@
 #include "cli/requests.h"
 #include "cli/run_report.h"
 #include "cli/target.h"
+#include "cli/terminal.h"
 #include "cli/value_checks.h"
 #include "cli/verb.h"
 #include "cli/watchdog.h"
