@@ -138,6 +138,8 @@ def all_sections(setting: Setting) -> tuple[Section, ...]:
         Section("graphs", "graphs, threads, chains of launches", each(240, "graphs.*:threads.*", "chains.*"), host=(*LAUNCH, *LENT, "sluice/chain/**/*")),
         Section("companions", "norms, quantisers, packing, gated products beside the reference",
                 each(240, "*quantize.*", "silu_times_up.*", "norms.*", f"pack.*-{RATES}", "gated.*"), shares=True),
+        Section("races", "racers' results agree; a race and a first call end nobody's capture", each(240, "races.*"),
+                host=(*LAUNCH, *LENT, "sluice/records/**/*")),
         Section("misuse", "bad calls are refused and launch nothing", each(120, "misuse.*"), host=LAUNCH),
         Section("repeatability", "the same bits in each of a hundred runs", each(240, "repeatability.*")),
         Section("records", "every shipped tuning record, exact and real data", record_parts(setting), reads="records", shares=True,
