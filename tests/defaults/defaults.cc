@@ -106,7 +106,7 @@ void add_packed(Json& json) {
 void add_convolution(Json& json) {
   const int64_t x_shape[] = {1, 64, 8, 8}, w_shape[] = {64, 64, 3, 3}, y_shape[] = {1, 64, 6, 6};
   const int64_t x_strides[] = {4096, 1, 512, 64}, w_strides[] = {576, 1, 192, 64},
-            y_strides[] = {2304, 1, 384, 64};
+                y_strides[] = {2304, 1, 384, 64};
   const auto array = [](const int64_t* shape, const int64_t* strides) {
     return sluice_array{
         .dtype = SLUICE_BF16, .ndim = 4, .device_type = SLUICE_ON_CUDA, .shape = shape, .strides = strides};
