@@ -128,7 +128,7 @@ def page_of(table: dict) -> str:
         text += f"\n## {TITLES[topic]}\n| | " + " | ".join(INTERFACES[name] for name in names) + " |\n" + "|---" * (len(names) + 1) + "|\n"
         for field, row in rows.items():
             name, _, axis = field.rpartition(".")
-            shown = f"`{name}` of {axis}" if axis in ("w", "h", "d") and name else f"`{field}`"  # "stride.h" looks like a file
+            shown = f"`{name}` of {axis}" if axis in ("w", "h", "d") and name else f"`{field}`"
             text += f"| {shown} | " + " | ".join(row.get(name) or ("*said*" if name in row else "-") for name in names) + " |\n"
     return text
 
