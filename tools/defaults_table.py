@@ -127,7 +127,9 @@ def page_of(table: dict) -> str:
         names = [name for name in INTERFACES if any(name in row for row in rows.values())]
         text += f"\n## {TITLES[topic]}\n| | " + " | ".join(INTERFACES[name] for name in names) + " |\n" + "|---" * (len(names) + 1) + "|\n"
         for field, row in rows.items():
-            text += f"| `{field}` | " + " | ".join(row.get(name) or ("*said*" if name in row else "-") for name in names) + " |\n"
+            name, _, axis = field.rpartition(".")
+            shown = f"`{name}` of {axis}" if axis in ("w", "h", "d") and name else f"`{field}`"
+            text += f"| {shown} | " + " | ".join(row.get(name) or ("*said*" if name in row else "-") for name in names) + " |\n"
     return text
 
 

@@ -309,8 +309,8 @@ TEST(cli_chain, the_tool_explains_and_refuses_without_a_gpu) {
   EXPECT_TRUE(
       without.has("tuned, the first 2 of 8 layers\nno record of these steps on this GPU: as weights_first"))
       << without.text;
-  const Outcome recorded =
-      run_tool("SLUICE_RECORDS_DIR=", "chain --device host --tokens 16 --fuse gated --explain");
+  const Outcome recorded = run_tool(
+      "SLUICE_RECORDS_DIR=", "chain --accumulate fast --device host --tokens 16 --fuse gated --explain");
   EXPECT_FALSE(recorded.has("no record of these steps")) << recorded.text;
   const Outcome many = run_tool("SLUICE_RECORDS_DIR=", "chain --device host --explain --tokens 65536");
   EXPECT_EQ(many.code, 0) << many.text;

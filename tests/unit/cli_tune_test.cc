@@ -39,7 +39,7 @@ class CliTune : public testing::Test {
 };
 
 TEST_F(CliTune, misuse_is_refused_with_the_reason) {
-  expect_refused("", "nothing to tune: name problems with --set or --shapes");
+  expect_refused("", "nothing to tune: name problems with --set, --shapes or --model");
   expect_refused("--set nonsense", "no problem set \"nonsense\"; there are: engine");
   expect_refused("--set smoke --shape 64x64x64", "--shape has no effect with --set smoke");
   expect_refused("--set smoke --only q8_0", "no problem of the list has \"q8_0\" in its name");
@@ -72,7 +72,7 @@ TEST_F(CliTune, misuse_with_packed_weights_is_refused_with_the_reason) {
   expect_refused(packed + "--tokens-tile 64", "--tokens-tile has no effect here");
   expect_refused(packed + "--stages 3", "--stages has no effect here");
   expect_refused(packed + "--no-records", "--no-records has no effect here");
-  expect_refused(packed + "--scale-a tensor", "scale_x is tensor and X is fp16");
+  expect_refused(packed + "--scale-a tensor", "scale_x is tensor and X is bf16");
   expect_refused(packed + "--device host", "tune measures GPUs");
   expect_refused("--weights int5 --shape 64x64x64",
                  "--weights \"int5\" is not one of: int4, uint4, int8, e4m3");
@@ -84,11 +84,11 @@ TEST_F(CliTune, misuse_with_packed_weights_is_refused_with_the_reason) {
   expect_refused("--set packed --only q8_0", "no problem of the list has \"q8_0\" in its name");
   expect_refused("--set packed --group 64", "--group has no effect with --set packed");
   std::ofstream(folder_ + "/packed.txt") << "64x64x64\n64x64x64 --weights int4 --w-stages 4\n";
-  expect_refused("--shapes '" + folder_ + "/packed.txt'", "64x64x64 fp16 * uint4 g128 > fp16: tune chooses");
+  expect_refused("--shapes '" + folder_ + "/packed.txt'", "64x64x64 bf16 * uint4 g128 > bf16: tune chooses");
 }
 
 TEST_F(CliTune, records_of_packed_weights_reach_the_verbs_that_plan) {
-  const std::string shape = "plan --device host --weights int4 --group 64 --shape 16x4096x4096";
+  const std::string shape = "plan --device host --weights int4 --group 64 --dtype fp16 --shape 16x4096x4096";
   EXPECT_TRUE(sluice(shape + " --no-records").has("chosen by  the cost model"));
   ASSERT_TRUE(RecordStore::open_folder(folder_ + "/records")->save(sample_packed_record()));
   const Outcome with = sluice(shape);

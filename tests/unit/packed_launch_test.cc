@@ -286,7 +286,7 @@ TEST_F(PackedLaunch, a_plan_made_by_hand_is_checked) {
          [&](packed::Plan& p) { narrow(p).row_blocks = 8, narrow(p).warps = 4, narrow(p).stages = 2; });
   expect("formats", [&](packed::Plan& p) { narrow(p).weights.group = 32; });
   expect("formats", [&](packed::Plan& p) { narrow(p).activation = Activation::relu; });
-  const WideConfig wide{.weights = small().weights};
+  const WideConfig wide{.weights = small().weights, .x = DType::bf16, .d = DType::bf16};
   expect("tokens must be",
          [&](packed::Plan& p) { p.config = WideConfig{.weights = small().weights, .tokens = 44}; });
   expect("formats", [](packed::Plan& p) { p.config = WideConfig{}; });
@@ -298,7 +298,7 @@ TEST_F(PackedLaunch, a_plan_made_by_hand_is_checked) {
   });
   expect("more than 128", [&](packed::Plan& p) {
     p.problem.k = p.problem.ld_x = 0;
-    p.config = WideConfig{};
+    p.config = WideConfig{.x = DType::bf16, .d = DType::bf16};  // no weights have the default's format
   });
   expect("ld_x", [](packed::Plan& p) { p.problem.ld_x = 255; });
   const auto strip = [](packed::Plan& p, const StripConfig& config) {

@@ -37,7 +37,8 @@ TEST(recorded_plan, is_what_a_record_makes_of_a_problem) {
 }
 
 TEST(recorded_plan, knows_packed_weights) {
-  const AnyProblem packed = PackedProblem{.m = 16, .n = 8192, .k = 8192, .weights = {.group = 64}};
+  const AnyProblem packed = PackedProblem{
+      .m = 16, .n = 8192, .k = 8192, .x = DType::fp16, .d = DType::fp16, .weights = {.group = 64}};
   const RecordBook shipped[] = {shipped_records()};
   const std::optional<AnyPlan> plan = recorded_plan(packed, DeviceInfo{}, shipped);
   ASSERT_TRUE(plan);

@@ -425,9 +425,9 @@ TEST_F(TuneSearch, packed_weights_are_searched_and_kept_alike) {
     EXPECT_EQ(again.config, hidden.config);
     EXPECT_EQ(again.measured_us, 10);
     const std::string line = cli::tune_line(result), kernel = packed::short_name(hidden.config);
-    EXPECT_NE(line.find("8192x8192 fp16 * uint4 g64 > fp16"), std::string::npos) << line;
-    EXPECT_NE(line.find(kernel.substr(0, kernel.find(" fp16*"))), std::string::npos) << line;
-    EXPECT_EQ(line.find("fp16*uint4"), std::string::npos) << "formats are the problem's";
+    EXPECT_NE(line.find("8192x8192 bf16 * uint4 g64 > bf16"), std::string::npos) << line;
+    EXPECT_NE(line.find(kernel.substr(0, kernel.find(" bf16*"))), std::string::npos) << line;
+    EXPECT_EQ(line.find("bf16*uint4"), std::string::npos) << "formats are the problem's";
     const ShapeRecord shape = shape_record_of(result);
     EXPECT_EQ(shape.problem, AnyProblem(hidden.problem));
     EXPECT_EQ(shape.candidates.size(), result.trials.size());

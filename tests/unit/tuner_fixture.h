@@ -12,7 +12,7 @@ inline Problem tuned_problem() {
 }
 
 inline PackedProblem tuned_packed_problem() {
-  return {.m = 16, .n = 4096, .k = 4096, .weights = {.group = 64}};
+  return {.m = 16, .n = 4096, .k = 4096, .x = DType::fp16, .d = DType::fp16, .weights = {.group = 64}};
 }
 
 /// Not the model's pick, so that a plan shows its source.
