@@ -206,8 +206,9 @@ class Chain {
   /// prepare() under a guard: the first part of tune(), some tenths of a second and its compilations. Off
   /// stays unless another chain takes 1 % less and is faster in nine rounds of ten; plan() says which it is.
   /// Give it as many layers as L2 does not hold: with fewer, replays find weights there. Everything else is
-  /// as in tune(). Nothing is kept. Errors: those of prepare() and of ChainGraph::capture(); invalid_argument
-  /// (smem_limit or most_stages).
+  /// as in tune(). Nothing is kept. A chain's results are compared with those of the overlap off, which takes
+  /// twice their memory meanwhile. Off stays where they differ, or where that memory is not left. Errors:
+  /// those of prepare() and of ChainGraph::capture(); invalid_argument (smem_limit or most_stages).
   static Result<Chain> guarded(const Device& device, std::span<const ChainStep> steps,
                                const ChainOptions& options = {}, const gemm::Progress& progress = {});
 
@@ -216,10 +217,11 @@ class Chain {
   /// records, where plan_chain finds them. Kernels that the caller chose stay; another kernel of a step may
   /// give other bits, within its bound. A step's own overlap and bytes count only for the first of all
   /// changes, which is the chain as asked. Steps that repeat, such as layers, get equal choices, and steps
-  /// outside of the repetition those of `tuning.start`. Whatever the steps write is undefined afterwards, and
-  /// foreign steps are enqueued, so call it when weights are loaded and nothing else is. Waits for the GPU.
-  /// Errors: those of prepare() and of ChainGraph::capture(); invalid_argument (weights of less than three
-  /// times L2; smem_limit or most_stages; negative seconds).
+  /// outside of the repetition those of `tuning.start`. No change is kept whose results differ from the plain
+  /// chain's, as in guarded(). Whatever the steps write is undefined afterwards, and foreign steps are
+  /// enqueued and must give the same each time, so call it when weights are loaded and nothing else is. Waits
+  /// for the GPU. Errors: those of prepare() and of ChainGraph::capture(); invalid_argument (weights of less
+  /// than three times L2; smem_limit or most_stages; negative seconds).
   static Result<Chain> tune(const Device& device, std::span<const ChainStep> steps,
                             const ChainTuning& tuning = {});
 

@@ -36,7 +36,8 @@ class Device {
   /// they do not report are assumed; DeviceInfo::sources says which.
   const DeviceInfo& info() const;
   const Options& options() const;
-  /// The shipped records and the user's, as they were when the device was opened. run() plans with them.
+  /// The shipped records and the user's, as they were when the device was opened, and below them the results
+  /// of races on this card, with those of this device since. run() plans with them.
   const RecordBook& records() const;
   int ordinal() const;
 
@@ -128,7 +129,8 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
 /// plan + prepare (kept by the device for the next call with an equal problem) + launch. Without a workspace
-/// in `args` the device lends one. Each stream has its own, for good: keep streams and use them again. Each
+/// in `args` the device lends one; the first call of a problem that brings one gets a plan that fits it. Each
+/// stream has its own, for good: keep streams and use them again. Each
 /// captured graph has one for each stream captured into it, until the graph and its executables are
 /// destroyed. Copies of one graph (two executables, a clone, a child of two graphs) share it.
 /// Error not_prepared: the stream is capturing and this problem's kernel is not loaded: call run() once
@@ -137,11 +139,14 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream);
 
 /// Times `candidates` likely plans of the problem, of each schedule one first, on memory of its own, and
-/// returns the fastest with its measured_us. It is kept among the user's records, if there is a folder for
-/// them. A problem that has a record gets that plan, and nothing is timed. Takes about 20 ms beside the
-/// compiles; waits for the GPU. One race of the process runs at a time. Options::race asks run() for it.
-/// Errors: invalid_argument (candidates not in 1..kMostRacers), those of plan() and prepare(), invalid_size
-/// (operands of more than 4 GiB), driver (no memory left; a stream of another thread captures).
+/// returns the winner with its measured_us. The model's pick stays unless another takes 1 % less and is
+/// faster in nine rounds of ten; plans whose results differ from the others' are dropped. The result is kept
+/// in the device's book and, for this card, driver and version, in the user's folder
+/// (docs/decisions/0027-results-of-races.md). A problem that has a record or such a result gets that plan,
+/// and nothing is timed. Takes about 20 ms beside the compiles; waits for the GPU, also when it frees its
+/// memory. It uses no legacy stream and ends no capture. One race of the process runs at a time.
+/// Options::race asks run() for it. Errors: invalid_argument (candidates not in 1..kMostRacers), those of
+/// plan() and prepare(), invalid_size (operands of more than 4 GiB), driver (no memory left), toolchain.
 Result<Plan> race(const Device& device, const Problem& problem, int candidates = 3);
 
 }  // namespace gemm

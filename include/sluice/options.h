@@ -16,9 +16,10 @@ struct Options {
   std::string records_dir{};     // the user's tuning records; empty: only the shipped ones
   int jobs = 0;                  // parallel compiles in prepare(); 0: one per core
   /// Plans that gemm::run, packed::run and the C interface time when they first meet or prepare a problem
-  /// without a record; the fastest is used, and kept as a record. 0 or 1: none, the model decides. Takes
-  /// about 20 ms and up to 4 GB of device memory for that time. Two processes may choose differently, and so
-  /// may give different bits, until they share a record.
+  /// without a record; the winner is used, and kept for this card (docs/decisions/0027). 0 or 1: none, the
+  /// model decides. Each race takes about 20 ms with kernels in the cache, and up to 4 GB of device memory
+  /// for that time. Without them as many kernels are compiled: 350 ms in all for three, on two cores. Two
+  /// processes may choose differently, and so may give different bits, until one reads the other's result.
   int race = 0;
   /// Kernels record which launch owns a workspace, so that Workspace::verify() finds two launches that used
   /// one at the same time. For debugging: these kernels are compiled separately and are slower.

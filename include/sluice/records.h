@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A book of tuning records: earlier measurements, one for a problem and GPU. gemm::plan and packed::plan look
 // a problem up before they ask their model; `sluice tune` writes records (docs/tuning.md). A book is read
-// once and never changes, so plans stay a function of their arguments.
+// once. A device's own also takes in what that device's races find, below the records; no other book changes.
 //   auto plan = sluice::gemm::plan(problem, device->info(), {}, device->records());
 #pragma once
 
@@ -16,6 +16,7 @@
 
 namespace sluice {
 
+class Device;      // sluice/gemm.h
 struct ChainStep;  // sluice/chain.h
 struct TunedStep;
 struct PackedProblem;  // sluice/packed.h
@@ -42,14 +43,15 @@ struct TunedChoice {  // a dense product
   bool operator==(const TunedChoice&) const = default;
 };
 
-/// Immutable, cheap to copy, usable from any thread.
+/// Cheap to copy, usable from any thread.
 class RecordBook {
  public:
   RecordBook();  // empty: every plan is the model's
 
   /// Empty if this problem was never tuned on such a GPU. Problems share a record if they have the same
   /// sizes, types, layouts, sums and epilogue. Strides (except whether TMA can store D), scales of a tensor,
-  /// scale_d and relu do not count. `problem` is one that gemm::plan accepts.
+  /// scale_d and relu do not count. Where there is no record, the result of a race of this very card, driver
+  /// and version stands for one, in a device's book. `problem` is one that gemm::plan accepts.
   std::optional<TunedChoice> find(const Problem& problem, const DeviceInfo& device) const;
   /// find() for products of packed weights; `problem` is one that packed::plan accepts.
   std::optional<packed::TunedChoice> find(const PackedProblem& problem, const DeviceInfo& device) const;
@@ -58,7 +60,7 @@ class RecordBook {
   /// as a neighbour. `steps` are ones that plan_chain accepts.
   std::vector<std::optional<TunedStep>> find(std::span<const ChainStep> steps,
                                              const DeviceInfo& device) const;
-  int size() const;  // tuned chains count as one
+  int size() const;  // tuned chains count as one, results of races not at all
   /// Skipped files and records: a line each, with the broken rule and the remedy.
   const std::vector<std::string>& troubles() const;
 
@@ -73,17 +75,17 @@ class RecordBook {
 /// The records that ship with the library; parsed at the first call.
 const RecordBook& shipped_records();
 
-/// The shipped records, with the user's own from options.records_dir on top. Never fails: a missing folder
-/// has no records, and unusable files are listed in troubles().
+/// The shipped records, with the user's own from options.records_dir on top, and results of races below.
+/// Never fails: a missing folder has no records, and unusable files are listed in troubles().
 RecordBook open_records(const Options& options);
 
-/// Keeps a plan and its measured_us as the user's record of its problem, for devices that are opened from now
-/// on. `pick_us`: the time of the model's pick in the same measurement. `method` says how it was measured.
-/// Errors: io (options.records_dir is empty, or cannot be written to), invalid_argument (no record can hold
-/// the choice: k = 0; a packed product with a gate, a norm or a residual).
-Result<void> keep_record(const Options& options, const DeviceInfo& device, const Plan& plan, double pick_us,
+/// Keeps a plan and its measured_us as the user's tuned record of its problem, in the place of any other, for
+/// devices that are opened from now on. `pick_us`: the time of the model's pick in the same measurement.
+/// `method` says how it was measured. Errors: io (Options::records_dir is empty, or cannot be written to),
+/// invalid_argument (no record can hold the choice: k = 0; a packed product with a gate, a norm or a
+/// residual).
+Result<void> keep_record(const Device& device, const Plan& plan, double pick_us, const std::string& method);
+Result<void> keep_record(const Device& device, const packed::Plan& plan, double pick_us,
                          const std::string& method);
-Result<void> keep_record(const Options& options, const DeviceInfo& device, const packed::Plan& plan,
-                         double pick_us, const std::string& method);
 
 }  // namespace sluice

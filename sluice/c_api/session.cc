@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include <sluice/host/device/workspace.h>
 #include <sluice/host/driver/memory.h>
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/ops/norm.h>
@@ -130,8 +131,9 @@ Result<void> Session::verify_workspaces() {
 
 Result<void> Session::reset_workspaces() {
   SLUICE_TRY(synchronize(device_));
-  for (Workspace& workspace : device_.impl().lender.all_lent()) SLUICE_TRY(workspace.reset(nullptr));
-  return synchronize(device_);
+  for (const Workspace& workspace : device_.impl().lender.all_lent())
+    SLUICE_TRY(zero_now(device_, workspace));
+  return {};
 }
 
 Session::Holdings Session::holdings() {

@@ -17,13 +17,13 @@ Result<Chain> searched(const Device& device, std::span<const ChainStep> steps,
   if (start.smem_limit > 0 || start.most_stages > 0)
     return refused("smem_limit and most_stages choose kernels, and so does a tuner: leave them out");
   SLUICE_TAKE(const tuning::Tuning tuning, tune_steps(device, steps, request));
-  const bool gains = is_safely_faster(tuning.found.confirmed);
   const auto& [off, found] = tuning.found.confirmed;
+  const bool gains = is_safely_faster(found, off);
   const double share = static_cast<double>(tuning.repeats.period) / static_cast<double>(steps.size());
   // Without a folder, or one that cannot be written to, the next process tunes again.
   if (request.tuning.keep)
-    static_cast<void>(keep_record(
-        device.options(), record_of(device, tuning, gains, share * found.median, share * off.median)));
+    static_cast<void>(
+        keep_record(device, record_of(device, tuning, gains, share * found.median, share * off.median)));
   SLUICE_TAKE(const ChainPlan plan,
               plan_chosen(tuning.steps, device.info(), {.overlap = ChainOverlap::off}, device.records(),
                           choices_of(tuning, gains ? tuning.found.choices : tuning.alone)));

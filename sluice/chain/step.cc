@@ -29,8 +29,8 @@ std::vector<StepRange> ranges_of(const Operands& operands, const Pointers& point
   std::vector<StepRange> found;
   for (int i = 0; i < operands.size(); ++i)
     if (follows(operands, pointers, i) && wanted(operands[i].role))
-      found.push_back(
-          {operands[i].name, pointers.at[static_cast<size_t>(i)], span_bytes(operands[i].memory)});
+      found.push_back({operands[i].name, pointers.at[static_cast<size_t>(i)], span_bytes(operands[i].memory),
+                       operands[i].type, operands[i].memory});
   return found;
 }
 

@@ -29,6 +29,8 @@ struct StepRange {
   const char* name = "";
   const void* data = nullptr;
   i64 bytes = 0;
+  std::optional<DType> type{};  // nothing: plain bytes
+  Footprint memory{};           // rows, where there is a type
 };
 
 struct ChainLaunch {

@@ -20,4 +20,8 @@ Quantiles quantiles_of(const std::vector<double>& values) {
   return {.median = quantile(values, 0.5), .p10 = quantile(values, 0.1), .p90 = quantile(values, 0.9)};
 }
 
+bool is_safely_faster(const Quantiles& contender, const Quantiles& incumbent) {
+  return contender.median <= (1 - kSafeGain) * incumbent.median && contender.p90 < incumbent.median;
+}
+
 }  // namespace sluice

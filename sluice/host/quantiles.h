@@ -18,4 +18,10 @@ struct Quantiles {
 double quantile(std::vector<double> values, double q);
 Quantiles quantiles_of(const std::vector<double>& values);
 
+/// A smaller gain is noise between two runs of one kernel.
+inline constexpr double kSafeGain = 0.01;
+/// Returns whether a contender may take the incumbent's place: its median is less by kSafeGain, and its slow
+/// rounds (p90) are faster than the incumbent's median. Races of plans and guards of chains share it.
+bool is_safely_faster(const Quantiles& contender, const Quantiles& incumbent);
+
 }  // namespace sluice

@@ -3,6 +3,7 @@
 // has its store open.
 #include <ctime>
 
+#include <sluice/host/device/device_impl.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/records/record_store.h>
 #include <sluice/try.h>
@@ -11,25 +12,25 @@ namespace sluice {
 namespace {
 
 template <class Record>
-Result<void> keep(const Options& options, const Record& record) {
-  if (options.records_dir.empty())
+Result<void> keep(const Device& device, const Record& record) {
+  const std::string& folder = device.options().records_dir;
+  if (folder.empty())
     return Error{ErrorCode::io,
                  "there is no folder for records: set Options::records_dir or SLUICE_RECORDS_DIR"};
   const ParsedRecords read = parse_records(to_json(record), "a record to keep");
   if (!read.troubles.empty()) return Error{ErrorCode::invalid_argument, read.troubles.front()};
-  SLUICE_TAKE(RecordStore store, RecordStore::open_folder(options.records_dir));
-  return store.save(record);
+  return save_in_folder(folder, record);
 }
 
 template <class AnyPlan>
-TuningRecord record_of(const DeviceInfo& device, const AnyPlan& plan, double estimate_us, double pick_us,
+TuningRecord record_of(const Device& device, const AnyPlan& plan, double estimate_us, double pick_us,
                        const std::string& method) {
-  return {.key = key_of(plan.problem, device),
+  return {.key = key_of(plan.problem, device.info()),
           .choice = choice_of(plan, plan.measured_us),
           .estimate_us = estimate_us,
           .model_us = pick_us,
           .sluice = library_version(),
-          .driver = "unknown",
+          .driver = driver_version(device),
           .date = utc_now(),
           .method = method};
 }
@@ -45,24 +46,28 @@ std::string utc_now() {
   return text;
 }
 
-Result<void> keep_record(const Options& options, const DeviceInfo& device, const Plan& plan, double pick_us,
-                         const std::string& method) {
-  return keep(options, record_of(device, plan, plan.estimate.total_us, pick_us, method));
+std::string driver_version(const Device& device) {
+  const Card& card = device.impl().card();
+  return card.driver.empty() ? "unknown" : card.driver;
 }
 
-Result<void> keep_record(const Options& options, const DeviceInfo& device, const packed::Plan& plan,
-                         double pick_us, const std::string& method) {
+Result<void> keep_record(const Device& device, const Plan& plan, double pick_us, const std::string& method) {
+  return keep(device, record_of(device, plan, plan.estimate.total_us, pick_us, method));
+}
+
+Result<void> keep_record(const Device& device, const packed::Plan& plan, double pick_us,
+                         const std::string& method) {
   // The plain product has the same recipe, and kernels that these cannot have.
   const PackedProblem& p = plan.problem;
   if (p.gated || p.norm_x || p.residual)
     return Error{
         ErrorCode::invalid_argument,
         "a product with a gate, a norm or a residual has no record of its own: tune the plain product"};
-  return keep(options, record_of(device, plan, plan.estimate_us, pick_us, method));
+  return keep(device, record_of(device, plan, plan.estimate_us, pick_us, method));
 }
 
-Result<void> keep_record(const Options& options, const TunedChain& chain) {
-  return keep(options, chain);
+Result<void> keep_record(const Device& device, const TunedChain& chain) {
+  return keep(device, chain);
 }
 
 }  // namespace sluice

@@ -31,6 +31,7 @@ void fields(Visitor& v, Record& r, int& version) {
   v.text("driver", r.driver);
   v.date("date", r.date);
   v.text("method", r.method);
+  v.text_if("card", r.card);
 }
 
 /// Reads `record`; returns the first fault, or "".
@@ -54,6 +55,10 @@ TuningKey key_of(const Problem& problem, const DeviceInfo& device) {
 
 TuningKey key_of(const PackedProblem& problem, const DeviceInfo& device) {
   return {.gpu = device.name, .sm_count = device.sm_count, .recipe = recipe_of(problem)};
+}
+
+bool is_of_race(const TuningRecord& record) {
+  return !record.card.empty() || record.method.starts_with("a race of ");
 }
 
 double measured_us(const TuningRecord& record) {
@@ -103,7 +108,7 @@ ParsedRecords parse_records(std::string_view text, const std::string& where) {
     else if (is_chain)
       parsed.chains.push_back(std::move(chain));
     else
-      parsed.records.push_back(std::move(record));
+      (is_of_race(record) ? parsed.races : parsed.records).push_back(std::move(record));
   };
   if (!json.is_array()) add(json, where);
   for (std::size_t i = 0; json.is_array() && i < json.size(); ++i)

@@ -40,6 +40,8 @@ struct TuningRecord {
   std::string sluice, driver;  // versions
   std::string date;            // UTC, "2026-11-21T10:00:00Z"; the later of two records wins
   std::string method;          // how it was measured, for people
+  // The key of the card (Card::key()) that raced; empty: a tuned record.
+  std::string card{};
 
   bool operator==(const TuningRecord&) const = default;
 };
@@ -49,6 +51,8 @@ TuningKey key_of(const PackedProblem& problem, const DeviceInfo& device);
 double measured_us(const TuningRecord& record);
 /// The `sluice` field of new records: "0.2.0".
 std::string library_version();
+/// The `driver` field of new records: the card's driver, "580.159.04".
+std::string driver_version(const Device& device);
 /// "2026-11-21T10:00:00Z"
 std::string utc_now();
 
@@ -57,9 +61,14 @@ std::string to_json(const TuningRecord& record);
 /// An array, one record a line: sorted by key, then tuned chains by name. Equal records give equal bytes.
 std::string to_json(std::vector<TuningRecord> records, std::vector<TunedChain> chains = {});
 
+/// Returns whether the record is a race's result. Races before 0.3 wrote theirs as tuned records, without a
+/// card.
+bool is_of_race(const TuningRecord& record);
+
 /// The records of a text, and one line for each that was refused.
 struct ParsedRecords {
-  std::vector<TuningRecord> records;
+  std::vector<TuningRecord> records;  // tuned ones
+  std::vector<TuningRecord> races;    // results of races
   std::vector<TunedChain> chains;
   std::vector<std::string> troubles;
 };

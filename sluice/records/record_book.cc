@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <sluice/host/jit/fork_gate.h>
+#include <sluice/records/race_book.h>
 #include <sluice/records/record_store.h>
 
 namespace sluice {
@@ -29,11 +30,25 @@ void add_layer(std::vector<TunedChain> chains, RecordBook::Impl& book) {
 template <class Choice, class AnyProblem>
 std::optional<Choice> look_up(const RecordBook::Impl& book, const AnyProblem& problem,
                               const DeviceInfo& device) {
-  if (book.choices.empty()) return std::nullopt;
-  const auto found = book.choices.find(key_of(problem, device));
-  if (found == book.choices.end()) return std::nullopt;
-  const Choice* choice = std::get_if<Choice>(&found->second);
-  return choice != nullptr ? std::optional<Choice>(*choice) : std::nullopt;
+  if (book.choices.empty() && book.races == nullptr) return std::nullopt;
+  const TuningKey key = key_of(problem, device);
+  const auto wanted = [](const AnyChoice& any) {
+    const Choice* choice = std::get_if<Choice>(&any);
+    return choice != nullptr ? std::optional<Choice>(*choice) : std::nullopt;
+  };
+  if (const auto found = book.choices.find(key); found != book.choices.end()) return wanted(found->second);
+  const auto raced = book.races != nullptr ? book.races->decision(key) : std::nullopt;
+  return raced ? wanted(raced->choice) : std::nullopt;
+}
+
+std::shared_ptr<RecordBook::Impl> impl_of(const ParsedRecords& shipped, const ParsedRecords& own) {
+  auto book = std::make_shared<RecordBook::Impl>();
+  for (const ParsedRecords* layer : {&shipped, &own}) {
+    add_layer(layer->records, *book);
+    add_layer(layer->chains, *book);
+    book->troubles.insert(book->troubles.end(), layer->troubles.begin(), layer->troubles.end());
+  }
+  return book;
 }
 
 }  // namespace
@@ -63,13 +78,7 @@ const std::vector<std::string>& RecordBook::troubles() const {
 }
 
 RecordBook book_of(const ParsedRecords& shipped, const ParsedRecords& own) {
-  auto book = std::make_shared<RecordBook::Impl>();
-  for (const ParsedRecords* layer : {&shipped, &own}) {
-    add_layer(layer->records, *book);
-    add_layer(layer->chains, *book);
-    book->troubles.insert(book->troubles.end(), layer->troubles.begin(), layer->troubles.end());
-  }
-  return RecordBook(std::move(book));
+  return RecordBook(impl_of(shipped, own));
 }
 
 RecordBook book_of(std::span<const TuningRecord> shipped, std::span<const TuningRecord> own) {
@@ -99,8 +108,12 @@ const RecordBook& shipped_records() {
 
 RecordBook open_records(const Options& options) {
   const ParsedRecords own = read_records_folder(options.records_dir);
-  if (own.records.empty() && own.chains.empty() && own.troubles.empty()) return shipped_records();
-  return book_of(embedded_records(), own);
+  // Without records of the user's, the choices are those of the shipped book, which need not be hashed again.
+  const bool none = own.records.empty() && own.chains.empty() && own.troubles.empty();
+  auto book =
+      none ? std::make_shared<RecordBook::Impl>(shipped_records().impl()) : impl_of(embedded_records(), own);
+  book->races = std::make_shared<RaceBook>(own.races);
+  return RecordBook(std::move(book));
 }
 
 std::string library_version() {

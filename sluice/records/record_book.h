@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds a RecordBook (include/sluice/records.h): a hash table from key to choice, made once from layers. A
-// later layer wins over an earlier one; within a layer the newer record wins.
+// later layer wins over an earlier one; within a layer the newer record wins. Results of races (race_book.h)
+// lie below all layers, and are the one part that changes.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <unordered_map>
 
@@ -14,10 +16,13 @@ struct TuningKeyHash {
   std::size_t operator()(const TuningKey& key) const;
 };
 
+class RaceBook;
+
 struct RecordBook::Impl {
   std::unordered_map<TuningKey, AnyChoice, TuningKeyHash> choices;  // the choice's kind is the recipe's
   std::vector<TunedChain> chains;  // the first of those that match as many steps wins
   std::vector<std::string> troubles;
+  std::shared_ptr<RaceBook> races;  // null unless open_records() made the book
 };
 
 /// Puts `own` over `shipped`, each in any order. The book takes the troubles of both.

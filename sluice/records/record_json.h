@@ -66,6 +66,9 @@ class Writer {
     if (value) flag(name, value);
   }
   void text(const char* name, const std::string& value) { json_[name] = value; }
+  void text_if(const char* name, const std::string& value) {
+    if (!value.empty()) text(name, value);
+  }
   void date(const char* name, const std::string& value) { json_[name] = value; }
   void time(const char* name, const double& value, bool) { json_[name] = rounded(value); }
   void list(const char* name, Json values) { json_[name] = std::move(values); }
@@ -164,6 +167,11 @@ class Reader {
     if (!found->is_string() || !is_plain(found->get_ref<const std::string&>()))
       return refuse(name, "must be 1 to " + std::to_string(kMaxText) + " printable characters");
     value = found->get<std::string>();
+  }
+  /// Written only if not empty.
+  void text_if(const char* name, std::string& value) {
+    value.clear();
+    if (json_.contains(name)) text(name, value);
   }
   void date(const char* name, std::string& value) {
     const Json* found = field(name);

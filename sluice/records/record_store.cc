@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include <sluice/host/device/calibration.h>
@@ -18,6 +17,7 @@
 #include <sluice/host/text/json_text.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
+#include <sluice/records/race_store.h>
 #include <sluice/try.h>
 
 namespace sluice {
@@ -62,17 +62,33 @@ void read_folder(const CacheDirectory& folder, const std::string& path, ParsedRe
     }
     ParsedRecords one = parse_records(file.bytes, where);
     std::move(one.records.begin(), one.records.end(), std::back_inserter(all.records));
+    std::move(one.races.begin(), one.races.end(), std::back_inserter(all.races));
     std::move(one.chains.begin(), one.chains.end(), std::back_inserter(all.chains));
     std::move(one.troubles.begin(), one.troubles.end(), std::back_inserter(all.troubles));
   }
 }
 
+Result<void> write_line(const CacheDirectory& folder, const std::string& name, const std::string& line) {
+  const Result<CacheDirectory::Lock> lock = folder.lock(name, kLockTimeout);
+  if (!lock) return io_error(name, lock.error().message);
+  return folder.write(name, line + "\n", *lock);
+}
+
+Result<void> save_line(const std::string& path, const std::string& name, const std::string& line) {
+  SLUICE_TAKE(const CacheDirectory folder,
+              CacheDirectory::open(path, CacheDirectory::Access::read_write, kSubject));
+  return write_line(folder, name, line);
+}
+
 Result<void> write_file(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp";
-  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file && std::rename(temporary.c_str(), path.c_str()) == 0) return {};
+  // A new file of our own: in a shared folder another user may have put a link there.
+  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
+  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  const int made = ::open(temporary.c_str(), flags, 0666);
+  std::FILE* const file = made >= 0 ? ::fdopen(made, "w") : nullptr;
+  if (file == nullptr) return io_error(path, std::strerror(errno));
+  const bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) == 0 && whole && std::rename(temporary.c_str(), path.c_str()) == 0) return {};
   const Error failed = io_error(path, std::strerror(errno));
   ::unlink(temporary.c_str());
   return failed;
@@ -82,15 +98,25 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 
 ParsedRecords read_records_folder(const std::string& path) {
   ParsedRecords all;
-  std::error_code ignored;
-  if (path.empty() || !std::filesystem::exists(path, ignored)) return all;
-  const Result<CacheDirectory> folder =
-      CacheDirectory::open(path, CacheDirectory::Access::read_only, kSubject);
-  if (folder)
-    read_folder(*folder, path, all);
-  else
-    all.troubles.push_back(folder.error().message);
+  if (path.empty()) return all;
+  for (const std::string& each : {path, race_folder(path)}) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(each, ignored)) continue;
+    const Result<CacheDirectory> folder =
+        CacheDirectory::open(each, CacheDirectory::Access::read_only, kSubject);
+    if (folder)
+      read_folder(*folder, each, all);
+    else
+      all.troubles.push_back(folder.error().message);
+  }
   return all;
+}
+
+Result<void> save_in_folder(const std::string& path, const TuningRecord& record) {
+  return save_line(path, file_name_of(record.key), to_json(record));
+}
+Result<void> save_in_folder(const std::string& path, const TunedChain& chain) {
+  return save_line(path, file_name_of(chain), to_json(chain));
 }
 
 std::string file_name_of(const TuningKey& key) {
@@ -183,9 +209,7 @@ Result<void> RecordStore::save(const TunedChain& chain) {
 /// Writes the whole file; in a folder, the file of `line`.
 Result<void> RecordStore::write(const std::string& name, const std::string& line) {
   if (!folder_) return write_file(file_, to_json(records_, chains_));
-  const Result<CacheDirectory::Lock> lock = folder_->lock(name, kLockTimeout);
-  if (!lock) return io_error(name, lock.error().message);
-  return folder_->write(name, line + "\n", *lock);
+  return write_line(*folder_, name, line);
 }
 
 }  // namespace sluice

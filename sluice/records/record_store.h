@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records on disk: the user's folder (private, one file a record), or one file with an array (the shipped
 // form). A save writes a temporary file and renames it, so readers see the old or the new, and kill -9 loses
-// nothing saved. Called by `sluice tune` and by races (kept_record.cc); the book only reads.
+// nothing saved. Called by `sluice tune` and kept_record.cc; the book only reads. Results of races lie in a
+// folder below it (race_store.h).
 #pragma once
 
 #include <optional>
 
+#include <sluice/gemm.h>
 #include <sluice/host/jit/cache_directory.h>
 #include <sluice/records/record.h>
 
 namespace sluice {
 
-/// Reads all records of the user's folder, sorted by file name; none if the path is empty or absent. An
+/// Reads all records of the user's folder, results of races too, sorted by file name; none if the path is
+/// empty or absent. An
 /// untrusted folder (another user's, writable by others, a link) is a trouble.
 ParsedRecords read_records_folder(const std::string& path);
 
@@ -19,6 +22,10 @@ ParsedRecords read_records_folder(const std::string& path);
 std::string file_name_of(const TuningKey& key);
 /// e.g. "chain-8-<digest of GPU and steps>.json"
 std::string file_name_of(const TunedChain& chain);
+
+/// Writes the one file of the record, whatever is there. Error io.
+Result<void> save_in_folder(const std::string& path, const TuningRecord& record);
+Result<void> save_in_folder(const std::string& path, const TunedChain& chain);
 
 class RecordStore {
  public:
@@ -51,7 +58,7 @@ class RecordStore {
 
 /// keep_record() (sluice/records.h) of a tuned chain. Error invalid_argument, besides: no record can hold a
 /// step whose kernel the caller chose.
-Result<void> keep_record(const Options& options, const TunedChain& chain);
+Result<void> keep_record(const Device& device, const TunedChain& chain);
 
 /// Opens the store that a tool's flags name: --out's file, --records' folder, or the user's. Errors:
 /// invalid_argument (both flags, or no place at all), io.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Races of plans on the fake GPU, each in a process with a folder of records of its own.
 
-A process reads its records when it first uses a GPU, so a record shows in the next process.
+A race shows in the process that raced, and in the next one on this card.
 """
 import ctypes
 import os
@@ -25,6 +25,8 @@ RACE = """
 plans = []
 assert launches_of(lambda: plans.append(sluice.race(problem, candidates=2))) > 3
 assert plans[0].source == "record" and plans[0].estimate_us > 0 and plans[0].problem is problem
+plan = sluice.packed_plan if isinstance(problem, sluice.PackedProblem) else sluice.plan
+assert plan(problem, device=0).config == plans[0].config, "this process plans the winner too"
 print(plans[0].config)
 """
 LATER = """

@@ -41,6 +41,21 @@ TEST_F(ChainGuards, an_overlap_that_loses_or_hardly_gains_is_left_out) {
   EXPECT_FALSE(overlaps_with({.overlap = ChainOverlap::off}));
 }
 
+/// As a launch that begins early and reads too soon would be: faster, and wrong.
+TEST_F(ChainGuards, an_overlap_with_other_results_is_left_out) {
+  driver.make_overlap_gain(0.0005f);
+  driver.make_wrong([](const LaunchRecord& launch) { return launch.dependent; });
+  EXPECT_FALSE(overlaps_with());
+  driver.make_wrong([](const LaunchRecord&) { return true; });
+  EXPECT_TRUE(overlaps_with()) << "alike in both chains";
+}
+
+TEST_F(ChainGuards, without_memory_to_compare_results_the_overlap_is_left_out) {
+  driver.make_overlap_gain(0.0005f);
+  driver.machine.memory_bytes = kRows * kWidth;  // less than two outputs of the chain
+  EXPECT_FALSE(overlaps_with());
+}
+
 TEST_F(ChainGuards, the_spacing_that_was_asked_for_wins_a_tie) {
   driver.make_overlap_gain(0.0005f);
   const Result<Chain> chain = Chain::guarded(device(), steps_);
@@ -50,10 +65,10 @@ TEST_F(ChainGuards, the_spacing_that_was_asked_for_wins_a_tie) {
 
 TEST_F(ChainGuards, safely_faster_is_one_percent_and_nine_rounds_of_ten) {
   const Quantiles off{.median = 100, .p10 = 99, .p90 = 101};
-  EXPECT_TRUE(tuning::is_safely_faster({off, {.median = 98.9, .p10 = 98, .p90 = 99.9}}));
-  EXPECT_FALSE(tuning::is_safely_faster({off, {.median = 90, .p10 = 90, .p90 = 101}})) << "two slow rounds";
-  EXPECT_FALSE(tuning::is_safely_faster({off, {.median = 99.5, .p10 = 99.5, .p90 = 99.5}}));
-  EXPECT_FALSE(tuning::is_safely_faster({off, off}));
+  EXPECT_TRUE(is_safely_faster({.median = 98.9, .p10 = 98, .p90 = 99.9}, off));
+  EXPECT_FALSE(is_safely_faster({.median = 90, .p10 = 90, .p90 = 101}, off)) << "two slow rounds";
+  EXPECT_FALSE(is_safely_faster({.median = 99.5, .p10 = 99.5, .p90 = 99.5}, off));
+  EXPECT_FALSE(is_safely_faster(off, off));
 }
 
 TEST_F(ChainGuards, errors_are_those_of_the_chain) {

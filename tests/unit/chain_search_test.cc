@@ -41,12 +41,19 @@ class FakeTimer final : public ChainTimer {
     return Raced{spread(incumbent), spread(candidate)};
   }
 
+  Result<void> check(const LayerChoice& candidate) override {
+    ++checks;
+    if (const std::optional<Error> error = finds_wrong(candidate)) return *error;
+    return {};
+  }
+
   double now = 0, second_a_race = 0, slowness = 1, slower_a_race = 1;
-  int races = 0;
+  int races = 0, checks = 0;
   size_t expected = 0;
   std::function<std::optional<Error>(const LayerChoice&)> refuses = [](const LayerChoice&) {
     return std::optional<Error>();
   };
+  std::function<std::optional<Error>(const LayerChoice&)> finds_wrong = refuses;
 
  private:
   std::function<double(const LayerChoice&)> us_;
@@ -92,6 +99,21 @@ TEST(chain_search, two_kernels_that_gain_only_together_are_found) {
   EXPECT_EQ(found->confirmed.incumbent.median, 100);
   EXPECT_EQ(found->confirmed.candidate.median, 90);
   EXPECT_EQ(timer.expected, 4u * 2 + 4u * 5) << "kernels are compiled side by side";
+}
+
+TEST(chain_search, a_change_with_other_results_is_refused_however_fast_it_is) {
+  FakeTimer timer([](const LayerChoice& choices) { return number_of(choices[0]) == 2 ? 50.0 : 100.0; });
+  timer.finds_wrong = [](const LayerChoice& choices) {
+    return number_of(choices[0]) == 2 ? std::optional(Error{ErrorCode::internal, "D differs"}) : std::nullopt;
+  };
+  const Result<Found> found = search_chain(timer, space(2), {.budget_s = 1e9});
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->kept(), 0);
+  EXPECT_EQ(found->choices, space(2).alone);
+  EXPECT_GT(found->refused, 0);
+  EXPECT_NE(found->why_refused.find("D differs"), std::string::npos) << found->why_refused;
+  timer.finds_wrong = [](const LayerChoice&) { return std::optional(Error{ErrorCode::driver, "lost"}); };
+  EXPECT_FALSE(search_chain(timer, space(2), {.budget_s = 1e9})) << "a lost GPU ends the search";
 }
 
 TEST(chain_search, a_kernel_that_wants_another_spacing_is_found) {

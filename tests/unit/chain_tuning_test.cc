@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/chain/tuning/tune.h>
+#include <sluice/records/record_store.h>
 
 #include "cache_fake.h"
 #include "chain_fixture.h"
@@ -63,6 +64,9 @@ TEST_F(ChainTuningTest, what_gains_is_found_kept_and_planned_from_then_on) {
   EXPECT_NE(trials[0].find("\"axis\":\"overlap of all\""), std::string::npos) << trials[0];
   EXPECT_NE(trials[0].find("\"kept\":true"), std::string::npos) << trials[0];
 
+  const ParsedRecords kept = read_records_folder(device.options().records_dir);
+  ASSERT_EQ(kept.chains.size(), 1u);
+  EXPECT_EQ(kept.chains[0].driver, "580.1");
   const Device later = opened();
   const Result<ChainPlan> planned = plan_chain(steps, later.info(), {}, later.records());
   ASSERT_TRUE(planned.ok());

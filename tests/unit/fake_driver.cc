@@ -76,6 +76,15 @@ void FakeDriver::make_fast(u32 smem_bytes) {
   state->fast_smem = smem_bytes;
 }
 
+void FakeDriver::make_wrong(std::function<bool(const LaunchRecord&)> is_wrong) {
+  state->is_wrong = std::move(is_wrong);
+}
+
+void FakeDriver::make_noise(double share, u64 seed) {
+  state->noise = share;
+  state->noise_state = seed;
+}
+
 void FakeDriver::make_overlap_gain(float milliseconds, int most) {
   state->gain_ms = milliseconds;
   state->most_gaining = most;

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <chrono>
+#include <functional>
 #include <string>
 
 #include <sluice/gemm.h>
@@ -96,6 +97,10 @@ class FakeDriver {
   void make_overlap_gain(float milliseconds, int most = 1 << 20);
   /// Replays whose first launch asks for this much shared memory take 0.1 ms less.
   void make_fast(u32 smem_bytes);
+  /// Makes launches that `is_wrong` picks spoil the first 8 bytes of D, now or at each replay of their graph.
+  void make_wrong(std::function<bool(const LaunchRecord&)> is_wrong);
+  /// Makes times differ by up to this share, in a random order that `seed` decides.
+  void make_noise(double share, u64 seed);
   /// Captures `branch` into `origin`'s graph from now on, until that capture ends.
   void fork_capture(CUstream origin, CUstream branch);
   /// Invalidates captures as soon as they begin, as after a forbidden call.

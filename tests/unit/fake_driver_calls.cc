@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <sluice/kernels/compare_params.h>
 #include <sluice/spec/locate.h>
 
 namespace sluice::fake {
@@ -159,6 +160,7 @@ ParamsKind params_of(const void* image) {
   if (std::strstr(text, "WideParams") != nullptr) return ParamsKind::wide;
   if (std::strstr(text, "StripParams") != nullptr) return ParamsKind::strip;
   if (std::strstr(text, "LocateParams") != nullptr) return ParamsKind::locate;
+  if (std::strstr(text, "kernels/compare.cuh") != nullptr) return ParamsKind::compare;
   for (const char* name : {"GemmParams", "ConvParams", "PhasedParams"})
     if (std::strstr(text, name) != nullptr) return ParamsKind::gemm;
   return ParamsKind::other;
@@ -179,6 +181,32 @@ void locate(const LocateParams& params, u32 ctas, u32 cluster) {
     for (u32 i = 0; i < cluster; ++i) params.sms[cta + i] = (g * kGpcSms + used[g] + i) % sms;
     used[g] += cluster;
   }
+}
+
+/// As the kernel does (kernels/compare.cuh), by the same function.
+void compare(const CompareParams& params) {
+  CompareTotals& totals = *params.totals;
+  for (i64 i = 0; i < elements_of(params); ++i) add_element(params, i, totals);
+}
+
+/// Where a launch writes D; 0: no product.
+u64 result_of(ParamsKind kind, const LaunchRecord& record) {
+  switch (kind) {
+    case ParamsKind::gemm: return reinterpret_cast<u64>(record.params.d);
+    case ParamsKind::narrow: return reinterpret_cast<u64>(record.narrow.d);
+    case ParamsKind::wide: return reinterpret_cast<u64>(record.wide.d);
+    case ParamsKind::strip: return reinterpret_cast<u64>(record.strip.d);
+    default: return 0;
+  }
+}
+
+/// Writes a wrong result at `address`, or lets the stream's graph do so when it is replayed.
+void spoil(u64 address, const FakeStream* stream) {
+  if (address == 0) return;
+  if (stream != nullptr && stream->captured != nullptr)
+    stream->captured->wrong_writes.push_back(address);
+  else
+    write_wrong(address);
 }
 
 /// Holds no lock of the state.
@@ -203,6 +231,7 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
   if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (module.ordinal != current_ordinal()) return CUDA_ERROR_INVALID_HANDLE;
   if (stream != nullptr && stream->ordinal != current_ordinal()) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult refused = use_of(config->hStream); refused != CUDA_SUCCESS) return refused;
   u32 cluster = 1;
   bool dependent = false;
   for (u32 i = 0; i < config->numAttrs; ++i) {
@@ -221,8 +250,13 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
     locate(*static_cast<const LocateParams*>(params[0]), config->gridDimX, cluster);
     return CUDA_SUCCESS;
   }
-  if (state->launches < FakeDriver::kKeptLaunches) {
-    LaunchRecord& record = state->records[state->launches];
+  if (module.params == ParamsKind::compare) {  // nor this one
+    compare(*static_cast<const CompareParams*>(params[0]));
+    return CUDA_SUCCESS;
+  }
+  const bool is_kept = state->launches < FakeDriver::kKeptLaunches;
+  if (is_kept || state->is_wrong) {
+    LaunchRecord& record = is_kept ? state->records[static_cast<size_t>(state->launches)] : state->latest;
     record = {config->gridDimX,
               config->gridDimY,
               config->blockDimX,
@@ -238,6 +272,7 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
     if (module.params == ParamsKind::narrow) std::memcpy(&record.narrow, params[0], sizeof record.narrow);
     if (module.params == ParamsKind::wide) std::memcpy(&record.wide, params[0], sizeof record.wide);
     if (module.params == ParamsKind::strip) std::memcpy(&record.strip, params[0], sizeof record.strip);
+    if (state->is_wrong && state->is_wrong(record)) spoil(result_of(module.params, record), stream);
   }
   ++state->launches;
   if (stream != nullptr && stream->captured != nullptr) {
@@ -326,7 +361,10 @@ void fill_contexts(DriverApi& api) {
   };
   api.cuCtxSynchronize = [] {
     const Call call("cuCtxSynchronize");
-    return state->capturing > 0 ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : call.code;
+    if (state->capturing == 0) return call.code;
+    for (FakeStream* stream : state->streams)
+      if (stream->captured != nullptr) stream->captured->lost = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   };
 }
 
@@ -335,16 +373,17 @@ void fill_kernels(DriverApi& api) {
     wait_while_blocked(&Blocked::loads_ordinal);
     const Call call("cuModuleLoadData");
     if (call.code != CUDA_SUCCESS) return call.code;
-    if (is_forbidden_by_capture()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (const CUresult refused = unsafe_call(); refused != CUDA_SUCCESS) return refused;
     *module = reinterpret_cast<CUmodule>(new FakeModule{current_ordinal(), params_of(image)});
     ++state->alive.modules;
     return CUDA_SUCCESS;
   };
   api.cuModuleUnload = [](CUmodule module) {
     const Call call("cuModuleUnload");
+    const CUresult allowed = unsafe_call();
     delete reinterpret_cast<FakeModule*>(module);
     --state->alive.modules;
-    return call.code;
+    return allowed != CUDA_SUCCESS ? allowed : call.code;
   };
   api.cuModuleGetFunction = [](CUfunction* function, CUmodule module, const char* name) {
     const Call call("cuModuleGetFunction");

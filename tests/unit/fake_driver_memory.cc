@@ -35,7 +35,7 @@ CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
   const Call call("cuMemAlloc");
   if (call.code != CUDA_SUCCESS) return call.code;
   if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (is_forbidden_by_capture()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (const CUresult refused = unsafe_call(); refused != CUDA_SUCCESS) return refused;
   const i64 size = static_cast<i64>(bytes);
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (size > state->driver->machine.memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -46,20 +46,31 @@ CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
 
 CUresult release(CUdeviceptr address) {
   const Call call("cuMemFree");
+  const CUresult allowed = unsafe_call();
   if (state->blocks.erase(address) != 1) return CUDA_ERROR_INVALID_VALUE;
   std::free(reinterpret_cast<void*>(address));
   --state->alive.allocations;
-  return call.code;
+  return allowed != CUDA_SUCCESS ? allowed : call.code;
 }
 
-CUresult copy(const char* name, void* target, const void* source, std::size_t bytes) {
+/// Copies into and out of the host's pageable memory stage it, and may wait: they are unsafe in a capture.
+enum class Pageable { no, yes };
+
+CUresult copy(const char* name, void* target, const void* source, std::size_t bytes, CUstream stream,
+              Pageable pageable) {
   const Call call(name);
-  if (call.code == CUDA_SUCCESS) std::memcpy(target, source, bytes);
+  if (call.code != CUDA_SUCCESS) return call.code;
+  if (pageable == Pageable::yes)
+    if (const CUresult refused = unsafe_call(); refused != CUDA_SUCCESS) return refused;
+  if (const CUresult refused = use_of(stream); refused != CUDA_SUCCESS) return refused;
+  std::memcpy(target, source, bytes);
   return call.code;
 }
-CUresult set(const char* name, CUdeviceptr target, unsigned char value, std::size_t bytes) {
+CUresult set(const char* name, CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream stream) {
   const Call call(name);
-  if (call.code == CUDA_SUCCESS) std::memset(reinterpret_cast<void*>(target), value, bytes);
+  if (call.code != CUDA_SUCCESS) return call.code;
+  if (const CUresult refused = use_of(stream); refused != CUDA_SUCCESS) return refused;
+  std::memset(reinterpret_cast<void*>(target), value, bytes);
   return call.code;
 }
 
@@ -79,13 +90,25 @@ CUresult take(const Call& call, Handle handle, int& count) {
   return call.code;
 }
 
-CUresult begin_capture(CUstream stream, CUstreamCaptureMode) {
+bool is_legacy(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY;
+}
+/// A question about the legacy stream, which ends no capture but has no answer beside one.
+bool asks_legacy_in_capture(CUstream stream) {
+  return is_legacy(stream) &&
+         std::any_of(state->streams.begin(), state->streams.end(),
+                     [](FakeStream* other) { return other->captured != nullptr && other->blocking; });
+}
+
+CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
   const Call call("cuStreamBeginCapture");
   if (call.code != CUDA_SUCCESS) return call.code;
   static std::atomic<u64> last_id{0};
   auto& fake = *reinterpret_cast<FakeStream*>(stream);
   fake.captured = new FakeGraph;
   fake.captured->programmatic.reserve(kMostCaptured);  // so that a launch allocates nothing
+  fake.captured->mode = mode;
+  fake.captured->thread = std::this_thread::get_id();
   fake.capture_id = ++last_id;
   ++state->capturing;
   ++state->alive.graphs;
@@ -142,6 +165,7 @@ CUresult end_capture(CUstream stream, CUgraph* graph) {
         each->captured = nullptr;
         --state->capturing;
       }
+    if (code == CUDA_SUCCESS && captured->lost) code = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (code == CUDA_SUCCESS) *graph = reinterpret_cast<CUgraph>(captured);
   }
   if (code != CUDA_SUCCESS) destroy_graph("a capture that failed", captured, state->alive.graphs);
@@ -151,10 +175,12 @@ CUresult end_capture(CUstream stream, CUgraph* graph) {
 CUresult capture_info(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                       const CUgraphNode**, const CUgraphEdgeData**, std::size_t*) {
   const Call call("cuStreamGetCaptureInfo");
+  if (asks_legacy_in_capture(stream)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   const auto* fake = reinterpret_cast<const FakeStream*>(stream);
   const bool capturing = fake != nullptr && fake->captured != nullptr;
   *status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-  if (capturing && state->loses_captures) *status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  if (capturing && (state->loses_captures || fake->captured->lost))
+    *status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
   if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return call.code;
   *id = fake->capture_id;
   *graph = reinterpret_cast<CUgraph>(fake->captured);
@@ -225,6 +251,31 @@ CUresult edges_of(CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdge
 
 }  // namespace
 
+CUresult unsafe_call() {
+  bool forbidden = false;
+  for (FakeStream* stream : state->streams) {
+    if (stream->captured == nullptr || capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
+    FakeGraph& capture = *stream->captured;
+    const bool concerned =
+        capture.thread == std::this_thread::get_id()
+            ? capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED
+            : capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (concerned) forbidden = capture.lost = true;
+  }
+  return forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+CUresult use_of(CUstream stream) {
+  if (!is_legacy(stream)) {
+    const FakeGraph* captured = reinterpret_cast<const FakeStream*>(stream)->captured;
+    return captured != nullptr && captured->lost ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+  }
+  if (!asks_legacy_in_capture(stream)) return CUDA_SUCCESS;
+  for (FakeStream* other : state->streams)
+    if (other->captured != nullptr && other->blocking) other->captured->lost = true;
+  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
 u64 add_block(i64 bytes, const Block& block) {
   // Leaves kGap behind, so that a test that overlaps two operands overlaps only those.
   constexpr i64 kGap = 64 << 10;
@@ -238,29 +289,33 @@ void fill_memory(DriverApi& api) {
   api.cuPointerGetAttributes = pointer_attributes;
   api.cuMemAlloc = allocate;
   api.cuMemFree = release;
-  api.cuMemsetD8Async = [](CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream) {
-    return set("cuMemsetD8Async", target, value, bytes);
+  api.cuMemsetD8Async = [](CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream stream) {
+    return set("cuMemsetD8Async", target, value, bytes, stream);
   };
   api.cuMemcpyHtoD = [](CUdeviceptr target, const void* source, std::size_t bytes) {
-    return copy("cuMemcpyHtoD", reinterpret_cast<void*>(target), source, bytes);
+    return copy("cuMemcpyHtoD", reinterpret_cast<void*>(target), source, bytes, nullptr, Pageable::yes);
   };
   api.cuMemcpyDtoH = [](void* target, CUdeviceptr source, std::size_t bytes) {
-    return copy("cuMemcpyDtoH", target, reinterpret_cast<const void*>(source), bytes);
+    return copy("cuMemcpyDtoH", target, reinterpret_cast<const void*>(source), bytes, nullptr, Pageable::yes);
   };
-  api.cuMemcpyDtoDAsync = [](CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream) {
+  api.cuMemcpyDtoDAsync = [](CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream) {
     return copy("cuMemcpyDtoDAsync", reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source),
-                bytes);
+                bytes, stream, Pageable::no);
   };
-  api.cuMemcpyDtoHAsync = [](void* target, CUdeviceptr source, std::size_t bytes, CUstream) {
-    return copy("cuMemcpyDtoHAsync", target, reinterpret_cast<const void*>(source), bytes);
+  api.cuMemcpyDtoHAsync = [](void* target, CUdeviceptr source, std::size_t bytes, CUstream stream) {
+    return copy("cuMemcpyDtoHAsync", target, reinterpret_cast<const void*>(source), bytes, stream,
+                Pageable::yes);
+  };
+  api.cuMemcpyHtoDAsync = [](CUdeviceptr target, const void* source, std::size_t bytes, CUstream stream) {
+    return copy("cuMemcpyHtoDAsync", reinterpret_cast<void*>(target), source, bytes, stream, Pageable::yes);
   };
 }
 void fill_streams(DriverApi& api) {
-  api.cuStreamCreate = [](CUstream* stream, unsigned) {
+  api.cuStreamCreate = [](CUstream* stream, unsigned flags) {
     const Call call("cuStreamCreate");
     if (call.code != CUDA_SUCCESS) return call.code;
     static std::atomic<u64> last_id{0};
-    auto* made = new FakeStream{current_ordinal(), ++last_id};
+    auto* made = new FakeStream{current_ordinal(), ++last_id, (flags & CU_STREAM_NON_BLOCKING) == 0};
     *stream = reinterpret_cast<CUstream>(made);
     state->streams.insert(made);
     ++state->alive.streams;
@@ -275,11 +330,17 @@ void fill_streams(DriverApi& api) {
   };
   api.cuStreamSynchronize = [](CUstream stream) {
     const Call call("cuStreamSynchronize");
-    const bool capturing = stream != nullptr && reinterpret_cast<FakeStream*>(stream)->captured != nullptr;
-    return capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : call.code;
+    if (!is_legacy(stream) && reinterpret_cast<FakeStream*>(stream)->captured != nullptr) {
+      reinterpret_cast<FakeStream*>(stream)->captured->lost = true;
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    if (const CUresult refused = unsafe_call(); refused != CUDA_SUCCESS) return refused;
+    const CUresult refused = use_of(stream);
+    return refused != CUDA_SUCCESS ? refused : call.code;
   };
   api.cuStreamIsCapturing = [](CUstream stream, CUstreamCaptureStatus* status) {
     const Call call("cuStreamIsCapturing");
+    if (asks_legacy_in_capture(stream)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     const bool capturing = stream != nullptr && reinterpret_cast<FakeStream*>(stream)->captured != nullptr;
     *status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return call.code;
@@ -303,9 +364,16 @@ void fill_streams(DriverApi& api) {
   api.cuUserObjectRelease = release_object;
   api.cuGraphRetainUserObject = retain_object;
   api.cuGraphInstantiate = instantiate;
-  api.cuGraphUpload = [](CUgraphExec, CUstream) { return Call("cuGraphUpload").code; };
-  api.cuGraphLaunch = [](CUgraphExec executable, CUstream) {
+  api.cuGraphUpload = [](CUgraphExec, CUstream stream) {
+    const Call call("cuGraphUpload");
+    const CUresult refused = use_of(stream);
+    return refused != CUDA_SUCCESS ? refused : call.code;
+  };
+  api.cuGraphLaunch = [](CUgraphExec executable, CUstream stream) {
     const Call call("cuGraphLaunch");
+    if (const CUresult refused = use_of(stream); refused != CUDA_SUCCESS) return refused;
+    for (const u64 address : reinterpret_cast<const FakeGraph*>(executable)->wrong_writes)
+      write_wrong(address);
     const std::vector<bool>& kernels = reinterpret_cast<const FakeGraph*>(executable)->programmatic;
     state->early = static_cast<int>(std::count(kernels.begin(), kernels.end(), true));
     state->replayed_smem = reinterpret_cast<const FakeGraph*>(executable)->first_smem;
@@ -327,13 +395,24 @@ void fill_streams(DriverApi& api) {
     return give(Call("cuEventCreate"), event, state->alive.events);
   };
   api.cuEventDestroy = [](CUevent event) { return take(Call("cuEventDestroy"), event, state->alive.events); };
-  api.cuEventRecord = [](CUevent, CUstream) { return Call("cuEventRecord").code; };
-  api.cuEventSynchronize = [](CUevent) { return Call("cuEventSynchronize").code; };
+  api.cuEventRecord = [](CUevent, CUstream stream) {
+    const Call call("cuEventRecord");
+    const CUresult refused = use_of(stream);
+    return refused != CUDA_SUCCESS ? refused : call.code;
+  };
+  api.cuEventSynchronize = [](CUevent) {
+    const Call call("cuEventSynchronize");
+    const CUresult refused = unsafe_call();
+    return refused != CUDA_SUCCESS ? refused : call.code;
+  };
   api.cuEventElapsedTime = [](float* milliseconds, CUevent, CUevent) {
     const Call call("cuEventElapsedTime");
     const float gained = state->replayed_smem == state->fast_smem ? 0.1f : 0.0f;
     *milliseconds =
         0.25f - gained - state->gain_ms * static_cast<float>(std::min(state->early, state->most_gaining));
+    state->noise_state = state->noise_state * 6364136223846793005 + 1442695040888963407;
+    const double share = 2 * static_cast<double>(state->noise_state >> 33) / (u64{1} << 31) - 1;
+    *milliseconds *= static_cast<float>(1 + state->noise * share);
     return call.code;
   };
 }

@@ -6,9 +6,11 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include <sluice/host/driver/nvml.h>
@@ -32,11 +34,17 @@ struct FakeUserObject {
 struct FakeGraph {
   std::vector<bool> programmatic;  // whether kernel i was launched so that it may begin early
   std::vector<FakeUserObject*> objects{};
-  u32 first_smem = 0;  // shared memory of its first launch
+  u32 first_smem = 0;               // shared memory of its first launch
+  std::vector<u64> wrong_writes{};  // results that a replay spoils (FakeDriver::make_wrong)
+  // The capture's mode and thread, and whether a call ended it.
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::thread::id thread{};
+  bool lost = false;
 };
 struct FakeStream {
   int ordinal;
   u64 id;                         // never reused, as in CUDA; the handle may be
+  bool blocking = false;          // made without CU_STREAM_NON_BLOCKING: waits for the legacy stream
   FakeGraph* captured = nullptr;  // the graph of its capture
   u64 capture_id = 0;
 };
@@ -48,7 +56,7 @@ struct Blocked {
   int waiting = 0;
   bool gave_up = false;
 };
-enum class ParamsKind { other, gemm, narrow, wide, strip, locate };  // parameters of a unit's kernel
+enum class ParamsKind { other, gemm, narrow, wide, strip, locate, compare };  // parameters of a unit's kernel
 struct FakeModule {
   int ordinal;
   ParamsKind params = ParamsKind::other;
@@ -66,6 +74,7 @@ struct State {
   const char* last_failed = "";
   CUresult fail_code = CUDA_SUCCESS;
   std::array<LaunchRecord, FakeDriver::kKeptLaunches> records;
+  LaunchRecord latest;  // the launch that make_wrong asks about, once the array is full
   std::map<u64, Block> blocks;
   std::set<FakeStream*> streams;
   FakeStream foreign{1, 0};
@@ -75,7 +84,10 @@ struct State {
   int early = 0;                // launches of the last replay that might begin early
   float gain_ms = 0;            // FakeDriver::make_overlap_gain
   int most_gaining = 0;
-  u32 fast_smem = ~0u, replayed_smem = 0;  // FakeDriver::make_fast, and the last replay's
+  u32 fast_smem = ~0u, replayed_smem = 0;               // FakeDriver::make_fast, and the last replay's
+  std::function<bool(const LaunchRecord&)> is_wrong{};  // FakeDriver::make_wrong
+  double noise = 0;                                     // FakeDriver::make_noise
+  u64 noise_state = 1;
 };
 inline State* state = nullptr;
 inline std::array<int, kMaxDevices> context_tags;
@@ -108,10 +120,16 @@ struct Call {
   CUresult code = CUDA_SUCCESS;
 };
 
-/// True for calls that would end a capture of any thread.
-inline bool is_forbidden_by_capture() {
-  return state->capturing > 0 && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+/// Four 16-bit numbers that no product here gives.
+inline void write_wrong(u64 address) {
+  std::memset(reinterpret_cast<void*>(address), 0x7b, 8);
 }
+
+/// A call that CUDA names "potentially unsafe" during capture, by the modes of this thread and of each
+/// capture. Where they forbid it, the captures concerned are lost. Callers hold the state.
+CUresult unsafe_call();
+/// A use of `stream`. If that is the legacy stream, captures of blocking streams are lost.
+CUresult use_of(CUstream stream);
 
 u64 add_block(i64 bytes, const Block& block);
 void fill_contexts(DriverApi& api);

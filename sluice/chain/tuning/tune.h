@@ -44,8 +44,6 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
 /// The choices for all steps of a chain, with `layer` in each repetition. If that is `alone`, steps outside
 /// of the repetition are off, too; else they are as asked.
 StepChoices choices_of(const Tuning& tuning, const LayerChoice& layer);
-/// Whether what the search found is faster than its start by 1 %, and in nine rounds of ten.
-bool is_safely_faster(const Raced& confirmed);
 /// Returns the record of a search: `us` and `off_us` are a layer's.
 TunedChain record_of(const Device& device, const Tuning& tuning, bool gains, double us, double off_us);
 /// Least weights that a tuner accepts, in sizes of L2.

@@ -6,6 +6,7 @@
 #include <sluice/host/driver/ask_gpu.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/jit/build_report.h>
+#include <sluice/host/ops/race_results.h>
 #include <sluice/try.h>
 
 namespace sluice {
@@ -127,6 +128,7 @@ const DeviceInfo& Device::Impl::info() {
     ask_gpu(*primary, facts_);
     info_ = device_info_of(facts_);
     card_ = card_of(*primary, facts_.name);
+    ops::let_card_decide(records, card_.key());
     calibration_ = find_calibration(options.records_dir, card_);
     if (calibration_.calibration) apply(*calibration_.calibration, info_);
   });

@@ -2,6 +2,7 @@
 #include <sluice/host/device/locate.h>
 
 #include <sluice/host/device/device_impl.h>
+#include <sluice/host/driver/capture_mode.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/launch.h>
@@ -49,6 +50,7 @@ Result<GpcOrder> find_order(const Device& device) {
   const ContextScope scope(*device.impl().primary);
   SLUICE_TRY(scope.entered());
   const DriverApi& api = *device.impl().api;
+  const RelaxedCapture whatever_is_captured(api);
   if (const CUresult code =
           api.cuFuncSetAttribute(module->function(), CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
       code != CUDA_SUCCESS)

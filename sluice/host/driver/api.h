@@ -21,7 +21,7 @@ namespace sluice {
   X(cuTensorMapEncodeTiled) X(cuTensorMapEncodeIm2col) X(cuTensorMapReplaceAddress)                         \
   X(cuPointerGetAttributes)                                                                                 \
   X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoHAsync)        \
-  X(cuMemcpyDtoDAsync)                                                                                      \
+  X(cuMemcpyDtoDAsync) X(cuMemcpyHtoDAsync)                                                                 \
   X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamIsCapturing)                        \
   X(cuStreamGetId) X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamGetCaptureInfo)                  \
   X(cuThreadExchangeStreamCaptureMode) X(cuUserObjectCreate) X(cuUserObjectRelease)                         \

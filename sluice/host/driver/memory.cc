@@ -93,13 +93,36 @@ Result<void> DeviceBuffer::download_async(void* target, i64 bytes, Stream stream
   });
 }
 
-Result<void> DeviceBuffer::repeat(i64 bytes, Stream stream) const {
-  if (!in_range(bytes, 0, bytes_) || bytes == 0) return out_of_range("repeat", bytes, 0, bytes_);
-  return in_context(*primary_, "cuMemcpyDtoDAsync", bytes_, [&](const DriverApi& api) {
+Result<void> DeviceBuffer::upload_async(const void* source, Range to, Stream stream) const {
+  if (!in_range(to.bytes, to.offset, bytes_))
+    return out_of_range("upload_async", to.bytes, to.offset, bytes_);
+  if (to.bytes == 0) return {};
+  return in_context(*primary_, "cuMemcpyHtoDAsync", to.bytes, [&](const DriverApi& api) {
+    return api.cuMemcpyHtoDAsync(address_ + static_cast<u64>(to.offset), source,
+                                 static_cast<std::size_t>(to.bytes), stream);
+  });
+}
+
+Result<void> DeviceBuffer::copy(i64 from, Range to, Stream stream) const {
+  if (!in_range(to.bytes, to.offset, bytes_)) return out_of_range("copy", to.bytes, to.offset, bytes_);
+  if (!in_range(to.bytes, from, bytes_)) return out_of_range("copy", to.bytes, from, bytes_);
+  if (to.bytes == 0) return {};
+  return in_context(*primary_, "cuMemcpyDtoDAsync", to.bytes, [&](const DriverApi& api) {
+    return api.cuMemcpyDtoDAsync(address_ + static_cast<u64>(to.offset), address_ + static_cast<u64>(from),
+                                 static_cast<std::size_t>(to.bytes), stream);
+  });
+}
+
+Result<void> DeviceBuffer::repeat(i64 bytes, Range range, Stream stream) const {
+  if (!in_range(range.bytes, range.offset, bytes_) || !in_range(bytes, 0, range.bytes) || bytes == 0)
+    return out_of_range("repeat", range.bytes, range.offset, bytes_);
+  return in_context(*primary_, "cuMemcpyDtoDAsync", range.bytes, [&](const DriverApi& api) {
+    const CUdeviceptr begin = address_ + static_cast<u64>(range.offset);
     CUresult code = CUDA_SUCCESS;
-    for (i64 done = bytes; done < bytes_ && code == CUDA_SUCCESS;) {  // twice as many each time
-      const i64 more = std::min(done, bytes_ - done);
-      code = api.cuMemcpyDtoDAsync(address_ + done, address_, static_cast<std::size_t>(more), stream);
+    for (i64 done = bytes; done < range.bytes && code == CUDA_SUCCESS;) {  // twice as many each time
+      const i64 more = std::min(done, range.bytes - done);
+      code = api.cuMemcpyDtoDAsync(begin + static_cast<u64>(done), begin, static_cast<std::size_t>(more),
+                                   stream);
       done += more;
     }
     return code;
@@ -110,6 +133,14 @@ Result<void> DeviceBuffer::fill(u8 value, Stream stream) const {
   if (bytes_ == 0) return {};
   return in_context(*primary_, "cuMemsetD8Async", bytes_, [&](const DriverApi& api) {
     return api.cuMemsetD8Async(address_, value, static_cast<std::size_t>(bytes_), stream);
+  });
+}
+
+Result<void> copy_on_device(const Device& device, void* to, const void* from, i64 bytes, Stream stream) {
+  if (bytes == 0) return {};
+  return in_context(*device.impl().primary, "cuMemcpyDtoDAsync", bytes, [&](const DriverApi& api) {
+    return api.cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
+                                 static_cast<std::size_t>(bytes), stream);
   });
 }
 

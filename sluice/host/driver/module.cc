@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/host/driver/module.h>
 
+#include <sluice/host/driver/capture_mode.h>
 #include <sluice/host/driver/context.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/jit/code_scan.h>
@@ -18,6 +19,9 @@ Result<std::shared_ptr<const Module>> Module::load(const DriverApi& api, const C
   if (context == nullptr)
     return Error{ErrorCode::internal, "Module::load: no context is current; enter a ContextScope first"};
 
+  // Any thread may capture meanwhile: nothing that it captures depends on this module. (Some drivers load a
+  // kernel when it is first asked for, so the mode covers these calls too.)
+  const RelaxedCapture whatever_is_captured(api);
   std::shared_ptr<Module> module(new Module(api, context));
   CUresult code = api.cuModuleLoadData(&module->module_, cubin.image.data());
   if (code != CUDA_SUCCESS) {
@@ -63,6 +67,7 @@ Result<ModuleGlobal> Module::global(const char* name) const {
 Module::~Module() {
   if (module_ == nullptr) return;
   const ContextScope scope(api_, context_);
+  const RelaxedCapture whatever_is_captured(api_);
   api_.cuModuleUnload(module_);
 }
 

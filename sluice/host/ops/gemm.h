@@ -61,8 +61,9 @@ struct Gemm {
                            const RecordBook& records) {
     return gemm::plan(problem, device, overrides, records);
   }
-  static Result<Plan> plan_for(const Device& device, const Problem& problem) {
-    return gemm::plan(problem, device.info(), {}, device.records());
+  static Result<Plan> plan_for(const Device& device, const Problem& problem,
+                               i64 workspace_limit = kWorkspaceLimit) {
+    return gemm::plan(problem, device.info(), {.workspace_limit = workspace_limit}, device.records());
   }
   static Choice choice_of(const Plan& plan) { return sluice::choice_of(plan); }
   static Overrides overrides_of(const Choice& choice) { return sluice::overrides_of(choice); }
@@ -77,6 +78,11 @@ struct Gemm {
   }
   static Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device) {
     return gemm::candidates(problem, device);
+  }
+  /// Sums that the tensor cores keep in fp8 products lose up to 2^-13 of themselves per instruction.
+  static double sums_share(const Problem& problem) {
+    const bool loses = is_fp8(problem.a.type) && !is_promoted(problem);
+    return loses ? static_cast<double>(problem.k) / mma_k(problem.a.type) / 8192 : 0;
   }
   static int family_of(const Plan& plan) { return static_cast<int>(plan.config.schedule); }
   static Args args_at(const Problem& problem, const Pointers& pointers) {
@@ -98,6 +104,10 @@ struct Gemm {
   }
   static i64 workspace_for(const Prepared<Gemm>& kernel, const Args& args) {
     return args.alpha == 0.0f || args.workspace.data != nullptr ? 0 : kernel.plan.workspace_bytes;
+  }
+  /// The most workspace that a call's plan may need.
+  static i64 workspace_limit(const Args& args) {
+    return args.workspace.data == nullptr ? kWorkspaceLimit : std::min(args.workspace.bytes, kWorkspaceLimit);
   }
   static Args with_workspace(Args args, const WorkspaceView& workspace) {
     args.workspace = workspace;

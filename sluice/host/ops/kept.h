@@ -198,17 +198,31 @@ Result<RowSummary> prepare_rows(const Device& device, typename Op::Problem probl
   return summary;
 }
 
+/// Plans for run(), within the workspace that the call brings.
+template <class Op>
+Result<typename Op::Plan> plan_for_run(const Device& device, const typename Op::Problem& problem,
+                                       const typename Op::Args& args) {
+  if constexpr (requires { Op::workspace_limit(args); })
+    return Op::plan_for(device, problem, Op::workspace_limit(args));
+  else
+    return Op::plan_for(device, problem);
+}
+
 /// Prepares the kernel for run(). `remedy` tells a caller whose stream captures what to do before a capture.
 template <class Op>
 Result<typename Op::Handle> prepare_for_run(const Device& device, const typename Op::Problem& problem,
-                                            Stream stream, const char* remedy) {
+                                            const typename Op::Args& args, Stream stream,
+                                            const char* remedy) {
   if constexpr (Op::kServesRows)
     if (auto kernel = kernel_of_rows<Op>(device, problem)) return *std::move(kernel);
-  const auto plan = Op::plan_for(device, problem);
+  const auto plan = plan_for_run<Op>(device, problem, args);
   if (!plan) return plan.error();
   if (!Op::is_empty(problem))
     SLUICE_TRY(refuse_capture(device, stream, Op::missing(problem) + ": " + remedy));
-  return prepare<Op>(device, raced<Op>(device, *plan));
+  if constexpr (requires { Op::workspace_limit(args); })
+    return prepare<Op>(device, raced<Op>(device, *plan, Op::workspace_limit(args)));
+  else
+    return prepare<Op>(device, raced<Op>(device, *plan));
 }
 
 /// Returns the key of a call.
@@ -226,7 +240,7 @@ Result<void> run(const Device& device, const typename Op::Problem& problem, cons
                  Stream stream, const char* remedy = "run it once before the capture") {
   const auto key = key_of_call<Op>(problem, args);
   const auto kernel =
-      kept<Op>(device).get(key, [&] { return prepare_for_run<Op>(device, key, stream, remedy); });
+      kept<Op>(device).get(key, [&] { return prepare_for_run<Op>(device, key, args, stream, remedy); });
   if (!kernel) return kernel.error();
   const auto& impl = kernel->impl();
   if constexpr (requires { Op::workspace_for(impl, args); }) {

@@ -66,6 +66,10 @@ struct Packed {
   static Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device) {
     return packed::candidates(problem, device);
   }
+  /// See Gemm::sums_share().
+  static double sums_share(const Problem& problem) {
+    return is_fp8(problem.x) ? static_cast<double>(problem.k) / mma_k(problem.x) / 8192 : 0;
+  }
   static int family_of(const Plan& plan) { return static_cast<int>(plan.config.index()); }
   static Args args_at(const Problem&, const Pointers& pointers) { return packed::args_at(pointers); }
   static std::vector<std::string> units(const Plan& plan, Stamping stamping);

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results of races between a device's book, the user's folder, and the races themselves
+// (host/ops/race_results.h).
+#include <sluice/host/ops/race_results.h>
+
+#include <sluice/host/device/device_impl.h>
+#include <sluice/host/planner/dense/tuned_choice.h>
+#include <sluice/records/race_book.h>
+#include <sluice/records/race_store.h>
+
+namespace sluice::ops {
+namespace {
+
+/// Stands for a card whose UUID the driver does not tell: its results decide in this process alone.
+constexpr const char* kUnknownCard = "unknown";
+
+RecordBook book_with(const std::optional<TuningRecord>& record) {
+  return record ? book_of(std::span(&*record, 1)) : RecordBook();
+}
+
+bool has_record(const Problem&) {
+  return true;
+}
+/// The plain product has the same recipe, and kernels that these cannot have.
+bool has_record(const PackedProblem& p) {
+  return !p.gated && !p.norm_x && !p.residual;
+}
+
+template <class AnyProblem>
+KnownResults known(const Device& device, const AnyProblem& problem) {
+  const DeviceInfo& info = device.info();  // the card decides from here on
+  if (!has_record(problem)) return {};
+  const TuningKey key = key_of(problem, info);
+  RaceBook& book = *device.records().impl().races;
+  const ParsedRecords files = read_results(device.options().records_dir, key);
+  for (const TuningRecord& result : files.races) book.add(result);
+  for (TuningRecord record : files.records) {
+    // Written by `sluice tune` after the device was opened: for this device it takes a race's place.
+    record.card = book.card();
+    record.sluice = library_version();
+    record.date = utc_now();
+    book.add(record);
+  }
+  return {.decision = book_with(book.decision(key)), .hint = book_with(book.hint(key))};
+}
+
+std::string method_of(const RaceReport& report) {
+  std::string text = "a race of " + std::to_string(report.racers) + " plans";
+  if (report.pick_dropped)
+    text += "; the model's pick was dropped, because the others agree on another result: report this";
+  else if (report.dropped > 0)
+    text += "; " + std::to_string(report.dropped) + " dropped, because results differ: report this";
+  return text;
+}
+
+double estimate_of(const Plan& plan) {
+  return plan.estimate.total_us;
+}
+double estimate_of(const packed::Plan& plan) {
+  return plan.estimate_us;
+}
+
+template <class AnyPlan>
+void keep(const Device& device, const AnyPlan& won, const RaceReport& report) {
+  const DeviceInfo& info = device.info();
+  if (!has_record(won.problem)) return;
+  const TuningRecord result{.key = key_of(won.problem, info),
+                            .choice = choice_of(won, won.measured_us),
+                            .estimate_us = estimate_of(won),
+                            .model_us = report.pick_us,
+                            .sluice = library_version(),
+                            .driver = driver_version(device),
+                            .date = utc_now(),
+                            .method = method_of(report),
+                            .card = device.records().impl().races->card()};
+  device.records().impl().races->add(result);
+  // Without a folder, or one that cannot be written to, the next process races again.
+  if (result.card != kUnknownCard && !device.options().records_dir.empty())
+    static_cast<void>(save_result(device.options().records_dir, result));
+}
+
+}  // namespace
+
+KnownResults known_results(const Device& device, const Problem& problem) {
+  return known(device, problem);
+}
+KnownResults known_results(const Device& device, const PackedProblem& problem) {
+  return known(device, problem);
+}
+void keep_result(const Device& device, const Plan& won, const RaceReport& report) {
+  keep(device, won, report);
+}
+void keep_result(const Device& device, const packed::Plan& won, const RaceReport& report) {
+  keep(device, won, report);
+}
+
+void let_card_decide(const RecordBook& book, const std::string& card) {
+  book.impl().races->let_decide(card.empty() ? kUnknownCard : card);
+}
+
+}  // namespace sluice::ops
