@@ -261,9 +261,9 @@ typedef struct {
  * time as its estimate. The model's choice stays unless another takes 1 % less; plans whose results differ
  * are dropped. The race needs no arrays: it allocates up to 4 GB, waits for the GPU, and takes about 20 ms
  * beside the compiles. This device plans with the result. With a folder of records, so do devices of the same
- * card, driver and version that are opened later; elsewhere it is one more candidate. sluice_use_plan makes this device run it where it ran the problem before. A packed product with `gated`,
- * `residual` or `norm_x` leaves none. A problem with a record or a result of this card gets its plan,
- * untimed. */
+ * card, driver and version that are opened later; elsewhere it is one more candidate. sluice_use_plan makes
+ * this device run it where it ran the problem before. A packed product with `gated`, `residual` or `norm_x`
+ * leaves none. A problem with a record or a result of this card gets its plan, untimed. */
 SLUICE_API sluice_status sluice_race(const sluice_device* device, const sluice_problem* problem,
                                      int32_t candidates, sluice_plan** plan);
 SLUICE_API sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* plan,

@@ -207,8 +207,8 @@ class Chain {
   /// stays unless another chain takes 1 % less and is faster in nine rounds of ten; plan() says which it is.
   /// Give it as many layers as L2 does not hold: with fewer, replays find weights there. Everything else is
   /// as in tune(). Nothing is kept. A chain's results are compared with those of the overlap off, which takes
-  /// twice their memory meanwhile. Off stays where they differ, or where that memory is not left. Errors: those of prepare() and of ChainGraph::capture(); invalid_argument (smem_limit or
-  /// most_stages).
+  /// twice their memory meanwhile. Off stays where they differ, or where that memory is not left. Errors:
+  /// those of prepare() and of ChainGraph::capture(); invalid_argument (smem_limit or most_stages).
   static Result<Chain> guarded(const Device& device, std::span<const ChainStep> steps,
                                const ChainOptions& options = {}, const gemm::Progress& progress = {});
 

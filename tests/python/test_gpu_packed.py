@@ -23,7 +23,7 @@ FORMATS = [sluice.WeightFormat(kind, group, scale, zeros)
            if not (kind == "e4m3" and zeros)]
 NAMES = ["-".join([f.type, str(f.group), f.scale, "zeros" if f.zeros else "plain"]) for f in FORMATS]
 LAYER = 4096
-TOKENS = {1: "narrow", 33: "strip", 300: "wide"}  # number of tokens: the kernel that is planned for it
+TOKENS = {1: "narrow", 33: "strip", 1024: "wide"}  # number of tokens: the kernel that is planned for it
 STEEPEST, SLACK = 1.13, 2.0**-20  # for smooth activations, as in sluice/check/packed_data.cc
 
 

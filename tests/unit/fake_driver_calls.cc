@@ -160,7 +160,7 @@ ParamsKind params_of(const void* image) {
   if (std::strstr(text, "WideParams") != nullptr) return ParamsKind::wide;
   if (std::strstr(text, "StripParams") != nullptr) return ParamsKind::strip;
   if (std::strstr(text, "LocateParams") != nullptr) return ParamsKind::locate;
-  if (std::strstr(text, "CompareParams") != nullptr) return ParamsKind::compare;
+  if (std::strstr(text, "kernels/compare.cuh") != nullptr) return ParamsKind::compare;
   for (const char* name : {"GemmParams", "ConvParams", "PhasedParams"})
     if (std::strstr(text, name) != nullptr) return ParamsKind::gemm;
   return ParamsKind::other;
