@@ -30,8 +30,8 @@ Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
 /// Returns the units to compile for the plan; none if D is empty.
 std::vector<std::string> units_of(const Plan& plan, Stamping stamping);
 
-/// Returns whether no launch of this problem has any work, whatever its arguments: m, n or batch is 0, or D
-/// += A B with k = 0.
+/// Returns whether no launch of this problem has any work, whatever its arguments: m, n or batch is 0, or k
+/// is 0 and the product is added to D.
 constexpr bool is_empty(const Problem& problem) {
   return problem.m == 0 || problem.n == 0 || problem.batch == 0 || leaves_d(problem, 1.0f);
 }
