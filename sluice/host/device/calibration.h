@@ -15,7 +15,7 @@ namespace sluice {
 /// The identity of a card. A calibration is valid for one card and driver version: an update may change
 /// clocks and launch overhead.
 struct Card {
-  std::string gpu;     // its name
+  std::string gpu;     // the model's name
   std::string uuid;    // 32 hexadecimal digits; "": unknown
   std::string driver;  // "580.159.04"
 
