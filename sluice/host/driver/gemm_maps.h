@@ -10,7 +10,7 @@
 //   D, operands swapped    {m, n, batch}     {64, store_columns}              128
 // B of a gated product is {k, 8, 2, n / 16, batch}: 8 rows of the first half of B alternate with 8 of the
 // second. m, n, A and B are the kernel's (product_of), so they are exchanged if operands are swapped. A box
-// is the part of a tile that one CTA loads and multicasts: the CTAs of a cluster row share a tile of A, those
+// is the part of a tile that one CTA loads and multicasts. The CTAs of a cluster row share a tile of A, those
 // of a column a tile of B.
 #pragma once
 
