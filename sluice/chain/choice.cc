@@ -56,7 +56,7 @@ TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned) {
 void take_choices(const StepChoices& choices, const DeviceInfo& device, std::vector<PlannedStep>& steps) {
   if (choices.empty()) return;
   Possible possible(device);
-  // computed before any step changes, because the answer for a changed step would differ
+  // Computed before any step changes, because the answer for a changed step would differ.
   std::vector<bool> taken;
   for (size_t i = 0; i < steps.size(); ++i) {
     const ChainStep& step = steps[i].step;

@@ -18,8 +18,8 @@
 
 namespace sluice {
 
-/// The part of each row of B that need not be prefetched: a row has `parts` equal parts, and of each the
-/// first `bytes` are skipped.
+/// The part of each row of B that need not be prefetched. A row consists of `parts` equal parts; the first
+/// `bytes` of each are skipped.
 struct SkippedK {
   i64 bytes = 0;
   int parts = 1;

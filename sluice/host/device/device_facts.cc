@@ -85,7 +85,7 @@ double busy_clock(const DeviceInfo& info, double share) {
   const double h200_mhz = kH200.rates.fp16_flops_per_us / kH200.sm_count / kH200.rates.fp16_flops_per_clock;
   const double most = kTensorClockShare * info.max_sm_mhz / h200_mhz;
   if (info.power_limit_w <= 0) return std::min(1.0, most);
-  // the number of SMs that share the power limit
+  // The number of SMs that share the power limit.
   const int sms = is_slice(info.name) ? kH200.sm_count : info.sm_count;
   const double watts = info.power_limit_w / sms / (kH200.power_limit_w / kH200.sm_count) / share;
   return std::min(std::pow(watts, kClockExponent), most);

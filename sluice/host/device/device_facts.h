@@ -17,7 +17,7 @@ struct GpuFacts {
   double memory_mhz = 0;  // data are transferred on both clock edges
   int bus_bits = 0;
   double power_limit_w = 0;
-  // how many are resident at once, with one CTA per SM
+  // How many are resident at once, with one CTA per SM.
   int clusters_of_2 = 0, clusters_of_4 = 0, clusters_of_8 = 0;
 };
 

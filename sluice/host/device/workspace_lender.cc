@@ -199,10 +199,8 @@ WorkspaceLender::WorkspaceLender(i64 most_of_streams)
 }
 
 WorkspaceLender::~WorkspaceLender() {
-  std::map<u64, Workspace>
-      // freed here, because the last owner of the store may be the driver's thread, which must not free
-      // memory
-      of_streams;
+  // Freed here, because the last owner of the store may be the driver's thread, which must not free memory.
+  std::map<u64, Workspace> of_streams;
   std::vector<Workspace> outgrown;
   {
     const std::lock_guard lock(store_->mutex);

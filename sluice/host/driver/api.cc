@@ -43,7 +43,7 @@ Result<const DriverApi*> load_driver() {
   static bool found = false;
   const std::lock_guard lock(mutex);
   if (found) return &api;
-  // never closed, because the driver starts threads
+  // Never closed, because the driver starts threads.
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// offsets in the file header
+// Offsets in the file header.
 constexpr u64 kSectionTableAt = 0x28, kSectionSizeAt = 0x3a, kSectionCountAt = 0x3c;
 constexpr u64 kFlagsAt = 0x08, kOffsetAt = 0x18, kSizeAt = 0x20;  // offsets in a section header
 constexpr u64 kExecutable = 4;

@@ -106,7 +106,7 @@ Result<NvrtcLocation> locate_nvrtc(const std::string& path) {
   }
   if (!fs::is_regular_file(path, ignored))
     return missing("no file '" + escaped(path) + "' to load NVRTC from");
-  // absolute, because dlopen would search for a bare name elsewhere
+  // Absolute, because dlopen would search for a bare name elsewhere.
   return location_of(fs::absolute(path, ignored));
 }
 

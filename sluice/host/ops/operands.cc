@@ -62,7 +62,7 @@ Result<void> check_apart_from(const Operands& operands, const Pointers& pointers
     return Placed{reinterpret_cast<u64>(pointers.at[i]), operands[i].memory};
   };
   for (int i = 0; i < operands.size(); ++i) {
-    // the operand itself, or a pair that was compared already
+    // The operand itself, or a pair that was compared already.
     const bool seen = i >= written && is_written(operands[i].role);
     if (seen || !follows(operands, pointers, i) || !overlap(placed(written), placed(i))) continue;
     const bool in_place = operands[i].may_be == written && operands[i].lies_like;

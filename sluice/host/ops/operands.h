@@ -66,7 +66,7 @@ struct Operand {
   bool used = true;                                       // whether any launch of the plan accesses it
   int alignment = 0;                                      // in bytes; 0: the size of an element
   const char* because = "its elements are of that size";  // the reason for the alignment
-  // text after "pass device memory of n bytes": advice for a caller who does not have it
+  // Text after "pass device memory of n bytes": advice for a caller who does not have it.
   const char* without = "";
   const char* remedy = "move it to an aligned address";
   int may_be = -1;        // index of the written operand that may be at the same address (in place); -1: none

@@ -118,7 +118,7 @@ Result<PackOp::Call> PackOp::bind(const PackerPlan& plan, const Args& args) {
 Result<void> PackOp::enqueue(const Prepared<PackOp>& kernel, const Call& call, const Args& args,
                              Stream stream) {
   const auto& [format, storage] = kernel.plan;
-  // padded halves take one launch each; otherwise one launch packs both
+  // Padded halves take one launch each; otherwise one launch packs both.
   const int halves = call.shape.gated && pads_halves(call.shape.n) ? 2 : 1;
   PackParams params = args.params;
   params.n = call.shape.n / halves;

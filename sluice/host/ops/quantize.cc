@@ -37,7 +37,7 @@ DType output_type(const QuantizerOptions& options) {
 bool allows_vectors(const QuantizerOptions& options, const QuantizeShape& shape, const QuantizeArgs& args) {
   const auto multiple = [](i64 value, i64 unit) { return value % unit == 0; };
   const bool one_row = shape.rows <= 1;
-  // bytes of one vector store
+  // Bytes of one vector store.
   const u64 stored = kQuantizeChunk * static_cast<u64>(bytes_of(output_type(options)));
   return multiple(shape.columns, kQuantizeChunk) && reinterpret_cast<u64>(args.input) % 16 == 0 &&
          (one_row || multiple(shape.input_ld * bytes_of(options.input), 16)) &&
@@ -200,13 +200,13 @@ Result<void> QuantizeOp::enqueue(const Prepared<QuantizeOp>& kernel, const Call&
                               .scales = args.scales,
                               .scratch = static_cast<u32*>(args.workspace.data),
                               .rows = empty ? 0 : shape.rows,
-                              // must not be 0: the kernel divides by it
+                              // Must not be 0: the kernel divides by it.
                               .columns = empty ? kQuantizeChunk : shape.columns,
                               .input_ld = shape.input_ld,
                               .output_ld = shape.output_ld,
                               .scale_given = args.scale_given,
                               .hand_off = args.hand_off};
-  // the second launch reads what the first wrote
+  // The second launch reads what the first wrote.
   const WorkspaceTurn turn(two_steps ? args.workspace.data : nullptr);
   const i64 sms = kernel.image.device.sm_count;
   for (size_t i = 0; i < kernel.image.steps.size(); ++i) {

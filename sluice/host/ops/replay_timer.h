@@ -11,7 +11,7 @@ namespace sluice {
 
 using EnqueueCall = std::function<Result<void>()>;
 
-/// Work that is enqueued before and behind each timed replay.
+/// Work that is enqueued before and after each timed replay.
 struct Around {
   EnqueueCall before{}, behind{};
 };

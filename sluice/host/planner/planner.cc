@@ -79,7 +79,7 @@ Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOv
   overrides.overlap = {};  // the overlap does not change which plan is fastest by itself
   Result<Plan> chosen = choose(problem, device, overrides, records);
   if (!chosen || given.overlap == Overlap{}) return chosen;
-  // separate means two kernels, which cannot overlap (spec/validate.h)
+  // Separate means two kernels, which cannot overlap (spec/validate.h).
   if (chosen->config.combine == Combine::separate && !given.combine) {
     overrides.combine = Combine::last_arriver;
     chosen = choose(problem, device, overrides, records);

@@ -82,7 +82,7 @@ std::string short_name(const KernelConfig& c) {
   if (c.b_major != Major::k) out += " b:mn";
   if (c.load_a == Load::strided) out += " a:strided";
   if (c.load_b == Load::strided) out += " b:strided";
-  // tile, cluster and majors are those of the swapped product, B times A
+  // Tile, cluster and majors are those of the swapped product, B times A.
   if (is_swapped(c)) out += " swapped";
   if (c.promotes) out += " promoted";
   if (c.store != StorePath::tma) out += std::string(" ") + name_of(c.store);

@@ -11,7 +11,7 @@
 namespace sluice {
 
 inline constexpr std::size_t kMostQuoted = 120;  // in bytes, of a caller's text in a message
-// in bytes, of a whole message; a compiler's log is the longest
+// In bytes, of a whole message; a compiler's log is the longest.
 inline constexpr std::size_t kMostMessage = 16384;
 
 /// Escapes control characters, newlines, NUL, backslashes, marks of text direction, and bytes that are not

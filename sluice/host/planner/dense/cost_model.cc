@@ -111,7 +111,7 @@ double Model::math_clocks() const {
       joined(cost_.hard, {tensor_clocks(), smem_clocks()}) + (one_chain ? kStepsPerKTile * chain : 0);
   if (is_conv(p_.conv) && c_.cluster.m == 2 && c_.cluster.n == 1) product += cost_.gathered_pair_clocks;
   if (!c_.promotes) return product;
-  // the other group has its turn at the tensor cores meanwhile
+  // The other group has its turn at the tensor cores meanwhile.
   if (c_.schedule == Schedule::ping_pong) return product + promotion_clocks();
   return joined(cost_.soft, {product, product / kMathGroups + promotion_clocks()});
 }
@@ -200,7 +200,7 @@ double Model::run_clocks(const WorkSplit& split) const {
   if (split.streamed == 0) return 0;
   const double run = std::ceil(split.streamed * k_tiles() / split.clusters);
   const double active = std::min<double>(split.clusters * cluster_size(c_), device_.sm_count);
-  // clusters that do not fit at once run one after another
+  // Clusters that do not fit at once run one after another.
   const double rounds = std::ceil(split.clusters * cluster_size(c_) / active);
   const int parts = split.clusters / split.streamed;
   const bool aligned = split.clusters % split.streamed == 0 &&  // true: each run is within one tile
@@ -259,7 +259,7 @@ Estimate Model::estimate(const WorkSplit& split) {
   const double products = ideal_clocks() * k_tiles() * grid_tiles(p_, c_) * c_.cluster.m * c_.cluster.n;
   for (int i = 0; i < kClockGuesses; ++i) {
     const double share =
-        // the share of time in which the tensor cores are busy
+        // The share of time in which the tensor cores are busy.
         products / device_.sm_count / clock_ / e.total_us;
     clock_ = sluice::clocks_per_us(device_, c_.a, cost_.moved_power * share);
     e = estimate_at_clock(split);

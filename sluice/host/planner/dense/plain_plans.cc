@@ -190,7 +190,7 @@ std::optional<Plan> plain_plan_with(const Problem& p, const DeviceInfo& device, 
 
 std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const PlanOverrides& o) {
   std::vector<Plan> plans;
-  // an empty product takes any plan: one of another schedule, unless this one is asked for
+  // An empty product takes any plan: one of another schedule, unless this one is asked for.
   const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;
   if (why_not_plain(p, o) != nullptr || (nothing && !o.schedule && !o.warps)) return plans;
   const bool asked = o.schedule || o.warps;

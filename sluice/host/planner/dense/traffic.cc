@@ -41,7 +41,7 @@ struct TileBytes {
 };
 TileBytes bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
   const double rows_a = rows_per_tile(p.m, c.tile.m, c.a_major) / c.cluster.n;
-  // stage rows per tile row: a stage may also hold columns next to the tile's own
+  // Stage rows per tile row: a stage may also hold columns next to the tile's own.
   const double blocks = static_cast<double>(stage_b_rows(c)) / c.tile.n;
   const double rows_b = blocks * rows_per_tile(p.n, c.tile.n, c.b_major) / c.cluster.m;
   const double k = std::min<double>(c.tile.k, static_cast<double>(p.k));
@@ -59,7 +59,7 @@ double split_share(const Matrix& matrix, int width) {
 /// pixels.
 double second_lines(i64 channels, i64 pitch, DType type) {
   const int row = static_cast<int>(pitch * bytes_of(type) % kLineBytes);
-  // each pixel's row starts at a multiple of this
+  // Each pixel's row starts at a multiple of this.
   const int step = row == 0 ? kLineBytes : greatest_divisor(kLineBytes, row);
   const i64 blocks = ceil_div(channels * bytes_of(type), i64{kLineBytes});
   const i64 last = channels * bytes_of(type) - (blocks - 1) * kLineBytes;
@@ -166,7 +166,7 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   const bool in_bands = group > 1 || other_extent == 1;
   const double shared = in_bands ? other_repeats : walked_repeats;
   const double apart = in_bands ? walked_repeats : other_repeats;
-  // each band requests the shared panel for itself
+  // Each band requests the shared panel for itself.
   const bool several_bands = in_bands && other_extent > 1 && bands > 1;
   const bool one_wave_along_k = c.cluster.k > 1 && split.streamed == 0 && grid_tiles(p, c) <= split.clusters;
   double askings = 1;

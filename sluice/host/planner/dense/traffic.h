@@ -11,7 +11,7 @@ namespace sluice {
 struct Traffic {
   double l2_bytes = 0;   // read by all SMs for all tiles; a multicast byte counts once
   double hbm_bytes = 0;  // read and written
-  // bytes of A and B that one wave touches; of rasters with equal HBM bytes the least is taken
+  // Bytes of A and B that one wave touches; of rasters with equal HBM bytes the least is taken.
   double wave_bytes = 0;
   /// Bytes that another cluster requests while HBM is still delivering them. Each operand counts once, twice
   /// for clusters along k. CTAs without a cluster that run in step request at the same time and count
@@ -24,7 +24,7 @@ bool are_in_step(const Problem& problem, const KernelConfig& config, const WorkS
 
 /// Returns the mean bytes of A and B (without padding rows) that one CTA reads from L2 per k-tile.
 double l2_bytes_per_k_tile(const Problem& problem, const KernelConfig& config);
-/// Returns the bytes among those that are in rows that span two L2 lines, and are requested twice. Causes are
+/// Returns how many of those bytes are in rows that span two L2 lines; they are requested twice. Causes are
 /// strides that are not whole lines, and widths of MN-major B that are not whole lines: half of the tiles
 /// then start inside a line. If some rows of a gathered operand span two lines, all count, as measurements
 /// show (docs/findings/convolutions.md).

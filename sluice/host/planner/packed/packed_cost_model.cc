@@ -26,7 +26,7 @@ double waves_us(const Costs& costs, double waves, int parts) {
 double usable_sms(const DeviceInfo& device, int parts) {
   // An H200 runs 20 clusters of five at once, and 30 of four.
   if (parts == 5) return 5 * (2 * device.max_clusters_of_4 / 3);
-  // sizes of known counts; smaller clusters leave as many SMs idle
+  // Sizes of known counts; smaller clusters leave as many SMs idle.
   const int size = parts <= 2 ? parts : parts <= 4 ? 4 : 8;
   return static_cast<double>(size * clusters_at_once(size, device) / parts * parts);
 }
@@ -93,7 +93,7 @@ double estimate_us(const PackedProblem& problem, const WideConfig& c, const Devi
   const double row_tiles = static_cast<double>(ceil_div(problem.n, i64{kWideRows * c.cluster_n}));
   const int clusters = std::max(1, clusters_at_once(cluster_size(c), device));
   const double all = token_tiles * row_tiles, whole = whole_units(c, static_cast<int>(all), clusters);
-  // tiles of the busiest cluster, one after the other; a part of a tile may follow
+  // Tiles of the busiest cluster, one after the other; a part of a tile may follow.
   const double tiles = std::ceil(whole / clusters);
   const double k_tiles = static_cast<double>(ceil_div(packed_k_tiles(problem.k), i64{c.cluster_k}));
 

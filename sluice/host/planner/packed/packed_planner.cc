@@ -178,7 +178,7 @@ std::vector<WideConfig> wide_space(const PackedProblem& p, const DeviceInfo& dev
   for (const int tokens : o.tokens ? std::vector<int>{*o.tokens} : wide_tokens(p, device)) {
     for (const int n : axis(tried::kWideClusters, o.cluster_n))
       for (const int k : axis(tried::kWideClusters, o.cluster_k)) {
-        // clusters of four CTAs only if asked for
+        // Clusters of four CTAs only if asked for.
         if (n == 2 && k == 2 && !(o.cluster_n && o.cluster_k)) continue;
         for (const int tail_parts : axis(tried::kTailParts, o.tail_parts)) {
           c.tokens = tokens;

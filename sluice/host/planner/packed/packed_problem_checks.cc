@@ -206,7 +206,7 @@ Result<PackedProblem> check_problem(const PackedProblem& problem) {
   if (p.residual && p.ld_c == 0) p.ld_c = p.n;
   if (p.k == 0) p.norm_x = false;  // with k = 0 there are no elements to normalise
   SLUICE_TRY(check_pitches(p));
-  // no bias is read, so equal products must be equal problems
+  // No bias is read, so equal products must be equal problems.
   if (p.bias == Bias::none) p.bias_type = PackedProblem{}.bias_type;
   return p;
 }
@@ -241,12 +241,12 @@ WideConfig wide_config_for(const PackedProblem& problem) {
 StripConfig strip_config_for(const PackedProblem& problem) {
   const NarrowConfig c = config_for(problem);
   const WeightFormat& any =
-      // with k = 0 there are no weights, so any valid format will do
+      // With k = 0 there are no weights, so any valid format will do.
       is_16bit(c.x) ? c.weights : StripConfig{}.weights;
   return {.weights = problem.k == 0 ? any : problem.weights,
           .x = c.x,
           .d = c.d,
-          // with k = 0 nothing is scaled, and the scale's pointer may be null
+          // With k = 0 nothing is scaled, and the scale's pointer may be null.
           .scale_x = problem.k == 0 ? ScaleMode::none : problem.scale_x,
           .bias = c.bias,
           .bias_type = c.bias_type,
@@ -300,7 +300,7 @@ Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
   if (rule != nullptr && !is_empty(checked))
     return Error{ErrorCode::invalid_config,
                  std::string(rule) + ", in the plan " + to_string(plan.config) + "; plan again"};
-  // an empty product launches nothing, so its config does not matter
+  // An empty product launches nothing, so its config does not matter.
   if (rule != nullptr) return Plan{.problem = checked, .config = plan.config};
   Plan filled = plan_of(checked, plan.config);
   filled.estimate_us = plan.estimate_us;

@@ -8,9 +8,9 @@
 namespace sluice::packed {
 
 inline constexpr i64 kMaxPitch = (i64{1} << 26) - 8;
-// for more tokens only the wide kernel is fast, and it has no gate
+// For more tokens only the wide kernel is fast, and it has no gate.
 inline constexpr i64 kMaxGatedTokens = 128;
-// only the narrow kernel adds a residual, and it is slow with more tokens
+// Only the narrow kernel adds a residual, and it is slow with more tokens.
 inline constexpr i64 kMaxResidualTokens = 64;
 
 /// Returns whether there is nothing to launch.
