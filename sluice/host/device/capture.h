@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The capture state of a stream. It is checked before calls that a capture forbids (compiling, loading,
-// asking for a stream's id), and by the workspace lender. Called by gemm.cc, packed.cc and the C API's
-// sessions.
+// asking for a stream's id). Called by ops/kept.h and the workspace lender.
 #pragma once
 
 #include <string>
