@@ -26,7 +26,7 @@ double fill_of(const PackedProblem& p, const StripConfig& c, const DeviceInfo& d
                        static_cast<double>(ceil_div(p.m, i64{c.tokens}));
   return grid_fill(tiles * c.parts, packed::room_for(c), at_once(c.parts, device));
 }
-/// Its clusters walk all tiles, whose waves the estimate counts.
+/// Returns 1: wide clusters are persistent, and the estimate already counts their waves.
 double fill_of(const PackedProblem&, const WideConfig&, const DeviceInfo&) {
   return 1;
 }

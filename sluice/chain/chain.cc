@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads a plan's kernels and binds each step to its kernel, so that enqueue is a loop of launches.
+// Loads a plan's kernels and binds each step to its kernel, so that enqueue() is just a loop of launches.
 #include <sluice/chain/chain.h>
 
 #include <numeric>
@@ -13,7 +13,7 @@ int total(const std::vector<ChainLaunch>& launches, Member member) {
                          [&](int sum, const ChainLaunch& launch) { return sum + launch.*member; });
 }
 
-/// The kernel of each plan. The first step with the plan prepares it.
+/// The kernels of all plans. The first step that has a plan prepares its kernel.
 class Kernels {
  public:
   Kernels(const Device& device, const ChainPlan& plan)
@@ -50,7 +50,7 @@ std::vector<std::string> units_of(const ChainPlan& plan, Stamping stamping) {
 Result<Chain> Chain::prepare(const Device& device, const ChainPlan& plan, const gemm::Progress& progress) {
   SLUICE_TRY(check_chain_plan(plan));
   auto impl = std::make_shared<Impl>(Impl{device, plan, {}});
-  // Compiles all units in parallel. Each kernel finds its unit below and reports its own error.
+  // Compiles all units in parallel. Each kernel finds its unit in the cache below, and reports its own error.
   device.impl().cache.get_all(units_of(plan, stamping_of(device.options())), device.options().jobs, progress);
   Kernels kernels(device, impl->plan);
   for (size_t i = 0; i < impl->plan.steps.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Declarations that this folder's files share with bench/chain and `sluice chain --compile-only`.
+// Declarations that this folder shares with bench/chain and `sluice chain --compile-only`.
 #pragma once
 
 #include <string>
@@ -11,42 +11,44 @@
 
 namespace sluice {
 
-/// Returns the plan of a step. `planned` belongs to a chain that check_chain_plan accepts.
+/// Returns the plan of a step. `planned` belongs to `chain`, which check_chain_plan() accepts.
 inline const StepPlan& plan_of(const ChainPlan& chain, const PlannedStep& planned) {
   static const StepPlan none;
   return planned.plan < 0 ? none : chain.plans[static_cast<size_t>(planned.plan)];
 }
 
-/// Applies a record's or a tuner's choice to the step. Returns false and changes nothing if the choice
-/// belongs to another kind of step.
+/// Applies a choice of a record or a tuner to the step. Returns false and changes nothing if the choice is
+/// for another kind of step.
 bool put_choice(const TunedStep& choice, ChainStep& step);
-/// One entry a step, of a record or a tuner; no entries at all: none.
+/// The choices of a record or a tuner, one entry per step; empty: no choices.
 using StepChoices = std::vector<std::optional<TunedStep>>;
-/// Applies choices to the steps that may have the chosen kernel and where the caller decided nothing.
+/// Applies choices to steps. A step is left alone if the caller has set its overlap, prefetch or kernel, or
+/// if the planner would not consider the chosen kernel for it.
 void take_choices(const StepChoices& choices, const DeviceInfo& device, std::vector<PlannedStep>& steps);
-/// plan_chain() with these choices in the place of records'. The overlap of a choice is adjusted to the
-/// step's place. `records` then say only which kernels are best alone.
+/// Like plan_chain(), with these choices instead of those of tuned chains in `records`. The overlap of a
+/// choice is adjusted to the step's place. `records` then only says which kernels are fastest by themselves.
 Result<ChainPlan> plan_chosen(std::span<const ChainStep> steps, const DeviceInfo& device,
                               const ChainOptions& options, const RecordBook& records,
                               const StepChoices& choices);
-/// Returns the choices in a step's plan, whether a caller, a record or the planner made them.
+/// Returns the choices in a step's plan, regardless of whether a caller, a record or the planner made them.
 TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned);
 
 /// Returns the short name of a product's kernel, without its overlap; empty for other steps.
 std::string product_kernel(const ChainPlan& plan, const PlannedStep& planned);
-/// Returns e.g. "step 3 (gate_up)".
+/// Returns a step's name for messages, for example "step 3 (gate_up)".
 std::string step_name(const ChainStep& step, size_t index);
 
-/// The largest share of L2 that one step's early weights may take. More would evict data of running launches.
+/// The largest share of L2 that prefetched weights of one step may take. More would evict data of running
+/// launches.
 inline constexpr double kMostOfL2 = 0.4;
-/// Decides which weights each step brings into L2: its own (prefetch) or a later step's (hand_off).
+/// Sets which weights each step prefetches into L2: its own (prefetch) or those of a later step (hand_off).
 void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceInfo& device);
 
-/// Error aliasing: a step that reads its weights early has weights that an earlier step writes.
+/// Error aliasing: a step that reads its weights before its PDL wait has weights that an earlier step writes.
 Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps);
 
-/// Checks that a plan made or changed by hand keeps the promises of plan_chain's. Errors: invalid_argument,
-/// aliasing.
+/// Checks that a plan that was made or changed by hand keeps the same rules as a plan of plan_chain().
+/// Errors: invalid_argument, aliasing.
 Result<void> check_chain_plan(const ChainPlan& plan);
 
 /// Returns all JIT units that preparing the plan needs. Some may occur more than once.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks a chain before it is prepared. Dependent launches restrict a caller in one way: they read weights
-// before they wait, so no step in front may write weights. Activations may be reused as in any stream,
-// because every write comes after a wait. A plan that was changed by hand must also keep plan_chain's
-// promises.
+// Checks a chain before it is prepared. Dependent launches restrict the caller in one way: they read weights
+// before their PDL wait, so no earlier step may write weights. Activations may be reused as in any stream,
+// because every write comes after a wait. A plan that was changed by hand must also keep the other rules of
+// plan_chain().
 #include <algorithm>
 
 #include <sluice/chain/chain.h>
@@ -15,7 +15,7 @@ struct Range {
   u64 begin, end;
 };
 
-/// Ranges that are sorted, and joined where they meet, so that one search finds whether a range touches one.
+/// A sorted list of disjoint memory ranges; ranges that touch are merged.
 class Ranges {
  public:
   void add(const StepRange& range) {
@@ -40,7 +40,7 @@ class Ranges {
   std::vector<Range> ranges_;
 };
 
-/// Returns the rule that a launched step's overlap breaks at its place; null: none.
+/// Returns the rule that a launched step's overlap breaks at its place in the chain; null if it breaks none.
 const char* broken_rule(const Overlap& overlap, bool first, bool last, bool behind_foreign) {
   if (first && overlap.wait != Wait::none) return "it is the first launch of the chain, and waits";
   if (behind_foreign && overlap.wait != Wait::none)
@@ -95,8 +95,8 @@ std::string step_name(const ChainStep& step, size_t index) {
 }
 
 Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps) {
-  Ranges written;        // since the last launch that waited for all before it to end
-  std::string anything;  // the step that may write anything; empty: none
+  Ranges written;        // memory written since the last launch that waited for all earlier ones to end
+  std::string anything;  // name of a step that may write any memory; empty: none
   for (size_t i = 0; i < steps.size(); ++i) {
     const PlannedStep& s = steps[i];
     if (!s.launched) continue;
@@ -108,7 +108,8 @@ Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps) {
                    step_name(s.step, i) + ": its weights may be read before " + anything +
                        " has ended, which does not say what it writes: name it in ForeignStep::writes, or "
                        "give this step the overlap wait = none"};
-    if (s.overlap.wait != Wait::none)  // also Wait::first: some kernels read bias, gamma or scales early
+    // Wait::first too, because some kernels read bias, gamma or scales before the wait
+    if (s.overlap.wait != Wait::none)
       for (const StepRange& range : weights)
         if (written.touches(range))
           return Error{

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applies the choices of tuners and records to steps. A record is data from outside, so it is checked first.
+// Applies the choices of tuners and records to steps. A record comes from a file, so its choices are checked
+// first.
 #include <algorithm>
 
 #include <sluice/chain/chain.h>
@@ -19,7 +20,7 @@ class Possible {
       return k.choice->kernel == choice.kernel && step_of(*k.step)->shares_plan(*model);
     });
     if (known != known_.end()) return known->possible;
-    // A choice without a kernel leaves the caller's.
+    // A choice without a kernel leaves the caller's kernel as it is.
     const bool only_overlap = std::holds_alternative<std::monostate>(choice.kernel) && !model->own_overlap();
     known_.push_back({&step, &choice, only_overlap || model->may_have(choice, device_)});
     return known_.back().possible;
@@ -55,7 +56,8 @@ TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned) {
 void take_choices(const StepChoices& choices, const DeviceInfo& device, std::vector<PlannedStep>& steps) {
   if (choices.empty()) return;
   Possible possible(device);
-  std::vector<bool> taken;  // filled in before any step changes, because a changed step has other answers
+  // Computed before any step changes, because the answer for a changed step would differ.
+  std::vector<bool> taken;
   for (size_t i = 0; i < steps.size(); ++i) {
     const ChainStep& step = steps[i].step;
     const bool decided = step.overlap || step.hand_off_bytes || step.prefetch_bytes;

@@ -7,7 +7,7 @@
 namespace sluice {
 
 struct ChainGraph::Impl {
-  Chain chain;  // kept because the graph holds its kernels' addresses
+  Chain chain;  // kept because the graph refers to its kernels
   Graph graph;
   GraphEdges found;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From steps to a ChainPlan: the overlap of every place, then the plan of every different step once.
+// Turns steps into a ChainPlan: decides the overlap of every step, then plans each different step once.
 #include <algorithm>
 
 #include <sluice/chain/chain.h>
@@ -29,14 +29,14 @@ Result<void> check_chain(std::span<const ChainStep> steps, const ChainOptions& o
   return {};
 }
 
-/// A step's place among the steps that launch anything.
+/// A step's place among the steps that launch a kernel.
 struct Place {
   bool first = false, last = false;
-  bool behind_foreign = false;  // true: directly behind a foreign step that is not overlapped
+  bool behind_foreign = false;  // true: the previous launch is a foreign step that does not allow overlap
 };
 
-/// Returns the overlap of a step. A record's overlap is adjusted to the place; a caller's that the place
-/// forbids is an error.
+/// Returns the overlap of a step. An overlap from a record is adjusted to the place. An overlap from the
+/// caller that is not allowed at the place is an error.
 Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& options, const Place& place) {
   const ChainStep& step = planned.step;
   if (const std::optional<Overlap> own = step_of(step)->own_overlap()) return *own;
@@ -63,18 +63,20 @@ Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& optio
     made = *step.overlap;
   }
   if (first || behind_foreign) made.wait = Wait::none;
-  if (made.wait == Wait::none && !step.overlap) made.spacing = Spacing::memory;  // no wait, so no spacing
+  // Without a wait launches do not overlap, so there is nothing to space.
+  if (made.wait == Wait::none && !step.overlap) made.spacing = Spacing::memory;
   if (last) made.trigger = Trigger::never;
   return made;
 }
 
-/// Plans steps one after the other and remembers what it has planned: a chain of 32 layers has four products.
+/// Plans steps one after the other, and reuses the plan of an equal step: a chain of 32 layers has only four
+/// different products.
 class Planner {
  public:
   Planner(const DeviceInfo& device, const ChainOptions& options, const RecordBook& records)
       : device_(device), options_(options), records_(records) {}
 
-  /// `planned` must not move as long as the planner lives.
+  /// Plans one step. `planned` must not move in memory during the Planner's lifetime.
   Result<void> plan(PlannedStep& planned) {
     const auto step = step_of(planned.step);
     if (step->own_overlap()) return {};
@@ -98,7 +100,7 @@ class Planner {
   ChainPlan take() { return std::move(chain_); }
 
  private:
-  struct Known {  // the step and the overlap that a plan was made for
+  struct Known {  // the step and the overlap for which a plan was made
     const ChainStep* step;
     Overlap overlap;
   };
@@ -109,7 +111,7 @@ class Planner {
   ChainPlan chain_;
 };
 
-/// plan_chosen() of steps and options that check_chain() accepts.
+/// plan_chosen() for steps and options that check_chain() accepts.
 Result<ChainPlan> plan_checked(std::span<const ChainStep> steps, const DeviceInfo& device,
                                const ChainOptions& options, const RecordBook& records,
                                const StepChoices& choices) {
@@ -155,10 +157,11 @@ Result<ChainPlan> plan_chosen(std::span<const ChainStep> steps, const DeviceInfo
 
 Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
                              const ChainOptions& options, const RecordBook& records) {
-  // Limits on shared memory or stages apply to kernels that are best alone, so records do not count.
+  // Records of tuned chains apply only without limits on shared memory or stages: those limits are for
+  // kernels that are fastest by themselves.
   const bool recorded =
       options.overlap == ChainOverlap::tuned && options.smem_limit == 0 && options.most_stages == 0;
-  SLUICE_TRY(check_chain(steps, options));  // records are looked up for steps that are right
+  SLUICE_TRY(check_chain(steps, options));  // done before records are looked up, which needs valid steps
   return plan_checked(steps, device, options, records,
                       recorded ? records.find(steps, device) : StepChoices());
 }

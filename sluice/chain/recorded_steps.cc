@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks the steps of a chain up in the tuned chains of a book.
+// Looks up the steps of a chain in a record book's tuned chains.
 #include <algorithm>
 
 #include <sluice/chain/step.h>
@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-/// Returns the chain's choice for step `here` between its neighbours; null if no step matches. The last step
-/// also counts as the first one's neighbour.
+/// Returns the tuned chain's choice for step `here` between `before` and `behind` (null: any); null if no
+/// step matches. The tuned chain counts as a cycle: its last step precedes its first.
 const TunedStep* at_place(const TunedChain& chain, const StepRecipe* before, const StepRecipe& here,
                           const StepRecipe* behind) {
   const std::size_t count = chain.steps.size();
@@ -37,7 +37,7 @@ std::vector<std::optional<TunedStep>> RecordBook::find(std::span<const ChainStep
     recipes.push_back(recipe_of(steps[i]));
   }
   if (recipes.size() < 2) return found;
-  // Models share steps; the chain that matches most steps is the best source.
+  // Models share steps. The tuned chain that matches most steps is used first, and others fill the gaps.
   struct Match {
     std::vector<const TunedStep*> choices;
     std::ptrdiff_t count = 0;

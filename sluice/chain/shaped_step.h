@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step of an ops::ShapedOp: an operation whose plan is its options and whose shapes come with the call.
-// It may be a norm, a quantiser, or a user's own operation, which is a step through OpStep.
+// The chain step of an ops::ShapedOp: an operation whose plan is just its options, and whose shape is an
+// argument of the call. It may be a norm, a quantiser, or a user's own operation, which is a step through
+// OpStep.
 #pragma once
 
 #include <sluice/chain/step.h>
@@ -11,8 +12,8 @@ namespace sluice {
 template <class Op>
 class ShapedStep : public Step {
  public:
-  using Options = typename Op::Problem;  // with an `overlap`
-  using Args = typename Op::Args;        // with args.hand_off
+  using Options = typename Op::Problem;  // has a member `overlap`
+  using Args = typename Op::Args;        // has a member args.hand_off
 
   ShapedStep(const Options& options, const Args& args) : options_(options), args_(args) {}
 
@@ -56,7 +57,7 @@ class ShapedStep : public Step {
   }
   Overlap overlap_of(const StepPlan& plan) const override { return plan.get<Options>()->overlap; }
   double estimate_us(const StepPlan&, const DeviceInfo& device) const override {
-    constexpr double kFixedUs = 2.0;  // a kernel that moves almost nothing takes this long alone
+    constexpr double kFixedUs = 2.0;  // the time of a kernel that moves almost no data, run by itself
     return kFixedUs + static_cast<double>(moved_bytes()) / device.rates.hbm_bytes_per_us;
   }
   std::vector<std::string> units(const StepPlan& plan, Stamping stamping) const override {

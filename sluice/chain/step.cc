@@ -41,7 +41,7 @@ i64 moved_bytes(const Operands& operands, const Pointers& pointers) {
   return bytes;
 }
 
-/// The default, for weights such as packed ones whose rows need no equal shares.
+/// The default, for weights such as packed ones, whose rows need no equal shares.
 WarmRange Step::share_of_weights(i64 bytes, const SkippedK&) const {
   const StepRange weights = main_weights(*this);
   bytes = std::min(bytes, weights.bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface between a chain and its steps. Each kind of step is one file of chain/steps/ that implements
-// it; no other file in the library tells kinds apart. A new kind needs a struct in sluice/chain.h, a file,
-// and a row of steps/kinds.h.
+// The interface between a chain and its steps. Each kind of step implements it in one file of chain/steps/;
+// no other file of the library distinguishes kinds. A new kind needs a struct in sluice/chain.h, a file, and
+// a row in steps/kinds.h.
 #pragma once
 
 #include <any>
@@ -18,13 +18,14 @@
 
 namespace sluice {
 
-/// The part of each row of B to leave out: the first `bytes` of each of the row's `parts` equal parts.
+/// The part of each row of B that need not be prefetched. A row consists of `parts` equal parts; the first
+/// `bytes` of each are skipped.
 struct SkippedK {
   i64 bytes = 0;
   int parts = 1;
 };
 
-/// The memory of one operand, from its first byte to one past the last, with the gaps between rows.
+/// The memory of one operand, from its first byte to the end of its last, including the gaps between rows.
 struct StepRange {
   const char* name = "";
   const void* data = nullptr;
@@ -36,12 +37,12 @@ struct StepRange {
 struct ChainLaunch {
   std::function<Result<void>(const WorkspaceView& workspace, Stream stream)> launch;
   int kernels = 1;
-  int programmatic = 0;  // how many of them may begin before the launch in front ends
+  int programmatic = 0;  // how many of the kernels may start before the previous launch ends
 };
 
-/// The inputs of a plan, beside the step.
+/// The inputs of a plan, in addition to the step.
 struct PlanRequest {
-  Overlap overlap;  // given by the step's place in the chain
+  Overlap overlap;  // follows from the step's place in the chain
   const DeviceInfo& device;
   const ChainOptions& options;
   const RecordBook& records;
@@ -51,60 +52,62 @@ class Step {
  public:
   virtual ~Step() = default;
 
-  /// Checks the step. Error invalid_argument: the caller set a field that only the chain sets. Other errors
-  /// are those of options and shapes.
+  /// Checks the step. Error invalid_argument: the caller set a field that only the chain may set. Other
+  /// errors are those of options and shapes.
   virtual Result<void> check(const ChainStep& step) const = 0;
-  /// Returns whether the step launches anything.
+  /// Returns whether the step launches a kernel at all; not if its output is empty, for example.
   virtual bool is_launched() const = 0;
-  /// Returns the memory of operands whose role is wanted. Weights may be read early.
+  /// Returns the memory of each operand for whose role `wanted` returns true.
   virtual std::vector<StepRange> ranges(bool (*wanted)(Role)) const = 0;
-  /// Returns the bytes that the step must move, weights included, gaps between rows not.
+  /// Returns the bytes that the step must read and write: weights included, gaps between rows not.
   virtual i64 moved_bytes() const = 0;
-  /// Returns whether the step may write memory that it does not name.
+  /// Returns whether the step may write memory that it does not declare.
   virtual bool writes_anything() const { return false; }
-  /// Returns at most `bytes` of the streamed weights, spread so that each CTA that reads them finds an equal
-  /// share in L2. `skip` is the part of each row that the step's own early loads bring anyway.
+  /// Returns a range of at most `bytes` of the streamed weights to prefetch into L2. It is spread so that
+  /// each CTA that reads the weights finds an equal share there. `skip`: the part of each row that the step
+  /// loads early by itself.
   virtual WarmRange share_of_weights(i64 bytes, const SkippedK& skip) const;
-  /// Returns the part of each row of B that a launch loads into its rings before it waits.
+  /// Returns the part of each row of B that a launch loads into its rings of stages before its PDL wait.
   virtual SkippedK ring(const StepPlan&, const DeviceInfo&) const { return {}; }
 
-  /// Returns the overlap of a step that has no plan and ignores its place; nothing for all others. lets_go()
-  /// returns whether the launch behind it may begin early.
+  /// own_overlap() returns the overlap of a step that has no plan and ignores its place; nullopt for all
+  /// other steps. lets_go() returns whether the next launch may start before this step's launch ends.
   virtual std::optional<Overlap> own_overlap() const { return std::nullopt; }
   virtual bool lets_go() const { return true; }
 
   virtual Result<StepPlan> plan(const PlanRequest& request) const = 0;
-  /// True if both are of one kind and, with equal overlaps, have one plan.
+  /// Returns whether both steps are of one kind and, with equal overlaps, have the same plan.
   virtual bool shares_plan(const Step& other) const = 0;
-  /// Returns whether this is a plan of the step, since a plan may be changed by hand.
+  /// Returns whether `plan` belongs to this step. It may not, because a plan can be changed by hand.
   virtual bool agrees(const StepPlan& plan) const = 0;
   virtual Overlap overlap_of(const StepPlan& plan) const = 0;
   virtual i64 workspace_of(const StepPlan&) const { return 0; }
   virtual double estimate_us(const StepPlan& plan, const DeviceInfo& device) const = 0;
   virtual std::vector<std::string> units(const StepPlan&, Stamping) const { return {}; }
-  /// Returns a prepared kernel, which all steps with the plan share.
+  /// Returns a prepared kernel; all steps with the same plan share it.
   virtual Result<std::any> prepare(const Device&, const StepPlan&) const { return std::any(); }
-  /// Binds the step to its kernel. Its errors are the launch's that need no driver.
+  /// Binds the step's arguments to its kernel. Returns those errors of a launch that can be found without the
+  /// driver.
   virtual Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const = 0;
 
-  /// choice_of() returns the kernel choice in a plan; nothing if the step has none to choose. may_have()
-  /// returns whether the planner would consider a tuned choice and the caller chose nothing. put() applies a
-  /// tuned choice; it returns false if that belongs to another kind of step.
+  /// choice_of() returns the choice of kernel in a plan; empty if the step has none to choose. may_have()
+  /// returns whether the caller chose nothing and the planner would consider a tuned choice. put() applies a
+  /// tuned choice, or returns false if it is for another kind of step.
   virtual decltype(TunedStep::kernel) choice_of(const StepPlan&) const { return {}; }
   virtual bool may_have(const TunedStep&, const DeviceInfo&) const { return true; }
   virtual bool put(const TunedStep&, ChainStep&) const { return true; }
   virtual StepRecipe recipe() const = 0;
 
-  /// text() describes the step for people: "1x4096x4096 ping_pong ...". kernel_name() names a product's
-  /// kernel without its overlap; it is empty for other steps.
+  /// text() describes the step in readable text: "1x4096x4096 ping_pong ...". kernel_name() returns a
+  /// product's kernel without its overlap; it is empty for other steps.
   virtual std::string text(const StepPlan& plan) const = 0;
   virtual std::string kernel_name(const StepPlan&) const { return ""; }
 };
 
-/// Returns the interface of a step. The step must outlive it.
+/// Returns the interface of a step. `step` must outlive it.
 std::shared_ptr<const Step> step_of(const ChainStep& step);
 
-/// Returns the weights that hand-off and prefetch bring into L2; no bytes if the step has none.
+/// Returns the weights that hand-off and prefetch load into L2; no bytes if the step has none.
 StepRange main_weights(const Step& step);
 inline StepRange main_weights(const ChainStep& step) {
   return main_weights(*step_of(step));
@@ -116,14 +119,14 @@ inline std::vector<StepRange> written_by(const ChainStep& step) {
   return step_of(step)->ranges([](Role role) { return role == Role::write; });
 }
 
-/// Returns the memory of each operand that a call uses and whose role is wanted.
+/// Returns the memory of each operand that a call uses and for whose role `wanted` returns true.
 std::vector<StepRange> ranges_of(const Operands& operands, const Pointers& pointers, bool (*wanted)(Role));
 i64 moved_bytes(const Operands& operands, const Pointers& pointers);
 
 inline Error refused(const std::string& message) {
   return {ErrorCode::invalid_argument, message};
 }
-/// Returns how many launches of the step may begin before the launch in front ends.
+/// Returns how many kernels of a step with one kernel may start before the previous launch ends: 1 or 0.
 inline int programmatic_of(const PlannedStep& planned) {
   return planned.overlap.wait != Wait::none ? 1 : 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints a planned chain for people: one aligned line for each step.
+// Prints a planned chain as readable text: one aligned line per step.
 #include <algorithm>
 #include <cstdio>
 

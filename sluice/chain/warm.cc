@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which weights each step brings into L2: an equal share of every run of their rows. A product takes
-// as long as its slowest CTA. The first bytes of B would serve some CTAs wholly and others not at all, and so
-// gain nothing (docs/findings/chains-windows.md).
+// Decides which weights each step prefetches into L2: an equal share of each row. A product takes as long as
+// its slowest CTA. If the share were the first bytes of B, some CTAs would find all of their weights in L2
+// and others none, which gains nothing (docs/findings/chains-windows.md).
 #include <algorithm>
 
 #include <sluice/chain/chain.h>
@@ -9,9 +9,9 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kFarthest = 4;  // launches ahead; weights for a farther launch are evicted before it runs
+constexpr size_t kFarthest = 4;  // launches ahead; weights for a later launch would be evicted before it runs
 
-/// Returns the part of each row that a launch loads into its rings before it waits.
+/// Returns the part of each row that a launch loads into its rings of stages before its PDL wait.
 SkippedK ring_of(const PlannedStep& s, const ChainPlan& plan, const DeviceInfo& device) {
   if (s.overlap.wait != Wait::weights_first) return {};
   return step_of(s.step)->ring(plan_of(plan, s), device);
@@ -24,7 +24,7 @@ void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceI
   std::vector<PlannedStep*> launched;
   for (PlannedStep& s : plan.steps)
     if (s.launched) launched.push_back(&s);
-  std::vector<bool> served(launched.size());  // true: a step in front brings the launch's share
+  std::vector<bool> served(launched.size());  // true: an earlier step prefetches the launch's share
   for (size_t i = 0; i < launched.size(); ++i) {
     PlannedStep& s = *launched[i];
     const auto step = step_of(s.step);
@@ -32,7 +32,8 @@ void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceI
     const i64 own = std::min(s.step.prefetch_bytes.value_or(options.prefetch_bytes), most);
     if (s.overlap.wait != Wait::none && !served[i])
       s.prefetch = step->share_of_weights(own, ring_of(s, plan, device));
-    s.prefetch.ctas = static_cast<u32>(device.sm_count);  // any launch has so many CTAs at once
+    // The number of CTAs that prefetch; any launch has so many at once.
+    s.prefetch.ctas = static_cast<u32>(device.sm_count);
     if (!overlaps(s.overlap)) continue;
     const i64 given = std::min(s.step.hand_off_bytes.value_or(options.hand_off_bytes), most);
     const size_t end = std::min(launched.size(), i + 1 + kFarthest);

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order statistics of a few timings. Medians are used rather than means: one preempted round must not move a
-// result. Pure; used by races (host/ops), the tuner of chains and bench.
+// Order statistics of a few timings. Medians are used instead of means, so that one preempted round does not
+// change a result. Used by races (host/ops), the tuner of chains and bench.
 #pragma once
 
 #include <vector>
 
 namespace sluice {
 
-/// Middle and spread of the rounds of one contender, in the unit of the rounds.
+/// Median and spread of one contender's rounds, in the unit of the rounds.
 struct Quantiles {
   double median = 0;
   double p10 = 0;
   double p90 = 0;
 };
 
-/// Returns the q-quantile (0..1), interpolated between neighbours; 0 for no values.
+/// Returns the q-quantile (q in 0..1), interpolated between neighbouring values; 0 if there are none.
 double quantile(std::vector<double> values, double q);
 Quantiles quantiles_of(const std::vector<double>& values);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Foreign steps: the caller's own launches. A chain plans, compiles and warms nothing for them.
+// Foreign steps: the caller's own launches. A chain neither plans nor compiles them, and prefetches nothing
+// for them.
 #include <algorithm>
 
 #include <sluice/chain/steps/kinds.h>

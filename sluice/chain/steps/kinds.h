@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of steps that ChainStep::work has: a row each.
+// The kinds of steps that ChainStep::work can hold, one row each.
 #pragma once
 
 #include <sluice/chain/step.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that are products, dense or with packed weights. A share of a dense product's B is an equal part of
-// each row, because a product takes as long as its slowest CTA. The first bytes of B would serve some CTAs
-// wholly and others not at all, and so gain nothing (docs/findings/chains-windows.md).
+// Steps that are products, dense or with packed weights. The prefetched share of a dense product's B is an
+// equal part of each of its rows, because a product takes as long as its slowest CTA. If it were the first
+// bytes of B, some CTAs would find all of their weights in L2 and others none, which gains nothing
+// (docs/findings/chains-windows.md).
 #include <algorithm>
 
 #include <sluice/chain/between_neighbours.h>
@@ -19,10 +20,10 @@
 namespace sluice {
 namespace {
 
-/// Kernels with estimates up to so many times the best one's may be better between neighbours.
+/// Kernels whose estimates are at most this many times the best one's may be faster between neighbours.
 constexpr double kNearlyBest = 1.1;
 
-/// The common part of both kinds of product, through their operation.
+/// The common part of both kinds of product. Op: the operation.
 template <class Op, class Work>
 class ProductOf : public Step {
  public:
@@ -88,7 +89,8 @@ class ProductOf : public Step {
   bool put(const TunedStep& tuned, ChainStep& step) const override {
     const auto* kernel = std::get_if<typename Op::Choice>(&tuned.kernel);
     if (kernel != nullptr) std::get<Work>(step.work).overrides = Op::overrides_of(*kernel);
-    return kernel != nullptr || std::holds_alternative<std::monostate>(tuned.kernel);  // none: it stays
+    // A choice without a kernel leaves the caller's.
+    return kernel != nullptr || std::holds_alternative<std::monostate>(tuned.kernel);
   }
   std::string kernel_name(const StepPlan& plan) const override {
     auto config = made_plan(plan).config;
@@ -113,7 +115,7 @@ class ProductOf : public Step {
   const Work& step_;
 };
 
-/// Lowers the stages until the CTA's shared memory is within the options' limits.
+/// Reduces the stages until the CTA's shared memory is within the options' limits.
 Result<void> shrink(Plan& plan, const ChainOptions& options) {
   KernelConfig& c = plan.config;
   const KernelConfig before = c;
@@ -129,11 +131,12 @@ Result<void> shrink(Plan& plan, const ChainOptions& options) {
                      (rule != nullptr ? std::string(" (") + rule + ")" : "") +
                      ": choose a smaller tile in the step's overrides, or a larger limit"};
   plan.smem_bytes = smem_bytes(c);
-  plan.measured_us = 0;  // the measured time belongs to the kernel with more stages
+  plan.measured_us = 0;  // the measured time is that of the kernel with more stages
   return {};
 }
 
-/// B as rows in memory: rows of n, or of k if B is MN-major. A batch with gaps counts only its first matrix.
+/// B as rows in memory, one per column of B, or one per k if B is MN-major. If a batch has gaps, only its
+/// first matrix.
 struct RowsOfB {
   const void* data = nullptr;
   i64 rows = 0, bytes = 0, stride = 0;
@@ -174,7 +177,7 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
     bytes = std::min(bytes, main_weights(*this).bytes);
     if (bytes <= 0) return {};
     const RowsOfB b = rows_of_b(step_);
-    // A row is split only into equal parts, and only if rows have no gaps: all parts share a stride.
+    // A row is divided into equal parts only if rows have no gaps, because all parts must have one stride.
     const i64 parts = b.stride == b.bytes && b.bytes % skip.parts == 0 ? skip.parts : 1;
     const i64 whole = b.bytes / parts, head = step_.problem.b.major == Major::k ? skip.bytes : 0;
     if (head >= whole) return {};
@@ -183,7 +186,8 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
     return spread_rows(static_cast<const u8*>(b.data) + head, part, b.stride / parts, b.rows * parts,
                        bytes / part);
   }
-  /// Returns nothing if a second wave of CTAs, or a CTA's second tile, would start with empty rings.
+  /// Returns no bytes if some CTA starts its tile late, with nothing loaded before the wait: there is a
+  /// second wave, or a CTA has a second tile.
   SkippedK ring(const StepPlan& plan, const DeviceInfo& device) const override {
     const Plan& product = made_plan(plan);
     const KernelConfig& c = product.config;
@@ -208,7 +212,8 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
   i64 workspace_of(const StepPlan& plan) const override { return made_plan(plan).workspace_bytes; }
   Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const override {
     SLUICE_TAKE(ChainLaunch bound, ProductOf::bind(kernel, planned));
-    // A split's second kernel adds up the parts. It is always a dependent launch that waits for the first.
+    // With split-K a second kernel may add up the slices. It is always a dependent launch, and waits for the
+    // first.
     const bool adds_up = std::any_cast<const gemm::Kernel&>(kernel).impl().modules.size() > 1;
     const int sums = adds_up && step_.args.alpha != 0.0f ? 1 : 0;
     bound.kernels += sums;
@@ -222,8 +227,9 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
     return is_listed(choice) && choice.combine != Combine::separate &&
            gemm::plan(step_.problem, device, overrides_of(choice)).ok();
   }
-  /// The second kernel of Combine::separate overlaps with no step. So a step gets it only if asked for, even
-  /// with the overlap off, so that bits do not depend on that.
+  /// Plans with one kernel unless the caller asks for Combine::separate, whose second kernel cannot overlap
+  /// with any step. This also holds if the overlap is off, so that the result's bits do not depend on the
+  /// overlap.
   Result<Plan> plan_in_one(PlanRequest request) const {
     if (step_.overrides.combine == Combine::separate) request.overlap = {};
     Result<Plan> made = plan_with(step_.overrides, request);
@@ -247,8 +253,9 @@ class PackedOfChain : public ProductOf<ops::Packed, PackedStep> {
     return {};
   }
   bool is_launched() const override { return !packed::is_empty(step_.problem); }
-  /// Plans the kernel that is best alone. Where the planner of chains chooses, and nobody measured the
-  /// product, it is the one that is best between neighbours, of those that are nearly the best alone.
+  /// Plans the kernel that is fastest by itself. With ChainOverlap::tuned and no tuning record, plans instead
+  /// the one with the least us_between_neighbours() among all whose estimates are within kNearlyBest of the
+  /// best.
   Result<StepPlan> plan(const PlanRequest& request) const override {
     SLUICE_TAKE(const packed::Plan alone, plan_with(step_.overrides, request));
     if (request.options.overlap != ChainOverlap::tuned || !overlaps(request.overlap) ||

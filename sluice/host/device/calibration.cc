@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of rates below is what a file holds, and the bounds that a Hopper's rates lie in.
+// The table of rates below defines the fields of a calibration file, and the bounds within which a Hopper's
+// rates must be.
 #include <sluice/host/device/calibration.h>
 
 #include <chrono>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A card's own rates, as `sluice calibrate` measured them: a JSON file in the user's records folder, named by
-// a hash of the card's UUID and driver. Device::info() takes it in place of estimates. Another card or driver
-// has another name, and a file under the wrong name is refused.
+// The rates of one card as `sluice calibrate` measured them: a JSON file in the user's records folder, named
+// by a hash of the card's name, UUID and driver. Device::info() uses it instead of estimates. Another card or
+// driver has another file name, and a file whose content does not match its name is rejected.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,15 @@
 
 namespace sluice {
 
-/// A calibration holds for one card and driver: an update may change clocks and launches.
+/// The identity of a card. A calibration is valid for one card and driver version: an update may change
+/// clocks and launch overhead.
 struct Card {
-  std::string gpu;     // its name
+  std::string gpu;     // the model's name
   std::string uuid;    // 32 hexadecimal digits; "": unknown
   std::string driver;  // "580.159.04"
 
-  /// 16 hexadecimal digits of the hash of all three; "" without a UUID, and then nothing can be kept.
+  /// Returns 16 hexadecimal digits of the hash of all three fields; "" without a UUID, and then no
+  /// calibration can be stored.
   std::string key() const;
 };
 
@@ -31,25 +33,26 @@ struct Calibration {
 };
 
 std::string to_json(const Calibration& calibration);
-/// Error invalid_argument: no JSON, a rate that is missing, or one that no Hopper has.
+/// Error invalid_argument: the text is not JSON, or a rate is missing or outside a Hopper's bounds.
 Result<Calibration> parse_calibration(std::string_view text);
 
 inline constexpr const char* kCalibrationPrefix = "calibration-";
-/// "calibration-<key>.json"
+/// Returns "calibration-<key>.json".
 std::string calibration_file(const Card& card);
 
 struct FoundCalibration {
   std::optional<Calibration> calibration;
-  std::string trouble;  // why a file that is there is not used
+  std::string trouble;  // reason why an existing file is not used; "" otherwise
 };
-/// The card's calibration in the folder. Nothing, and no trouble, if there is none.
+/// Looks for the card's calibration in the folder. If there is no file, both fields are empty.
 FoundCalibration find_calibration(const std::string& folder, const Card& card);
-/// Makes the folder if need be, and returns the file's path. Errors: invalid_argument (the card has no UUID,
-/// or `folder` is empty), io.
+/// Creates the folder if needed, writes the file and returns its path. Errors: invalid_argument (the card has
+/// no UUID, or `folder` is empty), io.
 Result<std::string> save_calibration(const std::string& folder, const Card& card,
                                      const Calibration& calibration);
 
-/// Puts the card's own rates in place of others. They are the card's: a slice of it has no calibration.
+/// Replaces the rates in `info` by the card's own. A MIG slice has no calibration: the rates are of the whole
+/// card.
 void apply(const Calibration& calibration, DeviceInfo& info);
 
 }  // namespace sluice

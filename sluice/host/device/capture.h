@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Capture state of a stream. Checked before calls that a capture forbids (compiling, loading, asking a stream
-// for its id), and by the workspace lender. Called by gemm.cc, packed.cc and the C API's sessions.
+// The capture state of a stream. It is checked before calls that a capture forbids (compiling, loading,
+// asking for a stream's id). Called by ops/kept.h and the workspace lender.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@ namespace sluice {
 
 struct Capture {
   bool active = false;
-  u64 id = 0;  // identifies the capture: unique in the process, unlike handles of streams and graphs
+  u64 id = 0;               // unique in the process, unlike handles of streams and graphs
   CUgraph graph = nullptr;  // valid until the capture ends
 };
-/// Costs one driver call. Error driver: the stream cannot be asked (the legacy stream beside a capture), or
-/// its capture was invalidated earlier.
+/// Returns the stream's capture state; one driver call. Error driver: the driver does not answer for this
+/// stream (the legacy stream while another stream captures), or the stream's capture was invalidated earlier.
 Result<Capture> capture_of(const Device& device, Stream stream);
 
-/// Refuses work that a capture forbids. A stream that cannot be asked because of another capture counts as
-/// capturing, since compiling would invalidate that capture. Error not_prepared, "the stream is capturing and
-/// " + `missing`; or driver.
+/// Returns an error if the stream is capturing, for work that a capture forbids. If the driver does not
+/// answer because another stream captures, that counts as capturing: compiling would invalidate that capture.
+/// Errors: not_prepared, "the stream is capturing and " + `missing`; driver.
 Result<void> refuse_capture(const Device& device, Stream stream, const std::string& missing);
 
 }  // namespace sluice

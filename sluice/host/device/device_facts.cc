@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one measured model keeps its measured rates. Rates of other GPUs follow from clocks, bus, SMs and power
-// limit; docs/hardware.md has the accuracy.
+// Only the measured model (H200) keeps measured rates. Rates of other GPUs are estimated from clocks, bus
+// width, SMs and power limit; docs/hardware.md states the accuracy.
 #include <sluice/host/device/device_facts.h>
 
 #include <algorithm>
@@ -13,25 +13,25 @@
 namespace sluice {
 namespace {
 
-const DeviceInfo kH200;  // measured: docs/hardware.md
+const DeviceInfo kH200;  // measured, see docs/hardware.md
 
-/// Sustained share of the HBM peak rate. H200: 4.5 of 4.81 TB/s, 0.935. H100 SXM: 0.875 in a lone read of 1
+/// Sustained share of the HBM peak rate. H200: 4.5 of 4.81 TB/s, 0.935. H100 SXM: 0.875 in a single read of 1
 /// GB (2026-11-25), about 0.925 in chains of products.
 constexpr double kSustainedHbmShare = 0.925;
-/// At the power limit the tensor clock grows with this power of the watts per SM. The exponent would be 1 at
-/// constant voltage, and 1/3 if voltage followed the clock. Estimated, not measured.
+/// At the power limit the tensor clock is proportional to the watts per SM raised to this exponent. It would
+/// be 1 at constant voltage, and 1/3 if voltage followed the clock. Estimated, not measured.
 constexpr double kClockExponent = 0.6;
-/// Kernels with tensor-core instructions stay below the highest clock at any power: 1770 of 1980 MHz on an
-/// H200 (docs/findings/clock-of-tensor-kernels.md).
+/// Highest clock of kernels with tensor-core instructions at any power, relative to the GPU's highest clock:
+/// 1770 of 1980 MHz on an H200 (docs/findings/clock-of-tensor-kernels.md).
 constexpr double kTensorClockShare = 1770.0 / 1980.0;
-/// Power does not hold the clock back up to half of the tensor cores' time: sm_mhz of 440 results of an H200
-/// (docs/findings/power.md).
+/// Clock of kernels whose tensor cores are busy for at most half of the time, relative to the GPU's highest
+/// clock; the power limit does not lower it. From sm_mhz of 440 results of an H200 (docs/findings/power.md).
 constexpr double kLightClockShare = 1800.0 / 1980.0;
-/// A GPU is taken for the measured model if power limit and memory rate differ by less than this share.
+/// A GPU counts as the measured model if its power limit and memory rate differ by less than this share.
 constexpr double kSameModel = 0.03;
 
-/// Parts whose tensor cores lack Hopper's full rate, which no driver reports. H20: 148 and 296 TFLOP/s on 78
-/// SMs (NVIDIA's data sheet), a quarter.
+/// A part whose tensor cores are slower than a full Hopper's, which no driver reports. H20: 148 and 296
+/// TFLOP/s on 78 SMs (NVIDIA's data sheet), a quarter.
 struct SlowPart {
   std::string_view name;
   double share;
@@ -48,7 +48,7 @@ bool is_close(double value, double expected) {
   return std::abs(value / expected - 1) < kSameModel;
 }
 
-/// True for a MIG slice of a GPU.
+/// Returns whether the GPU is a MIG slice.
 bool is_slice(const std::string& name) {
   return name.find(" MIG ") != std::string::npos;
 }
@@ -60,7 +60,7 @@ double share_of_sms(const DeviceInfo& info) {
 void set_clusters(const GpuFacts& facts, DeviceInfo& info) {
   const bool told = facts.clusters_of_2 > 0 && facts.clusters_of_4 > 0;
   info.sources.clusters = told ? FactSource::driver : FactSource::assumed;
-  // 0 clusters of eight is a valid answer: a small MIG slice may have no room for one.
+  // 0 clusters of eight is a valid answer: in a small MIG slice none may fit.
   info.max_clusters_of_2 = told ? facts.clusters_of_2 : info.sm_count / 2;
   info.max_clusters_of_4 =
       told ? facts.clusters_of_4 : kH200.max_clusters_of_4 * info.sm_count / kH200.sm_count;
@@ -73,19 +73,20 @@ void set_memory(const GpuFacts& facts, bool measured, DeviceInfo& info) {
   if (measured) return;
   info.sources.hbm_rate = FactSource::estimated;
   info.rates.hbm_bytes_per_us = kSustainedHbmShare * info.hbm_peak_bytes_per_us;
-  // The driver reports the whole GPU's bus for a slice.
+  // For a slice the driver reports the bus of the whole GPU.
   if (is_slice(facts.name)) info.rates.hbm_bytes_per_us *= std::min(1.0, share_of_sms(info));
   if (info.hbm_peak_bytes_per_us > 0) return;
   info.sources.hbm_rate = FactSource::assumed;
   info.rates.hbm_bytes_per_us = kH200.rates.hbm_bytes_per_us * share_of_sms(info);
 }
 
-/// Clock of busy tensor cores, relative to an H200's.
+/// Returns the clock of busy tensor cores, relative to an H200's.
 double busy_clock(const DeviceInfo& info, double share) {
   const double h200_mhz = kH200.rates.fp16_flops_per_us / kH200.sm_count / kH200.rates.fp16_flops_per_clock;
   const double most = kTensorClockShare * info.max_sm_mhz / h200_mhz;
   if (info.power_limit_w <= 0) return std::min(1.0, most);
-  const int sms = is_slice(info.name) ? kH200.sm_count : info.sm_count;  // SMs that share the power limit
+  // The number of SMs that share the power limit.
+  const int sms = is_slice(info.name) ? kH200.sm_count : info.sm_count;
   const double watts = info.power_limit_w / sms / (kH200.power_limit_w / kH200.sm_count) / share;
   return std::min(std::pow(watts, kClockExponent), most);
 }
@@ -100,14 +101,15 @@ void set_tensor_rate(const GpuFacts& facts, DeviceInfo& info) {
   info.rates.fp8_flops_per_us *= rate;
 }
 
-/// Facts from data sheets; for the H100 SXM, from its driver (2026-11-25). Cluster counts are an H200's.
+/// The facts of a GPU model: from data sheets, or for the H100 SXM from its driver (2026-11-25). All use the
+/// cluster counts of an H200.
 struct Part {
   const char* key;
   GpuFacts facts;
 };
 const std::array<Part, 6>& parts() {
   static const std::array<Part, 6> all{{
-      {"h200", {}},  // DeviceInfo's defaults
+      {"h200", {}},  // the defaults of DeviceInfo
       {"h100",
        {.name = "NVIDIA H100 80GB HBM3",
         .sm_count = 132,
@@ -204,7 +206,7 @@ Result<DeviceInfo> gpu_named(std::string_view name) {
     DeviceInfo info = device_info_of(part.facts);
     for (FactSource* source :
          {&info.sources.clusters, &info.sources.l2_bytes, &info.sources.clock, &info.sources.power_limit})
-      *source = FactSource::assumed;  // no driver was asked
+      *source = FactSource::assumed;  // assumed, because no driver was asked
     return info;
   }
   return Error{ErrorCode::invalid_argument,

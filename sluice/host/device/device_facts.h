@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Derives the planner's DeviceInfo from facts of the driver or a data sheet. Pure. Called by Device
+// Derives the planner's DeviceInfo from facts of a driver or a data sheet. Pure. Called by Device
 // (host/device/device.cc), and for GPUs that are not in the machine.
 #pragma once
 
@@ -7,20 +7,21 @@
 
 namespace sluice {
 
-/// Facts of a GPU; 0 means unknown.
+/// The facts of a GPU; 0 means unknown.
 struct GpuFacts {
   std::string name{};
   int compute_major = 9, compute_minor = 0;
   int sm_count = 0;
   i64 l2_bytes = 0;
   double max_sm_mhz = 0;
-  double memory_mhz = 0;  // data move at both edges
+  double memory_mhz = 0;  // data are transferred on both clock edges
   int bus_bits = 0;
   double power_limit_w = 0;
-  int clusters_of_2 = 0, clusters_of_4 = 0, clusters_of_8 = 0;  // resident at once, one CTA an SM
+  // How many are resident at once, with one CTA per SM.
+  int clusters_of_2 = 0, clusters_of_4 = 0, clusters_of_8 = 0;
 };
 
-/// Marks the facts that are given as the driver's.
+/// Returns the planner's view of the GPU. Facts that are given count as reported by the driver.
 DeviceInfo device_info_of(const GpuFacts& facts);
 
 }  // namespace sluice

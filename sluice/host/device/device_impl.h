@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// State shared by copies of a Device handle: driver, primary context, kernel cache, loaded modules. Constant
-// after open(), or guarded by `mutex`. For the host room, the CLI, bench and tests.
+// The state that all copies of a Device handle share: driver table, primary context, kernel cache, loaded
+// modules. It is constant after open(), or guarded by `mutex`. For host/, the tool, bench and tests.
 #pragma once
 
 #include <array>
@@ -31,31 +31,32 @@ struct Device::Impl {
   const RecordBook records;
   KernelCache cache;  // tests without a compiler replace it before the first prepare
 
-  /// Asks driver and NVML on the first call. Unknown facts are assumed, which is no error.
+  /// Returns the GPU's facts. Asks the driver and NVML on the first call. Facts that they do not report are
+  /// assumed; that is not an error.
   const DeviceInfo& info();
-  /// The card's identity, and the calibration that info() has taken. Both ask as info() does.
+  /// Return the card's identity, and the calibration that info() uses. The first call asks as info() does.
   const Card& card();
   const FoundCalibration& calibration();
 
-  /// Returns the loaded module of a unit, shared while it is in use. The pointer also keeps the context.
+  /// Returns the loaded module of a unit; users share it. The pointer also keeps the CUDA context alive.
   /// Errors: toolchain, driver.
   Result<std::shared_ptr<const Module>> load_unit(const std::string& unit, int dynamic_smem_bytes);
-  /// Loads as load_unit(), from a cubin that the caller has.
+  /// Returns the loaded module of a unit whose cubin the caller has. As load_unit() otherwise.
   Result<std::shared_ptr<const Module>> load_cubin(const std::string& unit, const Cubin& cubin,
                                                    int dynamic_smem_bytes);
 
   std::shared_ptr<const Module> find_module(const std::string& key);
 
-  std::mutex mutex;  // never held over a call of the driver
-  std::unordered_map<std::string, std::weak_ptr<const Module>> modules;  // by unit and shared memory
-  /// Held while locating clusters, since two threads would see each other's. Only prepare() on this device
-  /// waits for it.
+  std::mutex mutex;                                                      // not held during driver calls
+  std::unordered_map<std::string, std::weak_ptr<const Module>> modules;  // keyed by unit and shared memory
+  /// Held while the GPU is asked for cluster places: two threads doing so at once would disturb each other.
+  /// Only prepare() on this device waits for it.
   std::mutex gpc_order_mutex;
-  std::shared_ptr<const GpcOrder> gpc_order;  // null until first asked for (host/device/locate.h)
+  std::shared_ptr<const GpcOrder> gpc_order;  // null until the first request (host/device/locate.h)
   WorkspaceLender lender;                     // for run() and the C interface
 
-  /// The device's one T, made at the first call: state of an operation, which the device need not know. Safe
-  /// from any thread; takes no lock once made.
+  /// Returns the device's only T, constructed on the first call: the state of an operation, whose type this
+  /// header need not know. Safe from any thread; without a lock after the first call.
   template <class T>
   T& of() {
     Slot& slot = slots_[slot_of<T>()];
@@ -68,7 +69,7 @@ struct Device::Impl {
     std::once_flag made;
     std::shared_ptr<void> holding;
   };
-  static constexpr std::size_t kMostSlots = 32;  // two for each operation of the process
+  static constexpr std::size_t kMostSlots = 32;  // two per operation of the process
   static std::size_t next_slot();
   template <class T>
   static std::size_t slot_of() {
@@ -78,7 +79,7 @@ struct Device::Impl {
   std::array<Slot, kMostSlots> slots_;
 
   std::once_flag asked_;
-  GpuFacts facts_;  // written once under asked_, like info_
+  GpuFacts facts_;  // written once by the call under asked_, like info_
   DeviceInfo info_;
   Card card_;
   FoundCalibration calibration_;

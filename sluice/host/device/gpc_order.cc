@@ -21,7 +21,7 @@ class Sets {
     const u32 low = std::min(root(a), root(b)), high = std::max(root(a), root(b));
     parents_[high] = low;
   }
-  /// Keyed by each set's lowest SM.
+  /// Returns the sets, keyed by each one's lowest SM.
   std::map<u32, std::vector<u32>> sets() {
     std::map<u32, std::vector<u32>> sets;
     for (const auto& [sm, parent] : std::map(parents_)) sets[root(sm)].push_back(sm);
@@ -32,7 +32,7 @@ class Sets {
   std::map<u32, u32> parents_;
 };
 
-constexpr std::size_t kPair = 2;  // SMs of a TPC: a cluster of two
+constexpr std::size_t kPair = 2;  // SMs of a TPC; a cluster of two is one TPC
 
 std::map<u32, u8> gpcs_of_sms(std::span<const LaunchPlaces> launches) {
   Sets sets;
@@ -55,7 +55,7 @@ std::map<u32, u8> gpcs_of_sms(std::span<const LaunchPlaces> launches) {
   return gpcs;
 }
 
-/// Returns the number of sizes if it is none of them.
+/// Returns the index of the size in kNumberedClusters, or their number if it is not in there.
 std::size_t index_of_size(int cluster_size) {
   const auto found = std::find(kNumberedClusters.begin(), kNumberedClusters.end(), cluster_size);
   return static_cast<std::size_t>(found - kNumberedClusters.begin());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places of a launch's clusters, and cluster numbers that follow from them (Numbering::gpc). The GPU deals
-// clusters to its GPCs in turn. On an idle GPU the order repeats from launch to launch, except for its first
-// GPC. It differs from card to card, as cards differ in the SMs that work. Pure arithmetic: locate.cc asks
-// the GPU, gemm.cc uses the numbers.
+// Which GPC each cluster of a launch runs in, and the cluster numbers derived from that (Numbering::gpc). The
+// GPU distributes clusters over its GPCs round-robin. On an idle GPU the order repeats from launch to launch,
+// except for the GPC that is first. It differs between cards, because cards differ in the SMs that work. Pure
+// arithmetic: locate.cc asks the GPU, gemm.cc uses the numbers.
 #pragma once
 
 #include <array>
@@ -14,30 +14,32 @@
 
 namespace sluice {
 
-/// One launch with one CTA an SM: the SM of each CTA, in grid order.
+/// The result of one launch with one CTA per SM: the SM of each CTA, in grid order.
 struct LaunchPlaces {
-  int cluster = 1;  // CTAs of a cluster
+  int cluster = 1;  // CTAs per cluster
   std::vector<u32> sms;
 };
 
-/// Sizes of clusters that can be numbered, in CTAs.
+/// Cluster sizes, in CTAs, that can be numbered.
 inline constexpr std::array<int, 4> kNumberedClusters{8, 4, 2, 1};
 
-/// GPC of each cluster of a launch, in grid order; GPCs count from 0. One list for each size.
+/// The GPC of each cluster of a launch, in grid order, per cluster size. GPCs are numbered from 0.
 struct GpcOrder {
   std::array<std::vector<u8>, kNumberedClusters.size()> of_clusters;
 
-  /// Empty for other sizes.
+  /// Returns the GPCs for this cluster size; empty if the size cannot be numbered.
   std::span<const u8> of(int cluster_size) const;
 };
 
-/// SMs of one cluster share a GPC. SMs seen only in clusters of one or two are put in the smallest GPC: an
-/// H200 has a GPC where half of the SMs form no larger clusters. A size's last launch gives its order.
+/// Derives the GPCs from launches: SMs of one cluster are in the same GPC. SMs seen only in clusters of one
+/// or two are assigned to the smallest GPC: an H200 has a GPC in which half of the SMs form no larger
+/// clusters. The order of a cluster size is that of its last launch.
 GpcOrder gpc_order_of(std::span<const LaunchPlaces> launches);
 
-/// Numbers a launch's clusters by GPC: the first GPC's clusters get the lowest numbers, and so on. Where all
-/// tiles are cut alike, neighbours work at one place of k in different tiles. The result is a permutation of
-/// 0..clusters-1; it stays in grid order if `order` is too short. `tiles`: cluster tiles of the launch.
+/// Returns numbers for a launch's clusters, in grid order: the lowest numbers for the first GPC's clusters,
+/// and so on. If all tiles are split into equal slices, clusters of a GPC get the same slice of different
+/// tiles. The result is a permutation of 0..clusters-1; it is the identity if `order` is too short. `tiles`:
+/// the launch's cluster tiles.
 std::array<u8, kMostNumbered> numbers_by_gpc(std::span<const u8> order, const WorkSplit& split, double tiles);
 
 }  // namespace sluice

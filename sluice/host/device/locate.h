@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks a GPU for the places of a launch's clusters (host/device/gpc_order.h). Called by gemm.cc; tests
+// Measures in which GPC each cluster of a launch runs (host/device/gpc_order.h). Called by gemm.cc; tests
 // compile its unit.
 #pragma once
 
@@ -13,9 +13,9 @@ namespace sluice {
 
 std::string locate_unit_text();
 
-/// Measured on a Device's first request, in a millisecond, while the GPU should be idle. On a busy GPU, or
-/// one without such clusters, the resulting numbers are valid but gain less. Not allowed during capture, as
-/// all of prepare(). Errors: toolchain, driver.
+/// Returns the GPCs of clusters. The first call of a Device measures them in a millisecond; the GPU should be
+/// idle then. If it is busy, or has no such clusters, the resulting numbers are valid but gain less. Not
+/// allowed during a capture, like all of prepare(). Errors: toolchain, driver.
 Result<std::shared_ptr<const GpcOrder>> gpc_order(const Device& device);
 
 }  // namespace sluice

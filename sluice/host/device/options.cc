@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only reader of the environment; a set-uid program reads none of it (secure_getenv). Every path becomes
-// absolute, so that a later chdir changes nothing.
+// The only code that reads the environment. A set-uid program reads nothing from it (secure_getenv). Every
+// path is made absolute, so that a later chdir changes nothing.
 #include <sluice/options.h>
 
-#include <stdlib.h>  // secure_getenv is glibc's, not std
+#include <stdlib.h>  // secure_getenv is from glibc, not from std
 
 #include <algorithm>
 #include <cctype>
@@ -37,8 +37,7 @@ std::string absolute_path(std::string_view path) {
   return error || path.empty() ? std::string() : full.string();
 }
 
-/// Follows the XDG base directory rules: ignores a relative $XDG_..._HOME, and uses `in_home` of $HOME
-/// instead.
+/// Returns a folder by the XDG base directory rules: an absolute $XDG_..._HOME, else `in_home` below $HOME.
 std::string xdg_dir(const char* base_variable, const char* in_home, const char* name) {
   if (const std::string_view base = variable(base_variable); base.starts_with('/'))
     return (fs::path(base) / name).string();
@@ -47,13 +46,14 @@ std::string xdg_dir(const char* base_variable, const char* in_home, const char* 
   return {};
 }
 
-/// The folder in variable `name`, made absolute; empty if set but empty; `otherwise` if unset.
+/// Returns the folder that variable `name` holds, made absolute; "" if it is set to ""; `otherwise` if unset.
 std::string chosen_dir(const char* name, const std::string& otherwise) {
   const char* chosen = secure_getenv(name);
   return chosen != nullptr ? absolute_path(chosen) : otherwise;
 }
 
-/// SLUICE_NVRTC, else CUDA_PATH's toolkit if it has an NVRTC; empty means the default search.
+/// Returns SLUICE_NVRTC, else the toolkit in CUDA_PATH if it has an NVRTC, else "", which means the default
+/// search.
 std::string nvrtc_path() {
   if (const std::string_view chosen = variable("SLUICE_NVRTC"); !chosen.empty()) return absolute_path(chosen);
   const std::string_view toolkit = variable("CUDA_PATH");
@@ -63,7 +63,7 @@ std::string nvrtc_path() {
   return fs::is_regular_file(file, ignored) ? file.string() : std::string();
 }
 
-/// nullopt if the word is neither on nor off.
+/// Returns nullopt if the word means neither on nor off.
 std::optional<bool> switch_of(std::string_view value) {
   std::string word(value);
   std::transform(word.begin(), word.end(), word.begin(),
@@ -79,7 +79,7 @@ bool is_on(const char* name) {
   return switch_of(variable(name)).value_or(false);
 }
 
-/// nullopt if the text is no whole number in 0..most.
+/// Returns nullopt if the text is not a whole number in 0..most.
 std::optional<int> number_of(std::string_view value, int most) {
   int number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);

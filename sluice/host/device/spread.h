@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spreads the CTAs of an overlapped launch over the SMs. Such a launch starts while its predecessor ends, and
-// each CTA goes where there is room at that moment. So two land on the first free SM, and none on an SM that
-// is free half a microsecond later. Where a grid of one CTA an SM would do, that costs a quarter of the time
-// (docs/findings/chain-timelines.md). The launch then asks for so much that two CTAs do not fit on an SM.
-// Called where kernels are made.
+// Spreads the CTAs of an overlapped launch over the SMs. Such a launch starts while the previous one ends,
+// and the GPU places each CTA on whichever SM has room at that moment. Two CTAs may then share the first free
+// SM, while an SM that is free half a microsecond later gets none. For a grid of one CTA per SM that costs a
+// quarter of the time (docs/findings/chain-timelines.md). So the launch requests so many resources that two
+// CTAs do not fit on an SM. Called by code that prepares or launches kernels.
 //
-// Fuller grids double up too: 256 CTAs of which four fit on an SM go to the first 64 that are free, and an SM
-// takes in 42 KB/us. With Spacing::even so much is asked for that each SM gets its share.
+// Grids with more CTAs than SMs have the same problem. Of 256 CTAs that fit four to an SM, all are placed on
+// the first 64 free SMs, and one SM loads only 42 KB/us. With Spacing::even a launch requests so much that
+// each SM gets only its share.
 //
-// CTAs of consecutive launches also keep apart if both ask for the same resource. Hence two kinds (Spacing):
-// more than half of an SM's shared memory, or more than half of its registers, by extra warps that leave at
-// once. CTAs of different kinds fit on one SM if their registers do: 8 warps of up to 96, for example.
+// CTAs of two consecutive launches also cannot share an SM if both request more than half of the same
+// resource. Hence two kinds (Spacing): more than half of an SM's shared memory, or more than half of its
+// registers, by extra warps that exit at once. CTAs of different kinds fit on one SM if their registers do: 8
+// warps of up to 96, for example.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +25,7 @@
 
 namespace sluice {
 
-/// Threads of the smallest CTA that takes more than half of an SM's registers; at most 1024.
+/// Returns the threads of the smallest CTA that takes more than half of an SM's registers; at most 1024.
 constexpr u32 alone_threads(int registers) {
   return static_cast<u32>(std::min(32 * (warps_of_sm(registers) / 2 + 1), 1024));
 }
@@ -35,17 +37,17 @@ constexpr bool spaces_by_memory(Spacing spacing) {
   return spacing == Spacing::memory || spacing == Spacing::even;
 }
 
-/// Most shared memory that a launch of a kernel with `smem` bytes may ask for.
+/// Returns the most shared memory, in bytes, that a launch requests for a kernel that needs `smem` bytes.
 inline int most_smem_bytes(const Overlap& overlap, i64 smem) {
   const bool asks = overlap.wait != Wait::none && spaces_by_memory(overlap.spacing);
   return static_cast<int>(asks ? std::max<i64>(smem, kAloneOnSm) : smem);
 }
 
-/// Enlarges `shape`, which holds what the kernel itself needs. `registers` is per thread.
+/// Enlarges `shape`, which holds what the kernel itself needs. `registers`: per thread.
 inline void spread_ctas(const Overlap& overlap, int registers, const DeviceInfo& device, LaunchShape& shape) {
   if (!shape.dependent) return;
   const int cluster = static_cast<int>(shape.cluster_x);
-  const i64 at_once = i64{clusters_at_once(cluster, device)} * cluster;  // CTAs, one on an SM
+  const i64 at_once = i64{clusters_at_once(cluster, device)} * cluster;  // CTAs that run at once, one per SM
   const i64 share = ceil_div(i64{shape.grid_x} * shape.grid_y, std::max<i64>(at_once, 1));
   if (share > (overlap.spacing == Spacing::even ? kMostEvenCtas : 1)) return;
   if (spaces_by_memory(overlap.spacing))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workspaces: counters that kernels leave zeroed, and the owner stamp of debug kernels. Both are created,
-// checked, and zeroed again after an accident.
+// Workspaces: counters, which kernels leave zeroed, and the owner stamp of debug kernels. This file creates
+// them, checks them, and zeroes them after an aborted launch.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-/// A workspace smaller than its counters serves plans that need none.
+/// A workspace may be smaller than all counters; it then serves plans that need none.
 i64 counter_bytes(i64 bytes) {
   return std::min(bytes, kWorkspaceCounterBytes);
 }
@@ -29,7 +29,7 @@ std::string number(u32 launch) {
   return "launch " + std::to_string(launch);
 }
 
-/// Error if two launches used the workspace at one time, whatever the counters hold.
+/// Error workspace: two launches used the workspace at the same time, even if the counters are zero.
 Result<void> check_conflict(const WorkspaceStamp& stamp) {
   if (stamp.conflict == 0) return {};
   const u32 owner = stamp_high(stamp.conflict), intruder = stamp_low(stamp.conflict);
@@ -46,7 +46,7 @@ Result<void> check_conflict(const WorkspaceStamp& stamp) {
       "each, one for a stream and one for each branch of a graph; then call reset()");
 }
 
-/// Called after the counters were checked: they say more.
+/// Error workspace: a launch still owns the workspace. Check the counters first: their errors say more.
 Result<void> check_owner(const WorkspaceStamp& stamp) {
   if (stamp.owner == 0) return {};
   return broken(
@@ -58,7 +58,7 @@ Result<void> check_owner(const WorkspaceStamp& stamp) {
 
 }  // namespace
 
-/// Holds no Device, because a Device may own this (workspace_lender.h).
+/// Holds no Device, because a Device may own this workspace (workspace_lender.h).
 struct Workspace::Impl {
   std::shared_ptr<const PrimaryContext> primary;
   DeviceBuffer buffer;
@@ -68,7 +68,7 @@ Result<Workspace> Workspace::create(const Device& device, i64 bytes) {
   SLUICE_TAKE(DeviceBuffer buffer, DeviceBuffer::allocate(device, bytes));
   Workspace workspace(std::make_shared<Impl>(Impl{device.impl().primary, std::move(buffer)}));
   if (bytes == 0) return workspace;
-  // The next user may be any stream, so wait for the zeros.
+  // The next user may be any stream, so wait until the memory is zeroed.
   SLUICE_TRY(zero_now(device, workspace));
   return workspace;
 }

@@ -20,16 +20,16 @@
 namespace sluice {
 namespace {
 
-constexpr i64 kLeastSlots = i64{1} << 20;  // bytes
+constexpr i64 kLeastSlots = i64{1} << 20;  // bytes: the smallest size of slots
 
-/// Rounds up to few sizes, so that a returned workspace fits the next request.
+/// Rounds up to one of a few sizes, so that a returned workspace often fits the next request.
 i64 size_for(i64 bytes) {
   const i64 slots = std::max(bytes - kWorkspaceCounterBytes, kLeastSlots);
   return kWorkspaceCounterBytes + static_cast<i64>(std::bit_ceil(static_cast<u64>(slots)));
 }
 
-/// One stream of one capture. A capturing stream must not be asked for its id (driver 580 invalidates the
-/// capture), but its handle is unique within the capture.
+/// One stream of one capture. A capturing stream must not be asked for its id (with driver 580 that
+/// invalidates the capture), but its handle is unique within the capture.
 struct Branch {
   u64 capture = 0, stream = 0;
 
@@ -59,15 +59,15 @@ Result<u64> id_of(const Device& device, Stream stream) {
 }  // namespace
 
 struct WorkspaceLender::Store {
-  /// Never held over a driver call: the driver's own thread takes it to return a loan.
+  /// Not held during driver calls: a thread of the driver takes it to return a loan.
   mutable std::mutex mutex;
-  std::map<u64, Workspace> of_streams;  // by stream id: the largest of each
-  std::vector<Workspace> outgrown;      // smaller ones that streams had before
+  std::map<u64, Workspace> of_streams;  // keyed by stream id: the largest workspace of each
+  std::vector<Workspace> outgrown;      // smaller workspaces that streams had before
   std::list<LentToGraph> of_graphs;
-  std::list<LentToGraph> idle;  // returned; their branches no longer exist
+  std::list<LentToGraph> idle;  // returned workspaces; their branches no longer exist
   i64 bytes_of_streams = 0;
 
-  // The caller holds the mutex:
+  // Callers of these functions hold the mutex:
 
   std::optional<WorkspaceView> of_stream(u64 id, i64 bytes) const {
     const auto found = of_streams.find(id);
@@ -87,9 +87,9 @@ struct WorkspaceLender::Store {
     entry->second = workspace;
   }
 
-  // These take the mutex:
+  // These functions lock the mutex themselves:
 
-  /// Takes the smallest returned one that fits.
+  /// Takes the smallest returned workspace that is large enough.
   std::optional<Workspace> take_idle(i64 bytes) {
     const std::lock_guard lock(mutex);
     auto best = idle.end();
@@ -106,11 +106,11 @@ struct WorkspaceLender::Store {
     const std::lock_guard lock(mutex);
     idle.push_back({.branch = {}, .workspace = workspace});
   }
-  /// Takes a returned or new one, zeroed.
+  /// Returns a workspace for a graph: a returned one or a new one, zeroed.
   Result<Workspace> take(const Device& device, i64 bytes) {
     const std::optional<Workspace> back = take_idle(bytes);
     if (!back) return Workspace::create(device, size_for(bytes));
-    // A graph that was replayed twice at once, or aborted, leaves nonzero counters.
+    // A graph that was aborted, or replayed twice at once, leaves nonzero counters.
     const Result<void> zeroed = zero_now(device, *back);
     if (zeroed) return *back;
     put_idle(*back);
@@ -122,19 +122,19 @@ namespace {
 
 using Store = WorkspaceLender::Store;
 
-/// Target of a graph's user object.
+/// The data of a graph's user object.
 struct Loan {
   std::shared_ptr<Store> store;
   std::list<LentToGraph>::iterator lent;
 };
-/// Called by the driver on a thread that must not call the driver, so it frees nothing.
+/// Called by the driver on a thread that must not call the driver, so it frees no memory.
 void give_back(void* pointer) {
   const std::unique_ptr<Loan> loan(static_cast<Loan*>(pointer));
   const std::lock_guard lock(loan->store->mutex);
   loan->store->idle.splice(loan->store->idle.end(), loan->store->of_graphs, loan->lent);
 }
 
-/// Ties the loan to the life of `graph`. On failure the loan is returned at once.
+/// Makes the graph own the loan, so that it ends with the graph. On failure the loan is returned at once.
 Result<void> tie(const DriverApi& api, CUgraph graph, std::unique_ptr<Loan> loan) {
   CUuserObject object = nullptr;
   CUresult code =
@@ -167,19 +167,19 @@ Result<WorkspaceView> lend_to_graph(const Device& device, const std::shared_ptr<
   return workspace.view();
 }
 
-/// Stores of destroyed lenders that graphs still use.
+/// Stores of destroyed lenders whose workspaces graphs still use.
 struct Abandoned {
   std::mutex mutex;
   std::vector<std::shared_ptr<Store>> stores;
 };
-/// Never destroyed: graphs may be destroyed while the process ends.
+/// Never destroyed, because graphs may be destroyed while the process exits.
 Abandoned& abandoned() {
   static auto* const all = new Abandoned;
   return *all;
 }
 
 void free_what_came_back() {
-  std::list<LentToGraph> freed;  // outlives the locks
+  std::list<LentToGraph> freed;  // declared before the locks, so that it is freed after they are released
   std::vector<std::shared_ptr<Store>> done;
   const std::lock_guard lock(abandoned().mutex);
   std::erase_if(abandoned().stores, [&](const std::shared_ptr<Store>& store) {
@@ -199,8 +199,8 @@ WorkspaceLender::WorkspaceLender(i64 most_of_streams)
 }
 
 WorkspaceLender::~WorkspaceLender() {
-  std::map<u64, Workspace>
-      of_streams;  // freed here, because the driver's thread may be the last owner of the store
+  // Freed here, because the last owner of the store may be the driver's thread, which must not free memory.
+  std::map<u64, Workspace> of_streams;
   std::vector<Workspace> outgrown;
   {
     const std::lock_guard lock(store_->mutex);
@@ -238,7 +238,7 @@ Result<WorkspaceView> WorkspaceLender::lend(const Device& device, Stream stream,
   }
   SLUICE_TAKE(const Workspace made, store_->take(device, bytes));
   const std::lock_guard lock(store_->mutex);
-  // Another thread may have lent this stream one meanwhile.
+  // Another thread may have lent this stream a workspace in the meantime.
   if (const auto has = store_->of_stream(id, bytes)) {
     store_->idle.push_back({.branch = {}, .workspace = made});
     return *has;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the CUDA driver. A failure is not remembered: a driver may be mounted into a container later.
+// Finds the CUDA driver. A failure is not remembered, because a driver may be mounted into a container later.
 #include <sluice/host/driver/api.h>
 #include <sluice/try.h>
 
@@ -38,12 +38,13 @@ Result<DriverApi> find_calls(void* library) {
 
 Result<const DriverApi*> load_driver() {
   if (const DriverApi* fake = replacement.load(std::memory_order_acquire)) return fake;
-  static std::mutex mutex;  // held while the library is loaded; loading waits for no GPU
+  static std::mutex mutex;  // held while the library is loaded; loading does not wait for a GPU
   static DriverApi api;
   static bool found = false;
   const std::lock_guard lock(mutex);
   if (found) return &api;
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed: it has threads of its own
+  // Never closed, because the driver starts threads.
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
     return Error{ErrorCode::driver,

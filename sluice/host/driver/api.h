@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA driver as a table of functions, found in libcuda.so.1 at run time: build and CI machines have
-// none. Each entry has the type and the versioned symbol that cuda.h gives its name, so table and header
-// agree. All of host/ calls a GPU through such a table; tests pass a fake one.
+// The CUDA driver as a table of functions, found in libcuda.so.1 at run time, because build and CI machines
+// have no driver. Each entry has the type and the versioned symbol that cuda.h gives its name, so table and
+// header agree. All of host/ calls a GPU through such a table; tests pass a fake one.
 #pragma once
 
 #include <cuda.h>
@@ -28,12 +28,13 @@ namespace sluice {
   X(cuEventCreate) X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuEventDestroy)           \
   X(cuGraphInstantiate) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy)           \
   X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphRetainUserObject)
-/// Entries that an older driver may lack; they are null then. Only queries about the GPU use them.
+/// Functions that an older driver may lack; their entries are null then. Only queries about the GPU use them.
 #define SLUICE_OPTIONAL_DRIVER_CALLS(X)                                                                     \
   X(cuOccupancyMaxActiveClusters) X(cuDeviceGetPCIBusId) X(cuDeviceGetUuid)
 // clang-format on
 
-/// cuda.h's macros rename members and uses alike: `api.cuMemAlloc` is the member cuMemAlloc_v2.
+/// Names of members are subject to cuda.h's macros, like their uses: `api.cuMemAlloc` is the member
+/// cuMemAlloc_v2.
 struct DriverApi {
 #define SLUICE_DRIVER_MEMBER(name) decltype(&::name) name = nullptr;
   SLUICE_DRIVER_CALLS(SLUICE_DRIVER_MEMBER)
@@ -41,14 +42,16 @@ struct DriverApi {
 #undef SLUICE_DRIVER_MEMBER
 };
 
-/// First driver for CUDA 13.x (CUDA Compatibility, minimum drivers). Older ones load no cubin of NVRTC 13.
+/// The first driver for CUDA 13.x (CUDA Compatibility, minimum drivers). Older drivers load no cubin of NVRTC
+/// 13.
 inline constexpr int kOldestDriver = 580;
-inline constexpr int kOldestDriverCuda = 13000;  // as cuDriverGetVersion reports it
+inline constexpr int kOldestDriverCuda = 13000;  // the value of cuDriverGetVersion
 
-/// Opens libcuda.so.1 once per process and keeps it open. Error driver: no driver, or one that lacks a call.
+/// Opens libcuda.so.1 once per process and keeps it open. Error driver: there is no driver, or it lacks a
+/// required function.
 Result<const DriverApi*> load_driver();
 
-/// Makes load_driver() give `fake`, or the real driver again if it is null. Returns the previous fake.
+/// Makes load_driver() return `fake`, or the real driver again if `fake` is null. Returns the previous fake.
 const DriverApi* replace_driver_for_test(const DriverApi* fake);
 
 }  // namespace sluice

@@ -11,7 +11,8 @@
 namespace sluice {
 namespace {
 
-/// Threads of the widest GEMM kernels, and shared memory that leaves room for one CTA an SM.
+/// The largest CTA of the GEMM kernels, in threads, and a size of shared memory with which one CTA fits on an
+/// SM.
 constexpr u32 kThreads = 384;
 constexpr int kSmemBytes = 200 << 10;
 
@@ -21,7 +22,7 @@ double attribute(const PrimaryContext& primary, CUdevice_attribute which) {
   return code == CUDA_SUCCESS && value > 0 ? value : 0;
 }
 
-/// Returns 0 if the driver does not answer.
+/// Returns how many clusters of `ctas` CTAs fit on the GPU at once; 0 if the driver does not answer.
 int count_clusters(const DriverApi& api, CUfunction kernel, u32 ctas) {
   CUlaunchAttribute cluster{};
   cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Relaxed capture mode for calls such as cuMemAlloc and cuMemFree. Otherwise they end a capture of this
-// thread, or one of any thread in mode "global" (PyTorch's default). Relaxed mode is safe where no captured
-// work depends on the call itself.
+// Relaxed capture mode for calls such as cuMemAlloc and cuMemFree. In other modes these calls invalidate a
+// capture of this thread, or a "global" capture (PyTorch's default) of any thread. Relaxed mode is safe if no
+// captured work depends on the call itself.
 #pragma once
 
 #include <sluice/host/driver/api.h>
 
 namespace sluice {
 
-/// Switches this thread to relaxed capture mode for the object's lifetime.
+/// Puts this thread into relaxed capture mode during the object's lifetime.
 class RelaxedCapture {
  public:
-  /// Ignores a refused switch: the call that needs the mode reports what is wrong.
+  /// A failure to switch is ignored: the call that needs the mode then reports the error.
   explicit RelaxedCapture(const DriverApi& api)
       : api_(api), exchanged_(api.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS) {}
   RelaxedCapture(const RelaxedCapture&) = delete;
@@ -23,7 +23,7 @@ class RelaxedCapture {
  private:
   const DriverApi& api_;
   CUstreamCaptureMode mode_ =
-      CU_STREAM_CAPTURE_MODE_RELAXED;  // after the exchange: the thread's previous mode
+      CU_STREAM_CAPTURE_MODE_RELAXED;  // after the exchange it holds the thread's previous mode
   const bool exchanged_;
 };
 

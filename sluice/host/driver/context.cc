@@ -16,7 +16,7 @@ Result<std::shared_ptr<const PrimaryContext>> PrimaryContext::retain(const Drive
 }
 
 PrimaryContext::~PrimaryContext() {
-  api_.cuDevicePrimaryCtxRelease(device_);  // harmless error if the driver has shut down already
+  api_.cuDevicePrimaryCtxRelease(device_);  // fails harmlessly if the driver has already shut down
 }
 
 ContextScope::ContextScope(const DriverApi& api, CUcontext context) : api_(api) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The primary context of a device, shared with the CUDA runtime and PyTorch, and a scope that makes it
+// The primary context of a device, which the CUDA runtime and PyTorch also use, and a scope that makes it
 // current. Modules, memory and events share ownership of the PrimaryContext, so it outlives them in any order
 // of destruction.
 #pragma once
@@ -16,7 +16,7 @@ namespace sluice {
 
 class PrimaryContext {
  public:
-  /// `device` belongs to `ordinal`. Error driver.
+  /// Retains the primary context. `device` is the handle of device number `ordinal`. Error driver.
   static Result<std::shared_ptr<const PrimaryContext>> retain(const DriverApi& api, CUdevice device,
                                                               int ordinal);
   PrimaryContext(const PrimaryContext&) = delete;
@@ -28,16 +28,16 @@ class PrimaryContext {
   CUdevice device() const { return device_; }
   int ordinal() const { return ordinal_; }
 
-  /// Remembers pointers already checked to be this device's memory. Asking the driver costs about 0.1 us
-  /// each, of 0.6 us a launch may cost. A pointer freed and reallocated on another device goes unnoticed: the
-  /// check finds mistakes of a first call and is no guard.
+  /// Returns whether the pointer was already checked to be this device's memory. That saves asking the
+  /// driver, about 0.1 us of the 0.6 us that a launch may cost. A pointer that was freed and allocated again
+  /// on another device is not noticed: the check finds mistakes at a first call, and is not a safeguard.
   bool is_known_memory(const void* pointer) const {
     for (const std::atomic<const void*>& known : known_[row_of(pointer)])
       if (known.load(std::memory_order_relaxed) == pointer) return true;
     return false;
   }
-  /// Keeps the last four pointers of a row, so that one launch's operands do not evict each other. A race of
-  /// two threads may lose one; the driver is then asked again.
+  /// Stores the pointer. A row holds the last four, so that one launch's operands do not evict each other. If
+  /// two threads store at once, one pointer may be lost; the driver is then asked again.
   void remember_memory(const void* pointer) const {
     KnownRow& row = known_[row_of(pointer)];
     for (std::size_t i = row.size() - 1; i > 0; --i)
@@ -47,7 +47,7 @@ class PrimaryContext {
 
  private:
   using KnownRow = std::array<std::atomic<const void*>, 4>;
-  static constexpr int kKnownRowBits = 8;  // rows of four: enough for a model's weights and buffers
+  static constexpr int kKnownRowBits = 8;  // rows of four pointers: enough for a model's weights and buffers
   static std::size_t row_of(const void* pointer) {
     return (reinterpret_cast<std::uintptr_t>(pointer) >> 4) * 0x9E3779B97F4A7C15u >> (64 - kKnownRowBits);
   }
@@ -62,8 +62,8 @@ class PrimaryContext {
   mutable std::array<KnownRow, 1 << kKnownRowBits> known_{};
 };
 
-/// Makes a context current on this thread and restores the previous one. Costs one query if it is current
-/// already. Allocates nothing.
+/// Makes a context current on this thread and restores the previous one afterwards. Costs one query if the
+/// context is already current. Allocates nothing.
 class ContextScope {
  public:
   ContextScope(const DriverApi& api, CUcontext context);
@@ -77,12 +77,12 @@ class ContextScope {
 
  private:
   const DriverApi& api_;
-  const char* call_ = "cuCtxGetCurrent";  // the call that gave status_
+  const char* call_ = "cuCtxGetCurrent";  // the call that returned status_
   CUresult status_ = CUDA_SUCCESS;
   bool pushed_ = false;
 };
 
-/// Deleter for std::unique_ptr: destroys a handle by one driver call, with its context current.
+/// A deleter for std::unique_ptr: destroys a handle by one driver call while its context is current.
 template <auto kDestroy>
 struct HandleDeleter {
   std::shared_ptr<const PrimaryContext> primary;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensor maps of a convolution, beside those of gemm_maps.h. The loaders in device/load, and
+// The tensor maps of a convolution, in addition to those of gemm_maps.h. The loaders in device/load, and
 // Machine::issue_store, rely on exactly these boxes:
 //   operand                 map      extents                       box
 //   gathered rows           im2col   {channels, w, h, d, images}   {tile.k, tile.m / cluster.n pixels}
@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-/// The gathered tensor of one phase. `channels` and `pixels`: of one load.
+/// Returns the gathered tensor of one phase. `channels` and `pixels`: the size of one load.
 constexpr Im2colShape gathered_shape(const Conv& v, DType type, const Phase& phase, int channels,
                                      int pixels) {
   Im2colShape s{.type = type, .rank = v.spatial + 2, .channels = channels, .pixels = pixels};
@@ -37,7 +37,7 @@ constexpr Im2colShape gathered_shape(const Conv& v, DType type, const Phase& pha
   return s;
 }
 
-/// The pixels of dx that a phase writes.
+/// Returns the pixels of dx that a phase writes.
 constexpr Im2colShape phase_store_shape(const Conv& v, DType type, const Phase& phase, int channels) {
   Im2colShape s{.type = type, .rank = v.spatial + 2, .channels = channels, .pixels = kWaveRows};
   i64 stride = x_pitch_of(v);
@@ -51,7 +51,7 @@ constexpr Im2colShape phase_store_shape(const Conv& v, DType type, const Phase& 
   s.strides[v.spatial] = stride;
   return s;
 }
-/// Elements from dx to the phase's first pixel.
+/// Returns the offset of the phase's first pixel in dx, in elements.
 constexpr i64 phase_offset(const Conv& v, const Phase& phase) {
   i64 offset = 0, stride = x_pitch_of(v);
   for (int axis = 0; axis < v.spatial; ++axis) {
@@ -61,7 +61,7 @@ constexpr i64 phase_offset(const Conv& v, const Phase& phase) {
   return offset;
 }
 
-/// The filter, or its gradient, as a batch of taps.
+/// Returns the filter, or its gradient, as a batch of matrices, one per tap.
 constexpr TensorMapShape taps_shape(const Conv& v, DType type, int box_inner, int box_outer) {
   return {.type = type,
           .inner = v.channels,

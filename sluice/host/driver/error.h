@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A failed driver call as an Error: the call, the driver's name and description of the failure, and a remedy.
-// The code is the call's own return value, never a "last error".
+// Makes an Error of a failed driver call: the call, the driver's name and description of the failure, and a
+// remedy. The code is the call's own return value, never a "last error".
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace sluice {
 /// `call`: the function's name. `about`: its arguments or purpose; may be empty.
 Error driver_error(const DriverApi& api, CUresult code, const char* call, const std::string& about = {});
 
-/// "0x7f0012340000", as messages show pointers.
+/// Returns the pointer as messages show it: "0x7f0012340000".
 std::string hex(const void* pointer);
 inline std::string hex(CUdeviceptr address) {
   return hex(reinterpret_cast<const void*>(address));

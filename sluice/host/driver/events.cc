@@ -84,7 +84,7 @@ Result<Graph> Graph::capture(const Device& device, Stream stream,
   Result<void> enqueued;
   try {
     enqueued = enqueue();
-  } catch (...) {  // thrown by a caller's code: a foreign step of a chain
+  } catch (...) {  // thrown by code of the caller, such as a foreign step of a chain
     end_capture();
     throw;
   }
@@ -98,7 +98,7 @@ Result<Graph> Graph::capture(const Device& device, Stream stream,
   code = api.cuGraphInstantiate(&executable, graph.get(), 0);
   if (code != CUDA_SUCCESS) return driver_error(api, code, "cuGraphInstantiate");
   Graph result(Owned(executable, {primary}));
-  code = api.cuGraphUpload(executable, stream);  // else the first launch uploads
+  code = api.cuGraphUpload(executable, stream);  // otherwise the first launch would upload
   if (code != CUDA_SUCCESS) return driver_error(api, code, "cuGraphUpload");
   return result;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and graphs that free themselves, for timing: races of plans (host/ops/race.h), bench, CLI
-// and tests/gpu. No launch uses one; workspaces and locate.cc have streams of their own.
+// Streams, events and graphs that destroy themselves, for timing: races of plans (host/ops/race.h), bench,
+// the tool and tests/gpu. Launches of kernels use none of them; workspaces and locate.cc create streams for
+// their own work.
 #pragma once
 
 #include <functional>
@@ -16,7 +17,7 @@ class StreamHandle {
  public:
   static Result<StreamHandle> create(const Device& device);
   Stream get() const { return stream_.get(); }
-  /// Error driver: also a failure of an earlier kernel.
+  /// Waits for the stream. Error driver, which may also report a failure of an earlier kernel.
   Result<void> synchronize() const;
 
  private:
@@ -39,12 +40,12 @@ class Event {
   Owned event_;
 };
 
-/// A graph of the work that `enqueue` put into a stream; it replays as one launch.
+/// A graph of the work that `enqueue` put into a stream; one launch replays it.
 class Graph {
  public:
   /// Captures (thread-local mode), instantiates and uploads. `stream` must not be the legacy default stream.
-  /// `inspect` sees the captured graph before it is instantiated, and may refuse it. Errors: from `enqueue`
-  /// or `inspect`, else driver. The capture always ends, also if `enqueue` throws.
+  /// `inspect` gets the captured graph before it is instantiated, and may return an error. Errors: those of
+  /// `enqueue` and `inspect`; driver. The capture always ends, even if `enqueue` throws.
   static Result<Graph> capture(const Device& device, Stream stream,
                                const std::function<Result<void>()>& enqueue,
                                const std::function<Result<void>(CUgraph)>& inspect = {});

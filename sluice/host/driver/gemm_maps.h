@@ -5,12 +5,13 @@
 //   A  Major::mn       {m, k, batch}     {64, tile.k / cluster.n}             128
 //   B  Major::k        {k, n, batch}     {tile.k, tile.n / cluster.m}         128
 //   B  Major::mn       {n, k, batch}     {64, tile.k / cluster.m}             128
-//   a K-major tail     as its operand    {tile.k, rows of the last slice}     128
+//   a K-major tail     as its operand    {tile.k, rows of the last box}       128
 //   D  (tma)           {d_columns, m, batch}  {store_columns, 64}             store_row_bytes
 //   D, operands swapped    {m, n, batch}     {64, store_columns}              128
 // B of a gated product is {k, 8, 2, n / 16, batch}: 8 rows of the first half of B alternate with 8 of the
-// second. m, n, A and B are the kernel's (product_of), so swapped where the operands are. A box is one CTA's
-// slice: the CTAs of a cluster row share a tile of A, the CTAs of a column a tile of B.
+// second. m, n, A and B are the kernel's (product_of), so they are exchanged if operands are swapped. A box
+// is the part of a tile that one CTA loads and multicasts. The CTAs of a cluster row share a tile of A, those
+// of a column a tile of B.
 #pragma once
 
 #include <sluice/host/driver/tensor_map.h>
@@ -45,9 +46,9 @@ constexpr TensorMapShape b_map_shape(const KernelConfig& c, const Problem& p) {
           .gated = c.epilogue.gated};
 }
 
-/// Tells whether the last slice of a K-major operand reaches past the matrix, so that the shorter boxes of
-/// spec/loaded_rows.h are needed. With k = 0 nothing is loaded. Phases
-/// have no shorter boxes.
+/// Return whether the last box of K-major A, and of B, ends past the matrix, so that the smaller boxes of
+/// spec/loaded_rows.h are needed. False with k = 0, where nothing is loaded, and for phases, which have no
+/// smaller boxes.
 constexpr bool has_tail_a(const KernelConfig& c, const Problem& p) {
   return p.k > 0 && c.load_a == Load::tma && c.a_major == Major::k && !c.conv.phased &&
          p.m % (c.tile.m * c.cluster.m) != 0;

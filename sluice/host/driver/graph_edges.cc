@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every query asks for edge data: without them it fails on a graph that has a programmatic edge.
+// Every query asks for edge data: without them a query fails on a graph that has a programmatic edge.
 #include <sluice/host/driver/graph_edges.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ Result<GraphEdges> count_edges(const DriverApi& api, CUgraph graph) {
   std::size_t nodes = 0;
   if (const CUresult code = api.cuGraphGetNodes(graph, nullptr, &nodes); code != CUDA_SUCCESS)
     return driver_error(api, code, "cuGraphGetNodes");
-  // Starts with room for more edges than a row of nodes has, and doubles it while all is used.
+  // Starts with room for one more edge than a row of nodes has, and doubles it while all of it is used.
   for (std::size_t room = nodes + 1;; room *= 2) {
     std::vector<CUgraphNode> from(room), to(room);
     std::vector<CUgraphEdgeData> data(room);

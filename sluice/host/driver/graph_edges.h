@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts nodes and programmatic edges of a captured graph. A programmatic edge lets the second kernel begin
-// before the first has ended. A memset or event between two launches silently makes it an ordinary edge, so
-// chains and tests count.
+// before the first has ended. A memset or event between two launches silently turns it into an ordinary edge,
+// so chains and tests count them.
 #pragma once
 
 #include <cstddef>

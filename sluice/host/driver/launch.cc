@@ -12,7 +12,8 @@ Error launch_error(const DriverApi& api, CUresult code, const LaunchShape& shape
                                  ", block " + std::to_string(shape.block_x) + ", cluster " +
                                  std::to_string(shape.cluster_x) + ", shared memory " +
                                  std::to_string(shape.smem_bytes) + " bytes, stream " + hex(stream));
-  // A launch takes one handle of the caller, the stream. Checking it beforehand would cost every launch.
+  // A launch has only one handle from the caller, the stream. Checking it in advance would slow down every
+  // launch.
   if (code == CUDA_ERROR_INVALID_HANDLE || code == CUDA_ERROR_INVALID_CONTEXT)
     error.code = ErrorCode::wrong_device;
   return error;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the documented limits of cuTensorMapEncodeTiled first: the driver says only "invalid value".
+// Checks the documented limits of cuTensorMapEncodeTiled first, because the driver reports only "invalid
+// value".
 #include <sluice/host/driver/tensor_map.h>
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 namespace sluice {
 namespace {
 
-// TMA needs 64-byte alignment; cuda.h 13.0 aligns CUtensorMap to 128. Launches copy Params into a variable of
-// that alignment, and the maps come first in it, so both hold.
+// TMA needs 64-byte alignment, and cuda.h 13.0 aligns CUtensorMap to 128. Launches copy Params into a
+// variable with that alignment, and the maps are its first members, so both hold.
 static_assert(sizeof(TensorMap) == sizeof(CUtensorMap));
 static_assert(alignof(TensorMap) >= 64);
 static_assert(offsetof(GemmParams, map_a) % alignof(CUtensorMap) == 0);
@@ -22,7 +23,7 @@ static_assert(offsetof(GemmParams, map_a_tail) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(GemmParams, map_b_tail) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(GemmParams, map_d) % alignof(CUtensorMap) == 0);
 
-constexpr i64 kMaxMapExtent = i64{1} << 32;  // TMA's limit; limits.h has the kernels'
+constexpr i64 kMaxMapExtent = i64{1} << 32;  // TMA's limit; limits.h has the kernels' limits
 constexpr i64 kMaxStride = kTmaStrideLimit - kTmaUnit;
 constexpr int kMaxBox = 256;
 
@@ -69,7 +70,8 @@ Result<void> check_shape(const char* name, const TensorMapShape& s) {
   return {};
 }
 
-/// Arguments of the driver's call, innermost dimension first; strides in bytes, from the second dimension on.
+/// Arguments of the driver's call, innermost dimension first. Strides are in bytes, from the second dimension
+/// on.
 struct Dimensions {
   cuuint32_t rank;
   cuuint64_t extents[5], strides[4];
@@ -117,7 +119,7 @@ Result<void> encode_tensor_map(const DriverApi& api, const char* name, const Ten
                                TensorMap& map) {
   SLUICE_TRY(check_shape(name, s));
   const int bytes = bytes_of(s.type);
-  // The driver ignores the stride of an extent of 1, but rejects an illegal value.
+  // The driver ignores the stride of an extent of 1, but rejects an illegal value, so pass a legal one.
   const i64 row_stride = s.outer > 1 ? s.ld * bytes : ceil_div(s.inner * bytes, kTmaUnit) * kTmaUnit;
   const bool fits = row_stride <= kMaxStride / s.outer;
   const i64 batch_stride = s.batch > 1 ? s.batch_stride * bytes : fits ? row_stride * s.outer : kMaxStride;

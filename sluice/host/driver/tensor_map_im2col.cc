@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the documented limits of cuTensorMapEncodeIm2col first: the driver says only "invalid value".
+// Checks the documented limits of cuTensorMapEncodeIm2col first, because the driver reports only "invalid
+// value".
 #include <sluice/host/driver/tensor_map_im2col.h>
 
 #include <cstring>

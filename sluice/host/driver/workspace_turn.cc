@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps a list of held turns, one entry on the stack of each launching thread. The mutex guards only the
-// list: no driver call happens under it.
+// Keeps a list of held turns. Each entry is on the stack of a launching thread. The mutex guards only the
+// list: it is not held during driver calls.
 #include <sluice/host/driver/workspace_turn.h>
 
 #include <condition_variable>
@@ -18,8 +18,8 @@ struct Turns {
   int waiting = 0;
 };
 
-/// Never destroyed, since threads may launch while the process ends. Built in place, so that no launch
-/// allocates.
+/// Never destroyed, because threads may launch while the process exits. Constructed in static memory, so that
+/// no launch allocates.
 Turns& turns() {
   alignas(Turns) static std::byte memory[sizeof(Turns)];
   static auto* const all = new (memory) Turns;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders launches that share a workspace. A product may be two kernels, and the second reads what the first
-// wrote; no other launch on that workspace may come between them. A launch blocks while its stream's queue is
-// full, so each workspace has its own order and no process-wide lock is held meanwhile.
+// Serialises launches that share a workspace. An operation may launch two kernels, and the second reads what
+// the first wrote; no other launch on that workspace may be enqueued between them. Enqueuing blocks while the
+// stream's queue is full, so there is one turn per workspace instead of a process-wide lock.
 #pragma once
 
 namespace sluice {
 
-/// Reserves the workspace that begins at `workspace` for this thread while the object lives. Other threads
-/// wait if they use this address. Null waits for nothing. Addresses are unique over devices. Allocates
-/// nothing; costs about 25 ns uncontended.
+/// Reserves the workspace that begins at `workspace` for this thread during the object's lifetime. Other
+/// threads that use this address wait. With null nothing is reserved. Addresses are unique across devices.
+/// Allocates nothing; costs about 25 ns without contention.
 class WorkspaceTurn {
  public:
   explicit WorkspaceTurn(const void* workspace);
@@ -20,7 +20,7 @@ class WorkspaceTurn {
   bool is_taken() const;
 
   const void* const workspace_;
-  WorkspaceTurn* next_ = nullptr;  // in the list of held turns
+  WorkspaceTurn* next_ = nullptr;  // the next entry of the list of held turns
 };
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads program headers and notes of the System V ABI (elf(5)). Every offset is checked against the bytes
-// read.
+// Reads the program headers and notes of the System V ABI (elf(5)). Every offset is checked against the
+// number of bytes read.
 #include <sluice/host/jit/build_id.h>
 
 #include <elf.h>
@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kHead = 1 << 16;  // linkers put the notes in the first page
 constexpr std::size_t kDigits = 12;
 
-/// Copies a T out of `bytes`; false if it does not fit.
+/// Copies a T out of `bytes`; returns false if it does not fit.
 template <class T>
 bool take(std::string_view bytes, std::size_t at, T& value) {
   if (at > bytes.size() || bytes.size() - at < sizeof(T)) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads ptxas's statistics, in the form of CUDA 13.0 to 13.5. If the form changes, `registers` stays 0 and
+// Reads ptxas's statistics, as CUDA 13.0 to 13.5 print them. If the format changes, `registers` stays 0 and
 // the compile tests fail.
 #include <sluice/host/jit/build_report.h>
 
@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-/// Gives the number before the first `unit` in `line` ("0 bytes stack frame"); 0 if there is none.
+/// Returns the number before the first `unit` in `line` ("0 bytes stack frame"); 0 if there is none.
 int number_before(std::string_view line, std::string_view unit) {
   const size_t end = line.find(unit);
   if (end == std::string_view::npos) return 0;
@@ -20,7 +20,7 @@ int number_before(std::string_view line, std::string_view unit) {
   return value;
 }
 
-/// True for the usual statistics and empty lines: nothing to report beyond the numbers.
+/// Returns whether a line is empty or a usual statistic, with nothing to report beyond its numbers.
 bool is_statistic(std::string_view line) {
   constexpr std::array<std::string_view, 6> kUsual = {
       "bytes gmem", "Compiling entry function", "Function properties for", " stack frame, ",

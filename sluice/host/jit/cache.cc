@@ -28,10 +28,11 @@ namespace {
 
 struct Lookup {
   Shared cubin;          // nullptr: absent or damaged
-  bool damaged = false;  // a file of this name exists and is not the entry
+  bool damaged = false;  // true: a file with this name exists, but it is not the entry
 };
 
-/// A healthy holder of a lock needs well under a second; a stopped process must not stop others.
+/// Longest wait for another process's lock. A healthy process holds one for well under a second; a stopped
+/// process must not block others.
 constexpr std::chrono::seconds kLockTimeout{30};
 
 }  // namespace
@@ -42,7 +43,7 @@ struct KernelCache::State {
   std::optional<CacheDirectory> directory;
   std::string disk_problem;
   std::mutex version_mutex;
-  std::string version;  // empty: not known yet, or no compiler so far
+  std::string version;  // empty: not asked yet, or no compiler was found so far
 
   std::mutex mutex;  // guards the two maps
   std::unordered_map<std::string, Shared> ready;
@@ -80,7 +81,7 @@ void KernelCache::State::open_directory() {
     disk_problem = opened.error().message;
 }
 
-/// Retries until it is known: a compiler may be installed while the process runs.
+/// Asks again until the version is known, because a compiler may be installed while the process runs.
 std::string KernelCache::State::compiler_version() {
   const std::lock_guard guard(version_mutex);
   if (version.empty()) version = compiler.version();
@@ -103,7 +104,7 @@ Lookup KernelCache::State::read(const std::string& source, const std::string& co
   return {.cubin = std::make_shared<const Cubin>(std::move(entry->cubin)), .damaged = false};
 }
 
-/// Finds an entry by any compiler, the newest first.
+/// Finds an entry of any compiler version; the newest first.
 Shared KernelCache::State::read_any(const std::string& source) {
   std::vector<std::string> names = directory->list(any_compiler_prefix(source));
   std::sort(names.begin(), names.end(), is_older_name);
@@ -118,7 +119,7 @@ SharedResult KernelCache::State::compile_and_keep(const std::string& unit, const
   const std::string name = entry_name(source, by);
   const Result<CacheDirectory::Lock> lock = directory->lock(name, kLockTimeout);
   const Lookup found = read(source, by);
-  if (found.cubin) return found.cubin;  // another process was first
+  if (found.cubin) return found.cubin;  // another process compiled it in the meantime
   if (!lock) keep_problem(lock.error());
   if (const std::string problem = first_problem(); requires_disk && !problem.empty())
     return Error{ErrorCode::io, "the kernel cannot be kept: " + problem};
@@ -132,7 +133,7 @@ SharedResult KernelCache::State::compile_and_keep(const std::string& unit, const
   return made;
 }
 
-/// `why`: the system's reason, or a rule.
+/// `why`: the system's reason, or the rule that was broken.
 std::string unwritable(const std::string& folder, const std::string& why) {
   return "the kernel cache '" + escaped(folder) + "' cannot be written: " + why +
          "; name a writable folder with space in it with SLUICE_CACHE_DIR, or set SLUICE_CACHE_READ_ONLY=1 "
@@ -188,7 +189,8 @@ CompilerSeam nvrtc_compiler(const std::string& nvrtc_path) {
   };
   return {.version = [load, nvrtc_path]() -> std::string {
             const Result<NvrtcLocation> found = locate_nvrtc(nvrtc_path);
-            // NVRTC reports only major and minor, but two builds of one version emit different code.
+            // NVRTC reports only its major and minor version, but two builds of one version emit different
+            // code.
             const auto with_build = [](const std::string& version, const std::string& file) {
               const std::string build = build_id_of(file);
               return build.empty() ? version : version + " " + build;
@@ -251,7 +253,7 @@ SharedResult KernelCache::get(const std::string& unit) const {
 
 namespace {
 
-/// Runs get() on a thread of the cache, where an exception (out of memory) must not end the process.
+/// Calls get() on a thread of the cache, where an exception (out of memory) must not end the process.
 SharedResult caught(const KernelCache& cache, const std::string& unit) {
   try {
     return cache.get(unit);
@@ -291,7 +293,7 @@ std::vector<SharedResult> KernelCache::get_all(std::span<const std::string> unit
   if (jobs <= 0) jobs = state_->options.jobs;
   if (jobs <= 0) jobs = static_cast<int>(std::thread::hardware_concurrency());
   std::vector<std::jthread> helpers;
-  try {  // without further threads this one does the work
+  try {  // if no thread can be started, this thread does the work
     while (static_cast<int>(helpers.size()) + 1 < std::min(jobs, total)) helpers.emplace_back(work);
   } catch (const std::system_error&) {
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// POSIX calls of the cache folder. After the first opening all are relative to the descriptor and follow no
-// symbolic link.
+// The POSIX calls of the cache folder. After the folder is opened, all calls are relative to its descriptor
+// and follow no symbolic link.
 #include <sluice/host/jit/cache_directory.h>
 
 #include <dirent.h>
@@ -21,7 +21,7 @@
 namespace sluice {
 namespace {
 
-constexpr off_t kMaxEntryBytes = 64 << 20;  // cubins are some 50 KB; a larger file is not the cache's
+constexpr off_t kMaxEntryBytes = 64 << 20;  // cubins have about 50 KB; a larger file is not from this cache
 constexpr mode_t kPrivateFolder = 0700;
 constexpr mode_t kPrivateFile = 0600;
 
@@ -31,7 +31,7 @@ Error io_error(const std::string& what, int code) {
 
 constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
 
-/// Null if the folder may be trusted; else the rule it breaks.
+/// Returns null if the folder can be trusted, else the rule it breaks.
 const char* distrust(const struct stat& status, CacheDirectory::Access access) {
   const bool ours = status.st_uid == geteuid();
   const bool shipped = access == CacheDirectory::Access::read_only && status.st_uid == 0;
@@ -40,8 +40,8 @@ const char* distrust(const struct stat& status, CacheDirectory::Access access) {
   return nullptr;
 }
 
-/// True if only this user or root can have written the file. The folder's privacy does not cover files moved
-/// or linked into it earlier.
+/// Returns whether only this user or root can have written the file. The folder's permissions do not protect
+/// against files that were moved or linked into it earlier.
 bool is_trusted_entry(const struct stat& status) {
   return S_ISREG(status.st_mode) && (status.st_uid == geteuid() || status.st_uid == 0) &&
          (status.st_mode & kOthersWrite) == 0;
@@ -76,12 +76,12 @@ FileHandle::~FileHandle() {
 
 Result<CacheDirectory> CacheDirectory::open(const std::string& given, Access access,
                                             const std::string& what) {
-  // Without the trailing slash: open() would follow "link/" through the link.
+  // Removes a trailing slash: with it open() would follow a symbolic link.
   std::filesystem::path folder_path = std::filesystem::path(given).lexically_normal();
   if (!folder_path.has_filename()) folder_path = folder_path.parent_path();
   const std::string path = folder_path.string(), subject = what + " '" + escaped(path) + "'";
   if (access == Access::read_write) {
-    std::error_code ignored;  // an uncreatable parent shows in the next call
+    std::error_code ignored;  // if a parent cannot be created, the next call fails
     std::filesystem::create_directories(folder_path.parent_path(), ignored);
     if (::mkdir(path.c_str(), kPrivateFolder) != 0 && errno != EEXIST)
       return io_error(subject + " cannot be created", errno);
@@ -96,7 +96,7 @@ Result<CacheDirectory> CacheDirectory::open(const std::string& given, Access acc
 }
 
 CacheDirectory::ReadResult CacheDirectory::read(const std::string& name) const {
-  // O_NONBLOCK: a FIFO in place of the file must not block.
+  // O_NONBLOCK: if the file is a FIFO, opening it must not block.
   const FileHandle file(
       ::openat(folder_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file) return {.state = errno == ENOENT ? ReadState::absent : ReadState::damaged, .bytes = {}};
@@ -113,7 +113,8 @@ CacheDirectory::Lock::Lock(int directory, std::string name, FileHandle file)
     : directory_(directory), name_(std::move(name)), file_(std::move(file)) {}
 
 CacheDirectory::Lock::~Lock() {
-  // Removes the name before the lock is released, so that a waiting thread finds the file nameless.
+  // Removes the name before releasing the lock, so that a waiting thread gets a file that no longer has the
+  // name.
   if (file_) ::unlinkat(directory_, name_.c_str(), 0);
 }
 
@@ -142,17 +143,17 @@ Result<CacheDirectory::Lock> CacheDirectory::lock(const std::string& name,
                          ::fstatat(folder_.get(), lock_name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
                          mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
     if (current) return Lock(folder_.get(), lock_name, std::move(file));
-  }  // the holder removed the name meanwhile: try the new file
+  }  // the holder removed the name in the meantime: try again with the new file
 }
 
 Result<void> CacheDirectory::write(const std::string& name, std::string_view bytes, const Lock&) const {
-  const std::string temporary = name + ".tmp";      // one writer: it holds the lock
-  ::unlinkat(folder_.get(), temporary.c_str(), 0);  // left by a process that died here
+  const std::string temporary = name + ".tmp";      // only one writer at a time, because it holds the lock
+  ::unlinkat(folder_.get(), temporary.c_str(), 0);  // a file that a process left when it died while writing
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   const FileHandle file(::openat(folder_.get(), temporary.c_str(), kFlags, kPrivateFile));
   if (!file) return io_error("the file '" + escaped(temporary) + "' cannot be created", errno);
-  // Without fsync a crash could leave the new name with empty bytes; the digest would catch it, at the price
-  // of a compile.
+  // Without fsync a crash could leave the new name with no bytes. The digest would detect that, and the
+  // kernel would be compiled again.
   const bool written = write_all(file.get(), bytes) && ::fsync(file.get()) == 0 &&
                        ::renameat(folder_.get(), temporary.c_str(), folder_.get(), name.c_str()) == 0;
   if (written) return {};
@@ -179,7 +180,7 @@ void CacheDirectory::remove(const std::string& name, const Lock&) const {
 
 std::vector<std::string> CacheDirectory::list(const std::string& prefix) const {
   std::vector<std::string> names;
-  // Opens a fresh descriptor: a directory stream moves the offset of the one it owns.
+  // Opens a new descriptor, because a directory stream moves the offset of its descriptor.
   const int copy = ::openat(folder_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* stream = copy >= 0 ? ::fdopendir(copy) : nullptr;
   if (stream == nullptr) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of cache files: private to the user, opened once and used through its descriptor, so that
-// replacing the path later redirects nothing. Called by cache.cc and records/record_store.cc. Invariants: a
-// file appears whole or not at all; only the holder of a key's lock writes or removes its file.
+// The folder of cache files. It is private to the user, and is opened once and used through its descriptor,
+// so that replacing the path later has no effect. Called by cache.cc and records/record_store.cc. Invariants:
+// a file appears completely or not at all; only the holder of a key's lock writes or removes its file.
 #pragma once
 
 #include <chrono>
@@ -35,9 +35,9 @@ class CacheDirectory {
  public:
   enum class Access { read_write, read_only };
 
-  /// Creates the folder (0700) unless read_only. `what` names it in messages. Error io: it cannot be opened,
-  /// is a symbolic link, belongs to another user (root is welcome if read_only), or is writable by group or
-  /// others.
+  /// Opens the folder, and creates it (0700) unless read_only. `what`: its name in messages. Error io: it
+  /// cannot be opened, is a symbolic link, belongs to another user (root is allowed if read_only), or is
+  /// writable by group or others.
   static Result<CacheDirectory> open(const std::string& path, Access access,
                                      const std::string& what = "the kernel cache");
 
@@ -46,11 +46,11 @@ class CacheDirectory {
     ReadState state = ReadState::absent;
     std::string bytes;
   };
-  /// State damaged: a file exists but is unreadable, not an ordinary file of sane size, not this user's or
-  /// root's, or writable by group or others.
+  /// Reads a file. State damaged: the file exists but cannot be used. It cannot be read, is not an ordinary
+  /// file of plausible size, does not belong to this user or root, or is writable by group or others.
   ReadResult read(const std::string& name) const;
 
-  /// A lock between processes and threads, held until destroyed or until the process dies.
+  /// A lock between processes and threads, held until it is destroyed or the process dies.
   class Lock {
    public:
     Lock(int directory, std::string name, FileHandle file);
@@ -62,19 +62,19 @@ class CacheDirectory {
     std::string name_;
     FileHandle file_;
   };
-  /// Error io: `timeout` has passed, or no lock file can be made or locked (a full or read-only folder). The
-  /// caller then compiles without writing.
+  /// Locks the file's name. Error io: `timeout` has passed, or no lock file can be created or locked (a full
+  /// or read-only folder). The caller then compiles without writing.
   Result<Lock> lock(const std::string& name, std::chrono::milliseconds timeout) const;
 
-  /// Tests permission and room: writes a file as large as most entries and removes it. Error io gives the
-  /// reason.
+  /// Tests permissions and free space: writes a file as large as most entries and removes it. Error io gives
+  /// the reason.
   Result<void> probe() const;
 
-  /// Both need the lock of `name`.
+  /// Both require the lock of `name`.
   Result<void> write(const std::string& name, std::string_view bytes, const Lock& proof) const;
   void remove(const std::string& name, const Lock& proof) const;
 
-  /// Lists names that start with `prefix`, sorted. Walks the whole folder.
+  /// Returns the names that start with `prefix`, sorted. Reads the whole folder.
   std::vector<std::string> list(const std::string& prefix) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lengths are trusted only once the digest matches and their sum equals the file's size.
+// Lengths in a file are trusted only after the digest matches and their sum equals the file's size.
 #include <sluice/host/jit/cache_entry.h>
 
 #include <cstring>
@@ -32,7 +32,7 @@ std::string_view bytes_of_value(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof(T)};
 }
 
-/// Cuts `size` bytes off the front of `rest`; false if there are fewer.
+/// Takes `size` bytes from the front of `rest`; returns false if there are fewer.
 bool take(std::string_view& rest, u64 size, std::string& out) {
   if (size > rest.size()) return false;
   out = rest.substr(0, size);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bytes of one cache file:  header | key text | compiler | log | image | digest of all before it.
-// Invariant: decode_entry(encode_entry(key, cubin)) returns both, and any changed, missing or added byte
-// makes it fail. Called by cache.cc.
+// Invariant: decode_entry(encode_entry(key, cubin)) returns both, and it fails if any byte is changed,
+// missing or added. Called by cache.cc.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 namespace sluice {
 
 struct CacheEntry {
-  std::string key;  // full text; the file's name holds only its digest
+  std::string key;  // the full text; the file's name has only its digest
   Cubin cubin;
 };
 

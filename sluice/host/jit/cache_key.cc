@@ -12,10 +12,10 @@ namespace {
 constexpr std::string_view kSuffix = ".cubin";
 constexpr char kNameSpace = '_';  // replaces the blank in "NVRTC 13.0"
 
-/// One digest covers all headers: they change together, and only the compiler knows which of them a unit
-/// reads.
+/// Returns one digest of all headers: they change together, and only the compiler knows which of them a unit
+/// includes.
 const std::string& headers_digest() {
-  const ForkGate no_fork;  // guards the static's initialisation
+  const ForkGate no_fork;  // guards the initialisation of the static
   static const std::string text = [] {
     std::string all;
     for (const EmbeddedFile& file : embedded_files())

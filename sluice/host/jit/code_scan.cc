@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the few fields of ELF64 that lead to the code: the section table, and each section's flags and place.
+// Reads the few fields of ELF64 that locate the code: the section table, and each section's flags, offset and
+// size.
 #include <sluice/host/jit/code_scan.h>
 
 #include <cstring>
@@ -8,8 +9,9 @@
 namespace sluice {
 namespace {
 
-constexpr u64 kSectionTableAt = 0x28, kSectionSizeAt = 0x3a, kSectionCountAt = 0x3c;  // in the file header
-constexpr u64 kFlagsAt = 0x08, kOffsetAt = 0x18, kSizeAt = 0x20;                      // in a section header
+// Offsets in the file header.
+constexpr u64 kSectionTableAt = 0x28, kSectionSizeAt = 0x3a, kSectionCountAt = 0x3c;
+constexpr u64 kFlagsAt = 0x08, kOffsetAt = 0x18, kSizeAt = 0x20;  // offsets in a section header
 constexpr u64 kExecutable = 4;
 constexpr u64 kInstructionBytes = 16, kOpcodeMask = 0xfff;
 

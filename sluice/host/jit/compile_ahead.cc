@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See compile_ahead.h.
+// Implements compile_ahead.h.
 #include <sluice/host/jit/compile_ahead.h>
 
 #include <sluice/host/text/quoted.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One nvrtcProgram for each compile. The options are constants and part of the cache key.
+// Compiles with one nvrtcProgram per unit. The options are constants, and part of the cache key.
 #include <sluice/host/jit/compiler.h>
 
 #include <array>
@@ -14,10 +14,10 @@ namespace sluice {
 namespace {
 
 constexpr std::array kOptions = {
-    "--gpu-architecture=sm_90a",  // a cubin, never PTX: no driver of the major version refuses it as too new
+    "--gpu-architecture=sm_90a",  // a cubin, not PTX: no driver of the major version rejects it as too new
     "--std=c++20",
-    "--ptxas-options=-v",   // registers, spills, stack and C75xx notes, into the log
-    "--no-source-include",  // do not look for headers in the current directory
+    "--ptxas-options=-v",   // puts registers, spills, stack and C75xx notes into the log
+    "--no-source-include",  // does not search the current directory for headers
     "--no-cache",           // sluice has its own cache
 };
 
@@ -26,7 +26,8 @@ struct Headers {
   std::vector<const char*> names;
 };
 
-/// Every embedded file goes to every unit: handing one over costs a copy, and only included ones are read.
+/// Returns all embedded files. Every unit gets all of them: passing one costs a copy, and NVRTC reads only
+/// those that the unit includes.
 const Headers& headers() {
   static const Headers all = [] {
     Headers list;
@@ -63,7 +64,7 @@ class Program {
     if (handle_ == nullptr || api_.log_size(handle_, &size) != NVRTC_SUCCESS || size == 0) return {};
     std::string text(size, '\0');
     if (api_.log(handle_, text.data()) != NVRTC_SUCCESS) return {};
-    text.resize(size - 1);  // drops the final NUL
+    text.resize(size - 1);  // without the final NUL
     return text;
   }
   nvrtcResult image(std::string& bytes) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVRTC as a value: text in, cubin for sm_90a out. It touches no file: headers come from embedded_files(),
-// and no folder is searched. Called by the cache; thread-safe, since NVRTC keeps no state between programs.
+// NVRTC as an object: from a text to a cubin for sm_90a. It reads no files: headers come from
+// embedded_files(), and no folder is searched. Called by the cache. Thread-safe, because NVRTC keeps no state
+// between programs.
 #pragma once
 
 #include <memory>
@@ -14,14 +15,15 @@ namespace sluice {
 
 class Compiler {
  public:
-  /// `nvrtc_path`: see locate_nvrtc. Error toolchain: not found, not loadable, too old.
+  /// Loads NVRTC. `nvrtc_path`: see locate_nvrtc. Error toolchain: it was not found, cannot be loaded, or is
+  /// too old.
   static Result<std::shared_ptr<const Compiler>> load(const std::string& nvrtc_path);
 
-  /// Compiles `unit`. `more` adds options, such as line numbers for a tool. Error toolchain: NVRTC refused
-  /// the text; the message holds its log.
+  /// Compiles `unit`. `more`: further options, such as line numbers for a profiler. Error toolchain: NVRTC
+  /// rejected the text; the message contains its log.
   Result<Cubin> compile(const std::string& unit, std::span<const char* const> more = {}) const;
 
-  /// e.g. "NVRTC 13.0"
+  /// Returns the compiler's name, for example "NVRTC 13.0".
   std::string version() const;
   const std::string& path() const { return api_.path; }
 
@@ -31,7 +33,7 @@ class Compiler {
   NvrtcApi api_;
 };
 
-/// Options of every compile; part of the cache key.
+/// Returns the options of every compile; they are part of the cache key.
 std::span<const char* const> compile_options();
 
 }  // namespace sluice

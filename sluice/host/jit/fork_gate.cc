@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implements the gate with constant-initialised statics: one made on first use would need a gate itself.
+// Implements the gate with constant-initialised statics: a static constructed on first use would need a gate
+// itself.
 #include <sluice/host/jit/fork_gate.h>
 
 #include <pthread.h>
@@ -7,11 +8,11 @@
 namespace sluice {
 namespace {
 
-pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;  // held over the fork itself
+pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;  // held during the fork itself
 pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-int inside = 0;  // threads
+int inside = 0;  // number of threads that hold a gate
 bool forking = false;
-thread_local int depth = 0;  // gates of this thread
+thread_local int depth = 0;  // number of gates that this thread holds
 
 int own() {
   return depth > 0 ? 1 : 0;
@@ -32,7 +33,7 @@ void in_parent() {
 void in_child() {
   inside = own();
   forking = false;
-  changed = PTHREAD_COND_INITIALIZER;  // no waiting thread exists in the child
+  changed = PTHREAD_COND_INITIALIZER;  // the child has no waiting threads
   pthread_mutex_unlock(&mutex);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3-128, from the header-only xxhash (docs/dependencies.md).
+// XXH3-128, from the header-only library xxhash (docs/dependencies.md).
 #include <sluice/host/jit/hash.h>
 
 #ifndef XXH_INLINE_ALL

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 128-bit digests name cache entries and verify their bytes. They are no defence against forgery and need not
-// be: only this user writes into the folder (cache_directory.h). Every entry holds its full key, so a
-// collision does no harm.
+// 128-bit digests, which name cache entries and verify their bytes. They do not protect against forgery and
+// need not: only this user writes into the folder (cache_directory.h). Every entry contains its full key, so
+// a collision does no harm.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct Digest {
 };
 
 Digest digest(std::string_view bytes);
-/// Gives 32 lower-case hexadecimal digits.
+/// Returns 32 lower-case hexadecimal digits.
 std::string hex(const Digest& value);
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for libnvrtc. A path from the user is the only one tried: another compiler would be a silent
-// fallback.
+// The search for libnvrtc. If the user gives a path, no other one is tried: another compiler would be a
+// silent fallback.
 #include <sluice/host/jit/nvrtc_api.h>
 
 #include <dlfcn.h>
@@ -26,7 +26,8 @@ Error missing(std::string what) {
   return {ErrorCode::toolchain, std::move(what) + "; " + kRemedy};
 }
 
-/// Finds libnvrtc in `folder` or where toolkits and wheels keep it below; empty if there is none.
+/// Finds libnvrtc in `folder`, or in a folder below it where toolkits and wheels put it; empty if there is
+/// none.
 fs::path library_in(const fs::path& folder) {
   constexpr std::array kPlaces = {"", "lib64", "lib", "nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"};
   constexpr std::array kNames = {kSoname, "libnvrtc.so"};
@@ -37,7 +38,7 @@ fs::path library_in(const fs::path& folder) {
   return {};
 }
 
-/// "13.0" if there is exactly one libnvrtc-builtins.so.13.0 beside `library`; else empty.
+/// Returns "13.0" if there is exactly one libnvrtc-builtins.so.13.0 in the folder of `library`; else empty.
 std::string version_beside(const fs::path& library) {
   constexpr std::string_view kPrefix = "libnvrtc-builtins.so.";
   std::string version;
@@ -49,7 +50,7 @@ std::string version_beside(const fs::path& library) {
     const std::string found = name.substr(kPrefix.size());
     const bool major_minor = found.find_first_not_of("0123456789.") == std::string::npos &&
                              found.find('.') != std::string::npos && found.find('.') == found.rfind('.');
-    if (!major_minor) continue;  // the bare link, or a longer name of the file
+    if (!major_minor) continue;  // a name without a version, or with a longer one
     if (!version.empty() && version != found) return {};
     version = found;
   }
@@ -105,11 +106,13 @@ Result<NvrtcLocation> locate_nvrtc(const std::string& path) {
   }
   if (!fs::is_regular_file(path, ignored))
     return missing("no file '" + escaped(path) + "' to load NVRTC from");
-  return location_of(fs::absolute(path, ignored));  // absolute: dlopen looks for a bare name elsewhere
+  // Absolute, because dlopen would search for a bare name elsewhere.
+  return location_of(fs::absolute(path, ignored));
 }
 
 Result<NvrtcApi> load_nvrtc(const NvrtcLocation& location) {
-  // Opens the builtins by path first: NVRTC opens them by bare name, which misses the folder of a wheel.
+  // Opens the builtins library by its path first: NVRTC opens it by name only, and does not find it in a
+  // wheel's folder.
   if (!location.version.empty()) {
     const fs::path builtins =
         fs::path(location.file).parent_path() / ("libnvrtc-builtins.so." + location.version);

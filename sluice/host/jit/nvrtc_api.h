@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds libnvrtc and loads it at run time, so that sluice builds and starts without it. A loaded library
-// stays loaded: NVRTC leaves threads and exit handlers behind. Called by compiler.cc, and by cache.cc to name
-// the compiler without loading it.
+// stays loaded, because NVRTC starts threads and registers exit handlers. Called by compiler.cc, and by
+// cache.cc to name the compiler without loading it.
 #pragma once
 
 #include <nvrtc.h>
@@ -12,24 +12,24 @@
 
 namespace sluice {
 
-inline constexpr int kNvrtcMajor = 13;  // oldest tested major version; older ones are refused
+inline constexpr int kNvrtcMajor = 13;  // the oldest tested major version; older ones are rejected
 
 struct NvrtcLocation {
-  std::string file;     // argument of dlopen: a path, or the bare soname
-  std::string version;  // "13.0"; empty if only loading could tell
+  std::string file;     // the argument of dlopen: a path, or only the soname
+  std::string version;  // "13.0"; empty if it is known only after loading
 };
 
-/// Finds NVRTC. `path` is a library file, or a folder that holds one (itself, in lib64 or lib, or where PyPI
-/// wheels put it). Empty means default_nvrtc with the toolkit in /usr/local/cuda. The version is read from
-/// the name of libnvrtc-builtins beside it, in microseconds. Loading NVRTC takes 9 ms, and 0.8 s if its 110
-/// MB are not in the page cache (CI machine).
+/// Finds NVRTC. `path` is a library file, or a folder that contains one (directly, in lib64 or lib, or where
+/// PyPI wheels put it). If it is empty: default_nvrtc with the toolkit in /usr/local/cuda. The version is
+/// read from the name of libnvrtc-builtins in the same folder, in microseconds. Loading NVRTC takes 9 ms, and
+/// 0.8 s if its 110 MB are not in the page cache (CI machine).
 Result<NvrtcLocation> locate_nvrtc(const std::string& path);
 
-/// Adds a folder to search after the toolkit when `path` is empty, such as the site-packages of a Python
-/// process. Holds from the next search on; empty removes it.
+/// Sets a folder to search after the toolkit if `path` is empty, such as the site-packages of a Python
+/// process. It applies from the next search on; empty removes it.
 void suggest_nvrtc(std::string folder);
-/// Takes the first folder that holds a libnvrtc.so.13 (no other major version): the toolkit's, then
-/// `suggested`. Else the bare name, for the loader to find.
+/// Returns the first folder that contains a libnvrtc.so.13 (no other major version): the toolkit's, then
+/// `suggested`. Otherwise only the library's name, for the loader to find.
 NvrtcLocation default_nvrtc(const std::string& toolkit, const std::string& suggested);
 
 struct NvrtcApi {

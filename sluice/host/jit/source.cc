@@ -8,12 +8,13 @@ namespace sluice {
 
 namespace {
 
-/// Includes the WGMMA of one width: all thirty-two would take longer to read than the kernel itself.
+/// Returns the #include of the WGMMA of one width: parsing all thirty-two would take longer than parsing the
+/// kernel.
 std::string wgmma_include(int columns) {
   return "#include <sluice/device/ptx/generated/wgmma_n" + std::to_string(columns) + ".cuh>\n";
 }
 
-/// The type of the kernel's argument.
+/// Returns the type of the kernel's parameter.
 const char* params_type(const ConvKind& kind) {
   if (kind.op == ConvOp::none) return "sluice::GemmParams";
   return kind.phased ? "sluice::PhasedParams" : "sluice::ConvParams";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See sluice/compile.h: the units of each operation, and one compile of all.
+// Implements sluice/compile.h: collects the JIT units of all plans and compiles them in one call.
 #include <sluice/compile.h>
 
 #include <sluice/host/jit/compile_ahead.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions as products: a convolution becomes a Problem, and its tensors become A, B and D.
+// Convolutions as matrix products: turns a convolution into a Problem, and its tensors into A, B and D.
 #include <sluice/conv.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/try.h>

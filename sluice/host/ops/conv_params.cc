@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See conv_params.h.
+// Implements conv_params.h.
 #include <sluice/host/ops/conv_params.h>
 
 #include <sluice/host/driver/conv_maps.h>
@@ -9,7 +9,8 @@
 namespace sluice {
 namespace {
 
-/// Encodes the operand that is gathered by rows, and its tail.
+/// Encodes the im2col tensor maps of A, whose rows are gathered pixels: one per phase of a strided dgrad,
+/// else one map. If A's last tile is shorter, also encodes a map with a smaller box for it.
 Result<void> encode_rows(const DriverApi& api, const Plan& plan, const Phases& phases, PhasedParams& params) {
   const Problem& p = plan.problem;
   const KernelConfig& c = plan.config;

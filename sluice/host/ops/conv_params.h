@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a launch's parameters that only convolutions have: how the gathered operand is walked, and its
-// tensor maps.
+// The launch parameters that only convolutions have: the traversal of the im2col operand, and the tensor
+// maps.
 #pragma once
 
 #include <sluice/host/driver/api.h>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-/// The names of A, B and D in torch's words.
+/// The names of A, B and D in torch's terms, for messages.
 struct ConvNames {
   const char *a, *b, *d;
 };
@@ -23,17 +23,18 @@ constexpr ConvNames names_of(const Conv& v) {
   return {"A", "B", "D"};
 }
 
-/// A convolution's plan as its launches see it; empty for a product of matrices.
+/// Values that a launch needs to set addresses in the tensor maps. All zero for a plain matrix product.
 struct ConvImage {
-  int phases = 0;                     // a strided dgrad has them
-  i64 phase_bytes[kMostPhases] = {};  // from dx to a phase's first pixel
+  int phases = 0;                     // number of phases of a strided dgrad; 0 for other convolutions
+  i64 phase_bytes[kMostPhases] = {};  // byte offset from dx to each phase's first pixel
 };
 
-/// Fills in gather and phases and encodes all maps of the convolution, with a placeholder address. `params`
-/// has its other fields. Errors: invalid_size, invalid_stride, misaligned, driver.
+/// Fills in `params.gather` and `params.phases`, and encodes all tensor maps with a placeholder address. The
+/// caller has filled in the other fields of `params`. Errors: invalid_size, invalid_stride, misaligned,
+/// driver.
 Result<ConvImage> fill_conv_params(const DriverApi& api, const Plan& plan, PhasedParams& params);
 
-/// Puts the addresses of dy and dx into the maps of all phases.
+/// Sets the addresses of dy and dx in the tensor maps of all phases. Returns the first failing call's code.
 CUresult set_phase_addresses(const DriverApi& api, const ConvImage& image, const void* dy, void* dx,
                              PhasedParams& params);
 

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine of all operations: a plan is sealed, its units are compiled and loaded, and a prepared kernel is
-// launched. It is written once; operations differ by an Op, a struct of static functions. gemm.h, packed.h,
-// norm.h, quantize.h and pack.h have one each; the shortest is tests/seventh/scale.h:
-//   types     Problem (the key of kept kernels), Plan, Args (one launch's), Image (the part of a launch
-//             that does not depend on Args), Handle (the public class of a prepared kernel)
-//   sealed    returns the plan that prepare() trusts: checked again, with all that follows from it
-//   units     returns the texts that NVRTC compiles for the plan; none if there is nothing to launch
+// The engine that all operations share. A plan is sealed (checked and completed), its units (the source texts
+// that NVRTC compiles) are compiled and loaded, and the prepared kernel is launched. Each operation supplies
+// an Op: a struct of types and static functions. gemm.h, packed.h, norm.h, quantize.h and pack.h define one
+// each; the shortest example is tests/seventh/scale.h. An Op has:
+//   types     Problem (the key under which run() keeps kernels), Plan, Args (the arguments of one launch),
+//             Image (the part of a launch that does not depend on Args), Handle (the public class of a
+//             prepared kernel)
+//   sealed    checks a plan again and returns it with all derived fields; prepare() uses only this plan
+//   units     returns the plan's units; empty if there is nothing to launch
 //   load      fills in Image and modules from the compiled units
-//   bind      returns one call's operands and pointers, and checks everything but `check_pointers`' rules
-//   enqueue   patches a copy of the parameters and launches
-// kept.h lists the functions that run() needs besides, and chain/steps/products.cc asks products for more.
-// A launch is bind, enqueue, and cuLaunchKernelEx in driver/launch.cc; jit/source.cc names the kernel's
-// source. launch() allocates nothing.
+//   bind      returns the operands and pointers of one call; checks everything except check_pointers' rules
+//   enqueue   patches a copy of the kernel parameters and launches
+// kept.h lists the functions that run() needs in addition; chain/steps/products.cc lists those that products
+// need in a chain. launch() calls bind, enqueue and then cuLaunchKernelEx (driver/launch.cc), and allocates
+// nothing. jit/source.cc decides which kernel source a unit includes.
 #pragma once
 
 #include <memory>
@@ -29,37 +31,38 @@
 
 namespace sluice::ops {
 
-/// The texts of a plan's units and their cubins. An op loads the modules that its launches need from them.
+/// The texts of a plan's units and their cubins. An op's load() takes the modules that it launches from here.
 struct Units {
   const Device& device;
   std::span<const std::string> texts;
   std::span<const Result<std::shared_ptr<const Cubin>>> cubins;
 
-  /// Loads unit i. `most_smem` is the most dynamic shared memory that a launch asks for. Errors: driver;
-  /// internal if `dependent` and the unit's code does not wait.
+  /// Loads unit i. `most_smem`: the largest dynamic shared memory, in bytes, that a launch will ask for.
+  /// `dependent`: launches use programmatic dependent launch. Errors: driver; internal if `dependent` is set
+  /// but the unit's machine code does not contain griddepcontrol.wait.
   Result<std::shared_ptr<const Module>> load(size_t unit, i64 most_smem, bool dependent) const;
 };
 
-/// A prepared kernel: immutable, so any number of threads may launch it. It owns the driver's context and its
-/// modules, but not the Device, because the Device may keep this kernel.
+/// A prepared kernel. It is immutable, so any number of threads may launch it. It shares ownership of the
+/// CUDA context and the modules, but not of the Device, which may itself keep this kernel.
 template <class Op>
 struct Prepared {
   typename Op::Plan plan{};
   std::shared_ptr<const PrimaryContext> primary;
-  std::vector<std::shared_ptr<const Module>> modules;  // empty: nothing is ever launched
+  std::vector<std::shared_ptr<const Module>> modules;  // empty: there is never anything to launch
   std::string built_by;
   typename Op::Image image{};
 
   const DriverApi& api() const { return primary->api(); }
 };
 
-/// bind() returns this for an op whose operand table belongs to the prepared kernel.
+/// Result of bind() for an op whose operand table is part of the prepared kernel.
 struct BoundCall {
   const Operands& operands;
   Pointers pointers{};
   bool nothing = false;  // true: there is nothing to launch
 };
-/// bind() returns this for an op whose shapes come with the call; `shape` has its strides filled in.
+/// Result of bind() for an op whose shape is an argument of each call. `shape` has its strides filled in.
 template <class Shape>
 struct ShapedCall {
   Shape shape{};
@@ -68,14 +71,14 @@ struct ShapedCall {
   bool nothing = false;
 };
 
-/// A launch before spread_ctas() adjusts its shape. `module` is an index of Prepared::modules.
+/// A launch before spread_ctas() adjusts its shape. `module` is an index into Prepared::modules.
 struct Spread {
   size_t module;
   LaunchShape shape;
 };
 
-/// The common part of ops whose plan is their options and whose shapes come with each call. Their
-/// bind(plan, args) needs no kernel.
+/// The common part of ops whose plan is just their options, and whose shape is an argument of each call.
+/// Their bind(plan, args) needs no prepared kernel.
 template <class Op, class Options>
 struct ShapedOp {
   using Problem = Options;
@@ -85,7 +88,7 @@ struct ShapedOp {
   static Result<Plan> plan_for(const Device&, const Problem& problem) { return problem; }
   static bool is_empty(const Problem&) { return false; }
   static const Problem& key_of(const Problem& problem) { return problem; }
-  /// Loads all units, each for launches with the plan's overlap.
+  /// Loads all units, so that each can be launched with the plan's overlap.
   static Result<void> load_all(const Units& units, Prepared<Op>& kernel) {
     const Overlap& overlap = kernel.plan.overlap;
     for (size_t i = 0; i < units.texts.size(); ++i) {
@@ -94,7 +97,8 @@ struct ShapedOp {
     }
     return {};
   }
-  /// Launches a module with the plan's overlap and spreads its CTAs as the overlap asks.
+  /// Launches one module with the plan's overlap, and adjusts the launch so that CTAs spread over the SMs
+  /// (device/spread.h).
   template <class Params>
   static Result<void> launch_spread(const Prepared<Op>& kernel, Spread launch, const Params& params,
                                     Stream stream) {
@@ -126,14 +130,15 @@ Result<typename Op::Handle> finish(const Result<typename Op::Plan>& plan, const 
   return typename Op::Handle(std::move(impl));
 }
 
-/// Prepares a kernel for each plan. All units are compiled in parallel, and equal units once.
+/// Prepares one kernel per plan. All units are compiled in parallel; equal units are compiled once. Result i
+/// belongs to plan i.
 template <class Op>
 std::vector<Result<typename Op::Handle>> prepare(const Device& device,
                                                  std::span<const typename Op::Plan> plans,
                                                  const gemm::Progress& progress = {}) {
   std::vector<Result<typename Op::Plan>> sealed;
-  std::vector<std::string> texts;  // all plans' units, in order
-  std::vector<size_t> ends;        // each plan's end in `texts`
+  std::vector<std::string> texts;  // the units of all plans, in order
+  std::vector<size_t> ends;        // index into `texts` where each plan's units end
   for (const typename Op::Plan& plan : plans) {
     sealed.push_back(Op::sealed(plan, device.info()));
     if (sealed.back())
@@ -158,8 +163,8 @@ Result<typename Op::Handle> prepare(const Device& device, const typename Op::Pla
   return std::move(prepare<Op>(device, std::span(&plan, 1)).front());
 }
 
-/// Checks everything that a launch refuses by value alone, except the workspace. A chain calls this before
-/// its first launch, when it has no workspace yet.
+/// Makes the checks of a launch that need only the arguments' values: all but the workspace, the context and
+/// the owner of the memory. A chain calls this before its first launch, when it has no workspace yet.
 template <class Op>
 Result<void> check_args(const Prepared<Op>& kernel, const typename Op::Args& args) {
   if (kernel.modules.empty()) return {};

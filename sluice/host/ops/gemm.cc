@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dense product. prepare does everything that takes time. A launch is a few checks, a copy of the
-// parameters and at most six short driver calls. One more call is needed for each tail map, for a second
-// kernel that adds up parts, and for each pointer that was not seen before (tests/unit/launch_cost_test.cc).
+// The dense product. prepare() does everything that takes time. A launch is a few checks, a copy of the
+// parameters and at most six short driver calls. It takes one more call per tail map, one for the second
+// kernel of Combine::separate, and one per pointer not seen before (tests/unit/launch_cost_test.cc).
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/ops/kernel_handle.h>
 
@@ -28,8 +28,8 @@ namespace {
 
 constexpr i64 kMaxSize = std::numeric_limits<int>::max();
 
-/// Returns `c` with the promotion that the planner takes for the problem. With any other, the sums would not
-/// be kept as `accumulate` says.
+/// Returns `c` with the promotion (fp32 accumulation every 128 of k, or not) that the planner chooses for
+/// `p`. A plan with any other value would break the promise of Problem::accumulate.
 KernelConfig as_promised(const KernelConfig& c, const Problem& p) {
   KernelConfig promised = config_for(p, {c.schedule, c.tile.m, c.tile.n}, c.cluster, c.store);
   promised.stages = c.stages;
@@ -40,7 +40,7 @@ KernelConfig as_promised(const KernelConfig& c, const Problem& p) {
   return promised;
 }
 
-/// Checks that configuration and split fit the problem, which is checked already and not empty.
+/// Checks that the configuration and the split fit the problem, which is already checked and not empty.
 Result<void> check_choice(const Problem& checked, const Plan& plan) {
   const KernelConfig& c = plan.config;
   const auto invalid = [&](const std::string& rule) {
@@ -66,8 +66,8 @@ Result<void> check_choice(const Problem& checked, const Plan& plan) {
     return invalid("split.clusters = " + std::to_string(plan.split.clusters) + " must be in 1..2^31 CTAs");
   if (plan.split.group < 1)
     return invalid("split.group = " + std::to_string(plan.split.group) + " must be at least 1");
-  // The kernel counts in int. check_problem keeps the end of the last cluster tile in range; here the number
-  // of tiles is checked.
+  // The kernel counts tiles in int. check_problem() keeps the end of the last cluster tile in that range;
+  // this checks the number of tiles.
   const i64 rows = grid_rows(p, c), columns = grid_columns(p, c);
   const bool fits =
       can_count_tiles(p, c, plan.split.clusters) && plan.split.group <= kMaxSize / std::max(rows, columns);
@@ -231,14 +231,15 @@ Args args_at(const Problem& problem, const Pointers& p) {
 namespace ops {
 namespace {
 
-/// Returns a number unique in the process, since two Devices may share a GPU and a workspace. 0 is no launch.
+/// Returns a launch number that is unique in the process, because two Devices may share a GPU and a
+/// workspace. 0 is never returned: it means "no launch".
 u32 next_launch() {
   static std::atomic<u32> last{0};
   const u32 number = ++last;
   return number != 0 ? number : ++last;
 }
 
-/// Fills in everything but pointers, alpha and beta.
+/// Fills in everything except pointers, alpha and beta.
 Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& params) {
   const Problem p = product_of(plan.problem, plan.config);
   const KernelConfig& c = plan.config;
@@ -254,7 +255,7 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
   params.raster_group = plan.split.group;
   params.numbering = plan.split.numbering;
   params.deal = deal_of(params.grid, plan.split);
-  // A lone row may have any ld; 0 puts missing rows onto it.
+  // If there is only one row, its ld may be anything. With 0, loads past the last row read that row again.
   params.a_ld = outer_extent(p.a, p.m, p.k) > 1 ? p.a.ld : 0;
   params.a_batch_stride = p.a.batch_stride;
   params.b_ld = outer_extent(p.b, p.n, p.k) > 1 ? p.b.ld : 0;
@@ -267,7 +268,7 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
     bool used;
     TensorMapShape shape;
   };
-  const char* const name_a = is_swapped(c) ? "B" : "A";  // the caller's names
+  const char* const name_a = is_swapped(c) ? "B" : "A";  // the names that the caller knows them by
   const char* const name_b = is_swapped(c) ? "A" : "B";
   const Map maps[] = {{name_a, params.map_a, p.k > 0 && c.load_a == Load::tma, a_map_shape(c, p)},
                       {name_b, params.map_b, p.k > 0 && c.load_b == Load::tma, b_map_shape(c, p)},
@@ -292,13 +293,14 @@ Result<void> number_clusters(const Device& device, const Plan& plan, GemmParams&
   return {};
 }
 
-/// Returns how many parties give a stamped workspace back: all math groups, and every CTA that adds up parts.
+/// Returns how many releases a debug kernel's stamped workspace waits for: one per math group, and one per
+/// CTA of the kernel that adds up split-K slices.
 u32 leavers_of(const Prepared<Gemm>& kernel) {
   return kernel.image.shape.grid_x * kMathGroups +
          (kernel.modules.size() > 1 ? kernel.image.sum_shape.grid_x : 0);
 }
 
-/// Returns the arguments in the kernel's order: a swapped kernel multiplies with A and B exchanged.
+/// Returns the arguments in the kernel's order: a swapped kernel has A and B exchanged.
 gemm::Args in_place(gemm::Args args, const KernelConfig& c) {
   if (!is_swapped(c)) return args;
   std::swap(args.a, args.b);
@@ -306,7 +308,7 @@ gemm::Args in_place(gemm::Args args, const KernelConfig& c) {
   return args;
 }
 
-/// Puts the addresses of A, B and D into `params` and its maps. `args` comes from in_place().
+/// Sets the addresses of A, B and D in `params` and its tensor maps. `args` is a result of in_place().
 Result<void> set_addresses(const DriverApi& api, PhasedParams& params, const Prepared<Gemm>& kernel,
                            const gemm::Args& args) {
   params.a = args.a;
@@ -422,7 +424,7 @@ Result<gemm::RowTable> Gemm::plan_rows(const Device& device, const Problem& prob
                  "every size already, prepare each problem"};
   Result<RowTable> table = gemm::plan_rows(problem, rows, device.info(), device.records());
   if (!table || !table->numbers_by_gpc) return table;
-  SLUICE_TRY(gpc_order(device));  // so that no call in the range has to ask for it
+  SLUICE_TRY(gpc_order(device));  // done here, so that no later call in the range has to ask the GPU
   return table;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dense product as an operation (engine.h): its operand table, its parameters, and how they are launched.
+// The dense product as an operation (engine.h): its operand table, its kernel parameters and its launch.
 #pragma once
 
 #include <sluice/host/jit/source.h>
@@ -15,22 +15,23 @@ namespace gemm {
 enum Index { kA, kB, kC, kD, kScaleA, kScaleB, kScaleD, kBias, kWorkspace, kOperandCount };
 static_assert(kOperandCount <= Operands::kMost);
 
-/// Returns the operand table. `store` is how the plan writes D, which decides D's alignment; `workspace` is
-/// the bytes that the plan asks for. Error invalid_size: an operand of more than 2^63 bytes.
+/// Returns the operand table. `store`: how the plan writes D, which decides D's alignment. `workspace`: the
+/// plan's workspace in bytes. Error invalid_size: an operand of more than 2^63 bytes.
 Result<Operands> operands_of(const Problem& problem, StorePath store = StorePath::direct, i64 workspace = 0);
-/// Returns a launch's pointers. With alpha = 0 it skips A, B and the workspace; with beta = 0 it skips C.
+/// Returns a launch's pointers. With alpha = 0, A, B and the workspace are skipped; with beta = 0, C is.
 Pointers pointers_of(const Args& args);
-/// Returns the arguments of a launch that reads every operand the problem has.
+/// Returns arguments whose scalars (alpha, beta) make a launch read every operand of the problem.
 Args args_at(const Problem& problem, const Pointers& pointers);
 
-/// Checks a plan that may be made or changed by hand, and fills in all that follows from it. The problem must
-/// pass the planner's own checks, and the configuration must fit the problem. Its errors are plan()'s.
+/// Checks a plan, which the caller may have changed by hand, and fills in all derived fields. The problem
+/// must pass the planner's checks, and the configuration must fit it. The errors are those of plan().
 Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
 
-/// Returns the units to compile for a launch of the plan; none if D is empty.
+/// Returns the units to compile for the plan; none if D is empty.
 std::vector<std::string> units_of(const Plan& plan, Stamping stamping);
 
-/// True if no arguments give anything to launch: m, n or batch is 0, or D += a sum with k = 0.
+/// Returns whether no launch of this problem has any work, whatever its arguments: m, n or batch is 0, or k
+/// is 0 and the product is added to D.
 constexpr bool is_empty(const Problem& problem) {
   return problem.m == 0 || problem.n == 0 || problem.batch == 0 || leaves_d(problem, 1.0f);
 }
@@ -47,10 +48,10 @@ struct Gemm {
   struct Image {
     Operands operands;
     LaunchShape shape;
-    LaunchShape sum_shape;  // for modules[1], which adds up the parts (Combine::separate)
+    LaunchShape sum_shape;  // the shape of modules[1], which adds up the slices (Combine::separate)
     bool has_tail_a = false, has_tail_b = false;  // whether the kernel's A and B have tail maps
     ConvImage conv;
-    alignas(CUtensorMap) PhasedParams params{};  // complete but for pointers, alpha and beta
+    alignas(CUtensorMap) PhasedParams params{};  // complete except for pointers, alpha and beta
   };
 
   using Overrides = PlanOverrides;

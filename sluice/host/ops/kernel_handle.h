@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Members of BasicKernel (include/sluice/kernel.h). The file of an operation with such a handle includes this
-// and instantiates the class; elsewhere its Impl is incomplete.
+// Definitions of BasicKernel's members (include/sluice/kernel.h). Only the source file of an operation
+// includes this header, and instantiates the class there; everywhere else BasicKernel::Impl is incomplete.
 #pragma once
 
 #include <sluice/host/ops/engine.h>

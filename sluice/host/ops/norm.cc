@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and launches the norm kernels. kernels/norm.cuh has the arithmetic.
+// Loads and launches the norm kernels. The arithmetic is in kernels/norm.cuh.
 #include <sluice/host/ops/norm.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-constexpr i64 kThreadsPerSm = 1024;  // an SM holds so many threads of 64 registers
+constexpr i64 kThreadsPerSm = 1024;  // resident threads per SM if each uses 64 registers
 constexpr i64 kMaxRows = i64{1} << 31;
 
 enum Index { kInput, kResidual, kGamma, kOutput, kSum, kScales };
@@ -20,7 +20,7 @@ std::string number(i64 value) {
   return std::to_string(value);
 }
 
-/// Returns whether every access may move eight elements at a time.
+/// Returns whether every operand allows vector accesses of eight elements.
 bool allows_vectors(const ops::NormOp::Call& call) {
   if (call.shape.columns % kNormChunk != 0) return false;
   for (const Index i : {kInput, kResidual, kSum, kGamma, kOutput}) {
@@ -43,7 +43,8 @@ Pointers pointers_of(const NormArgs& x) {
 Result<Operands> operands_of(const NormOptions& options, const NormShape& s) {
   const bool quantised = options.quantize.has_value(), one = s.rows == 1;
   const bool given = options.quantize == Granularity::tensor;
-  // The thread that reads an element also writes that element of the sum, so both may be one array.
+  // Each element of the sum is written by the thread that read the same element of input and residual, so the
+  // sum may be the same array as either.
   const bool like_input = one || s.sum_ld == s.input_ld, like_residual = one || s.sum_ld == s.residual_ld;
   const i64 scales = quantised ? scale_count(*options.quantize, s.rows, s.columns) : 0;
   Operands o;
@@ -107,7 +108,7 @@ std::vector<std::string> NormOp::units(const Plan& plan, Stamping) {
 }
 
 Result<void> NormOp::load(const Units& units, Prepared<NormOp>& kernel) {
-  SLUICE_TRY(load_all(units, kernel));  // with vectors, without
+  SLUICE_TRY(load_all(units, kernel));  // [0] with vector accesses, [1] without
   kernel.image.device = units.device.info();
   return {};
 }

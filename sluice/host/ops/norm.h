@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm as an operation (engine.h). Its plan is its options; shapes come with each call.
+// The norm as an operation (engine.h). Its plan is just its options; the shape is an argument of each call.
 #pragma once
 
 #include <sluice/host/ops/kept.h>
@@ -9,12 +9,12 @@
 
 namespace sluice {
 
-/// Returns the operand table of a shape whose strides are filled in. A call may leave out residual and sum.
-/// Error invalid_size: an operand of more than 2^63 bytes.
+/// Returns the operand table of a shape whose strides are filled in. A call may omit residual and sum. Error
+/// invalid_size: an operand of more than 2^63 bytes.
 Result<Operands> operands_of(const NormOptions& options, const NormShape& shape);
 Pointers pointers_of(const NormArgs& args);
 
-/// Checks options. Its errors are those of Norm::create that need no compiler.
+/// Checks the options. Returns those errors of Norm::create that need no compiler.
 Result<void> check_options(const NormOptions& options);
 /// Returns the shape with its strides filled in. Errors: invalid_size, invalid_stride.
 Result<NormShape> checked_shape(const NormOptions& options, const NormShape& shape);
@@ -43,7 +43,7 @@ struct NormOp : ShapedOp<NormOp, NormOptions> {
                               Stream stream);
 
   static std::string missing(const Problem& problem);
-  /// Describes a step of a chain for people.
+  /// Describes a chain step in readable text.
   static std::string text(const Problem& options, const Args& args);
 };
 

@@ -13,7 +13,7 @@ std::string range_text(const Operand& operand, const void* pointer) {
          std::to_string(span_bytes(operand.memory)) + " bytes)";
 }
 
-/// Fills in the footprint. Returns false if it reaches past 2^63 bytes.
+/// Fills in `f`. Returns false if it reaches past 2^63 bytes.
 bool footprint_of(i64 bytes, const Extents& e, Footprint& f) {
   i64 rows_span = 0, batches_span = 0, span = 0;
   f = {.rows = e.outer, .batches = e.batch};
@@ -62,7 +62,8 @@ Result<void> check_apart_from(const Operands& operands, const Pointers& pointers
     return Placed{reinterpret_cast<u64>(pointers.at[i]), operands[i].memory};
   };
   for (int i = 0; i < operands.size(); ++i) {
-    const bool seen = i >= written && is_written(operands[i].role);  // itself, or compared already
+    // The operand itself, or a pair that was compared already.
+    const bool seen = i >= written && is_written(operands[i].role);
     if (seen || !follows(operands, pointers, i) || !overlap(placed(written), placed(i))) continue;
     const bool in_place = operands[i].may_be == written && operands[i].lies_like;
     if (in_place && pointers.at[i] == pointers.at[written]) continue;
@@ -73,7 +74,7 @@ Result<void> check_apart_from(const Operands& operands, const Pointers& pointers
 
 Result<void> check_owner(const PrimaryContext& primary, const char* name, const void* pointer) {
   if (primary.is_known_memory(pointer)) return {};
-  unsigned kind = 0, managed = 0;  // both stay 0 for memory that the driver does not know
+  unsigned kind = 0, managed = 0;  // both stay 0 if the driver does not know the memory
   int owner = primary.ordinal();
   CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
@@ -87,7 +88,7 @@ Result<void> check_owner(const PrimaryContext& primary, const char* name, const 
     return Error{ErrorCode::invalid_pointer, std::string(name) + " = " + hex(pointer) +
                                                  ": must be device memory, and is host memory or none; "
                                                  "copy the data to the device first"};
-  if (managed == 0 && owner != primary.ordinal())  // any device may follow managed memory
+  if (managed == 0 && owner != primary.ordinal())  // every device may access managed memory
     return Error{ErrorCode::wrong_device,
                  std::string(name) + " = " + hex(pointer) + ": is memory of device " + std::to_string(owner) +
                      ", the kernel was prepared for device " + std::to_string(primary.ordinal()) +
@@ -108,7 +109,8 @@ bool overlap(const Placed& x, const Placed& y) {
   };
   const i64 pitch = x.memory.rows > 1 ? x.memory.row_pitch : y.memory.row_pitch;
   if (pitch <= 0 || !in_columns(x.memory, pitch) || !in_columns(y.memory, pitch)) return true;
-  // Both fill whole columns of one grid of `pitch` bytes. The offset of x is counted from y's first column.
+  // Both matrices are column ranges of one row pitch, `pitch` bytes. `ahead`: first column of x relative to
+  // y's, in bytes.
   const u64 width = static_cast<u64>(pitch);
   const u64 ahead = (x.address % width + width - y.address % width) % width;
   return ahead < static_cast<u64>(y.memory.row_bytes) || ahead + x.memory.row_bytes > width;
@@ -160,7 +162,7 @@ Result<void> check_context(const PrimaryContext& primary) {
   if (const CUresult code = api.cuCtxGetCurrent(&current); code != CUDA_SUCCESS)
     return driver_error(api, code, "cuCtxGetCurrent");
   if (current == nullptr || current == primary.handle()) return {};
-  CUdevice device = 0;  // another context may belong to this device too, e.g. a green context
+  CUdevice device = 0;  // another context, such as a green context, may belong to the same device
   if (const CUresult code = api.cuCtxGetDevice(&device); code != CUDA_SUCCESS)
     return driver_error(api, code, "cuCtxGetDevice");
   if (device == primary.device()) return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and launches the packing kernels. kernels/pack.cuh has the layout of the bytes.
+// Loads and launches the packing kernels. The byte layout is in kernels/pack.cuh.
 #include <sluice/host/ops/pack.h>
 
 #include <sluice/host/driver/error.h>
@@ -35,7 +35,8 @@ Result<void> check_shape(const PackShape& shape) {
 }
 
 u8* bytes(const void* pointer) {
-  return static_cast<u8*>(const_cast<void*>(pointer));  // PackParams serves both directions
+  // PackParams serves both packing and unpacking, so it has no const pointers
+  return static_cast<u8*>(const_cast<void*>(pointer));
 }
 
 }  // namespace
@@ -117,7 +118,8 @@ Result<PackOp::Call> PackOp::bind(const PackerPlan& plan, const Args& args) {
 Result<void> PackOp::enqueue(const Prepared<PackOp>& kernel, const Call& call, const Args& args,
                              Stream stream) {
   const auto& [format, storage] = kernel.plan;
-  const int halves = call.shape.gated && pads_halves(call.shape.n) ? 2 : 1;  // else one launch packs both
+  // Padded halves take one launch each; otherwise one launch packs both.
+  const int halves = call.shape.gated && pads_halves(call.shape.n) ? 2 : 1;
   PackParams params = args.params;
   params.n = call.shape.n / halves;
   params.k = call.shape.k;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing and unpacking weights as an operation (engine.h). Its plan is a format and how codes are stored;
-// shapes come with each call. The C interface checks host memory with this operand table too.
+// Packing and unpacking weights as an operation (engine.h). Its plan is the weight format and the storage of
+// unpacked codes; the shape is an argument of each call. The C interface also checks host memory with this
+// operand table.
 #pragma once
 
 #include <sluice/host/ops/kept.h>
@@ -8,12 +9,13 @@
 
 namespace sluice {
 
-/// Returns the operand table of one direction: blob, codes, scales, zeros. An operand of 0 bytes may be null.
+/// Returns the operand table of packing or unpacking: blob, codes, scales, zeros. A pointer to an operand of
+/// 0 bytes may be null.
 Result<Operands> operands_of(const PackConfig& config, const PackShape& shape);
 
 namespace ops {
 
-/// A packer's plan: the format, and how codes are stored.
+/// The plan of a packer: the weight format, and how unpacked codes are stored.
 struct PackerPlan {
   WeightFormat format{};
   CodeStorage storage = CodeStorage::byte;
@@ -29,7 +31,7 @@ struct PackOp : ShapedOp<PackOp, PackerPlan> {
   struct Args {
     PackStep step = PackStep::pack;
     PackShape shape;
-    PackParams params;  // only its pointers are set
+    PackParams params;  // callers set only its pointers
   };
   struct Image {};
   using Call = ShapedCall<PackShape>;

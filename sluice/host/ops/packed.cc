@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The product of packed weights: one operand table for its three kernels. make_image fills in the parameters
-// that all launches share, and enqueue_with a launch's own. Narrow launches repeat if there are more than
-// 65,535 tiles of tokens. Wide and strip kernels have tensor maps, and a launch fills in their addresses.
+// The product with packed weights: one operand table for its three kernels. make_image() fills in the
+// parameters that all launches share, and enqueue_with() those of one launch. With more than 65,535 tiles of
+// tokens the narrow kernel is launched several times. Wide and strip kernels have tensor maps, whose
+// addresses a launch fills in.
 #include <sluice/host/ops/kernel_handle.h>
 #include <sluice/host/ops/packed.h>
 
@@ -97,18 +98,18 @@ static_assert(offsetof(WideParams, map_x) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(WideParams, map_d) % alignof(CUtensorMap) == 0);
 static_assert(offsetof(StripParams, map_x) % alignof(CUtensorMap) == 0);
 
-constexpr int kBand = 8;         // token tiles walked along rows together, so that 2048 tokens stay in L2
-constexpr int kStoreUnit = 16;   // bytes: the copy engine's least write (docs/findings/tma-store-tail.md)
-constexpr int kSwizzleRows = 8;  // the swizzle repeats after so many rows
+constexpr int kBand = 8;         // token tiles in a raster band, so that the X of 2048 tokens stays in L2
+constexpr int kStoreUnit = 16;   // bytes: the smallest write of a TMA store (docs/findings/tma-store-tail.md)
+constexpr int kSwizzleRows = 8;  // the shared-memory swizzle pattern repeats after this many rows
 
-/// Returns whether every access to D (or C) may move four elements.
+/// Returns whether rows of D (or C) allow vector accesses of four elements.
 bool allows_vectors(const PackedProblem& p, const void* d, i64 ld) {
   constexpr int kVector = 4;
   return d_columns(p) % kVector == 0 && (p.m == 1 || ld % kVector == 0) &&
          reinterpret_cast<u64>(d) % static_cast<u64>(kVector * bytes_of(p.d)) == 0;
 }
 
-/// Fills in a problem's sizes for wide and strip kernels, in tiles of `tokens` tokens.
+/// Fills in a problem's sizes for wide and strip kernels, with `tokens` tokens per tile.
 template <class Params>
 Params sized(const PackedProblem& p, int tokens) {
   Params params{};
@@ -122,9 +123,10 @@ Params sized(const PackedProblem& p, int tokens) {
   return params;
 }
 
-/// Returns how many tokens a CTA copies at a time. Rows that only pad a tile cost more than real ones.
-/// The wide kernel's lone tile has a box without padding, rounded up to the swizzle. If tiles come in parts,
-/// all parts have boxes of one size. The strip kernel's box starts with the swizzle, so any size works.
+/// Returns how many tokens one TMA box of X holds. Loading rows that only pad a tile costs more than loading
+/// real rows. If the wide kernel has only one tile of tokens, its box is as small as the tokens allow,
+/// rounded up to the swizzle's period. With tail_parts > 1 all boxes have one size. The strip kernel's box
+/// starts at a swizzle period, so any size works.
 int box_tokens(const PackedProblem& p, const WideConfig& c) {
   if (c.cluster_n == 1 && c.tail_parts == 1 && p.m < c.tokens)
     return round_up(static_cast<int>(p.m), kSwizzleRows);
@@ -138,14 +140,14 @@ TensorMapShape map_of_x(const PackedProblem& p, int box_k, int box_tokens) {
   return {.type = p.x, .inner = p.k, .outer = p.m, .ld = p.ld_x, .box_inner = box_k, .box_outer = box_tokens};
 }
 
-/// Fills in shape and parameters for one kind of kernel. Its errors are encode_tensor_map's.
+/// Fills in the launch shape and the parameters of one kind of kernel. Errors: those of encode_tensor_map.
 Result<void> make_image(const Units&, const PackedProblem& p, const NarrowConfig& c, Image& image) {
   image.shape = {.grid_x = static_cast<u32>(ceil_div(p.n, i64{tile_rows(c)}) * c.parts),
                  .grid_y = static_cast<u32>(std::min(kMaxGridY, ceil_div(p.m, i64{tile_tokens(c)}))),
                  .block_x = static_cast<u32>(threads_of(c)),
                  .cluster_x = static_cast<u32>(c.parts)};
   image.params = NarrowParams{.strip_bytes = strip_bytes(p.weights, p.k),
-                              .ld_x = p.m == 1 ? 0 : p.ld_x,  // a lone token may have any pitch
+                              .ld_x = p.m == 1 ? 0 : p.ld_x,  // a single token may have any pitch
                               .ld_d = p.ld_d,
                               .n = static_cast<int>(d_columns(p)),
                               .k = static_cast<int>(p.k),
@@ -154,8 +156,8 @@ Result<void> make_image(const Units&, const PackedProblem& p, const NarrowConfig
   return {};
 }
 
-/// Makes a grid with as many clusters as fit on the GPU, but not more than units. If a cluster takes one tile
-/// only, the grid has a cluster for each tile.
+/// The grid has as many clusters as fit on the GPU, but not more than there are units of work (a tile, or a
+/// part of one). If each cluster takes only one tile, the grid has one cluster per tile.
 Result<void> make_image(const Units& units, const PackedProblem& p, const WideConfig& c, Image& image) {
   const int cluster = cluster_size(c);
   auto& params = image.params.emplace<WideParams>(sized<WideParams>(p, c.tokens));
@@ -208,7 +210,8 @@ Result<void> map_error(const DriverApi& api, CUresult code, const packed::Args& 
   return driver_error(api, code, "cuTensorMapReplaceAddress", "X " + hex(args.x) + ", D " + hex(args.d));
 }
 
-/// Enqueues the launches of one kind of kernel with a copy of its parameters. The arguments are checked.
+/// Enqueues the launches of one kind of kernel with a copy of its parameters. The arguments are already
+/// checked.
 Result<void> enqueue_with(const NarrowParams& image, const Prepared<Packed>& kernel, const packed::Args& args,
                           Stream stream) {
   NarrowParams params = image;
@@ -221,7 +224,7 @@ Result<void> enqueue_with(const NarrowParams& image, const Prepared<Packed>& ker
   for (i64 first = 0; first < p.m; first += step) {
     const i64 tokens = std::min(step, p.m - first);
     params.m = static_cast<int>(tokens);
-    // The sum is one of integers, because X may be null with k = 0.
+    // Computed as integers: X may be null if k = 0, and arithmetic on a null pointer is undefined.
     params.x = reinterpret_cast<const void*>(reinterpret_cast<u64>(args.x) +
                                              static_cast<u64>(first * params.ld_x * bytes_of(p.x)));
     params.d = static_cast<u8*>(args.d) + first * params.ld_d * bytes_of(p.d);

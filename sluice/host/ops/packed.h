@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The product of packed weights as an operation (engine.h): its operand table, the parameters of its three
-// kernels, and how they are launched.
+// The product with packed weights as an operation (engine.h): its operand table, the parameters of its three
+// kernels, and their launches.
 #pragma once
 
 #include <variant>
@@ -19,7 +19,7 @@ static_assert(kOperandCount <= Operands::kMost);
 /// Returns the operand table. Error invalid_size: an operand of more than 2^63 bytes.
 Result<Operands> operands_of(const PackedProblem& problem);
 Pointers pointers_of(const Args& args);
-/// Returns the arguments of a launch with these pointers.
+/// Returns arguments with these pointers.
 Args args_at(const Pointers& pointers);
 
 }  // namespace packed
@@ -33,8 +33,9 @@ struct Packed {
   using Handle = packed::Kernel;
   struct Image {
     Operands operands;
-    LaunchShape shape;  // narrow: for a launch with as many tokens as a grid holds
-    /// Complete but for pointers (also those in maps) and fields that depend on alignment; narrow: also m.
+    LaunchShape shape;  // narrow kernel: the shape of a launch with as many tokens as one grid can hold
+    /// Complete except for pointers (also those in tensor maps) and fields that depend on their alignment. In
+    /// the narrow kernel's, m is missing too.
     alignas(CUtensorMap) std::variant<NarrowParams, WideParams, StripParams> params{};
   };
 
@@ -77,8 +78,8 @@ struct Packed {
   static Result<BoundCall> bind(const Prepared<Packed>& kernel, const Args& args);
   static Result<void> enqueue(const Prepared<Packed>& kernel, const BoundCall& call, const Args& args,
                               Stream stream);
-  /// Returns how many kernels one launch() enqueues. The narrow kernel takes several if one grid does not
-  /// hold all tokens.
+  /// Returns how many kernels one launch() enqueues: more than one only for the narrow kernel, if the tokens
+  /// do not fit in one grid.
   static int launches_of(const Plan& plan);
 
   static bool is_empty(const Problem& problem) { return packed::is_empty(problem); }

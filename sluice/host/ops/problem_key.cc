@@ -8,12 +8,13 @@
 namespace sluice {
 namespace {
 
-/// Returns the stride, or 0 if it is packed. A lone row or matrix may have any stride and counts as packed.
+/// Returns the stride, or 0 if it is the packed one. A single row or matrix may have any stride and counts as
+/// packed.
 i64 unpacked(i64 stride, i64 packed, bool is_lone) {
   return stride == packed || is_lone ? 0 : stride;
 }
 
-/// Returns `x`, whose strides are filled in, with 0 for each packed stride. Each matrix has `rows` rows.
+/// Returns `x` with 0 in place of each packed stride. On entry its strides are filled in.
 Matrix unpacked(const Matrix& x, const Problem& p, i64 rows, i64 columns) {
   const bool one_row = x.major == Major::k && rows == 1;
   const i64 inner = x.major == Major::k ? columns : rows, outer = x.major == Major::k ? rows : columns;
@@ -30,7 +31,7 @@ Problem key_of(const Problem& problem) {
   if (!is_fp8(key.a.type) || is_block_scaled(key.epilogue)) key.accumulate = Problem{}.accumulate;
   if (!key.epilogue.residual) key.c = {};
   if (!adds(key.epilogue)) key.deterministic = true;
-  // A vector scale for one row is one value, so both spellings share a key.
+  // With a single row, a vector of scales is one value, so both spellings get the same key.
   Epilogue& e = key.epilogue;
   if (key.m == 1 && e.scale_a == ScaleMode::vector) e.scale_a = ScaleMode::tensor;
   if (key.n == 1 && e.scale_b == ScaleMode::vector) e.scale_b = ScaleMode::tensor;
@@ -42,7 +43,8 @@ Problem at_addresses(Problem problem, const gemm::Args& args) {
   const auto see = [](Matrix& x, const void* address, bool by_tma) {
     if (by_tma && reinterpret_cast<u64>(address) % u64{kTmaUnit} != 0) x.unaligned = true;
   };
-  // An address says nothing of an operand that TMA would not take at any.
+  // `unaligned` is set only if TMA could access the operand at some other address. Otherwise the address
+  // changes nothing.
   const Problem p = with_strides(problem);
   const auto taken = [&](const Matrix& x, i64 rows) {
     return is_16bit(x.type) && tma_addresses(x, outer_extent(x, rows, p.k), p.batch);

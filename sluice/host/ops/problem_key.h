@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The key of kept kernels: one form for all spellings of a product, so that a kernel prepared under another
-// spelling is found.
+// The key under which run() keeps kernels. Equivalent spellings of a product have one key, so a kernel that
+// was prepared under one spelling is found under another.
 #pragma once
 
 #include <vector>
@@ -13,11 +13,11 @@ namespace sluice {
 Problem key_of(const Problem& problem);
 PackedProblem key_of(const PackedProblem& problem);
 
-/// `problem` with `unaligned` set where an address needs it. A convolution's operands, and fp8 A and B, must
-/// be aligned whatever is planned: for these nothing changes.
+/// Returns `problem` with `unaligned` set for each operand whose address TMA cannot use. Convolutions, and
+/// fp8 A and B, have no kernel for such addresses; their flags stay as they are.
 Problem at_addresses(Problem problem, const gemm::Args& args);
 
-/// Hashes a key. Each op whose kernels are kept has a key_hash().
+/// Hashes a key. Every op whose kernels run() keeps has a key_hash().
 std::size_t key_hash(const Problem& problem);
 std::size_t key_hash(const PackedProblem& problem);
 struct KeyHash {
@@ -27,8 +27,8 @@ struct KeyHash {
   }
 };
 
-/// Returns the key without its m and without packed strides, so that all m of a range with one layout share
-/// it. One row has two spellings: its scale is one value, or one for each row.
+/// Returns the key without m and without packed strides: all m of a prepared range with one layout share it.
+/// If m is 1 there are two: the scale of a single row may be one value, or a vector.
 std::vector<Problem> row_forms(const Problem& problem);
 std::vector<PackedProblem> row_forms(const PackedProblem& problem);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and launches the quantising kernels. kernels/quantize.cuh has the arithmetic.
+// Loads and launches the quantising kernels. The arithmetic is in kernels/quantize.cuh.
 #include <sluice/host/ops/quantize.h>
 
 #include <algorithm>
@@ -23,7 +23,8 @@ std::string number(i64 value) {
   return std::to_string(value);
 }
 
-/// Returns whether amax comes first and then the cast: one scale for the whole matrix, and not given.
+/// Returns whether two launches are needed, first amax and then the cast: the whole matrix has one scale, and
+/// the caller does not give it.
 bool takes_two_steps(const QuantizerOptions& options, bool scale_given) {
   return options.granularity == Granularity::tensor && !scale_given;
 }
@@ -32,18 +33,19 @@ DType output_type(const QuantizerOptions& options) {
   return options.granularity ? DType::e4m3 : options.input;
 }
 
-/// Returns whether every access may move eight elements at a time.
+/// Returns whether input and output allow vector accesses of eight elements.
 bool allows_vectors(const QuantizerOptions& options, const QuantizeShape& shape, const QuantizeArgs& args) {
   const auto multiple = [](i64 value, i64 unit) { return value % unit == 0; };
   const bool one_row = shape.rows <= 1;
-  const u64 stored = kQuantizeChunk * static_cast<u64>(bytes_of(output_type(options)));  // bytes in one store
+  // Bytes of one vector store.
+  const u64 stored = kQuantizeChunk * static_cast<u64>(bytes_of(output_type(options)));
   return multiple(shape.columns, kQuantizeChunk) && reinterpret_cast<u64>(args.input) % 16 == 0 &&
          (one_row || multiple(shape.input_ld * bytes_of(options.input), 16)) &&
          reinterpret_cast<u64>(args.output) % stored == 0 &&
          (one_row || multiple(shape.output_ld, kQuantizeChunk));
 }
 
-/// Returns how many blocks the step can use. Blocks that do not fit on the GPU at once wait.
+/// Returns how many CTAs the step has work for. There may be more than fit on the GPU at once.
 i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape, i64 sms) {
   const auto spread_over = [&](i64 units, i64 of_block, i64 most_of_thread) {
     const i64 spread = ceil_div(units, of_block);
@@ -52,7 +54,7 @@ i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape, i64 sms) {
   switch (step) {
     case QuantizeStep::amax:
     case QuantizeStep::cast:
-    case QuantizeStep::plain:  // a chunk for each thread, two where all SMs have some
+    case QuantizeStep::plain:  // one chunk per thread, or two if all SMs have work
       return spread_over(shape.rows * ceil_div(shape.columns, i64{kQuantizeChunk}), kQuantizeThreads, 2);
     case QuantizeStep::row: return shape.rows;
     case QuantizeStep::row_block:
@@ -62,7 +64,7 @@ i64 useful_blocks(QuantizeStep step, const QuantizeShape& shape, i64 sms) {
   return 1;
 }
 
-/// Returns the grid of a step.
+/// Returns the launch shape of a step.
 LaunchShape grid_of(QuantizeStep step, const QuantizeParams& params, i64 sms) {
   const QuantizeShape shape{.rows = params.rows, .columns = params.columns};
   const u32 team =
@@ -134,7 +136,7 @@ Result<QuantizeShape> checked_shape(const QuantizerOptions& options, const Quant
     return Error{ErrorCode::invalid_size,
                  number(shape.rows) + " rows of " + number(shape.columns) +
                      " columns: must be fewer than 2^31 groups of 8; split the matrix"};
-  SLUICE_TRY(operands_of(options, shape, true));  // refuses shapes whose bytes overflow
+  SLUICE_TRY(operands_of(options, shape, true));  // returns the error of a shape whose byte count overflows
   return shape;
 }
 
@@ -198,12 +200,14 @@ Result<void> QuantizeOp::enqueue(const Prepared<QuantizeOp>& kernel, const Call&
                               .scales = args.scales,
                               .scratch = static_cast<u32*>(args.workspace.data),
                               .rows = empty ? 0 : shape.rows,
-                              .columns = empty ? kQuantizeChunk : shape.columns,  // the kernel divides by it
+                              // Must not be 0: the kernel divides by it.
+                              .columns = empty ? kQuantizeChunk : shape.columns,
                               .input_ld = shape.input_ld,
                               .output_ld = shape.output_ld,
                               .scale_given = args.scale_given,
                               .hand_off = args.hand_off};
-  const WorkspaceTurn turn(two_steps ? args.workspace.data : nullptr);  // the second step reads the first's
+  // The second launch reads what the first wrote.
+  const WorkspaceTurn turn(two_steps ? args.workspace.data : nullptr);
   const i64 sms = kernel.image.device.sm_count;
   for (size_t i = 0; i < kernel.image.steps.size(); ++i) {
     const QuantizeStep step = kernel.image.steps[i];
@@ -211,7 +215,7 @@ Result<void> QuantizeOp::enqueue(const Prepared<QuantizeOp>& kernel, const Call&
     Result<void> launched =
         launch_spread(kernel, {2 * i + (vectors ? 0 : 1), grid_of(step, params, sms)}, params, stream);
     if (launched) continue;
-    // The first step's amax must not reach the next user of the workspace.
+    // Clear the first launch's amax, which the next user of the workspace must not see.
     if (two_steps && step == QuantizeStep::cast)
       kernel.api().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(args.workspace.data), 0, kScratchBytes,
                                    stream);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The quantiser as an operation (engine.h). Its plan is its options; shapes come with each call.
+// The quantiser as an operation (engine.h). Its plan is just its options; the shape is an argument of each
+// call.
 #pragma once
 
 #include <sluice/host/ops/kept.h>
@@ -7,12 +8,12 @@
 
 namespace sluice {
 
-/// Returns the operand table of a shape whose strides are filled in. With `scale_given` the scale is read. An
-/// input and output without elements may be null.
+/// Returns the operand table of a shape whose strides are filled in. With `scale_given` the scale is an
+/// input. Input and output may be null if they have no elements.
 Result<Operands> operands_of(const QuantizerOptions& options, const QuantizeShape& shape, bool scale_given);
 Pointers pointers_of(const QuantizeArgs& args);
 
-/// Checks options. Its errors are those of Quantizer::create that need no compiler.
+/// Checks the options. Returns those errors of Quantizer::create that need no compiler.
 Result<void> check_options(const QuantizerOptions& options);
 /// Returns the shape with its strides filled in. Errors: invalid_size, invalid_stride.
 Result<QuantizeShape> checked_shape(const QuantizerOptions& options, const QuantizeShape& shape);
@@ -30,7 +31,7 @@ struct QuantizeOp : ShapedOp<QuantizeOp, QuantizerOptions> {
   };
   struct Image {
     DeviceInfo device;
-    std::vector<QuantizeStep> steps;  // two modules each: with vectors, without
+    std::vector<QuantizeStep> steps;  // each has two modules: with vector accesses, then without
   };
   using Call = ShapedCall<QuantizeShape>;
 
@@ -42,7 +43,7 @@ struct QuantizeOp : ShapedOp<QuantizeOp, QuantizerOptions> {
                               Stream stream);
 
   static std::string missing(const Problem& problem);
-  /// Describes a step of a chain for people.
+  /// Describes a chain step in readable text.
   static std::string text(const Problem& options, const Args& args);
   static i64 workspace_for(const Prepared<QuantizeOp>& kernel, const Args& args);
   static Args with_workspace(Args args, const WorkspaceView& workspace) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of one replay behind another, which races (host/ops/race.h), the tuner of chains and bench share.
+// Times one replay directly after another. Used by races (host/ops/race.h), the tuner of chains and bench.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@ namespace sluice {
 
 using EnqueueCall = std::function<Result<void>()>;
 
-/// Work that is enqueued around a timed replay.
+/// Work that is enqueued before and after each timed replay.
 struct Around {
   EnqueueCall before{}, behind{};
 };
@@ -20,9 +20,9 @@ class ReplayTimer {
  public:
   static Result<ReplayTimer> create(const Device& device);
 
-  /// Enqueues `replay` twice and returns the microseconds of the second. The GPU works on the first, which
-  /// wakes its clocks, while the host enqueues the second. Waits for the GPU. Errors: those of the calls;
-  /// driver.
+  /// Enqueues `replay` twice and returns the time of the second in microseconds. While the GPU runs the
+  /// first, which also raises its clocks, the host enqueues the second. Waits for the GPU. Errors: those of
+  /// the calls; driver.
   Result<double> time(Stream stream, const EnqueueCall& replay, const Around& around = {}) const;
 
  private:
@@ -30,8 +30,8 @@ class ReplayTimer {
   Event start_, end_;
 };
 
-/// Calls time(i) for each of `count` contenders in each round. The order moves on by one each round, so that
-/// nobody always follows the same. Errors: those of time().
+/// Calls time(i) for each of `count` contenders in every round. The order rotates by one per round, so that
+/// no contender always follows the same one. Errors: those of time().
 template <class Time>
 Result<void> for_each_turn(size_t count, int rounds, const Time& time) {
   for (int round = 0; round < rounds; ++round)

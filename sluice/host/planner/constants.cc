@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of the search. A member without a row does not compile. Changing a value changes plans
-// (tests/plans).
+// The table of the search's constants. A member without a row does not compile. Changing a value changes
+// plans (tests/plans).
 #include <sluice/host/planner/constants.h>
 
 #include <sluice/host/planner/costs.h>
@@ -91,7 +91,7 @@ constexpr Constant<B, i64> kSearch[] = {
      "best plans of one number of rows that may serve its neighbours", "chosen"},
 };
 
-/// A list of values that are tried.
+/// A list of values that the search tries.
 struct ListRow {
   const char* name;
   std::span<const int> values;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bounds of the planner's search, and lists that it tries; the numbers of its models are in costs.h. The
-// table in constants.cc gives each its value, unit, meaning and source. Facts of a GPU are in device_info.h,
-// rules of kernels in spec.
+// Bounds of the planner's search, and the lists of values that it tries; the constants of its models are in
+// costs.h. The table in constants.cc gives each one's value, unit, meaning and source. Facts of a GPU are in
+// device_info.h; rules of the kernels are in spec.
 #pragma once
 
 #include <span>
@@ -12,17 +12,17 @@
 
 namespace sluice {
 
-/// Registers that ptxas gives a thread of the narrow kernel: estimate_registers().
+/// Terms of estimate_registers(): registers per thread that ptxas uses in the narrow kernel.
 struct RegisterCosts {
   int base, row_block, second_strip, group_32, more_base, more_sums, more_group_32;
 };
 
-/// How few kernels are chosen for a range of rows: row_plans.cc, few_kernels.cc.
+/// Constants of the choice of few kernels for a range of rows (row_plans.cc, few_kernels.cc).
 struct RowCosts {
   double unused_split, row_too_many, record_gain, few_rows_weight, felt_loss, least_gain;
 };
 
-/// Bounds of what is tried.
+/// Bounds of what the search tries.
 struct SearchBounds {
   i64 swapped_rows, fitted_waves, fitted_width, splits_of_config, run_k_tiles;
   i64 gpc_sms, gpc_tensor_share, gpc_parts;
@@ -38,7 +38,7 @@ struct PlannerConstants {
 };
 extern const PlannerConstants kPlanner;
 
-/// Lists of values, in the order that settles ties.
+/// Lists of values to try. Of plans with equal estimates the earlier value wins.
 namespace tried {
 inline constexpr int kRasterGroups[] = {1, 2, 4, 8, 16, 32};
 inline constexpr int kSplits[] = {2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64};
@@ -60,11 +60,11 @@ inline constexpr int kHalfKGroups[] = {4, 2, 1, 3};
 inline constexpr int kHalfParts[] = {1, 2, 4, 8, 5};
 }  // namespace tried
 
-/// A row as people read it. `value`: one number, or a list's.
+/// A row as text for people. `value`: one number, or a list of numbers.
 struct ConstantText {
   std::string set, name, value, unit, origin, meaning, source;
 };
-/// The whole table, costs and lists too.
+/// Returns the whole table: costs, search constants and lists.
 std::vector<ConstantText> all_constants();
 
 }  // namespace sluice

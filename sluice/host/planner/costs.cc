@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of the cost models' numbers. A member without a row does not compile. Changing a value changes
+// The table of the cost models' constants. A member without a row does not compile. Changing a value changes
 // plans (tests/plans). docs/findings/fits.md says what they were fitted to.
 #include <sluice/host/planner/costs.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All numbers of all cost models, one of each kind: what holds for every Hopper. What a card has of its own
-// is measured or told by its driver (DeviceRates). The table in costs.cc gives value, unit, meaning, source
-// and bounds; docs/findings/constants.md says what each does when it is 20 % wrong. Models take the set by
-// reference, so that other values can be tried (tools/fit).
+// The constants of all cost models. They hold for every Hopper GPU; rates that differ between cards are
+// measured or reported by the driver (DeviceRates). The table in costs.cc gives each one's value, unit,
+// meaning, source and bounds; docs/findings/constants.md says what an error of 20 % in each does. Models take
+// the constants by reference, so that other values can be tried (tools/fit).
 #pragma once
 
 #include <span>
@@ -36,12 +36,12 @@ struct Costs {
 };
 extern const Costs kCosts;
 
-/// Microseconds from a load to its bytes while many others are on their way.
+/// Returns the latency of a load from global memory, in microseconds, while many others are in flight.
 inline double loaded_latency_us(const DeviceInfo& device, const Costs& costs) {
   return costs.loaded_latency * device.rates.latency_us;
 }
 
-/// The rows of the table, in its order.
+/// Returns the rows of the table, in its order.
 std::span<const Constant<Costs>> cost_constants();
 
 }  // namespace sluice

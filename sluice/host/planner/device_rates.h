@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a GPU compares with the H200 that the cost models were fitted on. All are 1 for it. Used by the models,
-// for constants that follow from a GPU's clock, tensor cores or memory. docs/hardware.md lists the rest.
+// Ratios of a GPU to the H200 on which the cost models were fitted; all are 1 for that H200. The models scale
+// constants with them that depend on clock, tensor cores or memory. docs/hardware.md lists the rates.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace sluice {
 
 inline constexpr DeviceRates kFittedRates{};
 
-/// SM clocks for each clock of an H200, in kernels that power does not hold back.
+/// This GPU's SM clock divided by an H200's, for kernels that stay below the power limit.
 inline double clock_share(const DeviceInfo& device) {
   return device.rates.light_mhz / kFittedRates.light_mhz;
 }
@@ -21,12 +21,13 @@ inline double flops_per_clock(const DeviceRates& rates, DType inputs) {
   return is_fp8(inputs) ? rates.fp8_flops_per_clock : rates.fp16_flops_per_clock;
 }
 
-/// Clocks that a tensor core takes for each one of a full Hopper SM: 4 on an H20.
+/// Clocks of this GPU's tensor core for the work of one clock of a full Hopper SM: 4 on an H20.
 inline double tensor_slowness(const DeviceInfo& device, DType inputs) {
   return flops_per_clock(kFittedRates, inputs) / flops_per_clock(device.rates, inputs);
 }
 
-/// Clocks of an SM in a microsecond whose tensor cores are busy for `share` of the time: power holds it back.
+/// SM clocks per microsecond while the tensor cores are busy for `share` of the time. Above a certain share
+/// the power limit lowers the clock.
 inline double clocks_per_us(const DeviceInfo& device, DType inputs, double share) {
   const DeviceRates& r = device.rates;
   const double rate = is_fp8(inputs) ? r.fp8_flops_per_us : r.fp16_flops_per_us;
@@ -36,7 +37,7 @@ inline double clocks_per_us(const DeviceInfo& device, DType inputs, double share
   return light - (light - heavy) * weight;
 }
 
-/// Bytes from HBM, and from L2, for each byte of an H200 in the same time.
+/// This GPU's HBM rate, and its L2 rate, divided by an H200's.
 inline double hbm_share(const DeviceInfo& device) {
   return device.rates.hbm_bytes_per_us / kFittedRates.hbm_bytes_per_us;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Greedy, then swaps of one choice for another until none helps: the usual heuristic for k-medians, which
-// meets optimal sets of small cases (tests/unit/few_kernels_test.cc tries all of those).
+// Adds choices greedily, then exchanges one for another until no exchange helps: the usual heuristic for
+// k-medians. On small cases it finds the optimum (tests/unit/few_kernels_test.cc compares with all sets).
 #include <sluice/host/planner/few_kernels.h>
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 namespace sluice {
 namespace {
 
-/// A place that nothing serves outweighs any loss; before anything is chosen all are such.
+/// Penalty of a place that no chosen kernel can serve, larger than any loss; and the initial penalty, before
+/// any kernel is chosen.
 constexpr double kUnserved = 1e6, kNothing = 1e8;
 double loss_of(double us, double least) {
   return least > 0 ? std::max(us / least - 1, 0.0) : 0.0;
@@ -25,7 +26,7 @@ double penalty_of(double us, double least) {
   return std::min(loss * (1 + felt * felt * felt), kUnserved / 2);
 }
 
-/// A set of choices and, for each place, the penalty of the best of them and of the second.
+/// A set of chosen kernels. For each place it knows the lowest and the second lowest penalty among them.
 class Cover {
  public:
   Cover(const CostTable& costs, int most_units) : costs_(costs), most_units_(most_units) {
@@ -39,7 +40,8 @@ class Cover {
 
   const std::vector<int>& chosen() const { return chosen_; }
 
-  /// Adds the choice that lowers the penalty most for its units; false: none fits or gains enough.
+  /// Adds the choice that lowers the total penalty most per additional unit. Returns false if none fits, or
+  /// none gains enough.
   bool grow() {
     int best = -1;
     double most =
@@ -58,7 +60,8 @@ class Cover {
     return true;
   }
 
-  /// Puts one choice in the place of another where that lowers the penalty; false: nowhere.
+  /// Makes the exchange of one chosen kernel for another that lowers the total penalty most. Returns false if
+  /// none does.
   bool swap() {
     int out = -1, in = -1;
     double least = total_ * (1 - 1e-9);
@@ -89,7 +92,8 @@ class Cover {
   int count() const { return static_cast<int>(penalties_.size()); }
   bool is_chosen(int c) const { return std::find(chosen_.begin(), chosen_.end(), c) != chosen_.end(); }
 
-  /// Units of the chosen ones, without that in `slot` and with `more`.
+  /// Returns the number of units of the chosen kernels, without the one in `slot` (-1: with all) and with
+  /// choice `more` (-1: none).
   int units_with(int more, int slot) const {
     std::set<int> units;
     if (more >= 0) units.insert(costs_.units[more].begin(), costs_.units[more].end());
@@ -118,10 +122,10 @@ class Cover {
 
   const CostTable& costs_;
   int most_units_;
-  std::vector<std::vector<double>> penalties_;  // by choice, then place
+  std::vector<std::vector<double>> penalties_;  // indexed by choice, then by place
   std::vector<int> chosen_;
   std::vector<double> first_, second_;
-  std::vector<int> best_;  // slot of `chosen_`
+  std::vector<int> best_;  // per place: index into `chosen_` of the kernel with the lowest penalty
   double total_ = 0;
   int units_ = 0;
 };

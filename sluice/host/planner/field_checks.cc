@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-/// "epilogue.bias", "cluster_m": made only for an error.
+/// Name of a nested field, "epilogue.bias" or "cluster_m"; built only for an error message.
 struct Path {
   const char* name;
   const Path* outer = nullptr;
@@ -18,7 +18,7 @@ struct Path {
   std::string text() const { return outer == nullptr ? name : outer->text() + separator + name; }
 };
 
-/// Keeps the first error of several fields. Success allocates nothing.
+/// Keeps the first error of several fields. Allocates nothing if all are valid.
 class FieldChecker {
  public:
   explicit FieldChecker(ErrorCode code) : code_(code) {}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks every field of a problem and of overrides by the tables of text/fields.h, before a planner computes
-// anything of them. C++ lets any number through (DType(77), memory that was never written), and a size of it
-// would divide by zero or leave an int. The ranges are those of all kernels together; validate() has the
-// rules of one kernel.
+// Checks every field of a problem and of overrides against the tables of text/fields.h, before a planner uses
+// it. In C++ a field may hold any number (DType(77), uninitialised memory), which could make the planner
+// divide by zero or overflow an int. The ranges are the widest over all kernels; validate() has the rules of
+// one.
 #pragma once
 
 #include <optional>
@@ -14,15 +14,16 @@
 
 namespace sluice {
 
-/// Error invalid_type: an enumeration that has no such enumerator, its number and the names that there are.
+/// Error invalid_type: an enumeration has an unknown value. The message gives its number and the valid names.
 Result<void> check_enumerators(const Problem& problem);
 Result<void> check_enumerators(const PackedProblem& problem);
 
-/// Error invalid_config: a field, its value, its range or names, and what to give instead.
+/// Error invalid_config: an override is out of range. The message gives the field, its value, its range or
+/// names, and what to do instead.
 Result<void> check_overrides(const PlanOverrides& overrides);
 Result<void> check_overrides(const packed::Overrides& overrides);
 
-/// Range of the override that has this name; nothing if none has.
+/// Returns the range of the override with this name; nullopt if there is no such override.
 std::optional<FieldRange> range_of_override(std::string_view name);
 std::optional<FieldRange> range_of_packed_override(std::string_view name);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a problem to a plan: checks, then its record if there is one, else candidates and the best of them.
-// Pure: the same arguments give the same plan everywhere. tests/plans holds the model's choices as text.
+// Turns a problem into a plan: checks it, takes its tuning record if there is one, else ranks candidates and
+// takes the best. Pure: equal arguments give equal plans. tests/plans holds the model's choices as text.
 #include <algorithm>
 
 #include <sluice/host/planner/constants.h>
@@ -16,10 +16,9 @@
 namespace sluice::gemm {
 namespace {
 
-/// The product whose records may stand in for those of `p`, which has none: without gate, activation and
-/// scale of D, and of 16-bit D. Few rows of A take the time of their loads, which are the same, whatever is
-/// stored; with many the epilogue is hidden or small. Most records are older than gated products, which have
-/// few of their own.
+/// Returns a problem whose record may be used for `p` if `p` has none: the product without gate, activation
+/// and scale of D, and with a 16-bit D. With few rows of A the time is that of the loads, which are equal;
+/// with many rows the epilogue is hidden or small.
 std::optional<Problem> same_loads(const Problem& p) {
   if (!p.epilogue.gated && p.epilogue.scale_d == ScaleMode::none) return std::nullopt;
   Problem other = p;
@@ -31,7 +30,8 @@ std::optional<Problem> same_loads(const Problem& p) {
   return with_strides(other);
 }
 
-/// The best plan, whatever launch comes before: a usable record, else the model's first.
+/// Returns the best plan for a launch by itself: from a usable record, else the model's best. `overrides`
+/// without an overlap.
 Result<Plan> choose(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides,
                     const RecordBook& records) {
   SLUICE_TRY(check_device(device));
@@ -43,7 +43,7 @@ Result<Plan> choose(const Problem& problem, const DeviceInfo& device, const Plan
         recorded && recorded->workspace_bytes <= limit)
       return *std::move(recorded);
   SLUICE_TAKE(std::vector<Plan> ranked, rank_candidates(checked, device, overrides));
-  return ranked.front();  // rank_candidates returns at least one
+  return ranked.front();  // never empty
 }
 
 }  // namespace
@@ -76,10 +76,11 @@ Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& d
 Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOverrides& given,
                   const RecordBook& records) {
   PlanOverrides overrides = given;
-  overrides.overlap = {};  // says nothing about which plan is best alone
+  overrides.overlap = {};  // the overlap does not change which plan is fastest by itself
   Result<Plan> chosen = choose(problem, device, overrides, records);
   if (!chosen || given.overlap == Overlap{}) return chosen;
-  if (chosen->config.combine == Combine::separate && !given.combine) {  // two kernels: spec/validate.h
+  // Separate means two kernels, which cannot overlap (spec/validate.h).
+  if (chosen->config.combine == Combine::separate && !given.combine) {
     overrides.combine = Combine::last_arriver;
     chosen = choose(problem, device, overrides, records);
     if (!chosen) return chosen;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Few kernels for a range of m (include/sluice/rows.h). Candidates are the picks of all m and what came close
-// to them; each is estimated at every m; few_kernels.h chooses. Dense and packed products differ in Kind
-// alone.
+// Chooses a few kernels for a range of m (include/sluice/rows.h). Candidates are the best plans of each
+// sampled m and the near best. Each is estimated at every sampled m, and few_kernels.h chooses. Dense and
+// packed products share this code; the template parameter Kind holds the differences.
 #include <sluice/rows.h>
 #include <sluice/try.h>
 
@@ -27,7 +27,7 @@ namespace {
 
 using packed::Taste;
 
-/// Dense products, as the choice sees them.
+/// Kind of dense products.
 struct Dense {
   using Problem = sluice::Problem;
   using Plan = sluice::Plan;
@@ -46,8 +46,8 @@ struct Dense {
     if (!table.numbers_by_gpc) o.numbering = Numbering::launch;
     return plan_with(p, config, device, o);
   }
-  /// The estimate, corrected where a kernel serves rows that the planner would not pick it for: the model was
-  /// never held to those.
+  /// Returns the estimate, corrected for kernels that the planner would not pick for this m: the model was
+  /// not fitted on those.
   static double us(const Plan& plan) {
     const KernelConfig& c = plan.config;
     if (is_plain(c.schedule))
@@ -60,7 +60,8 @@ struct Dense {
   static std::vector<std::string> units(const Plan& plan) { return unit_texts(plan.config); }
   static bool splits(const Plan& plan) { return uses_workspace(plan.config); }
   static bool by_gpc(const Plan& plan) { return plan.split.numbering == Numbering::gpc; }
-  /// Loading the kernel that adds up parts takes a plan that has some.
+  /// Returns whether `plan` also launches the split-K reduction kernel and `than` does not. The table then
+  /// keeps `plan`, so that prepare() loads both kernels.
   static bool shows_more(const Plan& plan, const Plan& than) {
     return plan.split.streamed > 0 && than.split.streamed == 0;
   }
@@ -95,7 +96,7 @@ P of_rows(P problem, i64 m) {
   return problem;
 }
 
-/// Numbers of rows that are looked at.
+/// Returns the values of m at which kernels are estimated: all of a short range, a sample of a long one.
 std::vector<i64> sampled(const RowRange& rows) {
   const SearchBounds& bounds = kPlanner.search;
   std::vector<i64> all;
@@ -105,13 +106,14 @@ std::vector<i64> sampled(const RowRange& rows) {
     if (dense || m < bounds.few_rows) continue;
     i64 step = 1;
     while (step * 2 * bounds.octave_steps <= m) step *= 2;
-    if (m % step != 0) m = round_up(m, step) - 1;  // from a multiple to the m behind it, then to the next
+    // Takes each multiple of `step`, and the m after it, where one more tile begins.
+    if (m % step != 0) m = round_up(m, step) - 1;
   }
   if (all.back() != rows.high) all.push_back(rows.high);
   return all;
 }
 
-/// All that the choice looks at.
+/// All places (values of m) and all candidate kernels of the choice.
 template <class Kind>
 struct Survey {
   struct Place {
@@ -119,10 +121,10 @@ struct Survey {
     typename Kind::Problem problem{};
     double least = 0;
     std::optional<typename Kind::Plan> recorded;
-    std::size_t pick = 0;  // in `choices`
+    std::size_t pick = 0;  // index into `choices`
   };
   std::vector<Place> places;
-  std::vector<typename Kind::Plan> choices;  // no two have one config
+  std::vector<typename Kind::Plan> choices;  // all different configs
 
   std::size_t index_of(const typename Kind::Plan& plan) {
     const auto found = std::find_if(choices.begin(), choices.end(),
@@ -151,8 +153,8 @@ Result<Survey<Kind>> survey_of(const typename Kind::Table& table, const DeviceIn
   return survey;
 }
 
-/// The plan that each of `configs` makes for the problem: plans that the planner wants, else those that are
-/// possible.
+/// Returns per entry of `configs` the plan of that config for the problem, or nullopt. If the planner would
+/// consider any of them (Taste::wanted) only those are returned, else all that are possible.
 template <class Kind, class Plans>
 std::vector<std::optional<typename Kind::Plan>> offers(const typename Kind::Table& table,
                                                        const typename Kind::Problem& checked,
@@ -167,8 +169,9 @@ std::vector<std::optional<typename Kind::Plan>> offers(const typename Kind::Tabl
   return plans;
 }
 
-/// Estimates of a tuned m, in terms of what was `measured` of the plan that the model gives `estimated`. Of
-/// times that were measured and estimated only those of one kind compare.
+/// Scales the estimates at an m that has a tuning record, so that they compare with measured times.
+/// `measured` is the record's time and `estimated` the model's time of the same plan. No other plan may look
+/// better than the record.
 void calibrate(double measured, double estimated, std::vector<double>& us) {
   for (double& time : us)
     if (time < kCannotServe)
@@ -196,7 +199,7 @@ CostTable costs_of(const typename Kind::Table& table, const Survey<Kind>& survey
   return costs;
 }
 
-/// The best of the table's kernels; nothing if none is for this problem.
+/// Returns the best plan among the table's kernels; nullopt if none can run this problem.
 template <class Kind>
 std::optional<typename Kind::Plan> best_of(const typename Kind::Table& table,
                                            const typename Kind::Problem& checked, const DeviceInfo& device) {
@@ -215,8 +218,8 @@ std::optional<typename Kind::Plan> plan_at(const typename Kind::Table& table,
   return best_of<Kind>(table, checked, device);
 }
 
-/// Each kernel's plan becomes one that launches all that it has to, if an m has such a one; those that serve
-/// none go. Whether any m numbers its clusters by GPC is known then too.
+/// Replaces each kernel's plan by one that launches every unit the kernel needs at some m, and drops kernels
+/// that serve no m. Also sets whether the plan of any m numbers its clusters by GPC.
 template <class Kind>
 void show_all(const Survey<Kind>& survey, const DeviceInfo& device, typename Kind::Table& table) {
   bool numbers = false;
@@ -248,7 +251,7 @@ Result<void> check_range(const typename Kind::Problem& problem, RowRange rows, c
   return {};
 }
 
-/// The chosen kernels, and the records that have one of them.
+/// Puts the chosen kernels into the table, and the records whose kernel was chosen.
 template <class Kind>
 void put_in(const FewKernels& few, const Survey<Kind>& survey, typename Kind::Table& table) {
   for (const int index : few.chosen) table.kernels.push_back(survey.choices[index]);
@@ -258,7 +261,7 @@ void put_in(const FewKernels& few, const Survey<Kind>& survey, typename Kind::Ta
       table.recorded.emplace_back(place.m, *place.recorded);
 }
 
-/// Different units of many plans.
+/// Returns the number of different units of the plans.
 template <class Kind, class Plans>
 int count_units(const Plans& plans) {
   std::set<std::string> units;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of `sluice plan --rows`: a line for each kernel of a range with the m that it serves.
+// The text of `sluice plan --rows`: one line per kernel of a range, with the values of m that it serves.
 #include <sluice/rows.h>
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 namespace sluice {
 namespace {
 
-/// Numbers of rows that are asked for one by one; a longer range takes steps.
+/// Most values of m to plan for the text; a longer range is sampled at equal steps.
 constexpr i64 kMostLines = 1 << 14;
-/// Runs of one kernel that are written out.
+/// Most intervals of m to print per kernel.
 constexpr int kMostRuns = 8;
 
 std::string percent(double share) {
@@ -23,7 +23,7 @@ std::string run_text(i64 first, i64 last) {
   return first == last ? std::to_string(first) : std::to_string(first) + ".." + std::to_string(last);
 }
 
-/// The m of one kernel, as they come.
+/// Collects the values of m of one kernel, in ascending order, as intervals.
 struct Runs {
   std::string kernel, text;
   int count = 0;

@@ -10,7 +10,8 @@ namespace {
 
 using ValueText = std::function<std::string(int axis)>;
 
-/// The values of all axes joined by x; with `shared`, a value that all have is printed once.
+/// Returns the values of all axes joined by x. With `shared`, a value that all axes have in common is printed
+/// once.
 std::string joined(const Conv& v, bool shared, const ValueText& value) {
   std::string text = value(v.spatial - 1);
   bool equal = true;
@@ -29,7 +30,8 @@ std::string shared_sizes(const Conv& v, const Axes& axes) {
   return joined(v, true, [&](int axis) { return std::to_string(axes[axis]); });
 }
 
-/// Stride, padding, dilation and pitches where they are not the usual ones, each after `before`.
+/// Returns stride, padding, dilation and pitches where they differ from the defaults, each preceded by
+/// `before`.
 std::string deviations(const Conv& v, const char* before) {
   std::string text;
   const auto add = [&](const char* name, const std::string& value) {

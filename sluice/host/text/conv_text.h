@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution in words, for plans and for the tool. Axes are printed outermost first, as torch has them.
+// A convolution as text, for plans and for the tool. Axes are printed outermost first, as in torch.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace sluice {
 
-/// "wgrad 32x64x56x56 * 64x3x3 stride 2 padding 1": input, filter, and what differs from 1 and 0. These are
-/// the flags of the tool.
+/// Returns "wgrad 32x64x56x56 * 64x3x3 stride 2 padding 1": input, filter, and whatever differs from stride 1
+/// and padding 0. The tool's flags have the same names.
 std::string conv_name(const Conv& conv);
-/// "wgrad: N 32, C 64, K 64, x 56x56, y 28x28, filter 3x3, stride 2, padding 1".
+/// Returns "wgrad: N 32, C 64, K 64, x 56x56, y 28x28, filter 3x3, stride 2, padding 1".
 std::string conv_text(const Conv& conv);
-/// The line of a plan's description that holds conv_text.
+/// Returns the line with conv_text in a plan's description.
 std::string conv_line(const Conv& conv, const std::string& remark = "");
 
 }  // namespace sluice

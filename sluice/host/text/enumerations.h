@@ -54,7 +54,7 @@ constexpr bool is_enumerator(Enum value) {
   return static_cast<int>(value) < Enumeration<Enum>::kCount;  // underlying types are unsigned
 }
 
-/// Lists the names: "fast, promoted".
+/// Returns the names as a list: "fast, promoted".
 template <Enumerated Enum>
 std::string names_of() {
   std::string names;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of fields that are numbers (fields.h has the tables).
+// The ranges of fields that are numbers (the tables are in fields.h).
 #pragma once
 
 #include <limits>
@@ -9,11 +9,11 @@ namespace sluice {
 
 inline constexpr int kAnyInt = std::numeric_limits<int>::max();
 
-/// Bounds of a number, both included. most = kAnyInt: no bound but the type's.
+/// The bounds of a number, both inclusive. most = kAnyInt: the upper bound is only the type's.
 struct FieldRange {
   int least = 0, most = kAnyInt;
 };
-/// "must be in 2..16", or "must be at least 1" where an int is the only other bound.
+/// Returns "must be in 2..16", or "must be at least 1" if there is no upper bound.
 std::string rule_of(const FieldRange& range);
 
 }  // namespace sluice

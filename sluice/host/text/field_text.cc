@@ -36,7 +36,7 @@ Result<void> set_value(T& value, std::string_view name, std::string_view text) {
   }
 }
 
-/// The nested field's name, or empty: "type" of "a.type", "m" of "cluster_m".
+/// Returns the name within a nested field, or empty: "type" for "a.type", "m" for "cluster_m".
 std::string_view name_within(const char* row, std::string_view name) {
   const std::string_view outer = row;
   const bool is_within = name.size() > outer.size() + 1 && name.starts_with(outer) &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts fields to text and back, from the tables of fields.h.
+// Converts fields to text and back, with the tables of fields.h.
 #pragma once
 
 #include <charconv>
@@ -21,8 +21,8 @@ bool is_shown(const Field<Owner, Member>& row, const Member& value) {
   return row.shown == Shown::always || !(value == Owner{}.*row.member);
 }
 
-/// A C++ initialiser with every name qualified: "128", "sluice::DType::bf16", "{.m = 128, .n = 64, .k = 64}".
-/// JIT units, cache keys, logs and tests share this text.
+/// Returns a C++ initialiser with all names qualified: "128", "sluice::DType::bf16", "{.m = 128, .n = 64, .k
+/// = 64}". JIT units, cache keys, logs and tests use this text.
 template <class T>
 std::string text_of(const T& value) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -42,12 +42,13 @@ std::string text_of(const T& value) {
 }
 
 /// Sets field `name` from text: a decimal integer, true or false, or an enumerator's name. Nested fields are
-/// `a.type`, or `cluster_m`. Error invalid_argument gives the name, or the text and its rule. plan() checks
-/// ranges.
+/// named `a.type`, or `cluster_m`. Error invalid_argument: the name is unknown, or the text breaks a rule;
+/// the message says which. Ranges are checked later, by plan().
 template <HasFields T>
 Result<void> set_field(T& value, std::string_view name, std::string_view text);
 
-/// Sets the fields of "tile_m=128, tile_n=256 schedule=ping_pong", separated by commas, blanks or both.
+/// Sets fields from a text such as "tile_m=128, tile_n=256 schedule=ping_pong", separated by commas, blanks
+/// or both.
 template <HasFields T>
 Result<T> from_text(std::string_view text);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One table of fields for each problem and configuration: name, member, range and help. Printers, overrides,
-// records, plan files, flags, C and Python all read it. A member without a row does not compile (the
-// static_asserts at the end).
+// records, plan files, flags, the C interface and Python all read it. A member without a row does not compile
+// (see the static_asserts at the end).
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,12 @@
 
 namespace sluice {
 
-/// Which fields a text shows. unless_default hides a default value, so that units and records older than the
-/// field stay as they are.
+/// When a text contains a field. unless_default omits a default value, so that the text of units and records
+/// older than the field does not change.
 enum class Shown { always, unless_default };
 
-/// A row. `overrule`: the packed::Overrides member that sets this choice of a packed kernel, else null.
+/// A row of a table. `overrule`: the packed::Overrides member that sets this field of a packed kernel; null
+/// for fields that the planner does not choose.
 template <class Owner, class Member>
 struct Field {
   using OwnerType = Owner;
@@ -36,7 +37,7 @@ template <class Owner, class Member>
 constexpr Field<Owner, Member> field(const char* name, Member Owner::*member) {
   return {name, member};
 }
-/// A field that was added after units and records existed.
+/// Returns the row of a field that was added when units and records already existed.
 template <class Owner, class Member>
 constexpr Field<Owner, Member> younger(const char* name, Member Owner::*member) {
   return {name, member, Shown::unless_default};
@@ -46,7 +47,7 @@ constexpr Field<Owner, Member> choice(const char* name, Member Owner::*member, c
                                       FieldRange range = {}) {
   return {name, member, Shown::unless_default, range, help};
 }
-/// A choice of the planner among configurations of a packed kernel.
+/// Returns the row of a packed kernel's field that the planner chooses.
 template <class Config>
 constexpr Field<Config, int> choice(const char* name, int Config::*member,
                                     std::optional<int> packed::Overrides::*overrule, FieldRange range,
@@ -66,7 +67,7 @@ concept HasFields = requires {
   FieldsOf<std::remove_const_t<T>>::kTable;
 };
 
-/// visit(row, value.*row.member) for each row of the table, in its order.
+/// Calls visit(row, value.*row.member) for each row of the table, in its order.
 template <HasFields T, class Visit>
 constexpr void for_each_field(T& value, const Visit& visit) {
   std::apply([&](const auto&... rows) { (visit(rows, value.*rows.member), ...); },
@@ -320,8 +321,8 @@ struct FieldsOf<StripConfig> {
                  younger("overlap", &C::overlap)};
 };
 
-/// The choices of all packed kernels, each once, as fields of packed::Overrides. Name and help are the first
-/// kernel's; the range covers every kernel's.
+/// The fields that the planner chooses in any packed kernel, each once, as fields of packed::Overrides. Name
+/// and help are those of the first kernel that has the field. The range covers all kernels.
 struct PackedChoices {
   std::array<Field<packed::Overrides, std::optional<int>>, 32> rows{};
   std::size_t count = 0;
@@ -360,7 +361,7 @@ struct FieldsOf<packed::Overrides> {
   static constexpr auto kTable = packed_override_table(std::make_index_sequence<packed_choices().count>());
 };
 
-/// Converts to any member type, for counting an aggregate's members.
+/// Converts to any member type. Used to count an aggregate's members.
 struct AnyMember {
   template <class T>
   constexpr operator T() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass over the bytes measures depth and counts members before anything is built.
+// One pass over the bytes measures the depth and counts members, before anything is built.
 #include <sluice/host/text/json_text.h>
 
 #include <nlohmann/json.hpp>
@@ -15,7 +15,7 @@ namespace {
 
 struct Outline {
   bool deep = false;
-  std::size_t members = 0;  // members of all objects: colons outside strings
+  std::size_t members = 0;  // members of all objects: the number of colons outside strings
 };
 
 Outline outline_of(std::string_view text) {
@@ -34,7 +34,7 @@ Outline outline_of(std::string_view text) {
   return outline;
 }
 
-/// Recurses at most kMostJsonDepth deep.
+/// Counts the members of all objects. Recurses at most kMostJsonDepth deep.
 std::size_t members_of(const Json& json) {
   std::size_t count = json.is_object() ? json.size() : 0;
   if (json.is_structured())
@@ -42,7 +42,7 @@ std::size_t members_of(const Json& json) {
   return count;
 }
 
-/// Finds the first duplicate key in a text that parses and has one.
+/// Returns the first duplicate key of a text that is valid and has one.
 std::string first_double_key(std::string_view text) {
   std::vector<std::set<std::string>> keys;
   std::string twice;
@@ -78,7 +78,7 @@ Result<Json> parse_json_text(std::string_view text) {
     return json;
   } catch (const Json::parse_error& error) {
     return refused("is not JSON from byte " + std::to_string(error.byte) + " on");
-  } catch (const Json::exception&) {  // a number beyond double's range
+  } catch (const Json::exception&) {  // a number outside double's range
     return refused("has a number outside of the range of a double");
   }
 }

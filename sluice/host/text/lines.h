@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Aligned lines of text that describes a plan or a GPU, and numbers in them.
+// Aligned lines of text that describe a plan or a GPU, and the numbers in them.
 #pragma once
 
 #include <cstddef>

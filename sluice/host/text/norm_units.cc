@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the units' text. It holds only enumerators and numbers, so no caller's string becomes code.
+// Builds the text of the units. It contains only enumerators and numbers, so no string of a caller becomes
+// code.
 #include <sluice/host/text/norm_units.h>
 
 #include <sluice/host/jit/source.h>
@@ -26,7 +27,7 @@ NormStore norm_store_of(const NormOptions& options) {
 
 std::string norm_unit_text(const NormConfig& config) {
   const auto& [input, vectors, store, overlap] =
-      config;  // a field that is added and not printed does not compile
+      config;  // a new field of NormConfig does not compile until it is printed here
   return std::string("#include <sluice/kernels/norm_entry.cuh>\n") +
          "inline constexpr sluice::NormConfig kConfig{.input = sluice::DType::" + name_of(input) +
          ", .vectors = " + (vectors ? "true" : "false") + ", .store = sluice::NormStore::" + name_of(store) +

@@ -11,12 +11,12 @@
 namespace sluice {
 
 const char* name_of(NormStore store);
-/// The store that the options ask for. Plain for Granularity::square_block, which Norm::create refuses.
+/// Returns how the norm stores its output. Plain for Granularity::square_block, which Norm::create rejects.
 NormStore norm_store_of(const NormOptions& options);
 
 std::string norm_unit_text(const NormConfig& config);
 
-/// The units of a norm: with vector loads, then without.
+/// Returns the units of a norm: with vector accesses, then without.
 std::vector<std::string> norm_units(DType input, NormStore store, Overlap overlap = {});
 std::vector<std::string> norm_units(const NormOptions& options);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An Overlap as a field of a configuration's text. The default gives no text, so units without overlap are
-// unchanged.
+// An Overlap as a field of a configuration's text. The default gives no text, so that units without overlap
+// are the same as before the field existed.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ inline std::string overlap_field(const Overlap& overlap) {
   return overlap == Overlap{} ? std::string() : ", .overlap = " + text_of(overlap);
 }
 
-/// Describes an overlap in short names of configurations.
+/// Returns the overlap's part of a configuration's short name.
 inline std::string overlap_words(const Overlap& overlap) {
   std::string words;
   if (overlap.wait != Wait::none) words += std::string(" wait:") + name_of(overlap.wait);

@@ -8,10 +8,11 @@
 
 namespace sluice {
 
-/// "{.type = sluice::WeightType::uint4, .group = 64, ...}", for units, errors and tables.
+/// Returns the format as an initialiser, for units, errors and tables:
+/// "{.type = sluice::WeightType::uint4, .group = 64, ...}".
 std::string to_string(const WeightFormat& format);
 
-/// For people: "uint4, group 64, fp16 scales, no zeros, order half".
+/// Returns the format as readable text: "uint4, group 64, fp16 scales, no zeros, order half".
 std::string describe(const WeightFormat& format);
 
 std::string pack_unit_text(const PackConfig& config);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of packed products. Units hold only enumerators and integers, so no caller's string becomes code.
+// Text of packed products. Units contain only enumerators and integers, so no string of a caller becomes
+// code.
 #include <sluice/host/text/packed_units.h>
 
 #include <sluice/host/jit/source.h>
@@ -72,7 +73,7 @@ std::string unit_text(const PackedConfig& config) {
 namespace packed {
 namespace {
 
-/// Formats and epilogue, which end the short names of all packed kernels.
+/// Returns formats and epilogue: the end of the short name of every packed kernel.
 template <class Config>
 std::string formats_text(const Config& c) {
   const WeightFormat& w = c.weights;

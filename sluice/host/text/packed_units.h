@@ -17,7 +17,7 @@ std::string unit_text(const PackedConfig& config);
 
 namespace packed {
 
-/// The units that a launch of the plan needs; none if D is empty.
+/// Returns the units that a launch of the plan needs; none if D is empty.
 std::vector<std::string> units_of(const Plan& plan);
 
 }  // namespace packed

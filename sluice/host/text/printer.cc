@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans as text: the initialisers of their values (field_text.h), and lines for people.
+// Plans as text: as initialisers of their values (field_text.h), and as lines for people.
 #include <string>
 
 #include <sluice/host/text/conv_text.h>
@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-/// "bf16" if A, B and D agree, else "e4m3>bf16" or "e4m3*e5m2>bf16".
+/// Returns "bf16" if A, B and D have one type, else for example "e4m3>bf16" or "e4m3*e5m2>bf16".
 std::string short_types(DType a, DType b, DType d) {
   std::string out = name_of(a);
   if (b != a) out += std::string("*") + name_of(b);
@@ -19,7 +19,7 @@ std::string short_types(DType a, DType b, DType d) {
   return out;
 }
 
-/// Lists deviations from the plainest epilogue, each after a space.
+/// Returns what differs from the default epilogue, each item after a space.
 std::string short_epilogue(const Epilogue& e) {
   std::string out;
   if (e.scale_a != ScaleMode::none) out += std::string(" scale_a:") + name_of(e.scale_a);
@@ -43,7 +43,8 @@ std::string describe_source(const Plan& plan) {
          fixed(plan.measured_us) + " us";
 }
 
-/// Tells whether bits are reproducible, for a product that is added to D.
+/// Returns text that says whether results are bit-identical from run to run, for a product that is added to
+/// D; empty for others.
 std::string describe_bits(const Plan& plan) {
   if (!adds(plan.problem.epilogue)) return {};
   return line("bits", plan.config.combine == Combine::add ? "depend on the order of additions"
@@ -96,7 +97,8 @@ std::string short_name(const KernelConfig& c) {
   if (c.b_major != Major::k) out += " b:mn";
   if (c.load_a == Load::strided) out += " a:strided";
   if (c.load_b == Load::strided) out += " b:strided";
-  if (is_swapped(c)) out += " swapped";  // B by A: tile, cluster and majors are of the swapped product
+  // Tile, cluster and majors are those of the swapped product, B times A.
+  if (is_swapped(c)) out += " swapped";
   if (c.promotes) out += " promoted";
   if (c.store != StorePath::tma) out += std::string(" ") + name_of(c.store);
   if (c.combine != Combine::none) out += std::string(" ") + name_of(c.combine);

@@ -17,7 +17,7 @@ std::string quantize_unit_text(const QuantizeConfig& config);
 
 std::vector<QuantizeStep> quantize_steps(std::optional<Granularity> granularity);
 
-/// The units of a quantiser: for each step the one with vector loads, then the one without.
+/// Returns the units of a quantiser: for each step one with vector accesses, then one without.
 std::vector<std::string> quantize_units(DType input, std::optional<Granularity> granularity, Gate gate,
                                         Overlap overlap = {});
 

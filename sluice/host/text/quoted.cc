@@ -41,7 +41,8 @@ Character character_at(std::string_view text, std::size_t at) {
   return code < kLeast[bytes] || surrogate || code > 0x10ffff ? Character{} : Character{bytes, code};
 }
 
-/// C0, DEL, C1, line separators, and marks that are invisible or reorder the text after them.
+/// Returns whether the character is C0, DEL, C1, a line separator, or a mark that is invisible or reorders
+/// text.
 bool is_control(u32 code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x200b && code <= 0x200f) ||
          (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
@@ -70,7 +71,7 @@ std::string shown(std::string_view bytes, const Character& c, Style style) {
   }
 }
 
-/// Prints whole characters from the first `most` bytes. `end`: where it stopped.
+/// Prints whole characters from the first `most` bytes. `end`: set to the offset where it stopped.
 std::string shown_part(std::string_view text, std::size_t most, Style style, std::size_t& end) {
   std::string out;
   std::size_t at = 0;

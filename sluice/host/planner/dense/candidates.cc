@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See candidates.h. The space is the registry's; overrides filter it, or stand in for it if they ask for
-// something that it does not list but that the kernel can do.
+// Implements candidates.h. The configurations to try are the registry's. Overrides filter them. If none is
+// left, configurations are tried that the registry does not list but the kernel supports.
 #include <sluice/host/planner/dense/candidates.h>
 #include <sluice/host/planner/field_checks.h>
 
@@ -31,8 +31,8 @@ bool too_many_tiles(const Problem& p, const KernelConfig& c) {
   return grid_tiles(p, c) > static_cast<double>(kMaxClusterTiles);
 }
 
-/// Tiles for swapped operands: every height with every width that cuts the rows of A into equal parts, if
-/// there are few rows or the caller asks for it.
+/// Returns tiles for swapped operands: every tile height of the registry, with every width that divides the
+/// columns of the swapped product evenly. Empty if the product is unsuited and the caller did not ask for it.
 std::vector<BaseConfig> swapped_space(const Problem& product, bool asked) {
   std::vector<BaseConfig> space;
   if (!asked && (product.n > kPlanner.search.swapped_rows || product.m < product.n)) return space;
@@ -45,8 +45,9 @@ std::vector<BaseConfig> swapped_space(const Problem& product, bool asked) {
   return space;
 }
 
-/// Every height with the widths that make its tiles fill one wave of lone CTAs, two, or three. A listed width
-/// may leave a fifth of the SMs without a tile there (docs/findings/fitted-widths.md).
+/// Returns every tile height of the registry with the widths that make the tiles fill exactly one, two or
+/// three waves of CTAs without clusters. With a listed width a fifth of the SMs may have no tile in the last
+/// wave (docs/findings/fitted-widths.md).
 std::vector<BaseConfig> fitted_space(const Problem& product, const DeviceInfo& device) {
   std::vector<BaseConfig> space;
   for (const BaseConfig& height : kHeights) {
@@ -66,7 +67,7 @@ std::vector<ClusterShape> clusters_of(const PlanOverrides& o) {
   return {std::begin(kClusterSpace), std::end(kClusterSpace)};
 }
 
-/// Tiles for a wgrad: every height with 1 to 4 atoms of 64 channels at a tap.
+/// Returns tiles for a wgrad: every tile height of the registry, 64 to 256 channels of a filter tap wide.
 std::vector<BaseConfig> atom_space() {
   std::vector<BaseConfig> space;
   for (const BaseConfig& height : kHeights)
@@ -75,7 +76,8 @@ std::vector<BaseConfig> atom_space() {
   return space;
 }
 
-/// The tiles of the space that the overrides leave. `product` says how wide unlisted ones are.
+/// Returns the tiles of the registry, and the fitted ones, that the overrides allow. `product` decides the
+/// widths of fitted tiles.
 std::vector<BaseConfig> listed_bases(const Problem& product, const DeviceInfo& device,
                                      const PlanOverrides& o) {
   std::vector<BaseConfig> bases(std::begin(kGemmSpace), std::end(kGemmSpace));
@@ -92,7 +94,8 @@ std::vector<BaseConfig> listed_bases(const Problem& product, const DeviceInfo& d
   return bases;
 }
 
-/// Tiles that the space does not list: every listed value of an axis that is not overruled.
+/// Returns tiles that the registry need not list: the overrides' schedule, height and width, and every listed
+/// value for those that the caller leaves open.
 std::vector<BaseConfig> unlisted_bases(const PlanOverrides& o) {
   std::vector<BaseConfig> bases;
   for (const BaseConfig& listed : kGemmSpace) {
@@ -154,23 +157,26 @@ struct Search {
   }
 };
 
-/// Clusters along k are for tiles too few to fill the GPU. Over several waves they read what others would
-/// have shared: of 357 tuned problems none gained 1 % from that, and one lost half.
+/// Returns whether the config has clusters along k although its tiles need more than one wave. Such clusters
+/// are for tiles too few to fill the GPU. Over several waves they lose L2 sharing: of 357 tuned problems none
+/// gained 1 % from that, and one lost half.
 bool splits_more_than_a_wave(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
   return c.cluster.k > 1 && grid_tiles(p, c) > max_clusters(c, device);
 }
 
-/// MN-major B comes in blocks of 64 columns. Half of the tiles of another width begin inside of an L2 line,
-/// and all bring columns of their neighbours. Where no CTA shares B, 51 of 53 problems lost 2 to 51 % by it
-/// and two gained 1 % (docs/findings/mn-major.md). WGMMA itself is slow at widths between multiples of 32
-/// (128 x 144 took 1.3 times as long as 128 x 160, docs/findings/splits.md).
+/// Returns whether the tile's width is slow for MN-major B, which is loaded in blocks of 64 columns. With
+/// other widths half of the tiles start inside an L2 line, and all load columns of their neighbours. Where no
+/// CTA shares B, 51 of 53 problems lost 2 to 51 % by it and two gained 1 % (docs/findings/mn-major.md). WGMMA
+/// itself is slow at widths between multiples of 32 (128 x 144 took 1.3 times as long as 128 x 160,
+/// docs/findings/splits.md).
 bool is_slow_width(const Problem& p, const KernelConfig& c) {
   const int unit = c.cluster.m > 1 || p.n <= c.tile.n ? kMnBlock / 2 : kMnBlock;
   return c.b_major == Major::mn && c.tile.n % unit != 0;
 }
 
-/// Half of a gated tile's columns may be too few for a TMA store where all of them were enough: widths that
-/// are good for the loads stay, stored direct.
+/// Returns how to store D. A gated tile stores only half of its columns, which may be too few for a TMA store
+/// although the whole tile is wide enough. Such tiles are kept, because their loads are good, and store
+/// directly.
 StorePath store_of(const KernelConfig& c) {
   const bool fits = !c.epilogue.gated || own_outputs(c) * bytes_of(c.d) % kTmaUnit == 0;
   return fits ? c.store : StorePath::direct;
@@ -202,15 +208,15 @@ Error bad_override(const std::string& message) {
   return Error{ErrorCode::invalid_config, message};
 }
 
-/// Nothing is asked of tiles and walks.
+/// Returns whether the overrides leave tiles, clusters, splits and raster to the planner.
 bool leaves_kernel_open(const PlanOverrides& o) {
   return o == PlanOverrides{.workspace_limit = o.workspace_limit,
                             .ignore_records = o.ignore_records,
                             .overlap = o.overlap};
 }
 
-/// `p` and, where it may gain, the same product with A and B in each other's places. What was asked of tiles
-/// and walks is meant for the first.
+/// Returns `p` and, where it may be faster, also the product with A and B exchanged. If the caller overrides
+/// tile or raster, only `p`: the overrides refer to its m and n.
 std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
   if (is_conv(p.conv)) return {p};
   if (o.swapped) return {*o.swapped ? transposed(p) : p};
@@ -218,9 +224,9 @@ std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
   return {p};
 }
 
-/// Refuses overrides that no configuration can follow.
+/// Returns an error for overrides that no configuration can follow.
 Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
-  SLUICE_TRY(sluice::check_overrides(o));  // a record's were not checked before
+  SLUICE_TRY(sluice::check_overrides(o));  // overrides from a record were not checked before
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
     return bad_override(std::string("store = tma: ") + reason + "; store direct");
   if (o.swapped.value_or(false) && is_conv(p.conv))
@@ -238,7 +244,7 @@ Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
   return {};
 }
 
-/// The rule of the config that a split breaks; empty: none.
+/// Returns the rule that a split breaks, given its configuration; empty: none.
 std::string split_problem(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
                           const WorkSplit& split) {
   if (split.clusters < 1 || split.clusters > max_clusters(c, device))
@@ -291,8 +297,9 @@ Plan plan_of(const Problem& p, const KernelConfig& config, const WorkSplit& spli
   plan.smem_bytes = smem_bytes(config);
   plan.workspace_bytes = workspace_bytes(config, split);
   const bool empty = p.m == 0 || p.n == 0 || p.batch == 0;
-  // The estimate is for the walk before it is numbered. The model prices a numbered walk, but does not know
-  // what GPCs share, which is its gain. rank_candidates() puts the last estimate in.
+  // The estimate is that of the raster before clusters are numbered by GPC. The model does not know what the
+  // CTAs of a GPC share in L2, which is the gain of that numbering. ranked() replaces the estimate after
+  // sorting.
   if (!empty) plan.estimate = estimate(product_of(p, config), config, split, device);
   plan.split = numbered(plan, o);
   return plan;
@@ -316,7 +323,8 @@ std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo
   return plans;
 }
 
-/// Best first; then each says what the model thinks of the walk that will run.
+/// Sorts plans, best estimate first. Then replaces the estimate of each plan that numbers clusters by GPC
+/// with that of the raster that will run.
 std::vector<Plan> ranked(std::vector<Plan> plans, const DeviceInfo& device) {
   std::stable_sort(plans.begin(), plans.end(),
                    [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
@@ -338,7 +346,7 @@ std::string why_no_plain_plan(const Problem& p, const PlanOverrides& o) {
          "256, or of 8 above 32 without a gate), warps 4, 8 or 16; give fewer overrides";
 }
 
-/// True for configs that search() lets through for this problem.
+/// Returns whether search() would accept this configuration for this problem.
 bool suits(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
   const char* const no_store = why_not_tma_store(p);
   if (no_store != nullptr && (c.store == StorePath::tma || is_swapped(c))) return false;
@@ -348,7 +356,7 @@ bool suits(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
          !is_slow_width(product, c) && !too_many_tiles(product, c);
 }
 
-/// The overrides ask for a split that stream_splits() did not return.
+/// Returns why stream_splits() did not return the split that the overrides ask for.
 std::string why_no_split(const Problem& p, KernelConfig c, const DeviceInfo& device, WorkSplit split,
                          const PlanOverrides& o) {
   const i64 tiles = grid_rows(p, c) * grid_columns(p, c) * p.batch;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every plan worth considering for a problem that problem_checks.h has let through, best estimate first.
-// Deterministic: equal estimates keep the order of the registry's space. Called by planner.cc.
+// Finds every plan worth considering for a problem that problem_checks.h accepts, best estimate first.
+// Deterministic: plans with equal estimates stay in the registry's order. Called by planner.cc.
 #pragma once
 
 #include <optional>
@@ -10,30 +10,32 @@
 
 namespace sluice {
 
-/// A walk counts cluster tiles in an int and steps past the end once.
+/// Most cluster tiles of a launch. A cluster counts tiles in an int, and steps past the last one once.
 inline constexpr i64 kMaxClusterTiles = i64{1} << 30;
 
-/// The order of the walk that moves the fewest bytes, and as many clusters as fit or are needed.
-/// Fields that `overrides` sets are taken as they are.
+/// Returns the raster that moves the fewest bytes, and as many clusters as fit on the GPU or are needed.
+/// Fields that `overrides` sets are kept. k is not split.
 WorkSplit choose_split(const Problem& problem, const KernelConfig& config, const DeviceInfo& device,
                        const PlanOverrides& overrides);
 
-/// `problem` is checked and has its strides filled in.
-/// Errors: invalid_config (the overrides leave nothing, with the rule they break), invalid_size.
+/// Returns all candidates. `problem` is checked and has its strides filled in. Errors: invalid_config (the
+/// overrides leave no configuration; the message says which rule they break), invalid_size.
 Result<std::vector<Plan>> rank_candidates(const Problem& problem, const DeviceInfo& device,
                                           const PlanOverrides& overrides);
 
-/// The best walk of one config, which rank_candidates returned for a problem of other sizes. Nothing where
-/// that would not return it for this one, but for the width of its tiles: any that the kernel has will do. Of
-/// `numbering` that field counts alone. `problem` as above, and not empty.
+/// Returns the best plan with this config, which rank_candidates() returned for a problem of other sizes.
+/// Nullopt if rank_candidates() would not consider it for this problem; the width of its tiles need not be
+/// listed. Only the field `numbering` of the overrides is used. `problem` is checked, has its strides filled
+/// in, and is not empty.
 std::optional<Plan> plan_with(const Problem& problem, const KernelConfig& config, const DeviceInfo& device,
                               const PlanOverrides& numbering);
 
 namespace gemm {
 
-/// The plan of the problem's record, or of one that may stand in for it, through the same checks as a
-/// caller's overrides. Nothing if it breaks a rule (it was written by another version or damaged by hand):
-/// then the model decides. `checked` as above.
+/// Returns the plan of the problem's tuning record, or of one for a product with the same loads. It passes
+/// the same checks as a caller's overrides. Nullopt if there is no record or it breaks a rule, because
+/// another version wrote it or somebody edited it: then the model decides. `checked` has its strides filled
+/// in.
 std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& device,
                                   const RecordBook& records);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See conv_checks.h. Order matters: each check may rely on those before it, so that no arithmetic overflows.
+// Implements conv_checks.h. Each check may rely on the checks before it, so that no arithmetic overflows.
 #include <sluice/host/planner/dense/conv_checks.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace sluice {
 namespace {
 
 constexpr const char* kAxes[] = {"w", "h", "d"};
-constexpr int kMostFilter = 1 << 15;  // along an axis; products of axes fit 63 bits
+constexpr int kMostFilter = 1 << 15;  // per axis, so that the product over all axes fits in 63 bits
 constexpr i64 kMostPitch = i64{1} << 24;
 
 Error bad_size(const std::string& message) {
@@ -24,7 +24,7 @@ std::string along(const char* what, i64 value, int axis) {
 }
 
 Result<void> check_axis(const Conv& v, int axis) {
-  constexpr i64 kMostSize = kMaxInt / 4;  // an axis may be longer than a filter
+  constexpr i64 kMostSize = kMaxInt / 4;  // an axis of x may be longer than one of a filter
   const struct {
     const char* name;
     i64 value, least, most;
@@ -72,7 +72,7 @@ Result<void> check_counts_of(const Conv& v) {
   return {};
 }
 
-/// A number of channels, of x or of y, and the elements of `type` that TMA steps by.
+/// A number of channels (of x or of y), and how many elements of `type` it must be a multiple of for TMA.
 struct Channels {
   const char* name;
   const char* tensor;
@@ -90,7 +90,7 @@ Result<void> check_multiple(const Channels& c) {
 Result<void> check_channels(const Conv& v, DType inputs, DType output) {
   const i64 unit = kTmaUnit / bytes_of(inputs), out_unit = kTmaUnit / bytes_of(output);
   const bool writes_x = v.op == ConvOp::dgrad, writes_y = v.op == ConvOp::fprop;
-  // The filter has a row of channels for each tap, whichever tensor it is read or written beside.
+  // The filter has one row of channels per tap, so their number must suit TMA in every convolution.
   SLUICE_TRY(check_multiple({"channels", "x", v.channels, x_pitch_of(v), unit, inputs}));
   const Channels checks[] = {
       {"channels", "x", v.channels, x_pitch_of(v), writes_x ? out_unit : unit, writes_x ? output : inputs},

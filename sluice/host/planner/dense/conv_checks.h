@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is this a convolution that the kernels can gather? Called by problem_checks.cc.
+// Checks that the kernels support a convolution. Called by problem_checks.cc.
 #pragma once
 
 #include <sluice/plan.h>
@@ -9,8 +9,8 @@ namespace sluice {
 /// Errors: invalid_argument (no op), invalid_size, invalid_type, invalid_stride, misaligned.
 Result<void> check_conv(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue);
 
-/// Checks a problem with a convolution: all its sizes, layouts and strides must follow from that. Errors:
-/// check_conv's, and invalid_argument.
+/// Checks a problem with a convolution: all its sizes, layouts and strides must follow from the convolution.
+/// Errors: check_conv's, and invalid_argument.
 Result<void> check_conv_problem(const Problem& problem);
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See cost_model.h. Reads from the inside out: one k-tile, one tile of a CTA, all waves, the kernel.
+// Implements cost_model.h, from small to large: the clocks of one k-tile, of one tile of a CTA, of all waves,
+// and the time of the kernel.
 #include <sluice/host/planner/dense/cost_model.h>
 
 #include <algorithm>
@@ -13,13 +14,14 @@
 namespace sluice {
 namespace {
 
-constexpr int kStepsPerKTile = 4;  // WGMMAs of 32 bytes of k in a 128-byte row
-/// Shared memory gives 128 bytes a clock, so that a column of 32 bytes of B takes a quarter.
+constexpr int kStepsPerKTile = 4;  // WGMMAs per k-tile: a 128-byte row of k in steps of 32 bytes
+/// Clocks to read 32 bytes of k of one column of B from shared memory, at 128 bytes per clock.
 constexpr double kSmemReadClocksOfColumn = 32.0 / 128;
-/// The clock follows from the time, and the time from the clock.
+/// Iterations of the estimate: the clock depends on the power and so on the time, and the time on the clock.
 constexpr int kClockGuesses = 2;
 
-/// The time of things that overlap, each of which would take so long alone.
+/// Returns the time of phases that overlap, given the time that each would take by itself. With infinite
+/// `sharpness` it is the longest; a smaller one adds more of the others.
 double joined(double sharpness, std::initializer_list<double> times) {
   const double longest = std::max(times);
   if (longest <= 0) return 0;
@@ -28,7 +30,7 @@ double joined(double sharpness, std::initializer_list<double> times) {
   return longest * std::pow(sum, 1 / sharpness);
 }
 
-/// The model of one problem, configuration and split.
+/// The model for one problem and one configuration.
 class Model {
  public:
   Model(const Problem& problem, const KernelConfig& config, const DeviceInfo& device, const Costs& cost)
@@ -39,16 +41,16 @@ class Model {
  private:
   Estimate estimate_at_clock(const WorkSplit& split) const;
   double clocks_per_us() const { return clock_; }
-  /// K-tiles of a tile; of a phase of dx, in the mean.
+  /// Returns the k-tiles of a tile; for a strided dgrad the mean over its phases.
   double k_tiles() const {
     const double most = static_cast<double>(ceil_div(p_.k, i64{c_.tile.k}));
     return c_.conv.phased ? static_cast<double>(taps_of(p_.conv)) / static_cast<double>(p_.batch) *
                                 static_cast<double>(ceil_div(p_.conv.filters, i64{c_.tile.k}))
                           : most;
   }
-  /// K-tiles of a tile that one CTA works on.
+  /// Returns the k-tiles of a tile that one CTA multiplies.
   double own_k_tiles() const { return std::ceil(k_tiles() / c_.cluster.k); }
-  /// Clocks of the tensor cores for one k-tile of a CTA if nothing else took any.
+  /// Returns the tensor cores' clocks for one k-tile of a CTA, without any loss.
   double ideal_clocks() const {
     return c_.tile.m / kWaveRows * kStepsPerKTile * (c_.tile.n / 2.0) * tensor_slowness(device_, c_.a);
   }
@@ -69,7 +71,7 @@ class Model {
   double run_clocks(const WorkSplit& split) const;
   double phased_clocks(const WorkSplit& split) const;
   double combine_us(const WorkSplit& split) const;
-  /// Bytes of an fp32 sum for each element of D. In double: 64 bits may not hold them.
+  /// Returns the bytes of fp32 sums for all of D. In double, because 64 bits may not hold it.
   double sum_bytes() const {
     return 4.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.batch);
   }
@@ -79,11 +81,11 @@ class Model {
   const KernelConfig& c_;
   const DeviceInfo& device_;
   const Costs& cost_;
-  double clock_ = 0;  // clocks a microsecond, of the last guess
+  double clock_ = 0;  // clocks per microsecond, from the last iteration
 };
 
-/// Clocks of the tensor cores for one k-tile of a CTA: a 64 x n step takes n / 2. What comes from L2 costs
-/// power, and so clock.
+/// Returns the tensor cores' clocks for one k-tile of a CTA: a 64 x n WGMMA takes n / 2. Loads from L2 use
+/// power and so lower the clock; they are counted as additional clocks.
 double Model::tensor_clocks() const {
   return ideal_clocks() / cost_.mainloop_efficiency +
          cost_.power_clocks_per_l2_byte * l2_bytes_per_k_tile(p_, c_);
@@ -95,12 +97,12 @@ double Model::smem_clocks() const {
   return reads + cost_.smem_write_weight * (c_.tile.m + c_.tile.n);
 }
 
-/// Clocks of a math group after the products of one k-tile.
+/// Returns the clocks to add one k-tile's accumulators to the promoted fp32 sums.
 double Model::promotion_clocks() const {
   return sum_registers(c_) * cost_.promote_clocks_per_register + units(c_) * cost_.promote_drain_clocks;
 }
 
-/// Clocks of the math groups for one k-tile of a CTA, without waiting for loads.
+/// Returns the math groups' clocks for one k-tile of a CTA, if they never wait for loads.
 double Model::math_clocks() const {
   const bool one_chain = c_.schedule == Schedule::ping_pong && waves(c_) == 1;
   const int transposed = (c_.a_major == Major::mn) + (c_.b_major == Major::mn);
@@ -109,17 +111,19 @@ double Model::math_clocks() const {
       joined(cost_.hard, {tensor_clocks(), smem_clocks()}) + (one_chain ? kStepsPerKTile * chain : 0);
   if (is_conv(p_.conv) && c_.cluster.m == 2 && c_.cluster.n == 1) product += cost_.gathered_pair_clocks;
   if (!c_.promotes) return product;
-  if (c_.schedule == Schedule::ping_pong) return product + promotion_clocks();  // the other group waits
+  // The other group has its turn at the tensor cores meanwhile.
+  if (c_.schedule == Schedule::ping_pong) return product + promotion_clocks();
   return joined(cost_.soft, {product, product / kMathGroups + promotion_clocks()});
 }
 
-/// Clocks of one group to store its part of a tile, with the other group doing something else.
+/// Returns the clocks of one math group's epilogue for its part of a tile, while the other group does
+/// something else.
 double Model::epilogue_clocks() const {
-  const double elements = sum_registers(c_) / c_.cluster.k;  // sums of a thread
+  const double elements = sum_registers(c_) / c_.cluster.k;  // accumulators per thread
   const double chunks = waves(c_) * own_outputs(c_) / store_columns(c_);
   const Epilogue& e = c_.epilogue;
-  // An element is converted and stored; each operand is one more value to bring to it, and a direct store one
-  // more instruction.
+  // Each element is converted and stored. Each vector operand adds one load per element; a direct store adds
+  // one instruction.
   const int operands = (e.scale_a == ScaleMode::vector) + (e.scale_b == ScaleMode::vector) +
                        (e.bias != Bias::none) + e.residual + (c_.store == StorePath::direct);
   double each = (1 + operands) * cost_.epilogue_clocks_per_element;
@@ -130,21 +134,23 @@ double Model::epilogue_clocks() const {
          exchange_clocks();
 }
 
-/// Clocks from a CTA's own sums to whole ones in a cluster along k.
+/// Returns the clocks to add up the partial sums of a cluster along k.
 double Model::exchange_clocks() const {
   if (c_.cluster.k == 1) return 0;
   const double rows = std::min<double>(static_cast<double>(p_.m), c_.tile.m);
   return 4.0 * rows * c_.tile.n / cost_.exchange_bytes_per_clock;
 }
 
-/// Bytes requested from L2 for each byte that is read. A product without k reads none.
+/// Returns the bytes requested from L2 per byte that is needed: rows that span two L2 lines are requested
+/// twice. 1 if k is 0.
 double Model::asked_share() const {
   const double read = l2_bytes_per_k_tile(p_, c_);
   return read > 0 ? 1 + split_bytes_per_k_tile(p_, c_) / read : 1;
 }
 
-/// Whole tiles get so much more from L2 than its rate. Lone CTAs of a convolution often are in step, and on
-/// some cards are not: nothing counts on it. Where rows lie in two lines, they get less.
+/// Returns the factor by which the L2 rate of whole tiles differs from that of L2's plain rate. CTAs without
+/// clusters that run in step share L2 hits. In a convolution the model does not count on that, since on some
+/// cards they are not in step; and rows that span two L2 lines lower the rate.
 double Model::whole_tile_gain(const WorkSplit& split) const {
   if (is_conv(p_.conv)) {
     const bool lone = cluster_size(c_) == 1 && split.streamed == 0;
@@ -153,10 +159,11 @@ double Model::whole_tile_gain(const WorkSplit& split) const {
   return are_in_step(p_, c_, split) ? cost_.l2_gain_in_step : 1;
 }
 
-/// Lines that strided warps read in one trip: fewer take as long (kBatchGroups of four for each warp).
+/// Lines that the warps of a strided load read per round trip; fewer lines take as long. Each warp reads
+/// kBatchGroups groups of four.
 constexpr double kLinesOfATrip = 16.0 * kStridedWarps;
 
-/// Clocks that warps take to bring a k-tile's strided operands, line by line.
+/// Returns the clocks that warps need to load a k-tile's strided operands, line by line.
 double Model::strided_clocks() const {
   const double lines_a = c_.load_a == Load::strided ? c_.tile.m : 0;
   const double lines_b = c_.load_b == Load::strided ? stage_b_rows(c_) : 0;
@@ -164,8 +171,8 @@ double Model::strided_clocks() const {
   return lines == 0 ? 0 : std::max(lines, kLinesOfATrip) * cost_.strided_line_clocks;
 }
 
-/// Clocks until all bytes of a tile have come, by the slowest of L2's rate, the SM's port and latency. The
-/// ring is refilled once in the time that a byte takes to come.
+/// Returns the clocks to load all bytes of a tile. It is the longest of four times: strided loads by warps;
+/// L2's rate; the rate of the SM's port; and latency, since the ring is loaded once per load latency.
 double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
   const double shared_rate =
       device_.rates.l2_bytes_per_us * cost_.l2_gain_of_tma * l2_gain / clocks_per_us() / active;
@@ -175,8 +182,9 @@ double Model::load_clocks(double active, double k_tiles, double l2_gain) const {
                    k_tiles / c_.stages * loaded_latency_us(device_, cost_) * clocks_per_us()});
 }
 
-/// Clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs at work. `last`:
-/// to the start of its epilogue. Ping-pong's tiles hide theirs, so it makes no difference there.
+/// Returns the clocks from the start of one tile of a CTA to the start of its next, with `active` CTAs
+/// running. With `last`: to the start of its epilogue. Ping-pong hides epilogues, so `last` makes no
+/// difference there.
 double Model::tile_clocks(double active, double k_tiles, double l2_gain, bool last) const {
   const double load = load_clocks(active, k_tiles, l2_gain), math = k_tiles * math_clocks(),
                epilogue = epilogue_clocks();
@@ -186,29 +194,30 @@ double Model::tile_clocks(double active, double k_tiles, double l2_gain, bool la
   return joined(sharpness, {math + (last ? 0 : epilogue) + cost_.ramp_clocks, load});
 }
 
-/// Clocks of the longest run of streamed k-tiles: its products, and for each tile that it touches an epilogue
-/// or a partial sum to write.
+/// Returns the clocks of the longest run of streamed k-tiles (split-K): its products, and for each tile that
+/// it touches an epilogue or the write of a partial sum.
 double Model::run_clocks(const WorkSplit& split) const {
   if (split.streamed == 0) return 0;
   const double run = std::ceil(split.streamed * k_tiles() / split.clusters);
   const double active = std::min<double>(split.clusters * cluster_size(c_), device_.sm_count);
-  const double rounds = std::ceil(split.clusters * cluster_size(c_) / active);  // more than fit: one by one
+  // Clusters that do not fit at once run one after another.
+  const double rounds = std::ceil(split.clusters * cluster_size(c_) / active);
   const int parts = split.clusters / split.streamed;
-  const bool aligned = split.clusters % split.streamed == 0 &&  // each run lies in one tile
+  const bool aligned = split.clusters % split.streamed == 0 &&  // true: each run is within one tile
                        (split.streamed == 1 || std::fmod(k_tiles(), parts) == 0);
   const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
   return rounds * (tile_clocks(active, std::ceil(run / c_.cluster.k), 1) + (pieces - 1) * epilogue_clocks() +
                    (c_.combine == Combine::last_arriver ? pieces * cost_.combine_us * clocks_per_us() : 0));
 }
 
-/// Clocks of the busiest cluster where the matrices of the batch are phases of dx. They come heaviest first,
-/// so it is the first cluster, which takes the first tile of each wave.
+/// Returns the clocks of the busiest cluster of a strided dgrad, whose batch is the phases of dx. Phases with
+/// most taps come first, so the first cluster, which has the first tile of each wave, is the busiest.
 double Model::phased_clocks(const WorkSplit& split) const {
   const Phases phases = phases_of(p_.conv);
   const i64 per_phase = grid_rows(p_, c_) * grid_columns(p_, c_), tiles = per_phase * phases.count;
   const double blocks = static_cast<double>(ceil_div(p_.conv.filters, i64{c_.tile.k}));
   const double active = static_cast<double>(std::min<i64>(tiles, split.clusters)) * cluster_size(c_);
-  // Tiles of one phase take the same time.
+  // All tiles of one phase take the same time.
   double clocks = 0;
   for (int i = 0; i < phases.count; ++i) {
     const i64 first = ceil_div(i * per_phase, i64{split.clusters});
@@ -219,8 +228,8 @@ double Model::phased_clocks(const WorkSplit& split) const {
   return clocks;
 }
 
-/// The parts of all streamed tiles on their way into D, when all clusters end at once: L2 reads and writes
-/// what is added to, once for each part.
+/// Returns the microseconds to add all slices' partial sums to D (Combine::add) when all clusters end at
+/// once. L2 reads and writes each element of D once per slice.
 double Model::adds_us(const WorkSplit& split) const {
   const double peers = std::max(1.0, static_cast<double>(split.clusters) / split.streamed);
   const double share = split.streamed / grid_tiles(p_, c_);
@@ -228,8 +237,8 @@ double Model::adds_us(const WorkSplit& split) const {
   return share * peers * sum_bytes() * kReadAndWrite / device_.rates.l2_bytes_per_us;
 }
 
-/// From the last product to whole sums: what the last peer of a tile does when all others are done, or the
-/// kernel that adds up the parts.
+/// Returns the microseconds from the last product to complete sums. That is the work of a tile's last arriver
+/// when all others are done, or that of the kernel that adds up the slices.
 double Model::combine_us(const WorkSplit& split) const {
   if (split.streamed == 0) return 0;
   if (c_.combine == Combine::add) return adds_us(split);
@@ -250,7 +259,8 @@ Estimate Model::estimate(const WorkSplit& split) {
   const double products = ideal_clocks() * k_tiles() * grid_tiles(p_, c_) * c_.cluster.m * c_.cluster.n;
   for (int i = 0; i < kClockGuesses; ++i) {
     const double share =
-        products / device_.sm_count / clock_ / e.total_us;  // a part of the tensor cores' time
+        // The share of time in which the tensor cores are busy.
+        products / device_.sm_count / clock_ / e.total_us;
     clock_ = sluice::clocks_per_us(device_, c_.a, cost_.moved_power * share);
     e = estimate_at_clock(split);
   }
@@ -265,7 +275,7 @@ Estimate Model::estimate_at_clock(const WorkSplit& split) const {
 
   const Traffic traffic = traffic_of(p_, c_, split, device_);
   Estimate e;
-  const double run = std::ceil(split.streamed * k_tiles() / split.clusters);  // k-tiles
+  const double run = std::ceil(split.streamed * k_tiles() / split.clusters);  // in k-tiles
   e.waves = static_cast<int>(std::ceil(whole / split.clusters)) + (split.streamed > 0 ? 1 : 0);
   e.tensor_us =
       (std::ceil(whole / split.clusters) * k_tiles() + run) / c_.cluster.k * tensor_clocks() / clock;
@@ -273,14 +283,14 @@ Estimate Model::estimate_at_clock(const WorkSplit& split) const {
   e.hbm_us = traffic.hbm_bytes / device_.rates.hbm_bytes_per_us;
   e.overhead_us = device_.rates.launch_us + cost_.begin_us;
   if (cluster_size(c_) > 1) e.overhead_us += cost_.cluster_us;
-  // A last arriver works while whole tiles, if there are any, are multiplied.
+  // If there are whole tiles, last arrivers add up slices while those are multiplied.
   if (whole == 0 || c_.combine == Combine::separate) e.overhead_us += combine_us(split);
-  // The last epilogue has nothing to hide behind: no loads, and no products. Cooperative runs and phases
-  // count theirs with their tiles.
+  // No loads or products overlap the last epilogue. Cooperative runs and phases count theirs with their
+  // tiles.
   const bool ends_with_whole_tiles = whole > 0 && !c_.conv.phased;
   if (c_.schedule == Schedule::ping_pong || ends_with_whole_tiles) e.overhead_us += epilogue_clocks() / clock;
-  // HBM works for what is being computed: a last wave of few tiles cannot use what the waves before left
-  // over.
+  // HBM loads only for the tiles being computed: a last wave of few tiles cannot use the HBM time that
+  // earlier waves left unused.
   const auto part_us = [&](double part_tiles, double clocks) {
     return joined(cost_.soft, {clocks / clock, e.hbm_us * part_tiles / tiles});
   };

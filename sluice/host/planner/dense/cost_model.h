@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a configuration will take, from what is known about the machine: waves, tensor time, shared
-// memory, L2 and HBM bytes, and what is not hidden behind them. Pure arithmetic; the numbers are Costs
-// (costs.h). Called by candidates.cc.
-// The model is there to rank configurations of one problem, not to predict a time to the percent.
+// Estimates the time of a configuration from waves, tensor core time, shared memory, L2 and HBM bytes, and
+// the overhead that overlaps with none of them. Pure arithmetic; the constants are Costs (costs.h). Its
+// purpose is to rank the configurations of one problem, not to predict a time to the percent. Called by
+// candidates.cc.
 #pragma once
 
 #include <sluice/host/planner/costs.h>
@@ -10,10 +10,10 @@
 
 namespace sluice {
 
-/// Clusters that can be resident at once.
+/// Returns how many clusters of this config can be resident at once.
 int max_clusters(const KernelConfig& config, const DeviceInfo& device);
 
-/// `problem` has its strides filled in and is not empty; the config is valid.
+/// Returns the estimated times. `problem` has its strides filled in and is not empty; `config` is valid.
 Estimate estimate(const Problem& problem, const KernelConfig& config, const WorkSplit& split,
                   const DeviceInfo& device, const Costs& costs = kCosts);
 

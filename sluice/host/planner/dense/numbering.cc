@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// L2 answers several SMs of a GPC at once if they ask for the same lines at nearly the same time, but not for
-// what a cluster multicasts (docs/findings/gpc.md). So what can gain is the operand that CTAs load for
-// themselves: clusters that share it should be neighbours in a GPC.
+// If several SMs of a GPC request the same lines at nearly the same time, L2 answers them together; multicast
+// loads of a cluster gain nothing from that (docs/findings/gpc.md). So the gain is in the operand that each
+// cluster loads for itself: clusters that load the same part of it should be in one GPC.
 #include <sluice/host/planner/dense/numbering.h>
 
 #include <algorithm>
@@ -47,7 +47,8 @@ WorkSplit numbered(const Plan& plan, const PlanOverrides& o) {
   split.numbering = Numbering::gpc;
   const ClusterShape& cluster = plan.config.cluster;
   if (!multicasts_one_operand(cluster)) return split;
-  // The walk goes along the operand that is multicast, so that all of a GPC share the other.
+  // The raster runs along the operand that is multicast, so that the clusters of a GPC share the other
+  // operand.
   if (o.raster || o.raster_group) return split;
   const bool along_n = cluster.m > 1;
   const Problem product = product_of(plan.problem, plan.config);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which plans number their clusters by GPC (spec/work_split.h), and how those walk.
+// Decides which plans number their clusters by GPC (spec/work_split.h), and their raster.
 #pragma once
 
 #include <sluice/plan.h>
 
 namespace sluice {
 
-/// The split of a plan that has its estimate. It is numbered by GPC if that is asked for, or if nobody asked
-/// and it pays. Then it has the order of tiles that goes with it, unless another is asked for.
+/// Returns the split of `plan`, which has its estimate. Clusters are numbered by GPC if the overrides ask for
+/// it, or if they leave it open and the model expects a gain. Then the raster that suits it is set too,
+/// unless the overrides set one.
 WorkSplit numbered(const Plan& plan, const PlanOverrides& overrides);
 
-/// Nothing wrong: "".
+/// Returns the rule that the split's numbering breaks; empty: none.
 std::string numbering_problem(const WorkSplit& split);
 
 }  // namespace sluice

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// See plain_plans.h. The model adds up the fixed time of a launch, bytes over the rate of HBM or of the SMs
-// at work, instructions, and the price of clusters. Its constants were fitted to 1,000 timed candidates of 64
-// products (docs/findings/plain-loads.md); the order of near ones is for the tuner.
+// Implements plain_plans.h. The model adds up a launch's fixed time, the time of loads, the time of
+// instructions, and the overhead of clusters. Loads run at the rate of HBM, or of the SMs in use. The
+// constants were fitted to 1,000 timed candidates of 64 products (docs/findings/plain-loads.md). The model
+// cannot order plans of nearly equal time; the tuner does.
 #include <sluice/host/planner/dense/plain_plans.h>
 
 #include <algorithm>
@@ -17,20 +18,20 @@
 namespace sluice {
 namespace {
 
-/// CTAs, and so tiles, count in int: gemm::sealed() refuses more.
+/// Most CTAs, and so most tiles: they are counted in int, and gemm::sealed() refuses more.
 constexpr double kMostCtas = kMaxInt;
 
 constexpr i64 kMostFittedRows = 64;
 
-/// Warps of tiles that fill the SMs with so many CTAs each.
+/// Warps per CTA for tiles whose width is fitted so that each SM gets `ctas` CTAs.
 struct FittedBase {
   int ctas, warps;
 };
 constexpr FittedBase kFittedSpace[] = {{1, 8}, {1, 16}, {2, 8}, {3, 4}};
 
-/// The width with which tiles just fill the SMs with `ctas` CTAs each; 0 if no tile is so wide or so narrow.
-/// 5120 rows in tiles of 32 are 160 CTAs, and 28 SMs have two; in tiles of 40 they are 128. More than 64
-/// tokens were not measured.
+/// Returns the tile width with which tiles just fill the SMs, `ctas` CTAs per SM. Returns 0 if no tile can be
+/// so wide or so narrow, and for more than 64 rows of A, which were not measured. Example: 5120 columns in
+/// tiles of 32 are 160 CTAs, so that 28 SMs have two; in tiles of 40 they are 128.
 int fitted_width(const Problem& p, const DeviceInfo& device, int parts, int ctas) {
   if (p.m > kMostFittedRows) return 0;
   const i64 tiles = std::max<i64>(i64{clusters_at_once(parts, device)} * ctas / std::max<i64>(p.batch, 1), 1);
@@ -39,8 +40,8 @@ int fitted_width(const Problem& p, const DeviceInfo& device, int parts, int ctas
   return width > kWaveRows / 2 && width <= 256 ? static_cast<int>(width) : 0;
 }
 
-/// The space's tiles for every split of k, tiles that fill the SMs, and tiles of the width that is asked for.
-/// All are as high as A, or as is asked for.
+/// Returns the registry's tiles with every split of k, fitted tiles, and tiles of the width that the
+/// overrides ask for. Their height is that of A, or the overrides'.
 std::vector<KernelConfig> listed_configs(const Problem& p, const DeviceInfo& device, const PlanOverrides& o) {
   std::vector<KernelConfig> configs;
   for (const int parts : tried::kPlainParts) {
@@ -66,12 +67,13 @@ std::vector<KernelConfig> listed_configs(const Problem& p, const DeviceInfo& dev
   return configs;
 }
 
-/// CTAs that run at once: clusters leave SMs idle.
+/// Returns how many CTAs run at once; clusters leave some SMs idle.
 double resident_ctas(const KernelConfig& c, const DeviceInfo& device) {
   return static_cast<double>(clusters_at_once(c.cluster.k, device)) * c.cluster.k * plain_ctas(c);
 }
 
-/// Microseconds of the tensor core and of the instructions beside it, for an SM.
+/// Returns the microseconds of an SM's tensor cores, and of the instructions around them, for `tiles_of_sm`
+/// tiles.
 double math_us(const Problem& p, const DeviceInfo& device, const KernelConfig& c, double tiles_of_sm,
                const Costs& costs) {
   const double slowness = tensor_slowness(device, c.a);
@@ -90,8 +92,9 @@ double math_us(const Problem& p, const DeviceInfo& device, const KernelConfig& c
   return tiles_of_sm * k_tiles * clocks / 4 / device.rates.light_mhz;
 }
 
-/// Clusters of a second wave find no room for long; of more than 64 rows two waves lost to the schedules with
-/// roles (docs/findings/plain-loads.md). `whole_wave`: all CTAs must run at once.
+/// Returns whether the CTAs' number is possible; with `whole_wave`, also whether all of them run at once. A
+/// cluster waits long for room in a second wave. With more than 64 rows of A two waves were slower than the
+/// schedules with roles (docs/findings/plain-loads.md).
 bool finds_room(const Problem& p, const KernelConfig& c, const DeviceInfo& device, bool whole_wave) {
   const double ctas = grid_tiles(p, c) * c.cluster.k;
   return ctas <= kMostCtas && !(whole_wave && ctas > resident_ctas(c, device));
@@ -133,7 +136,7 @@ Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const Kernel
   const double tokens = static_cast<double>(grid_columns(p, c)) * static_cast<double>(p.m) *
                         static_cast<double>(p.k) * bytes * static_cast<double>(p.batch);
   const double resident = resident_ctas(c, device);
-  // CTAs of one wave read their weights at the rate of HBM, or at what their SMs hold in flight.
+  // The CTAs of a wave load weights at the rate of HBM, or at the rate that their bytes in flight allow.
   const auto loads_us = [&](double running) {
     const double sms = std::min<double>(running, device.sm_count);
     const double in_flight = static_cast<double>(plain_early_row_bytes(c)) * c.tile.n *
@@ -178,7 +181,8 @@ Plan plain_plan(const Problem& p, const DeviceInfo& device, const KernelConfig& 
 }
 
 std::optional<Plan> plain_plan_with(const Problem& p, const DeviceInfo& device, const KernelConfig& c) {
-  if (why_not_plain(p, {}) != nullptr || c.tile.m < p.m) return std::nullopt;  // as plain_plans() has it
+  // plain_plans() has these rules too
+  if (why_not_plain(p, {}) != nullptr || c.tile.m < p.m) return std::nullopt;
   const bool whole_wave = c.cluster.k > 1 || c.tile.m > kPlanner.search.two_wave_rows;
   if (!finds_room(p, c, device, whole_wave)) return std::nullopt;
   return plain_plan(p, device, c);
@@ -186,11 +190,13 @@ std::optional<Plan> plain_plan_with(const Problem& p, const DeviceInfo& device, 
 
 std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const PlanOverrides& o) {
   std::vector<Plan> plans;
-  const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;  // any plan will do: the others', unless asked
+  // An empty product takes any plan: one of another schedule, unless this one is asked for.
+  const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;
   if (why_not_plain(p, o) != nullptr || (nothing && !o.schedule && !o.warps)) return plans;
   const bool asked = o.schedule || o.warps;
   for (KernelConfig c : listed_configs(p, device, o)) {
-    if (c.tile.m < p.m && !asked && !o.tile_m) continue;  // a second tile reads all weights again
+    if (c.tile.m < p.m && !asked && !o.tile_m)
+      continue;  // a second row of tiles would read all weights again
     if (c.schedule != o.schedule.value_or(c.schedule) || c.tile.n != o.tile_n.value_or(c.tile.n) ||
         c.warps != o.warps.value_or(c.warps) || c.cluster.k != (o.cluster ? o.cluster->k : c.cluster.k))
       continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of the plain schedules (kernels/plain.cuh): for few rows of A, beside those that candidates.cc makes.
+// Plans of the plain schedules (kernels/plain.cuh), for few rows of A. candidates.cc makes all other plans.
 #pragma once
 
 #include <optional>
@@ -10,26 +10,26 @@
 
 namespace sluice {
 
-/// Few enough rows that one tile of plain_wgmma holds them all (plain's: up to 64).
+/// Most rows of A: one tile of plain_wgmma holds them all (plain: up to 64).
 inline constexpr i64 kMaxPlainRows = 128;
 
-/// nullptr, or why the overrides and the problem leave none, in words.
+/// Returns nullptr, or in words why the problem and the overrides allow no plain plan.
 const char* why_not_plain(const Problem& problem, const PlanOverrides& overrides);
 
-/// Not ranked; none where why_not_plain() says so, or where the problem has more rows and nobody asked for
-/// them. `problem` is checked and has its strides filled in.
+/// Returns the plans, unsorted. Empty if why_not_plain() gives a reason, or if A has more rows than a tile
+/// and the overrides do not ask for that. `problem` is checked and has its strides filled in.
 std::vector<Plan> plain_plans(const Problem& problem, const DeviceInfo& device,
                               const PlanOverrides& overrides);
 
-/// The plan of `config`: as many clusters as there are tiles.
+/// Returns the plan with this config: one cluster per tile.
 Plan plain_plan(const Problem& problem, const DeviceInfo& device, const KernelConfig& config);
 
-/// The plan of a config that was made for a problem of other sizes; nothing where plain_plans() would not
-/// have it.
+/// Returns the plan of a config that was made for a problem of other sizes; nullopt if plain_plans() would
+/// not return it for this problem.
 std::optional<Plan> plain_plan_with(const Problem& problem, const DeviceInfo& device,
                                     const KernelConfig& config);
 
-/// Where the model thinks the time goes.
+/// Returns the model's estimate, with the time of its parts.
 Estimate plain_estimate(const Problem& problem, const DeviceInfo& device, const KernelConfig& config,
                         const Costs& costs = kCosts);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See problem_checks.h. Order matters: each check may rely on those before it, so that no arithmetic here
-// overflows either.
+// Implements problem_checks.h. Each check may rely on the checks before it, so that no arithmetic here
+// overflows.
 #include <sluice/host/planner/dense/problem_checks.h>
 
 #include <sluice/host/limits.h>
@@ -13,7 +13,8 @@
 namespace sluice {
 namespace {
 
-/// One matrix as memory sees it.
+/// One matrix with its names in messages. `inner`: its contiguous extent; `outer`: its number of rows in
+/// memory.
 struct Operand {
   const char* name;        // "A"
   const char* ld_name;     // "a.ld"
@@ -21,7 +22,7 @@ struct Operand {
   Matrix matrix;
   DType type;
   i64 inner, outer, batch;
-  bool must_be_aligned;  // fp8 inputs: no other loads than TMA's
+  bool must_be_aligned;  // true for fp8 inputs, which only TMA can load
 
   bool empty() const { return inner == 0 || outer == 0 || batch == 0; }
   i64 ld() const { return ld_of(matrix, inner); }
@@ -135,7 +136,7 @@ Error misaligned(const Operand& x, const std::string& what, i64 stride) {
   return Error{ErrorCode::misaligned, rule};
 }
 
-/// Can a tensor map step through it?
+/// Checks that a tensor map can represent the strides and the alignment.
 Result<void> check_tma_strides(const Operand& x) {
   const i64 bytes = bytes_of(x.type), unit = kTmaUnit / bytes, limit = kTmaStrideLimit / bytes;
   const auto refuse = [&](const std::string& what, const char* field, const char* step, i64 stride) {
@@ -173,7 +174,7 @@ Result<void> check_strides(const Operand& x) {
     return Error{ErrorCode::invalid_stride,
                  std::string(x.ld_name) + " = " + std::to_string(x.matrix.ld) + " and " + x.batch_name() +
                      " = " + std::to_string(x.matrix.batch_stride) + " must not be negative (0 = packed)"};
-  // Past the last element used, in elements and then in bytes: each step may leave 63 bits.
+  // Computes the end of the matrix first in elements and then in bytes; each step may overflow 63 bits.
   i64 matrix = 0, all = 0;
   const bool matrix_fits = multiply(x.ld(), x.outer, matrix);
   const i64 stride = x.matrix.batch_stride != 0 ? x.matrix.batch_stride : matrix;
@@ -191,13 +192,13 @@ Result<void> check_strides(const Operand& x) {
   return x.must_be_aligned ? check_tma_strides(x) : Result<void>{};
 }
 
-/// Every element of D must be written by one tile only.
+/// Checks that no two matrices of D overlap, so that only one tile writes each element.
 Result<void> check_d_batches(const Operand& d) {
   if (d.empty() || d.batch == 1) return {};
   const i64 ld = d.ld(), stride = batch_stride_of(d.matrix, d.inner, d.outer);
   const i64 matrix_span = (d.outer - 1) * ld + d.inner;
   const bool one_after_another = stride >= matrix_span;
-  // Matrices side by side in wider rows: D[m][batch][n].
+  // D[m][batch][n]: the matrices are column ranges of wider rows
   const bool side_by_side = stride >= d.inner && (d.outer == 1 || ld >= (d.batch - 1) * stride + d.inner);
   if (one_after_another || side_by_side) return {};
   return Error{ErrorCode::invalid_stride,
@@ -224,7 +225,7 @@ Result<void> check_device(const DeviceInfo& device) {
 Result<Problem> checked_product(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue) {
   SLUICE_TRY(check_conv(conv, inputs, output, epilogue));
   const Problem p = product_of_conv(conv, inputs, output, epilogue);
-  if (!is_conv(p.conv)) return check_problem(p);  // pointwise: a plain product
+  if (!is_conv(p.conv)) return check_problem(p);  // a 1 x 1 convolution is a plain product
   SLUICE_TRY(check_enumerators(p));
   SLUICE_TRY(check_sizes(p));
   SLUICE_TRY(check_types(p));
@@ -233,13 +234,13 @@ Result<Problem> checked_product(const Conv& conv, DType inputs, DType output, co
 
 Result<Problem> check_problem(const Problem& problem) {
   Problem p = problem;
-  if (!p.epilogue.residual) p.c = Matrix{};  // not looked at, so that equal work is an equal problem
+  if (!p.epilogue.residual) p.c = Matrix{};  // C is not read, so equal products must be equal problems
   SLUICE_TRY(check_enumerators(p));
   SLUICE_TRY(check_sizes(p));
   if (is_conv(p.conv)) SLUICE_TRY(check_conv_problem(p));
   SLUICE_TRY(check_types(p));
   if (is_conv(p.conv)) return p;
-  p.c.unaligned = false;  // C is read by elements
+  p.c.unaligned = false;  // C is loaded element by element
   if (p.epilogue.residual && p.c.type != p.epilogue.c_type && p.c.type != Matrix{}.type)
     return bad_type(std::string("c.type is ") + name_of(p.c.type) + " and epilogue.c_type " +
                     name_of(p.epilogue.c_type) + ": the second counts; set it, and leave c.type alone");
@@ -287,12 +288,13 @@ Result<Problem> check_problem(const Problem& problem) {
 }
 
 const char* why_not_tma_store(const Problem& p) {
-  const bool by_rows = p.d.major == Major::k;  // not of swapped operands, where D is n x m
+  const bool by_rows = p.d.major == Major::k;  // false for swapped operands, where D is stored as n x m
   const i64 rows = by_rows ? p.m : p.n, columns = by_rows ? d_columns(p) : p.m;
-  // In elements: strides of a D without rows or matrices may be anything, and have no bytes that fit 63 bits.
+  // Compares elements, not bytes: the strides of a D with at most one row or matrix may be anything, and
+  // their bytes may not fit in 63 bits.
   const i64 bytes = bytes_of(p.d.type), unit = kTmaUnit / bytes, limit = kTmaStrideLimit / bytes;
   if (p.d.unaligned) return "D may begin at any element, and TMA needs a multiple of 16 bytes";
-  // Stores are not cut at the element: docs/findings/tma-store-tail.md.
+  // TMA stores do not end inside 16 bytes: docs/findings/tma-store-tail.md.
   if (columns % unit != 0)
     return "a row of D is not a multiple of 16 bytes long, and TMA would write past its end";
   if (rows > 1 && p.d.ld % unit != 0) return "rows of D are not a multiple of 16 bytes apart";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// See streams.h. Runs that begin anywhere (stream-K) are tried only if asked for. On an H200 they lost to
-// whole tiles on every large product: neighbours are no longer at the same k, and L2 serves each of them
-// alone (docs/decisions/0005-no-stream-k-unasked.md).
+// Implements streams.h. Slices that start anywhere in a tile (stream-K) are tried only if asked for. On an
+// H200 they were slower than whole tiles on every large product: neighbouring clusters are no longer at the
+// same k, so they do not share L2 hits (docs/decisions/0005-no-stream-k-unasked.md).
 #include <sluice/host/planner/dense/streams.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ i64 k_tiles_of(const Problem& p, const KernelConfig& c) {
   return ceil_div(p.k, i64{c.tile.k});
 }
 
-/// The splits asked for, worked out against one configuration.
+/// Collects the valid splits of one configuration.
 class Splits {
  public:
   Splits(const Problem& p, const KernelConfig& c, const WorkSplit& whole, const PlanOverrides& o)
@@ -51,8 +51,8 @@ class Splits {
 
 std::vector<Combine> combines_of_parts(const Problem& p) {
   if (adds_in_any_order(p)) return {Combine::add};
-  if (p.conv.op == ConvOp::dgrad && p.batch > 1) return {Combine::none};  // phases differ in k
-  if (p.epilogue.gated) return {Combine::last_arriver};                   // spec/validate.h
+  if (p.conv.op == ConvOp::dgrad && p.batch > 1) return {Combine::none};  // the phases of dx differ in k
+  if (p.epilogue.gated) return {Combine::last_arriver};  // the only one that spec/validate.h allows
   return {Combine::last_arriver, Combine::separate};
 }
 
@@ -60,7 +60,7 @@ bool may_win(const Problem& p, const KernelConfig& c, bool in_parts) {
   if (!is_conv(p.conv)) return true;
   if (c.cluster.k > 1) return !in_parts && p.conv.op == ConvOp::wgrad && c.cluster.k <= 4;
   if (!in_parts || c.combine == Combine::add) return true;
-  const bool one_tile = p.m <= c.tile.m && p.n <= c.tile.n;  // a pair would have nothing to share
+  const bool one_tile = p.m <= c.tile.m && p.n <= c.tile.n;  // a pair of CTAs would have no operand to share
   return c.combine == Combine::separate && (multicasts(c) || one_tile);
 }
 
@@ -80,7 +80,7 @@ std::string stream_problem(const Problem& p, const KernelConfig& c, const WorkSp
   if (split.clusters > kMaxInt / cluster_size(c))
     return std::to_string(split.clusters) + " clusters of " + std::to_string(cluster_size(c)) +
            " must be less than 2^31 CTAs";
-  // Every kernel numbers the slots, also one that adds its parts to D and has none (sharing_of).
+  // Every kernel numbers workspace slots, also one that adds its slices to D and has none (sharing_of).
   if (slot_count(split) > kMaxInt / (uses_workspace(c) ? cluster_size(c) * combined_parts(c) : 1))
     return std::to_string(split.clusters) + " clusters and " + name + " need " +
            std::to_string(slot_count(split)) + " slots, more than the kernel can count";
@@ -112,11 +112,12 @@ std::vector<WorkSplit> stream_splits(const Problem& p, const KernelConfig& c, co
   if (!o.cluster && !o.combine && !may_win(p, c, true)) return {};
   for (const i64 parts : tried::kSplits) {
     const bool cuts_alike =
-        k_tiles % parts == 0 || tiles == 1;  // else runs reach from one tile into the next
+        k_tiles % parts == 0 || tiles == 1;  // otherwise slices reach from one tile into the next
     if (cuts_alike && tiles * parts <= fit && k_tiles / parts >= kPlanner.search.run_k_tiles)
       splits.add(tiles, tiles * parts);
   }
-  // A run that reaches into the next tile writes one slot more, which only a last arriver would wait for.
+  // Also tries as many slices as fill the GPU, although some then reach into the next tile and write one slot
+  // more. Only a last arriver would have to wait for that slot.
   if (const i64 most = fit / tiles;
       c.combine == Combine::separate && most > 1 && k_tiles / most >= kPlanner.search.run_k_tiles)
     splits.add(tiles, tiles * most);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which splits along k are worth a look, and which are possible at all (spec/work_split.h says what they
-// are). Called by candidates.cc; ops/gemm.cc asks the rule of plans made by hand.
+// Decides which splits along k are worth trying, and which are possible (spec/work_split.h defines them).
+// Called by candidates.cc; ops/gemm.cc checks plans made by hand with stream_problem().
 #pragma once
 
 #include <string>
@@ -10,26 +10,27 @@
 
 namespace sluice {
 
-/// Ways in which the parts of a split tile come together that are worth a look. They keep what the problem
-/// promises; where one is always the cheapest, it is the only one.
+/// Returns the ways of adding up the slices of a tile that are worth trying. All keep the problem's promise
+/// of determinism. If one is always the fastest, it is the only one.
 std::vector<Combine> combines_of_parts(const Problem& problem);
 
-/// False for kernels of convolutions that were never the fastest in 9,000 timings of 100 cases. They are
-/// parts that a last arriver adds up, parts of lone CTAs and of clusters along k, and clusters along k but
-/// for a wgrad's of two and four. The model errs most there (docs/findings/convolutions.md).
+/// Returns false for kernels of convolutions that were never the fastest in 9,000 timings of 100 cases
+/// (docs/findings/convolutions.md), where the model is least accurate. `in_parts`: k is split into slices.
+/// The kernels are slices that a last arriver adds up, slices of CTAs without a cluster, and slices of
+/// clusters along k. Without slices, they are clusters along k, except for a wgrad's of two and four.
 bool may_win(const Problem& problem, const KernelConfig& config, bool in_parts);
 
-/// The rule that a split breaks; empty: none. A split that streams nothing breaks none.
+/// Returns the rule that a split breaks; empty: none. A split without streamed tiles breaks none.
 std::string stream_problem(const Problem& problem, const KernelConfig& config, const WorkSplit& split);
 
-/// Among how many clusters PlanOverrides::streamed deals tiles out: as many as it asks for, else as are
-/// resident at once and have a k-tile each.
+/// Returns the number of clusters to which PlanOverrides::streamed deals k-tiles: the overrides' own number,
+/// else as many as are resident at once and get a k-tile each.
 i64 clusters_to_stream(const Problem& problem, const KernelConfig& config, const DeviceInfo& device,
                        const PlanOverrides& overrides);
 
-/// Splits along k, for a config that combines, of the tiles of `whole`, which splits nothing: each into as
-/// many parts as fill one wave, or less of it. What `overrides` ask for, and nothing else, if they ask. All
-/// pass stream_problem() and the workspace limit.
+/// Returns splits along k for a config that combines. `whole`: the split with whole tiles. Each split cuts
+/// every tile into as many slices as fill one wave or less. If the overrides ask for a split, only that one
+/// is returned. All pass stream_problem() and the workspace limit.
 std::vector<WorkSplit> stream_splits(const Problem& problem, const KernelConfig& config,
                                      const DeviceInfo& device, const WorkSplit& whole,
                                      const PlanOverrides& overrides);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// See traffic.h. The picture behind the HBM part: along the walk a band is `group` panels of one operand,
-// which every panel of the other operand passes. A panel is one cluster tile wide and all of k long.
+// Implements traffic.h. The model of HBM traffic: a raster band is `group` panels of one operand, and every
+// panel of the other operand is multiplied with it before the next band starts. A panel is one cluster tile
+// wide and has all of k.
 #include <sluice/host/planner/dense/traffic.h>
 
 #include <algorithm>
@@ -12,49 +13,54 @@
 namespace sluice {
 namespace {
 
-constexpr int kLineBytes = 128;  // a line of L2
-/// Partitions copy each other's lines, so that panels between two uses have a half of L2.
+constexpr int kLineBytes = 128;  // bytes of an L2 line
+/// The two L2 partitions hold copies of each other's lines, so panels can use only half of L2.
 constexpr double kPartitionsOfL2 = 2;
 
 double bytes_of_matrix(i64 rows, i64 columns, DType type) {
   return static_cast<double>(rows) * static_cast<double>(columns) * bytes_of(type);
 }
 
-/// 0: `bytes` stay in L2 until they are used again. 1: nothing is left of them. In between a linear blend,
-/// because replacement in L2 is not strictly by age.
+/// Returns the share of `bytes` that L2 evicts before they are used again: 0 if they fit, 1 if nothing is
+/// left. In between it is linear, because L2 replacement is not strictly by age.
 double lost_share(double bytes, double capacity) {
   return std::clamp((bytes - capacity) / capacity, 0.0, 1.0);
 }
 
-/// Rows of a tile that are in the matrix, on average: an MN-major operand comes in whole blocks of them.
+/// Returns the mean number of rows of a tile inside the matrix. An MN-major operand is loaded in whole
+/// blocks.
 double rows_per_tile(i64 rows, int tile, Major major) {
   const double tiles = static_cast<double>(ceil_div(rows, i64{tile}));
   const i64 loaded = major == Major::mn ? round_up(rows, i64{kMnBlock}) : rows;
   return std::min(static_cast<double>(loaded) / std::max(tiles, 1.0), static_cast<double>(tile));
 }
 
-/// Bytes of each operand that one k-tile of one CTA reads, on average.
+/// Mean bytes of each operand that one CTA reads per k-tile.
 struct TileBytes {
   double a, b;
 };
 TileBytes bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
   const double rows_a = rows_per_tile(p.m, c.tile.m, c.a_major) / c.cluster.n;
-  const double blocks = static_cast<double>(stage_b_rows(c)) / c.tile.n;  // with those beside the tile's own
+  // Stage rows per tile row: a stage may also hold columns next to the tile's own.
+  const double blocks = static_cast<double>(stage_b_rows(c)) / c.tile.n;
   const double rows_b = blocks * rows_per_tile(p.n, c.tile.n, c.b_major) / c.cluster.m;
   const double k = std::min<double>(c.tile.k, static_cast<double>(p.k));
   return {rows_a * bytes_of(c.a) * k, rows_b * bytes_of(c.b) * k};
 }
 
-/// Share of the rows of a tile of `width` that lie in two lines.
+/// Returns the share of a tile's rows that span two L2 lines. `width`: the tile's contiguous extent if
+/// MN-major.
 double split_share(const Matrix& matrix, int width) {
   if (matrix.ld * bytes_of(matrix.type) % kLineBytes != 0) return 1;
   return matrix.major == Major::mn && width * bytes_of(matrix.type) % kLineBytes != 0 ? 0.5 : 0;
 }
 
-/// Second lines of the rows of a tensor's blocks of channels, for each row, in the mean of all pixels.
+/// Returns the share of a tensor's 128-byte blocks of channels that span two L2 lines, averaged over all
+/// pixels.
 double second_lines(i64 channels, i64 pitch, DType type) {
   const int row = static_cast<int>(pitch * bytes_of(type) % kLineBytes);
-  const int step = row == 0 ? kLineBytes : greatest_divisor(kLineBytes, row);  // rows begin at its multiples
+  // Each pixel's row starts at a multiple of this.
+  const int step = row == 0 ? kLineBytes : greatest_divisor(kLineBytes, row);
   const i64 blocks = ceil_div(channels * bytes_of(type), i64{kLineBytes});
   const i64 last = channels * bytes_of(type) - (blocks - 1) * kLineBytes;
   i64 second = 0;
@@ -63,7 +69,7 @@ double second_lines(i64 channels, i64 pitch, DType type) {
   return static_cast<double>(second * step) / static_cast<double>(blocks * kLineBytes);
 }
 
-/// Shares of the rows of A and of B that lie in two lines.
+/// Shares of the rows of A and of B that span two L2 lines.
 struct SplitShares {
   double a = 0, b = 0;
 };
@@ -77,7 +83,7 @@ SplitShares split_shares(const Problem& p, const KernelConfig& c) {
   return {v.op == ConvOp::fprop ? x : y, w};
 }
 
-/// Bytes of A and B in memory. A gathered operand has fewer than the product reads.
+/// Bytes of A and B in memory. The gathered operand of a convolution is smaller than what the product reads.
 struct OperandBytes {
   double a, b;
 };
@@ -126,7 +132,7 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   Traffic traffic;
   if (rows * columns * batch == 0) return traffic;
   const auto [a, b] = memory_of(p);
-  // D comes from HBM first where it is added to.
+  // If the product is added to D, D is read from HBM as well.
   const double d = bytes_of_matrix(p.m, d_columns(p), p.d.type) * (adds(p.epilogue) ? 2 : 1);
   const double residual = p.epilogue.residual ? bytes_of_matrix(p.m, p.n, p.epilogue.c_type) : 0.0;
 
@@ -135,8 +141,8 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   const double walked_extent = along_m ? rows : columns, other_extent = along_m ? columns : rows;
   const double group = std::min<double>(split.group, walked_extent);
   const double bands = std::ceil(walked_extent / group);
-  // Clusters that work at one time cover `abreast` panels of the other operand, or several whole bands. They
-  // cover all of them where the tiles of a matrix are one wave.
+  // Clusters that run at the same time cover `abreast` panels of the other operand, or several whole bands.
+  // If all tiles of a matrix are in one wave, they cover all panels.
   const bool at_once = rows * columns <= split.clusters;
   const double abreast =
       at_once ? other_extent : std::clamp(std::ceil(split.clusters / group), 1.0, other_extent);
@@ -154,13 +160,14 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
       batch * (bytes_of_matrix(p.m, p.k, p.a.type) * columns + bytes_of_matrix(p.n, p.k, p.b.type) * rows);
   traffic.hbm_bytes = batch * (walked * (1 + walked_again) + other * (1 + other_again) + d + residual);
   traffic.wave_bytes = band_bytes + abreast_bytes;
-  // Neighbours in the walk share a panel of the operand that bands go along. Where bands are one tile wide
-  // and walked along the other index, they share the other's.
+  // Neighbours in the raster share a panel of the operand along which bands run. If bands are one tile wide
+  // and run along the other index, neighbours share the other operand's panel.
   const double walked_repeats = other_extent > 1 ? walked : 0, other_repeats = walked_extent > 1 ? other : 0;
   const bool in_bands = group > 1 || other_extent == 1;
   const double shared = in_bands ? other_repeats : walked_repeats;
   const double apart = in_bands ? walked_repeats : other_repeats;
-  const bool several_bands = in_bands && other_extent > 1 && bands > 1;  // each shares it for itself
+  // Each band requests the shared panel for itself.
+  const bool several_bands = in_bands && other_extent > 1 && bands > 1;
   const bool one_wave_along_k = c.cluster.k > 1 && split.streamed == 0 && grid_tiles(p, c) <= split.clusters;
   double askings = 1;
   if (are_in_step(p, c, split) && !several_bands) askings = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many bytes a configuration moves: out of L2 into the SMs, and out of HBM into L2. The latter depend on
-// the order in which tiles are walked. Arithmetic only; the times are in cost_model.h.
-// Called by cost_model.cc, and by candidates.cc to choose the order.
+// The bytes that a configuration moves: from L2 into the SMs, and from HBM into L2. The latter depend on the
+// raster. Pure arithmetic; the times are in cost_model.h. Called by cost_model.cc, and by candidates.cc to
+// choose the raster.
 #pragma once
 
 #include <sluice/plan.h>
@@ -9,28 +9,31 @@
 namespace sluice {
 
 struct Traffic {
-  double l2_bytes = 0;    // read by the SMs, all tiles together; a multicast byte counts once
-  double hbm_bytes = 0;   // read and written
-  double wave_bytes = 0;  // bytes of A and B that one wave touches: decides between equal orders
-  /// Bytes that a second cluster asks for while they are on their way from HBM. Each operand counts once,
-  /// twice for clusters along k, and not at all for lone CTAs in step, which ask at one time.
+  double l2_bytes = 0;   // read by all SMs for all tiles; a multicast byte counts once
+  double hbm_bytes = 0;  // read and written
+  // Bytes of A and B that one wave touches; of rasters with equal HBM bytes the least is taken.
+  double wave_bytes = 0;
+  /// Bytes that another cluster requests while HBM is still delivering them. Each operand counts once, twice
+  /// for clusters along k. CTAs without a cluster that run in step request at the same time and count
+  /// nothing.
   double repeated_bytes = 0;
 };
 
-/// Are all CTAs alone in their clusters, and at about the same place of k? In a single wave they stay there.
+/// Returns whether all CTAs are without a cluster and at about the same k. In a single wave they stay so.
 bool are_in_step(const Problem& problem, const KernelConfig& config, const WorkSplit& split);
 
-/// Bytes of A and B (real rows, no padding) that one k-tile of one CTA reads from L2, on average.
+/// Returns the mean bytes of A and B (without padding rows) that one CTA reads from L2 per k-tile.
 double l2_bytes_per_k_tile(const Problem& problem, const KernelConfig& config);
-/// Bytes of rows among those that lie in two lines of L2 and are asked for twice. Strides that are no whole
-/// lines make such rows. So do widths of MN-major B between whole lines: half of the tiles begin inside of a
-/// line. Of a gathered operand all rows count if some do: measured so (docs/findings/convolutions.md).
+/// Returns how many of those bytes are in rows that span two L2 lines; they are requested twice. Causes are
+/// strides that are not whole lines, and widths of MN-major B that are not whole lines: half of the tiles
+/// then start inside a line. If some rows of a gathered operand span two lines, all count, as measurements
+/// show (docs/findings/convolutions.md).
 double split_bytes_per_k_tile(const Problem& problem, const KernelConfig& config);
-/// Bytes that come into the SM for one k-tile: all of its tile, also what others of the cluster ask for. A
-/// row of a convolution that lies in two lines comes as two.
+/// Returns the bytes that arrive at the SM per k-tile: those of its whole tile, including what other CTAs of
+/// the cluster requested. A row of a convolution that spans two lines arrives as two.
 double port_bytes_per_k_tile(const Problem& problem, const KernelConfig& config);
 
-/// `problem` has its strides filled in.
+/// Returns the traffic of a launch. `problem` has its strides filled in.
 Traffic traffic_of(const Problem& problem, const KernelConfig& config, const WorkSplit& split,
                    const DeviceInfo& device);
 

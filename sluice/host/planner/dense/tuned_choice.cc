@@ -54,8 +54,8 @@ bool is_listed(const TunedChoice& choice) {
                          .tile = {choice.tile_m, choice.tile_n, kPlainRowBytes},
                          .cluster = choice.cluster,
                          .warps = choice.warps};
-    // Any width is listed, with as many stages as some number of CTAs an SM leaves; validate() refuses
-    // impossible ones.
+    // Any width is listed, with the number of stages that some number of CTAs per SM allows. validate()
+    // refuses impossible widths.
     for (int ctas = 1; ctas <= kMaxPlainCtas; ++ctas)
       if (plain_stages(c, ctas) == choice.stages) return true;
     return false;

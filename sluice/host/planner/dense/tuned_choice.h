@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between a plan, what a record keeps of it, and what makes the planner plan it again.
+// Conversions between a plan, the choice that a tuning record stores, and the overrides that make the planner
+// return that plan again.
 #pragma once
 
 #include <sluice/packed.h>
@@ -9,9 +10,9 @@ namespace sluice {
 
 TunedChoice choice_of(const Plan& plan, double measured_us = 0);
 PlanOverrides overrides_of(const TunedChoice& choice);
-/// Does the registry still list its schedule, height and cluster, and all of it where widths do not follow
-/// from the problem? What was taken out is no longer compiled by CI, so an old record shall not bring it
-/// back.
+/// Returns whether the registry still lists the choice's schedule, height and cluster. Where widths do not
+/// follow from the problem, the width must be listed too. CI no longer compiles what was removed, so an old
+/// record must not select it.
 bool is_listed(const TunedChoice& choice);
 
 namespace packed {

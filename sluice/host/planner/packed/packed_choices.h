@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner's choices in a packed kernel's configuration: the rows of text/fields.h that an override sets.
-// Records keep them in the table's order, and everything else of a config follows from the problem.
+// The fields of a packed kernel's configuration that the planner chooses: those rows of text/fields.h that an
+// override can set. Tuning records store them in the table's order. All other fields follow from the problem.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 
 namespace sluice::packed {
 
-/// `Config` is `Kind`, const or not.
+/// True if `Config` is `Kind`, const or not.
 template <class Config, class Kind>
 concept Is = std::is_same_v<std::remove_const_t<Config>, Kind>;
 
-/// visit(row, value) for every choice.
+/// Calls visit(row, value) for every field that the planner chooses.
 template <HasFields Config, class Visit>
 void for_each_choice(Config& c, const Visit& visit) {
   for_each_field(c, [&](const auto& row, auto& value) {
@@ -34,21 +34,21 @@ inline const char* kernel_of(const PackedConfig& config) {
   return std::visit([](const auto& c) { return kernel_of(c); }, config);
 }
 
-/// `config` with the choices of `chosen`; formats and epilogue stay its own.
+/// Returns `config` with the chosen fields of `chosen`. Formats and epilogue stay those of `config`.
 template <HasFields Config>
 Config with_choices(Config config, const Config& chosen) {
   for_each_choice(config, [&](const auto& row, int& value) { value = chosen.*row.member; });
   return config;
 }
 
-/// The choices alone: every format as in a new config.
+/// Returns a configuration with only the chosen fields of `config`; all others have their defaults.
 inline PackedConfig choices_of(const PackedConfig& config) {
   return std::visit(
       []<class Config>(const Config& chosen) { return PackedConfig(with_choices(Config{}, chosen)); },
       config);
 }
 
-/// All kernels, a default config each.
+/// Returns one default configuration per kind of kernel.
 template <std::size_t... kIndex>
 std::vector<PackedConfig> all_kernels(std::index_sequence<kIndex...>) {
   return {PackedConfig(std::in_place_index<kIndex>)...};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See packed_cost_model.h. Bytes are in units of their own, times in microseconds.
+// Implements packed_cost_model.h. Values are bytes, microseconds or clocks, as their names say.
 #include <sluice/host/planner/packed/packed_cost_model.h>
 
 #include <algorithm>
@@ -13,29 +13,32 @@
 namespace sluice::packed {
 namespace {
 
-/// Schedulers of an SM; each issues an instruction a clock.
+/// Warp schedulers of an SM; each issues one instruction per clock.
 constexpr double kSchedulers = 4;
 
-/// Microseconds until `waves` have begun. A cluster waits for room on several SMs at once: twice as long.
+/// Returns the microseconds until the last of `waves` waves has begun. With clusters a wave takes twice as
+/// long, because a cluster waits for room on several SMs at once.
 double waves_us(const Costs& costs, double waves, int parts) {
   return costs.wave_us * (parts > 1 ? 2 : 1) * (waves - 1);
 }
 
-/// CTAs that run at once if an SM holds one: clusters do not fill every GPC.
+/// Returns how many CTAs run at once with one CTA per SM. Clusters leave some SMs idle.
 double usable_sms(const DeviceInfo& device, int parts) {
-  // An H200 runs 20 clusters of five at once, where it runs 30 of four.
+  // An H200 runs 20 clusters of five at once, and 30 of four.
   if (parts == 5) return 5 * (2 * device.max_clusters_of_4 / 3);
-  const int size = parts <= 2 ? parts : parts <= 4 ? 4 : 8;  // known; smaller ones leave as few SMs alone
+  // Sizes of known counts; smaller clusters leave as many SMs idle.
+  const int size = parts <= 2 ? parts : parts <= 4 ? 4 : 8;
   return static_cast<double>(size * clusters_at_once(size, device) / parts * parts);
 }
 
-/// Words of codes that a lane expands for a fragment: twice the words, or twice the passes, twice the work.
+/// Returns the 32-bit words of codes that a lane expands per fragment. int8 for bf16 tokens counts twice,
+/// because it takes two passes.
 int words_of(const NarrowConfig& c) {
   const int words = code_bits(c.weights.type) / 4;
   return c.weights.type == WeightType::int8 && c.x == DType::bf16 ? 2 * words : words;
 }
 
-/// Share of a store of 256 tokens that a CTA makes of so many.
+/// Returns the time of a CTA's stores of `tokens` tokens, relative to that of 256 tokens.
 double stored_share(const WideConfig& c, int tokens) {
   return tokens / c.cluster_k / 256.0;
 }
@@ -49,12 +52,13 @@ double estimate_us(const PackedProblem& problem, const NarrowConfig& config, con
   const double row_ctas = static_cast<double>(ceil_div(problem.n, i64{tile_rows(c)}));
   const double token_ctas = static_cast<double>(ceil_div(problem.m, i64{tile_tokens(c)}));
   const double ctas = row_ctas * token_ctas * c.parts;
-  const double of_busiest = std::ceil(ctas / std::max(1.0, usable_sms(device, c.parts)));  // SM, one by one
+  // CTAs of the busiest SM
+  const double of_busiest = std::ceil(ctas / std::max(1.0, usable_sms(device, c.parts)));
   const double resident = std::min(room_for(c), of_busiest), waves = std::ceil(of_busiest / room_for(c));
   const double tiles = k_tiles / c.parts, rounds = std::ceil(std::ceil(tiles) / c.warps);
 
-  // Whole tiles also where fewer tokens are held: counting only those, the model preferred half strips, which
-  // are slower (1 x 8192 x 8192: 10.8 us for 10.5).
+  // Counts whole tiles of tokens even if stages hold fewer (held_tokens). With only those, the model
+  // preferred half strips, which are slower (1 x 8192 x 8192: 10.8 us instead of 10.5).
   const double token_bytes = tile_tokens(c) * kPackedTileK * bytes_of(c.x);
   const double weight_bytes = stage_bytes(c) - stage_token_bytes(c);
   const double in_flight = resident * c.warps * (c.stages - 1) * (weight_bytes + token_bytes);
@@ -64,15 +68,15 @@ double estimate_us(const PackedProblem& problem, const NarrowConfig& config, con
   const double hbm_us = row_ctas * k_tiles * weight_bytes / device.rates.hbm_bytes_per_us;
   const double l2_us = ctas * tiles * (weight_bytes + token_bytes) / device.rates.l2_bytes_per_us;
 
-  // Tiles of 8 tokens hide their products behind the codes (device/packed/tile_sums.cuh).
+  // The products of 8-token tiles overlap with the expansion of codes (device/packed/tile_sums.cuh).
   const double products = c.token_blocks == 1 ? 0 : costs.narrow_product_clocks * c.token_blocks;
   const double clocks =
       costs.narrow_tile_clocks + c.row_blocks * (costs.narrow_block_clocks * words_of(c) + products);
   const double busy = std::min(1.0, resident * c.warps / kSchedulers);
-  // Warps take whole k-tiles: where the last round is not full, half of the gap shows.
+  // Warps take whole k-tiles. If the last round is not full, half of its idle time counts.
   const double turns = std::max(tiles, (tiles + rounds * c.warps) / 2);
   const double issue_us = of_busiest * turns * clocks / (kSchedulers * busy * device.rates.light_mhz);
-  // A warp's rounds one after another: what counts where few warps share an SM.
+  // Time of one warp's rounds in sequence; it dominates if few warps share an SM.
   const double warp_us =
       of_busiest / resident * rounds * (clocks + costs.narrow_alone_clocks) / device.rates.light_mhz;
 
@@ -89,14 +93,15 @@ double estimate_us(const PackedProblem& problem, const WideConfig& c, const Devi
   const double row_tiles = static_cast<double>(ceil_div(problem.n, i64{kWideRows * c.cluster_n}));
   const int clusters = std::max(1, clusters_at_once(cluster_size(c), device));
   const double all = token_tiles * row_tiles, whole = whole_units(c, static_cast<int>(all), clusters);
-  const double tiles = std::ceil(whole / clusters);  // the busiest's, in turn; a part of one may follow
+  // Tiles of the busiest cluster, one after the other; a part of a tile may follow.
+  const double tiles = std::ceil(whole / clusters);
   const double k_tiles = static_cast<double>(ceil_div(packed_k_tiles(problem.k), i64{c.cluster_k}));
 
   const double expand = code_bits(c.weights.type) == 8 ? costs.wide_byte_clocks : costs.wide_expand_clocks;
   const double exchange_us = c.cluster_k > 1 ? costs.wide_exchange_us * c.tokens / 64.0 : 0.0;
-  const double busy = all / (clusters * std::max(1.0, std::ceil(all / clusters)));  // share of the SMs
+  const double busy = all / (clusters * std::max(1.0, std::ceil(all / clusters)));  // share of the SMs in use
   const auto tile_us = [&](int tokens) {
-    const double product = tensor_slowness(device, c.x) * tokens;  // a clock a token, for 16 k
+    const double product = tensor_slowness(device, c.x) * tokens;  // one clock per token, for 16 of k
     const double step = std::max(product, costs.wide_issue_clocks * tokens + expand);
     return k_tiles * (kPackedTileK / 16) * step / clocks_per_us(device, c.x, busy * product / step) +
            exchange_us + costs.wide_tile_us * stored_share(c, tokens);
@@ -116,11 +121,12 @@ double estimate_us(const PackedProblem& problem, const StripConfig& c, const Dev
   const double row_ctas = static_cast<double>(ceil_div(d_columns(problem), i64{tile_columns(c)}));
   const double token_ctas = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
   const double ctas = row_ctas * token_ctas * c.parts;
-  const double of_busiest = std::ceil(ctas / std::max(1.0, usable_sms(device, c.parts)));  // SM, one by one
-  const double tiles = std::ceil(k_tiles / c.parts);                                       // tiles of a strip
+  // CTAs of the busiest SM
+  const double of_busiest = std::ceil(ctas / std::max(1.0, usable_sms(device, c.parts)));
+  const double tiles = std::ceil(k_tiles / c.parts);  // k-tiles per strip and CTA
 
   const double token_bytes = c.tokens * kPackedTileK * bytes_of(c.x);
-  const double weight_bytes = static_cast<double>(c.strips) * tile_bytes(c.weights);  // for each k-tile
+  const double weight_bytes = static_cast<double>(c.strips) * tile_bytes(c.weights);  // per k-tile
   const double rate = costs.expanding_sm_bytes_per_us * clock_share(device);
   const double sm_us = of_busiest * tiles * (weight_bytes + token_bytes * costs.token_share) / rate;
   const double hbm_us = row_ctas * k_tiles * weight_bytes / device.rates.hbm_bytes_per_us;
@@ -134,7 +140,7 @@ double estimate_us(const PackedProblem& problem, const StripConfig& c, const Dev
       (half && c.stages < 3 * c.k_groups ? costs.strip_shallow_ring : 1.0);
   const double busy =
       std::pow(math_groups(c) / static_cast<double>(kStripMostGroups), costs.strip_busy_exponent);
-  const double turns = std::ceil(tiles / c.k_groups) * c.k_groups;  // all warpgroups wait for the last
+  const double turns = std::ceil(tiles / c.k_groups) * c.k_groups;  // all warpgroups wait for the slowest
   const double issue_us = of_busiest * turns * c.strips * clocks / (busy * device.rates.light_mhz);
 
   const double sharpness = half ? costs.soft : costs.hard;
@@ -151,7 +157,7 @@ double room_for(const NarrowConfig& c) {
   const int by_registers = (1 << 16) / (threads_of(c) * round_up(estimate_registers(c), 8));
   return max(c.ctas, min(by_smem, by_registers));
 }
-/// Only few tokens and warpgroups leave registers for a second one.
+/// A second CTA fits on an SM only with few tokens and few warpgroups; otherwise registers run out.
 double room_for(const StripConfig& c) {
   if (math_groups(c) > 2 || c.tokens > 16) return 1;
   return max(1, min(2, static_cast<int>(kSmemOfSm / (smem_bytes(c) + kSmemOfCta))));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a configuration of a packed kernel will take with cold L2. Narrow: a fixed part, the slowest of
-// four things that overlap (HBM, L2, what an SM can take, instructions), and the sums that meet at the end.
-// Wide: a fixed part, and for each tile the slower of products and instructions, and its stores. Strip: as
-// narrow, and the tensor cores. It is there to rank configurations of one problem. Called by
-// packed_planner.cc.
+// Estimates the time of a packed kernel with cold L2. All have a fixed part. - Narrow: the longest of
+// overlapping times (HBM, L2, the SM's load rate, instructions), then the reduction of
+//   partial sums.
+// - Wide: per tile the longer of products and instructions, then its stores. - Strip: as narrow, with tensor
+// core time. The purpose is to rank the configurations of one problem. Called by packed_planner.cc.
 #pragma once
 
 #include <sluice/packed.h>
@@ -15,7 +15,7 @@ extern const Costs kCosts;
 
 namespace sluice::packed {
 
-/// Microseconds that a checked problem takes, which is not empty.
+/// Returns the estimated time in microseconds. `problem` is checked and not empty.
 double estimate_us(const PackedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
                    const Costs& costs = kCosts);
 double estimate_us(const PackedProblem& problem, const WideConfig& config, const DeviceInfo& device,
@@ -23,13 +23,13 @@ double estimate_us(const PackedProblem& problem, const WideConfig& config, const
 double estimate_us(const PackedProblem& problem, const StripConfig& config, const DeviceInfo& device,
                    const Costs& costs = kCosts);
 
-/// Registers that a thread takes if it may (ptxas 13.0, 77 configs compiled, within 10 of most): with a
-/// smaller share of the SM it spills, or nearly. tests/unit/packed_units_test.cc compiles what the planner
-/// picks.
+/// Returns how many registers a thread of the kernel uses without a limit (ptxas 13.0, 77 configs compiled,
+/// within 10 of most). With a limit below that the kernel spills, or nearly does.
+/// tests/unit/packed_units_test.cc compiles what the planner picks.
 int estimate_registers(const NarrowConfig& config);
 
-/// CTAs that share an SM: registers and shared memory may have room for more than the kernel promises. What
-/// else an SM has comes one wave after the other.
+/// Returns how many CTAs share an SM. Registers and shared memory may allow more than the kernel was compiled
+/// for. Further CTAs of an SM run in later waves.
 double room_for(const NarrowConfig& config);
 double room_for(const StripConfig& config);
 

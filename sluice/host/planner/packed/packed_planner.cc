@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a packed problem to a plan: checks, then its record if there is one. Else all configurations of
-// kernels that fit, and the best of them by the model. Pure: the same arguments give the same plan
-// everywhere. tests/plans/packed holds choices as text.
+// Turns a packed problem into a plan: checks it, takes its tuning record if there is one, else estimates all
+// configurations of all kernels that fit and takes the best. Pure: equal arguments give equal plans.
+// tests/plans/packed holds the model's choices as text.
 #include <algorithm>
 #include <span>
 
@@ -19,16 +19,17 @@
 namespace sluice::packed {
 namespace {
 
-/// The smallest tile that holds all tokens (more than 32 are several tiles), and its half: two of those may
-/// be faster than one that is short of registers.
+/// Returns the smallest tile that holds all tokens (at most 32 per tile), and half of it: two half tiles may
+/// be faster than one that lacks registers.
 std::vector<int> fitting_token_blocks(i64 m) {
   if (m <= kTokenBlock) return {1};
   if (m <= 2 * kTokenBlock) return {2, 1};
   return {4, 2};
 }
 
-/// nullptr, or why the planner itself would not choose it. CTAs that shall share an SM must be there,
-/// registers enough, the ring no longer than a warp's work, and no part of k empty.
+/// Returns nullptr, or why the planner does not choose this config unless asked. It needs enough CTAs to
+/// share SMs as c.ctas says, enough registers, a ring not longer than a warp's work, and no CTA or warp
+/// without k-tiles.
 const char* why_not_wanted(const PackedProblem& p, const NarrowConfig& c, const DeviceInfo& device) {
   if (estimate_registers(c) > most_registers(threads_of(c), c.ctas))
     return "so many warps leave too few registers";
@@ -42,8 +43,9 @@ const char* why_not_wanted(const PackedProblem& p, const NarrowConfig& c, const 
   return nullptr;
 }
 
-/// Few tokens are the narrow kernel's; and where k is shared all tiles should run at once, for such a CTA has
-/// one, whose stores nothing hides.
+/// Returns nullptr, or why the planner does not choose this config unless asked. Few tokens are faster with
+/// the narrow kernel. With cluster_k > 1 each CTA has only one tile, whose stores nothing overlaps, so all
+/// tiles should run at once.
 const char* why_not_wanted(const PackedProblem& p, const WideConfig& c, const DeviceInfo& device) {
   if (p.m <= kPlanner.search.narrow_tokens) return "so few tokens are the narrow kernel's";
   const i64 tiles = ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows * c.cluster_n});
@@ -54,16 +56,17 @@ const char* why_not_wanted(const PackedProblem& p, const WideConfig& c, const De
   return nullptr;
 }
 
-/// Parts of k and warpgroups that a CTA has work for, and strips that are there. 16-bit tokens are its own
-/// where they are neither few nor many (H200: the narrow kernel is 8 % faster with 16, the wide one's equal
-/// with 128).
+/// Returns nullptr, or why the planner does not choose this config unless asked. Every CTA and warpgroup
+/// needs k-tiles, and every strip rows. For 16-bit tokens the strip kernel is chosen only for medium numbers
+/// (H200: the narrow kernel is 8 % faster with 16 tokens, and the wide one equal with 128).
 const char* why_not_wanted(const PackedProblem& p, const StripConfig& c, const DeviceInfo&) {
   if (is_16bit(p.x) && p.m <= kPlanner.search.narrow_tokens) return "so few tokens are the narrow kernel's";
   if (is_16bit(p.x) && p.m > kPlanner.search.strip_tokens) return "so many tokens are the wide kernel's";
   const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1), tiles_of_cta = ceil_div(k_tiles, i64{c.parts});
   if (c.parts > k_tiles) return "parts must be at most the k-tiles";
   if (c.parts > 1 && tiles_of_cta < kPlanner.search.part_k_tiles) return "parts of k are too short";
-  // Two sets of sums of 32 tokens, with whole k in a group, spill where four warpgroups share the registers.
+  // If a scale group is all of k, two sets of accumulators are live. For 32 tokens they spill when four
+  // warpgroups share the registers.
   const bool two_sets = c.x == DType::e4m3 && c.weights.group == 0 && c.tokens > 16 && c.tokens <= 32;
   int room = two_sets ? kStripMostGroups / 2 : kStripMostGroups;
   while (c.tokens > most_strip_tokens(c.x, room)) --room;
@@ -79,14 +82,14 @@ const char* why_not_wanted(const PackedProblem& p, const StripConfig& c, const D
   return nullptr;
 }
 
-/// `values`, or the one that the caller asks for.
+/// Returns `values`, or only the override if the caller asks for one.
 template <std::size_t kCount>
 std::vector<int> axis(const int (&values)[kCount], const std::optional<int>& asked) {
   if (asked) return {*asked};
   return {std::begin(values), std::end(values)};
 }
 
-/// Widths of tiles, each once, in the order that settles ties.
+/// Collects tile widths without duplicates. Of plans with equal estimates the width added first wins.
 class Widths {
  public:
   explicit Widths(i64 m) : m_(m) {}
@@ -94,19 +97,19 @@ class Widths {
     const int width = static_cast<int>(tokens);
     if (std::find(all_.begin(), all_.end(), width) == all_.end()) all_.push_back(width);
   }
-  /// Adds listed widths that more than half of would not be empty of tokens.
+  /// Adds those listed widths of which at least half has tokens.
   void add_listed(std::span<const int> listed) {
     for (const int width : listed)
       if (width == listed.front() || width / 2 < m_) add(width);
   }
-  /// Adds the least multiple of `unit` that holds the tokens in so many tiles, if it is at most `most`.
+  /// Adds the smallest multiple of `unit` with which `parts` tiles hold all tokens, if it is at most `most`.
   void add_parts(i64 parts, int unit, int most) {
     if (parts < 1 || m_ < 1) return;
     const i64 width = round_up(ceil_div(m_, parts), i64{unit});
     if (width <= most) add(width);
   }
-  /// Adds widths of at most `most` tokens: those of the fewest tiles, of a few more, and of as many as fill
-  /// one wave, two, or three. `row_tiles`: tiles along the outputs.
+  /// Adds widths of at most `most` tokens: for the fewest possible tiles, for a few more tiles, and for tiles
+  /// that fill one, two or three waves. `row_tiles`: number of tiles along the outputs.
   void add_fitted(int unit, int most, i64 row_tiles, const DeviceInfo& device) {
     const i64 least = ceil_div(m_, i64{most});
     for (i64 parts = least; parts <= least + kPlanner.search.more_token_tiles; ++parts)
@@ -124,11 +127,13 @@ class Widths {
 std::vector<int> wide_tokens(const PackedProblem& p, const DeviceInfo& device) {
   Widths widths(p.m);
   widths.add_listed(tried::kWideTokens);
-  for (const int unit : {2 * kTokenBlock, kTokenBlock})  // clusters and halves take multiples of 16
+  for (const int unit :
+       {2 * kTokenBlock, kTokenBlock})  // clusters and half tiles need multiples of 16 tokens
     widths.add_fitted(unit, kWideMostTokens, ceil_div(p.n, i64{kWideRows}), device);
   return widths.all();
 }
-/// Fewer than 64 tokens only if that is all: expanding codes again costs more than it saves.
+/// Returns widths of the strip kernel. Widths below 64 are only for fewer tokens than that: each further tile
+/// expands all codes again, which costs more than it saves.
 std::vector<int> strip_tokens(const PackedProblem& p, const DeviceInfo& device) {
   Widths widths(p.m);
   widths.add_listed(tried::kStripTokens);
@@ -140,7 +145,7 @@ std::vector<int> strip_tokens(const PackedProblem& p, const DeviceInfo& device) 
   return all;
 }
 
-/// Everything to try of the narrow kernel, in the order that settles ties.
+/// Returns all configs of the narrow kernel to try. Of those with equal estimates the first wins.
 std::vector<NarrowConfig> narrow_space(const PackedProblem& p, const Overrides& o) {
   std::vector<NarrowConfig> configs;
   NarrowConfig c = config_for(p);
@@ -164,16 +169,17 @@ std::vector<NarrowConfig> narrow_space(const PackedProblem& p, const Overrides& 
   return configs;
 }
 
-/// The wide kernel's space. Rings that the caller does not ask for are the first of tried::kXRings and
-/// tried::kWRings that fit. More bytes in flight do not help; with two CTAs along k the ring is faster if it
-/// turns with the weights' (spec/wide.h, has_fixed_ring).
+/// Returns all configs of the wide kernel to try. If the caller does not set the stages, they are the first
+/// pair of tried::kXRings and tried::kWRings that fits: more bytes in flight do not help. With two CTAs along
+/// k the kernel is faster if both rings advance together (spec/wide.h, has_fixed_ring).
 std::vector<WideConfig> wide_space(const PackedProblem& p, const DeviceInfo& device, const Overrides& o) {
   std::vector<WideConfig> configs;
   WideConfig c = wide_config_for(p);
   for (const int tokens : o.tokens ? std::vector<int>{*o.tokens} : wide_tokens(p, device)) {
     for (const int n : axis(tried::kWideClusters, o.cluster_n))
       for (const int k : axis(tried::kWideClusters, o.cluster_k)) {
-        if (n == 2 && k == 2 && !(o.cluster_n && o.cluster_k)) continue;  // four CTAs
+        // Clusters of four CTAs only if asked for.
+        if (n == 2 && k == 2 && !(o.cluster_n && o.cluster_k)) continue;
         for (const int tail_parts : axis(tried::kTailParts, o.tail_parts)) {
           c.tokens = tokens;
           c.cluster_n = n;
@@ -191,8 +197,8 @@ std::vector<WideConfig> wide_space(const PackedProblem& p, const DeviceInfo& dev
   return configs;
 }
 
-/// The deepest ring that fits into `room` bytes and that a CTA has work for: its copies are all on their way
-/// at once. Each warpgroup has stages of its own, two at least.
+/// Returns the stages of the deepest ring that fits into `room` bytes, and not more than a CTA has k-tiles.
+/// All its copies are in flight at once. Each warpgroup has its own stages, at least two.
 int deepest_ring(const PackedProblem& p, StripConfig c, i64 room) {
   const i64 tiles_of_cta = ceil_div(std::max<i64>(packed_k_tiles(p.k), 1), i64{std::max(c.parts, 1)});
   const int groups = std::max(c.k_groups, 1);
@@ -202,7 +208,7 @@ int deepest_ring(const PackedProblem& p, StripConfig c, i64 room) {
   return c.stages;
 }
 
-/// The strip kernel's space, with rings for `room` bytes of shared memory.
+/// Returns all configs of the strip kernel to try, with rings that fit into `room` bytes of shared memory.
 std::vector<StripConfig> strip_space(const PackedProblem& p, const DeviceInfo& device, const Overrides& o,
                                      i64 room = kMaxSmemBytes) {
   std::vector<StripConfig> configs;
@@ -224,7 +230,7 @@ std::vector<StripConfig> strip_space(const PackedProblem& p, const DeviceInfo& d
   return configs;
 }
 
-/// Which kernels have all fields that are asked for, and take the problem's tokens.
+/// The kernels that have all overridden fields and support the type of the tokens.
 struct Kernels {
   bool narrow, wide, strip;
 };
@@ -236,7 +242,7 @@ Kernels kernels_for(const PackedProblem& p, const Overrides& o) {
           .wide = half && !of_narrow && !of_strip && !of_rings,
           .strip = !of_narrow && !of_wide};
 }
-/// nullptr, or why no kernel has all these fields.
+/// Returns nullptr, or why no kernel has all these fields.
 const char* why_not_together(const PackedProblem& p, const Overrides& o) {
   const auto [narrow, wide, strip] = kernels_for(p, o);
   if (narrow || wide || strip) return nullptr;
@@ -249,7 +255,7 @@ const char* why_not_together(const PackedProblem& p, const Overrides& o) {
 
 struct Found {
   std::vector<Plan> wanted, possible;
-  const char* rule = "";  // that a config broke; better one of this problem's than one of all
+  const char* rule = "";  // a rule that a config broke; preferably one about this problem
   bool of_problem = false;
 };
 
@@ -277,14 +283,14 @@ void sort_by_estimate(std::vector<Plan>& plans) {
                    [](const Plan& x, const Plan& y) { return x.estimate_us < y.estimate_us; });
 }
 
-/// Best first; what the planner wants if there is any.
+/// Returns the plans that the planner wants, or if there are none all that are possible; best estimate first.
 std::vector<Plan> sorted(Found& found) {
   std::vector<Plan>& plans = found.wanted.empty() ? found.possible : found.wanted;
   sort_by_estimate(plans);
   return std::move(plans);
 }
 
-/// All of the kernels that the overrides leave, for a checked problem.
+/// Returns all plans that the overrides allow, for a checked problem.
 Found consider_all(const PackedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
   Found found;
   const auto [narrow, wide, strip] = kernels_for(p, overrides);
@@ -294,8 +300,9 @@ Found consider_all(const PackedProblem& p, const DeviceInfo& device, const Overr
   return found;
 }
 
-/// e4m3 tokens' kernels whose rings leave half of an SM to those of the next launch, best first. Alone they
-/// are no better than others.
+/// Returns plans of the strip kernel for e4m3 tokens whose rings use at most half of an SM's shared memory,
+/// best first. The other half is for the next launch of a chain. By themselves they are not faster than
+/// others.
 std::vector<Plan> strip_halves(const PackedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
   if (p.x != DType::e4m3 || overrides.stages) return {};
   Found found;
@@ -316,7 +323,7 @@ std::string text(const Overrides& o) {
   return out.empty() ? "no overrides" : out;
 }
 
-/// Plans that the planner chooses from, best first.
+/// Returns the plans that the planner chooses from, best estimate first.
 Result<std::vector<Plan>> ranked(const PackedProblem& problem, const DeviceInfo& device,
                                  const Overrides& overrides) {
   SLUICE_TRY(check_device(device));
@@ -332,7 +339,7 @@ Result<std::vector<Plan>> ranked(const PackedProblem& problem, const DeviceInfo&
   return plans;
 }
 
-/// The best plan, whatever launch comes before: a usable record, else the model's first.
+/// Returns the best plan for a launch by itself: from a usable record, else the model's best.
 Result<Plan> choose(const PackedProblem& problem, const DeviceInfo& device, const Overrides& overrides,
                     const RecordBook& records) {
   if (overrides == Overrides{} && check_device(device))
@@ -392,7 +399,7 @@ Result<std::vector<Plan>> candidates(const PackedProblem& problem, const DeviceI
 Result<Plan> plan(const PackedProblem& problem, const DeviceInfo& device, const Overrides& given,
                   const RecordBook& records) {
   Overrides overrides = given;
-  overrides.overlap = {};  // says nothing about which plan is best alone
+  overrides.overlap = {};  // the overlap does not change which plan is fastest by itself
   Result<Plan> chosen = choose(problem, device, overrides, records);
   if (chosen) std::visit([&](auto& config) { config.overlap = given.overlap; }, chosen->config);
   return chosen;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of packed products that the planner makes of one record, or of one config. Called by row_plans.cc.
+// Makes plans of packed products from one record, or from one config. Called by row_plans.cc.
 #pragma once
 
 #include <optional>
@@ -8,16 +8,17 @@
 
 namespace sluice::packed {
 
-/// The plan of the problem's record. Nothing if the planner would not consider its config: it breaks a rule,
-/// or is of another version or damaged by hand. Then the model decides. `checked`: check_problem's.
+/// Returns the plan of the problem's tuning record. Nullopt if there is none or the planner would not
+/// consider its config: it breaks a rule, another version wrote it, or somebody edited it. Then the model
+/// decides. `checked`: a result of check_problem().
 std::optional<Plan> recorded_plan(const PackedProblem& checked, const DeviceInfo& device,
                                   const RecordBook& records);
 
-/// wanted: what the planner would choose from. possible: what it takes where it wants none.
+/// wanted: plans that the planner prefers. possible: plans it takes only if there are no preferred ones.
 enum class Taste { wanted, possible };
 
-/// The plan of a config that was made for a problem of other sizes. Nothing where it breaks a rule, or is not
-/// to the `taste`. `checked` as above, and not empty.
+/// Returns the plan of a config that was made for a problem of other sizes. Nullopt if the config breaks a
+/// rule for this problem, or `taste` is wanted and the planner does not prefer it. `checked` is not empty.
 std::optional<Plan> plan_with(const PackedProblem& checked, const PackedConfig& config,
                               const DeviceInfo& device, Taste taste);
 

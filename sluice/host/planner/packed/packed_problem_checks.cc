@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See packed/packed_problem_checks.h. Each check may rely on those before it, so that no arithmetic here
+// Implements packed_problem_checks.h. Each check may rely on the checks before it, so that no arithmetic here
 // overflows.
 #include <sluice/host/planner/packed/packed_problem_checks.h>
 
@@ -15,7 +15,7 @@
 namespace sluice::packed {
 namespace {
 
-constexpr int kTokenBytes = 16;  // tokens are copied in pieces of it
+constexpr int kTokenBytes = 16;  // tokens are copied in pieces of this size
 
 Result<void> check_sizes(const PackedProblem& p) {
   const struct {
@@ -34,7 +34,8 @@ Result<void> check_sizes(const PackedProblem& p) {
   return {};
 }
 
-/// The weights' order is of the tokens' type, and only e4m3 tokens have scales.
+/// Checks that the weights' fragment order fits the type of the tokens, and that only e4m3 tokens have
+/// scales.
 Result<void> check_partners(const PackedProblem& p) {
   const std::string x = name_of(p.x), order = name_of(p.weights.order);
   const bool bytes = p.x == DType::e4m3;
@@ -70,7 +71,7 @@ Result<void> check_gated(const PackedProblem& p) {
   return {};
 }
 
-/// One tile of tokens has all of them, and their squares.
+/// Checks norm_x: one tile must hold all tokens, and also the sums of their squares.
 Result<void> check_norm(const PackedProblem& p) {
   const char* remedy = "; leave out norm_x, and let a Norm (sluice/norm.h) do it in front of the product";
   if (p.x != DType::bf16)
@@ -166,7 +167,7 @@ Result<void> check_pitches(const PackedProblem& p) {
   return {};
 }
 
-/// Formats and epilogue of a kernel's config: one overload for each.
+/// Return a config with the formats and the epilogue that the problem requires; one overload per kernel.
 NarrowConfig formats_for(const PackedProblem& problem, const NarrowConfig& chosen) {
   NarrowConfig c = config_for(problem);
   c.held_tokens = held_tokens_for(problem.m, chosen.token_blocks);
@@ -183,7 +184,7 @@ template <class Config>
 const char* broken_rule(const PackedProblem& problem, const Config& config) {
   if (const char* rule = validate(config)) return rule;
   Config expected = with_choices(formats_for(problem, config), config);
-  expected.overlap = config.overlap;  // says nothing about the problem
+  expected.overlap = config.overlap;  // does not depend on the problem
   if constexpr (std::is_same_v<Config, NarrowConfig>) expected.held_tokens = config.held_tokens;
   if (!(config == expected)) return "formats and epilogue must be those of the problem";
   return why_not(problem, config);
@@ -201,11 +202,12 @@ Result<PackedProblem> check_problem(const PackedProblem& problem) {
   if (p.residual) SLUICE_TRY(check_residual(p));
   if (p.ld_x == 0 || p.k == 0) p.ld_x = p.k;
   if (p.ld_d == 0) p.ld_d = d_columns(p);
-  if (!p.residual) p.ld_c = 0;  // equal work is an equal problem
+  if (!p.residual) p.ld_c = 0;  // C is not read, so equal products must be equal problems
   if (p.residual && p.ld_c == 0) p.ld_c = p.n;
-  if (p.k == 0) p.norm_x = false;  // nothing has no mean
+  if (p.k == 0) p.norm_x = false;  // with k = 0 there are no elements to normalise
   SLUICE_TRY(check_pitches(p));
-  if (p.bias == Bias::none) p.bias_type = PackedProblem{}.bias_type;  // equal work is an equal problem
+  // No bias is read, so equal products must be equal problems.
+  if (p.bias == Bias::none) p.bias_type = PackedProblem{}.bias_type;
   return p;
 }
 
@@ -239,11 +241,13 @@ WideConfig wide_config_for(const PackedProblem& problem) {
 StripConfig strip_config_for(const PackedProblem& problem) {
   const NarrowConfig c = config_for(problem);
   const WeightFormat& any =
-      is_16bit(c.x) ? c.weights : StripConfig{}.weights;  // a problem without k has none
+      // With k = 0 there are no weights, so any valid format will do.
+      is_16bit(c.x) ? c.weights : StripConfig{}.weights;
   return {.weights = problem.k == 0 ? any : problem.weights,
           .x = c.x,
           .d = c.d,
-          .scale_x = problem.k == 0 ? ScaleMode::none : problem.scale_x,  // nothing is scaled: may be null
+          // With k = 0 nothing is scaled, and the scale's pointer may be null.
+          .scale_x = problem.k == 0 ? ScaleMode::none : problem.scale_x,
           .bias = c.bias,
           .bias_type = c.bias_type,
           .activation = c.activation,
@@ -296,7 +300,8 @@ Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
   if (rule != nullptr && !is_empty(checked))
     return Error{ErrorCode::invalid_config,
                  std::string(rule) + ", in the plan " + to_string(plan.config) + "; plan again"};
-  if (rule != nullptr) return Plan{.problem = checked, .config = plan.config};  // nothing is launched
+  // An empty product launches nothing, so its config does not matter.
+  if (rule != nullptr) return Plan{.problem = checked, .config = plan.config};
   Plan filled = plan_of(checked, plan.config);
   filled.estimate_us = plan.estimate_us;
   filled.source = plan.source;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is this a packed problem that a kernel can address at all, and does a configuration fit it? Everything is
-// refused here with the value, the rule and the remedy. Called by packed_planner.cc, and by packed.cc for
-// plans made by hand.
+// Checks that a kernel can address a packed problem, and that a configuration fits it. Errors give the value,
+// the rule and the remedy. Called by packed_planner.cc, and by packed.cc for plans made by hand.
 #pragma once
 
 #include <sluice/packed.h>
@@ -9,45 +8,47 @@
 namespace sluice::packed {
 
 inline constexpr i64 kMaxPitch = (i64{1} << 26) - 8;
-inline constexpr i64 kMaxGatedTokens = 128;    // more are the wide kernel's, which does not gate
-inline constexpr i64 kMaxResidualTokens = 64;  // only the narrow kernel adds, and more would be slow
+// For more tokens only the wide kernel is fast, and it has no gate.
+inline constexpr i64 kMaxGatedTokens = 128;
+// Only the narrow kernel adds a residual, and it is slow with more tokens.
+inline constexpr i64 kMaxResidualTokens = 64;
 
-/// Nothing to launch.
+/// Returns whether there is nothing to launch.
 constexpr bool is_empty(const PackedProblem& problem) {
   return problem.m == 0 || problem.n == 0;
 }
 
-/// The problem with its leading dimensions filled in.
-/// Errors: invalid_size, invalid_type, invalid_stride, misaligned, invalid_config (the weight format).
+/// Returns the problem with its leading dimensions filled in. Errors: invalid_size, invalid_type,
+/// invalid_stride, misaligned, invalid_config (the weight format).
 Result<PackedProblem> check_problem(const PackedProblem& problem);
 
-/// The narrow kernel's config as far as the problem decides it; tile and ring are the planner's choice.
-/// Without k no weights are read, so the format is one without a row part: its scales would lie in front of
-/// an empty blob.
+/// Returns the narrow kernel's config with the fields that the problem decides; the planner chooses tile and
+/// ring. With k = 0 no weights are read, and the format has no scales per row, which would precede the empty
+/// blob.
 NarrowConfig config_for(const PackedProblem& problem);
-/// NarrowConfig::held_tokens for so many tokens in tiles of so many blocks.
+/// Returns NarrowConfig::held_tokens for m tokens in tiles of `token_blocks` blocks.
 int held_tokens_for(i64 m, int token_blocks);
-/// The wide kernel's config, as config_for(); only where there is k.
+/// Returns the wide kernel's config, as config_for(). Only for k > 0.
 WideConfig wide_config_for(const PackedProblem& problem);
-/// The strip kernel's config, as config_for().
+/// Returns the strip kernel's config, as config_for().
 StripConfig strip_config_for(const PackedProblem& problem);
 
-/// The config with all that the problem says of it; choices stay what they are.
+/// Returns `config` with all fields that the problem decides set for it. The planner's choices are kept.
 PackedConfig made_for(const PackedProblem& problem, const PackedConfig& config);
 
-/// Do D's rows allow the copy engine's stores? Its address is a launch's.
+/// Returns whether the length and pitch of D's rows allow TMA stores. D's address is known only at a launch.
 bool rows_allow_boxes(const PackedProblem& checked);
 
-/// nullptr, or the rule that the (valid) config breaks for this problem.
+/// Returns nullptr, or the rule that a valid config breaks for this problem.
 const char* why_not(const PackedProblem& problem, const NarrowConfig& config);
 const char* why_not(const PackedProblem& problem, const WideConfig& config);
 const char* why_not(const PackedProblem& problem, const StripConfig& config);
 
-/// A plan made or changed by hand, checked and with all that follows from it. Errors: those of check_problem;
-/// invalid_config.
+/// Checks a plan that was made or changed by hand, and returns it with all derived fields. Errors: those of
+/// check_problem; invalid_config.
 Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
 
-/// The plan of a checked problem and a config that fits it, without its estimate.
+/// Returns the plan of a checked problem and a config that fits it, without an estimate.
 Plan plan_of(const PackedProblem& checked, const PackedConfig& config);
 
 }  // namespace sluice::packed
