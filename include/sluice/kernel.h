@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-/// A plan compiled and loaded on a device: immutable, shareable, launchable from any thread and into any
+/// A plan, compiled and loaded on a device: immutable, shareable, launchable from any thread and into any
 /// stream.
 template <class Plan>
 class BasicKernel {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A book of tuning records: earlier measurements, one for a problem and GPU. gemm::plan and packed::plan look
-// a problem up before they ask their model; `sluice tune` writes records (docs/tuning.md). A book is read
-// once and never changes, so plans stay a function of their arguments.
+// A book of tuning records: the measured fastest choice, per problem and GPU. gemm::plan and packed::plan
+// look a problem up before they use their model; `sluice tune` writes records (docs/tuning.md). A book is
+// read once and never changes, so plans remain a function of their arguments.
 //   auto plan = sluice::gemm::plan(problem, device->info(), {}, device->records());
 #pragma once
 
@@ -24,20 +24,21 @@ struct Plan;
 struct TunedChoice;
 }  // namespace packed
 
-/// The part of a plan that a record fixes; the rest follows from the problem.
-struct TunedChoice {  // a dense product
+/// The fields of a plan that a record stores; all others follow from the problem.
+struct TunedChoice {  // a dense product's
   Schedule schedule = Schedule::cooperative;
   int tile_m = 128, tile_n = 128;
   ClusterShape cluster{};
-  bool swapped = false;  // B by A: m and n of tile, cluster and raster are those of that product
+  bool swapped = false;  // the kernel multiplies B by A; m and n of tile, cluster and raster are that
+                         // product's
   Raster raster = Raster::along_m;
-  int raster_group = 8;                     // cluster tiles in a band
+  int raster_group = 8;                     // cluster tiles per band
   Numbering numbering = Numbering::launch;  // numbering of clusters
   int clusters = 1;                         // launched clusters
-  int streamed = 0;                         // cluster tiles dealt out by k-tile
-  Combine combine = Combine::last_arriver;  // combines the tiles that are dealt out
+  int streamed = 0;                         // cluster tiles that are divided among clusters by k-tile
+  Combine combine = Combine::last_arriver;  // how slices of those tiles are combined
   int warps = 0, stages = 0;                // plain schedules; 0 in the others
-  double measured_us = 0;                   // one launch, when the record was made
+  double measured_us = 0;                   // time of one launch when the record was made
 
   bool operator==(const TunedChoice&) const = default;
 };
@@ -45,21 +46,22 @@ struct TunedChoice {  // a dense product
 /// Immutable, cheap to copy, usable from any thread.
 class RecordBook {
  public:
-  RecordBook();  // empty: every plan is the model's
+  RecordBook();  // empty: every plan is chosen by the model
 
-  /// Empty if this problem was never tuned on such a GPU. Problems share a record if they have the same
-  /// sizes, types, layouts, sums and epilogue. Strides (except whether TMA can store D), scales of a tensor,
-  /// scale_d and relu do not count. `problem` is one that gemm::plan accepts.
+  /// The record of a problem on this GPU; empty if there is none. Problems share a record if they have the
+  /// same sizes, types, layouts, accumulation and epilogue. The following are ignored: strides (except
+  /// whether TMA can store D), scales of a tensor, scale_d and relu. `problem` must be one that gemm::plan
+  /// accepts.
   std::optional<TunedChoice> find(const Problem& problem, const DeviceInfo& device) const;
-  /// find() for products of packed weights; `problem` is one that packed::plan accepts.
+  /// find() for products of packed weights; `problem` must be one that packed::plan accepts.
   std::optional<packed::TunedChoice> find(const PackedProblem& problem, const DeviceInfo& device) const;
-  /// For each step of a chain, the choice that was recorded between the same two neighbours; empty if there
-  /// is none. Of several records the one that knows most of the steps comes first. An end of the chain counts
-  /// as a neighbour. `steps` are ones that plan_chain accepts.
+  /// For each step of a chain, the choice that was tuned between the same two neighbours; empty if there is
+  /// none. The beginning and the end of the chain count as neighbours. If several records match, the one that
+  /// covers most steps is used. `steps` must be ones that plan_chain accepts.
   std::vector<std::optional<TunedStep>> find(std::span<const ChainStep> steps,
                                              const DeviceInfo& device) const;
-  int size() const;  // tuned chains count as one
-  /// Skipped files and records: a line each, with the broken rule and the remedy.
+  int size() const;  // a tuned chain counts as one
+  /// Files and records that were skipped: one line each, with the broken rule and the remedy.
   const std::vector<std::string>& troubles() const;
 
   struct Impl;
@@ -73,14 +75,14 @@ class RecordBook {
 /// The records that ship with the library; parsed at the first call.
 const RecordBook& shipped_records();
 
-/// The shipped records, with the user's own from options.records_dir on top. Never fails: a missing folder
-/// has no records, and unusable files are listed in troubles().
+/// The shipped records with the user's own from options.records_dir, which take precedence. Never fails: a
+/// missing folder has no records, and unusable files are listed in troubles().
 RecordBook open_records(const Options& options);
 
-/// Keeps a plan and its measured_us as the user's record of its problem, for devices that are opened from now
-/// on. `pick_us`: the time of the model's pick in the same measurement. `method` says how it was measured.
-/// Errors: io (options.records_dir is empty, or cannot be written to), invalid_argument (no record can hold
-/// the choice: k = 0; a packed product with a gate, a norm or a residual).
+/// Stores a plan and its measured_us as the user's record of its problem, for devices that are opened later.
+/// `pick_us`: time in microseconds of the model's choice in the same measurement. `method`: how it was
+/// measured. Errors: io (options.records_dir is empty or cannot be written), invalid_argument (records cannot
+/// store the choice: k = 0; a packed product with a gate, a norm or a residual).
 Result<void> keep_record(const Options& options, const DeviceInfo& device, const Plan& plan, double pick_us,
                          const std::string& method);
 Result<void> keep_record(const Options& options, const DeviceInfo& device, const packed::Plan& plan,
