@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C interface, to which the Python package and other languages bind. It is plain C, throws no exceptions,
- * and includes no CUDA header.
+/* The C interface, to which the Python package and other languages bind. It is plain C, throws no
+ * exceptions, and includes no CUDA header.
  *   sluice_device* device;   sluice_device_default(0, &device);
  *   sluice_product product = {.a = &a, .b = &b, .d = &d, .alpha = 1.0f};
  *   if (sluice_run(device, &product, stream) != SLUICE_OK) puts(sluice_error_message());
  * To link: find_package(sluice) and target_link_libraries(app sluice::sluice_c), or
  *   cc app.c $(pkg-config --cflags --libs sluice_c)
- * Every function that can fail returns a status. Each thread keeps the message of its last failure until its
- * next failure. Any thread may use a handle. A string that a function returns for a handle lives as long as
- * the handle. A getter returns NULL or 0 for a handle that is NULL. Freeing NULL does nothing. */
+ * Every function that can fail returns a status. Each thread keeps the message of its last failure until
+ * its next failure. Any thread may use a handle. A string that a function returns for a handle lives as
+ * long as the handle. A getter returns NULL or 0 for a handle that is NULL. Freeing NULL does nothing. */
 #ifndef SLUICE_C_API_H
 #define SLUICE_C_API_H
 
@@ -19,8 +19,8 @@ extern "C" {
 #endif
 
 #define SLUICE_API __attribute__((visibility("default")))
-/* The ABI number, which grows when a struct or a function below changes. sluice_c_abi() returns the number of
- * the loaded library. */
+/* The ABI number, which grows when a struct or a function below changes. sluice_c_abi() returns the number
+ * of the loaded library. */
 #define SLUICE_C_ABI 10
 
 typedef enum {
@@ -110,18 +110,19 @@ typedef struct {
  * shapes of the scales decide how they apply:
  *   - one value for the whole matrix;
  *   - vectors: scale_a has m or m x 1 values, scale_b n or 1 x n;
- * - blocks: scale_a is m x ceil(k/128), scale_b is ceil(n/128) x ceil(k/128) or its transposed view. With
- *   `update` SLUICE_ADD the product computes D += alpha * scale_a * scale_b * A B into an fp32 D, without C,
- *   bias and activation. Results are bit-identical from run to run, unless `any_order` is 1: then split-K
- *   slices are added to D in the order in which they finish. With `gated`, D is m x n / 2: act of the first n
- *   / 2 columns times the last n / 2 columns. `scale_d` is one fp32 value, for an e4m3 D: the result is
- *   divided by it before it is rounded. `packed` not NULL: b is a blob with these packed weights (uint8,
- *   aligned to 128 bytes), and D = act(scale_a * A W^T + bias) + C. A holds tokens of 16 bits, or of e4m3
- *   with one scale_a or m of them; C has D's type. With `gamma` (k bf16 values, for up to 8 bf16 tokens) A's
- *   rows are normed first, as sluice_norm does. A packed product has no batch, scale_b or update; alpha must
- *   be 1 (0 is read as 1), and beta, with C, 1. `names`: nine names of the arrays for error messages, in the
- *   order of the fields below; NULL: the fields' names.
- * */
+ *   - blocks: scale_a is m x ceil(k/128), scale_b is ceil(n/128) x ceil(k/128) or its transposed view.
+ * With `update` SLUICE_ADD the product computes D += alpha * scale_a * scale_b * A B into an fp32 D,
+ * without C, bias and activation. Results are bit-identical from run to run, unless `any_order` is 1: then
+ * split-K slices are added to D in the order in which they finish.
+ * With `gated`, D is m x n / 2: act of the first n / 2 columns times the last n / 2 columns.
+ * `scale_d` is one fp32 value, for an e4m3 D: the result is divided by it before it is rounded.
+ * `packed` not NULL: b is a blob with these packed weights (uint8, aligned to 128 bytes), and D =
+ * act(scale_a A W^T + bias) + C. A holds tokens of 16 bits, or of e4m3 with one scale_a or m of them; C has
+ * D's type. With `gamma` (k bf16 values, for up to 8 bf16 tokens) A's rows are normed first, as sluice_norm
+ * does. A packed product has no batch, scale_b or update; alpha must be 1 (0 is read as 1), and beta, with
+ * C, 1.
+ * `names`: nine names of the arrays for error messages, in the order of the fields below; NULL: the fields'
+ * names. */
 typedef struct {
   const sluice_array *a, *b, *c, *d, *bias, *scale_a, *scale_b, *scale_d, *gamma;
   const sluice_packed_weights* packed; /* NULL: b is a matrix */
@@ -137,17 +138,18 @@ typedef struct {
 /* ---- convolutions: include/sluice/conv.h has their rules ---- */
 /* The result: y from x and w; x (that is dx) from y (dy) and w; w (dw) from y (dy) and x. */
 typedef enum { SLUICE_FPROP = 1, SLUICE_DGRAD, SLUICE_WGRAD } sluice_conv_op;
-/* y = act(alpha * scale_x * scale_w * (x convolved with w) + beta * C + bias), or one of its gradients. x is
- * images x channels x axes, w is filters x channels x axes, y is images x filters x axes: torch's order, with
- * one to three axes, outermost first. Their strides are those of channels_last: channels are contiguous, and
- * images have the largest stride. A dimension of size 1 may have any stride. x and y may have gaps between
- * pixels, as a slice of channels has; w may not. `op` decides which of the three is written; the two that are
- * read have the same type. An array that is not used is NULL. Each list has one value per axis, outermost
- * first. NULL means 1 (stride, dilation), 0 (padding), or the same as `padding` (padding_after). C has the
- * result's shape and strides. Only SLUICE_FPROP takes bias (one value per filter), scale_x (one value),
- * scale_w (one value, or one per filter) and scale_d (one value). `update`, `any_order` and `accumulate` are
- * those of a sluice_product. `names`: eight names of the arrays for error messages, in the order of the
- * fields. */
+/* y = act(alpha * scale_x * scale_w * (x convolved with w) + beta * C + bias), or one of its gradients.
+ * x is images x channels x axes, w is filters x channels x axes, y is images x filters x axes: torch's
+ * order, with one to three axes, outermost first. Their strides are those of channels_last: channels are
+ * contiguous, and images have the largest stride. A dimension of size 1 may have any stride. x and y may
+ * have gaps between pixels, as a slice of channels has; w may not. `op` decides which of the three is
+ * written; the two that are read have the same type. An array that is not used is NULL.
+ * Each list has one value per axis, outermost first. NULL means 1 (stride, dilation), 0 (padding), or the
+ * same as `padding` (padding_after).
+ * C has the result's shape and strides. Only SLUICE_FPROP takes bias (one value per filter), scale_x (one
+ * value), scale_w (one value, or one per filter) and scale_d (one value). `update`, `any_order` and
+ * `accumulate` are those of a sluice_product. `names`: eight names of the arrays for error messages, in the
+ * order of the fields. */
 typedef struct {
   int32_t op;
   int32_t spatial; /* axes: 1, 2 or 3 */
@@ -171,10 +173,10 @@ typedef struct {
   int64_t x_pitch, y_pitch; /* elements from one pixel to the next; 0: no gaps */
 } sluice_conv_sizes;
 
-/* A sluice_product without its arrays. A stride of 0 means packed. If conv.op is not 0, it is a convolution.
- * `a` and `b` are then the type of the two arrays that are read, and `d` is the result's. scale_a is the mode
- * of scale_x, and scale_b of scale_w. Sizes, layouts and strides follow from `conv`; m, n, k, layouts and
- * strides given here are ignored. */
+/* A sluice_product without its arrays. A stride of 0 means packed. If conv.op is not 0, it is a
+ * convolution. `a` and `b` are then the type of the two arrays that are read, and `d` is the result's.
+ * scale_a is the mode of scale_x, and scale_b of scale_w. Sizes, layouts and strides follow from `conv`; m,
+ * n, k, layouts and strides given here are ignored. */
 typedef struct {
   int64_t m, n, k, batch;
   int32_t a, b, d;
@@ -204,8 +206,8 @@ typedef struct {
       race; /* 0..16: number of plans to time at a problem's first call (0, 1: time none); -1: environment */
 } sluice_options;
 
-/* Describes a product as the planner sees it. Needs no GPU and reads no data. Returns the error that running
- * the product would return for its sizes, types or strides. */
+/* Describes a product as the planner sees it. Needs no GPU and reads no data. Returns the error that
+ * running the product would return for its sizes, types or strides. */
 SLUICE_API sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* problem);
 /* sluice_problem_of for a convolution. m, n and k become those of the product that computes it. */
 SLUICE_API sluice_status sluice_conv_problem_of(const sluice_convolution* convolution,
@@ -215,24 +217,23 @@ SLUICE_API sluice_status sluice_conv_problem_of(const sluice_convolution* convol
 SLUICE_API sluice_status sluice_problem_check(const sluice_problem* problem);
 
 /* ---- plan: needs no GPU ---- */
-/* Plans a product. device NULL stands for the first GPU of the machine. If there is none, the plan is for an
- * H200, and its text says so. `choices` fixes choices that the planner would make, e.g.
+/* Plans a product. device NULL stands for the first GPU of the machine. If there is none, the plan is for
+ * an H200, and its text says so. `choices` fixes choices that the planner would make, e.g.
  * "schedule=cooperative, tile_m=128, tile_n=128, splits=4"; NULL: none. `sluice plan --help` (dense) and
  * docs/packed.md list the names. */
 SLUICE_API sluice_status sluice_plan_create(const sluice_device* device, const sluice_problem* problem,
                                             const char* choices, sluice_plan** plan);
-/* Plans for a named GPU, which need not be present: "h100", "h200" or another name that `sluice plan --help`
- * lists.
- * */
+/* Plans for a named GPU, which need not be present: "h100", "h200" or another name that `sluice plan
+ * --help` lists. */
 SLUICE_API sluice_status sluice_plan_create_for(const char* gpu, const sluice_problem* problem,
                                                 const char* choices, sluice_plan** plan);
 SLUICE_API void sluice_plan_free(sluice_plan* plan);
 SLUICE_API const char* sluice_plan_text(const sluice_plan* plan);   /* the lines that `sluice plan` prints */
 SLUICE_API const char* sluice_plan_config(const sluice_plan* plan); /* the kernel, as a C++ initialiser */
-/* Units are the source texts that NVRTC compiles: one per kernel that a launch enqueues. A plan has one; two
- * if combine is "separate"; none if there is nothing to launch. If clusters are numbered by GPC, there is one
- * more: a kernel that finds the GPC of each SM, run once per device. Returns NULL for an index past the last
- * unit. */
+/* Units are the source texts that NVRTC compiles: one per kernel that a launch enqueues. A plan has one;
+ * two if combine is "separate"; none if there is nothing to launch. If clusters are numbered by GPC, there
+ * is one more: a kernel that finds the GPC of each SM, run once per device. Returns NULL for an index past
+ * the last unit. */
 SLUICE_API int32_t sluice_plan_unit_count(const sluice_plan* plan);
 SLUICE_API const char* sluice_plan_unit(const sluice_plan* plan, int32_t index);
 SLUICE_API const char* sluice_plan_source(
@@ -250,9 +251,10 @@ SLUICE_API sluice_status sluice_compile(const sluice_plan* const* plans, int32_t
 /* ---- device ---- */
 SLUICE_API sluice_status sluice_device_open(int32_t ordinal, const sluice_options* options,
                                             sluice_device** device);
-/* Closes the device and frees the kernels and workspaces of sluice_run and sluice_quantize. Call it only when
- * no launch that uses them is still running and no captured graph that uses them will be replayed. Kernels of
- * sluice_prepare and workspaces of sluice_workspace_create are not freed; free each of them yourself. */
+/* Closes the device and frees the kernels and workspaces of sluice_run and sluice_quantize. Call it only
+ * when no launch that uses them is still running and no captured graph that uses them will be replayed.
+ * Kernels of sluice_prepare and workspaces of sluice_workspace_create are not freed; free each of them
+ * yourself. */
 SLUICE_API void sluice_device_close(sluice_device* device);
 /* Returns the device that the library keeps for this GPU, shared by the whole process. The first call opens
  * it with the environment's options. Do not close it. */
@@ -272,9 +274,9 @@ typedef struct {
 /* Times the `candidates` most likely plans of a problem (1..16; 3 find most of the gain) and returns the
  * fastest, with its time as the estimate. Needs no arrays: it allocates up to 4 GB, waits for the GPU, and
  * takes about 20 ms plus compile time. The fastest plan is stored in the user's tuning records, if a folder
- * for them is set; packed products with `gated`, `residual` or `norm_x` are not stored. Devices opened later
- * use the record; for this device, pass the plan to sluice_use_plan. If the problem already has a record,
- * nothing is timed and the record's plan is returned. */
+ * for them is set; packed products with `gated`, `residual` or `norm_x` are not stored. Devices opened
+ * later use the record; for this device, pass the plan to sluice_use_plan. If the problem already has a
+ * record, nothing is timed and the record's plan is returned. */
 SLUICE_API sluice_status sluice_race(const sluice_device* device, const sluice_problem* problem,
                                      int32_t candidates, sluice_plan** plan);
 SLUICE_API sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* plan,
@@ -282,8 +284,8 @@ SLUICE_API sluice_status sluice_prepare(const sluice_device* device, const sluic
 /* Unloads the kernel. Call it only when no launch of it is still running and no captured graph that uses it
  * will be replayed. The same holds for sluice_workspace_free. */
 SLUICE_API void sluice_kernel_free(sluice_kernel* kernel);
-/* Launches without allocation or synchronisation; the stream may be capturing. workspace NULL: no workspace.
- */
+/* Launches without allocation or synchronisation; the stream may be capturing. workspace NULL: no
+ * workspace. */
 SLUICE_API sluice_status sluice_launch(const sluice_kernel* kernel, const sluice_pointers* pointers,
                                        const sluice_workspace* workspace, sluice_stream stream);
 
@@ -298,14 +300,15 @@ SLUICE_API sluice_status sluice_workspace_reset(sluice_workspace* workspace, slu
 /* ---- one call: plan, prepare and launch ---- */
 /* Launches the product's kernel, dense or packed. The first call with a problem plans and prepares the
  * kernel. If the stream is capturing, that first call fails with not_prepared, and the message names the
- * remedy. A plan that splits k needs a workspace, which the device provides:
+ * remedy.
+ * A plan that splits k needs a workspace, which the device provides:
  *   - Each stream has its own, allocated once and kept.
  * - Each captured graph has its own, one per stream captured into it. It is reused by others once the graph
- *   and its executables are destroyed. So different graphs may run at the same time, even if one stream
- *   captured them. Copies of one graph (two executables, a clone, a child of two graphs) share its workspace
- *   and must not run at the same time. An executable that was updated from a graph needs that graph as long
- *   as it exists. Workspaces of streams take at most 4 GB per device, destroyed streams included; beyond
- *   that, call sluice_run_with. */
+ *   and its executables are destroyed.
+ * So different graphs may run at the same time, even if one stream captured them. Copies of one graph (two
+ * executables, a clone, a child of two graphs) share its workspace and must not run at the same time. An
+ * executable that was updated from a graph needs that graph as long as it exists. Workspaces of streams
+ * take at most 4 GB per device, destroyed streams included; beyond that, call sluice_run_with. */
 SLUICE_API sluice_status sluice_run(sluice_device* device, const sluice_product* product,
                                     sluice_stream stream);
 /* sluice_run with the caller's workspace, which must stay allocated as long as launches or graphs use it. */
@@ -333,8 +336,8 @@ typedef enum {
   SLUICE_PER_SQUARE_BLOCK
 } sluice_granularity;
 typedef enum { SLUICE_NO_GATE, SLUICE_SILU_GATE } sluice_gate;
-/* With a gate the input has twice the columns, gate and up side by side, and silu(gate) * up is quantised. If
- * the output has the input's type and scales is NULL, silu(gate) * up is only rounded to that type. */
+/* With a gate the input has twice the columns, gate and up side by side, and silu(gate) * up is quantised.
+ * If the output has the input's type and scales is NULL, silu(gate) * up is only rounded to that type. */
 typedef struct {
   const sluice_array *input, *output, *scales; /* rows x columns; e4m3 of that shape; fp32, packed */
   int32_t granularity;
@@ -372,8 +375,8 @@ SLUICE_API sluice_status sluice_compile_norms(int32_t input, const sluice_option
 SLUICE_API sluice_status sluice_make_norms_ready(sluice_device* device, int32_t input);
 
 /* ---- packed weights of few bits: docs/packing.md defines the blob, byte by byte ---- */
-/* The layout of a blob of n x k weights, in bytes. A blob consists of strips of 64 rows, a strip of tiles of
- * 128 k. With one scale per row (group 0), the scales and zeros of a strip's rows follow its tiles. */
+/* The layout of a blob of n x k weights, in bytes. A blob consists of strips of 64 rows, a strip of tiles
+ * of 128 k. With one scale per row (group 0), the scales and zeros of a strip's rows follow its tiles. */
 typedef struct {
   int64_t groups;        /* scales per row */
   int64_t strips, tiles; /* tiles per strip */
@@ -391,18 +394,18 @@ typedef struct {
   const sluice_array* scales; /* n x groups */
   const sluice_array* zeros;  /* n x groups; NULL if the format has none */
   const sluice_array* blob;   /* blob_bytes of SLUICE_BYTE */
-  /* 1 for the weights of a gated product: the blob of the first n / 2 rows, followed by the blob of the rest.
-   * n is a multiple of 16, and the size is twice the blob_bytes of n / 2. If n is a multiple of 128, the
-   * bytes are the same as without `gated`. */
+  /* 1 for the weights of a gated product: the blob of the first n / 2 rows, followed by the blob of the
+   * rest. n is a multiple of 16, and the size is twice the blob_bytes of n / 2. If n is a multiple of 128,
+   * the bytes are the same as without `gated`. */
   int32_t gated;
 } sluice_packing;
-/* Packs on a GPU with one kernel, which the first call with its format prepares. Of a byte that holds a uint4
- * the upper half is ignored. sluice_unpack is the exact inverse: it writes codes, scales and zeros. */
+/* Packs on a GPU with one kernel, which the first call with its format prepares. Of a byte that holds a
+ * uint4 the upper half is ignored. sluice_unpack is the exact inverse: it writes codes, scales and zeros. */
 SLUICE_API sluice_status sluice_pack(sluice_device* device, const sluice_packing* what, sluice_stream stream);
 SLUICE_API sluice_status sluice_unpack(sluice_device* device, const sluice_packing* what,
                                        sluice_stream stream);
-/* Packs arrays in host memory, without a GPU. The blob is the same as sluice_pack's, but packing is slower. A
- * uint4 code above 15 is an error. */
+/* Packs arrays in host memory, without a GPU. The blob is the same as sluice_pack's, but packing is slower.
+ * A uint4 code above 15 is an error. */
 SLUICE_API sluice_status sluice_pack_on_host(const sluice_packing* what);
 SLUICE_API sluice_status sluice_unpack_on_host(const sluice_packing* what);
 /* Compiles both kernels of a format into the cache folder. Needs no GPU. */
@@ -431,9 +434,9 @@ typedef struct {
   int32_t count;
   sluice_row_summary summary;
 } sluice_row_plans;
-/* Plans the few kernels that serve all m of a range, for sluice_compile or for inspection. Only products (no
- * convolutions). The problem's m is ignored, and strides of 0 are derived for each m. device NULL is as for
- * sluice_plan_create, and gpu as for sluice_plan_create_for. */
+/* Plans the few kernels that serve all m of a range, for sluice_compile or for inspection. Only products
+ * (no convolutions). The problem's m is ignored, and strides of 0 are derived for each m. device NULL is as
+ * for sluice_plan_create, and gpu as for sluice_plan_create_for. */
 SLUICE_API sluice_status sluice_plan_rows(const sluice_device* device, const sluice_problem* problem,
                                           const sluice_row_range* rows, sluice_row_plans* found);
 SLUICE_API sluice_status sluice_plan_rows_for(const char* gpu, const sluice_problem* problem,

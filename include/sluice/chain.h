@@ -176,11 +176,11 @@ struct ChainPlan {
 };
 
 /// Plans every step. The first launch, and a step after a foreign step that is not overlapped, have no PDL
-/// wait. The last step has no trigger. Pure function. Errors, with the step's name: those of gemm::plan and
-/// packed::plan, and of norms and quantisers for their options and shapes. invalid_argument: the step sets a
-/// field that the chain sets, its position does not allow its overlap, or a quantiser needs two kernels.
-/// invalid_config: smem_limit or most_stages cannot be met. aliasing: an earlier step writes weights that are
-/// read early.
+/// wait. The last step has no trigger. Pure function.
+/// Errors, with the step's name: those of gemm::plan and packed::plan, and of norms and quantisers for their
+/// options and shapes. invalid_argument: the step sets a field that the chain sets, its position does not
+/// allow its overlap, or a quantiser needs two kernels. invalid_config: smem_limit or most_stages cannot be
+/// met. aliasing: an earlier step writes weights that are read early.
 Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
                              const ChainOptions& options = {}, const RecordBook& records = shipped_records());
 
@@ -203,9 +203,9 @@ class Chain {
  public:
   /// Compiles the kernels or finds them in the cache, and loads them. The arguments of every step are checked
   /// here, so that no step fails after earlier ones were launched. Which device owns the memory is checked at
-  /// launch. If you change a plan by hand, keep to the rules of plan_chain. Errors: those of gemm::prepare
-  /// and the other prepare functions; argument errors of a step's launch, with the step's name;
-  /// invalid_argument, aliasing (the plan).
+  /// launch. If you change a plan by hand, keep to the rules of plan_chain.
+  /// Errors: those of gemm::prepare and the other prepare functions; argument errors of a step's launch, with
+  /// the step's name; invalid_argument, aliasing (the plan).
   static Result<Chain> prepare(const Device& device, const ChainPlan& plan,
                                const gemm::Progress& progress = {});
   /// plan_chain() with the device's records, then prepare().
@@ -221,13 +221,15 @@ class Chain {
 
   /// Searches kernels and overlaps for the steps, running them on their own memory, and returns the fastest
   /// chain that it finds. The overlap stays off if no variant is 1 % faster. The choices for a layer are
-  /// stored in the user's records, where plan_chain finds them. Kernels that the caller chose are kept.
-  /// Another kernel for a step may give other bits, within its error bound. A step's own overlap and bytes
-  /// are used only by the first variant, the chain as requested. Repeated steps, such as layers, get equal
-  /// choices; steps outside the repetition keep those of `tuning.start`. Memory that the steps write is
-  /// undefined afterwards, and foreign steps are enqueued: call it after weights are loaded and before other
-  /// data matter. Waits for the GPU. Errors: those of prepare() and of ChainGraph::capture();
-  /// invalid_argument (weights of less than three times L2; smem_limit or most_stages; negative seconds).
+  /// stored in the user's records, where plan_chain finds them.
+  /// Kernels that the caller chose are kept. Another kernel for a step may give other bits, within its error
+  /// bound. A step's own overlap and bytes are used only by the first variant, the chain as requested.
+  /// Repeated steps, such as layers, get equal choices; steps outside the repetition keep those of
+  /// `tuning.start`.
+  /// Memory that the steps write is undefined afterwards, and foreign steps are enqueued: call it after
+  /// weights are loaded and before other data matter. Waits for the GPU.
+  /// Errors: those of prepare() and of ChainGraph::capture(); invalid_argument (weights of less than three
+  /// times L2; smem_limit or most_stages; negative seconds).
   static Result<Chain> tune(const Device& device, std::span<const ChainStep> steps,
                             const ChainTuning& tuning = {});
 

@@ -121,19 +121,20 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
 
 /// Checks the arguments and enqueues one kernel, or two in a row if the plan says Combine::separate. No
 /// allocation, no synchronisation; the stream may be capturing. The Kernel and its workspace must outlive
-/// work in flight and captured graphs. Launches nothing, and succeeds, if m, n or batch is 0, or if D is
-/// added to and alpha or k is 0. Errors (nothing is launched): invalid_pointer, misaligned, aliasing,
-/// workspace (too small), wrong_device, driver. If the driver takes the first of two kernels and refuses the
-/// second, D is not written and later launches are unharmed.
+/// work in flight and captured graphs.
+/// Launches nothing, and succeeds, if m, n or batch is 0, or if D is added to and alpha or k is 0. Errors
+/// (nothing is launched): invalid_pointer, misaligned, aliasing, workspace (too small), wrong_device, driver.
+/// If the driver takes the first of two kernels and refuses the second, D is not written and later launches
+/// are unharmed.
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
 /// Plans, prepares and launches. The device keeps the kernel for the next call with an equal problem. If
 /// `args` has no workspace, the device provides one. Each stream has its own, kept for good: reuse streams.
 /// Each captured graph has one per stream captured into it, until the graph and its executables are
-/// destroyed. Copies of one graph (two executables, a clone, a child of two graphs) share it. Error
-/// not_prepared: the stream is capturing and this problem's kernel is not loaded; call run() once before
-/// capture. Error workspace: `args` has none, the plan needs one, and the workspaces of streams (destroyed
-/// ones included) already take their limit of 4 GB.
+/// destroyed. Copies of one graph (two executables, a clone, a child of two graphs) share it.
+/// Error not_prepared: the stream is capturing and this problem's kernel is not loaded; call run() once
+/// before capture. Error workspace: `args` has none, the plan needs one, and the workspaces of streams
+/// (destroyed ones included) already take their limit of 4 GB.
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream);
 
 /// Times `candidates` likely plans of the problem, starting with one per schedule, on memory that it

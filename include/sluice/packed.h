@@ -75,12 +75,12 @@ struct Overrides {
 };
 
 /// Checks the problem and chooses a config: that of its record, if `records` has one that is still valid,
-/// else the model's best. Pure function: the same arguments always give the same plan. m, n and k are in 0 ..
-/// 2^31 - 129. ld_x and ld_d are in elements; ld_x is a multiple of 16 bytes and at most 2^26 - 8 (with one
-/// token: anything). Gated: at most 128 tokens if they have 16 bits, and n a multiple of 16. norm_x: at most
-/// 8 bf16 tokens. residual: 16-bit tokens, at most 64, not gated. Errors: invalid_size, invalid_type (scale_x
-/// and scale_d too), invalid_stride, misaligned (ld_x), invalid_config (the weight format, overrides),
-/// unsupported_arch.
+/// else the model's best. Pure function: the same arguments always give the same plan.
+/// m, n and k are in 0 .. 2^31 - 129. ld_x and ld_d are in elements; ld_x is a multiple of 16 bytes and at
+/// most 2^26 - 8 (with one token: anything). Gated: at most 128 tokens if they have 16 bits, and n a multiple
+/// of 16. norm_x: at most 8 bf16 tokens. residual: 16-bit tokens, at most 64, not gated.
+/// Errors: invalid_size, invalid_type (scale_x and scale_d too), invalid_stride, misaligned (ld_x),
+/// invalid_config (the weight format, overrides), unsupported_arch.
 Result<Plan> plan(const PackedProblem& problem, const DeviceInfo& device, const Overrides& overrides = {},
                   const RecordBook& records = shipped_records());
 
@@ -120,9 +120,10 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
 
 /// Checks the arguments and enqueues one kernel (the narrow kernel: one per 500,000 tokens or more). No
 /// allocation, no synchronisation, no workspace; the stream may be capturing. The Kernel must outlive work in
-/// flight and captured graphs. Results are bit-identical from run to run. Succeeds without a launch if m or n
-/// is 0. With k = 0, D is act(bias) (+ C), and x and weights are not read. Errors (nothing is launched):
-/// invalid_pointer, invalid_argument (epsilon), misaligned, aliasing, wrong_device, driver.
+/// flight and captured graphs. Results are bit-identical from run to run.
+/// Succeeds without a launch if m or n is 0. With k = 0, D is act(bias) (+ C), and x and weights are not
+/// read. Errors (nothing is launched): invalid_pointer, invalid_argument (epsilon), misaligned, aliasing,
+/// wrong_device, driver.
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
 /// Plans (with the device's records), prepares and launches. The device keeps the kernel for the next call
