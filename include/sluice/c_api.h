@@ -303,8 +303,8 @@ SLUICE_API sluice_status sluice_workspace_reset(sluice_workspace* workspace, slu
  * remedy.
  * A plan that splits k needs a workspace, which the device provides:
  *   - Each stream has its own, allocated once and kept.
- * - Each captured graph has its own, one per stream captured into it. It is reused by others once the graph
- *   and its executables are destroyed.
+ *   - Each captured graph has its own, one per stream captured into it. It is reused by others once the
+ *     graph and its executables are destroyed.
  * So different graphs may run at the same time, even if one stream captured them. Copies of one graph (two
  * executables, a clone, a child of two graphs) share its workspace and must not run at the same time. An
  * executable that was updated from a graph needs that graph as long as it exists. Workspaces of streams
