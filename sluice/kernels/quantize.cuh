@@ -10,7 +10,7 @@
 // A grid of any size is valid. `Arith` implements the steps on the GPU (quantize_entry.cuh) or in a test
 // (tests/unit/quantize_kernels_test.cc).
 //
-// | step         | one unit of work                 | of a         |
+// | step         | one unit of work                 | done by one  |
 // | amax, cast   | 8 elements                       | thread       |
 // | row          | a row                            | block, or    |
 // |              |                                  | team of them |
