@@ -45,11 +45,8 @@ typedef enum {
 
 typedef enum { SLUICE_BF16, SLUICE_FP16, SLUICE_FP32, SLUICE_E4M3, SLUICE_E5M2 } sluice_dtype;
 #define SLUICE_BYTE 32 /* uint8, the dtype of weight codes and blobs; products do not accept it */
-typedef enum {
-  SLUICE_PROMOTED,
-  SLUICE_FAST
-} sluice_accumulate; /* how fp8 products are accumulated: docs/numerics.md */
-typedef enum { SLUICE_SET, SLUICE_ADD } sluice_update; /* D = the product, or D += the product */
+typedef enum { SLUICE_PROMOTED, SLUICE_FAST } sluice_accumulate; /* fp8 accumulation: docs/numerics.md */
+typedef enum { SLUICE_SET, SLUICE_ADD } sluice_update;           /* D = the product, or D += the product */
 typedef enum { SLUICE_NO_ACTIVATION, SLUICE_RELU, SLUICE_GELU, SLUICE_SILU } sluice_activation;
 typedef enum { SLUICE_NO_SCALE, SLUICE_SCALE_TENSOR, SLUICE_SCALE_VECTOR, SLUICE_SCALE_BLOCK } sluice_scale;
 typedef enum { SLUICE_K_MAJOR, SLUICE_MN_MAJOR } sluice_major;
@@ -62,6 +59,7 @@ typedef struct sluice_workspace sluice_workspace;
 typedef struct CUstream_st* sluice_stream; /* a CUstream or cudaStream_t; NULL is the legacy default stream */
 
 /* ---- the library ---- */
+/* The SLUICE_C_ABI of the loaded library; compare it with the one compiled against. */
 SLUICE_API int sluice_c_abi(void);
 SLUICE_API const char* sluice_version(void); /* "0.2.0" */
 /* The message of this thread's last failure; "" before the first. */
@@ -86,10 +84,7 @@ typedef struct {
 } sluice_array;
 
 typedef enum { SLUICE_UINT4, SLUICE_INT8, SLUICE_E4M3_WEIGHT } sluice_weight_type;
-typedef enum {
-  SLUICE_ORDER_HALF,
-  SLUICE_ORDER_BYTE
-} sluice_fragment_order; /* for 16-bit tokens, or for 8-bit tokens */
+typedef enum { SLUICE_ORDER_HALF, SLUICE_ORDER_BYTE } sluice_fragment_order; /* for 16-bit, 8-bit tokens */
 /* How weights are packed (docs/packing.md): W[row][k] = scale[row][k / group] * (code[row][k] - zero[..]). */
 typedef struct {
   int32_t type;  /* sluice_weight_type. A code is 0..15 (uint4), value + 128 (int8), or the bits of an e4m3 */
@@ -202,8 +197,7 @@ typedef struct {
 typedef struct {
   const char *cache_dir, *nvrtc_path, *records_dir;
   int32_t cache_read_only, jobs;
-  int32_t
-      race; /* 0..16: number of plans to time at a problem's first call (0, 1: time none); -1: environment */
+  int32_t race; /* 0..16: plans to time at a problem's first call (0, 1: none); -1: environment */
 } sluice_options;
 
 /* Describes a product as the planner sees it. Needs no GPU and reads no data. Returns the error that
@@ -236,9 +230,10 @@ SLUICE_API const char* sluice_plan_config(const sluice_plan* plan); /* the kerne
  * the last unit. */
 SLUICE_API int32_t sluice_plan_unit_count(const sluice_plan* plan);
 SLUICE_API const char* sluice_plan_unit(const sluice_plan* plan, int32_t index);
-SLUICE_API const char* sluice_plan_source(
-    const sluice_plan* plan); /* "model" or "record": what chose the plan */
+SLUICE_API const char* sluice_plan_source(const sluice_plan* plan); /* "model" or "record" */
+/* Bytes that the workspace of a launch must have; 0: none is needed. */
 SLUICE_API int64_t sluice_plan_workspace_bytes(const sluice_plan* plan);
+/* Microseconds of one launch: measured if the plan is from a record, else the model's estimate. */
 SLUICE_API double sluice_plan_estimate_us(const sluice_plan* plan);
 
 /* Compiles the plans' kernels into the cache folder. Needs no GPU and loads nothing. */
@@ -249,6 +244,8 @@ SLUICE_API sluice_status sluice_compile(const sluice_plan* const* plans, int32_t
                                         const sluice_options* options, sluice_compiled* done);
 
 /* ---- device ---- */
+/* Opens GPU `ordinal` as a device of its own; options NULL: those of the environment. Errors: driver (no
+ * driver, no such GPU), unsupported_arch (not compute capability 9.0). Free it with sluice_device_close. */
 SLUICE_API sluice_status sluice_device_open(int32_t ordinal, const sluice_options* options,
                                             sluice_device** device);
 /* Closes the device and frees the kernels and workspaces of sluice_run and sluice_quantize. Call it only
@@ -279,6 +276,8 @@ typedef struct {
  * record, nothing is timed and the record's plan is returned. */
 SLUICE_API sluice_status sluice_race(const sluice_device* device, const sluice_problem* problem,
                                      int32_t candidates, sluice_plan** plan);
+/* Compiles the plan's kernel, or finds it in the cache, and loads it. Do not call while a stream captures.
+ * Free it with sluice_kernel_free. Errors: toolchain, driver. */
 SLUICE_API sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* plan,
                                         sluice_kernel** kernel);
 /* Unloads the kernel. Call it only when no launch of it is still running and no captured graph that uses it
@@ -294,7 +293,9 @@ SLUICE_API sluice_status sluice_workspace_create(const sluice_device* device, in
                                                  sluice_workspace** workspace);
 SLUICE_API void sluice_workspace_free(sluice_workspace* workspace);
 SLUICE_API int64_t sluice_workspace_bytes(const sluice_workspace* workspace);
+/* Waits for the device and fails with SLUICE_WORKSPACE if a counter is not zero. */
 SLUICE_API sluice_status sluice_workspace_verify(const sluice_workspace* workspace);
+/* Zeroes the workspace in stream order; needed only after an aborted kernel or a shared workspace. */
 SLUICE_API sluice_status sluice_workspace_reset(sluice_workspace* workspace, sluice_stream stream);
 
 /* ---- one call: plan, prepare and launch ---- */
@@ -344,6 +345,8 @@ typedef struct {
   int32_t scale_given; /* 1: per tensor, with the scale read from scales */
   int32_t gate;
 } sluice_quantization;
+/* Launches a quantiser, without synchronisation. The first call prepares it, but fails with not_prepared if
+ * the stream is capturing. */
 SLUICE_API sluice_status sluice_quantize(sluice_device* device, const sluice_quantization* what,
                                          sluice_stream stream);
 /* sluice_quantize with the caller's workspace of 8 bytes or more (lifetime: as for sluice_run_with). It is
@@ -358,14 +361,14 @@ SLUICE_API sluice_status sluice_make_quantizers_ready(sluice_device* device, int
 
 /* ---- norms: include/sluice/norm.h has their rules ---- */
 typedef struct {
-  const sluice_array *input, *gamma; /* rows x columns of bf16 or fp16; columns values of the same type */
-  const sluice_array *residual,
-      *sum; /* NULL: not used. sum is input + residual, and may be the same array as either */
+  const sluice_array *input, *gamma;   /* rows x columns of bf16 or fp16; columns values of the same type */
+  const sluice_array *residual, *sum;  /* or NULL. sum is input + residual, and may be either array */
   const sluice_array *output, *scales; /* the input's type with scales NULL, or e4m3 with fp32 scales */
-  int32_t granularity; /* for an e4m3 output: SLUICE_PER_TENSOR (scales is read), _ROW or _ROW_BLOCK (scales
-                          is written) */
+  int32_t granularity; /* e4m3 output: SLUICE_PER_TENSOR (scales is read), _ROW, _ROW_BLOCK (written) */
   float epsilon;
 } sluice_normalization;
+/* Launches a norm, without synchronisation. The first call prepares it, but fails with not_prepared if the
+ * stream is capturing. */
 SLUICE_API sluice_status sluice_norm(sluice_device* device, const sluice_normalization* what,
                                      sluice_stream stream);
 /* Compiles the norms of an input type (bf16 or fp16) into the cache folder. Needs no GPU. */
@@ -384,6 +387,7 @@ typedef struct {
   int64_t tile_scales_offset, tile_zeros_offset; /* offsets from the tile's first byte */
   double stored_bits;                            /* bits of the blob per weight, with scales and padding */
 } sluice_packed_numbers;
+/* Computes the layout. Errors: those of an invalid format or size. */
 SLUICE_API sluice_status sluice_packed_numbers_of(const sluice_weight_format* format, int64_t n, int64_t k,
                                                   sluice_packed_numbers* numbers);
 
@@ -429,8 +433,7 @@ typedef struct {
   int64_t worst_m;
 } sluice_row_summary;
 typedef struct {
-  sluice_plan*
-      plans[SLUICE_MOST_ROW_KERNELS]; /* each serves some values of m; free each with sluice_plan_free */
+  sluice_plan* plans[SLUICE_MOST_ROW_KERNELS]; /* each for some m; to be freed with sluice_plan_free */
   int32_t count;
   sluice_row_summary summary;
 } sluice_row_plans;
@@ -460,6 +463,7 @@ typedef struct {
   int64_t workspace_bytes; /* device memory of all, including outgrown workspaces of streams and workspaces
                               that graphs returned */
 } sluice_holdings;
+/* Counts the kernels and workspaces that the device holds. */
 SLUICE_API sluice_status sluice_device_holdings(sluice_device* device, sluice_holdings* holdings);
 
 #ifdef __cplusplus

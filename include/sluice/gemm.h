@@ -35,9 +35,11 @@ class Device {
   /// Facts about this GPU for the planner. The first call asks the driver and NVML, and takes 20 ms. Facts
   /// that they do not report are assumed; DeviceInfo::sources says which.
   const DeviceInfo& info() const;
+  /// The options with which the device was opened.
   const Options& options() const;
   /// The shipped records with the user's on top, as of the opening of the device. run() plans with them.
   const RecordBook& records() const;
+  /// CUDA's number of the GPU.
   int ordinal() const;
 
   struct Impl;

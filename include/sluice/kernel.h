@@ -13,6 +13,7 @@ namespace sluice {
 template <class Plan>
 class BasicKernel {
  public:
+  /// The plan that was prepared.
   const Plan& plan() const;
   int registers() const;         // per thread at launch; 0 if there is nothing to launch
   std::string built_by() const;  // the NVRTC version that made the cubin

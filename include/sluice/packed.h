@@ -93,8 +93,7 @@ struct Args {
   const void* x = nullptr;  // m rows of k values of PackedProblem::x, ld_x elements apart; 16-byte aligned
   // the blob, Plan::weight_bytes long, 128-byte aligned; for gated products packed with PackShape::gated
   const void* weights = nullptr;
-  void* d = nullptr;               // m rows of n (gated: n / 2) values of PackedProblem::d, ld_d elements
-                                   // apart
+  void* d = nullptr;               // m rows of n (gated: n / 2) values of PackedProblem::d, pitch ld_d
   const void* bias = nullptr;      // n values of bias_type, if the problem has a bias
   const float* scale_x = nullptr;  // 1 or m values, as PackedProblem::scale_x says
   const float* scale_d = nullptr;  // one value; read after the PDL wait

@@ -284,7 +284,8 @@ constexpr void add_strided(ConfigList& list) {
       list.add(c);
     };
     Problem p;
-    const bool is_large = base.tile_n == 256 || base.tile_n == base.tile_m;  // the others only vary epilogues
+    const bool is_large =
+        base.tile_n == 256 || base.tile_n == base.tile_m;  // the other tiles vary only epilogues
     for (int layout = 0; layout < 4 && is_large; ++layout) {
       p.a = {.major = (layout & 1) != 0 ? Major::mn : Major::k, .unaligned = true};
       p.b = {.major = (layout & 2) != 0 ? Major::mn : Major::k, .unaligned = true};
