@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-/// Counts of kernels by what became of them.
+/// How many kernels were compiled, found in the cache, or refused.
 struct Compiled {
   int compiled = 0;
   int already_there = 0;
@@ -25,12 +25,12 @@ struct Compiled {
   bool ok() const { return failed == 0; }
 };
 
-/// Compiles what prepare() of the plans would, in Options::jobs threads; equal kernels once. A kernel that
-/// NVRTC refuses is counted in `failed`. Errors: invalid_argument (the cache is read-only), io (nothing can
-/// be kept).
+/// Compiles the kernels that prepare() of these plans would compile, in Options::jobs threads; equal kernels
+/// once. A kernel that NVRTC refuses is counted in `failed`. Errors: invalid_argument (the cache is
+/// read-only), io (the cache cannot be written).
 Result<Compiled> compile(std::span<const Plan> plans, const Options& options);
 Result<Compiled> compile(std::span<const packed::Plan> plans, const Options& options);
-/// Compile what Quantizer::create and Norm::create would; errors as above.
+/// Compile the kernels of Quantizer::create and Norm::create. Errors: as above.
 Result<Compiled> compile(std::span<const QuantizerOptions> quantizers, const Options& options);
 Result<Compiled> compile(std::span<const NormOptions> norms, const Options& options);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions: forward, data gradient and weight gradient, as products whose operand is gathered. Plans,
-// kernels, records and workspaces are those of sluice/gemm.h.
+// Convolutions: forward, data gradient and weight gradient. Each is computed as a matrix product, one operand
+// of which is gathered from a tensor (implicit GEMM). Plans, kernels, records and workspaces are those of
+// sluice/gemm.h.
 //   auto problem = sluice::conv::problem(conv, DType::bf16, DType::bf16);
 //   auto plan    = sluice::gemm::plan(*problem, device->info(), {}, device->records());
 //   auto kernel  = sluice::gemm::prepare(*device, *plan);
@@ -13,26 +14,25 @@
 
 namespace sluice::conv {
 
-/// The product that computes `conv`; a plain one where nothing is gathered (one tap, stride 1, no padding).
-/// `inputs`: the type of both tensors that are read; `output` of the third. The epilogue's columns are
-/// filters (fprop), channels (dgrad), or taps x channels (wgrad). Errors: invalid_size, invalid_type,
-/// invalid_stride, misaligned, invalid_argument (no op).
+/// The product that computes `conv`. With one tap, stride 1 and no padding nothing is gathered, and it is a
+/// plain product. `inputs`: the type of both tensors that are read; `output`: the type of the result. The
+/// epilogue's columns are filters (fprop), channels (dgrad), or taps x channels (wgrad). Errors:
+/// invalid_size, invalid_type, invalid_stride, misaligned, invalid_argument (no op).
 Result<Problem> problem(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue = {});
 
-/// Device pointers. fprop reads x and w and writes y; dgrad reads y (that is dy) and w and writes dx; wgrad
-/// reads y (dy) and x and writes dw. These and the result need 16-byte alignment, the rest that of an
-/// element.
+/// Device pointers. fprop reads x and w and writes y; dgrad reads y (dy) and w and writes dx; wgrad reads y
+/// (dy) and x and writes dw. x, w, y and the result need 16-byte alignment, the others that of an element.
 struct Tensors {
   const void* x = nullptr;
   const void* w = nullptr;
   const void* y = nullptr;
   void* result = nullptr;      // the tensor that is written
-  const void* bias = nullptr;  // fprop: one value for each filter
-  const void* c = nullptr;     // a residual that lies like the result; not read if beta == 0
+  const void* bias = nullptr;  // fprop: one value per filter
+  const void* c = nullptr;     // a residual with the result's shape and strides; not read if beta == 0
   const float* scale_x = nullptr;
   const float* scale_w = nullptr;
   float alpha = 1.0f;
-  float beta = 1.0f;  // counts with a residual only
+  float beta = 1.0f;  // used only with a residual
   WorkspaceView workspace{};
 };
 /// The arguments of a launch of conv::problem's kernel.

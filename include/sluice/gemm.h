@@ -4,7 +4,7 @@
 //   auto plan   = sluice::gemm::plan(problem, device->info(), {}, device->records());
 //   auto kernel = sluice::gemm::prepare(*device, *plan);
 //   auto done   = sluice::gemm::launch(*kernel, args, stream);
-// examples/gemm.cc is the whole program.
+// examples/gemm.cc is a complete program.
 #pragma once
 
 #include <cstddef>
@@ -25,20 +25,22 @@ namespace sluice {
 using Stream = CUstream_st*;  // a CUstream or cudaStream_t; nullptr is the legacy default stream
 
 /// A GPU and the kernels loaded on it. Cheap to copy (shared handle); all members may be called from any
-/// thread. Uses the device's primary context, which the CUDA runtime and PyTorch use too.
+/// thread. It uses the device's primary context, as the CUDA runtime and PyTorch do.
 class Device {
  public:
-  /// Loads the CUDA driver, retains the primary context of device `ordinal`.
-  /// Errors: driver (none, too old, no such device), unsupported_arch (not compute capability 9.0).
+  /// Loads the CUDA driver and retains the primary context of device `ordinal`. Errors: driver (missing, too
+  /// old, no such device), unsupported_arch (not compute capability 9.0).
   static Result<Device> open(int ordinal, const Options& options);
 
-  /// The planner's facts about this GPU. The first call asks the driver and NVML, and takes 20 ms. Facts that
-  /// they do not report are assumed; DeviceInfo::sources says which.
+  /// Facts about this GPU for the planner. The first call asks the driver and NVML, and takes 20 ms. Facts
+  /// that they do not report are assumed; DeviceInfo::sources says which.
   const DeviceInfo& info() const;
+  /// The options with which the device was opened.
   const Options& options() const;
   /// The shipped records and the user's, as they were when the device was opened, and below them the results
   /// of races on this card, with those of this device since. run() plans with them.
   const RecordBook& records() const;
+  /// CUDA's number of the GPU.
   int ordinal() const;
 
   struct Impl;
@@ -49,31 +51,32 @@ class Device {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Device memory of a workspace, from a Workspace or from the caller: 128-byte aligned, its first 64 KB
-/// zeroed once before the first launch.
+/// Device memory of a workspace, from a Workspace or from the caller. It is aligned to 128 bytes, and its
+/// first 64 KB are zeroed once before the first launch.
 struct WorkspaceView {
   void* data = nullptr;
   i64 bytes = 0;
 };
 
-/// Device memory in which the slices of a split product meet. It begins with counters, which kernels find
-/// zero and leave zero, whatever ran last and however it was split. So it is zeroed once, and no launch
-/// clears it. Launches that may run at the same time need one each: one for a stream, one for each branch of
-/// a graph.
+/// Device memory through which CTAs combine the slices of a split-K product. It begins with counters. Each
+/// kernel leaves them zero, so they are zeroed once, not per launch, and plans with different splits can
+/// share it. Launches that may run at the same time need one workspace each: one per stream, and one per
+/// branch of a graph.
 class Workspace {
  public:
-  /// Allocates `bytes` and zeroes the counters. 0 is legal and allocates nothing; the default suffices for
-  /// any plan without a limit of its own. Errors: invalid_size (negative), driver (out of memory).
+  /// Allocates `bytes` and zeroes the counters. bytes = 0 is legal and allocates nothing. The default is
+  /// enough for every plan, unless you raise PlanOverrides::workspace_limit. Errors: invalid_size (negative),
+  /// driver (out of memory).
   static Result<Workspace> create(const Device& device, i64 bytes = kWorkspaceLimit);
 
   void* data() const;
   i64 bytes() const;
   WorkspaceView view() const { return {data(), bytes()}; }
-  /// Waits for the device and reads the counters back. Error workspace: the first counter that is not zero.
-  /// With Options::stamp_workspaces, also two launches that used it at one time, or one that did not end.
+  /// Waits for the device and checks that the counters are zero. Error workspace: the first counter that is
+  /// not. With Options::stamp_workspaces also: two launches used it at the same time, or one did not end.
   Result<void> verify() const;
-  /// Zeroes all of it in stream order; needed only after a kernel was aborted, or two launches shared it.
-  /// Error driver.
+  /// Zeroes the whole workspace in stream order. Needed only after a kernel was aborted or two launches
+  /// shared it. Error: driver.
   Result<void> reset(Stream stream);
 
   struct Impl;
@@ -86,18 +89,18 @@ class Workspace {
 namespace gemm {
 
 /// The pointers and scalars of one launch. All pointers are to device memory. A, B and (with StorePath::tma)
-/// D need 16-byte alignment, the rest element alignment. Unused pointers may be null.
+/// D need 16-byte alignment, the others that of an element. Unused pointers may be null.
 struct Args {
   const void* a = nullptr;
   const void* b = nullptr;
   const void* c = nullptr;  // not read if beta == 0
-  void* d = nullptr;        // read too if the epilogue's update is add
+  void* d = nullptr;        // also read if the epilogue's update is add
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;  // one value; read after the PDL wait, so an earlier launch may write it
   const void* bias = nullptr;
   float alpha = 1.0f;         // 0: A and B are not read
-  float beta = 1.0f;          // counts with a residual only; 0: C is not read
+  float beta = 1.0f;          // used only with a residual; 0: C is not read
   WorkspaceView workspace{};  // needed if Plan::workspace_bytes is not 0
   WarmRange prefetch{};       // this launch's own weights, prefetched into L2 before its PDL wait
   WarmRange hand_off{};       // the next launch's weights, prefetched into L2 after the last load
@@ -105,27 +108,27 @@ struct Args {
 
 using Kernel = BasicKernel<Plan>;
 
-/// Compiles (or finds in the cache) and loads the plan's kernel. A plan made by hand is checked first. The
-/// first plan that numbers clusters by GPC locates the device's GPCs, by a few launches of a microsecond each
-/// in a stream of their own. Do not call while a stream is being captured: it loads and allocates. Errors:
-/// those of plan(), toolchain, driver. Trouble with the cache folder is no error.
+/// Compiles the plan's kernel, or finds it in the cache, and loads it. Checks plans that were made by hand.
+/// The first plan that numbers clusters by GPC also locates the device's GPCs, with a few launches of a
+/// microsecond each in a separate stream. Do not call while a stream is being captured: it loads and
+/// allocates. Errors: those of plan(), toolchain, driver. A failure of the cache folder is not an error.
 Result<Kernel> prepare(const Device& device, const Plan& plan);
 
-/// Called after each finished compile with (done, total): from any thread, one call at a time. Must not
-/// throw.
+/// Called after each finished compile with (done, total). Calls come from any thread, one at a time. It must
+/// not throw.
 using Progress = std::function<void(int done, int total)>;
 
 /// Prepares many plans in parallel; equal configs are compiled once. Result i belongs to plan i.
 std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
                                     const Progress& progress = {});
 
-/// Checks the arguments and enqueues one kernel, or two if the plan says Combine::separate; no other launch
-/// of this library comes between the two. No allocation, no synchronisation; may be captured into a graph.
-/// The Kernel and its workspace must then outlive the graph, as they must outlive work in flight.
-/// m = 0, n = 0 or batch = 0 succeed without a launch; so do alpha = 0 and k = 0 where the product is added
-/// to D. Errors (nothing is launched): invalid_pointer, misaligned, aliasing, workspace (too small),
-/// wrong_device, driver. If the driver takes the first of two kernels and refuses the second, D is not
-/// written and later launches are unharmed.
+/// Checks the arguments and enqueues one kernel, or two in a row if the plan says Combine::separate. No
+/// allocation, no synchronisation; the stream may be capturing. The Kernel and its workspace must outlive
+/// work in flight and captured graphs.
+/// Launches nothing, and succeeds, if m, n or batch is 0, or if D is added to and alpha or k is 0. Errors
+/// (nothing is launched): invalid_pointer, misaligned, aliasing, workspace (too small), wrong_device, driver.
+/// If the driver takes the first of two kernels and refuses the second, D is not written and later launches
+/// are unharmed.
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
 /// plan + prepare (kept by the device for the next call with an equal problem) + launch. Without a workspace
@@ -133,9 +136,9 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 /// stream has its own, for good: keep streams and use them again. Each
 /// captured graph has one for each stream captured into it, until the graph and its executables are
 /// destroyed. Copies of one graph (two executables, a clone, a child of two graphs) share it.
-/// Error not_prepared: the stream is capturing and this problem's kernel is not loaded: call run() once
-/// before capture. Error workspace: `args` has none, the plan needs one, and the streams, destroyed ones
-/// included, already hold the 4 GB that they may be lent.
+/// Error not_prepared: the stream is capturing and this problem's kernel is not loaded; call run() once
+/// before capture. Error workspace: `args` has none, the plan needs one, and the workspaces of streams
+/// (destroyed ones included) already take their limit of 4 GB.
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream);
 
 /// Times `candidates` likely plans of the problem, of each schedule one first, on memory of its own, and

@@ -8,11 +8,12 @@
 
 namespace sluice {
 
-/// A plan compiled and loaded on a device: immutable, shareable, launchable from any thread and into any
+/// A plan, compiled and loaded on a device: immutable, shareable, launchable from any thread and into any
 /// stream.
 template <class Plan>
 class BasicKernel {
  public:
+  /// The plan that was prepared.
   const Plan& plan() const;
   int registers() const;         // per thread at launch; 0 if there is nothing to launch
   std::string built_by() const;  // the NVRTC version that made the cubin

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan holds every decision about a problem. Planning is pure: no GPU, no clock, no environment. The same
-// problem, device, overrides and records give the same plan everywhere.
+// A plan holds every decision about a problem. Planning is a pure function: it reads no GPU, clock or
+// environment. The same problem, device, overrides and records always give the same plan.
 #pragma once
 
 #include <optional>
@@ -30,58 +30,61 @@ struct Estimate {
   bool operator==(const Estimate&) const = default;
 };
 
-/// The source of a plan. record: a measurement of this problem, or of its product alone (sluice/records.h).
-/// model: the cost model, with the caller's overrides if there are any.
+/// The source of a plan. record: a measurement of this problem, or of its product without gate and scale of D
+/// (sluice/records.h). model: the cost model, with the caller's overrides if there are any.
 enum class PlanSource { model, record };
 
 struct Plan {
-  Problem problem{};  // strides filled in
+  Problem problem{};  // with all strides set
   KernelConfig config{};
   WorkSplit split{};
-  i64 smem_bytes = 0;  // dynamic shared memory of a CTA
-  // Bytes that Args::workspace must hold; 0: the launch needs none. With Combine::separate a launch is two
-  // kernels: one that multiplies, one that adds up the slices. All other plans are one kernel.
+  i64 smem_bytes = 0;  // dynamic shared memory per CTA
+  // Bytes that Args::workspace must have; 0: none is needed. With Combine::separate a launch is two kernels:
+  // one that multiplies and one that adds up the slices. All other plans are one kernel.
   i64 workspace_bytes = 0;
   Estimate estimate{};
   PlanSource source = PlanSource::model;
-  double measured_us = 0;      // from the record of this choice; 0 without one
-  bool product_alone = false;  // the record, and its time, are of the product without gate and scale of D
+  double measured_us = 0;      // from the tuning record of this choice; 0 without a record
+  bool product_alone = false;  // the record and its time are for the product without gate and scale of D
 };
 
-/// Fields that are set overrule the planner; its model chooses the rest. Unless `swapped` is set, any field
-/// but workspace_limit, ignore_records and overlap means A by B: m and n of tile, cluster and raster are the
-/// problem's. With swapped = true they are those of B by A (16-bit D that TMA can store, no residual, gate or
-/// block scales). Records are ignored once any field but workspace_limit and overlap is set.
+/// Choices that replace the planner's; fields that are not set are left to its model. Setting any field but
+/// workspace_limit, ignore_records and overlap excludes swapped operands, unless `swapped` is true. Then m
+/// and n of tile, cluster and raster are the problem's. With swapped = true they are those of the product B
+/// by A (16-bit D that TMA can store, no residual, gate or block scales). Records are ignored once any field
+/// but workspace_limit and overlap is set.
 struct PlanOverrides {
   std::optional<Schedule> schedule{};
   std::optional<int> tile_m{}, tile_n{}, stages{}, warps{};  // warps: plain schedules only
   std::optional<ClusterShape> cluster{};
   std::optional<StorePath> store{};
-  std::optional<bool> swapped{};  // true: B by A in place of A by B; false: never
+  std::optional<bool> swapped{};  // true: multiply B by A instead of A by B; false: never
   std::optional<Raster> raster{};
   std::optional<int> raster_group{};
   std::optional<Numbering> numbering{};
   std::optional<int> clusters{};  // launched clusters
-  std::optional<int> streamed{};  // cluster tiles dealt out by k-tile (spec/work_split.h); 0: none
-  // splits all tiles into so many slices along k; 1: none. Sets clusters and streamed
+  std::optional<int> streamed{};  // cluster tiles that are divided among clusters by k-tile
+                                  // (spec/work_split.h); 0: none
+  // splits every tile into this many slices along k; 1: no split. Sets clusters and streamed
   std::optional<int> splits{};
-  std::optional<Combine> combine{};      // how shared tiles come together; splits nothing by itself
-  std::optional<i64> workspace_limit{};  // bytes a plan may ask for; kWorkspaceLimit without it
-  bool ignore_records = false;           // plan as if the problem had never been tuned
-  Overlap overlap{};  // applied to the plan from any source; for chains of launches (sluice/chain.h)
+  std::optional<Combine> combine{};      // how slices of a tile are combined; splits nothing by itself
+  std::optional<i64> workspace_limit{};  // most workspace bytes of a plan; default: kWorkspaceLimit
+  bool ignore_records = false;           // plan as if the problem had no record
+  Overlap overlap{};  // for chains of launches (sluice/chain.h); applied to every plan, also to one from a
+                      // record
 
   bool operator==(const PlanOverrides&) const = default;
 };
 
 namespace gemm {
 
-/// Checks the problem and picks kernel, config and work split for `device`: those of its record, if `records`
-/// has one that still fits, else the model's best. Errors: invalid_size, invalid_type, invalid_stride,
-/// misaligned (strides), invalid_config (overrides), unsupported_arch.
+/// Checks the problem and chooses kernel, config and work split for `device`: those of its record, if
+/// `records` has one that is still valid, else the model's best. Errors: invalid_size, invalid_type,
+/// invalid_stride, misaligned (strides), invalid_config (overrides), unsupported_arch.
 Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides = {},
                   const RecordBook& records = shipped_records());
 
-/// All plans that the planner's model would consider, best estimate first; a tuner measures these.
+/// All plans that the planner's model considers, best estimate first; tuning measures these.
 Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device,
                                      const PlanOverrides& overrides = {});
 
@@ -89,13 +92,14 @@ Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& d
 
 const char* name_of(PlanSource source);
 
-/// The one text form of a value: a C++ designated initialiser, used in logs, cache keys, JIT units and tests.
+/// The canonical text of a value: a C++ designated initialiser, used in logs, cache keys, JIT units and
+/// tests.
 std::string to_string(const KernelConfig& config);
 std::string to_string(const Problem& problem);
 std::string to_string(const WorkSplit& split);
-/// One line for people, e.g. "ping_pong 128x128x64 s5 c2x1 bf16".
+/// The config on one line for readers, e.g. "ping_pong 128x128x64 s5 c2x1 bf16".
 std::string short_name(const KernelConfig& config);
-/// The problem and plan as a few aligned lines with the estimate; what `sluice plan` prints.
+/// The problem, plan and estimate as aligned lines of text; printed by `sluice plan`.
 std::string describe(const Plan& plan);
 
 }  // namespace sluice

@@ -25,20 +25,21 @@ struct Plan;
 struct TunedChoice;
 }  // namespace packed
 
-/// The part of a plan that a record fixes; the rest follows from the problem.
-struct TunedChoice {  // a dense product
+/// The fields of a plan that a record stores; all others follow from the problem.
+struct TunedChoice {  // a dense product's
   Schedule schedule = Schedule::cooperative;
   int tile_m = 128, tile_n = 128;
   ClusterShape cluster{};
-  bool swapped = false;  // B by A: m and n of tile, cluster and raster are those of that product
+  bool swapped = false;  // the kernel multiplies B by A; m and n of tile, cluster and raster are that
+                         // product's
   Raster raster = Raster::along_m;
-  int raster_group = 8;                     // cluster tiles in a band
+  int raster_group = 8;                     // cluster tiles per band
   Numbering numbering = Numbering::launch;  // numbering of clusters
   int clusters = 1;                         // launched clusters
-  int streamed = 0;                         // cluster tiles dealt out by k-tile
-  Combine combine = Combine::last_arriver;  // combines the tiles that are dealt out
+  int streamed = 0;                         // cluster tiles that are divided among clusters by k-tile
+  Combine combine = Combine::last_arriver;  // how slices of those tiles are combined
   int warps = 0, stages = 0;                // plain schedules; 0 in the others
-  double measured_us = 0;                   // one launch, when the record was made
+  double measured_us = 0;                   // time of one launch when the record was made
 
   bool operator==(const TunedChoice&) const = default;
 };
@@ -46,18 +47,18 @@ struct TunedChoice {  // a dense product
 /// Cheap to copy, usable from any thread.
 class RecordBook {
  public:
-  RecordBook();  // empty: every plan is the model's
+  RecordBook();  // empty: every plan is chosen by the model
 
   /// Empty if this problem was never tuned on such a GPU. Problems share a record if they have the same
   /// sizes, types, layouts, sums and epilogue. Strides (except whether TMA can store D), scales of a tensor,
   /// scale_d and relu do not count. Where there is no record, the result of a race of this very card, driver
   /// and version stands for one, in a device's book. `problem` is one that gemm::plan accepts.
   std::optional<TunedChoice> find(const Problem& problem, const DeviceInfo& device) const;
-  /// find() for products of packed weights; `problem` is one that packed::plan accepts.
+  /// find() for products of packed weights; `problem` must be one that packed::plan accepts.
   std::optional<packed::TunedChoice> find(const PackedProblem& problem, const DeviceInfo& device) const;
-  /// For each step of a chain, the choice that was recorded between the same two neighbours; empty if there
-  /// is none. Of several records the one that knows most of the steps comes first. An end of the chain counts
-  /// as a neighbour. `steps` are ones that plan_chain accepts.
+  /// For each step of a chain, the choice that was tuned between the same two neighbours; empty if there is
+  /// none. The beginning and the end of the chain count as neighbours. If several records match, the one that
+  /// covers most steps is used. `steps` must be ones that plan_chain accepts.
   std::vector<std::optional<TunedStep>> find(std::span<const ChainStep> steps,
                                              const DeviceInfo& device) const;
   int size() const;  // tuned chains count as one, results of races not at all

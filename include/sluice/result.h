@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failure is a value. Nothing in the library prints, throws or exits.
+// Functions return errors as values. Nothing in the library prints, throws or exits.
 #pragma once
 
 #include <optional>
@@ -9,25 +9,26 @@
 
 namespace sluice {
 
-/// One code per kind of failure, so that a caller can branch on it; the message says value, rule and remedy.
+/// One code per kind of failure, for callers that branch on it. The message says the value, the rule and the
+/// remedy.
 enum class ErrorCode {
-  invalid_size,      // negative, or past a limit that the message names: 2^31 - 4096 for each size of a dense
-                     // product, 2^31 - 129 of a packed one
-  invalid_pointer,   // null where data is needed, or host memory
+  invalid_size,      // negative, or above a limit that the message names: 2^31 - 4096 for each size of a
+                     // dense product, 2^31 - 129 of a packed one
+  invalid_pointer,   // null where data is needed, or a pointer to host memory
   misaligned,        // a pointer or a stride that TMA cannot address
-  invalid_stride,    // ld shorter than a row, rows of D overlapping
+  invalid_stride,    // ld shorter than a row, or rows of D that overlap
   aliasing,          // D overlaps an input
-  invalid_type,      // a combination of types or layouts that no kernel takes
-  invalid_config,    // a hand-made KernelConfig that breaks a rule
-  invalid_argument,  // any other error of a caller
+  invalid_type,      // a combination of types or layouts that no kernel supports
+  invalid_config,    // a KernelConfig made by hand that breaks a rule
+  invalid_argument,  // any other mistake of the caller
   wrong_device,      // the pointer, stream or context belongs to another device
   unsupported_arch,  // not sm_90
-  not_prepared,      // the stream is capturing and the kernel is not loaded yet
-  workspace,         // too small, dirty or shared
+  not_prepared,      // the stream is capturing, and the kernel is not loaded yet
+  workspace,         // too small, counters not zero, or in use by two launches
   toolchain,         // NVRTC is missing or refused the source
   driver,            // the CUDA driver is missing or returned an error
-  io,                // cache or file
-  internal,          // our bug
+  io,                // cache or file access failed
+  internal,          // a bug in sluice
 };
 
 /// "invalid_size" etc.
@@ -38,7 +39,7 @@ struct Error {
   std::string message{};
 };
 
-/// A T or an Error. `*result` and `result->` need `result` to be true.
+/// A T or an Error. `*result` and `result->` require that `result` is true.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -58,7 +59,7 @@ class [[nodiscard]] Result {
   std::variant<T, Error> state_;
 };
 
-/// Success or an Error. Success allocates nothing.
+/// Success or an Error. Success does not allocate.
 template <>
 class [[nodiscard]] Result<void> {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps by which a product's kernel overlaps its neighbours in the stream (spec/overlap.h has the
-// contract). With the default Overlap every step compiles to nothing.
+// The steps by which a product's kernel overlaps neighbouring launches in its stream (the contract:
+// spec/overlap.h). With the default Overlap every step compiles to nothing.
 #pragma once
 
 #include <sluice/device/ptx/sync.cuh>
@@ -12,7 +12,7 @@ template <Overlap kOverlap>
 struct DependentLaunch {
   static constexpr bool kWeightsFirst = kOverlap.wait == Wait::weights_first;
 
-  /// Call first in the kernel, from one thread of the CTA or from all.
+  /// Call at the start of the kernel, from one thread of the CTA or from all.
   static SLUICE_DEVICE void begin() {
     if constexpr (kOverlap.trigger == Trigger::at_start) ptx::launch_dependents();
   }
@@ -25,7 +25,8 @@ struct DependentLaunch {
   static SLUICE_DEVICE void wait() {
     if constexpr (kOverlap.wait != Wait::none) ptx::wait_for_prerequisites();
   }
-  /// For threads that only load weights: waits only if the overlap mode forbids early loads.
+  /// For threads that only load weights: waits only if the overlap mode does not allow early loads
+  /// (Wait::first).
   static SLUICE_DEVICE void wait_for_weights() {
     if constexpr (kOverlap.wait == Wait::first) ptx::wait_for_prerequisites();
   }
@@ -33,7 +34,7 @@ struct DependentLaunch {
   static SLUICE_DEVICE void loaded() {
     if constexpr (kOverlap.trigger == Trigger::after_loads) ptx::launch_dependents();
   }
-  /// Call from one thread after loaded(). Not inside a loop that is short of registers: it takes ten.
+  /// Call from one thread after loaded(). Not inside a loop that is short of registers, because it takes ten.
   template <class Params>
   static SLUICE_DEVICE void hand_off(const Params& params) {
     if constexpr (overlaps(kOverlap)) warm_part(params.hand_off);

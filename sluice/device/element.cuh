@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types on the device: reading one as float, and rounding two floats to a packed pair.
-// Rounding is to nearest even; e4m3 saturates to 448 and keeps NaN (PTX ISA cvt.satfinite).
+// Element types on the device: loading one as float, and rounding two floats to a packed pair. Rounding is to
+// nearest even; e4m3 saturates to 448 and keeps NaN (PTX ISA cvt.satfinite).
 #pragma once
 
 #include <sluice/spec/dtype.h>
 
 namespace sluice {
 
-/// Reads one element of an epilogue operand. `asm volatile` keeps the read in place. Otherwise the compiler
-/// hoists the reads of all columns of a tile, or keeps those of one 64-row wave for the next, and spills.
+/// Loads one element of an epilogue operand. `asm volatile` keeps the load in place. Otherwise the compiler
+/// hoists the loads of all columns of a tile, or keeps those of one 64-row wave for the next, and spills.
 template <DType kType>
 SLUICE_DEVICE float load_element(const void* base, i64 index) {
   float value;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of kernels/gemm.cuh on the GPU: one object in each thread, which holds addresses and, in math
-// threads, the sums. Its host twin is sluice/twin/machine.h; a step added here is added there.
+// The steps of kernels/gemm.cuh on the GPU. Each thread has one object, which holds addresses and, in math
+// threads, the accumulators. Its host twin is sluice/twin/machine.h: if you add a step here, add it there.
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -44,8 +44,8 @@ class Machine {
   }
   SLUICE_DEVICE int cluster_count() const { return gridDim.x / cluster_size(kConfig); }
 
-  /// Warp 0 prefetches the tensor maps, and goes on to find its first tile, while warp 1 initialises the
-  /// barriers. One thread initialises them all: one lane each takes 0.65 us longer.
+  /// Warp 0 prefetches the tensor maps, and then computes its first tile while warp 1 initialises the
+  /// barriers. One thread initialises all of them: with one barrier per lane it takes 0.65 us longer.
   SLUICE_DEVICE void start() {
     if (threadIdx.x == 0) {
       timeline_.mark(Moment::start);
@@ -70,8 +70,8 @@ class Machine {
     }
     __syncwarp();
   }
-  /// On return the barriers are initialised and visible to the whole cluster. In a cluster of one, the
-  /// loading warp waits only for the warp that initialised them.
+  /// On return the barriers are initialised and visible to the whole cluster. Without a cluster, the loading
+  /// warp waits only for the warp that initialised them.
   SLUICE_DEVICE void meet() {
     if constexpr (kClustered) {
       ptx::cluster_sync_relaxed();
@@ -86,8 +86,8 @@ class Machine {
   // ---- roles ----
   SLUICE_DEVICE bool is_load_role() const { return warpgroup_ == 0; }
   SLUICE_DEVICE void enter_load_role() { ptx::setmaxnreg_dec<load_registers(kConfig)>(); }
-  /// Call from whole warps. The shuffle makes uniformity visible to the compiler. A branch that it cannot
-  /// prove uniform costs registers, and loaders have 24.
+  /// Call from whole warps. The shuffle shows the compiler that the result is uniform. A branch that it
+  /// cannot prove uniform costs registers, of which loaders have 24.
   SLUICE_DEVICE bool is_load_warp() const { return __shfl_sync(~0u, threadIdx.x / 32, 0) == 0; }
   SLUICE_DEVICE bool is_load_thread() const { return threadIdx.x == 0; }
   SLUICE_DEVICE bool is_scale_warp() const { return kBlockScaled && threadIdx.x / 32 - 1 < kScaleWarps; }
@@ -103,7 +103,7 @@ class Machine {
 
   SLUICE_DEVICE int math_group() const { return warpgroup_ - 1; }
 
-  // ---- timeline marks (spec/timeline.h): from the load thread, and one thread of each math group ----
+  // ---- timeline marks (spec/timeline.h): by the load thread, and by one thread per math group ----
   SLUICE_DEVICE void mark(Moment moment) { timeline_.mark(moment); }
   /// Only math group 0 records stage marks.
   SLUICE_DEVICE void mark_stage(int k_tiles) {
@@ -111,7 +111,7 @@ class Machine {
   }
   SLUICE_DEVICE void claim_marks() { timeline_.claim(group_thread() == 0, warpgroup_); }
   SLUICE_DEVICE void write_marks() {
-    // while the math groups end: the load role has nothing else to do
+    // now, while the math groups finish, the load role has nothing else to do
     if (is_load_role()) timeline_.claim(true);
     timeline_.write();
   }
@@ -154,22 +154,23 @@ class Machine {
   SLUICE_DEVICE void write_strided(int stage, int k_tile) {
     if constexpr (kStrided) strided_.write(stage_a(stage), stage_b(stage), k_tile);
   }
-  /// Makes this warp's writes visible to WGMMA, which reads by the async proxy, and arrives.
+  /// Makes this warp's writes visible to WGMMA, which reads through the async proxy, and arrives.
   SLUICE_DEVICE void publish_strided(int stage) {
     ptx::fence_proxy_async();
     arrive_as_warp(stage);
   }
 
   // ---- scale vectors: all threads of a math group ----
-  /// Begins to bring the vectors of the tile's own part. All threads of the group have read those of the tile
-  /// before. C's part is prefetched into L2, a row bias is read into registers.
+  /// Starts copying the vectors for the CTA's part of the tile. Call when all threads of the group have read
+  /// the previous tile's. Also prefetches that part of C into L2 and loads a row bias into registers.
   SLUICE_DEVICE void stage_vectors(const Tile& own) {
     if constexpr (kStagesVectors) vectors().stage(params_, own.m_offset + group_row(), own.n_offset);
     if constexpr (kResidual)
       prefetch_residual<kConfig>(params_, own, own.m_offset + group_row(), group_thread());
     if constexpr (RowBias<kConfig>::kUsed) row_bias_.read(ops_, own.m_offset + fragment_row());
   }
-  /// Waits for this thread's share; the group's next barrier, before its first store, covers the others'.
+  /// Waits for this thread's copies. Those of other threads are covered by the group's next barrier, before
+  /// its first store.
   SLUICE_DEVICE void wait_vectors() {
     if constexpr (kStagesVectors) ptx::copy_async_wait_all();
   }
@@ -179,8 +180,8 @@ class Machine {
     if (kPromotes || k_tiles == 0) sums_.clear();
   }
   SLUICE_DEVICE void wait_full(int stage, u32 parity) { ptx::mbarrier_wait_parity(full(stage), parity); }
-  /// Issues the products of the stage with the rows and columns of pass `unit`; without promotion there is
-  /// one pass.
+  /// Issues the products of the stage with the rows and columns of pass `unit`. Without promotion there is
+  /// only one pass.
   SLUICE_DEVICE void issue_mma(int unit, int stage, bool fresh) {
     const u32 a = stage_a(stage) + (group_row() + unit_wave(unit) * kWaveRows) * kSwizzleRowBytes;
     const u32 b = stage_b(stage) + unit_column(unit) * kSwizzleRowBytes;
@@ -189,13 +190,13 @@ class Machine {
     else
       WgmmaSs<kConfig>::issue(sums_, a, b, fresh);
   }
-  /// Waits until all products but those of the newest issue_mma have finished.
+  /// Waits until all products have finished except those of the newest issue_mma.
   SLUICE_DEVICE void wait_mma_but_newest() { ptx::wgmma_wait_group<1>(); }
   SLUICE_DEVICE void wait_mma() {
     ptx::wgmma_wait_group<0>();
     if constexpr (!kPromotes) sums_.pin();
   }
-  /// Adds the partial sums of a pass whose products have finished.
+  /// Adds the partial sums of a pass to the accumulators. Its products must have finished.
   SLUICE_DEVICE void promote(int unit) {
     if constexpr (kPromotes) {
       partial_.pin();
@@ -207,12 +208,12 @@ class Machine {
           add_partial(unit_wave(unit) + wave, first + i, partial_.values[wave][i]);
     }
   }
-  /// Reads the block scales for the products of this stage, which are promoted next.
+  /// Reads the block scales of this stage, whose products are promoted next.
   SLUICE_DEVICE void read_scales(int stage) {
     if constexpr (kBlockScaled) scales_.read(scale_slot(stage), fragment_row());
   }
-  /// One arrival from each warp at every CTA that loads into this CTA's stages. Lane i signals the i-th of
-  /// them: first the CTAs of this cluster column, then those of this row without the one in both.
+  /// Each warp arrives once at every CTA that loads into this CTA's stages. Lane i signals the i-th of them:
+  /// first the CTAs of this cluster column, then the others of this cluster row.
   SLUICE_DEVICE void release_stage(int stage) {
     const int lane = threadIdx.x % 32;
     if constexpr (kBlockScaled) __syncwarp();  // all lanes have read their scales
@@ -265,8 +266,8 @@ class Machine {
   }
 
   // ---- combine ----
-  /// Call before the group's first access to the workspace. Without streamed tiles there is no access, and
-  /// perhaps no workspace.
+  /// Call before the group's first access to the workspace. Without streamed tiles there are no accesses, and
+  /// there may be no workspace.
   SLUICE_DEVICE void enter_workspace() {
     if constexpr (kStamping == Stamping::on) {
       if (params_.deal.tiles == 0) return;
@@ -283,15 +284,15 @@ class Machine {
     }
   }
   SLUICE_DEVICE void write_partial(const Tile& tile) {
-    // CTAs that are not the last arriver return before the wait further down
+    // for CTAs that are not the last arriver, and so do not reach the later wait
     if constexpr (kStagesVectors) ptx::copy_async_wait_all();
     if constexpr (kCombines) Partials::write(sums_, slot(tile, tile.sharing.rank), live_rows(tile));
   }
   SLUICE_DEVICE void publish_partial() {
     group_sync();
   }
-  /// The elected thread counts the group's arrival: a release of the group's writes, and an acquire of its
-  /// peers'. All threads of the group get the answer.
+  /// One thread counts the group's arrival: a release of the group's writes, and an acquire of its peers'.
+  /// All threads of the group get the result.
   SLUICE_DEVICE bool is_last_arriver(const Tile& tile) {
     bool last = false;
     if (group_thread() == 0) {
@@ -347,7 +348,7 @@ class Machine {
   }
 
  private:
-  /// Arrives once for the warp, behind the writes of all of its lanes.
+  /// Arrives once for the warp, after the writes of all its lanes.
   SLUICE_DEVICE void arrive_as_warp(int stage) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));
@@ -414,15 +415,15 @@ class Machine {
   }
 
   /// Forces these values to be computed here rather than at first use; for the first tile that is before the
-  /// CTA meets. a.batch equals b.batch.
+  /// CTA's barrier. a.batch equals b.batch.
   static SLUICE_DEVICE void pin(int bytes, const TileLoad& a, const TileLoad& b) {
     asm volatile("" ::"r"(bytes), "l"(a.map), "r"(a.row), "r"(a.batch), "l"(b.map), "r"(b.row));
   }
-  /// In a cluster along k every CTA loads for itself.
+  /// Rank for multicast; in a cluster along k every CTA loads for itself.
   SLUICE_DEVICE int load_rank() const {
     return multicasts(kConfig) ? cta_rank_ : 0;
   }
-  /// First wave and column of a pass within the group's sums.
+  /// First wave and column of a pass within the group's accumulator.
   static SLUICE_DEVICE constexpr int unit_wave(int unit) {
     return waves(kConfig) == 1 ? 0 : unit;
   }
@@ -437,24 +438,24 @@ class Machine {
       sum += partial;
   }
 
-  /// Index of the group's part among those that are combined separately.
+  /// Index of the group's part among the parts of a tile that are combined separately.
   SLUICE_DEVICE int combined_part() const {
     return kConfig.schedule == Schedule::cooperative ? math_group() : 0;
   }
-  /// Address of this thread's sums of the peer with rank `rank`.
+  /// Address of this thread's first vector in the slot of the peer with rank `rank`.
   SLUICE_DEVICE float* slot(const Tile& tile, int rank) const {
     const int index = part_index(kConfig, tile.sharing.slot + rank, cta_rank_, combined_part());
     return params_.partials + i64{index} * part_floats(kConfig) + group_thread() * 4;
   }
-  /// Rows inside the matrix from the group's first row on, and from this warp's; 0 or less: none.
+  /// Rows inside the matrix, from the group's first row on, and from this warp's; 0 or less: none.
   SLUICE_DEVICE int group_live_rows(const Tile& tile) const {
     return rows_of<kConfig>(params_, tile.batch) - (tile.m_offset + group_row());
   }
   SLUICE_DEVICE int live_rows(const Tile& tile) const {
     return group_live_rows(tile) - group_thread() / 32 * 16;
   }
-  /// The box of D that begins at this row and column of the product. The filter's gradient has a matrix for
-  /// each tap, and a chunk of columns lies in one tap's.
+  /// The box of D that begins at this row and column of the product. For wgrad, D has one matrix per tap, and
+  /// a chunk of columns is always within one tap.
   SLUICE_DEVICE ptx::TmaBox store_box(const Tile& tile, int row, int column) const {
     if constexpr (kConfig.conv.op == ConvOp::wgrad) {
       const int columns = gather_of(params_).blocks * kConvBlock, tap = quotient(column, columns);
@@ -462,7 +463,7 @@ class Machine {
     }
     return is_swapped(kConfig) ? ptx::TmaBox{row, column, tile.batch} : ptx::TmaBox{column, row, tile.batch};
   }
-  /// First row of the CTA tile that this math group works on.
+  /// First row of the CTA tile for this math group.
   SLUICE_DEVICE int group_row() const {
     return kConfig.schedule == Schedule::cooperative ? math_group() * group_rows(kConfig) : 0;
   }
@@ -481,7 +482,7 @@ class Machine {
   u32 smem_;
   int cta_rank_;
   int warpgroup_;
-  int tile_bytes_;  // this line and the next: values of the load thread's tile
+  int tile_bytes_;  // these three: the load thread's current tile
   typename LoadA::State load_a_;
   typename LoadB::State load_b_;
   ElementWise<kConfig.epilogue> ops_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A member that exists in some configs only; in the others it is empty and takes no register.
+// A member that exists only in some configs; in the others it is empty and takes no register.
 #pragma once
 
 namespace sluice {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Positions in the ring of stages, and the order of tiles. No PTX: the host twin compiles this file too.
-// Invariant: every role that uses the ring makes the same sequence of positions. The (stage, phase) of k-tile
-// i is therefore the same number everywhere, without communication.
+// Invariant: every role that uses the ring goes through the same sequence of positions. So all roles know the
+// (stage, phase) of k-tile i without communication.
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-/// A role's position in the ring. `phase` is the parity of its pass over the ring, as mbarrier waits take it.
+/// A role's position in the ring. `phase`: parity of its pass over the ring, as mbarrier waits take it.
 struct RingPosition {
   int stage = 0;
   u32 phase = 0;
@@ -22,7 +22,7 @@ struct RingPosition {
   }
   /// The stage before this one.
   SLUICE_DEVICE int previous(int stages) const { return stage == 0 ? stages - 1 : stage - 1; }
-  /// Skips k-tiles that another warpgroup works on.
+  /// Skips k-tiles that another warpgroup handles.
   SLUICE_DEVICE void skip(int count, int stages) {
     const int target = stage + count;
     const int passes = target / stages;
@@ -31,13 +31,13 @@ struct RingPosition {
   }
 };
 
-/// The tiles of one CTA, in order: its run of the streamed ones, then whole ones.
+/// The tiles of one CTA, in order: its run of streamed k-tiles, then whole tiles.
 template <class Machine>
 struct TileCursor {
   const Machine& machine;
-  int k_tile = 0, run_end = 0;  // the rest of this cluster's run of streamed k-tiles
-  int index;                    // index in the list of cluster tiles, after the streamed ones
-  int ordinal = 0;              // tiles that this CTA has passed: ping-pong's groups take even and odd ones
+  int k_tile = 0, run_end = 0;  // the remainder of this cluster's run of streamed k-tiles
+  int index;                    // index in the list of cluster tiles, once the run has ended
+  int ordinal = 0;              // number of tiles before this one: ping-pong's groups take even and odd ones
 
   SLUICE_DEVICE explicit TileCursor(const Machine& m) : machine(m), index(m.cluster_index()) {
     if (!streams()) return;
@@ -72,7 +72,7 @@ struct TileCursor {
   }
   SLUICE_DEVICE bool streams() const { return machine.config().combine != Combine::none; }
   SLUICE_DEVICE bool in_run() const { return streams() && k_tile < run_end; }
-  /// k-tiles to the end of the tile or of the run, whichever comes first.
+  /// Number of k-tiles to the end of the tile or of the run, whichever comes first.
   SLUICE_DEVICE int run_length() const {
     const int k_tiles = machine.params().grid.k_tiles;
     const int in_tile = k_tile - quotient(k_tile, k_tiles) * k_tiles;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CTAs of a cluster that share a row, or one CTA by itself. Each warp puts its part of a reduction where
-// every CTA of the team finds it; after one meeting every thread reads all parts. Two sets of slots are used
-// in turn. A warp reuses a set only after the meeting between, by which time every warp has read that set and
-// put into the other one. So each warp must put a value in every turn.
-// Between CTAs words go by st.async, which counts them on the receiver's barrier: a releasing cluster barrier
-// costs a fence of the whole GPU's memory. Used by kernels/quantize.cuh (rows) and kernels/norm.cuh.
+// A team: the CTAs of a cluster that share a row, or a single CTA. Each warp puts its part of a reduction
+// where every CTA of the team finds it; after one synchronisation every thread reads all parts. Two sets of
+// slots alternate. A warp reuses a set only after the synchronisation in between. By then every warp has read
+// that set and put into the other one, so each warp must put a value in every turn.
+// Between CTAs words are sent by st.async, which counts them on the receiver's barrier, because a releasing
+// cluster barrier costs a GPU-wide fence. Used by kernels/quantize.cuh (rows) and kernels/norm.cuh.
 #pragma once
 
 #include <sluice/device/ptx/cluster_memory.cuh>
@@ -18,12 +18,12 @@ class RowTeam {
  public:
   struct Shared {
     u32 slots[2][kSlots];
-    u64 full[2];  // barrier that counts a set's words; used in teams of several CTAs
+    u64 full[2];  // barriers that count the words of each set; used in teams of several CTAs
   };
-  const u32 ctas, rank;    // CTAs of the team
-  const u32 index, teams;  // team's index in the grid, and number of teams
+  const u32 ctas, rank;    // number of CTAs in the team, and this CTA's rank
+  const u32 index, teams;  // the team's index in the grid, and the number of teams
 
-  /// Call from every thread, first thing.
+  /// Call from every thread at the start of the kernel.
   SLUICE_DEVICE explicit RowTeam(Shared& shared)
       : ctas(ptx::cluster_cta_count()),
         rank(ptx::cluster_cta_rank()),
@@ -40,13 +40,13 @@ class RowTeam {
     ptx::cluster_arrive_relaxed();
   }
 
-  /// Call from every thread before its first `put`: a CTA that has not begun has no shared memory to write
-  /// to.
+  /// Call from every thread before its first `put`: the shared memory of a CTA that has not started must not
+  /// be written.
   SLUICE_DEVICE void begin() const {
     if (ctas > 1) ptx::cluster_wait_acquire();
   }
 
-  /// Call from a whole warp; every lane has the value.
+  /// Call from a whole warp; `value` must be the same in every lane.
   SLUICE_DEVICE void put(u32 slot, u32 value) {
     const u32 lane = threadIdx.x % 32;
     u32* target = shared_.slots[turn_ % 2] + slot;
@@ -58,7 +58,7 @@ class RowTeam {
     }
   }
 
-  /// Call from every thread once this turn's `words` are put, or will be. Returns where they are.
+  /// Call from every thread. Waits until this turn's `words` slots are put, and returns their address.
   SLUICE_DEVICE const u32* meet(u32 words) {
     const u32 set = turn_ % 2;
     if (ctas == 1) {

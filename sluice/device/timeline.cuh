@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One thread's time marks (spec/timeline.h). They stay in registers and are written just before the thread
-// exits, so that the kernel is disturbed little. Without SLUICE_TIMELINE everything here compiles to nothing,
-// and kernels keep their machine code.
+// exits, so that they disturb the kernel little. Without SLUICE_TIMELINE everything here compiles to nothing,
+// and kernels have the same machine code as without this file.
 #pragma once
 
 #include <sluice/spec/timeline.h>
@@ -19,18 +19,18 @@ namespace sluice {
 class TimelineMarks {
  public:
   SLUICE_DEVICE void mark(Moment moment) { times_[static_cast<int>(moment)] = now(); }
-  /// Marks that a stage has come; `first_filled` counts the stages of the ring's first fill.
+  /// Marks that a stage has arrived. `first_filled`: number of stages in the ring's first fill.
   SLUICE_DEVICE void mark_stage(int first_filled) {
     ++stages_;
     if (stages_ == 1) mark(Moment::first_math);
     if (stages_ == first_filled) mark(Moment::ring_read);
   }
-  /// Finds the number of this visit of the CTA, in thread `mine` only. The atomic's trip to L2 is waited for
-  /// in write(). Call it where the thread has nothing better to do.
+  /// Takes the number of this visit (launch) of the CTA, in thread `mine` only. write() waits for the result
+  /// of the atomic. Call it where the thread has nothing better to do.
   SLUICE_DEVICE void claim(bool mine, int role = 0) {
     if (mine && cta() < kTimelineCtas) visit_ = atomicAdd(&sluice_timeline_counts[role][cta()], 1u);
   }
-  /// Writes this thread's marks. Where several threads write the exit, the last one counts.
+  /// Writes this thread's marks. If several threads write the exit, the last one counts.
   SLUICE_DEVICE void write() const {
     if (visit_ >= kTimelineVisits) return;
     u32* to = sluice_timeline[visit_][cta()];

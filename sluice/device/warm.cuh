@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefetches a CTA's part of a WarmRange into L2: weights of a later launch, while this one waits or has
-// nothing left to load. It is a hint: no result depends on it. Called by the kernels of a chain.
+// Prefetches a CTA's part of a WarmRange into L2: weights of a later launch, while this launch waits or has
+// nothing left to load. It is only a hint: no result depends on it. Called by the kernels of a chain.
 #pragma once
 
 #include <sluice/spec/warm_split.h>
@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-/// Call from one thread of each CTA, `ctas` in all. The thread stalls while the copy engine is busy, so other
-/// threads must not wait for it where the part is large. A launch ends only when the engine is done.
+/// Call from one thread per CTA, `ctas` in all. The thread stalls while the copy engine is busy, so other
+/// threads should not wait for it if the part is large. A launch ends only when the engine has finished.
 SLUICE_DEVICE void warm(const WarmRange& range, u32 cta, u32 ctas) {
   if (cta >= range.ctas) return;
   if (ctas > range.ctas) ctas = range.ctas;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A team's own ring of stages in shared memory, filled by its cp.async; no other team reads or writes it. A
-// team is a warp, which needs no barrier, or a warpgroup. The copier and the reader define a stage's
+// A team's ring of stages in shared memory, filled by the team's own cp.async; no other team reads or writes
+// it. A team is a warp, which needs no barrier, or a warpgroup. The copier and the reader define a stage's
 // contents. Used by kernels/plain.cuh and kernels/narrow.cuh.
 #pragma once
 
@@ -11,10 +11,10 @@ namespace sluice {
 template <int kStages, int kStageBytes>
 class WarpRing {
  public:
-  /// `count`: stages that are filled and read in all.
+  /// `count`: total number of stages that are filled and read.
   SLUICE_DEVICE WarpRing(u32 first, int count) : first_(first), count_(count) {}
 
-  /// Issues all copies that the ring has room for but one; copy(stage) brings the next stage.
+  /// Issues copies for all stages of the ring but one; copy(stage) copies the next stage.
   template <class Copy>
   SLUICE_DEVICE void fill(const Copy& copy) const {
 #pragma unroll
@@ -25,7 +25,7 @@ class WarpRing {
   }
 
   /// fill() in two steps: early(stage, i) for each stage, `between`, then late(stage) for each. Late copies
-  /// complete behind all early ones.
+  /// complete after all early ones.
   template <class Early, class Between, class Late>
   SLUICE_DEVICE void fill_in_two(const Early& early, const Between& between, const Late& late) const {
 #pragma unroll
@@ -40,13 +40,14 @@ class WarpRing {
   SLUICE_DEVICE void run(const Copy& copy, const Read& read) const {
     run(copy, read, [] {});
   }
-  /// run(), with all_issued() called once when the last copy is issued; a ring without copies never calls it.
+  /// run(), with all_issued() called once after the last copy is issued; never called if there are no copies.
   template <class Copy, class Read, class Issued>
   SLUICE_DEVICE void run(const Copy& copy, const Read& read, const Issued& all_issued) const {
     run<false>(copy, read, all_issued, [] { __syncwarp(); });
   }
-  /// meet() returns when all of the team's copies have come and all threads have read what the next copies
-  /// replace. With kReadsFirst, read() comes before the next copies, for reads that only issue work.
+  /// meet() must return when all of the team's copies have arrived and all threads have read the stage that
+  /// the next copies overwrite. With kReadsFirst, read() is called before the next copies are issued; use it
+  /// if read() only issues work.
   template <bool kReadsFirst, class Copy, class Read, class Issued, class Meet>
   SLUICE_DEVICE void run(const Copy& copy, const Read& read, const Issued& all_issued,
                          const Meet& meet) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread of a math group stamps the workspace: CAS loops over the steps of spec/workspace_stamp.h. Debug
-// kernels only (Stamping::on). Called by device/machine.cuh.
+// One thread per math group stamps the workspace, with CAS loops over the steps of spec/workspace_stamp.h.
+// Only in debug kernels (Stamping::on). Called by device/machine.cuh.
 #pragma once
 
 #include <sluice/spec/workspace_stamp.h>
@@ -11,7 +11,7 @@ namespace sluice {
 class Stamper {
  public:
   Stamper() = default;
-  /// A stamper for a kernel that continues in a workspace which the kernel before it has entered.
+  /// A stamper for a kernel that continues in a workspace that the previous kernel has entered.
   static SLUICE_DEVICE Stamper entered() {
     Stamper stamper;
     stamper.counted_ = true;
@@ -21,14 +21,14 @@ class Stamper {
     counted_ =
         step(counters, stamp, [](u64 owner, const LaunchStamp& by) { return after_entering(owner, by); });
   }
-  /// Leaves; a group that was not counted has nothing to give back.
+  /// Leaves the workspace. A group that was not counted on entering changes nothing.
   SLUICE_DEVICE void leave(u32* counters, const LaunchStamp& stamp) {
     if (!counted_) return;
     step(counters, stamp, [](u64 owner, const LaunchStamp& by) { return after_leaving(owner, by); });
   }
 
  private:
-  /// Returns false if the workspace belongs to another launch, which is then recorded.
+  /// Returns false if the workspace belongs to another launch, which is then recorded as a conflict.
   template <class Step>
   static SLUICE_DEVICE bool step(u32* counters, const LaunchStamp& stamp, Step next_of) {
     auto* at = reinterpret_cast<WorkspaceStamp*>(reinterpret_cast<u8*>(counters) + kWorkspaceStampOffset);

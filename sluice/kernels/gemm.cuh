@@ -1,48 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dense GEMM: persistent, warp-specialised, ping-pong or cooperative. This file says what the roles do,
-// step by step, and names no instruction. Other files hold the rest of the protocol: device/pipeline.cuh the
-// order of tiles and ring positions, spec/smem_layout.h the arrival counts, device/machine.cuh each step on
-// the GPU. Its start() and meet() initialise the barriers, let the CTA or cluster meet, and trigger at the
-// start.
+// The dense GEMM: persistent, warp-specialised, ping-pong or cooperative. This file defines what each role
+// does, step by step, without naming a GPU instruction. Other files hold the rest of the protocol:
+//   device/pipeline.cuh   the order of tiles, and positions in the ring
+//   spec/smem_layout.h    arrival counts of the barriers
+//   device/machine.cuh    each step on the GPU. Its start() and meet() initialise the barriers, synchronise
+//   the
+//                         CTA or cluster, and trigger at the start
 //
-// The host twin (sluice/twin/) gives the steps a simulated meaning. This source, pipeline.cuh and the counts
-// are thus explored for deadlocks and races without a GPU; start() and meet() are not.
+// The host twin (sluice/twin/) implements the same steps in a simulation. It searches this file, pipeline.cuh
+// and the counts for deadlocks and races without a GPU. It does not cover start() and meet().
 //
 // clang-format off
 // Roles (384 threads; kThreads)
-//   warpgroup 0    load   one thread fills the stages with TMA
-//                  scales two more warps bring block scales, if there are any, beside each stage; the rest leave at once
-//                  strided three warps bring operands that TMA cannot address, if there are any, into the stages
-//   warpgroups 1,2 math   WGMMA from the stages into registers, then the epilogue and the store of their tile
-//                         ping_pong: each takes every second tile, so that one multiplies while the other stores
-//                         cooperative: both take every tile, half of its rows each
-// In start() warp 1 initialises all barriers while the loading warp finds its first tile. No thread uses a barrier
-// before meet().
+//   warpgroup 0    load    one thread fills the stages with TMA
+//                  scales  with block scales: two more warps write them to shared memory for each stage
+//                  strided with operands that TMA cannot address: three more warps write these into the stages
+//                          (warps without a role exit at once)
+//   warpgroups 1,2 math    WGMMA from the stages into registers, then the epilogue and the store of their tile
+//                          ping_pong: each takes every second tile, so that one multiplies while the other stores
+//                          cooperative: both take every tile, half of its rows each
+// In start() warp 1 initialises all barriers while the loading warp computes its first tile. No thread uses a
+// barrier before meet().
 //
 // Barriers (counts: spec/smem_layout.h)  who arrives                               who waits
 //   full[stage]   full_arrivals          load thread (expect), TMA (the bytes),    math groups that read the stage
-//                                        each warp that brings block scales
+//                                        each warp that writes block scales
 //                                        or strided operands
-//   empty[stage]  empty_arrivals         each math warp that read the stage, at    load thread, and in its own CTA
-//                                        every CTA that loads into it              the warps that bring scales
+//   empty[stage]  empty_arrivals         each math warp that read the stage, in    load thread, and in its own CTA
+//                                        every CTA that loads into it              the warps that write scales
 //                                                                                  or strided operands
 //   turn[group]   turn_arrivals          each math warp of the other group         math group (ping_pong only)
-// and in clusters along k, for each math group:
-//   sums_full[group]   sums_full_arrivals   one thread of the group (expect), the sums themselves   the group
+// and in clusters along k, per math group:
+//   sums_full[group]   sums_full_arrivals   one thread of the group (expect), the data itself       the group
 //   sums_empty[group]  sums_empty_arrivals  each warp of this group in every CTA, after it has      the group, before it
 //                                           read what this CTA sent                                 sends again
 // clang-format on
-// All start in phase 0. A first wait on `empty` or `sums_empty`, and group 0's first wait on `turn`, use the
-// parity of the phase before, which counts as complete.
+// All barriers start in phase 0. The first wait on `empty` or `sums_empty`, and group 0's first wait on
+// `turn`, use the parity of the previous phase, which counts as complete.
 //
-// Why ping-pong needs `turn` for correctness: a wait names a parity, not a pass. A group that is two passes
-// over the ring ahead of the other would find an old phase of the right parity, and read a stage too early. A
-// group hands over the turn once its last k-tile is issued, by which time all earlier full barriers have
-// completed.
+// Ping-pong needs `turn` for correctness, because a wait names a parity and not a phase number. A group that
+// is two passes over the ring ahead of the other would see an old phase of the same parity, and read a stage
+// too early. A group passes the turn on after it has issued its last k-tile. By then all earlier full
+// barriers have completed.
 //
-// Why a CTA may exit without a cluster barrier: the load thread's last act is to wait until every stage is
-// empty. By then every signal that peers owe this CTA has come, and its math groups have waited for all bytes
-// that peers send to it. In a cluster along k they also wait until every peer has read what this CTA sent.
+// A CTA may exit without a cluster barrier, because the load thread waits at the end until every stage is
+// empty. By then all arrivals from peers have happened, and the math groups have waited for all bytes that
+// peers send to this CTA. In a cluster along k they also wait until every peer has read what this CTA sent.
 #pragma once
 
 #include <sluice/spec/timeline.h>
@@ -50,15 +53,16 @@
 
 namespace sluice {
 
-inline constexpr u32 kFreshBarrier = 1;  // flips the parity: the first pass over the ring need not wait
+inline constexpr u32 kFreshBarrier = 1;  // flips the parity: in the first pass over the ring a role need not
+                                         // wait
 
-/// The tile that is loaded now. The loading warp finds the first one before the CTA meets, while other warps
-/// initialise barriers (docs/findings/first-load.md).
+/// The tile that is loaded at present. The loading warp computes the first one while other warps initialise
+/// barriers (docs/findings/first-load.md).
 template <class Machine>
 struct LoadWalk {
   Machine& machine;
   TileCursor<Machine> tiles;
-  Tile tile;  // if `more`
+  Tile tile;  // valid if `more`
   bool more = false;
 
   SLUICE_DEVICE explicit LoadWalk(Machine& m) : machine(m), tiles(m) {
@@ -78,8 +82,8 @@ struct LoadWalk {
   }
 };
 
-/// Loads the problem's B: weights, which no other launch writes. With swapped operands they are the tile's
-/// rows.
+/// Loads the problem's B: weights, which no other launch writes. With swapped operands B's rows are the
+/// tile's rows.
 template <class Machine>
 SLUICE_DEVICE void load_weights(Machine& machine, int stage, int k_tile) {
   if (is_swapped(machine.config()))
@@ -95,8 +99,8 @@ SLUICE_DEVICE void load_tokens(Machine& machine, int stage, int k_tile) {
     machine.load_a(stage, k_tile);
 }
 
-/// Loads the weights of the CTA's first stages, which are empty: weights may be read before the PDL wait.
-/// Returns how many stages it has loaded.
+/// Loads the weights for the CTA's first stages, which are still empty, because weights may be read before
+/// the PDL wait. Returns how many stages it has loaded.
 template <class Machine>
 SLUICE_DEVICE int load_weights_early(Machine& machine, const LoadWalk<Machine>& walk) {
   if (!walk.more) return 0;
@@ -112,7 +116,8 @@ template <class Machine>
 SLUICE_DEVICE void load_role(Machine& machine, LoadWalk<Machine>& walk) {
   const int stages = machine.config().stages;
   int early = 0;  // stages that already have their weights
-  // Beside warps that bring an operand, a stage could be emptied before this thread waits for it.
+  // Not with warps that load a strided operand: math warps could then empty a stage, and it could complete a
+  // phase, before this thread waits for it.
   const bool alone = !loads_strided(machine.config());
   if (alone && machine.config().overlap.wait == Wait::weights_first)
     early = load_weights_early(machine, walk);
@@ -143,8 +148,8 @@ SLUICE_DEVICE void load_role(Machine& machine, LoadWalk<Machine>& walk) {
   machine.write_marks();
 }
 
-/// Brings block scales beside their stage. They are fetched before the stage is free, so that their trip from
-/// HBM is hidden like that of the operands.
+/// Writes block scales to shared memory for each stage. It loads them before the stage is free, so that their
+/// HBM latency is hidden, as the operands' is.
 template <class Machine>
 SLUICE_DEVICE void scale_role(Machine& machine) {
   machine.wait_prerequisites();
@@ -163,8 +168,8 @@ SLUICE_DEVICE void scale_role(Machine& machine) {
   }
 }
 
-/// Brings operands that TMA cannot address, while the load thread brings the other one. The first part of a
-/// k-tile is read before the stage is free.
+/// Writes operands that TMA cannot address, while the load thread loads the other operand. The first part of
+/// a k-tile is read before the stage is free.
 template <class Machine>
 SLUICE_DEVICE void strided_role(Machine& machine) {
   machine.wait_prerequisites();
@@ -183,9 +188,9 @@ SLUICE_DEVICE void strided_role(Machine& machine) {
   }
 }
 
-/// Multiplies one tile into the machine's accumulators with one k-tile in flight: a stage is released once
-/// the next k-tile has been issued. On return the last k-tile may be in flight and its stage held;
-/// finish_tile() ends both. Ping-pong hands over the turn in between.
+/// Accumulates one tile, with one k-tile in flight: a stage is released once the products of the next one are
+/// issued. On return the last k-tile may still be in flight and its stage not released; finish_tile()
+/// completes both. In between, ping-pong passes the turn on.
 template <class Machine>
 SLUICE_DEVICE void multiply_tile(Machine& machine, RingPosition& ring, int k_tiles) {
   const int stages = machine.config().stages;
@@ -201,10 +206,10 @@ SLUICE_DEVICE void multiply_tile(Machine& machine, RingPosition& ring, int k_til
   }
 }
 
-/// multiply_tile() with promotion: each k-tile's products go into partial sums, pass by pass, and from there
-/// into the final sums. While one math warpgroup adds, the tensor core works for the other. No product is in
-/// flight when a k-tile ends: ptxas serialises products whose sums are read in a later pass of the loop
-/// (docs/findings/promotion.md).
+/// multiply_tile() with promotion: the products of each k-tile go into partial sums, pass by pass, which are
+/// then added to the accumulators. While one math warpgroup adds, the tensor core works for the other. No
+/// product is in flight when a k-tile ends: ptxas serialises products whose sums are read in a later
+/// iteration of the loop (docs/findings/promotion.md).
 template <class Machine>
 SLUICE_DEVICE void multiply_tile_promoted(Machine& machine, RingPosition& ring, int k_tiles) {
   const int last_unit = units(machine.config()) - 1;
@@ -223,7 +228,7 @@ SLUICE_DEVICE void multiply_tile_promoted(Machine& machine, RingPosition& ring, 
   }
 }
 
-/// Ends the products and the stage that multiply_tile() left open.
+/// Waits for the products that multiply_tile() left in flight, and releases their stage.
 template <class Machine>
 SLUICE_DEVICE void finish_tile(Machine& machine, const RingPosition& ring, int k_tiles) {
   machine.wait_mma();
@@ -231,9 +236,9 @@ SLUICE_DEVICE void finish_tile(Machine& machine, const RingPosition& ring, int k
     machine.release_stage(ring.previous(machine.config().stages));
 }
 
-/// The exchange in a cluster along k, where each CTA has summed a slice of the tile's k-tiles. Each CTA sends
-/// every CTA (itself included) the sums of that CTA's columns. It adds up the sums that it receives, in the
-/// order of k, and so ends with whole sums for its own columns.
+/// The exchange of partial sums in a cluster along k, where each CTA has accumulated one slice of k. Each CTA
+/// sends every CTA (itself included) the partial sums of that CTA's columns. It adds up those that it
+/// receives, in the order of k, and so has the complete sums of its own columns.
 template <class Machine>
 SLUICE_DEVICE void exchange_sums(Machine& machine, const Tile& tile, u32& phase) {
 #pragma unroll
@@ -247,11 +252,12 @@ SLUICE_DEVICE void exchange_sums(Machine& machine, const Tile& tile, u32& phase)
   }
 }
 
-/// Combines split-K slices. The peers of a shared tile write their sums to slots of their own, then count
-/// themselves; nobody waits. The counter tells the last peer that it is the last, and wraps back to zero by
-/// that. The last peer adds up all slots in the order of k, so the result has the same bits whoever is last.
-/// Returns true for the last peer: its sums are those of the whole tile. With Combine::separate no peer is
-/// the last; the next kernel adds up the slots (kernels/sum_parts.cuh).
+/// Combines split-K slices. Each peer of a shared tile writes its partial sums to a slot of its own and then
+/// increments the tile's counter; no peer waits. The counter tells the last peer that it is the last, and
+/// wraps back to zero. The last peer adds up all slots in the order of k, so the bits do not depend on which
+/// peer is last.
+/// Returns true for the last peer, which then holds the sums of the whole tile. With Combine::separate no
+/// peer is the last: the next kernel adds up the slots (kernels/sum_parts.cuh).
 template <class Machine>
 SLUICE_DEVICE bool combine_tile(Machine& machine, const Tile& tile) {
   machine.write_partial(tile);
@@ -262,8 +268,8 @@ SLUICE_DEVICE bool combine_tile(Machine& machine, const Tile& tile) {
   return true;
 }
 
-/// Stores one chunk. A buffer is filled again only when the copy engine has read it; that wait comes as late
-/// as possible.
+/// Stores one chunk. A buffer is filled again only after the copy engine has read it; the wait for that is
+/// placed as late as possible.
 template <class Machine>
 SLUICE_DEVICE void store_chunk(Machine& machine, const Tile& tile, int wave, int column, int& buffer) {
   machine.wait_store_buffer();
@@ -273,9 +279,9 @@ SLUICE_DEVICE void store_chunk(Machine& machine, const Tile& tile, int wave, int
   buffer ^= 1;
 }
 
-/// Epilogue of one tile: columns leave chunk by chunk through two private buffers. `buffer` lives across
-/// tiles: after an odd number of chunks the next tile starts with the other one. Loops of heavy epilogues
-/// stay rolled. Unrolled, their code would be repeated for each chunk, spill, and compile for seconds
+/// Epilogue of one tile: stores its columns chunk by chunk through two buffers per math group. `buffer`
+/// persists across tiles: after an odd number of chunks the next tile starts with the other buffer. Loops of
+/// heavy epilogues are not unrolled. Unrolled, they would spill and take seconds to compile
 /// (docs/findings/heavy-epilogues.md).
 template <class Machine>
 SLUICE_DEVICE void store_tile(Machine& machine, const Tile& tile, int& buffer) {
@@ -323,10 +329,11 @@ SLUICE_DEVICE void math_role(Machine& machine) {
       multiply_tile(machine, ring, tile.k_tiles);
     if (ping_pong) machine.pass_turn();
     finish_tile(machine, ring, tile.k_tiles);
-    // A group without rows of D has nothing to send, and neither have its peers' groups.
+    // A group without rows of D has nothing to send, and neither have the same groups of its peers.
     if (machine.config().cluster.k > 1 && machine.has_rows(tile))
       exchange_sums(machine, tile, exchange_phase);
-    const bool stores_own = !uses_workspace(machine.config());  // whole sums, or a slice added to D
+    const bool stores_own = !uses_workspace(machine.config());  // complete sums, or a slice that is added to
+                                                                // D
     if (stores_own || tile.sharing.peers == 1 || combine_tile(machine, own)) store_tile(machine, own, buffer);
     machine.end_tile();
     turn_phase ^= 1;

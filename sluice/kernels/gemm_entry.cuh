@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GEMM kernel's entry: the protocol of gemm.cuh on the GPU's machine. A JIT unit includes this file and
-// the WGMMA wrappers of its width, and calls run_gemm (host/jit/source.cc).
+// The entry of the GEMM kernel: the protocol of gemm.cuh with the GPU's implementation of each step. A JIT
+// unit includes this file and the WGMMA wrappers of its tile width, and calls run_gemm (host/jit/source.cc).
 #pragma once
 
 #include <sluice/device/machine.cuh>

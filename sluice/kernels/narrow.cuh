@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Few tokens times packed weights: D[m][n] = act(X W^T + bias), W = scale * (code - zero).
 //
-// | warp        | does                                                                                     |
-// | every one   | copies its own k-tiles into its own ring, expands codes, multiplies (mma.sync), scales  |
-// | all, at end | add up the warps' sums through shared memory, then those of the cluster's CTAs; with    |
-// |             | norm_x squares of tokens too, by whose root mean square the sums are divided            |
+// | warps       | what they do                                                                              |
+// | each        | copies its own k-tiles into its own ring, expands codes, multiplies (mma.sync), scales    |
+// | all, at end | add up their partial sums through shared memory, then those of the cluster's CTAs; with   |
+// |             | norm_x also the squares of each token, by whose root mean square they divide the sums     |
 //
-// | meeting point                     | who            | what it orders                                     |
-// | wait_copies, __syncwarp           | a warp         | a stage's bytes before its reads, its reads before |
-// |                                   |                | the copies that replace them                       |
-// | __syncthreads, twice              | a CTA          | last reads of rings, sums, reads of the sums       |
-// | cluster: arrive first thing, wait | its CTAs       | a CTA has begun before others write to its memory  |
-// | before the first push             |                |                                                    |
-// | cluster: arrive, wait             | its CTAs       | pushed sums before they are read                   |
-// | griddepcontrol.wait, if           | every thread   | launches before this one, and what they wrote,     |
-// | config.overlap waits              |                | before X and C are read and D written; weights,    |
-// |                                   |                | bias and gamma may be read earlier                 |
+// | synchronisation                   | threads        | what it orders                                     |
+// | wait_copies, __syncwarp           | a warp         | writes of a stage before its reads, its reads      |
+// |                                   |                | before the copies that overwrite it                |
+// | __syncthreads, twice              | a CTA          | last reads of rings, writes of sums, reads of sums |
+// | cluster: arrive at the start,     | the cluster    | each CTA has started before others write to its    |
+// | wait before the first send        |                | shared memory                                      |
+// | cluster: arrive, wait             | the cluster    | sent sums before they are read                     |
+// | griddepcontrol.wait, if           | every thread   | earlier launches and their writes before X and C   |
+// | config.overlap has a wait         |                | are read and D is written; weights, bias and gamma |
+// |                                   |                | may be read earlier                                |
 //
-// No CTA waits for another cluster, no memory is needed between launches, and sums are always added in the
-// same order. Launched by host/ops/packed.cc.
+// No CTA waits for another cluster, the kernel keeps no state between launches, and sums are always added in
+// the same order. Launched by host/ops/packed.cc.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>
@@ -64,7 +64,7 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
     ring.fill(copy);
     timeline.claim(threadIdx.x == 0);
   }
-  const auto issued = [&] {  // warps take tiles in turn: all are about as far as this one
+  const auto issued = [&] {  // warps take tiles in turn, so all are about as far as this one
     timeline.mark(Moment::last_load);
     if (threadIdx.x == 0) Launch::loaded();
   };

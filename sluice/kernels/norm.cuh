@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Root-mean-square norm of rows, with the residual before it and the quantiser behind it: the step between
+// Root-mean-square norm of rows, with an optional residual before it and quantiser after it: the step between
 // two products of a layer. A row is spread over the warps of a CTA, or of a team of CTAs (RowTeam). Each
-// thread has one or two chunks of 8 columns, whose loads are all issued before the first is used.
+// thread has one or two chunks of 8 columns, and issues all loads before it uses the first.
 //
-// The sum of squares has a fixed order. A chunk is summed by multiply-adds, the 32 chunks of a segment (256
-// columns) pairwise. Segments 0, 32, 64, ... are added one after the other, and the 32 results pairwise. So
-// the bits of a row depend on the row only.
+// The sum of squares has a fixed order, so a row's bits depend only on that row. Squares of a chunk are
+// summed by fused multiply-adds, the 32 chunks of a segment (256 columns) pairwise. Segments 0, 32, 64, ...
+// are added one after the other, and the 32 results pairwise.
 //
-// A row takes one meeting for the sum of squares, and one more for an amax. In a chain of dependent launches
-// (spec/overlap.h) the order is: trigger, L2 prefetch, load gamma, PDL wait, then everything else. `Arith`
-// gives the steps their meaning on the GPU (norm_entry.cuh) or in a test (tests/unit/norm_kernels_test.cc).
+// A row needs one synchronisation of the team for the sum of squares, and one more for an amax. In a chain of
+// dependent launches (spec/overlap.h) the order is: trigger, L2 prefetch, load gamma, PDL wait, then
+// everything else. `Arith` implements the steps on the GPU (norm_entry.cuh) or in a test
+// (tests/unit/norm_kernels_test.cc).
 #pragma once
 
 #include <sluice/spec/norm.h>
@@ -20,7 +21,7 @@ namespace sluice::norm {
 
 using quantize::Chunk;
 
-/// A chunk of 16-bit elements, as in memory.
+/// A chunk of eight 16-bit elements, as in memory.
 struct Words {
   u32 words[kNormChunk / 2];
 };
@@ -48,7 +49,7 @@ struct Norm {
   SLUICE_DEVICE u32 held_segment(int i) const { return static_cast<u32>(i) * warps + warp; }
   SLUICE_DEVICE i64 column(u32 segment) const { return i64{segment} * kNormSegment + lane * kNormChunk; }
 
-  /// Loads columns of the row that begins at element `first`; zeros past its end.
+  /// Loads a chunk of the row that begins at element `first`; zeros past the row's end.
   SLUICE_DEVICE Words fetch(const void* base, i64 first, i64 column) const {
     const u16* from = static_cast<const u16*>(base) + first + column;
     if constexpr (kConfig.vectors) {
@@ -61,7 +62,7 @@ struct Norm {
       return result;
     }
   }
-  /// Loads gamma, which no launch writes, so it may be read before the PDL wait.
+  /// Loads gamma. No launch writes it, so it may be read before the PDL wait.
   SLUICE_DEVICE Words fetch_gamma(i64 column) const {
     if constexpr (kConfig.vectors)
       return Arith::load_constant_words(static_cast<const u16*>(p.gamma) + column, column < p.columns);
@@ -103,7 +104,7 @@ struct Norm {
     return result;
   }
 
-  /// The normed value in the input's type: the input, plus the residual if there is one.
+  /// The value to be normed, in the input's type: the input, plus the residual if there is one.
   SLUICE_DEVICE Words added(const Words& input, const Words& residual) const {
     if (p.residual == nullptr) return input;
     Chunk sum = unpack(input);
@@ -119,14 +120,15 @@ struct Norm {
     if (p.sum == nullptr) return;
     store(static_cast<u8*>(p.sum) + (row * p.sum_ld + column) * 2, column, sum.words);
   }
-  /// Reads the sum again, from where it was written: it may have replaced the input or the residual.
+  /// Returns the sum once more: from p.sum if it was stored (it may have overwritten the input or the
+  /// residual), else computed again.
   SLUICE_DEVICE Words sum_again(i64 row, i64 column) const {
     if (p.sum != nullptr) return fetch(p.sum, row * p.sum_ld, column);
     return added(fetch(p.input, row * p.input_ld, column), fetch_residual(row, column));
   }
 
-  /// Call from a whole warp: adds up the squares of its segments, of which this thread has one chunk each.
-  /// The first segment is put even past the row's end, as 0: each warp must put a value.
+  /// Call from a whole warp. Adds up the squares of the warp's segments, of which this thread has one chunk
+  /// each. Each warp must put a value, so it puts 0 for a first segment past the row's end.
   template <int kChunks>
   SLUICE_DEVICE void put_squares(u32 first, const Words (&chunks)[kChunks]) const {
     float sums[kChunks];
@@ -144,8 +146,8 @@ struct Norm {
       if (i == 0 || segment < segments()) team.put(segment, __builtin_bit_cast(u32, sums[i]));
     }
   }
-  /// 1 / sqrt(mean of squares + epsilon), once all segments are put, `words` of them. Slots past the row's
-  /// end hold 0.
+  /// 1 / sqrt(mean of squares + epsilon), once all segments are put. `words`: number of slots to add; slots
+  /// past the row's end hold 0.
   SLUICE_DEVICE float meet_squares(u32 words) const {
     const u32* slots = team.meet(words);
     float sum[1] = {};
@@ -175,7 +177,7 @@ struct Norm {
     return normed(sum_again(row, column), inverse, fetch_gamma(column));
   }
 
-  /// Call from a whole warp. `multiplier`: for e4m3 with one scale for the row or the matrix.
+  /// Call from a whole warp. `multiplier` is used for e4m3 with one scale per row or one per matrix.
   SLUICE_DEVICE void store_output(i64 row, u32 segment, const Chunk& chunk, float multiplier) const {
     const i64 at = column(segment), index = row * p.output_ld + at;
     if constexpr (kConfig.store == NormStore::plain) {
@@ -193,7 +195,7 @@ struct Norm {
     }
   }
 
-  /// Call from each thread when it has begun its last load.
+  /// Call from each thread after it has issued its last load.
   SLUICE_DEVICE static void loaded(bool last) {
     if constexpr (kConfig.overlap.trigger == Trigger::after_loads)
       if (last) Arith::launch_dependents();
@@ -208,7 +210,7 @@ struct Norm {
     for (int i = 0; i < kNormHeld; ++i) residual[i] = fetch_residual(row, column(held_segment(i)));
     loaded(last);
     if (row < team.teams) timeline.claim(threadIdx.x == 0);
-    // Behind the row's loads: the division waits for the scale, and would delay them.
+    // After the row's loads: the division waits for the scale, and would delay them.
     if constexpr (kConfig.store == NormStore::tensor) multiplier = 1.0f / Arith::load_float(p.scales);
 #pragma unroll
     for (int i = 0; i < kNormHeld; ++i) held[i] = added(held[i], residual[i]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm kernels on the GPU: sixteen-byte loads that are read once, and the conversions of
+// The norm kernels on the GPU: 16-byte loads of data that is read once, and the conversions of
 // device/element.cuh. Launched by host/ops/norm.cc.
 #pragma once
 
@@ -14,8 +14,8 @@ struct DeviceArith {
   template <u32 kSlots>
   using Team = RowTeam<kSlots>;
 
-  /// Loads 16 bytes, or zeros if not `inside`, without a branch, which would delay later loads. It avoids the
-  /// read-only path: data of an earlier launch must be read after the PDL wait.
+  /// Loads 16 bytes, or zeros if not `inside`. It has no branch, which would delay later loads. It does not
+  /// use ld.global.nc: data of an earlier launch must be read after the PDL wait.
   SLUICE_DEVICE static Words load_words(const void* address, bool inside) {
     Words w{};
     asm volatile(
@@ -25,8 +25,8 @@ struct DeviceArith {
         : "l"(address), "r"(static_cast<u32>(inside)));
     return w;
   }
-  /// Loads data that no launch writes, before the PDL wait. It avoids ld.global.nc too, which ptxas moves
-  /// down behind the wait.
+  /// Loads 16 bytes that no launch writes, before the PDL wait. It does not use ld.global.nc either, because
+  /// ptxas moves such loads down behind the wait.
   SLUICE_DEVICE static Words load_constant_words(const void* address, bool inside) {
     Words w{};
     asm volatile(
@@ -37,8 +37,8 @@ struct DeviceArith {
         : "memory");
     return w;
   }
-  /// Keeps values derived from `w` from being computed earlier. The compiler would unpack gamma before the
-  /// rows. That takes twice the registers, and waits for gamma before any row is loaded.
+  /// Keeps the compiler from computing values from `w` before this point. Otherwise it unpacks gamma before
+  /// the row's loads, which takes twice the registers and waits for gamma first.
   SLUICE_DEVICE static void keep(Words& w) {
     asm volatile("" : "+r"(w.words[0]), "+r"(w.words[1]), "+r"(w.words[2]), "+r"(w.words[3]));
   }
@@ -72,7 +72,7 @@ struct DeviceArith {
     *reinterpret_cast<uint2*>(target) = uint2{words[0], words[1]};
   }
 
-  /// Rounded once, whatever the compiler would make of a product and a sum.
+  /// a * b + c, rounded once in every build; the compiler may not round the product separately.
   SLUICE_DEVICE static float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
   SLUICE_DEVICE static float inverse_root(float x) { return __frsqrt_rn(x); }
   /// Sums several values together, so that their shuffles overlap.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs weights into blobs and unpacks them, a tile of 64 rows x 128 k at a time, one block a tile. Rows come
-// into shared memory in their own order, 16 bytes a thread. Then each thread gathers the 16 bytes that one
-// lane of the tensor core reads, and writes them. Every byte is read once and written once, padding included.
-// `Memory` accesses 16 bytes of global memory on the GPU (pack_entry.cuh) or in a test
+// Packs weights into blobs and unpacks them, in tiles of 64 rows x 128 k, one block per tile. Packing copies
+// rows to shared memory in their own order, 16 bytes per thread. Then each thread gathers the 16 bytes that
+// one lane of the tensor core will read, and writes them. Every byte is read once and written once, padding
+// included. `Memory` accesses 16 bytes of global memory on the GPU (pack_entry.cuh) or in a test
 // (tests/unit/pack_kernels_test.cc). spec/packing.h and packed_codes.h define the format.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace sluice::pack {
 
-/// Codes of a tile in shared memory, in the caller's order. The 16 bytes between rows keep the lanes of a
-/// warp, which read eight rows at once, out of each other's banks.
+/// Codes of a tile in shared memory, in the caller's order. A pad of 16 bytes per row avoids bank conflicts
+/// between the lanes of a warp, which read eight rows at once.
 template <CodeStorage kStorage>
 struct CodeTile {
   static constexpr int kRowBytes = static_cast<int>(code_row_bytes(kStorage, kPackedTileK));
@@ -21,7 +21,7 @@ struct CodeTile {
 
   u8* bytes;
 
-  /// `kRun` neighbouring codes along k, one a byte, the first one lowest.
+  /// `kRun` neighbouring codes along k, one per byte, the first in the lowest byte.
   template <int kRun>
   SLUICE_DEVICE u32 read(int row, int k) const {
     if constexpr (kStorage == CodeStorage::byte) {
@@ -63,7 +63,7 @@ struct BitsOf<4> {
   using Type = u32;
 };
 
-/// Scales, then zeros, of one tile or of a strip's rows, as in the blob.
+/// Scales, then zeros, of one tile or of a strip's rows, in the order of the blob.
 template <WeightFormat kFormat>
 struct ScalePart {
   static constexpr int kSlots = kStripRows * (kFormat.group == 0 ? 1 : tile_groups(kFormat));
@@ -75,11 +75,11 @@ struct ScalePart {
                               row_zero_bytes(kFormat));
 };
 
-/// A tile of the matrix: its part inside the matrix, and its place in the blob.
+/// A tile: the part of it that is inside the matrix, and its address in the blob.
 struct TileAt {
-  i64 row, k_tile;  // first row; number of the tile in its strip
+  i64 row, k_tile;  // first row; index of the tile in its strip
   u32 rows, bytes;  // rows and bytes of codes inside the matrix
-  u8* codes;        // the first code
+  u8* codes;        // address of the first code in the caller's array
   u8* blob;
 };
 
@@ -87,16 +87,17 @@ template <PackConfig kConfig, class Memory, WeightFormat kFormat = kConfig.forma
 struct Packer {
   static_assert(validate(kFormat) == nullptr, "impossible weight format: docs/packing.md");
   static_assert(kConfig.codes == CodeStorage::byte || code_bits(kFormat.type) == 4);
-  static constexpr int kRun = kFormat.order == FragmentOrder::half ? 2 : 4;  // neighbours in one register
+  static constexpr int kRun = kFormat.order == FragmentOrder::half ? 2 : 4;  // neighbouring codes along k in
+                                                                             // one register
   using Tile = CodeTile<kConfig.codes>;
   using Scales = ScalePart<kFormat>;
   using Bits = typename Scales::Bits;
 
   const PackParams& p;
   Tile tile;
-  u8* scale_bytes;  // shared: the scales of the tile, then its zeros, as in the blob
+  u8* scale_bytes;  // in shared memory: the tile's scales, then its zeros, in the order of the blob
 
-  /// The mask tells the compiler that the value is not negative, which saves a third of the address
+  /// The mask tells the compiler that the index is not negative, which saves a third of the address
   /// arithmetic.
   SLUICE_DEVICE static int thread() { return static_cast<int>(threadIdx.x & (kPackThreads - 1)); }
 
@@ -113,8 +114,8 @@ struct Packer {
             p.blob + tile_offset(kFormat, p.k, strip, k_tile)};
   }
 
-  /// Calls piece(offset in shared memory, address) for this thread's pieces of `kSize` bytes of codes; the
-  /// address is null outside the matrix.
+  /// Calls piece(offset in shared memory, address) for each of this thread's pieces of `kSize` bytes of
+  /// codes. The address is null outside the matrix.
   template <u32 kSize, class Piece>
   SLUICE_DEVICE void for_pieces(const TileAt& at, Piece piece) const {
     constexpr u32 kAcross = Tile::kRowBytes / kSize, kCount = kStripRows * kAcross;
@@ -192,12 +193,12 @@ struct Packer {
     }
   }
 
-  /// True if scales come with this tile. Scales of whole rows come with a strip's first tile.
+  /// True if this tile holds scales. Scales of whole rows are handled with a strip's first tile.
   SLUICE_DEVICE static bool has_scales(const TileAt& at) {
     return kFormat.group != 0 || at.k_tile == 0;
   }
-  /// Calls value(shared address, caller's address) for this thread's scales and zeros; null outside the
-  /// matrix.
+  /// Calls value(shared address, caller's address) for each of this thread's scales and zeros. The caller's
+  /// address is null outside the matrix.
   template <class Value>
   SLUICE_DEVICE void for_scales(const TileAt& at, Value value) const {
     const i64 groups = group_count(kFormat, p.k);
@@ -211,7 +212,7 @@ struct Packer {
             inside ? reinterpret_cast<Bits*>(values) + (at.row + row) * groups + group : nullptr);
     }
   }
-  /// Calls piece(shared address, blob address) for this thread's 16-byte pieces of scales and zeros.
+  /// Calls piece(shared address, blob address) for each of this thread's 16-byte pieces of scales and zeros.
   template <class Piece>
   SLUICE_DEVICE void for_scale_pieces(const TileAt& at, Piece piece) const {
     u8* const part = at.blob + (kFormat.group == 0 ? packed_k_tiles(p.k) * tile_bytes(kFormat)

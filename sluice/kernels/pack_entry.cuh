@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packing kernels on the GPU: 16 bytes at a time, past L1, since nothing is read twice. Launched by
+// The packing kernels on the GPU: 16-byte accesses that bypass L1, because nothing is read twice. Launched by
 // host/ops/pack.cc.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plain reference of packed products, in fp64 on the GPU: a warp takes one output row after the other,
-// its lanes share k, four tokens at a time. It shares nothing with device/. Launched by
+// The plain reference of packed products, in fp64 on the GPU. Each warp computes output rows one after the
+// other: its lanes divide k, for four tokens at a time. It shares no code with device/. Launched by
 // check/packed_check.cc.
 #pragma once
 

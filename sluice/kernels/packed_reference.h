@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plain sums that packed products are compared with: the kernel's parameters, and the arithmetic of one
-// term. Read by g++ and by NVRTC. check/packed_data.cc sums on the CPU, kernels/packed_reference.cuh on the
-// GPU. Both start from the weights before packing, so that a mistake of the packer shows too.
+// The sums that packed products are compared with: the kernel's parameters, and the arithmetic of one term.
+// Read by g++ and by NVRTC. check/packed_data.cc computes the sums on the CPU, kernels/packed_reference.cuh
+// on the GPU. Both use the weights before packing, so that mistakes of the packer are found too.
 #pragma once
 
 #include <sluice/kernels/verify_arith.h>
@@ -9,8 +9,9 @@
 
 namespace sluice {
 
-/// The sums of one output: x w without scale_x; |x| times the error bounds of a weight (Weight::magnitude and
-/// rounding); and x^2 spread^2, whose root is about the sum of random signs.
+/// The sums of one output over k. value: x w without scale_x. magnitude, rounding: |x| times the error bounds
+/// of a weight of the same names (Weight). squares: x^2 spread^2, whose root is about the size of a sum with
+/// random signs.
 struct PackedSum {
   double value = 0, magnitude = 0, rounding = 0, squares = 0;
 };
@@ -20,7 +21,7 @@ struct PackedReferenceParams {
   DType x_type;
   i64 m, n, k, ld_x;
   const void* x;
-  const u8* codes;  // n x k, a byte each
+  const u8* codes;  // n x k, one code per byte
   const void* scales;
   const void* zeros;
   PackedSum* sums;  // m x n
@@ -31,33 +32,36 @@ namespace packed {
 SLUICE_HD constexpr double code_value(WeightType type, u32 code) {
   return type == WeightType::e4m3 ? verify::decode(DType::e4m3, code) : static_cast<double>(code);
 }
-/// The offset that the tensor core adds to every code (docs/packed.md). It is subtracted again as a sum of
-/// tokens, so it is no error. But it makes both sums larger (smaller with e4m3 tokens, whose weights it makes
-/// signed).
+/// The offset that kernels add to every code before the tensor core (docs/packed.md). They subtract offset
+/// times the sum of tokens again, so the result stays the same. But rounding errors depend on the size of the
+/// terms: with an offset both sums are larger (with e4m3 tokens smaller, because weights become signed).
 SLUICE_HD constexpr double code_offset(WeightType type, DType x) {
   if (x == DType::e4m3) return -8.0;
   if (x != DType::bf16 || type == WeightType::e4m3) return 0.0;
   return type == WeightType::uint4 ? 16.0 : 272.0;
 }
 
-/// Half a unit in the last place of a number of the tokens' type; 0 where no weight is rounded to it.
+/// Half a unit in the last place of the tokens' type; 0 if no weight is rounded to that type.
 SLUICE_HD constexpr double weight_unit(DType x) {
   return x == DType::bf16 ? 0x1p-8 : x == DType::fp16 ? 0x1p-11 : 0.0;
 }
 
-/// value: scale (code - zero). magnitude: |scale| (|code + offset| + |zero + offset|), which kernels that
-/// scale sums add up. rounding: the largest error of kernels that round weights to the tokens' type. spread:
-/// the value, and in units of that type's last place the loss of a zero that the type does not hold
-/// (docs/numerics.md).
+/// One dequantised weight and its error bounds.
+/// - value: scale (code - zero)
+/// - magnitude: |scale| (|code + offset| + |zero + offset|), the terms of kernels that scale sums
+/// - rounding: the largest error in kernels that round weights to the tokens' type
+/// - spread_squared: the square of the value, plus that of what is lost of a zero that the tokens' type
+///   cannot hold, in units of that type's last place (docs/numerics.md)
 struct Weight {
   double value, magnitude, rounding, spread_squared;
 };
-/// True for a whole zero, which makes exact differences.
+/// True if the zero is an integer for which code - zero is exact.
 SLUICE_HD constexpr bool is_whole_zero(const WeightFormat& format, DType x, double zero) {
   const double most = x == DType::bf16 && format.type == WeightType::uint4 ? 239.0 : 255.0;
   return zero >= 0.0 && zero <= most && static_cast<double>(static_cast<int>(zero)) == zero;
 }
-/// Rounding error of a weight whose code differs from its zero by `difference`, for |scale|.
+/// Bound for the rounding error of a weight whose code differs from its zero by `difference`. `scale`:
+/// |scale|.
 SLUICE_HD constexpr double weight_rounding(const WeightFormat& format, DType x, double difference,
                                            double scale, double zero) {
   const double unit = weight_unit(x);

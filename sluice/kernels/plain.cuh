@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // clang-format off
-// Few rows of A (decoding: "tokens") by plain loads: D = epilogue(A B^T) with neither TMA nor roles. A kernel this
-// small is over before a ring of TMA boxes has filled (docs/findings/plain-loads.md). Two schedules: teams are
-// warps and multiply by mma.sync (plain), or warpgroups and multiply by WGMMA (plain_wgmma).
+// Few rows of A (decoding: "tokens") with plain loads: D = epilogue(A B^T) without TMA and without roles. A kernel
+// this small ends before a ring of TMA boxes has filled (docs/findings/plain-loads.md). There are two schedules:
+// teams are warps that multiply by mma.sync (plain), or warpgroups that multiply by WGMMA (plain_wgmma).
 //
-// | warp        | does                                                                       |
-// | every one   | copies its team's k-tiles into the team's ring (cp.async), multiplies      |
-// | all, at end | add up the teams' sums, then those of the cluster (warp_sums.cuh), store D |
+// | warps       | what they do                                                                       |
+// | each        | copies its team's k-tiles into the team's ring (cp.async), multiplies              |
+// | all, at end | add up the partial sums of the teams, then of the cluster (warp_sums.cuh), store D |
 //
-// | meeting point            | who                     | what it orders                                                          |
-// | wait_copies, __syncwarp  | a warp (plain)          | a stage's bytes before its reads, its reads before what replaces them   |
-// | GroupSums::meet          | a group (plain_wgmma)   | a stage's bytes before its reads, its reads before what replaces them   |
-// | __syncthreads, twice     | a CTA                   | last reads of rings, sums, reads of the sums                            |
-// | cluster barrier, twice   | the CTAs of a cluster   | all have begun; pushed sums before they are read                        |
-// | griddepcontrol.wait      | every thread, if        | all launches before this one, and what they wrote, before A, scale_a, C |
-// |                          | config.overlap waits    | are read and D is written; only B (weights) and bias may come earlier   |
+// | synchronisation          | threads                 | what it orders                                                          |
+// | wait_copies, __syncwarp  | a warp (plain)          | writes of a stage before its reads, its reads before the next writes    |
+// | GroupSums::meet          | a group (plain_wgmma)   | writes of a stage before its reads, its reads before the next writes    |
+// | __syncthreads, twice     | a CTA                   | last reads of rings, writes of sums, reads of sums                      |
+// | cluster barrier, twice   | the CTAs of a cluster   | all have started; sent sums before they are read                        |
+// | griddepcontrol.wait      | every thread, if        | all earlier launches and their writes before A, scale_a, C are read and |
+// |                          | config.overlap has one  | D is written; only B (weights) and bias may be read earlier             |
 // clang-format on
 #pragma once
 
@@ -38,7 +38,7 @@ SLUICE_DEVICE plain::Place plain_place(const GemmParams& params, u32 smem) {
   p.team = static_cast<int>(threadIdx.x) / (32 * team_warps(kConfig));
   p.rank = static_cast<int>(blockIdx.x) % kParts;
   p.first_row = static_cast<int>(blockIdx.x) / kParts * kConfig.tile.n;
-  // No division where there is one matrix: it would take 0.1 us of a 4 us kernel.
+  // Avoids the division for a single matrix: it would take 0.1 us of a 4 us kernel.
   const int y = static_cast<int>(blockIdx.y);
   p.batch = params.grid.batch == 1 ? 0 : y / params.grid.rows;
   p.first_token = (y - p.batch * params.grid.rows) * kConfig.tile.m;
@@ -55,7 +55,7 @@ template <KernelConfig kConfig, Schedule kSchedule = kConfig.schedule>
 struct PlainTeam {
   using Copier = plain::Copier<kConfig>;
   using Sums = plain::TileSums<kConfig>;
-  // true: products are issued before the copies that replace the stage read last
+  // true: products are issued before the copies that overwrite the stage read last
   static constexpr bool kProductsFirst = false;
 };
 template <KernelConfig kConfig>
@@ -102,7 +102,7 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   typename PlainTeam<kConfig>::Sums tile;
   ElementWise<kConfig.epilogue> element(params);
   const TensorScales scales =
-      element.load_tensor_scales();  // used after the last tile, so they may take that long
+      element.load_tensor_scales();  // used after the last tile, so their latency is hidden
   const auto loads_issued = [&] {
     timeline.mark(Moment::last_load);
     if (!overlaps(kConfig.overlap) || threadIdx.x != 0) return;
@@ -120,7 +120,8 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
 
   element.set_tensor_scales(scales);
   const auto store = [&](int token, int row, const ptx::Float4& sum) {
-    if constexpr (kConfig.epilogue.gated) {  // rows of a pair of the gate, then of "up": plain/copier.cuh
+    if constexpr (kConfig.epilogue.gated) {  // tile rows alternate: a pair of the gate, then a pair of "up"
+                                             // (plain/copier.cuh)
       const Position at_d{at.first_token + token, (at.first_row + row) / 2, at.batch};
       if (at_d.row >= params.m || at_d.column >= params.n / 2) return;
       const ColumnPair operands[] = {element.columns(at_d.column),

@@ -2,14 +2,15 @@
 // Quantises to e4m3 with fp32 scales: amax = max(|x|, 1e-4) over the values that share a scale, scale = amax
 // * (1 / 448). An element is its value times (1 / amax) * 448, rounded to nearest even. torch computes `amax
 // / 448.0` and `448.0 / amax` that way on a GPU, so the bits equal those of quantisers written in torch.
-// silu(gate) * up uses the GPU's fast exponential and division: those bits are not torch's. The step plain
-// stops there, and rounds to the input's type. A NaN makes its scale and all values that share it NaN. Each
-// element is read once where a thread can hold its part; no CTA waits for another, except in a team.
+// silu(gate) * up uses the GPU's fast exponential and division: those bits are not torch's. The step `plain`
+// ends there: it rounds to the input's type and has no scale. A NaN makes its scale and all values that share
+// it NaN. Each element is read once if a thread's part fits in registers. No CTA waits for another, except in
+// a team.
 //
-// Grids of any size do all the work. `Arith` gives a step its meaning on the GPU (quantize_entry.cuh) or in a
-// test (tests/unit/quantize_kernels_test.cc).
+// A grid of any size is valid. `Arith` implements the steps on the GPU (quantize_entry.cuh) or in a test
+// (tests/unit/quantize_kernels_test.cc).
 //
-// | step         | one unit of work                 | of a         |
+// | step         | one unit of work                 | done by one  |
 // | amax, cast   | 8 elements                       | thread       |
 // | row          | a row                            | block, or    |
 // |              |                                  | team of them |
@@ -18,7 +19,7 @@
 // | plain        | 8 elements                       | thread       |
 //
 // In a chain of dependent launches (spec/overlap.h) the order is: trigger, L2 prefetch, PDL wait, then
-// everything else. An earlier launch may have written anything that is read here.
+// everything else, because earlier launches may have written all data that is read.
 #pragma once
 
 #include <sluice/spec/row_team.h>
@@ -40,15 +41,15 @@ struct Quantizer {
 
   SLUICE_DEVICE u32 chunks() const { return static_cast<u32>(ceil_div(p.columns, i64{kQuantizeChunk})); }
 
-  /// The loads of a chunk. With vectors nothing waits for them before `values_of`, so that many chunks are in
-  /// flight.
+  /// The loads of a chunk. With vectors the thread waits for them only in `values_of`, so that many chunks
+  /// are in flight.
   struct Fetched {
     typename Arith::template Raw<kConfig.input> input, up;  // `up` with a gate
     Chunk elements;                                         // without vectors: the result of `values_of`
     bool inside;
   };
 
-  /// Loads the columns from 8 * chunk; nothing is read past the matrix.
+  /// Loads the chunk of columns from 8 * chunk on; nothing is read outside the matrix.
   SLUICE_DEVICE Fetched fetch(i64 row, i64 chunk) const {
     Fetched result{};
     const i64 column = chunk * kQuantizeChunk, first = row * p.input_ld + column;
@@ -68,7 +69,7 @@ struct Quantizer {
     return result;
   }
 
-  /// Reads the input's elements from `first` on, as many as D has from `column` on.
+  /// Reads input elements from `first` on, as many as D has columns from `column` on.
   SLUICE_DEVICE void read(i64 first, i64 column, Chunk& chunk) const {
 #pragma unroll
     for (int i = 0; i < kQuantizeChunk; ++i)
@@ -76,7 +77,7 @@ struct Quantizer {
         chunk.values[i] = Arith::template load_element<kConfig.input>(p.input, first + i);
   }
 
-  /// The values to quantise; zeros past the matrix.
+  /// The values to quantise; zeros outside the matrix.
   SLUICE_DEVICE static Chunk values_of(const Fetched& fetched) {
     if constexpr (!kConfig.vectors) {
       return fetched.elements;
@@ -102,7 +103,8 @@ struct Quantizer {
     return values_of(fetch(row, chunk));
   }
 
-  /// A chunk of the matrix. Chunks are counted row by row; one behind the last is in no row.
+  /// Row and chunk of a unit of 8 elements. Units are counted row by row; past the last one, `row` is outside
+  /// the matrix.
   struct Unit {
     u32 row, chunk;
   };
@@ -148,8 +150,8 @@ struct Quantizer {
     }
   }
 
-  /// The largest value of the block; `shared` holds a word for each warp. Ends with a barrier, so that it may
-  /// be used again.
+  /// The largest value of the block. `shared`: one word per warp, which may be reused on return (it ends with
+  /// a barrier).
   SLUICE_DEVICE static u32 largest_of_block(u32 bits, u32* shared) {
     bits = largest_of_lanes(bits, 32);
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = bits;
@@ -161,7 +163,7 @@ struct Quantizer {
     return largest;
   }
 
-  /// The largest value of the team, in one meeting.
+  /// The largest value of the team, with one synchronisation.
   SLUICE_DEVICE static u32 largest_of_team(Team& team, u32 bits) {
     const u32 words = team.ctas * kWarps;
     team.put(team.rank * kWarps + threadIdx.x / 32, Arith::largest_of_warp(bits));
@@ -172,14 +174,14 @@ struct Quantizer {
     return Arith::largest_of_warp(bits);
   }
 
-  /// Call from each thread when it has begun its last load.
+  /// Call from each thread after it has issued its last load.
   SLUICE_DEVICE static void loaded(bool last) {
     if constexpr (kConfig.overlap.trigger == Trigger::after_loads)
       if (last) Arith::launch_dependents();
   }
 
-  /// The multiplier for the block's values; one thread divides for all. Ends with a barrier, so that `shared`
-  /// may be used again.
+  /// The multiplier for the block's values; one thread divides for all. `shared` may be reused on return (it
+  /// ends with a barrier).
   SLUICE_DEVICE float multiplier_of_block(u32 bits, u32* shared, float* scale_target) const {
     bits = largest_of_lanes(bits, 32);
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = bits;
@@ -210,8 +212,8 @@ struct Quantizer {
     if (threadIdx.x == 0) atomicMax(p.scratch, bits);
   }
 
-  /// The multiplier for the matrix. Every block reads the amax before it counts itself; the last one to count
-  /// clears the scratch.
+  /// The multiplier for the matrix. Every block reads the amax before it increments the count; the last one
+  /// to do so clears the scratch.
   SLUICE_DEVICE float multiplier_of_matrix(u32* shared) const {
     if (threadIdx.x == 0) {
       if (p.scale_given) {
@@ -230,8 +232,8 @@ struct Quantizer {
     return __builtin_bit_cast(float, shared[0]);
   }
 
-  /// Casts to e4m3. With few rows the only waits are for the first elements and the scale. So both are
-  /// requested at once, and divisions that need no data come before the PDL wait, which is start()
+  /// Casts to e4m3. With few rows the kernel waits only for the first elements and for the scale. Both loads
+  /// are issued together, and divisions that need no data run before the PDL wait, start()
   /// (docs/findings/chain-timelines.md).
   template <class Start>
   SLUICE_DEVICE void cast(u32* shared, const Start& start) const {
@@ -267,8 +269,8 @@ struct Quantizer {
     }
   }
 
-  /// Quantises whole rows. Rows of up to kHeld * 2048 columns for each CTA of the team are read once. That
-  /// covers the inner width of a model for gated rows; without vectors, more would spill.
+  /// Quantises whole rows. Rows of up to kHeld * 2048 columns per CTA of the team are read once. That is
+  /// enough for the inner width of models with gated rows; without vectors, more would spill.
   SLUICE_DEVICE void rows(Team& team) const {
     constexpr bool kWide = kConfig.input == DType::fp32;
     constexpr int kHeld = kConfig.gate == Gate::none ? 4 : !kConfig.vectors ? 2 : kWide ? 4 : 7;
@@ -299,8 +301,8 @@ struct Quantizer {
     }
   }
 
-  /// Quantises blocks of 128 columns. Loads of several blocks are in flight at once, which hides HBM latency.
-  /// Where blocks are few, they are first spread over more CTAs.
+  /// Quantises blocks of 128 columns, with loads of several blocks in flight to hide HBM latency. If there
+  /// are few blocks, they are first spread over more CTAs.
   SLUICE_DEVICE void row_blocks() const {
     constexpr int kTogether = 4;
     const u32 blocks = static_cast<u32>(scale_blocks(p.columns)), units = static_cast<u32>(p.rows) * blocks;
@@ -352,7 +354,7 @@ struct Quantizer {
   }
 };
 
-/// The steps before everything that depends on an earlier launch.
+/// The steps that precede all reads of an earlier launch's data.
 template <QuantizeConfig kConfig, class Arith>
 SLUICE_DEVICE void start(const QuantizeParams& params, TimelineMarks& timeline) {
   if (threadIdx.x == 0) Arith::warm(params.hand_off, blockIdx.x, gridDim.x);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The quantising kernels on the GPU: sixteen-byte loads that are read once, and the conversions of
+// The quantising kernels on the GPU: 16-byte loads of data that is read once, and the conversions of
 // device/element.cuh. Launched by host/ops/quantize.cc.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace sluice::quantize {
 
-/// A kernel that waits reads data of an earlier launch. It avoids the read-only path, whose loads the
-/// compiler may move up over the PDL wait.
+/// A kernel with a PDL wait reads data of an earlier launch. It does not use ld.global.nc, because the
+/// compiler may move such loads up before the wait.
 template <Wait kWait>
 struct DeviceArith {
   template <u32 kSlots>
@@ -28,7 +28,7 @@ struct DeviceArith {
     return sluice::load_element<kType>(base, index);
   }
 
-  /// Loads 16 bytes, or zeros if not `inside`, without a branch, which would delay later loads.
+  /// Loads 16 bytes, or zeros if not `inside`. It has no branch, which would delay later loads.
   SLUICE_DEVICE static uint4 load_16_bytes(const void* address, bool inside) {
     uint4 words{0, 0, 0, 0};
     if constexpr (kWait == Wait::none)
@@ -111,7 +111,7 @@ struct DeviceArith {
     sluice::warm(range, cta, ctas);
   }
 
-  /// Reads a word that the kernel before has written, so not through the read-only path.
+  /// Reads a word that the previous kernel has written, so without ld.global.nc.
   SLUICE_DEVICE static u32 read(const u32* address) {
     return *static_cast<const volatile u32*>(address);
   }

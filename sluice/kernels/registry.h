@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The space of configs worth trying, and the config of a problem on one of them. The planner, the tuner and
-// the compile gate iterate these tables (docs/adding.md). Reads spec only, no std, so that every room can
-// read it.
+// The configs that are worth considering, and the config of a problem for a given tile. The planner, the
+// tuner and the compile gate iterate over these tables (docs/adding.md). The file includes only spec and no
+// standard header, so that every part of the library can read it.
 #pragma once
 
 #include <sluice/spec/validate.h>
 
 namespace sluice {
 
-/// The fields that the space lists. Types, layouts and epilogue come from the problem; stages follow from the
-/// remaining shared memory.
+/// The fields that the tables list. Types, layouts and epilogue follow from the problem; the number of stages
+/// follows from the remaining shared memory.
 struct BaseConfig {
   Schedule schedule = Schedule::ping_pong;
   int tile_m = 128;
@@ -18,9 +18,10 @@ struct BaseConfig {
   constexpr bool operator==(const BaseConfig&) const = default;
 };
 
-/// ping_pong hides the epilogue, but two tiles share 64 K registers, so it stops at 128 x 208. cooperative
-/// takes the tiles with the fewest L2 bytes for each flop. 64-row and narrow tiles suit few rows or columns;
-/// widths between powers of two suit products that would not fill whole waves.
+/// Tiles of the dense schedules with roles. ping_pong hides the epilogue, but two tiles share 64 K registers,
+/// so it ends at 128 x 208. cooperative has the tiles with the least L2 traffic per flop. 64-row and narrow
+/// tiles suit few rows or columns. Widths between powers of two suit products that would otherwise leave the
+/// last wave partly empty.
 inline constexpr BaseConfig kGemmSpace[] = {
     {Schedule::ping_pong, 64, 8},      {Schedule::ping_pong, 64, 16},     {Schedule::ping_pong, 64, 24},
     {Schedule::ping_pong, 64, 32},     {Schedule::ping_pong, 64, 40},     {Schedule::ping_pong, 64, 48},
@@ -38,18 +39,18 @@ inline constexpr BaseConfig kGemmSpace[] = {
 };
 inline constexpr int kGemmSpaceSize = sizeof(kGemmSpace) / sizeof(kGemmSpace[0]);
 
-/// Schedules and heights of tiles; records may have each in any width. Widths follow from the problem
-/// (width_of_parts) with swapped operands, and where tiles should fill waves. Rows of A are cut into 1 to
-/// kMostSwappedParts equal parts, or so that tiles fill waves.
+/// Schedules and tile heights. Records may combine each with any width. Widths follow from the problem
+/// (width_of_parts) with swapped operands, and where tiles should fill whole waves. With swapped operands,
+/// rows of A are cut into 1 to kMostSwappedParts equal parts, or so that tiles fill waves.
 inline constexpr BaseConfig kHeights[] = {{Schedule::ping_pong, 64, 0},
                                           {Schedule::ping_pong, 128, 0},
                                           {Schedule::cooperative, 128, 0},
                                           {Schedule::cooperative, 256, 0}};
 inline constexpr int kMostSwappedParts = 8;
-/// Tile width that covers the columns in `parts` tiles; 0 if no tile is so wide. MN-major operands and block
-/// scales need multiples of 32 (docs/findings/splits.md); the planner skips some of those (candidates.cc,
-/// is_slow_width). Others need multiples of 8 with swapped operands, else of 16, because a row of D is stored
-/// in pieces that divide the width.
+/// Tile width that covers the columns in `parts` tiles; 0 if no tile is that wide. MN-major operands and
+/// block scales need multiples of 32 (docs/findings/splits.md); the planner skips some of those
+/// (candidates.cc, is_slow_width). All others need multiples of 8 with swapped operands, else of 16, because
+/// a row of D is stored in pieces that divide the width.
 SLUICE_HD constexpr int width_of_parts(const Problem& product, i64 parts) {
   const bool coarse = product.b.major == Major::mn || is_block_scaled(product.epilogue);
   const i64 unit = coarse ? 32 : is_transposed(product) ? 8 : 16;
@@ -57,8 +58,8 @@ SLUICE_HD constexpr int width_of_parts(const Problem& product, i64 parts) {
   return width > 256 ? 0 : static_cast<int>(width);
 }
 
-/// The stages that keep 64 KB in flight an SM with a narrow tile, which HBM's latency times its rate asks for
-/// (docs/findings/decode.md).
+/// The number of stages with which a narrow tile keeps 64 KB per SM in flight, as HBM's latency times its
+/// bandwidth requires (docs/findings/decode.md).
 inline constexpr int kMaxStages = 16;
 
 /// A base config of Schedule::plain; tile.m comes from plain_rows().
@@ -70,13 +71,14 @@ struct PlainBase {
   constexpr bool operator==(const PlainBase&) const = default;
 };
 
-/// Rings of 70 to 220 KB an SM, for one or two CTAs on it. Half a wave of tall tiles or a whole wave of low
-/// ones: the better choice changes with the tokens (docs/findings/plain-loads.md).
+/// Rings of 70 to 220 KB per SM, for one or two CTAs per SM. Tall tiles that fill half a wave compete with
+/// low tiles that fill a whole one; which is faster depends on the number of tokens
+/// (docs/findings/plain-loads.md).
 inline constexpr PlainBase kPlainSpace[] = {{16, 8, 8},  {16, 8, 5}, {32, 8, 4},  {32, 8, 3}, {32, 8, 2},
                                             {32, 16, 2}, {32, 4, 4}, {64, 8, 3},  {64, 8, 2}, {64, 4, 4},
                                             {64, 4, 3},  {64, 4, 2}, {128, 4, 3}, {128, 4, 2}};
 
-/// The smallest tile.m of a plain schedule that holds `m` rows of A; its tallest, if none does.
+/// The smallest tile.m of a plain schedule that holds `m` rows of A; the largest tile.m if none does.
 SLUICE_HD constexpr int plain_rows(Schedule schedule, i64 m) {
   constexpr int kByWarps[] = {8, 16, 32, 64}, kByGroups[] = {8, 16, 32, 48, 64, 96, 128};
   if (schedule == Schedule::plain) {
@@ -89,8 +91,8 @@ SLUICE_HD constexpr int plain_rows(Schedule schedule, i64 m) {
   return 128;
 }
 
-/// A base config of Schedule::plain_wgmma. tile.m comes from plain_rows(); stages are as many as let `ctas`
-/// CTAs share an SM.
+/// A base config of Schedule::plain_wgmma. tile.m is plain_rows(); the number of stages is the most with
+/// which `ctas` CTAs fit on an SM.
 struct PlainWgmmaBase {
   int tile_n = 64;
   int warps = 8;
@@ -104,8 +106,9 @@ inline constexpr PlainWgmmaBase kPlainWgmmaSpace[] = {
     {80, 8, 2},  {96, 4, 2},  {96, 8, 2},  {112, 4, 2}, {112, 8, 2}, {128, 4, 1}, {128, 4, 2},
     {128, 8, 1}, {128, 8, 2}, {224, 8, 1}, {256, 8, 1}};
 
-/// The most stages with which `ctas` CTAs of `c` fit on an SM. Below 2 there are too few. Tiles that no plain
-/// kernel has, and sums that leave registers for fewer CTAs, give less than 2 too.
+/// The most stages with which `ctas` CTAs of `c` fit on an SM; a result below 2 means that the config is
+/// unusable. That includes tiles that plain kernels do not have, and accumulators too large for that many
+/// CTAs.
 SLUICE_HD constexpr int plain_stages(KernelConfig c, int ctas) {
   if (c.tile.m < 8 || c.tile.m > 128 || c.tile.n < 16 || c.tile.n > 256 || c.warps < 1 || c.warps > 16)
     return 0;
@@ -117,13 +120,14 @@ SLUICE_HD constexpr int plain_stages(KernelConfig c, int ctas) {
   return c.stages;
 }
 
-/// Clusters of four and eight leave SMs idle (docs/findings/clusters-of-four.md) and pay only where L2 limits
-/// a single wave. Eights pay where both operands are shared (docs/findings/splits.md).
+/// Clusters of four and eight leave some SMs idle (docs/findings/clusters-of-four.md). They pay only where L2
+/// limits a single wave. Clusters of eight pay where both operands are shared (docs/findings/splits.md).
 inline constexpr ClusterShape kClusterSpace[] = {{1, 1},    {2, 1},    {1, 2}, {4, 1}, {1, 4}, {1, 1, 2},
                                                  {1, 1, 4}, {1, 1, 8}, {2, 2}, {4, 2}, {2, 4}};
 inline constexpr int kClusterSpaceSize = sizeof(kClusterSpace) / sizeof(kClusterSpace[0]);
 
-/// The most stages, up to kMaxStages, that fit beside the store buffers; 0 if not even one does.
+/// The most stages, up to kMaxStages, that fit in shared memory together with the store buffers; 0 if none
+/// fits.
 SLUICE_HD constexpr int max_stages(KernelConfig c) {
   for (int stages = kMaxStages; stages > 0; --stages) {
     c.stages = stages;
@@ -132,14 +136,14 @@ SLUICE_HD constexpr int max_stages(KernelConfig c) {
   return 0;
 }
 
-/// Unused fields at their defaults, so that problems that need the same kernel share one.
+/// The epilogue with unused fields at their defaults, so that problems that need the same kernel share one.
 SLUICE_HD constexpr Epilogue canonical(Epilogue e) {
   if (e.bias == Bias::none) e.bias_type = Epilogue{}.bias_type;
   if (!e.residual) e.c_type = Epilogue{}.c_type;
   return e;
 }
 
-/// How A or B of `p`, whose rows are `rows`, comes into the stages. `p` has its strides filled in.
+/// How A or B of `p` is loaded into the stages. `rows`: its extent, m or n. `p` must have its strides set.
 SLUICE_HD constexpr Load load_of(const Matrix& x, i64 rows, const Problem& p) {
   const bool by_tma =
       !is_16bit(x.type) || is_conv(p.conv) || tma_addresses(x, outer_extent(x, rows, p.k), p.batch);
@@ -149,8 +153,8 @@ SLUICE_HD constexpr bool loads_strided(const Problem& p) {
   return load_of(p.a, p.m, p) == Load::strided || load_of(p.b, p.n, p) == Load::strided;
 }
 
-/// The config that runs `p` on this tile; for a transposed() problem, the one with swapped operands. It may
-/// still be impossible: ask validate().
+/// The config that runs `p` with this tile; for a transposed() problem, the one with swapped operands. The
+/// result may be impossible: check it with validate().
 SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, ClusterShape cluster,
                                             StorePath store) {
   KernelConfig c{
@@ -173,38 +177,38 @@ SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, C
   return c;
 }
 
-/// True for the types and layouts that validate() accepts on the plainest tile.
+/// True if some kernel supports the types and layouts of `p`: validate() accepts them with a small tile.
 SLUICE_HD constexpr bool gemm_supports(const Problem& p) {
   const StorePath store = kind_of(p.conv).phased ? StorePath::tma : StorePath::direct;
   const KernelConfig c = config_for(p, {Schedule::ping_pong, 64, 64}, ClusterShape{1, 1}, store);
   return p.c.major == Major::k && p.d.major == Major::k && validate(c) == nullptr;
 }
 
-/// A list that needs no allocator, so that it can be made at compile time.
+/// A list of fixed capacity, so that it can be built at compile time.
 struct ConfigList {
-  static constexpr int kCapacity = 704;  // the compile gate's bound: about 0.5 s each
+  static constexpr int kCapacity = 704;  // bounds the time of the compile gate: about 0.5 s per config
   KernelConfig items[kCapacity]{};
   int count = 0;
 
   constexpr const KernelConfig* begin() const { return items; }
   constexpr const KernelConfig* end() const { return items + count; }
   constexpr int size() const { return count; }
-  /// Skips impossible configs; past the capacity it is not a constant expression.
+  /// Adds a config unless it is impossible. Exceeding the capacity is a compile error.
   constexpr void add(const KernelConfig& c) {
     if (validate(c) == nullptr) items[count++] = c;
   }
 };
 
-/// Shapes on which types, layouts and epilogues are varied: the narrowest, the usual ones, and the three with
-/// the most accumulators, where an epilogue would spill first.
+/// Tiles with which types, layouts and epilogues are varied: the narrowest, the usual ones, and the three
+/// with the largest accumulators, where an epilogue would spill first.
 inline constexpr BaseConfig kRepresentatives[] = {
     {Schedule::ping_pong, 64, 16},     {Schedule::ping_pong, 64, 64},     {Schedule::ping_pong, 128, 128},
     {Schedule::ping_pong, 128, 192},   {Schedule::ping_pong, 128, 208},   {Schedule::cooperative, 128, 256},
     {Schedule::cooperative, 256, 128}, {Schedule::cooperative, 256, 192},
 };
 
-/// Convolutions of the compile gate: each op, number of axes and loader, on the shapes with the most sums,
-/// and with each way to combine and to store.
+/// Convolutions of the compile gate: each op, number of axes and loader, on the tiles with the largest
+/// accumulators, and with each way to combine and to store.
 constexpr void add_convs(ConfigList& list) {
   constexpr Schedule ping_pong = Schedule::ping_pong, cooperative = Schedule::cooperative;
   const auto add = [&](Problem p, const ConvKind& kind, const BaseConfig& base,
@@ -253,7 +257,7 @@ constexpr void add_convs(ConfigList& list) {
                   .residual = true};
   add(fp8, of(ConvOp::fprop, 2), {ping_pong, 128, 128});
   fp8.accumulate = Accumulate::promoted;
-  fp8.epilogue.residual = false;  // partial sums have its registers
+  fp8.epilogue.residual = false;  // its registers are needed for partial sums
   add(fp8, of(ConvOp::fprop, 2), {ping_pong, 128, 128});
 
   add(bf16, of(ConvOp::dgrad, 3), {cooperative, 128, 256}, {2, 1});
@@ -264,8 +268,8 @@ constexpr void add_convs(ConfigList& list) {
 }
 inline constexpr int kConvRepresentatives = 20;
 
-/// Strided operands in the compile gate: one and both, in each layout, on the shapes with the most sums. Each
-/// way to store and to combine, a gate, and a full epilogue are among them.
+/// Strided operands in the compile gate: one and both operands, in each layout, on the tiles with the largest
+/// accumulators. Each way to store and to combine, a gate, and a full epilogue are included.
 constexpr void add_strided(ConfigList& list) {
   constexpr BaseConfig kBases[] = {{Schedule::ping_pong, 64, 16},
                                    {Schedule::ping_pong, 128, 128},
@@ -281,7 +285,7 @@ constexpr void add_strided(ConfigList& list) {
     };
     Problem p;
     const bool is_large =
-        base.tile_n == 256 || base.tile_n == base.tile_m;  // the others have epilogues alone
+        base.tile_n == 256 || base.tile_n == base.tile_m;  // the other tiles vary only epilogues
     for (int layout = 0; layout < 4 && is_large; ++layout) {
       p.a = {.major = (layout & 1) != 0 ? Major::mn : Major::k, .unaligned = true};
       p.b = {.major = (layout & 2) != 0 ? Major::mn : Major::k, .unaligned = true};
@@ -307,8 +311,8 @@ constexpr void add_strided(ConfigList& list) {
   }
 }
 
-/// The configs of the compile gate: every base config in every input type, and the representatives in every
-/// output type, layout, store path and kind of epilogue.
+/// The configs of the compile gate: every base config in every input type, and the representative tiles in
+/// every output type, layout, store path and kind of epilogue.
 constexpr ConfigList registered_configs() {
   ConfigList list;
   const auto problem = [](DType a, DType b, DType d, Accumulate accumulate) {
@@ -322,8 +326,8 @@ constexpr ConfigList registered_configs() {
   Problem block_scaled = promoted;
   block_scaled.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
 
-  // Each shape comes in bf16 with clusters of one and two, one cluster of four, one along k, one that shares
-  // both operands, and once combining. The other types take one cluster each, in turn.
+  // Each tile is compiled in bf16 with clusters of one and two CTAs, one cluster of four, one along k, one
+  // that shares both operands, and once with combining. The other types take one cluster each, in turn.
   for (int i = 0; i < kGemmSpaceSize; ++i) {
     for (int j = 0; j < kClusterSpaceSize; ++j)
       if (j < 3 || j == 3 + i % 2 || j == 5 + i % 3 || j == 8 + i % 3)
@@ -335,17 +339,18 @@ constexpr ConfigList registered_configs() {
     const Problem others[] = {fp16, fp8, promoted, block_scaled};
     for (const Problem& other : others) {
       const KernelConfig c = config_for(other, kGemmSpace[i], kClusterSpace[i % 3], StorePath::tma);
-      const bool divides = validate(c) == nullptr;  // some widths are not shared by two
+      const bool divides = validate(c) == nullptr;  // some widths cannot be divided by two
       list.add(divides ? c : config_for(other, kGemmSpace[i], ClusterShape{1, 1}, StorePath::tma));
     }
-    // Every second shape has swapped operands too: one type and cluster, with and without a bias, in turn.
+    // Every second tile is also compiled with swapped operands: one type and cluster each, with and without a
+    // bias, in turn.
     if (i % 2 != 0) continue;
     Problem few = i % 4 == 0 ? bf16 : fp8;
     if (i % 8 < 4) few.epilogue = {.bias = Bias::column, .activation = Activation::gelu};
     list.add(
         config_for(transposed(few), kGemmSpace[i], kClusterSpace[i % kClusterSpaceSize], StorePath::tma));
   }
-  // Widths that the space does not list, up to the largest number of sums.
+  // Widths that the tables do not list, up to the largest accumulators.
   const int widths[] = {104, 152, 200, 248};
   for (const BaseConfig& height : kHeights)
     for (const int width : widths) {
@@ -369,7 +374,7 @@ constexpr ConfigList registered_configs() {
        .residual = true,
        .c_type = DType::fp32},
   };
-  // Adds to D by both store paths, whole or in slices, with a few kinds of scale.
+  // D += the product by both store paths, whole or in slices, with some kinds of scale.
   const auto add_adding = [&](const BaseConfig& base) {
     Problem p = problem(DType::bf16, DType::bf16, DType::fp32, Accumulate::fast);
     p.epilogue.update = Update::add;
@@ -385,7 +390,8 @@ constexpr ConfigList registered_configs() {
       }
   };
   const DType e4m3 = DType::e4m3, e5m2 = DType::e5m2;
-  // Gated, for each store path, in pairs, along k and in slices; and a scale of D without a gate.
+  // Gated products by each store path, with clusters of two, along k and in slices; and scale_d without a
+  // gate.
   const auto add_gated = [&](const BaseConfig& base) {
     Problem fused = problem(e4m3, e4m3, e4m3, Accumulate::fast);
     fused.epilogue = {
@@ -408,7 +414,7 @@ constexpr ConfigList registered_configs() {
     combining.combine = Combine::last_arriver;
     list.add(combining);
   };
-  // A width that is no multiple of 16 columns, which a direct store accepts.
+  // A width that is not a multiple of 16 columns, which a direct store supports.
   list.add(config_for(problem(e4m3, e4m3, e4m3, Accumulate::fast), {Schedule::ping_pong, 64, 40},
                       ClusterShape{1, 1}, StorePath::direct));
   for (const BaseConfig& base : kRepresentatives) {

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens times packed weights, a tile of D for each CTA or cluster: D[m][n] = act(scale_x X W^T + bias),
-// W = scale * (code - zero). The warps that multiply make WGMMA's A in registers: codes for e4m3 tokens
-// (ByteProducts), weights for 16-bit tokens (HalfProducts). Tokens are its B.
+// Tokens times packed weights, one tile of D per CTA or cluster: D[m][n] = act(scale_x X W^T + bias),
+// W = scale * (code - zero). The warps that multiply build WGMMA's A in registers: codes for e4m3 tokens
+// (ByteProducts), weights for 16-bit tokens (HalfProducts). Tokens are WGMMA's B.
 //
 // clang-format off
-// Roles (128 threads for each math warpgroup, and 64; 128 if registers move)
-//   math warpgroups     each a strip of 64 outputs, and of the CTA's k every k_groups-th tile of 128
-//   two warps           a thread of each fills stages of 128 k: one tokens with TMA, one the strips' tiles with
-//                       flat copies. If registers move, two idle warps complete their warpgroup
+// Roles (128 threads per math warpgroup, plus 64; plus 128 if registers are reallocated)
+//   math warpgroups     each has a strip of 64 outputs and, of the CTA's k, every k_groups-th tile of 128
+//   two warps           one thread of each fills stages of 128 k: one loads tokens with TMA, the other the strips'
+//                       tiles with flat bulk copies. If registers are reallocated, two idle warps complete their
+//                       warpgroup
 //
 // Barriers           who arrives                                   who waits
-//   full[stage]      both load threads (expect), the bytes         the warps that share the k-tile
+//   full[stage]      both load threads (expect), the bytes         the math warps of that k-tile
 //   empty[stage]     each of those, when its products have ended   both load threads
-//   kBegun           all with a role: barriers are there           all but the weights' warp, which made them
+//   kBegun           all with a role: barriers are initialised     all but the weight warp, which initialised them
 //   kMultiplied      math warps: their last reads of the rings     math warps: before sums overlay the rings
 //   kLeft            math warps: their sums are written            math warps: before sums are added up
-//   cluster          all, when they have begun; then all, when     all: before sums are sent, and before received
+//   cluster          all, when they have started; then all, when   all: before sums are sent, and before received
 //                    they have sent sums                           sums are read
-// With a PDL wait (config.overlap), the token thread waits before it begins. Math threads wait before they read
-// scales of tokens, and so before they write D. Weights need not wait.
+// With a PDL wait (config.overlap), the token thread waits before its first load. Math threads wait before they
+// read scales of tokens, and so before they write D. The weight thread need not wait.
 // clang-format on
-// All start in phase 0; a first wait on an empty barrier uses the parity of the phase before, which counts as
-// complete. Loaders use all stages; a math warpgroup uses every k_groups-th, always the same ones. A parity
-// tells a phase from the next one only, and bytes of an earlier tile may come later. So a warp waits for a
-// stage only if it has itself seen the end of the stage's last phase. Math warps wait for every copy: once
-// they have met at the end, no byte is in flight into the rings.
+// All barriers start in phase 0; the first wait on an empty barrier uses the parity of the previous phase,
+// which counts as complete. Load threads use all stages; a math warpgroup uses every k_groups-th, always the
+// same ones. A parity distinguishes a phase only from the next one, and bytes of an earlier tile may arrive
+// later. So a warp waits for a stage only if it has itself seen the end of the stage's previous phase. Math
+// warps wait for every copy: after their barrier at the end, no copy into the rings is in flight.
 //
-// No CTA waits for another cluster, no memory is needed between launches, and sums are always added in the
-// same order. Launched by host/ops/packed.cc.
+// No CTA waits for another cluster, the kernel keeps no state between launches, and sums are always added in
+// the same order. Launched by host/ops/packed.cc.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>
@@ -50,7 +51,7 @@ struct StripProducts<kConfig, true> : HalfProducts<kConfig> {
   using HalfProducts<kConfig>::HalfProducts;
 };
 
-/// The role of a warp that loads.
+/// The role of a loading warp.
 template <StripConfig kConfig>
 SLUICE_DEVICE void load(const StripParams& params, const StripPlace<kConfig>& at, TimelineMarks& timeline) {
   using Launch = DependentLaunch<kConfig.overlap>;
@@ -72,7 +73,8 @@ SLUICE_DEVICE void load(const StripParams& params, const StripPlace<kConfig>& at
     if (first) StripLoads<kConfig>::start(at);
     __syncwarp();
     ptx::named_barrier_arrive(kBegun,
-                              busy_threads(kConfig));  // weights are in flight before other warps are ready
+                              busy_threads(kConfig));  // weights are in flight before other warps have
+                                                       // started
     Launch::wait_for_weights();
     timeline.claim(first, kWeightRole);
     if (first) StripLoads<kConfig>::run_weights(params, at, timeline);

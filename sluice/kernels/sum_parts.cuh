@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel after a GEMM that splits k with Combine::separate: all SMs add up the partial sums that the
-// GEMM's clusters left in the workspace, and store D. One SM that reads all slots of a tile gets 110 GB/s. 33
-// slots of 64 KB take it 20 us, and all SMs together 2 us (docs/findings/splits.md).
+// The second kernel of a GEMM that splits k with Combine::separate. All SMs add up the partial sums that the
+// GEMM's clusters left in the workspace, and store D. A single SM that reads all slots of a tile gets 110
+// GB/s: 33 slots of 64 KB take it 20 us, but all SMs together 2 us (docs/findings/splits.md).
 //
-// It is a dependent launch of the GEMM, which triggers at its start. So the launch costs nothing, and CTAs
-// start as those of the GEMM exit. Every CTA waits for the whole GEMM before it reads or exits.
+// It is a dependent launch of the GEMM, which triggers at its start. So it has no launch overhead, and its
+// CTAs start as those of the GEMM exit. Every CTA waits for the whole GEMM before it reads or exits.
 //
-// Roles: the warpgroups of sum_grid(). Each adds up its share of the peers, in the order of k and in the
-// fragment order of the slots. The first then adds the others' sums in their order, and stores. So the bits
-// depend on the plan only.
+// Roles: the warpgroups of sum_grid(). Each adds up its share of the peers, in the order of k, and with the
+// slots' fragment layout. The first warpgroup then adds the others' results in their order, and stores. So
+// the bits depend only on the plan.
 #pragma once
 
 #include <sluice/spec/part_sums.h>
@@ -27,7 +27,7 @@ struct PartSummer {
 
   const GemmParams& params;
   SumBlock at;
-  Tile tile;  // the tile of the CTA that wrote the sums, from that CTA's own columns on
+  Tile tile;  // the tile of the CTA that wrote the sums, from the first column that it owns on
   Sharing sharing;
   int summers, summer, thread;
 
@@ -43,7 +43,8 @@ struct PartSummer {
   }
 
   SLUICE_DEVICE int first_row() const { return at.part * group_rows(kConfig) + at.wave * kWaveRows; }
-  /// Rows inside the matrix from this warp's first on; 0 or less: nobody wrote sums for it.
+  /// Rows inside the matrix, from this warp's first row on; if 0 or less, the slots have no data for this
+  /// warp.
   SLUICE_DEVICE int live_rows() const { return params.m - (tile.m_offset + first_row() + thread / 32 * 16); }
   SLUICE_DEVICE const float* slot(int rank) const {
     const int index = part_index(kConfig, sharing.slot + rank, at.cta_rank, at.part);
@@ -86,17 +87,18 @@ struct PartSummer {
 template <KernelConfig kConfig, Stamping kStamping, int kColumns>
 SLUICE_DEVICE void sum_columns(const GemmParams& params) {
   using Summer = PartSummer<kConfig, kColumns>;
-  constexpr int kFloats = kColumns / 2;                                    // sums of one thread
-  constexpr int kOthers = kColumns == kSumColumns ? kMostSummers - 1 : 1;  // wide CTAs have one warpgroup
+  constexpr int kFloats = kColumns / 2;                                    // accumulators of one thread
+  constexpr int kOthers = kColumns == kSumColumns ? kMostSummers - 1 : 1;  // CTAs with more columns have one
+                                                                           // warpgroup
   __shared__ float others[kOthers][kFloats][kWarpgroupThreads];
   const Summer work(params, blockIdx.x);
   ptx::wait_for_prerequisites();
-  // Debug kernels that stamp the workspace: every CTA gives it back once it has read.
+  // Kernels that stamp the workspace (debugging): every CTA releases it once it has read its slots.
   const auto leave_workspace = [&] {
     if constexpr (kStamping == Stamping::on)
       if (threadIdx.x == 0) Stamper::entered().leave(params.counters, params.stamp);
   };
-  if (work.sharing.peers == 1) return leave_workspace();  // its cluster has stored it
+  if (work.sharing.peers == 1) return leave_workspace();  // not shared: its cluster has stored it
 
   typename Summer::Sums sums;
   work.add_own(sums);

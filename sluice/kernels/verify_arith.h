@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of verification: element formats to and from double with one rounding, the counter hash, the
-// values of each fill class, and the error bound of a sum. NVRTC compiles it for the kernels and g++ for
-// tests/unit/verify_arith_test.cc, so it names no GPU function. It shares nothing with device/ on purpose: a
-// mistake in the kernels' own conversions must not be repeated here.
+// The arithmetic of verification: conversions between element formats and double with one rounding, the
+// counter-based hash, the values of each fill, and the error bound of a sum. NVRTC compiles it for the
+// kernels and g++ for tests/unit/verify_arith_test.cc, so it calls no GPU function. It deliberately shares
+// nothing with device/, so that a mistake in the kernels' own conversions is not repeated here.
 #pragma once
 
 #include <sluice/kernels/verify_params.h>
@@ -16,7 +16,7 @@ SLUICE_HD constexpr To bits_as(From from) {
   static_assert(sizeof(To) == sizeof(From));
   return __builtin_bit_cast(To, from);
 }
-/// 2^exponent, for normal doubles.
+/// 2^exponent; the result must be a normal double.
 SLUICE_HD constexpr double power_of_two(int exponent) {
   return bits_as<double>(static_cast<u64>(exponent + 1023) << 52);
 }
@@ -30,7 +30,8 @@ SLUICE_HD constexpr bool is_finite(double x) {
   return (bits_as<u64>(x) >> 52 & 0x7ff) != 0x7ff;
 }
 
-/// sign | exponent | fraction. e4m3 has no infinity: its all-ones exponent holds numbers, and one NaN code.
+/// A format of sign | exponent | fraction. e4m3 has no infinity: with all exponent bits set it still holds
+/// numbers, and one NaN.
 struct CodeLayout {
   int exponent_bits, fraction_bits;
   bool infinity;
@@ -68,12 +69,12 @@ SLUICE_HD constexpr double decode(DType type, u32 bits) {
                          fraction64);
 }
 
-/// Rounds once, to nearest even. Past the largest number: infinity, or for e4m3 the largest number
-/// (saturation).
+/// Rounds once, to nearest even. Above the largest number the result is infinity, or for e4m3 the largest
+/// number (saturation).
 SLUICE_HD constexpr u32 encode(DType type, double x) {
   const CodeLayout f = code_layout(type);
   const int bias = bias_of(f), code_bits = f.fraction_bits + f.exponent_bits;
-  // infinity, where the type has one
+  // infinity, if the type has one
   const u32 past_numbers = ((1u << f.exponent_bits) - 1) << f.fraction_bits;
   const u32 largest = f.infinity ? past_numbers - 1 : (1u << code_bits) - 2;
   const u32 sign = bits_as<u64>(x) & kSignBit ? 1u << code_bits : 0;
@@ -89,14 +90,14 @@ SLUICE_HD constexpr u32 encode(DType type, double x) {
   if (!subnormal && exponent > bias + 1) return sign | overflow;
   constexpr double kRounder = 4503599627370496.0;  // 2^52: adding it leaves no fraction bits
   const double units = (magnitude * power_of_two(-quantum) + kRounder) - kRounder;
-  // A carry out of the fraction moves on to the next exponent by itself.
+  // A carry out of the fraction increments the exponent correctly.
   const u32 code = subnormal ? static_cast<u32>(units)
                              : (static_cast<u32>(exponent + bias) << f.fraction_bits) +
                                    (static_cast<u32>(units) - (1u << f.fraction_bits));
   return sign | (code > largest ? overflow : code);
 }
 
-/// Finaliser of splitmix64 over a Weyl sequence: every (seed, index) gives independent-looking 64 bits.
+/// The finaliser of splitmix64 over a Weyl sequence: 64 pseudo-random bits for every (seed, index).
 SLUICE_HD constexpr u64 hash(u64 seed, u64 index) {
   u64 x = seed + (index + 1) * 0x9e3779b97f4a7c15ull;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -109,8 +110,8 @@ SLUICE_HD constexpr int pick(u64 bits32, int count) {
   return static_cast<int>((bits32 & 0xffffffffull) * static_cast<u64>(count) >> 32);
 }
 
-/// The value of element `index`, before rounding to the buffer's type. Fields of the hash: low 8 bits
-/// density, bit 8 sign, bits 9..15 rare events, bits 16..31 halvings, bits 32..63 magnitude.
+/// The value of element `index`, before rounding to the buffer's type. Bits of the hash: 0..7 density, 8
+/// sign, 9..15 rare events, 16..31 halvings, 32..63 magnitude.
 SLUICE_HD constexpr double fill_value(const FillSpec& fill, u64 seed, u64 index) {
   const u64 h = hash(seed, index);
   const double sign = h >> 8 & 1 ? -1.0 : 1.0;
@@ -141,11 +142,11 @@ SLUICE_HD constexpr double fill_value(const FillSpec& fill, u64 seed, u64 index)
   return 0.0;
 }
 
-/// Bound on |computed - true| of a k-sum, S = sum |a b|, from the model of the tensor core in
-/// docs/numerics.md. 16-bit: each step of 16 of k rounds 17 aligned terms to 2^-25 and the sum to 2^-23. fp8:
-/// each step of 32 cuts 34 aligned terms to 2^-13. Promoted: 4 such steps, then fp32. Fast: all steps; the
-/// bound grows with k and stops at S, which all-positive data come near (docs/numerics.md).
-/// Block scales are part of S, and round twice more: the product of the scales, and its product with the
+/// Bound for |computed - true| of a sum over k, with S = sum |a b|, from the model of the tensor core in
+/// docs/numerics.md. 16-bit: each step of 16 k rounds 17 aligned terms to 2^-25 and the sum to 2^-23. fp8:
+/// each step of 32 k truncates 34 aligned terms to 2^-13. Promoted: 4 such steps, then fp32. Fast: all steps;
+/// the bound grows with k up to S, which all-positive data nearly reach (docs/numerics.md).
+/// Block scales are part of S and add two roundings: the product of the scales, and its product with the
 /// partial sum.
 SLUICE_HD constexpr double sum_bound(const Problem& p, double s) {
   const double step16 = static_cast<double>(ceil_div(p.k, i64{16}) * 16);
@@ -157,21 +158,21 @@ SLUICE_HD constexpr double sum_bound(const Problem& p, double s) {
   return (cut < 1.0 ? cut : 1.0) * s;
 }
 
-/// fp32 roundings of alpha * scale_a * scale_b * sum + beta * C + bias: two for the product of scales, and
-/// one each for its product with the sum and for both additions. One more is for beta * C where it is not
-/// fused.
+/// The fp32 roundings of alpha * scale_a * scale_b * sum + beta * C + bias. Two are for the product of
+/// scales, one for its product with the sum, one per addition, and one for beta * C if it is not fused.
 inline constexpr double kEpilogueRoundings = 6.0;
 
-/// Bound on the rounding of additions to D in memory: one addition, or one for each k-tile if slices come in
-/// any order, each with an epilogue. Each rounds the value that is there, and takes subnormals for zero
-/// before and after.
+/// Bound for the rounding of additions to D in memory: one addition, or one per k-tile if slices are added in
+/// any order, each with an epilogue. Each addition rounds the value in memory, and flushes subnormals before
+/// and after.
 SLUICE_HD constexpr double additions_bound(const Problem& p, double terms) {
   const i64 k_tiles = ceil_div(p.k, i64{is_fp8(p.a.type) ? 128 : 64});
   const double additions = p.deterministic ? 1.0 : static_cast<double>(k_tiles) + kEpilogueRoundings;
   return additions * (power_of_two(-24) * terms + 3 * power_of_two(-126));
 }
 
-/// Sums up to this limit are exact in the accumulator: fp32, or fp8's 13 fraction bits and a leading one.
+/// Sums up to this limit are exact in the accumulator: fp32's 24 bits, or for fp8 13 fraction bits and the
+/// leading one.
 SLUICE_HD constexpr double exact_sum_limit(DType input) {
   return is_fp8(input) ? 16384.0 : 16777215.0;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plain reference, in fp64 on the GPU, and the comparison. A block of 256 threads takes 32 x 32 outputs
-// at a time. Each thread sums 2 x 2 of them over all of k, with the tensor core's possible loss
-// (verify_model.h). It applies the epilogue in double and judges D's own bits. A, B and C are read with
-// indexing of its own: nothing is shared with device/. Launched by check/verify.cc.
+// at a time. Each thread computes 2 x 2 of them over all of k, with the error that the tensor core may make
+// (verify_model.h). It applies the epilogue in double and compares the result with D's bits. It reads A, B
+// and C with indexing of its own and shares nothing with device/. Launched by check/verify.cc.
 #pragma once
 
 #include <sluice/kernels/verify_conv.h>
@@ -12,7 +12,7 @@ namespace sluice::verify {
 
 inline constexpr int kCheckThreads = 256;
 inline constexpr int kSide = kCheckTile / 2;  // threads along each edge; each has elements i and i + kSide
-inline constexpr int kPad = 1;                // keeps column-wise writes to shared memory free of conflicts
+inline constexpr int kPad = 1;                // avoids bank conflicts of column-wise writes to shared memory
 inline constexpr double kActivationSlack =
     1.0 / (1 << 20);  // relative to |x| + |y|: erf and exp in fp32, and their products
 inline constexpr double kSteepestGelu = 1.13;  // largest slope; silu's is 1.10
@@ -33,7 +33,7 @@ SLUICE_DEVICE double load(DType type, const void* base, i64 element) {
   return decode(type, load_bits(type, base, element));
 }
 
-/// Loads 32 of k by 32 rows of A (or columns of B), zero outside. `base`: of the batch's matrix.
+/// Loads 32 k of 32 rows of A (or columns of B), with zeros outside. `base`: the batch's matrix.
 SLUICE_DEVICE void load_operand(double (&to)[kCheckTile][kCheckTile + kPad], const CheckParams& p, Side side,
                                 const void* base, i64 row_begin, i64 k_begin) {
   const Problem& problem = p.problem;
@@ -62,13 +62,13 @@ SLUICE_DEVICE double activated(Activation activation, double x) {
   return x;
 }
 
-/// One thread's findings over all its elements, added to the log once.
+/// One thread's results for all its elements, added to the log once.
 struct Findings {
   double worst_ratio = 0, error_sum = 0;
   Totals totals;
 };
 
-/// The bits with which D was filled.
+/// The bits that D had before the launch.
 SLUICE_DEVICE u32 old_bits(const CheckParams& p, i64 batch, i64 row, i64 column) {
   const DType type = p.problem.d.type;
   if (p.old_d.kind == Fill::poison) return poison_of(type);
@@ -87,7 +87,7 @@ SLUICE_DEVICE bool fits_fp32(double x) {
   return !is_finite(x) || static_cast<double>(static_cast<float>(x)) == x;
 }
 
-/// The value before the activation. `column` is counted in the product.
+/// The value before the activation. `column`: in the product, not in D.
 SLUICE_DEVICE Expected before_activation(const CheckParams& p, const Sum& sum, i64 batch, i64 row,
                                          i64 column) {
   const Epilogue& e = p.problem.epilogue;
@@ -107,16 +107,16 @@ SLUICE_DEVICE Expected before_activation(const CheckParams& p, const Sum& sum, i
 
   const double limit = exact_sum_limit(p.problem.a.type);
   const bool promoted = is_promoted(p.problem);
-  // Block scales of exact data are halves, ones and twos, so that sums are multiples of a quarter.
+  // With block scales, exact data has scales of 1/2, 1 and 2, so that sums are multiples of a quarter.
   const double promoted_limit = exact_sum_limit(DType::bf16) / (is_block_scaled(e) ? 4 : 1);
   Expected out;
-  // A sum that contains an infinity or NaN is one itself, however large the rest.
+  // If the true sum is infinity or NaN, the computed one must be too, however large the other terms are.
   const bool sum_fits = !is_finite(sum.value) || (!(sum.magnitude > (promoted ? promoted_limit : limit)) &&
                                                   !(promoted && sum.largest_block > limit));
   out.exact = sum_fits && fits_fp32(product) && fits_fp32(product + residual) && fits_fp32(product + bias) &&
               fits_fp32(x);
   out.value = x;
-  if (p.judge == Judge::exact) return out;  // nothing rounds
+  if (p.judge == Judge::exact) return out;  // no rounding happens
   const double k_error = fabs(scale) * element_bound(p.problem, sum);
   const double terms = fabs(product) + fabs(residual) + fabs(bias);
   const double additions =
@@ -127,12 +127,12 @@ SLUICE_DEVICE Expected before_activation(const CheckParams& p, const Sum& sum, i
   return out;
 }
 
-/// True for activations with errors of their own, which turn exact sums into results within a bound.
+/// True for activations that have errors of their own, so that even exact sums have results within a bound.
 SLUICE_DEVICE bool is_smooth(Activation activation) {
   return activation == Activation::gelu || activation == Activation::silu;
 }
 
-/// The product of an activated gate and `up`.
+/// The product of the activated gate and `up`, with its error.
 SLUICE_DEVICE Expected gated(const Expected& gate, const Expected& up, bool smooth) {
   Expected out;
   out.value = gate.value * up.value;
@@ -145,7 +145,7 @@ SLUICE_DEVICE Expected gated(const Expected& gate, const Expected& up, bool smoo
   return out;
 }
 
-/// `sums`: one, or for a gated product two, the gate's first.
+/// `sums`: one, or two for a gated product, of which the first is the gate's.
 SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum* sums, i64 batch, i64 row, i64 column) {
   const Epilogue& e = p.problem.epilogue;
   Expected out = before_activation(p, sums[0], batch, row, column);
@@ -159,7 +159,7 @@ SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum* sums, i64 batch
     out.variance *= kSteepestGelu * kSteepestGelu;
   }
   if (e.gated) out = gated(out, before_activation(p, sums[1], batch, row, column + p.problem.n / 2), smooth);
-  if (e.scale_d != ScaleMode::none) {  // times 1 / scale, each rounded
+  if (e.scale_d != ScaleMode::none) {  // computed as times 1 / scale; both operations round
     const double factor = 1 / fabs(*p.scale_d);
     out.value /= *p.scale_d;
     const double rounding = p.judge == Judge::exact ? 0.0 : 3 * power_of_two(-24) * fabs(out.value);
@@ -176,7 +176,7 @@ SLUICE_DEVICE bool same_exactly(DType type, u32 got, double expected) {
   if (is_nan(expected)) return is_nan(value);
   return got == encode(type, expected) || (value == 0.0 && decode(type, encode(type, expected)) == 0.0);
 }
-/// Rounding is monotone, so every value that the bound allows rounds into this interval.
+/// True if D's value is one that the bound allows. Rounding is monotone, so these values are an interval.
 SLUICE_DEVICE bool within_bound(DType type, u32 got, const Expected& expected) {
   const double value = decode(type, got);
   if (is_nan(expected.value)) return is_nan(value);
@@ -195,13 +195,13 @@ SLUICE_DEVICE void report_wrong(CheckLog* log, const LoggedElement& element, boo
   if (order < kLoggedElements) log->elements[order] = element;
 }
 
-/// True if the value lies past the numbers of D's type, so that its distance to D is no error.
+/// True if the value is outside the range of D's type, so that its distance to D does not count as an error.
 SLUICE_DEVICE bool saturates(DType type, double value) {
   const double rounded = decode(type, encode(type, value));
   return !(fabs(value - rounded) <= half_unit(type, value));
 }
 
-/// Adds one element to the totals by which all elements are judged together.
+/// Adds one element to the totals, which are checked over all elements together.
 SLUICE_DEVICE void add_up(DType type, const Expected& expected, double value, Totals& totals) {
   const double rounded = decode(type, encode(type, expected.value)), half = half_unit(type, expected.value);
   const double own = half * half / 3;  // variance of a rounding to nearest
@@ -217,13 +217,13 @@ SLUICE_DEVICE void add_up(DType type, const Expected& expected, double value, To
               .predicted_shifts = expected.bias * unit});
 }
 
-/// Not inlined: four copies would take most of the unit's compile time.
+/// Compares one element. Not inlined: four copies would take most of the unit's compile time.
 __device__ __noinline__ void judge_element(const CheckParams& p, const Sum* sums, i64 batch, i64 row,
                                            i64 column, Findings& findings) {
   const DType type = p.problem.d.type;
   const u32 got = load_bits(type, p.d, batch * p.problem.d.batch_stride + row * p.problem.d.ld + column);
   const u32 untouched = old_bits(p, batch, row, column);
-  // poison, if D was filled with it: no conversion instruction makes this NaN
+  // still poison, if D was filled with it: no conversion instruction produces this NaN
   const bool unwritten = got == untouched;
   if (p.judge == Judge::unwritten) {
     if (!unwritten) report_wrong(p.log, {batch, row, column, 0.0, decode(type, got), 0.0}, false);
@@ -233,7 +233,7 @@ __device__ __noinline__ void judge_element(const CheckParams& p, const Sum* sums
   const bool exact = p.judge == Judge::exact, smooth = is_smooth(p.problem.epilogue.activation);
   const bool judges = !exact || expected.exact;
   if (!judges) atomicAdd(&p.log->inexact_inputs, u64{1});
-  const bool may_stay = adds(p.problem.epilogue);  // a product may be 0
+  const bool may_stay = adds(p.problem.epilogue);  // D may be unchanged if the product is 0
   const bool good =
       (!unwritten || may_stay) && (!judges || (exact && !smooth ? same_exactly(type, got, expected.value)
                                                                 : within_bound(type, got, expected)));
@@ -247,26 +247,26 @@ __device__ __noinline__ void judge_element(const CheckParams& p, const Sum* sums
   if (biased) findings.error_sum += error / sums[0].magnitude;
   const double half = half_unit(type, expected.value);
   if (saturates(type, expected.value)) return;
-  // The least error before the rounding to D that gives this value.
+  // The smallest error before the rounding to D that explains this value.
   const double ratio = (fabs(error) - half) / (expected.bound + power_of_two(-149));
   if (is_finite(ratio) && ratio > findings.worst_ratio) findings.worst_ratio = ratio;
   if (!exact) add_up(type, expected, value, findings.totals);
 }
 
-/// The factor of the products of 128 of k from `k` on. Rows and columns outside D are not judged.
+/// The scale factor of the products of 128 k from `k` on. Rows and columns outside D are not checked.
 SLUICE_DEVICE double block_scale(const CheckParams& p, i64 batch, i64 row, i64 column, i64 k) {
   if (!is_block_scaled(p.problem.epilogue) || row >= p.problem.m || column >= p.problem.n) return 1.0;
   return static_cast<double>(p.scale_a[block_scale_a_index(p.problem, batch, row, k)]) *
          p.scale_b[block_scale_b_index(p.problem, batch, column, k)];
 }
 
-/// 32 of k of one element.
+/// One step of 32 k of one element.
 struct Step {
   double value, terms;  // sum a b, sum |a b|
-  double scale;         // scale of the accumulator that ends here
+  double scale;         // scale of the accumulator, if it ends here
   bool ends;
 };
-/// Not inlined, so that values needed once in 32 of k take no registers from the products.
+/// Not inlined, so that values needed once in 32 k take no registers from the products.
 __device__ __noinline__ void end_step(const Problem& p, const Step& step, Run& run, Sum& sum) {
   run.add(core_of(p.a.type), step.value, step.terms);
   if (!step.ends) return;
@@ -274,7 +274,7 @@ __device__ __noinline__ void end_step(const Problem& p, const Step& step, Run& r
   run = {};
 }
 
-/// Adds up the block's products with the rows of B from `column_begin` on.
+/// Adds up the block's products. `column_begin`: first row of B.
 SLUICE_DEVICE void sum_block(const CheckParams& p, KBlock& shared, i64 batch, i64 row_begin, i64 column_begin,
                              Sum (&sums)[2][2]) {
   const Problem& problem = p.problem;
@@ -341,7 +341,7 @@ SLUICE_DEVICE bool is_selected(const CheckParams& p, i64 block, i64 block_row, i
   return edge || hash(0x5a3b1e, static_cast<u64>(block)) % p.sample_every == 0;
 }
 
-/// For a block that is not judged: checks that it was written.
+/// For a block whose values are not checked: checks that it was written.
 SLUICE_DEVICE void find_unwritten(const CheckParams& p, i64 batch, i64 row_begin, i64 column_begin) {
   if (adds(p.problem.epilogue) || p.judge == Judge::unwritten) return;
   const Matrix& d = p.problem.d;
@@ -373,7 +373,7 @@ SLUICE_DEVICE void publish(CheckLog* log, Findings findings, u64 checked) {
 #pragma unroll
     for (int i = 0; i < 7; ++i) atomicAdd(totals[i], *sums[i]);
     atomicMax(&log->worst_ratio_bits,
-              bits_as<u64>(findings.worst_ratio));  // bits of doubles >= 0 sort like them
+              bits_as<u64>(findings.worst_ratio));  // bits of doubles >= 0 sort like the doubles
   }
   if (threadIdx.x == 0) atomicAdd(&log->checked, checked);
 }

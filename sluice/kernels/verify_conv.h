@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution as the verifier sees it: which elements of its tensors meet, from the definition
+// A convolution as the verifier sees it: which elements of its tensors are multiplied, from the definition
 //   place in x = place in y * stride - padding + tap * dilation      along each axis
-// by division and remainder. It takes the values of Conv, and none of the arithmetic of spec/conv.h, by which
-// kernels walk. Compiled by NVRTC (verify_check.cuh) and by g++ (check/verify_data.cc).
+// by division and remainder. It uses the values of Conv, but none of the arithmetic of spec/conv.h with which
+// kernels compute addresses. Compiled by NVRTC (verify_check.cuh) and by g++ (check/verify_data.cc).
 //
 //   product  row of D        column of D       k
 //   fprop    pixel of y      filter            tap, channel
 //   dgrad    pixel of x      channel           tap, filter
 //   wgrad    filter          tap, channel      pixel of y
-// Channels (or filters) of a tap are padded to a whole step of the tensor core: the error of a sum is judged
-// by its steps.
+// Channels (or filters) of a tap are padded to a whole step of the tensor core, because the error model works
+// in such steps.
 #pragma once
 
 #include <sluice/spec/problem.h>
@@ -18,7 +18,7 @@ namespace sluice::verify {
 
 enum class Side : u8 { a, b };
 
-/// y's length along an axis: as often as the filter, moved by strides, fits into padded x.
+/// y's length along an axis: the number of positions of the dilated filter in the padded x, `stride` apart.
 SLUICE_HD constexpr int y_length(const Conv& v, int axis) {
   const i64 covered = i64{v.filter[axis] - 1} * v.dilation[axis] + 1;
   const i64 room = i64{v.size[axis]} + v.padding[axis] + v.padding_after[axis] - covered;
@@ -31,7 +31,8 @@ SLUICE_HD constexpr i64 volume(const Axes& axes) {
   return i64{axes.w} * axes.h * axes.d;
 }
 
-/// A tensor in memory: pixels of channels, or filters of taps x channels.
+/// A tensor in memory: rows are pixels of x or y, or filters; columns are their channels (of w: taps x
+/// channels).
 struct TensorShape {
   i64 rows, columns, pitch;
 };
@@ -55,13 +56,13 @@ SLUICE_HD constexpr TensorShape d_shape(const Conv& v) {
   return v.op == ConvOp::fprop ? y_shape(v) : v.op == ConvOp::dgrad ? x_shape(v) : w_shape(v);
 }
 
-/// k of one tap: whole instructions for 16-bit inputs, whole promotions for fp8.
+/// k of one tap, rounded up: to whole instructions for 16-bit inputs, to whole promotion steps for fp8.
 SLUICE_HD constexpr i64 tap_depth(const Problem& p) {
   const i64 summed = p.conv.op == ConvOp::dgrad ? p.conv.filters : p.conv.channels;
   return round_up(summed, i64{is_fp8(p.a.type) ? 128 : 32});
 }
-/// The product by which D is judged. A convolution's has the rows and columns that D has in memory, whatever
-/// phases and blocks the kernel works in; any other is `p` itself.
+/// The product with which D is compared. For a convolution it has the rows and columns that D has in memory,
+/// regardless of the kernel's phases and blocks; any other problem is returned unchanged.
 SLUICE_HD constexpr Problem judged_problem(Problem p) {
   if (!is_conv(p.conv)) return p;
   const TensorShape d = d_shape(p.conv);
@@ -74,7 +75,7 @@ SLUICE_HD constexpr Problem judged_problem(Problem p) {
   return p;
 }
 
-/// A pixel or a tap by its axes.
+/// Position of a pixel or a tap along each axis.
 struct Point {
   int w, h, d;
   int image;
@@ -93,7 +94,7 @@ SLUICE_HD constexpr i64 number_of(const Point& at, const Axes& size) {
 
 inline constexpr i64 kOutside = -1;
 
-/// The element of x that a pixel of y meets at a tap.
+/// Index of the element of x that pixel `y` reads at a tap.
 SLUICE_HD constexpr i64 x_element(const Conv& v, const Point& y, const Point& tap, i64 channel) {
   int x[kMostSpatial] = {};
   for (int axis = 0; axis < kMostSpatial; ++axis) {
@@ -102,7 +103,7 @@ SLUICE_HD constexpr i64 x_element(const Conv& v, const Point& y, const Point& ta
   }
   return number_of({x[0], x[1], x[2], y.image}, v.size) * x_shape(v).pitch + channel;
 }
-/// The element of y that a pixel of x meets at a tap; a stride passes over most.
+/// Index of the element of y that reads pixel `x` at a tap; with a stride most pixels have none.
 SLUICE_HD constexpr i64 y_element(const Conv& v, const Axes& y_size, const Point& x, const Point& tap,
                                   i64 filter) {
   int y[kMostSpatial] = {};
@@ -116,7 +117,7 @@ SLUICE_HD constexpr i64 y_element(const Conv& v, const Axes& y_size, const Point
   return number_of({y[0], y[1], y[2], x.image}, y_size) * pitch + filter;
 }
 
-/// The index of A[row][k] or B[row][k] in its tensor, of a judged convolution; kOutside: zero.
+/// Index in its tensor of A[row][k] or B[row][k], for a convolution; kOutside: the element is zero.
 SLUICE_HD constexpr i64 conv_element(const Problem& p, const Axes& y_size, Side side, i64 row, i64 k) {
   const Conv& v = p.conv;
   const u32 row32 = static_cast<u32>(row), k32 = static_cast<u32>(k);

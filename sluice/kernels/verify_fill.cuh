@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills all buffers of a problem in one launch. Later, the same code proves that everything but D's elements
-// still holds its fill: guard zones, padding and inputs. Each thread makes 16 bytes at a time from the
-// counter hash; nothing depends on the launch shape. Launched by check/verify.cc.
+// Fills all buffers of a problem in one launch. Later, the same code checks that everything except D's
+// elements still has its fill: guard zones, padding and inputs. Each thread computes 16 bytes at a time from
+// the counter-based hash; the data do not depend on the launch shape. Launched by check/verify.cc.
 #pragma once
 
 #include <sluice/kernels/verify_arith.h>
@@ -13,7 +13,7 @@ struct Chunk {
   u32 inside;  // bit i: byte i belongs to an element
 };
 
-/// Position of an element in the buffer's extent, updated along a chunk.
+/// Position of an element in the buffer, updated along a chunk.
 struct ElementWalk {
   i64 batch, outer, inner;
 
@@ -51,7 +51,7 @@ SLUICE_DEVICE Chunk make_chunk(const Region& r, i64 byte) {
   return chunk;
 }
 
-/// Bits of a word that must still hold their fill: all of them, or in D those outside elements.
+/// Bits of a word that must be unchanged: all, or in D those outside its elements.
 SLUICE_DEVICE u32 kept_bits(u32 inside4, bool is_output) {
   if (!is_output) return ~0u;
   u32 mask = 0;

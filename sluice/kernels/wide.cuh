@@ -1,39 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many tokens times packed weights: D[m][n] = act(X W^T + bias), W = scale * (code - zero). The warps that
-// multiply turn weights into fragments in registers, WGMMA's A; tokens are its B.
+// multiply build WGMMA's A in registers from packed weights; tokens are WGMMA's B.
 //
 // clang-format off
 // Roles (384 threads; kWideThreads)
 //   warpgroup 0, thread 0    tokens   fills stages of 64 k with TMA
-//   warpgroup 0, thread 32   weights  fills stages of 128 k (two strips' tiles) with flat copies
+//   warpgroup 0, thread 32   weights  fills stages of 128 k (two strips' tiles) with flat bulk copies
 //   warpgroups 1, 2          math     a strip of 64 outputs each: weights to registers, WGMMA, epilogue, store
 //
 // Barriers           who arrives                                    who waits
-//   x_full[stage]    token thread (expect), TMA (the bytes, of      both math groups
+//   x_full[stage]    token thread (expect), TMA (the bytes, from    both math groups
 //                    both CTAs of a cluster along n)
-//   x_empty[stage]   each math warp, at both CTAs that it has       token thread
-//                    tokens from, when its products have ended
+//   x_empty[stage]   each math warp, at both CTAs that send it      token thread
+//                    tokens, when its products have ended
 //   w_full[stage]    weight thread (expect), the bytes              both math groups
 //   w_empty[stage]   each math warp, when it has read its strip     weight thread
-//   cluster along k  all, when they have begun; then math threads,  math threads: before they send sums, and
-//                    when they have sent                            before they read the peer's
-//   cluster along n  all, at the start and at the end               all: no CTA leaves while its peer may signal it
+//   cluster along k  all, when they have started; then math         math threads: before they send sums, and
+//                    threads, when they have sent                   before they read the peer's
+//   cluster along n  all, at the start and at the end               all: no CTA exits while its peer may signal it
 // clang-format on
-// All start in phase 0; a first wait on an empty barrier uses the parity of the phase before, which counts as
-// complete. Every role walks the same tiles and k-tiles, so positions in the rings need no communication.
+// All barriers start in phase 0; the first wait on an empty barrier uses the parity of the previous phase,
+// which counts as complete. Every role iterates over the same tiles and k-tiles, so positions in the rings
+// need no communication.
 //
-// If config.tail_parts is 2, the tiles of the last wave come as two units of half the tokens, provided that
-// the units make one wave too. Each cluster then has at most one unit, as its last (spec/wide.h,
+// If config.tail_parts is 2, each tile of the last wave is split into two units of half the tokens, provided
+// that the units fit in one wave too. Each cluster then has at most one such unit, as its last (spec/wide.h,
 // whole_units).
 //
 // With a PDL wait (config.overlap), the token thread waits before its first copy. Math threads wait before
-// their first tile, and so before they write D. Weights need not wait.
+// their first tile, and so before they write D. The weight thread need not wait.
 //
-// A CTA of a cluster along k exits once its peer's sums have come. Its own sums went before, so nobody writes
-// to it any more. If its load warpgroup has exited, the cluster's barriers count those threads as arrived.
+// A CTA of a cluster along k exits once its peer's sums have arrived. It has sent its own before, so no CTA
+// writes to it any more. If its load warpgroup has exited, the cluster barriers count those threads as
+// arrived.
 //
-// Launched by host/ops/packed.cc, with one tile a cluster (cluster along k) or as many CTAs as fit. No
-// CTA waits for another cluster.
+// Launched by host/ops/packed.cc, with one tile per cluster (cluster along k) or as many CTAs as fit on the
+// GPU. No CTA waits for another cluster.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>
@@ -97,7 +99,7 @@ SLUICE_DEVICE void run_wide(const WideParams& params) {
     __syncwarp();
   }
   if constexpr (kConfig.cluster_n > 1) {
-    ptx::cluster_arrive_release();  // the peer's x_empty has this CTA's signals: the peer may exit
+    ptx::cluster_arrive_release();  // the peer's x_empty has this CTA's arrivals, so the peer may exit
     ptx::cluster_wait_acquire();
   }
 }

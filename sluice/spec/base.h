@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fixed-width names, function markers and integer helpers that every room shares.
-// Read by g++ and by NVRTC, which has no standard headers: so none is included here.
+// Fixed-width names, function markers and integer helpers, used everywhere. Read by g++ and by NVRTC, which
+// has no standard headers; so this file includes none.
 #pragma once
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
@@ -34,7 +34,8 @@ SLUICE_HD constexpr int round_up(int value, int multiple) {
 SLUICE_HD constexpr i64 round_up(i64 value, i64 multiple) {
   return ceil_div(value, multiple) * multiple;
 }
-/// Divides non-negative values: unsigned division takes a shift, or half the instructions of a signed one.
+/// Divides non-negative values. Unsigned division compiles to a shift, or to half the instructions of a
+/// signed one.
 SLUICE_HD constexpr int quotient(int value, int divisor) {
   return static_cast<int>(static_cast<u32>(value) / static_cast<u32>(divisor));
 }

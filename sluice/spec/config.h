@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel configuration: a value on the host, a template parameter in the kernel. One config is one cubin;
-// with Combine::separate two. Everything derived from it (bytes, counts, registers) is a constexpr function
-// of spec, called by the host at run time and by the kernel at compile time.
+// A kernel configuration: a value on the host, a template parameter in the kernel. One config is one cubin
+// (two with Combine::separate). Everything derived from it (bytes, counts, registers) is a constexpr function
+// in spec, which the host calls at run time and the kernel at compile time.
 #pragma once
 
 #include <sluice/spec/overlap.h>
@@ -10,23 +10,28 @@
 
 namespace sluice {
 
-/// ping_pong: two math warpgroups take turns, each on a tile of its own. cooperative: both share one tile,
-/// half of its rows each. plain, plain_wgmma: no roles, no TMA; each warp (mma.sync) or warpgroup (WGMMA)
-/// loads and multiplies k-tiles of its own, for few rows of A (spec/plain.h, kernels/plain.cuh). Math groups,
-/// here and in smem_layout.h, exist in the first two schedules only.
+/// How math groups share work.
+/// - ping_pong: two math warpgroups alternate, each on a tile of its own.
+/// - cooperative: both share one tile, half of its rows each.
+/// - plain, plain_wgmma: for few rows of A, without roles and TMA. Each warp (mma.sync) or warpgroup (WGMMA)
+///   loads and multiplies k-tiles of its own (spec/plain.h, kernels/plain.cuh).
+/// "Math group", here and in smem_layout.h, refers to the first two schedules only.
 enum class Schedule : u8 { ping_pong, cooperative, plain, plain_wgmma };
 SLUICE_HD constexpr bool is_plain(Schedule schedule) {
   return schedule == Schedule::plain || schedule == Schedule::plain_wgmma;
 }
-/// How the sums of clusters that share a tile come together (spec/work_split.h). none: no tile is shared.
-/// last_arriver: every peer writes its sums to global memory, and the last one to arrive adds them up.
-/// separate: every peer writes its sums, and a second kernel on all SMs adds them up (kernels/sum_parts.cuh).
-/// add (Update::add only): every peer adds its sums to D; their order decides the last bits.
+/// How partial sums of clusters that share a tile are combined (spec/work_split.h).
+/// - none: no tile is shared.
+/// - last_arriver: every peer writes its sums to global memory, and the last one to arrive adds them up.
+/// - separate: every peer writes its sums, and a second kernel on all SMs adds them up
+///   (kernels/sum_parts.cuh).
+/// - add (Update::add only): every peer adds its sums to D; the last bits depend on their order.
 enum class Combine : u8 { none, last_arriver, separate, add };
-/// How an operand comes into the stages. tma: by the copy engine. strided: 16-bit elements at any address and
-/// stride, which warps read and write themselves (device/load/strided.cuh).
+/// How an operand is loaded into the stages. tma: by the copy engine. strided: by warps, for 16-bit elements
+/// at any address and stride (device/load/strided.cuh).
 enum class Load : u8 { tma, strided };
-/// tma: through shared memory and the copy engine. direct: per element, for a D that TMA cannot address.
+/// How D is stored. tma: through shared memory, by the copy engine. direct: from registers, for a D that TMA
+/// cannot address.
 enum class StorePath : u8 { tma, direct };
 
 struct TileShape {
@@ -37,8 +42,8 @@ struct TileShape {
   constexpr bool operator==(const TileShape&) const = default;
 };
 
-/// Along m, CTAs share B tiles by multicast; along n, they share A tiles. Along k, they share one tile: each
-/// takes a slice of its k-tiles, and they exchange sums through distributed shared memory.
+/// CTAs along m share B tiles by multicast; CTAs along n share A tiles. CTAs along k share one tile: each
+/// multiplies a slice of its k-tiles, and they exchange partial sums through distributed shared memory.
 struct ClusterShape {
   int m = 1;
   int n = 1;
@@ -58,12 +63,13 @@ struct KernelConfig {
   Major a_major = Major::k;
   Major b_major = Major::k;
   Major d_major = Major::k;  // mn: operands are swapped and the tile is stored transposed (product_of)
-  // the tensor core sums one k-tile (128 of k) at a time; fp32 adds collect those sums
+  // the tensor core accumulates only one k-tile (128 of k) at a time, and fp32 additions accumulate these
+  // sums
   bool promotes = false;
   StorePath store = StorePath::tma;
   Combine combine = Combine::none;
   Epilogue epilogue{};
-  int warps = 0;  // plain schedules only
+  int warps = 0;  // warps per CTA; plain schedules only
   Overlap overlap{};
   ConvKind conv{};
   Load load_a = Load::tma;
@@ -74,100 +80,100 @@ struct KernelConfig {
 
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kMathGroups = 2;
-inline constexpr int kMathWarps = 4;   // warps of one math warpgroup; each signals once when it frees a stage
-inline constexpr int kScaleWarps = 2;  // warps of the load warpgroup that bring block scales
-inline constexpr int kStridedWarps = 3;  // warps of the load warpgroup that bring strided operands
+inline constexpr int kMathWarps = 4;     // per math warpgroup; each signals once when it releases a stage
+inline constexpr int kScaleWarps = 2;    // warps of the load warpgroup that load block scales
+inline constexpr int kStridedWarps = 3;  // warps of the load warpgroup that load strided operands
 inline constexpr int kThreads =
     (1 + kMathGroups) * kWarpgroupThreads;    // warpgroup 0 loads, 1 and 2 do the math
 inline constexpr int kWaveRows = 64;          // rows of one WGMMA
 inline constexpr int kLaunchRegisters = 168;  // per thread of a 384-thread CTA: 65,536 / 384, in steps of 8
 
-inline constexpr int kMaxClusterCtas = 8;  // the largest that every Hopper GPU can place
+inline constexpr int kMaxClusterCtas = 8;  // the largest size that every Hopper GPU can place
 SLUICE_HD constexpr int cluster_size(const KernelConfig& c) {
   return c.cluster.m * c.cluster.n * c.cluster.k;
 }
-/// True if a tile's rows are rows of B and its columns rows of A. Tiles are 64, 128 or 256 rows high and any
-/// multiple of 8 columns wide. As columns, 300 tokens fill two tiles of 152; as rows, they would leave a
-/// third tile of 128 mostly empty.
+/// True if the kernel multiplies B by A, so that a tile's rows are rows of B and its columns rows of A. Tiles
+/// are 64, 128 or 256 rows high and any multiple of 8 columns wide. As columns, 300 tokens fill two tiles of
+/// 152; as rows, they would leave a third tile of 128 mostly empty.
 SLUICE_HD constexpr bool is_swapped(const KernelConfig& c) {
   return c.d_major == Major::mn;
 }
-/// The product that the kernel computes for `p`. Its A, B, m and n are those of the kernel, its tiles and its
-/// work split. `p` is a caller's problem with its strides filled in.
+/// The product that the kernel computes for `p`; its A, B, m and n are those of the kernel, its tiles and its
+/// work split. `p`: the caller's problem, with its strides set.
 SLUICE_HD constexpr Problem product_of(const Problem& p, const KernelConfig& c) {
   return is_swapped(c) ? transposed(p) : p;
 }
-/// Threads of one CTA.
+/// Threads per CTA.
 SLUICE_HD constexpr int threads_of(const KernelConfig& c) {
   return is_plain(c.schedule) ? 32 * c.warps : kThreads;
 }
-/// True if a load goes to several CTAs.
+/// True if a load is sent to several CTAs.
 SLUICE_HD constexpr bool multicasts(const KernelConfig& c) {
   return c.cluster.m * c.cluster.n > 1;
 }
-/// Columns of the tile that one CTA stores: in a cluster along k, each CTA finishes its own share of them.
+/// Columns of the tile that one CTA stores: in a cluster along k, each CTA stores a share of them.
 SLUICE_HD constexpr int own_columns(const KernelConfig& c) {
   return c.tile.n / c.cluster.k;
 }
-/// Columns of D that one CTA stores.
+/// Columns of D that one CTA stores; half of own_columns() if gated.
 SLUICE_HD constexpr int own_outputs(const KernelConfig& c) {
   return outputs_of(c.epilogue, own_columns(c));
 }
-/// True if an operand comes without TMA.
+/// True if an operand is loaded without TMA.
 SLUICE_HD constexpr bool loads_strided(const KernelConfig& c) {
   return c.load_a == Load::strided || c.load_b == Load::strided;
 }
-/// Rows of B that stay together in a tile: splits fall on multiples of this.
+/// Rows of B that stay together in a tile: tiles are cut at multiples of this.
 SLUICE_HD constexpr int row_group(const KernelConfig& c) {
   return c.epilogue.gated ? kGatedGroup : 8;
 }
-/// Rows of the CTA tile that one math warpgroup works on.
+/// Rows of the CTA tile per math warpgroup.
 SLUICE_HD constexpr int group_rows(const KernelConfig& c) {
   return c.schedule == Schedule::ping_pong ? c.tile.m : c.tile.m / kMathGroups;
 }
-/// 64-row WGMMAs that one math warpgroup issues for each step of k.
+/// 64-row WGMMAs per math warpgroup and step of k.
 SLUICE_HD constexpr int waves(const KernelConfig& c) {
   return group_rows(c) / kWaveRows;
 }
-/// Sums that fit a math thread's registers beside addresses and the operands of a light epilogue.
+/// Accumulator registers that a math thread can have next to addresses and the operands of a light epilogue.
 inline constexpr int kMaxAccumulatorRegisters = 208;
-/// Final sums of a math thread, in fp32 registers.
+/// Accumulator registers of a math thread, without the partial sums of promotion.
 SLUICE_HD constexpr int sum_registers(const KernelConfig& c) {
   return waves(c) * c.tile.n / 2;
 }
-/// Passes that a math warpgroup makes over its tile with promotion, where a k-tile's products go into partial
-/// sums first. Two, where partial sums for the whole tile do not fit in registers: its two 64-row waves, or
-/// both halves of one wave's columns.
+/// Passes of a math warpgroup over its tile. With promotion, a k-tile's products first go into partial sums.
+/// If partial sums of the whole tile do not fit in registers, there are two passes: over the two 64-row
+/// waves, or over the two halves of one wave's columns.
 SLUICE_HD constexpr int units(const KernelConfig& c) {
   return c.promotes && 2 * sum_registers(c) > kMaxAccumulatorRegisters ? 2 : 1;
 }
 SLUICE_HD constexpr int unit_waves(const KernelConfig& c) {
   return ceil_div(waves(c), units(c));
 }
-/// Columns of one WGMMA.
+/// Columns per WGMMA.
 SLUICE_HD constexpr int unit_columns(const KernelConfig& c) {
   return waves(c) == 1 ? c.tile.n / units(c) : c.tile.n;
 }
-/// Slices of a tile's sums that are combined separately: one per cooperative math group.
+/// Parts of a tile whose sums are combined separately: one per cooperative math group.
 SLUICE_HD constexpr int combined_parts(const KernelConfig& c) {
   return c.schedule == Schedule::cooperative ? kMathGroups : 1;
 }
-/// True if clusters that share a tile exchange sums through the workspace.
+/// True if clusters that share a tile combine sums through the workspace.
 SLUICE_HD constexpr bool uses_workspace(const KernelConfig& c) {
   return c.combine != Combine::none && c.combine != Combine::add;
 }
-/// fp32 registers of a math thread: final sums, and with promotion the partial sums of one pass.
+/// fp32 registers of a math thread: accumulators and, with promotion, the partial sums of one pass.
 SLUICE_HD constexpr int accumulator_registers(const KernelConfig& c) {
   return sum_registers(c) + (c.promotes ? sum_registers(c) / units(c) : 0);
 }
-/// Math warpgroups that read one stage before it is free.
+/// Math warpgroups that must read a stage before it is released.
 SLUICE_HD constexpr int stage_readers(const KernelConfig& c) {
   return c.schedule == Schedule::ping_pong ? 1 : kMathGroups;
 }
 
-/// setmaxnreg values; load + 2 x math <= 3 x kLaunchRegisters. Loaders live with 24 registers beside the
-/// widest accumulators; gathering loaders and warps that bring block scales need 40. Warps that bring strided
-/// operands hold those that are on their way.
+/// setmaxnreg values; load + 2 x math <= 3 x kLaunchRegisters. With the largest accumulators, load warps have
+/// only 24 registers. Loads of gathered operands and of block scales need 40. Warps that load strided
+/// operands need registers for the data in flight.
 SLUICE_HD constexpr bool has_lean_loader(const KernelConfig& c) {
   return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) && c.conv.op == ConvOp::none;
 }
@@ -180,8 +186,8 @@ SLUICE_HD constexpr int math_registers(const KernelConfig& c) {
   return has_lean_loader(c) ? 240 : 232;
 }
 
-/// True if the store loops of the epilogue are unrolled: in light epilogues, and in SwiGLU on tiles with few
-/// sums. There no later tile hides the last store, and code and registers are few.
+/// True if the store loops of the epilogue are unrolled. They are for light epilogues, and for SwiGLU on
+/// tiles with small accumulators. There no later tile hides the last store, and code and registers are few.
 SLUICE_HD constexpr bool unrolls_stores(const KernelConfig& c) {
   const Epilogue& e = c.epilogue;
   const bool small =

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution as a product one of whose operands is gathered: sizes, and how TMA and a load thread walk.
-// Arithmetic only, the same on host, device and twin. Axes are innermost first: w, h, d.
+// A convolution as a matrix product with one gathered operand: its sizes, and how TMA and the load thread
+// traverse it. Arithmetic only, the same on host, device and twin. Axes are innermost first: w, h, d.
 //   y[n, q, f] = sum over taps t and channels c of x[n, q * stride - padding + t * dilation, c] * w[f, t, c]
-// as torch has it (cross-correlation). dgrad makes dx of dy and w, wgrad makes dw of dy and x. In memory x is
-// N D H W C, y is N Z P Q F and w is F T R S C, channels innermost: torch's channels_last.
+// as in torch (cross-correlation). dgrad computes dx from dy and w, wgrad computes dw from dy and x. In
+// memory x is N D H W C, y is N Z P Q F and w is F T R S C, channels innermost: torch's channels_last.
 //
 //   product  m             n              k              A                B
-//   fprop    pixels of y   filters        taps x blocks  x gathered       w, a matrix for each tap
-//   dgrad    pixels of x   channels       taps x blocks  dy gathered      w, a matrix for each tap
+//   fprop    pixels of y   filters        taps x blocks  x gathered       w, one matrix per tap
+//   dgrad    pixels of x   channels       taps x blocks  dy gathered      w, one matrix per tap
 //   wgrad    filters       taps x blocks  pixels of y    dy, mn-major     x gathered, mn-major
 // A block is one 128-byte row of channels; channels past the last are zeros in both operands.
 #pragma once
@@ -16,10 +16,10 @@
 
 namespace sluice {
 
-/// none: a product of matrices as they lie in memory.
+/// none: a plain product of matrices.
 enum class ConvOp : u8 { none, fprop, dgrad, wgrad };
 
-/// One value for each spatial axis.
+/// One value per spatial axis.
 struct Axes {
   int w = 0, h = 0, d = 0;
 
@@ -29,15 +29,16 @@ struct Axes {
 };
 inline constexpr Axes kOnes{1, 1, 1};
 
-/// The forward convolution; `op` says which of its three products. Axes past `spatial` keep the defaults.
+/// The forward convolution; `op` selects which of its three products is computed. Axes past `spatial` keep
+/// their defaults.
 struct Conv {
   ConvOp op = ConvOp::none;
   int spatial = 2;                            // 1, 2 or 3
   i64 images = 1, channels = 0, filters = 0;  // N; channels of x; channels of y
   Axes size = kOnes;                          // x's
   Axes filter = kOnes, stride = kOnes, dilation = kOnes;
-  Axes padding{}, padding_after{};  // zeros before and behind x
-  i64 x_pitch = 0, y_pitch = 0;     // elements from pixel to pixel; 0: packed
+  Axes padding{}, padding_after{};  // zeros before x and behind it
+  i64 x_pitch = 0, y_pitch = 0;     // elements from one pixel to the next; 0: no gaps
 
   constexpr bool operator==(const Conv&) const = default;
 };
@@ -45,8 +46,8 @@ SLUICE_HD constexpr bool is_conv(const Conv& v) {
   return v.op != ConvOp::none;
 }
 
-/// A kernel knows this of a convolution when it is compiled; all sizes come at run time. phased: dgrad with
-/// a stride; each matrix of the batch is a phase of dx.
+/// The properties of a convolution that a kernel is compiled for; all sizes are run-time parameters. phased:
+/// dgrad with a stride; each matrix of the batch is a phase of dx.
 struct ConvKind {
   ConvOp op = ConvOp::none;
   int spatial = 2;
@@ -59,9 +60,9 @@ SLUICE_HD constexpr bool gathers_a(const ConvKind& kind) {
 }
 
 inline constexpr int kMostSpatial = 3;
-inline constexpr int kMostTaps = 128;  // a launch's parameters hold a filter's taps
+inline constexpr int kMostTaps = 128;  // a launch's parameters have room for this many
 inline constexpr int kMostPhases = 8;
-inline constexpr int kConvBlock = 64;  // channels of a block, 16-bit
+inline constexpr int kConvBlock = 64;  // channels per block, for 16-bit types
 
 SLUICE_HD constexpr int greatest_divisor(int a, int b) {
   while (b != 0) {
@@ -72,7 +73,7 @@ SLUICE_HD constexpr int greatest_divisor(int a, int b) {
   return a;
 }
 
-/// y's length along an axis; 0 or less: y would be empty.
+/// y's length along an axis; 0 or less if y would be empty.
 SLUICE_HD constexpr i64 long_output_size(const Conv& v, int axis) {
   const i64 room = i64{v.size[axis]} + v.padding[axis] + v.padding_after[axis] -
                    i64{v.dilation[axis]} * (v.filter[axis] - 1) - 1;
@@ -103,14 +104,15 @@ SLUICE_HD constexpr i64 filter_elements(const Conv& v) {
   return v.filters * taps_of(v) * v.channels;
 }
 
-/// True if the gathered tensor is x, else dy.
+/// True if the gathered tensor is x; otherwise it is dy.
 SLUICE_HD constexpr bool gathers_x(ConvOp op) {
   return op != ConvOp::dgrad;
 }
 SLUICE_HD constexpr i64 phase_count(const Conv& v) {
   return v.op == ConvOp::dgrad ? i64{v.stride.w} * v.stride.h * v.stride.d : 1;
 }
-/// Multiplies nothing: the checks ask before they have bounded the strides.
+/// True for a dgrad with a stride. It multiplies nothing, because validation calls it before strides are
+/// bounded.
 SLUICE_HD constexpr bool is_phased(const Conv& v) {
   return v.op == ConvOp::dgrad && (v.stride.w > 1 || v.stride.h > 1 || v.stride.d > 1);
 }
@@ -119,17 +121,17 @@ SLUICE_HD constexpr ConvKind kind_of(const Conv& v) {
   return {.op = v.op, .spatial = v.spatial, .phased = is_phased(v)};
 }
 
-/// Along one axis: where the pixels of the product begin in the gathered tensor, and the taps.
+/// One axis of a gather: where the pixels of the product begin in the gathered tensor, and the taps.
 struct GatherAxis {
   int positions = 1;
   int lower = 0, step = 1;                // position p begins at lower + p * step, before the tap's offset
   int taps = 1;                           // 0: nothing is summed (a phase without taps)
   int filter_first = 0, filter_step = 1;  // index in the filter of tap t: filter_first + t * filter_step
-  int offset_first = 0, offset_step = 0;  // its distance from the position
-  int extent = 1;                         // the gathered tensor's
+  int offset_first = 0, offset_step = 0;  // offset of tap t from the position: offset_first + t * offset_step
+  int extent = 1;                         // the gathered tensor's length
 };
-/// The box's upper corner as cuTensorMapEncodeIm2col takes it: the box is [lower, extent + upper), and the
-/// last position is the last inside.
+/// The box's upper corner for cuTensorMapEncodeIm2col. The box is [lower, extent + upper), and contains the
+/// last position as its last element.
 SLUICE_HD constexpr int upper_corner(const GatherAxis& a) {
   return a.lower + (a.positions - 1) * a.step + 1 - a.extent;
 }
@@ -142,8 +144,9 @@ SLUICE_HD constexpr GatherAxis forward_axis(const Conv& v, int axis) {
           .offset_step = v.dilation[axis],
           .extent = v.size[axis]};
 }
-/// dgrad's pixels of x that are `first` + stride * position. A tap r of the filter meets them if
-/// first + padding - r * dilation is a multiple of the stride; taps go backwards through dy.
+/// One axis of a phase of dgrad: the pixels of x at `first` + stride * position. A tap r of the filter
+/// contributes if first + padding - r * dilation is a multiple of the stride; in dy, taps have decreasing
+/// offsets.
 SLUICE_HD constexpr GatherAxis phase_axis(const Conv& v, int axis, int first) {
   const int stride = v.stride[axis], dilation = v.dilation[axis], shift = first + v.padding[axis];
   const int common = greatest_divisor(stride, dilation), every = stride / common;
@@ -162,7 +165,7 @@ SLUICE_HD constexpr GatherAxis phase_axis(const Conv& v, int axis, int first) {
   return a;
 }
 
-/// One product of a convolution: all of it, or with a strided dgrad every stride-th pixel of dx from
+/// One product of a convolution: all of it or, for dgrad with a stride, every stride-th pixel of dx from
 /// `first` on.
 struct Phase {
   Axes first{};
@@ -177,7 +180,7 @@ struct Phases {
   Phase items[kMostPhases];
   int count = 0;
 };
-/// The products of `v`, heaviest first; at most kMostPhases. Phases without pixels are left out.
+/// The products of `v`, those with most work first; at most kMostPhases. Phases without pixels are left out.
 SLUICE_HD constexpr Phases phases_of(const Conv& v) {
   Phases all;
   if (v.op != ConvOp::dgrad) {
@@ -197,12 +200,12 @@ SLUICE_HD constexpr Phases phases_of(const Conv& v) {
   return all;
 }
 
-/// A tap as the load thread needs it: offsets of im2col, and which of the filter's matrices.
+/// A tap as the load thread needs it: im2col offsets, and the index of the filter's matrix.
 struct Tap {
   u16 offset[kMostSpatial];
   u16 filter;
 };
-/// Taps in the order of k (fprop, dgrad) or of n (wgrad): w fastest.
+/// Tap `index` in the order of k (fprop, dgrad) or of n (wgrad): w changes fastest.
 SLUICE_HD constexpr Tap tap_of(const Conv& v, const Phase& phase, int index) {
   Tap tap{};
   int pitch = 1, filter = 0;
@@ -218,11 +221,11 @@ SLUICE_HD constexpr Tap tap_of(const Conv& v, const Phase& phase, int index) {
   return tap;
 }
 
-/// Sizes of the product, as the kernel walks it.
+/// Sizes of the product that the kernel computes.
 struct ConvExtents {
   i64 m = 0, n = 0, k = 0, batch = 1;
 };
-/// `block`: elements of a 128-byte row. With phases, m and k are the largest phase's.
+/// `block`: elements of a 128-byte row. With phases, m and k are those of the largest phase.
 SLUICE_HD constexpr ConvExtents extents_of(const Conv& v, int block = kConvBlock) {
   if (v.op == ConvOp::wgrad) return {v.filters, taps_of(v) * padded_channels(v.channels), y_pixels(v), 1};
   if (v.op == ConvOp::fprop)
@@ -238,19 +241,20 @@ SLUICE_HD constexpr ConvExtents extents_of(const Conv& v, int block = kConvBlock
   return e;
 }
 
-/// Consecutive pixels of the product as the load thread counts them.
+/// Consecutive pixels of the product, as the load thread counts them.
 struct PixelBox {
   int positions[kMostSpatial];
   int lower[kMostSpatial], step[kMostSpatial];
 };
-/// Parameters of a gathering kernel that do not depend on its tile.
+/// Parameters of a gathering kernel that are the same for all tiles.
 struct Gather {
   PixelBox pixels;
-  int blocks;  // each tap has so many, of channels
-  // PixelWalk::advance adds these along each axis and in images, with carries, to go a k-tile of pixels on.
+  int blocks;  // blocks of channels per tap
+  // To advance by a k-tile of pixels, PixelWalk::advance adds these along each axis and to the image, with
+  // carries.
   int advance_at[kMostSpatial];
   int advance_images;
-  int channels;  // the filter's: columns of D past them, up to whole blocks, are not stored (wgrad)
+  int channels;  // the filter's; further columns of D, up to a whole block, are not stored (wgrad)
   Tap taps[kMostTaps];
 };
 SLUICE_HD constexpr PixelBox box_of(const Phase& phase) {

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers in a gathering kernel's parameters; maps and pointers are the host's. Host and twin fill them
-// here, so that both walk the same pixels and taps.
+// The numeric parameters of a gathering kernel; the host adds maps and pointers. Host and twin both fill them
+// here, so that both traverse the same pixels and taps.
 #pragma once
 
 #include <sluice/spec/params.h>
 
 namespace sluice {
 
-/// Channels of the gathered tensor, as a kernel walks them: k (fprop, dgrad), or columns at a tap (wgrad).
+/// Channels of the gathered tensor. For the kernel they are k (fprop, dgrad), or columns per tap (wgrad).
 SLUICE_HD constexpr int gathered_channels(const Conv& v) {
   return static_cast<int>(gathers_x(v.op) ? v.channels : v.filters);
 }
 
-/// Blocks of those channels at a tap: k-tiles (fprop, dgrad) or atoms of columns (wgrad).
+/// Blocks of those channels per tap: k-tiles (fprop, dgrad) or atoms of columns (wgrad).
 SLUICE_HD constexpr int channel_blocks(const Conv& v, int block) {
   return ceil_div(gathered_channels(v), block);
 }
 
-/// The gather of `v`, with k-tiles of `block` elements. Taps are those of its phases, one after another.
+/// The gather of `v`, with k-tiles of `block` elements. Its taps are those of all phases, one phase after
+/// another.
 SLUICE_HD constexpr Gather gather_for(const Conv& v, int block) {
   const Phases phases = phases_of(v);
   Gather gather{};
@@ -37,7 +38,7 @@ SLUICE_HD constexpr Gather gather_for(const Conv& v, int block) {
   return gather;
 }
 
-/// Fills sizes and places of the phases of `v`, a dgrad with a stride.
+/// Fills in sizes and positions of the phases of `v`, a dgrad with a stride.
 SLUICE_HD constexpr void fill_phases(const Conv& v, int block, PhaseParams (&all)[kMostPhases]) {
   const Phases phases = phases_of(v);
   const int blocks = channel_blocks(v, block);

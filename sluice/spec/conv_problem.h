@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The product of a convolution: its sizes, layouts and strides, and how far its tensors reach in memory.
+// The product of a convolution: its sizes, layouts and strides, and the extent of its tensors in memory.
 #pragma once
 
 #include <sluice/spec/problem.h>
 
 namespace sluice {
 
-/// True if nothing is gathered: one tap, no stride, no padding. Such a convolution is a product of matrices.
+/// True if nothing is gathered: one tap, no stride, no padding. Such a convolution is a plain matrix product.
 SLUICE_HD constexpr bool is_pointwise(const Conv& v) {
   return taps_of(v) == 1 && v.stride == kOnes && v.padding == Axes{} && v.padding_after == Axes{};
 }
 
-/// Elements from the first to past the last of x, and of y.
+/// Elements from the first of x (or y) to one past its last.
 SLUICE_HD constexpr i64 x_span(const Conv& v) {
   return (x_pixels(v) - 1) * x_pitch_of(v) + v.channels;
 }
@@ -19,12 +19,12 @@ SLUICE_HD constexpr i64 y_span(const Conv& v) {
   return (y_pixels(v) - 1) * y_pitch_of(v) + v.filters;
 }
 
-/// Multiplications of the convolution, without those by padding of channels to whole blocks.
+/// Multiplications of the convolution, not counting the padding of channels to whole blocks.
 SLUICE_HD constexpr double multiplications(const Conv& v) {
   return static_cast<double>(y_pixels(v)) * static_cast<double>(v.filters) * static_cast<double>(v.channels) *
          static_cast<double>(taps_of(v));
 }
-/// Pixels of x that a tap can read: with a stride over few taps, not all are.
+/// Pixels of x that some tap reads. With a stride larger than the filter, taps skip some pixels.
 SLUICE_HD constexpr i64 touched_pixels(const Conv& v) {
   i64 pixels = v.images;
   for (int axis = 0; axis < kMostSpatial; ++axis) {
@@ -39,8 +39,8 @@ SLUICE_HD constexpr i64 touched_elements(const Conv& v) {
   return gathers_x(v.op) ? touched_pixels(v) * v.channels : y_pixels(v) * v.filters;
 }
 
-/// The product that computes `v`, whose values are checked. A pointwise convolution becomes a plain product,
-/// so that it shares kernels and records with others.
+/// The product that computes `v`; sizes and strides of `v` must be validated before. A pointwise convolution
+/// becomes a plain product, so that it shares kernels and records with other products.
 SLUICE_HD constexpr Problem product_of_conv(const Conv& v, DType inputs, DType output,
                                             const Epilogue& epilogue = {}) {
   const i64 x = x_pitch_of(v), y = y_pitch_of(v), w = taps_of(v) * v.channels;
@@ -68,7 +68,7 @@ SLUICE_HD constexpr Problem product_of_conv(const Conv& v, DType inputs, DType o
   p.a.batch_stride = p.b.batch_stride = p.c.batch_stride = p.d.batch_stride = 0;
   return with_strides(p);
 }
-/// product_of_conv() with the types, epilogue, sums and order of `like`.
+/// product_of_conv() with the types, epilogue, accumulation and determinism of `like`.
 SLUICE_HD constexpr Problem product_of_conv(const Conv& v, const Problem& like) {
   Problem p = product_of_conv(v, like.a.type, like.d.type, like.epilogue);
   p.b.type = like.b.type;

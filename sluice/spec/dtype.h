@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element types, and everything the rest of the library asks about one.
-// Adding a type: one enumerator, one case in each function here, one specialisation in
-// device/element.cuh and one in reference/element.h (docs/adding.md).
+// The element types and their properties. To add a type: one enumerator, one case in each function here, one
+// specialisation in device/element.cuh and one in reference/element.h (docs/adding.md).
 #pragma once
 
 #include <sluice/spec/base.h>
@@ -35,7 +34,7 @@ SLUICE_HD constexpr bool is_16bit(DType type) {
 SLUICE_HD constexpr bool is_input(DType type) {
   return type != DType::fp32;
 }
-/// True for the types of D. e5m2 is an input type only.
+/// True for the types of D. e5m2 is only an input type.
 SLUICE_HD constexpr bool is_output(DType type) {
   return type != DType::e5m2;
 }

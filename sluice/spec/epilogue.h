@@ -3,11 +3,11 @@
 //   D = act(alpha * scale_a * scale_b * acc + beta * C + bias)
 // To accumulate gradients:
 //   D += alpha * scale_a * scale_b * acc
-// Gated (SwiGLU and the like), from two columns of the product that lie half of its width apart:
+// Gated (SwiGLU and similar), from two columns of the product that are half of its width apart:
 //   D[m][j] = act(alpha * scale_a * scale_b * acc[m][j] + bias) * (alpha * scale_a * scale_b * acc[m][n / 2 +
 //   j] + bias)
-// With scale_d, the result is divided by it before rounding. Block scales act earlier, on the sum of each 128
-// of k:
+// With scale_d, the result is divided by it before rounding. Block scales are applied earlier, to the sum of
+// each 128 of k:
 //   acc = sum over blocks of scale_a[m][block] * scale_b[n / 128][block] * (sum of the block)
 // The device code is in device/epilogue/, the plain code in reference/gemm.h.
 #pragma once
@@ -16,20 +16,23 @@
 
 namespace sluice {
 
-/// none: 1. tensor: one fp32 in device memory. vector: one fp32 per row of A (scale_a) or column of B
-/// (scale_b). block (fp8 only, on both operands or neither): scale_a is fp32 [batch][m][ceil(k / 128)], one
-/// per row and 128 of k. scale_b is fp32 [batch][ceil(n / 128)][ceil(k / 128)], one per 128 x 128 block of B.
-/// Both are packed and row-major.
+/// Granularity of a scale.
+/// - none: there is no scale.
+/// - tensor: one fp32 in device memory.
+/// - vector: one fp32 per row of A (scale_a) or column of B (scale_b).
+/// - block (fp8 only, on both operands or neither): scale_a is fp32 [batch][m][ceil(k / 128)], one per row
+///   and 128 of k. scale_b is fp32 [batch][ceil(n / 128)][ceil(k / 128)], one per 128 x 128 block of B. Both
+///   are row-major without gaps.
 enum class ScaleMode : u8 { none, tensor, vector, block };
 inline constexpr int kScaleBlock = 128;  // along k, and along n for scale_b
-/// column: one value per column of D (n of them), broadcast over rows and batch. row: the same bias inside a
-/// kernel with swapped operands, whose rows are D's columns; callers never set it.
+/// column: one value per column of D, broadcast over rows and batch. row: the same bias in a kernel with
+/// swapped operands, whose rows are D's columns; callers never set it.
 enum class Bias : u8 { none, column, row };
 /// gelu is the exact form x * Phi(x), torch's default; silu is x * sigmoid(x). NaN passes through all of
 /// them.
 enum class Activation : u8 { none, relu, gelu, silu };
-/// set: D is overwritten. add (fp32 D; no residual, bias or activation): the result is added to D in fp32 by
-/// memory operations; the kernel does not read D.
+/// set: D is overwritten. add (fp32 D; no residual, bias or activation): the result is added to D by fp32
+/// memory operations; the kernel does not load D.
 enum class Update : u8 { set, add };
 
 struct Epilogue {
@@ -38,20 +41,20 @@ struct Epilogue {
   Bias bias = Bias::none;
   DType bias_type = DType::bf16;  // bf16, fp16 or fp32; read only with bias
   Activation activation = Activation::none;
-  bool residual = false;       // C takes part, scaled by beta; beta = 0 does not read it
+  bool residual = false;       // C is added, scaled by beta; with beta = 0 it is not read
   DType c_type = DType::bf16;  // bf16, fp16 or fp32; read only with residual
   Update update = Update::set;
-  /// Rows 0 to n / 2 - 1 of B make the gate, the other n / 2 rows make "up", as models concatenate them. D is
-  /// m x n / 2; n is a multiple of 16; no residual, update or block scales.
+  /// Rows 0 to n / 2 - 1 of B are the gate, the other n / 2 rows are "up", as models concatenate them. D is m
+  /// x n / 2; n is a multiple of 16; no residual, update or block scales.
   bool gated = false;
-  /// none, or tensor: D is the result divided by one fp32 in device memory, for an e4m3 D. The division is
-  /// times 1 / scale, as in kernels/quantize.cuh.
+  /// none, or tensor for an e4m3 D: the result is divided by one fp32 in device memory. The division is
+  /// computed as times 1 / scale, as in kernels/quantize.cuh.
   ScaleMode scale_d = ScaleMode::none;
 
   constexpr bool operator==(const Epilogue&) const = default;
 };
 
-/// True if each sum of 128 of k has a scale; the kernel then promotes (spec/config.h).
+/// True if each sum over 128 of k has a scale; the kernel then promotes (spec/config.h).
 SLUICE_HD constexpr bool is_block_scaled(const Epilogue& e) {
   return e.scale_a == ScaleMode::block;
 }
@@ -60,17 +63,18 @@ SLUICE_HD constexpr bool adds(const Epilogue& e) {
   return e.update == Update::add;
 }
 
-/// True if scale vectors or a bias are staged in shared memory while their tile is multiplied.
+/// True if scale vectors or a bias are copied to shared memory while their tile is multiplied.
 SLUICE_HD constexpr bool stages_vectors(const Epilogue& e) {
   return e.scale_a == ScaleMode::vector || e.scale_b == ScaleMode::vector || e.bias == Bias::column;
 }
 
-/// Rows of B in a gated tile alternate: kGatedRows of the gate, then kGatedRows of "up". WGMMA's fragments
-/// then hold both halves of an element of D in one thread; kernels/plain.cuh pairs them too.
+/// Rows of B in a gated tile alternate: kGatedRows of the gate, then kGatedRows of "up". So in WGMMA's
+/// fragments one thread holds both halves of an element of D. kernels/plain.cuh pairs them too, two rows at a
+/// time.
 inline constexpr int kGatedRows = 8;
-/// Tiles and slices of tiles hold whole groups of gate and up.
+/// Tiles and slices of tiles contain whole groups of gate and up.
 inline constexpr int kGatedGroup = 2 * kGatedRows;
-/// The row of B at position `row` in the order of a gated tile; B has n rows.
+/// The row of B (n rows) at position `row` in the order of a gated tile.
 SLUICE_HD constexpr i64 gated_row(i64 row, i64 n) {
   return row / kGatedGroup * kGatedRows + row % kGatedRows + (row % kGatedGroup < kGatedRows ? 0 : n / 2);
 }
@@ -83,7 +87,7 @@ SLUICE_HD constexpr int outputs_of(const Epilogue& e, int rows) {
 }
 
 /// True if an element costs few registers and instructions: no fp32 C, no division. Store loops are unrolled
-/// for light epilogues only (docs/findings/heavy-epilogues.md).
+/// only for light epilogues (docs/findings/heavy-epilogues.md).
 SLUICE_HD constexpr bool is_light(const Epilogue& e) {
   return !(e.residual && e.c_type == DType::fp32) && e.activation != Activation::silu;
 }

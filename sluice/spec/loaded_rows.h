@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a tile TMA is asked for. TMA takes longer to fill rows outside the matrix with zeros than to
-// bring rows from L2 (docs/findings/rows-outside.md), so most of these are not loaded. Their places in the
-// stage keep old bytes; products with those bytes belong to rows and columns of D that do not exist.
-// A slice is the part of a tile that one CTA loads. A slice that crosses the edge, or lies outside, is loaded
-// with the shorter box of the matrix's last slice. MN-major tiles come in blocks of 64 rows, and blocks
-// outside are not loaded. Every slice brings something: CTAs of a cluster stay within one pass of the ring
-// only because they wait for each other's slices.
+// The part of a tile that TMA loads. TMA takes longer to fill rows outside the matrix with zeros than to load
+// rows from L2 (docs/findings/rows-outside.md), so most of these are not loaded. Their places in the stage
+// keep old bytes; products with those bytes belong to rows and columns that D does not have.
+// A slice is the part of a tile that one CTA loads. A slice that crosses the edge of the matrix, or is
+// outside, is loaded with the shorter box of the matrix's last slice. MN-major tiles consist of blocks of 64
+// rows, and blocks outside are not loaded. But every slice loads something: CTAs of a cluster stay within one
+// pass of the ring only because they wait for each other's slices.
 #pragma once
 
 #include <sluice/spec/smem_layout.h>
@@ -13,34 +13,34 @@
 
 namespace sluice {
 
-// the swizzle repeats after so many rows: box heights are multiples of it
+// the swizzle repeats after this many rows, so box heights are multiples of it
 inline constexpr int kLoadRows = 8;
 
-/// Rows of the shorter box for a K-major matrix of `extent` rows in slices of `rows`. `unit`: rows that stay
+/// Rows of the shorter box, for a K-major matrix of `extent` rows in slices of `rows`. `unit`: rows that stay
 /// together (row_group).
 SLUICE_HD constexpr int tail_rows(int extent, int rows, int unit = kLoadRows) {
   const int rest = extent - quotient(extent, rows) * rows;
   return rest == 0 ? unit : quotient(rest + unit - 1, unit) * unit;
 }
-/// Rows that are loaded for the slice that begins at `first`.
+/// Rows that are loaded for the slice that begins at row `first`.
 SLUICE_HD constexpr int slice_rows(int extent, int first, int rows, int unit = kLoadRows) {
   return first + rows <= extent ? rows : tail_rows(extent, rows, unit);
 }
 
-/// Rows that are loaded for all `slices` of the tile that begins at `first`.
+/// Rows that are loaded for all `slices` slices of the tile that begins at row `first`.
 SLUICE_HD constexpr int tile_rows_loaded(int extent, int first, int rows, int slices, int unit = kLoadRows) {
   const int slice = rows / slices;
   const int whole = extent <= first ? 0 : min(quotient(extent - first, slice), slices);
   return whole * slice + (slices - whole) * tail_rows(extent, slice, unit);
 }
-/// Blocks of 64 that are loaded of an MN-major tile of `rows` rows from `first` on: those that reach into the
-/// matrix, and at least one.
+/// Blocks of 64 that are loaded for an MN-major tile of `rows` rows from `first` on: those with rows inside
+/// the matrix, and at least one.
 SLUICE_HD constexpr int blocks_loaded(int extent, int first, int rows) {
   const int inside = extent <= first ? 0 : ceil_div(extent - first, kMnBlock);
   return max(1, min(inside, ceil_div(rows, kMnBlock)));
 }
 
-/// Bytes that the copy engine brings into a stage for one k-tile of `tile`, from all CTAs together.
+/// Bytes that the copy engine writes to a stage for one k-tile of `tile`, by loads of all CTAs.
 SLUICE_HD constexpr int loaded_bytes_a(const KernelConfig& c, int m, const Tile& tile) {
   if (c.load_a == Load::strided) return 0;
   if (c.conv.phased) return kSwizzleRowBytes * c.tile.m;  // phases have no shorter boxes

@@ -9,23 +9,24 @@
 
 namespace sluice {
 
-/// How normed values are stored: in the input's type (plain), or as e4m3 with one given scale, one scale a
-/// row, or one scale per 128 columns of a row.
+/// How normed values are stored. plain: in the input's type. Others: as e4m3 with one given scale (tensor),
+/// one scale per row, or one per 128 columns of a row (row_block).
 enum class NormStore : u8 { plain, tensor, row, row_block };
 
 struct NormConfig {
   DType input = DType::bf16;  // or fp16
-  bool vectors = true;        // threads move eight elements at a time: bases, pitches and columns allow it
+  bool vectors = true;        // threads access eight elements at a time; addresses, pitches and columns must
+                              // allow it
   NormStore store = NormStore::plain;
-  Overlap overlap{};  // gamma is read before the PDL wait, with first and weights_first alike
+  Overlap overlap{};  // gamma is read before the PDL wait, both with Wait::first and with Wait::weights_first
 
   constexpr bool operator==(const NormConfig&) const = default;
 };
 
 inline constexpr int kNormChunk = 8;                  // neighbouring columns that a thread takes at once
 inline constexpr int kNormHeld = 2;                   // chunks of a row that a thread keeps in registers
-inline constexpr int kNormSegment = 32 * kNormChunk;  // columns of a warp; their squares are summed first
-inline constexpr int kNormCtaChunks = 128;            // chunks that one CTA of a team takes of a row
+inline constexpr int kNormSegment = 32 * kNormChunk;  // columns per warp; their squares are summed first
+inline constexpr int kNormCtaChunks = 128;            // chunks of a row per CTA of a team
 inline constexpr int kMaxNormThreads = 1024;
 inline constexpr int kMaxElementNormThreads = 512;  // without vectors a thread needs more than 64 registers
 inline constexpr u32 kNormSlots = 1024;             // one slot for the sum of each segment
@@ -41,9 +42,10 @@ SLUICE_HD constexpr int max_norm_threads(const NormConfig& config) {
   return config.vectors ? kMaxNormThreads : kMaxElementNormThreads;
 }
 
-/// Spreads rows over threads (H200, docs/findings/companions.md). Few rows: one chunk a thread in CTAs of
-/// 128, so that several SMs have all loads of a row in flight. Teams fill half of the SMs at most and leave
-/// the other half to the next launch of a chain. Many rows: two chunks a thread and one CTA a row.
+/// How rows are spread over threads (H200, docs/findings/companions.md). Few rows: one chunk per thread in
+/// CTAs of 128 chunks, so that several SMs have all loads of a row in flight. Teams use at most half of the
+/// SMs, and leave the others to the next launch of a chain. Many rows: two chunks per thread, and one CTA per
+/// row.
 SLUICE_HD constexpr NormLayout norm_layout(i64 rows, i64 columns, i64 max_threads, i64 sms) {
   const i64 chunks = ceil_div(columns, i64{kNormChunk});
   const u32 team = row_team(rows, chunks, kNormCtaChunks, sms / 2);
@@ -55,14 +57,14 @@ SLUICE_HD constexpr NormLayout norm_layout(i64 rows, i64 columns, i64 max_thread
 
 struct NormParams {
   const void* input;
-  const void* residual;  // nullptr: none
-  void* sum;             // nullptr: not wanted
+  const void* residual;  // nullptr: no residual
+  void* sum;             // nullptr: the sum is not stored
   const void* gamma;
   void* output;
   float* scales;
   i64 rows, columns, input_ld, residual_ld, sum_ld, output_ld;  // elements
   float epsilon, inverse_columns;
-  // threads of a CTA that work; a launch may add warps that exit at once (Spacing::registers)
+  // threads per CTA that work; a launch may add warps that exit at once (Spacing::registers)
   u32 working_threads;
   WarmRange hand_off;  // range to prefetch into L2 before the PDL wait
 };

@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-/// How a row of codes is stored. byte: one code a byte. nibble: two a byte, the low half first (4-bit codes
-/// only); a row of odd k ends in half a byte.
+/// How a row of codes is stored. byte: one code per byte. nibble: two per byte, the first in the low half
+/// (4-bit codes only); with odd k the last byte is half used.
 enum class CodeStorage : u8 { byte, nibble };
 enum class PackStep : u8 { pack, unpack };
 
@@ -21,7 +21,7 @@ struct PackConfig {
 };
 
 inline constexpr int kPackThreads = 256;
-inline constexpr i64 kMaxPackTiles = (i64{1} << 31) - 1;  // one block a tile
+inline constexpr i64 kMaxPackTiles = (i64{1} << 31) - 1;  // one block per tile
 
 SLUICE_HD constexpr const char* name_of(CodeStorage storage) {
   return storage == CodeStorage::byte ? "byte" : "nibble";
@@ -34,7 +34,7 @@ SLUICE_HD constexpr const char* name_of(PackStep step) {
 SLUICE_HD constexpr i64 code_row_bytes(CodeStorage storage, i64 k) {
   return storage == CodeStorage::byte ? k : ceil_div(k, i64{2});
 }
-/// True if rows move in pieces of 16 bytes, provided that their base is aligned.
+/// True if rows can be copied in pieces of 16 bytes, provided that their base is aligned.
 SLUICE_HD constexpr bool rows_are_pieces(CodeStorage storage, i64 k) {
   return k % (storage == CodeStorage::byte ? 16 : 32) == 0;
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights: few-bit weights times 16-bit tokens, or 4-bit ones times e4m3 tokens. This file holds the
-// problem, and the config of the kernel for few 16-bit tokens (kernels/narrow.cuh).
+// Packed weights: few-bit weights times 16-bit tokens, or 4-bit weights times e4m3 tokens. This file holds
+// the problem, and the config of the kernel for few 16-bit tokens (kernels/narrow.cuh).
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]) + C[m][n],  W = scale * (code - zero)
 //   (spec/packing.h)
-// Gated, D[m][j] = act(y[m][j]) * y[m][n / 2 + j] for j < n / 2, where y is the value before act. W's first
-// half of rows makes the gate, its last half "up", as models concatenate them. In the blob each half begins a
-// strip. With scale_d, D is divided by it before it is rounded (spec/epilogue.h). With norm_x, X stands for
-// its rows over their root mean square, times gamma. A residual C is added to D last. A tile's rows are W's.
-// An output is a row of the tensor core's A and a token a column of its B. With 16 and 32 tokens in
-// narrow.cuh, tokens are the rows of A instead (device/packed/token_rows.cuh).
+// - gated: D[m][j] = act(y[m][j]) * y[m][n / 2 + j] for j < n / 2, where y is the value before act. The first
+//   half of W's rows is the gate, the second half "up", as models concatenate them. In the blob each half
+//   begins a strip.
+// - scale_d: D is divided by it before it is rounded (spec/epilogue.h).
+// - norm_x: each row of X is divided by its root mean square and multiplied by gamma.
+// - residual: C is added to D last.
+// A tile's rows are W's. An output is a row of the tensor core's A and a token a column of its B. Only with
+// 16 and 32 tokens in narrow.cuh, tokens are the rows of A instead (device/packed/token_rows.cuh).
 #pragma once
 
 #include <sluice/spec/epilogue.h>
@@ -19,24 +21,25 @@
 
 namespace sluice {
 
-/// Sizes are in elements. X and D are row-major; a leading dimension of 0 means packed.
+/// Sizes are in elements. X and D are row-major; a leading dimension of 0 means no gaps.
 struct PackedProblem {
   i64 m = 0;  // tokens
   i64 n = 0;  // outputs: rows of W
   i64 k = 0;
   DType x = DType::bf16;                // bf16, fp16 or e4m3
-  ScaleMode scale_x = ScaleMode::none;  // e4m3 tokens: none, tensor (one fp32) or vector (one a token)
-  DType d = DType::bf16;                // bf16, fp16 or fp32; with e4m3 tokens e4m3 too
+  ScaleMode scale_x = ScaleMode::none;  // e4m3 tokens: none, tensor (one fp32) or vector (one per token)
+  DType d = DType::bf16;                // bf16, fp16 or fp32; with e4m3 tokens also e4m3
   WeightFormat weights{};               // order half; with e4m3 tokens uint4 of order byte
   Bias bias = Bias::none;
   DType bias_type = DType::bf16;
   Activation activation = Activation::none;
-  bool gated = false;                   // D is m x n / 2; any e4m3 tokens, or few of 16 bits
+  bool gated = false;                   // D is m x n / 2; with any number of e4m3 tokens, or few 16-bit
+                                        // tokens
   ScaleMode scale_d = ScaleMode::none;  // e4m3 D: none, or tensor (one fp32)
-  /// RMSNorm of up to 8 bf16 tokens: x gamma[k] (bf16) is multiplied, and a token's sums are divided by the
-  /// root of mean_k x^2 + epsilon. gamma is k bf16 values.
+  /// RMSNorm of up to 8 bf16 tokens: x gamma[k] is multiplied by W, and a token's sums are divided by the
+  /// square root of mean_k x^2 + epsilon. gamma is k bf16 values.
   bool norm_x = false;
-  bool residual = false;  // C, m x n of D's type, is added after the activation; 16-bit tokens, not gated
+  bool residual = false;  // C (m x n of D's type) is added after the activation; 16-bit tokens, not gated
   i64 ld_x = 0;
   i64 ld_d = 0;
   i64 ld_c = 0;
@@ -53,12 +56,12 @@ SLUICE_HD constexpr i64 strip_count(const PackedProblem& p) {
 SLUICE_HD constexpr i64 blob_bytes(const PackedProblem& p) {
   return strip_count(p) * strip_bytes(p.weights, p.k);
 }
-/// Bits of the blob for each weight.
+/// Bits of the blob per weight.
 SLUICE_HD constexpr double stored_bits(const PackedProblem& p) {
   return bits_each(blob_bytes(p), p.n, p.k);
 }
 
-/// fp32 values that a caller's scale_x holds.
+/// Number of fp32 values in a caller's scale_x.
 SLUICE_HD constexpr i64 scale_x_count(const PackedProblem& p) {
   switch (p.scale_x) {
     case ScaleMode::tensor: return 1;
@@ -67,10 +70,10 @@ SLUICE_HD constexpr i64 scale_x_count(const PackedProblem& p) {
   }
 }
 
-/// One config is one cubin. A CTA multiplies 16 * row_blocks rows of W by 8 * token_blocks tokens. Its warps
-/// take k-tiles in turn, each with a ring of its own, and add up their sums in shared memory. `parts` CTAs of
-/// a cluster share k. Gated, half of the rows belong to a strip of the gate, half to the strip of "up" that
-/// lies half of the blob further on.
+/// The config of the narrow kernel; one config is one cubin. A CTA multiplies 16 * row_blocks rows of W by 8
+/// * token_blocks tokens. Its warps take k-tiles in turn, each with a ring of its own, and add up their sums
+/// in shared memory. `parts` CTAs of a cluster divide k. Gated, half of the rows belong to a strip of the
+/// gate and half to the matching strip of "up", half of the blob further on.
 struct NarrowConfig {
   WeightFormat weights{};
   DType x = DType::fp16;
@@ -81,15 +84,15 @@ struct NarrowConfig {
   bool gated = false;
   bool norm_x = false;
   bool residual = false;
-  // Tokens of a tile of 8 that are kept in shared memory: 1, 4, or 0 for all 8. A single decoding token would
-  // otherwise lie there with seven rows of zeros, as many bytes as half of its codes.
+  // Tokens of a tile of 8 that are kept in shared memory: 1, 4, or 0 for all 8. A single token would
+  // otherwise be stored with seven rows of zeros, which take as many bytes as half of its codes.
   int held_tokens = 0;
   int token_blocks = 1;  // 1, 2 or 4
   int row_blocks = 4;    // 2 (half a strip), 4 or 8
   int warps = 8;
-  int stages = 4;  // k-tiles of a warp's ring
-  int parts = 1;   // slices of k, one for each CTA of a cluster: 1, 2, 4 or 8
-  int ctas = 1;    // CTAs that share an SM
+  int stages = 4;  // k-tiles per ring of a warp
+  int parts = 1;   // slices of k, one per CTA of a cluster: 1, 2, 4 or 8
+  int ctas = 1;    // CTAs per SM
   Overlap overlap{};
 
   constexpr bool operator==(const NarrowConfig&) const = default;
@@ -97,7 +100,7 @@ struct NarrowConfig {
 
 inline constexpr int kBlockRows = 16;
 inline constexpr int kTokenBlock = 8;
-inline constexpr int kNormTokens = kTokenBlock;  // most tokens that norm_x takes
+inline constexpr int kNormTokens = kTokenBlock;  // most tokens with norm_x
 
 SLUICE_HD constexpr int tile_rows(const NarrowConfig& c) {
   return kBlockRows * c.row_blocks;
@@ -105,11 +108,11 @@ SLUICE_HD constexpr int tile_rows(const NarrowConfig& c) {
 SLUICE_HD constexpr int tile_tokens(const NarrowConfig& c) {
   return kTokenBlock * c.token_blocks;
 }
-/// Strips that a CTA's rows touch; half a strip is one.
+/// Strips that a CTA's rows are in; half a strip counts as one.
 SLUICE_HD constexpr int tile_strips(const NarrowConfig& c) {
   return c.gated ? 2 : ceil_div(c.row_blocks, 4);
 }
-/// Blocks of each such strip.
+/// Blocks of the CTA in each of these strips.
 SLUICE_HD constexpr int strip_blocks(const NarrowConfig& c) {
   return c.row_blocks / tile_strips(c);
 }
@@ -117,7 +120,7 @@ SLUICE_HD constexpr int strip_blocks(const NarrowConfig& c) {
 SLUICE_HD constexpr int tile_columns(const NarrowConfig& c) {
   return c.gated ? tile_rows(c) / 2 : tile_rows(c);
 }
-/// Strips from one strip of a CTA to its next; gated, those of half of W. `columns`: of D.
+/// Distance between the CTA's two strips, counted in strips; gated: the strips of half of W. `columns`: of D.
 SLUICE_HD constexpr int strip_step(const NarrowConfig& c, int columns) {
   return c.gated ? ceil_div(columns, kStripRows) : 1;
 }
@@ -125,9 +128,9 @@ SLUICE_HD constexpr int threads_of(const NarrowConfig& c) {
   return 32 * c.warps;
 }
 
-// A stage holds tokens, then the codes of the CTA's blocks, then all scales and zeros of each strip; with
-// norm_x, gamma of its k. Tokens lie in two halves of 64 k, rows of 128 bytes, with 16-byte pieces swizzled
-// by the row.
+// A stage holds tokens, then the codes of the CTA's blocks, then all scales and zeros of each strip, then
+// with norm_x gamma for its k. Tokens are stored in two halves of 64 k, as rows of 128 bytes with 16-byte
+// pieces swizzled by the row.
 SLUICE_HD constexpr int stage_tokens(const NarrowConfig& c) {
   return c.held_tokens == 0 ? tile_tokens(c) : c.held_tokens;
 }
@@ -149,29 +152,30 @@ SLUICE_HD constexpr int stage_bytes(const NarrowConfig& c) {
 SLUICE_HD constexpr WarpTile warp_tile(const NarrowConfig& c) {
   return {.rows = tile_rows(c),
           .columns = tile_tokens(c),
-          // gated, a CTA's share is whole columns
+          // gated: a CTA's share must be whole columns
           .used = c.gated && c.parts > 1 ? tile_tokens(c) : stage_tokens(c),
           .warps = c.warps,
           .parts = c.parts,
           .pad = c.token_blocks == 1 ? 4 : 8};
 }
-/// Behind the rings lie 16 bytes of zeros for each warp, read for tokens that do not exist.
+/// Offset of 16 bytes of zeros per warp, which follow the rings. They are read in place of tokens that do not
+/// exist.
 SLUICE_HD constexpr int zeros_offset(const NarrowConfig& c) {
   return c.warps * c.stages * stage_bytes(c);
 }
-/// Offset of the sums of squares of tokens: fp32, from each warp, and from each CTA of the cluster. They lie
-/// behind the rings and behind the CTA's own sums, which overlay the rings.
+/// Offset of the sums of squares of tokens in fp32: one slot per warp and one per CTA of the cluster. They
+/// follow the rings, and also the CTA's own sums, which overlay the rings.
 SLUICE_HD constexpr int squares_offset(const NarrowConfig& c) {
   return max(zeros_offset(c) + (c.held_tokens == 0 ? 0 : 16 * c.warps), warp_sums_bytes(warp_tile(c)));
 }
-/// Bytes of the squares that a warp, or a CTA of the cluster, leaves.
+/// Bytes of one such slot.
 SLUICE_HD constexpr int squares_slot_bytes(const NarrowConfig& c) {
   return 16 * ceil_div(stage_tokens(c), 4);
 }
 SLUICE_HD constexpr int squares_bytes(const NarrowConfig& c) {
   return c.norm_x ? squares_slot_bytes(c) * (c.warps + (c.parts > 1 ? c.parts : 0)) : 0;
 }
-/// Offset of sums that arrive from the cluster: nothing else is ever stored there.
+/// Offset of sums that arrive from the cluster; this memory has no other use.
 SLUICE_HD constexpr int incoming_offset(const NarrowConfig& c) {
   return squares_offset(c) + squares_bytes(c);
 }
@@ -179,7 +183,7 @@ SLUICE_HD constexpr i64 smem_bytes(const NarrowConfig& c) {
   return incoming_offset(c) + incoming_sums_bytes(warp_tile(c));
 }
 
-/// nullptr, or the rule that the config breaks, in words.
+/// The rule that the config breaks, in words; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
   if (validate(c.weights) != nullptr) return validate(c.weights);
   if (c.weights.order != FragmentOrder::half) return "16-bit tokens take weights in the order half";
@@ -218,7 +222,7 @@ struct NarrowParams {
   i64 ld_x, ld_d;
   int m, n, k;  // n: columns of D
   int k_tiles;
-  // rows of D (and C) begin at multiples of 4 elements and n is one: four elements take one store
+  // true if rows of D (and C) begin at multiples of 4 elements and n is one: four elements take one store
   bool vectors;
   WarmRange prefetch, hand_off;  // for launches that overlap others: before the PDL wait, after the last load
   // Append new fields here: earlier offsets, and so the machine code of other kernels, stay the same.

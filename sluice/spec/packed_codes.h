@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The place of each code, scale and zero in its tile, and of each code in its 32-bit word. A few masks and
-// rotates turn such words into the tensor core's operands (docs/packing.md).
-// Codes lie in chunks along k. A chunk is four blocks of 16 rows; a block is 32 lanes of 16 bytes. The four
-// words of lane 4 g + c hold its codes in the order of its registers:
-//   half: fragment f, register j, half h is code 8 f + 2 j + h: row g + 8 (j & 1), k 16 f + 8 (j >> 1) + 2 c
-//   + h byte: fragment f, register j, byte b is code 16 f + 4 j + b: row g + 8 (j & 1), k 32 f + 16 (j >> 1)
-//   + 4 c + b
+// The position of each code, scale and zero in its tile, and of each code in its 32-bit word. A few masks and
+// rotates turn such words into tensor core operands (docs/packing.md).
+// A tile's codes are stored in chunks along k. A chunk is four blocks of 16 rows; a block is 32 lanes of 16
+// bytes. The four words of lane 4 g + c hold its codes in the order of its registers:
+// - half: fragment f, register j, half h is code 8 f + 2 j + h. It is row g + 8 (j & 1), k 16 f + 8 (j >> 1)
+//   + 2 c + h.
+// - byte: fragment f, register j, byte b is code 16 f + 4 j + b. It is row g + 8 (j & 1), k 32 f + 16 (j >>
+//   1) + 4 c + b.
 // Invariant: lane_code and code_place are inverses, and so are place_code and take_code.
 #pragma once
 
@@ -13,19 +14,19 @@
 
 namespace sluice {
 
-/// Codes in a word.
+/// Codes per word.
 SLUICE_HD constexpr int word_codes(const WeightFormat& f) {
   return 32 / code_bits(f.type);
 }
-/// Codes in the 16 bytes of a lane.
+/// Codes per lane, in 16 bytes.
 SLUICE_HD constexpr int lane_codes(const WeightFormat& f) {
   return 8 * kLaneBytes / code_bits(f.type);
 }
-/// k of a chunk: 64 for 4-bit codes, 32 for 8-bit ones.
+/// k of a chunk: 64 for 4-bit codes, 32 for 8-bit codes.
 SLUICE_HD constexpr int chunk_k(const WeightFormat& f) {
   return 256 / code_bits(f.type);
 }
-/// The 16-byte pieces of a tile's codes.
+/// Number of 16-byte pieces of a tile's codes.
 SLUICE_HD constexpr int tile_lanes(const WeightFormat& f) {
   return tile_code_bytes(f) / kLaneBytes;
 }
@@ -37,9 +38,9 @@ struct CodeIndex {
 
   constexpr bool operator==(const CodeIndex&) const = default;
 };
-/// The 32-bit word that holds a code, and the code's position in it.
+/// The 32-bit word that holds a code, and the code's position in the word.
 struct CodePlace {
-  int word_offset = 0;  // word's offset from the tile's first byte
+  int word_offset = 0;  // offset of the word from the tile's first byte
   int field = 0;        // position among the word's codes, in register order
 
   constexpr bool operator==(const CodePlace&) const = default;
@@ -50,7 +51,7 @@ SLUICE_HD constexpr CodeIndex lane_origin(const WeightFormat& f, int lane) {
   const int block = lane / 32 % 4, chunk = lane / 128, g = lane % 32 / 4, c = lane % 4;
   return {16 * block + g, chunk_k(f) * chunk + (f.order == FragmentOrder::half ? 2 : 4) * c};
 }
-/// Code `index` of a lane, relative to the lane's origin.
+/// Row and k of code `index` of a lane, relative to the lane's origin.
 SLUICE_HD constexpr CodeIndex lane_code(FragmentOrder order, int index) {
   if (order == FragmentOrder::half) {
     const int fragment = index / 8, reg = index % 8 / 2;
@@ -62,7 +63,7 @@ SLUICE_HD constexpr CodeIndex lane_code(FragmentOrder order, int index) {
 
 SLUICE_HD constexpr CodePlace code_place(const WeightFormat& f, CodeIndex at) {
   const bool half = f.order == FragmentOrder::half;
-  const int width = half ? 16 : 32, run = half ? 2 : 4;  // k of a fragment; neighbours in k of a register
+  const int width = half ? 16 : 32, run = half ? 2 : 4;  // k per fragment; codes along k per register
   const int chunk = at.k / chunk_k(f), in_chunk = at.k % chunk_k(f);
   const int fragment = in_chunk / width, in_fragment = in_chunk % width;
   const int reg = at.row % 16 / 8 + 2 * (in_fragment / (width / 2));
@@ -71,7 +72,7 @@ SLUICE_HD constexpr CodePlace code_place(const WeightFormat& f, CodeIndex at) {
   return {lane * kLaneBytes + index / word_codes(f) * 4, index % word_codes(f)};
 }
 
-/// Rotates left by `bits`: one funnel shift on the GPU.
+/// Rotates left by `bits`; one funnel shift on the GPU.
 SLUICE_HD constexpr u32 rotate_left(u32 word, int bits) {
   return bits % 32 == 0 ? word : word << bits % 32 | word >> (32 - bits % 32);
 }
@@ -79,8 +80,8 @@ SLUICE_HD constexpr u32 rotate_right(u32 word, int bits) {
   return rotate_left(word, (32 - bits % 32) % 32);
 }
 
-/// The low code_bits of `code` in field `field` of a word, zeros elsewhere.
-/// half: bits 3 and up of a half, where fp16 and bf16 keep their fraction, after a rotation by the register.
+/// A word with the low code_bits of `code` in field `field`, and zeros elsewhere.
+/// half: bits 3 and up of a half-word, rotated by the register. There fp16 and bf16 have their fraction bits.
 /// byte: sign and magnitude of code - 7.5, at bits 7 and 3..1 of a byte; in odd registers, at bits 0 and
 /// 6..4.
 SLUICE_HD constexpr u32 place_code(const WeightFormat& f, u32 code, int field) {
@@ -108,8 +109,8 @@ SLUICE_HD constexpr u32 take_code(const WeightFormat& f, u32 word, int field) {
   return sign != 0 ? ~magnitude & 7 : magnitude | 8;
 }
 
-// Scales of a tile lie group by group; in a group, rows g and g + 8 of a lane are neighbours. Zeros, and the
-// scales and zeros of whole rows (one group), have the same order.
+// Scales of a tile are stored group by group; within a group, rows g and g + 8 of a lane are neighbours.
+// Zeros, and the scales and zeros of whole rows (one group), have the same order.
 
 /// Index of a scale or zero in its array.
 SLUICE_HD constexpr int scale_slot(int row, int group_in_tile) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A slice of a blob is a blob: a shard of a tensor-parallel layer is copied, not packed again. A slice of
-// rows is one copy. A slice of k is one copy with a piece for each strip, and a second one if scales belong
-// to whole rows (cudaMemcpy2D, or a loop). Used by reference/packed_weights.cc and by loaders of models.
+// Slices of a blob. A slice is itself a blob, so a shard of a tensor-parallel layer is copied, not packed
+// again. A slice of rows is one contiguous copy. A slice of k is one strided copy with one piece per strip,
+// and a second copy if scales belong to whole rows (cudaMemcpy2D, or a loop). Used by
+// reference/packed_weights.cc and by model loaders.
 #pragma once
 
 #include <sluice/spec/packing.h>
 
 namespace sluice {
 
-/// A copy of `height` pieces of `width` bytes, a pitch apart in each blob.
+/// A copy of `height` pieces of `width` bytes, with a pitch in each blob.
 struct SliceCopy {
   i64 source_offset = 0, target_offset = 0;
   i64 source_pitch = 0, target_pitch = 0;
@@ -17,13 +18,13 @@ struct SliceCopy {
   constexpr bool operator==(const SliceCopy&) const = default;
 };
 
-/// Rows [begin, end), or k in [begin, end).
+/// Rows or k in [begin, end).
 struct SliceRange {
   i64 begin = 0, end = 0;
 };
 
-/// nullptr, or the rule that a slice of `extent` breaks. `unit` is kStripRows for rows, kPackedTileK for k.
-/// Groups divide 128, so a slice of k never cuts one.
+/// The rule that a slice of `extent` breaks, in words; nullptr if it is valid. `unit`: kStripRows for rows,
+/// kPackedTileK for k. Groups divide 128, so a slice of k never cuts one.
 SLUICE_HD constexpr const char* validate_slice(SliceRange range, i64 extent, int unit) {
   if (range.begin < 0 || range.end < range.begin || range.end > extent)
     return "a slice must lie in the matrix, with begin <= end";
@@ -50,7 +51,8 @@ SLUICE_HD constexpr SliceCopy k_slice_tiles(const WeightFormat& f, i64 n, i64 k,
           packed_k_tiles(part.end - part.begin) * tile_bytes(f),
           part.end > part.begin ? strip_count(n) : 0};
 }
-/// Copies the scales and zeros of whole rows, which every slice of k needs; width 0 with groups.
+/// Copies the scales and zeros of whole rows, which every slice of k needs. width is 0 if scales belong to
+/// groups.
 SLUICE_HD constexpr SliceCopy k_slice_row_scales(const WeightFormat& f, i64 n, i64 k, SliceRange part) {
   const i64 part_k = part.end - part.begin;
   return {

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights: the blob that kernels read by flat bulk copies, in the order of the tensor core's registers
+// Packed weights: the blob that kernels copy by flat bulk copies, in the order of the tensor core's registers
 // (docs/packing.md, byte by byte).
 //   W[row][k] = scale[row][k / group] * (code[row][k] - zero[row][k / group])
-// A blob is strips of 64 rows. A strip is tiles of 128 k, then the scales of its rows if one scale covers the
-// whole k. A tile is [codes | scales | zeros]. Rows and k are padded to whole strips and tiles with codes,
-// scales and zeros of 0. The weights of a gated product are two blobs, the gate's and behind it that of "up".
-// Read by packers, kernels, the reference (reference/packed_weights.h) and tests.
+// A blob consists of strips of 64 rows. A strip consists of tiles of 128 k, followed by the scales of its
+// rows if one scale covers all of k. A tile is [codes | scales | zeros]. Rows and k are padded to whole
+// strips and tiles with codes, scales and zeros of 0. The weights of a gated product are two blobs, the
+// gate's followed by that of "up". Read by packers, kernels, the reference (reference/packed_weights.h) and
+// tests.
 #pragma once
 
 #include <sluice/spec/dtype.h>
 
 namespace sluice {
 
-/// Meaning of a code. uint4: 0..15, minus a zero (8 if none is stored). int8: value + 128. e4m3: the bits of
-/// an e4m3.
+/// Meaning of a code. uint4: 0..15, from which a zero is subtracted (8 if none is stored). int8: value + 128.
+/// e4m3: the bits of an e4m3.
 enum class WeightType : u8 { uint4, int8, e4m3 };
 enum class ScaleZero : u8 { none, per_group };
-/// Register order of the tensor core instruction. half: 16-bit tokens (mma m16n8k16, wgmma m64k16). byte:
-/// 8-bit tokens (wgmma m64k32).
+/// The tensor core instruction whose register order is used. half: for 16-bit tokens (mma m16n8k16, wgmma
+/// m64k16). byte: for 8-bit tokens (wgmma m64k32).
 enum class FragmentOrder : u8 { half, byte };
 
 struct WeightFormat {
   WeightType type = WeightType::uint4;
-  int group = 128;            // k that share a scale: 32, 64 or 128; 0: the whole k
+  int group = 128;            // k per scale: 32, 64 or 128; 0: all of k
   DType scale = DType::fp16;  // type of scales and zeros
   ScaleZero zero = ScaleZero::none;
   FragmentOrder order = FragmentOrder::half;
@@ -33,7 +34,7 @@ struct WeightFormat {
 inline constexpr int kStripRows = 64;
 inline constexpr int kPackedTileK = 128;
 inline constexpr int kPackedTileCodes = kStripRows * kPackedTileK;
-inline constexpr int kLaneBytes = 16;  // bytes that a lane reads at once
+inline constexpr int kLaneBytes = 16;  // bytes that a lane loads at once
 
 SLUICE_HD constexpr const char* name_of(WeightType type) {
   switch (type) {
@@ -61,7 +62,7 @@ SLUICE_HD constexpr const char* name_of(FragmentOrder order) {
 SLUICE_HD constexpr int code_bits(WeightType type) {
   return type == WeightType::uint4 ? 4 : 8;
 }
-/// The zero that is subtracted from a code where no zeros are stored.
+/// The zero that is subtracted from a code if no zeros are stored.
 SLUICE_HD constexpr int implied_zero(WeightType type) {
   switch (type) {
     case WeightType::uint4: return 8;
@@ -71,7 +72,7 @@ SLUICE_HD constexpr int implied_zero(WeightType type) {
   return 0;
 }
 
-/// nullptr, or the rule that the format breaks, in words.
+/// The rule that the format breaks, in words; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate(const WeightFormat& f) {
   if (f.type != WeightType::uint4 && f.type != WeightType::int8 && f.type != WeightType::e4m3)
     return "weights must be uint4, int8 or e4m3";
@@ -90,7 +91,7 @@ SLUICE_HD constexpr const char* validate(const WeightFormat& f) {
 SLUICE_HD constexpr int tile_code_bytes(const WeightFormat& f) {
   return kPackedTileCodes * code_bits(f.type) / 8;
 }
-/// Scales of one row in a tile; 0 if one scale covers the whole k.
+/// Scales of one row in a tile; 0 if one scale covers all of k.
 SLUICE_HD constexpr int tile_groups(const WeightFormat& f) {
   return f.group == 0 ? 0 : kPackedTileK / f.group;
 }
@@ -110,7 +111,8 @@ SLUICE_HD constexpr int tile_scales_offset(const WeightFormat& f) {
 SLUICE_HD constexpr int tile_zeros_offset(const WeightFormat& f) {
   return tile_code_bytes(f) + tile_scale_bytes(f);
 }
-/// Scales of whole rows lie behind a strip's tiles, then their zeros, if one scale covers the whole k.
+/// Bytes of the scales of whole rows, if one scale covers all of k. They follow a strip's tiles; their zeros
+/// follow them.
 SLUICE_HD constexpr int row_scale_bytes(const WeightFormat& f) {
   return f.group == 0 ? round_up(kStripRows * bytes_of(f.scale), 128) : 0;
 }
@@ -134,7 +136,8 @@ SLUICE_HD constexpr i64 strip_bytes(const WeightFormat& f, i64 k) {
 SLUICE_HD constexpr i64 blob_bytes(const WeightFormat& f, i64 n, i64 k) {
   return strip_count(n) * strip_bytes(f, k);
 }
-/// Strips of a gated product's weights. Each half of n begins a strip, so padding may lie behind the gate.
+/// Strips of a gated product's weights. Each half of n begins a strip, so there may be padding behind the
+/// gate.
 SLUICE_HD constexpr i64 gated_strips(i64 n) {
   return 2 * strip_count(n / 2);
 }
@@ -142,14 +145,14 @@ SLUICE_HD constexpr i64 gated_blob_bytes(const WeightFormat& f, i64 n, i64 k) {
   return gated_strips(n) * strip_bytes(f, k);
 }
 inline constexpr int kGatedUnit = 16;
-/// nullptr, or the rule that a gated product's n breaks, to be put behind its value.
+/// The rule that a gated product's n breaks, in words to be appended to its value; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate_gated(i64 n) {
   return n % kGatedUnit == 0
              ? nullptr
              : " of a gated product must be a multiple of 16: it is the rows of W, gate and up; "
                "pad both halves";
 }
-/// True if a gated product reads other bytes than a plain one: the gate's last strip is not full.
+/// True if a gated blob differs from a plain one, because the gate's last strip is not full.
 SLUICE_HD constexpr bool pads_halves(i64 n) {
   return n / 2 % kStripRows != 0;
 }
@@ -160,7 +163,7 @@ SLUICE_HD constexpr i64 tile_offset(const WeightFormat& f, i64 k, i64 strip, i64
 SLUICE_HD constexpr i64 row_scales_offset(const WeightFormat& f, i64 k, i64 strip) {
   return tile_offset(f, k, strip, packed_k_tiles(k));
 }
-/// Bits of a blob for each weight of n x k, with padding and scales.
+/// Bits of a blob per weight of n x k, with padding and scales.
 SLUICE_HD constexpr double bits_each(i64 bytes, i64 n, i64 k) {
   if (n == 0 || k == 0) return 0.0;
   return 8.0 * static_cast<double>(bytes) / (static_cast<double>(n) * static_cast<double>(k));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one argument of every kernel. It is passed as __grid_constant__, so that tensor maps need no copy to
-// the device. Kernels of convolutions take the derived structs.
+// The only argument of every kernel. It is passed as __grid_constant__, so that tensor maps need no copy to
+// device memory. Kernels of convolutions take the derived structs.
 #pragma once
 
 #include <sluice/spec/workspace_stamp.h>
 
 namespace sluice {
 
-/// As large as CUtensorMap (asserted in host/driver/tensor_map.cc) and aligned to the 64 bytes that TMA
-/// needs; cuda.h's own type asks for 128. It is written out because NVRTC cannot read cuda.h.
+/// Same size as CUtensorMap (asserted in host/driver/tensor_map.cc), but aligned to only the 64 bytes that
+/// TMA needs; cuda.h's type asks for 128. It is defined here because NVRTC cannot read cuda.h.
 struct alignas(64) TensorMap {
   u64 words[16];
 };
@@ -16,10 +16,10 @@ struct alignas(64) TensorMap {
 struct GemmParams {
   TensorMap map_a;
   TensorMap map_b;
-  TensorMap map_a_tail;  // boxes of the last, shorter slice of rows; unused if there is none
+  TensorMap map_a_tail;  // boxes of the last, shorter slice of rows; unused if all slices are whole
   TensorMap map_b_tail;
   TensorMap map_d;  // unused with StorePath::direct
-  const void* c;    // nullptr: no residual, or beta = 0; never read then
+  const void* c;    // nullptr if there is no residual or beta = 0; then never read
   void* d;
   const float* scale_a;      // 1 (tensor) or m (vector) values, shared by all matrices of a batch;
   const float* scale_b;      // 1 or n; or block scales of every matrix (spec/epilogue.h)
@@ -34,8 +34,8 @@ struct GemmParams {
   int raster_group;
   Deal deal;
   u32* counters;      // counters of shared tiles: zero before and after each launch
-  float* partials;    // slots of partial sums; their contents before and after do not matter
-  LaunchStamp stamp;  // used by kernels that stamp the workspace
+  float* partials;    // slots of partial sums; their contents before and after a launch do not matter
+  LaunchStamp stamp;  // used by kernels that stamp the workspace (debugging)
   // Operands of kernels that load without TMA (plain schedules); strides in elements.
   const void* a;
   const void* b;
@@ -55,7 +55,8 @@ struct ConvParams : GemmParams {
   Gather gather;
 };
 
-/// One phase of a strided dgrad: a matrix of the batch. Its taps are gather.taps from first_tap on.
+/// One phase of a dgrad with a stride; it is one matrix of the batch. Its taps are gather.taps from first_tap
+/// on.
 struct alignas(64) PhaseParams {
   TensorMap map_a;  // dy, with the phase's corners
   TensorMap map_d;  // every stride-th pixel of dx

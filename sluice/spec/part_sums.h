@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// How kernels/sum_parts.cuh shares out the sums of split-K slices. A CTA takes 64 rows and a few columns of
-// one part of a tile. Where these are few, its warpgroups take a share of the peers each; where they are
-// many, one warpgroup takes all peers of twice the columns. Read by that kernel, by the host for its grid,
-// and by the host twin.
+// How kernels/sum_parts.cuh divides the adding up of split-K slices. A CTA takes 64 rows and a few columns of
+// one part of a tile. If there are few such blocks, the CTA's warpgroups each add up a share of the peers. If
+// there are many, one warpgroup adds up all peers for twice the columns. Read by that kernel, by the host for
+// its grid, and by the host twin.
 #pragma once
 
 #include <sluice/spec/work_split.h>
 
 namespace sluice {
 
-/// Most warpgroups of a CTA.
+/// Most warpgroups per CTA.
 inline constexpr int kMostSummers = 4;
 inline constexpr int kMostSumThreads = kMostSummers * kWarpgroupThreads;
-inline constexpr int kSumCtas = 2;  // CTAs of the largest size that share an SM
+inline constexpr int kSumCtas = 2;  // CTAs of the largest size that fit on an SM
 
-/// Columns that a CTA sums: few, so that a D of 256 x 256 is shared out to 128 SMs. Where D is large, twice
-/// as many, so that a thread has several loads in flight whatever the number of peers.
+/// Columns that a CTA adds up. They are few, so that a D of 256 x 256 is divided among 128 SMs. For a large D
+/// there are twice as many, so that a thread has several loads in flight for any number of peers.
 inline constexpr int kSumColumns = 8;
 inline constexpr int kWideSumColumns = 16;
 
 /// The sums that one CTA adds up.
 struct SumBlock {
   int tile = 0;      // index among the streamed cluster tiles
-  int cta_rank = 0;  // rank in its cluster of the CTA that wrote the sums
-  int part = 0;      // index among the parts that are combined separately
+  int cta_rank = 0;  // rank, in its cluster, of the CTA that wrote the sums
+  int part = 0;      // index among the parts of a tile that are combined separately
   int wave = 0;
   int column = 0;  // first column, counted from that CTA's first
 };
 
-/// The launch: CTAs, columns of each, and its warpgroups.
+/// The launch: its CTAs, and the columns and warpgroups per CTA.
 struct SumGrid {
   i64 blocks = 0;
   int columns = kSumColumns;
   int summers = 1;
 };
-// Every GPU uses the same bounds, since they decide the order of sums and so their bits. More than two CTAs
-// for each of an H200's 132 SMs are resident together only if they are smaller. 512 x 512 x 32768 takes 29.4
-// us that way, 30.7 us in two waves. From kManySumBlocks on, CTAs of one warpgroup add 1024 x 1024 in 2 to 8
-// parts in 3.2 to 6.9 us, where shared peers take 8.4 to 9.7 (docs/findings/im2col.md, E6).
+// All GPUs use the same bounds, because they determine the order of additions and so the bits. More than two
+// CTAs per SM of an H200 (132 SMs) are resident together only if they are smaller. With smaller CTAs 512 x
+// 512 x 32768 takes 29.4 us, in two waves 30.7 us. From kManySumBlocks on, CTAs have one warpgroup. They add
+// up 1024 x 1024 in 2 to 8 parts in 3.2 to 6.9 us; CTAs whose warpgroups share the peers take 8.4 to 9.7 us
+// (docs/findings/im2col.md, E6).
 inline constexpr i64 kLargeSumBlocks = kSumCtas * 132;
 inline constexpr i64 kManySumBlocks = 1024;
 SLUICE_HD constexpr SumGrid sum_grid(const KernelConfig& c, int streamed) {
@@ -47,7 +48,7 @@ SLUICE_HD constexpr SumGrid sum_grid(const KernelConfig& c, int streamed) {
   if (own_columns(c) % kWideSumColumns != 0) return {blocks, kSumColumns, 1};
   return {blocks / 2, kWideSumColumns, 1};
 }
-/// Places block `index` of a grid: neighbours sum neighbouring columns.
+/// The block of CTA `index`: neighbouring CTAs have neighbouring columns.
 SLUICE_HD constexpr SumBlock sum_block(const KernelConfig& c, int index, int columns) {
   const int across = own_columns(c) / columns;
   const int wave = index / across, part = wave / waves(c), cta = part / combined_parts(c);
@@ -55,7 +56,7 @@ SLUICE_HD constexpr SumBlock sum_block(const KernelConfig& c, int index, int col
           index % across * columns};
 }
 
-/// The peers that one warpgroup adds up; the warpgroups' sums are then added in order.
+/// The peers that one warpgroup adds up. The warpgroups' results are then added in order.
 struct PeerRange {
   int begin = 0, end = 0;
 };

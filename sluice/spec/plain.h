@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Derived values of a plain schedule (kernels/plain.cuh): few rows of A ("tokens"), both operands K-major, no
-// TMA. B's rows are the tensor core's rows, A's rows its columns. A CTA has one tile of tile.m tokens x
+// TMA. Rows of B are the tensor core's rows, rows of A its columns. A CTA has one tile of tile.m tokens x
 // tile.n rows of B. Its teams take 128-byte k-tiles in turn, each through a ring of its own. A team is a warp
 // (Schedule::plain: mma.sync) or a warpgroup (Schedule::plain_wgmma).
 //
-// A WGMMA has 64 rows. Where two or four tiles' rows fit into those, a stage holds as many k-tiles: their
-// rows of B as WGMMA's rows, their tokens as its columns. Products of one k-tile's rows with another's tokens
-// are ignored. They cost nothing up to 36 columns, since a WGMMA takes 18 clocks at least. In other tiles the
+// A WGMMA has 64 rows. If two or four tiles' rows fit in those, a stage holds as many k-tiles: their rows of
+// B are WGMMA's rows, their tokens its columns. Products of one k-tile's rows with another's tokens are
+// ignored. They cost nothing up to 36 columns, because a WGMMA takes at least 18 clocks. In other tiles the
 // last WGMMA reads past B's rows, and those products are ignored too.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-inline constexpr int kPlainRowBytes = 128;  // bytes of k that a row has in a stage
+inline constexpr int kPlainRowBytes = 128;  // bytes of k per row in a stage
 inline constexpr int kMaxPlainCtas = 3;
 
 SLUICE_HD constexpr int team_warps(const KernelConfig& c) {
@@ -27,11 +27,11 @@ SLUICE_HD constexpr int teams(const KernelConfig& c) {
 SLUICE_HD constexpr int stage_k_tiles(const KernelConfig& c) {
   return c.schedule == Schedule::plain_wgmma && c.tile.n <= kWaveRows / 2 ? kWaveRows / c.tile.n : 1;
 }
-/// WGMMAs of a stage for each step of k.
+/// WGMMAs per stage and step of k.
 SLUICE_HD constexpr int plain_waves(const KernelConfig& c) {
   return ceil_div(c.tile.n, kWaveRows);
 }
-/// Columns of a plain_wgmma's products.
+/// Columns of the products of plain_wgmma.
 SLUICE_HD constexpr int stage_columns(const KernelConfig& c) {
   return stage_k_tiles(c) * c.tile.m;
 }
@@ -46,16 +46,16 @@ SLUICE_HD constexpr WarpTile plain_tile(const KernelConfig& c) {
 SLUICE_HD constexpr int plain_stage_bytes(const KernelConfig& c) {
   return stage_k_tiles(c) * (c.tile.n + c.tile.m) * kPlainRowBytes;
 }
-/// Bytes of each row of B in a CTA's rings at the PDL wait: all stages but the last of each ring.
+/// Bytes of each row of B that are in a CTA's rings at the PDL wait: all stages but the last of each ring.
 SLUICE_HD constexpr int plain_early_row_bytes(const KernelConfig& c) {
   return (c.stages - 1) * teams(c) * stage_k_tiles(c) * kPlainRowBytes;
 }
-/// Bytes of the rings, with what the last WGMMA of the last stage reads past them.
+/// Bytes of the rings, including the bytes past them that the last WGMMA of the last stage reads.
 SLUICE_HD constexpr int plain_ring_bytes(const KernelConfig& c) {
   const int read = c.schedule == Schedule::plain_wgmma ? kWaveRows * plain_waves(c) * kPlainRowBytes : 0;
   return teams(c) * c.stages * plain_stage_bytes(c) + max(0, read - plain_stage_bytes(c));
 }
-/// Offset of sums that arrive from the cluster. They lie behind the rings and the CTA's own sums, which
+/// Offset of sums that arrive from the cluster. They follow the rings, and also the CTA's own sums, which
 /// overlay the rings.
 SLUICE_HD constexpr int plain_incoming_offset(const KernelConfig& c) {
   return max(plain_ring_bytes(c), warp_sums_bytes(plain_tile(c)));
@@ -63,22 +63,22 @@ SLUICE_HD constexpr int plain_incoming_offset(const KernelConfig& c) {
 SLUICE_HD constexpr int plain_smem_bytes(const KernelConfig& c) {
   return plain_incoming_offset(c) + incoming_sums_bytes(plain_tile(c));
 }
-/// Sums of a thread with plain_wgmma.
+/// Accumulator registers per thread with plain_wgmma.
 SLUICE_HD constexpr int plain_sums(const KernelConfig& c) {
   return plain_waves(c) * stage_columns(c) / 2;
 }
-/// Threads of an SM such that each gets the registers it needs: 128, or 255 with more than 64 sums.
+/// Threads per SM for which there are enough registers: 128 per thread, or 255 with more than 64 sums.
 SLUICE_HD constexpr int plain_threads(const KernelConfig& c) {
   return c.schedule == Schedule::plain_wgmma && plain_sums(c) > 64 ? 256 : 512;
 }
-/// CTAs that share an SM, by shared memory and registers.
+/// CTAs that fit on an SM, by shared memory and registers.
 SLUICE_HD constexpr int plain_ctas(const KernelConfig& c) {
   return max(1, min(min(kSmemOfSm / (plain_smem_bytes(c) + kSmemOfCta), plain_threads(c) / (32 * c.warps)),
                     kMaxPlainCtas));
 }
 
-/// tile.n of plain_wgmma is a multiple of this. WGMMA's rows are swizzled by eights. Low tiles put k-tiles
-/// below each other, and gated ones pairs of eight rows.
+/// tile.n of plain_wgmma is a multiple of this. WGMMA's rows are swizzled in groups of eight. Low tiles have
+/// several k-tiles below each other, and gated tiles have pairs of eight rows.
 SLUICE_HD constexpr int plain_width_unit(int width, bool gated) {
   return width > kWaveRows / 2 && !gated ? 8 : 16;
 }
@@ -87,7 +87,7 @@ SLUICE_HD constexpr bool is_plain_width(int width, bool gated) {
   return width >= 16 && width <= 256 && width % plain_width_unit(width, gated) == 0;
 }
 
-/// nullptr, or the rule that a plain config breaks, in words.
+/// The rule that a plain config breaks, in words; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate_plain(const KernelConfig& c) {
   if (c.a_major != Major::k || c.b_major != Major::k) return "plain needs K-major operands";
   if (c.schedule == Schedule::plain) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A problem: everything a caller says about one product, and nothing about how it is done.
+// A problem: everything that a caller specifies about one product, and nothing about how it is computed.
 //   D[m,n] = act(alpha * scale_a * scale_b * sum_k A[m,k] B[k,n] + beta * C[m,n] + bias[n])
-// for each matrix of `batch`, or D += the product (epilogue.update). n is the rows of B; a gated D
-// (epilogue.gated) has half as many columns. Sizes and strides are part of the problem, since tensor maps
-// hold them; pointers, alpha and beta are not (Args).
+// for each matrix of `batch`, or D += the product (epilogue.update). n is the number of columns of B; a gated
+// D (epilogue.gated) has half as many columns. Sizes and strides are part of the problem, because tensor maps
+// contain them; pointers, alpha and beta are not (Args).
 #pragma once
 
 #include <sluice/spec/conv.h>
@@ -11,24 +11,24 @@
 
 namespace sluice {
 
-/// The index of an input that is contiguous in memory. k: A is row-major m x k, B is stored n x k (torch's x
-/// @ w.T, "TN" of cuBLAS and CUTLASS). mn: A is stored k x m, B is stored k x n. mn is for 16-bit types only:
-/// WGMMA takes fp8 operands K-major.
+/// The index of an input that is contiguous in memory. k: A is row-major m x k, and B is stored n x k
+/// (torch's `x @ w.T`, "TN" of cuBLAS and CUTLASS). mn: A is stored k x m, and B is stored k x n. mn is only
+/// for 16-bit types, because WGMMA takes fp8 operands K-major.
 enum class Major : u8 { k, mn };
 
-/// Where the sum of an fp8 product is kept. promoted: partial sums are added to fp32 registers every 128 of
-/// k. fast: in the tensor core's accumulator, which keeps 13 fraction bits of them (docs/numerics.md). Sums
-/// of 16-bit inputs are in fp32 either way.
+/// How an fp8 product is accumulated. promoted: sums of 128 of k are added to fp32 registers. fast:
+/// everything in the tensor core's accumulator, which keeps 13 fraction bits (docs/numerics.md). Sums of
+/// 16-bit inputs are in fp32 either way.
 enum class Accumulate : u8 { fast, promoted };
 
-/// Strides are in elements. ld: from one row (Major::k) or one k (Major::mn) to the next; 0 = packed.
-/// batch_stride: from one matrix of the batch to the next; 0 = packed.
+/// A matrix. Strides are in elements. ld: from one row (Major::k) or one k (Major::mn) to the next; 0: no
+/// gaps. batch_stride: from one matrix of the batch to the next; 0: no gaps.
 struct Matrix {
   DType type = DType::bf16;
-  Major major = Major::k;  // a caller's D and C are row-major (n contiguous): leave it. mn: D is stored n x m
+  Major major = Major::k;  // mn: D is stored n x m. Callers leave k for C and D, which are row-major
   i64 ld = 0;
   i64 batch_stride = 0;
-  bool unaligned = false;  // A, B and D: the address is a multiple of the element only, not of 16 bytes
+  bool unaligned = false;  // A, B and D: the address need only be a multiple of the element, not of 16 bytes
 
   constexpr bool operator==(const Matrix&) const = default;
 };
@@ -40,22 +40,22 @@ struct Problem {
   i64 batch = 1;
   Matrix a{};
   Matrix b{};
-  Matrix c{};  // read only with epilogue.residual; its type is epilogue.c_type
+  Matrix c{};  // used only with epilogue.residual; its type is epilogue.c_type
   Matrix d{};
   Epilogue epilogue{};
   Accumulate accumulate = Accumulate::promoted;  // has no effect on 16-bit inputs (is_promoted)
-  /// Asks for the same bits on every run. false lets the slices of a split product add to D in any order,
-  /// with update = add only; everything else is deterministic anyway.
+  /// true: results are bit-identical from run to run. false: slices of a split product may be added to D in
+  /// any order, with update = add only; everything else is deterministic anyway.
   bool deterministic = true;
-  /// With an op, the product of a convolution: all sizes, layouts and strides follow from it
+  /// If it has an op, the problem is a convolution's product: all sizes, layouts and strides follow from it
   /// (spec/conv_problem.h).
   Conv conv{};
 
   constexpr bool operator==(const Problem&) const = default;
 };
 
-/// True if sums of 128 of k are added up outside the tensor core. Block scales need that whatever
-/// `accumulate` says. Sums of 16-bit inputs are fp32 already, so that `accumulate` changes nothing.
+/// True if sums of 128 of k are added up outside the tensor core. Block scales need that regardless of
+/// `accumulate`. Sums of 16-bit inputs are fp32 already, so that `accumulate` has no effect.
 SLUICE_HD constexpr bool is_promoted(const Problem& p) {
   return is_fp8(p.a.type) && (p.accumulate == Accumulate::promoted || is_block_scaled(p.epilogue));
 }
@@ -64,7 +64,7 @@ SLUICE_HD constexpr bool is_promoted(const Problem& p) {
 SLUICE_HD constexpr bool adds_in_any_order(const Problem& p) {
   return adds(p.epilogue) && !p.deterministic;
 }
-/// True if there is nothing to add: D keeps its bits and nothing is launched.
+/// True if there is nothing to add, so that D stays unchanged and nothing is launched.
 SLUICE_HD constexpr bool leaves_d(const Problem& p, float alpha) {
   return adds(p.epilogue) && (p.k == 0 || alpha == 0.0f);
 }
@@ -73,7 +73,7 @@ SLUICE_HD constexpr bool leaves_d(const Problem& p, float alpha) {
 SLUICE_HD constexpr i64 scale_blocks(i64 extent) {
   return ceil_div(extent, i64{kScaleBlock});
 }
-/// fp32 values that a caller's scale_a and scale_b hold.
+/// Number of fp32 values in a caller's scale_a and scale_b.
 SLUICE_HD constexpr i64 scale_a_count(const Problem& p) {
   switch (p.epilogue.scale_a) {
     case ScaleMode::none: return 0;
@@ -104,7 +104,7 @@ SLUICE_HD constexpr i64 block_scale_b_index(const Problem& p, i64 batch, i64 col
 SLUICE_HD constexpr i64 inner_extent(const Matrix& x, i64 rows, i64 k) {
   return x.major == Major::k ? k : rows;
 }
-/// Length of the strided index.
+/// Length of the other index, which is strided.
 SLUICE_HD constexpr i64 outer_extent(const Matrix& x, i64 rows, i64 k) {
   return x.major == Major::k ? rows : k;
 }
@@ -115,12 +115,13 @@ SLUICE_HD constexpr i64 batch_stride_of(const Matrix& x, i64 inner, i64 outer) {
   return x.batch_stride != 0 ? x.batch_stride : ld_of(x, inner) * outer;
 }
 
-/// TMA moves units of 16 bytes: addresses, tensor map strides and inner box rows are multiples (CUDA driver
-/// API, cuTensorMapEncodeTiled). The copy engine writes no less (docs/findings/tma-store-tail.md).
+/// TMA accesses units of 16 bytes: addresses, tensor map strides and inner box sizes are multiples (CUDA
+/// driver API, cuTensorMapEncodeTiled). The copy engine cannot write fewer bytes
+/// (docs/findings/tma-store-tail.md).
 inline constexpr i64 kTmaUnit = 16;
-/// Exclusive bound of a tensor map's strides, in bytes.
+/// Strides of a tensor map must be below this, in bytes.
 inline constexpr i64 kTmaStrideLimit = i64{1} << 40;
-/// True if a tensor map can describe the matrix, which has `outer` rows in memory and its strides filled in.
+/// True if a tensor map can describe the matrix. `outer`: its rows in memory; its strides must be set.
 SLUICE_HD constexpr bool tma_addresses(const Matrix& x, i64 outer, i64 batch) {
   const i64 unit = kTmaUnit / bytes_of(x.type), limit = kTmaStrideLimit / bytes_of(x.type);
   const auto steps = [&](i64 count, i64 stride) {
@@ -129,8 +130,8 @@ SLUICE_HD constexpr bool tma_addresses(const Matrix& x, i64 outer, i64 batch) {
   return !x.unaligned && steps(outer, x.ld) && steps(batch, x.batch_stride);
 }
 
-/// The product with A and B swapped: D^T = B A^T, in the memory of D. `p` has its strides filled in, gathers
-/// nothing, and has no C, which would need transposing too.
+/// The product with A and B swapped: D^T = B A^T, in the memory of D. `p` must have its strides set, must not
+/// be a gathering convolution, and must have no C, which would need transposing too.
 SLUICE_HD constexpr Problem transposed(Problem p) {
   const Problem old = p;
   p.m = old.n;
@@ -145,7 +146,7 @@ SLUICE_HD constexpr Problem transposed(Problem p) {
   return p;
 }
 
-/// True for a product made by transposed(): callers' D are row-major.
+/// True for a product made by transposed(). D of callers is always row-major.
 SLUICE_HD constexpr bool is_transposed(const Problem& p) {
   return p.d.major == Major::mn;
 }
@@ -155,8 +156,8 @@ SLUICE_HD constexpr i64 d_columns(const Problem& p) {
   return outputs_of(p.epilogue, p.n);
 }
 
-/// The problem with every "0 = packed" stride filled in; planning and launching use this form. Those of a
-/// convolution are always filled in.
+/// The problem with every stride of 0 ("no gaps") replaced by its value; planning and launching use this
+/// form. A convolution's strides are always set.
 SLUICE_HD constexpr Problem with_strides(Problem p) {
   if (is_conv(p.conv)) return p;
   const i64 a_inner = inner_extent(p.a, p.m, p.k), a_outer = outer_extent(p.a, p.m, p.k);

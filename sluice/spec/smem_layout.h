@@ -13,14 +13,14 @@ namespace sluice {
 
 inline constexpr int kSmemAlign = 1024;
 inline constexpr int kSwizzleRowBytes = 128;
-inline constexpr int kMnBlock = 64;       // m or n of one such row of a 16-bit MN-major operand
+inline constexpr int kMnBlock = 64;       // m or n of one row of a 16-bit MN-major operand
 inline constexpr int kStoreBuffers = 2;   // per math warpgroup: one is filled while TMA reads the other
-inline constexpr int kMaxScaleParts = 8;  // 224 columns are 7 of 32; 8 keep the barriers aligned
+inline constexpr int kMaxScaleParts = 8;  // 224 columns are 7 parts of 32; with 8 the barriers stay aligned
 
 SLUICE_HD constexpr int stage_a_bytes(const KernelConfig& c) {
   return c.tile.m * c.tile.k * bytes_of(c.a);
 }
-/// Rows of B that a stage has room for: an MN-major operand comes in whole blocks.
+/// Rows of B for which a stage has memory: an MN-major operand is loaded in whole blocks.
 SLUICE_HD constexpr int stage_b_rows(const KernelConfig& c) {
   return c.b_major == Major::mn ? round_up(c.tile.n, kMnBlock) : c.tile.n;
 }
@@ -31,9 +31,9 @@ SLUICE_HD constexpr int stage_bytes(const KernelConfig& c) {
   return stage_a_bytes(c) + stage_b_bytes(c);
 }
 
-/// Columns of the tile in one store buffer. They are D's columns: the widest of 128, 64, 32, 16 bytes that
-/// divides the tile's row. With swapped operands they are D's rows, 128 bytes each, and need not divide the
-/// tile.
+/// Columns of the tile in one store buffer. A row in the buffer is the widest of 128, 64, 32, 16 bytes of D
+/// that divides the tile's row. With swapped operands the columns are D's rows, 128 bytes each, and need not
+/// divide the tile.
 SLUICE_HD constexpr int store_columns(const KernelConfig& c) {
   if (is_swapped(c)) {
     int columns = kWaveRows;
@@ -60,8 +60,10 @@ SLUICE_HD constexpr int store_offset(const KernelConfig& c, int group, int buffe
   return c.stages * stage_bytes(c) + (group * kStoreBuffers + buffer) * store_buffer_bytes(c);
 }
 
-/// In a cluster along k every CTA sends each peer the sums of that peer's columns, in passes that fit.
-// Exchange buffer of a CTA: passes are halved until they fit, or have an odd number of 8 columns.
+/// The exchange in a cluster along k: every CTA sends each peer the partial sums of that peer's columns, in
+/// one or more passes.
+// Limit for a CTA's exchange buffer. The columns of a pass are halved until the buffer fits, or until they
+// are an odd number of 8-column groups.
 inline constexpr int kExchangeBytes = 32 * 1024;
 SLUICE_HD constexpr int exchange_passes(const KernelConfig& c) {
   const int groups = c.schedule == Schedule::ping_pong ? kMathGroups : 1;
@@ -70,17 +72,16 @@ SLUICE_HD constexpr int exchange_passes(const KernelConfig& c) {
     passes *= 2;
   return passes;
 }
-/// Columns that a CTA receives in one pass, out of its own columns.
+/// Columns that a CTA receives per pass; they are part of its own columns.
 SLUICE_HD constexpr int pass_columns(const KernelConfig& c) {
   return own_columns(c) / exchange_passes(c);
 }
-/// Bytes that one math group receives in one pass: its columns from every CTA of the cluster, itself
-/// included.
+/// Bytes that one math group receives per pass: its columns from every CTA of the cluster, itself included.
 SLUICE_HD constexpr int exchange_buffer_bytes(const KernelConfig& c) {
   return c.cluster.k == 1 ? 0 : c.cluster.k * group_rows(c) * pass_columns(c) * 4;
 }
-/// Bytes of a pass that come from each CTA: only warps with rows inside the matrix (16 rows each) send.
-/// `live_rows` counts from the group's first row; 0 or less means none.
+/// Bytes that each CTA sends per pass: only warps with rows inside the matrix (16 rows each) send.
+/// `live_rows`: from the group's first row on; 0 or less: none.
 inline constexpr int kWarpRows = 16;
 SLUICE_HD constexpr int exchange_live_bytes(const KernelConfig& c, int live_rows) {
   const int rows = max(0, min(ceil_div(live_rows, kWarpRows) * kWarpRows, group_rows(c)));
@@ -97,7 +98,7 @@ SLUICE_HD constexpr int scale_part_columns(const KernelConfig& c) {
 SLUICE_HD constexpr int scale_parts(const KernelConfig& c) {
   return c.tile.n / scale_part_columns(c);
 }
-/// Block scales of one stage: fp32, one for each row of the tile, then one for each part of its columns.
+/// Bytes of the block scales of one stage: fp32, one per row of the tile, then one per part of its columns.
 SLUICE_HD constexpr int scale_slot_bytes(const KernelConfig& c) {
   return is_block_scaled(c.epilogue) ? 4 * (c.tile.m + kMaxScaleParts) : 0;
 }
@@ -105,7 +106,7 @@ SLUICE_HD constexpr int scale_offset(const KernelConfig& c, int stage) {
   return exchange_offset(c, kMathGroups) + stage * scale_slot_bytes(c);
 }
 
-/// Scales of one math group's rows and columns, where they are vectors, and the bias of its columns
+/// Bytes of the scales of one math group's rows and columns, if they are vectors, and of its columns' bias
 /// (device/epilogue/epilogue_vectors.cuh).
 SLUICE_HD constexpr int bias_bytes(const KernelConfig& c) {
   return c.epilogue.bias == Bias::column ? own_columns(c) * bytes_of(c.epilogue.bias_type) : 0;
@@ -144,16 +145,16 @@ SLUICE_HD constexpr int sums_empty_barrier(const KernelConfig& c, int group) {
   return sums_full_barrier(c, kMathGroups) + group;
 }
 
-// Arrivals that complete one phase of each barrier. kernels/gemm.cuh has the role and barrier tables.
+// Arrivals that complete one phase of each barrier. kernels/gemm.cuh has the tables of roles and barriers.
 
-/// The load thread, whose expected bytes do the rest, and the warps that bring block scales or strided
-/// operands.
+/// The load thread (the bytes that it expects must arrive too), and the warps that load block scales or
+/// strided operands.
 SLUICE_HD constexpr int full_arrivals(const KernelConfig& c) {
   if (loads_strided(c)) return 1 + kStridedWarps;
   return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;
 }
-/// Every math warp that reads the stage, in each CTA that gets this CTA's multicast or sends to it: its
-/// cluster row and column.
+/// Every math warp that reads the stage, in each CTA of this CTA's cluster row and column: those that receive
+/// its multicasts or send it theirs.
 SLUICE_HD constexpr int empty_arrivals(const KernelConfig& c) {
   return (c.cluster.m + c.cluster.n - 1) * stage_readers(c) * kMathWarps;
 }
@@ -161,11 +162,11 @@ SLUICE_HD constexpr int turn_arrivals(const KernelConfig&) {
   return kMathWarps;
 }
 
-/// One thread of the group, which announces the bytes to come.
+/// One thread of the group, which also announces the expected bytes.
 SLUICE_HD constexpr int sums_full_arrivals(const KernelConfig&) {
   return 1;
 }
-/// Each warp of the same group in every CTA of the cluster, once it has read its sums.
+/// Each warp of the same group in every CTA of the cluster, once it has read the sums that it received.
 SLUICE_HD constexpr int sums_empty_arrivals(const KernelConfig& c) {
   return c.cluster.k * kMathWarps;
 }

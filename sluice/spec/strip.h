@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights with e4m3 tokens, or 17 to 128 of 16 bits: the config of kernels/strip.cuh, derived values,
-// and its launch parameters. The problem is spec/packed.h's:
+// Packed weights with e4m3 tokens, or with 17 to 128 tokens of 16 bits: the config of kernels/strip.cuh,
+// derived values, and its launch parameters. The problem is that of spec/packed.h:
 //   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]),  W = scale * (code - zero)
-// Codes become WGMMA's A in registers; tokens are its B and come from shared memory. With e4m3 tokens the
-// tensor core adds up products of at most 128 k, and fp32 registers everything else. With 16-bit tokens A
-// holds weights in the tokens' type, and the tensor core adds up all of a warpgroup's k.
+// Codes become WGMMA's A in registers; tokens are its B, in shared memory. With e4m3 tokens the tensor core
+// accumulates products of at most 128 k, and fp32 registers accumulate those sums. With 16-bit tokens A holds
+// weights in the tokens' type, and the tensor core accumulates all of a warpgroup's k.
 #pragma once
 
 #include <sluice/spec/packed.h>
@@ -12,24 +12,24 @@
 
 namespace sluice {
 
-/// One config is one cubin. A CTA has strips * k_groups math warpgroups. Each takes one strip (64 outputs)
-/// and, of the CTA's k, every k_groups-th tile of 128. `parts` CTAs of a cluster share k. Gated, half of the
-/// strips belong to the gate and half to "up", which lie half of the blob further on.
+/// The config of the strip kernel; one config is one cubin. A CTA has strips * k_groups math warpgroups. Each
+/// takes one strip (64 outputs) and, of the CTA's k, every k_groups-th tile of 128. `parts` CTAs of a cluster
+/// divide k. Gated, half of the strips belong to the gate and half to "up", half of the blob further on.
 struct StripConfig {
   WeightFormat weights{.order = FragmentOrder::byte};
-  DType x = DType::e4m3;                // fp16 and bf16 too, with weights of order half
-  DType d = DType::fp16;                // with e4m3 tokens e4m3 too
-  ScaleMode scale_x = ScaleMode::none;  // e4m3 tokens: none, tensor (one for all) or vector (one a token)
+  DType x = DType::e4m3;                // or fp16, bf16, with weights of order half
+  DType d = DType::fp16;                // with e4m3 tokens also e4m3
+  ScaleMode scale_x = ScaleMode::none;  // e4m3 tokens: none, tensor (one for all) or vector (one per token)
   Bias bias = Bias::none;
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
   bool gated = false;
   ScaleMode scale_d = ScaleMode::none;  // tensor: an e4m3 D is divided by one fp32
-  int tokens = 16;                      // tokens of a tile: any multiple of 8 up to most_strip_tokens()
-  int strips = 4;                       // strips of a CTA: 1 to 4
+  int tokens = 16;                      // per tile: any multiple of 8 up to most_strip_tokens()
+  int strips = 4;                       // per CTA: 1 to 4
   int k_groups = 1;                     // warpgroups that share a strip
-  int parts = 1;                        // slices of k, one for each CTA of a cluster: 1..8
-  int stages = 8;                       // a stage: 128 k of tokens and of each strip
+  int parts = 1;                        // slices of k, one per CTA of a cluster: 1..8
+  int stages = 8;                       // a stage: 128 k of the tokens and of each strip
   Overlap overlap{};
 
   constexpr bool operator==(const StripConfig&) const = default;
@@ -40,28 +40,30 @@ inline constexpr int kStripMostGroups = 4;
 SLUICE_HD constexpr int math_groups(const StripConfig& c) {
   return c.strips * c.k_groups;
 }
-/// Most tokens of a tile whose sums fit into the registers of a thread of so many math warpgroups, beside
-/// operands (ptxas 13.0, docs/findings/int4-widths.md). With e4m3 tokens there are partial sums too.
+/// Most tokens per tile for which the accumulators of a thread fit in registers together with the operands.
+/// `groups`: math warpgroups per CTA (ptxas 13.0, docs/findings/int4-widths.md). With e4m3 tokens there are
+/// partial sums too.
 SLUICE_HD constexpr int most_strip_tokens(DType x, int groups) {
   const bool half = is_16bit(x);
   switch (groups) {
-    case 1: return 128;  // a thread for each token's scale
+    case 1: return 128;  // limited to one thread per token's scale
     case 2: return half ? 160 : 192;
     case 3: return half ? 160 : 128;
     default: return half ? 104 : 80;
   }
 }
-/// True if warps that load hand registers to those that multiply. Few sums need none of them.
+/// True if the loading warps give registers to the math warps. With small accumulators that is not needed.
 SLUICE_HD constexpr bool moves_registers(const StripConfig& c) {
   return c.tokens > (math_groups(c) > 2 ? 64 : 128);
 }
-/// Math warpgroups, then two warps that load. Registers move by warpgroups: two idle warps make it whole.
+/// Threads per CTA: math warpgroups, then two loading warps. Registers are reallocated per warpgroup, so then
+/// two idle warps complete theirs.
 SLUICE_HD constexpr int threads_of(const StripConfig& c) {
   return 128 * math_groups(c) + (moves_registers(c) ? 128 : 64);
 }
 inline constexpr int kStripLoadRegisters = 24;
-/// Registers of a math thread if registers move: its share of those that the CTA's threads have at launch,
-/// but for the loaders'. More are never there, and the warp would wait for them forever.
+/// Registers of a math thread if registers are reallocated: an equal share of the CTA's registers at launch,
+/// less those of the loaders. With a larger value setmaxnreg would wait forever.
 SLUICE_HD constexpr int math_registers(const StripConfig& c) {
   const int all = most_registers(threads_of(c), 1) * (math_groups(c) + 1);
   return min(240, (all - kStripLoadRegisters) / math_groups(c) / 8 * 8);
@@ -77,8 +79,9 @@ SLUICE_HD constexpr int tile_rows(const StripConfig& c) {
 SLUICE_HD constexpr int tile_columns(const StripConfig& c) {
   return c.gated ? tile_rows(c) / 2 : tile_rows(c);
 }
-/// The blob's strip that a CTA loads as its `strip`; `first` is that of its first column. Past the end it is
-/// the last one, whose sums are not stored. `strips`: of the blob, half of them the gate's if gated.
+/// The strip of the blob that a CTA loads as its `strip`. `first`: the strip of its first column. Past the
+/// end it is the last strip, whose sums are then not stored. `strips`: strips of the blob; if gated, half of
+/// them are the gate's.
 SLUICE_HD constexpr int strip_in_blob(const StripConfig& c, int strips, int first, int strip) {
   if (!c.gated) return min(first + strip, strips - 1);
   const int half = c.strips / 2, of_half = min(first + strip % half, strips / 2 - 1);
@@ -86,8 +89,8 @@ SLUICE_HD constexpr int strip_in_blob(const StripConfig& c, int strips, int firs
 }
 
 // Shared memory: [token ring | weight ring | sums from the cluster | vectors | barriers]. After the last
-// product, the warpgroups' sums overlay the rings: fp32 [k group][token][row], with rows padded so that no
-// two lanes meet on a bank.
+// product, the warpgroups' sums overlay the rings: fp32 [k group][token][row], with rows padded to avoid bank
+// conflicts.
 SLUICE_HD constexpr int x_stage_bytes(const StripConfig& c) {
   return c.tokens * kPackedTileK * bytes_of(c.x);
 }
@@ -103,12 +106,12 @@ SLUICE_HD constexpr int sums_stride(const StripConfig& c) {
 SLUICE_HD constexpr int sums_bytes(const StripConfig& c) {
   return c.k_groups * c.tokens * sums_stride(c) * 4;
 }
-/// Offset of sums that arrive from the cluster. Nothing else is stored there, since they arrive while this
-/// CTA may still multiply.
+/// Offset of sums that arrive from the cluster. This memory has no other use, because they may arrive while
+/// this CTA still multiplies.
 SLUICE_HD constexpr int incoming_offset(const StripConfig& c) {
   return max(w_ring_offset(c) + c.stages * w_stage_bytes(c), sums_bytes(c));
 }
-/// Bytes of those sums: a slot for each other CTA, with four columns' sums at a time.
+/// Bytes of those sums: one slot per other CTA, in units of four sums.
 SLUICE_HD constexpr int incoming_bytes(const StripConfig& c) {
   const int halves = tile_rows(c) / tile_columns(c);
   return (c.parts - 1) * 16 * halves * ceil_div(tile_columns(c) / 4 * c.tokens, c.parts);
@@ -116,16 +119,16 @@ SLUICE_HD constexpr int incoming_bytes(const StripConfig& c) {
 SLUICE_HD constexpr int vector_offset(const StripConfig& c) {
   return incoming_offset(c) + incoming_bytes(c);
 }
-/// Vectors in fp32: biases of rows, scales of rows, scales of tokens.
+/// Offset of the barriers, which follow the fp32 vectors: biases of rows, scales of rows, scales of tokens.
 SLUICE_HD constexpr int barrier_offset(const StripConfig& c) {
   return vector_offset(c) + 4 * (2 * tile_rows(c) + c.tokens);
 }
-/// Barriers: a full and an empty one for each stage, 8 bytes each.
+/// Shared memory per CTA. The barriers come last: a full and an empty one per stage, 8 bytes each.
 SLUICE_HD constexpr i64 smem_bytes(const StripConfig& c) {
   return barrier_offset(c) + 8 * 2 * c.stages;
 }
 
-/// nullptr, or the rule that the config breaks, in words.
+/// The rule that the config breaks, in words; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate(const StripConfig& c) {
   if (validate(c.weights) != nullptr) return validate(c.weights);
   if (!is_16bit(c.x) && c.x != DType::e4m3) return "tokens must be fp16, bf16 or e4m3";
@@ -157,7 +160,7 @@ SLUICE_HD constexpr const char* validate(const StripConfig& c) {
   return nullptr;
 }
 
-/// The launch parameters. k = 0: no map, no weights.
+/// The launch parameters. With k = 0 the map and the weights are not used.
 struct StripParams {
   TensorMap map_x;  // boxes of 128 bytes of k
   const void* weights;
@@ -169,8 +172,9 @@ struct StripParams {
   int m, n;  // n: columns of D
   int k_tiles, strips;
   int token_tiles;
-  u32 x_bytes;   // bytes of a stage's tokens: fewer than a whole tile's where the problem has fewer tokens
-  bool vectors;  // rows of D begin at multiples of 4 elements and n is one: four elements take one store
+  u32 x_bytes;   // bytes of a stage's tokens: less than a whole tile's if the problem has fewer tokens
+  bool vectors;  // true if rows of D begin at multiples of 4 elements and n is one: four elements take one
+                 // store
   WarmRange prefetch, hand_off;  // as in NarrowParams
   const float* scale_d;          // append new fields here (spec/packed.h)
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a config is impossible. The planner filters with it, the printer shows it, and the kernel
-// static_asserts it.
+// The reasons why a config is impossible. The planner filters with them, the printer shows them, and the
+// kernel static_asserts them.
 #pragma once
 
 #include <sluice/spec/smem_layout.h>
@@ -106,7 +106,7 @@ SLUICE_HD constexpr const char* validate_strided(const KernelConfig& c) {
   return nullptr;
 }
 
-/// nullptr if the config can be compiled and run; else the rule that it breaks, in words.
+/// The rule that the config breaks, in words; nullptr if it can be compiled and run.
 SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   const bool ping_pong = c.schedule == Schedule::ping_pong;
   if (!is_input(c.a) || !is_input(c.b)) return "A and B must be bf16, fp16, e4m3 or e5m2";
@@ -129,7 +129,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (!ping_pong && c.tile.m != 128 && c.tile.m != 256) return "cooperative needs tile.m of 128 or 256";
   if (c.tile.n < 8 || c.tile.n > 256 || c.tile.n % 8 != 0) return "tile.n must be a multiple of 8 in 8..256";
   if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
-  // Each extent is checked before their product, which might wrap around to a small int.
+  // Each extent is checked before their product, which could overflow to a small int.
   if (c.cluster.m < 1 || c.cluster.n < 1 || c.cluster.k < 1 || c.cluster.m > kMaxClusterCtas ||
       c.cluster.n > kMaxClusterCtas || c.cluster.k > kMaxClusterCtas || cluster_size(c) > kMaxClusterCtas)
     return "the cluster must hold 1 to 8 CTAs";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a WarmRange is shared out: the CTAs of a launch take its pieces in turn. A chunk's pieces cover exactly
-// the aligned 16-byte units in which it has a byte: a unit with one mapped byte is mapped. device/warm.cuh
-// issues them; tests/unit/spec_warm_split_test.cc counts them.
+// How a WarmRange is divided: the CTAs of a launch take its pieces in turn. A chunk's pieces cover exactly
+// the aligned 16-byte units that contain any of its bytes; such a unit is always mapped memory.
+// device/warm.cuh issues the prefetches; tests/unit/spec_warm_split_test.cc counts them.
 #pragma once
 
 #include <sluice/spec/overlap.h>
@@ -10,16 +10,16 @@ namespace sluice {
 
 inline constexpr i64 kWarmUnit = 16;          // granularity of cp.async.bulk.prefetch
 inline constexpr i64 kWarmLine = 128;         // L2 line; no two pieces of a chunk share one
-inline constexpr i64 kWarmPieceBytes = 4096;  // bytes of one instruction; 2 to 64 KB are as fast
-// bytes of one CTA, where the host can choose how many CTAs prefetch
+inline constexpr i64 kWarmPieceBytes = 4096;  // bytes per instruction; 2 to 64 KB are equally fast
+// bytes per CTA, if the host can choose how many CTAs prefetch
 inline constexpr i64 kWarmCtaBytes = 1 << 16;
 
-/// A range of addresses, multiples of kWarmUnit; empty where they are equal.
+/// A range of addresses, which are multiples of kWarmUnit; empty if they are equal.
 struct WarmPiece {
   i64 begin = 0, end = 0;
 };
 
-/// Pieces of each chunk. Where chunks begin at different places of their lines, the last piece of some is
+/// Pieces per chunk. If chunks begin at different offsets in their lines, the last piece of some chunks is
 /// empty.
 SLUICE_HD inline u32 warm_pieces_of_chunk(const WarmRange& range) {
   if (range.bytes <= 0) return 0;

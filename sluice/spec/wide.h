@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packed weights for many tokens: the config of kernels/wide.cuh, derived values, and its launch parameters.
-// The problem is spec/packed.h's. A CTA multiplies two strips (128 outputs) by `tokens` tokens. Weights are
-// WGMMA's A and come from registers, tokens its B and come from shared memory.
+// The problem is that of spec/packed.h. A CTA multiplies two strips (128 outputs) by `tokens` tokens. Weights
+// are WGMMA's A, in registers; tokens are its B, in shared memory.
 #pragma once
 
 #include <sluice/spec/packed.h>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-/// One config is one cubin.
+/// The config of the wide kernel; one config is one cubin.
 struct WideConfig {
   WeightFormat weights{};
   DType x = DType::fp16;
@@ -17,64 +17,64 @@ struct WideConfig {
   Bias bias = Bias::none;
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
-  int tokens = 128;    // tokens of a tile: any multiple of 8, 256 at most
-  int cluster_n = 1;   // CTAs with the same tokens, each of which copies a part for both: 1 or 2
-  int cluster_k = 1;   // CTAs with the same tile, which share k: 1 or 2
-  int x_stages = 8;    // stages of 64 k
-  int w_stages = 4;    // stages of 128 k
-  int tail_parts = 1;  // units of a tile in the last wave, split by tokens: 1 or 2
+  int tokens = 128;    // per tile: any multiple of 8, at most 256
+  int cluster_n = 1;   // CTAs with the same tokens, each of which loads a part for both: 1 or 2
+  int cluster_k = 1;   // CTAs with the same tile, which divide k: 1 or 2
+  int x_stages = 8;    // each of 64 k
+  int w_stages = 4;    // each of 128 k
+  int tail_parts = 1;  // units per tile of the last wave, which is split by tokens: 1 or 2
   Overlap overlap{};
 
   constexpr bool operator==(const WideConfig&) const = default;
 };
 
-inline constexpr int kWideGroups = 2;  // math warpgroups, a strip each
+inline constexpr int kWideGroups = 2;  // math warpgroups, with a strip each
 inline constexpr int kWideRows = kWideGroups * kStripRows;
 inline constexpr int kWideThreads = 128 * (kWideGroups + 1);
 inline constexpr int kWideLoadRegisters = 40;
 inline constexpr int kWideMathRegisters = 232;
-inline constexpr int kWideStageK = 64;  // k of a token stage: a row of 128 bytes
+inline constexpr int kWideStageK = 64;  // k per token stage: a row of 128 bytes
 inline constexpr int kWideMostTokens = 256;
-inline constexpr int kWideStoreTokens = 32;  // tokens in one of a warpgroup's two store buffers
+inline constexpr int kWideStoreTokens = 32;  // tokens per store buffer; a warpgroup has two buffers
 inline constexpr int kWideStoreBuffers = 2;
 static_assert(128 * (kWideLoadRegisters + kWideGroups * kWideMathRegisters) <= 1 << 16);
 
 SLUICE_HD constexpr int cluster_size(const WideConfig& c) {
   return c.cluster_n * c.cluster_k;
 }
-/// Tokens of a tile whose sums a CTA finishes and stores.
+/// Tokens of a tile whose sums one CTA finishes and stores.
 SLUICE_HD constexpr int own_tokens(const WideConfig& c) {
   return c.tokens / c.cluster_k;
 }
-/// True if a CTA has one tile and the grid all of them, as where k is shared; else a CTA takes tile after
-/// tile.
+/// True if each CTA has one tile and the grid covers all of them, as when k is divided; otherwise a CTA
+/// processes several tiles.
 SLUICE_HD constexpr bool takes_one_tile(const WideConfig& c) {
   return c.cluster_k > 1;
 }
-/// Tokens of a unit in the last wave, where its tiles are split; see whole_units().
+/// Tokens per unit in the last wave, if its tiles are split: see whole_units().
 SLUICE_HD constexpr int tail_tokens(const WideConfig& c) {
   return c.tokens / c.tail_parts;
 }
-/// Tokens of a copy from a store buffer to D: as many as divide all tiles and units. A buffer with more
-/// tokens leaves in several copies.
+/// Tokens per copy from a store buffer to D: the most that divide all tiles and units. A fuller buffer takes
+/// several copies.
 SLUICE_HD constexpr int store_tokens(const WideConfig& c) {
   int tokens = kWideStoreTokens;
   while (min(own_tokens(c), tail_tokens(c)) % tokens != 0) tokens /= 2;
   return tokens;
 }
-/// Tiles, out of `tiles` in waves of `clusters`, that are taken whole. The tiles of the last wave are split
-/// if their parts make one wave too; each cluster then has at most one part, as its last unit.
+/// Number of tiles, out of `tiles` in waves of `clusters`, that are not split. The tiles of the last wave are
+/// split if their parts fit in one wave too; each cluster then has at most one part, as its last unit.
 SLUICE_HD constexpr int whole_units(const WideConfig& c, int tiles, int clusters) {
   if (c.tail_parts == 1 || clusters < 1) return tiles;
   const int rest = tiles % clusters;
   return rest <= clusters / c.tail_parts ? tiles - rest : tiles;
 }
-/// Units that the clusters take: whole tiles and parts.
+/// Units of work: whole tiles and parts.
 SLUICE_HD constexpr int unit_count(const WideConfig& c, int tiles, int whole) {
   return tiles + (c.tail_parts - 1) * (tiles - whole);
 }
-/// True if both rings turn together and begin with the tile, so that stages are known at compile time. With
-/// 256 tokens a step does not wait for instructions, and the unrolled loop may spill.
+/// True if both rings advance together and begin with the tile, so that stages are known at compile time.
+/// With 256 tokens the loop is not limited by instruction issue, and unrolled it may spill.
 SLUICE_HD constexpr bool has_fixed_ring(const WideConfig& c) {
   return takes_one_tile(c) && c.x_stages == 2 * c.w_stages && c.tokens <= 128;
 }
@@ -92,15 +92,15 @@ SLUICE_HD constexpr int store_buffer_bytes(const WideConfig&) {
 SLUICE_HD constexpr int store_offset(const WideConfig& c) {
   return c.x_stages * x_stage_bytes(c);
 }
-/// Store buffers; fp32 goes to D from registers.
+/// Bytes of the store buffers; fp32 is stored from registers.
 SLUICE_HD constexpr int store_bytes(const WideConfig& c) {
   return is_16bit(c.d) ? kWideGroups * kWideStoreBuffers * store_buffer_bytes(c) : 0;
 }
 SLUICE_HD constexpr int w_ring_offset(const WideConfig& c) {
   return store_offset(c) + store_bytes(c);
 }
-/// Offset of the peer's sums. Nothing else is stored there, since the peer sends while this CTA may still
-/// multiply.
+/// Offset of the peer's sums. This memory has no other use, because the peer may send while this CTA still
+/// multiplies.
 SLUICE_HD constexpr int exchange_offset(const WideConfig& c) {
   return w_ring_offset(c) + c.w_stages * w_stage_bytes(c);
 }
@@ -110,12 +110,12 @@ SLUICE_HD constexpr int exchange_bytes(const WideConfig& c) {
 SLUICE_HD constexpr int barrier_offset(const WideConfig& c) {
   return exchange_offset(c) + exchange_bytes(c);
 }
-/// Barriers: full and empty ones of both rings, 8 bytes each.
+/// Shared memory per CTA. The barriers come last: full and empty ones of both rings, 8 bytes each.
 SLUICE_HD constexpr i64 smem_bytes(const WideConfig& c) {
   return barrier_offset(c) + 8 * 2 * (c.x_stages + c.w_stages);
 }
 
-/// nullptr, or the rule that the config breaks, in words.
+/// The rule that the config breaks, in words; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate(const WideConfig& c) {
   if (validate(c.weights) != nullptr) return validate(c.weights);
   if (c.weights.order != FragmentOrder::half) return "16-bit tokens take weights in the order half";
@@ -148,11 +148,11 @@ struct WideParams {
   i64 ld_d;
   int m, n;
   int k_tiles, strips;
-  int token_tiles, row_tiles;    // a row tile holds the rows of cluster_n CTAs
-  int whole_units;               // tiles that clusters take whole; the others are split
-  int band;                      // token tiles that are taken together along rows
-  u32 x_bytes;                   // bytes of a token stage: fewer where a tile has fewer tokens
-  bool stores_boxes;             // D allows stores by the copy engine
+  int token_tiles, row_tiles;    // a row tile is the rows of cluster_n CTAs
+  int whole_units;               // tiles that are not split
+  int band;                      // token tiles that are processed together along the rows
+  u32 x_bytes;                   // bytes of a token stage: fewer if a tile has fewer tokens
+  bool stores_boxes;             // true if the copy engine can store to D
   WarmRange prefetch, hand_off;  // as in NarrowParams
 };
 

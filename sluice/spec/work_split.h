@@ -1,37 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which CTA computes which part of D, and in what order: arithmetic only, the same on host and device.
-// Clusters walk a list of cluster tiles (cluster.m x cluster.n CTA tiles each), and all CTAs of a cluster
-// take the same steps. A CTA whose tile lies outside D loads next to nothing (loaded_rows.h) and stores
+// Clusters go through a list of cluster tiles (cluster.m x cluster.n CTA tiles each), and all CTAs of a
+// cluster take the same steps. A CTA whose tile is outside D loads almost nothing (loaded_rows.h) and stores
 // nothing.
 //
-// The first `streamed` tiles of the list are dealt out by k-tile. Laid end to end, their k-tiles are cut into
-// one run for each cluster; run lengths differ by one at most. A run may begin and end inside a tile.
-// Clusters that share a tile are peers: the last one to arrive adds up their sums, or a second kernel does,
-// or each adds its sums to D (Combine). The other tiles go out whole, `clusters` apart.
+// The first `streamed` tiles of the list are divided among clusters by k-tile. Their k-tiles, laid end to
+// end, are cut into one run per cluster; run lengths differ by at most one. A run may begin and end inside a
+// tile. Clusters that share a tile are peers. The last peer to arrive adds up their sums, or a second kernel
+// does, or each peer adds its sums to D (Combine). The other tiles are assigned whole, to every cluster each
+// `clusters`-th tile.
 //   data-parallel   streamed = 0
-//   split(S)        streamed = all tiles, clusters = tiles * S; all are cut alike if S divides their k-tiles
-//   stream-K        streamed = all tiles, or those of the last wave or two; clusters = as many as fit
+//   split(S)        streamed = all tiles, clusters = tiles * S; slices are equal if S divides a tile's
+//   k-tiles stream-K        streamed = all tiles, or those of the last wave or two; clusters = as many as fit
 #pragma once
 
 #include <sluice/spec/config.h>
 
 namespace sluice {
 
-/// The index that advances first, inside a band of `group` cluster tiles. Tiles that run at the same time
+/// The index that advances first within a band of `group` cluster tiles. Tiles that run at the same time
 /// share the other operand's tile in L2.
 enum class Raster : u8 { along_m, along_n };
 
-/// How the clusters of a launch are numbered, which decides the work of each. launch: in grid order; the GPU
-/// puts neighbours into different GPCs. gpc: neighbours share a GPC, as far as the host can predict
-/// placement, so that L2 reads their common operands once (docs/findings/gpc.md).
+/// How the clusters of a launch are numbered; the number decides the work of a cluster. launch: in grid
+/// order, in which the GPU places neighbours in different GPCs. gpc: neighbours share a GPC, as far as the
+/// host can predict placement, so that L2 reads their common operands once (docs/findings/gpc.md).
 enum class Numbering : u8 { launch, gpc };
-inline constexpr int kMostNumbered = 144;  // most clusters that can be numbered by GPC
+inline constexpr int kMostNumbered = 144;  // most clusters of a launch that can be numbered by GPC
 
 struct WorkSplit {
-  int clusters = 1;  // launched; each runs until the list is done
+  int clusters = 1;  // launched; each runs until the list of tiles ends
   Raster raster = Raster::along_m;
-  int group = 8;     // cluster tiles in a band
-  int streamed = 0;  // leading tiles of the list that are dealt out by k-tile
+  int group = 8;     // cluster tiles per band
+  int streamed = 0;  // leading tiles of the list that are divided among clusters by k-tile
   Numbering numbering = Numbering::launch;
 
   constexpr bool operator==(const WorkSplit&) const = default;
@@ -61,13 +62,14 @@ SLUICE_HD constexpr int cluster_tiles(const TileGrid& grid) {
   return grid.rows * grid.columns * grid.batch;
 }
 
-/// How the streamed tiles are dealt out: cluster c has `share` k-tiles, and one more if c < rest.
+/// How the streamed tiles are divided: cluster c gets `share` k-tiles, and one more if c < rest.
 struct Deal {
   int tiles = 0;  // 0: nothing is streamed
   int share = 0;
   int rest = 0;
 };
-/// Every cluster gets at least one k-tile: streamed * k_tiles >= clusters, and below 2^31.
+/// Requires streamed * k_tiles >= clusters, so that every cluster gets at least one k-tile, and streamed *
+/// k_tiles < 2^31.
 SLUICE_HD constexpr Deal deal_of(const TileGrid& grid, const WorkSplit& split) {
   if (split.streamed == 0 || grid.k_tiles == 0) return {};
   const int k_tiles = split.streamed * grid.k_tiles;
@@ -77,17 +79,16 @@ SLUICE_HD constexpr Deal deal_of(const TileGrid& grid, const WorkSplit& split) {
 SLUICE_HD constexpr int run_begin(const Deal& deal, int cluster) {
   return cluster * deal.share + min(cluster, deal.rest);
 }
-/// The cluster whose run holds k-tile `k_tile`, counted through all streamed tiles.
+/// The cluster whose run contains k-tile `k_tile`, counted through all streamed tiles.
 SLUICE_HD constexpr int cluster_of(const Deal& deal, int k_tile) {
-  const int longer = deal.rest * (deal.share + 1);  // k-tiles of the runs that have one more
+  const int longer = deal.rest * (deal.share + 1);  // k-tiles of the longer runs
   return k_tile < longer ? quotient(k_tile, deal.share + 1)
                          : deal.rest + quotient(k_tile - longer, deal.share);
 }
 
-/// The clusters that work on a streamed tile. Their partial sums lie in neighbouring slots, in the order of
-/// k.
+/// The clusters that share a streamed tile. Their partial sums are in consecutive slots, in the order of k.
 struct Sharing {
-  int peers = 1;    // clusters; 1: the tile is not shared
+  int peers = 1;    // number of clusters; 1: the tile is not shared
   int rank = 0;     // this cluster's rank among its peers, in the order of k
   int slot = 0;     // slot of rank 0
   int counter = 0;  // counter of the tile
@@ -100,15 +101,15 @@ SLUICE_HD constexpr Sharing sharing_of(const TileGrid& grid, const Deal& deal, i
   const int last = cluster_of(deal, (streamed_tile + 1) * grid.k_tiles - 1);
   return {last - first + 1, cluster - first, first + streamed_tile, streamed_tile};
 }
-/// A workspace begins with 64 KB that are zero between launches: counters, and in the last 128 bytes the
-/// owner stamp of debug kernels (workspace_stamp.h). Slots follow.
+/// A workspace begins with 64 KB that are zero between launches: the counters and, in the last 128 bytes, the
+/// owner stamp of debug kernels (workspace_stamp.h). The slots follow.
 inline constexpr i64 kWorkspaceCounterBytes = i64{64} << 10;
 inline constexpr i64 kWorkspaceStampOffset = kWorkspaceCounterBytes - 128;
 inline constexpr int kWorkspaceCounters = kWorkspaceStampOffset / 4;
 inline constexpr int kWorkspaceAlign = 128;
 inline constexpr i64 kWorkspaceLimit = (i64{64} << 20) + kWorkspaceCounterBytes;
 
-/// Counters that one launch uses.
+/// Number of counters that one launch uses.
 SLUICE_HD constexpr i64 counter_count(const KernelConfig& c, const WorkSplit& split) {
   return c.combine == Combine::last_arriver ? i64{split.streamed} * cluster_size(c) * combined_parts(c) : 0;
 }
@@ -116,12 +117,12 @@ SLUICE_HD constexpr i64 slot_count(const WorkSplit& split) {
   return split.streamed == 0 ? 0 : i64{split.clusters} + split.streamed - 1;
 }
 
-/// Index, in the whole grid, of the slot or counter of one part of a tile (combined_parts) in one CTA.
-/// `index` counts cluster tiles.
+/// Index, in the whole grid, of the slot or counter for one part of a tile (combined_parts) of one CTA.
+/// `index`: index of the cluster tile.
 SLUICE_HD constexpr int part_index(const KernelConfig& c, int index, int cta_rank, int part) {
   return (index * cluster_size(c) + cta_rank) * combined_parts(c) + part;
 }
-/// Sums in a slot.
+/// Floats per slot.
 SLUICE_HD constexpr int part_floats(const KernelConfig& c) {
   return group_rows(c) * own_columns(c);
 }
@@ -136,23 +137,23 @@ SLUICE_HD constexpr i64 workspace_bytes(const KernelConfig& c, const WorkSplit& 
   return kWorkspaceCounterBytes + 4 * slot_count(split) * cluster_size(c) * c.tile.m * own_columns(c);
 }
 
-/// One tile of one CTA, or a run of its k-tiles. Offsets are in elements and may lie past the edge of D.
+/// One tile of one CTA, or a run of its k-tiles. Offsets are in elements and may be outside D.
 struct Tile {
   int m_offset = 0;
   int n_offset = 0;
   int batch = 0;
-  int k_tiles = 0;  // k-tiles to multiply, from first_k_tile on
+  int k_tiles = 0;  // number of k-tiles to multiply, from first_k_tile on
   int first_k_tile = 0;
   Sharing sharing{};
 };
 
-/// The `index`-th cluster tile of the raster, seen from the CTA with rank `cta_rank` in its cluster. Rank r
-/// sits at row r % cluster.m, column r / cluster.m of the cluster tile; in a cluster along k it takes the
-/// r-th slice of k.
+/// The `index`-th cluster tile of the raster, for the CTA with rank `cta_rank` in its cluster. Rank r is at
+/// row r % cluster.m, column r / cluster.m of the cluster tile; in a cluster along k it takes the r-th slice
+/// of k.
 SLUICE_HD constexpr Tile tile_at(const KernelConfig& c, const TileGrid& grid, Raster raster, int group,
                                  int index, int cta_rank) {
   const int per_matrix = grid.rows * grid.columns;
-  // A division takes 0.05 us of an 8 us kernel, before its first load: skip it where the answer is known.
+  // Skips the division if the result is known: it takes 0.05 us of an 8 us kernel, before its first load.
   const int batch = grid.batch == 1 ? 0 : quotient(index, per_matrix);
   const int in_matrix = index - batch * per_matrix;
   const int walk_extent = raster == Raster::along_m ? grid.rows : grid.columns;
@@ -181,7 +182,7 @@ SLUICE_HD constexpr Tile part_along_k(const KernelConfig& c, Tile tile, int cta_
   tile.k_tiles = tile.k_tiles * (cta_rank + 1) / c.cluster.k - begin;
   return tile;
 }
-/// The tile that begins at the columns which this CTA stores.
+/// The part of the tile that this CTA stores: it begins at the CTA's own columns.
 SLUICE_HD constexpr Tile own_part(const KernelConfig& c, Tile tile, int cta_rank) {
   if (c.cluster.k > 1) tile.n_offset += cta_rank * own_columns(c);
   return tile;

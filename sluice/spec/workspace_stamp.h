@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // The owner stamp of a workspace (Options::stamp_workspaces): debug kernels record which launch uses it, so
-// that two launches at one time are found. Two replays of one captured launch have the same number and are
-// found often, not always; workspace_stamp_test.cc states the share.
+// that two launches that use it at the same time are detected. Two replays of one captured launch have the
+// same number, and are detected often but not always; workspace_stamp_test.cc states the share.
 // The arithmetic is the same on host and device; atomics are in device/workspace_stamp.cuh, and
 // Workspace::verify() reads the result. A launch owns the workspace from the first math group that enters to
 // the last one that leaves. Sums that an early peer left in its slot belong to the launch until they are
-// added up. Nobody waits: a group that finds another owner records the pair and works on, uncounted.
+// added up. No group waits: a group that finds another owner records the conflict and continues, uncounted.
 #pragma once
 
 #include <sluice/spec/work_split.h>
 
 namespace sluice {
 
-/// Says whether a kernel stamps its workspace. It belongs to the unit and not to the config: the plan is the
+/// Whether a kernel stamps its workspace. It is a property of the unit and not of the config: the plan is the
 /// same.
 enum class Stamping : u8 { off, on };
 
-/// The stamp that a launch brings. All zero where workspaces are not stamped.
+/// The stamp of a launch. All zero if workspaces are not stamped.
 struct LaunchStamp {
-  u32 launch;   // number of the launch in its process, from 1; a graph replays its number
-  u32 leavers;  // math groups, and CTAs that add up slices: the last one to leave gives the workspace back
+  u32 launch;   // number of the launch in its process, from 1; replays of a graph have the same number
+  u32 leavers;  // math groups, and CTAs that add up slices; the last one to leave releases the workspace
 };
 
-/// Stored in the last words of the counters' 64 KB (kWorkspaceStampOffset): two pairs of 32 bits, each in one
-/// word.
+/// Stored in the last bytes of the counters' 64 KB (kWorkspaceStampOffset): two pairs of 32 bits, each pair
+/// in one 64-bit word.
 struct WorkspaceStamp {
-  u64 owner;     // launch << 32 | groups that have not left yet; 0: free
-  u64 conflict;  // owner << 32 | intruder, at the first conflict; 0: none since reset()
+  u64 owner;     // launch << 32 | groups that have not left yet; 0: not owned
+  u64 conflict;  // owner << 32 | intruder, at the first conflict; 0: no conflict since reset()
 };
 static_assert(sizeof(WorkspaceStamp) <= kWorkspaceCounterBytes - kWorkspaceStampOffset);
 
@@ -41,7 +41,7 @@ SLUICE_HD constexpr u32 stamp_low(u64 pair) {
 }
 
 /// The owner word after a group of `stamp`'s launch has entered or left. `conflict`: the word belongs to
-/// another launch and stays as it is.
+/// another launch, and is unchanged.
 struct StampStep {
   u64 owner;
   bool conflict;

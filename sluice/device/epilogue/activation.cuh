@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations: stateless, one specialisation each. NaN passes through all of them.
+// Activations: one specialisation each, without state. NaN passes through all of them.
 #pragma once
 
 #include <sluice/spec/epilogue.h>
@@ -7,10 +7,10 @@
 
 namespace sluice {
 
-/// x * Phi(x) as max(x, 0) - |x| * Phi(-|x|), with Phi(-a) as 2 to a polynomial. docs/numerics.md has its
-/// errors, docs/findings/heavy-epilogues.md the reason.
+/// x * Phi(x) as max(x, 0) - |x| * Phi(-|x|), where Phi(-a) is 2 to the power of a polynomial.
+/// docs/numerics.md has its errors, docs/findings/heavy-epilogues.md the reason.
 SLUICE_DEVICE float gelu(float x) {
-  const float a = fminf(fabsf(x), 16.0f);  // a NaN and infinity come with the other term
+  const float a = fminf(fabsf(x), 16.0f);  // NaN and infinity are handled by the other term
   float log2_phi = -1.24949156e-06f;
   log2_phi = fmaf(log2_phi, a, 2.00141967e-05f);
   log2_phi = fmaf(log2_phi, a, -9.27837464e-05f);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores two neighbouring elements of D from registers to global memory: for a D that TMA cannot address, and
-// for sums that bypass the store buffers. Nothing is written outside D.
+// Stores two neighbouring elements of D from registers to global memory. Used for a D that TMA cannot
+// address, and for kernels without store buffers. Nothing is written outside D.
 #pragma once
 
 #include <sluice/device/element.cuh>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns an accumulator into a value of D: act(scale * acc + beta * C + bias), two neighbouring columns at a
-// time. Gated (Epilogue::gated), the values of two accumulators are multiplied; columns are then those of the
-// product, where "up" of column j of D is column n / 2 + j. Operands are read inside D only; values outside D
-// are never stored.
+// time. A gated epilogue (Epilogue::gated) multiplies the values of two accumulators. Columns are then those
+// of the product: column j of D has "up" in column n / 2 + j. Operands are read only inside D; values outside
+// D are never stored.
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -15,7 +15,7 @@ namespace sluice {
 struct FragmentPairs {
   Pair upper, lower;
 };
-/// The position of a pair of D, or of the first of several pairs.
+/// The position of a pair of elements in D, or of the first of several pairs.
 struct Position {
   int row, column, batch;
 };
@@ -26,7 +26,7 @@ struct RowScales {
   float upper, lower;
   float upper_bias = 0, lower_bias = 0;  // with Bias::row
 };
-/// Operands of two neighbouring columns, read once for all rows of a fragment.
+/// Operands of two neighbouring columns, loaded once for all rows of a fragment.
 struct ColumnPair {
   Pair scale{1.0f, 1.0f};
   Pair bias{0.0f, 0.0f};
@@ -36,13 +36,13 @@ template <Epilogue kEpilogue>
 struct ElementWise {
   const GemmParams& params;
   float tensor_scale;  // alpha and the per-tensor scales
-  float multiplier;    // factor that divides D by scale_d
+  float multiplier;    // factor by which D is multiplied, to divide it by scale_d
 
   SLUICE_DEVICE explicit ElementWise(const GemmParams& p) : params(p) {}
 
-  /// Call from math threads, before their first tile. A load thread that waited for scales from memory would
-  /// start 0.7 us late (docs/findings/decode.md). With alpha = 0 no scale is read: it may be anything,
-  /// infinity included.
+  /// Call from math threads before their first tile. If the load thread waited for these scales, its first
+  /// load would be 0.7 us late (docs/findings/decode.md). With alpha = 0 no scale is read, so that any value,
+  /// infinity included, has no effect.
   SLUICE_DEVICE void read_tensor_scales() { set_tensor_scales(load_tensor_scales()); }
   /// read_tensor_scales() in two steps, so that only the second waits for memory.
   SLUICE_DEVICE TensorScales load_tensor_scales() const {
@@ -63,10 +63,10 @@ struct ElementWise {
     if constexpr (kEpilogue.scale_d != ScaleMode::none) multiplier = 1.0f / scales.d;
   }
 
-  // gemm.cuh reads scale vectors from shared memory (epilogue_vectors.cuh). sum_parts.cuh has few sums a
-  // thread and no products to hide behind, so it reads them here.
+  // gemm.cuh reads scale vectors from shared memory (epilogue_vectors.cuh). sum_parts.cuh has few sums per
+  // thread, and no products behind which to hide copies, so it reads them directly.
 
-  /// The factor of one row, read once for all columns of a fragment.
+  /// The factor of one row, loaded once for all columns of a fragment.
   SLUICE_DEVICE float row_scale(int row) const {
     if constexpr (kEpilogue.scale_a == ScaleMode::vector)
       return row < params.m && params.alpha != 0.0f ? tensor_scale * params.scale_a[row] : 0;
@@ -100,8 +100,8 @@ struct ElementWise {
   }
   SLUICE_DEVICE ColumnPair columns(int column) const { return {column_scales(column), column_bias(column)}; }
 
-  /// Two elements of C, for kernels with few sums a thread; gemm.cuh reads C ahead (residual.cuh). Zeros
-  /// outside C.
+  /// Two elements of C, for kernels with few sums per thread; zeros outside C. gemm.cuh loads C ahead instead
+  /// (residual.cuh).
   SLUICE_DEVICE Pair residual(const Position& at) const {
     Pair c{0.0f, 0.0f};
     if constexpr (kEpilogue.residual) {
@@ -130,7 +130,7 @@ struct ElementWise {
   SLUICE_DEVICE static Pair activated(const Pair& value) {
     return {activate<kEpilogue.activation>(value.x), activate<kEpilogue.activation>(value.y)};
   }
-  /// Divides by scale_d, in the way of the quantiser (kernels/quantize.cuh).
+  /// Divides by scale_d in the same way as the quantiser (kernels/quantize.cuh).
   SLUICE_DEVICE Pair divided(const Pair& value) const {
     if constexpr (kEpilogue.scale_d == ScaleMode::none) return value;
     return {value.x * multiplier, value.y * multiplier};

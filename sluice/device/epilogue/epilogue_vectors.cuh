@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row scales, column scales and the bias of one math group's part of a tile. They are copied into shared
-// memory while the products run, and the epilogue reads them there. Read from global memory at the point of
-// use, each would cost a trip to L2 (docs/findings/heavy-epilogues.md).
-// Buffer of a group: [scales of its rows] [scales of its columns] in fp32, where they are vectors, then the
-// bias of its columns as it lies in memory. Gated products have the gate's columns first, then those of "up".
+// Row scales, column scales and the bias for one math group's part of a tile. They are copied to shared
+// memory while the tile is multiplied, and the epilogue reads them there. Loaded from global memory where
+// they are used, each would have the latency of L2 (docs/findings/heavy-epilogues.md).
+// Buffer of a group: [scales of its rows] [scales of its columns] in fp32, if they are vectors, then the bias
+// of its columns in its own type. For gated products the gate's columns come first, then those of "up".
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -24,8 +24,8 @@ struct EpilogueVectors {
   u32 buffer;
   int thread;  // in the warpgroup
 
-  /// Begins the copies. `row` and `column` are the group's first ones in the product. Zeros come past the
-  /// edges, and for scales with alpha = 0.
+  /// Starts the copies. `row` and `column`: the group's first ones in the product. Entries outside the
+  /// product become zeros; with alpha = 0 all scales do.
   SLUICE_DEVICE void stage(const GemmParams& params, int row, int column) const {
     const bool scaled = params.alpha != 0.0f;
     if constexpr (kRows) copy<group_rows(kConfig)>(buffer, params.scale_a, row, scaled ? params.m : 0);
@@ -44,17 +44,17 @@ struct EpilogueVectors {
       for_each_side(params, column, copy_side);
     }
   }
-  /// Scales of group row `row` and of the row 8 below.
+  /// Scales of group row `row` and of row + 8.
   SLUICE_DEVICE RowScales rows(int row) const {
     return {ptx::load_shared(buffer + 4 * row), ptx::load_shared(buffer + 4 * (row + 8))};
   }
-  /// Scales of group column `column`, which is even, and of the next.
+  /// Scales of group columns `column`, which is even, and column + 1.
   SLUICE_DEVICE Pair columns(int column) const {
     Pair pair;
     ptx::load_shared_v2(columns_buffer() + 4 * column, pair.x, pair.y);
     return pair;
   }
-  /// Bias of group column `column` and of the next.
+  /// Bias of group columns `column` and column + 1.
   SLUICE_DEVICE Pair bias(int column) const {
     const u32 at = bias_buffer() + kBiasBytes * column;
     if constexpr (kBiasType != DType::fp32) return unpack_16bit<kBiasType>(ptx::load_shared_u32(at));
@@ -65,7 +65,8 @@ struct EpilogueVectors {
 
  private:
   static constexpr bool kGated = kConfig.epilogue.gated;
-  static constexpr int kSideColumns = own_outputs(kConfig);  // columns of the gate, or all
+  static constexpr int kSideColumns = own_outputs(kConfig);  // columns of the gate; without a gate, all
+                                                             // columns
   static constexpr int kBiasBytes = bytes_of(kBiasType);
 
   SLUICE_DEVICE u32 columns_buffer() const { return buffer + (kRows ? 4 * group_rows(kConfig) : 0); }
@@ -73,8 +74,8 @@ struct EpilogueVectors {
     return buffer + epilogue_vector_bytes(kConfig) - bias_bytes(kConfig);
   }
 
-  /// Calls f(side, the group's first column of that side, where the side begins in a vector of n, its
-  /// columns).
+  /// Calls f(side, the group's first column on that side, index of the side's first element in a vector of n,
+  /// columns of the side).
   template <class F>
   static SLUICE_DEVICE void for_each_side(const GemmParams& params, int column, const F& f) {
     if constexpr (kGated) {
@@ -93,8 +94,8 @@ struct EpilogueVectors {
       if (i < kCount) ptx::copy_4_bytes(to + 4 * i, vector + first + i, first + i < end ? 4 : 0);
     }
   }
-  /// Copies the bias in words of one fp32 or two 16-bit values; the last word may be half used. `to` is a
-  /// column of the buffer. A 16-bit bias that is not word-aligned is copied value by value, which is slow and
+  /// Copies the bias in words of one fp32 or two 16-bit values; the last word may be only half used. `to`: a
+  /// column of the buffer. A 16-bit bias that is not word-aligned is copied value by value, which is slow but
   /// rare.
   SLUICE_DEVICE void copy_bias(int to, const u8* bias, int first, int end) const {
     constexpr int kInWord = 4 / kBiasBytes, kWords = kSideColumns / kInWord;

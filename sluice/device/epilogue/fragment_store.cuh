@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes elements of D from a WGMMA fragment into a swizzled store buffer of 64 rows, or of 64 columns with
-// swapped operands. The buffer has the layout of D's tensor map: rows of store_row_bytes, 16-byte units
+// Writes elements of D from a WGMMA fragment into a swizzled store buffer of 64 rows (with swapped operands,
+// of 64 columns). The buffer has the layout of D's tensor map: rows of store_row_bytes, 16-byte units
 // permuted by the row.
 //   thread t: rows 16(t/32) + (t%32)/4 and +8, columns 8j + 2(t%4) and +1 of the j-th group of 8 columns
 #pragma once
@@ -61,8 +61,8 @@ struct FragmentStore {
   }
 };
 
-/// The store with swapped operands: rows of the tile are D's columns, so each 8 x 8 block is transposed on
-/// its way.
+/// The store with swapped operands. Rows of the tile are D's columns, so each 8 x 8 block is transposed as it
+/// is stored.
 template <DType kType, int kRowBytes>
 struct FragmentStore<kType, kRowBytes, true> {
   static_assert(is_16bit(kType));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of one math warpgroup in global memory, in fragment order: vector v of thread t is float4 number v *
-// 128 + t of the slot. Each access of a warp then covers 512 whole bytes. Warps whose rows lie outside the
-// matrix write and read nothing.
+// Partial sums of one math warpgroup in global memory, in fragment order: vector v of thread t is float4
+// number v * 128 + t of the slot. So each access of a warp covers 512 contiguous bytes. Warps whose rows are
+// outside the matrix write and read nothing.
 #pragma once
 
 #include <sluice/spec/config.h>
@@ -10,17 +10,18 @@
 
 namespace sluice {
 
-/// The first kOwn of the kN columns of sums are stored.
+/// Stores the first kOwn of the kN columns of the accumulator.
 template <int kWaves, int kN, int kOwn>
 struct PartialSlot {
   static constexpr int kVectors = kOwn / 8;  // vectors of a thread in one wave
   static constexpr int kVectorFloats = kWarpgroupThreads * 4;
-  // Loads in flight: enough to hide L2's latency, few enough to stay in registers beside the sums.
+  // Loads in flight: enough to hide L2's latency, and few enough to fit in registers with the accumulator.
   static constexpr int kInFlight = 8;
   static constexpr int kBatch = min(kVectors, kInFlight);
   static constexpr int kPeersAtOnce = max(1, kInFlight / kBatch);
 
-  /// `slot`: this thread's first vector. `live_rows`: rows inside the matrix, from the warp's first row on.
+  /// `slot`: address of this thread's first vector. `live_rows`: rows inside the matrix, from the warp's
+  /// first row on.
   static SLUICE_DEVICE void write(const Accumulator<kWaves, kN>& sums, float* slot, int live_rows) {
 #pragma unroll
     for (int wave = 0; wave < kWaves; ++wave) {
@@ -33,7 +34,7 @@ struct PartialSlot {
     }
   }
 
-  /// Adds up the slots of all peers, `pitch` floats apart, in their order.
+  /// Adds up the slots of all peers in their order. `pitch`: floats from one slot to the next.
   static SLUICE_DEVICE void sum(Accumulator<kWaves, kN>& sums, const float* slot, int pitch, int peers,
                                 int live_rows) {
 #pragma unroll

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// C, which the epilogue adds: read a few columns ahead in its own type, and converted where it is added. Read
-// at the point of use, each element would cost a trip to L2 (docs/findings/heavy-epilogues.md).
+// C, which the epilogue adds. It is loaded a few columns ahead in its own type, and converted where it is
+// added. Loaded where it is used, each element would have the latency of L2
+// (docs/findings/heavy-epilogues.md).
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -32,7 +33,7 @@ class ResidualRows {
  public:
   using Pairs = ResidualPair<kType>[2];  // upper, lower
 
-  /// `span`: columns that will be read.
+  /// `span`: number of columns that will be read.
   SLUICE_DEVICE ResidualRows(const GemmParams& params, const Position& at, int span)
       : columns_(params.n - at.column) {
     const i64 index = at.batch * params.c_batch_stride + at.row * params.c_ld + at.column;
@@ -45,7 +46,7 @@ class ResidualRows {
         columns_ >= span && (reinterpret_cast<u64>(upper) | reinterpret_cast<u64>(lower)) % kPair == 0;
   }
 
-  /// Reads the pair at `column` (even, counted from the first one); zeros outside C.
+  /// Reads the pair at `column` (even, relative to the first column); zeros outside C.
   SLUICE_DEVICE void read(int column, Pairs& pairs) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -71,12 +72,12 @@ class ResidualRows {
     }
   }
 
-  const u8* rows_[2];  // nullptr: there is none
+  const u8* rows_[2];  // nullptr: the row is outside C
   int columns_;
   bool in_pairs_;
 };
 
-/// Prefetches a group's part of C into L2, while the tile is multiplied. `row` is the group's first row of D.
+/// Prefetches a group's part of C into L2 while the tile is multiplied. `row`: the group's first row of D.
 template <KernelConfig kConfig>
 SLUICE_DEVICE void prefetch_residual(const GemmParams& params, const Tile& own, int row, int thread) {
   constexpr int kElement = bytes_of(kConfig.epilogue.c_type), kLine = 128;

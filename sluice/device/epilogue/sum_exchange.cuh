@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchange by which CTAs of a cluster along k get whole sums. Each begins with the sums of a slice of k
-// for all columns, and ends with the sums of all of k for its own columns. Sums travel as st.async, which
-// writes into a peer's shared memory and counts its bytes on the peer's barrier, so no fence is needed.
-// Buffer of a math group: [sender][wave][8 columns][thread] float4, in fragment order. Warps whose rows lie
+// The exchange of partial sums among CTAs of a cluster along k. Each CTA has the sums of one slice of k for
+// all columns; afterwards it has the sums over all of k for its own columns. Sums are sent with st.async,
+// which writes to a peer's shared memory and counts the bytes on the peer's barrier, so that no fence is
+// needed.
+// Buffer of a math group: [sender][wave][8 columns][thread] float4, in fragment order. Warps whose rows are
 // outside the matrix send and read nothing.
 #pragma once
 
@@ -16,11 +17,11 @@ template <KernelConfig kConfig>
 struct SumExchange {
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
   static constexpr int kPeers = kConfig.cluster.k;
-  static constexpr int kVectors = pass_columns(kConfig) / 8;  // vectors of a thread in one wave and pass
+  static constexpr int kVectors = pass_columns(kConfig) / 8;  // vectors of one thread per wave and pass
   static constexpr int kVectorBytes = kWarpgroupThreads * 16;
   static constexpr int kSenderBytes = waves(kConfig) * kVectors * kVectorBytes;
 
-  /// Addresses that are the same in every CTA of the cluster.
+  /// Shared addresses of the buffer and its barrier, the same in every CTA of the cluster.
   struct Place {
     u32 buffer, barrier;
   };
@@ -45,8 +46,8 @@ struct SumExchange {
     }
   }
 
-  /// Adds received sums into the registers of the first columns, whose own sums were sent in this pass or
-  /// before.
+  /// Adds the received sums into the registers of the first columns, whose own sums were sent in this pass or
+  /// earlier.
   static SLUICE_DEVICE void receive(Sums& sums, int pass, u32 buffer, int live_rows) {
     const u32 mine = buffer + thread() * 16;
 #pragma unroll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores the sums of one math group as values of D: chunk by chunk into a store buffer for TMA, or straight
-// to memory. kernels/gemm.cuh holds the order of waits.
+// Stores the accumulators of one math group as values of D: chunk by chunk through a store buffer and TMA, or
+// directly to memory. The order of waits is in kernels/gemm.cuh.
 #pragma once
 
 #include <sluice/spec/work_split.h>
@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-/// A thread's part of a row bias, read into registers while the products run.
+/// A thread's part of a row bias, loaded into registers while the tile is multiplied.
 template <KernelConfig kConfig>
 struct RowBias {
   static constexpr bool kUsed = kConfig.epilogue.bias == Bias::row;
@@ -28,7 +28,8 @@ struct RowBias {
       lower[wave] = ops.row_bias(row + wave * kWaveRows + 8);
     }
   }
-  /// Selects without indexing, so that the bias stays in registers where the loop over waves is rolled.
+  /// Selects without indexing, so that the bias stays in registers even if the loop over waves is not
+  /// unrolled.
   SLUICE_DEVICE void put(int wave, RowScales& rows) const {
 #pragma unroll
     for (int i = 0; i < waves(kConfig); ++i)
@@ -36,7 +37,7 @@ struct RowBias {
   }
 };
 
-/// A view that is built where it is used, from the machine's state; it keeps nothing.
+/// A view of the machine's state, created where it is needed.
 template <KernelConfig kConfig>
 struct TileStore {
   struct GroupAt {  // position of a group of 8 columns of D in the tile
@@ -48,10 +49,9 @@ struct TileStore {
   const Accumulator<waves(kConfig), kConfig.tile.n>& sums;
   EpilogueVectors<kConfig> vectors;
   const Optional<RowBias<kConfig>::kUsed, RowBias<kConfig>>& row_bias;
-  int group_row;  // first row of the CTA's tile that the group works on
+  int group_row;  // the group's first row in the CTA's tile
 
-  /// Writes one chunk of store_columns() columns, from `at` on, into the buffer that D's tensor map
-  /// describes.
+  /// Writes one chunk of store_columns() columns, from `at` on, to the buffer that D's tensor map describes.
   SLUICE_DEVICE void write_chunk(u32 buffer, const Tile& tile, const GroupAt& at) const {
     constexpr int kGroups = store_columns(kConfig) / 8;
     constexpr int kStep = kGroups % 2 == 0 ? 2 : 1;
@@ -81,11 +81,12 @@ struct TileStore {
     for (int group = 0; group < kGroups; group += kAhead) write(group);
   }
 
-  /// Stores all of the group's part. `live_rows`: rows inside the matrix, from the warp's first row on.
+  /// Stores the group's whole part of the tile. `live_rows`: rows inside the matrix, from the warp's first
+  /// row on.
   SLUICE_DEVICE void store_direct(const Tile& tile, int live_rows) const {
 #pragma unroll kStoreUnroll
     for (int wave = 0; wave < waves(kConfig); ++wave) {
-      if (live_rows <= wave * kWaveRows) continue;  // a break would keep the loop rolled
+      if (live_rows <= wave * kWaveRows) continue;  // with a break the compiler would not unroll the loop
       const RowScales scales = row_scales(wave);
 #pragma unroll kStoreUnroll
       for (int column = 0; column < own_outputs(kConfig); column += 8)
@@ -96,25 +97,25 @@ struct TileStore {
  private:
   static constexpr bool kResidual = kConfig.epilogue.residual;
   static constexpr bool kGated = kConfig.epilogue.gated;
-  static constexpr int kSides = kGated ? 2 : 1;  // columns of the product that make one column of D
-  // The store loops are unrolled wholly or not at all (docs/findings/heavy-epilogues.md).
+  static constexpr int kSides = kGated ? 2 : 1;  // columns of the product per column of D
+  // The store loops are unrolled completely or not at all (docs/findings/heavy-epilogues.md).
   static constexpr int kStoreUnroll = unrolls_stores(kConfig) ? 2 * kConfig.tile.n : 1;
-  // Off after an exchange, where ptxas would serialise some products (C7515), and with block scales, where
-  // one config spills.
+  // Not after an exchange, where ptxas would serialise some products (C7515), and not with block scales,
+  // where one config spills.
   static constexpr bool kIndexesSums =
       unrolls_stores(kConfig) && kConfig.cluster.k == 1 && !is_block_scaled(kConfig.epilogue);
-  // groups of 8 columns whose operands are read ahead, so that one wait serves eight reads
+  // groups of 8 columns whose operands are loaded ahead, so that one wait covers eight loads
   static constexpr int kOperandsAhead = 8;
   using Residuals = typename ResidualRows<kConfig.epilogue>::Pairs;
 
-  /// This thread's first row of the wave, counted in the tile.
+  /// This thread's first row of the wave, relative to the tile.
   SLUICE_DEVICE int fragment_row(int wave) const {
     return group_row + wave * kWaveRows + vectors.thread / 32 * 16 + vectors.thread % 32 / 4;
   }
   SLUICE_DEVICE static int fragment_column(int column) {
     return column + threadIdx.x % 4 * 2;
   }
-  /// The first column of D to which this tile is stored.
+  /// The first column of D that this tile covers.
   SLUICE_DEVICE static int first_output(const Tile& tile) {
     return outputs_of(kConfig.epilogue, tile.n_offset);
   }
@@ -127,7 +128,7 @@ struct TileStore {
     if constexpr (RowBias<kConfig>::kUsed) row_bias.put(wave, rows);
     return rows;
   }
-  /// Reads this thread's operands for the group of 8 columns of D at `column`, for each side.
+  /// Loads this thread's operands for the group of 8 columns of D at `column`: one ColumnPair per side.
   SLUICE_DEVICE void read_columns(int column, ColumnPair* operands) const {
 #pragma unroll
     for (int side = 0; side < kSides; ++side) {
@@ -138,7 +139,7 @@ struct TileStore {
       operands[side] = pair;
     }
   }
-  /// This thread's rows of C, from its part of the group of 8 columns at `at` on.
+  /// This thread's rows of C, beginning at its part of the group of 8 columns at `at`.
   SLUICE_DEVICE ResidualRows<kConfig.epilogue> residual_rows(const Tile& tile, const GroupAt& at,
                                                              int span) const {
     const int row = tile.m_offset + fragment_row(at.wave);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds up the sums that several warps have of one tile: through shared memory, warp after warp, then across
-// the cluster's CTAs, rank after rank. The order is fixed, so every run gives the same bits.
+// Adds up the partial sums that several warps have of one tile. First it adds through shared memory, in the
+// order of warps, then across the CTAs of the cluster, in the order of ranks. The order is fixed, so every
+// run gives the same bits.
 #pragma once
 
 #include <sluice/spec/warp_sums.h>
@@ -22,20 +23,21 @@ class WarpSums {
   static constexpr int kStride = warp_sums_stride(kTile), kThreads = 32 * kTile.warps * kTile.beside;
 
  public:
-  /// `smem`: the CTA's own sums, over rings that are no longer in use. `incoming`: where other CTAs send
-  /// theirs.
+  /// `smem`: the CTA's own sums; they overlay the rings, which are no longer used. `incoming`: where other
+  /// CTAs send theirs.
   SLUICE_DEVICE WarpSums(u32 smem, u32 incoming, int rank) : smem_(smem), incoming_(incoming), rank_(rank) {}
 
-  /// Call first in a kernel with several parts: this CTA runs, so others may write to its memory later.
+  /// Call at the start of a kernel with several parts. Signals that this CTA has started, so that others may
+  /// write to its shared memory later.
   SLUICE_DEVICE static void announce() {
     if constexpr (kTile.parts > 1) ptx::cluster_arrive_relaxed();
   }
 
-  /// Call from all threads. `sums` has mma's layout and is multiplied by `factors`; the tile's rows are rows
-  /// of A or columns of B (write() has both). store(column, row, sums of four rows) is called once for each
-  /// quad of the CTA's share.
-  /// With parts, all threads call send() once their earlier writes to shared memory are visible and other
-  /// CTAs' memory may be written to. The data that it sends has arrived when store is called.
+  /// Call from all threads. `sums` has the layout of mma and is multiplied by `factors`. The tile's rows are
+  /// rows of A or columns of B, depending on that layout (write() handles both). store(column, row, sums of
+  /// four rows) is called once per quad of the CTA's share.
+  /// With several parts, all threads call send() once their earlier writes to shared memory are visible and
+  /// other CTAs' memory may be written. Data that it sends has arrived when store is called.
   template <class Sums, class Store, class Send = Nothing>
   SLUICE_DEVICE void add_up(const Sums& sums, const RowPair& factors, const Store& store,
                             const Send& send = {}) const {
@@ -47,8 +49,8 @@ class WarpSums {
       for (int i = thread; i < kShare; i += kThreads) give(store, rank_ * kShare + i, sum_of_parts(i));
   }
 
-  /// add_up(), with the result of ask(column, row) for each quad passed on to store(). It is asked for a
-  /// thread's first quad before sums are added up, so that it has arrived by then.
+  /// add_up(), which also passes the result of ask(column, row) for each quad to store(). ask() of a thread's
+  /// first quad is called before sums are added up, so that its data has arrived by then.
   template <class Sums, class Ask, class Store, class Send = Nothing>
   SLUICE_DEVICE void add_up_with(const Sums& sums, const RowPair& factors, const Ask& ask, const Store& store,
                                  const Send& send = {}) const {
@@ -63,8 +65,8 @@ class WarpSums {
     }
   }
 
-  /// add_up() for a tile whose first and second half belong together row by row: store(column, row, sums of
-  /// four rows, sums of the four rows half a tile further on).
+  /// add_up() for a tile whose halves are combined row by row: store(column, row, sums of four rows, sums of
+  /// the same rows of the second half).
   template <class Sums, class Store, class Send = Nothing>
   SLUICE_DEVICE void add_up_halves(const Sums& sums, const RowPair& factors, const Store& store,
                                    const Send& send = {}) const {
@@ -78,20 +80,21 @@ class WarpSums {
   }
 
  private:
-  /// Puts the CTA's sums into its shared memory; with parts, its share of every CTA's sums has arrived on
-  /// return.
+  /// Writes the CTA's sums to its shared memory. With several parts, the CTA's share of every CTA's sums has
+  /// arrived on return.
   template <class Sums, class Send>
   SLUICE_DEVICE void gather(const Sums& sums, const RowPair& factors, const Send& send) const {
     __syncthreads();
     write(sums, factors);
     __syncthreads();
     if constexpr (kTile.parts > 1) {
-      ptx::cluster_wait_acquire();  // all CTAs have begun
+      ptx::cluster_wait_acquire();  // all CTAs have started
       send();
       for (int quad = static_cast<int>(threadIdx.x); quad < kQuads; quad += kThreads)
         ptx::store_cluster(ptx::map_to_cta(slot(rank_, quad % kShare), static_cast<u32>(quad / kShare)),
                            sum_of_warps(quad));
-      __syncwarp();  // lanes leave send() and the loop at different times, and the barrier needs whole warps
+      __syncwarp();  // lanes leave send() and the loop at different times, but the barrier needs converged
+                     // warps
       ptx::cluster_arrive_release();
       ptx::cluster_wait_acquire();
     }
@@ -121,7 +124,7 @@ class WarpSums {
       const int row = 16 * (kTile.beside * block + first) + lane / 4;
       if (16 * kTile.beside * warp_blocks(kTile) > kTile.rows && row >= kTile.rows)
         break;                                                          // past the tile's rows
-      const bool lower = kTile.rows % 16 == 0 || row + 8 < kTile.rows;  // the tile ends at half a block
+      const bool lower = kTile.rows % 16 == 0 || row + 8 < kTile.rows;  // the tile ends with half a block
 #pragma unroll
       for (int j = 0; j < kTile.columns / 8; ++j) {
         const int column = 8 * j + lane % 4 * 2;
@@ -135,8 +138,8 @@ class WarpSums {
       }
     }
   }
-  /// Writes sums whose rows are columns of B: of each eight, a lane has rows 2c and 2c + 1 for columns g and
-  /// g + 8.
+  /// Writes sums whose rows are columns of B: of each eight rows, a lane has rows 2c and 2c + 1, for columns
+  /// g and g + 8.
   SLUICE_DEVICE void write(const float (&sums)[kTile.rows / 8][max(1, kTile.columns / 16)][4],
                            const RowPair& factors) const {
     static_assert(kTile.beside == 1 && kUsed == kTile.columns);

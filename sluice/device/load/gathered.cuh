@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loaders of a convolution's operands; operands.cuh says what a loader is.
-// - Im2colRows, for fprop and dgrad: rows of a K-major tile are pixels, and a k-tile is a block of
-//   channels at one tap. In shared memory it is a K-major tile of tma_tile.cuh.
-// - FilterTaps, for fprop and dgrad: the filter is a batch of matrices, one for each tap. A k-tile is a
-//   block of channels at one tap, so its matrix changes from k-tile to k-tile.
+// Loaders of a convolution's operands (operands.cuh defines the interface of a loader).
+// - Im2colRows, for fprop and dgrad: rows of a K-major tile are pixels, and a k-tile is a block of channels
+//   at one tap. In shared memory it is a K-major tile of tma_tile.cuh.
+// - FilterTaps, for fprop and dgrad: the filter is a batch of matrices, one per tap. A k-tile is a block of
+//   channels at one tap, so its matrix changes from k-tile to k-tile.
 // - Im2colColumns, for wgrad: columns of an MN-major tile are atoms of 64 channels at one tap, its k is
-//   pixels. In shared memory an atom is one MN-major block of tma_tile.cuh. Atoms past the last are not
-//   loaded; a tile that lies outside loads the last, since CTAs of a cluster wait for each other's slices.
+//   pixels. In shared memory an atom is one MN-major block of tma_tile.cuh. Atoms beyond the last are not
+//   loaded. A tile that is wholly outside loads the last atom, because CTAs of a cluster wait for each
+//   other's slices.
 #pragma once
 
 #include <sluice/device/load/pixel_walk.cuh>
@@ -15,7 +16,7 @@
 
 namespace sluice {
 
-/// A pixel by its own axes, as a store takes it.
+/// A pixel by its own coordinates, as tma_store_pixels takes it.
 template <int kSpatial>
 SLUICE_DEVICE ptx::PixelAt pixel_of(const PixelWalk<kSpatial>& pixel, int channel) {
   ptx::PixelAt at{channel, pixel.at[0], 0, 0, pixel.image};
@@ -23,7 +24,7 @@ SLUICE_DEVICE ptx::PixelAt pixel_of(const PixelWalk<kSpatial>& pixel, int channe
   if constexpr (kSpatial > 2) at.d = pixel.at[2];
   return at;
 }
-/// The pixel's place in the gathered tensor, before the tap's offset.
+/// The pixel's coordinates in the gathered tensor, before the tap's offset.
 template <int kSpatial>
 SLUICE_DEVICE ptx::PixelAt pixel_at(const PixelWalk<kSpatial>& pixel, const PixelBox& box, int channel) {
   ptx::PixelAt at{channel, pixel.place(box, 0), 0, 0, pixel.image};

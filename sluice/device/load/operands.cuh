@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loaders of a kernel's operands. A loader has
-//   State begin(params, slice, tile)                                    once a tile
-//   load(params, State&, slice index, destination, barrier, k_tile)     once a k-tile, in order
-// and its own walk in State, because weights may be loaded ahead of the other operand.
+//   State begin(params, slice, tile)                                    once per tile
+//   load(params, State&, slice index, destination, barrier, k_tile)     once per k-tile, in order
+// Each loader keeps its own position in State, because weights may be loaded ahead of the other operand.
 #pragma once
 
 #include <sluice/device/load/gathered.cuh>
@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-/// A matrix, as it lies.
+/// A matrix operand, loaded by TMA.
 template <KernelConfig kConfig, bool kIsA, Load kLoad = kIsA ? kConfig.load_a : kConfig.load_b>
 struct MatrixOperand {
   using Matrices =
@@ -31,7 +31,7 @@ struct MatrixOperand {
   }
 };
 
-/// A matrix that StridedLoader brings: the load thread has nothing to do.
+/// A matrix that StridedLoader writes, so that the load thread has nothing to do.
 template <KernelConfig kConfig, bool kIsA>
 struct MatrixOperand<kConfig, kIsA, Load::strided> {
   using State = TileLoad;

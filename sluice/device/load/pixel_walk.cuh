@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a load thread counts pixels and taps of a convolution. No PTX: the host twin compiles this file too.
+// The counters of pixels and taps with which a load thread traverses a convolution. No PTX: the host twin
+// compiles this file too.
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -12,14 +13,14 @@ SLUICE_DEVICE const Gather& gather_of(const GemmParams& params) {
 SLUICE_DEVICE const PhaseParams& phase_of(const GemmParams& params, int phase) {
   return static_cast<const PhasedParams&>(params).phases[phase];
 }
-/// Rows of the product that `batch` has.
+/// Rows of the product that matrix `batch` has.
 template <KernelConfig kConfig>
 SLUICE_DEVICE int rows_of(const GemmParams& params, int batch) {
   if constexpr (kConfig.conv.phased) return phase_of(params, batch).m;
   return params.m;
 }
 
-/// A pixel of the product by its axes. Its number counts along w first, then h, d and images.
+/// A pixel of the product by its coordinates. Pixels are numbered along w first, then h, d and images.
 template <int kSpatial>
 struct PixelWalk {
   int at[kSpatial], image;
@@ -33,7 +34,7 @@ struct PixelWalk {
     }
     image = pixel;
   }
-  /// Goes a k-tile further: one addition and one comparison an axis.
+  /// Advances by a k-tile of pixels: one addition and one comparison per axis.
   SLUICE_DEVICE void advance(const Gather& gather) {
     int carry = 0;
 #pragma unroll
@@ -44,13 +45,13 @@ struct PixelWalk {
     }
     image += gather.advance_images + carry;
   }
-  /// The pixel's place along an axis of the gathered tensor, before the tap's offset.
+  /// The pixel's coordinate along an axis of the gathered tensor, before the tap's offset.
   SLUICE_DEVICE int place(const PixelBox& box, int axis) const {
     return at[axis] * box.step[axis] + box.lower[axis];
   }
 };
 
-/// The taps of one matrix of the product: Gather::taps from `first` on.
+/// The taps of one matrix of the product: `count` entries of Gather::taps from `first` on.
 struct TapRange {
   int first, count;
 };
@@ -64,13 +65,13 @@ SLUICE_DEVICE TapRange taps_of_tile(const GemmParams& params, const Tile& tile) 
   return {0, quotient(params.grid.k_tiles, blocks)};
 }
 
-/// The tap and the block of channels of a k-tile (fprop, dgrad). All taps of a block come before its next:
-/// they read the same pixels, which L2 still holds then (docs/findings/convolutions.md).
+/// The tap and the block of channels of a k-tile (fprop, dgrad). All taps of a block come before the next
+/// block: they read the same pixels, which are then still in L2 (docs/findings/convolutions.md).
 struct TapWalk {
   int block, tap;
   int first, behind;  // the range
 
-  /// A phase without taps has no k-tile; its walk is begun all the same.
+  /// For a phase without taps, which has no k-tiles, begin() is called too.
   SLUICE_DEVICE void begin(const TapRange& taps, int k_tile) {
     block = quotient(k_tile, max(taps.count, 1));
     first = taps.first;
@@ -84,8 +85,8 @@ struct TapWalk {
   }
 };
 
-/// The tap and the block of channels of an atom of 64 columns (wgrad): all blocks of a tap come before its
-/// next, as they lie in D.
+/// The tap and the block of channels of an atom of 64 columns (wgrad). All blocks of a tap come before the
+/// next tap, as in D.
 struct AtomPlace {
   int block, tap;
 
@@ -95,14 +96,14 @@ struct AtomPlace {
   }
 };
 
-/// The column of a filter's gradient that holds column `column` of a product with `n`; -1 if none does. A
-/// wgrad's columns are whole blocks of channels at each tap, and D has the channels alone.
+/// The column of the filter's gradient for column `column` of a product with n columns; -1 if there is none.
+/// A wgrad's product has whole blocks of channels per tap; D has only the channels that exist.
 SLUICE_DEVICE int filter_column(const Gather& gather, int n, int column) {
   const int tap = quotient(column, gather.blocks * kConvBlock);
   const int channel = column - tap * gather.blocks * kConvBlock;
   return column < n && channel < gather.channels ? tap * gather.channels + channel : -1;
 }
-/// The column of D that holds column `column` of the product, -1 if none does.
+/// The column of D for column `column` of the product; -1 if there is none.
 template <KernelConfig kConfig>
 SLUICE_DEVICE int d_column(const GemmParams& params, int column) {
   if constexpr (kConfig.conv.op == ConvOp::wgrad) return filter_column(gather_of(params), params.n, column);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings operands that TMA cannot address: 16-bit elements at any address, with any stride. kStridedWarps
-// warps write them where TMA would have put them (load/tma_tile.cuh): lines of 64 elements, 128 bytes, whose
-// 16-byte pieces are swizzled by the line. A K-major tile has a line for each row. An MN-major tile has
-// blocks of 64 rows with a line for each k.
+// Loads operands that TMA cannot address: 16-bit elements at any address, with any stride. kStridedWarps
+// warps write them where TMA would have written them (load/tma_tile.cuh): lines of 64 elements (128 bytes),
+// whose 16-byte pieces are swizzled by the line. A K-major tile has one line per row. An MN-major tile has
+// blocks of 64 rows with one line per k.
 //
-// Loads are always of 16 aligned bytes. A lane reads the two that hold its piece and shifts them together.
-// Lines whose numbers differ by 8 begin equally far behind 16 bytes, so a warp takes four such lines at once.
-// Only bytes between the operand's first element, rounded down to 16 bytes, and its last, rounded up, are
-// read: allocations begin and end on more. What lies outside the matrix becomes zeros. Narrow copies would
+// Every load is 16 aligned bytes. A lane loads the two that contain its piece and combines them with shifts.
+// Lines whose numbers differ by 8 have the same misalignment, so a warp handles four such lines at once. Only
+// bytes between the operand's first element, rounded down to 16 bytes, and its last, rounded up, are read;
+// allocations are aligned to more than that. Elements outside the matrix become zeros. Narrower copies would
 // need several times the instructions (docs/decisions/0024-any-strides.md).
 #pragma once
 
@@ -19,15 +19,15 @@
 
 namespace sluice {
 
-inline constexpr int kBatchGroups = 4;   // groups of four lines that a warp reads before it writes the first
-inline constexpr int kStridedAhead = 4;  // k-tiles that are prefetched into L2
+inline constexpr int kBatchGroups = 4;   // groups of four lines that a warp loads before it writes the first
+inline constexpr int kStridedAhead = 4;  // distance of the L2 prefetch, in k-tiles
 
-/// The bytes that hold this lane's pieces of a batch, on their way.
+/// Registers of a batch in flight: the loaded bytes that contain this lane's pieces.
 struct StridedBatch {
   u32 words[kBatchGroups][2][4];
 };
 
-/// This thread's warp among those that bring strided operands, and its lane.
+/// This thread's warp, counted among the warps that load strided operands, and its lane.
 SLUICE_DEVICE int strided_warp() {
   return static_cast<int>(threadIdx.x) / 32 - 1;
 }
@@ -35,22 +35,22 @@ SLUICE_DEVICE int strided_lane() {
   return static_cast<int>(threadIdx.x) % 32;
 }
 
-/// Hides where a value comes from, so that the compiler computes with it here. It would keep what follows
-/// from it for every batch, and spill.
+/// Hides where a value comes from, so that the compiler computes with it here. Otherwise the compiler keeps
+/// derived values for every batch, and spills.
 SLUICE_DEVICE void hide(int& value) {
   asm volatile("" : "+r"(value));
 }
 
-/// One operand's tile, as one thread sees it.
+/// One operand's tile, from the view of one thread.
 template <KernelConfig kConfig, bool kIsA>
 class StridedTile {
   static constexpr bool kAlongK = (kIsA ? kConfig.a_major : kConfig.b_major) == Major::k;
   static constexpr bool kGated = !kIsA && kConfig.epilogue.gated;
   static constexpr int kRows = kIsA ? kConfig.tile.m : kConfig.tile.n;
   static constexpr int kBlocks = kAlongK ? 1 : ceil_div(kRows, kMnBlock);
-  static constexpr int kLines = kAlongK ? kRows : kConfig.tile.k;  // lines of a block
+  static constexpr int kLines = kAlongK ? kRows : kConfig.tile.k;  // lines per block
   static constexpr int kGroups =
-      kLoadRows * ceil_div(kLines, 4 * kLoadRows);  // groups of four lines, in a block
+      kLoadRows * ceil_div(kLines, 4 * kLoadRows);  // groups of four lines per block
   static constexpr int kWarpGroups = ceil_div(kBlocks * kGroups, kStridedWarps);
 
  public:
@@ -65,7 +65,7 @@ class StridedTile {
     depth_ = params.k;
   }
 
-  /// Reads batch `batch` of a k-tile.
+  /// Loads batch `batch` of a k-tile.
   SLUICE_DEVICE void fetch(int batch, int k_tile, StridedBatch& to) const {
     hide(batch);
     const int k = k_tile * kConfig.tile.k;
@@ -75,7 +75,7 @@ class StridedTile {
       fetch_pieces<false>(batch, k, to);
   }
 
-  /// Writes a batch into the stage, where this operand begins at `stage`.
+  /// Writes a batch to the stage. `stage`: address of this operand in the stage.
   SLUICE_DEVICE void write(int batch, int k_tile, u32 stage, StridedBatch& from) const {
     hide(batch);
     const int k = k_tile * kConfig.tile.k;
@@ -83,7 +83,8 @@ class StridedTile {
 #pragma unroll
     for (int i = 0; i < kBatchGroups; ++i) {
       const Piece piece = piece_of(batch, i);
-      // First rows of tiles and k-tiles are multiples of 8: the line's number alone moves its beginning.
+      // First rows of tiles and k-tiles are multiples of 8, so only the line's number affects its
+      // misalignment.
       const u32 behind =
           static_cast<u32>(reinterpret_cast<u64>(base_)) / 2 + piece.line % 8 * static_cast<u32>(ld_);
       u32 words[4];
@@ -94,7 +95,8 @@ class StridedTile {
     }
   }
 
-  /// Prefetches lines of a later k-tile: reads from L2 have a third of HBM's latency, and few are in flight.
+  /// Prefetches lines of a later k-tile into L2. Loads from L2 have a third of HBM's latency, and only few
+  /// can be in flight.
   SLUICE_DEVICE void prefetch(int k_tile) const {
     int k = k_tile * kConfig.tile.k;
     hide(k);
@@ -112,7 +114,8 @@ class StridedTile {
   }
 
  private:
-  /// 16 bytes of a line that a lane brings. A warp's four lines differ by 8, and eight lanes share a line.
+  /// The 16 bytes of a line that one lane handles. A warp's four lines differ by 8, and eight lanes share a
+  /// line.
   struct Piece {
     int block, line, column;
     bool exists;
@@ -123,12 +126,12 @@ class StridedTile {
     const int line = rest / 8 * 32 + rest % 8 + strided_lane() / 8 * 8;
     return {block, line, strided_lane() % 8 * 8, block < kBlocks && line < kLines};
   }
-  /// True if the whole k-tile lies in the matrix.
+  /// True if the whole k-tile is inside the matrix.
   SLUICE_DEVICE bool is_whole(int k) const {
     const int rows = kAlongK ? kRows : kBlocks * kMnBlock;
     return first_ + rows <= rows_ && k + kConfig.tile.k <= depth_;
   }
-  /// Elements of the piece's line in the matrix, from the piece on.
+  /// Elements of the line inside the matrix, from the piece on.
   SLUICE_DEVICE int elements_of(const Piece& piece, int k) const {
     return (kAlongK ? depth_ - k : rows_ - first_ - piece.block * kMnBlock) - piece.column;
   }
@@ -142,12 +145,12 @@ class StridedTile {
       const i64 outer_at = kGated ? gated_row(outer, rows_) : outer;
       const u64 address = reinterpret_cast<u64>(base_ + outer_at * ld_ + inner + piece.column);
       const int behind =
-          static_cast<int>(address % 16) / 2;  // elements of the first 16 bytes before the piece
+          static_cast<int>(address % 16) / 2;  // elements between the 16-byte boundary and the piece
       const u64 first = address & ~u64{15};
       if constexpr (kWhole) {
         const u64 from = piece.exists ? first : reinterpret_cast<u64>(base_) & ~u64{15};
         ptx::load_global_words(reinterpret_cast<const void*>(from), to.words[i][0]);
-        // Both are read without a condition: where the piece begins on 16 bytes, the second is the first.
+        // Both loads are unconditional: if the piece is 16-byte aligned, the second repeats the first.
         const u64 second = piece.exists && behind != 0 ? from + 16 : from;
         ptx::load_global_words(reinterpret_cast<const void*>(second), to.words[i][1]);
       } else {
@@ -160,7 +163,7 @@ class StridedTile {
       }
     }
   }
-  /// Takes four words from the element `behind` on.
+  /// Extracts four words, beginning with element `behind`.
   static SLUICE_DEVICE void shift(const u32 (&from)[2][4], u32 behind, u32 (&to)[4]) {
     u32 by_two[6], by_one[5];
 #pragma unroll
@@ -172,7 +175,7 @@ class StridedTile {
 #pragma unroll
     for (int i = 0; i < 4; ++i) to[i] = __funnelshift_r(by_one[i], by_one[i + 1], bits);
   }
-  /// Clears all but the first `elements`.
+  /// Clears all but the first `elements` elements.
   static SLUICE_DEVICE void cut(int elements, u32 (&words)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -181,7 +184,7 @@ class StridedTile {
     }
   }
 
-  const u16* base_;  // the batch's matrix
+  const u16* base_;  // matrix of the batch
   i64 ld_;
   int first_, rows_, depth_;  // first row of the tile, rows of the matrix, k
 };
@@ -200,14 +203,14 @@ class StridedLoader {
     if constexpr (kHasA) a_.begin(params, tile);
     if constexpr (kHasB) b_.begin(params, tile);
   }
-  /// Reads the first batch of a k-tile, so that it comes while the stage is not yet free.
+  /// Loads the first batch of a k-tile, so that its latency overlaps the wait for a free stage.
   SLUICE_DEVICE void fetch(int k_tile) {
     if constexpr (kHasA) a_.prefetch(k_tile + kStridedAhead);
     if constexpr (kHasB) b_.prefetch(k_tile + kStridedAhead);
     fetch_batch(0, k_tile, even_);
   }
-  /// Writes the k-tile into a stage, whose A and B begin at these addresses. Each batch is on its way while
-  /// the one before it is written. No batch is moved between registers, which would wait for it.
+  /// Writes the k-tile to a stage, whose A and B begin at these addresses. Each batch is in flight while the
+  /// previous one is written. No batch is copied between registers, because that would wait for its loads.
   SLUICE_DEVICE void write(u32 stage_a, u32 stage_b, int k_tile) {
     StridedBatch odd;
 #pragma unroll 1
@@ -247,7 +250,7 @@ class StridedLoader {
 
   Optional<kHasA, A> a_;
   Optional<kHasB, B> b_;
-  StridedBatch even_;  // read, and not yet written, between fetch() and write()
+  StridedBatch even_;  // loaded by fetch(), written by write()
 };
 
 }  // namespace sluice

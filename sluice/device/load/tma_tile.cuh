@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads this CTA's share of one operand tile, and multicasts it to the CTAs that work on the same tile. In
-// shared memory a tile is a sequence of 128-byte swizzle rows, equal in every CTA of the cluster:
-// - K-major: one row for each m (or n), 128 bytes of k. A slice is a run of rows.
-// - MN-major: blocks of 64 m (or n), with one row for each k. A slice is a run of k rows in every block. The
-//   last block may have columns behind the tile's; blocks outside of the matrix are not loaded.
+// Loads this CTA's slice of one operand tile, and multicasts it to the CTAs that use the same tile. In shared
+// memory a tile is a sequence of 128-byte swizzle rows, equal in every CTA of the cluster:
+// - K-major: one row per m (or n), 128 bytes of k. A slice is a range of rows.
+// - MN-major: blocks of 64 m (or n), with one row per k. A slice is a range of k in every block. The last
+//   block may contain columns beyond the tile; blocks outside the matrix are not loaded.
 // - Gated B: K-major, with rows in the order of gated_row(). The tensor map's dimensions are k, 8 rows, the
 //   two halves of B, groups of both, batch (host/driver/gemm_maps.h).
 #pragma once
@@ -13,14 +13,14 @@
 
 namespace sluice {
 
-/// The part of an operand tile that one CTA loads: slice `index`, for the CTAs of `cta_mask`.
+/// The part of an operand tile that one CTA loads: slice `index`, sent to the CTAs of `cta_mask`.
 struct MulticastSlice {
   int index;
   u16 cta_mask;
 };
 
-/// The slices that CTA `rank` of a cluster loads for its row (A) and its column (B). Ranks go down the
-/// columns.
+/// The slices that CTA `rank` of a cluster loads for its row (A) and its column (B). Ranks count down the
+/// columns first.
 template <int kRows, int kColumns>
 struct MulticastSlices {
   static SLUICE_DEVICE MulticastSlice of_a(int rank) {
@@ -39,13 +39,13 @@ struct MulticastSlices {
   }
 };
 
-/// Values of one tile that stay the same from k-tile to k-tile. A narrow tile waits for the load thread: one
-/// division a k-tile costs such products 15 % (docs/findings/rows-outside.md).
+/// Values of one tile that do not change from k-tile to k-tile. With narrow tiles the math warps wait for the
+/// load thread: one division per k-tile costs such products 15 % (docs/findings/rows-outside.md).
 struct TileLoad {
-  const TensorMap* map;  // map of a whole slice, or of a shorter one
-  int row, batch;        // first row of the slice (K-major) or of the tile; matrix of the batch
+  const TensorMap* map;  // map for whole slices, or for the shorter last slice
+  int row, batch;        // first row of the slice (K-major) or of the tile (MN-major); matrix of the batch
   u16 cta_mask;
-  int blocks;  // MN-major: those that are loaded
+  int blocks;  // MN-major: number of blocks that are loaded
 };
 
 template <Major kMajor, int kRows, int kDepth, int kSlices, bool kGated = false>
@@ -62,8 +62,8 @@ struct TmaTile {
     const int blocks = kMajor == Major::k ? 0 : blocks_loaded(extent, row, kRows);
     return {shorter ? &tail : &whole, row, batch, slice.cta_mask, blocks};
   }
-  /// `index`: number of the slice. `depth`: offset along k, in elements. `destination`: the tile's shared
-  /// address.
+  /// `index`: index of the slice. `depth`: offset along k, in elements. `destination`: shared address of the
+  /// tile.
   static SLUICE_DEVICE void load(const TileLoad& tile, int index, u32 destination, u32 barrier, int depth) {
     if constexpr (kMajor == Major::k) {
       issue(tile, destination + index * kSliceRows * kSwizzleRowBytes, barrier, depth, tile.row);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block scales on their way from the caller's row-major arrays to the sums. Two warps copy the scales of a
-// k-tile (128 of k) into shared memory beside the stage (ScaleLoader); math warps read them there
-// (ScaleReader). A slot holds one scale for each row of the CTA tile. Behind these is one for each part of
-// its columns that lies in a single 128-column block of B (spec/smem_layout.h).
+// Block scales on their way from the caller's row-major arrays to the accumulators. Two warps copy the scales
+// of a k-tile (128 of k) to shared memory for each stage (ScaleLoader); math warps read them there
+// (ScaleReader). A slot holds one scale per row of the CTA tile, followed by one per part of its columns. A
+// part lies within a single 128-column block of B (spec/smem_layout.h).
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -12,9 +12,9 @@
 namespace sluice {
 
 /// One of the kScaleWarps warps that copy: each has an equal share of the rows, and all lanes take part. TMA
-/// cannot copy them, since a row of scales need not be a multiple of 16 bytes. cp.async would copy word by
-/// word and take shared memory's time from the tensor cores (docs/findings/promotion.md). So plain loads
-/// bring four k-tiles at once and hold them in registers until their stages are free.
+/// cannot copy scales, because a row of them need not be a multiple of 16 bytes. cp.async would copy word by
+/// word and take shared memory bandwidth from the tensor cores (docs/findings/promotion.md). So plain loads
+/// fetch four k-tiles at once into registers, where they stay until their stages are free.
 template <KernelConfig kConfig>
 class ScaleLoader {
  public:
@@ -23,7 +23,7 @@ class ScaleLoader {
     const int lane = threadIdx.x % 32;
     k_blocks_ = params.grid.k_tiles;
     first_row_ = warp * kConfig.tile.m / kScaleWarps + lane;
-    // Rows and columns past the edge get the scales of the last ones: their sums are not stored.
+    // Rows and columns outside the matrix use the scales of the last ones; their sums are not stored.
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i) {
       const int row = min(tile.m_offset + first_row_ + 32 * i, params.m - 1);
@@ -36,7 +36,8 @@ class ScaleLoader {
                reinterpret_cast<u64>(params.scale_b) % 16 == 0;
     is_first_ = true;
   }
-  /// Call for every k-tile in order, beginning anywhere. It loads at the first, then every kRun-th time.
+  /// Call for each k-tile in order, from any first one. It loads at the first call and then for every kRun-th
+  /// k-tile.
   SLUICE_DEVICE void fetch(int k_tile) {
     if (k_tile % kRun != 0 && !is_first_) return;
     is_first_ = false;
@@ -54,14 +55,14 @@ class ScaleLoader {
 
  private:
   static constexpr int kRowsPerLane = kConfig.tile.m / kScaleWarps / 32;
-  static constexpr int kSources = kRowsPerLane + 1;  // rows of a lane, and one part of the columns
-  static constexpr int kRun = 4;                     // k-tiles of one load: 16 bytes
+  static constexpr int kSources = kRowsPerLane + 1;  // rows of a lane, plus one part of the columns
+  static constexpr int kRun = 4;                     // k-tiles per load: 16 bytes
   struct alignas(16) Run {
     float values[kRun];
   };
 
-  /// Loads the runs that begin at `first`. These warps take issue slots from the math warps, so it has one
-  /// branch and no address of a single word. Scales past the end are not read.
+  /// Loads the runs that begin at `first`. These warps compete with math warps for issue slots, so the code
+  /// has only one branch and no address arithmetic for single words. Scales past the end are not read.
   SLUICE_DEVICE void load(int first) {
     if (aligned_) {
 #pragma unroll
@@ -74,7 +75,7 @@ class ScaleLoader {
           if (first + j < k_blocks_) runs_[i].values[j] = sources_[i][first + j];
     }
   }
-  /// Selects without an index: one unknown at compile time would put the run into local memory.
+  /// Selects without an index: a variable index would put the run in local memory.
   static SLUICE_DEVICE float pick(const Run& run, int k_tile) {
     const float low = k_tile % 2 == 0 ? run.values[0] : run.values[1];
     const float high = k_tile % 2 == 0 ? run.values[2] : run.values[3];
@@ -91,7 +92,7 @@ class ScaleLoader {
 template <KernelConfig kConfig>
 class ScaleReader {
  public:
-  /// `row`: row of the thread's first sum in the CTA tile.
+  /// `row`: row in the CTA tile of the thread's first sum.
   SLUICE_DEVICE void read(u32 slot, int row) {
 #pragma unroll
     for (int wave = 0; wave < kWaves; ++wave)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns packed words into the tensor core's registers by masks and rotates (docs/packing.md). The operand is
-// (code + kOffset) * 2^-exponent of the row, exactly. Integers become fp16 subnormals or the fraction of a
-// bf16; offset, zero and exponent are taken out of the sums (kernels/narrow.cuh). e4m3 codes are converted.
+// Turns packed words into tensor core registers with masks and rotates (docs/packing.md). A register value is
+// (code + kOffset) * 2^-exponent of its row, exactly. Integers become fp16 subnormals or the fraction of a
+// bf16; e4m3 codes are converted. Offset, zero and exponent are removed from the sums later
+// (kernels/narrow.cuh).
 #pragma once
 
 #include <sluice/spec/packing.h>
@@ -19,7 +20,7 @@ SLUICE_DEVICE u32 rotate_word(u32 word, int bits) {
   return __funnelshift_r(word, word, bits);
 }
 
-/// The factor that undoes an exponent in the sums.
+/// The factor 2^exponent, which removes an exponent from the sums.
 SLUICE_HD constexpr float exact_power(int exponent) {
   float value = 1.0f;
   for (int i = exponent; i < 0; ++i) value *= 0.5f;
@@ -27,8 +28,8 @@ SLUICE_HD constexpr float exact_power(int exponent) {
   return value;
 }
 
-/// kWords of a lane make one 16 x 16 fragment. kPasses fragments add up to one operand, each with the same
-/// tokens. The exponents belong to rows g and g + 8 of a block.
+/// kWords words of a lane make one 16 x 16 fragment. kPasses fragments add up to one operand; all are
+/// multiplied by the same tokens. The exponents belong to rows g and g + 8 of a block.
 template <WeightType kType, DType kX>
 struct CodeFragments;
 
@@ -68,7 +69,8 @@ struct CodeFragments<WeightType::int8, DType::fp16> {
   }
 };
 
-// A bf16 has eight bits, one too few: the operand is 16 + the low four bits, then 256 + the high four.
+// A bf16 has eight significant bits, one too few. So the operand is the sum of two: 16 + the low four bits,
+// and 256 + the high four.
 template <>
 struct CodeFragments<WeightType::int8, DType::bf16> {
   static constexpr int kWords = 2, kPasses = 2, kOffset = 272, kUpperExponent = 0, kLowerExponent = 0;
@@ -82,8 +84,8 @@ struct CodeFragments<WeightType::int8, DType::bf16> {
   }
 };
 
-/// The two fp16 pairs of a word's e4m3 codes. Rotated, codes are bytes: 0 and 2 of the first register, 1 and
-/// 3 of the second. The conversion keeps every value, NaN included (PTX ISA cvt, e4m3x2).
+/// The two fp16 pairs of a word's e4m3 codes. After a rotation codes are whole bytes: 0 and 2 of the first
+/// register, 1 and 3 of the second. The conversion keeps every value, NaN included (PTX ISA cvt, e4m3x2).
 SLUICE_DEVICE void unpack_e4m3(u32 word, u32& first, u32& second) {
   const u32 bytes = __byte_perm(rotate_word(word, 3), 0, 0x3120);
   asm("{\n.reg .b16 x, y;\nmov.b32 {x, y}, %2;\ncvt.rn.f16x2.e4m3x2 %0, x;\ncvt.rn.f16x2.e4m3x2 %1, y;\n}"
@@ -102,7 +104,7 @@ struct CodeFragments<WeightType::e4m3, DType::fp16> {
   }
 };
 
-// There is no conversion to bf16: fp16 becomes fp32 first.
+// There is no conversion from e4m3 to bf16: fp16 is converted to fp32 first.
 template <>
 struct CodeFragments<WeightType::e4m3, DType::bf16> {
   static constexpr int kWords = 2, kPasses = 1, kOffset = 0, kUpperExponent = 0, kLowerExponent = 0;

@@ -12,7 +12,7 @@ struct Chunk {
   float values[kQuantizeChunk];
 };
 
-/// Bits of |x| compare as |x| does, with NaN above all.
+/// Bits of the largest |x|. As integers they compare like |x|, with NaN above all.
 SLUICE_DEVICE u32 magnitude(const Chunk& chunk) {
   u32 largest = 0;
 #pragma unroll
@@ -23,7 +23,7 @@ SLUICE_DEVICE u32 magnitude(const Chunk& chunk) {
   return largest;
 }
 
-/// The largest value of `lanes` neighbours, a power of two; the whole warp takes part.
+/// The largest value of `lanes` neighbouring lanes, a power of two. Call from the whole warp.
 SLUICE_DEVICE u32 largest_of_lanes(u32 bits, int lanes) {
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) {
@@ -44,7 +44,7 @@ SLUICE_DEVICE Scale scale_of(u32 amax_bits) {
   return {1.0f / amax * kE4m3Largest, amax * (1.0f / kE4m3Largest)};
 }
 
-/// Converts to e4m3, in the order of memory.
+/// Converts to e4m3; the results are in memory order.
 template <class Arith>
 SLUICE_DEVICE void to_e4m3(const Chunk& chunk, float multiplier, u32 (&words)[2]) {
 #pragma unroll

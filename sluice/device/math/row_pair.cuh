@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two rows of a block of 16 whose sums a lane holds (ptx/mma.cuh), and their operands: a pair of scales
-// or zeros, neighbours in a packed tile (spec/packed_codes.h).
+// A lane's pair of rows: the two rows of a block of 16 for which it holds sums (ptx/mma.cuh). Also their
+// operands, two scales or zeros, which are neighbours in a packed tile (spec/packed_codes.h).
 #pragma once
 
 #include <sluice/device/element.cuh>
@@ -11,7 +11,7 @@ struct RowPair {
   float upper, lower;  // rows g and g + 8 of a block of 16
 };
 
-/// Unpacks two 16-bit values of one word, or two words of fp32.
+/// Unpacks two 16-bit values from one word, or two fp32 values from two words.
 template <DType kType>
 SLUICE_DEVICE RowPair row_pair(u32 first, u32 second) {
   if constexpr (kType == DType::fp32)

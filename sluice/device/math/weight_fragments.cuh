@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns packed words into A registers that hold weights, not codes. First (code - zero) * 2^-kExponent,
+// Turns packed words into A registers that hold weights instead of codes. First (code - zero) * 2^-kExponent,
 // exactly, by one fused multiply-add on the registers of CodeFragments; then times the group's scale, rounded
 // once.
-// fp16 has few exponents, so the scale is multiplied by 2^kLift, which the sums divide out. Scales of 2^-20
-// to 2^7 keep their weights' bits (docs/numerics.md has the bounds). bf16 weights of OneStepFragments are
-// multiplied by 2^-20. Used by kernels/wide.cuh and strip.cuh.
+// fp16 has a small exponent range, so the scale is multiplied by 2^kLift, which is divided out of the sums.
+// Scales from 2^-20 to 2^7 keep their weights' bits (docs/numerics.md has the bounds). bf16 weights of
+// OneStepFragments are multiplied by 2^-20. Used by kernels/wide.cuh and strip.cuh.
 #pragma once
 
 #include <sluice/device/element.cuh>
@@ -13,8 +13,8 @@
 
 namespace sluice {
 
-/// kWords of a lane make a fragment. kImplied: the addends for the format's implied zero. difference():
-/// `zero` holds addends for rows g and g + 8, made by addend().
+/// kWords words of a lane make a fragment. kImplied: the addend for the format's implied zero. difference():
+/// computes code - zero; its argument `zero` holds addends for rows g and g + 8, made by addend().
 template <WeightType kType, DType kX, ScaleZero kZero>
 struct WeightFragments;
 
@@ -61,8 +61,9 @@ struct WeightFragments<WeightType::int8, DType::fp16, kZero> {
   }
 };
 
-// Expands sixteens and ones separately, as 256 + 16 h and 16 + l. Every step is a whole number of at most 8
-// bits times a power of two. A stored zero has 8 bits too, so it is subtracted in a step of its own.
+// Expands the high and the low four bits separately, as 256 + 16 h and 16 + l. Every step is an integer of at
+// most 8 bits times a power of two, so it is exact. A stored zero has 8 bits too, so it is subtracted in a
+// separate step.
 template <ScaleZero kZero>
 struct WeightFragments<WeightType::int8, DType::bf16, kZero> {
   static constexpr int kWords = 2, kExponent = 0, kLift = 0;
@@ -86,7 +87,7 @@ struct WeightFragments<WeightType::int8, DType::bf16, kZero> {
   }
 };
 
-// fp16 weights are 2^-8 of the code, so that small scales, times 2^8, keep their bits.
+// fp16 weights are 2^-8 of the code, so that small scales keep their bits: they are multiplied by 2^8.
 template <DType kX>
 struct SignedFragments {
   static constexpr int kWords = 2, kLift = 0, kExponent = kX == DType::fp16 ? 8 : 0;
@@ -106,12 +107,13 @@ struct WeightFragments<WeightType::e4m3, DType::fp16, kZero> : SignedFragments<D
 template <ScaleZero kZero>
 struct WeightFragments<WeightType::e4m3, DType::bf16, kZero> : SignedFragments<DType::bf16> {};
 
-/// uint4 weights with an implied zero and bf16 tokens, in one operation a register: code * scale - 8 * scale.
-/// It is rounded once, so the bits equal those of two operations for scales of 2^-106 to 2^17. Codes are
-/// subnormals, 2^-130 of their value: bf16 has the exponents for that and for a weight of 2^-20. fp16 has
-/// not: scales of 2^-4 and more would overflow.
+/// uint4 weights with an implied zero and bf16 tokens, in one operation per register: code * scale - 8 *
+/// scale. It rounds once, so for scales from 2^-106 to 2^17 the bits equal those of two operations. Codes are
+/// subnormals, 2^-130 of their value: bf16 has the exponent range for that and for weights times 2^-20. fp16
+/// does not: scales of 2^-4 and more would overflow.
 struct OneStepFragments {
-  static constexpr u32 kFactor = 0x76807680u, kOffset = 0xB700B700u;  // factors of a scale: 2^110, -8 * 2^-20
+  static constexpr u32 kFactor = 0x76807680u, kOffset = 0xB700B700u;  // multiplied by a scale: 2^110, and -8
+                                                                      // * 2^-20
 
   /// `factor`, `offset`: for rows g and g + 8, the scale times kFactor and times kOffset.
   static SLUICE_DEVICE void expand(const u32* words, const u32 (&factor)[2], const u32 (&offset)[2],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The product of one stage: WGMMA with both operands in shared memory, for the rows of one math warpgroup.
+// The products of one stage: WGMMA with both operands in shared memory, for the rows of one math warpgroup.
 #pragma once
 
 #include <sluice/spec/smem_layout.h>
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-/// Sums of one warpgroup: values[wave][...] in the fragment order of ptx::Wgmma.
+/// Accumulator of one warpgroup: values[wave][...] in the fragment order of ptx::Wgmma.
 template <int kWaves, int kN>
 struct Accumulator {
   float values[kWaves][kN / 2];
@@ -23,9 +23,9 @@ struct Accumulator {
     for (int wave = 0; wave < kWaves; ++wave) ptx::pin_registers(values[wave]);
   }
 
-  /// Copies out kCount sums of `wave` from `first` on, a multiple of kCount. Registers have no addresses. In
-  /// unrolled loops the indexes are constants (kIndexes) and the copy vanishes; else it is a tree of
-  /// branches. In unrolled loops the tree would fold to the same code, but takes NVRTC seconds.
+  /// Copies kCount sums of `wave` from `first` (a multiple of kCount) on. Registers have no addresses. With
+  /// kIndexes, for unrolled loops, the indexes are constants and the copy vanishes. Without, it is a tree of
+  /// branches. In unrolled loops the tree would result in the same code, but take NVRTC seconds.
   template <int kCount, bool kIndexes>
   SLUICE_DEVICE void copy(int wave, int first, float (&out)[kCount]) const {
     static_assert(kN / 2 % kCount == 0);
@@ -57,17 +57,17 @@ struct Accumulator {
 template <KernelConfig kConfig>
 struct WgmmaSs {
   static constexpr int kSteps = kConfig.tile.k / mma_k(kConfig.a);
-  // Bytes of one step of k: 32 along a K-major row, or 16 rows of an MN-major block.
+  // Bytes per step of k: 32 along a K-major row, or 16 rows of an MN-major block.
   static constexpr int kStepBytesA = kConfig.a_major == Major::k ? 32 : 16 * kSwizzleRowBytes;
   static constexpr int kStepBytesB = kConfig.b_major == Major::k ? 32 : 16 * kSwizzleRowBytes;
   static constexpr int kEightRows = 8 * kSwizzleRowBytes;
   static constexpr int kMnBlockBytes = kConfig.tile.k * kSwizzleRowBytes;
   static constexpr int kWaveBytes =
-      kWaveRows * kSwizzleRowBytes;  // 64 rows of A: as long as an MN-major block
+      kWaveRows * kSwizzleRowBytes;  // 64 rows of A, the same size as an MN-major block
   static_assert(kConfig.a_major == Major::k || kWaveBytes == kMnBlockBytes);
 
-  /// Issues all steps of one stage as one group. `a` and `b` are shared addresses of the rows of A and B that
-  /// belong to `sums`.
+  /// Issues all steps of one stage as one group. `a` and `b`: shared addresses of the rows of A and B that
+  /// `sums` covers.
   template <int kWaves, int kN>
   static SLUICE_DEVICE void issue(Accumulator<kWaves, kN>& sums, u32 a, u32 b, bool fresh) {
     using Instruction = ptx::Wgmma<kConfig.a, kConfig.b, kN>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main loop of a math warpgroup of kernels/strip.cuh for e4m3 tokens. Each step issues its products;
-// while they run, the next step's codes become e4m3 registers. With two sets of partial sums, those of the
-// step before are scaled and added in fp32 meanwhile. The sets take turns, so ptxas cannot move that behind
-// the next products, which need the registers.
+// The main loop of a math warpgroup of kernels/strip.cuh for e4m3 tokens. While the products of one step are
+// in flight, the codes of the next become e4m3 registers. With two sets of partial sums, those of the
+// previous step are scaled and added in fp32 at the same time. The sets alternate, so that ptxas cannot move
+// this work behind the next products, which need the registers.
 #pragma once
 
 #include <sluice/device/packed/byte_steps.cuh>
@@ -26,7 +26,7 @@ class ByteProducts {
                              TimelineMarks& timeline)
       : at_(at), timeline_(timeline), tile_(params, at) {}
 
-  /// Multiplies all tiles of the warpgroup. On return nothing is in flight.
+  /// Multiplies all tiles of the warpgroup. On return no product is in flight.
   SLUICE_DEVICE void run(Sums& sums) {
 #pragma unroll
     for (float& sum : sums) sum = 0.0f;
@@ -47,10 +47,10 @@ class ByteProducts {
   }
 
  private:
-  /// Multiplies kTiles in a row; the codes of the first are converted.
+  /// Multiplies kTiles consecutive tiles; the codes of the first one are already converted.
   template <int kTiles>
   SLUICE_DEVICE void multiply(Sums& sums) {
-    Sums partial[kSets];  // local to this run: else ptxas would wait after every product
+    Sums partial[kSets];  // local to this call: otherwise ptxas would wait after every product
     step<0, kTiles * Steps::kTileSteps>(partial, sums);
   }
 
@@ -103,12 +103,12 @@ class ByteProducts {
     wait();
     load_codes(ring_.stage);
   }
-  /// Loads both chunks; where registers are short, the second one is read once the tile has begun.
+  /// Loads both chunks; if registers are short, the second one is loaded later, within the tile.
   SLUICE_DEVICE void load_codes(int stage) {
     tile_.template load_codes<0>(stage);
     if constexpr (kSets == 2) tile_.template load_codes<1>(stage);
   }
-  /// Releases the stage once all lanes have read it.
+  /// Releases the stage after all lanes have read it.
   SLUICE_DEVICE void release(int stage) const {
     __syncwarp();
     if (at_.lane() == 0) ptx::mbarrier_arrive(at_.empty(stage));
@@ -152,8 +152,8 @@ class ByteProducts {
   TimelineMarks& timeline_;
   ByteTile<kConfig> tile_;
   RingPosition ring_;           // position of the next tile
-  int left_ = 0;                // tiles from there on
-  int stage_ = 0, before_ = 0;  // stages of the current tile and of the one before
+  int left_ = 0;                // tiles left, that one included
+  int stage_ = 0, before_ = 0;  // stages of the current tile and of the previous one
   u64 tokens_ = 0;
   u32 a_[4][4];
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane's part of a tile: codes of two rows, and their scales and zeros, in memory order. Codes become e4m3,
-// and scales floats, when they are needed.
+// A lane's part of a tile: codes of two rows, and their scales and zeros, in memory order. Codes are
+// converted to e4m3, and scales to float, when they are needed.
 #pragma once
 
 #include <sluice/spec/packed_codes.h>
@@ -33,7 +33,7 @@ class ByteTile {
     }
   }
 
-  /// Loads a chunk: the codes of 64 k.
+  /// Loads the codes of chunk kChunk (64 k).
   template <int kChunk>
   SLUICE_DEVICE void load_codes(int stage) {
     ptx::load_shared_v4(tile(stage) + (4 * kChunk + at_.block()) * 32 * kLaneBytes + at_.lane() * kLaneBytes,
@@ -51,7 +51,7 @@ class ByteTile {
     }
   }
 
-  /// The A registers of product q, of 32 k. They are pinned, so that ptxas writes them here and not between
+  /// The A registers of product q (32 k). They are pinned, so that ptxas writes them here and not between
   /// products.
   SLUICE_DEVICE void expand(int q, u32 (&a)[4]) const {
     ptx::pin_registers(a);
@@ -59,8 +59,8 @@ class ByteTile {
     ptx::pin_registers(a);
   }
 
-  /// Factors of sums of products in rows g and g + 8: the group's scales, or for the tokens' own sums the
-  /// factor that subtracts the zeros.
+  /// Factors for the sums in rows g and g + 8: the group's scales, or, for the sums of tokens (kOnes), the
+  /// factors that subtract the zeros.
   template <int kGroup, bool kOnes>
   SLUICE_DEVICE RowPair factors() const {
     RowPair f{1.0f, 1.0f};

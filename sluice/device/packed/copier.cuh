@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies a warp's k-tiles into its ring, one after the other. Codes come in blob order, then all scales and
-// zeros of the strips, then tokens by rows of 64 k with swizzled 16-byte pieces. k past the end become zeros
-// and are not read.
-// Tokens past the end become zeros too in tiles of 8, where a single token would otherwise be read eight
-// times. Wider tiles are mostly full, and copy the last token instead: that saves two instructions a row, and
-// the results are not stored. gamma of a norm comes with the weights.
+// Copies a warp's k-tiles into its ring, one after the other. Codes have blob order; all scales and zeros of
+// the strips follow, then tokens in rows of 64 k with swizzled 16-byte pieces. Elements past the end of k
+// become zeros and are not read.
+// In tiles of 8 tokens, tokens that do not exist become zeros too; otherwise a single token would be read
+// eight times. Wider tiles are mostly full and copy the last token instead. That saves two instructions per
+// row, and the results are not stored. gamma of a norm is copied with the weights.
 #pragma once
 
 #include <sluice/device/packed/place.cuh>
@@ -49,7 +49,7 @@ class Copier {
     copy_weights(stage, lane, 0);
     copy_tokens(stage);
   }
-  /// Copies the weights of the tile that is `ahead` tiles behind the next one.
+  /// Copies the weights of the tile that is `ahead` tiles after the next one.
   SLUICE_DEVICE void copy_weights(u32 stage, int lane, int ahead) const {
     const u32 to = stage + S::kTokenBytes + lane * kLaneBytes;
     const int skipped = ahead * kConfig.warps * S::kTileBytes;
@@ -61,7 +61,7 @@ class Copier {
     }
     if constexpr (kConfig.norm_x) copy_gamma(stage + S::kGamma, lane, ahead * kConfig.warps * kPackedTileK);
   }
-  /// Copies the tokens of the next tile, and moves on to the tile after it.
+  /// Copies the tokens of the next tile, and advances to the tile after it.
   SLUICE_DEVICE void copy_tokens(u32 stage) {
     copy_token_pieces(stage);
     if constexpr (kConfig.norm_x) {
@@ -87,14 +87,14 @@ class Copier {
     for (int begin = 0; begin < S::kScaleBytes; begin += kWarpCopy)
       if (begin + lane * kLaneBytes < S::kScaleBytes) ptx::copy_16_bytes(to + begin, from + begin, policy_);
   }
-  /// Copies a tile's gamma into one row, by half of the lanes; zeros past its end.
+  /// Copies a tile's gamma to one row, with half of the lanes; zeros past its end.
   SLUICE_DEVICE void copy_gamma(u32 to, int lane, int skipped) const {
     if (lane < 16)
       ptx::copy_16_bytes(to + lane * kLaneBytes, gamma_ + 2 * skipped,
                          static_cast<u32>(2 * min(kPiece, max(0, gamma_left_ - skipped))));
   }
-  /// Copies four rows of half a tile's k at once, or a single row of all of it by half of the lanes. Fewer
-  /// bytes are copied only where k ends inside 16 bytes.
+  /// Copies four rows of half a tile's k at once; a single row is copied with all its k by half of the lanes.
+  /// Pieces are shorter than 16 bytes only where k ends inside one.
   SLUICE_DEVICE void copy_token_pieces(u32 stage) const {
     if constexpr (kAlone) {
       if (threadIdx.x % 32 >= 16) return;
@@ -117,7 +117,8 @@ class Copier {
   }
   template <class Copy>
   SLUICE_DEVICE void copy_rows(u32 stage, const Copy& copy_piece) const {
-    const u32 even = stage + even_, odd = even ^ 4 * kLaneBytes;  // rows 4 .. 7 of each 8: the other pieces
+    const u32 even = stage + even_, odd = even ^ 4 * kLaneBytes;  // rows 4 .. 7 of each 8 use the other
+                                                                  // pieces
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) {
       const u8* from = x_ + token_offsets_[i];
@@ -127,22 +128,22 @@ class Copier {
                    from + half * kPackedTileK, !kFills || 4 * i < tokens_left_, half);
     }
   }
-  static constexpr int kPiece = kLaneBytes / 2;  // elements of X
+  static constexpr int kPiece = kLaneBytes / 2;  // elements of X per piece
   SLUICE_DEVICE static bool is_part(int k_left) {
     return k_left > 0 && k_left < kPiece;
   }
 
-  const u8* codes_;  // this lane's 16 bytes of each
+  const u8* codes_;  // these three: address of this lane's next 16 bytes
   const u8* scales_;
   const u8* x_;
-  i64 strip_pitch_;            // from one strip of the CTA to the next
-  u32 token_offsets_[kQuads];  // bytes from the first token to this lane's
-  u32 even_;                   // this lane's place in rows 0 .. 3 of each 8, or in the single one
+  i64 strip_pitch_;            // bytes from one strip of the CTA to the next
+  u32 token_offsets_[kQuads];  // bytes from the first token to this lane's tokens
+  u32 even_;                   // this lane's offset in rows 0 .. 3 of each 8, or in the single row
   int tokens_left_;            // tokens from this lane's first on
-  int k_left_;                 // k from this lane's first of the next tile on
+  int k_left_;                 // k left, from this lane's first k of the next tile on
   u64 policy_;
   const u8* gamma_;  // this lane's piece of gamma
-  int gamma_left_;   // elements of gamma, as k_left_
+  int gamma_left_;   // elements of gamma left, as k_left_
 };
 
 }  // namespace sluice::packed

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the sums of warps, and of a cluster's CTAs, into D. It adds them up in fixed order in fp32, then
-// applies the codes' exponents, the tokens' norm, scales of whole rows, bias, activation and gate; last the
-// residual.
+// Turns the partial sums of warps, and of a cluster's CTAs, into D. It adds them up in fixed order in fp32.
+// Then it applies, in this order: the codes' exponents, the tokens' norm, scales of whole rows, bias,
+// activation and gate, residual.
 #pragma once
 
 #include <sluice/device/element.cuh>
@@ -53,7 +53,7 @@ class Finish {
   }
 
  private:
-  /// Four neighbours of C, in C's type.
+  /// Four neighbouring elements of C, in C's type.
   struct Residual {
     u32 words[bytes_of(kConfig.d)] = {};
 
@@ -87,12 +87,12 @@ class Finish {
     return found;
   }
 
-  /// The factor of a token's sums.
+  /// The factor for a token's sums.
   SLUICE_DEVICE float factor_of(int token_in_tile) const {
     if constexpr (kConfig.norm_x) return inverse_root<kConfig>(params_, smem_, token_in_tile);
     return 1.0f;
   }
-  /// The value before the activation; `row` is a row of W, `blob_row` where the blob has it.
+  /// The value before the activation. `row`: row of W; `blob_row`: its row in the blob.
   SLUICE_DEVICE float scaled(float sum, int row, int blob_row, float factor) const {
     if constexpr (kConfig.norm_x) sum *= factor;
     if constexpr (S::kGroup == 0) sum *= row_scale<kConfig.weights>(params_, blob_row);
@@ -107,7 +107,7 @@ class Finish {
     return activate<kConfig.activation>(scaled(gate, column, column, factor)) *
            scaled(up, params_.n + column, strip_step(kConfig, params_.n) * kStripRows + column, factor);
   }
-  /// Stores four columns of D. It has a multiple of 8, so all four exist, or none.
+  /// Stores four columns of D. D's width is a multiple of 8, so either all four exist or none.
   SLUICE_DEVICE void store_gated(int token_in_tile, int column_in_tile, const ptx::Float4& gate,
                                  const ptx::Float4& up) const {
     const int token = at_.first_token + token_in_tile, column = at_.first_row + column_in_tile;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main loop of a math warpgroup of kernels/strip.cuh for 16-bit tokens. Products of 64 k are in flight
-// while the weights of the next 64 k, codes times scales, become registers. There are two sets of A
-// registers; one is written once wait_group has retired the products that read it. All products add to one
-// set of sums.
+// The main loop of a math warpgroup of kernels/strip.cuh for 16-bit tokens. While products of 64 k are in
+// flight, the weights of the next 64 k (codes times scales) become registers. There are two sets of A
+// registers; a set is overwritten only after wait_group has retired the products that read it. All products
+// add to one accumulator.
 #pragma once
 
 #include <sluice/device/packed/half_tile.cuh>
@@ -11,8 +11,9 @@
 
 namespace sluice::packed {
 
-/// The stages of one math warpgroup, every k_groups-th of the CTA's, and its strip's tile in each. Its first
-/// stage is turn 0. Where a turn is known at compile time, an address is a sum with one constant.
+/// The stages of one math warpgroup, every k_groups-th of the CTA's, and the address of its strip's tile in
+/// each. Turn 0 is its first stage. If the turn is known at compile time, an address is one addition of a
+/// constant.
 template <StripConfig kConfig>
 class WarpgroupRing {
   using S = StripShape<kConfig>;
@@ -27,7 +28,7 @@ class WarpgroupRing {
 
   static SLUICE_DEVICE int next(int turn) { return turn + 1 == kTurns ? 0 : turn + 1; }
 
-  /// Descriptor of box `box` of tokens, 128 bytes of k, from its byte `begin` on.
+  /// Descriptor of tokens: box `box` (128 bytes of k) of the stage, from byte `begin` of its rows on.
   SLUICE_DEVICE u64 tokens(int turn, int box, int begin) const {
     return tokens_ +
            static_cast<u64>((turn * S::kKGroups * x_stage_bytes(kConfig) + box * S::kBoxBytes + begin) / 16);
@@ -54,7 +55,7 @@ class HalfProducts {
                              TimelineMarks& timeline)
       : params_(params), at_(at), timeline_(timeline), ring_(at) {}
 
-  /// Multiplies all tiles of the warpgroup. On return nothing is in flight. `sums` must have no value:
+  /// Multiplies all tiles of the warpgroup. On return no product is in flight. `sums` must be uninitialised:
   /// otherwise ptxas would wait after every product.
   SLUICE_DEVICE void run(Sums& sums) {
     left_ = max(0, at_.count - at_.k_group() + S::kKGroups - 1) / S::kKGroups;
@@ -83,12 +84,12 @@ class HalfProducts {
     ptx::pin_registers(sums);
   }
 
-  /// From a turn of the ring to its last one: unrolled, so that stages are known at compile time.
+  /// Handles the turns of one pass over the ring, unrolled, so that stages are known at compile time.
   template <int kTurn>
   SLUICE_DEVICE void pass(u32 phase, bool first, Sums& sums) {
     if constexpr (kTurn < Ring::kTurns) {
-      // Loads come before the products that hide them, so that ptxas expands some words between those
-      // (wide_products.cuh).
+      // Loads come before the products that hide their latency, so that ptxas expands some words between
+      // these (wide_products.cuh).
       load<1>(kTurn);
       issue<0>(kTurn, kTurn == 0 && first, sums);
       ptx::wgmma_wait_group<1>();
@@ -101,7 +102,7 @@ class HalfProducts {
       }
       issue<1>(kTurn, false, sums);
       ptx::wgmma_wait_group<1>();
-      convert<0>();  // after the last tile this converts garbage that nothing reads
+      convert<0>();  // after the last tile this converts garbage, which is not used
       if (left_ > 0) pass<kTurn + 1>(phase, first, sums);
     }
   }
@@ -110,7 +111,7 @@ class HalfProducts {
     ptx::mbarrier_wait_parity(ring_.full(turn), phase);
     timeline_.mark_stage(ceil_div(min(S::kStages, at_.count), S::kKGroups));
   }
-  /// Releases the stage once all lanes have read it.
+  /// Releases the stage after all lanes have read it.
   SLUICE_DEVICE void release(int turn) const {
     __syncwarp();
     if (at_.lane() == 0) ptx::mbarrier_arrive(ring_.empty(turn));
@@ -136,8 +137,8 @@ class HalfProducts {
   TimelineMarks& timeline_;
   Ring ring_;
   HalfTile<kConfig.weights, kConfig.x> weights_;
-  int left_ = 0;    // tiles that have not begun
-  u32 a_[2][4][4];  // registers of even and odd 64 k
+  int left_ = 0;    // tiles not begun yet
+  u32 a_[2][4][4];  // registers of even and of odd 64 k
 };
 
 }  // namespace sluice::packed

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane's weights of 64 k for 16-bit tokens: loaded from their stage in memory order, later turned into A
-// registers, four products' at a time. Scales and zeros are rounded to the tokens' type here.
+// A lane's weights of 64 k for 16-bit tokens. They are loaded from their stage in memory order and later
+// turned into A registers, those of four products at a time. Scales and zeros are rounded to the tokens' type
+// here.
 #pragma once
 
 #include <sluice/spec/packed_codes.h>
@@ -16,13 +17,13 @@ template <WeightFormat kFormat, DType kX>
 class HalfTile {
   using Weights = WeightFragments<kFormat.type, kX, kFormat.zero>;
   static constexpr int kGroup = kFormat.group;
-  static constexpr int kGroups = kGroup == 32 ? 2 : kGroup == 0 ? 0 : 1;  // groups in 64 k
+  static constexpr int kGroups = kGroup == 32 ? 2 : kGroup == 0 ? 0 : 1;  // groups per 64 k
   static constexpr int kScaleSize = bytes_of(kFormat.scale);
-  static constexpr int kScaleWords = kScaleSize / 2;  // words of rows g and g + 8, for one group
+  static constexpr int kScaleWords = kScaleSize / 2;  // words of rows g and g + 8, per group
   static constexpr bool kStoredZeros = kFormat.zero == ScaleZero::per_group;
 
  public:
-  /// Reads zeros of whole rows from memory, once for a tile of D.
+  /// Reads zeros of whole rows from memory, once per tile of D.
   template <class Params>
   SLUICE_DEVICE void begin(const Params& params, int strip, int block, int lane) {
     zero_[0] = zero_[1] = Weights::kImplied;
@@ -53,8 +54,8 @@ class HalfTile {
     }
   }
 
-  /// Makes the registers of a half's four products. They are pinned, so that they are written between the
-  /// products where this is called.
+  /// Makes the registers of the four products of a half. They are pinned, so that they are written here,
+  /// between the products before and after the call.
   template <int kHalf>
   SLUICE_DEVICE void convert(u32 (&a)[4][4]) {
 #pragma unroll
@@ -118,7 +119,7 @@ class HalfTile {
   SLUICE_DEVICE void open_group(int group) {
     constexpr int kPower = Weights::kExponent + Weights::kLift;
     if constexpr (kFormat.scale == kX) {
-      constexpr u32 kFactor = static_cast<u32>(15 + kPower) << 10;  // one fp16
+      constexpr u32 kFactor = static_cast<u32>(15 + kPower) << 10;  // 2^kPower as one fp16
       const u32 pair = kPower == 0 ? scales_[group][0]
                                    : ptx::multiply_pair<kX>(scales_[group][0], kFactor << 16 | kFactor);
       scale_[0] = ptx::repeat_low(pair);
@@ -134,8 +135,9 @@ class HalfTile {
 
   u32 words_[4 * Weights::kWords];
   u32 scales_[max(kGroups, 1)][kScaleWords], zeros_[max(kGroups, 1)][kScaleWords];  // in memory order
-  u32 scale_[2], zero_[2];  // scale and zero of the current group, for rows g and g + 8
-  u32 factor_[max(kOpenGroups, 1)][2], offset_[max(kOpenGroups, 1)][2];  // for one step: of those two rows
+  u32 scale_[2], zero_[2];  // the current group's, for rows g and g + 8
+  u32 factor_[max(kOpenGroups, 1)][2], offset_[max(kOpenGroups, 1)][2];  // operands of OneStepFragments, for
+                                                                         // rows g and g + 8
 };
 
 }  // namespace sluice::packed

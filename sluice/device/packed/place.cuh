@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constants derived from a narrow config, and a warp's place in the product.
+// Constants derived from a narrow config, and a warp's place in the product: its rows, tokens, k-tiles and
+// ring.
 #pragma once
 
 #include <sluice/spec/packed.h>
@@ -7,7 +8,7 @@
 
 namespace sluice::packed {
 
-inline constexpr int kWarpCopy = 32 * kLaneBytes;  // bytes that a warp moves at once
+inline constexpr int kWarpCopy = 32 * kLaneBytes;  // bytes that a warp copies per instruction
 
 template <NarrowConfig kConfig>
 struct Shape {
@@ -15,26 +16,27 @@ struct Shape {
   static constexpr int kHeld = stage_tokens(kConfig);
   static constexpr int kRows = tile_rows(kConfig), kBlocks = kConfig.row_blocks;
   static constexpr int kStrips = tile_strips(kConfig);
-  static constexpr int kStripBlocks = strip_blocks(kConfig);  // blocks of each strip that belong to this CTA
+  static constexpr int kStripBlocks = strip_blocks(kConfig);  // blocks of this CTA in each strip
   static constexpr int kTileBytes = tile_bytes(kConfig.weights);
   static constexpr int kTileCodes = tile_code_bytes(kConfig.weights);
   static constexpr int kStageBytes = stage_bytes(kConfig);
   static constexpr int kTokenBytes = stage_token_bytes(kConfig);
   static constexpr int kCodeBytes = stage_code_bytes(kConfig) / kStrips;  // codes of one strip in a stage
   static constexpr int kScaleBytes = strip_scale_bytes(kConfig);  // scales and zeros of one strip in a stage
-  static constexpr int kZeros = tile_scale_bytes(kConfig.weights);  // from a tile's scales to its zeros
-  static constexpr int kGamma = gamma_offset(kConfig);              // from a stage to its gamma
+  static constexpr int kZeros = tile_scale_bytes(kConfig.weights);  // offset of a tile's zeros from its
+                                                                    // scales
+  static constexpr int kGamma = gamma_offset(kConfig);              // offset of gamma in a stage
   static constexpr int kGroup = kConfig.weights.group;
   static constexpr int kScaleSize = bytes_of(kConfig.weights.scale);
   static constexpr bool kStoredZeros = kConfig.weights.zero == ScaleZero::per_group;
-  // Sums are scaled every 32, 64 or, if registers suffice, 128 of k.
+  // Sums are scaled every 32, 64 or, if there are enough registers, 128 k.
   static constexpr int kSteps = kGroup == 32 ? 2 : kGroup == 64 || kBlocks * kTokenBlocks > 8 ? 4 : 8;
-  static constexpr int kSpan = max(kSteps, 4);  // instructions whose tokens are held at a time
+  static constexpr int kSpan = max(kSteps, 4);  // instructions whose tokens are in registers at the same time
   using Codes = CodeFragments<kConfig.weights.type, kConfig.x>;
 };
 
-/// A warp's place: its CTA's rows (gated: the gate's) and tokens, its k-tiles (first_tile, + warps, ..), its
-/// ring, and the zeros that stand for missing tokens.
+/// A warp's place: its CTA's rows (gated: rows of the gate) and tokens, its k-tiles (first_tile, first_tile +
+/// warps, ..), and its ring. `zeros`: address of zeros that are read for tokens that do not exist.
 struct Place {
   int lane, warp, rank;
   int first_row, first_token;
@@ -60,13 +62,13 @@ SLUICE_DEVICE Place place_of(const NarrowParams& params, u32 smem) {
   return p;
 }
 
-/// The CTA's first row in its first strip: 0, or 32 in the second half of a strip.
+/// The CTA's first row within its first strip: 0, or 32 in the second half of a strip.
 template <NarrowConfig kConfig>
 SLUICE_DEVICE int row_of_strip(const Place& at) {
   return Shape<kConfig>::kStripBlocks == 4 ? 0 : at.first_row % kStripRows;
 }
 
-/// Offset of a lane's two rows of a block among a strip's scales (or zeros), in memory or in a stage.
+/// Offset of a lane's two rows of a block in a strip's scales (or zeros), in memory or in a stage.
 template <NarrowConfig kConfig>
 SLUICE_DEVICE int row_pair_offset(const Place& at, int block, int group_in_tile) {
   return (group_in_tile * kStripRows + row_of_strip<kConfig>(at) + block * kBlockRows + at.lane / 4 * 2) *

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the sums of warpgroups, and of a cluster's CTAs, into D: adds them up through shared memory in fp32,
-// always in the same order, then scales and stores them. Each CTA of a cluster finishes a share of the tile.
-// Sums of other CTAs lie beside the rings, since they arrive while rings are in use. The unit of a share is
-// four rows of a token; gated, four rows of the gate and their four of "up".
+// Turns the partial sums of warpgroups, and of a cluster's CTAs, into D. It adds them up through shared
+// memory in fp32, always in the same order, then scales and stores them. Each CTA of a cluster finishes a
+// share of the tile. Sums of other CTAs have memory of their own next to the rings, because they arrive while
+// rings are in use. The unit of a share is four rows of a token (gated: four rows of the gate and their four
+// of "up").
 #pragma once
 
 #include <sluice/device/element.cuh>
@@ -27,9 +28,9 @@ class StripFinish {
   SLUICE_DEVICE StripFinish(const StripParams& params, const StripPlace<kConfig>& at)
       : params_(params), at_(at) {}
 
-  /// Call from math threads before they multiply. Copies the vectors that the end needs from global to shared
-  /// memory, an element of each vector a thread; every thread keeps scale_d. `wait`: the PDL wait, for
-  /// launches that write tokens and scales.
+  /// Call from math threads before they multiply. Copies the vectors that the epilogue needs from global to
+  /// shared memory, one element of each vector per thread; every thread keeps scale_d. `wait`: the PDL wait,
+  /// for earlier launches that write tokens and scales.
   template <class Wait>
   SLUICE_DEVICE void fetch_vectors(const Wait& wait) {
     float bias = 0.0f, scale = 1.0f, token_scale = 1.0f;
@@ -58,7 +59,8 @@ class StripFinish {
       ptx::store_shared(vector(2 * kRows + thread), token_scale * exact_power(S::kSumsExponent));
   }
 
-  /// Call from math threads once nobody in the CTA reads or fills the rings: writes their sums over these.
+  /// Call from math threads once no thread of the CTA reads or fills the rings. Writes the thread's sums over
+  /// the rings.
   SLUICE_DEVICE void leave(const float (&sums)[S::kTokens / 2]) const {
     const int row = at_.strip() * kStripRows + at_.block() * kBlockRows + at_.lane() / 4;
     const u32 to = address(at_.k_group(), at_.lane() % 4 * 2, row);
@@ -68,8 +70,8 @@ class StripFinish {
       ptx::store_shared(to + (i / 4 * 8 + i % 2) * kToken + i % 4 / 2 * 32, sums[i]);
   }
 
-  /// Call from math threads once those of the CTA have written their sums and all CTAs of the cluster have
-  /// begun. Sends every other CTA this one's sums of its share.
+  /// Call from math threads once all of the CTA's sums are written and all CTAs of the cluster have started.
+  /// Sends each other CTA this CTA's sums of that CTA's share.
   SLUICE_DEVICE void send() const {
 #pragma unroll
     for (int i = 0; i < kParts - 1; ++i) {
@@ -85,7 +87,7 @@ class StripFinish {
     }
   }
 
-  /// Call from math threads once all sums have arrived: stores the CTA's share.
+  /// Call from math threads once all sums have arrived. Stores the CTA's share.
   SLUICE_DEVICE void store_share() const {
 #pragma unroll 2
     for (int quad = share_begin(at_.rank) + thread(); quad < share_begin(at_.rank + 1);
@@ -100,7 +102,7 @@ class StripFinish {
   static SLUICE_DEVICE int thread() {
     return static_cast<int>(threadIdx.x);
   }
-  /// Column of D, in the tile, of a row of the tile.
+  /// Column of D, relative to the tile, for a row of the tile.
   static SLUICE_DEVICE int column_of(int row) {
     return kHalves == 1 ? row : row % kColumns;
   }
@@ -130,7 +132,7 @@ class StripFinish {
   }
   SLUICE_DEVICE ptx::Float4 whole_sum(int quad, int half) const {
     if constexpr (kParts == 1) return own_sum(quad, half);
-    ptx::Float4 sum{};  // zero is no slice: the order is that of k
+    ptx::Float4 sum{};  // begins with zero, then adds slices in the order of k
     const ptx::Float4 own = own_sum(quad, half);
 #pragma unroll
     for (int part = 0; part < kParts; ++part)
@@ -162,7 +164,7 @@ class StripFinish {
     return {{one(sum.x, scale.x, bias.x), one(sum.y, scale.y, bias.y), one(sum.z, scale.z, bias.z),
              one(sum.w, scale.w, bias.w)}};
   }
-  /// `token`, `row`: in the tile, at `quad`. `sum`: the gate's, if gated.
+  /// `token`, `row`: relative to the tile. `quad`: their index. `sum`: the sums (of the gate, if gated).
   SLUICE_DEVICE void store(int token, int row, int quad, const ptx::Float4& sum) const {
     Four out = finished<kConfig.activation>(sum, token, row);
     if constexpr (kConfig.gated) {

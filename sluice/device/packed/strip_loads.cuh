@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two threads that fill the ring of kernels/strip.cuh. One copies tokens by TMA, in boxes of 128 bytes of
-// k; the other copies the strips' tiles by flat copies. One thread that issued all copies would take as long
-// as the memory.
+// k; the other copies the strips' tiles by flat bulk copies. If one thread issued all copies, issuing would
+// take as long as the transfers.
 #pragma once
 
 #include <sluice/device/packed/strip_place.cuh>
@@ -40,7 +40,7 @@ class StripLoads {
   }
   SLUICE_DEVICE static void run_weights(const StripParams& params, const StripPlace<kConfig>& at,
                                         TimelineMarks& timeline) {
-    // With one token tile, weights are read once; else they stay in L2 for the next token tile.
+    // With one token tile, weights are read once; otherwise they should stay in L2 for the next token tile.
     const u64 policy = params.token_tiles == 1 ? ptx::evict_first_policy() : ptx::evict_normal_policy();
     walk(at, w_stage_bytes(kConfig), [&](int stage, int tile) {
 #pragma unroll

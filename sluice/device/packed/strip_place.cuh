@@ -11,8 +11,8 @@
 
 namespace sluice::packed {
 
-/// Power of two that sums are multiplied by in the end. It undoes the scaling of code operands, or of weight
-/// operands where group scales are multiplied into 16-bit operands.
+/// Exponent of the power of two by which the sums are multiplied at the end. It undoes the scaling of code
+/// operands, or of weight operands if group scales are multiplied into 16-bit operands.
 template <StripConfig kConfig>
 SLUICE_HD constexpr int sums_exponent() {
   if constexpr (kConfig.x == DType::e4m3) {
@@ -32,7 +32,7 @@ struct StripShape {
   static constexpr int kGroup = kConfig.weights.group;
   static constexpr int kScaleSize = bytes_of(kConfig.weights.scale);
   static constexpr int kBoxes =
-      bytes_of(kConfig.x);  // boxes of a stage's tokens: TMA swizzles rows of 128 bytes
+      bytes_of(kConfig.x);  // boxes of tokens per stage: TMA swizzles rows of 128 bytes
   static constexpr int kBoxBytes = kTokens * 128;
   static constexpr int kSumsExponent = sums_exponent<kConfig>();
   static constexpr bool kStoredZeros = kConfig.weights.zero == ScaleZero::per_group;
@@ -42,7 +42,8 @@ template <StripConfig kConfig>
 struct StripPlace {
   using S = StripShape<kConfig>;
   u32 smem;
-  int warp;  // Math warps come first; then the warp that loads tokens, the one that loads weights, idle ones.
+  int warp;  // Math warps come first, then the warp that loads tokens, the one that loads weights, and idle
+             // warps.
   int rank;  // slice of k
   int first_token, first_strip;  // gated: strip of the gate
   int first_tile, count;         // this CTA's tiles of 128 k
@@ -51,7 +52,7 @@ struct StripPlace {
     const int cta = static_cast<int>(blockIdx.x), unit = cta / kConfig.parts;
     warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     rank = cta % kConfig.parts;
-    // Most launches have one token tile and skip the division.
+    // Most launches have one token tile, and skip the division.
     const int row_tile = params.token_tiles == 1 ? unit : unit / params.token_tiles;
     first_token = (unit - row_tile * params.token_tiles) * S::kTokens;
     first_strip = row_tile * (tile_columns(kConfig) / kStripRows);
@@ -62,7 +63,7 @@ struct StripPlace {
   SLUICE_DEVICE bool loads_tokens() const { return warp == 4 * S::kMathGroups; }
   SLUICE_DEVICE bool loads_weights() const { return warp == 4 * S::kMathGroups + 1; }
 
-  // A math warpgroup's strip in the CTA, and its number among those that share the strip.
+  // A math warpgroup's strip in the CTA, and its index among those that share the strip.
   SLUICE_DEVICE int strip() const { return warp / 4 / S::kKGroups; }
   SLUICE_DEVICE int k_group() const { return warp / 4 % S::kKGroups; }
   SLUICE_DEVICE int block() const { return warp % 4; }

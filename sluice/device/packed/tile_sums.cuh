@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp's sums for up to 8 tokens: fp32 sums of its rows and tokens over its k-tiles. Rows are rows of the
-// tensor core's A, tokens columns of its B; the tensor core multiplies (code + offset) 2^-e. A group's sum
-// begins at -(zero + offset) 2^-e times the sum of its tokens, which is a product with ones. So zeros and
-// offsets leave no rounding for integer tokens; only the product of the group's sum and its scale is rounded.
-// finish.cuh multiplies by 2^e at the end.
+// A warp's sums for up to 8 tokens: fp32 sums of its rows and tokens over its k-tiles. Outputs are rows of
+// the tensor core's A, tokens are columns of its B; the tensor core multiplies (code + offset) 2^-e. A
+// group's sum starts with -(zero + offset) 2^-e times the sum of its tokens, which is computed as a product
+// with ones. So with integer tokens zeros and offsets cause no rounding; only the product of the group's sum
+// and its scale is rounded. finish.cuh multiplies by 2^e at the end.
 #pragma once
 
 #include <sluice/device/math/row_pair.cuh>
@@ -27,7 +27,7 @@ class TileSums {
  public:
   float sums[S::kBlocks][1][4] = {};
 
-  /// `params` gives the zeros of whole rows, if there are any.
+  /// `params`: gives the zeros of whole rows, if there are any.
   SLUICE_DEVICE TileSums(const NarrowParams& params, const Place& at) {
     if (S::kHeld < S::kTokens && at.lane == 0) ptx::store_shared_zeros(at.zeros);
     if constexpr (S::kGroup == 0 && S::kStoredZeros) {
@@ -72,12 +72,12 @@ class TileSums {
   }
 
  private:
-  using Tokens = u32[2 * S::kSpan];                       // B fragments, two registers an instruction
+  using Tokens = u32[2 * S::kSpan];                       // B fragments, two registers per instruction
   using Words = u32[S::kStripBlocks][4 * Codes::kWords];  // codes of 64 k
   using Partial = float[S::kStripBlocks][4];              // a group's sums
   struct Group {
     int strip;
-    u32 scales;  // address for this lane's rows in block 0
+    u32 scales;  // shared address for this lane's rows in block 0
   };
 
   SLUICE_DEVICE static void load_tokens(u32 stage, int span, const Place& at, Tokens& b) {
@@ -90,7 +90,7 @@ class TileSums {
     }
     if constexpr (kConfig.norm_x) multiply_by_gamma(stage + S::kGamma + span * 2 * kLaneBytes, at.lane, b);
   }
-  /// Multiplies tokens by gamma, which lies in one row that all tokens of a fragment share.
+  /// Multiplies tokens by gamma. `gamma`: address of its row, which all tokens of a fragment share.
   SLUICE_DEVICE static void multiply_by_gamma(u32 gamma, int lane, Tokens& b) {
 #pragma unroll
     for (int q = 0; q < 2 * S::kSpan; q += 4) {
@@ -117,7 +117,7 @@ class TileSums {
     return row_pair<kConfig.weights.scale>(first, second);
   }
 
-  /// Sums tokens 2c and 2c + 1 over the k of one group: products with ones, in two chains.
+  /// Sums tokens 2c and 2c + 1 over the k of one group: products with ones, in two independent chains.
   SLUICE_DEVICE static void sum_tokens(const Tokens& b, int first, float (&sum)[2]) {
     constexpr u32 kOne = kConfig.x == DType::bf16 ? 0x3F803F80u : 0x3C003C00u;
     const u32 ones[4] = {kOne, kOne, kOne, kOne};
@@ -145,8 +145,8 @@ class TileSums {
         t[block][e] = kCorrects ? (e < 2 ? first.upper : first.lower) * tokens[e % 2] : 0.0f;
     }
   }
-  /// Multiplies one instruction's k of all blocks. Products of one sum are far enough apart not to wait for
-  /// each other.
+  /// Multiplies the k of one instruction for all blocks. Products that add to the same sum are far enough
+  /// apart not to wait for each other.
   SLUICE_DEVICE static void multiply(Partial& t, const Words& words, int fragment, const Tokens& b, int q) {
 #pragma unroll
     for (int block = 0; block < S::kStripBlocks; ++block) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp's sums for 16 or 32 tokens. Tokens are rows of the tensor core's A, and the eight weight rows of
-// half a block are columns of its B. In a fragment of the blob, registers 0 and 2 are rows 0..7 of a block,
-// registers 1 and 3 rows 8..15.
-// The tokens' sums, products with ones, therefore come out in the lanes that need them. Without stored zeros,
-// the four values with which a group begins are equal for all blocks (packed/tile_sums.cuh).
+// A warp's sums for 16 or 32 tokens. Here tokens are rows of the tensor core's A, and the eight weight rows
+// of half a block are columns of its B. In a fragment of the blob, registers 0 and 2 are rows 0..7 of a
+// block, registers 1 and 3 are rows 8..15.
+// So the sums of tokens (products with ones) are in the lanes that need them. Without stored zeros, the four
+// start values of a group are the same for all blocks (packed/tile_sums.cuh).
 #pragma once
 
 #include <sluice/device/math/row_pair.cuh>
@@ -19,9 +19,9 @@ class TokenRows {
   using S = Shape<kConfig>;
   using Codes = typename S::Codes;
   static constexpr int kBlocks16 = S::kTokenBlocks / 2;  // blocks of 16 tokens
-  // blocks of weights at once: enough chains, and enough registers
+  // blocks of weights per step: enough independent chains, and few enough registers
   static constexpr int kAtOnce = 2 / kBlocks16;
-  // With 32 tokens ptxas would otherwise read the tokens of both halves of a tile at once, and run out of
+  // With 32 tokens ptxas would otherwise load the tokens of both halves of a tile at once, and run out of
   // registers.
   static constexpr int kSpansAtOnce = kBlocks16 == 1 ? 8 / S::kSpan : 1;
   static constexpr float kZero = implied_zero(kConfig.weights.type) + Codes::kOffset;
@@ -74,7 +74,7 @@ class TokenRows {
   using Tokens = u32[S::kSpan][kBlocks16][4];       // A fragments
   using Words = u32[kAtOnce][4 * Codes::kWords];    // codes of 64 k
   using Partial = float[kAtOnce][2][kBlocks16][4];  // a group's sums
-  using Starts = float[2][kBlocks16][4];            // begin values of a group, for rows 0..7 and 8..15
+  using Starts = float[2][kBlocks16][4];            // start values of a group, for rows 0..7 and 8..15
   struct Addresses {                                // this lane's addresses in a stage
     u32 tokens, codes, scales;
   };
@@ -93,7 +93,7 @@ class TokenRows {
       }
   }
 
-  /// The begin values of a group: the sums of tokens g and g + 8 over its k, by products with ones in two
+  /// The start values of a group: the sums of tokens g and g + 8 over its k, as products with ones in two
   /// chains. Without stored zeros they are multiplied by the rows' common factor.
   SLUICE_DEVICE static void sum_tokens(const Tokens& a, int first, Starts& starts) {
     constexpr u32 kOne = kConfig.x == DType::bf16 ? 0x3F803F80u : 0x3C003C00u;
@@ -200,7 +200,7 @@ class TokenRows {
     return pairs_of(words[0], words[1], words[2], words[3]);
   }
 
-  u32 token_row_, codes_, scales_;  // from a stage to this lane's data
+  u32 token_row_, codes_, scales_;  // offsets of this lane's data in a stage
   Pairs row_zeros_[S::kGroup == 0 && S::kStoredZeros ? S::kBlocks : 1];
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The RMS norm of tokens before a product (PackedProblem::norm_x), without gamma, by which tile_sums.cuh
-// multiplies. Each warp adds up the squares of the tokens that it multiplies, from its ring; a token's sums
-// are then divided by their root mean square. The order is the same on every run: a lane's k, lanes pairwise,
-// warps, then CTAs of the cluster.
+// The RMS norm of tokens before a product (PackedProblem::norm_x), except for gamma, which tile_sums.cuh
+// multiplies in. Each warp adds up the squares of its tokens from its ring; a token's sums are divided by the
+// root mean square at the end. The order of additions is fixed: a lane's k, lanes pairwise, warps, CTAs of
+// the cluster.
 #pragma once
 
 #include <sluice/device/element.cuh>
@@ -12,20 +12,20 @@
 
 namespace sluice::packed {
 
-/// Address of a slot of squares in a CTA's shared memory: one for each warp and, in a cluster, for each CTA.
+/// Address of a slot of squares in a CTA's shared memory: one per warp and, in a cluster, one per CTA.
 template <NarrowConfig kConfig>
 SLUICE_DEVICE u32 squares_slot(u32 smem, int slot) {
   return smem + squares_offset(kConfig) + squares_slot_bytes(kConfig) * slot;
 }
 
-/// The squares of one warp.
+/// The sums of squares of one warp.
 template <NarrowConfig kConfig>
 class TokenSquares {
   using S = Shape<kConfig>;
 
  public:
-  /// Adds the squares of a k-tile. A lane takes four elements, whatever order a token's pieces have in its
-  /// 256 bytes.
+  /// Adds the squares of a k-tile. A lane takes four elements of each token; the order of pieces in the
+  /// token's 256 bytes does not matter.
   SLUICE_DEVICE void add_tile(u32 stage, int lane) {
     const u32 own = stage + lane / 16 * (S::kTokenBytes / 2) + lane % 16 * 8;
 #pragma unroll
@@ -36,8 +36,8 @@ class TokenSquares {
       sums_[t] = fmaf(b.y, b.y, fmaf(b.x, b.x, fmaf(a.y, a.y, fmaf(a.x, a.x, sums_[t]))));
     }
   }
-  /// Writes the warp's squares after its last tile; they are visible after the CTA's next barrier. `smem`:
-  /// the CTA's shared memory.
+  /// Writes the warp's sums after its last tile. They are visible after the CTA's next barrier. `smem`: the
+  /// CTA's shared memory.
   SLUICE_DEVICE void leave(u32 smem, const Place& at) const {
 #pragma unroll
     for (int t = 0; t < S::kHeld; ++t) {
@@ -52,8 +52,8 @@ class TokenSquares {
   float sums_[S::kHeld] = {};  // this lane's sums
 };
 
-/// Call from all threads of a CTA of a cluster, once all warps have left their squares: sends the CTA's sums
-/// to each CTA of the cluster.
+/// Sends the CTA's sums to each CTA of the cluster. Call from all threads, once all warps have called
+/// leave().
 template <NarrowConfig kConfig>
 SLUICE_DEVICE void send_squares(u32 smem, const Place& at) {
   constexpr int kQuads = squares_slot_bytes(kConfig) / 16;  // quads of tokens
@@ -68,7 +68,7 @@ SLUICE_DEVICE void send_squares(u32 smem, const Place& at) {
   ptx::store_cluster(ptx::map_to_cta(to, static_cast<u32>(thread / kQuads)), sum);
 }
 
-/// 1 / sqrt(mean of a token's squares + epsilon), once all squares have come.
+/// 1 / sqrt(mean of a token's squares + epsilon). Call once all sums of squares have arrived.
 template <NarrowConfig kConfig>
 SLUICE_DEVICE float inverse_root(const NarrowParams& params, u32 smem, int token) {
   constexpr int kFirst = kConfig.parts > 1 ? kConfig.warps : 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a warpgroup's sums into D: adds both halves of k, then applies scales of whole rows, bias and
-// activation. A thread's sums belong to two outputs (rows g and g + 8 of its warp's block), so it reads two
-// scales and two biases a tile. 16-bit D leaves through shared memory, 32 tokens at a time, by the copy
-// engine where D allows it; fp32 is stored from registers.
+// activation. A thread's sums belong to two outputs (rows g and g + 8 of its warp's block), so it loads two
+// scales and two biases per tile. 16-bit values are stored through shared memory, 32 tokens at a time, by the
+// copy engine if D's layout allows it; fp32 is stored from registers.
 #pragma once
 
 #include <sluice/device/epilogue/activation.cuh>
@@ -35,7 +35,7 @@ class WideFinish {
       store(own, whole);
     }
   }
-  /// Waits until all stores have been written to D.
+  /// Waits until all stores to D have completed.
   SLUICE_DEVICE void end() const {
     if (at_.thread() == 0) ptx::bulk_wait_group<0>();
   }
@@ -44,7 +44,7 @@ class WideFinish {
   // ---- the halves of k ----
   SLUICE_DEVICE void exchange(const float (&sums)[S::kTokens / 2], float (&whole)[kOwn]) const {
     const u32 box = at_.smem + exchange_offset(kConfig) + (at_.group() * 128 + at_.thread()) * 16;
-    ptx::cluster_wait_acquire();  // the peer has begun: its memory may be written
+    ptx::cluster_wait_acquire();  // the peer has started, so its memory may be written
     const u32 to = ptx::map_to_cta(box, static_cast<u32>(at_.k_rank ^ 1));
     const bool first = at_.k_rank == 0;
 #pragma unroll
@@ -90,7 +90,7 @@ class WideFinish {
 
   template <int kCount>
   SLUICE_DEVICE void store(const WideTile& own, const float (&sums)[kCount]) {
-    if (own.row >= params_.n) return;  // uniform in a warpgroup: n ends with the strip before
+    if (own.row >= params_.n) return;  // uniform in a warpgroup: n ends before this strip
     const int row = own.row + at_.block() * kBlockRows + at_.lane() / 4;
     const Operands of{row_operands(row), row_operands(row + 8)};
     if constexpr (is_16bit(kConfig.d)) {
@@ -100,7 +100,7 @@ class WideFinish {
     }
   }
 
-  /// Stores tokens from number kFirst of the tile on, a buffer at a time.
+  /// Stores tokens of the tile from number kFirst on, one buffer at a time.
   template <int kFirst, int kCount>
   SLUICE_DEVICE void store_from(const WideTile& own, const float (&sums)[kCount], const Operands& of) {
     if constexpr (kFirst < 2 * kCount) {
@@ -143,11 +143,11 @@ class WideFinish {
       for (int t = 0; t < kTokens; t += kBox)
         if (at.token + t < params_.m)
           ptx::tma_store(params_.map_d, {at.row, at.token + t, 0}, buffer + t * kRowBytes);
-      ptx::bulk_commit_group();  // also for boxes past the end: the wait above counts groups, one a turn
+      ptx::bulk_commit_group();  // also for boxes outside D: the wait above counts groups, one per iteration
     }
   }
-  /// Copies element by element, for a D whose rows the copy engine may not write: slower, with the same
-  /// result.
+  /// Copies element by element, for a D whose row pitch or address the copy engine cannot use: slower, with
+  /// the same result.
   template <int kTokens>
   SLUICE_DEVICE void copy_out(const WideTile& at, u32 buffer) const {
     const int lane = at_.lane(), row = at.row + 2 * lane;
@@ -160,7 +160,7 @@ class WideFinish {
       if (row + 1 < params_.n) d[1] = static_cast<u16>(two >> 16);
     }
   }
-  /// Address of eight outputs of a token in TMA's swizzle.
+  /// Shared address of eight outputs of a token, in TMA's swizzle.
   static SLUICE_DEVICE u32 piece(u32 buffer, int token, int index) {
     return buffer + token * kRowBytes + ((index ^ token % 8) << 4);
   }
@@ -172,7 +172,7 @@ class WideFinish {
   SLUICE_DEVICE void store_directly(int first_token, int row, const float (&sums)[kCount],
                                     const Operands& of) const {
     float* d = static_cast<float*>(params_.d) + first_token * params_.ld_d + row;
-    int left = params_.m - first_token;  // tokens from d's first on
+    int left = params_.m - first_token;  // tokens left, from d's first on
 #pragma unroll
     for (int i = 0; i < kCount; i += 4) {
 #pragma unroll

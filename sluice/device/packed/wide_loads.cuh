@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two threads that fill the rings of kernels/wide.cuh: one copies tokens (TMA, for both CTAs of a cluster
-// along n), the other weights (flat copies). One thread that waits for room in one ring would not fill the
-// other.
+// along n), the other weights (flat bulk copies). A single thread that waits for a free stage of one ring
+// could not fill the other.
 #pragma once
 
 #include <sluice/device/packed/wide_place.cuh>
@@ -13,8 +13,8 @@ namespace sluice::packed {
 template <WideConfig kConfig>
 class TokenLoader {
   using S = WideShape<kConfig>;
-  /// Tokens of a copy. A whole tile takes one copy from this CTA, or one for each part where tiles of the
-  /// last wave are split.
+  /// Tokens per copy. A whole tile takes one copy by this CTA, or one per part if tiles of the last wave are
+  /// split.
   static constexpr int kBox = tail_tokens(kConfig) / kConfig.cluster_n;
 
  public:
@@ -47,7 +47,7 @@ class TokenLoader {
   }
 
  private:
-  /// Loads a box of tokens, from number `first` of the tile on.
+  /// Loads a box of tokens, beginning with token `first` of the tile.
   SLUICE_DEVICE static void load(const WideParams& params, const WidePlace<kConfig>& at, int stage,
                                  int k_step, int token, int first, u64 policy) {
     const u32 to = at.x_stage(stage) + first * 128, full = at.x_full(stage);
@@ -64,7 +64,7 @@ class WeightLoader {
   using S = WideShape<kConfig>;
 
  public:
-  /// Issues the first k-tiles before other threads are ready.
+  /// Issues the first k-tiles before other threads have started.
   SLUICE_DEVICE static void start(const WideParams& params, const WidePlace<kConfig>& at) {
     for (int i = 0; i < S::kWStages; ++i) {
       ptx::mbarrier_init(at.w_full(i), 1);
@@ -96,12 +96,12 @@ class WeightLoader {
   static SLUICE_DEVICE int early(const WidePlace<kConfig>& at) {
     return min(S::kWStages, at.end_tile - at.first_tile);
   }
-  /// With one token tile, weights are read once; else they stay in L2 for the next token tile.
+  /// With one token tile, weights are read once; otherwise they should stay in L2 for the next token tile.
   static SLUICE_DEVICE u64 policy(const WideParams& params) {
     return params.token_tiles == 1 ? ptx::evict_first_policy() : ptx::evict_normal_policy();
   }
-  /// Loads both strips of a k-tile. Where the blob has no second one (n is padded to 64, not to 128), the
-  /// last one is loaded twice, and its second result is not stored.
+  /// Loads both strips of a k-tile. If the blob has no second strip (n is padded to 64, not to 128), the last
+  /// strip is loaded twice, and its second result is not stored.
   SLUICE_DEVICE static void load(const WideParams& params, const WidePlace<kConfig>& at, int stage, int row,
                                  int tile) {
     ptx::mbarrier_arrive_expect_tx(at.w_full(stage), S::kWBytes);

@@ -23,18 +23,18 @@ struct WideShape {
 };
 
 struct WideTile {
-  int token, row;     // the CTA's first ones
-  bool part = false;  // a part of a tile of the last wave: tail_tokens(kConfig)
+  int token, row;     // first ones of the CTA
+  bool part = false;  // true: the unit is a part of a tile of the last wave, tail_tokens(kConfig) long
 };
 
 template <WideConfig kConfig>
 struct WidePlace {
   using S = WideShape<kConfig>;
   u32 smem;
-  int role;                   // warpgroup: 0 loads, the others multiply; known to be uniform
+  int role;                   // warpgroup: 0 loads, the others multiply; known to the compiler as uniform
   int n_rank, k_rank;         // ranks in the cluster
   int first_tile, end_tile;   // this CTA's tiles of 128 k
-  int first_unit, unit_step;  // a unit is a cluster's tile, or, in the last wave, a part of one
+  int first_unit, unit_step;  // a unit is a cluster's tile or, in the last wave, a part of one
 
   SLUICE_DEVICE WidePlace(const WideParams& params, u32 base) : smem(base) {
     constexpr int kCluster = cluster_size(kConfig);
@@ -48,9 +48,10 @@ struct WidePlace {
     unit_step = static_cast<int>(gridDim.x) / kCluster;
   }
 
-  /// Units go in bands of token tiles, so that units that run together share weights and tokens in L2.
+  /// Units are ordered in bands of token tiles, so that units that run at the same time share weights and
+  /// tokens in L2.
   SLUICE_DEVICE WideTile tile(const WideParams& params, int unit) const {
-    int token = 0;  // in the tile
+    int token = 0;  // relative to the tile
     const bool part = is_part(params, unit);
     if (part) {
       const int behind = unit - params.whole_units;
@@ -66,7 +67,7 @@ struct WidePlace {
   static SLUICE_DEVICE bool is_part(const WideParams& params, int unit) {
     return kConfig.tail_parts > 1 && unit >= params.whole_units;
   }
-  /// The math warpgroup's strip in the CTA's rows, and a thread's place in it.
+  /// The math warpgroup's strip among the CTA's rows, and a thread's place in it.
   SLUICE_DEVICE int group() const { return role - 1; }
   static SLUICE_DEVICE int thread() { return static_cast<int>(threadIdx.x) % 128; }
   static SLUICE_DEVICE int block() { return thread() / 32; }

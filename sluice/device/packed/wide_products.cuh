@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main loop of a math warpgroup: products of 64 k are in flight while the weights of the next 64 k become
-// registers. There are two sets of A registers; one is written once wait_group has retired the products that
-// read it.
+// The main loop of a math warpgroup. While products of 64 k are in flight, the weights of the next 64 k
+// become registers. There are two sets of A registers; a set is overwritten only after wait_group has retired
+// the products that read it.
 #pragma once
 
 #include <sluice/device/packed/half_tile.cuh>
@@ -16,9 +16,9 @@ class WideProducts {
  public:
   SLUICE_DEVICE explicit WideProducts(const WidePlace<kConfig>& at) : at_(at) {}
 
-  /// Multiplies one tile of D, with at least one k-tile. On return nothing is in flight and all stages are
-  /// released. `sums` holds two tokens each and must have no value before: otherwise ptxas would wait after
-  /// every product.
+  /// Multiplies one tile of D with at least one k-tile. On return no product is in flight and all stages are
+  /// released. `sums`: for 2 * kCount tokens; it must be uninitialised, because otherwise ptxas would wait
+  /// after every product.
   template <int kCount>
   SLUICE_DEVICE void run(const WideParams& params, const WideTile& tile, float (&sums)[kCount]) {
     const int strip = min(tile.row / kStripRows + at_.group(), params.strips - 1);
@@ -37,7 +37,7 @@ class WideProducts {
   }
 
  private:
-  /// Stages of one k-tile: two of tokens, the token stage before them, its weights and the next ones.
+  /// Stages of one k-tile: two of tokens, the previous token stage, its weights and the next weights.
   struct Step {
     int x, x_second, x_before, w, w_next;
     u32 x_phase, x_second_phase, w_next_phase;
@@ -63,8 +63,8 @@ class WideProducts {
     ptx::wgmma_wait_group<0>();
     release_x(before);
   }
-  /// Walks a ring with stages known at compile time. Nobody waits for the last stages, since the CTA has no
-  /// other tile.
+  /// The loop over a ring whose stages are known at compile time. No thread waits for the last stages,
+  /// because the CTA has no other tile.
   template <int kCount>
   SLUICE_DEVICE void walk_fixed_ring(int count, float (&sums)[kCount]) {
     u32 phase = 0;
@@ -83,9 +83,9 @@ class WideProducts {
     }
   }
 
-  /// Multiplies a k-tile. Words are read before the products that hide them, so that ptxas expands some
-  /// between these. That is 3 to 8 % faster with 32 to 128 tokens than reading them afterwards (H200, NVRTC
-  /// 13.0).
+  /// Multiplies a k-tile. Words are loaded before the products that hide their latency, so that ptxas expands
+  /// some of them between these products. That is 3 to 8 % faster with 32 to 128 tokens than loading them
+  /// afterwards (H200, NVRTC 13.0).
   template <int kCount>
   SLUICE_DEVICE void multiply_k_tile(const Step& s, float (&sums)[kCount]) {
     weights_.template load<1>(strip_of(s.w), at_.block(), at_.lane());
@@ -102,7 +102,7 @@ class WideProducts {
     ptx::mbarrier_wait_parity(at_.x_full(s.x_second), s.x_second_phase);
     issue<1>(s.x_second, false, sums);
     ptx::wgmma_wait_group<1>();
-    convert<0>();  // after the last k-tile this converts garbage that nothing reads
+    convert<0>();  // after the last k-tile this converts garbage, which is not used
     release_x(s.x);
   }
 
@@ -144,7 +144,7 @@ class WideProducts {
   const WidePlace<kConfig>& at_;
   RingPosition x_, w_;
   HalfTile<kConfig.weights, kConfig.x> weights_;
-  u32 a_[2][4][4];  // registers of even and odd 64 k
+  u32 a_[2][4][4];  // registers of even and of odd 64 k
 };
 
 }  // namespace sluice::packed

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies a warp's k-tiles into its ring: rows of 128 bytes of B, then of A, their 16-byte pieces swizzled by
 // the row. Rows and k outside a matrix become zeros and are not read. Gated, each four rows are two rows of
-// the gate and the two rows of "up" that go with them. A lane with four neighbouring sums then has both
-// halves of two elements of D, at no cost. n is a multiple of 16, so all four rows are inside B or none.
+// the gate and the two matching rows of "up". So a lane with four neighbouring sums has both halves of two
+// elements of D. n is a multiple of 16, so either all four rows are inside B or none.
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -11,12 +11,12 @@
 
 namespace sluice::plain {
 
-inline constexpr int kPiece = 16;    // bytes a lane copies at once
-inline constexpr int kCopyRows = 4;  // rows that a warp copies at once, eight lanes each
+inline constexpr int kPiece = 16;    // bytes that a lane copies at once
+inline constexpr int kCopyRows = 4;  // rows that a warp copies at once, with eight lanes each
 
-/// A thread's view of its team (spec/plain.h): the CTA's tile, the team's stages and ring.
+/// A thread's place: the CTA's tile, its team (spec/plain.h), and the team's stages and ring.
 struct Place {
-  int lane, team, rank;               // lane: number among the team's threads
+  int lane, team, rank;               // lane: index among the team's threads
   int first_row, first_token, batch;  // first row of B, first row of A
   int first_stage, count;             // stages along k: first_stage, first_stage + teams, ..
   u32 ring;
@@ -58,7 +58,7 @@ class Copier {
     copy_weights(stage, 0);
     copy_tokens(stage);
   }
-  /// Copies B's part of the tile that is `ahead` tiles behind the next one.
+  /// Copies B's part of the tile that is `ahead` tiles after the next one.
   SLUICE_DEVICE void copy_weights(u32 stage, int ahead) const {
     const int step = ahead * kConfig.warps * kPlainRowBytes;
     const u32 bytes = piece_bytes(k_left_ - step);
@@ -69,7 +69,7 @@ class Copier {
       from += four_rows_b_;
     }
   }
-  /// Copies A's part of the next tile, and moves on to the tile after it.
+  /// Copies A's part of the next tile, and advances to the tile after it.
   SLUICE_DEVICE void copy_tokens(u32 stage) {
     const u32 bytes = piece_bytes(k_left_);
     const u8* from = a_;
@@ -92,12 +92,12 @@ class Copier {
     return (i % 2 == 0 ? even_ : odd_) + i * kCopyRows * kPlainRowBytes;
   }
 
-  const u8* b_;  // this lane's 16 bytes of the next tile
+  const u8* b_;  // address of this lane's 16 bytes of the next tile
   const u8* a_;
   i64 four_rows_b_, four_rows_a_;  // bytes
   int rows_left_, tokens_left_;    // rows from this lane's first on
-  i64 k_left_;                     // bytes from this lane's first of the next tile on
-  u32 even_, odd_;                 // this lane's place in rows 0 .. 3 and 4 .. 7 of each 8
+  i64 k_left_;                     // k left, in bytes, from this lane's first byte of the next tile on
+  u32 even_, odd_;                 // this lane's offset in rows 0 .. 3 and 4 .. 7 of each 8
   u64 policy_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies a warpgroup's stages into its ring in WGMMA's layout: rows of 128 bytes with their 16-byte pieces
 // swizzled by the row. B's rows come first (of each k-tile of the stage), then A's. Rows and k outside a
-// matrix become zeros and are not read. Gated tiles have their rows in copier.cuh's order.
+// matrix become zeros and are not read. Rows of gated tiles have the order of copier.cuh.
 #pragma once
 
 #include <sluice/device/plain/copier.cuh>
@@ -11,11 +11,12 @@ namespace sluice::plain {
 template <KernelConfig kConfig>
 class GroupCopier {
   static constexpr int kElement = bytes_of(kConfig.a), kUnits = stage_k_tiles(kConfig);
-  static constexpr int kStep = teams(kConfig) * kUnits * kPlainRowBytes;  // from a stage to the team's next
-  static constexpr int kRows = 16;  // rows that the group copies at once, eight threads each
+  static constexpr int kStep = teams(kConfig) * kUnits * kPlainRowBytes;  // bytes of k from a stage to the
+                                                                          // team's next
+  static constexpr int kRows = 16;  // rows that the group copies at once, with eight threads each
 
  public:
-  /// `at.lane`: number among the warpgroup's threads.
+  /// `at.lane`: index among the warpgroup's threads.
   SLUICE_DEVICE GroupCopier(const GemmParams& params, const Place& at)
       : rows_b_(outputs_of(kConfig.epilogue, kRows) * kElement * params.b_ld),
         rows_a_(kRows * kElement * params.a_ld),
@@ -24,7 +25,7 @@ class GroupCopier {
     const i64 k = static_cast<i64>(at.first_stage) * kUnits * kPlainRowBytes + at.lane % 8 * kPiece;  // bytes
     b_ = static_cast<const u8*>(params.b) + k +
          kElement * (at.batch * params.b_batch_stride + row_of_b<kConfig>(params, at, row) * params.b_ld);
-    // Tiles of eight tokens: two k-tiles are copied at once, if the stage has two.
+    // In tiles of eight tokens two k-tiles are copied at once, if the stage has two.
     const int token = row % min(kRows, kConfig.tile.m), unit = row / min(kRows, kConfig.tile.m);
     a_ = static_cast<const u8*>(params.a) + k + unit * kPlainRowBytes +
          kElement * (at.batch * params.a_batch_stride + (at.first_token + token) * params.a_ld);
@@ -40,11 +41,11 @@ class GroupCopier {
     copy_weights(stage, 0);
     copy_tokens(stage);
   }
-  /// Copies B's part of the stage that is `ahead` stages behind the next one.
+  /// Copies B's part of the stage that is `ahead` stages after the next one.
   SLUICE_DEVICE void copy_weights(u32 stage, int ahead) const {
     constexpr int kCopies = ceil_div(kUnits * kConfig.tile.n, kRows);
     const i64 left = k_left_ - ahead * kStep;
-    // Where the tile ends at half a copy, the other half of the threads would write over A's rows.
+    // If the tile ends in the middle of a copy, half of the threads skip it: they would overwrite A's rows.
     const int copies =
         kConfig.tile.n % kRows != 0 && target_ >= kRows / 2 * kPlainRowBytes ? kCopies - 1 : kCopies;
     const u8* from = b_ + ahead * kStep;
@@ -63,7 +64,7 @@ class GroupCopier {
                              row_of(i) < rows_left_ ? piece_bytes(left, unit_of(i)) : 0u, policy_);
     }
   }
-  /// Copies A's part of the next stage, and moves on to the stage after it.
+  /// Copies A's part of the next stage, and advances to the stage after it.
   SLUICE_DEVICE void copy_tokens(u32 stage) {
     constexpr int kAll = stage_columns(kConfig);
     const u32 to = stage + kUnits * kConfig.tile.n * kPlainRowBytes + target_;
@@ -97,12 +98,12 @@ class GroupCopier {
     return static_cast<u32>(bytes < kPiece ? (bytes < 0 ? 0 : bytes) : kPiece);
   }
 
-  const u8* b_;  // this thread's 16 bytes of the next stage
+  const u8* b_;  // address of this thread's 16 bytes of the next stage
   const u8* a_;
-  i64 rows_b_, rows_a_;          // bytes from a thread's row to that of its next copy
+  i64 rows_b_, rows_a_;          // bytes from a thread's row to the row of its next copy
   int rows_left_, tokens_left_;  // rows from the thread's first on
-  i64 k_left_;                   // bytes from the thread's first of the next stage on
-  int first_unit_;               // k-tile of its first tokens in the stage
+  i64 k_left_;                   // k left, in bytes, from the thread's first byte of the next stage on
+  int first_unit_;               // k-tile in the stage of its first tokens
   u32 target_;
   u64 policy_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warpgroup's sums of a tile by WGMMA, with both operands in its stages (group_copier.cuh). A stage's
-// products are in flight while the copies of a later one are issued.
+// A warpgroup's sums of a tile by WGMMA, with both operands in its stages (group_copier.cuh). While a stage's
+// products are in flight, the copies of a later stage are issued.
 #pragma once
 
 #include <sluice/spec/plain.h>
@@ -10,7 +10,7 @@
 
 namespace sluice::plain {
 
-/// A config with A and B swapped: weights are WGMMA's A.
+/// The config with A and B swapped: weights are WGMMA's A.
 SLUICE_HD constexpr KernelConfig with_operands_swapped(KernelConfig c) {
   const DType a = c.a;
   c.a = c.b;
@@ -24,12 +24,12 @@ class GroupSums {
   static constexpr int kTokenBlocks = kConfig.tile.m / 8;
 
  public:
-  float sums[kWaves][kTokenBlocks][4];  // after finish()
+  float sums[kWaves][kTokenBlocks][4];  // set by finish()
 
   SLUICE_DEVICE GroupSums() { products_.clear(); }
 
-  /// Call before a stage is read. On return all threads' copies of it are visible to WGMMA, and nobody reads
-  /// the stage before it. `team`: number in the CTA.
+  /// Call before a stage is read. On return all threads' copies of it are visible to WGMMA, and no thread
+  /// reads the previous stage any more. `team`: index in the CTA.
   SLUICE_DEVICE void meet(int team) {
     ptx::fence_proxy_async();
     wait();
@@ -40,7 +40,7 @@ class GroupSums {
     WgmmaSs<with_operands_swapped(kConfig)>::issue(
         products_, stage, stage + stage_k_tiles(kConfig) * kConfig.tile.n * kPlainRowBytes, /*fresh=*/false);
   }
-  /// Takes the products of this warp's rows with their own k-tile's tokens.
+  /// Keeps the products of this warp's rows with the tokens of their own k-tile.
   SLUICE_DEVICE void finish() {
     wait();
     const int own = static_cast<int>(threadIdx.x) / 32 % 4 / plain_tile(kConfig).beside;

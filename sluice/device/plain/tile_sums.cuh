@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp's sums of a tile by mma.sync, in fp32. fp16 and bf16 are used as they are. fp8 becomes fp16, which
-// holds every e4m3 and e5m2, because Hopper's mma.sync has no fp8 of its own. A byte pair of ldmatrix then
-// holds two k: lane 4 g + c gets k 4c .. 4c + 3 of 16, where mma's 16-bit fragment has 2c, 2c + 1, 2c + 8, 2c
-// + 9. A and B are permuted alike, so sums stay the same.
+// A warp's sums of a tile by mma.sync, in fp32. fp16 and bf16 are used directly. fp8 is converted to fp16,
+// which represents every e4m3 and e5m2, because Hopper has no mma.sync for fp8. A 16-bit element of ldmatrix
+// then holds two k: lane 4 g + c gets k 4c .. 4c + 3 of 16, where mma's 16-bit fragment has 2c, 2c + 1, 2c +
+// 8, 2c + 9. A and B are permuted in the same way, so the sums stay the same.
 #pragma once
 
 #include <sluice/device/plain/copier.cuh>
@@ -31,7 +31,7 @@ class TileSums {
  public:
   float sums[kBlocks][kTokenBlocks][4] = {};
 
-  // The interface of GroupSums: a warp meets without a barrier, and its sums are ready when they are made.
+  // The interface of GroupSums: a warp needs no barrier, and its sums are complete at once.
   SLUICE_DEVICE static void meet(int) { __syncwarp(); }
   SLUICE_DEVICE static void finish() {}
 
@@ -55,7 +55,7 @@ class TileSums {
     return rows + row * kPlainRowBytes + (index ^ row % 8) * kPiece;
   }
 
-  /// Adds 32 bytes of k: one instruction of 16-bit elements, two of fp8.
+  /// Adds 32 bytes of k: one instruction for 16-bit elements, two for fp8.
   SLUICE_DEVICE void add_step(u32 stage, int lane, int step, int half, const u32 (&tokens)[kTokenBlocks][4]) {
     u32 b[kTokenBlocks][kFp8 ? 4 : 2];
 #pragma unroll

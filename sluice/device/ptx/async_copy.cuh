@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp.async: from global to shared memory without registers. A copy belongs to one thread; other threads see
-// its data after that thread's wait and a barrier. PTX ISA "cp.async", "cp.async.commit_group",
+// cp.async: copies from global to shared memory without registers. A copy belongs to one thread; other
+// threads see its data after that thread's wait and a barrier. PTX ISA "cp.async", "cp.async.commit_group",
 // "cp.async.wait_group".
 #pragma once
 
@@ -8,8 +8,7 @@
 
 namespace sluice::ptx {
 
-/// Copies one word: `bytes` of 0..4 are read at `from`, a multiple of 4, and the rest of the word becomes
-/// zeros.
+/// Copies one word: reads `bytes` (0..4) at `from`, a multiple of 4; the rest of the word becomes zeros.
 SLUICE_DEVICE void copy_4_bytes(u32 to, const void* from, u32 bytes) {
   asm volatile("cp.async.ca.shared::cta.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
@@ -54,7 +53,7 @@ SLUICE_DEVICE void copy_16_bytes_if(u32 to, const void* from, bool inside, u64 p
       "l"(from), "r"(static_cast<u32>(inside)), "l"(policy)
       : "memory");
 }
-// Copies `bytes` of 0..16; the rest of the 16 become zeros. Takes six instructions where `bytes` is not
+// Copies `bytes` of 0..16; the rest of the 16 become zeros. Takes six instructions if `bytes` is not
 // constant.
 SLUICE_DEVICE void copy_16_bytes(u32 to, const void* from, u32 bytes) {
   asm volatile("cp.async.cg.shared::cta.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
@@ -67,11 +66,11 @@ SLUICE_DEVICE void copy_16_bytes(u32 to, const void* from, u32 bytes, u64 policy
                : "memory");
 }
 
-// Makes one group of this thread's copies since the last call; an empty group counts too.
+// Makes a group of this thread's copies since the last call. A group may be empty.
 SLUICE_DEVICE void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Waits until at most kPending of this thread's newest groups are in flight.
+// Waits until at most the kPending newest groups of this thread are in flight.
 template <int kPending>
 SLUICE_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");

@@ -13,7 +13,8 @@ SLUICE_DEVICE u32 map_to_cta(u32 address, u32 rank) {
   return mapped;
 }
 
-// st.async: 16 bytes to `address`, counted on `barrier`; both belong to one CTA and are mapped to it
+// st.async: stores 16 bytes to `address` and counts them on `barrier`; both are mapped addresses in the same
+// CTA
 SLUICE_DEVICE void store_async(u32 address, const Float4& v, u32 barrier) {
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
@@ -22,7 +23,7 @@ SLUICE_DEVICE void store_async(u32 address, const Float4& v, u32 barrier) {
       : "memory");
 }
 
-// A plain store; the cluster's barrier makes it visible.
+// A plain store; it becomes visible by the cluster barrier.
 SLUICE_DEVICE void store_cluster(u32 address, const Float4& v) {
   asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x), "f"(v.y),
                "f"(v.z), "f"(v.w)

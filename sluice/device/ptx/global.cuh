@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Global memory that CTAs of one grid share: counters and the data they guard, and sums that all CTAs add to.
+// Global memory that CTAs of one grid share: counters, the data that they guard, and sums to which all CTAs
+// add.
 #pragma once
 
 #include <sluice/spec/base.h>
@@ -31,7 +32,7 @@ SLUICE_DEVICE u64 atomic_cas_acq_rel(u64* address, u64 expected, u64 desired) {
   return old;
 }
 
-// red.global.add.f32 (relaxed, gpu): *address += value. Subnormals count as zero, before and after.
+// red.global.add.f32 (relaxed, gpu): *address += value. Subnormals are flushed to zero, before and after.
 SLUICE_DEVICE void add_global(float* address, float value) {
   asm volatile("red.global.add.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
 }
@@ -46,7 +47,8 @@ SLUICE_DEVICE void store_global(float* address, const Float4& v) {
                : "memory");
 }
 
-// Reads one word, two words 8-byte aligned, or four 16-byte aligned. `asm volatile` keeps the read in place.
+// Loads one word, two words (8-byte aligned) or four (16-byte aligned). `asm volatile` keeps the load in
+// place.
 SLUICE_DEVICE void load_global_words(const void* address, u32 (&words)[1]) {
   asm volatile("ld.global.b32 %0, [%1];" : "=r"(words[0]) : "l"(address));
 }
@@ -59,8 +61,8 @@ SLUICE_DEVICE void load_global_words(const void* address, u32 (&words)[4]) {
                : "l"(address));
 }
 
-// Reads four words, 16-byte aligned, if `inside`; else gives zeros without reading. Predicated loads without
-// branches are in flight together.
+// Loads four words, 16-byte aligned, if `inside`; else returns zeros without a load. Predicated loads without
+// branches can be in flight together.
 SLUICE_DEVICE void load_global_words_if(const void* address, bool inside, u32 (&words)[4]) {
   asm volatile(
       "{\n.reg .pred inside;\nsetp.ne.u32 inside, %5, 0;\n"
@@ -75,8 +77,8 @@ SLUICE_DEVICE void prefetch_to_l2(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
-// ld.relaxed.gpu: reads from L2, where other SMs write; an L1 line may be stale. Loads are not ordered
-// against each other, so many are in flight.
+// ld.relaxed.gpu: loads from L2, where other SMs write; L1 may have stale lines. Such loads are not ordered
+// among each other, so many can be in flight.
 SLUICE_DEVICE Float4 load_global(const float* address) {
   Float4 v;
   asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic that C++ has no name for. PTX ISA "ex2", "max". g++ compiles this file too, with its own
-// functions, for tests/unit/activation_test.cc.
+// Operations that C++ does not have. PTX ISA "ex2", "max". g++ compiles this file too, with functions of its
+// own, for tests/unit/activation_test.cc.
 #pragma once
 
 #include <sluice/spec/base.h>

@@ -17,7 +17,7 @@ SLUICE_DEVICE void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// mbarrier.arrive.expect_tx: one arrival, and `bytes` more to come in this phase
+// mbarrier.arrive.expect_tx: one arrival, and `bytes` more to be transferred in this phase
 SLUICE_DEVICE void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
@@ -29,9 +29,10 @@ SLUICE_DEVICE void mbarrier_arrive(u32 barrier) {
 }
 
 // mbarrier.arrive on the barrier at the same offset in CTA `cta_rank` of the cluster, which may be this one.
-// No scope is named on purpose: `.release.cluster` compiles to a fence that costs about 400 ns an arrival
-// (H200, CUDA 13.0, docs/findings/cluster-arrive.md). The released stage was read by WGMMA, which wait_group
-// has ended, or by ld.shared before a warp barrier; an SM executes both in order.
+// It deliberately names no scope: `.release.cluster` compiles to a fence that costs about 400 ns per arrival
+// (H200, CUDA 13.0, docs/findings/cluster-arrive.md). The fence is not needed: the released stage was read by
+// WGMMA, which wait_group has completed, or by ld.shared before a warp barrier, and an SM executes both in
+// order.
 SLUICE_DEVICE void mbarrier_arrive_cluster(u32 barrier, u32 cta_rank) {
   asm volatile(
       "{\n"

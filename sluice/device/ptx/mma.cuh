@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp's tensor core product and the load of its second operand from shared memory. PTX ISA: mma.sync
-// m16n8k16, ldmatrix. Lane 4 g + c holds rows g and g + 8 of A at k 2c, 2c + 1 and 8 more, and column g of B
-// at the same k. Its sums are rows g and g + 8, columns 2c and 2c + 1.
+// A warp's tensor core product, and the load of its second operand from shared memory. PTX ISA: mma.sync
+// m16n8k16, ldmatrix. Lane 4 g + c holds rows g and g + 8 of A at k = 2c, 2c + 1, 2c + 8, 2c + 9, and column
+// g of B at the same k. Its sums are those of rows g and g + 8, columns 2c and 2c + 1.
 #pragma once
 
 #include <sluice/spec/dtype.h>

@@ -6,7 +6,7 @@
 
 namespace sluice::ptx {
 
-// cp.async.bulk.prefetch.L2: returns at once; its completion cannot be observed. Address and bytes are
+// cp.async.bulk.prefetch.L2: returns at once; its completion cannot be observed. Address and bytes must be
 // multiples of 16.
 SLUICE_DEVICE void prefetch_bulk_to_l2(const void* address, u32 bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(bytes) : "memory");

@@ -52,7 +52,7 @@ SLUICE_DEVICE void store_shared_zeros(u32 address) {
   asm volatile("st.shared::cta.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
 }
 
-// Volatile, so that the load stays on its side of the barrier operations around it.
+// Volatile, so that the load is not moved across the barrier operations around it.
 SLUICE_DEVICE float load_shared(u32 address) {
   float value;
   asm volatile("ld.shared::cta.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");

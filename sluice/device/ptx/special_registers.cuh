@@ -12,7 +12,7 @@ SLUICE_DEVICE u32 sm_number() {
   asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
   return number;
 }
-// %globaltimer: one clock for all SMs
+// %globaltimer: one clock for all SMs, in nanoseconds
 SLUICE_DEVICE u64 nanoseconds() {
   u64 now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");

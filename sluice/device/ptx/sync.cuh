@@ -32,14 +32,15 @@ SLUICE_DEVICE bool named_barrier_any(int id, int threads, bool yes) {
   return any != 0;
 }
 
-// barrier.cluster.arrive + wait. It orders no memory, since a release costs a fence of the whole GPU's
-// memory; fence.mbarrier_init makes barriers visible instead.
+// barrier.cluster.arrive + wait. It orders no memory accesses, because a release would cost a GPU-wide fence;
+// fence.mbarrier_init makes barriers visible instead.
 SLUICE_DEVICE void cluster_sync_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// The cluster barrier in two steps; every thread of the cluster takes both. relaxed orders no memory. release
-// makes this thread's writes, also to the cluster's shared memory, visible after the acquire of others.
+// The cluster barrier in two steps; every thread of the cluster takes both. The relaxed arrive orders no
+// memory accesses. The release arrive makes this thread's writes, including those to the cluster's shared
+// memory, visible to threads that have passed the acquiring wait.
 SLUICE_DEVICE void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
@@ -51,7 +52,7 @@ SLUICE_DEVICE void cluster_wait_acquire() {
 }
 
 // griddepcontrol.launch_dependents: once all CTAs have called it or exited, CTAs of a dependent launch may
-// start where there is room
+// start where they fit
 SLUICE_DEVICE void launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
@@ -61,13 +62,13 @@ SLUICE_DEVICE void wait_for_prerequisites() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-// CTAs of a cluster; 1 without a cluster
+// number of CTAs of the cluster; 1 without a cluster
 SLUICE_DEVICE u32 cluster_cta_count() {
   u32 count;
   asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(count));
   return count;
 }
-// Index of the CTA's cluster in the grid, and their number; without clusters, those of the CTA.
+// Index of the CTA's cluster in the grid, and the number of clusters; without clusters, of CTAs.
 SLUICE_DEVICE u32 cluster_index() {
   u32 index;
   asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy engine: moves tiles of a tensor map to and from shared memory, or adds them to global memory. PTX
+// The copy engine: copies tiles of a tensor map to and from shared memory, or adds them to global memory. PTX
 // ISA 9.7.9.27 (sm_90).
 #pragma once
 
@@ -13,7 +13,7 @@ struct TmaBox {
   int inner, outer, batch;
 };
 
-// prefetch.tensormap: brings the 128-byte descriptor into the descriptor cache
+// prefetch.tensormap: loads the 128-byte descriptor into the descriptor cache
 SLUICE_DEVICE void prefetch_tensormap(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
@@ -38,8 +38,8 @@ SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, Tma
       : "memory");
 }
 
-// tma_load and tma_load_multicast for a 5-dimensional map: coordinates two and three are 0, box.outer is the
-// fourth
+// tma_load and tma_load_multicast for a 5-dimensional map: coordinates two and three are 0, and box.outer is
+// the fourth
 SLUICE_DEVICE void tma_load_gated(u32 destination, const TensorMap& map, TmaBox box, u32 barrier) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %6, "
@@ -56,7 +56,7 @@ SLUICE_DEVICE void tma_load_gated_multicast(u32 destination, const TensorMap& ma
       : "memory");
 }
 
-// tma_load and tma_load_multicast with .L2::cache_hint; `policy`: createpolicy's
+// tma_load and tma_load_multicast with .L2::cache_hint; `policy`: from createpolicy
 SLUICE_DEVICE void tma_load(u32 destination, const TensorMap& map, TmaBox box, u32 barrier, u64 policy) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
@@ -73,8 +73,8 @@ SLUICE_DEVICE void tma_load_multicast(u32 destination, const TensorMap& map, Tma
       : "memory");
 }
 
-// cp.async.bulk.shared::cluster.global: a flat run of bytes, 16-byte aligned on both sides; completes on
-// `barrier` with its bytes. `policy`: createpolicy's.
+// cp.async.bulk.shared::cluster.global: contiguous bytes, 16-byte aligned on both sides; completes on
+// `barrier` with its bytes. `policy`: from createpolicy.
 SLUICE_DEVICE void bulk_load(u32 destination, const void* source, u32 bytes, u32 barrier, u64 policy) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
@@ -93,7 +93,7 @@ SLUICE_DEVICE void tma_store(const TensorMap& map, TmaBox box, u32 source) {
 }
 
 // cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group: adds the box to the tensor, in the
-// tensor's type; each element's addition is atomic. In fp32, subnormals count as zero before and after.
+// tensor's type; each element's addition is atomic. In fp32, subnormals are flushed to zero before and after.
 SLUICE_DEVICE void tma_add(const TensorMap& map, TmaBox box, u32 source) {
   asm volatile(
       "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy engine's im2col mode: loads consecutive pixels, each as far from its place as the tap's offsets
-// say, and stores consecutive pixels. PTX ISA 9.7.9.27, "im2col mode" (sm_90).
+// The copy engine's im2col mode: loads consecutive pixels, each shifted by the tap's offsets, and stores
+// consecutive pixels. PTX ISA 9.7.9.27, "im2col mode" (sm_90).
 #pragma once
 
 #include <sluice/spec/params.h>
 
 namespace sluice::ptx {
 
-/// Channel, place of the first pixel before the tap's offset, and image. Pixels outside the tensor, and
+/// Channel, coordinates of the first pixel before the tap's offset, and image. Pixels outside the tensor, and
 /// channels past its last, are read as zero and never written.
 struct PixelAt {
   int channel, w, h, d, image;
 };
 
 // cp.async.bulk.tensor.{3,4,5}d.shared::cluster.global.im2col: completes on `barrier` with the bytes of the
-// whole box. `offset`: the tap's, w first.
+// whole box. `tap`: its offsets are given w first.
 template <int kSpatial>
 SLUICE_DEVICE void tma_load_pixels(u32 destination, const TensorMap& map, const PixelAt& at, const Tap& tap,
                                    u32 barrier) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Warpgroup matrix multiply-accumulate: ordering, shared-memory descriptors, and the primary template of the
-// wrappers that tools/gen_wgmma.py writes to generated/ (one file for each n). PTX ISA 9.7.15 (sm_90a).
+// wrappers that tools/gen_wgmma.py writes to generated/ (one file per n). PTX ISA 9.7.15 (sm_90a).
 #pragma once
 
 #include <sluice/spec/dtype.h>
@@ -52,9 +52,9 @@ SLUICE_DEVICE u64 smem_descriptor(u32 address, u32 leading_bytes, u32 stride_byt
 template <DType kA, DType kB, int kN>
 struct Wgmma;
 
-/// Wgmma with A in registers, 16-bit types, K-major B. Thread t holds rows 16(t/32) + (t%32)/4 and + 8 of A:
-/// a[0], a[1] have columns 2(t%4) and the next, a[2], a[3] have those + 8; even registers have the upper row.
-/// No register may be written before wait_group has retired the instruction.
+/// Wgmma with A in registers, 16-bit types, K-major B. Thread t holds rows 16(t/32) + (t%32)/4 and + 8 of A.
+/// a[0] and a[1] hold columns 2(t%4) and 2(t%4) + 1; a[2] and a[3] hold these columns + 8; even registers
+/// hold the upper row. Registers of A must not be written before wait_group has retired the instruction.
 template <DType kType, int kN>
 struct WgmmaRs;
 
