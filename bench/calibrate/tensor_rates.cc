@@ -16,8 +16,8 @@ namespace {
 constexpr int kThreads = 256, kSmemBytes = (16 + 32) * 1024 + 1024;
 constexpr double kFlopsOfStep16 = 2.0 * 4 * 2 * 64 * 256 * 16;  // two warpgroups, four products of 64 x 256
 constexpr double kHeatSeconds = 3, kSustainedSeconds = 0.4, kPointSeconds = 0.15;
-/// The smallest share of busy time that is measured: products never run at a higher clock. Below it the clock
-/// is higher: 1901 MHz at a quarter (docs/findings/calibration.md).
+/// Points with a smaller share of busy time are ignored in the fit. Products never run at a higher clock than
+/// at this share; below it the clock is higher: 1901 MHz at a quarter (docs/findings/calibration.md).
 constexpr double kLightUse = 0.45;
 constexpr int kBurst = 8;  // steps between two pauses: 5 us
 
