@@ -14,7 +14,7 @@ struct CompareParams {
   i64 vectors;
   unsigned long long* differing;
 };
-constexpr u32 kThreadsOfBlock = 512;  // one CTA an SM
+constexpr u32 kThreadsOfBlock = 512;  // one CTA per SM
 
 constexpr const char* kUnit = R"(struct Vector { unsigned x, y, z, w; };
 struct CompareParams { const Vector* a; const Vector* b; long long vectors; unsigned long long* differing; };

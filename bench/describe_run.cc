@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine, versions and method that each figure needs beside it. Part of session.h.
+// Collects the machine, versions and method that are recorded with each figure. Part of session.h.
 #include <fmt/format.h>
 #include <sys/utsname.h>
 

@@ -26,7 +26,7 @@ inline Json rounds_json(const std::vector<double>& rounds) {
   return json;
 }
 
-/// An array of what `make` makes of each value.
+/// Returns an array of the results of `make` for each value.
 template <class Values, class Make>
 Json array_of(const Values& values, const Make& make) {
   Json json = Json::array();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the parts in order; the first failure is the error. A missing peer or clock is none.
+// Opens the parts in order and returns the first failure. A missing peer or clock is not an error.
 #include "bench/lab.h"
 
 #include <sluice/tools.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything a measurement needs that outlives one shape: the device, a stream and a timer, the verifier,
-// the peer library and its workspace, the clocks. Made once by each command that measures; used from one
-// thread.
+// The objects that measurements of all shapes share: the device, a stream, a timer, the verifier, the peer
+// libraries and their workspace, the clocks. Made once per command; used from one thread.
 #pragma once
 
 #include <memory>
@@ -48,12 +47,13 @@ struct Lab {
 };
 
 inline constexpr i64 kPeerWorkspaceBytes = i64{64} << 20;
-/// Most sets of operands: 512 keep weights of 360 KB cold in 60 MB of L2. Smaller weights stay in part.
+/// The most sets of operands. 512 sets of 360 KB exceed 60 MB of L2 three times; smaller weights stay partly
+/// in L2.
 inline constexpr int kMostCopies = 512;
 
-/// Errors: driver, toolchain (NVRTC for the verifier). A missing peer is no error.
+/// Opens a lab. Errors: driver, toolchain (NVRTC for the verifier). A missing peer is not an error.
 Result<Lab> open_lab(const Device& device, const Method& method, const std::string& cublaslt_path);
-/// Loads cuDNN, for labs that measure convolutions. A missing one is no error.
+/// Loads cuDNN, for labs that measure convolutions. A missing cuDNN is not an error.
 void load_cudnn(Lab& lab, const std::string& path);
 
 }  // namespace sluice::bench

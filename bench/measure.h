@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing: a contender's launches are captured once into a graph, a replay. Replays of all contenders are
-// timed in turn, each after a rest and an untimed replay, so that all meet the same clocks and a full queue.
-// Times are GPU times between two events.
+// Timing. A contender's launches are captured once into a graph; one run of the graph is a replay. Replays of
+// all contenders are timed in turn, each after a rest and an untimed replay, so that clocks are equal and the
+// queue is full. Times are GPU times between two events.
 #pragma once
 
 #include <functional>

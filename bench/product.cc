@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that differ have an overload for each kind; the others use std::visit.
+// Functions that differ between dense and packed products have overloads; the others use std::visit.
 #include "bench/product.h"
 
 #include <fmt/format.h>

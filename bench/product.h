@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product of either kind, dense or with packed weights. bench/ and the tool speak of problems, plans and
-// requests in these types. Everything that differs between the kinds, measurements aside, is a function here.
+// A product of either kind, dense or with packed weights. bench/ and the tool use these types for problems,
+// plans and requests. Except for measurements, everything that differs between the kinds is a function here.
 #pragma once
 
 #include <optional>
@@ -36,7 +36,7 @@ using Request = std::variant<DenseRequest, PackedRequest>;
 struct Planned {
   Request request{};
   AnyPlan plan{};
-  std::optional<Result<AnyPlan>> raced{};  // the winner of a race, to be timed beside the plan
+  std::optional<Result<AnyPlan>> raced{};  // the winner of a race, to be timed together with the plan
 };
 
 bool is_packed(const AnyProblem& problem);
@@ -47,7 +47,7 @@ Request with_rows(Request request, i64 m);
 /// A request without overrides. beta is 1 with a residual, because its bytes count.
 Request request_of(const AnyProblem& problem);
 bool has_overrides(const Request& request);
-/// has_overrides(), where leaving records aside is none.
+/// Returns whether the request has overrides other than ignore_records.
 bool chooses_kernels(const Request& request);
 
 /// The planner's pick. Errors: those of gemm::plan and packed::plan.
@@ -56,14 +56,14 @@ Result<AnyPlan> plan_of(const Request& request, const DeviceInfo& device, const 
 Result<AnyPlan> raced_plan_of(const AnyProblem& problem, const Device& device, int candidates);
 /// All candidates of the planner's model, best estimate first.
 Result<std::vector<AnyPlan>> candidates_of(const Request& request, const DeviceInfo& device);
-/// The plan that the first book with a record makes; nothing where the model would choose.
+/// Returns the plan of the first book that has a record for the problem; nothing if no book has one.
 std::optional<AnyPlan> recorded_plan(const AnyProblem& problem, const DeviceInfo& device,
                                      std::span<const RecordBook> books);
 /// Few kernels for a range of rows (sluice/rows.h), and the plan for one m of it.
 Result<AnyRowTable> table_of(const AnyProblem& problem, RowRange rows, const DeviceInfo& device,
                              const RecordBook& records);
 Result<AnyPlan> plan_of(const AnyRowTable& table, i64 m, const DeviceInfo& device);
-/// Whether two plans have one kernel, split and raster.
+/// Returns whether two plans have equal kernel, split and raster.
 bool is_same(const Plan& a, const Plan& b);
 bool is_same(const AnyPlan& a, const AnyPlan& b);
 
@@ -73,8 +73,8 @@ std::string name_of(const AnyProblem& problem, const Conv& conv = {});
 std::string name_of(const Request& request);
 /// The convolution of a request; none for a product.
 const Conv& conv_of(const Request& request);
-/// Names within one problem: short_name, and config and split as to_string prints them. The split of packed
-/// products is "", as they have none.
+/// Names of a plan within one problem: short_name, and the config and split as to_string prints them. The
+/// split of a packed product is "".
 std::string short_name(const AnyPlan& plan);
 std::string config_text(const AnyPlan& plan);
 std::string split_text(const AnyPlan& plan);

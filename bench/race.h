@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes contenders to records: screened down to the fastest, then timed in turn. Used by session.cc, rows.cc
-// and chain/peer.cc.
+// Times contenders and records the results: short screening rounds select the fastest, which are then timed
+// in turn. Used by session.cc, rows.cc and chain/peer.cc.
 #pragma once
 
 #include <string>
@@ -35,7 +35,8 @@ void take_verdict(Entrant& entrant, const Result<Comparison>& found, bool looked
 /// Times entrants in turn; those that cannot be captured get an error and drop out.
 void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const Timing& timing);
 
-/// Screens and keeps the `most` fastest, fastest first. Contenders found wrong are not timed.
+/// Screens contenders and returns the `most` fastest, fastest first. Contenders with wrong results are not
+/// timed.
 std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, int copies,
                               size_t most = kFinalists);
 

@@ -18,7 +18,8 @@ const ContenderRecord* find(const ShapeRecord& shape, const std::string& name) {
   return nullptr;
 }
 
-/// The median of a verified contender, else 0: a kernel that is wrong or unchecked has no speed.
+/// Returns the median of a verified contender. Returns 0 for a wrong or unchecked kernel, which must not
+/// enter a ratio.
 double verified_median(const ShapeRecord& shape, const std::string& contender) {
   if (contender == kBestFp8) {
     const double peer = verified_median(shape, kFp8PeerBest), ours = verified_median(shape, kSluiceFp8);

@@ -20,9 +20,9 @@ struct ContenderRecord {
   int launches = 0;            // in one replay
   double sm_mhz = 0;           // the SMs' measured clock; 0: not measured
   double host_us = 0;          // CPU time of a launch call; 0: not measured
-  double bytes = 0;            // that must move once; 0: as the shape has it
+  double bytes = 0;            // bytes that must move once; 0: those of the shape
   bool verified = false;       // enough of D was checked, and nothing is wrong
-  bool wrong = false;          // D is wrong; it is not timed again
+  bool wrong = false;          // D is wrong; the contender is not timed again
   std::string verdict;         // the check's words
   std::string error;           // not empty: no timing
 };
@@ -92,7 +92,7 @@ inline constexpr const char* kBestFp8 = "best FP8";  // not a contender: the fas
 
 /// The name of a shape, as of its request.
 std::string name_of(const ShapeRecord& shape);
-/// The contender's median, or 0 if it is missing or failed.
+/// Returns the contender's median time in us; 0 if it is missing or failed.
 double median_of(const ShapeRecord& shape, const std::string& contender);
 /// Time of `peer` (a contender, or kBestFp8) over time of `ours`: above 1, ours is faster. 0 if either is
 /// missing or not verified. kPeerBest and kCudnnBest are the peer's fastest in the race, its first one

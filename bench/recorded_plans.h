@@ -19,11 +19,12 @@ struct RecordedPlan {
 
 struct RecordedPlans {
   std::vector<RecordedPlan> plans;  // equal packed weights are neighbours
-  /// Records without a plan here, a line each: of a GPU with another number of SMs, or refused.
+  /// Records without a plan, one line each: their GPU has another number of SMs, or the planner refused them.
   std::vector<std::string> passed_over;
 };
 
-/// `device` gives clusters and sizes. Records of a GPU with another name are used if it has as many SMs.
+/// Makes the plans for `device`. Records of a GPU with another name are used if it has the same number of
+/// SMs.
 RecordedPlans recorded_plans(const ParsedRecords& records, const DeviceInfo& device);
 
 }  // namespace sluice::bench

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the cost of few kernels for a range of rows (sluice/rows.h). At random m, the range's kernel and
-// the one planned for that m are verified and timed in turn. Also the host time of each m's first call after
-// one prepare. Used by `sluice rows`; rows_record.h writes it down.
+// Measures how much slower the few kernels of a range of rows (sluice/rows.h) are than the best kernel per m.
+// At random m, the range's kernel and the kernel planned for that m are verified and timed in turn. Also
+// measures the host time of the first call per m after one prepare. Used by `sluice rows`; rows_record.h
+// writes the results.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Screening costs about a millisecond for each kernel and round. Only the best two of each side are timed
-// with care, beside the planner's pick and cuBLASLt's first algorithm.
+// Screening takes about a millisecond per kernel and round. Only the planner's pick, cuBLASLt's first
+// algorithm, and the two fastest kernels of each library are timed carefully.
 #include "bench/session.h"
 
 #include <fmt/format.h>
@@ -164,7 +164,7 @@ class Session {
     const Result<Contender> floor = read_floor_contender(lab_, {ours_->weights(), bytes}, kReadFloor);
     finals_.push_back(floor ? entrant_of(*floor) : failed(kReadFloor, "", floor.error()));
     finals_.back().copies = ours_->copies();
-    finals_.back().record.verified = true;  // it writes nothing that could be wrong
+    finals_.back().record.verified = true;  // it has no output that could be wrong
     if (is_packed(record_.problem)) finals_.back().record.bytes = static_cast<double>(bytes);
   }
 

@@ -73,8 +73,8 @@ std::vector<Problem> decode_set() {
   return problems;
 }
 
-/// Long sums with few tiles: a vocabulary's, and weight gradients of linear layers (both operands MN-major,
-/// as they come), beside K-major ones of that size.
+/// Products with large k and few tiles: a vocabulary's, and weight gradients of linear layers (both operands
+/// MN-major, as frameworks pass them), each also K-major in the same size.
 std::vector<Problem> long_k_set() {
   std::vector<Problem> problems{plain_problem(1024, 2048, 50304, DType::bf16),
                                 plain_problem(1024, 2048, 50304, DType::e4m3)};
@@ -115,8 +115,7 @@ std::vector<Problem> promoted_set() {
   return problems;
 }
 
-/// A layer as sluice.torch runs it by the recipe "row": a scale for each row of either operand, promoted
-/// sums.
+/// Layers as sluice.torch runs them with the recipe "row": one scale per row of each operand, promoted sums.
 std::vector<Problem> row_set() {
   std::vector<Problem> problems;
   for (const i64 m : {1, 2, 4, 8, 16, 32, 48, 64, 256, 1024, 4096})

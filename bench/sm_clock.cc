@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grid has one CTA an SM: it counts as many CTAs as SMs, and each asks for over half of the shared
-// memory.
+// The grid has one CTA per SM: it has as many CTAs as SMs, and each CTA needs more than half of an SM's
+// shared memory.
 #include "bench/sm_clock.h"
 
 #include <algorithm>

@@ -15,7 +15,7 @@ namespace sluice::bench {
 struct ClockNote {
   u64 cycles = 0, nanoseconds = 0;
 };
-/// The mean over SMs that noted both edges; 0 if none did. The spans have one entry an SM.
+/// Returns the mean clock over SMs that recorded both edges; 0 if none did. The spans have one entry per SM.
 double mean_mhz(std::span<const ClockNote> begin, std::span<const ClockNote> end);
 
 class SmClock {

@@ -9,9 +9,9 @@
 
 namespace sluice::bench {
 
-/// Replaces the content of `path` by `text`: writes beside it and renames; a failure leaves nothing behind.
-/// Follows symbolic links. Writes straight into anything else than a file (a FIFO, a device). Error io: a
-/// folder, or the system's message.
+/// Replaces the content of `path` by `text`: writes a temporary file in the same folder and renames it.
+/// Follows symbolic links. Writes directly into anything that is not a regular file (a FIFO, a device).
+/// Error: io, for a folder, or with the system's message.
 Result<void> write_whole(const std::string& text, const std::string& path);
 
 }  // namespace sluice::bench

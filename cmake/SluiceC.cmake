@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds libsluice_c.so: the C interface (include/sluice/c_api.h) and the packed functions that Python calls.
-# It needs only libc: libstdc++ is inside, CUDA and NVRTC are loaded at run time, CPython and libtorch are
-# unknown to it.
+# It depends only on libc: libstdc++ is linked statically, CUDA and NVRTC are loaded at run time, and it does not use
+# CPython or libtorch.
 file(GLOB c_sources CONFIGURE_DEPENDS sluice/c_api/*.cc)
 add_library(sluice_c_objects OBJECT ${c_sources})  # tests link them with a fake driver
 target_link_libraries(sluice_c_objects PUBLIC sluice_check sluice_lib PRIVATE sluice_settings sluice_vendor)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes SLUICE_EMBEDDED_SOURCES: a .cc file with the text of each header that a JIT unit may include, so that
-# the library needs no source tree. The registry is left out, because all text is part of each cubin's cache
-# key.
+# the library needs no source tree. The registry is not embedded, because all embedded text is part of each cubin's
+# cache key.
 file(GLOB_RECURSE embedded_files CONFIGURE_DEPENDS
   sluice/spec/*.h sluice/device/*.cuh sluice/device/*.h sluice/kernels/*.cuh sluice/kernels/*.h)
 list(REMOVE_ITEM embedded_files ${PROJECT_SOURCE_DIR}/sluice/kernels/registry.h)

@@ -23,7 +23,7 @@ configure_file(cmake/sluice_c.pc.in ${PROJECT_BINARY_DIR}/sluice_c.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/sluice_c.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# The wheel's files (pyproject.toml), beside those of Python.
+# Files that the wheel contains in addition to the Python package (pyproject.toml).
 if(SKBUILD)
   install(TARGETS sluice_c LIBRARY DESTINATION sluice/lib COMPONENT python)
   install(TARGETS sluice_cli RUNTIME DESTINATION sluice/bin COMPONENT python)

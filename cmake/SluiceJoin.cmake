@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# sluice_join(TARGET UNITS [options]): with SLUICE_JOIN_SOURCES, the target's sources are compiled as about UNITS files behind
-# one precompiled header, so that headers are read and templates made once in each, and with the given options.
-# The release build and the wheel do so; `ci` and `debug` compile every file alone, which also shows an include
-# that is missing. tools/join_sources.py says which files go together: those whose names cannot clash.
+# sluice_join(TARGET UNITS [options]): with SLUICE_JOIN_SOURCES, compiles the target's sources as about UNITS joined files
+# (a unity build) with one precompiled header and the given options. Each header and template is then compiled once per
+# unit. The release build and the wheel use it. `ci` and `debug` compile every file separately, which finds missing
+# includes. tools/join_sources.py decides which files are joined: those whose names cannot clash.
 option(SLUICE_JOIN_SOURCES "Compile many source files as one: a first build is quicker, a change costs more" OFF)
 
 function(sluice_join target units)
@@ -10,7 +10,7 @@ function(sluice_join target units)
     return()
   endif()
   get_target_property(sources ${target} SOURCES)
-  set(own_definitions "command_line.cc$|record_book.cc$|library.cc$")  # and what is generated: compiled alone
+  set(own_definitions "command_line.cc$|record_book.cc$|library.cc$")  # these, and generated files, are compiled separately
   set(alone ${sources})
   list(FILTER alone INCLUDE REGEX "^${PROJECT_BINARY_DIR}/|${own_definitions}")
   list(FILTER sources EXCLUDE REGEX "^${PROJECT_BINARY_DIR}/|${own_definitions}")
@@ -33,10 +33,10 @@ function(sluice_join target units)
       list(REMOVE_ITEM sources ${line})
     endif()
   endforeach()
-  list(APPEND alone ${sources})  # files that fit no unit: a precompiled header may show a name of theirs
+  list(APPEND alone ${sources})  # files that fit no unit: their names may clash with the precompiled header
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   set_source_files_properties(${alone} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
-  # g++ takes what a file keeps to itself for a header's, now that another file includes it; and from a precompiled
-  # header it does not know code of the system, whose bounds it doubts. `ci` has these warnings.
+  # A joined file is included, so g++ warns about its internal-linkage types as if they were in a header. With a
+  # precompiled header it also gives false bounds warnings about system code. `ci` keeps these warnings on.
   target_compile_options(${target} PRIVATE ${ARGN} $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-restrict>)
 endfunction()

@@ -4,7 +4,7 @@
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
-set(CMAKE_CXX_FLAGS_RELEASE "-O2" CACHE STRING "" FORCE)  # assertions stay on: they are cheap and say why
+set(CMAKE_CXX_FLAGS_RELEASE "-O2" CACHE STRING "" FORCE)  # assertions stay on: they are cheap, and their messages help
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)  # the C ABI and the Python package are shared objects
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
@@ -19,14 +19,14 @@ target_compile_options(sluice_settings INTERFACE -Wall -Wextra -Wno-missing-fiel
   $<$<BOOL:${SLUICE_WERROR}>:-Werror>)
 
 if(SLUICE_FUZZ)
-  # g++ takes the square root of a constant; clang 14 warns that it does not.
-  # clang evaluates the registry's table, which g++ does, only with more steps.
+  # g++ evaluates std::sqrt in a constant expression; clang 14 cannot, and warns.
+  # clang evaluates the registry's constexpr table only with a higher step limit.
   add_compile_options(-fsanitize=fuzzer-no-link -Wno-invalid-constexpr -fconstexpr-steps=33554432)
 endif()
 if(SLUICE_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 else()
-  # Binaries are carried to machines with another libstdc++ (tests/gpu runs without a compiler).
+  # Binaries are copied to machines with another libstdc++ (tests/gpu runs without a compiler).
   target_link_options(sluice_settings INTERFACE -static-libstdc++ -static-libgcc)
 endif()

@@ -15,11 +15,11 @@ import sluice.torch as st
 
 def main(device: str = "cuda") -> None:
     m, n, k = 16, 4096, 4096
-    print(sluice.explain(m=m, n=n, k=k))  # which kernel runs, and where its time should go: needs no GPU
+    print(sluice.explain(m=m, n=n, k=k))  # the kernel that runs, and the model's breakdown of its time; needs no GPU
     x = torch.ones(m, k, dtype=torch.bfloat16, device=device)
     w = torch.full((n, k), 15, dtype=torch.bfloat16, device=device)
     print("bf16: every element is", *st.linear(x, w).unique().long().tolist())
-    packed = st.pack_int4(w, group=128)  # 4-bit codes, and a scale for each 128 of k
+    packed = st.pack_int4(w, group=128)  # 4-bit codes, and one scale per 128 of k
     print("int4: every element is", *st.packed_mm(x, packed).unique().long().tolist(), end=", ")
     print(f"weights of {packed.nbytes / 1e6:.1f} MB")
 

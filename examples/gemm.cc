@@ -38,7 +38,8 @@ int main() {
   cudaMemcpy(b, ones.data(), 2048 * 4096 * 2, cudaMemcpyHostToDevice);
   args.a = a;
   args.b = b;
-  // A plan that splits sums adds the parts in a workspace. Each stream has its own, zeroed once and reused.
+  // A split-K plan adds its slices in a workspace. Each stream needs its own, which is zeroed once and
+  // reused.
   const auto workspace = sluice::Workspace::create(*device, plan->workspace_bytes);
   if (!workspace) return fail(workspace.error());
   args.workspace = workspace->view();

@@ -3,7 +3,7 @@
 
     python examples/llama_block.py [--tokens 1 16 64 4096] [--recipe row] [--json RESULTS.json]
 
-Both blocks have equal weights (one scale a row) and quantise each token. torch.compile compiles both. Each runs as a CUDA
+Both blocks have equal weights (one scale per row) and quantise each token. torch.compile compiles both. Each runs as a CUDA
 graph of several layers, so that weights come from memory and not from the L2 cache. The block in bf16 is the reference for
 their outputs. Sluice's block runs in two forms: as ``convert_`` makes it, with quantisers that the compiler fuses, and
 with silu(gate) * up quantised by one of sluice's kernels.
@@ -24,7 +24,7 @@ import sluice.torch as st
 
 WIDTH, HEADS, KV_HEADS, INNER = 4096, 32, 8, 14336  # Llama 3, 8B
 LAYERS = 4
-BOUND = 0.12  # relative to the norm of the layers' sum: e4m3 is 2.6 % off on average, twice a product, 4 products a block
+BOUND = 0.12  # relative to the norm of the layers' sum: e4m3 is 2.6 % off on average, twice per product, 4 products per block
 
 
 class Block(nn.Module):

@@ -4,7 +4,7 @@ compressed-tensors ("pack-quantized"). Needs torch and sluice; a GPU only to run
 
     python examples/load_checkpoint.py FOLDER [--device cuda]
 
-prints a line for each layer. `layers_of(folder)` gives them by name, for a model of your own.
+prints one line per layer. `layers_of(folder)` returns the layers by name, for use in your own model.
 """
 import argparse
 import json
@@ -58,7 +58,7 @@ def compressed_tensors(config: dict, t: dict) -> sw.QuantizedWeights:
                                       t.get("weight_g_idx"), bits=weights["num_bits"], group=weights.get("group_size") or -1)
 
 
-# Each quant_method has its reader, and the name of the tensor that marks a quantised layer.
+# Maps each quant_method to its reader, and to the name of the tensor that marks a quantised layer.
 READERS = {"gptq": (gptq, "qweight"), "awq": (awq, "qweight"), "compressed-tensors": (compressed_tensors, "weight_packed")}
 
 

@@ -15,7 +15,7 @@ import sluice.torch as st
 
 
 class MainWeights:
-    """fp32 copies of a model's parameters, which an optimizer of torch steps."""
+    """fp32 master copies of a model's parameters, which torch's optimizer updates."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.of_model = list(model.parameters())

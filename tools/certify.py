@@ -53,7 +53,7 @@ COUNTS = ("tests", "cases", "elements", "not_judged")
 
 
 class Refused(Exception):
-    """Nothing can run; the message says why, and the remedy."""
+    """Raised if nothing can run; the message states the reason and the remedy."""
 
 
 def now() -> str:
@@ -91,7 +91,7 @@ def look_around(build: pathlib.Path, logs: pathlib.Path, gpu: str | None = None)
 
 
 def gpus_of(count: int) -> list[str | None]:
-    """Values of CUDA_VISIBLE_DEVICES for each GPU of the run."""
+    """Returns the value of CUDA_VISIBLE_DEVICES per GPU of the run."""
     if count == 1:
         return [None]
     given = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
@@ -101,7 +101,7 @@ def gpus_of(count: int) -> list[str | None]:
 
 
 def one_name(build: pathlib.Path, logs: pathlib.Path, gpus: list[str | None]) -> Machine:
-    """The machine; all its GPUs must be of one name, for a certificate is of one."""
+    """Returns the machine. Raises unless all GPUs have the same name, since a certificate is for one kind of GPU."""
     machines = [look_around(build, logs, gpu) for gpu in gpus]
     if len({machine.gpu for machine in machines}) > 1:
         raise Refused(f"the GPUs are {', '.join(machine.gpu for machine in machines)}: a certificate is of one kind; name equal ones in CUDA_VISIBLE_DEVICES")
@@ -109,7 +109,7 @@ def one_name(build: pathlib.Path, logs: pathlib.Path, gpus: list[str | None]) ->
 
 
 def same_tree(whose: str, sources: dict[str, str], parts: tuple[str, ...]) -> None:
-    """Refuses a build of another tree: keys are hashes of the files beside this script."""
+    """Refuses a build that was made from another tree: the keys are hashes of this tree's files."""
     tree = source_hash.all_hashes(ROOT)
     if other := [part for part in parts if tree[part] != sources.get(part)]:
         raise Refused(f"{whose} is not of this tree, whose {', '.join(other)} differ: build it anew, or carry the tree that it was built from")
@@ -133,8 +133,8 @@ def of_wheel(wheels: pathlib.Path) -> tuple[str, dict[str, str]]:
 
 
 class Certificate:
-    """The JSON file, rewritten after each part, so that a lost machine has left its results. A section's counts
-    are sums over its parts."""
+    """The JSON file of results. It is rewritten after each part, so that results survive the loss of the machine. A section's
+    counts are sums over its parts."""
 
     def __init__(self, path: pathlib.Path, machine: Machine, older: pathlib.Path):
         self.path, self.machine, self.lock = path, machine, threading.Lock()
@@ -153,7 +153,7 @@ class Certificate:
         return self.data["sections"][section.name]
 
     def begin(self, section: Section, seed: int | None, holding: set[str]) -> None:
-        """Keeps the parts that hold. Their random cases and the new ones have one seed."""
+        """Begins a section: keeps the parts that hold. New parts continue with the same seed for random cases."""
         kept = self.data["sections"].get(section.name, {})
         parts = {name: part for name, part in kept.get("parts", {}).items() if name in holding}
         fresh = (secrets.randbits(31) if seed is None else seed) if section.seeded else None
@@ -188,7 +188,7 @@ class Certificate:
 
 
 def holding(section: Section, certificate: Certificate, kernels: certify_kernels.Kernels, states: list[str]) -> set[str]:
-    """Names of the section's parts that hold for this tree."""
+    """Returns the names of the section's parts whose results hold for this tree."""
     kept = certificate.data["sections"].get(section.name, {}).get("parts", {})
     return {part.name for part in section.parts
             if part.name in kept and not certify_keys.changed(kept[part.name]["keys"], certificate.keys[section.name, part.name])
@@ -196,8 +196,8 @@ def holding(section: Section, certificate: Certificate, kernels: certify_kernels
 
 
 def compile_ahead(build: pathlib.Path) -> None:
-    """Fills the cache with the kernels of the random problems, by all cores: before several GPUs have work, it is
-    quicker than by the tests."""
+    """Compiles the kernels of the random problems into the cache, on all cores. With several GPUs this is faster than
+    compiling within the tests."""
     try:
         subprocess.run([tests_of(build), "--gtest_filter=pool.compiles_into_the_cache"], stdout=subprocess.DEVNULL, timeout=300)
     except subprocess.TimeoutExpired:
@@ -256,7 +256,7 @@ def certify(arguments: argparse.Namespace) -> int:
 
 
 def bring(kept: pathlib.Path, folder: pathlib.Path) -> None:
-    """Copies the file from which the sanitizers' tool resumes, kept beside the certificate."""
+    """Copies the file from which the sanitizers' tool resumes; it is kept in the certificate's folder."""
     if kept.exists() and not (folder / kept.name).exists():
         shutil.copy(kept, folder)
 
@@ -274,7 +274,7 @@ def text_of_names(build: pathlib.Path, told: pathlib.Path) -> str:
 
 
 def wrong_names(build: pathlib.Path, told: pathlib.Path) -> str:
-    """"" if tests/gpu/names.json is of this test program."""
+    """Returns "" if tests/gpu/names.json was made from this test program, else the fault."""
     kept, made = certify_keys.read_names(ROOT), json.loads(text_of_names(build, told))
     other = [words for words in sorted(kept.keys() | made.keys()) if kept.get(words) != made.get(words)]
     return f"{NAMES} differs from {tests_of(build)} in {', '.join(other)}: tools/certify.py --names --build {build}" if other else ""

@@ -105,7 +105,7 @@ class Kernels:
         self.parts: dict[str, list[int]] = data["parts"]
 
     def write(self, preset: int = 1) -> None:
-        """Kernels that no part has any more go."""
+        """Writes the file without kernels that no part refers to."""
         used = sorted({i for part in self.parts.values() for i in part})
         place = {old: new for new, old in enumerate(used)}
         self.kernels = [self.kernels[i] for i in used]
@@ -116,7 +116,7 @@ class Kernels:
         scratch.replace(self.path)
 
     def take(self, part: str, log: pathlib.Path, cache: pathlib.Path, texts: Texts, build: str, ended: bool = True) -> None:
-        """Notes what a part of a build ran. The next run of a part that has not ended goes on from there."""
+        """Records the kernels that a part of a build ran. An unfinished part's next run continues from there."""
         open_parts = {name: self.parts.pop(name) for name in list(self.parts) if name.startswith(f"{part}@")}
         indices = set(open_parts.get(f"{part}@{build}", ()))
         for unit, (source, compiler) in logged(log).items():
@@ -156,7 +156,7 @@ class Kernels:
         return [self.state(kernel, texts) for kernel in self.kernels]
 
     def differing(self, part: str, states: list[str]) -> dict[str, set[int]]:
-        """The kernels of a part that are not known to be what they were, by state. `states`: of all kernels."""
+        """Returns, by state, the kernels of a part that may have changed. `states`: the state of each kernel."""
         if part not in self.parts:
             return {LOST: set()}
         found = self.parts[part]
@@ -203,7 +203,7 @@ def compare(books: list[Kernels], texts: Texts, compile_all) -> tuple[int, int]:
     compared = differing = 0
     for _, kernel in todo:
         text, (code, by) = texts.of(kernel["unit"]), made[kernel["unit"]]
-        if not kernel["code"]:  # a variant alone ran, and nobody has compiled the unit since
+        if not kernel["code"]:  # only a variant of the unit ran, and the unit itself is not compiled yet
             if text in kernel["same"]:
                 kernel["code"], kernel["by"] = code, by
             else:

@@ -40,7 +40,7 @@ def digest(*parts: str) -> str:
 
 @functools.lru_cache(None)
 def meaning(path: pathlib.Path) -> str:
-    """The text of a file without what changes no result: comments and layout, in Python docstrings too."""
+    """Returns the text of a file without comments, layout and Python docstrings, which cannot change a result."""
     text = path.read_text(errors="replace")
     if path.suffix in (".cc", ".h", ".cuh", ".cpp"):
         return without_comments(text)
@@ -59,7 +59,7 @@ def hash_of(root: pathlib.Path, files: set[str]) -> str:
 
 
 def matching(root: pathlib.Path, patterns: tuple[str, ...]) -> set[str]:
-    """Files by patterns as of pathlib; those after "!" are left out."""
+    """Returns the files that match pathlib patterns; a pattern that begins with "!" excludes files."""
     found = {path.relative_to(root).as_posix() for pattern in patterns if pattern[0] != "!" for path in root.glob(pattern) if path.is_file()}
     return {name for name in found if not any(fnmatch.fnmatch(name, pattern[1:]) for pattern in patterns if pattern[0] == "!")}
 
@@ -82,14 +82,14 @@ def included(root: pathlib.Path, name: str) -> set[str]:
 
 
 def imported(root: pathlib.Path, name: str) -> set[str]:
-    """Modules beside a Python test that it imports, and conftest.py."""
+    """Returns the modules in a Python test's folder that it imports, and conftest.py."""
     folder = pathlib.PurePosixPath(name).parent
     names = {*IMPORT.findall((root / name).read_text()), "conftest"}
     return {str(folder / f"{word}.py") for word in names if (root / folder / f"{word}.py").is_file()}
 
 
 def closure(root: pathlib.Path, files: set[str]) -> set[str]:
-    """`files`, and what they include or import, directly or not, of the files that judge."""
+    """Returns `files` and the checking code (JUDGING) that they include or import, directly or indirectly."""
     todo, seen = list(files), set()
     while todo:
         name = todo.pop()
@@ -129,12 +129,12 @@ def read_names(root: pathlib.Path) -> dict[str, dict]:
 
 
 def settings(part: Part) -> str:
-    """The part's settings as far as they say what runs: none that holds a folder of this machine."""
+    """Returns the part's settings that decide what runs; settings that are paths on this machine are left out."""
     return json.dumps({key: value for key, value in part.env if key.startswith("SLUICE_") or key == "FILES"}, sort_keys=True)
 
 
 def test_files(root: pathlib.Path, section: Section, part: Part, names: dict[str, dict]) -> set[str]:
-    """Sources of the part's tests, and all that judges with them."""
+    """Returns the sources of the part's tests, and the checking code that they use."""
     own = set(names.get(selected(section, part), {}).get("files", ())) | matching(root, (*section.tests, *part.tests))
     return closure(root, own)
 

@@ -16,8 +16,8 @@ LONGEST = 2_000  # characters of one finding
 
 @dataclasses.dataclass
 class Result:
-    """`tests`: how many passed. `cases`: cases by the tests' count; `not_judged`: results among them that are
-    neither right nor wrong, since the test's data are at fault. `found`: findings; empty if all is right."""
+    """`tests`: how many passed. `cases`: cases as the tests count them. `not_judged`: cases that are neither right nor wrong,
+    because the test's data do not allow a check. `found`: findings; empty if everything is right."""
     tests: int = 0
     cases: int = 0
     kernels: int = 0
@@ -41,7 +41,7 @@ def number(value: object) -> int:
 
 
 COUNTED = ("cases", "kernels", "elements", "not_judged")
-# Keys that gtest writes for a case; the rest are properties that the test recorded.
+# Keys that gtest itself writes for a case; other keys are properties that the test recorded.
 GTEST_KEYS = {"name", "file", "line", "status", "result", "timestamp", "time", "classname", "failures", "value_param", "type_param", "seed"}
 
 
@@ -194,7 +194,7 @@ def build_of(tests: pathlib.Path) -> str:
 
 
 def judged(result: Result, code: int) -> Result:
-    """Adds a finding unless the part ran something and ended well. `code`: its exit status."""
+    """Adds a finding unless the part ran at least one test and ended normally. `code`: its exit status."""
     if not result.found and code != 0:
         result.add(f"exit status {code}")
     if not result.found and 0 < result.cases <= result.not_judged:

@@ -165,7 +165,7 @@ class Runner:
                 print(("\r\x1b[K" if self.loud else "") + row(section.name, self.certificate.entry(section)), flush=True)
 
     def run(self, tasks: list[Task]) -> None:
-        """Runs all; a part that raises ends the run when the others are done."""
+        """Runs all parts. If a part raises, the run ends after the parts that are already running."""
         self.open = collections.Counter(section.name for section, _ in tasks)
         order = sorted(tasks, key=lambda task: -task[1].typical)
         for task in order:

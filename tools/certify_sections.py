@@ -41,12 +41,12 @@ class Section:
     parts: tuple[Part, ...]
     host: tuple[str, ...] = ()   # patterns of the host files that it exercises
     tests: tuple[str, ...] = ()  # for all its parts what a part's `tests` are for one
-    names: str = ""       # filter of the tests that parts without a filter run
+    names: str = ""       # test filter of parts that have no filter of their own
     reads: str = "gtest"  # format of the results: gtest, junit, records, rows, sanitizer (certify_results.py)
     seeded: bool = False
     shares: bool = False  # parts may run beside others on a GPU; not if one measures time or occupancy
-    times: bool = False   # measures time on the host, so nothing runs beside it on any GPU
-    spreads: bool = False  # a part uses all GPUs by itself
+    times: bool = False   # measures host time, so nothing else runs at the same time on any GPU
+    spreads: bool = False  # each part uses all GPUs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ def python_folder(setting: Setting, part: str) -> pathlib.Path:
 
 
 def python_parts(setting: Setting) -> tuple[Part, ...]:
-    """One part for each file that needs a GPU, and one for the others."""
+    """Returns one part per file that needs a GPU, and one part for the other files."""
     wheels = str(setting.wheels or setting.build / "wheels")
     files = sorted(path.name for path in (pathlib.Path(__file__).resolve().parent.parent / "tests/python").glob("test_*.py"))
     alone = [name for name in files if name.startswith("test_gpu")]
@@ -120,7 +120,7 @@ TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")
 
 
 def sanitizer_parts(setting: Setting) -> tuple[Part, ...]:
-    """The tool keeps a line for each class beside the certificate, and resumes by itself."""
+    """Returns the parts of the sanitizers' tool. It keeps one line per class in the certificate's folder and resumes from it."""
     command = ("python3", "tools/gpu_sanitize.py", str(setting.build), str(setting.kept), "--jobs", str(max(1, (os.cpu_count() or 1) - 2)),
                "--seconds", "{seconds}", "--tools")
     return tuple(Part(name, 30, 580, command=(*command, name)) for name in TOOLS)

@@ -79,8 +79,8 @@ PLANTED = (
     ("synccheck", "ring_syncs_half_a_warp", "narrow/*", {}),
     ("synccheck", "row_syncs_half_a_warp", *NORM),
 )
-# Changes with which racecheck runs kernels where it reports races that are none (docs/findings/races.md). In these
-# families one lane arrives at a barrier for all.
+# Kernel changes under which racecheck runs these families, because it reports false races for the unchanged kernels
+# (docs/findings/races.md): one lane arrives at a barrier on behalf of all.
 SHOWN = {family: "every_lane_arrives" for family in ("block", "strided", "strip", "wide")}
 # In this one class of plain kernels two teams meet a different number of times before the CTA does.
 MEETS_TWICE = re.compile(r"plain/.*/plain_wgmma_32x32x64_w8_s\d+_c1x1_")
@@ -98,7 +98,7 @@ class Row:
 
 
 def listed(tests):
-    """[full names] of all tests in the binary."""
+    """Returns the full names of all tests in the binary."""
     out = subprocess.run([tests, "--gtest_list_tests"], check=True, capture_output=True, text=True).stdout
     suite, names = "", []
     for line in out.splitlines():
@@ -129,8 +129,8 @@ def planted_rows(names, tools):
 
 
 def class_rows(names, tools):
-    """For each tool, the most telling families first; racecheck of block scales and packed kernels comes
-    before all."""
+    """Returns the rows of each tool, ordered by how likely a family is to have faults. racecheck of block scales and packed
+    kernels is first."""
     classes = [(family_of(name), name, name, {}) for name in names if "/sanitize_" in name]
     classes += [("norm", f"norm/{i:02}", NORM[0], {"SLUICE_NORM_CASES": "8", "SLUICE_NORM_FIRST": str(8 * i)}) for i in range(8)]
     classes += [("quantise", f"quantise/{granularity}_{i:02}", f"all/quantize.of_random_shapes/{granularity}",
@@ -142,8 +142,8 @@ def class_rows(names, tools):
 
 
 def shown(row):
-    """The change that the row's kernels run with; "nothing": the very code (changes_test.cc), with line
-    numbers."""
+    """Returns the change that is applied to the row's kernels; "nothing" means the unchanged code (changes_test.cc), with
+    line numbers."""
     if row.kind == "planted":
         return row.name
     if row.tool != "racecheck":
@@ -248,7 +248,7 @@ class Runner:
 
 
 def commit():
-    """The commit of the binary, not of the tree; tools/certify.py passes it."""
+    """Returns the commit of the binary, which may differ from the tree's; tools/certify.py passes it."""
     if told := os.environ.get("SLUICE_COMMIT"):
         return told
     try:

@@ -63,7 +63,7 @@ LINE = re.compile(r"(\d+)x(\d+)x(\d+) --weights int4 --group (32|64|128) --weigh
 
 
 def problems_of(text: str, name: str) -> list[Problem]:
-    """Problems of a list's text. A line of another form is an error, so that none is left out unseen."""
+    """Returns the problems in a list's text. A line of another form is an error, so that no line is skipped silently."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         line = line.partition("#")[0].strip()
@@ -81,8 +81,8 @@ def problems_of(text: str, name: str) -> list[Problem]:
 
 @dataclasses.dataclass
 class Data:
-    """Tokens and quantised weights (codes n x k, scales n x groups), and what is right. `wanted` is fp64,
-    `bound` is each element's, 0 where all bits are known, and `unit` is a rounding of the tokens' type."""
+    """Tokens and quantised weights (codes n x k, scales n x groups), and the expected result. `wanted` is the result in fp64,
+    `bound` the error bound per element (0: every bit must be right), `unit` a rounding error of the tokens' type."""
     x: object
     codes: object
     scales: object
@@ -114,8 +114,8 @@ class Data:
         return Data(x, codes, scales, wanted, bound, unit)
 
     def judge(self, d) -> float:
-        """The norm of all errors over that of all values, in roundings. Raises ArithmeticError if `d` is
-        wrong; NaN is."""
+        """Returns the norm of all errors divided by the norm of all values, in units of a rounding. Raises ArithmeticError if
+        `d` is wrong; NaN is wrong."""
         error = (d.double() - self.wanted).abs()
         wrong = ~(error <= self.bound)
         if bool(wrong.any()):
@@ -131,7 +131,7 @@ def type_of(torch, p: Problem):
 
 
 def in_words(torch, codes):
-    """Codes n x k as int32, k/8 x n, eight neighbours of k a word, lowest first: the form of GPTQ's files."""
+    """Packs codes n x k into int32, k/8 x n: eight neighbours along k per word, lowest first, as in GPTQ's files."""
     words = torch.zeros((codes.shape[1] // 8, codes.shape[0]), dtype=torch.int32, device=codes.device)
     for i in range(8):
         words |= codes[:, i::8].t().to(torch.int32) << 4 * i
@@ -248,8 +248,8 @@ class Bench(peer_race.Clock):
         return f"whole numbers exact; real data within the bound, errors together {together:.2f} roundings"
 
     def expect(self, contender, data: Data) -> float:
-        """Judges two launches, as the second finds what the first left. D, or the memory that a contender
-        gets for it, holds NaN before."""
+        """Checks two launches, because the second finds the state that the first left. D, or the memory that a contender
+        allocates for it, is filled with NaN before."""
         operands = contender.prepare(data)
         for _ in range(2):
             d, freed = (self.torch.full_like(self.copies[0][1], math.nan) for _ in range(2))
@@ -273,7 +273,7 @@ def times_of(shape: dict) -> dict[str, float]:
 
 
 def ratio_of(shape: dict) -> float | None:
-    """The faster peer's time over ours; None if either is missing."""
+    """Returns the faster peer's time divided by ours; None if either is missing."""
     times = times_of(shape)
     peers = [times[name] for name in PEERS if name in times]
     return min(peers) / times[OURS] if peers and OURS in times else None
@@ -297,7 +297,7 @@ def faults(shapes: list[dict]) -> list[str]:
 
 
 def timed(torch, problems: list[Problem], seconds: float) -> Iterator[dict]:
-    """Shapes as they are done, until the time is up."""
+    """Yields the results of shapes one by one, until the time is up."""
     end, bar = time.monotonic() + seconds, ProgressBar()
     for done, p in enumerate(problems):
         if time.monotonic() > end:

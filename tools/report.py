@@ -31,7 +31,7 @@ SHOWN = "h200"  # the GPU on the pages; others have their tables
 WIDTH = 110
 COUNTED = re.compile(r"[Cc]ounted\s+at\s+([0-9a-f]{7})\b")
 MARKS = {name: (f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} -->") for name in ("speed", "why")}
-# Rows of the table, and the sets that each comes from.
+# Rows of the table, each with the sets of problems whose results it shows.
 DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long sums", ("long_k",)),
          ("fp8, promoted sums", ("promoted",)), ("fp8, row scales, promoted sums", ("row",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
          ("seen", ("odd_rows", "epilogues", "layouts", "unseen")))
@@ -100,15 +100,15 @@ def measured(of_gpus: list[Data]) -> str:
 
 
 def sums_note(of_gpus: list[Data]) -> str:
-    """Says which sums the fp8 figures of README are of."""
+    """Returns a sentence that tells which accumulation mode (fast or promoted) README's fp8 figures use."""
     mixed = {row["sums"] for data in of_gpus for row in data.rows("products") if row["planned_by"] == "model" and is_fp8(row)} - {"fast"}
     text = "fp8 of large, medium and decoding products: fast sums, no scales" + (f"; without a record: also {' and '.join(sorted(mixed))}" if mixed else "")
     return text + ("." if any(data.rows("products", ("row",)) for data in of_gpus) else ". fp8 as `convert_` runs it has no record yet.")
 
 
 def ages(data: Data) -> str:
-    """The records' ages in commits before this tree. The sentence names the tree's kernels, so that --check
-    asks for a new page when they change."""
+    """Returns a sentence with the records' ages, in commits before this tree. It contains a hash of the tree's kernels, so
+    that --check fails until the page is made again after they change."""
     shown, days = set(data.shown_files().values()), {}
     for row in data.rows("files"):
         days.setdefault(row["commit"], set()).add((row["started"] or "day not recorded")[:10])
@@ -162,7 +162,7 @@ def older_check(data: Data) -> str:
 
 
 def algorithms(rows: list[dict]) -> str:
-    """The number of algorithms the peer returned; one alone has no best."""
+    """Returns the number of algorithms that the peer returned, as text; with a single one there is no "best"."""
     counts = [row["cublaslt_algorithms"] for row in rows if row["cublaslt_algorithms"]]
     if not counts:
         return "how many is not recorded"

@@ -38,7 +38,7 @@ def keys_of_tree() -> dict[tuple[str, str], dict[str, str]]:
 
 @dataclasses.dataclass
 class Kept:
-    """A GPU's certificate and kernels. `states`: what is known of each kernel in this tree."""
+    """A GPU's certificate and kernels. `states`: per kernel, whether it is unchanged in this tree, as far as known."""
     certificate: dict
     kernels: Kernels
     states: list[str]
@@ -180,7 +180,7 @@ def line_of(kept: Kept) -> str:
 
 
 def summary(certificates: dict[str, Kept]) -> str:
-    """For README: an item for each GPU."""
+    """Returns README's list, one item per GPU."""
     lines = [f"- {line_of(kept)}" for kept in certificates.values()] or [NONE]
     return "\n".join(textwrap.fill(line, 110, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) for line in lines)
 

@@ -16,7 +16,7 @@ FIRST, BEST, SAME_BITS = "cuDNN first", "cuDNN best", "cuDNN same bits"
 SWEEP = "wgrad_sweep"
 BLOCKS = {"conv.md": "convolutions", "tuning-wgrad.md": "weight gradients"}
 SHOWN_LAYERS = 3  # in the picture
-# Ways to bring the parts of a tile together, in the order of the table.
+# Ways to combine the split-K slices of a tile, in the order of the table.
 WAYS = (("one part", lambda c: c["splits"] == 1 and c["cluster"][2] == 1), ("a cluster along k", lambda c: c["splits"] == 1 and c["cluster"][2] > 1),
         ("the last arriver", lambda c: c["combine"] == "last_arriver" and c["splits"] > 1),
         ("a second kernel", lambda c: c["combine"] == "separate" and c["splits"] > 1))
@@ -31,7 +31,7 @@ def layer_of(conv: dict) -> str:
 
 
 def convolutions(folder: pathlib.Path) -> list[dict]:
-    """A line a layer and operation."""
+    """Returns one row per layer and operation."""
     rows = []
     for path in sorted((folder / "conv").glob("*.json")):
         for shape in load(path, "sluice-bench-1")["shapes"]:
@@ -47,7 +47,7 @@ def convolutions(folder: pathlib.Path) -> list[dict]:
 
 
 def sweeps(folder: pathlib.Path) -> list[dict]:
-    """A line a plan of the sweep."""
+    """Returns one row per plan of the sweep."""
     rows, path = [], folder / "conv" / f"{SWEEP}.json.xz"
     for shape in load(path, "sluice-bench-1")["shapes"] if path.exists() else ():
         right = screened(shape)
@@ -70,7 +70,7 @@ def beside(rows: list[dict], peer: str) -> str:
 
 
 def sets_block(of_gpus: list) -> str:
-    """cuDNN's time over ours: mean, least and most of each set, and the commits that were measured."""
+    """Returns the table of cuDNN's time divided by ours (mean, least and most per set) and the measured commits."""
     lines, commits = [], {}
     for data in of_gpus:
         groups = collections.OrderedDict()
@@ -152,7 +152,7 @@ def sweep_block(of_gpus: list) -> str:
 
 
 def picture(rows: list[dict]) -> str:
-    """The fastest plan for each number of parts, in three layers; a ring on the model's first pick."""
+    """Draws the fastest plan per number of split-K slices, for three layers, with a ring around the model's pick."""
     layers = layers_of(rows)
     layers = sorted(layers, key=lambda l: l.parts(l.best))
     shown = [layers[i * (len(layers) - 1) // (SHOWN_LAYERS - 1)] for i in range(SHOWN_LAYERS)] if len(layers) >= SHOWN_LAYERS else layers

@@ -30,7 +30,7 @@ def is_fp8(row: dict) -> bool:
 
 
 def ratio(row: dict, peer: str = "cublaslt_us", ours: str = "us") -> float:
-    """The peer's time over ours: above 1, ours is faster. Both must exist (compared())."""
+    """Returns the peer's time divided by ours; above 1, ours is faster. Both must exist (compared())."""
     return row[peer] / row[ours]
 
 
@@ -77,14 +77,14 @@ def layers(chains: list[dict], model: str | None = None) -> dict[float, dict[str
 
 
 def chain_ratios(chains: list[dict], arm: str) -> list[float]:
-    """The peer's time over an arm's, for each layer with both."""
+    """Returns the peer's time divided by that of the variant `arm`, for each layer that has both."""
     models = dict.fromkeys(row["model"] for row in chains)
     return [arms[PEER_ARM]["us_a_layer"] / arms[arm]["us_a_layer"] for model in models for arms in layers(chains, model).values()
             if PEER_ARM in arms and arm in arms]
 
 
 def losses(rows: list[dict]) -> list[float]:
-    """The time of the model's pick over the fastest measured."""
+    """Returns the times of the model's picks divided by the fastest measured times."""
     return [row["us"] / min(row["us"], row["tuned_us"]) for row in rows if row["planned_by"] == "model" and row["us"] and row["tuned_us"]]
 
 

@@ -6,7 +6,7 @@ import re
 from report_figures import by_tokens, chain_ratios, compared, floor_shares, geometric_mean, is_fp8, losses, name_of, ratio, sizes_of, spread
 from report_records import NO_COMMIT, age_words, first_look
 
-SLOWER = 0.99  # closer ratios count as even, as runs differ by so much
+SLOWER = 0.99  # ratios above this count as even, because runs differ by 1 %
 
 
 def percent(value: float) -> str:
@@ -60,7 +60,7 @@ def many_tokens(data) -> str:
 
 
 def slower_than_vllm(data) -> str:
-    """Where Marlin or Machete is faster, in words; "" if nowhere."""
+    """Returns a sentence on the shapes where Marlin or Machete is faster; "" if there are none."""
     rows = compared(data.rows("int4_peers"), "peer_us")
     slower = sorted((row for row in rows if ratio(row, "peer_us") < SLOWER), key=lambda row: ratio(row, "peer_us"))
     return (f"{len(slower)} of {len(rows)} are slower, from {min(row['m'] for row in slower):g} tokens on, at worst "

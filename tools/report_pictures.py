@@ -36,7 +36,7 @@ class Picture:
         self.lines.append(f'<rect class="bar {look}" x="{at[0]:.1f}" y="{at[1]:.1f}" width="{size[0]:.1f}" height="{size[1]:.1f}"/>')
 
     def dots(self, points: list[tuple[float, float]], look: str) -> None:
-        """Draws one path, with eight dots a line of the file."""
+        """Draws all dots as one path, with eight dots per line of the file."""
         if points:
             marks = [f"M{x:.1f} {y:.1f}h0" for x, y in sorted(points)]
             rows = ["".join(marks[i:i + 8]) for i in range(0, len(marks), 8)]
@@ -87,7 +87,7 @@ def range_of(values: list[float]) -> tuple[float, float]:
 
 
 def dense(rows: list[dict]) -> str:
-    """Speed-up over M, one dot a shape; names the slowest three of each kind of input."""
+    """Draws speed-up against M, one dot per shape, and labels the slowest three of each kind of input."""
     picture = Picture(860, 400, "How many times as fast as cuBLASLt's best each dense product is, over the number of rows")
     y_range = range_of([ratio(row) for row in rows])
     for i, (kind, words) in enumerate(((SIXTEEN, "bf16 and fp16"), (FP8, "fp8 (e4m3)"))):
@@ -134,8 +134,8 @@ ARMS = ((PEER_ARM, "grey", "cuBLASLt, same companions, one graph"), ("off", "ora
 
 
 def chains(rows: list[dict]) -> str:
-    """Times of a layer in us: four bars for each number of tokens, one column a model; the tick is the time
-    of reading the weights."""
+    """Draws times of a layer in us: four bars per number of tokens, one column per model. The tick is the time of reading the
+    weights."""
     found = newest_chains(rows)
     models = list(dict.fromkeys(row["model"] for row in found))[:3]
     most = max([row["us_a_layer"] for row in found] or [1])

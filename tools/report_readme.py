@@ -86,7 +86,7 @@ def row_ratios(data) -> list[tuple[dict, float]]:
 
 
 def row_lines(of_gpus: list) -> list[Line]:
-    """fp8 as README's Python and convert_ run it, a line per range of M."""
+    """Returns the lines for fp8 as README's Python and convert_ run it, one line per range of M."""
     lines = []
     for least, most in ((1, FEW), (FEW + 1, 512), (513, 1 << 20)):
         found = by_gpu(of_gpus, lambda data, least=least, most=most: [pair for pair in row_ratios(data) if least <= pair[0]["m"] <= most])

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rates of memory are differences between a longer and a shorter read, so that a launch's price is in none.
-// The latency is that of a thread that waits for each load before the next: an address needs the last value,
-// which is 0.
+// Memory rates are computed from the difference of a longer and a shorter read, so that launch overhead
+// cancels. The latency is measured with one thread and dependent loads: each address depends on the previous
+// value, which is 0.
 #include <algorithm>
 #include <functional>
 
@@ -35,8 +35,8 @@ extern "C" __global__ void __launch_bounds__(32) sluice_entry(const __grid_const
   if (params.sink != nullptr) *params.sink = static_cast<unsigned>(next - params.data);
 }
 )";
-/// Copies to shared memory, 128 KB on the way to an SM, as kernels of products load. Registers could not hold
-/// as much.
+/// Copies to shared memory with 128 KB in flight per SM, as kernels of products load. Registers could not
+/// hold that much.
 struct IntakeParams {
   const void* data;
   i64 vectors;
@@ -61,7 +61,7 @@ constexpr const char* kEmpty =
     R"(extern "C" __global__ void __launch_bounds__(128) sluice_entry(const __grid_constant__ long long unused) {}
 )";
 
-/// Device, memory and results that the measurements share.
+/// The device, buffers and results that all measurements use.
 struct Ground {
   const Device& device;
   const DeviceBuffer& memory;
@@ -74,8 +74,8 @@ struct Ground {
   }
 };
 
-/// Microseconds of one of `launches` launches in a graph: the least of several replays, since a calibration
-/// wants what the card can do.
+/// Returns the microseconds per launch of a graph of `launches` launches. It is the minimum over several
+/// replays, because a calibration measures what the GPU can reach.
 Result<double> us_of_launch(const Device& device, int launches,
                             const std::function<Result<void>(int launch, Stream stream)>& enqueue) {
   constexpr int kReplays = 7;
@@ -102,7 +102,7 @@ Result<double> us_of_launch(const Device& device, int launches,
 /// Reads `bytes` at `data`.
 using Read = std::function<Result<void>(const void* data, i64 bytes, Stream stream)>;
 
-/// Microseconds of a read of `bytes`, at the next place of `range` in each launch.
+/// Returns the microseconds of a read of `bytes`; each launch reads the next piece of `range`.
 Result<double> read_us(const Ground& ground, const Read& read, i64 bytes, i64 range) {
   return us_of_launch(ground.device, kLaunches, [&](int launch, Stream stream) {
     return read(ground.at(launch * bytes % (range - bytes + 1) / kMb * kMb), bytes, stream);
@@ -113,7 +113,7 @@ Result<double> read_us(const Ground& ground, const Read& read, i64 bytes, i64 ra
 struct Lengths {
   i64 few, many;
 };
-/// Bytes a microsecond between reads of the two lengths.
+/// Returns the rate in bytes per us from the difference of reads of the two lengths.
 Result<double> slope(const Ground& ground, const Read& read, Lengths lengths, i64 range) {
   SLUICE_TAKE(const double short_us, read_us(ground, read, lengths.few, range));
   SLUICE_TAKE(const double long_us, read_us(ground, read, lengths.many, range));
@@ -131,15 +131,16 @@ Result<void> measure_rates(const Ground& ground) {
       ground.note("HBM, a read of 1 GB", static_cast<double>(kBytes) / lone_us, "bytes/us");
   SLUICE_TAKE(const double chained, slope(ground, read, {32 * kMb, 128 * kMb}, kBytes));
   ground.note("HBM, 128 less 32 MB", chained, "bytes/us");
-  // From an eighth to three eighths of L2: half of it holds what both of its partitions read.
+  // Reads from 1/8 to 3/8 of L2: data that both L2 partitions read is held twice, so only half of L2 is
+  // usable.
   const i64 eighth = ground.device.info().l2_bytes / 8 / kMb * kMb;
   SLUICE_TAKE(rates.l2_bytes_per_us, slope(ground, read, {eighth, 3 * eighth}, 3 * eighth));
   ground.note("L2, 3/8 less 1/8 of it", rates.l2_bytes_per_us, "bytes/us");
   return {};
 }
 
-/// The intake of an SM where a part of them reads: the more of a quarter and a half. Fewer SMs take in up to
-/// 158 KB/us each (H200), which no kernel of products does.
+/// Measures the read rate per SM when a quarter or half of the SMs read, and keeps the larger. With fewer SMs
+/// each reads up to 158 KB/us (H200), which no kernel of products reaches.
 Result<void> measure_intake(const Ground& ground) {
   SLUICE_TAKE(const auto module, tools::load_unit(ground.device, kIntake, kIntakeSmem));
   double most = 0;
@@ -160,7 +161,8 @@ Result<void> measure_intake(const Ground& ground) {
   return {};
 }
 
-/// The wait of a load in a chain of them. `evict`: a read in front, so that L2 holds none of the chain.
+/// Returns the latency of one of a chain of dependent loads. `evict`: first reads other memory, so that all
+/// loads miss L2.
 Result<double> latency_us(const Ground& ground, bool evict) {
   constexpr u32 kLoads = 2000;
   constexpr i64 kRange = 256 * kMb;

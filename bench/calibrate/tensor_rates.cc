@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// WGMMA from shared memory in two warpgroups an SM, on random values, with pauses that leave the tensor cores
-// busy for a share of the time. Each SM notes its clocks and the GPU's time at both ends. Power settles in
-// seconds, so that the tensor cores run for some before anything is noted.
+// Runs WGMMA from shared memory with two warpgroups per SM, on random values. Pauses keep the tensor cores
+// busy for a given share of the time. Each SM records its cycle counter and the GPU's time at the start and
+// the end. Power takes seconds to settle, so the tensor cores first run for some seconds without a record.
 #include <algorithm>
 #include <cmath>
 
@@ -16,8 +16,8 @@ namespace {
 constexpr int kThreads = 256, kSmemBytes = (16 + 32) * 1024 + 1024;
 constexpr double kFlopsOfStep16 = 2.0 * 4 * 2 * 64 * 256 * 16;  // two warpgroups, four products of 64 x 256
 constexpr double kHeatSeconds = 3, kSustainedSeconds = 0.4, kPointSeconds = 0.15;
-/// Products run no faster than WGMMA alone does here, however little they multiply. Below it is faster: 1901
-/// MHz at a quarter (docs/findings/calibration.md).
+/// Points with a smaller share of busy time are ignored in the fit. Products never run at a higher clock than
+/// at this share; below it the clock is higher: 1901 MHz at a quarter (docs/findings/calibration.md).
 constexpr double kLightUse = 0.45;
 constexpr int kBurst = 8;  // steps between two pauses: 5 us
 
@@ -105,8 +105,8 @@ class TensorLoad {
     return TensorLoad(device, std::move(module), std::move(notes), std::move(stream), is_16bit ? 1 : 2);
   }
 
-  /// Runs for about so long, with tensor cores busy for `share` of the time at `per_clock`; 1: without
-  /// pauses.
+  /// Runs for about `seconds`, with tensor cores busy for `share` of the time (1: without pauses), given
+  /// `per_clock` operations per clock.
   Result<Heard> run(double seconds, double share, double per_clock) const {
     const double burst_clocks = kBurst * kFlopsOfStep16 * scale_ / per_clock / share;
     const double bursts = std::max(1.0, seconds * 1.6e9 / burst_clocks);

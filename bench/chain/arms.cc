@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arms are compared by all the activations they leave over poison.
+// Variants are compared by all activations that they write; the buffers are poisoned first.
 #include "bench/chain/arms.h"
 
 #include <fmt/format.h>
@@ -17,9 +17,9 @@ namespace sluice::bench {
 namespace {
 
 constexpr i64 kReplaysAtOnce = 1000;  // between two reads of the counter
-constexpr int kComparedReplays = 3;   // a race does not always show at once
+constexpr int kComparedReplays = 3;   // several, because a data race does not show in each run
 
-/// The steps of one layer: the second, which has both neighbours, if there are three.
+/// Returns the steps of one layer. With three layers it is the second, which has both neighbours.
 std::span<const PlannedStep> one_layer(const ChainPlan& plan, const LayerSpec& spec) {
   const size_t steps = plan.steps.size() / static_cast<size_t>(spec.layers * spec.passes);
   return std::span(plan.steps).subspan(plan.steps.size() > 2 * steps ? steps : 0, steps);
@@ -50,7 +50,7 @@ Result<void> run_once(const Work& work, const ReplayCall& replay, int input) {
   return replay(work.stream());
 }
 
-/// Puts the activations that `replay` leaves for `input` into `expected`.
+/// Copies the activations that `replay` computes for `input` into `expected`.
 Result<void> expect(const Work& work, const ReplayCall& replay, int input, const DeviceBuffer& expected) {
   SLUICE_TRY(run_once(work, replay, input));
   SLUICE_TRY(tools::copy_async(work.lab.device, expected, work.data.activations().data(), work.stream()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arms of a chain's measurement, one for each way to run the chain. An arm is captured, and its bits are
-// compared with those of its kernels with the overlap off. Part of chain/session.h.
+// The variants ("arms") of a chain's measurement, one per way to run the chain. Each is captured as a graph,
+// and its results are compared bit by bit with those of the same kernels without overlap. Part of
+// chain/session.h.
 #pragma once
 
 #include <functional>
@@ -13,9 +14,9 @@ namespace sluice::bench {
 using ReplayCall = std::function<Result<void>(Stream)>;
 
 struct Arm {
-  std::optional<Chain> chain;  // the peer's arm has none
+  std::optional<Chain> chain;  // empty for the peer's variant
   ReplayCall replay;
-  ReplayCall reference;  // its kernels with the overlap off
+  ReplayCall reference;  // its own kernels, run without overlap
   std::optional<LayerTuning> tuning;
   bool adds_residuals = false;  // the last product leaves the residual stream
   ArmRecord record;
@@ -34,16 +35,18 @@ struct Work {
   Stream stream() const { return lab.stream.get(); }
 };
 
-/// Checks each product by itself (chain/check.h). On an error the arm is not timed.
+/// Prepares a variant and checks each of its products separately (chain/check.h). After an error it is not
+/// timed.
 Result<void> prepare_arm(const Work& work, const ArmSpec& spec, Arm& arm);
-/// Makes the arm's kernels with the overlap off its reference. They may round otherwise than the off arm's.
+/// Sets the variant's reference: its own kernels without overlap. Their rounding may differ from the kernels
+/// of `off`.
 Result<void> set_reference(const Work& work, Arm& arm);
 /// Replays over poison and counts differences from the reference.
 Result<void> compare_arm(const Work& work, Arm& arm);
 /// Replays many times with changing inputs, and compares each with the reference.
 Result<void> replay_arm(const Work& work, Arm& arm, i64 replays);
-/// Compares with `off` within a distance: the peer, other kernels and fused ones round in another order or
-/// less often, so that bits may differ.
+/// Checks that the results are within a distance of those of `off`. Bits may differ, because the peer, other
+/// kernels and fused kernels round in another order or less often.
 Result<void> judge_distance(const Work& work, const Arm& off, Arm& arm);
 
 }  // namespace sluice::bench

@@ -14,9 +14,9 @@
 namespace sluice::bench {
 namespace {
 
-/// Recorded chains have 0.6 to 1.8 of the predicted distance.
+/// Allowed factor over the predicted distance; recorded chains have 0.6 to 1.8.
 constexpr double kDistanceSlack = 2.5;
-/// A result of zeros has distance 1, an unrelated one 1.4.
+/// Upper limit of any allowed distance: a result of zeros has distance 1, an unrelated result 1.4.
 constexpr double kUnrelated = 0.7;
 
 Result<void> verdict(const std::string& kernel, const Result<Comparison>& found) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks each product of an arm by itself, and bounds how far an arm's result may be from another arm's. Part
-// of chain/session.h.
+// Checks each product of a variant separately, and bounds the distance between the results of two variants.
+// Part of chain/session.h.
 #pragma once
 
 #include <sluice/chain.h>
@@ -19,10 +19,11 @@ Result<void> check_products(const Lab& lab, const ChainPlan& plan);
 using OnOperands = std::function<Result<Contender>(std::span<const ProblemData> operands)>;
 Result<void> check_product(const Lab& lab, const Problem& problem, const OnOperands& launch);
 
-/// The expected distance of two right arms at the end, as a share of its root mean square. Their roundings to
-/// the tokens' type and to the residual stream are independent (docs/chains.md).
+/// Returns the expected distance between the final results of two correct variants, relative to their root
+/// mean square. Their roundings to the tokens' type and to the residual stream are independent
+/// (docs/chains.md).
 double predicted_distance(const LayerSpec& spec);
-/// The largest distance that roundings explain.
+/// Returns the largest distance that rounding can explain.
 double most_distance(const LayerSpec& spec);
 
 }  // namespace sluice::bench

@@ -16,7 +16,8 @@ namespace {
 
 constexpr i64 kAlign = 1024;
 
-/// Codes 1 to 15 have the mean 8, the implied zero. A nibble 0 becomes 8.
+/// Returns random 4-bit codes from 1 to 15, whose mean is 8, the implied zero point. A random 0 is replaced
+/// by 8.
 std::vector<u8> random_nibbles(i64 bytes, u64 seed) {
   std::vector<u8> codes(static_cast<size_t>(bytes));
   std::mt19937_64 random(seed);
@@ -117,7 +118,7 @@ Result<void> ChainData::make_packed(const Lab& lab) {
   for (size_t which = 0; which < kLayerProducts; ++which) {
     const PackedProblem p = packed_problem_of(spec_, static_cast<LayerProduct>(which));
     SLUICE_TAKE(const Packer packer, Packer::create(lab.device, p.weights, CodeStorage::nibble));
-    // Each layer takes the pool from another offset: other weights without more random numbers.
+    // Each layer reads the pool of random numbers from a different offset, so weights differ between layers.
     const i64 row = code_row_bytes(CodeStorage::nibble, p.k), shift = 16 * 37;
     const std::vector<u8> host = random_nibbles(p.n * row + shift * spec_.layers, lab.method.seed + which);
     const std::vector<u16> host_scales = packed_scales(p);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transformer layers as chains: the four products of a layer and the steps between them, for known models.
-// Attention is left out: o reads the head of qkv's output. Pure; memory is given, or imagined where only
-// plans are wanted. Used by chain/data.cc and `sluice chain`.
+// Attention is omitted: o reads the first columns of qkv's output. Needs no GPU; the caller passes memory, or
+// imagined_memory() if it only makes plans. Used by chain/data.cc and `sluice chain`.
 #pragma once
 
 #include <array>
@@ -19,10 +19,10 @@ namespace sluice::bench {
 enum class LayerWeights : u8 { e4m3, bf16, int4 };
 /// projections: only the four products, each reading the output of the one before it.
 enum class LayerParts : u8 { all, projections };
-/// Work that products do in place of companions (layers with all parts); each value includes the one before.
-/// gated: gate_up has a gate, and products that make e4m3 tokens write them.
-/// residual: o and down add the residual stream (not to e4m3 tokens of int4 weights).
-/// norm: qkv and gate_up norm their input (int4 with up to 8 bf16 tokens).
+/// Work that is fused into products instead of separate norms and quantisers; each value includes the
+/// previous one. gated: gate_up has a gate, and products that make e4m3 tokens write them. residual: o and
+/// down add the residual stream (not to e4m3 tokens of int4 weights). norm: qkv and gate_up norm their input
+/// (int4 with up to 8 bf16 tokens).
 enum class Fusion : u8 { none, gated, residual, norm };
 
 struct LayerSpec {
@@ -37,10 +37,11 @@ struct LayerSpec {
   Accumulate accumulate = Problem{}.accumulate;  // counts for e4m3 weights
 };
 
-/// Whether the last product leaves the residual stream.
+/// Returns whether the last product writes the residual stream.
 bool adds_residuals(const LayerSpec& spec);
-/// nullptr, or the reason why no layer of such weights and tokens has it, to follow the name. Norms in
-/// products need at most 8 tokens (spec/packed.h); this is not checked here.
+/// Returns the reason why layers with such weights and tokens do not support `fusion` (text that follows its
+/// name); nullptr if they do. The limit of 8 tokens for norms in products (spec/packed.h) is not checked
+/// here.
 const char* why_not_fused(const LayerSpec& spec, Fusion fusion);
 
 enum class LayerProduct : u8 { qkv, o, gate_up, down };
@@ -77,7 +78,7 @@ struct LayerMemory {
   std::vector<std::array<const void*, kLayerProducts>> blobs;
 };
 
-/// Addresses of no memory, with the space that each needs: for plans, which read nothing.
+/// Returns distinct fake addresses, spaced like real buffers, for making plans without memory.
 LayerMemory imagined_memory(const LayerSpec& spec);
 
 /// The steps of layers * passes layers.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peer of a chain: its steps with cuBLASLt's products, each by the algorithm that is fastest alone,
-// between our companions with the overlap off. Used by chain/session.cc.
+// The peer of a chain: the same steps without overlap, with cuBLASLt's products in place of ours. Each
+// product uses the algorithm that is fastest when it runs alone. Used by chain/session.cc.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times chains of layers beside each other. Arms (overlaps, and the peer) are prepared, compared with the
-// bits of the overlap off, then timed in turn. Failures are written into the record and the rest goes on.
-// Used by `sluice chain`.
+// Times variants of a chain of layers ("arms": kinds of overlap, and the peer) in one run. Each is prepared,
+// compared with the result without overlap, then timed in turn. A failure is written into the record, and the
+// others continue. Used by `sluice chain`.
 #pragma once
 
 #include <functional>
@@ -34,12 +34,12 @@ struct ArmSpec {
 struct ArmRecord {
   std::string name, detail;
   Quantiles us;                // time of one layer
-  std::vector<double> rounds;  // microseconds a layer, in order
+  std::vector<double> rounds;  // us per layer, in order
   int kernels = 0, programmatic_edges = 0;
   std::optional<tuning::Found> search{};  // the tuner's
   i64 differing = -1;                     // 16-byte pieces that differ from the overlap off; -1: not compared
-  // Distance of the peer, and of arms with other kernels than off: RMS of the difference at the end of the
-  // residual stream over its RMS.
+  // Distance from the variant without overlap: RMS of the difference at the end of the residual stream,
+  // divided by the stream's RMS. Set for the peer and for variants with other kernels.
   double distance = 0;
   i64 replays = 0;    // replays with changing inputs that equal the overlap off
   std::string text;   // explain() of its first layer
@@ -73,9 +73,10 @@ struct ChainCase {
   LayerSpec spec;
   std::vector<ArmSpec> arms;  // besides kChainOff
   bool against_peer = false;
-  i64 replays = 0;        // replays of each arm in `arms`, with changing inputs
-  bool timeline = false;  // for each of our arms, by other kernels, after timing
-  bool on_fake = false;   // tests on the fake driver, whose kernels compute nothing: products are not checked
+  i64 replays = 0;  // replays of each arm in `arms`, with changing inputs
+  bool timeline =
+      false;  // true: after timing, records a timeline of each of our variants with instrumented kernels
+  bool on_fake = false;  // tests on the fake driver, whose kernels compute nothing: products are not checked
 };
 
 /// The plan of an arm's chain without a GPU, with imagined memory.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The times of a chain's CTAs. Kernels whose units begin with kTimelinePrologue record them
-// (spec/timeline.h); this makes them into times of one layer and of all together. The timed kernels are
-// others, so their bits are compared too. Pure; chain/clock.h runs them.
+// The times of a chain's CTAs. Kernels whose source begins with kTimelinePrologue record them
+// (spec/timeline.h); this file converts them into times of one layer and medians over layers. Needs no GPU;
+// chain/clock.h runs the kernels, which are not those of the benchmark, so their results are compared too.
 #pragma once
 
 #include <array>
@@ -54,7 +54,7 @@ struct StepTimes {
   LaunchTimes one_layer;  // nanoseconds since the layer began
 };
 
-/// A layer begins at the last exit of the layer before it.
+/// The times of layers. A layer begins when the last CTA of the previous layer exits.
 struct Timeline {
   int layer = 0;  // the layer shown, whose length is the median
   double layer_us = 0, mean_layer_us = 0;

@@ -9,17 +9,17 @@
 
 namespace sluice::bench {
 
-/// Puts the choices for a layer's steps into all layers of a chain; the chain's ends wait and trigger as they
-/// must.
+/// Applies the choices for a layer's steps to all layers of a chain. The first and the last step keep the
+/// wait and trigger that the ends of a chain need.
 void put_choices(std::span<const TunedStep> choices, std::vector<ChainStep>& steps);
 
 struct LayerTuning {
   tuning::Tuning tuning;
   std::string name;                   // the chain's
-  double start_us = 0, tuned_us = 0;  // a layer, both in one race
+  double start_us = 0, tuned_us = 0;  // us per layer, measured in one run
 };
 
-/// Microseconds a layer, timed in turn.
+/// Times in us per layer, measured in turn.
 struct Times {
   double tuned_us = 0, off_us = 0;
 };
@@ -29,14 +29,15 @@ struct LayerTuneRequest {
   std::function<void(const std::string& json)> trials{};
 };
 
-/// Minimum of a tuned chain's layers, or L2 serves them.
+/// The least number of layers of a tuned chain; with fewer, weights would stay in L2.
 inline constexpr int kLeastTunedLayers = 4;
 
 /// Errors: those of tuning::tune_steps.
 Result<LayerTuning> tune_chain(const Lab& lab, const ChainData& data, const LayerTuneRequest& request,
                                const Phase& phase);
 
-/// The choices to record, or those that are best alone if they gain no more than noise over the overlap off.
+/// Returns the choices to record. If they are not faster than no overlap by more than noise, these are the
+/// kernels that are fastest alone.
 TunedChain tuned_chain(const Lab& lab, const LayerTuning& tuning, const Times& times);
 
 }  // namespace sluice::bench

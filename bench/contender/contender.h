@@ -14,10 +14,10 @@ namespace sluice::bench {
 struct Contender {
   std::string name;    // "sluice", "cuBLASLt best": the key in tables and JSON
   std::string detail;  // the kernel or algorithm
-  std::function<Result<void>(int copy, Stream stream)> launch;  // runs on set `copy` of operands
+  std::function<Result<void>(int copy, Stream stream)> launch;  // runs on operand set `copy`
   std::function<Result<void>(int copy)> refilled =
       {};                       // call after set `copy` got other values; empty: not needed
-  bool unit_alpha = false;      // it knows alpha = 1 only; whole numbers are judged with that
+  bool unit_alpha = false;      // true: it supports only alpha = 1, and the exact check uses that
   double activation_error = 0;  // absolute error of a peer's approximate activation
 };
 

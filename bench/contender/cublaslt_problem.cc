@@ -93,7 +93,7 @@ Result<void> make_layout(const CublasLtApi& api, const ColumnMajor& x, i64 batch
   return checked(api, status, "a matrix layout");
 }
 
-/// GELU by tanh is at most 4.74e-4 from x * Phi(x), near |x| = 2.7.
+/// Bound of the error of the tanh approximation of GELU: at most 4.74e-4 from x * Phi(x), near |x| = 2.7.
 constexpr double kTanhGeluError = 4.8e-4;
 
 }  // namespace

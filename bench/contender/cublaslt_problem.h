@@ -43,8 +43,8 @@ class CublasLtProblem {
 
   const Lab& lab_;
   std::span<const ProblemData> copies_;
-  std::vector<PeerScales> scales_;           // block scales, one a copy; empty if there are none
-  std::vector<cublasLtMatmulDesc_t> descs_;  // one a copy, as scale and bias pointers are in it
+  std::vector<PeerScales> scales_;           // block scales, one per copy; empty without block scales
+  std::vector<cublasLtMatmulDesc_t> descs_;  // one per copy, because it holds scale and bias pointers
   cublasLtMatrixLayout_t left_ = nullptr, right_ = nullptr, c_ = nullptr, d_ = nullptr;
   std::vector<cublasLtMatmulHeuristicResult_t> found_;
   std::string caveat_;

@@ -80,10 +80,10 @@ Result<T> read(const Cudnn& cudnn, const CudnnDescriptor& from, cudnn::Attribute
   return value;
 }
 
-/// All values of an attribute of int-sized enumerators, at most `room`. Error driver.
+/// Reads a descriptor's attribute that is a list of 32-bit enumerators. Error: driver.
 Result<std::vector<int>> read_notes(const Cudnn& cudnn, const CudnnDescriptor& from,
                                     cudnn::Attribute attribute, cudnn::Type type);
-/// The descriptors of an attribute, made anew. Error driver.
+/// Reads a descriptor's attribute that is a list of descriptors, as new objects. Error: driver.
 Result<std::vector<CudnnDescriptor>> read_parts(const Cudnn& cudnn, const CudnnDescriptor& from,
                                                 cudnn::Attribute attribute, cudnn::Kind kind);
 

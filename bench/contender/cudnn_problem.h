@@ -64,16 +64,17 @@ struct CudnnRefusal {
 };
 
 struct CudnnPlans {
-  std::vector<CudnnPlan> plans;          // the heuristics' in their order, then engines' with default knobs
-  std::vector<CudnnRefusal> refused;     // proposals of heuristics
-  int engines = 0, engines_refused = 0;  // that the graph could be given to; that take no such convolution
+  std::vector<CudnnPlan> plans;       // the heuristics' in their order, then engines' with default knobs
+  std::vector<CudnnRefusal> refused;  // proposals of heuristics
+  int engines = 0,
+      engines_refused = 0;  // engines that cuDNN lists for the graph; those that refuse the convolution
 };
 
 inline constexpr i64 kMostCudnnWorkspace = i64{256} << 20;
 
 /// Proposals of heuristics A, instant, B and fallback, then each engine with its default knobs, all built;
-/// each kernel once. Drops those that want more than `most_workspace` bytes. Errors: those of check, driver
-/// (the convolution itself is refused). No plan is no error.
+/// each kernel once. Drops those that need more than `most_workspace` bytes. Errors: those of check, driver
+/// (the convolution itself is refused). An empty list of plans is not an error.
 Result<CudnnPlans> plans_of(const Cudnn& cudnn, const CudnnConvolution& problem,
                             i64 most_workspace = kMostCudnnWorkspace);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block scales in cuBLASLt's layout (manual, "Scaling factors layouts"). Scales of A's 1 x 128 blocks lie
-// column after column; rows of B's 128 x 128 scales are padded to a multiple of four. Ours lie row after row,
-// unpadded. The bench keeps a small copy in that layout, so that any k and real scales can be compared.
+// Block scales in cuBLASLt's layout (manual, "Scaling factors layouts"). Its scales of A's 1 x 128 blocks are
+// column-major, and rows of its 128 x 128 scales of B are padded to a multiple of four. Ours are row-major
+// without padding. The bench converts a copy, so that any k and arbitrary scales can be compared.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two CTAs an SM of 512 threads each read an equal contiguous share, with four loads in flight a thread. No
-// faster plain reader was found on an H200: more CTAs lose, the copy engine gains nothing
-// (docs/findings/decode.md).
+// Two CTAs of 512 threads per SM each read an equal contiguous share, with four loads in flight per thread.
+// On an H200 more CTAs are slower, and TMA is not faster (docs/findings/decode.md).
 #include "bench/contender/read_floor.h"
 
 #include <sluice/tools.h>

@@ -12,7 +12,7 @@
 
 namespace sluice::bench {
 
-/// Appends paths that match, in the system's order; none is no error.
+/// Appends the paths that match, in the system's order. No match is not an error.
 inline void append_matches(const std::string& pattern, std::vector<std::string>& into) {
   glob_t found{};
   if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
@@ -30,8 +30,8 @@ inline std::vector<std::string> package_folders() {
   return folders;
 }
 
-/// Opens the first place that loads; nullptr: none. `tried` gets the loader's words for the others, a line
-/// each.
+/// Opens the first library that loads; returns nullptr if none does. Appends the loader's message for each
+/// failure to `tried`, one line each.
 inline void* open_first(const std::vector<std::string>& places, std::string& opened, std::string& tried) {
   for (const std::string& place : places) {
     if (void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) {

@@ -25,10 +25,10 @@ Result<ProblemData> make_operands(const Lab& lab, const Problem& problem, Scalar
 /// The number of sets that make_copies makes.
 int copies_for(const Problem& problem, i64 l2_bytes, i64 set_bytes, bool cold, const Conv& conv = {});
 
-/// Judges the contender on set 0, twice. Small whole numbers allow no wrong bit (gelu and silu: only the
-/// error of the activation). The set's own reals, restored afterwards, must lie within the bounds of
-/// docs/numerics.md. A contender that fails the first is not run again. Used for each dense kernel that is
-/// timed, cuBLASLt's too.
+/// Checks the contender on set 0, twice. On small whole numbers every bit must be right (gelu and silu: up to
+/// the activation's error). Then, on the set's own real numbers, errors must be within the bounds of
+/// docs/numerics.md. A contender that fails the first check skips the second. Used for each dense kernel that
+/// is timed, cuBLASLt's too.
 Result<Comparison> verify(const Lab& lab, const Contender& contender, ProblemData& data);
 
 }  // namespace sluice::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operands of one problem on the GPU, in sets that launches rotate over so that L2 holds no weights.
-// Makes plans into contenders and judges D. Each kind of product has a class (dense_operands.h,
+// The operands of one problem on the GPU, in several sets. Launches rotate over the sets, so that no weights
+// hit L2. Makes contenders from plans, and checks D. Each kind of product has a class (dense_operands.h,
 // packed_operands.h). Used by bench, tune, rows and `verify --records`.
 #pragma once
 
@@ -27,12 +27,11 @@ class Operands {
   virtual int copies() const = 0;
   /// The weights of each copy: B, or the blob.
   virtual std::vector<const void*> weights() const = 0;
-  /// Compiles and loads; answer i belongs to plan i. Contenders borrow the operands.
+  /// Compiles and loads the kernels of plans; result i belongs to plan i. Contenders borrow the operands.
   virtual std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) = 0;
-  /// Lets the contender compute copy 0 and judges D within the bounds for reals.
+  /// Runs the contender on copy 0 and checks D against the bounds for real numbers.
   virtual Result<Comparison> check(const Contender& contender, const AnyPlan& plan) = 0;
-  /// Runs the plan's kernel on whole numbers, where no bit may be wrong; does nothing where check() does this
-  /// too.
+  /// Runs the plan's kernel on whole numbers and checks every bit. Does nothing if check() already does that.
   virtual Result<Comparison> check_exact(const AnyPlan& plan) = 0;
   /// Calls gemm::run or packed::run on copy 0, for a problem with the same or fewer rows.
   virtual Result<void> run(const AnyProblem& problem, Stream stream) const = 0;

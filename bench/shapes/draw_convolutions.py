@@ -4,7 +4,7 @@
 
     bench/shapes/draw_convolutions.py $(git rev-parse HEAD) 12 > FILE
 
-The seed is one that nobody can choose: the commit that is measured, after the last change of the planner. Layers have 2 to 60 Gflop and
+The seed is the measured commit, made after the last change of the planner, so that nobody can choose it. Layers have 2 to 60 Gflop and
 tensors of at most 150 MB. Channels are multiples of 8; filters are 1, 3, 5 or 7 wide, some with stride 2; images are 1 to 128.
 """
 from drawing import dice_of, print_list

@@ -6,7 +6,7 @@
     bench/shapes/draw_dense.py $(git rev-parse HEAD) 20 training >> FILE
     bench/shapes/draw_dense.py $(git rev-parse HEAD) 40 row > FILE
 
-The seed is one that nobody can choose: the commit that is measured, after the last change of the planner. Of 60 products, 40 are K-major: bf16,
+The seed is the measured commit, made after the last change of the planner, so that nobody can choose it. Of 60 products, 40 are K-major: bf16,
 e4m3 with a scale each for A and B and fast sums, the same promoted, block-scaled. 20 are others: MN-major operands, fp16, GELU, fp32 D. With `training` they
 are gradients of layers, of 256 to 16384 rows. Every second one is dX = dY W, with W across its rows. The others are dW = dY^T X, with both
 across their rows, every third with an fp32 D. With `row` they are layers of 4 MB to 150 MB that decode 1 to 64 rows by the recipe "row".

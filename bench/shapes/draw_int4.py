@@ -4,7 +4,7 @@
 
     bench/shapes/draw_int4.py $(git rev-parse HEAD) 40 [any] > FILE
 
-The seed is one that nobody can choose: the commit that is measured, after the last change of the planner. Layers are 2,000 to 30,000 wide
+The seed is the measured commit, made after the last change of the planner, so that nobody can choose it. Layers are 2,000 to 30,000 wide
 both ways, in multiples of 128, which Marlin and Machete need; tokens are 1 to 2000. All are spread evenly over logarithms. With `any` there are
 e4m3 tokens too, and widths in multiples of 64. Layers then have at most 250 M weights. Of token counts that are powers of two, nine of ten are
 drawn again.

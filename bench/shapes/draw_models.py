@@ -4,7 +4,7 @@
 
     bench/shapes/draw_models.py $(git rev-parse HEAD) 4 > FILE
 
-The seed is one that nobody can choose: the commit that is measured, after the last change of the planner. Widths are 2048 to 16384 in steps of
+The seed is the measured commit, made after the last change of the planner, so that nobody can choose it. Widths are 2048 to 16384 in steps of
 256. Heads are 128 wide, and 1, 4 or 8 heads of queries share one of keys and values. Inner widths are 2.5 to 4 times the width. Every second
 model is a shard of 2, 4 or 8.
 """

@@ -18,15 +18,16 @@ bool is_base_of(const PlanOverrides& base, const KernelConfig& c) {
   return base.schedule == c.schedule && base.tile_m == c.tile.m && base.tile_n == c.tile.n;
 }
 
-/// Tile and schedule of each plan, once, in the caller's cluster, or in each: the planner leaves some
-/// clusters out unasked.
+/// Returns each combination of tile and schedule of `plans` once, with the caller's cluster, or with every
+/// cluster: without overrides the planner skips some clusters.
 std::vector<PlanOverrides> bases_of(const std::vector<Plan>& plans, std::optional<ClusterShape> asked) {
   std::vector<ClusterShape> clusters(std::begin(kClusterSpace), std::end(kClusterSpace));
   if (asked) clusters = {*asked};
   std::vector<PlanOverrides> bases;
   for (const Plan& plan : plans) {
     const KernelConfig& c = plan.config;
-    if (is_plain(c.schedule) || is_swapped(c)) continue;  // these have no parts to combine, or tiles of D^T
+    if (is_plain(c.schedule) || is_swapped(c))
+      continue;  // plain kernels have no split-K; swapped ones have tiles of D's transpose
     const bool known = std::any_of(bases.begin(), bases.end(),
                                    [&](const PlanOverrides& base) { return is_base_of(base, c); });
     if (known) continue;

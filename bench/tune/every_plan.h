@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every plan of a dense problem with the tiles of the planner's space: each tile and cluster, unsplit and
-// with 2 to 128 parts, by each way of combining them. `sluice tune --all` times them, to say how far a pick
-// is from the best.
+// Lists every plan of a dense problem with the planner's tiles. Each tile and cluster is listed without
+// split-K and with 2 to 128 slices, with each way to combine slices. `sluice tune --all` times them, to show
+// how far the pick is from the best.
 #pragma once
 
 #include <vector>

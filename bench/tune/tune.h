@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner's search. For each problem, dense or packed, the model ranks plans; the machine measures the best
-// in turn, halving the field until few are left, and times these with care. All problems share one budget
-// evenly. Pure but for TuneMachine, so that tests give clock and timings (tests/unit/tune_search_test.cc);
-// tune/gpu.h is the GPU's. Called by `sluice tune`.
+// The tuner's search. For each problem, dense or packed, the model ranks plans. The machine times the best of
+// them in rounds, halving their number until few are left, and times these carefully. All problems get equal
+// shares of the time budget. All hardware access is in TuneMachine, so tests can provide clock and timings
+// (tests/unit/tune_search_test.cc); tune/gpu.h implements it for a GPU. Called by `sluice tune`.
 #pragma once
 
 #include <functional>
@@ -61,7 +61,7 @@ struct Trial {
   TrialState state = TrialState::untried;
   std::string message;           // if wrong or failed
   int kernel = -1;               // the machine's number
-  std::vector<double> screened;  // microseconds, one a round
+  std::vector<double> screened;  // microseconds, one per round
   std::vector<double> timed;
 
   bool in_race() const { return state == TrialState::right; }
@@ -104,7 +104,7 @@ struct TuneHooks {
 };
 
 struct TuneRun {
-  std::vector<TuneResult> results;  // one a problem, in their order
+  std::vector<TuneResult> results;  // one per problem, in their order
   std::optional<Error> ended;       // a lost machine, or an Error of `finished`; the rest is no_time
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All plans go through the planner's checks; refused ones are left out.
+// The planner checks all plans; refused ones are omitted.
 #include "bench/tune/walks.h"
 
 #include <algorithm>

@@ -131,10 +131,10 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
 /// are unharmed.
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
-/// plan + prepare (kept by the device for the next call with an equal problem) + launch. Without a workspace
-/// in `args` the device lends one; the first call of a problem that brings one gets a plan that fits it. Each
-/// stream has its own, for good: keep streams and use them again. Each
-/// captured graph has one for each stream captured into it, until the graph and its executables are
+/// Plans, prepares and launches. The device keeps the kernel for the next call with an equal problem. If
+/// `args` has no workspace, the device lends one; the first call of a problem that has one gets a plan that
+/// fits it. Each stream has its own, kept for good: reuse streams.
+/// Each captured graph has one per stream captured into it, until the graph and its executables are
 /// destroyed. Copies of one graph (two executables, a clone, a child of two graphs) share it.
 /// Error not_prepared: the stream is capturing and this problem's kernel is not loaded; call run() once
 /// before capture. Error workspace: `args` has none, the plan needs one, and the workspaces of streams

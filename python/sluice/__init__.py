@@ -5,7 +5,7 @@
     print(sluice.explain(m=64, n=4096, k=4096, a="e4m3"))     # no GPU, no torch needed
     import sluice.torch as st                                 # the ops: st.mm, st.linear, st.scaled_mm, st.nn.Linear
 
-``python -m sluice`` is the command line. The first use of ``sluice.packed_mm`` imports sluice.torch, where it lives.
+``python -m sluice`` is the command line. ``sluice.packed_mm`` is defined in sluice.torch, which its first use imports.
 """
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
@@ -24,7 +24,8 @@ from .workspaces import Holdings, Workspace, holdings, reset_workspaces, verify_
 
 __version__: str = _lib.sluice_version().decode()
 
-# A use of packed_mm imports torch; an import of sluice does not. ``import *`` would be a use, so __all__ leaves it out.
+# Importing sluice does not import torch; only using packed_mm does. ``import *`` would use every name in __all__, so packed_mm is
+# not in it.
 if _TYPE_CHECKING:
     from .torch import packed_mm as packed_mm
 else:

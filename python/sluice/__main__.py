@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m sluice``: the ``sluice`` program that came with the package, with the same arguments."""
+"""``python -m sluice``: runs the ``sluice`` program of this package with the same arguments."""
 import os
 import sys
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks arguments where they enter the package.
 
-Numbers, names, switches and paths are checked before ctypes would cut them. An exception that Python itself raises
-for an argument leaves as an ``Error``.
+Numbers, names, switches and paths are checked before ctypes would silently truncate them. An exception that Python itself
+raises for an argument is converted into an ``Error``.
 """
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def did_you_mean(given: object, known: Collection[str]) -> str:
     return f": did you mean {close[0]}?" if close else ""
 
 
-# Names that other libraries and the tool's flags have for an argument here.
+# Maps the names that other libraries and the tool's flags use for an argument to the name used here.
 OTHERS = {"dtype": "a", "type": "a", "dtype_a": "a", "a_dtype": "a", "dtype_b": "b", "b_dtype": "b", "out_dtype": "d", "dtype_d": "d",
           "use_fast_accum": "accumulate", "act": "activation", "epilogue": "activation", "residual": "c", "groups": "group",
           "group_size": "group"}
 
 
 def check_keywords(call: str, given: Collection[str], known: Sequence[str], more: Sequence[str] = ()) -> None:
-    """Raises ``InvalidCall`` for a keyword that ``call`` does not take; the message suggests a similar one, which may be one of
+    """Raises ``InvalidCall`` for a keyword that ``call`` does not take. The message suggests a similar keyword from ``known`` or
     ``more``."""
     for name in given:
         if name not in known:
@@ -85,7 +85,7 @@ def check_keywords(call: str, given: Collection[str], known: Sequence[str], more
 
 def check_call(name: str, parameters: Mapping[str, inspect.Parameter], given: Sequence[object], named: Collection[str]) -> None:
     """Raises ``InvalidCall`` for a call of ``name`` that does not fit its parameters. A keyword may be unknown, an argument may be
-    missing or given twice, or there are too many. ``given``: the arguments by place; ``named``: the keywords."""
+    missing or given twice, or there are too many. ``given``: the positional arguments; ``named``: the keywords."""
     kinds = inspect.Parameter
     places = [p for p in parameters.values() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
     names = [p.name for p in parameters.values() if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY) and p.name not in ("self", "cls")]
@@ -106,8 +106,8 @@ def check_call(name: str, parameters: Mapping[str, inspect.Parameter], given: Se
 
 
 def integer(what: str, value: object) -> int:
-    """Returns ``value`` as an int. Raises ``InvalidType`` for a float, a text or a bool, and ``InvalidSize`` for a
-    number that no C integer of 64 bits holds."""
+    """Returns ``value`` as an int. Raises ``InvalidType`` for a float, a string or a bool, and ``InvalidSize`` for a
+    number that does not fit a 64-bit C integer."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -121,7 +121,7 @@ def integer(what: str, value: object) -> int:
 
 
 def size_of(what: str, value: object) -> int:
-    """Returns a size or stride as an int of 64 bits; the library judges its sign. Raises ``InvalidType`` or
+    """Returns a size or stride as an int that fits 64 bits; the library checks its sign. Raises ``InvalidType`` or
     ``InvalidSize``."""
     size = integer(what, value)
     if not -2**63 <= size < 2**63:
@@ -130,8 +130,8 @@ def size_of(what: str, value: object) -> int:
 
 
 def choice_of(what: str, value: object, bits: int = 32) -> int:
-    """Returns a number that overrules a default, as the C interface takes it: -1 for None. Raises ``InvalidType``, or
-    ``InvalidArgument`` for a number that a C integer of ``bits`` bits would cut."""
+    """Returns an optional number as the C interface takes it: -1, its sign for "use the default", for None. Raises
+    ``InvalidType``, or ``InvalidArgument`` for a number that does not fit a C integer of ``bits`` bits."""
     if value is None:
         return -1
     number = integer(what, value)
@@ -142,8 +142,8 @@ def choice_of(what: str, value: object, bits: int = 32) -> int:
 
 
 def choices_of(what: str, values: object, *counts: int) -> list[int]:
-    """Returns several such numbers, one of ``counts`` many; an empty list for None. Raises as ``choice_of`` does, and
-    ``InvalidArgument`` for another count."""
+    """Returns a list of numbers, each checked by ``choice_of``; an empty list for None. ``counts`` lists the allowed lengths.
+    Raises as ``choice_of`` does, and ``InvalidArgument`` for another length."""
     if values is None:
         return []
     try:
@@ -158,8 +158,8 @@ def choices_of(what: str, values: object, *counts: int) -> list[int]:
 
 
 def list_of(what: str, values: object, kept: Callable[[object], Item]) -> list[Item]:
-    """Returns ``kept(item)`` for each item. ``kept`` raises for a wrong item, so an endless list ends at its first
-    wrong one. Raises ``InvalidType`` for a text and for anything that is no list."""
+    """Returns ``kept(item)`` for each item. ``kept`` raises for a wrong item, so even an endless iterator stops at its first
+    wrong item. Raises ``InvalidType`` for a string and for anything that is not iterable."""
     items = None if isinstance(values, (str, bytes)) else getattr(values, "__iter__", None)
     if items is None:
         raise errors.InvalidType(f"{what} = {shown(values)} must be a list, and is of type {type(values).__name__}: pass [...]")
@@ -167,8 +167,8 @@ def list_of(what: str, values: object, kept: Callable[[object], Item]) -> list[I
 
 
 def check_span(what: str, start: object, stop: object, size: int) -> None:
-    """Checks the ends of a part that is cut out of ``size`` rows or columns. Raises ``InvalidType``, or
-    ``InvalidSize`` if the part is empty or lies outside."""
+    """Checks the range ``start`` to ``stop`` of ``size`` rows or columns. Raises ``InvalidType``, or
+    ``InvalidSize`` if the range is empty or exceeds 0 to ``size``."""
     first, end = integer("start", start), integer("stop", stop)
     if not 0 <= first < end <= size:
         raise errors.InvalidSize(f"{what} {first} to {end} must lie in 0 to {size} and hold at least one")
@@ -188,16 +188,16 @@ def check_one_of(what: str, value: object, names: Sequence[str]) -> None:
 
 
 def check_array(what: str, value: object) -> None:
-    """Raises ``InvalidType`` for a value that is neither None nor an array of DLPack. tvm-ffi would take a list apart,
-    however deep it is, so the check comes before it."""
+    """Raises ``InvalidType`` for a value that is neither None nor a DLPack array. Call it before tvm-ffi, which would convert
+    a nested list item by item."""
     if value is not None and not hasattr(type(value), "__dlpack__"):
         raise errors.InvalidType(f"{what} = {shown(value)} must be an array, and is of type {type(value).__name__}: pass a torch "
                                  "tensor, or anything else that speaks DLPack")
 
 
 def name_of(what: str, value: object) -> Optional[bytes]:
-    """Returns a name as bytes for the C interface, which knows the valid names; None stays None. Raises
-    ``InvalidType`` if it is no text, and ``InvalidArgument`` for text that C would cut or cannot hold."""
+    """Returns a name as bytes for the C interface, which checks it against the valid names; None stays None. Raises
+    ``InvalidType`` if it is not a string, and ``InvalidArgument`` for a string that is not a valid C string."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -257,8 +257,8 @@ def entry(what: Entered) -> Entered:
     """Decorates a public function, or a class with its constructor and public methods.
 
     An exception that Python itself raises for an argument (``TypeError``, ``AttributeError``, ``ValueError`` ...)
-    becomes an ``InvalidType`` or ``InvalidArgument``, with the first one as its cause. The explicit checks come before
-    it and say more.
+    becomes an ``InvalidType`` or ``InvalidArgument``, with the original as its cause. This is the last resort: explicit
+    checks run first and have better messages.
     """
     if not inspect.isclass(what):
         return _entry_of(what, what.__qualname__)

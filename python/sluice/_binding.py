@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packed functions of libsluice_c.so through tvm-ffi. Arrays come as DLPack, the stream comes from their framework,
-and errors are raised as the classes of ``sluice.errors``. The package imports this module when the first array comes,
-because tvm_ffi imports torch.
+"""The functions of libsluice_c.so that take arrays, called through tvm-ffi. Arrays are passed as DLPack, the stream is the
+current one of their framework, and errors are raised as the classes of ``sluice.errors``. The package imports this module at the
+first call with an array, because tvm_ffi imports torch.
 
-A call consists of pairs, in any order: the number of a field and its value. An absent field is left out, or is None if
-it is a tensor. ``kFields`` in sluice/c_api/tvm_ffi_args.h lists the fields; messages use its names:
+The arguments of a call are pairs in any order: the number of a field, then its value. An optional field is left out; an optional
+tensor may also be None. ``kFields`` in sluice/c_api/tvm_ffi_args.h lists the fields; error messages use its names:
 
     product(A, a, B, b, OUT, out, BIAS, bias, ACTIVATION, 1)       runs act(a b + bias)
     product(X, x, PACKED_BLOB, blob, OUT, out, *packed.fields)     runs a product of packed weights
     problem_of(A, a, B, b, OUT, out, PROBLEM, address)             fills in a ProblemStruct and runs nothing
     quantize(INPUT, x, OUTPUT, q, SCALES, s, GRANULARITY, 2)
     norm(INPUT, x, GAMMA, g, OUTPUT, y)
-    pack(CODES, c, SCALES, s, BLOB, blob, *format.fields)          unpack(...) the other way
+    pack(CODES, c, SCALES, s, BLOB, blob, *format.fields)          unpack(...) takes the same fields and is the inverse
     convolution(OP, FPROP, INPUT, x, WEIGHT, w, OUT, y, *geometry_fields(stride, padding, padding_after, dilation))
     convolution(OP, DGRAD, GRAD_OUTPUT, dy, WEIGHT, w, OUT, dx, ...)
     convolution(OP, WGRAD, GRAD_OUTPUT, dy, INPUT, x, OUT, dw, ...)
@@ -57,9 +57,8 @@ FPROP, DGRAD, WGRAD = 1, 2, 3
 _STRIDE, _PADDING, _PADDING_AFTER, _DILATION = (tuple(FIELDS[f"{name}[{i}]"] for i in range(3))
                                                for name in ("stride", "padding", "padding_after", "dilation"))
 
-# These calls release the interpreter's lock, as torch's own operations do; that costs 50 ns a call. A call may compile,
-# or wait for another process that compiles. It may also wait for room in a full queue, which may come only with another
-# thread's launch.
+# These calls release the GIL, as torch's own operations do; that costs 50 ns per call. A call may compile, or wait for another
+# process that compiles. It may also block on a full launch queue that only another Python thread's work can drain.
 product = _module["product"]
 quantize = _module["quantize"]
 norm = _module["norm"]
@@ -71,20 +70,20 @@ problem_of.release_gil = conv_problem_of.release_gil = False  # they wait for no
 
 
 def format_fields(numbers: tuple) -> tuple:
-    """Returns the pairs of a weight format. ``numbers``: type, group, scale, zeros and order, as the C interface has
-    them."""
+    """Returns the (field, value) pairs of a weight format. ``numbers``: type, group, scale, zeros and order, as numbers of the
+    C interface."""
     return tuple(itertools.chain(*zip(FORMAT, numbers)))
 
 
 def weights_fields(numbers: tuple) -> tuple:
-    """Returns the pairs of packed weights. ``numbers``: the five of the format, then n and k of the weights."""
+    """Returns the (field, value) pairs of packed weights. ``numbers``: the five of ``format_fields``, then n and k."""
     return (*format_fields(numbers[:5]), N, numbers[5], K, numbers[6])
 
 
 def geometry_fields(stride: Sequence[int], padding: Sequence[int], padding_after: Optional[Sequence[int]],
                     dilation: Sequence[int]) -> tuple:
-    """Returns the pairs of a convolution's lists, which have a number for each axis, outermost first. ``padding_after`` None
-    is as ``padding``. Numbers that are the default are left out."""
+    """Returns the (field, value) pairs of a convolution's geometry: one number per spatial axis, outermost first. ``padding_after``
+    None means equal to ``padding``. Values equal to the default are left out."""
     pairs: list[int] = []
     after = padding if padding_after is None else padding_after
     for fields, numbers, defaults in ((_STRIDE, stride, itertools.repeat(1)), (_DILATION, dilation, itertools.repeat(1)),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a problem as flags of the ``sluice`` program. cli/problem_flags.cc, packed_flags.cc and conv_flags.cc read them.
 
-A flag is left out where the program's default says the same.
+A flag whose value equals the program's default is left out.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FP8 = ("e4m3", "e5m2")
 
 
 def flags_of(s: ProblemStruct) -> str:
-    """Returns the flags with which the program's verbs treat exactly this problem: with its records and its kernels."""
+    """Returns the flags with which the program handles exactly this problem: it finds the same tuning records and kernels."""
     if s.conv.op:
         words = _convolution(s)
     elif s.packed:
@@ -64,7 +64,7 @@ def _epilogue(s: ProblemStruct) -> list[str]:
     if s.gated:
         words.append("--gated")
     words += _option("--scale-d", SCALES[s.scale_d], "none") + _option("--update", UPDATES[s.update], "set")
-    if s.any_order and UPDATES[s.update] == "add":  # elsewhere it says nothing
+    if s.any_order and UPDATES[s.update] == "add":  # without "add" the flag has no effect
         words.append("--any-order")
     if s.norm_x:
         words.append("--norm-x")
@@ -73,7 +73,7 @@ def _epilogue(s: ProblemStruct) -> list[str]:
 
 
 def _weights(s: ProblemStruct) -> list[str]:
-    """Returns the format. Its order follows from the type of the tokens."""
+    """Returns the flags of the weight format. The order has no flag: the program derives it from the type of the tokens."""
     w = s.weights
     kind = WEIGHT_TYPES[w.type]
     words = ["--weights", "int4" if kind == "uint4" and not w.zeros else kind]
@@ -82,7 +82,7 @@ def _weights(s: ProblemStruct) -> list[str]:
 
 
 def _per_axis(values: Sequence[object]) -> str:
-    """Returns one number if all axes have it, else a number for each."""
+    """Returns the flag's text: one number if all axes are equal, else one number per axis, like "2x1"."""
     return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libsluice_c.so through ctypes: every function that is not called for every product. The structs mirror
-include/sluice/c_api.h; tests/python/test_library.py compares them with its text."""
+"""The ctypes binding of libsluice_c.so, for functions that are not called per product (_binding.py has those that are). The structs
+mirror include/sluice/c_api.h; tests/python/test_library.py compares them with the header's text."""
 from __future__ import annotations
 
 import ctypes
@@ -30,7 +30,7 @@ class ArrayStruct(ctypes.Structure):
                 ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64))]
 
 
-# The arrays of a product, in the order of its names.
+# The arrays of a product, in the order of the C interface's array names.
 PRODUCT_ARRAYS = ("a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma")
 
 
@@ -44,7 +44,7 @@ class ProductStruct(ctypes.Structure):
     ]
 
 
-# The arrays of a convolution, in the order of its names.
+# The arrays of a convolution, in the order of the C interface's array names.
 CONVOLUTION_ARRAYS = ("x", "w", "y", "bias", "c", "scale_x", "scale_w", "scale_d")
 
 
@@ -120,7 +120,7 @@ class PackedNumbersStruct(ctypes.Structure):
     ]
 
 
-# name: (result, arguments); "status" results are checked.
+# name: (result, arguments). A function with the result "status" raises if it returns an error.
 _FUNCTIONS = {
     "sluice_c_abi": (c_int32, []),
     "sluice_version": (c_char_p, []),
@@ -170,8 +170,8 @@ _FUNCTIONS = {
 
 
 def library_path() -> pathlib.Path:
-    """Returns the path of the shared object: beside this file, or where SLUICE_LIBRARY says (a build's own, for
-    development)."""
+    """Returns the path of the shared object: next to this file, or the path in SLUICE_LIBRARY (such as a development
+    build)."""
     given = os.environ.get("SLUICE_LIBRARY")
     return pathlib.Path(given) if given else HERE / "lib" / "libsluice_c.so"
 
@@ -187,7 +187,7 @@ TOOLKIT = "/usr/local/cuda"
 
 
 def nvrtc_wheel() -> Optional[str]:
-    """Returns the site-packages folder whose wheel of NVRTC has the library of CUDA 13; None without such a wheel."""
+    """Returns the site-packages folder of the NVRTC wheel, if it holds CUDA 13's library; else None."""
     try:
         spec = importlib.util.find_spec("nvidia")
     except (ImportError, ValueError):  # another package may have that name
@@ -199,8 +199,9 @@ def nvrtc_wheel() -> Optional[str]:
 
 
 def tool_environment() -> dict[str, str]:
-    """Returns the environment in which the ``sluice`` program runs. The program does not search site-packages. So
-    SLUICE_NVRTC names the wheel where the environment names no NVRTC and no toolkit of CUDA 13 is installed."""
+    """Returns the environment in which the ``sluice`` program runs. The program does not search site-packages, so
+    SLUICE_NVRTC is set to the NVRTC wheel. That is done only if the environment names no NVRTC and no CUDA 13 toolkit is
+    installed."""
     environment = dict(os.environ)
     toolkits = (environment.get("CUDA_PATH"), TOOLKIT)
     if environment.get("SLUICE_NVRTC") or any(t and pathlib.Path(t, "lib64", NVRTC).is_file() for t in toolkits):
@@ -222,7 +223,7 @@ def _load() -> ctypes.CDLL:
     except OSError as error:
         raise errors.StorageError(f"{path}: {error}; install the package again, or name a build's libsluice_c.so in "
                                   "SLUICE_LIBRARY") from error
-    if loaded.sluice_c_abi() != C_ABI:  # comes first: a library of another interface may lack a function
+    if loaded.sluice_c_abi() != C_ABI:  # checked before functions are bound: a library with another interface may lack one
         raise errors.StorageError(f"{path} has C interface {loaded.sluice_c_abi()} and these Python files are for "
                                   f"{C_ABI}: install the package again")
     for name, (result, arguments) in _FUNCTIONS.items():
@@ -250,17 +251,17 @@ def default_device(ordinal: object) -> c_void_p:
 
 
 class Handle:
-    """Owns a handle of the C interface, and frees it once, when the last object that refers to this one is gone.
+    """Owns a handle of the C interface and frees it once, when this object is garbage-collected.
 
-    A handle cannot be copied, so an object with a handle defines what its own copy is. ctypes passes
-    ``_as_parameter_``, which is empty until a create function fills it.
+    A handle cannot be copied, so a class that holds one must define its own copying. ctypes passes
+    ``_as_parameter_``, which is null until a create function fills it.
     """
 
     __slots__ = ("_as_parameter_", "_free")
 
     def __init__(self, free: Callable[[c_void_p], None]) -> None:
         self._as_parameter_ = c_void_p()
-        self._free = free  # kept, because the module's names are gone while the interpreter ends
+        self._free = free  # kept here, because the module's globals may be gone at interpreter exit
 
     def __del__(self) -> None:
         pointer, self._as_parameter_ = self._as_parameter_, c_void_p()

@@ -13,20 +13,20 @@ from .problems import DTYPES, SCALES, call_pairs, epilogue_fields, epilogue_of, 
 
 CONV_OPS = ("fprop", "dgrad", "wgrad")
 MOST_AXES = 3
-# One number for all axes, or one for each, outermost first.
+# One number for all axes, or one per axis, outermost first.
 PerAxis = Union[int, Sequence[int]]
 
 
 def _numbers(what: str, values: object) -> list[int]:
-    """Returns a list of sizes. Raises ``InvalidType`` for anything that is no list of integers."""
+    """Returns a list of sizes. Raises ``InvalidType`` for anything that is not a list of integers."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         raise errors.InvalidType(f"{what} = {shown(values)} must be a tuple of integers, and is of type {type(values).__name__}")
     return [size_of(f"{what}[{i}]", value) for i, value in enumerate(values[:16])]
 
 
 def per_axis(what: str, value: object, axes: int) -> Tuple[int, ...]:
-    """Returns a number for each axis: ``value`` for all, or one of ``axes`` many. Raises ``InvalidType``, or
-    ``InvalidArgument`` for another count."""
+    """Returns one number per axis; a single ``value`` applies to all ``axes`` axes. Raises ``InvalidType``, or
+    ``InvalidArgument`` for a list of another length."""
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         if len(value) != axes:
             raise errors.InvalidArgument(f"{what} = {shown(value)} must be one number, or {axes}, one for each axis")
@@ -36,7 +36,7 @@ def per_axis(what: str, value: object, axes: int) -> Tuple[int, ...]:
 
 def output_size(sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
                 padding_after: Sequence[int], dilation: Sequence[int]) -> Tuple[int, ...]:
-    """Returns the spatial size of y. An axis on which the filter does not fit has 0, which the library refuses."""
+    """Returns the spatial size of y. It is 0 along an axis that is smaller than the filter, and the library refuses 0."""
     rooms = [size + before + after - d * (k - 1) - 1 for size, k, before, after, d
              in zip(sizes, kernel, padding, padding_after, dilation)]
     return tuple(0 if room < 0 else room // step + 1 for room, step in zip(rooms, stride))
@@ -45,7 +45,7 @@ def output_size(sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[in
 @entry
 @dataclasses.dataclass(frozen=True)
 class Convolution:
-    """A convolution as torch has it, without groups, or one of its gradients: a problem for ``plan()``, ``compile()`` and
+    """A convolution with torch's semantics (no groups), or one of its two gradients: a problem for ``plan()``, ``compile()`` and
     ``prepare()``. ``y = act(alpha * scale_x * scale_w * (x convolved with w) + beta * C + bias)``.
 
     Tensors are channels_last. Lists are outermost first. The fields and their defaults:
@@ -53,15 +53,15 @@ class Convolution:
     - ``op`` = "fprop": y of x and w. "dgrad": dx of dy and w. "wgrad": dw of dy and x.
     - ``input``: the shape of x in torch's order, (images, channels, axes), with one to three axes.
     - ``filter``: (filters, axes), the shape of w without its channels.
-    - ``stride`` = 1, ``padding`` = 0, ``dilation`` = 1: one number, or one for each axis. ``padding_after`` = None: the
-      padding behind x, if not that before it.
-    - ``dtype`` = "bf16": the type of both tensors that are read. ``out_dtype`` = None: the result has that too, or bf16
-      for fp8.
-    - ``input_pitch`` = 0, ``output_pitch`` = 0: elements from pixel to pixel of x and of y. 0: no gaps.
+    - ``stride`` = 1, ``padding`` = 0, ``dilation`` = 1: one number, or one per axis. ``padding_after`` = None: the
+      padding at the end of each axis of x; None means equal to ``padding``.
+    - ``dtype`` = "bf16": the type of both tensors that are read. ``out_dtype`` = None: the type of the result, by default
+      ``dtype``, or bf16 for fp8.
+    - ``input_pitch`` = 0, ``output_pitch`` = 0: elements from one pixel to the next, of x and of y. 0: no gaps.
     - ``bias`` = None, ``activation`` = "none", ``scale_x`` = "none" or "tensor", ``scale_w`` = "none", "tensor" or "vector",
-      ``scale_d`` = "none" or "tensor": as in ``Problem``, of fprop. A vector has a scale for each filter.
-    - ``c`` = None: the type of a residual that lies as the result does.
-    - ``accumulate`` = "promoted", ``update`` = "set", ``deterministic`` = True: as in ``Problem``. ``update`` is of wgrad.
+      ``scale_d`` = "none" or "tensor": as in ``Problem``; only for fprop. A vector has one scale per filter.
+    - ``c`` = None: the type of a residual, whose layout is that of the result.
+    - ``accumulate`` = "promoted", ``update`` = "set", ``deterministic`` = True: as in ``Problem``. "add" is only for wgrad.
     """
 
     op: str

@@ -19,19 +19,19 @@ class InvalidSize(Error, ValueError):
 
 
 class InvalidPointer(Error, ValueError):
-    """A pointer is null where data are needed, or its memory is not the GPU's."""
+    """A pointer is null where data are needed, or it does not point to the GPU's memory."""
 
     code = "invalid_pointer"
 
 
 class Misaligned(Error, ValueError):
-    """A pointer or a stride that the copy engine cannot address (16-byte units)."""
+    """A pointer or a stride is no multiple of 16 bytes, which TMA needs."""
 
     code = "misaligned"
 
 
 class InvalidStride(Error, ValueError):
-    """A layout that no kernel takes; nothing is copied silently."""
+    """No kernel supports the layout. Nothing is copied silently."""
 
     code = "invalid_stride"
 
@@ -43,13 +43,13 @@ class Aliasing(Error, ValueError):
 
 
 class InvalidType(Error, TypeError):
-    """A combination of element types or layouts that no kernel takes."""
+    """No kernel supports this combination of element types or layouts."""
 
     code = "invalid_type"
 
 
 class InvalidConfig(Error, ValueError):
-    """Choices that break a rule of the kernels."""
+    """The given kernel choices (tile, stages, ...) break a rule of the kernels."""
 
     code = "invalid_config"
 
@@ -61,12 +61,12 @@ class InvalidArgument(Error, ValueError):
 
 
 class InvalidCall(InvalidArgument, TypeError):
-    """A call that does not fit the parameters: an unknown keyword, or an argument that is missing or given twice. It is Python's
-    ``TypeError`` too."""
+    """A call does not fit the parameters: an unknown keyword, or an argument that is missing or given twice. It is also a
+    ``TypeError``."""
 
 
 class WrongDevice(Error, ValueError):
-    """Arrays on several devices, or in host memory where a GPU computes."""
+    """Arrays are on different devices, or in host memory although a GPU computes."""
 
     code = "wrong_device"
 
@@ -78,19 +78,19 @@ class UnsupportedArch(Error, RuntimeError):
 
 
 class NotPrepared(Error, RuntimeError):
-    """The stream is capturing and something is not ready: call ``prepare`` before the capture."""
+    """The stream is being captured and a kernel is not loaded yet: call ``prepare`` before the capture."""
 
     code = "not_prepared"
 
 
 class WorkspaceError(Error, RuntimeError):
-    """A workspace is too small or not zeroed, or no more can be lent to streams."""
+    """A workspace is too small or not zeroed, or the library's limit of workspace memory is reached."""
 
     code = "workspace"
 
 
 class ToolchainError(Error, RuntimeError):
-    """NVRTC is missing, or refused the kernel."""
+    """NVRTC is missing, or failed to compile the kernel."""
 
     code = "toolchain"
 

@@ -19,15 +19,16 @@ CODE_BITS = {"uint4": 4, "int8": 8, "e4m3": 8}
 @entry
 @dataclasses.dataclass(frozen=True)
 class WeightFormat:
-    """A format of packed weights: ``W = scale * (code - zero)``, with a scale for each ``group`` columns of a row.
+    """A format of packed weights: ``W = scale * (code - zero)``, with one scale per ``group`` columns of a row.
 
     The fields and their defaults:
 
     - ``type`` = "uint4": codes are 0 to 15. "int8": a code is the value + 128. "e4m3": a code is the value's bits.
-    - ``group`` = 128: columns that share a scale; 32, 64 or 128, or 0 for one scale a row.
+    - ``group`` = 128: columns that share a scale; 32, 64 or 128, or 0 for one scale per row.
     - ``scale`` = "fp16": the type of scales and zeros; "bf16" or "fp32".
-    - ``zeros`` = False: the zero is 8 (uint4), 128 (int8) or 0 (e4m3). True: one is stored beside each scale.
-    - ``order`` = "half": the order for 16-bit tokens. "byte": the order for e4m3 tokens (uint4 only).
+    - ``zeros`` = False: the zero point is 8 (uint4), 128 (int8) or 0 (e4m3). True: one zero point is stored per scale.
+    - ``order`` = "half": codes are stored in the order that 16-bit tokens need; "byte": in the order that e4m3 tokens need
+      (uint4 only).
     """
 
     type: str = "uint4"
@@ -38,7 +39,7 @@ class WeightFormat:
 
     def struct(self) -> WeightFormatStruct:
         """Returns the struct of the C interface. Raises ``InvalidArgument`` for an unknown name, and
-        ``InvalidConfig`` for a ``group`` that no struct holds."""
+        ``InvalidConfig`` for a ``group`` that does not fit the struct's field."""
         group = size_of("group", self.group)
         if not 0 <= group < 2**15:
             raise errors.InvalidConfig(f"group = {group}: group must be 32, 64, 128, or 0 for one scale a row")
@@ -54,7 +55,7 @@ class WeightFormat:
 
     @property
     def values(self) -> Tuple[int, int, int, int, int]:
-        """``type``, ``group``, ``scale``, ``zeros`` and ``order`` as numbers, as the C interface has them."""
+        """``type``, ``group``, ``scale``, ``zeros`` and ``order`` as numbers of the C interface."""
         s = self.struct()
         return s.type, s.group, s.scale, s.zeros, s.order
 
@@ -79,7 +80,7 @@ class WeightFormat:
         return made
 
     def numbers(self, n: int, k: int) -> "PackedNumbers":
-        """Returns where the parts of a blob of n x k weights are. Raises ``InvalidConfig`` if the format breaks a
+        """Returns the sizes of the parts of a blob of n x k weights. Raises ``InvalidConfig`` if the format breaks a
         rule."""
         found = PackedNumbersStruct()
         lib.sluice_packed_numbers_of(ctypes.byref(self.struct()), size_of("n", n), size_of("k", k), ctypes.byref(found))
@@ -91,8 +92,9 @@ class WeightFormat:
 class PackedNumbers:
     """Sizes of the parts of a blob in bytes (docs/packing.md).
 
-    A blob has ``strips`` of 64 rows. Each strip holds ``tiles`` of 128 columns, then the row part if ``group`` is 0.
-    ``groups`` counts the scales of a row. ``stored_bits`` are the blob's bits for each weight, with scales and padding.
+    A blob consists of ``strips`` strips of 64 rows. Each strip holds ``tiles`` tiles of 128 columns, then, if ``group`` is 0, the
+    scales of its rows. ``groups`` is the number of scales per row. ``stored_bits`` is the blob's bits per weight, with scales and
+    padding.
     """
 
     groups: int
@@ -116,13 +118,13 @@ class PackedProblem:
 
     - ``m``, ``n``, ``k``: sizes. ``weights`` = WeightFormat(): the format of W.
     - ``x`` = "bf16": the type of X, the tokens; "fp16" or "e4m3". ``d`` = None: D has X's type, or bf16 if that is e4m3.
-    - ``bias`` = None: the type of a bias, one value for each row of W.
+    - ``bias`` = None: the type of a bias with one value per row of W.
     - ``activation`` = "none", "relu", "gelu" (the exact one) or "silu".
-    - ``x_ld`` = 0, ``d_ld`` = 0, ``c_ld`` = 0: elements from one row to the next. 0: rows have no gaps.
-    - ``scale_x`` = "none": the fp32 scales of e4m3 tokens; "tensor" is one value, "vector" one for each token.
+    - ``x_ld`` = 0, ``d_ld`` = 0, ``c_ld`` = 0: the row pitch in elements. 0: rows have no gaps.
+    - ``scale_x`` = "none": the fp32 scales of e4m3 tokens; "tensor" is one value, "vector" one per token.
     - ``gated`` = False: True makes D m x n / 2, the activation of W's first half of rows times its second half. n is a
       multiple of 16, and W is packed with ``gated=True``.
-    - ``c`` = False: True adds a residual C of D's type behind the activation (16-bit tokens, at most 64, not gated).
+    - ``c`` = False: True adds a residual C of D's type after the activation (at most 64 tokens in 16 bits; not gated).
     - ``scale_d`` = "none": "tensor" divides the result by one fp32 before it is rounded to an e4m3 D.
     - ``norm_x`` = False: True applies RMSNorm to the tokens first, with a gamma of k values (at most 8 bf16 tokens).
     """

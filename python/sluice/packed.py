@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs weights of few bits into the form that kernels read: one blob (docs/packing.md).
+"""Packs weights of 4 or 8 bits into the form that kernels read: one blob (docs/packing.md).
 
 Works on numpy arrays and torch tensors, and imports neither module. Arrays are packed where they are: by a kernel on a
 GPU, by the CPU in host memory.
@@ -21,12 +21,12 @@ from .weights._groups import group_count, group_parts, group_view
 from .weights.canonical import SCALE_TYPES, check_permutation, check_quantized, check_width
 
 _GROUPS = (0, 32, 64, 128)
-_GATED_UNIT = 16  # n of a gated product is a multiple
+_GATED_UNIT = 16  # n of a gated product must be a multiple of this
 _E4M3_MAX = 448.0
 
 
 class Unpacked(NamedTuple):
-    """The arrays that were packed: ``codes`` uint8, n x k, a byte for each code; ``scales`` and ``zeros`` (or None),
+    """The arrays that were packed: ``codes``, uint8, n x k, one byte per code; ``scales`` and ``zeros`` (or None),
     n x groups."""
 
     codes: Array
@@ -39,12 +39,12 @@ class Unpacked(NamedTuple):
 class PackedWeights:
     """Weights of n outputs x k columns in one blob: ``D = X[:, permutation] @ W.T``.
 
-    - ``blob``: uint8, as long as ``format.numbers(n, k).blob_bytes``, on a GPU for products. Gated, it is the blobs of both
-      halves of n, one behind the other.
-    - ``permutation``: None, or the column of the tokens that each column of the weights meets (act-order).
-    - ``width``: the number of columns of those tokens, None for k. A shard's tokens have more (see ``slice_k``).
-    - ``gated``: whether they are packed for a gated product. Where n is a multiple of 128, the bytes are the same either
-      way, and any product takes them.
+    - ``blob``: uint8 of length ``format.numbers(n, k).blob_bytes``; products need it on a GPU. If ``gated``, it is the blob of the
+      first half of n followed by the blob of the second half.
+    - ``permutation``: None, or per column of the weights the column of the tokens that it is multiplied by (act-order).
+    - ``width``: the number of columns of those tokens; None means k. For a shard along k it exceeds k (see ``slice_k``).
+    - ``gated``: whether the weights are packed for a gated product. If n is a multiple of 128, the bytes are the same either
+      way, and both kinds of product accept them.
     """
 
     blob: Array
@@ -54,7 +54,7 @@ class PackedWeights:
     permutation: Optional[Array] = None
     width: Optional[int] = None
     gated: bool = False
-    numbers: Tuple[int, ...] = dataclasses.field(init=False)  # the format's, n and k: made once, not at every product
+    numbers: Tuple[int, ...] = dataclasses.field(init=False)  # the format's numbers, n and k: computed once, not per product
 
     def __post_init__(self) -> None:
         library_of(blob=self.blob, permutation=self.permutation)
@@ -109,8 +109,8 @@ class PackedWeights:
                 activation: str = "none", scale_x: Optional[str] = None, **more: Any) -> PackedProblem:
         """Returns the problem of ``m`` tokens (rows without gaps) times these weights, for ``packed_plan`` and ``prepare``.
 
-        ``x`` is bf16 by default, and e4m3 for weights in the order "byte". e4m3 tokens have a scale each unless
-        ``scale_x`` says otherwise. ``more`` holds other fields of ``PackedProblem``.
+        ``x`` is bf16 by default, or e4m3 for weights in the order "byte". By default e4m3 tokens have one scale per token
+        (``scale_x`` = "vector"). ``more`` holds other fields of ``PackedProblem``.
         """
         x = x if x is not None else "e4m3" if self.format.order == "byte" else "bf16"
         scale_x = scale_x if scale_x is not None else "vector" if DTYPES[number_of("x", x, DTYPES)] == "e4m3" else "none"
@@ -118,7 +118,7 @@ class PackedWeights:
         return PackedProblem(m, self.n, self.k, self.format, x, d, bias, activation, scale_x=scale_x, **more)
 
     def check_gated(self, gated: bool) -> None:
-        """Raises ``InvalidConfig`` unless these weights are packed for such a product, gated or plain."""
+        """Raises ``InvalidConfig`` unless these weights are packed for a product with this value of ``gated``."""
         if self.gated == bool(gated) or not _pads_halves(self.n):
             return
         if gated:
@@ -128,8 +128,8 @@ class PackedWeights:
                                    "both of packed.halves(), or pack them without gated")
 
     def halves(self) -> Tuple["PackedWeights", "PackedWeights"]:
-        """Returns the weights of the gate and of up, n / 2 outputs each, as views of the blob. Raises ``InvalidConfig`` unless
-        they are packed for a gated product, or n is a multiple of 128."""
+        """Returns the weights of the gate and of ``up``, n / 2 outputs each, as views of the blob. Raises ``InvalidConfig`` unless
+        these weights are packed for a gated product, or n is a multiple of 128."""
         self.check_gated(True)
         half = self.nbytes // 2
         gate, up = (dataclasses.replace(self, blob=blob, n=self.n // 2, gated=False)
@@ -137,8 +137,8 @@ class PackedWeights:
         return gate, up
 
     def unpack(self) -> Unpacked:
-        """Returns the arrays that were packed, bit for bit, on the blob's device. Codes of e4m3 are bytes that hold their
-        bits."""
+        """Returns the arrays that were packed, bit for bit, on the blob's device. Codes of e4m3 weights are uint8 with the
+        e4m3 bits."""
         from . import _binding as f
 
         library = library_of(blob=self.blob)
@@ -159,7 +159,8 @@ class PackedWeights:
 
     def slice_rows(self, start: int, stop: int) -> "PackedWeights":
         """Returns outputs ``start`` to ``stop``, a column-parallel shard, as a view of the blob. Raises ``InvalidSize`` unless
-        both are multiples of 64, or ``stop`` is n, and for gated weights: slice ``halves()``."""
+        both are multiples of 64 (``stop`` may also be n). Raises it for gated weights whose n is no multiple of 128, too: slice
+        their ``halves()``."""
         if self.gated and _pads_halves(self.n):
             raise errors.InvalidSize(f"rows {start} to {stop} of gated weights, n = {self.n}: the halves lie apart; slice both of "
                                      "packed.halves()")
@@ -170,8 +171,8 @@ class PackedWeights:
 
     def slice_k(self, start: int, stop: int) -> "PackedWeights":
         """Returns columns ``start`` to ``stop``, a row-parallel shard, as a copy of its part of the blob. Raises
-        ``InvalidSize`` unless both are multiples of 128, or ``stop`` is k. The shard's permutation still counts columns of
-        the whole tokens (see ``QuantizedWeights.columns``)."""
+        ``InvalidSize`` unless both are multiples of 128 (``stop`` may also be k). The shard's permutation still holds column
+        numbers of the unsharded tokens (see ``QuantizedWeights.columns``)."""
         _check_slice("columns", start, stop, self.k, 128)
         library = library_of(blob=self.blob)
         whole, part = self.format.numbers(self.n, self.k), self.format.numbers(self.n, stop - start)
@@ -179,7 +180,7 @@ class PackedWeights:
         target = library.empty((source.shape[0], part.strip_bytes), "uint8")
         first, tiles = start // 128 * whole.tile_bytes, part.tiles * whole.tile_bytes
         target[:, :tiles] = source[:, first:first + tiles]
-        target[:, tiles:] = source[:, whole.tiles * whole.tile_bytes:]  # the rows' scales, if they are for all of k
+        target[:, tiles:] = source[:, whole.tiles * whole.tile_bytes:]  # one scale per row (group 0): stored after the tiles
         return dataclasses.replace(self, blob=target.reshape(-1), k=stop - start,
                                    permutation=None if self.permutation is None else self.permutation[start:stop],
                                    width=None if self.permutation is None else self.token_width)
@@ -193,8 +194,9 @@ class PackedWeights:
 
 
 def _readable(name: str, array: Array) -> Array:
-    """Returns an array that numpy hands over though it is read-only, as arrays from files often are. The result shares
-    the memory of ``array``, and nothing writes there. Raises ``InvalidStride`` for a read-only array with gaps."""
+    """Returns ``array``, or, if it is a read-only numpy array (such as one mapped from a file), a writable view of its memory:
+    numpy exports only writable arrays through DLPack. Nothing writes to it. Raises ``InvalidStride`` for a read-only array with
+    gaps."""
     flags = getattr(array, "flags", None)
     if flags is None or flags.writeable:
         return array
@@ -202,7 +204,7 @@ def _readable(name: str, array: Array) -> Array:
         raise errors.InvalidStride(f"{name} is read-only and has shape {tuple(array.shape)} and gaps: pass "
                                    f"numpy.ascontiguousarray({name}) (nothing is copied silently)")
     memory = (ctypes.c_char * max(array.nbytes, 1)).from_address(array.ctypes.data)
-    return sys.modules["numpy"].ndarray(array.shape, array.dtype, memory)  # a memmap has another constructor
+    return sys.modules["numpy"].ndarray(array.shape, array.dtype, memory)  # a memmap's own constructor takes other arguments
 
 
 def _pads_halves(n: int) -> bool:
@@ -210,7 +212,7 @@ def _pads_halves(n: int) -> bool:
 
 
 def _blob_bytes(format: WeightFormat, n: int, k: int, gated: bool) -> int:  # noqa: A002
-    """Returns the bytes of a blob. Raises ``InvalidSize`` for gated weights whose n is no multiple of 16."""
+    """Returns the size of a blob in bytes. Raises ``InvalidSize`` for gated weights whose n is no multiple of 16."""
     if not gated:
         return format.numbers(n, k).blob_bytes
     if integer("n", n) % _GATED_UNIT:
@@ -230,18 +232,18 @@ def _check_slice(what: str, start: int, stop: int, size: int, unit: int) -> None
 def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: str = "uint4",  # noqa: A002
          group: int = 128, permutation: Optional[Array] = None, order: str = "half",
          width: Optional[int] = None, gated: bool = False) -> PackedWeights:
-    """Packs codes with their scales and perhaps zeros. All arrays are row-major without gaps.
+    """Packs codes with their scales and optional zero points. All arrays are row-major without gaps.
 
     - ``codes``: n x k, uint8: 0 to 15 for "uint4", value + 128 for "int8", the bits for "e4m3" (or float8_e4m3fn).
     - ``scales``, ``zeros``: n x groups, fp16, bf16 or fp32.
     - ``type``, ``group``, ``order``: as in ``WeightFormat``; ``order`` is "half" for 16-bit tokens, "byte" for e4m3 ones.
-    - ``permutation``, ``width``: as in ``PackedWeights``. Each column may appear once; the check waits for the GPU, so
-      that no product has to check.
-    - ``gated``: True for the weights of a gated product: n / 2 rows of the gate, then as many of up. n is a multiple of 16.
+    - ``permutation``, ``width``: as in ``PackedWeights``. Each column may appear once. Checking that here synchronises with the
+      GPU, so that products need not check.
+    - ``gated``: True for the weights of a gated product: n / 2 rows of the gate, then n / 2 of ``up``. n is a multiple of 16.
 
-    Tensors on a GPU are packed on the current stream, which reads only the lower half of a uint4 code's byte. In host memory
-    a code past 15 raises. Raises ``InvalidSize``, ``InvalidType``, ``InvalidConfig`` or ``InvalidArgument`` for arguments
-    that break a rule.
+    Tensors on a GPU are packed by a kernel on the current stream; it uses only the lower 4 bits of a uint4 code's byte. In host
+    memory a uint4 code above 15 raises ``InvalidArgument``. Raises ``InvalidSize``, ``InvalidType``, ``InvalidConfig`` or
+    ``InvalidArgument`` for arguments that break a rule.
     """
     from . import _binding as f
 
@@ -267,7 +269,7 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
 @entry
 def pack_quantized(weights: QuantizedWeights, *, order: str = "half", gated: bool = False) -> PackedWeights:
     """Packs weights in canonical form (``sluice.weights``) of 4 or 8 bits, with their permutation. Views are copied first.
-    ``gated`` is that of ``pack``. Raises ``InvalidConfig`` for a group that no kernel has."""
+    ``gated`` is that of ``pack``. Raises ``InvalidConfig`` for a group that no kernel supports."""
     check_quantized(weights)
     library = library_of(codes=weights.codes)
     group = weights.group
@@ -275,7 +277,7 @@ def pack_quantized(weights: QuantizedWeights, *, order: str = "half", gated: boo
         if group < weights.shape[1]:
             raise errors.InvalidConfig(f"group = {group} has no kernels: it must be 32, 64, 128 or 0 (all of k); quantise the "
                                        "weights again")
-        group = 0  # one group holds all
+        group = 0  # one group spans all of k
     zeros = None if weights.zeros is None else library.contiguous(weights.zeros)
     return pack(library.contiguous(weights.codes), library.contiguous(weights.scales), zeros,
                 type="uint4" if weights.bits == 4 else "int8", group=group, permutation=weights.permutation, order=order,
@@ -303,7 +305,7 @@ def pack_int4(weight: Union[Array, QuantizedWeights], group: Optional[int] = Non
 
     ``weight`` is a float weight, n x k, or ``QuantizedWeights`` of 4 bits. A float weight is rounded first, by
     ``sluice.weights.quantize_groups``; by default ``group`` is 128, ``symmetric`` True and ``scale_type`` the weight's type.
-    ``QuantizedWeights`` have these already: giving one of them raises ``InvalidArgument``.
+    ``QuantizedWeights`` already have a group, symmetry and scale type: giving one of these raises ``InvalidArgument``.
     """
     return _pack_bits(4, "pack_int4", weight, group, symmetric, scale_type, gated, order)
 
@@ -317,7 +319,7 @@ def pack_int8(weight: Union[Array, QuantizedWeights], group: Optional[int] = Non
 
 @entry
 def pack_e4m3(weight: Array, group: int = 128, *, scale_type: Optional[str] = None, gated: bool = False) -> PackedWeights:
-    """Packs a float weight, an n x k torch tensor, rounded to float8_e4m3fn. Weights that are e4m3 already go to ``pack``.
+    """Packs a float weight, an n x k torch tensor, rounded to float8_e4m3fn. Use ``pack`` for weights that are e4m3 already.
     ``gated`` is that of ``pack``.
 
     The scale of each group is ``max|w| / 448``, rounded to ``scale_type`` (the weight's own by default) before it is used.

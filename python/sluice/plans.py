@@ -22,10 +22,10 @@ AnyProblem = Union[Problem, PackedProblem, Convolution]
 
 @entry
 class Plan:
-    """Everything that is decided about one problem. ``plan()``, ``packed_plan()`` and ``race()`` make it.
+    """The kernel chosen for one problem, with its configuration and launch. ``plan()``, ``packed_plan()`` and ``race()`` make it.
 
-    A plan is immutable, and a copy is the same object. It cannot be pickled, because tuning records and GPU may differ
-    where it is read: pickle its ``problem`` instead.
+    A plan is immutable, and a copy is the same object. It cannot be pickled, because tuning records and the GPU may differ
+    where it is unpickled: pickle its ``problem`` instead.
     """
 
     __slots__ = ("_handle", "_problem", "__weakref__")
@@ -55,7 +55,8 @@ class Plan:
 
     @property
     def text(self) -> str:
-        """Aligned lines for people, as ``sluice plan`` prints them: the problem, the kernel and where its time should go."""
+        """The plan as readable text, as ``sluice plan`` prints it: the problem, the kernel and the model's breakdown of its
+        time."""
         return lib.sluice_plan_text(self._handle).decode()
 
     @property
@@ -65,21 +66,22 @@ class Plan:
 
     @property
     def units(self) -> tuple[str, ...]:
-        """Source texts for NVRTC, one for each kernel of a launch: two where ``combine`` is "separate", else one.
+        """Source texts for NVRTC, one per kernel of a launch: two if ``combine`` is "separate" (the second adds up the split-K
+        slices), else one.
 
-        Where clusters are numbered by GPC, one more text follows. Its kernel asks a device once for its GPCs.
+        If the plan numbers clusters by GPC, one more text follows. Its kernel runs once per device and finds the GPC of each SM.
         """
         return tuple(lib.sluice_plan_unit(self._handle, i).decode()
                      for i in range(lib.sluice_plan_unit_count(self._handle)))
 
     @property
     def source(self) -> str:
-        """The origin of the choice: "record" (this problem was measured) or "model"."""
+        """The origin of the choice: "record" (a tuning record, measured) or "model" (the planner's estimate)."""
         return lib.sluice_plan_source(self._handle).decode()
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of workspace that a launch needs; 0 where no sum is split."""
+        """Bytes of workspace that a launch needs; 0 without split-K."""
         return lib.sluice_plan_workspace_bytes(self._handle)
 
     @property
@@ -118,7 +120,7 @@ def _problem_of(call: str, kind: Type[_Kind], problem: object, fields: dict[str,
 
 
 def _choices_of(numbers: dict[str, object], names: dict[str, object], switches: dict[str, Optional[bool]]) -> bytes:
-    """Returns the choices that are given, as the text that the C interface takes."""
+    """Returns the overrides that are not None, as the text that the C interface takes."""
     given = {name: str(choice_of(name, value, bits=64 if name == "workspace_limit" else 32)).encode()
              for name, value in numbers.items() if value is not None}
     for name, text in names.items():
@@ -129,7 +131,7 @@ def _choices_of(numbers: dict[str, object], names: dict[str, object], switches: 
 
 
 def _for_target(function: Any, device: Optional[int], gpu: object, *arguments: object) -> None:
-    """Calls ``function`` of the C interface for a device, or its twin for the GPU called ``gpu``."""
+    """Calls ``function`` of the C interface for a device, or its variant that takes the name of a GPU if ``gpu`` is given."""
     if gpu is None:
         function(None if device is None else default_device(device), *arguments)
         return
@@ -151,18 +153,18 @@ def plan(problem: Union[Problem, Convolution, None] = None, *, device: Optional[
          clusters: Optional[int] = None, streamed: Optional[int] = None, splits: Optional[int] = None,
          combine: Optional[str] = None, numbering: Optional[str] = None, workspace_limit: Optional[int] = None,
          swapped: Optional[bool] = None, ignore_records: bool = False, **fields: object) -> Plan:
-    """Returns the plan of a problem: the kernel that would run, and why it should be fast. Needs no GPU.
+    """Returns the plan of a problem: the kernel that would run, with its estimated time. Needs no GPU.
 
     >>> print(sluice.plan(m=4096, n=4096, k=4096, a="e4m3", gpu="h100"))
 
-    - ``device``: the number of a GPU of this machine. ``gpu``: the name of one that need not be here ("h200", "h100",
-      "h100-nvl", "h100-pcie", "gh200", "h20"). Without both, the plan is for the machine's first GPU. If there is none, it
-      is for an H200, and its text says so.
+    - ``device``: the number of a GPU of this machine. ``gpu``: the name of a GPU that this machine need not have ("h200", "h100",
+      "h100-nvl", "h100-pcie", "gh200", "h20"). Without both, the plan is for the machine's first GPU. On a machine without a GPU
+      it is for an H200, and its text says so.
 
-    ``problem`` may be a ``Convolution`` too; ``fields`` are those of ``Problem``. The other arguments overrule the planner, as
-    the flags of ``sluice plan`` do. With ``swapped=True`` B is multiplied by A; tile, cluster and raster then apply to that
-    product. Raises
-    ``InvalidConfig`` for choices that break a rule of the kernels, and the errors of ``Problem.check``.
+    ``problem`` may be a ``Convolution`` too; ``fields`` are those of ``Problem``. The other arguments override the planner, as
+    the flags of ``sluice plan`` do. With ``swapped=True`` the kernel computes the transpose of D, with B as its first operand; tile,
+    cluster and raster then apply to that product. Raises ``InvalidConfig`` for choices that break a rule of the kernels, and the
+    errors of ``Problem.check``.
     """
     problem = _problem_of("plan", Convolution if isinstance(problem, Convolution) else Problem, problem, fields)
     numbers: dict[str, object] = dict(zip(("tile_m", "tile_n"), choices_of("tile", tile, 2)))
@@ -185,14 +187,14 @@ def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int
 
     >>> print(sluice.packed_plan(m=16, n=4096, k=4096, weights=sluice.WeightFormat("uint4", group=64)))
 
-    ``fields`` are those of ``PackedProblem``. The other arguments overrule the planner, which chooses among the kernels
-    that have all the given ones:
+    ``fields`` are those of ``PackedProblem``. The other arguments override the planner. It chooses among the kernels that have
+    every given parameter:
 
     - the narrow kernel: ``token_blocks``, ``row_blocks``, ``warps``, ``stages``, ``parts``, ``ctas``;
     - the wide kernel: ``tokens``, ``cluster_n``, ``cluster_k``, ``x_stages``, ``w_stages``, ``tail_parts``;
     - the strip kernel, the only one for e4m3 tokens: ``tokens``, ``strips``, ``k_groups``, ``parts``, ``stages``.
 
-    Where none is given, a tuning record of the problem decides, unless ``ignore_records`` is True. Raises
+    Without any of them, a tuning record of the problem decides if there is one, unless ``ignore_records`` is True. Raises
     ``InvalidConfig`` for choices that break a rule of the kernels, and the errors of ``PackedProblem.check``.
     """
     problem = _problem_of("packed_plan", PackedProblem, problem, fields)
@@ -211,9 +213,9 @@ def race(problem: Optional[AnyProblem] = None, *, candidates: int = 3, device: i
 
     >>> sluice.prepare(sluice.race(m=4096, n=4096, k=4096, a="e4m3"))
 
-    - ``problem``: a ``Problem``, ``PackedProblem`` or ``Convolution`` (``problem_of(a, b, out)`` gives that of tensors);
-      or ``fields``, those of ``Problem``.
-    - ``candidates``: plans to time, 1 to 16: the model's choice, the best of each other schedule, and then the next best.
+    - ``problem``: a ``Problem``, ``PackedProblem`` or ``Convolution`` (``problem_of(a, b, out)`` makes one from tensors).
+      Instead, ``fields`` may give those of ``Problem``.
+    - ``candidates``: how many plans to time, 1 to 16: the model's choice, the best of each other schedule, then the next best.
     - ``device``: the number of the GPU.
 
     The model's choice stays unless another plan is faster by 1 % and in nine rounds of ten. Plans whose results differ
@@ -227,9 +229,9 @@ def race(problem: Optional[AnyProblem] = None, *, candidates: int = 3, device: i
     gated, has a residual, or norms its tokens is not kept. A problem that has a record or a result of this card gets its
     plan, and one without a product to launch the model's; nothing is timed then.
 
-    Raises ``InvalidArgument`` for ``candidates`` out of range, and the errors of ``Problem.check``. ``InvalidSize``: the
-    arrays are more than 4 GiB together. ``ToolchainError``: the first plan cannot be compiled. ``DriverError``: there is no
-    GPU, or no memory left.
+    Raises ``InvalidArgument`` for ``candidates`` out of range, and the errors of ``Problem.check``. Raises ``InvalidSize`` if the
+    arrays exceed 4 GiB together, ``ToolchainError`` if the first plan cannot be compiled, and ``DriverError`` without a GPU or
+    enough free memory.
     """
     kind = type(problem) if isinstance(problem, (PackedProblem, Convolution)) else Problem
     raced: AnyProblem = _problem_of("race", kind, problem, fields)
@@ -237,7 +239,7 @@ def race(problem: Optional[AnyProblem] = None, *, candidates: int = 3, device: i
     if not 1 <= count <= MOST_CANDIDATES:
         raise errors.InvalidArgument(f"candidates = {shown(count)} must be in 1..{MOST_CANDIDATES}: pass 3, which finds most of the "
                                      "gain")
-    struct, handle = raced.struct(), Handle(lib.sluice_plan_free)  # a problem of wrong values is refused without a GPU
+    struct, handle = raced.struct(), Handle(lib.sluice_plan_free)  # made before the device: a wrong problem raises even without a GPU
     lib.sluice_race(default_device(device), ctypes.byref(struct), count, ctypes.byref(handle._as_parameter_))
     return Plan(handle, raced)
 
@@ -252,16 +254,16 @@ def explain(problem: Union[AnyProblem, Plan, None] = None, **arguments: object) 
     return make(problem, **arguments).text  # type: ignore[arg-type]
 
 
-# compile and prepare take one of these, or many.
+# compile and prepare take one of these, or an iterable of them.
 Preparable = Union[Problem, PackedProblem, Convolution, Plan]
 _PREPARABLE = (Problem, PackedProblem, Convolution, Plan)
-# A range of numbers of rows: (first, last), both included, or range(first, last + 1).
+# A range of row counts (m): (first, last), both included, or range(first, last + 1).
 Rows = Union[Sequence[int], range]
 
 
 def _rows_of(m: Rows) -> RowRangeStruct:
-    """Returns a range of numbers of rows as a struct. Raises ``InvalidArgument`` if it is neither two numbers nor a range
-    that counts up."""
+    """Returns a range of row counts as a struct. Raises ``InvalidArgument`` unless it is two numbers or an ascending
+    ``range``."""
     if isinstance(m, range):
         if not m or m.step < 1:
             raise errors.InvalidArgument(f"m = {shown(m)} must count up and not be empty: range(1, 513) is 1 to 512 rows")
@@ -275,7 +277,7 @@ def _rows_of(m: Rows) -> RowRangeStruct:
 
 
 class RowPlans(NamedTuple):
-    """The kernels that serve a range of numbers of rows, as ``plan_rows`` found them."""
+    """The kernels that cover a range of row counts, as ``plan_rows`` chose them."""
 
     plans: tuple[Plan, ...]
     """One plan for each kernel, with one m that it serves."""
@@ -299,11 +301,11 @@ class RowPlans(NamedTuple):
 @entry
 def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Optional[int] = None,
               gpu: Optional[str] = None) -> RowPlans:
-    """Returns the few kernels that serve every number of rows of a range. Takes about a second. Needs no GPU; ``device``
+    """Returns a small set of kernels that covers every row count (m) of a range. Takes about a second. Needs no GPU; ``device``
     and ``gpu`` are as for ``plan``.
 
-    ``m`` is the first and the last number, like ``(1, 512)``, or a ``range``, whose step is ignored. The problem's own m
-    is ignored too, and its strides of 0 follow each m. Raises ``InvalidArgument`` if ``m`` is no such range.
+    ``m`` is the first and the last count, like ``(1, 512)``, or a ``range``, whose step is ignored. The problem's own m
+    is ignored too. A stride of 0 still means "no gaps", for each m. Raises ``InvalidArgument`` if ``m`` is not such a range.
     """
     if isinstance(_item_of(problem), Plan):
         _refuse_rows(problem, m)  # type: ignore[arg-type]
@@ -320,7 +322,7 @@ def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Option
 
 
 class Compiled(NamedTuple):
-    """The numbers of kernels that ``compile`` compiled, found in the cache, and failed to compile."""
+    """How many kernels ``compile`` compiled, found in the cache, and failed to compile."""
 
     compiled: int
     already_there: int
@@ -366,20 +368,21 @@ def _refuse_rows(item: Plan, m: Optional[Rows]) -> None:
 def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[Rows] = None,  # noqa: A001 (the tool's verb)
             gpu: Optional[str] = None, quantizers: Iterable[object] = (), norms: Iterable[object] = (), packers: Iterable[WeightFormat] = (), cache_dir: Union[str, os.PathLike, None] = None,
             nvrtc: Union[str, os.PathLike, None] = None, jobs: Optional[int] = None) -> Compiled:
-    """Fills a kernel cache ahead of time, for machines that shall not compile; needs no GPU.
+    """Compiles kernels ahead of time into a cache, for machines that must not compile. Needs no GPU.
 
     - ``what``: a problem or a plan, or a list of them.
-    - ``m``: a range of numbers of rows, as for ``prepare``; the few kernels that serve it are compiled for each problem.
+    - ``m``: a range of row counts, as for ``prepare``; for each problem, the kernels that cover the range are compiled.
     - ``gpu``: the name of the GPU that the kernels are for ("h100"), as for ``plan``. By default it is the machine's first
-      one, or an H200 if there is none. A GPU of another kind may want other kernels.
+      GPU, or an H200 if there is none. The kernels may differ on another kind of GPU.
     - ``quantizers``, ``norms``: input types ("bf16", ...) for which quantisers and norms are compiled too.
     - ``packers``: formats for which the kernels that pack weights on a GPU are compiled too.
-    - ``cache_dir``, ``nvrtc``: paths of the cache and of NVRTC, if not the defaults. ``jobs``: kernels at a time.
+    - ``cache_dir``, ``nvrtc``: paths of the cache and of NVRTC, if not the defaults. ``jobs``: how many kernels to compile in
+      parallel.
 
     Raises ``ToolchainError`` if any kernel could not be compiled, and ``StorageError`` if the cache cannot be written.
     """
     if m is not None:
-        _rows_of(m)  # refuses a wrong range where there is nothing to plan, too
+        _rows_of(m)  # raises for a wrong range even if `what` is empty
     plans = [made for item in _items(what) for made in _plans_of(item, m, gpu)]
     formats = list_of("packers", packers, lambda weights: _format_of("packers", weights))
     types = list_of("quantizers", quantizers, lambda dtype: number_of("quantizers", dtype, DTYPES))
@@ -406,11 +409,12 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[R
 
 @entry
 def prepare(what: Union[Preparable, Iterable[Preparable]], *, m: Optional[Rows] = None, device: int = 0) -> None:
-    """Compiles and loads, in parallel, every kernel that calls with such problems need on a GPU. Calls with a ``Plan``'s
-    problem use that plan, with its choices, from now on.
+    """Compiles and loads, in parallel, every kernel that calls with these problems need on a GPU. If ``what`` holds a ``Plan``,
+    later calls with its problem use that plan.
 
-    ``m``: a range of numbers of rows, ``(1, 512)`` or ``range(1, 513)``, which replaces each problem's own. At most 12
-    kernels serve all of it (``plan_rows`` says at which loss). No later call with a number inside compiles or loads one.
+    ``m``: a range of row counts, ``(1, 512)`` or ``range(1, 513)``, which replaces each problem's own m. At most 12
+    kernels cover it (``plan_rows`` tells how much slower they are than the best ones). No later call with an m in the range
+    compiles or loads a kernel.
 
     Call it before a CUDA graph is captured, and before the first request is served. Raises ``ToolchainError`` if a kernel
     cannot be compiled, and ``InvalidArgument`` if ``m`` is given for a ``Plan``.

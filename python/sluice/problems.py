@@ -20,7 +20,7 @@ UNALIGNED = ("a_unaligned", "b_unaligned", "d_unaligned")
 
 GRANULARITIES = ("tensor", "row", "1x128", "128x128")
 
-# Other libraries spell the types like this.
+# Maps other libraries' names of the types to the names used here.
 ALIASES = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32",
     "float64": "fp64", "double": "fp64",
@@ -32,7 +32,7 @@ def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
     """Returns the index of a name in ``names``. Raises ``InvalidArgument``, which lists the names, if it is not
     there."""
     text = str(value).rsplit(".", maxsplit=1)[-1] if value is not None else "none"  # torch.bfloat16, numpy's too
-    if text not in names:  # names come before aliases ("half" is an order too)
+    if text not in names:  # an alias applies only if the text is not a name: "half" is fp16's alias and the name of an order
         text = ALIASES.get(text, text)
     if text not in names:
         meant = "e4m3" if text in ("fp8", "float8") and "e4m3" in names else text
@@ -41,8 +41,8 @@ def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
 
 
 def epilogue_fields(problem: Any) -> dict[str, int]:
-    """Returns the fields of a ``ProblemStruct`` that products and convolutions name alike. Raises ``InvalidArgument`` for an
-    unknown name."""
+    """Returns the epilogue fields of a ``ProblemStruct``, from the attributes that ``Problem`` and ``Convolution`` have in common.
+    Raises ``InvalidArgument`` for an unknown name."""
     return {
         "scale_d": number_of("scale_d", problem.scale_d, SCALES),
         "bias": int(problem.bias is not None),
@@ -57,20 +57,20 @@ def epilogue_fields(problem: Any) -> dict[str, int]:
 
 
 def epilogue_of(s: ProblemStruct) -> dict[str, Any]:
-    """Returns those fields with the names that Python has."""
+    """Returns the arguments of ``Problem`` and ``Convolution`` that ``epilogue_fields`` would turn into these fields."""
     return {"bias": DTYPES[s.bias_type] if s.bias else None, "activation": ACTIVATIONS[s.activation],
             "c": DTYPES[s.c_type] if s.residual else None, "accumulate": SUMS[s.accumulate], "update": UPDATES[s.update],
             "deterministic": not s.any_order, "scale_d": SCALES[s.scale_d]}
 
 
 def output_type(inputs: int, given: Optional[str], name: str = "d") -> int:
-    """Returns the number of a result's type: the given one, else that of the inputs, or bf16 for fp8 inputs."""
+    """Returns the number of a result's type: the given type, else that of the inputs, or bf16 for fp8 inputs."""
     default = "bf16" if DTYPES[inputs] in ("e4m3", "e5m2") else DTYPES[inputs]
     return number_of(name, given if given is not None else default, DTYPES)
 
 
 def call_pairs(f: Any, activation: object, use_fast_accum: object, update: object, deterministic: object) -> tuple:
-    """Returns the pairs of a call's choices for the binding ``f``."""
+    """Returns the (field, value) pairs of a call's options for the binding ``f`` (``_binding``)."""
     return (f.ACTIVATION, number_of("activation", activation, ACTIVATIONS), f.USE_FAST_ACCUM,
             switch_of("use_fast_accum", use_fast_accum), f.ADD, number_of("update", update, UPDATES), f.ANY_ORDER,
             1 - switch_of("deterministic", deterministic))
@@ -86,26 +86,26 @@ class Problem:
     - ``m``, ``n``, ``k``: sizes. ``batch`` = 1: the number of products, all of one shape.
     - ``a`` = "bf16": the type of A, a name ("bf16", "e4m3", "torch.bfloat16" ...). ``b`` = None: B has A's type.
       ``d`` = None: D has A's type, or bf16 for fp8 inputs.
-    - ``a_major`` = "k", ``b_major`` = "k": the contiguous index. "k" is a row-major A, and a weight stored n x k; "mn"
-      is the other way (16-bit types).
-    - ``a_ld`` = 0, ``b_ld`` = 0, ``c_ld`` = 0, ``d_ld`` = 0: elements from one row (or one k) to the next. 0: no gaps.
+    - ``a_major`` = "k", ``b_major`` = "k": the index that is contiguous in memory. "k" is a row-major A, and a B stored n x k
+      like a weight. "mn" is the other layout (16-bit types).
+    - ``a_ld`` = 0, ``b_ld`` = 0, ``c_ld`` = 0, ``d_ld`` = 0: elements from one row in memory to the next. 0: no gaps.
     - ``a_batch_stride`` = 0, ``b_batch_stride`` = 0, ``c_batch_stride`` = 0, ``d_batch_stride`` = 0: elements from one
       matrix to the next. 0: no gaps.
-    - ``a_unaligned`` = False, ``b_unaligned`` = False, ``d_unaligned`` = False: True where the address may be no multiple
-      of 16 bytes (16-bit A and B). Calls see addresses themselves.
-    - ``scale_a`` = "none", ``scale_b`` = "none": fp32 scales. "tensor": one value. "vector": one for each row of A
-      (column of B). "block" (fp8, both sides): one for each 1 x 128 of A, 128 x 128 of B.
+    - ``a_unaligned`` = False, ``b_unaligned`` = False, ``d_unaligned`` = False: True if the address may be no multiple
+      of 16 bytes (16-bit A and B). Calls with arrays find that out from the addresses.
+    - ``scale_a`` = "none", ``scale_b`` = "none": fp32 scales. "tensor": one value. "vector": one per row of A
+      (column of B). "block" (fp8, both operands): one per 1 x 128 of A, 128 x 128 of B.
     - ``scale_d`` = "none": "tensor" divides the result by one fp32 before it is rounded to an e4m3 D.
-    - ``bias`` = None: the type of a bias, one value for each column of A B.
+    - ``bias`` = None: the type of a bias with one value per column of A B.
     - ``activation`` = "none", "relu", "gelu" (the exact one) or "silu".
     - ``gated`` = False: True makes D m x n / 2, the activation of the first half of the columns times the second half.
     - ``c`` = None: the type of a residual C, which is added.
-    - ``accumulate`` = "promoted": sums of fp8 products are added up in fp32 every 128 of k. "fast" leaves them in the
-      tensor core, which keeps 13 fraction bits. That is quicker, and off by 7 % at k = 4096 where all products are
-      positive (docs/numerics.md). 16-bit sums are in fp32 either way.
+    - ``accumulate`` = "promoted": the tensor core's sums of fp8 products are added to fp32 registers every 128 of k. "fast"
+      leaves them in the tensor core, which keeps 13 fraction bits. That is faster, and off by 7 % at k = 4096 if all products are
+      positive (docs/numerics.md). 16-bit inputs are accumulated in fp32 either way.
     - ``update`` = "set". "add" is ``D += alpha * scale_a * scale_b * A B``, into an fp32 D, without bias, activation
       and C.
-    - ``deterministic`` = True: every run gives the same bits. False lets the parts of a sum be added to D in any order.
+    - ``deterministic`` = True: every run gives the same bits. False lets split-K slices be added to D in any order.
     """
 
     m: int

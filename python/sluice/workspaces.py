@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workspaces, in which split sums meet, and what a device holds."""
+"""Workspaces, in which split-K kernels exchange partial sums, and ``holdings``, what the library keeps on a GPU."""
 from __future__ import annotations
 
 import ctypes
@@ -20,11 +20,11 @@ def _stream_of(stream: object) -> int:
 
 @entry
 class Workspace:
-    """Zeroed device memory in which split sums meet, for callers that want to own it. Without it, each stream and each
-    graph is lent one.
+    """Zeroed device memory in which the CTAs of a split-K product exchange partial sums, owned by the caller. Without it, the
+    library lends one to each stream and each graph.
 
-    Pass it as ``workspace=`` to launches that follow each other, in one stream or one branch of a graph. Keep it as long
-    as the work and the graphs that use it. ``nbytes`` None takes the default size.
+    Pass it as ``workspace=`` to launches that run one after the other, in one stream or one branch of a graph. Keep it alive as
+    long as launches or graphs use it. ``nbytes`` None takes the default size.
     """
 
     def __init__(self, device: int = 0, nbytes: Optional[int] = None) -> None:
@@ -32,7 +32,7 @@ class Workspace:
         lib.sluice_workspace_create(default_device(device), choice_of("nbytes", nbytes, bits=64),
                                     ctypes.byref(handle._as_parameter_))
         self._handle = handle
-        self._address = handle._as_parameter_.value or 0  # an int of its own, which torch.compile can read
+        self._address = handle._as_parameter_.value or 0  # a plain int, which torch.compile can read
 
     def __reduce__(self) -> NoReturn:
         raise errors.InvalidType("a Workspace is memory of a GPU and cannot be copied or pickled: make another, "
@@ -44,32 +44,32 @@ class Workspace:
 
     @property
     def address(self) -> int:
-        """The handle's address, which the compiled functions take."""
+        """The handle's address, as the functions of libsluice_c.so take it."""
         return self._address
 
     def verify(self) -> None:
-        """Waits for the device; raises ``WorkspaceError`` if a counter is not zero."""
+        """Synchronises with the device; raises ``WorkspaceError`` if a counter is not zero."""
         lib.sluice_workspace_verify(self._handle)
 
     def reset(self, stream: int = 0) -> None:
-        """Zeroes it in the order of ``stream`` (an address, 0 for the default stream). Call it after an aborted kernel."""
+        """Zeroes the workspace on ``stream`` (a CUstream's address; 0: the default stream). Call it after an aborted kernel."""
         lib.sluice_workspace_reset(self._handle, ctypes.c_void_p(_stream_of(stream)))
 
 
 @entry
 def verify_workspaces(device: int = 0) -> None:
-    """Waits for the device. Raises ``WorkspaceError`` if a workspace that was lent to a stream or a graph is not clean."""
+    """Synchronises with the device. Raises ``WorkspaceError`` if a counter of a lent workspace is not zero."""
     lib.sluice_verify_workspaces(default_device(device))
 
 
 @entry
 def reset_workspaces(device: int = 0) -> None:
-    """Zeroes the workspaces that were lent, and waits. Call it after an aborted kernel."""
+    """Zeroes the lent workspaces, and synchronises with the device. Call it after an aborted kernel."""
     lib.sluice_reset_workspaces(default_device(device))
 
 
 class Holdings(NamedTuple):
-    """The kernels and workspaces that are kept on a GPU."""
+    """Counts of the kernels and workspaces that the library keeps on a GPU."""
 
     kernels: int
     workspaces: int
@@ -78,8 +78,9 @@ class Holdings(NamedTuple):
 
 @entry
 def holdings(device: int = 0) -> Holdings:
-    """Returns how many kernels are ready (counted by problem), how many workspaces are lent to streams and living graphs, and
-    the bytes of workspaces. The bytes include workspaces that streams outgrew and that graphs gave back."""
+    """Returns how many kernels are ready (one per problem), how many workspaces are lent to streams and existing graphs, and
+    the bytes of all workspaces. The bytes include workspaces that became too small for their stream, and those of destroyed
+    graphs."""
     found = HoldingsStruct()
     lib.sluice_device_holdings(default_device(device), ctypes.byref(found))
     return Holdings(found.kernels, found.workspaces, found.workspace_bytes)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads shape, strides and type of a sluice_array, prints them for messages, and has the checks that all
-// arrays share.
+// Functions on one sluice_array: read its shape, strides and type, print them for error messages, and make
+// the checks that every array needs.
 #pragma once
 
 #include <algorithm>
@@ -26,9 +26,9 @@ inline std::string shape_text(const sluice_array& x) {
 
 inline constexpr int kMostDimensions = 8;
 
-/// Checks an array's shape. All other functions of this file rely on it, so it is called first.
-/// Errors: invalid_argument (no shape), invalid_size: more than 8 dimensions, a negative extent, or more
-/// elements than 2^63 - 1, an extent of 0 counted as 1.
+/// Checks an array's shape. Call it first: all other functions of this file rely on it.
+/// Errors: invalid_argument (no shape). invalid_size: more than 8 dimensions, a negative extent, or a product
+/// of the nonzero extents above 2^63 - 1.
 inline Result<void> check_shape(const std::string& name, const sluice_array& x) {
   if (x.ndim < 0 || (x.shape == nullptr && x.ndim > 0))
     return Error{ErrorCode::invalid_argument,
@@ -49,13 +49,13 @@ inline Result<void> check_shape(const std::string& name, const sluice_array& x) 
   return {};
 }
 
-/// Returns a number for a type that sluice_dtype lacks. It is negative, so that every check refuses it, and
-/// holds DLPack's code and bits for messages.
+/// Returns a number that stands for a DLPack type that sluice_dtype lacks. It is negative, so every check
+/// refuses it, and encodes DLPack's code and bits, which error messages print.
 constexpr int32_t other_type(int code, int bits) {
   return -(code << 8 | bits) - 2;
 }
 
-/// Returns the name of an element type in messages.
+/// Returns the name of an element type for error messages.
 inline std::string type_text(int32_t dtype) {
   if (dtype == SLUICE_BYTE) return "uint8";
   if (dtype < -1) {
@@ -76,7 +76,7 @@ inline std::string place_text(int ordinal) {
   return ordinal == kOnHost ? "host memory" : "cuda:" + std::to_string(ordinal);
 }
 
-/// Returns a stride in elements, also if the array leaves its strides out.
+/// Returns a stride in elements; that of a packed array if the array's strides are null.
 inline i64 stride(const sluice_array& x, int index) {
   if (x.strides != nullptr) return x.strides[index];
   i64 packed = 1;
@@ -98,7 +98,7 @@ inline bool is_packed(const sluice_array& x) {
   return true;
 }
 
-/// An array and the name that the caller has for it.
+/// An array and the caller's name for it.
 struct Named {
   const char* called;
   const sluice_array* array;
@@ -124,7 +124,8 @@ inline Error wrong_layout(const Named& x, const std::string& rule) {
                                          " (nothing is copied silently)"};
 }
 
-/// Checks that the array is given and has a shape. Errors: invalid_argument (missing), check_shape's.
+/// Checks that the array is not null and has a valid shape. Errors: invalid_argument (null); those of
+/// check_shape.
 inline Result<void> check_present(const Named& x) {
   if (x.array == nullptr) return Error{ErrorCode::invalid_argument, x.name() + " is missing: pass an array"};
   return check_shape(x.name(), *x.array);
@@ -135,8 +136,9 @@ inline Result<void> check_no_gaps(const Named& x) {
   return wrong_layout(x, "it must be row-major without gaps; pass " + x.name() + ".contiguous()");
 }
 
-/// Returns the row stride of a matrix whose columns lie side by side. It is 0 for a lone row, because
-/// frameworks leave any number there. A null `remedy` advises a contiguous copy. Error invalid_stride.
+/// Returns the row pitch in elements of a matrix whose columns are contiguous. It is 0 for a matrix of one
+/// row, whose row stride is arbitrary in some frameworks. `remedy` ends the error message; null advises a
+/// contiguous copy. Error: invalid_stride.
 inline Result<i64> pitch_of(const Named& x, const char* remedy = nullptr) {
   if ((stride(*x.array, 1) != 1 && x->shape[1] > 1) || (x->shape[0] > 1 && stride(*x.array, 0) < x->shape[1]))
     return wrong_layout(x, "it must be row-major, columns contiguous and rows apart; " +
@@ -144,7 +146,8 @@ inline Result<i64> pitch_of(const Named& x, const char* remedy = nullptr) {
   return x->shape[0] <= 1 ? i64{0} : stride(*x.array, 0);
 }
 
-/// Returns the memory that all arrays lie in: a CUDA ordinal, or kOnHost. Error wrong_device.
+/// Returns the memory that holds all arrays: a CUDA ordinal, or kOnHost. Error: wrong_device, if they are in
+/// different memories.
 inline Result<int> one_memory(std::initializer_list<Named> arrays) {
   const Named& first = *arrays.begin();
   const int ordinal = ordinal_of(*first.array);
@@ -156,7 +159,7 @@ inline Result<int> one_memory(std::initializer_list<Named> arrays) {
   return ordinal;
 }
 
-/// Error wrong_device: the memory does not belong to the GPU on which the call runs.
+/// Checks that `memory` belongs to the GPU `ordinal`, on which the call runs. Error: wrong_device.
 inline Result<void> check_on(const Named& x, int memory, int ordinal) {
   if (memory == ordinal) return {};
   if (memory == kOnHost)

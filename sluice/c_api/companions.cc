@@ -19,7 +19,7 @@ Result<void> check_matrix(const Named& x) {
   return {};
 }
 
-/// Checks that an array has the shape and the type of another.
+/// Checks that `x` has the shape and the type of `other`.
 Result<void> check_like(const Named& x, const Named& other) {
   SLUICE_TRY(check_present(x));
   if (x->ndim != 2 || x->shape[0] != other->shape[0] || x->shape[1] != other->shape[1])
@@ -29,7 +29,7 @@ Result<void> check_like(const Named& x, const Named& other) {
   return {};
 }
 
-/// Checks that scales are fp32 and as many as the granularity needs for `of`.
+/// Checks that `scales` are fp32, contiguous, and as many as `granularity` needs for the matrix `of`.
 Result<void> check_scales(const Named& scales, Granularity granularity, const Named& of) {
   SLUICE_TRY(check_present(scales));
   const i64 wanted = scale_count(granularity, of->shape[0], of->shape[1]);
@@ -40,7 +40,8 @@ Result<void> check_scales(const Named& scales, Granularity granularity, const Na
   return {};
 }
 
-/// Checks that the output has the input's rows and columns; half the columns if the input holds gate and up.
+/// Checks that the output has the input's rows and columns, or half the columns if the input holds gate and
+/// up.
 Result<void> check_quantized(const Named& output, const Named& input, Gate gate) {
   SLUICE_TRY(check_present(output));
   const i64 columns = input->shape[1];

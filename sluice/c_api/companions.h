@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a quantiser's or a norm's call from C's arrays. Success allocates nothing.
+// Checks the arrays of a quantiser or a norm that C callers pass, and makes the library's call from them. It
+// allocates memory only for error messages.
 #pragma once
 
 #include <optional>
@@ -12,7 +13,7 @@ namespace sluice::c_api {
 
 struct QuantizeCall {
   DType input = DType::bf16;
-  std::optional<Granularity> granularity{};  // nothing: silu(gate) * up without quantisation
+  std::optional<Granularity> granularity{};  // empty: silu(gate) * up without quantisation
   Gate gate = Gate::none;
   QuantizeShape shape{};
   QuantizeArgs args{};
@@ -26,8 +27,8 @@ struct NormCall {
   int memory = kOnHost;
 };
 
-/// Errors: invalid_argument (missing, no enumerator), invalid_type, invalid_size, invalid_stride,
-/// wrong_device (arrays in several memories).
+/// Errors: invalid_argument (a missing array or an unknown enumerator), invalid_type, invalid_size,
+/// invalid_stride, wrong_device (arrays in different memories).
 Result<QuantizeCall> quantization_of(const sluice_quantization& what);
 Result<NormCall> normalization_of(const sluice_normalization& what);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts the sizes of a convolution between C's values, outermost axis first, and the library's, innermost
-// first. conv::problem() has the rules.
+// Converts the sizes of a convolution between the C interface's order (outermost axis first) and the
+// library's (innermost first). conv::problem() checks the rules.
 #include <sluice/c_api/convolutions.h>
 
 #include <limits>
@@ -16,13 +16,14 @@ static_assert(SLUICE_FPROP == static_cast<int>(ConvOp::fprop) &&
               SLUICE_WGRAD == static_cast<int>(ConvOp::wgrad));
 static_assert(kMostSpatial == sizeof(sluice_conv_sizes::size) / sizeof(int64_t));
 
-/// A list of C's.
+/// One list of per-axis values from C, with its name for error messages.
 struct AxisList {
   const char* name;
   const int64_t* values;
 };
 
-/// Converts a list; axes past `spatial` keep their values. Error invalid_size: a value has no int.
+/// Converts a list of `spatial` values; the remaining axes keep the values in `axes`. Error: invalid_size, if
+/// a value does not fit an int.
 Result<Axes> axes_of(const AxisList& list, int spatial, Axes axes) {
   constexpr i64 kMost = std::numeric_limits<int>::max();
   for (int i = 0; i < spatial; ++i) {

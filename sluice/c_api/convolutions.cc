@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See convolutions.h. Shapes come first, then layouts, then the rules of kernels, then what the epilogue
-// reads.
+// See convolutions.h. Checks run in this order: shapes, layouts, the rules of the kernels, the epilogue's
+// arrays.
 #include <sluice/c_api/convolutions.h>
 
 #include <string>
@@ -16,7 +16,7 @@ static_assert(sizeof(kConvFieldNames) / sizeof(kConvFieldNames[0]) == kConvArray
 
 enum class Use { read, written };
 
-/// Returns what to do about an array that is not channels_last, in torch's words.
+/// Returns the end of an error message: how to make the array channels_last, in torch's terms.
 std::string remedy_for(const Named& x, Use use) {
   const std::string format = x->ndim == 5 ? "torch.channels_last_3d" : "torch.channels_last";
   if (x->ndim == 3)
@@ -33,8 +33,9 @@ Error not_channels_last(const Named& x, Use use) {
   return wrong_layout(x, seen + "; its channels must be contiguous: " + remedy_for(x, use));
 }
 
-/// Returns the elements from pixel to pixel of an array with channels_last strides; 0 if there are no gaps or
-/// the array has one pixel. A dimension of size 1 says nothing about the layout. Error invalid_stride.
+/// Returns the distance of adjacent pixels in elements, for an array with channels_last strides; 0 if there
+/// are no gaps or the array has one pixel. Strides of dimensions of size 1 are ignored. Error:
+/// invalid_stride.
 Result<i64> pixel_pitch(const Named& x, Use use) {
   const i64 channels = x->shape[1];
   if (count_of(*x.array) == 0) return i64{0};
@@ -70,14 +71,14 @@ Result<void> check_dimensions(const Named& x, int spatial) {
   return {};
 }
 
-/// Returns the shape of y as Python prints it, with a star for each axis that is not known yet.
+/// Returns the shape of y as Python prints a tuple, with "*" for each spatial size.
 std::string y_shape_text(const Named& x, const Named& w) {
   std::string text = "(" + std::to_string(x->shape[0]) + ", " + std::to_string(w->shape[0]);
   for (int i = 2; i < x->ndim; ++i) text += ", *";
   return text + ")";
 }
 
-/// Checks all that the shapes of x, w and y say without the lists, and the types.
+/// Checks the types of x, w and y, and their shapes as far as stride, padding and dilation do not matter.
 Result<void> check_shapes(const sluice_convolution& v) {
   const Named x = named(v, kConvX), w = named(v, kConvW), y = named(v, kConvY);
   for (const Named& each : {x, w, y}) SLUICE_TRY(check_dimensions(each, v.spatial));
@@ -95,7 +96,7 @@ Result<void> check_shapes(const sluice_convolution& v) {
   return {};
 }
 
-/// Returns the sizes. x, w and y have passed check_shapes. Error invalid_stride.
+/// Returns the convolution's sizes. Requires that check_shapes() passed. Error: invalid_stride.
 Result<sluice_conv_sizes> sizes_of(const sluice_convolution& v) {
   const Named x = named(v, kConvX), w = named(v, kConvW), y = named(v, kConvY);
   sluice_conv_sizes sizes{};
@@ -123,7 +124,7 @@ Result<sluice_conv_sizes> sizes_of(const sluice_convolution& v) {
   return sizes;
 }
 
-/// Checks the axes of y against the sizes that the lists give.
+/// Checks the spatial sizes of y against those that stride, padding and dilation give.
 Result<void> check_y(const Named& y, const Conv& conv) {
   for (int axis = 0; axis < conv.spatial; ++axis)
     if (y->shape[1 + conv.spatial - axis] != long_output_size(conv, axis)) {
@@ -134,14 +135,14 @@ Result<void> check_y(const Named& y, const Conv& conv) {
   return {};
 }
 
-/// Returns whether the arrays have one shape. Their shapes are checked.
+/// Returns whether the arrays have equal shapes. Requires that check_shape() passed for both.
 bool same_shape(const Named& x, const Named& y) {
   bool same = x->ndim == y->ndim;
   for (int i = 0; same && i < x->ndim; ++i) same = x->shape[i] == y->shape[i];
   return same;
 }
 
-/// Checks a residual, which lies as the result does.
+/// Checks that a residual has the shape and the strides of the result.
 Result<void> check_residual(const sluice_convolution& v) {
   const Named c = named(v, kConvC), d = named(v, roles_of(v.op).d);
   SLUICE_TRY(check_present(c));
@@ -155,7 +156,7 @@ Result<void> check_residual(const sluice_convolution& v) {
   return {};
 }
 
-/// Returns how an fp32 scale applies: one value, or for w also one for each filter.
+/// Returns the mode of an fp32 scale: one value (tensor), or `vector` values (one per filter of w).
 Result<ScaleMode> scale_of(const Named& scale, i64 vector) {
   if (scale.array == nullptr) return ScaleMode::none;
   SLUICE_TRY(check_present(scale));
@@ -237,7 +238,7 @@ Result<void> check_numbers(const sluice_convolution& v) {
   return check_enumerators(enumerators);
 }
 
-/// Finds the product. The shapes are checked.
+/// Sets the matrix product that computes the convolution. Requires that check_shapes() passed.
 Result<void> add_product(const sluice_convolution& v, ConvCall& call) {
   SLUICE_TAKE(const sluice_conv_sizes sizes, sizes_of(v));
   SLUICE_TAKE(const Epilogue epilogue, epilogue_of(v));
@@ -285,7 +286,7 @@ Result<ConvCall> call_of(const sluice_convolution& v) {
 
 sluice_problem values_of(const ConvCall& call) {
   sluice_problem values = values_of(call.problem);
-  values.conv = values_of(call.conv);  // also where the product gathers nothing
+  values.conv = values_of(call.conv);  // also if the product itself is a plain one without im2col
   return values;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a convolution and its arguments from arrays as DLPack describes them, in torch's order of dimensions
-// and with strides of channels_last. It copies nothing. An array that no kernel takes is an Error with the
-// argument, its value, the rule and the remedy. Success allocates nothing.
+// Makes a convolution and its arguments from arrays in DLPack's terms: torch's order of dimensions, and
+// channels_last strides. It copies nothing. An array that no kernel takes is an Error that states the
+// argument, its value, the rule and the remedy. It allocates memory only for error messages.
 #pragma once
 
 #include <sluice/c_api/array_shape.h>
@@ -12,9 +12,9 @@ namespace sluice::c_api {
 
 struct ConvCall {
   Conv conv{};
-  Problem problem{};  // the product that computes it
+  Problem problem{};  // the matrix product that computes the convolution
   gemm::Args args{};
-  int memory = kOnHost;  // where all arrays lie: a CUDA ordinal, or kOnHost
+  int memory = kOnHost;  // the memory of all arrays: a CUDA ordinal, or kOnHost
 };
 
 /// The indices of sluice_convolution::names.
@@ -33,27 +33,27 @@ enum ConvName {
 /// Returns an array of the convolution with the caller's name for it.
 Named named(const sluice_convolution& convolution, ConvName which);
 
-/// The arrays of a convolution by their part in the product that computes it: A and B are read, D is written.
+/// Which arrays of a convolution are A, B (read) and D (written) of the matrix product that computes it.
 struct ConvRoles {
   ConvName a, b, d;
 };
-/// Returns the roles for an op; those of SLUICE_FPROP for a number that is no op.
+/// Returns the roles for an op; those of SLUICE_FPROP if `op` is not an op's number.
 ConvRoles roles_of(int32_t op);
 
-/// Makes the call. Errors: invalid_argument (a missing array, no op), invalid_type, invalid_size,
-/// invalid_stride, wrong_device (arrays in several memories), conv::problem's.
+/// Makes the call. Errors: invalid_argument (a missing array or an unknown op), invalid_type, invalid_size,
+/// invalid_stride, wrong_device (arrays in different memories); those of conv::problem.
 Result<ConvCall> call_of(const sluice_convolution& convolution);
 
-/// Describes the call as a problem that sluice_plan_create takes.
+/// Returns the call's problem as the C struct that sluice_plan_create takes.
 sluice_problem values_of(const ConvCall& call);
 
 /// Adds the caller's names of A, B and D to an error of planning or launching.
 Error with_names(const sluice_convolution& convolution, Error error);
 
 // ---- conv_values.cc: sizes
-/// Converts sizes. Errors: invalid_argument (spatial), invalid_size (a value that no int holds).
+/// Converts sizes. Errors: invalid_argument (`spatial`), invalid_size (a value that does not fit an int).
 Result<Conv> conv_of(const sluice_conv_sizes& sizes);
-/// Error invalid_argument: no number of axes, 1 to 3.
+/// Checks that `spatial` is 1, 2 or 3. Error: invalid_argument.
 Result<void> check_spatial(int32_t spatial);
 sluice_conv_sizes values_of(const Conv& conv);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface, second half: the functions that need a GPU.
+// The functions of the C interface that need a GPU; library.cc has those that do not.
 #include <sluice/c_api/convolutions.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
@@ -16,10 +16,11 @@ using namespace sluice::c_api;
 
 namespace {
 
-/// The devices of sluice_device_default by ordinal, never freed: at exit the driver may be gone first.
+/// The devices of sluice_device_default, by ordinal. They are never freed, because the driver may already be
+/// unloaded when the process exits.
 constexpr int kMaxDefaultDevices = 64;
 std::array<std::atomic<sluice_device*>, kMaxDefaultDevices> default_devices;
-/// One mutex a device, held while the driver opens it for a second, so that no other device has to wait.
+/// One mutex per device. Opening a device takes about a second, and must not block calls for other devices.
 std::array<std::mutex, kMaxDefaultDevices> default_device_mutexes;
 
 Result<sluice_device*> open_device(int ordinal, const Options& options) {
@@ -103,7 +104,7 @@ Named first_of(const sluice_convolution& convolution) {
   return named(convolution, roles_of(convolution.op).a);
 }
 
-/// Runs a product or a convolution of arrays.
+/// Runs a product or a convolution of arrays with a lent workspace.
 template <class What>
 sluice_status run_arrays(sluice_device* device, const What* what, const WorkspaceView& workspace,
                          Stream stream) {
@@ -118,7 +119,7 @@ sluice_status run_arrays(sluice_device* device, const What* what, const Workspac
   const Result<void> done = run_call(*device, *found, workspace, stream);
   return done ? SLUICE_OK : fail(with_names(*what, done.error()));
 }
-/// Runs it with the caller's workspace.
+/// Runs a product or a convolution of arrays with the caller's workspace.
 template <class What>
 sluice_status run_arrays(sluice_device* device, const What* what, const sluice_workspace* workspace,
                          Stream stream) {
@@ -139,7 +140,7 @@ sluice_status run_quantizer(sluice_device* device, const sluice_quantization* wh
   return status_of(device->session.quantize(*call, stream));
 }
 
-/// Prepares all problems of one kind, dense or packed. `ready` is a session's make_ready.
+/// Prepares all problems of one kind (P), dense or packed. `ready` calls the session's make_ready.
 template <class P, class Ready>
 sluice_status make_ready(const std::vector<AnyProblem>& problems, const Ready& ready) {
   std::vector<P> of_kind;

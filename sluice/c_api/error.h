@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns results into statuses: the last error of each thread, and the guard around every function of the C
-// interface. No exception may leave such a function.
+// Converts results into status codes of the C interface. Keeps the last error per thread, and has the guard
+// that stops exceptions from leaving a C function.
 #pragma once
 
 #include <sluice/c_api.h>
@@ -13,7 +13,7 @@
 
 namespace sluice::c_api {
 
-/// Keeps the message for sluice_error_message().
+/// Keeps the message for sluice_error_message(), and returns the error's status.
 sluice_status fail(const Error& error);
 inline sluice_status status_of(const Result<void>& result) {
   return result.ok() ? SLUICE_OK : fail(result.error());

@@ -19,8 +19,8 @@ struct sluice_device {
 struct sluice_plan {
   std::variant<sluice::Plan, sluice::packed::Plan> plan;
   std::string text, config;
-  std::vector<std::string> units;  // none: there is nothing to launch
-  std::string rows_text{};         // the range's lines, if the plan is one of a range
+  std::vector<std::string> units;  // empty if there is nothing to launch
+  std::string rows_text{};         // the text of the whole range, if the plan belongs to a range of m
 };
 
 struct sluice_kernel {
@@ -33,24 +33,24 @@ struct sluice_workspace {
 
 namespace sluice::c_api {
 
-/// Returns the process's device of a GPU, opened by the first call with the environment's options.
+/// Returns the process-wide device of a GPU. The first call opens it, with the environment's options.
 Result<sluice_device*> default_device(int ordinal);
 
-/// The GPU that plans are for, and its records.
+/// The GPU that plans are made for, and its tuning records.
 struct Target {
   DeviceInfo info{};  // an H200
   RecordBook records{};
-  bool stands_in = false;  // for a GPU that was neither found nor named
+  bool stands_in = false;  // true: the caller named no GPU and the machine has none, so `info` is a default
 };
-/// Returns the target of a device. Without one it is the GPU called `gpu`; without that the first GPU of the
-/// machine, or an H200 if there is none. Errors: invalid_argument for an unknown name; those of Device::open,
-/// except that there is no usable GPU.
+/// Returns the target of `device`. If `device` is null, it is the GPU named `gpu`. If both are null, it is
+/// the machine's first GPU, or an H200 if there is no usable GPU. Errors: invalid_argument for an unknown
+/// name; those of Device::open, except for a missing GPU.
 Result<Target> target_of(const sluice_device* device, const char* gpu);
 
-/// Makes a plan's handle. The plan's text names the target.
+/// Makes a plan's handle, including its text, which names the target.
 std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const Target& target);
 std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const Target& target);
-/// Gives the handle of the plan that `make` makes of a problem, dense or packed.
+/// Returns a handle of the plan that `make` makes of a problem, dense or packed.
 template <class Make>
 sluice_status give_plan(const sluice_problem* problem, const Target& target, sluice_plan** plan,
                         const Make& make) {
@@ -68,7 +68,7 @@ sluice_status give_plan(const sluice_problem* problem, const Target& target, slu
       *read);
 }
 
-/// Plans a problem. Its errors are those of from_text and of the product's plan().
+/// Plans a problem with the overrides in the text `choices`. Errors: those of from_text and of plan().
 Result<Plan> plan(const Problem& problem, const Target& target, const char* choices);
 Result<packed::Plan> plan(const PackedProblem& problem, const Target& target, const char* choices);
 

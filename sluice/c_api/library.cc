@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface, first half: the library, errors, problems, plans, compiles. No function needs a GPU.
+// The functions of the C interface that need no GPU: version, errors, problems, plans, compilation. device.cc
+// has the others.
 #include <sluice/c_api/convolutions.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
@@ -28,7 +29,7 @@ std::vector<std::string> units_of(const sluice_plan& plan, const Options& option
   return gemm::units_of(std::get<Plan>(plan.plan), stamping_of(options));
 }
 
-/// Fills in the counts and returns the first failure as the status.
+/// Fills in the counts of compiled kernels and returns the status of the first failure.
 sluice_status status_of(const Result<Compiled>& result, sluice_compiled* done) {
   if (!result) return fail(result.error());
   if (done != nullptr) *done = {result->compiled, result->already_there, result->failed};
@@ -54,7 +55,7 @@ Result<sluice_problem> checked_values(const ConvCall& call) {
   return values_of(call);
 }
 
-/// Describes a product or a convolution of arrays.
+/// Fills in the sluice_problem of a product or a convolution of arrays.
 template <class What>
 sluice_status describe_call(const What& what, sluice_problem* problem) {
   if (problem == nullptr) return fail(null_argument("problem"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the library's options from C's.
+// Converts sluice_options into the library's options.
 #pragma once
 
 #include <sluice/c_api.h>
@@ -8,8 +8,8 @@
 
 namespace sluice::c_api {
 
-/// Returns the environment's options, replaced by each field that is given. Error invalid_argument: `race` is
-/// out of range.
+/// Returns the environment's options, overridden by each field that `given` sets. Error: invalid_argument, if
+/// `race` is out of range.
 Result<Options> options_of(const sluice_options* given);
 
 }  // namespace sluice::c_api

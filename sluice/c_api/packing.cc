@@ -23,7 +23,7 @@ Result<void> check_codes(const Named& codes, const WeightFormat& format) {
   return check_no_gaps(codes);
 }
 
-/// Checks scales or zeros.
+/// Checks type, shape and strides of scales or zero points.
 Result<void> check_scales(const Named& x, const WeightFormat& format, const PackShape& shape) {
   SLUICE_TRY(check_present(x));
   const i64 wanted[] = {shape.n, group_count(format, shape.k)};
@@ -51,7 +51,7 @@ Result<void> check_pointer(const char* name, const void* data, std::size_t bytes
                std::string(name) + " is null: pass memory of " + std::to_string(bytes) + " bytes"};
 }
 
-/// Checks that no written array shares a byte with another, as sluice/pack.h demands on a GPU.
+/// Checks that no written array overlaps another array; sluice/pack.h has the same rule on a GPU.
 Result<void> check_host_arrays(const PackCall& call, PackStep step) {
   SLUICE_TAKE(const auto operands, operands_of(PackConfig{step, call.format, CodeStorage::byte}, call.shape));
   Pointers pointers = pointers_of(PackParams{.codes = static_cast<u8*>(call.codes),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks single arrays of a product, and finds from scales' shapes how they apply. See products.h.
+// Checks single arrays of a product, and derives the scale mode from the shapes of the scales. See
+// products.h.
 #include <string>
 
 #include <sluice/c_api/products.h>
@@ -18,7 +19,7 @@ bool has_shape(const sluice_array& x, i64 batch, i64 rows, i64 columns) {
   return x.ndim == 2 && batch == 1 && x.shape[0] == rows && x.shape[1] == columns;
 }
 
-/// Returns whether x is [n/128][k/128] in memory, seen directly or transposed.
+/// Returns whether x is stored as [n/128][k/128], passed with that shape or transposed.
 bool is_block_b(const sluice_array& x, const Problem& p) {
   const i64 rows = scale_blocks(p.n), columns = scale_blocks(p.k);
   if (has_shape(x, p.batch, rows, columns) && is_packed(x)) return true;
@@ -64,13 +65,13 @@ Result<ScaleFit> fit_of(const Named& scale, bool is_a, const Problem& problem) {
   return fit;
 }
 
-/// Returns the plainest mode that fits. If several fit, all give equal results.
+/// Returns the simplest mode that fits. If several modes fit, they give equal results.
 ScaleMode mode_of(const ScaleFit& fit) {
   if (fit.tensor) return ScaleMode::tensor;
   return fit.vector ? ScaleMode::vector : ScaleMode::block;
 }
 
-/// Adds the scales of A or of B to the call; returns no fit if that side has none.
+/// Adds the scales of A or of B to the call, and returns the modes that fit. Without scales, no mode fits.
 Result<ScaleFit> add_scale(const Named& scale, bool is_a, DenseCall& call) {
   if (scale.array == nullptr) return ScaleFit{};
   SLUICE_TAKE(const ScaleFit fit, fit_of(scale, is_a, call.problem));
@@ -110,7 +111,8 @@ Result<void> add_scales(const sluice_product& p, DenseCall& call) {
   SLUICE_TAKE(const ScaleFit a, add_scale(of_a, true, call));
   SLUICE_TAKE(const ScaleFit b, add_scale(of_b, false, call));
   Epilogue& epilogue = call.problem.epilogue;
-  // Blocks on one side need blocks on the other; an array of few values may fit as blocks too.
+  // Block scales of one operand need block scales of the other. A small array may fit several modes, so block
+  // is chosen if the other operand needs it.
   const bool a_blocks = epilogue.scale_a == ScaleMode::block, b_blocks = epilogue.scale_b == ScaleMode::block;
   if (a_blocks == b_blocks) return {};
   if (a_blocks ? b.block : a.block) {

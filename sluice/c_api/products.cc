@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See products.h. Sizes come first, then layouts, then scales, so that each check may rely on the checks
-// before it.
+// See products.h. Checks run in this order: sizes, layouts, scales. Each may rely on those before it.
 #include <sluice/c_api/products.h>
 
 #include <string>
@@ -14,7 +13,7 @@ namespace {
 constexpr i64 kTmaStep = 16;  // bytes
 constexpr const char* kFieldNames[] = {"a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma"};
 
-/// The last two indices of a matrix, and the batch before them.
+/// A matrix as its last two indices, with the batch index before them.
 struct View {
   i64 rows, columns, batch;
   i64 row_stride, column_stride, batch_stride;
@@ -30,12 +29,12 @@ View view_of(const Named& x) {
           .batch_stride = batched ? stride(*x.array, 0) : 0};
 }
 
-/// Returns the stride of the strided index, for a matrix whose other index has stride 1. It is 0 (packed) if
-/// the index has one value only, because frameworks leave any number there.
+/// Returns the leading dimension for an index with `count` values and this stride. It is 0 (packed) if count
+/// is 1, because the stride is arbitrary then in some frameworks.
 i64 ld(i64 count, i64 stride) {
   return count <= 1 ? 0 : stride;
 }
-/// Returns the batch's stride, or 0 for a batch of one.
+/// Returns the batch stride in elements; 0 for a batch of one.
 i64 batch_stride(const View& v) {
   return v.batch <= 1 ? 0 : v.batch_stride;
 }
@@ -49,13 +48,13 @@ Result<void> check_matrix(const Named& x) {
   return {};
 }
 
-/// Returns whether the batch's stride is not positive: an expanded batch, with all matrices in one place, or
-/// one that runs backwards. A Problem cannot express it, because its stride of 0 means packed.
+/// Returns whether the batch stride is not positive: an expanded batch (all matrices at one address) or a
+/// reversed one. A Problem cannot express it, because a stride of 0 means packed there.
 bool batch_does_not_step(const View& v) {
   return v.batch > 1 && v.rows > 0 && v.columns > 0 && v.batch_stride <= 0;
 }
 
-/// Returns A or B of a problem.
+/// Returns the array as matrix A or B of a problem.
 Result<Matrix> input(const Named& x, bool is_a) {
   const View v = view_of(x);
   const auto pass = [&] { return "pass " + x.name(); };
@@ -66,7 +65,7 @@ Result<Matrix> input(const Named& x, bool is_a) {
   const DType type = static_cast<DType>(x->dtype);
   const bool k_major = (k_stride == 1 || k <= 1) && (mn <= 1 || mn_stride >= k);
   const bool mn_major = (mn_stride == 1 || mn <= 1) && (k <= 1 || k_stride >= mn);
-  // A lone row or column may count as either layout, and the copy engine may be able to address only one.
+  // A matrix with a single row or column fits both layouts, but TMA may be able to address only one of them.
   const bool k_addressable = mn <= 1 || mn_stride % (kTmaStep / bytes_of(type)) == 0;
   if (k_major && (k_addressable || !mn_major || !is_16bit(type)))
     return Matrix{type, Major::k, ld(mn, mn_stride), batch_stride(v)};
@@ -80,7 +79,7 @@ Result<Matrix> input(const Named& x, bool is_a) {
                       "one index must be contiguous and the other step over it; " + pass() + ".contiguous()");
 }
 
-/// Returns C or D of a problem, which must be row-major.
+/// Returns the array as matrix C or D of a problem; it must be row-major.
 Result<Matrix> output(const Named& x) {
   const View v = view_of(x);
   if (batch_does_not_step(v))
@@ -90,7 +89,7 @@ Result<Matrix> output(const Named& x) {
   return Matrix{static_cast<DType>(x->dtype), Major::k, ld(v.rows, v.row_stride), batch_stride(v)};
 }
 
-/// Returns "(m, n)", with the batch in front if A has one.
+/// Returns the expected shape for messages: "(rows, columns)", preceded by the batch if A has one.
 std::string wanted_shape(const Named& a, i64 rows, i64 columns) {
   const i64 wanted[] = {view_of(a).batch, rows, columns};
   return list(a->ndim == 3 ? wanted : wanted + 1, a->ndim);
@@ -195,7 +194,7 @@ Result<void> check_rows(const Named& x, i64 m, i64 columns) {
   return {};
 }
 
-/// Returns tensor for one value, and vector for one value a token. For one token vector is taken.
+/// Returns `tensor` for one value and `vector` for one value per token. With a single token it is `vector`.
 Result<ScaleMode> token_scales(const Named& scales, const Named& x) {
   if (scales.array == nullptr) return ScaleMode::none;
   SLUICE_TRY(check_present(scales));
@@ -214,7 +213,7 @@ Result<ScaleMode> token_scales(const Named& scales, const Named& x) {
   return of_tokens ? ScaleMode::vector : ScaleMode::tensor;
 }
 
-/// Refuses the fields that products of packed weights do not have.
+/// Refuses fields that products with packed weights do not support.
 Result<void> refuse_dense_parts(const sluice_product& p) {
   if (p.scale_b != nullptr)
     return Error{ErrorCode::invalid_argument,

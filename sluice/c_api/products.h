@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a product and its arguments from arrays as DLPack describes them: which index is contiguous, how the
-// scales apply, whether the sizes agree. It copies nothing and guesses nothing. An array that no kernel takes
-// is an Error with the argument, its value, the rule and the remedy. Success allocates nothing.
+// Makes a product and its arguments from arrays in DLPack's terms. It derives layouts from strides and scale
+// modes from shapes, and checks that the sizes agree. It copies nothing. An array that no kernel takes is an
+// Error that states the argument, its value, the rule and the remedy. It allocates memory only for error
+// messages.
 #pragma once
 
 #include <sluice/c_api/array_shape.h>
@@ -20,7 +21,7 @@ struct PackedCall {
 };
 struct ProductCall {
   std::variant<DenseCall, PackedCall> call{};
-  int memory = kOnHost;  // where all arrays lie: a CUDA ordinal, or kOnHost
+  int memory = kOnHost;  // the memory of all arrays: a CUDA ordinal, or kOnHost
 };
 
 /// The indices of sluice_product::names.
@@ -40,19 +41,19 @@ enum ProductName {
 Named named(const sluice_product& product, ProductName which);
 
 /// Makes the call. Errors: invalid_argument (a missing array), invalid_type, invalid_size, invalid_stride,
-/// wrong_device (arrays in several memories).
+/// wrong_device (arrays in different memories).
 Result<ProductCall> call_of(const sluice_product& product);
 
-/// Replaces A, B and D in an error of planning or launching by the caller's names.
+/// Adds the caller's names of A, B and D to an error of planning or launching.
 Error with_names(const sluice_product& product, Error error);
 
 // ---- product_checks.cc: checks of one array of a product
-/// Error invalid_type: the array's type is no element type of kernels.
+/// Checks that kernels support the array's element type. Error: invalid_type.
 Result<void> check_element(const Named& x);
 Result<void> check_bias(const Named& bias, i64 n);
 /// Checks that the array is one fp32 value.
 Result<void> check_scale_d(const Named& scale);
-/// Adds the scales of A and B to a dense product, and decides how they apply.
+/// Adds the scales of A and B to a dense product, and chooses their scale modes.
 Result<void> add_scales(const sluice_product& product, DenseCall& call);
 
 }  // namespace sluice::c_api

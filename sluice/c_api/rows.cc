@@ -38,7 +38,7 @@ Result<RowSummary> prepare(const Device& device, const PackedProblem& problem, R
 template <class Table>
 void hand_over(const Table& table, const Target& target, sluice_row_plans* found) {
   std::vector<std::unique_ptr<sluice_plan>>
-      plans;  // complete before any is handed over, because allocation may fail
+      plans;  // all made before the first is handed over, because an allocation may fail
   const std::string text = describe(table, target.info);
   for (const auto& plan : table.kernels) {
     plans.push_back(handle_of(plan, target));
@@ -49,7 +49,8 @@ void hand_over(const Table& table, const Target& target, sluice_row_plans* found
   found->summary = values_of(table.summary);
 }
 
-/// Runs `use` on the problem, dense or packed, and the range, if they are there. `use` gives a status.
+/// Calls `use(problem, range)`, with a dense or a packed problem, and returns its status. Fails if either
+/// pointer is null.
 template <class Use>
 sluice_status with_rows(const sluice_problem* problem, const sluice_row_range* rows, const Use& use) {
   if (problem == nullptr || rows == nullptr)

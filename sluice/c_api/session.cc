@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs calls on a device. Every run of a problem but the first is a look-up under a lock, then a launch.
+// Runs calls on a device. After the first run of a problem, a run is a look-up under a lock, then a launch.
 #include <sluice/c_api/session.h>
 
 #include <vector>
@@ -17,7 +17,7 @@
 namespace sluice::c_api {
 namespace {
 
-/// The remedy in a message: the function of C or Python to call before a capture.
+/// The remedy in an error message: the C or Python function to call before a capture.
 template <class Op>
 constexpr const char* kRemedy =
     "call prepare() (sluice_make_ready) for it, or run it once, before the capture";
@@ -61,7 +61,7 @@ std::vector<NormOptions> norms_of(DType input) {
 template <class Op>
 Result<void> Session::run_op(const typename Op::Problem& problem, const typename Op::Args& args,
                              Stream stream) {
-  // Another device may be current; the call runs on the device that holds the arrays.
+  // Makes the arrays' device current during the call; another device may be current in this thread.
   const ContextScope scope(*device_.impl().primary);
   SLUICE_TRY(scope.entered());
   return ops::run<Op>(device_, problem, args, stream, kRemedy<Op>);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of a sluice_device. Its Device keeps every prepared kernel, quantiser, norm and packer by problem,
-// and lends the workspaces. It frees none of them before it is closed, because graphs may point to them.
-// Error not_prepared: the stream captures, and a kernel that the call needs is not ready.
+// The implementation of sluice_device. Its Device keeps every prepared kernel, quantiser, norm and packer, by
+// problem, and lends workspaces. It frees none of them before it is closed, because CUDA graphs may refer to
+// them. All runs may fail with not_prepared: the stream is being captured, and a kernel is not loaded.
 #pragma once
 
 #include <span>
@@ -23,24 +23,25 @@ class Session {
 
   const Device& device() const { return device_; }
 
-  /// Runs a product. It uses the workspace in `args`; without one, the device lends it if the plan needs it.
+  /// Runs a product. It uses the workspace in `args`. If that is empty and the plan needs one, the device
+  /// lends it.
   Result<void> run(const Problem& problem, const gemm::Args& args, Stream stream);
   Result<void> run(const PackedProblem& problem, const packed::Args& args, Stream stream);
-  /// Prepares what run() needs for all of `problems`.
+  /// Compiles and loads the kernels that run() needs for all of `problems`.
   Result<void> make_ready(std::span<const Problem> problems);
   Result<void> make_ready(std::span<const PackedProblem> problems);
-  /// Prepares the few kernels that serve all m of a range (sluice/rows.h). `problem.m` does not count.
+  /// Prepares the small set of kernels that covers every m of a range (sluice/rows.h). Ignores `problem.m`.
   Result<RowSummary> make_ready(const Problem& problem, RowRange rows);
   Result<RowSummary> make_ready(const PackedProblem& problem, RowRange rows);
-  /// Makes run() use this plan for its problem from now on, whatever was chosen before.
+  /// Makes later runs of the plan's problem use this plan. It replaces any earlier choice.
   Result<void> use(const Plan& plan);
   Result<void> use(const packed::Plan& plan);
 
-  /// Quantises. One scale for the whole matrix needs a workspace: the call's, else a lent one.
+  /// Quantises. A per-tensor scale needs a workspace: the call's, or a lent one.
   Result<void> quantize(const QuantizeCall& call, Stream stream);
   Result<void> make_quantizers_ready(DType input);
 
-  /// Packs arrays that lie on this device.
+  /// Packs or unpacks arrays on this device.
   Result<void> pack(const PackCall& call, Stream stream);
   Result<void> unpack(const PackCall& call, Stream stream);
   Result<void> make_packer_ready(const WeightFormat& format);

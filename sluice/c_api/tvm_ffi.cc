@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packed functions that Python calls through tvm-ffi. Tensors come as DLPack, and the stream comes from
-// the tensors' framework. Errors become exceptions named "sluice." and the status. A call builds the product
-// on the stack, looks its kernel up and launches; it allocates nothing.
+// The functions that Python calls through tvm-ffi ("packed functions" in its terms). Tensors are passed as
+// DLPack; the stream is the current one of the tensors' framework. Errors become exceptions named "sluice."
+// and the status. A call builds the product on the stack, looks up its kernel and launches it; it allocates
+// nothing.
 #include <sluice/c_api/companions.h>
 #include <sluice/c_api/products.h>
 #include <sluice/c_api/tvm_ffi_args.h>
@@ -18,7 +19,7 @@ sluice_weight_format format_of(Fields& fields) {
           .order = fields.enumerator(Slot::order)};
 }
 
-/// The arrays of a product as kernels see them, in the order of its names.
+/// The arrays of a product, flattened and transposed as kernels need them, in the order of ProductName.
 struct ProductArrays {
   ArrayArg all[kProductArrays];
 
@@ -48,7 +49,7 @@ sluice_status run(const sluice_product& product, int64_t workspace) {
   return run_at({product.a, workspace}, {sluice_run, sluice_run_with}, product, refuse);
 }
 
-/// Runs a product. With the address of a sluice_problem it fills that in instead.
+/// Runs a product. If the field `problem` is the address of a sluice_problem, fills that in instead.
 sluice_status product(Fields& fields) {
   ProductArrays x;
   if (const Result<void> read = x.read(fields); !read) return fail(read.error());
@@ -83,7 +84,7 @@ sluice_status product(Fields& fields) {
   return run(what, choices.workspace);
 }
 
-/// Quantises. The leading dimensions of input and output become one.
+/// Quantises. The leading dimensions of input and output are merged into one.
 sluice_status quantize(Fields& fields) {
   ArrayArg input, output, scales;
   for (const Result<void>& done :
@@ -105,7 +106,7 @@ sluice_status quantize(Fields& fields) {
   return run_at({what.input, workspace}, {sluice_quantize, sluice_quantize_with}, what, refuse);
 }
 
-/// Norms. The leading dimensions of all arrays but gamma and scales become one.
+/// Applies RMSNorm. The leading dimensions of all arrays but gamma and scales are merged into one.
 sluice_status norm(Fields& fields) {
   ArrayArg input, residual, sum, output, gamma, scales;
   for (const Result<void>& done :
@@ -173,14 +174,14 @@ SLUICE_PACKED(norm)
 SLUICE_PACKED(pack)
 SLUICE_PACKED(unpack)
 
-/// Returns the name of a field by its number; NULL past the last one.
+/// Returns the name of the field with this number; NULL past the last field.
 SLUICE_API const char* sluice_ffi_field(int32_t number);
 const char* sluice_ffi_field(int32_t number) {
   return number >= 0 && number < sluice::c_api::kFieldCount ? sluice::c_api::kFields[number].name : nullptr;
 }
 
-/// Returns 1 if the process has the tvm-ffi functions that the others need. It never fails, since without
-/// them it could not raise an exception.
+/// Returns 1 if the process has the tvm-ffi functions that this file needs, else 0. It never raises, because
+/// raising needs these functions too.
 SLUICE_API int __tvm_ffi_host_is_complete(void*, const sluice::c_api::ffi::Any*, int32_t,
                                           sluice::c_api::ffi::Any* result);
 int __tvm_ffi_host_is_complete(void*, const sluice::c_api::ffi::Any*, int32_t,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of tvm-ffi's and DLPack's stable C interfaces that the binding uses, written out so that a build
-// needs neither. tests/python/test_binding.py compiles it beside the original headers and compares them.
+// Declarations of the parts of tvm-ffi's and DLPack's stable C ABIs that the binding uses, so that a build
+// needs neither project. tests/python/test_binding.py compiles them together with the original headers and
+// compares the layouts.
 #pragma once
 
 #include <stdint.h>
@@ -27,7 +28,7 @@ struct Tensor {
   uint64_t byte_offset;
 };
 
-/// One argument of a packed call.
+/// One argument of a tvm-ffi call.
 struct Any {
   int32_t type_index;
   uint32_t padding;
@@ -47,7 +48,8 @@ enum TypeIndex : int32_t {
 };
 inline constexpr int kObjectHeaderBytes = 24;  // size of the header before the Tensor in a tensor object
 
-/// The types of functions found in the process, which has loaded libtvm_ffi before it calls here.
+/// The types of tvm-ffi functions that are looked up in the process: a caller of this library has already
+/// loaded libtvm_ffi.
 using SetRaised = void (*)(const char* kind, const char* message);
 inline constexpr const char* kSetRaised = "TVMFFIErrorSetRaisedFromCStr";
 using GetStream = void* (*)(int32_t device_type, int32_t device_id);

@@ -189,7 +189,8 @@ Result<void> flatten(const char* name, ArrayArg& arg) {
   const int64_t column_stride = x.strides != nullptr ? x.strides[last] : 1, columns = x.shape[last];
   int64_t rows = 1, row_stride = columns;
   for (int i = 0; i < last; ++i) rows *= x.shape[i];
-  bool seen = rows == 0;  // an index with more than one value was met; without rows, strides do not count
+  bool seen = rows == 0;  // true after the first index with more than one value; without rows, strides are
+                          // irrelevant
   int64_t inner_rows = 1;
   for (int i = last - 1; i >= 0 && rows != 0; --i) {
     if (x.shape[i] == 1) continue;
@@ -199,7 +200,7 @@ Result<void> flatten(const char* name, ArrayArg& arg) {
       return Error{ErrorCode::invalid_stride, std::string(name) + " is " + shape_text(x) +
                                                   ": its leading dimensions cannot be seen as one; pass " +
                                                   name + ".contiguous() (nothing is copied silently)"};
-    if (!seen && x.strides != nullptr) row_stride = x.strides[i];  // 0 if the index is expanded
+    if (!seen && x.strides != nullptr) row_stride = x.strides[i];  // 0 for an expanded index
     seen = true;
     inner_rows *= x.shape[i];
   }

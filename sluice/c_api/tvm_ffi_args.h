@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common part of the packed functions in tvm_ffi.cc. It reads fields from tvm-ffi's arguments, turns
-// errors into its exceptions, and guards each call. A call's arguments are pairs, a field and its value, in
-// any order. A field comes as its number in kFields; Python looks the numbers up by name once
-// (sluice_ffi_field).
+// Shared code of the tvm-ffi functions in tvm_ffi.cc: reads fields from the arguments, converts errors into
+// tvm-ffi's exceptions, and guards each call. The arguments of a call are (field, value) pairs in any order.
+// A field is passed as its index in kFields; Python looks up the indices by name once (sluice_ffi_field).
 #pragma once
 
 #include <optional>
@@ -13,14 +12,14 @@
 
 namespace sluice::c_api {
 
-/// The tvm-ffi functions found in the process; null: not found.
+/// The tvm-ffi functions found in the process; null if not found.
 struct Host {
   ffi::SetRaised set_raised;
   ffi::GetStream get_stream;
 };
 const Host& host();
 
-/// Makes the thread's last error the call's exception, and returns the value that the call must return.
+/// Raises the thread's last error as tvm-ffi's exception, and returns the value that the call must return.
 int raise(sluice_status status);
 
 inline constexpr int kMaxDims = 3;
@@ -34,7 +33,8 @@ struct ArrayArg {
   const sluice_array* get() const { return present ? &array : nullptr; }
 };
 
-/// The place of a field's value. The first nine are a sluice_product's arrays, in the order of its names.
+/// Where the value of a field is stored. The first nine slots are the arrays of a sluice_product, in the
+/// order of ProductName.
 enum class Slot : uint8_t {
   a,
   b,
@@ -71,7 +71,7 @@ enum class Slot : uint8_t {
   k,
   op,
   grad_output,
-  stride,  // the first axis's; the next two slots hold the others, here and in the lists below
+  stride,  // the first axis; the next two slots are the other axes', here and in the lists below
   stride_1,
   stride_2,
   dilation,
@@ -86,8 +86,8 @@ enum class Slot : uint8_t {
 };
 inline constexpr int kProductArrays = 9, kSlots = static_cast<int>(Slot::padding_after_2) + 1;
 
-/// The view of a tensor. rows: its leading dimensions, and C's and D's, count as one. turned: a weight n x k
-/// is seen as k x n.
+/// How a product interprets a tensor. rows: its leading dimensions, and those of C and D, are merged into
+/// one. turned: a weight n x k is transposed to k x n.
 enum class Seen : uint8_t { as_it_is, rows, turned };
 
 struct Field {
@@ -159,21 +159,24 @@ inline constexpr int kFieldCount = sizeof(kFields) / sizeof(kFields[0]);
 /// The fields of one call.
 class Fields {
  public:
-  /// Reads the pairs. Error internal: no pairs, or an unknown field (from a package of another version).
+  /// Reads the pairs. Error: internal, for an odd number of arguments or an unknown field (the Python package
+  /// has another version).
   Result<void> read(const ffi::Any* args, int count);
 
   bool has(Slot slot) const { return at(slot) != nullptr; }
-  /// Returns the caller's name of the field, as `seen`; null if the field is not given.
+  /// Returns the caller's name of the field in the form of its `seen` (such as "weight.t()"); null if the
+  /// field is not given.
   const char* name(Slot slot) const;
-  /// Returns the caller's name of the field, however a product sees it.
+  /// Returns the caller's name of the field without such a form; null if the field is not given.
   const char* plain_name(Slot slot) const { return has(slot) ? fields_[index(slot)]->name : nullptr; }
   Seen seen(Slot slot) const { return has(slot) ? fields_[index(slot)]->seen : Seen::as_it_is; }
 
-  /// Fills in a tensor. None, or no value, makes it not present. Error invalid_argument: no tensor.
+  /// Fills in a tensor; None, or a missing field, makes it not present. Error: invalid_argument, if the value
+  /// is not a tensor.
   Result<void> array(Slot slot, ArrayArg& arg) const;
 
-  // These read values that are no tensors; `without` is the value of a field that is not given. A value of
-  // the wrong type reads as 0, and error() keeps the first such error.
+  // These read values that are not tensors; a field that is not given has the value `without`. A value of the
+  // wrong type reads as 0, and error() keeps the first such error.
   float real(Slot slot, float without);
   bool flag(Slot slot) { return has(slot) && whole(slot) != 0; }
   int32_t enumerator(Slot slot);
@@ -195,27 +198,26 @@ class Fields {
   std::optional<Error> error_;
 };
 
-/// The fields of products and convolutions that are no arrays.
+/// The fields of products and convolutions that are not arrays.
 struct CallChoices {
   float alpha, beta;
   int32_t accumulate, activation, update, any_order;
   int64_t workspace, problem;  // addresses, or 0
 };
-/// Reads them; fields.error() says what was wrong. C, if it is there, is added once by default.
+/// Reads these fields; fields.error() has the first error. beta is 1 by default if C is present.
 CallChoices choices_of(Fields& fields, const ArrayArg& c);
 
-/// Makes the leading dimensions one, as torch's linear does. Error invalid_stride: one stride cannot describe
-/// them.
+/// Merges the leading dimensions into one, as torch's linear does. Error: invalid_stride, if a single stride
+/// cannot describe them.
 Result<void> flatten(const char* name, ArrayArg& arg);
-/// Checks, before both are flattened, that `arg` has the leading dimensions of `of` or is a matrix already.
-/// An absent `arg` is fine. Error invalid_size.
+/// Checks that `arg` has the leading dimensions of `of`, or is a matrix; call it before flatten(). An `arg`
+/// that is not present passes. Error: invalid_size.
 Result<void> check_leading(const char* name, const ArrayArg& arg, const char* of_name, const ArrayArg& of);
-/// Turns a weight n x k into a product's k x n. Errors: invalid_argument (missing),
-/// invalid_size.
+/// Transposes a weight n x k into the product's B, k x n. Errors: invalid_argument (missing), invalid_size.
 Result<void> transpose(const char* name, ArrayArg& arg);
 
-/// Returns the device that holds `array`, the call's first array. If it is missing or in host memory, `check`
-/// gives the error, so that a bad call fails alike on every machine.
+/// Returns the device that holds `array`, the call's first array. If it is missing or in host memory, returns
+/// the error of `check`, so that a wrong call gives the same error with and without a GPU.
 template <class Check>
 sluice_status device_of(const sluice_array* array, const Check& check, sluice_device** device) {
   if (array != nullptr && array->device_type == SLUICE_ON_CUDA)
@@ -223,21 +225,22 @@ sluice_status device_of(const sluice_array* array, const Check& check, sluice_de
   return check();
 }
 
-/// Returns the framework's current stream. call() has checked already that the function for it exists.
+/// Returns the framework's current stream. Requires that call() found tvm-ffi's function for it.
 sluice_stream stream_of(int device);
 
-/// The two C functions that run a What, with a lent workspace and with the caller's.
+/// The two C functions that run a `What` (product, ...): with a lent workspace, and with the caller's.
 template <class What>
 struct Runners {
   sluice_status (*run)(sluice_device*, const What*, sluice_stream);
   sluice_status (*run_with)(sluice_device*, const What*, const sluice_workspace*, sluice_stream);
 };
-/// A call's first array, and the address of the caller's workspace or 0.
+/// The first array of a call, and the address of the caller's workspace (0: lend one).
 struct Place {
   const sluice_array* first;
   int64_t workspace;
 };
-/// Runs `what` on the device that holds its first array, in the framework's stream. `check` as in device_of.
+/// Runs `what` on the device that holds its first array, on the framework's stream. `check` is as in
+/// device_of.
 template <class What, class Check>
 sluice_status run_at(const Place& place, const Runners<What>& runners, const What& what, const Check& check) {
   sluice_device* device = nullptr;
@@ -247,12 +250,12 @@ sluice_status run_at(const Place& place, const Runners<What>& runners, const Wha
   return runners.run_with(device, &what, reinterpret_cast<const sluice_workspace*>(place.workspace), stream);
 }
 
-/// Reads the fields of a call and passes them to a function.
+/// Reads the fields of a call, passes them to `function`, and raises if its status is an error.
 int call(sluice_status (*function)(Fields& fields), const ffi::Any* args, int count);
 
 }  // namespace sluice::c_api
 
-/// Defines the function that tvm-ffi finds under `name`: sluice::c_api::name(fields).
+/// Defines the exported function that tvm-ffi finds as `name`; it calls sluice::c_api::name(fields).
 #define SLUICE_PACKED(name)                                                                  \
   SLUICE_API int __tvm_ffi_##name(void*, const sluice::c_api::ffi::Any* args, int32_t given, \
                                   sluice::c_api::ffi::Any* result);                          \

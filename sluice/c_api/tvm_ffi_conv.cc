@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packed function `convolution` that Python calls through tvm-ffi, for all three ops (see tvm_ffi.cc).
-// Tensors are in torch's order of dimensions. What is read has the names of torch's arguments, input, weight
-// and grad_output; what the op writes is out or total.
+// The function `convolution` that Python calls through tvm-ffi, for all three ops (see tvm_ffi.cc). Tensors
+// have torch's order of dimensions. Tensors that are read have torch's names: input, weight, grad_output. The
+// tensor that the op writes is named out or total.
 #include <algorithm>
 #include <string>
 
@@ -13,11 +13,11 @@ namespace sluice::c_api {
 namespace {
 
 constexpr int kMostAxes = 3;
-/// The names of arrays that a call leaves out.
+/// The names that messages use for arrays that a call does not pass.
 constexpr const char* kNames[] = {"input", "weight",  "grad_output", "bias",
                                   "c",     "scale_x", "scale_w",     "scale_d"};
 
-/// A list with one field for each axis.
+/// A list that is passed as one field per axis.
 struct AxisFields {
   int64_t values[kMostAxes];
 
@@ -28,7 +28,7 @@ struct AxisFields {
   explicit constexpr AxisFields(int64_t all) : values{all, all, all} {}
 };
 
-/// The slots of x, w and y: the op's result is in the slot of an output.
+/// The slots of x, w and y; the array that the op computes uses the output's slot.
 struct ConvSlots {
   Slot all[kConvArrays];
 };
@@ -39,14 +39,15 @@ ConvSlots slots_of(int32_t op) {
   return slots;
 }
 
-/// The arrays of a convolution, in the order of its names.
+/// The arrays of a convolution, in the order of ConvName.
 struct ConvArrayArgs {
   ArrayArg all[kConvArrays];
   const char* names[kConvArrays];
 
   const sluice_array* operator[](ConvName which) const { return all[which].get(); }
 
-  /// The number of axes by the first array that is there; a shape with too few or too many is refused later.
+  /// Returns the number of spatial axes of the first array that is present. Later checks refuse a wrong
+  /// number.
   int32_t spatial() const {
     for (const ConvName which : {kConvX, kConvW, kConvY})
       if (all[which].present) return std::clamp(all[which].array.ndim - 2, 1, kMostAxes);
@@ -63,7 +64,7 @@ struct ConvArrayArgs {
   }
 };
 
-/// Refuses an array that the op computes, since it comes as out.
+/// Refuses an input with the name of the array that the op computes: that array must be passed as `out`.
 Result<void> refuse_idle(const Fields& fields, const ConvSlots& slots) {
   for (const Slot slot : {Slot::a, Slot::b, Slot::grad_output}) {
     bool used = false;
@@ -89,7 +90,7 @@ sluice_status run(const sluice_convolution& what, int64_t workspace) {
   return run_at({first.array, workspace}, {sluice_conv_run, sluice_conv_run_with}, what, refuse);
 }
 
-/// Runs a convolution. With the address of a sluice_problem it fills that in instead.
+/// Runs a convolution. If the field `problem` is the address of a sluice_problem, fills that in instead.
 sluice_status convolution(Fields& fields) {
   const int32_t op = fields.enumerator(Slot::op);
   const ConvSlots slots = slots_of(op);

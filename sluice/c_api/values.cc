@@ -87,7 +87,7 @@ Result<Problem> convolution_of(const sluice_problem& v) {
   return problem;
 }
 
-/// Packed products have no batch, no transposed tokens, no scales of weights and no update.
+/// Refuses fields that packed products lack: batches, transposed tokens, scales of weights, updates.
 Result<void> refuse_dense_fields(const sluice_problem& v) {
   const struct {
     const char* name;

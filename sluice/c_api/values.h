@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts between C's values and the library's, field by field. It checks enumerators, because C lets any
-// number through.
+// Converts between the structs of the C interface and the library's, field by field. Checks enumerators,
+// because a C caller can pass any number.
 #pragma once
 
 #include <span>
@@ -14,33 +14,35 @@ namespace sluice::c_api {
 /// The two kinds of problem that a sluice_problem may describe.
 using AnyProblem = std::variant<Problem, PackedProblem>;
 
-/// A field whose value must be 0, 1, .. count - 1.
+/// A field whose value must be between 0 and count - 1.
 struct Enumerator {
   const char* name;
   i64 value;
   int count;
 };
-/// Error invalid_argument: names the first field that is out of range, and its range.
+/// Error: invalid_argument, with the name and range of the first field that is out of range.
 Result<void> check_enumerators(std::span<const Enumerator> enumerators);
 
-/// Converts a problem. Errors: invalid_argument (no enumerator, or a field that packed products or
-/// convolutions lack), format_of's, conv_of's, conv::problem's.
+/// Converts a problem. Errors: invalid_argument (an unknown enumerator, or a field that packed products or
+/// convolutions lack); those of format_of, conv_of and conv::problem.
 Result<AnyProblem> problem_of(const sluice_problem& values);
 sluice_problem values_of(const Problem& problem);
 sluice_problem values_of(const PackedProblem& problem);
 
-/// Converts a format. Errors: invalid_argument (no enumerator), invalid_config (a rule of formats).
+/// Converts a format. Errors: invalid_argument (an unknown enumerator), invalid_config (the format breaks a
+/// rule).
 Result<WeightFormat> format_of(const sluice_weight_format& values);
 sluice_weight_format values_of(const WeightFormat& format);
-/// Returns the layout of a blob. Errors: format_of's, invalid_size.
+/// Returns the sizes of a blob's parts. Errors: those of format_of; invalid_size.
 Result<sluice_packed_numbers> numbers_of(const WeightFormat& format, i64 n, i64 k);
 
 Accumulate accumulate_of(int32_t value);
 
-/// Refuses a problem that its product would refuse, with the names of C's fields. It plans nothing.
+/// Returns the error that a run of the problem would return, in terms of the C struct's fields. Makes no
+/// plan.
 Result<void> check(const AnyProblem& problem);
 
-/// Replaces C++ field names in a message by C's: a.ld becomes a_ld, ld_x becomes x_ld.
+/// Replaces C++ field names in a message by those of the C struct: a.ld becomes a_ld, ld_x becomes x_ld.
 Error in_c_names(Error error);
 
 }  // namespace sluice::c_api

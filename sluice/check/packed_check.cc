@@ -159,7 +159,7 @@ Result<Comparison> DeviceData::check(int copy, WeightRounding rounding) const {
 }
 
 PackedProblem small_problem(PackedProblem p) {
-  constexpr i64 kLeast = 1024;  // k with tiles enough for every cluster
+  constexpr i64 kLeast = 1024;  // a k with at least one k-tile per CTA of every cluster
   const i64 most = std::max(most_exact_k(p) / kLeast * kLeast, kLeast);
   if (p.k > most) p.ld_x = p.k = most;
   p.m = std::min<i64>(p.m, 64);

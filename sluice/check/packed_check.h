@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of a packed problem on the GPU, packed there, with reference sums in fp64, and the check of a
-// kernel's D. Used by `sluice run`, bench/ and tests/gpu.
+// Test data of a packed problem on the GPU: operands, packed there, and reference sums in fp64. Checks the D
+// that a kernel wrote. Used by `sluice run`, bench/ and tests/gpu.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,9 @@ std::string reference_unit_text();
 
 class DeviceData {
  public:
-  /// Uploads, packs the weights with sluice::Packer (once a copy) and sums; waits for the GPU. `shift`:
-  /// elements by which D begins past its alignment. Errors: toolchain, driver.
+  /// Uploads `data` `copies` times, packs the weights of each copy with sluice::Packer, computes the
+  /// reference sums, and synchronises. `shift`: D begins this many elements after an aligned address. Errors:
+  /// toolchain, driver.
   static Result<DeviceData> create(const Device& device, HostData data, int copies = 1, int shift = 0);
 
   const HostData& host() const { return data_; }
@@ -25,14 +26,14 @@ class DeviceData {
   int copies() const { return static_cast<int>(copies_.size()); }
   Args args(int copy = 0) const;
 
-  /// Poisons D's whole buffer in stream order, so that no old contents pass a check.
+  /// Fills D's whole buffer with poison in stream order, so that stale contents cannot pass a check.
   Result<void> poison(Stream stream, int copy = 0) const;
-  /// Waits for all GPU work, and reads D with its guards.
+  /// Synchronises, and returns the contents of D's buffer, guards included.
   Result<std::vector<u8>> read_d(int copy = 0) const;
-  /// Waits and judges D. Inputs of copy 0 must be unchanged. The default `rounding` suits an unknown kernel,
-  /// with wider bounds.
+  /// Synchronises and checks D; also checks that the inputs of copy 0 are unchanged. The default `rounding`
+  /// has wider bounds, which hold for any kernel.
   Result<Comparison> check(int copy = 0, WeightRounding rounding = WeightRounding::either) const;
-  /// Name of copy 0's first input that changed since create(); "" if none did.
+  /// Returns the name of copy 0's first input that changed since create(); "" if all are unchanged.
   Result<std::string> changed_inputs() const;
 
  private:
@@ -45,16 +46,16 @@ class DeviceData {
   int shift_ = 0;
   std::vector<PackedSum> sums_;
   std::vector<Copy> copies_;
-  std::vector<u8> blob_;  // as packed; empty, and not compared, if large
+  std::vector<u8> blob_;  // copy of the packed blob; empty if the blob is large, which is then not compared
   DeviceBuffer codes_, scales_, zeros_, bias_, scale_x_, scale_d_, gamma_, c_;
   std::shared_ptr<const Device> device_;
 };
 
-/// A small problem that every config of `problem` accepts with equal options: up to 64 tokens and 512
-/// columns, and as many k as keep sums of exact data exact.
+/// Returns a small problem with the options of `problem`, which every config of `problem` accepts. It has up
+/// to 64 tokens and 512 columns, and the largest k with which sums of exact data stay exact.
 PackedProblem small_problem(PackedProblem problem);
-/// Launches the config's kernel on `data` and checks; whole numbers must agree in every bit. Errors: prepare,
-/// driver.
+/// Launches the config's kernel on `data` and checks D; with exact data every bit must agree. Errors: those
+/// of prepare; driver.
 Result<Comparison> check_config(const Device& device, const DeviceData& data, const PackedConfig& config,
                                 Stream stream);
 

@@ -16,8 +16,8 @@ namespace {
 
 constexpr u8 kPoison = 0xFF;
 constexpr double kWholeLimit =
-    16777215.0;                      // largest exact sum, in units of the smallest part: fp32's 24 bits
-constexpr i64 kLargestNormed = 128;  // times a root of up to 4: bf16 and the sum of its squares hold it
+    16777215.0;  // largest exact sum, in units of the smallest summand: fp32 has 24 significant bits
+constexpr i64 kLargestNormed = 128;  // times a root of up to 4: exact in bf16, and its squares' sum in fp32
 
 void store(DType type, void* base, i64 index, double value) {
   const u32 bits = verify::encode(type, value);
@@ -37,7 +37,7 @@ std::vector<u8> numbers(DType type, i64 count, const std::function<double(i64)>&
   return bytes;
 }
 
-/// The most that a token of 1 adds to a sum of magnitudes, times its scale.
+/// Returns the largest |x w| times scales, in units of exact_limit(), that a token element x = 1 can give.
 double largest_term(const PackedProblem& p) {
   const double largest_code = p.weights.type == WeightType::uint4  ? 15
                               : p.weights.type == WeightType::int8 ? 255
@@ -46,12 +46,14 @@ double largest_term(const PackedProblem& p) {
   const double of_scales = scale_x_count(p) > 0 ? 4 : 2;  // the largest product of scales
   return of_scales * 2 * largest_operand;
 }
-/// The other half of the limit is for bias and C.
+/// Returns the largest allowed sum of products. It is half of the exact limit; the other half is for bias and
+/// C.
 double most_of_sum(const PackedProblem& p) {
   return exact_limit(p) / 2;
 }
-/// The largest token for which every sum stays exact. 128 products of e4m3 tokens also stay within 2^14 (128
-/// * 8 * 8), the most that the 8-bit tensor core adds exactly (docs/numerics.md).
+/// Returns the largest magnitude of token elements for which every sum stays exact. largest_token() caps it
+/// at 8: then 128 products of e4m3 tokens also stay within 2^14 (128 * 8 * 8), up to which the 8-bit tensor
+/// core adds exactly (docs/numerics.md).
 double largest_token_unbounded(const PackedProblem& p) {
   return most_of_sum(p) / (largest_term(p) * static_cast<double>(std::max<i64>(p.k, 1)));
 }
@@ -59,13 +61,13 @@ int largest_token(const PackedProblem& p) {
   return static_cast<int>(std::clamp(largest_token_unbounded(p), 1.0, 8.0));
 }
 
-/// The factor that gamma has at most.
+/// Returns the largest magnitude of gamma in exact data.
 int largest_gamma(const PackedProblem& p) {
   return largest_token(p) > 1 ? 2 : 1;
 }
 
-/// A row of exact data: whole numbers. A row that is longer than most_exact_k has so many of -1, 0 and 1,
-/// each somewhere in its own piece of the row, and zeros.
+/// Returns a row of exact data: whole numbers. A row longer than most_exact_k() is divided into
+/// most_exact_k() pieces. Each piece has -1, 0 or 1 at one random position, and zeros elsewhere.
 std::vector<double> exact_row(const PackedProblem& p, i64 row, const Random& random) {
   const i64 most = most_exact_k(p);
   const int magnitude = largest_token(p);
@@ -85,15 +87,15 @@ std::vector<double> exact_row(const PackedProblem& p, i64 row, const Random& ran
   return values;
 }
 
-/// A row of exact data whose root mean square is a power of two. A random quarter of its elements has twice
-/// that magnitude, and the others are 0, so each piece of a row has its own sum of squares. In long rows it
-/// is a sixteenth with four times the magnitude, and so on, which halves the sum of magnitudes each time.
-/// Elements past the last multiple of that fraction have the root mean square itself.
+/// Returns a row of exact data whose root mean square is a power of two. A random quarter of the elements has
+/// twice that magnitude, and the others are 0. So partial sums of squares differ along the row.
+/// In long rows a sixteenth has four times the magnitude, and so on; each such step halves the sum of
+/// magnitudes. The remainder, if k is no multiple of 4 (16, ...), has the root mean square itself.
 std::vector<double> normed_row(const PackedProblem& p, const Random& random) {
   const i64 k = p.k, most = most_exact_k(p) / largest_gamma(p);
   int root = 1 << random(0) % 3;
   while (root > 1 && 2 * root > largest_token(p)) root /= 2;
-  i64 times = 2;  // the magnitude, in roots
+  i64 times = 2;  // the magnitude of nonzero elements, divided by the root mean square
   const auto sum = [&] { return root * (k / (times * times) * times + k % (times * times)); };
   while (sum() > most && times < kLargestNormed) times *= 2;
   const i64 fraction = times * times, whole = k / fraction * fraction;
@@ -127,7 +129,7 @@ std::vector<u8> random_tokens(const PackedProblem& p, DataKind kind, const Rando
   return x;
 }
 
-/// Powers of two that keep tokens small enough, for exact data; else any.
+/// Returns gamma. Exact data: powers of two, small enough that normed tokens stay exact. Else any values.
 std::vector<u8> random_gamma(const PackedProblem& p, DataKind kind, const Random& random) {
   const double largest = largest_gamma(p);
   return numbers(p.x, p.k, [&](i64 i) {
@@ -139,13 +141,13 @@ std::vector<u8> random_gamma(const PackedProblem& p, DataKind kind, const Random
 std::vector<u8> random_codes(const PackedProblem& p, DataKind kind, const Random& random) {
   std::vector<u8> codes(static_cast<size_t>(p.n * p.k));
   const auto size = static_cast<i64>(codes.size());
-  for (i64 i = 0; i < size; i += 8) {  // eight from each number
+  for (i64 i = 0; i < size; i += 8) {  // eight codes from each random number
     const u64 bits = random(i);
     std::memcpy(codes.data() + i, &bits, static_cast<size_t>(std::min<i64>(8, size - i)));
   }
   if (p.weights.type == WeightType::uint4)
     for (u8& code : codes) code &= 15;
-  if (kind == DataKind::positive)  // the upper half; zeros come from the lower
+  if (kind == DataKind::positive)  // codes of the upper half; zero points are drawn from the lower half
     for (u8& code : codes)
       code = p.weights.type == WeightType::uint4  ? code | 8
              : p.weights.type == WeightType::int8 ? code | 128
@@ -155,7 +157,7 @@ std::vector<u8> random_codes(const PackedProblem& p, DataKind kind, const Random
   for (int i = 0; i < 17; ++i) whole[i] = static_cast<u8>(verify::encode(DType::e4m3, i - 8.0));
   for (u8& code : codes) {
     if (kind == DataKind::exact) code = whole[code % 17];
-    if ((code & 0x7F) == 0x7F) code ^= 1;  // no NaN
+    if ((code & 0x7F) == 0x7F) code ^= 1;  // avoids NaN
   }
   return codes;
 }
@@ -166,9 +168,9 @@ double random_scale(DataKind kind, const Random& random, i64 i) {
   return sign * (0.5 + random.unit(i)) / 64;
 }
 
-/// Scales most of an e4m3 D below its limit of 448 but above its smallest fractions. The scale is the
-/// outputs' root mean square over 8 to 128, for the distributions above; a gated output is a product of two
-/// sums.
+/// Returns a scale_d that keeps most elements of an e4m3 D below its limit of 448 and above the subnormal
+/// range. It is the outputs' root mean square divided by 8 to 128, for the distributions above. A gated
+/// output is a product of two sums.
 double random_scale_d(const PackedProblem& p, DataKind kind, const Random& random) {
   const bool exact = kind == DataKind::exact;
   const double token = exact ? 0.6 * largest_token(p) : 1.0, code = 4.6, scale = exact ? 1.3 : 1.0 / 64;
@@ -182,7 +184,8 @@ double random_scale_d(const PackedProblem& p, DataKind kind, const Random& rando
   return std::exp2(std::round(std::log2(output)) - 3 - verify::pick(random(0), 4));
 }
 
-/// Draws both ends of the range and numbers between: whole ones, or any for real data.
+/// Returns a random zero point: an end of the range, or a number between; a whole number unless data are
+/// real.
 double random_zero(WeightType type, DataKind kind, const Random& random, i64 i) {
   const int top = type == WeightType::uint4 ? 15 : 255, largest = kind == DataKind::positive ? top / 2 : top;
   switch (random(i) % 4) {
@@ -237,7 +240,7 @@ Result<HostData> random_data(const PackedProblem& problem, DataKind kind, u64 se
   if (p.norm_x) {
     data.gamma = random_gamma(p, kind, stream(7));
     data.epsilon =
-        kind == DataKind::exact ? 0.0f : 0.125f;  // large, so that a kernel that omits it is caught
+        kind == DataKind::exact ? 0.0f : 0.125f;  // large, so that the check catches a kernel that omits it
     data.roots = roots_of(p, data.x, data.epsilon);
   }
   if (p.residual) data.c = random_residual(p, kind, stream(8).seed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bounds of docs/numerics.md, for each element and for all together. The common bounds catch errors
-// within one element's bound that no rounding explains.
+// Checks D against the error bounds of docs/numerics.md, per element and over all elements. The bounds over
+// all elements catch systematic errors that stay within each element's bound.
 #include <sluice/check/packed_data.h>
 
 #include <algorithm>
@@ -13,14 +13,16 @@ namespace {
 
 constexpr u8 kPoison = 0xFF;
 constexpr double kActivationSlack = 0x1p-20, kSteepest = 1.13;  // as in verify_check.cuh
-// Each bound is twice the error of emulated kernels (tests/unit/packed_judge_test.cc), since a bound that is
-// too narrow shows only on a GPU. kWeightSlack: for counted roundings. kUsual...: for all elements together,
-// for sums, for weights in last places of the tokens, and for cancellation. kWeightsMean: for the mean of n
-// roundings.
+// Each bound is twice the error of emulated kernels (tests/unit/packed_judge_test.cc), because a bound that
+// is too narrow would fail only on a GPU. kWeightSlack: factor of the bound of one element from rounded
+// weights. kUsualSums, kUsualWeights (in units in the last place of the tokens' type) and kUsualCancelled
+// (relative to the sum of magnitudes): bounds of the root mean square over all elements. kWeightsMean: factor
+// of the bound of the mean of n random roundings.
 constexpr double kWeightSlack = 2, kUsualSums = 0x1p-8, kUsualWeights = 5, kUsualCancelled = 0x1p-17;
 constexpr double kWeightsMean = 1.5;
 
-/// Largest exact output of a token: a normed token's root of 1, 1/2 or 1/4 scales the limit.
+/// Returns the largest exact output of a token. For a normed token, its root of 1, 1/2 or 1/4 scales the
+/// limit.
 double exact_token_limit(const HostData& data, i64 token) {
   return exact_limit(data.problem) * (data.roots.empty() ? 1.0 : data.roots[static_cast<size_t>(token)]);
 }
@@ -29,9 +31,9 @@ struct Place {
   i64 row, column;
 };
 
-/// Largest error of a right kernel. worst: for one element. usual: for the root of the sum of squares of all
-/// elements. mean: for their average; `weights`, the rounding of weights, counts separately since its sign is
-/// random (docs/numerics.md).
+/// Largest errors of a correct kernel. worst: of one element. usual: an element's share in the root of the
+/// sum of all squared errors. mean: an element's share in the mean error, except rounded weights. weights:
+/// the part from rounded weights, separate because its sign is random (docs/numerics.md).
 struct Errors {
   double worst = 0, usual = 0, mean = 0, weights = 0;
 
@@ -45,8 +47,8 @@ struct Errors {
   }
 };
 
-/// An output before its rounding to D, its allowed errors, and the magnitude that the mean error is relative
-/// to.
+/// An output before it is rounded to D's type, its allowed errors, and the magnitude by which the mean error
+/// is divided.
 struct Expected {
   double value;
   Errors errors;
@@ -54,16 +56,18 @@ struct Expected {
   bool exact;  // the data allow no error
 };
 
-/// Error of the tensor core's steps, relative to the sum's magnitude. 16-bit tokens: 16 k a step. e4m3
-/// tokens: 32 k a step, where 32 products, the sum before and the sum after are cut to 13 fraction bits. Sums
-/// move to fp32 after each scale group, or 128 k.
+/// Returns the error bound of the tensor core's accumulation, relative to the sum of magnitudes. 16-bit
+/// tokens: one step per 16 of k. e4m3 tokens: one step per 32 of k, in which 32 products, the old and the new
+/// sum are truncated to 13 fraction bits. Sums are added to fp32 registers after each scale group, or 128 of
+/// k.
 double products_error(const PackedProblem& p) {
   if (p.x != DType::e4m3) return 1.3 * static_cast<double>(p.k + 16) * 0x1p-25;
   const int length = p.weights.group == 0 ? kPackedTileK : p.weights.group;
   return length / 32 * 34 * 0x1p-13;
 }
 
-/// Truncation has one sign, but its mean stays below the worst case: 6e-4 for all-positive sums.
+/// Returns the bound of the mean error. Truncation errors have one sign, but their mean stays below the worst
+/// case: 6e-4 for all-positive sums.
 double mean_products_error(const PackedProblem& p) {
   return p.x == DType::e4m3 ? 0x1p-9 : products_error(p);
 }
@@ -73,7 +77,7 @@ double bias_of(const HostData& data, i64 column) {
   return p.bias == Bias::none ? 0.0 : number_at(p.bias_type, data.bias.data(), column);
 }
 
-/// Errors of sum x w in the kernel's order of additions.
+/// Returns the error bounds of sum_k x w for the kernel's order of additions.
 Errors sum_errors(const PackedProblem& p, const PackedSum& sum, WeightRounding rounding) {
   if (rounding == WeightRounding::either) {
     const Errors a = sum_errors(p, sum, WeightRounding::none),
@@ -82,9 +86,10 @@ Errors sum_errors(const PackedProblem& p, const PackedSum& sum, WeightRounding r
             std::max(a.weights, b.weights)};
   }
   const bool rounds = rounding == WeightRounding::to_tokens;
-  // Products; a scale and a sum for each group; 16 warps and 8 slices; scale_x; the final adds.
+  // Counts fp32 roundings: a scale and a sum per group, sums of 16 warps and 8 slices, scale_x, final
+  // additions.
   const double adds = (static_cast<double>(p.k) / 32 + 40) * 0x1p-24;
-  // Rounded weights are added without code offsets: at most sum |x w|.
+  // Rounded weights have no code offsets, so magnitudes add up to at most sum |x w|.
   const double terms = rounds ? 1.02 * std::sqrt(static_cast<double>(p.k) * sum.squares) : sum.magnitude;
   const double of_weights = rounds ? kWeightSlack * sum.rounding : 0.0;
   const double usual = kUsualSums + (rounds ? kUsualWeights * weight_unit(p.x) : 0.0);
@@ -156,7 +161,7 @@ Expected expected(const HostData& data, std::span<const PackedSum> sums, Place p
 
 class Totals {
  public:
-  /// `rounding`: the largest of D's own.
+  /// `rounding`: the largest error of rounding to D's type.
   void add(double error, const Expected& e, double rounding) {
     squares_ += error * error;
     allowed_squares_ += (e.errors.usual + rounding) * (e.errors.usual + rounding);
@@ -169,7 +174,8 @@ class Totals {
   }
   double mean(i64 count) const { return count > 0 ? mean_ / static_cast<double>(count) : 0.0; }
   double norm_ratio() const { return allowed_squares_ > 0 ? std::sqrt(squares_ / allowed_squares_) : 0.0; }
-  /// Columns have different weights, and all tokens share them.
+  /// The mean error divided by its bound. Rounding errors of weights are independent between columns, but
+  /// equal for all `tokens`.
   double mean_ratio(i64 tokens) const {
     const double random = kWeightsMean * std::sqrt(static_cast<double>(tokens) * weights_squares_);
     const double allowed = allowed_mean_ + std::min(weights_, random);
@@ -179,17 +185,18 @@ class Totals {
  private:
   double squares_ = 0, allowed_squares_ = 0;  // sums of squared errors
   double mean_ = 0, allowed_mean_ = 0, weights_ = 0,
-         weights_squares_ = 0;  // sums relative to magnitudes, before division by the count
+         weights_squares_ = 0;  // sums of errors relative to magnitudes, not yet divided by the count
 };
 
-/// About half of the distance to D's next number; 2^-150 and less do not matter.
+/// Returns about half of the distance from `value` to the next number of `type`. Distances of 2^-150 and less
+/// are negligible.
 double half_unit(DType type, double value) {
   const verify::CodeLayout layout = verify::code_layout(type);
   const int least = 1 - verify::bias_of(layout);
   const int exponent = value == 0.0 ? least : std::max(std::ilogb(value), least);
   return std::ldexp(1.0, exponent - layout.fraction_bits - 1);
 }
-/// Beyond it e4m3 saturates and other types become infinite.
+/// Returns the largest finite number. Above it e4m3 saturates and other types become infinite.
 double largest_of(DType type) {
   return type == DType::e4m3 ? 448.0 : type == DType::fp16 ? 65504.0 : 0x1.fep127;
 }
@@ -215,7 +222,7 @@ void note_wrong(Comparison& found, const LoggedElement& element, bool unwritten)
   if (found.examples.size() < kLoggedElements) found.examples.push_back(element);
 }
 
-/// Counts 16-byte pieces outside D's elements that lost their poison.
+/// Counts the 16-byte pieces outside D's elements that no longer hold poison.
 void find_damage(const PackedProblem& p, std::span<const u8> buffer, i64 begin, Comparison& found) {
   const i64 row_bytes = d_columns(p) * bytes_of(p.d), pitch = p.ld_d * bytes_of(p.d);
   i64 last_piece = -1;
@@ -272,7 +279,7 @@ Comparison judge(const HostData& data, std::span<const PackedSum> sums, std::spa
       if (std::fabs(e.value) < largest_of(p.d)) totals.add(error, e, own);
       if (e.magnitude == 0 || std::fabs(error) <= found.worst_ratio * e.errors.worst) continue;
       const double rounding =
-          std::fabs(verify::decode(p.d, verify::encode(p.d, e.value)) - e.value);  // D's own
+          std::fabs(verify::decode(p.d, verify::encode(p.d, e.value)) - e.value);  // the rounding to D's type
       if (std::isfinite(rounding))
         found.worst_ratio =
             std::max(found.worst_ratio, std::fabs(error) / (e.errors.worst + rounding + 0x1p-149));

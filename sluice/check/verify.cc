@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches the verification kernels. kernels/verify.cuh has the arithmetic, verify_data.cc the layout.
+// Launches the verification kernels. kernels/verify.cuh has the arithmetic, verify_data.cc the memory layout.
 #include <sluice/check/verify.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ Result<Verifier> Verifier::create(const Device& device, int log_slots) {
   SLUICE_TAKE(auto check, device.impl().load_unit(verify_unit_text(VerifyUnit::check), 0));
   SLUICE_TAKE(auto log, DeviceBuffer::allocate(device, static_cast<i64>(log_slots) * sizeof(CheckLog)));
   SLUICE_TRY(log.fill(0, nullptr));
-  SLUICE_TRY(synchronize(device));  // other streams may start now
+  SLUICE_TRY(synchronize(device));  // the log is zeroed now, whichever stream uses it next
   return Verifier(std::make_shared<const Impl>(
       Impl{device, std::move(fill), std::move(check), std::move(log), log_slots}));
 }

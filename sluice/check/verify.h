@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verifies a product. Fills the operands of a problem on the GPU, computes every output in fp64 there, and
-// compares. Poison pads each operand and surrounds it in guard zones of kGuardBytes. All of it, and all
-// inputs, must be unchanged after the check. Used by `sluice run` and `verify`, bench/ and tests/gpu.
+// compares. Padding of each operand, and guard zones of kGuardBytes around it, are filled with poison. The
+// check fails if poison or an input has changed. Used by `sluice run` and `verify`, bench/ and tests/gpu.
 //   auto verifier = Verifier::create(device);
 //   auto data     = verifier->make_data(problem, exact_data(problem, seed), stream);
 //   gemm::launch(*kernel, data->args(), stream);
@@ -25,28 +25,29 @@ struct DataSpec {
   u64 seed = 1;
   FillSpec a{}, b{}, c{}, bias{};
   FillSpec scale_a{.kind = Fill::powers}, scale_b{.kind = Fill::powers}, scale_d{.kind = Fill::powers};
-  FillSpec d{.kind = Fill::normal};  // D's contents before a product is added to it; else D is poison
+  FillSpec d{.kind = Fill::normal};  // D's old contents, if the product is added to D; else D is poison
   float alpha = 1.0f, beta = 0.0f;
-  int element_shift = 0;  // elements by which C, bias and scales start past 16-byte alignment
-  int d_shift = 0;        // as element_shift, for D; only with StorePath::direct
+  int element_shift = 0;  // C, bias and scales start this many elements after a multiple of 16 bytes
+  int d_shift = 0;        // like element_shift, for D; only with StorePath::direct
 };
 
-/// Small integers and power-of-two scales: every result is one rounding of a whole number, for any k. Where k
-/// is long, A is mostly zeros. The seed picks alpha, beta and magnitudes. Use with activation none or relu. C
-/// is poison when beta = 0.
+/// Small integers and power-of-two scales. For any k, every sum is exact and D is that sum rounded once. If k
+/// is large, A is mostly zeros. The seed chooses alpha, beta and magnitudes. Use with activation none or
+/// relu. C is poison if beta = 0.
 DataSpec exact_data(const Problem& problem, u64 seed);
-/// True if no sum of a b can leave the whole numbers that the accumulator holds. Thinned data are taken with
-/// ten deviations more than their mean. Verifier refuses Judge::exact without it.
+/// Returns true if no sum of products can exceed the whole numbers that the accumulator represents exactly.
+/// For sparse data it assumes at most the mean number of nonzero products plus ten standard deviations.
+/// Verifier refuses Judge::exact if this is false.
 bool holds_exact_sums(const Problem& problem, const DataSpec& spec);
-/// Reals of random sign, with arbitrary scales. C is poison when beta = 0.
+/// Real numbers of random sign, with arbitrary scales. C is poison if beta = 0.
 DataSpec real_data(const Problem& problem, u64 seed);
-/// Like real_data, with positive A and B and alpha = scales = 1: shows a biased accumulator.
+/// Like real_data, but A and B are positive and alpha and scales are 1: exposes an accumulator with a bias.
 DataSpec positive_data(const Problem& problem, u64 seed);
 
-/// The filled operands of one problem; shares ownership of their memory.
+/// The filled operands of one problem. Copies share the memory.
 class ProblemData {
  public:
-  const Problem& problem() const { return problem_; }  // strides filled in
+  const Problem& problem() const { return problem_; }  // with its strides set
   const DataSpec& spec() const { return spec_; }
   const gemm::Args& args() const { return args_; }
   const Region& region(int index) const { return regions_[index]; }
@@ -60,18 +61,19 @@ class ProblemData {
   Region regions_[kRegionCount];
 };
 
-/// Device memory that make_data needs for this problem, guards included.
+/// Returns the bytes of device memory that make_data needs for this problem, guards included.
 i64 data_bytes(const Problem& problem, const DataSpec& spec);
 
 struct CheckSpec {
   Judge judge = Judge::exact;
-  i64 max_products = i64{1} << 36;  // beyond it only a hashed sample of D is checked
+  i64 max_products =
+      i64{1} << 36;  // elements of D times k; above it only a pseudo-random sample of D is checked
   double activation_error =
-      0;  // absolute error allowed to GELU or SiLU beside the checker's own (docs/numerics.md)
+      0;  // absolute error allowed to GELU or SiLU in addition to the checker's own (docs/numerics.md)
 };
 
-/// not_judged: nothing is wrong, but data are too large to be exact, so equal bits cannot be asked for. It
-/// counts as neither right nor wrong.
+/// not_judged: no element is wrong, but some data are too large for exact sums, so equal bits cannot be
+/// required. It counts as neither right nor wrong.
 enum class Verdict { right, wrong, not_judged };
 
 struct Comparison {
@@ -80,7 +82,7 @@ struct Comparison {
   i64 unwritten = 0;       // wrong elements that still hold poison
   i64 damaged_chunks = 0;  // 16-byte pieces changed outside D: guards, padding, inputs
   u64 damage_address = 0;  // the lowest damaged address
-  i64 inexact_inputs = 0;  // Judge::exact: elements whose data are too large to be exact; not judged
+  i64 inexact_inputs = 0;  // Judge::exact: elements that are not checked, because their sums may be inexact
   i64 row_low = -1, row_high = -1, column_low = -1, column_high = -1;  // box around the wrong elements
   double worst_ratio = 0;  // largest |error| / bound (Judge::bounded)
   double mean_error = 0;   // mean of (got - expected) / sum |a b|
@@ -94,29 +96,31 @@ struct Comparison {
   }
   bool passed() const { return verdict() == Verdict::right; }
 };
-/// One line if it passed; else counts, the box and examples.
+/// Returns one line if the check passed; else counts, the box and examples.
 std::string describe(const Comparison& found);
 
-/// Holds the verification kernels of one device. Not thread-safe: make one a thread.
+/// Holds the verification kernels of one device. Not thread-safe: make one per thread.
 class Verifier {
  public:
-  /// `log_slots`: results that enqueue_check keeps until read_log. Errors: toolchain, driver.
+  /// `log_slots`: how many results of enqueue_check are kept until read_log. Errors: toolchain, driver.
   static Result<Verifier> create(const Device& device, int log_slots = 1);
 
-  /// Allocates, and fills in stream order. Errors: invalid_stride (matrices of a batch overlap), driver.
+  /// Allocates the operands, and fills them in stream order. Errors: invalid_stride (matrices of a batch
+  /// overlap), driver.
   Result<ProblemData> make_data(const Problem& problem, const DataSpec& spec, Stream stream) const;
-  /// Fills operands inside `arena` (at least data_bytes), for many problems in one stream.
+  /// Places operands in `arena` (at least data_bytes) and fills them in stream order. Problems of one stream
+  /// can share the arena.
   Result<ProblemData> make_data(const Problem& problem, const DataSpec& spec,
                                 std::shared_ptr<const DeviceBuffer> arena, Stream stream) const;
-  /// Refills everything, D too, in stream order. `seed` changes the inputs at the same addresses.
+  /// Refills all operands and D in stream order, at the same addresses, with data from another `seed`.
   Result<void> refill(ProblemData& data, u64 seed, Stream stream) const;
-  /// Refills with another spec; alpha and beta of args() change too. Shifts stay as made.
+  /// Refills with another spec; alpha and beta of args() change too. Shifts of the first spec stay.
   Result<void> refill(ProblemData& data, const DataSpec& spec, Stream stream) const;
 
-  /// Uses log slot 0, and waits.
+  /// Checks D, waits for the stream and returns the result. Uses log slot 0.
   Result<Comparison> check(const ProblemData& data, const CheckSpec& spec, Stream stream) const;
-  /// Checks in stream order into a log slot, without waiting. Error invalid_argument: the slot; Judge::exact
-  /// with data that are too large for it.
+  /// Checks D in stream order without waiting; the result is written to a log slot. Error: invalid_argument,
+  /// for a slot out of range, or for Judge::exact unless holds_exact_sums().
   Result<void> enqueue_check(const ProblemData& data, const CheckSpec& spec, int slot, Stream stream) const;
   /// Waits for the stream, then reads and zeroes the first `count` slots.
   Result<std::vector<Comparison>> read_log(int count, Stream stream) const;

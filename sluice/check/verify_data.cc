@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout of the operands with guard zones, and the three standard kinds of data.
+// Memory layout of the operands with guard zones, and the three standard kinds of data.
 #include <sluice/check/verify_data.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ u64 seed_of(const DataSpec& spec, int region) {
 
 struct Operand {
   const char* name;
-  Matrix matrix;  // strides filled in
+  Matrix matrix;  // with its strides set
   i64 inner, outer, batch;
   FillSpec fill;
   int shift;  // elements
@@ -54,7 +54,8 @@ Result<Region> region_of(const Operand& x, u64 seed) {
                 .type = x.matrix.type};
 }
 
-/// Elements past 16 bytes at which an operand begins that may lie anywhere: 0 to 7, by the seed.
+/// Returns by how many elements (0 to 7, from the seed) an operand begins after a multiple of 16 bytes; 0 if
+/// the problem requires alignment.
 int shift_of(const Matrix& x, u64 seed) {
   return x.unaligned ? static_cast<int>(verify::hash(seed, 0x51) % 8) : 0;
 }
@@ -68,7 +69,8 @@ Operand matrix_operand(const char* name, const Matrix& x, const Problem& p, i64 
           is_a ? spec.a : spec.b,
           shift_of(x, is_a ? spec.seed : ~spec.seed)};
 }
-/// A tensor of a convolution, by what it takes in memory: m x k or n x k elements would be taps times that.
+/// Returns a tensor of a convolution with its size in memory. The product's m x k or n x k elements would be
+/// as many times more as the filter has taps.
 Operand tensor_operand(const char* name, Matrix x, const verify::TensorShape& shape, const FillSpec& fill) {
   x.ld = shape.pitch;
   return {name, x, shape.columns, shape.rows, 1, fill, 0};
@@ -115,13 +117,13 @@ i64 data_bytes(const Problem& problem, const DataSpec& spec) {
 
 namespace {
 
-constexpr int kMostHalvings = 16;  // bits of the hash that fill_value() takes for them
+constexpr int kMostHalvings = 16;  // fill_value() has 16 bits of the hash for them
 
 float power(u64 random, int low, int high) {
   return static_cast<float>(verify::power_of_two(low + verify::pick(random, high - low + 1)));
 }
 
-/// A round number up to which the type holds every whole number.
+/// Returns a bound up to which the type represents every whole number.
 int largest_integer(DType type) {
   switch (type) {
     case DType::e5m2: return 8;
@@ -141,29 +143,32 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
   const bool promoted = is_promoted(problem);
   const bool scaled = e.scale_a != ScaleMode::none || e.scale_b != ScaleMode::none;
   const bool plain = !scaled && !e.residual && e.bias == Bias::none && !adds(e);
-  // alpha and each scale may shift the product by a bit against C and bias: 2^19 leaves fp32 five bits. The
-  // factors of a gated product stay within 2^11 if all are whole, and 2^8 beside a bias of up to 8.
+  // alpha and each scale may shift the product by one bit relative to C and bias. So the limit is 2^19, five
+  // bits below fp32's 24. The factors of a gated product are below 2^11, or 2^8 with scales, C or bias, so
+  // that their product is exact.
   const double fp32_limit = e.gated ? (plain ? 2048.0 : 256.0) : plain ? 16777215.0 : 524288.0;
   const double sum_limit = is_fp8(problem.a.type) && !promoted && fp32_limit > 16384.0 ? 16384.0 : fp32_limit;
-  // A typical sum of random signs is sqrt(k) * magnitude^2 / 2; keep most within e4m3's 448.
+  // A typical sum of terms with random signs is sqrt(k) * magnitude^2 / 2. Keeps most sums below e4m3's 448.
   const double typical_limit = problem.d.type == DType::e4m3 ? (e.gated ? 40.0 : 400.0) : fp32_limit;
   const i64 k = std::max<i64>(problem.k, 1), block = promoted ? std::min<i64>(k, 128) : k;
   int magnitude = 1;
   const int cap = std::min({largest_integer(problem.a.type), largest_integer(problem.b.type), 64});
   while (magnitude < cap) {
-    const double square = 4.0 * magnitude * magnitude;  // for the next candidate
+    const double square =
+        4.0 * magnitude * magnitude;  // the square of twice the magnitude, the next candidate
     if (k * square > sum_limit || (promoted && block * square > 16384.0)) break;
     if (std::sqrt(static_cast<double>(k)) * square > typical_limit) break;
     magnitude *= 2;
   }
-  // Thins A out where ones everywhere would exceed the limit. The density is in 256ths; a margin of 2 stays.
+  // Makes A sparse if k ones could exceed the limit. The density is in 256ths, with a safety factor of 2.
   int density = 256, halvings = 0;
   if (k > sum_limit) {
     double share = 128.0 * sum_limit / static_cast<double>(k);
     for (; share < 1.0 && halvings < kMostHalvings; ++halvings) share *= 2;
     density = std::max(1, static_cast<int>(share));
   }
-  const bool varied = verify::pick(r >> 32, 4) == 0;  // one in four: sparse inputs reveal wrong addresses
+  const bool varied =
+      verify::pick(r >> 32, 4) == 0;  // one seed in four: sparse inputs expose wrong addresses
   DataSpec spec{.seed = seed,
                 .a = {.magnitude = magnitude,
                       .density = varied ? std::min(density, 64) : density,

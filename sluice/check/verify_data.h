@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout of a problem's operands in one block of device memory: arithmetic, no GPU. Called by verify.cc;
-// tested by tests/unit/verify_data_test.cc.
+// Computes the layout of a problem's operands in one block of device memory; needs no GPU. Called by
+// verify.cc; tested by tests/unit/verify_data_test.cc.
 #pragma once
 
 #include <sluice/check/verify.h>
 
 namespace sluice {
 
-inline constexpr i64 kRegionAlign = 256;  // as cuMemAlloc
+inline constexpr i64 kRegionAlign = 256;  // bytes; the alignment that cuMemAlloc guarantees
 
-/// Offsets from the start of the block; `base` of each region is still null.
+/// The regions, by their offsets from the start of the block; `base` of each region is still null.
 struct DataLayout {
   Region regions[kRegionCount];
   i64 region_begin[kRegionCount];
   i64 bytes;  // size of the block
 };
 
-/// Errors: invalid_stride (matrices of a batch overlap, so an element would have two values), invalid_size
-/// (past 2^58 elements, or negative).
+/// Returns the layout. Errors: invalid_stride (matrices of a batch overlap, so an element would have two
+/// values), invalid_size (more than 2^58 elements, or a negative size).
 Result<DataLayout> lay_out(const Problem& problem, const DataSpec& spec);
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints a Comparison for finding the bug: counts, a box that may show a tile, example values.
+// Prints a Comparison so that a bug can be located: counts, the box around wrong elements (often a tile), and
+// example values.
 #include <cstdio>
 
 #include <sluice/check/verify.h>

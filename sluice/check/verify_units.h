@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JIT units of verification. Called by verify.cc; `sluice compile` and tests/unit/verify_units_test.cc
-// compile them without a GPU.
+// The source texts of the verification kernels, for NVRTC. verify.cc compiles them for its GPU; `sluice
+// compile` and tests/unit/verify_units_test.cc compile them without a GPU.
 #pragma once
 
 #include <string>

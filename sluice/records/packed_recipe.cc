@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipes of packed products. A new member of the problem does not compile here until its cost is stated.
+// Recipes of packed products. After a new member of PackedProblem this file does not compile until somebody
+// decides whether the member belongs to the recipe.
 #include <sluice/host/ops/hash.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
 #include <sluice/records/recipe.h>
@@ -10,9 +11,9 @@ PackedRecipe recipe_of(const PackedProblem& problem) {
   PackedProblem p = problem;
   if (p.ld_x == 0) p.ld_x = p.k;
   if (p.ld_d == 0) p.ld_d = d_columns(p);
-  // Free of cost: bias_type (read once), ld_x (rows are read in whole lines), scale_d (one value), gated,
-  // norm_x, residual and ld_c. The time is the weights', and the planner excludes combinations that a product
-  // cannot have.
+  // These do not affect the time, which is spent reading weights: bias_type (read once), ld_x (rows are read
+  // in whole lines), scale_d (one value), gated, norm_x, residual and ld_c. The planner itself excludes
+  // impossible combinations.
   const auto& [m, n, k, x, scale_x, d, weights, bias, bias_type, activation, gated, scale_d, norm_x, residual,
                ld_x, ld_d, ld_c] = p;
   const auto& [type, group, scale, zero, order] = weights;
@@ -47,7 +48,7 @@ PackedProblem example_of(const PackedRecipe& r) {
                   .bias = r.bias,
                   .activation = activation_of(r.activation),
                   .ld_d = r.n};
-  // The copy engine cannot write rows at an odd pitch.
+  // TMA cannot store rows with an odd pitch.
   if (r.store == StorePath::direct && packed::rows_allow_boxes(p)) p.ld_d = r.n + 1;
   return p;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every switch lists all enumerators, so that a new mode does not compile until its cost is stated.
+// Every switch lists all enumerators, so that a new mode does not compile until somebody decides how it
+// affects the recipe.
 #include <sluice/records/recipe.h>
 
 #include <sluice/host/ops/hash.h>
@@ -10,13 +11,13 @@
 namespace sluice {
 namespace {
 
-/// True if the epilogue reads one scale for each row or column.
+/// Returns true if the epilogue reads one scale per row or column.
 bool is_vector(ScaleMode mode) {
   switch (mode) {
     case ScaleMode::vector: return true;
     case ScaleMode::none:
     case ScaleMode::tensor:
-    case ScaleMode::block: return false;  // these are Sums::block
+    case ScaleMode::block: return false;  // block scales are described by Sums::block
   }
   return false;
 }
@@ -33,7 +34,7 @@ Sums sums_of(const Problem& p) {
 
 using AxisNumbers = std::array<int, kMostSpatial>;
 
-/// 0 along axes that the convolution has not: a record leaves these out.
+/// Returns the numbers per axis, 0 along axes that the convolution lacks; records omit those.
 AxisNumbers numbers_of(const Axes& axes, int spatial) {
   return {axes.w, spatial > 1 ? axes.h : 0, spatial > 2 ? axes.d : 0};
 }
@@ -132,7 +133,7 @@ Problem example_of(const Recipe& r) {
   p.epilogue.residual = r.residual_bytes != 0;
   p.epilogue.c_type = r.residual_bytes == bytes_of(DType::fp32) ? DType::fp32 : DType::bf16;
   if (r.conv.op != ConvOp::none) return product_of_conv(conv_of(r.conv), p);
-  // Rows that are no multiple of 16 bytes apart rule out TMA.
+  // A row pitch that is no multiple of 16 bytes rules out TMA.
   if (r.store == StorePath::direct && why_not_tma_store(with_strides(p)) == nullptr) p.d.ld = r.n + 1;
   return p;
 }

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // A recipe holds the properties of a problem that decide which configuration is fastest; problems with equal
-// recipes share a tuning record. Made from a checked problem; part of record_book.h's key. In a recipe:
-// - sizes and batch; types of A, B and D, and layouts: bytes moved, rate of WGMMA;
-// - how sums are kept (registers, extra adds), and whether TMA reads A and B and stores D (strides,
-// addresses);
-// - the cost of the epilogue; adding to D, in order or not; gating, which halves the outputs and needs tiles
-//   of whole groups of 16 columns.
+// recipes share a tuning record. It is made from a checked problem, and is part of record_book.h's key. It
+// holds:
+// - sizes and batch; types and layouts of A, B and D, which decide the bytes moved and the rate of WGMMA;
+// - the accumulation mode (registers, extra additions), and whether TMA can load A and B and store D
+// (strides,
+//   addresses);
+// - the cost of the epilogue; whether slices are added to D, in order or in any order; gating, which halves
+// the outputs
+//   and needs tiles of whole groups of 16 columns.
 //
-// Not in it:
-// - a scale of D (one load, one multiplication), and scales per tensor (two scalar loads a thread);
-// - other strides: rows are read in whole 128-byte lines at any distance;
+// It does not hold:
+// - a scale of D (one load, one multiplication), and scales per tensor (two scalar loads per thread);
+// - other strides: rows are read in whole 128-byte lines whatever the row pitch;
 // - relu (one instruction), and the types of bias and C beyond their width.
 //
-// Scale vectors take shared memory and a multiplication a sum; a bias takes shared memory and an addition.
-// silu, or an fp32 residual, is no light epilogue (spec/epilogue.h is_light), which also rules out some
-// tiles. gelu is a dozen instructions an element; a residual adds bytes of HBM. Each may change the best
-// tile.
+// Scale vectors take shared memory and one multiplication per accumulator; a bias takes shared memory and one
+// addition. An epilogue with silu or an fp32 residual is not light (spec/epilogue.h is_light), which rules
+// out some tiles. gelu takes a dozen instructions per element; a residual adds HBM traffic. Each may change
+// the best tile.
 //
 // A new required field makes old records unreadable: raise kRecordVersion (record.h). `bias`, `adding`,
-// `gated`, `strided_a` and `conv` needed no new version, since records omit them where they are none.
+// `gated`, `strided_a` and `conv` needed no new version, because records omit their default values.
 #pragma once
 
 #include <array>
@@ -30,15 +33,16 @@
 
 namespace sluice {
 
-/// How the k-sum is kept, as far as speed goes: 16-bit `promoted` counts as `fast`. block: promoted, with
-/// scales for every 128 of k.
+/// How sums along k are accumulated. 16-bit inputs always count as `fast`, because `promoted` costs them
+/// nothing. block: promoted, with scales per 128 of k.
 enum class Sums : u8 { fast, promoted, block };
-/// Instructions of the activation for an element: cheap is none or relu.
+/// Cost class of the activation, in instructions per element. cheap: no activation, or relu.
 enum class ActivationCost : u8 { cheap, gelu, silu };
 /// Whether the product is added to D, and whether slices may be added in any order (Combine::add).
 enum class Adding : u8 { none, ordered, any_order };
 
-/// A convolution adds its sizes, but for pitches. A pointwise one adds nothing.
+/// A convolution's sizes, without pitches. Default for a pointwise convolution, which counts as a plain
+/// product.
 struct ConvRecipe {
   ConvOp op = ConvOp::none;
   int spatial = 2;
@@ -54,10 +58,10 @@ struct Recipe {
   Major a_major = Major::k, b_major = Major::k;
   Sums sums = Sums::fast;
   StorePath store = StorePath::tma;
-  bool vectors = false;  // one scale for each row or column
+  bool vectors = false;  // one scale per row or column
   Bias bias = Bias::none;
   ActivationCost activation = ActivationCost::cheap;
-  int residual_bytes = 0;  // bytes of an element of C; 0 if there is none
+  int residual_bytes = 0;  // bytes of an element of C; 0 without C
   Adding adding = Adding::none;
   bool gated = false;
   bool strided_a = false, strided_b = false;  // no TMA for an operand
@@ -66,27 +70,27 @@ struct Recipe {
   constexpr auto operator<=>(const Recipe&) const = default;
 };
 
-/// Recipe of a product of packed weights (packed_recipe.cc). Formats decide bytes and instructions.
+/// Recipe of a product with packed weights (packed_recipe.cc). The format decides bytes and instructions.
 struct PackedRecipe {
   i64 m = 0, n = 0, k = 0;
   DType x = DType::fp16, d = DType::fp16;
-  ScaleMode scale_x = ScaleMode::none;  // vector or none; one scale for all tokens costs nothing
+  ScaleMode scale_x = ScaleMode::none;  // vector or none; a single scale counts as none
   WeightType weights = WeightType::uint4;
   int group = 0;
   DType weight_scale = DType::fp16;
   ScaleZero zero = ScaleZero::none;
   FragmentOrder order = FragmentOrder::half;
-  StorePath store = StorePath::tma;  // tma if the copy engine can write D's rows
+  StorePath store = StorePath::tma;  // tma if TMA can store D's rows
   Bias bias = Bias::none;
   ActivationCost activation = ActivationCost::cheap;
 
   constexpr auto operator<=>(const PackedRecipe&) const = default;
 };
 
-/// `problem` must be one that gemm::plan or packed::plan accepts.
+/// Returns the recipe. `problem` must be one that gemm::plan or packed::plan accepts.
 Recipe recipe_of(const Problem& problem);
 PackedRecipe recipe_of(const PackedProblem& problem);
-/// A problem with this recipe, dense in memory, without per-tensor scales; for tests.
+/// Returns a problem with this recipe, without gaps in memory and without per-tensor scales; for tests.
 Problem example_of(const Recipe& recipe);
 PackedProblem example_of(const PackedRecipe& recipe);
 std::size_t hash_of(const Recipe& recipe);

@@ -10,9 +10,9 @@ namespace {
 
 using namespace record_json;
 
-constexpr std::size_t kMostTroubles = 100;  // for each file
+constexpr std::size_t kMostTroubles = 100;  // per file
 
-/// Visits every field, in the order of the file.
+/// Visits every field in the file's order.
 template <class Visitor, class Record>
 void fields(Visitor& v, Record& r, int& version) {
   v.number("version", version, {kRecordVersion, kRecordVersion});
@@ -34,7 +34,7 @@ void fields(Visitor& v, Record& r, int& version) {
   v.text_if("card", r.card);
 }
 
-/// Reads `record`; returns the first fault, or "".
+/// Reads `record`. Returns the first fault, or "" if there is none.
 std::string read(const Json& json, TuningRecord& record) {
   if (!json.is_object()) return std::string("must be a JSON object") + kRemedy;
   int version = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tuning record: the fastest choice for one recipe on one GPU, and how it was found. A value with one JSON
-// form. Text from outside is checked field by field here, and planner.cc checks the choice against the
-// problem. So a bad record is useless, but never gives a wrong plan.
+// A tuning record: the fastest choice for one recipe on one GPU, and how it was measured, with its JSON form.
+// JSON from outside is checked field by field here, and planner.cc checks the choice against the problem. So
+// an invalid record is ignored, but never gives a wrong plan.
 #pragma once
 
 #include <compare>
@@ -18,15 +18,16 @@ namespace sluice {
 
 inline constexpr int kRecordVersion = 2;
 
-/// A dense product or one of packed weights. A record's recipe and choice are of one kind.
+/// The recipe of a dense product or of a product with packed weights. A record's recipe and choice have the
+/// same kind.
 using AnyRecipe = std::variant<Recipe, PackedRecipe>;
 using AnyChoice = std::variant<TunedChoice, packed::TunedChoice>;
 
-/// A book has one record for a key. The driver is no part of it: it changes times, but hardly ever their
-/// order.
+/// The key of a record; a book has one record per key. It does not include the driver's version, which
+/// changes times, but hardly ever their order.
 struct TuningKey {
-  std::string gpu;   // the driver's name for it
-  int sm_count = 0;  // GPUs of one name may differ in it
+  std::string gpu;   // the driver's name of the GPU
+  int sm_count = 0;  // may differ between GPUs with the same name
   AnyRecipe recipe;
 
   auto operator<=>(const TuningKey&) const = default;
@@ -49,7 +50,7 @@ struct TuningRecord {
 TuningKey key_of(const Problem& problem, const DeviceInfo& device);
 TuningKey key_of(const PackedProblem& problem, const DeviceInfo& device);
 double measured_us(const TuningRecord& record);
-/// The `sluice` field of new records: "0.2.0".
+/// Returns the `sluice` field of new records: "0.2.0".
 std::string library_version();
 /// The `driver` field of new records: the card's driver, "580.159.04".
 std::string driver_version(const Device& device);
@@ -58,7 +59,8 @@ std::string utc_now();
 
 /// One line, fields in a fixed order.
 std::string to_json(const TuningRecord& record);
-/// An array, one record a line: sorted by key, then tuned chains by name. Equal records give equal bytes.
+/// Returns an array with one record per line: records sorted by key, then tuned chains by name. Equal records
+/// give equal bytes.
 std::string to_json(std::vector<TuningRecord> records, std::vector<TunedChain> chains = {});
 
 /// Returns whether the record is a race's result. Races before 0.3 wrote theirs as tuned records, without a
@@ -73,7 +75,7 @@ struct ParsedRecords {
   std::vector<std::string> troubles;
 };
 /// Parses one record or an array. `where` begins the troubles: "FILE: record 3: \"tile_m\" = -1 must be in
-/// 1..1024: ...". Text that is no JSON gives no records and one trouble.
+/// 1..1024: ...". Text that is not JSON gives no records and one trouble.
 ParsedRecords parse_records(std::string_view text, const std::string& where);
 
 }  // namespace sluice

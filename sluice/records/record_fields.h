@@ -13,7 +13,7 @@ using packed::Is;
 inline constexpr const char* kPackedField = "weights";  // dense records have no such field
 inline constexpr Range kSize{1, kMaxInt};
 
-/// A convolution's sizes, written only where there is one; axes innermost first.
+/// Visits a convolution's sizes, axes innermost first. They are written only for convolutions.
 template <class Visitor, class Values>
 void conv_fields(Visitor& v, Values& conv) {
   v.choice_or("conv", ConvOp::none, conv.op);
@@ -34,7 +34,7 @@ void conv_fields(Visitor& v, Values& conv) {
   axes("padding_after", conv.padding_after, {0, kMaxInt});
 }
 
-// One function for each kind of recipe and choice. Values are const for a Writer.
+// One function per kind of recipe and choice. Values are const for a Writer.
 template <class Visitor, Is<Recipe> Values>
 void recipe_fields(Visitor& v, Values& recipe) {
   v.number("m", recipe.m, kSize);
@@ -105,7 +105,8 @@ void choice_fields(Visitor& v, Values& choice) {
   v.number_or("stages", 0, choice.stages, {0, 64});
 }
 
-/// Names and order come from the kernel's field table; the planner checks ranges.
+/// Visits a packed kernel's choice. Names and order are those of the kernel's field table; the planner checks
+/// ranges.
 template <class Visitor, Is<packed::TunedChoice> Values>
 void choice_fields(Visitor& v, Values& choice) {
   v.kernel("kernel", choice.config);
@@ -143,7 +144,7 @@ void recipe_fields(Visitor& v, Values& recipe) {
   v.flag("overlapped", recipe.overlapped);
 }
 
-/// Reads `chain` (tuned_chain.cc); returns the first fault, or "".
+/// Reads `chain` (tuned_chain.cc). Returns the first fault, or "" if there is none.
 std::string read_tuned_chain(const Json& json, TunedChain& chain);
 
 }  // namespace sluice::record_json

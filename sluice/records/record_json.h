@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both directions of a record's JSON form: a Writer writes fields, a Reader reads them and keeps the first
-// broken rule. They have the same functions, so that record.cc lists each field once. JSON calls are used so
-// that none throws.
+// Writes and reads a record's JSON: a Writer writes fields, a Reader reads them and keeps the first broken
+// rule. Both have the same functions, so that record.cc lists each field only once. Only JSON calls that
+// cannot throw are used.
 #pragma once
 
 #include <algorithm>
@@ -124,12 +124,12 @@ class Reader {
     }
     refuse(name, "must be one of: " + names);
   }
-  /// Chooses the variant's config by its name; the fields follow.
+  /// Sets the config's variant by the kernel's name; its fields are read next.
   void kernel(const char* name, PackedConfig& config) {
     const Json* found = field(name);
     if (found == nullptr) return;
     std::string names, told = found->is_string() ? found->get_ref<const std::string&>() : "";
-    if (told == "byte") told = "strip";  // name until 2026-11-23
+    if (told == "byte") told = "strip";  // the kernel's name in records made before 2026-11-23
     for (const PackedConfig& candidate : packed::all_kernels()) {
       const char* known = packed::kernel_of(candidate);
       if (told == known) {
@@ -144,7 +144,7 @@ class Reader {
     value = usual;
     if (json_.contains(name)) number(name, value, range);
   }
-  /// Written only if it is not the usual value.
+  /// An enumerator that is written only if it differs from the usual value.
   template <class Enum>
   void choice_or(const char* name, Enum usual, Enum& value) {
     value = usual;
@@ -156,7 +156,7 @@ class Reader {
     if (!found->is_boolean()) return refuse(name, "must be true or false");
     value = found->get<bool>();
   }
-  /// Written only if true.
+  /// A flag that is written only if true.
   void flag_if(const char* name, bool& value) {
     value = false;
     if (json_.contains(name)) flag(name, value);
@@ -190,7 +190,7 @@ class Reader {
     value = us;
   }
 
-  /// Null if missing, not a list, or empty.
+  /// Returns the list; null if it is missing, not a list, or empty.
   const Json* list(const char* name) {
     const Json* found = field(name);
     if (found == nullptr || (found->is_array() && !found->empty())) return found;
@@ -198,7 +198,8 @@ class Reader {
     return nullptr;
   }
 
-  /// Called after all fields: any field left over is unknown to this version.
+  /// Returns the first fault, or "". Call it after all fields: a field that was not read is unknown to this
+  /// version.
   std::string verdict(int version) {
     if (!broken_.empty() || json_.size() == seen_.size()) return broken_;
     for (const auto& [name, value] : json_.items())

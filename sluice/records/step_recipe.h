@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Properties of a chain's step that decide how to run it between its neighbours: a product's recipe
-// (recipe.h), a companion's traffic. Tuned chains are searched by it.
+// The properties of a chain's step that decide how it runs best between its neighbours: a product's recipe
+// (recipe.h), or the memory traffic of a norm or quantiser. It is the key by which tuned chains are looked
+// up.
 #pragma once
 
 #include <compare>
@@ -12,8 +13,8 @@
 
 namespace sluice {
 
-/// Neighbours and fused work decide how a packed product runs best in a chain, although the fused work costs
-/// nothing alone.
+/// A packed product's recipe and fused work. Fused work does not change its time when it runs alone, but
+/// changes the best choice in a chain.
 struct PackedStepRecipe {
   PackedRecipe product;
   bool gated = false, norm_x = false, residual = false;
@@ -24,7 +25,7 @@ struct PackedStepRecipe {
 struct NormRecipe {
   i64 rows = 0, columns = 0;
   DType input = DType::bf16;
-  NormStore store = NormStore::plain;  // a residual changes no choice
+  NormStore store = NormStore::plain;  // a residual is not part of the recipe, since it changes no choice
 
   constexpr auto operator<=>(const NormRecipe&) const = default;
 };
@@ -32,14 +33,14 @@ struct NormRecipe {
 struct QuantizerRecipe {
   i64 rows = 0, columns = 0;
   DType input = DType::bf16;
-  DType output = DType::e4m3;  // or the input's type, without scales
+  DType output = DType::e4m3;  // or the input's type; then there are no scales
   Granularity granularity = Granularity::tensor;
   Gate gate = Gate::none;
 
   constexpr auto operator<=>(const QuantizerRecipe&) const = default;
 };
 
-/// All foreign steps are alike: their work is unknown.
+/// A foreign step, whose work is unknown: all foreign steps have the same recipe.
 struct ForeignRecipe {
   bool overlapped = false;
 
@@ -48,7 +49,7 @@ struct ForeignRecipe {
 
 using StepRecipe = std::variant<Recipe, PackedStepRecipe, NormRecipe, QuantizerRecipe, ForeignRecipe>;
 
-/// `step` must be one that plan_chain accepts.
+/// Returns the recipe. `step` must be one that plan_chain accepts.
 StepRecipe recipe_of(const ChainStep& step);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON form of a tuned chain: one object a step, with the fields of record_fields.h.
+// The JSON form of a tuned chain: one object per step, with the fields of record_fields.h.
 #include <sluice/records/tuned_chain.h>
 
 #include <algorithm>

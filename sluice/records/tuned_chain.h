@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tuned chain: the fastest choice for each step of a layer, between its neighbours, on one GPU. `sluice
-// chain --tune` writes it, plan_chain looks steps up (record_book.h). Text from outside is checked field by
-// field here; the planner checks each kernel again.
+// A tuned chain: for each step of a layer, the choice that is fastest between its neighbours on one GPU.
+// `sluice chain --tune` writes it, and plan_chain looks up steps in it (record_book.h). JSON from outside is
+// checked field by field here; the planner checks each kernel again.
 #pragma once
 
 #include <span>
@@ -24,21 +24,24 @@ struct TunedChain {
 
     bool operator==(const Step&) const = default;
   };
-  std::string gpu;  // the driver's name for it
+  std::string gpu;  // the driver's name of the GPU
   int sm_count = 0;
-  std::vector<Step> steps;     // one layer; the last step also precedes the first
-  double us = 0, off_us = 0;   // us for a layer; off_us: the kernels that are best alone, not overlapped
-  std::string name;            // for people: "llama3-8b e4m3, 16 tokens"
+  std::vector<Step> steps;  // one layer, as a cycle: the last step precedes the first
+  double us = 0,
+         off_us = 0;  // us per layer; off_us: with the kernels that are fastest alone, without overlap
+  std::string name;   // a readable name: "llama3-8b e4m3, 16 tokens"
   std::string sluice, driver;  // versions
   std::string date;            // UTC, "2026-11-22T10:00:00Z"; the later of equal steps wins
 
   bool operator==(const TunedChain&) const = default;
 };
 
-/// A change that a tuner timed against the choices that it had: data for models of chains.
+/// A change of a chain's choices that a tuner timed against its best choices so far; data for models of
+/// chains.
 struct TunedTrial {
   std::string gpu, axis, what;
-  double incumbent_us = 0, candidate_us = 0, candidate_p90_us = 0;  // medians: all steps of the chain once
+  double incumbent_us = 0, candidate_us = 0,
+         candidate_p90_us = 0;  // medians (and p90) of one run of the whole chain
   bool kept = false;
   std::vector<TunedChain::Step> steps{};  // with the change
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See conv.h. Tensors are decoded once. Loops over images, three axes of y and three of the filter find the
-// pixels that meet; the channels of a meeting are the innermost loops.
+// See conv.h. Tensors are decoded once. Loops over images, the three axes of y and the three of the filter
+// find each (pixel of x, tap, pixel of y); the innermost loops run over channels.
 #include <sluice/reference/conv.h>
 
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-/// A place along the three axes, innermost first.
+/// A position along the three axes, innermost first.
 struct Place3 {
   i64 w = 0, h = 0, d = 0;
 };
@@ -23,7 +23,7 @@ i64 count_of(const Place3& size) {
 Place3 places(const Axes& axes) {
   return {axes.w, axes.h, axes.d};
 }
-/// Calls `visit` with every place inside `size`, in memory order.
+/// Calls `visit` with every position inside `size`, in memory order.
 template <class Visit>
 void for_each_place(const Place3& size, const Visit& visit) {
   for (i64 d = 0; d < size.d; ++d)
@@ -31,7 +31,8 @@ void for_each_place(const Place3& size, const Visit& visit) {
       for (i64 w = 0; w < size.w; ++w) visit(Place3{w, h, d});
 }
 
-/// The length of y along an axis: the filter is moved on by a stride for as long as it lies in padded x.
+/// Returns the length of y along an axis: the number of positions, `stride` apart, at which the filter fits
+/// into padded x.
 i64 length_of_y(const Conv& v, int axis) {
   const i64 end = i64{v.size[axis]} + v.padding_after[axis];
   i64 count = 0, last_tap = -i64{v.padding[axis]} + i64{v.filter[axis] - 1} * v.dilation[axis];
@@ -76,7 +77,7 @@ struct Sizes {
         y_pitch(v.y_pitch == 0 ? v.filters : v.y_pitch) {}
 };
 
-/// Calls `visit(pixel of x, tap, pixel of y)` for all that meet.
+/// Calls `visit(pixel of x, tap, pixel of y)` for each triple that the formula in conv.h relates.
 template <class Visit>
 void for_each_meeting(const Conv& v, const Sizes& s, const Visit& visit) {
   for (i64 image = 0; image < v.images; ++image)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding and encoding by the definition of a floating-point number, one path for every type: slow, and
-// independent of any conversion instruction, compiler flag or rounding mode.
+// Decodes and encodes by the definition of a floating-point number, with the same code for every type. It is
+// slow, and independent of conversion instructions, compiler flags and rounding modes.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,7 +14,7 @@ int bias_of(const FloatFormat& format) {
   return (1 << (format.exponent_bits - 1)) - 1;
 }
 
-/// Rounds ties to even whatever the thread's rounding mode; exact below 2^52.
+/// Rounds to the nearest integer, ties to even, in any rounding mode of the thread. Exact below 2^52.
 double round_half_even(double value) {
   const double below = std::floor(value);
   const double rest = value - below;
@@ -50,12 +50,12 @@ u32 encode_code(DType type, double value) {
   if (std::isinf(magnitude)) return sign | overflow;
   if (magnitude == 0) return sign;
 
-  // Distance between neighbours at this magnitude; below the smallest normal number it is constant.
+  // The exponent that determines the distance of adjacent numbers; it is constant for subnormal numbers.
   const int lowest = 1 - bias_of(format);
   const int exponent = std::ilogb(magnitude) < lowest ? lowest : std::ilogb(magnitude);
-  if (exponent > bias_of(format) + 1) return sign | overflow;  // keeps the arithmetic below small
+  if (exponent > bias_of(format) + 1) return sign | overflow;  // avoids overflow in the arithmetic below
   const double steps = round_half_even(std::ldexp(magnitude, format.fraction_bits - exponent));
-  // Codes of one sign are consecutive: rounding up past a power of two carries into the exponent by itself.
+  // Codes of one sign are consecutive, so rounding up to a power of two increments the exponent by the carry.
   const u32 code = (static_cast<u32>(exponent - lowest) << format.fraction_bits) + static_cast<u32>(steps);
   return sign | (code > format.max_code ? overflow : code);
 }

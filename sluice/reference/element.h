@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element types on the CPU: exact decoding, and encoding with one rounding to nearest even. Invariant:
-// encode_code(t, decode_code(t, c)) == c for every code that is not NaN, and NaN stays NaN. Called by
-// reference/gemm.cc and by makers of test data on the host. Adding a type: one row in format_of
-// (docs/adding.md).
+// The element types on the CPU: exact decoding, and encoding with one rounding to nearest even. A "code" is
+// an element's bits. Invariant: encode_code(t, decode_code(t, c)) == c for every code that is not NaN, and
+// NaN stays NaN. Called by reference/gemm.cc and by code that makes test data. A new type needs one row in
+// format_of (docs/adding.md).
 #pragma once
 
 #include <sluice/spec/dtype.h>
@@ -13,13 +13,13 @@ namespace sluice {
 struct FloatFormat {
   int exponent_bits;
   int fraction_bits;
-  bool has_infinity;  // false: the all-ones exponent is an ordinary one, and only the last code is NaN
+  bool has_infinity;  // false: the all-ones exponent has finite numbers, and only the last code is NaN
   u32 max_code;       // code of the largest finite value
-  u32 nan_code;       // code of NaN, as the GPU's conversions make it
+  u32 nan_code;       // the NaN that the GPU's conversions produce
 };
 
 /// e4m3 has no infinity and saturates at 448, as cvt.satfinite does. e5m2 overflows to infinity like the
-/// 16-bit types: it is an input type only, and its infinities must be writable.
+/// 16-bit types: it is only an input type, and test data must be able to contain its infinities.
 constexpr FloatFormat format_of(DType type) {
   switch (type) {
     case DType::bf16: return {8, 7, true, 0x7f7f, 0x7fff};
@@ -31,9 +31,9 @@ constexpr FloatFormat format_of(DType type) {
   return {};
 }
 
-/// The value of a code; every value of these types is a double.
+/// Returns the value of a code; a double represents every value of these types exactly.
 double decode_code(DType type, u32 code);
-/// The code nearest to `value`, ties to even; signed zeros kept; overflow as format_of says.
+/// Returns the code nearest to `value`, ties to even. Keeps the sign of zeros; overflow is as in format_of.
 u32 encode_code(DType type, double value);
 
 /// Reads element `index` of an array in memory (little-endian, as on the GPU).

@@ -11,7 +11,7 @@ namespace {
 double scale_of(ScaleMode mode, const float* values, i64 index) {
   switch (mode) {
     case ScaleMode::none:
-    case ScaleMode::block: return 1.0;  // block: part of the sum
+    case ScaleMode::block: return 1.0;  // block scales are already applied within the sum
     case ScaleMode::tensor: return values[0];
     case ScaleMode::vector: return values[index];
   }
@@ -23,7 +23,7 @@ double scale_of(ScaleMode mode, const float* values, i64 index) {
 double activate(Activation activation, double x) {
   switch (activation) {
     case Activation::none: return x;
-    case Activation::relu: return x < 0.0 ? 0.0 : x;  // not x > 0 ? x : 0, which would turn NaN into 0
+    case Activation::relu: return x < 0.0 ? 0.0 : x;  // `x > 0 ? x : 0` would turn NaN into 0
     case Activation::gelu: return 0.5 * x * std::erfc(-x * 0.70710678118654752440);
     case Activation::silu: return x / (1.0 + std::exp(-x));
   }

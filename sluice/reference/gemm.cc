@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See gemm.h. Written to be read beside the formula, not to be fast: about 10^8 products a second.
+// See gemm.h. The code follows the formula line by line and is slow: about 10^8 products per second.
 #include <sluice/reference/gemm.h>
 
 #include <sluice/reference/conv.h>
@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-/// The block scale of the products of A[row][k] and B[column][k].
+/// Returns the product of the block scales of A[row][k] and B[column][k].
 double block_scale(const Problem& p, const HostBuffers& buffers, const ElementIndex& at, i64 k) {
   if (!is_block_scaled(p.epilogue)) return 1.0;
   return static_cast<double>(buffers.scale_a[block_scale_a_index(p, at.batch, at.row, k)]) *
@@ -18,7 +18,7 @@ double block_scale(const Problem& p, const HostBuffers& buffers, const ElementIn
 OutputPlace place_of(const Problem& p, const ElementIndex& at) {
   return {.row = at.row, .column = at.column, .c = c_index(p, at), .d = d_index(p, at)};
 }
-/// The value before the activation. `at` is a position in the product.
+/// Returns the value before the activation. `at` is a position in A B, which has twice D's columns if gated.
 double value_of(const Problem& p, const HostBuffers& buffers, Scalars scalars, const ElementIndex& at) {
   double sum = 0.0;
   for (i64 k = 0; k < (scalars.alpha == 0.0f ? 0 : p.k); ++k)

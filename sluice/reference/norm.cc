@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-/// Codes in the order of their values; both zeros are equal.
+/// Returns a number that orders e4m3 codes by their values; both zeros give the same number.
 int ordinal(u8 code) {
   return (code & 0x80) != 0 ? -(code & 0x7f) : code & 0x7f;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See packed_weights.h. Every byte of a blob is reached through spec/packed_codes.h.
+// See packed_weights.h. spec/packed_codes.h computes the position of every byte in a blob.
 #include <sluice/reference/packed_weights.h>
 
 #include <cstring>
@@ -51,7 +51,7 @@ Result<void> check_arrays(const WeightFormat& format, const WeightArrays& arrays
   return {};
 }
 
-/// Position of a code's word in the blob.
+/// The position of a code: the 32-bit word in the blob that holds it, and its place in the word.
 struct Cell {
   i64 offset;
   int field;
@@ -63,7 +63,7 @@ Cell cell_of(const WeightFormat& f, i64 matrix_k, i64 row, i64 k) {
   return {tile_offset(f, matrix_k, row / kStripRows, k / kPackedTileK) + place.word_offset, place.field};
 }
 
-/// Offset of a scale in the blob; its zero lies `zeros_distance` further on.
+/// Returns the offset of a scale in the blob; its zero point is `zeros_distance` bytes after it.
 i64 scale_offset_of(const WeightFormat& f, i64 k, i64 row, i64 group) {
   const int row_in_strip = static_cast<int>(row % kStripRows);
   if (f.group == 0)
@@ -91,7 +91,8 @@ u32 code_of(const PackedWeights& w, i64 row, i64 k) {
   return take_code(w.format, load_word(w.blob + cell.offset), cell.field);
 }
 
-/// Padding has code 0, placed like any other code: in byte order its bits are not 0.
+/// Writes all codes into the blob. Padding has code 0, encoded like any other code: in byte order the stored
+/// bits of code 0 are not 0.
 void place_codes(const WeightFormat& f, const WeightArrays& arrays, u8* blob) {
   for (i64 row = 0; row < strip_count(arrays.n) * kStripRows; ++row)
     for (i64 k = 0; k < packed_k_tiles(arrays.k) * kPackedTileK; ++k) {
@@ -101,7 +102,7 @@ void place_codes(const WeightFormat& f, const WeightArrays& arrays, u8* blob) {
     }
 }
 
-/// Calls move(value index in the arrays, offset in the blob) for every scale.
+/// Calls move(index in the caller's arrays, offset in the blob) for every scale.
 template <class Move>
 void for_each_scale(const WeightFormat& f, i64 n, i64 k, Move move) {
   const i64 groups = group_count(f, k);
@@ -115,7 +116,7 @@ Result<void> check_packed(const PackedWeights& w) {
   return check_present(w.blob, "blob", blob_bytes(w.format, w.n, w.k));
 }
 
-/// A half of gated weights, whose blob lies in the whole one as a blob of its own.
+/// Returns one half (gate or up) of gated weights; each half has its own blob within the whole blob.
 WeightArrays half_of(const WeightFormat& f, WeightArrays w, int half) {
   w.n /= 2;
   w.gated = false;
@@ -136,7 +137,7 @@ template <class T>
 void append(std::vector<T>& to, const std::vector<T>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
-/// Calls of(half) for both halves and returns their results, one behind the other.
+/// Calls of(half) for both halves and returns the concatenated results.
 template <class Of>
 auto of_both(const Of& of) -> decltype(of(0)) {
   auto first = of(0);
@@ -153,7 +154,7 @@ auto of_both(const Of& of) -> decltype(of(0)) {
   return first;
 }
 
-/// Checks weights to be sliced.
+/// Checks that weights can be sliced: they are valid and not gated.
 Result<void> check_whole(const PackedWeights& w) {
   if (w.gated)
     return Error{ErrorCode::invalid_argument,

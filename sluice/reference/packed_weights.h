@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights by their definition (spec/packing.h): one code after the other, on the CPU. The GPU's packer
+// Packs and unpacks weights on the CPU, code by code, by the definition in spec/packing.h. The GPU's packer
 // must match it byte for byte; `sluice pack` and tests call it. Errors: invalid_config, invalid_size,
 // invalid_pointer, invalid_argument (a code that is too large).
 #pragma once
@@ -15,10 +15,10 @@ namespace sluice {
 /// Weights in the caller's order: row-major, without gaps.
 struct WeightArrays {
   i64 n = 0, k = 0;
-  const u8* codes = nullptr;     // n x k, a byte each
+  const u8* codes = nullptr;     // n x k, one byte per code
   const void* scales = nullptr;  // n x group_count values of format.scale
   const void* zeros = nullptr;   // n x group_count values of format.scale, if the format stores zeros
-  bool gated = false;            // W has n / 2 rows of a gate, then as many of "up"
+  bool gated = false;            // W has n / 2 rows of the gate, then n / 2 rows of "up"
 };
 
 /// A blob with its format and size.
@@ -39,11 +39,12 @@ Result<std::vector<u8>> pack_weights(const WeightFormat& format, const WeightArr
 /// Returns the arrays that were packed, bit for bit.
 Result<UnpackedWeights> unpack_weights(const PackedWeights& weights);
 
-/// n x k: scale * (code - zero), rounded once to double (exact for 16-bit scales and integer zeros).
+/// Returns n x k values: scale * (code - zero), rounded once to double (exact for 16-bit scales and integer
+/// zero points).
 Result<std::vector<double>> dequantise_weights(const PackedWeights& weights);
 
-/// Blobs of rows [begin, end), and of k in [begin, end): plain copies. Error invalid_argument: the weights
-/// are gated; slice each half.
+/// Return the blob of rows [begin, end), or of k in [begin, end), copied from the whole blob. Error:
+/// invalid_argument if the weights are gated: slice each half instead.
 Result<std::vector<u8>> slice_packed_rows(const PackedWeights& weights, SliceRange rows);
 Result<std::vector<u8>> slice_packed_k(const PackedWeights& weights, SliceRange part);
 

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-/// The value to quantise.
+/// Returns the value to quantise: the element, or silu(gate) * up.
 float value_at(const QuantizeInput& input, i64 row, i64 column) {
   const i64 index = row * input.ld + column;
   const float value = static_cast<float>(load_element(input.type, input.data, index));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisers by their definition: one group of elements that share a scale after the other, in fp32. Kernels
-// must match them bit for bit. Called by tests.
+// Quantisers by their definition, in fp32: they process one group of elements with a common scale at a time.
+// Kernels must match them bit for bit. Called by tests.
 #pragma once
 
 #include <sluice/spec/quantize.h>
 
 namespace sluice {
 
-/// A row-major matrix in host memory; ld in elements, columns of the output.
+/// A row-major matrix in host memory. `ld` is in elements; `columns` are those of the output.
 struct QuantizeInput {
   DType type = DType::bf16;
   const void* data = nullptr;
@@ -15,15 +15,15 @@ struct QuantizeInput {
   Gate gate = Gate::none;
 };
 
-/// x / (1 + exp(-x)) in fp32.
+/// Returns x / (1 + exp(-x)) in fp32.
 float reference_silu(float x);
 
-/// Writes rows x columns of e4m3 to `output` (output_ld bytes from row to row), and the scales, row-major and
+/// Writes rows x columns of e4m3 to `output` (row pitch output_ld bytes), and the scales, row-major and
 /// packed.
 void reference_quantize(const QuantizeInput& input, Granularity granularity, u8* output, i64 output_ld,
                         float* scales);
 
-/// Writes silu(gate) * up, rounded to the input's type; output_ld elements from row to row.
+/// Writes silu(gate) * up, rounded to the input's type. The output's row pitch is output_ld elements.
 void reference_gated(const QuantizeInput& input, void* output, i64 output_ld);
 
 }  // namespace sluice

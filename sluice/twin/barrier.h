@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // mbarrier as PTX defines it (PTX ISA, "Parallel Synchronization: mbarrier"): pending arrivals, pending
-// bytes, phase. A wait names the parity of a phase and passes when that phase is not the current one. So a
-// fresh barrier lets parity 1 pass, and a waiter that is two phases late cannot tell. Used by Simulator.
+// bytes, phase. A wait names the parity of a phase and passes if that phase is not the current one. So a wait
+// for parity 1 passes on a new barrier, and a waiter that is two phases late is not detected. Used by
+// Simulator.
 #pragma once
 
 #include <sluice/spec/base.h>
@@ -11,8 +12,8 @@ namespace sluice::twin {
 /// A view of the two words of a Simulator state that hold one barrier.
 struct Barrier {
   u32& word;  // phase << 8 | pending arrivals
-  u32& tx;    // pending bytes, two's complement: a peer's bytes may come before the expect
-  int count;  // arrivals of a phase
+  u32& tx;    // pending bytes, two's complement: a peer's bytes may arrive before the expect
+  int count;  // arrivals per phase
 
   static constexpr int kMaxTx = (1 << 20) - 1;
 
@@ -29,7 +30,7 @@ struct Barrier {
     complete();
     return true;
   }
-  /// Positive: bytes expected; negative: bytes that came. Returns false outside the counter's range.
+  /// Adds expected bytes (positive) or arrived bytes (negative). Returns false outside the counter's range.
   bool add_bytes(int bytes) {
     const int sum = pending_bytes() + bytes;
     if (sum > kMaxTx || sum < -kMaxTx) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explores chains of launches that overlap: every interleaving of a few launches of one or two CTAs, against
-// the contract of spec/overlap.h. launch_lists.h gives the events of each launch, for the dense kernel from
-// its recording.
+// Explores chains of overlapping launches. It checks every interleaving of a few launches of one or two CTAs
+// against the contract of spec/overlap.h. launch_lists.h gives the events of each launch; those of the dense
+// kernel are recorded.
 //   explore_chain({launch_of(gemm_lists(recording), {.name = "qkv", .edge = Edge::stream, .output = "y"}),
 //                  launch_of(norm_lists(overlap), {.name = "norm", .tokens = "y", .output = "z"})});
 #pragma once
@@ -13,7 +13,8 @@ namespace sluice::twin {
 
 inline constexpr i64 kMostChainStates = 5'000'000;
 
-/// `chain` has at most 32 launches, each of at least one CTA. The first begins at once, whatever its edge.
+/// Explores `chain`, which has at most 32 launches of at least one CTA each. The first launch begins
+/// immediately, whatever its edge.
 Exploration explore_chain(const std::vector<ChainLaunch>& chain, const ChainRules& rules = {});
 
 }  // namespace sluice::twin

@@ -66,8 +66,8 @@ bool ChainModel::cta_has_left(const State& s, const Cta& cta) const {
   return true;
 }
 
-/// An earlier launch that has not begun has neither triggered nor left: an agent without events leaves only
-/// when its own launch may begin.
+/// Returns whether CTAs of a launch may begin. An earlier launch that has not begun has neither triggered nor
+/// exited: even an agent without events exits only after its own launch may begin.
 bool ChainModel::may_begin(const State& s, int launch) const {
   if (launch == 0) return true;
   const u32 in_front = (1u << launch) - 1;
@@ -104,7 +104,8 @@ bool ChainModel::can_step(const State& s, int agent) const {
   return event.kind != EventKind::spin || is_written(s, event.buffer);
 }
 
-/// Among equal agents at equal positions only the first moves: moving another one leads to the same state.
+/// Returns whether the previous agent is equal and at the same position. Then only that one is moved, because
+/// moving this agent leads to an equivalent state.
 bool ChainModel::same_as_last(const State& s, int agent) const {
   return rules_.reduction != Reduction::none && agent > ctas_[agents_[agent].cta].first &&
          agents_[agent].events == agents_[agent - 1].events && position(s, agent) == position(s, agent - 1);
@@ -130,8 +131,8 @@ void ChainModel::enabled(const State& s, std::vector<Transition>& out) const {
   }
 }
 
-/// No rule and no event asks for the number of an agent or CTA, so those with equal lists may change places.
-/// Everything that can happen afterwards is the same but for their names.
+/// Sorts equal agents and equal CTAs of a launch by position, so that equivalent states become one state. No
+/// rule and no event depends on the number of an agent or CTA, so those with equal lists can be exchanged.
 void ChainModel::collapse(State& s, const Launch& launch) const {
   for (int c = launch.first; c < launch.end; ++c)
     for (int first = ctas_[c].first, a = first + 1; a <= ctas_[c].end; ++a) {
@@ -139,7 +140,7 @@ void ChainModel::collapse(State& s, const Launch& launch) const {
       std::sort(s.begin() + 1 + first, s.begin() + 1 + a);
       first = a;
     }
-  // Few CTAs, of which one has changed: it moves to its place by neighbours.
+  // Insertion sort: there are few CTAs, and only one has changed.
   for (int from = launch.first + 1; from < launch.end; ++from)
     for (int c = from; c > launch.first && ctas_[c].equals_last; --c) {
       const auto last = s.begin() + 1 + ctas_[c - 1].first, here = s.begin() + 1 + ctas_[c].first;
@@ -164,7 +165,8 @@ std::optional<Failure> ChainModel::apply(State& s, Transition t) const {
   return failure;
 }
 
-/// True if the agent continues in this step to `position`: up to the next wait, or until it has left.
+/// Returns true if the agent's current step includes `position`. A step extends to the next wait, or to the
+/// agent's exit.
 bool ChainModel::goes_on(const Agent& agent, u32 position) const {
   return rules_.reduction == Reduction::segments && position <= agent.events.size() &&
          !is_blocking(agent, position);
@@ -197,7 +199,8 @@ std::optional<Failure> ChainModel::check_access(const State& s, int a, const Eve
   return failure;
 }
 
-/// The contract, even where nothing goes wrong: every CTA waits before it leaves.
+/// Checks that every CTA waits before it exits. The contract requires that even where a missing wait is
+/// harmless.
 std::optional<Failure> ChainModel::check_leave(const State& s, int a) const {
   const Agent& agent = agents_[a];
   if (agent.launch == 0 || launches_[agent.launch].edge != Edge::dependent) return std::nullopt;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Consecutive launches of a stream that may begin before earlier ones have ended (spec/overlap.h), as a model
-// for search.h. A launch is CTAs, a CTA is agents; an agent is a fixed list of events and then leaves.
-// Launches are ordered by CUDA's promises only:
-// - CTAs of a dependent launch begin, each at any time, once each CTA of the launch before has triggered (one
-//   agent is enough) or left. CTAs of other launches begin when earlier launches are complete (Edge).
-// - `wait` returns once the launch directly before is complete. It says nothing about those before that one.
-// - A launch is complete some time after its last CTA has left; by then its writes have landed.
-// Agents of one CTA do not wait for each other here. That adds interleavings and takes none away, so a chain
-// that is clean here is clean on the GPU; the contract asks each agent to wait by itself anyway. Used by
+// for search.h. A launch consists of CTAs, a CTA of agents (threads with one role). An agent executes a fixed
+// list of events and then exits. Launches are ordered only by CUDA's guarantees:
+// - CTAs of a dependent launch begin, each at any time, once each CTA of the previous launch has triggered
+// (one
+//   agent is enough) or exited. CTAs of other launches begin when earlier launches are complete (Edge).
+// - `wait` returns once the previous launch is complete. It guarantees nothing about launches before that
+// one.
+// - A launch is complete some time after its last CTA has exited; its writes are then visible.
+// Agents of one CTA do not wait for each other here. That only adds interleavings, so a chain without
+// failures here has none on the GPU; the contract requires each agent to wait by itself anyway. Used by
 // chain.cc.
 #pragma once
 
@@ -20,11 +22,12 @@
 
 namespace sluice::twin {
 
-/// spin: waits until somebody has written the buffer, a flag. None of our kernels spins; a foreign one may.
+/// spin: waits until another launch has written the buffer, a flag. No kernel of ours spins; a foreign kernel
+/// may.
 enum class EventKind : u8 { trigger, wait, read, write, spin };
 
-/// An access stands for everything that it begins, which may land until its launch is complete. Only its
-/// begin matters: a rule asks that other launches are complete, and that stays true.
+/// An event. An access may take effect at any time from here until its launch is complete. It is enough to
+/// check rules at its begin: they require that other launches are complete, which stays true.
 struct ChainEvent {
   EventKind kind = EventKind::wait;
   std::string buffer;
@@ -40,9 +43,8 @@ struct ChainCta {
   std::vector<ChainAgent> agents;
 };
 
-/// When CTAs of a launch may begin. stream: all earlier launches are complete. graph: the one directly before
-/// is complete; an edge of a captured graph promises no more. dependent: the one directly before has
-/// triggered.
+/// When CTAs of a launch may begin. stream: all earlier launches are complete. graph: the previous launch is
+/// complete; an edge of a captured graph guarantees no more. dependent: the previous launch has triggered.
 enum class Edge : u8 { stream, graph, dependent };
 
 struct ChainLaunch {
@@ -51,11 +53,11 @@ struct ChainLaunch {
   std::vector<ChainCta> ctas;
 };
 
-/// Interleavings that the search leaves out because others find the same failures; each value leaves out more
-/// than the one before. equals: no rule or event asks which of several equal agents or CTAs has moved.
-/// segments: take an interleaving that breaks a rule, and move the rest of each step forward to the step's
-/// begin. Accesses and exits then find no more launches complete than before, so they still break the rule.
-/// Triggers, flags and exits let others move and block nobody; waits and completions stay where they were.
+/// Interleavings that the search skips because others find the same failures; each value skips more than the
+/// previous one. equals: no rule or event depends on which of several equal agents or CTAs moved. segments:
+/// an agent's events between two waits are executed at once, at the time of the first. That misses no
+/// failure: events only move to earlier times, when no more launches are complete, so a broken rule stays
+/// broken. Earlier triggers, flags and exits only enable others; waits and completions keep their times.
 enum class Reduction : u8 {
   none,     // every interleaving of single events
   equals,   // one of several equal agents of a CTA, or equal CTAs of a launch, moves first
@@ -63,7 +65,7 @@ enum class Reduction : u8 {
 };
 
 struct ChainRules {
-  std::vector<FailureKind> left_out;  // rules that are not checked: what would have passed without them?
+  std::vector<FailureKind> left_out;  // rules that are not checked, to show that a rule is needed
   Reduction reduction = Reduction::segments;
 };
 
@@ -88,7 +90,7 @@ class ChainModel {
     int launch, cta;
     std::string name;
     std::vector<Event> events;
-    u32 triggered_from;  // from this position on its first trigger has happened
+    u32 triggered_from;  // the first position after its first trigger
   };
   struct Cta {
     int first, end;    // its agents
@@ -101,12 +103,12 @@ class ChainModel {
   };
   struct Buffer {
     std::string name;
-    u32 readers = 0, writers = 0;  // one bit for each launch
+    u32 readers = 0, writers = 0;  // one bit per launch
   };
 
   int buffer_number(const std::string& name);
-  // A state: one bit for each complete launch; then the number of past events of each agent, plus one once it
-  // has left.
+  // A state: word 0 has one bit per launch, set if it is complete. Then one word per agent: the number of its
+  // past events, plus one after its exit.
   static bool complete(const State& s, int launch) { return (s[0] >> launch & 1) != 0; }
   u32 position(const State& s, int agent) const { return s[1 + agent]; }
   bool has_left(const State& s, int agent) const { return position(s, agent) > agents_[agent].events.size(); }

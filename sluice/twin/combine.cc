@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a recording into models: the combining steps of each role's list, and the groups that share slots or
-// counters. See combine.h.
+// Turns a recording into models: takes the split-K reduction steps of each role's list, and finds the groups
+// that share slots or counters. See combine.h.
 #include <sluice/twin/combine.h>
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ bool combines(const Step& step) {
          step.kind == StepKind::sum_partials || step.kind == StepKind::reset_counter;
 }
 
-/// The combining steps of each tile, and the group's barriers in between.
+/// Returns the reduction steps of each tile, and the group's barriers between them.
 StepList combining_steps(const StepList& steps) {
   StepList kept;
   int meetings = 0;
@@ -57,7 +57,7 @@ std::vector<CombineActor> combining_actors(const Recording& recording) {
   return actors;
 }
 
-/// Sets of actors that share a group, a counter or a slot.
+/// Returns the connected sets of actors: actors are in one set if they share a group, a counter or a slot.
 std::vector<std::vector<CombineActor>> independent_sets(const Scenario& scenario,
                                                         const std::vector<CombineActor>& actors) {
   std::vector<size_t> parent(actors.size());

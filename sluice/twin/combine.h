@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explores how the peers of a shared tile combine, across clusters: one of them is the last, and it must see
-// the sums of all. Simulator has one cluster and lets every election end either way. Here all peers run, with
-// only their steps between writing sums and adding them up.
+// Explores the split-K reduction across clusters. The clusters that share a tile (peers) write partial sums;
+// the last one to arrive must see all of them. Simulator runs one cluster, and tries both outcomes of "am I
+// the last?". Here all peers run, but only the steps from writing partial sums to adding them.
 //   const auto all = explore_combine(record_gemm(scenario), {.launches = 2});
 #pragma once
 
@@ -10,10 +10,10 @@
 namespace sluice::twin {
 
 struct CombineSearch {
-  i64 max_states = 3'000'000;  // for each set of groups that share anything
-  i64 schedules = 0;           // random schedules in place of all, for each set
+  i64 max_states = 3'000'000;  // per set of groups that share slots or counters
+  i64 schedules = 0;           // 0: all schedules; else this many random ones per set
   u64 seed = 1;
-  int launches = 2;  // consecutive launches on one set of counters
+  int launches = 2;  // consecutive launches that use the same counters
 };
 
 Exploration explore_combine(const Recording& recording, const CombineSearch& search = {});

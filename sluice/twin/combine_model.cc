@@ -42,7 +42,7 @@ State CombineModel::initial() const {
   return s;
 }
 
-/// Clears everything but the counters' values, which outlive a launch.
+/// Clears the state for the next launch. Only the values of counters persist.
 void CombineModel::clear_launch(State& s) const {
   const u32 launch = s[0];
   const std::vector<u32> values(s.begin() + value_word_, s.begin() + winners_word_);
@@ -91,14 +91,15 @@ std::optional<Failure> CombineModel::apply(State& s, Transition t) const {
   return std::nullopt;
 }
 
-/// Passes over steps that are left out, and over writes: nobody sees these before the actor's next step.
+/// Advances over skipped steps and over writes: no other actor can observe a write before this actor's next
+/// step.
 void CombineModel::settle(State& s, int actor) const {
   const int group = group_of_[actor];
   for (const Step* step = next_step(s, actor); step != nullptr; step = next_step(s, actor)) {
     if (step->guarded && s[won_word_ + group] == 0) {
       if (step->kind == StepKind::sync_arrive) ++s[sync_word_ + group];
     } else if (step->kind == StepKind::write_partial) {
-      (void)do_step(s, actor, *step);  // breaks no rule
+      (void)do_step(s, actor, *step);  // cannot fail
     } else {
       return;
     }

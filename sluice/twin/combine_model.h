@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The math groups that share slots or counters, as a model for search.h. A warp *knows* a partial sum if the
-// write happens before: its own write at once, those of its group after the group's barrier. Peers' writes
-// arrive through the counter: its atomics release all that the elected thread knows, and acquire all that was
-// released there.
-// Reading a slot that is not known is a failure, whenever it was really written: that is what a race is. Used
-// by combine.cc.
+// The math groups that share slots or counters, as a model for search.h. A warp *knows* a write of partial
+// sums if the write happens before (in the memory model's sense). It knows its own writes immediately, and
+// those of its group after the group's barrier. It knows peers' writes through the counter: the elected
+// thread's atomic releases all writes that it knows, and acquires all writes that others released there.
+// Reading a slot without knowing its write is a failure, whenever the write really happened: it is a data
+// race. Used by combine.cc.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace sluice::twin {
 
-/// One warp's combining steps only; its group's barriers are numbered anew.
+/// The reduction steps of one warp, with its group's barriers renumbered.
 struct CombineActor {
   int cluster = 0;
   Agent agent;
@@ -26,14 +26,16 @@ struct CombineActor {
 
 class CombineModel {
  public:
-  /// All actors of some groups; no other actor uses their slots or counters.
+  /// `actors` are all actors that use the slots and counters of their groups.
   CombineModel(const Scenario& scenario, std::vector<CombineActor> actors, int launches);
 
   State initial() const;
   void enabled(const State& state, std::vector<Transition>& out) const;
   std::optional<Failure> apply(State& state, Transition transition) const;
   std::optional<Failure> check_end(const State& state) const;
-  int transitions() const { return static_cast<int>(actors_.size()) + 1; }  // the last one: the next launch
+  int transitions() const {
+    return static_cast<int>(actors_.size()) + 1;
+  }  // the last transition begins the next launch
   i64 total_steps() const;
   std::string describe_transition(const State& state, Transition transition) const;
   std::string describe_waiting(const State& state) const;
@@ -49,8 +51,7 @@ class CombineModel {
   void clear_launch(State& s) const;
   Failure fail(FailureKind kind, int actor, const Step& step, const std::string& why) const;
 
-  /// A write of a warp to a slot.
-  using Write = std::pair<int, int>;  // slot, warp
+  using Write = std::pair<int, int>;  // a write to a slot: (slot, warp that writes)
   Write write_of(const Agent& agent, const Step& step, int rank) const {
     return {part_index(scenario_, agent, step.tile.sharing.slot + rank), agent.warp};
   }
@@ -58,7 +59,7 @@ class CombineModel {
     return counter_number_.at(part_index(scenario_, agent, step.tile.sharing.counter));
   }
 
-  // Positions in a state. A set of writes takes `set_words_` words.
+  // Accessors of a state's words. A set of writes has `set_words_` words.
   u32& pc(State& s, int actor) const { return s[1 + actor]; }
   u32 pc(const State& s, int actor) const { return s[1 + actor]; }
   int known_by_actor(int actor) const { return first_set_ + actor * set_words_; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arguments of cuTensorMapEncodeIm2col for a convolution: its gathered tensor, and the pixels of dx that
-// a phase stores. tests/protocol/conv_maps_test.cc holds them to those of the host.
+// The arguments of cuTensorMapEncodeIm2col for a convolution: for the tensor that is loaded in im2col mode,
+// and for the pixels of dx that a phase stores. tests/protocol/conv_maps_test.cc compares them with the host
+// library's.
 #pragma once
 
 #include <sluice/spec/conv.h>
@@ -9,7 +10,7 @@
 
 namespace sluice::twin {
 
-/// x, or dy, as the taps of `phase` gather it: `pixels` of `channels` each.
+/// Returns the map of x (or dy) for loads of `phase`; a box has `pixels` pixels of `channels` channels.
 constexpr GatherMap gathered_map(const Conv& v, DType type, const Phase& phase, int channels, int pixels) {
   const bool of_x = gathers_x(v.op);
   GatherMap map{
@@ -29,7 +30,7 @@ constexpr GatherMap gathered_map(const Conv& v, DType type, const Phase& phase, 
   return map;
 }
 
-/// The phase's pixels of dx, `channels` each. Its address is phase_offset() behind dx.
+/// Returns the map of the phase's pixels of dx, `channels` channels each. Its address is dx + phase_offset().
 constexpr GatherMap phase_map(const Conv& v, DType type, const Phase& phase, int channels, int pixels) {
   GatherMap map{
       .rank = v.spatial + 2, .channels = channels, .pixels = pixels, .element_bytes = bytes_of(type)};

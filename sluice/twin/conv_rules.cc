@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules over the boxes of convolutions: each is where its tile and k-tile say. The right box follows by
-// division from tile and k-tile, and so from nothing that a walk has counted.
+// Checks that each im2col box of a convolution belongs to its tile and k-tile. The expected box is computed
+// by division from tile and k-tile, independently of the kernel's incremental counting.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ class BoxRules {
     const int blocks = channel_blocks(scenario_.conv, kMnBlock);
     return box(phases_.items[0], atom / blocks, atom % blocks * kMnBlock);
   }
-  /// The axes that the kernel does not know stay 0.
+  /// Returns the expected pixels. Axes that the kernel's config does not have stay 0.
   ConvBoxes pixels(const Phase& phase, i64 pixel, bool in_tensor) const {
     ConvBoxes boxes{.count = 1};
     for (int axis = 0; axis < kMostSpatial; ++axis) {
@@ -78,7 +78,7 @@ class BoxRules {
     boxes.count = 0;
     for (int column = load.tile.n_offset; column < load.tile.n_offset + config_.tile.n; column += kMnBlock)
       if (column < scenario_.n) boxes.boxes[boxes.count++] = box_of_atom(column / kMnBlock);
-    // A tile outside loads the last column block: its peers wait for something.
+    // A tile outside D loads the last column block, because its peers in the cluster wait for the bytes.
     if (boxes.count == 0)
       boxes.boxes[boxes.count++] = box_of_atom(static_cast<int>(scenario_.n / kMnBlock) - 1);
     return boxes;

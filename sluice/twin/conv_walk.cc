@@ -18,7 +18,7 @@ AnyPixelWalk walk_from(int spatial, const PixelBox& box, int pixel) {
   return walk;
 }
 
-/// The pixel's place in the gathered tensor.
+/// Writes the position of the walk's pixel in the im2col tensor to `to`.
 void put_pixel(const AnyPixelWalk& walk, const PixelBox& box, ConvBoxes& to) {
   std::visit(
       [&](const auto& each) {

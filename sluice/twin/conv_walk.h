@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walks of a load thread through a convolution's operands: the loaders of device/load without their
-// instructions, over the same counting (device/load/pixel_walk.cuh). Each operand has a walk of its own.
+// The order in which a load thread traverses a convolution's operands. It is the loaders of device/load
+// without their instructions, with the same counters (device/load/pixel_walk.cuh). A and B have separate
+// counters.
 #pragma once
 
 #include <variant>
@@ -15,21 +16,22 @@ using AnyPixelWalk = std::variant<PixelWalk<1>, PixelWalk<2>, PixelWalk<3>>;
 
 class ConvWalk {
  public:
-  /// As the loaders' begin(); once a tile.
+  /// Begins a tile, like the loaders' begin(). Call it once per tile.
   void begin(const KernelConfig& config, const PhasedParams& params, const Tile& tile, int cta_rank);
-  /// The boxes of A's and of B's next k-tile; those of a matrix are empty.
+  /// Return the boxes of A's and B's next k-tile; empty for an operand that is a plain matrix.
   ConvBoxes next_a(const KernelConfig& config, const PhasedParams& params);
   ConvBoxes next_b(const KernelConfig& config, const PhasedParams& params);
 
  private:
-  AnyPixelWalk pixel_;  // the gathered operand's
-  PixelBox box_{};      // that it walks in
+  AnyPixelWalk pixel_;  // position in the im2col operand
+  PixelBox box_{};      // the range of pixels that it traverses
   TapWalk taps_a_{}, taps_b_{};
   AtomPlace atoms_[ConvBoxes::kMost]{};
   int atom_count_ = 0;
 };
 
-/// The pixels that a phase's store writes: 64 from `row` of `tile` on. Empty for others.
+/// Returns the 64 pixels from `row` of `tile` on that a phase's store writes; empty if the config has no
+/// phases.
 ConvBoxes stored_pixels(const KernelConfig& config, const PhasedParams& params, const Tile& tile, int row);
 
 }  // namespace sluice::twin

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules over all clusters: every part of D is stored once, every k-tile is multiplied once, slots and
-// counters of different tiles are apart. See local_rules.h.
+// Rules over all clusters: every element of D is stored once, every k-tile is multiplied once, and tiles do
+// not share slots or counters. See local_rules.h.
 #include <fmt/format.h>
 
 #include <array>
@@ -15,7 +15,7 @@
 namespace sluice::twin {
 namespace {
 
-/// Calls see(cluster program, agent, step) for the steps of all roles, but not for warps that do the same as
+/// Calls see(cluster program, agent, step) for the steps of all roles. Skips warps that repeat the steps of
 /// warp 0.
 template <class See>
 void each_step(std::span<const ClusterProgram> clusters, const See& see) {
@@ -32,12 +32,12 @@ int group_row(const KernelConfig& config, const Agent& agent) {
   return config.schedule == Schedule::cooperative ? agent.group * group_rows(config) : 0;
 }
 
-/// How often some rows and columns of D are stored.
+/// How often a chunk of D is stored.
 struct Stored {
-  int always = 0;   // stores that always happen
-  int by_last = 0;  // stores by a cluster if it is the last of its peers
+  int always = 0;   // unconditional stores
+  int by_last = 0;  // stores by a cluster that happen only if it is the last of its peers
   int peers = 1;
-  std::set<int> parts;  // ranks of the peers that add their slice to D (Combine::add)
+  std::set<int> parts;  // ranks of the peers that add their split-K slice to D (Combine::add)
   int added = 0;        // number of such additions
 
   bool once() const {
@@ -61,7 +61,7 @@ std::map<Chunk, Stored> stored_chunks(std::span<const ClusterProgram> clusters) 
       if (is_part || step.guarded) chunk.peers = step.tile.sharing.peers;
     };
     const int columns = config.store == StorePath::direct ? own_outputs(config) : store_columns(config);
-    // The next kernel stores once what is left to it (sum_parts of numbers_combine.cc uses its blocks).
+    // With Combine::separate, the second kernel stores this chunk once (sum_parts of numbers_combine.cc).
     const bool is_left = step.kind == StepKind::write_partial && config.combine == Combine::separate;
     if (is_left && step.tile.sharing.rank == 0)
       for (int wave = 0; wave < waves(config); ++wave)
@@ -73,7 +73,7 @@ std::map<Chunk, Stored> stored_chunks(std::span<const ClusterProgram> clusters) 
   return stored;
 }
 
-/// Either every store adds, or none does.
+/// Checks that either every store adds to D or none does.
 std::optional<Failure> check_updates(std::span<const ClusterProgram> clusters) {
   std::optional<Failure> failure;
   const bool wanted = adds(clusters.front().scenario.config.epilogue);
@@ -116,8 +116,8 @@ std::optional<Failure> check_stores(std::span<const ClusterProgram> clusters) {
   return std::nullopt;
 }
 
-/// Each pixel of dx belongs to one row of one phase. Each element of a filter's gradient belongs to one
-/// column of its product. Together with check_stores, each element of D is stored once.
+/// Checks that each pixel of dx belongs to one row of one phase, and each element of a filter's gradient to
+/// one column of the product. Together with check_stores() this shows that each element of D is stored once.
 std::optional<Failure> check_conv_outputs(const Scenario& scenario) {
   const Conv& v = scenario.conv;
   std::vector<int> times;
@@ -154,7 +154,7 @@ std::optional<Failure> check_conv_outputs(const Scenario& scenario) {
 
 using TilePart = std::array<int, 4>;  // m_offset with the group's row, n_offset, batch, cta along k
 
-/// Each k-tile is multiplied once, over all peers and all CTAs of a cluster along k.
+/// Checks that each k-tile is multiplied once, over all peers and all CTAs of a cluster along k.
 std::optional<Failure> check_products(std::span<const ClusterProgram> clusters) {
   const Scenario& scenario = clusters.front().scenario;
   const TileGrid grid = scenario.grid();
@@ -189,7 +189,7 @@ std::optional<Failure> check_products(std::span<const ClusterProgram> clusters) 
   return std::nullopt;
 }
 
-/// The slots and counter that the peers of one part of a tile use.
+/// The slots and the counter that the peers of one part of a tile use for their partial sums.
 struct Peers {
   int counter = -1;
   std::set<std::pair<int, int>> ranks;  // with the first k-tile of each: in the order of k
@@ -232,7 +232,8 @@ class WorkspaceRules {
       int rank = 0, k_tile = -1;
       for (const auto& [its_rank, its_k_tile] : peers.ranks) {
         if (its_rank != rank++) fail(fmt::format("no peer of rank {}", rank - 1));
-        // In a cluster along k a run may be shorter than the cluster: then several ranks begin at one place.
+        // A slice may have fewer k-tiles than the cluster has CTAs along k; then several ranks begin at the
+        // same k-tile.
         const bool may_be_empty = scenario_.config.cluster.k > 1;
         if (may_be_empty ? its_k_tile < k_tile : its_k_tile <= k_tile)
           fail("the ranks are not in the order of k");

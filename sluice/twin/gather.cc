@@ -11,7 +11,8 @@ namespace {
 
 constexpr int kAlignBytes = 16;
 
-/// Limits by the number of axes: bits of a corner, and the largest offset.
+/// TMA's limits, which depend on the number of spatial axes: bits of a bounding-box corner, and the largest
+/// offset.
 struct Limits {
   int corner_bits;
   int offset;
@@ -27,7 +28,7 @@ Error refusal(const std::string& rule) {
 std::string text(i64 value) {
   return std::to_string(value);
 }
-/// The places along an axis where a box's pixels may begin: [lower, end).
+/// Returns the end of the range [lower, end) of positions along an axis at which pixels of a box may be.
 i64 end_of(const GatherMap& map, int axis) {
   return map.extents[axis + 1] + map.upper[axis];
 }
@@ -42,8 +43,8 @@ Result<void> check_axis(const GatherMap& map, int axis) {
   return {};
 }
 
-/// Calls `visit` with every pixel of the box. Pixels are consecutive places of the box, a step apart; past an
-/// axis's end the walk goes back to its lower corner and moves on along the next axis.
+/// Calls `visit` with every pixel of a load's box. Pixels are traversed in steps of the traversal stride. At
+/// an axis's end the traversal returns to that axis's lower corner and advances along the next axis.
 template <class Visit>
 void walk(const GatherMap& map, GatherAt at, const Visit& visit) {
   const int axes = map.rank - 2;

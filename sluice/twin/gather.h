@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy engine's im2col mode on a CPU: from the arguments of cuTensorMapEncodeIm2col, coordinates and
-// offsets, to the elements that a load brings or a store writes. Written from the documents (CUDA driver API;
-// PTX ISA, "im2col mode"), whose limits are errors here. It shares no arithmetic with spec/conv.h. Everything
-// is innermost first: channels, w, h, d, images.
+// TMA's im2col mode on a CPU. From the arguments of cuTensorMapEncodeIm2col, coordinates and offsets it
+// computes the elements that a load reads or a store writes. It follows the documentation (CUDA driver API;
+// PTX ISA, "im2col mode"), whose limits are errors here, and shares no arithmetic with spec/conv.h. All lists
+// are innermost first: channels, w, h, d, images.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace sluice::twin {
 
-/// Strides are in elements, of the second dimension and so on.
+/// The arguments of a tensor map. Strides are in elements; the first is that of the second dimension.
 struct GatherMap {
   int rank = 4;
   i64 extents[5] = {};
@@ -23,7 +23,7 @@ struct GatherMap {
   int element_bytes = 2;
   int swizzle_bytes = 128;
 };
-/// Error invalid_argument: the rule of the documents that the map breaks.
+/// Checks a map. Error: invalid_argument, with the documented rule that the map breaks.
 Result<void> check_gather_map(const GatherMap& map);
 
 /// The coordinates of an instruction: the first pixel, before the offsets.
@@ -32,18 +32,18 @@ struct GatherAt {
   i64 pixel[3] = {};
   i64 image = 0;
 };
-/// A pixel of the box: its first element in the tensor, and how many channels lie inside. A load brings zeros
-/// for the others; a store leaves them out.
+/// A pixel of the box: its first element in the tensor, and how many of its channels are inside the tensor. A
+/// load returns zeros for the others; a store does not write them.
 struct GatherRow {
   i64 element = 0;
   int channels = 0;
 };
 
-/// The rows that a load brings, in the order of the box. `map` has passed check_gather_map(). Errors
-/// invalid_argument: coordinates or offsets that the engine does not take.
+/// Computes the rows that a load returns, in the order of the box. Requires that check_gather_map() passed.
+/// Error: invalid_argument, for coordinates or offsets that TMA does not support.
 Result<void> gather_load(const GatherMap& map, const GatherAt& at, const u16* offsets,
                          std::vector<GatherRow>& rows);
-/// The rows that a store with im2col_no_offs writes.
+/// Computes the rows that a store with im2col_no_offs writes.
 Result<void> gather_store(const GatherMap& map, const GatherAt& at, std::vector<GatherRow>& rows);
 
 }  // namespace sluice::twin

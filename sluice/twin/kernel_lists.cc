@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Event lists of kernels that the twin does not record, written by hand from their source. Each function
-// names the file; a change that moves a wait, a trigger or an access there changes the list here.
-// tools/check_launch_lists.py compares the "Steps of" lines with the source, so that a moved wait or trigger
-// is found; a moved access shows on a GPU only. Events behind the wait stand in source order, which nothing
-// depends on. See launch_lists.h.
+// names its kernel's file. Whoever moves a wait, a trigger or an access there must change the list here.
+// tools/check_launch_lists.py compares the "Steps of" lines with the source, so it finds a moved wait or
+// trigger. A moved access is found only on a GPU. Events after the wait are in source order, but their order
+// is irrelevant. See launch_lists.h.
 #include <sluice/twin/launch_lists.h>
 
 namespace sluice::twin {
@@ -48,9 +48,9 @@ KernelLists alike(Overlap overlap, const std::vector<AgentList>& cta) {
 
 }  // namespace
 
-/// kernels/plain.cuh (both schedules) and kernels/narrow.cuh: every thread does the same; with weights_first
-/// it asks for its first weights (gamma among them), waits, and asks for tokens. The thread that copies last
-/// triggers; what it scales with and C come later.
+/// kernels/plain.cuh (both schedules) and kernels/narrow.cuh: all threads execute the same steps. With
+/// weights_first a thread issues the loads of its first weights (and gamma), waits, and issues the loads of
+/// tokens. The thread that copies last triggers. Scales and C are read after that.
 /// Steps of kernels/plain.cuh: begin prefetch wait loaded hand_off.
 /// Steps of kernels/narrow.cuh: begin prefetch wait loaded hand_off.
 KernelLists plain_lists(Overlap o) {
@@ -62,8 +62,8 @@ KernelLists plain_lists(Overlap o) {
                    {"other threads", join({begin(o), fill, tokens, end})}});
 }
 
-/// kernels/strip.cuh: a warp for tokens, one for weights, the rest multiply. Those read scales of rows and
-/// the bias before they wait, also with Wait::first (StripFinish::fetch_vectors).
+/// kernels/strip.cuh: one warp loads tokens, one loads weights, the others multiply. The latter read row
+/// scales and the bias before they wait, even with Wait::first (StripFinish::fetch_vectors).
 /// Steps of kernels/strip.cuh: prefetch wait loaded hand_off wait_for_weights begin wait.
 KernelLists strip_lists(Overlap o) {
   return alike(o, {{"tokens", join({begin(o), wait(o), {reads(Operand::tokens)}, loaded(o)})},
@@ -74,8 +74,8 @@ KernelLists strip_lists(Overlap o) {
                                   {reads(Operand::token_scales), writes(Operand::output)}})}});
 }
 
-/// kernels/wide.cuh: with Wait::first all threads wait before the first weights. WideFinish reads scales of
-/// rows and the bias behind the wait.
+/// kernels/wide.cuh: with Wait::first all threads wait before they load weights. WideFinish reads row
+/// scales and the bias after the wait.
 /// Steps of kernels/wide.cuh: begin prefetch wait_for_weights wait loaded hand_off wait.
 KernelLists wide_lists(Overlap o) {
   return alike(
@@ -86,8 +86,8 @@ KernelLists wide_lists(Overlap o) {
         join({begin(o), wait_for_weights(o), wait(o), {reads(Operand::weights), writes(Operand::output)}})}});
 }
 
-/// kernels/norm.cuh: gamma is read before the wait, whichever wait it is. The sum may stand where the input
-/// or the residual was.
+/// kernels/norm.cuh: gamma is read before the wait, with every kind of wait. The sum may overwrite the
+/// input or the residual.
 /// Steps of kernels/norm.cuh: trigger wait trigger.
 /// Steps of kernels/norm_entry.cuh: trigger trigger wait wait.
 KernelLists norm_lists(Overlap o) {
@@ -100,8 +100,8 @@ KernelLists norm_lists(Overlap o) {
                                       writes(Operand::output_scales), writes(Operand::output)}})}});
 }
 
-/// kernels/quantize.cuh, every step but those of a scale over the whole matrix that is not given, which is
-/// two launches and takes no part in chains.
+/// kernels/quantize.cuh, except quantisation with a per-tensor scale that must be computed first: that
+/// takes two launches and is not a step of chains.
 /// Steps of kernels/quantize.cuh: trigger wait trigger.
 /// Steps of kernels/quantize_entry.cuh: trigger trigger wait wait.
 KernelLists quantize_lists(Overlap o) {
@@ -114,8 +114,9 @@ KernelLists quantize_lists(Overlap o) {
                  {reads(Operand::token_scales), writes(Operand::output_scales), writes(Operand::output)}})}});
 }
 
-/// kernels/sum_parts.cuh: always a dependent of the product whose parts it adds up, which triggers first
-/// thing. A CTA whose tile has one peer alone leaves when it has waited; with stamps it counts itself out.
+/// kernels/sum_parts.cuh: always a dependent launch of the product whose split-K slices it adds. That
+/// product triggers at its start. A CTA whose tile is not split exits after the wait; with stamps it first
+/// stamps its exit.
 /// Steps of kernels/sum_parts.cuh: wait.
 KernelLists sum_parts_lists() {
   const Events sums{kWait,

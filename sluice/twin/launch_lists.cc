@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a recording of kernels/gemm.cuh into the events that other launches see. See launch_lists.h.
+// Turns a recording of kernels/gemm.cuh into the events that other launches can observe. See launch_lists.h.
 #include <sluice/twin/launch_lists.h>
 
 #include <algorithm>
@@ -16,14 +16,15 @@ constexpr OperandEvent writes(Operand operand) {
   return {EventKind::write, operand};
 }
 
-/// Operands of the epilogue besides the sums: C and a bias.
+/// Returns the epilogue's reads of operands in global memory: C and a bias.
 std::vector<OperandEvent> epilogue_reads(const KernelConfig& c) {
   std::vector<OperandEvent> events{reads(Operand::weights)};
   if (c.epilogue.residual) events.push_back(reads(Operand::residual));
   return events;
 }
 
-/// No default case: a new step must say which of its effects other launches see.
+/// Returns the events of a step. The switch has no default case, so that for each new step somebody decides
+/// which of its effects other launches can observe.
 std::vector<OperandEvent> events_of(const Step& step, const KernelConfig& c) {
   switch (step.kind) {
     case StepKind::load_a: return {reads(is_swapped(c) ? Operand::weights : Operand::tokens)};
@@ -81,7 +82,8 @@ std::vector<OperandEvent> events_of(const Step& step, const KernelConfig& c) {
   return {};
 }
 
-/// Machine::start (device/machine.cuh), which the twin does not record: the load thread's first act.
+/// Returns whether the load thread triggers first of all, in Machine::start (device/machine.cuh), which the
+/// twin does not record.
 bool triggers_at_start(const KernelConfig& c) {
   return c.combine == Combine::separate || c.overlap.trigger == Trigger::at_start;
 }

@@ -40,21 +40,21 @@ struct AgentList {
 /// Event lists by CTA and agent.
 struct KernelLists {
   std::vector<std::vector<AgentList>> ctas;
-  bool dependent = true;  // its code has the wait, so the host asks for a dependent launch
+  bool dependent = true;  // its code has the PDL wait, so the host makes it a dependent launch
 };
 
-/// Keeps of each agent's steps only those that the rules can see. For each operand that is the first access,
-/// since a rule that holds once keeps holding.
+/// Returns the recording's steps that matter to the rules. Of each agent's accesses to an operand it keeps
+/// only the first, because a rule that holds for it holds for later ones.
 KernelLists gemm_lists(const Recording& recording);
 
-// Lists written by hand (kernel_lists.cc). Each launch has two CTAs, which these kernels treat alike.
+// Lists written by hand (kernel_lists.cc). Each launch has two CTAs, which execute the same steps.
 KernelLists plain_lists(Overlap overlap);  // plain, plain_wgmma and narrow
 KernelLists strip_lists(Overlap overlap);
 KernelLists wide_lists(Overlap overlap);
 KernelLists norm_lists(Overlap overlap);
 KernelLists quantize_lists(Overlap overlap);
 KernelLists sum_parts_lists();
-/// A foreign launch: reads tokens, writes its output, never waits.
+/// Returns the lists of a foreign kernel (not sluice's): it reads tokens, writes its output and never waits.
 KernelLists foreign_lists(bool triggers);
 
 /// The name of the memory behind each operand; operands without a name are not accessed.
@@ -64,7 +64,7 @@ struct LaunchArrays {
   std::string tokens = "x", weights = "weights", token_scales = "scales", residual, output = "d",
               output_scales, sum, workspace = "workspace";
 };
-/// A launch that cannot be dependent gets the stream's edge.
+/// Makes a launch for explore_chain(). A launch that cannot be dependent gets Edge::stream.
 ChainLaunch launch_of(const KernelLists& lists, const LaunchArrays& arrays);
 
 }  // namespace sluice::twin

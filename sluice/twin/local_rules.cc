@@ -17,10 +17,10 @@ KTileKey key_of(const Step& s) {
 }
 using Passes = std::map<KTileKey, int>;  // k-tile -> the pass over the ring in which a CTA loads it
 
-/// Numbers the loads of the load role, or of the role that copies.
+/// Numbers the loads of the load role, or of the copying role.
 Passes annotate_loads(StepList& steps) {
   Passes passes;
-  // Each kind is counted by itself: B's part of a stage may come long before A's.
+  // Kinds are counted separately: B may be loaded into a stage long before A.
   std::map<std::pair<StepKind, int>, int> done;  // kind, stage -> so far
   std::map<StepKind, int> sequence;
   for (Step& step : steps) {
@@ -34,13 +34,13 @@ Passes annotate_loads(StepList& steps) {
   return passes;
 }
 
-/// The tile whose products these sums are: in a cluster along k a CTA stores only a part of it.
+/// Returns the whole tile that a stored tile is part of: in a cluster along k each CTA stores only a part.
 Tile whole_tile(const KernelConfig& config, Tile tile) {
   tile.n_offset -= tile.n_offset % config.tile.n;
   return tile;
 }
 
-/// Follows the sums of one math role from begin_tile to the stores.
+/// Tracks the accumulators of one math role from begin_tile to the stores, and checks the rules about them.
 class SumRules {
  public:
   SumRules(const Scenario& scenario, const Agent& agent, const std::string& name, StepList& steps)
@@ -120,7 +120,7 @@ class SumRules {
     return std::nullopt;
   }
 
-  /// Sums leave the role's registers, as sums of step.tile.
+  /// Checks that the sums, which leave the role's registers here, are the complete sums of step.tile.
   std::optional<Failure> see_complete(const Step& step) {
     if (in_flight_) return fail(FailureKind::accumulator_in_flight, "before wait_mma: " + to_string(step));
     const bool promotes = scenario_.config.promotes;
@@ -180,8 +180,8 @@ class SumRules {
   bool written_ = false, summed_ = false;
 };
 
-/// Finds the phase that each signal of a math role is meant for: the pass in which its CTA loaded the data
-/// last read there.
+/// Finds the barrier phase that each signal of a math role belongs to. It is the ring pass in which the
+/// role's CTA loaded the data that was last read from that stage.
 std::optional<Failure> annotate_signals(const Scenario& scenario, const std::string& name,
                                         const Passes& passes, StepList& steps) {
   std::vector<int> read_in(scenario.config.stages, 0);

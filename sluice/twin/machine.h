@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host twin of device/machine.cuh: the same steps, recorded in place of being done. kernels/gemm.cuh runs
-// on it once for each role; Simulator then gives the steps their meaning in any interleaving. Mutants
-// (tests/protocol) derive from it and shadow a step; run_roles() is a template, so theirs is called.
+// The host twin of device/machine.cuh: it has the same steps, but records them instead of executing them.
+// kernels/gemm.cuh runs on it once per role; Simulator then executes the recorded steps in any interleaving.
+// Mutants (planted bugs, tests/protocol) derive from it and shadow a step; run_roles() is a template, so it
+// calls the mutant's step.
 #pragma once
 
 #include <sluice/spec/loaded_rows.h>
@@ -42,7 +43,7 @@ class Machine {
   bool is_scale_warp() const { return agent_.role == Role::copies && is_block_scaled(config().epilogue); }
   bool is_strided_warp() const { return agent_.role == Role::copies && loads_strided(config()); }
   void start() {}
-  void meet() {}  // the simulator begins with initialised barriers
+  void meet() {}  // not recorded: the simulator begins with initialised barriers
   void enter_load_role() {}
   void enter_math_role() {}
   void wait_prerequisites() {
@@ -51,7 +52,7 @@ class Machine {
   void launch_dependents() { record({.kind = StepKind::launch_dependents}); }
   void prefetch() {}  // a hint
   void hand_off() {}
-  void mark(Moment) {}  // only a clock needs it
+  void mark(Moment) {}  // only records times on the GPU
   void mark_stage(int) {}
   void claim_marks() {}
   void write_marks() {}
@@ -151,8 +152,8 @@ class Machine {
     record({.kind = StepKind::write_partial, .tile = tile});
   }
   void publish_partial() { group_sync(); }
-  /// The interleaving decides which CTA is the last. Later steps are recorded as if this CTA were the last,
-  /// and left out where it is not.
+  /// Returns true: which CTA is the last depends on the interleaving. Later steps are recorded as if this CTA
+  /// were the last; the simulator skips them if it is not.
   bool is_last_arriver(const Tile& tile) {
     count_arrival(tile, tile.sharing.peers - 1);
     group_sync();
@@ -209,7 +210,7 @@ class Machine {
   void arrive_strided(int stage, int count) {
     record({.kind = StepKind::arrive_full, .stage = stage, .count = count});
   }
-  /// Thrown by a role that never ends; caught by record_agent() below.
+  /// Thrown if a role does not end; caught by record_agent() below.
   struct Endless {};
   static constexpr size_t kMaxSteps = size_t{1} << 20;
 
@@ -218,7 +219,7 @@ class Machine {
     steps_.push_back(step);
     steps_.back().guarded = guarded_;
   }
-  /// Signals every CTA whose loads reach this one: its cluster row and its cluster column.
+  /// Signals every CTA whose multicast loads write to this one: those of its cluster row and cluster column.
   void release(int stage, int count) {
     const int rows = config().cluster.m, row = cta_rank() % rows, column = cta_rank() / rows;
     for (int cta = 0; cta < scenario_.ctas(); ++cta)
@@ -238,14 +239,14 @@ class Machine {
   void count_arrival(const Tile& tile, int bound) {
     if (is_elected()) record({.kind = StepKind::elect, .count = bound, .tile = tile});
   }
-  /// Bytes that this agent's warps send to one CTA in one pass: each has 16 of a wave's 64 rows.
+  /// Bytes that this agent's warps send to one CTA in one pass; a warp has 16 of a wave's 64 rows.
   int sent_bytes(const Tile& tile) const {
     int blocks = 0;
     for (int row = 0; row < min(live_rows(tile), group_rows(config())); row += kWarpRows)
       if (row / kWarpRows % kMathWarps / arrivals() == agent_.warp) ++blocks;
     return blocks * kWarpRows * pass_columns(config()) * 4;
   }
-  /// Rows inside the matrix, from the group's first one on.
+  /// Number of rows of this group that are inside the matrix.
   int live_rows(const Tile& tile) const {
     return scenario_.rows_of(tile.batch) - tile.m_offset - group_row();
   }
@@ -253,7 +254,7 @@ class Machine {
     return config().schedule == Schedule::cooperative ? math_group() * group_rows(config()) : 0;
   }
   void group_sync() {
-    if (scenario_.warps_per_group == 1) return;  // the group is one agent
+    if (scenario_.warps_per_group == 1) return;  // the whole group is one agent
     record({.kind = StepKind::sync_arrive});
     record({.kind = StepKind::sync_wait, .count = ++syncs_});
   }
@@ -265,7 +266,7 @@ class Machine {
   Agent agent_;
   StepList& steps_;
   PhasedParams params_{};
-  Tile load_tile_{};  // the tile that is loaded, or whose block scales are brought
+  Tile load_tile_{};  // the tile whose operands or block scales are loaded
   ConvWalk walk_;
   int syncs_ = 0;
   bool guarded_ = false;  // recorded steps happen only if this CTA is the last peer of its tile
@@ -274,7 +275,7 @@ class Machine {
   friend bool record_agent(const Scenario&, int, const Agent&, StepList&);
 };
 
-/// Runs one role of kernels/gemm.cuh on `AnyMachine`. Returns false if the role does not end.
+/// Records one role of kernels/gemm.cuh on `AnyMachine`. Returns false if the role does not end.
 template <class AnyMachine>
 bool record_agent(const Scenario& scenario, int cluster, const Agent& agent, StepList& steps) {
   try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real numbers in the simulated machine. The products of one instruction (mma_k of them) are summed in double
-// and added to an fp32 sum with one rounding; docs/numerics.md says how the tensor core differs. Sums that go
-// to other CTAs are in numbers_combine.cc.
+// The numeric contents of the simulated machine. The mma_k products of one instruction are summed in double
+// and added to an fp32 accumulator with one rounding; docs/numerics.md tells how the tensor core differs.
+// Sums that are sent to other CTAs are in numbers_combine.cc.
 #include <sluice/twin/numbers.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ Numbers::Numbers(const Work& work, const Scenario& scenario, Workspace& workspac
   const KernelConfig& c = work.config;
   if (is_conv(work.problem.conv)) gather_ = gather_for(work.problem.conv, c.tile.k);
   for (Stage& s : stages_) {
-    // Not zeros: elements that are not loaded must not matter.
+    // NaN rather than 0, so that a use of elements that were not loaded is visible.
     s.a.assign(c.tile.m * c.tile.k, std::numeric_limits<float>::quiet_NaN());
     s.b.assign(c.tile.k * c.tile.n, std::numeric_limits<float>::quiet_NaN());
   }
@@ -65,11 +65,12 @@ void Numbers::on_step(int agent_index, const Step& step) {
 }
 
 namespace {
-/// The row of B at position `row` in the order of tiles.
+/// Returns the row of B at position `row` in the order in which tiles use rows.
 i64 row_of_b(const Problem& p, i64 row) {
   return p.epilogue.gated ? gated_row(row, p.n) : row;
 }
-/// Index of the sum that makes column `column` of the tile's part of D; gated, of the first of two.
+/// Returns the index of the accumulator for column `column` of the tile's part of D; if gated, of the first
+/// of two.
 int first_sum(const KernelConfig& c, int column) {
   return c.epilogue.gated ? column / kGatedRows * kGatedGroup + column % kGatedRows : column;
 }
@@ -85,14 +86,15 @@ void Numbers::on_load(int cta, int slice, const Step& load) {
   const int tile_rows = is_a ? c.tile.m : c.tile.n, slices = is_a ? c.cluster.n : c.cluster.m;
   const int index = is_a ? slice : slice - c.cluster.n;
   const i64 first_row = is_a ? load.tile.m_offset : load.tile.n_offset, rows = is_a ? p.m : p.n;
-  // A k-tile of a filter is a block of channels in the matrix of one tap.
+  // A k-tile of a filter is a block of channels of one tap.
   const bool is_filter = !is_a && gathers_a(c.conv);
   const TapBox& tap = load.conv.boxes[0];
   const i64 first_k = is_filter ? tap.channel : static_cast<i64>(load.k_tile) * c.tile.k;
   const i64 depth = is_filter ? gathered_channels(p.conv) : p.k;
   const int batch = is_filter ? tap.filter : load.tile.batch;
 
-  // A slice is a run of rows of a K-major tile, and a run of k of an MN-major one (device/load/tma_tile.cuh).
+  // With multicast, a slice is a range of rows of a K-major tile, or a range of k of an MN-major one
+  // (device/load/tma_tile.cuh).
   int row_begin = 0, row_end = tile_rows, k_begin = 0, k_end = c.tile.k;
   if (matrix.major == Major::k) {
     row_begin = index * (tile_rows / slices);
@@ -167,7 +169,7 @@ void Numbers::multiply(const Agent& agent, const Step& product) {
     for (int row = range.row_begin; row < range.row_end; ++row)
       std::fill_n(&sums[row * c.tile.n + range.column_begin], range.column_end - range.column_begin, 0.0f);
   const Stage& s = stage(agent.cta, product.stage);
-  constexpr int kColumns = 8;  // columns at once, in registers; it divides every tile.n
+  constexpr int kColumns = 8;  // columns computed at once, in registers; divides every tile.n
   const int depth = mma_k(c.a);
   for (int row = range.row_begin; row < range.row_end; ++row)
     for (int first = 0; first < c.tile.k; first += depth) {
@@ -220,7 +222,8 @@ void Numbers::write_chunk(const Agent& agent, const Step& chunk) {
     for (int j = 0; j < columns; ++j) {
       const ElementIndex at{chunk.tile.batch, chunk.tile.m_offset + group_row(agent) + row,
                             outputs_of(c.epilogue, chunk.tile.n_offset) + chunk.column + j};
-      if (at.row >= work_.problem.m || at.column >= d_columns(work_.problem)) continue;  // TMA clips it
+      if (at.row >= work_.problem.m || at.column >= d_columns(work_.problem))
+        continue;  // TMA does not store it
       const double value = epilogue(&group.sums[row * c.tile.n + first_sum(c, chunk.column + j)], at);
       const int to = is_swapped(c) ? j * kWaveRows + i : i * columns + j;
       store_element(c.d, group.buffers[chunk.stage].bytes.data(), to, value);
@@ -260,7 +263,7 @@ void Numbers::on_store_read(int cta, int group_index, int which) {
   }
 }
 
-/// One fp32 addition in memory.
+/// Adds to an element of D in fp32, like a reduction in global memory.
 void Numbers::add_to_d(i64 index, float value) {
   const float old = static_cast<float>(load_element(DType::fp32, work_.buffers.d, index));
   store_element(DType::fp32, work_.buffers.d, index, old + value);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of one cluster: the contents of stages, sums and store buffers while Simulator moves. Each effect
-// happens as late as the hardware allows (products when they are waited for, stores when TMA has read the
-// buffer). A buffer that is reused too early then gives wrong numbers. Called by run.cc only.
+// The data of one cluster: the contents of stages, accumulators and store buffers while Simulator runs. Each
+// effect happens as late as the hardware allows (products when they are waited for, stores when TMA has read
+// the buffer). So a buffer that is reused too early gives wrong numbers. Called by run.cc only.
 #pragma once
 
 #include <sluice/plan.h>
@@ -11,7 +11,7 @@
 
 namespace sluice::twin {
 
-/// A problem with its strides filled in, its data, and the config that computes it.
+/// A problem with its strides set, its data, and the config that computes it.
 struct Work {
   Problem problem;
   KernelConfig config;
@@ -19,7 +19,7 @@ struct Work {
   Scalars scalars;
 };
 
-/// Memory that all clusters of a launch share: a slot and a counter for each part of a streamed tile.
+/// Memory that all clusters of a launch share: one slot and one counter per part of a split-K tile.
 struct Workspace {
   Workspace(const KernelConfig& config, const WorkSplit& split);
 
@@ -31,7 +31,7 @@ class Numbers final : public Observer {
  public:
   Numbers(const Work& work, const Scenario& scenario, Workspace& workspace);
 
-  /// True if the arrival that `elect` counts would be the last.
+  /// Returns true if the arrival that the step `elect` counts would be the last.
   bool is_last(int agent, const Step& elect) const;
 
   void on_step(int agent, const Step& step) override;
@@ -39,10 +39,11 @@ class Numbers final : public Observer {
   void on_store_read(int cta, int group, int buffer) override;
   void on_sums(int cta, int group, int sender, const Step& send) override;
 
-  /// The work of the kernel after one with Combine::separate; all clusters of the launch have ended.
+  /// Does the work of the second kernel of Combine::separate. Call it after all clusters of the launch have
+  /// ended.
   void sum_parts();
 
-  /// Set by the first box that the copy engine would refuse.
+  /// The first im2col box that TMA would refuse; empty if there is none.
   const std::optional<Failure>& refused() const { return refused_; }
 
   i64 loads() const { return loads_; }
@@ -52,7 +53,7 @@ class Numbers final : public Observer {
   /// A[row][k] and B[k][column], decoded.
   struct Stage {
     std::vector<float> a, b;
-    Step scales;  // the step that wrote the block scales beside the stage
+    Step scales;  // the step that wrote the stage's block scales
   };
   struct StoreBuffer {
     std::vector<u8> bytes;
@@ -64,7 +65,7 @@ class Numbers final : public Observer {
     std::vector<float> sums, partial;  // [row][column]; partial (with promotion) has room for all passes
     Step scales;                       // step whose block scales are in registers
     StoreBuffer buffers[kStoreBuffers];
-    std::vector<std::vector<float>> received;  // [sender]: sums that have come and are not yet added
+    std::vector<std::vector<float>> received;  // [sender]: sums that have arrived and are not yet added
     std::vector<std::vector<float>> sent;      // [target]: sums in flight
   };
 
@@ -74,7 +75,7 @@ class Numbers final : public Observer {
   int group_row(const Agent& agent) const {
     return work_.config.schedule == Schedule::cooperative ? agent.group * group_rows(work_.config) : 0;
   }
-  /// Rows and columns of the group that a pass works on.
+  /// The rows and columns of the group that one pass of the exchange covers.
   struct Range {
     int row_begin, row_end, column_begin, column_end;
   };
@@ -83,7 +84,8 @@ class Numbers final : public Observer {
   void retire(const Agent& agent, size_t left);
   void multiply(const Agent& agent, const Step& product);
   double before_activation(double sum, const ElementIndex& at) const;
-  /// `sums`: where the element's sum lies; gated, its "up" is kGatedRows behind it.
+  /// Returns the element of D. `sums` points to its accumulator; if gated, that of "up" is kGatedRows after
+  /// it.
   double epilogue(const float* sums, const ElementIndex& at) const;
   void write_chunk(const Agent& agent, const Step& chunk);
   void store_direct(const Agent& agent, const Step& step);
@@ -94,7 +96,7 @@ class Numbers final : public Observer {
   void load_columns(const Step& load, int k_begin, int k_end, Stage& stage);
   void store_phase(const Step& chunk, const StoreBuffer& buffer);
   void store_filter_chunk(const Step& chunk, i64 first_row, i64 first_column, const StoreBuffer& buffer);
-  /// Index in D of an element of the product; -1 if it is not stored.
+  /// Returns the index in D of an element of the product; -1 if it is not stored.
   i64 d_place(const ElementIndex& at) const;
   void refuse(const Step& step, const Error& error);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums that go to other CTAs: to those of a cluster along k, and through the workspace to the last peer of a
-// tile. They are added up in the same order as on the GPU. See numbers.h.
+// Partial sums that are sent to other CTAs: to those of a cluster along k, and through the workspace to the
+// last peer of a tile. They are added in the same order as on the GPU. See numbers.h.
 #include <algorithm>
 #include <limits>
 
@@ -14,7 +14,7 @@ Workspace::Workspace(const KernelConfig& config, const WorkSplit& split)
     : slots(static_cast<size_t>(uses_workspace(config) ? slot_count(split) : 0) * cluster_size(config) *
             combined_parts(config)),
       counters(static_cast<size_t>(counter_count(config, split)), 0) {
-  // A slot may hold anything before a launch: NaN shows if it matters.
+  // Slots have arbitrary contents before a launch. NaN makes a use of them visible.
   const int floats = group_rows(config) * own_columns(config);
   for (auto& slot : slots) slot.assign(floats, std::numeric_limits<float>::quiet_NaN());
 }
@@ -52,7 +52,7 @@ void Numbers::sum_partials(const Agent& agent, const Tile& tile) {
   }
 }
 
-/// Adds in the order of kernels/sum_parts.cuh: the peers of each warpgroup, then the warpgroups.
+/// Adds slices in the order of kernels/sum_parts.cuh: first the peers of each warpgroup, then the warpgroups.
 void Numbers::sum_parts() {
   const KernelConfig& c = work_.config;
   const TileGrid grid = scenario_.grid();
@@ -90,7 +90,7 @@ void Numbers::sum_parts() {
   }
 }
 
-/// Reads the registers now; the sums arrive later.
+/// Copies the sums from registers now; they arrive later.
 void Numbers::send(const Agent& agent, const Step& step) {
   const KernelConfig& c = work_.config;
   const Group& group = group_of(agent);

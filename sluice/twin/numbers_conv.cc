@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of a convolution that the copy engine gathers (gather.h), from the boxes that the load thread
-// asked for, and the outputs that lie apart in D. See numbers.h.
+// Operands of a convolution that TMA loads in im2col mode (gather.h), from the boxes that the load thread
+// requested, and outputs that are not contiguous in D. See numbers.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ GatherAt place_of(const ConvBoxes& boxes, i64 channel) {
       .channel = channel, .pixel = {boxes.pixel[0], boxes.pixel[1], boxes.pixel[2]}, .image = boxes.image};
 }
 
-/// The rows of one box of a load.
+/// Returns the rows of one box of a load.
 Result<std::vector<GatherRow>> rows_of_box(const GatherMap& map, const ConvBoxes& boxes, const TapBox& box) {
   std::vector<GatherRow> rows;
   if (auto checked = check_gather_map(map); !checked) return checked.error();
@@ -68,7 +68,8 @@ void Numbers::load_columns(const Step& load, int k_begin, int k_end, Stage& stag
   }
 }
 
-/// A wave's rows are consecutive pixels of the phase, and pixels of other phases lie between them in dx.
+/// Stores a chunk of a phase. Its rows are consecutive pixels of the phase, interleaved in dx with those of
+/// other phases.
 void Numbers::store_phase(const Step& chunk, const StoreBuffer& buffer) {
   const KernelConfig& c = work_.config;
   const Conv& v = work_.problem.conv;
@@ -88,7 +89,7 @@ void Numbers::store_phase(const Step& chunk, const StoreBuffer& buffer) {
   }
 }
 
-/// The box of a chunk lies in the matrix of its first column's tap: Machine::store_box.
+/// Stores a chunk of a filter's gradient into the matrix of its first column's tap, like Machine::store_box.
 void Numbers::store_filter_chunk(const Step& chunk, i64 first_row, i64 first_column,
                                  const StoreBuffer& buffer) {
   const Problem& p = work_.problem;

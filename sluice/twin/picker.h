@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Picks the next transition of a random interleaving; the same seed gives the same picks on every machine.
-// The seed chooses one of three tempers. uniform. priorities with a few changes (the PCT scheduler, which
-// finds a bug of depth d with a known probability). bursts, in which one actor continues as long as it can.
+// The seed selects one of three strategies:
+// - uniform;
+// - priorities with a few changes (the PCT scheduler, which finds a bug of depth d with a known probability);
+// - bursts, in which one actor continues as long as it can.
 // Used by explore.cc and run.cc.
 #pragma once
 
@@ -11,7 +13,7 @@
 
 namespace sluice::twin {
 
-/// splitmix64: one add and three xor-shifts-and-multiplies a number.
+/// The splitmix64 generator.
 class Random {
  public:
   explicit Random(u64 seed) : state_(seed * 0x9e3779b97f4a7c15u) {}
@@ -55,7 +57,7 @@ class Picker {
     for (Transition t : enabled)
       if (priority_[t] > priority_[best]) best = t;
     if (random_.below(static_cast<size_t>(expected_steps_ / kChanges + 1)) == 0)
-      priority_[best] = random_.next() >> 3;  // below all initial priorities
+      priority_[best] = random_.next() >> 3;  // lower than all initial priorities
     return best;
   }
   Transition pick_burst(const std::vector<Transition>& enabled) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the kernel's source once for each role of each cluster, on Machine or on a mutant of it.
+// Runs the kernel's source once per role of each cluster, on Machine or on a mutant (a planted bug) of it.
 // Called by recording.cc and tests/protocol.
 #pragma once
 

@@ -10,7 +10,7 @@
 
 namespace sluice::twin {
 
-/// A recorded and annotated scenario, or the rule that it broke.
+/// A recorded and annotated scenario, or the rule that recording found broken.
 struct Recording {
   std::vector<ClusterProgram> clusters;
   std::optional<Failure> failure;
@@ -19,7 +19,7 @@ struct Recording {
 /// Records kernels/gemm.cuh itself. Mutants use record<Mutant>() of record.h.
 Recording record_gemm(const Scenario& scenario);
 
-/// Checks the rules of single roles and of coverage (local_rules.h); the last step of every recording.
+/// Annotates a recording and checks the rules of single roles and of coverage (local_rules.h). Call it last.
 void finish_recording(Recording& recording);
 
 }  // namespace sluice::twin

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One random interleaving of every cluster, with numbers. See run.h.
+// Runs every cluster in one random interleaving, with real numbers. See run.h.
 #include <sluice/twin/run.h>
 
 #include <fmt/format.h>
@@ -35,14 +35,14 @@ Result<void> check_buffers(const Work& work) {
   return {};
 }
 
-/// The buffers of the product with swapped operands.
+/// Returns the buffers for the product with swapped operands.
 HostBuffers swapped(HostBuffers buffers) {
   std::swap(buffers.a, buffers.b);
   std::swap(buffers.scale_a, buffers.scale_b);
   return buffers;
 }
 
-/// Keeps the election's outcome that the counter gives, and removes the other one.
+/// Removes, for each enabled election, the outcome that the counter's value rules out.
 void keep_true_elections(const Simulator& simulator, const Numbers& numbers, const State& state,
                          std::vector<Transition>& enabled) {
   std::erase_if(enabled, [&](Transition t) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scenario of an exploration: a config, a problem size and a work split, and the roles of one cluster
-// that execute it. Agents are numbered cta * agents_per_cta + role. Role 0 loads, role 1 brings block scales
-// or strided operands if there are any; then come the warps of math group 0 and of group 1.
+// The scenario of an exploration: a config, a problem size, a work split, and the roles of one cluster that
+// execute it. Agents are numbered cta * agents_per_cta + role. Role 0 loads. Role 1 copies block scales or
+// strided operands, if there are any. The next roles are the warps of math group 0, then those of group 1.
 #pragma once
 
 #include <vector>
@@ -17,14 +17,14 @@ struct Scenario {
   KernelConfig config{};
   int m = 1, n = 1, k = 1, batch = 1;
   WorkSplit split{};
-  /// 1: a math group moves as one, and its warps arrive together. kMathWarps: every warp is an agent.
+  /// 1: each math group is one agent, whose warps arrive together. kMathWarps: each warp is an agent.
   int warps_per_group = 1;
   Stamping stamping = Stamping::off;
-  Conv conv{};  // m, n, k and batch are its product's
+  Conv conv{};  // the convolution; m, n, k and batch are those of its product
 
   TileGrid grid() const { return tile_grid(config, m, n, k, batch); }
   Deal deal() const { return deal_of(grid(), split); }
-  /// Rows and k-tiles of one matrix of the batch: phases differ.
+  /// Return rows and k-tiles of one matrix of the batch; those of phases differ.
   int rows_of(int matrix) const {
     if (!config.conv.phased) return m;
     return static_cast<int>(conv.images * phases_of(conv).items[matrix].positions());
@@ -34,11 +34,11 @@ struct Scenario {
     return phases_of(conv).items[matrix].taps() * channel_blocks(conv, config.tile.k);
   }
   int ctas() const { return cluster_size(config); }
-  /// The first role that does math.
+  /// Returns the first role that multiplies.
   int first_math() const { return is_block_scaled(config.epilogue) || loads_strided(config) ? 2 : 1; }
   int agents_per_cta() const { return first_math() + kMathGroups * warps_per_group; }
   int agents() const { return ctas() * agents_per_cta(); }
-  /// True if its launches stamp the workspace.
+  /// Returns true if launches stamp the workspace with their owner (debug kernels).
   bool stamps() const { return stamping == Stamping::on && uses_workspace(config) && deal().tiles > 0; }
 };
 
@@ -58,7 +58,7 @@ inline Agent agent_at(const Scenario& s, int index) {
   return {.cta = cta, .group = warp / s.warps_per_group, .warp = warp % s.warps_per_group};
 }
 
-/// Index of the slot or counter of the agent's group.
+/// Returns the index of the slot or counter of the agent's group.
 inline int part_index(const Scenario& s, const Agent& agent, int index) {
   const int part = s.config.schedule == Schedule::cooperative ? agent.group : 0;
   return sluice::part_index(s.config, index, agent.cta, part);

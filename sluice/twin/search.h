@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Depth-first search with a set of seen states, and random interleavings, for any model with Simulator's
-// initial, enabled, apply, check_end and texts. Used by explore.cc and combine.cc.
+// Depth-first search with a set of seen states, and random interleavings. Works on any model with Simulator's
+// functions initial, enabled, apply, check_end and its texts. Used by explore.cc and combine.cc.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace sluice::twin {
 
 inline constexpr size_t kTraceSteps = 60;  // the last steps that a failure shows
 
-/// The end of an interleaving as text: it is run again from the start, since states are not kept.
+/// Returns the last steps of an interleaving as text. Runs it again from the start, because states are not
+/// kept.
 template <class Model>
 std::string trace_text(const Model& model, const std::vector<Transition>& path) {
   State state = model.initial();
@@ -36,7 +37,7 @@ struct Frame {
 template <class Model>
 void search_all(const Model& model, const SearchLimits& limits, Exploration& result) {
   StateSet seen;
-  std::vector<Frame> frames(1);  // never shrinks: frames beyond `depth` keep their memory for later
+  std::vector<Frame> frames(1);  // never shrinks, so that frames beyond `depth` keep their memory for reuse
   std::vector<Transition> path;
   frames[0].state = model.initial();
   model.enabled(frames[0].state, frames[0].choices);
@@ -121,7 +122,7 @@ std::optional<Failure> run_schedule(const Model& model, u64 seed, StateSet* seen
   return failure;
 }
 
-/// Runs `search.schedules` random interleavings, or fewer: up to the first failure.
+/// Runs `search.schedules` random interleavings; stops at the first failure.
 template <class Model>
 void search_random(const Model& model, const RandomSearch& search, Exploration& result) {
   StateSet seen;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state's layout, the enabled transitions, and the copy engine. simulator_steps.cc has the roles' steps,
-// simulator_sums.cc sums that travel and elections.
+// The layout of the state, the enabled transitions, and TMA. simulator_steps.cc has the steps of roles,
+// simulator_sums.cc the sums sent between CTAs and elections.
 #include <sluice/twin/simulator.h>
 
 #include <fmt/format.h>
@@ -60,7 +60,7 @@ State Simulator::initial(Observer* observer) const {
     }
   }
   for (int agent = 0; agent < scenario_.agents(); ++agent)
-    (void)settle(s, agent, observer);  // local steps only
+    (void)settle(s, agent, observer);  // executes only local steps, which cannot fail
   return s;
 }
 
@@ -84,7 +84,7 @@ i64 Simulator::total_steps() const {
 }
 
 void Simulator::enabled(const State& state, std::vector<Transition>& out) const {
-  State& s = const_cast<State&>(state);  // the accessors give references; nothing is written here
+  State& s = const_cast<State&>(state);  // the accessors return references; nothing is written here
   out.clear();
   for (int agent = 0; agent < scenario_.agents(); ++agent) {
     const Step* step = next_step(s, agent);
@@ -137,7 +137,7 @@ int Simulator::bytes_of_slice(int slice, const Step& load) const {
   if ((is_a ? c.a_major : c.b_major) == Major::mn) {
     const int from = is_a ? load.tile.m_offset : load.tile.n_offset,
               extent = is_a ? scenario_.m : scenario_.n;
-    int blocks = 1;  // the first comes even if it lies outside
+    int blocks = 1;  // the first block is always loaded, even outside the matrix
     for (int row = kMnBlock; row < (is_a ? c.tile.m : c.tile.n) && from + row < extent; row += kMnBlock)
       ++blocks;
     return blocks * c.tile.k * kSwizzleRowBytes / (is_a ? c.cluster.n : c.cluster.m);

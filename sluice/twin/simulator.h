@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives the recorded steps of one cluster their meaning: barriers, stages, the copy engine, products in
-// flight, store buffers, sums in flight to a peer. It sees other clusters in one way only: either they have
-// all been at a shared tile before, or not. A state is a flat array of words, so that it can be copied,
-// hashed and compared.
-// Invariant: every rule of docs/host-twin.md is checked in the transition that breaks it. Called by the
-// explorers (explore.h) and by run.cc, which adds real numbers through an Observer.
+// Executes the recorded steps of one cluster: barriers, stages, TMA, products in flight, store buffers, sums
+// in flight to a peer CTA. Other clusters are modelled only by one choice: at a shared tile, either all peers
+// have arrived before, or not. A state is a flat array of words, so that it can be copied, hashed and
+// compared. Invariant: every rule of docs/host-twin.md is checked in the transition that breaks it. Called by
+// the explorers (explore.h) and by run.cc, which adds real numbers through an Observer.
 #pragma once
 
 #include <vector>
@@ -16,38 +15,38 @@
 namespace sluice::twin {
 
 using State = std::vector<u32>;
-/// An agent's next step (for an election: it loses), a move of the copy engine, or an election that the agent
+/// The next step of an agent (an election that it loses), a completion by TMA, or an election that the agent
 /// wins.
 using Transition = int;
 
-/// Learns about events in their order.
+/// Is notified of events in their order.
 class Observer {
  public:
   virtual ~Observer() = default;
-  /// Agent `agent` did `step`, which names the store buffer that it really used.
+  /// Agent `agent` executed `step`, which names the store buffer that was actually used.
   virtual void on_step(int agent, const Step& step) = 0;
   /// TMA has written slice `slice` of the tile that `load` names into `load.stage` of CTA `cta`.
   virtual void on_load(int cta, int slice, const Step& load) = 0;
   /// TMA has read a store buffer.
   virtual void on_store_read(int cta, int group, int buffer) = 0;
-  /// The sums that warp `warp` of CTA `sender` sent to the same group of CTA `cta`, with `send`, have come.
+  /// The sums that CTA `sender` sent with the step `send` to the same group of CTA `cta` have arrived.
   virtual void on_sums(int cta, int group, int sender, const Step& send) = 0;
 };
 
 class Simulator {
  public:
-  /// `program` is annotated, and outlives the simulator.
+  /// `program` must be annotated, and must outlive the simulator.
   explicit Simulator(const ClusterProgram& program);
 
   State initial(Observer* observer = nullptr) const;
-  /// Transitions that can happen next, agents first.
+  /// Lists the transitions that can happen next, agents first.
   void enabled(const State& state, std::vector<Transition>& out) const;
   std::optional<Failure> apply(State& state, Transition transition, Observer* observer = nullptr) const;
-  /// Called when nothing is enabled: a deadlock, or something left behind at the end.
+  /// Checks a state without enabled transitions: returns a deadlock, or a rule about the end that is broken.
   std::optional<Failure> check_end(const State& state) const;
 
   int transitions() const { return first_win_ + scenario_.agents(); }
-  /// The agent's election that this transition decides; nullptr for other transitions.
+  /// Returns the election step that this transition decides; nullptr for other transitions.
   const Step* election(const State& state, Transition transition) const;
   bool wins(Transition transition) const { return transition >= first_win_; }
   int agent_of(Transition transition) const {
@@ -57,7 +56,7 @@ class Simulator {
   const Scenario& scenario() const { return scenario_; }
 
   std::string describe_transition(const State& state, Transition transition) const;
-  /// Each waiting agent and its barrier, and the pending moves of the copy engine.
+  /// Returns text: each waiting agent with its barrier, and the pending completions of TMA.
   std::string describe_waiting(const State& state) const;
 
  private:
@@ -73,7 +72,8 @@ class Simulator {
   u32& pc(State& s, int agent) const { return s[agent]; }
   u32 pc(const State& s, int agent) const { return s[agent]; }
   u32& reading(State& s, int agent) const { return s[scenario_.agents() + agent]; }
-  /// 1: the agent's next chunk goes to the other buffer than recorded, because earlier chunks were left out.
+  /// 1: the agent's next chunk uses the store buffer opposite to the recorded one, because chunks were
+  /// skipped.
   u32& flip(State& s, int agent) const { return s[2 * scenario_.agents() + agent]; }
   Barrier full(State& s, int cta, int stage) const;
   Barrier empty(State& s, int cta, int stage) const;
@@ -98,10 +98,10 @@ class Simulator {
   /// Whether the group has entered and left the workspace; only where launches stamp it.
   enum Stamped : u32 { kOutside, kInside, kGone };
   u32& stamped(State& s, int cta, int group) const { return s[cta_base(cta) + stamp_word_ + group]; }
-  /// Number of the agent's stage_vectors (from 1) << 1 | 1 if they have come. 0: none yet.
+  /// Number of the agent's stage_vectors (from 1) << 1, plus 1 if the vectors have arrived. 0: none yet.
   static constexpr u32 kCome = 1;
   u32& vectors(State& s, int agent) const { return s[3 * scenario_.agents() + agent]; }
-  /// Number of the send (from 1) whose sums have come and are unread, and of the one in flight.
+  /// Number (from 1) of the send whose sums have arrived and are unread, and of the send in flight.
   u32& unread_sums(State& s, const SumsAt& at) const { return s[sums_word(at)]; }
   u32& coming_sums(State& s, const SumsAt& at) const { return s[sums_word(at) + 1]; }
   int sums_word(const SumsAt& at) const { return cta_base(at.cta) + sums_word_ + 2 * sums_index(at); }
@@ -126,7 +126,7 @@ class Simulator {
   bool can_step(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_step(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_load(State& s, int agent, const Step& step) const;
-  /// Makes the copying role's writes visible to products. Until then they are like bytes on their way.
+  /// Makes the copying role's writes visible to products. Until then they count as still in flight.
   void publish_strided(State& s, int cta, int stage) const;
   std::optional<Failure> do_mma(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_read_scales(State& s, int agent, const Step& step) const;
@@ -139,24 +139,25 @@ class Simulator {
   std::optional<Failure> check_stamped(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_receive(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_vectors(State& s, int agent, const Step& step) const;
-  /// Checks that the scale vectors of `store` have come, and are those of its tile.
+  /// Checks that the scale vectors of `store` have arrived and belong to its tile.
   std::optional<Failure> check_vectors(State& s, int agent, const Step& store) const;
   std::optional<Failure> settle(State& s, int agent, Observer* observer) const;
   bool has_left(const State& s, int cta) const;
   std::optional<Failure> check_exit(State& s, int cta) const;
 
-  // Moves of the copy engine.
+  // Completions by TMA.
   SlotAt slot_at(Transition transition) const;
   SumsAt sums_at(Transition transition) const;
   int sender_agent(const SumsAt& at) const;
   const Step& send_of(const SumsAt& at, u32 number) const;
   std::optional<Failure> finish_sums(State& s, const SumsAt& at, Observer* observer) const;
-  /// In a cluster along k every CTA loads for itself, as if it were the only one.
+  /// Returns the CTA's row in the cluster. Without multicast (a cluster along k) each CTA loads for itself:
+  /// 0.
   int row_of(int cta) const { return multicasts(scenario_.config) ? cta % scenario_.config.cluster.m : 0; }
   int column_of(int cta) const { return multicasts(scenario_.config) ? cta / scenario_.config.cluster.m : 0; }
   /// The CTA that loads a slice, and its load.
   int source_of(const SlotAt& at) const;
-  /// Bytes that `load` brings into its slice.
+  /// Returns the bytes that `load` writes into slice `slice`.
   int bytes_of_slice(int slice, const Step& load) const;
   const Step& load_of(const SlotAt& at, u32 sequence) const;
   std::optional<Failure> finish_load(State& s, const SlotAt& at, Observer* observer) const;
@@ -165,7 +166,7 @@ class Simulator {
   std::optional<Failure> check_stamps_end(State& s, int cta) const;
   std::optional<Failure> check_sums_end(State& s, int cta) const;
   Failure fail(FailureKind kind, int agent, const Step& step, const std::string& why) const;
-  /// Fails a step that reaches into a CTA all of whose agents are done.
+  /// Returns a failure if the step accesses a CTA that has exited (all of its agents are done).
   std::optional<Failure> check_peer(State& s, int agent, const Step& step, int cta) const;
   static Failure fail_at_end(FailureKind kind, int cta, const std::string& why);
 

@@ -10,27 +10,27 @@
 namespace sluice::twin {
 namespace {
 
-// Products of an agent in flight. Bit i: one of the older ones reads stage i; from bit 16: the newest one's
-// stage + 1.
+// An agent's products in flight, in one word. Bit i: an older product reads stage i. From bit 16: 1 + the
+// stage of the newest product.
 constexpr u32 kNewestShift = 16;
 u32 older_and_newest(u32 word) {
   const u32 newest = word >> kNewestShift;
   return (word & 0xffff) | (newest != 0 ? 1u << (newest - 1) : 0);
 }
 
-/// True for steps that concern no other agent: they are done together with the step before, so that they cost
-/// no interleavings. Sums are sent at once, since they arrive as late as they like; a rule that a later send
-/// would break, an earlier one breaks too.
+/// Returns true for steps that no other agent can observe. They are executed together with the step before,
+/// which saves interleavings. Sending sums is one of them, because arrival is a separate, arbitrarily late
+/// transition: a rule that a later send would break is broken by an earlier one too.
 bool is_local(const Step& step) {
   switch (step.kind) {
     case StepKind::begin_tile:
-    case StepKind::stage_vectors:  // at once, the worst case for readers of the last vectors
+    case StepKind::stage_vectors:  // as early as possible: the worst case for readers of the previous vectors
     case StepKind::wait_vectors:
     case StepKind::promote:
     case StepKind::store_direct:
     case StepKind::publish:
     case StepKind::send_sums:
-    case StepKind::write_partial:  // seen by other clusters: CombineModel
+    case StepKind::write_partial:  // only other clusters observe it; CombineModel checks that
     case StepKind::sum_partials:
     case StepKind::wait_prerequisites:  // local_rules.h checks the steps before it
     case StepKind::launch_dependents:
@@ -125,7 +125,7 @@ std::optional<Failure> Simulator::do_step(State& s, int agent, const Step& step)
     case StepKind::sum_partials: return check_stamped(s, agent, step);
     case StepKind::enter_workspace:
     case StepKind::leave_workspace: return do_stamp(s, agent, step);
-    default: return std::nullopt;  // waits have had their effect by passing
+    default: return std::nullopt;  // waits have no effect other than having passed
   }
 }
 

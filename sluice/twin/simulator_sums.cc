@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums that travel between the CTAs of a cluster along k, steps that a lost election leaves out, and stamps.
-// See simulator.h.
+// Sums that the CTAs of a cluster along k send to each other, steps that are skipped after a lost election,
+// and stamps. See simulator.h.
 #include <fmt/format.h>
 
 #include <sluice/twin/local_rules.h>
@@ -32,7 +32,7 @@ const Step& Simulator::send_of(const SumsAt& at, u32 number) const {
   return *sends_[sender_agent(at)][at.cta][number - 1];
 }
 
-/// From here on the sums may arrive at any moment.
+/// Sends sums; from now on they may arrive at any time.
 std::optional<Failure> Simulator::do_send(State& s, int agent, const Step& step) const {
   if (step.count == 0) return std::nullopt;
   const Agent at = agent_at(scenario_, agent);
@@ -91,8 +91,8 @@ const Step* Simulator::election(const State& s, Transition t) const {
   return step != nullptr && step->kind == StepKind::elect ? step : nullptr;
 }
 
-/// Leaves out a step after a lost election: a barrier that the whole group leaves out counts as passed; a
-/// chunk that is not stored takes no buffer.
+/// Skips a step after a lost election. A barrier that the whole group skips counts as passed; a chunk that is
+/// not stored uses no store buffer.
 void Simulator::leave_out(State& s, int agent, const Step& step) const {
   const Agent at = agent_at(scenario_, agent);
   if (step.kind == StepKind::sync_arrive) ++syncs(s, at.cta, at.group);

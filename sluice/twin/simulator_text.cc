@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state as text: the next steps, and each waiting agent with its barrier.
+// Prints a state: the next steps, and each waiting agent with its barrier.
 #include <fmt/format.h>
 
 #include <sluice/twin/local_rules.h>

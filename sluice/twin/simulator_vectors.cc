@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scale vectors: every warp of a math group copies a share into the group's buffer, and all warps read all of
-// it. A copy counts as arrived when its warp has waited, the latest possible moment. See simulator.h.
+// Scale vectors: every warp of a math group copies a share into the group's buffer, and every warp reads the
+// whole buffer. A copy counts as complete when its warp has waited, the latest possible time. See
+// simulator.h.
 #include <fmt/format.h>
 
 #include <sluice/twin/local_rules.h>

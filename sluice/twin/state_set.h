@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The states that an exploration has seen, kept as 64-bit hashes. With 10^7 states the chance that two share
-// a hash is about 3e-6; that could hide a state, never invent a failure. Used by explore.cc.
+// The set of states that an exploration has seen, kept as 64-bit hashes. With 10^7 states the chance of a
+// collision is about 3e-6. A collision could hide a state, but never cause a false failure. Used by
+// explore.cc.
 #pragma once
 
 #include <xxhash.h>
@@ -15,7 +16,7 @@ class StateSet {
  public:
   StateSet() : slots_(1 << 12, 0) {}
 
-  /// Returns true for a new state.
+  /// Inserts a state; returns true if it is new.
   bool insert(const State& state) {
     if (2 * size_ >= slots_.size()) grow();
     return put(XXH3_64bits(state.data(), state.size() * sizeof(state[0])) | 1);  // 0 is a free slot

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of a role, as the machine recorded it. Only one step of kernels/gemm.cuh, `elect`, returns a value
-// that depends on other agents; later steps that depend on it are recorded and marked as guarded. A role is
-// thus one fixed list of steps, and an interleaving is an order of the lists and the answers. Written by
-// Machine, read by Simulator.
+// One step of a role, as Machine recorded it. Of all steps of kernels/gemm.cuh, only `elect` returns a value
+// that depends on other agents; steps that depend on its result are recorded and marked as guarded. So a role
+// is a fixed list of steps. An interleaving is an order of all roles' steps, with a result for each `elect`.
+// Written by Machine, read by Simulator.
 #pragma once
 
 #include <string>
@@ -29,9 +29,9 @@ enum class StepKind : u8 {
   pass_turn,      // count arrivals at the other group
   begin_tile,     // count = k_tiles
   promote,        // unit
-  stage_vectors,  // tile: this role's share of the scales for each row and column, in flight
-  wait_vectors,   // until they have come
-  wait_store,     // until at most `count` stores of this role still read their buffers
+  stage_vectors,  // tile: begins copying this role's share of the row and column scales
+  wait_vectors,   // until the copy is complete
+  wait_store,     // until at most `count` stores of this role are still reading their buffers
   write_chunk,    // buffer, tile, wave, column
   publish,        // the proxy fence over this role's writes
   sync_arrive,    // the group's named barrier, in two steps: warps wait for each other
@@ -47,13 +47,13 @@ enum class StepKind : u8 {
   arrive_sums_empty,  // count arrivals at the corresponding group of CTA `target`
   // The combination of a shared tile:
   write_partial,  // tile: this group's sums, to its slot
-  elect,          // tile: count one arrival, wrapping at `count`; later guarded steps are done, or not
+  elect,  // tile: counts one arrival, wrapping at `count`; decides whether later guarded steps are executed
   sum_partials,   // tile: the slots of all peers, in order, into the sums
   reset_counter,  // tile: planted bugs only
   // Steps of the owner stamp of a workspace:
   enter_workspace,  // this group, before its first access
   leave_workspace,  // this group, after its last access
-  // Steps towards other launches (spec/overlap.h):
+  // Steps that concern other launches (spec/overlap.h):
   wait_prerequisites,  // until earlier launches have ended
   launch_dependents,   // the next launch may begin
   read_tensor_scales,  // into registers
@@ -62,7 +62,8 @@ enum class StepKind : u8 {
 };
 const char* name_of(StepKind kind);
 
-/// One box of a convolution's load: the offsets and the filter's matrix of its tap, and its first channel.
+/// One box of a convolution's load: the offsets of its tap, the filter's matrix of that tap, and its first
+/// channel.
 struct TapBox {
   u16 offset[kMostSpatial] = {};
   u16 filter = 0;
@@ -70,12 +71,12 @@ struct TapBox {
 
   bool operator==(const TapBox&) const = default;
 };
-/// One load of a convolution, or one store of a phase, as the copy engine is told.
+/// The TMA coordinates of one load of a convolution, or of one store of a phase.
 struct ConvBoxes {
-  static constexpr int kMost = 256 / kMnBlock;  // a tile of wgrad has at most so many atoms
+  static constexpr int kMost = 256 / kMnBlock;  // the most boxes of a load: the column blocks of a wgrad tile
 
   int pixel[kMostSpatial] = {}, image = 0;  // the first pixel, before a tap's offset
-  int count = 0;                            // 0: a matrix as it lies
+  int count = 0;                            // 0: a plain matrix
   TapBox boxes[kMost] = {};
 
   bool operator==(const ConvBoxes&) const = default;
@@ -84,9 +85,9 @@ struct ConvBoxes {
 struct Step {
   StepKind kind = StepKind::begin_tile;
   bool fresh = false;
-  bool adds = false;     // stores: D += what is stored
+  bool adds = false;     // stores: adds to D instead of overwriting
   bool guarded = false;  // only if this role's group was the last peer of the tile
-  int stage = 0;         // or store buffer, or pass of the exchange
+  int stage = 0;         // the stage, the store buffer, or the pass of the exchange
   u32 parity = 0;
   int count = 0;
   int target = 0;
@@ -97,7 +98,7 @@ struct Step {
   int column = 0;
   ConvBoxes conv{};
   // Filled in by annotate(), from the whole list:
-  int pass = -1;  // loads, sums, arrivals: the phase of the barrier that this step must fall into
+  int pass = -1;  // loads, sums, arrivals: the phase of the barrier in which this step must be counted
   // loads and scales: number of the k-tile in this role, from 1; vectors: number of the tile
   int sequence = 0;
 };

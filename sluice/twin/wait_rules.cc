@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract of a dependent launch (spec/overlap.h), checked on each role's list. See local_rules.h.
-// chain.h explores its consequences where launches meet.
+// Checks the contract of a dependent launch (spec/overlap.h) on each role's list. See local_rules.h. chain.h
+// explores overlapping launches.
 #include <sluice/twin/local_rules.h>
 
 namespace sluice::twin {
 namespace {
 
-/// True for steps that read data which an earlier launch may still write, or write data which it may still
-/// read. Barriers and shared memory concern no other launch; loads of weights do only if they must wait too.
+/// Returns true for steps that read data which an earlier launch may still write, or write data which it may
+/// still read. Steps on barriers and shared memory do neither. Loads of weights count only if weights must
+/// wait too.
 bool concerns_others(const Step& step, const KernelConfig& c) {
   switch (step.kind) {
     case StepKind::load_a:
@@ -45,7 +46,7 @@ std::optional<Failure> check_waits(const ClusterProgram& program) {
                        agent_name(scenario, i) + ": " + to_string(step) +
                            " comes before wait_prerequisites: an earlier launch may not have ended"};
     }
-    // The last warps to exit a CTA are those of its math groups, whatever the load role does.
+    // The warps of the math groups exit last, so it is enough that these wait.
     if (!waited && agent_at(scenario, i).role == Role::math)
       return Failure{FailureKind::no_wait,
                      agent_name(scenario, i) +

@@ -24,11 +24,11 @@
 namespace sluice::fitting {
 namespace {
 
-/// Weights of the spread of times and of their error, beside the loss of the pick. The error only keeps
-/// estimates meaningful.
+/// Weights in the fit's objective of the spread and of the error of estimated times; the loss of the pick has
+/// weight 1. The error is included only to keep estimates realistic.
 constexpr double kSpreadWeight = 0.15;
 constexpr double kErrorWeight = 0.05;
-/// Timings beyond this multiple of the best tell nothing about the pick.
+/// Timings above this multiple of the best are ignored, because the planner would not pick such plans.
 constexpr double kFarFromBest = 2.0;
 
 /// Values outermost first, as axes.
@@ -108,7 +108,7 @@ int number_after(const std::string& text, const std::string& key, const std::str
   return number;
 }
 
-/// How slices of a timed config's tiles are combined, from its text.
+/// Returns how a timed config combines split-K slices, read from its text.
 Combine combine_in(const std::string& config) {
   for (const Combine combine : {Combine::last_arriver, Combine::separate, Combine::add})
     if (config.find(std::string("Combine::") + name_of(combine)) != std::string::npos) return combine;
@@ -156,7 +156,7 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   return FitShape::Timing{c, work, candidate.at("us")};
 }
 
-/// Could the planner pick it? Sweeps of earlier versions have more.
+/// Returns whether today's planner considers this plan; sweeps of earlier versions contain others too.
 bool is_searched(const FitShape& shape, const FitShape::Timing& t) {
   return may_win(product_of(shape.problem, t.config), t.config, t.split.streamed > 0);
 }
@@ -231,7 +231,7 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
   std::vector<FitShape> shapes;
   try {
     for (const Json& j : all.at("shapes")) {
-      if (j.at("problem").contains("weights")) continue;  // a packed product: this model is not asked
+      if (j.at("problem").contains("weights")) continue;  // a packed product, which has another cost model
       SLUICE_TAKE(const Problem problem,
                   j.contains("convolution") ? conv_problem_of(j) : problem_of(j.at("problem")));
       FitShape shape{.name = j.at("name"), .problem = problem};

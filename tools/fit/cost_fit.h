@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fits the planner's cost model to measurements of `sluice tune --json` and `sluice bench --tune --json`. The
-// aim is a fast pick. Right times only help the search, because a pick jumps and times are smooth. Called by
-// main.cc and by tests.
+// aim is a fast pick. The error of estimated times is part of the objective only because the pick changes in
+// jumps, and times smoothly. Called by main.cc and by tests.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ struct FitShape {
     double us = 0;
   };
   std::string name;
-  Problem problem;  // strides filled in
+  Problem problem;  // with its strides set
   std::vector<Timing> timings;
 };
 

@@ -12,7 +12,8 @@ namespace sluice::fitting {
 namespace {
 
 constexpr double kWrong = 1.2;
-/// Candidates that the model thinks so much slower than the best are not picked by one that is a fifth wrong.
+/// Candidates whose estimate exceeds this multiple of the best are skipped: a change of a fifth cannot make
+/// them the pick.
 constexpr double kFar = 1.6;
 constexpr std::size_t kEvery = 2;  // every second of the shipped records
 

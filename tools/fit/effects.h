@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges each number of the cost models by what it does when it is 20 % wrong: the change of the pick's loss
-// in each list of timed candidates. No candidates of packed products are kept, so those are judged by the
-// model with the right number, on the problems of the shipped records. Called by main.cc --effects;
-// tools/constants.py makes the page.
+// Measures how much each number of the cost models matters: the change of the pick's loss, in each list of
+// timed candidates, if the number is 20 % wrong. Packed products have no timed candidates. Their loss is
+// computed with the unchanged model's estimates, on the problems of the shipped records. Called by main.cc
+// --effects; tools/constants.py makes the page.
 #pragma once
 
 #include <string>

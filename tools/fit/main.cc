@@ -58,14 +58,14 @@ void print_losses(const std::vector<FitShape>& shapes, const DeviceInfo& device,
     fmt::print("{:.3f}  {}\n", rows[static_cast<size_t>(i)].loss, rows[static_cast<size_t>(i)].text);
 }
 
-/// The whole table, a line a row.
+/// Prints the whole table, one line per row.
 void print_constants() {
   for (const ConstantText& row : all_constants())
     fmt::print("{:<16} {:<34} {:>12} {:<18} {:<7} {}; {}\n", row.set, row.name, row.value, row.unit,
                row.origin, row.meaning, row.source);
 }
 
-/// A line a number: name, value, unit, source, and the changes of the loss in percent.
+/// Prints one line per number: name, value, unit, source, and the changes of the loss in percent.
 Result<void> print_effects(const FitFlags& flags) {
   SLUICE_TAKE(const DeviceInfo device, gpu_named(flags.gpu));
   std::vector<NamedShapes> lists;

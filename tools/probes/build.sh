@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the probes for a machine that has a GPU but nothing to build with: no library but the driver is needed.
+# Builds the probes, to be run on a machine that has a GPU and its driver, but no compiler and no other library.
 #     tools/probes/build.sh [FOLDER]     (build/probes if none is given)
 set -euo pipefail
 cd "$(dirname "$0")/../.."

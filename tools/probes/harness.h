@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every probe writes one JSON line for each case, and runs each experiment in a child process. The parent
-// starts the child again behind a case that ended it, so a sticky CUDA error or a hang costs one case.
+// Every probe writes one JSON line per case, and runs each experiment in a child process. If a case kills the
+// child, the parent starts a new child at the next case. So a sticky CUDA error or a hang loses only one
+// case.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -37,7 +38,7 @@ struct Progress {
   char name[160] = "";
 };
 
-/// Hands out the cases of one experiment; those before `first` have run in an earlier process.
+/// Iterates over the cases of one experiment; cases before `first` have run in an earlier process.
 class Cases {
  public:
   Cases(const char* experiment, int first, Progress* progress)
@@ -54,7 +55,7 @@ class Cases {
   std::string name_;
 };
 
-/// Ends the process if `error` is none; the parent notes the case and goes on behind it.
+/// Ends the process if `error` is not success; the parent records the case and continues with the next one.
 void check(cudaError_t error, const char* what);
 
 struct Experiment {

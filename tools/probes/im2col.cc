@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Probes of what convolutions rest on: the copy engine's im2col mode and WGMMA on boxes of pixels. See
-// README.md for how to build and run; each experiment runs in a process of its own.
+// Probes of the hardware features that convolutions use: TMA's im2col mode, and WGMMA on boxes of pixels.
+// README.md tells how to build and run them; each experiment runs in its own process.
 #include "im2col/experiments.h"
 
 int main(int argc, char** argv) {

@@ -3,7 +3,7 @@
 packed weights, ``nn.Linear``, ``nn.Linear4bit`` and ``nn.Conv2d``. ``sluice.torch.grad`` has the names of ``torch.nn.grad``,
 ``sluice.torch.deep_gemm`` DeepGEMM's signatures.
 
-Every function runs on the current stream and may be captured. After its first call it does not synchronise.
+Every function runs on the current stream and can be captured in a CUDA graph. After its first call it does not synchronise.
 """
 try:
     import torch as _torch

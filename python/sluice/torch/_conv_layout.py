@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Geometry and memory layout of convolutions: strides and padding as numbers, tensors as channels_last, odd channels as
-padded ones, and images as rows of patches.
+"""Geometry and memory layout of convolutions. Normalises strides and padding, makes tensors channels_last, pads channel counts that
+kernels do not take, and turns images into a matrix of patches.
 
-Kernels read tensors whose channels are contiguous, at multiples of 16 bytes. Another layout is copied once, and the copy is counted.
+Kernels read tensors whose channels are contiguous, with pixels at multiples of 16 bytes. Any other layout is copied once, and the
+copy is counted.
 """
 from __future__ import annotations
 
@@ -21,14 +22,16 @@ Numbers = Union[int, Sequence[int]]
 Padding = Union[str, int, Sequence[Union[int, Sequence[int]]]]
 _is_compiling = torch.compiler.is_compiling
 
-# Rows of pixels step by 16 bytes: channels of 16-bit tensors, and of 8-bit ones, are multiples of these.
+# The distance of pixels is a multiple of 16 bytes. So the channel count is a multiple of CHANNELS for 16-bit types, and of
+# CHANNELS_OF_FP8 for 8-bit types.
 CHANNELS, CHANNELS_OF_FP8 = 8, 16
-# The gather steps by at most 8 pixels, and makes at most 8 phases of a strided data gradient.
+# TMA's im2col mode takes strides of at most 8 pixels. A strided data gradient is split into phases, one per offset within the
+# stride; a launch has at most 8.
 MOST_STRIDE, MOST_PHASES = 8, 8
 
 
 class Geometry(NamedTuple):
-    """Stride, zeros before and behind the input, and dilation: one number for each spatial axis, outermost first."""
+    """Stride, padding before and after the input, and dilation: one number per spatial axis, outermost first."""
 
     stride: Tuple[int, ...]
     padding: Tuple[int, ...]
@@ -37,18 +40,18 @@ class Geometry(NamedTuple):
 
     @property
     def numbers(self) -> Tuple[int, ...]:
-        """All of them, as ops take them."""
+        """All values in one tuple, as the ops take them."""
         return self.stride + self.padding + self.padding_after + self.dilation
 
 
 def lists_of(numbers: Sequence[int]) -> Tuple[Tuple[int, ...], ...]:
-    """Returns the four tuples of ``Geometry.numbers``."""
+    """Splits ``Geometry.numbers`` into its four tuples again."""
     axes = len(numbers) // 4
     return tuple(tuple(numbers[i:i + axes]) for i in range(0, 4 * axes, axes))
 
 
 def numbers_of(what: str, value: object, axes: int, least: int) -> Tuple[int, ...]:
-    """Returns ``value`` for each axis. One number stands for all of them, as in torch."""
+    """Returns one number per axis. A single number applies to all axes, as in torch."""
     if isinstance(value, (tuple, list)):
         if len(value) not in (1, axes):
             raise InvalidArgument(f"{what} = {shown(value)} must have {axes} numbers, one for each spatial axis: pass a tuple of "
@@ -66,7 +69,7 @@ def _same(kernel: Sequence[int], stride: Tuple[int, ...], dilation: Tuple[int, .
     if max(stride) != 1:
         raise InvalidArgument(f"padding = 'same' needs stride 1 and stride is {stride}: pass numbers as padding")
     totals = [d * (size - 1) for d, size in zip(dilation, kernel)]
-    before = tuple(total // 2 for total in totals)  # the odd one comes behind, as in torch
+    before = tuple(total // 2 for total in totals)  # an odd total has one more zero at the end, as in torch
     return before, tuple(total - first for total, first in zip(totals, before))
 
 
@@ -106,7 +109,7 @@ def geometry_of(axes: int, kernel: Sequence[int], stride: Any, padding: Any, dil
         return _kept_geometry(axes, kernel, stride, padding, dilation)
     except InvalidType:
         raise
-    except TypeError:  # lists cannot be kept
+    except TypeError:  # the cached function cannot hash lists
         return _kept_geometry(axes, tuple(kernel), _hashable(stride), _hashable(padding), _hashable(dilation))
 
 
@@ -125,7 +128,7 @@ def _count_copy() -> None:
 
 def channels_last_strides(shape: Sequence[int]) -> Tuple[int, ...]:
     """Returns the strides of a tensor (N, C, spatial...) without gaps whose channels are contiguous."""
-    if len(shape) == 4:  # written out, because every eager call asks
+    if len(shape) == 4:  # a fast path, because every eager call runs this
         _, channels, height, width = shape
         return (height * width * channels, 1, width * channels, channels)
     strides, step = [0] * len(shape), 1
@@ -136,8 +139,8 @@ def channels_last_strides(shape: Sequence[int]) -> Tuple[int, ...]:
 
 
 def is_aligned(tensor: Tensor) -> bool:
-    """Returns whether a tensor begins at a multiple of 16 bytes, as the copy engine does. A trace cannot tell, and the call of a compiled
-    graph refuses another."""
+    """Returns whether a tensor begins at a multiple of 16 bytes, which TMA needs. torch.compile cannot know the address: a trace gets
+    True, and the call of the compiled graph raises if that is wrong."""
     if _is_compiling():
         return True
     if tensor.__class__ not in PLAIN:
@@ -146,9 +149,9 @@ def is_aligned(tensor: Tensor) -> bool:
 
 
 def lies_channels_last(tensor: Tensor, may_have_pitch: bool = True) -> bool:
-    """Returns whether a kernel reads the tensor as it lies: contiguous channels, and pixels at one distance. That and the address are
-    multiples of 16 bytes. The stride of a dimension of size 1 says nothing. ``may_have_pitch``: the distance may be more than the
-    channels."""
+    """Returns whether a kernel can read the tensor without a copy: channels are contiguous and pixels equally far apart. That
+    distance and the address are multiples of 16 bytes. The stride of a dimension of size 1 is ignored. ``may_have_pitch``: whether
+    the distance may exceed the channels."""
     if not is_aligned(tensor):
         return False
     if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
@@ -179,14 +182,14 @@ def round_up(count: int, multiple: int) -> int:
 
 
 def padded(count: int, dtype: torch.dtype = torch.bfloat16) -> int:
-    """Returns a number of channels or columns of ``dtype``, padded to rows that step by 16 bytes."""
+    """Returns a number of channels or columns of ``dtype``, rounded up to a multiple of 16 bytes."""
     return round_up(count, CHANNELS_OF_FP8 if dtype.itemsize == 1 else CHANNELS)
 
 
 def operand(tensor: Tensor, channels: int, dtype: torch.dtype, rows: Optional[int] = None, *, may_have_pitch: bool = True,
             counted: bool = True) -> Tensor:
-    """Returns the tensor as a kernel reads it: of ``dtype``, channels_last, with zeros up to ``channels`` channels and ``rows`` rows.
-    One that is so already is returned itself; else one copy does all of it."""
+    """Returns the tensor as a kernel reads it: of ``dtype``, channels_last, zero-padded to ``channels`` channels and ``rows`` rows.
+    Returns the tensor itself if nothing has to change; else one copy makes all changes."""
     count, own = tensor.shape[0], tensor.shape[1]
     rows = count if rows is None else rows
     lies = lies_channels_last(tensor, may_have_pitch)
@@ -197,7 +200,7 @@ def operand(tensor: Tensor, channels: int, dtype: torch.dtype, rows: Optional[in
     made = new_channels_last(tensor, (rows, channels, *tensor.shape[2:]), dtype)
     if own == channels and count == rows:
         return made.copy_(tensor)
-    filled = made if count == rows else made[:count]  # a view less, where only one of them is padded
+    filled = made if count == rows else made[:count]  # saves a view if only channels, or only rows, are padded
     (filled if own == channels else filled[:, :own]).copy_(tensor)
     if own != channels:
         made[:, own:].zero_()
@@ -207,7 +210,7 @@ def operand(tensor: Tensor, channels: int, dtype: torch.dtype, rows: Optional[in
 
 
 def laid_as(tensor: Tensor, other: Tensor) -> Tensor:
-    """Returns the tensor with the strides of ``other``, which has its shape: a residual and a result have one layout."""
+    """Returns the tensor with the strides of ``other``, which has the same shape: kernels need one layout for residual and result."""
     if all(size == 1 or one == two for size, one, two in zip(other.shape, tensor.stride(), other.stride())):
         return tensor
     if not _is_compiling():
@@ -216,24 +219,24 @@ def laid_as(tensor: Tensor, other: Tensor) -> Tensor:
 
 
 def owned(tensor: Tensor) -> Tensor:
-    """Returns the result of an autograd function as no view, so that it may be changed in place."""
+    """Returns the result of an autograd function detached if it is a view, because torch forbids changing such a view in place."""
     return tensor if _is_compiling() or tensor._base is None else tensor.detach()
 
 
 def narrowed(tensor: Tensor, channels: int, rows: Optional[int] = None) -> Tensor:
-    """Returns the first channels and rows of a padded result, without gaps."""
+    """Returns the first ``channels`` channels and ``rows`` rows of a padded result, without gaps."""
     if rows is not None and tensor.shape[0] != rows:
         tensor = tensor[:rows]
     if tensor.shape[1] == channels:
         return tensor
-    # A copy_() here would be the result of ConvFunction, and torch.compile then traces a gradient of zero for it (torch 2.11).
+    # This must not be a copy_(): torch.compile (torch 2.11) traces a gradient of zero if ConvFunction's result is that of a copy_().
     return tensor[:, :channels].movedim(1, -1).contiguous().movedim(-1, 1)
 
 
 # ---- patches
 def takes_patches(channels: int, kernel: Sequence[int], geometry: Geometry) -> bool:
-    """Returns whether a convolution is computed as a product of patches. They do not overlap, and nothing is padded. The gather would
-    pad fewer than 8 channels, or does not reach."""
+    """Returns whether a convolution is computed as a matrix product of patches. Patches must not overlap, and nothing may be padded.
+    It is done if there are fewer than 8 channels, which would be padded, or if the stride is beyond TMA's im2col mode."""
     if tuple(kernel) != geometry.stride or any(geometry.padding) or any(geometry.padding_after) or max(geometry.dilation) > 1:
         return False
     taps = math.prod(kernel)
@@ -243,7 +246,7 @@ def takes_patches(channels: int, kernel: Sequence[int], geometry: Geometry) -> b
 
 
 def _patches(images: Tensor, kernel: Sequence[int]) -> Tensor:
-    """Returns a view of images as (N, patches along each axis ..., pixels of a patch along each axis ..., C)."""
+    """Returns a view of images of shape (N, patches along each axis ..., pixels of a patch along each axis ..., C)."""
     axes = len(kernel)
     view = images.movedim(1, -1)
     for axis, size in enumerate(kernel):
@@ -254,7 +257,7 @@ def _patches(images: Tensor, kernel: Sequence[int]) -> Tensor:
 
 
 def rows_of_patches(images: Tensor, kernel: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Returns a matrix with a row for each patch: its pixels, channels innermost, then zeros up to a multiple of 16 bytes."""
+    """Returns a matrix with one row per patch: its pixels, channels innermost, then zeros up to a multiple of 16 bytes."""
     patches = _patches(images, kernel)
     columns = math.prod(kernel) * images.shape[1]
     rows = images.new_empty((math.prod(patches.shape[:1 + len(kernel)]), padded(columns, dtype)), dtype=dtype)
@@ -265,7 +268,7 @@ def rows_of_patches(images: Tensor, kernel: Sequence[int], dtype: torch.dtype) -
 
 
 def images_of_rows(rows: Tensor, shape: Sequence[int], kernel: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Returns the images of ``rows_of_patches``; pixels that are in no patch are zero."""
+    """Returns images from a matrix of patches, the inverse of ``rows_of_patches``. Pixels that are in no patch are zero."""
     covered = not any(size % step for size, step in zip(shape[2:], kernel))
     make = rows.new_empty if covered else rows.new_zeros
     images = make((shape[0], *shape[2:], shape[1]), dtype=dtype).movedim(-1, 1)
@@ -276,7 +279,7 @@ def images_of_rows(rows: Tensor, shape: Sequence[int], kernel: Sequence[int], dt
 
 
 def as_pixel_rows(tensor: Tensor) -> Tensor:
-    """Returns a channels_last tensor as a matrix with a row for each pixel."""
+    """Returns a channels_last tensor as a matrix with one row per pixel."""
     return tensor.movedim(1, -1).flatten(0, -2)
 
 
@@ -286,7 +289,7 @@ def of_pixel_rows(rows: Tensor, images: int, sizes: Sequence[int]) -> Tensor:
 
 # ---- arguments
 def check_tensor(name: str, tensor: object, axes: Optional[int] = None) -> None:
-    """Raises ``InvalidType`` unless ``tensor`` is a dense one. ``axes``: also as ``check_axes`` does."""
+    """Raises ``InvalidType`` unless ``tensor`` is a dense tensor. With ``axes``, calls ``check_axes`` too."""
     if not isinstance(tensor, Tensor):
         raise InvalidType(f"{name} = {shown(tensor)} must be a tensor, and is of type {type(tensor).__name__}")
     if tensor.layout is not torch.strided:
@@ -308,7 +311,8 @@ def check_groups(groups: object) -> None:
 
 
 def check_channels(input: Tensor, weight: Tensor) -> None:
-    """Raises ``InvalidSize`` unless the filter has the input's channels. Padding would hide other counts from the library."""
+    """Raises ``InvalidSize`` unless filter and input have equally many channels. The library cannot check that, because both are padded
+    first."""
     if input.shape[1] != weight.shape[1]:
         raise InvalidSize(f"input has {input.shape[1]} channels and weight has {weight.shape[1]}, in shape {tuple(weight.shape)}: "
                           "they must be the same number")
@@ -326,11 +330,11 @@ def check_bias(bias: Optional[Tensor], count: int) -> None:
 
 
 def sizes_of(what: str, value: Any, axes: int) -> List[int]:
-    """Returns the shape that a caller gives for a gradient, of ``axes + 2`` numbers."""
+    """Returns the shape that a caller gives for a gradient as ``axes + 2`` checked integers."""
     if not isinstance(value, (tuple, list)) or len(value) != axes + 2:
         raise InvalidArgument(f"{what} = {shown(value)} must be a shape of {axes + 2} numbers")
     if _is_compiling():
-        return list(value)  # numbers of a trace may be symbols
+        return list(value)  # in a trace the numbers may be symbols
     sizes = [integer(f"{what}[{i}]", item) for i, item in enumerate(value)]
     if min(sizes) < 0:
         raise InvalidSize(f"{what} = {shown(value)} must not be negative")

@@ -2,7 +2,7 @@
 """The ops of convolutions: ``sluice::conv``, ``sluice::conv_fused`` with an epilogue, ``sluice::conv_input``, ``sluice::conv_weight``,
 ``sluice::conv_gradients`` for both of these, and ``sluice::add_conv_weight_``.
 
-Their tensors lie as kernels read them (``_conv_layout.operand``). A fake raises what the call itself would raise.
+The ops take tensors in the layout that kernels read (``_conv_layout.operand`` makes it). The fakes raise the errors of the real call.
 """
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ._library import Op, _define, activation_number, any_order_of, takes_no_dis
 
 _empty_strided = torch.empty_strided
 
-# The ops have one list for stride, padding, padding_after and dilation, one behind the other (``Geometry.numbers``): a dispatcher takes
-# time for each argument. What the numbers decide is kept, since a model's layers come again at each step.
+# The ops take stride, padding, padding_after and dilation as one concatenated list (``Geometry.numbers``), because the dispatcher's
+# time grows with each argument. Results that depend only on these numbers are cached, since a model's layers recur at each step.
 _keep = functools.lru_cache(maxsize=4096)
 
 
@@ -70,7 +70,7 @@ def _fused_check(out, input, weight, geometry, bias, workspace, c, activation, s
                                 "scale_w": scale_w, "scale_d": scale_d}, *lists_of(geometry), activation=activation_number(activation))
 
 
-# Arguments of an epilogue cost time, so a convolution without one has its own op.
+# A convolution without an epilogue has its own op, because each argument adds to the dispatcher's time.
 CONV_FUSED = Op("conv_fused", "Tensor input, Tensor weight, int[] geometry, Tensor? bias, int workspace, Tensor? c, str? activation, "
                 "Tensor? scale_x, Tensor? scale_w, Tensor? scale_d, bool use_fast_accum", _fused_into, _conv_shape, _fused_check,
                 channels_last_strides, _new_output)
@@ -107,7 +107,7 @@ def _fake_gradients(grad_output, input, weight, input_size, weight_size, geometr
             CONV_WEIGHT.fake(weight_type, grad_output, input, weight_size, geometry, workspace))
 
 
-# One op for both gradients: a compiler that gives each of two ops its tensors would write the output's gradient twice.
+# One op computes both gradients. With two ops, a compiler that fuses the output's gradient into each op's input would write it twice.
 CONV_GRADIENTS = _define("conv_gradients(Tensor grad_output, Tensor input, Tensor weight, SymInt[] input_size, SymInt[] weight_size, "
                          "int[] geometry, int workspace, ScalarType input_type, ScalarType weight_type) -> (Tensor, Tensor)", _gradients,
                          _fake_gradients)
@@ -126,7 +126,7 @@ _add_conv_weight_op = _define(
 
 def add_conv_weight_(total: Tensor, grad_output: Tensor, input: Tensor, geometry: Geometry, deterministic: bool,
                      workspace: int = 0) -> None:
-    """Adds the weight's gradient to an fp32 ``total``. ``deterministic``: as for ``any_order_of``."""
+    """Adds the weight's gradient to an fp32 ``total``. ``deterministic`` is passed to ``any_order_of``."""
     call = _add_conv_weight if takes_no_dispatcher(grad_output) else _add_conv_weight_op
     call(total, grad_output, input, geometry.numbers, any_order_of(deterministic), workspace)
     written(total)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of ``convert_``, and the layers that it leaves alone unless asked: output heads and tied weights."""
+"""The report of ``convert_``, and the layers that it converts only if asked: output heads and tied weights."""
 from __future__ import annotations
 
 import logging
@@ -9,12 +9,12 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-_LINES = 8  # the most lines of what stays as it was
-_SHARE = 0.01  # a part below this share of the model's bytes has no line
+_LINES = 8  # the most lines that the report has for unconverted parameters
+_SHARE = 0.01  # a group of parameters below this share of the model's bytes has no line
 
 
 class Kept(NamedTuple):
-    """A parameter that ``convert_`` left as it was: the class that holds it, and its bytes."""
+    """A parameter that ``convert_`` did not convert: the class of the module that holds it, and its bytes."""
 
     of: str
     nbytes: int
@@ -41,7 +41,7 @@ class Conversion(NamedTuple):
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the parameters that stay as they were."""
+        """Bytes of the parameters that were not converted."""
         return sum(kept.nbytes for kept in self.kept.values())
 
     def __str__(self) -> str:
@@ -55,7 +55,8 @@ class Conversion(NamedTuple):
         return "\n".join(lines + [f"  as it was: {line}" for line in self.kept_lines()])
 
     def kept_lines(self) -> List[str]:
-        """Returns a line for each large part of the model that stays as it was, the largest first. Numbers in names count as one."""
+        """Returns one line per large group of unconverted parameters, the largest first. Parameters whose names differ only in
+        numbers are one group."""
         groups: Dict[Tuple[str, str], List[int]] = {}
         for name, kept in self.kept.items():
             groups.setdefault((re.sub(r"\b\d+\b", "*", name), kept.of), []).append(kept.nbytes)
@@ -80,8 +81,8 @@ def bytes_of(tensor: Tensor) -> int:
 
 
 def log_conversion(done: Conversion) -> None:
-    """Logs the report to the logger "sluice": as a warning if a layer was left out, or if most bytes stay as they were and no
-    filter says so. Else it is information."""
+    """Logs the report to the logger "sluice". The level is warning if a layer was skipped, or if most bytes were not converted
+    although no filter excluded them; else it is info."""
     chosen = (*done.filtered, *done.skipped)
     others = sum(kept.nbytes for name, kept in done.kept.items() if name.rpartition(".")[0] not in chosen)
     warns = done.left_out or others > done.old_bytes
@@ -89,7 +90,7 @@ def log_conversion(done: Conversion) -> None:
 
 
 def named_parameters(model: torch.nn.Module, converted: Tuple[type, ...]) -> Iterator[Tuple[str, Kept]]:
-    """Yields each parameter of a model once, except those of the classes ``converted``, and what ``Conversion`` says of it."""
+    """Yields the name and ``Kept`` entry of each parameter of a model once, except those of modules of the classes ``converted``."""
     seen = {id(tensor) for module in model.modules() if isinstance(module, converted) for tensor in module.parameters(recurse=False)}
     for name, module in model.named_modules():
         for own, tensor in module._parameters.items():
@@ -99,7 +100,7 @@ def named_parameters(model: torch.nn.Module, converted: Tuple[type, ...]) -> Ite
 
 
 class Exceptions:
-    """The output head and the tied weights of a model, found before anything is replaced."""
+    """Finds the output head and the tied weights of a model; made before any layer is replaced."""
 
     def __init__(self, model: torch.nn.Module, lm_head: bool, tied: bool) -> None:
         self._takes_head, self._takes_tied = lm_head, tied
@@ -112,7 +113,7 @@ class Exceptions:
                     self._holders.setdefault(_place(tensor), []).append(f"{name}.{own}" if name else own)
 
     def why_skipped(self, module: torch.nn.Module, name: str) -> Optional[str]:
-        """Returns the reason why a layer is left as it is unless asked; None if it is like any other."""
+        """Returns the reason why a layer is not converted unless asked (output head or tied weight); None for any other layer."""
         holders = self._holders[_place(module.weight)]
         if len(holders) > 1 and not self._takes_tied:
             others = [holder for holder in holders if holder != f"{name}.weight"]
@@ -127,7 +128,7 @@ class Exceptions:
 
 
 def _place(tensor: Tensor) -> object:
-    """Returns what two tensors of the same memory have in common: the tensor itself where it has no memory."""
+    """Returns a key that is equal for tensors of the same memory. A tensor without memory is its own key."""
     try:
         address = tensor.data_ptr()
     except RuntimeError:  # a fake tensor

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks products of tensors that have no memory, so that torch.compile and FakeTensorMode refuse the operands that the
-call itself would refuse."""
+"""Checks products of fake tensors, which have no memory, so that torch.compile and FakeTensorMode raise the same errors as the real
+call."""
 from __future__ import annotations
 
 import ctypes
@@ -14,14 +14,14 @@ from .._library import (CONVOLUTION_ARRAYS, PRODUCT_ARRAYS, ArrayStruct, Convolu
 
 _TYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2, torch.float8_e4m3fn: 3, torch.float8_e5m2: 4, torch.uint8: 32}
 _OTHER_TYPE, _ON_CUDA = -1, 2
-# Each argument's name, and the array of a sluice_product that it is.
+# Maps the name of an argument to the array of sluice_product that it is passed as.
 _PLACES = {"a": "a", "mat_a": "a", "input": "a", "x": "a", "b": "b", "mat_b": "b", "weight": "b", "packed.blob": "b", "out": "d",
            "total": "d", "scale_x": "scale_a"}
 
 
 def _known(extents: Sequence[Any]) -> Optional[List[int]]:
-    """Returns extents as numbers; an extent that torch keeps open counts as the one it was traced with. Returns None if
-    one has no such number."""
+    """Returns extents (sizes or strides) as numbers; for a symbolic extent, the value it was traced with. Returns None if one
+    has no such value."""
     hints = [extent if isinstance(extent, int) else getattr(extent.node, "hint", None) for extent in extents]
     return None if None in hints else hints
 
@@ -49,8 +49,8 @@ def _struct(tensor: Tensor, shape: List[int], strides: List[int]) -> ArrayStruct
 
 def check_product(tensors: Dict[str, Optional[Tensor]], *, weights: Optional[Sequence[int]] = None, gated: bool = False,
                   update: int = 0) -> None:
-    """Raises the error that a product of ``tensors``, by the names of arguments, would raise for their sizes, types and
-    layouts. Checks nothing if a size is not known yet."""
+    """Raises the error that a product of ``tensors``, keyed by argument name, would raise for their sizes, types and
+    layouts. Checks nothing if a size is unknown."""
     product = ProductStruct(alpha=1.0, beta=1.0 if tensors.get("c") is not None else 0.0, gated=gated, update=update)
     names = (ctypes.c_char_p * len(PRODUCT_ARRAYS))()
     as_rows = "input" in tensors or "x" in tensors
@@ -69,15 +69,15 @@ def check_product(tensors: Dict[str, Optional[Tensor]], *, weights: Optional[Seq
     lib.sluice_problem_of(ctypes.byref(product), ctypes.byref(ProblemStruct()))
 
 
-# The array of a sluice_convolution that each argument is, besides the result.
+# Maps the name of an argument (not the result) to the array of sluice_convolution that it is passed as.
 _CONV_PLACES = {"input": "x", "weight": "w", "grad_output": "y"}
-_RESULTS = {1: "y", 2: "x", 3: "w"}  # by sluice_conv_op
+_RESULTS = {1: "y", 2: "x", 3: "w"}  # the array that is the result, by sluice_conv_op
 
 
 def check_convolution(op: int, tensors: Dict[str, Optional[Tensor]], stride: Sequence[int], padding: Sequence[int],
                       padding_after: Sequence[int], dilation: Sequence[int], *, activation: int = 0, update: int = 0) -> None:
-    """Raises the error that a convolution of ``tensors``, by the names of arguments, would raise for their sizes, types and
-    layouts. Checks nothing if a size is not known yet."""
+    """Raises the error that a convolution of ``tensors``, keyed by argument name, would raise for their sizes, types and
+    layouts. Checks nothing if a size is unknown."""
     numbers = {name: (ctypes.c_int64 * len(values))(*values) for name, values in
                (("stride", stride), ("padding", padding), ("padding_after", padding_after), ("dilation", dilation))}
     convolution = ConvolutionStruct(op=op, spatial=len(stride), alpha=1.0, beta=1.0 if tensors.get("c") is not None else 0.0,

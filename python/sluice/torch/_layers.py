@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The products of layers as problems, so that making a layer refuses a size or type that no kernel takes."""
+"""Describes the products of a layer as problems, so that a layer's constructor raises for a size or type that no kernel takes."""
 from __future__ import annotations
 
 import dataclasses
@@ -12,13 +12,13 @@ from ..formats import PackedProblem, WeightFormat
 from ..plans import Workspace
 from ..problems import Problem
 
-# Rows of a problem that stands for any number of rows; strides matter from two rows on.
+# The m of a problem that is checked on behalf of any m. It exceeds 1, because strides are checked only with several rows.
 ANY_ROWS = 16
 SCALES = {"tensor": "tensor", "row": "vector", "block": "block"}
 
 
 class HoldsWorkspace:
-    """A layer with an attribute ``workspace``. That is memory of a GPU, so a copy of the layer or a pickle has None."""
+    """A layer with an attribute ``workspace``. It is GPU memory, so it is None in a copy or a pickle of the layer."""
 
     workspace: Optional[Workspace] = None
 
@@ -28,7 +28,7 @@ class HoldsWorkspace:
 
 def linear_problem(layer: torch.nn.Module, m: int, recipe: Optional[str], dtype: torch.dtype, *,
                    use_fast_accum: bool = False) -> Problem:
-    """Returns the forward product of ``m`` rows. ``dtype`` is the weight's type for a 16-bit layer, and the input's type
+    """Returns the problem of a forward with ``m`` rows. ``dtype`` is the weight's type for a 16-bit layer, and the input's type
     for an FP8 layer."""
     sizes = {"m": m, "n": layer.out_features, "k": layer.in_features,
              "bias": None if layer.bias is None else str(layer.bias.dtype)}
@@ -40,13 +40,13 @@ def linear_problem(layer: torch.nn.Module, m: int, recipe: Optional[str], dtype:
 
 
 def backward_problems(layer: torch.nn.Module, dtype: torch.dtype) -> List[Problem]:
-    """Returns the two products of a 16-bit backward: the gradient of the input, and that of the weight."""
+    """Returns the two problems of a 16-bit backward: the gradient of the input, and the gradient of the weight."""
     n, k, a = layer.out_features, layer.in_features, str(dtype)
     return [Problem(ANY_ROWS, k, n, a=a, b_major="mn"), Problem(n, k, ANY_ROWS, a=a, a_major="mn", b_major="mn")]
 
 
 def check_layer(layer: torch.nn.Module, problems: List[Union[Problem, PackedProblem]]) -> None:
-    """Raises the error of the first problem that breaks a rule, with the layer's name and its words in the message."""
+    """Raises the error of the first problem that breaks a rule, with the layer's name and its argument names in the message."""
     for problem in problems:
         try:
             problem.check()
@@ -61,7 +61,7 @@ def check_layer(layer: torch.nn.Module, problems: List[Union[Problem, PackedProb
 
 
 def _unit(problem: Union[Problem, PackedProblem]) -> Optional[int]:
-    """Returns the number that in_features must be a multiple of, where tokens lie without gaps; None for any number."""
+    """Returns the number that in_features must be a multiple of if the tokens' rows have no gaps; None if there is no such rule."""
     if isinstance(problem, PackedProblem):
         return 16 if problem.x == "e4m3" else 8
     return 16 if problem.a == "e4m3" else None
@@ -85,7 +85,7 @@ def why_not_packed(module: torch.nn.Linear, kind: Any, activations: Optional[str
 
 
 def packed_problem(layer: Any, weights: WeightFormat) -> PackedProblem:
-    """Returns the problem of a packed layer for any number of rows, with tokens of the type that the format's order
+    """Returns the problem of a packed layer with ``ANY_ROWS`` rows, and with tokens of the type that the format's order
     needs."""
     n, k = layer.out_features, layer.in_features
     if weights.order == "byte":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ops of namespace ``sluice`` for torch.compile, and the one way from a function to its kernel.
+"""Defines the ops of namespace ``sluice`` for torch.compile, and ``dispatch``, through which every function reaches its kernel.
 
 An ``Op`` has arguments, a function that runs it, the shape of its output, and a check for tensors without memory. It
 defines a functional op (``sluice::mm``), one that writes into a given output (``sluice::mm_out``), and their fakes. Eager
@@ -21,11 +21,11 @@ from ..plans import Workspace
 from ..problems import ACTIVATIONS, GRANULARITIES, number_of
 from ._fakes import check_product
 
-# Layouts decide whether a kernel can take an operand, so a compiler must leave them as they are.
+# This tag forbids the compiler to change strides: the layout decides whether a kernel can take an operand.
 _TAGS = (getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order),)
 _library = torch.library.Library("sluice", "FRAGMENT")
-# Tensors of these classes go straight to the binding. Others (fake ones, wrapper subclasses) have no memory of their own
-# and need the dispatcher.
+# Tensors of these classes are passed directly to the binding. Others (fake tensors, wrapper subclasses) have no memory of their own
+# and need torch's dispatcher.
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
@@ -38,18 +38,19 @@ def activation_number(name: Optional[str]) -> int:
 
 
 def workspace_number(workspace: Optional[Workspace]) -> int:
-    """Returns a workspace's address as the binding and the ops take it; 0 if one is lent."""
+    """Returns a workspace's address as the binding and the ops take it; 0 if the library shall lend one."""
     return 0 if workspace is None else workspace.address
 
 
 def any_order_of(deterministic: bool) -> bool:
-    """Returns whether the parts of a sum may be added in any order. torch's own switch for deterministic algorithms overrules
+    """Returns whether split-K slices may be added in any order. ``torch.use_deterministic_algorithms`` overrides
     ``deterministic=False``."""
     return not (deterministic or torch.are_deterministic_algorithms_enabled())
 
 
 def check_out(out: torch.Tensor, dtype: Optional[torch.dtype]) -> None:
-    """Raises ``InvalidArgument`` if a caller's output disagrees with ``out_dtype`` (``dtype``) or wants a gradient."""
+    """Raises ``InvalidArgument`` if the caller's ``out`` is not of type ``dtype`` (the argument ``out_dtype``) or requires a
+    gradient."""
     if dtype is not None and out.dtype is not dtype:
         raise InvalidArgument(f"out is {out.dtype} and out_dtype says {shown(dtype)}: give one of them")
     if out.requires_grad and torch.is_grad_enabled():
@@ -58,14 +59,15 @@ def check_out(out: torch.Tensor, dtype: Optional[torch.dtype]) -> None:
 
 
 def as_matrix(x: torch.Tensor) -> torch.Tensor:
-    """Returns x as a matrix, with its leading dimensions as one. For n = 0 torch cannot infer ``reshape(-1, n)``."""
+    """Returns x as a matrix whose rows are all leading dimensions. It computes the row count, because torch cannot infer
+    ``reshape(-1, 0)``."""
     columns = x.shape[-1]
     return x.reshape(-1, columns) if columns != 0 else x.reshape(math.prod(x.shape[:-1]), 0)
 
 
 def written(*tensors: torch.Tensor) -> None:
-    """Tells autograd that a kernel wrote into ``tensors``, as torch's own operations do, so that a backward that saved one
-    raises. Ops of torch.library do not tell it themselves. In a compiled graph the compiler knows."""
+    """Tells autograd that a kernel wrote into ``tensors``, as torch's own operations do, so that a backward that saved one of
+    them raises. Ops of torch.library do not do that. In a compiled graph it is not needed."""
     if torch.compiler.is_compiling():
         return
     torch.autograd.graph.increment_version(tensors)
@@ -91,9 +93,10 @@ def _define(schema: str, body: Callable[..., Any], fake: Callable[..., Any]) -> 
 class Op:
     """A product with one output.
 
-    ``arguments`` is their schema, ``into(out, *arguments)`` runs the product, and ``shape(*arguments)`` is the output's
-    shape. ``check(out, *arguments)`` raises for fakes as ``into`` would for sizes, types and layouts. ``strides(shape)``: those
-    of the output, which is row-major by default. ``new(dtype, *arguments)`` makes the output; by default from ``shape`` and ``strides``.
+    ``arguments`` is the schema of the arguments, ``into(out, *arguments)`` runs the product, and ``shape(*arguments)`` is the output's
+    shape. ``check(out, *arguments)`` raises for fake tensors as ``into`` would for real ones of such sizes, types and layouts.
+    ``strides(shape)`` gives the output's strides; row-major by default. ``new(dtype, *arguments)`` makes the output, by default from
+    ``shape`` and ``strides``.
     """
 
     def __init__(self, name: str, arguments: str, into: Callable[..., None], shape: Callable[..., tuple],
@@ -125,23 +128,23 @@ class Op:
 
 
 def takes_no_dispatcher(tensor: Tensor) -> bool:
-    """Returns whether a call with this tensor goes straight to the library: not traced, and with memory of its own."""
+    """Returns whether a call with this tensor is passed directly to the library: it is not traced and has memory of its own."""
     return tensor.__class__ in PLAIN and not _is_compiling()
 
 
 def is_empty_batch(tensor: Tensor) -> bool:
-    """Returns whether a call has no images, of which no kernel sees anything (``check_empty_batch``)."""
+    """Returns whether a call has no images. No kernel is then launched, so ``check_empty_batch`` checks the arguments."""
     return tensor.shape[0] == 0 and takes_no_dispatcher(tensor)
 
 
 class _WithoutMemory(Tensor):
-    """A tensor on the device "meta", whose products are checked by the dispatcher's fakes."""
+    """A tensor on the device "meta"; its class routes calls through the dispatcher, whose fakes check them."""
 
 
 def check_empty_batch(function: Callable[..., Any], *arguments: Any, images: Sequence[int], cast: Sequence[int] = (),
                       dtype: Optional[torch.dtype] = None) -> None:
-    """Raises what a call of ``function`` with one image raises. Nothing runs. ``images``: the positions of tensors of images.
-    ``cast``: those of tensors that torch.autocast casts to ``dtype``."""
+    """Raises the errors that ``function`` would raise for one image instead of none. No kernel runs. ``images``: the positions of
+    arguments with a batch of images. ``cast``: the positions of arguments that torch.autocast casts to ``dtype``."""
 
     def without_memory(at: int, value: Any) -> Any:
         if not isinstance(value, Tensor):
@@ -154,8 +157,8 @@ def check_empty_batch(function: Callable[..., Any], *arguments: Any, images: Seq
 
 
 def dispatch(op: Op, out: Optional[Tensor], dtype: torch.dtype, *arguments: Any) -> Tensor:
-    """Runs an op into ``out``, or into a new tensor of ``dtype``, and returns that. A traced call goes through the
-    dispatcher, another straight to the library."""
+    """Runs an op into ``out``, or into a new tensor of ``dtype``, and returns the result. A traced call is passed to the
+    dispatcher, any other directly to the library."""
     if not takes_no_dispatcher(arguments[0]):
         if out is None:
             return op.functional(*arguments, dtype)
@@ -174,7 +177,7 @@ _EXTRAS = "Tensor? bias, Tensor? c, str? activation, bool gated, Tensor? scale_d
 
 
 def _extras(bias, c, activation, gated, scale_d, workspace) -> tuple:
-    """Returns the epilogue's arguments as fields; none if all have their defaults, as in most calls."""
+    """Returns the epilogue's arguments as (field, value) pairs; empty if all have their defaults, as in most calls."""
     if bias is None and c is None and activation is None and not gated and scale_d is None and workspace == 0:
         return ()
     return (f.BIAS, bias, f.C, c, f.ACTIVATION, activation_number(activation), f.GATED, gated, f.SCALE_D, scale_d, f.WORKSPACE,
@@ -255,7 +258,7 @@ _add_mm_op = _define("add_mm_(Tensor(total!) total, Tensor a, Tensor b, bool any
 
 
 def add_mm_(total: Tensor, a: Tensor, b: Tensor, any_order: bool, workspace: int) -> None:
-    """``total += a @ b``, into fp32."""
+    """Computes ``total += a @ b`` with an fp32 ``total``."""
     (_add_mm_ if takes_no_dispatcher(a) else _add_mm_op)(total, a, b, any_order, workspace)
     written(total)
 
@@ -323,7 +326,7 @@ SILU_MUL = _define("silu_mul(Tensor input) -> Tensor", _silu_mul, lambda input: 
 
 
 def _normed(input, residual) -> Tuple[Tensor, Tensor]:
-    """Returns new tensors for output and sum; the sum is empty without a residual."""
+    """Returns new tensors for the output and for ``input + residual``; the second is empty without a residual."""
     return input.new_empty(input.shape), input.new_empty(input.shape if residual is not None else (0,))
 
 

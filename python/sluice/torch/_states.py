@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The states of quantised layers, which no loader takes for a plain weight.
+"""The state_dict of quantised layers, made so that no loader mistakes codes for a plain weight.
 
-A quantised layer stores its codes as ``weight_e4m3`` or ``weight_packed``. Its state also has a ``weight`` of one dimension, the
-mark. A layer of torch refuses the state for the mark's shape, also where missing and unexpected keys are no error.
+A quantised layer stores its codes as ``weight_e4m3`` or ``weight_packed``. Its state also has a one-dimensional ``weight``, the
+mark. Because of the mark's shape, loading the state into a torch layer fails even with ``strict=False``.
 """
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class QuantizedState(torch.nn.Module):
         return sum(tensor.numel() * tensor.element_size() for tensor in (self.stored_weight, scales) if tensor is not None)
 
     def __getattr__(self, name: str) -> Any:
-        """``weight`` of a quantised layer is the tensor of codes, for readers; it is not in the state by that name."""
+        """Returns the tensor of codes as ``weight`` of a quantised layer, for code that reads ``weight``. The state stores it under
+        ``codes_name``."""
         if name == _WEIGHT and self.codes_name is not None:
             name = self.codes_name
         return super().__getattr__(name)
@@ -56,7 +57,7 @@ class QuantizedState(torch.nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, local_metadata: dict, strict: bool, missing_keys: List[str],
                               unexpected_keys: List[str], error_msgs: List[str]) -> None:
-        """Takes the mark away. A state of sluice 0.2 has e4m3 codes as ``weight``, and no mark."""
+        """Removes the mark before loading. A state of sluice 0.2 has no mark; its ``weight`` holds the e4m3 codes."""
         given = state_dict.get(prefix + _WEIGHT)
         if self.codes_name is not None and given is not None:
             state_dict = {name: tensor for name, tensor in state_dict.items() if name != prefix + _WEIGHT}
@@ -70,7 +71,7 @@ class QuantizedState(torch.nn.Module):
 
 
 def quantized_layers(state: Mapping[str, Tensor]) -> Dict[str, Dict[str, Tensor]]:
-    """Returns the own tensors of each quantised layer in a model's state, by the layer's name. States of sluice 0.2 count."""
+    """Returns the tensors of each quantised layer in a model's state, by the layer's name. Also recognises states of sluice 0.2."""
     found: Dict[str, Dict[str, Tensor]] = {}
     for key, tensor in state.items():
         name, _, last = key.rpartition(".")
@@ -84,8 +85,8 @@ def quantized_layers(state: Mapping[str, Tensor]) -> Dict[str, Dict[str, Tensor]
 
 
 def load_strictly(model: torch.nn.Module, state: Mapping[str, Tensor], assign: bool) -> None:
-    """Loads a state, all of it. A parameter that a loaded one is tied to may be missing, as ``save_pretrained`` leaves it out. Raises
-    ``InvalidArgument`` for a missing or unexpected key, and for a tensor of another shape."""
+    """Loads a state strictly. Only a parameter that is tied to a loaded one may be missing, because ``save_pretrained`` leaves such
+    parameters out. Raises ``InvalidArgument`` for a missing or unexpected key, and for a tensor of another shape."""
     tensors: Dict[str, Tensor] = model.state_dict(keep_vars=True)
     try:
         result = model.load_state_dict(state, strict=False, assign=assign)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients that a walk of autograd's engine uses, and ``main_grad``.
+"""Finds out which gradients a backward pass uses, and handles ``main_grad``.
 
-A graph says which gradients it can give. A walk is one call of ``backward()`` or ``torch.autograd.grad()``, and uses some of them. Only
-those are computed, and only they reach ``main_grad``.
+An autograd graph can produce a gradient for every input that requires one. One call of ``backward()`` or ``torch.autograd.grad()``,
+called a walk here, may use only some of them. Only the used gradients are computed and added to ``main_grad``.
 """
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ _NOT_USED, _USED, _RETURNED = range(3)
 
 
 def _use_of(node: Any) -> int:
-    """Returns what the present walk does with the gradient that goes to ``node``."""
+    """Returns how the current walk uses the gradient that is passed to ``node``."""
     if node is None:
         return _NOT_USED
     try:
         return _USED if torch._C._will_engine_execute_node(node) else _NOT_USED
-    except RuntimeError:  # torch answers so for a leaf whose gradient torch.autograd.grad() returns
+    except RuntimeError:  # torch raises this for a leaf whose gradient torch.autograd.grad() returns
         return _RETURNED
 
 
 def walk_of(ctx: Any) -> Walk:
-    """Returns the gradients that the present walk uses, of a function whose first arguments are input, weight and bias. In a compiled
-    graph they are those that the graph can give."""
+    """Returns which gradients the current walk uses, for a function whose first arguments are input, weight and bias. In a compiled
+    graph these are all that the graph can produce."""
     if _is_compiling() or torch._C._current_graph_task_id() == -1:
         return Walk(*ctx.needs_input_grad[:3])
-    uses = [_use_of(node) for node, _ in ctx.next_functions]  # one for each argument that is a tensor
+    uses = [_use_of(node) for node, _ in ctx.next_functions]  # one per tensor argument
     return Walk(uses[0] != _NOT_USED, uses[1] != _NOT_USED, len(uses) > 2 and uses[2] != _NOT_USED, uses[1] == _RETURNED)
 
 
 class _Held(tuple):
-    """The gradients that a node's prehook is given. Whoever keeps them keeps the node too."""
+    """The gradients that a node's prehook receives, with an attribute that keeps the node alive as long as they are kept."""
 
     owner: Optional[Tensor] = None
 
@@ -58,9 +58,9 @@ class _Held(tuple):
 def splittable(function: Any) -> Any:
     """Decorates an autograd function, so that torch's split backward (``torch.distributed.pipelining``, zero bubble) works.
 
-    Between its two walks torch keeps the Python object of a node, and the gradients that a prehook was given. The object of a Python
-    function does not own its node, so the node would be gone. The gradients given here own it, through an output without elements
-    (``with_owner``).
+    Between its two walks torch keeps the Python object of a node and the gradients that its prehook received. The Python object does
+    not own the C++ node, which would be freed. So the gradients that the prehook receives here own the node, through an extra output
+    without elements (``with_owner``).
     """
     backward = function._backward_cls
 
@@ -77,7 +77,7 @@ def splittable(function: Any) -> Any:
 
 
 def with_owner(ctx: Any, result: Tensor, *saved: Optional[Tensor]) -> Any:
-    """Saves tensors for the backward. Returns what an eager ``forward`` returns: the result, and the owner of its node."""
+    """Saves tensors for the backward. In eager mode returns the result and an empty tensor that owns the node (``splittable``)."""
     if _is_compiling():
         ctx.save_for_backward(*saved)
         return result
@@ -93,9 +93,10 @@ def result_of(returned: Any) -> Tensor:
 
 
 def saved_of(ctx: Any, count: int) -> Sequence[Tensor]:
-    """Returns the ``count`` tensors that ``with_owner`` saved. Call it once in a backward: a checkpoint hands them out once."""
+    """Returns the ``count`` tensors that ``with_owner`` saved. Call it once per backward: under activation checkpointing, saved
+    tensors can be read only once."""
     saved = ctx.saved_tensors
-    if len(saved) > count:  # a forward that was compiled has no owner, and its backward may be eager
+    if len(saved) > count:  # an eager forward saved the owner too; a compiled forward did not
         for held in ctx.__dict__.pop("held", ()):
             held.owner = saved[count]
     return saved[:count]
@@ -103,8 +104,8 @@ def saved_of(ctx: Any, count: int) -> Sequence[Tensor]:
 
 # ---- main_grad
 def main_grad_of(weight: Tensor) -> Optional[Tensor]:
-    """Returns ``weight.main_grad``, to which the weight's gradient is added, or None without one. Raises ``InvalidType`` or
-    ``InvalidSize`` unless it is fp32 and of the weight's shape."""
+    """Returns ``weight.main_grad``, to which the weight's gradient is added; None if there is no such attribute. Raises
+    ``InvalidType`` or ``InvalidSize`` unless it is fp32 and of the weight's shape."""
     main_grad = getattr(weight, "main_grad", None)
     if main_grad is None:
         return None
@@ -118,7 +119,7 @@ def main_grad_of(weight: Tensor) -> Optional[Tensor]:
 
 
 class _Additions(threading.local):
-    """The streams on which the present walk has added to a ``main_grad``, by its address."""
+    """Per thread, the streams on which the current walk has added to each ``main_grad``, keyed by its address."""
 
     walk = -1
     streams: Dict[int, Any] = {}
@@ -128,15 +129,15 @@ _additions = _Additions()
 
 
 def _wait_for(stream: Any) -> None:
-    """Lets the stream that called ``backward()`` wait for another."""
+    """Makes the stream on which ``backward()`` was called wait for ``stream``."""
     current = torch.cuda.current_stream(stream.device)
     if current != stream:
         current.wait_stream(stream)
 
 
 def order_addition(main_grad: Tensor) -> None:
-    """Puts the next addition to ``main_grad`` behind those of this walk on other streams, and in front of what the caller's stream
-    does behind ``backward()``. The engine does so for ``weight.grad`` alone."""
+    """Orders the next addition to ``main_grad`` after this walk's additions on other streams, and before the caller's work after
+    ``backward()``. Autograd's engine does that only for ``weight.grad``."""
     walk = torch._C._current_graph_task_id()
     if walk == -1 or not main_grad.is_cuda:
         return
@@ -152,14 +153,14 @@ def order_addition(main_grad: Tensor) -> None:
 
 
 def adds_to_main_grad(holder: Optional[Tensor]) -> bool:
-    """Returns whether a backward adds the gradient to ``main_grad`` of its ``holder_of_main_grad``."""
+    """Returns whether a backward adds the weight's gradient to ``holder.main_grad`` (see ``holder_of_main_grad``)."""
     return holder is not None and main_grad_of(holder) is not None
 
 
 def weight_gradient(weight: Optional[Tensor], dtype: torch.dtype, walk: Walk, product: Callable[[torch.dtype], Tensor],
                     add: Callable[[Tensor], None]) -> Optional[Tensor]:
-    """Returns the weight's gradient of type ``dtype``, or None after ``add(weight.main_grad)``. A walk that returns the gradient has
-    both. ``product(dtype)`` makes the gradient."""
+    """Returns the weight's gradient of type ``dtype``, computed by ``product(dtype)``. If the weight has a ``main_grad``, calls
+    ``add(weight.main_grad)`` instead and returns None. In ``torch.autograd.grad()``, which returns the gradient, it does both."""
     if not adds_to_main_grad(weight):
         return product(dtype)
     main_grad = main_grad_of(weight)
@@ -175,5 +176,6 @@ def weight_gradient(weight: Optional[Tensor], dtype: torch.dtype, walk: Walk, pr
 
 
 def holder_of_main_grad(weight: Tensor) -> Optional[Tensor]:
-    """Returns the weight if it has a ``main_grad``, or may have one by the time of the backward. Raises as ``main_grad_of``."""
+    """Returns the weight if it has a ``main_grad`` or may get one before the backward (it is a leaf); else None. Raises as
+    ``main_grad_of`` does."""
     return weight if main_grad_of(weight) is not None or weight.is_leaf else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backward of a 16-bit linear: two products of our own, one for the input and one for the weight.
+"""The backward of a 16-bit linear: two sluice products, one for the input's gradient and one for the weight's.
 
-The products read their operands in the layouts they have. The backward is not registered with the ops, because a
-registered one costs more than a launch.
+Neither product transposes or copies an operand first. The backward is not registered with the torch ops, because the overhead of
+a registered backward exceeds the launch overhead.
 """
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ _is_compiling = torch.compiler.is_compiling
 
 
 def needs_grad(a: Tensor, b: Optional[Tensor], bias: Optional[Tensor], c: Optional[Tensor]) -> bool:
-    """Returns whether a backward is wanted for any of them. The conditions are written out, because every eager call asks."""
+    """Returns whether any of the tensors requires a gradient. There is no loop over them, because every eager call runs this."""
     return torch.is_grad_enabled() and (
         a.requires_grad or (b is not None and b.requires_grad) or (bias is not None and bias.requires_grad)
         or (c is not None and c.requires_grad))
 
 
 def refuse_grad(what: str) -> None:
-    """Raises ``InvalidArgument`` for an op without a backward. Callers ask ``needs_grad`` first, so that other calls cost
-    nothing more."""
+    """Raises ``InvalidArgument`` for an op without a backward. Call it only if ``needs_grad`` is true."""
     raise InvalidArgument(f"{what} has no backward, and a gradient is wanted of one of its arguments: call it under "
                           "torch.no_grad(), or detach() them")
 
 
 def refuse_second_derivative() -> None:
-    """Raises ``InvalidArgument`` in a backward that is itself to be differentiated: products have no second derivative, and a gradient
-    without one would count as a constant. The backward of a compiled graph is torch's, and answers for itself."""
+    """Raises ``InvalidArgument`` in a backward that is itself differentiated (``create_graph=True``): products have no second
+    derivative, and torch would treat their gradients as constants. In a compiled graph torch makes the check."""
     if torch.is_grad_enabled() and not _is_compiling():
         raise InvalidArgument("create_graph=True wants a second derivative, and sluice's products have none: leave create_graph out, or "
                               "use torch's linear and convolutions in this part of the model")
@@ -46,8 +45,8 @@ def _product(a: Tensor, b: Tensor, dtype: torch.dtype, workspace: int) -> Tensor
 
 
 def add_product_(total: Tensor, a: Tensor, b: Tensor, deterministic: bool, workspace: int = 0) -> None:
-    """Computes ``total += a @ b`` with an fp32 ``total``. The memory system adds, so no kernel reads ``total``.
-    ``deterministic``: as for ``any_order_of``."""
+    """Computes ``total += a @ b`` with an fp32 ``total``, by reductions in global memory: no kernel reads ``total``.
+    ``deterministic`` is passed to ``any_order_of``."""
     add_mm_(total, a, b, any_order_of(deterministic), workspace)
 
 
@@ -81,7 +80,7 @@ class LinearFunction(torch.autograd.Function):
         grad_input = grad_weight = grad_bias = None
         if grad_output is None:
             return None, None, None, None, None, None
-        # Autograd may hand in an expanded tensor (the gradient of a sum), which is no layout for a kernel.
+        # Autograd may pass an expanded tensor (the gradient of a sum), whose zero strides no kernel takes.
         grad, rows, walk = as_matrix(grad_output).contiguous(), as_matrix(input), walk_of(ctx)
         if walk.input:
             grad_input = _product(grad, weight, input.dtype, ctx.workspace).view(input.shape)

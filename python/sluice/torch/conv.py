@@ -4,8 +4,8 @@
 Kernels read and write channels_last: the output is channels_last, and a tensor of another layout is copied once, which
 ``conv_layout_copies`` counts. Channels that are no multiple of 8 are padded with zeros.
 
-Under ``torch.autocast`` tensors in fp32 are cast as torch casts them, and their gradients come back in fp32 straight from the
-accumulators.
+Under ``torch.autocast`` fp32 tensors are cast as torch casts them. Their gradients are in fp32, stored from the accumulators
+without rounding to 16 bits.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["conv1d", "conv2d", "conv3d", "conv_layout_copies"]
 
 
 def computed_in(input: Tensor, weight: Tensor) -> torch.dtype:
-    """Returns the type in which a convolution is computed: torch.autocast's, where it is on and would cast, or the input's.
+    """Returns the type in which a convolution is computed: the type that torch.autocast casts to, if it is on, or the input's.
     Raises ``InvalidType`` for a tensor that would have to be cast without torch.autocast."""
     kind, dtype = input.device.type, input.dtype
     casts = kind != "meta" and torch.is_autocast_enabled(kind)
@@ -48,7 +48,7 @@ def _convolution(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor
                  use_fast_accum: bool, workspace: Optional[Workspace]) -> Tensor:
     check_tensor("weight", weight, axes)
     check_tensor("input", input)
-    if input.dim() == axes + 1:  # torch takes one image without a batch
+    if input.dim() == axes + 1:  # one image without a batch dimension, as in torch
         if c is not None or out is not None:
             raise InvalidArgument("c and out need an input with a batch: pass input.unsqueeze(0)")
         return _convolution(axes, input.unsqueeze(0), weight, bias, stride, padding, dilation, groups, activation, None, None,
@@ -89,7 +89,7 @@ def conv1d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride:
            use_fast_accum: bool = False, workspace: Optional[Workspace] = None) -> Tensor:
     """Returns the convolution of ``input``, (N, C, L), and ``weight``, (K, C, S). All else is as for ``conv2d``.
 
-    channels_last of three dimensions has the strides of ``x.transpose(1, 2).contiguous().transpose(1, 2)``.
+    torch has no channels_last format for three dimensions. It means the strides of ``x.transpose(1, 2).contiguous().transpose(1, 2)``.
     """
     return _convolution(1, input, weight, bias, stride, padding, dilation, groups, activation, c, out, deterministic, out_dtype,
                         scale_x, scale_w, scale_d, use_fast_accum, workspace)
@@ -104,27 +104,27 @@ def conv2d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride:
     """Returns ``act(conv(input, weight) + c + bias)``: ``torch.nn.functional.conv2d`` with an activation and a residual in the same
     kernel. The output is channels_last.
 
-    - ``input``: (N, C, H, W), or (C, H, W), in bf16 or fp16; forward in fp8 too. ``weight``: (K, C, R, S) of the same type. Under
-      ``torch.autocast`` both may be in fp32.
-    - ``stride``, ``dilation``: one number, or one for each spatial axis, outermost first. ``padding``: also "same", "valid", and
-      pairs (before, after) for each axis, such as ((2, 0), (1, 1)).
+    - ``input``: (N, C, H, W), or (C, H, W), in bf16 or fp16, or in fp8 without a backward. ``weight``: (K, C, R, S) of the same type.
+      Under ``torch.autocast`` both may be in fp32.
+    - ``stride``, ``dilation``: one number, or one per spatial axis, outermost first. ``padding``: also "same", "valid", or one
+      pair (before, after) per axis, such as ((2, 0), (1, 1)).
     - ``groups`` must be 1.
     - ``c``: a residual of the output's shape; it may be ``out``.
     - ``activation``: "relu", "gelu" or "silu".
     - ``out``: a tensor to write into, channels_last; it may be a slice of channels.
     - ``out_dtype``: the input's type by default; also fp32.
-    - ``scale_x``, ``scale_w``, ``scale_d``: for fp8; fp32 multipliers of input (one value) and weight (one, or one for each filter),
-      and a divisor of an e4m3 output. ``use_fast_accum``: as for ``scaled_mm``.
-    - ``deterministic``: False lets the backward add the parts of a weight's gradient to ``weight.main_grad`` in any order.
+    - ``scale_x``, ``scale_w``, ``scale_d``: for fp8; fp32 multipliers of the input (one value) and of the weight (one value, or one
+      per filter), and a divisor of an e4m3 output. ``use_fast_accum``: as for ``scaled_mm``.
+    - ``deterministic``: False lets the backward add split-K slices of the weight's gradient to ``weight.main_grad`` in any order.
 
     An input, weight or residual that is not channels_last, or does not begin at a multiple of 16 bytes, is copied once
     (``conv_layout_copies``). Channels that are no multiple of 8 (16 in fp8) are padded, which copies too; few channels take the time of
-    64. Patches (kernel = stride, no padding) are copied into rows and a product below 8 channels and above 8 pixels, where the copy
-    engine does not reach them.
+    64. Patches that do not overlap (kernel = stride, no padding) are copied into the rows of a matrix product in two cases. One is fewer
+    than 8 channels; the other is a stride above 8 pixels, which TMA does not support.
 
-    It is differentiable in 16 bits without ``c``, ``activation``, ``out``, scales and ``out_dtype``; else an argument that wants a
-    gradient raises ``InvalidArgument``. Raises ``InvalidSize``, ``InvalidType``, ``InvalidStride`` or ``InvalidArgument`` for what no
-    kernel takes. The backward uses ``workspace`` too.
+    It is differentiable in 16 bits without ``c``, ``activation``, ``out``, scales and ``out_dtype``. With one of them, an argument that
+    requires a gradient raises ``InvalidArgument``. Raises ``InvalidSize``, ``InvalidType``, ``InvalidStride`` or ``InvalidArgument`` for
+    arguments that no kernel takes. The backward uses ``workspace`` too.
     """
     return _convolution(2, input, weight, bias, stride, padding, dilation, groups, activation, c, out, deterministic, out_dtype,
                         scale_x, scale_w, scale_d, use_fast_accum, workspace)
@@ -138,7 +138,7 @@ def conv3d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride:
            use_fast_accum: bool = False, workspace: Optional[Workspace] = None) -> Tensor:
     """Returns the convolution of ``input``, (N, C, D, H, W), and ``weight``, (K, C, T, R, S). All else is as for ``conv2d``.
 
-    The layout is ``torch.channels_last_3d``. A causal padding of the first axis is ``padding=((2, 0), (1, 1), (1, 1))``, without a copy.
+    The layout is ``torch.channels_last_3d``. ``padding=((2, 0), (1, 1), (1, 1))`` pads the first axis causally, without a copy.
     """
     return _convolution(3, input, weight, bias, stride, padding, dilation, groups, activation, c, out, deterministic, out_dtype,
                         scale_x, scale_w, scale_d, use_fast_accum, workspace)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three products of a convolution for tensors of any layout and number of channels, and its backward.
+"""The three products of a convolution (output, input's gradient, weight's gradient) for any layout and channel count, and its backward.
 
-Each function makes its operands channels_last, padded and of one type, runs a product, and cuts the padding off. The backward
-makes the output's gradient so once for both of its products.
+Operands are made channels_last, padded and of one type before a product runs; the padding of the result is cut off afterwards. The
+backward prepares the output's gradient once for both of its products.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _is_compiling = torch.compiler.is_compiling
 
 
 class Extras(NamedTuple):
-    """The arguments, besides a bias, of a forward convolution without a gradient."""
+    """The arguments other than the bias that a forward convolution without a backward may have."""
 
     c: Optional[Tensor] = None
     activation: Optional[str] = None
@@ -48,7 +48,7 @@ def _padded_bias(bias: Optional[Tensor], count: int) -> Optional[Tensor]:
 
 
 def _padded_scales(scales: Optional[Tensor], count: int, wide: int) -> Optional[Tensor]:
-    """Returns the scales of a weight of ``count`` filters that are padded to ``wide``."""
+    """Returns the scales of a weight, one per filter, padded from ``count`` to ``wide`` filters; a single scale is unchanged."""
     if scales is None or scales.numel() == 1:
         return scales
     if scales.numel() != count:
@@ -57,7 +57,8 @@ def _padded_scales(scales: Optional[Tensor], count: int, wide: int) -> Optional[
 
 
 def _weight_rows(weight: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
-    """Returns a weight as the matrix that patches are multiplied by: K x taps x C, padded with zeros to ``rows`` and 16 bytes."""
+    """Returns a weight as the matrix that patches are multiplied by: K rows of (taps, C). It is padded with zeros to ``rows`` rows,
+    and each row to a multiple of 16 bytes."""
     count, columns = weight.shape[0], math.prod(weight.shape[1:])
     lying = operand(weight, weight.shape[1], dtype, may_have_pitch=False).movedim(1, -1).reshape(count, columns)
     wide = padded(columns, dtype)
@@ -77,24 +78,24 @@ def _product_of_patches(dtype: torch.dtype, rows: Tensor, weight: Tensor, bias: 
     if scale_x.numel() != 1:
         raise InvalidSize(f"scale_x has shape {tuple(scale_x.shape)} and must have one value")
     scale_x, scale_w = scale_x.reshape(1, 1), scale_w.reshape(1, -1)
-    if scale_w.shape[1] > 1:  # a scaled product takes one value of each, or one for each row and column
+    if scale_w.shape[1] > 1:  # a scaled product takes either one value for each operand, or vectors for both
         scale_x = scale_x.expand(rows.shape[0], 1).contiguous()
     return dispatch(SCALED_MM, None, dtype, rows, weight.t(), scale_x, scale_w, extras.use_fast_accum, bias, c, extras.activation, False,
                     extras.scale_d, workspace)
 
 
 def input_operand(input: Tensor, weight_size: Tuple[int, ...], geometry: Geometry, dtype: torch.dtype) -> Tensor:
-    """Returns an input as the products read it."""
+    """Returns an input in the layout that the products read: channels_last and padded, or a matrix of patches."""
     if _by_patches(weight_size, geometry):
         return rows_of_patches(input, weight_size[2:], dtype)
     return operand(input, padded(weight_size[1], dtype), dtype)
 
 
 def filter_operand(weight: Tensor, geometry: Geometry, dtype: torch.dtype, out_dtype: Optional[torch.dtype] = None) -> Tensor:
-    """Returns a weight as the products read it. ``out_dtype``: the output's type, if it is not ``dtype``.
+    """Returns a weight in the layout that the products read. ``out_dtype``: the output's type, if it is not ``dtype``.
 
-    A weight whose channels or filters are no multiple of 8 is padded at each call. A padded copy that outlives its call could be stale:
-    a write through ``.data`` or by a graph's replay tells nobody."""
+    A weight whose channels or filters are no multiple of 8 is padded at each call. A cached copy could be stale: writes through
+    ``.data`` or by a graph's replay cannot be detected."""
     rows = padded(weight.shape[0], out_dtype or dtype)
     if _by_patches(weight.shape, geometry):
         return _weight_rows(weight, rows, dtype)
@@ -103,7 +104,8 @@ def filter_operand(weight: Tensor, geometry: Geometry, dtype: torch.dtype, out_d
 
 def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes: Tuple[int, ...], weight_size: Tuple[int, ...],
                     geometry: Geometry, dtype: torch.dtype, workspace: int, extras: Optional[Extras] = None) -> Tensor:
-    """Returns the output, of ``dtype``. ``input`` and ``weight`` are operands; ``sizes`` is the input's own shape."""
+    """Returns the output, of ``dtype``. ``input`` and ``weight`` come from ``input_operand`` and ``filter_operand``; ``sizes`` is the
+    input's shape without padding."""
     plain, extras = extras is None, extras or Extras()
     count, wide, by_patches = weight_size[0], weight.shape[0], _by_patches(weight_size, geometry)
     c, out = extras.c, extras.out
@@ -123,7 +125,7 @@ def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes
     for name, tensor in (("c", c), ("out", out)):
         if tensor is not None and tensor.shape != (sizes[0], count, *pixels):
             raise InvalidSize(f"{name} has shape {tuple(tensor.shape)} and must have the output's, {(sizes[0], count, *pixels)}")
-    # The kernel writes into ``out`` itself unless filters are padded, or it does not begin where the copy engine does.
+    # The kernel writes directly into ``out`` unless filters are padded or the address is no multiple of 16 bytes.
     into = out if out is not None and wide == count and is_aligned(out) and not by_patches else None
     if c is not None:
         c = operand(c, wide, c.dtype, may_have_pitch=into is not None)
@@ -154,7 +156,7 @@ def _wide_weight(weight_size: Tuple[int, ...], grad: Tensor, input: Tensor) -> T
 
 def input_product(grad: Tensor, weight: Tensor, sizes: Tuple[int, ...], weight_size: Tuple[int, ...], geometry: Geometry,
                   dtype: torch.dtype, workspace: int) -> Tensor:
-    """Returns the input's gradient of shape ``sizes`` and of ``dtype``. ``grad`` and ``weight`` are operands."""
+    """Returns the input's gradient of shape ``sizes`` and of ``dtype``. ``grad`` and ``weight`` are in the products' layout."""
     if sizes[0] == 0:
         return new_channels_last(grad, sizes, dtype)
     if _by_patches(weight_size, geometry):
@@ -166,7 +168,8 @@ def input_product(grad: Tensor, weight: Tensor, sizes: Tuple[int, ...], weight_s
 
 def weight_product(grad: Tensor, input: Tensor, weight_size: Tuple[int, ...], geometry: Geometry, dtype: torch.dtype,
                    workspace: int) -> Tensor:
-    """Returns the weight's gradient of shape ``weight_size`` and of ``dtype``, channels_last. ``grad`` and ``input`` are operands."""
+    """Returns the weight's gradient of shape ``weight_size`` and of ``dtype``, channels_last. ``grad`` and ``input`` are in the
+    products' layout."""
     if grad.shape[0] == 0:
         return new_channels_last(grad, weight_size, dtype).zero_()
     if _by_patches(weight_size, geometry):
@@ -189,8 +192,8 @@ def both_products(grad: Tensor, input: Tensor, weight: Tensor, sizes: Tuple[int,
 
 
 def add_weight_product_(total: Tensor, grad: Tensor, input: Tensor, geometry: Geometry, deterministic: bool, workspace: int) -> None:
-    """Adds the weight's gradient to an fp32 ``total`` of the weight's shape. The kernel adds where ``total`` is channels_last and
-    nothing is padded; else the gradient is made in fp32, and torch adds it."""
+    """Adds the weight's gradient to an fp32 ``total`` of the weight's shape. The kernel adds if ``total`` is channels_last and
+    nothing is padded. Else a kernel computes the gradient in fp32, and torch adds it."""
     size = tuple(total.shape)
     exact = size[0] == grad.shape[1] and lies_channels_last(total, may_have_pitch=False)
     if _by_patches(size, geometry):
@@ -204,7 +207,7 @@ def add_weight_product_(total: Tensor, grad: Tensor, input: Tensor, geometry: Ge
 
 
 def check_phases(weight: Tensor, geometry: Geometry) -> None:
-    """Raises ``InvalidSize`` if the data gradient has more phases than a launch."""
+    """Raises ``InvalidSize`` if the data gradient has more than ``MOST_PHASES`` phases (one per offset within the stride)."""
     phases = math.prod(geometry.stride)
     if phases > MOST_PHASES and not _by_patches(weight.shape, geometry):
         raise InvalidSize(f"stride {geometry.stride} makes {phases} phases of the input's gradient and at most {MOST_PHASES} are launched "
@@ -214,7 +217,7 @@ def check_phases(weight: Tensor, geometry: Geometry) -> None:
 def differentiable_convolution(input: Tensor, weight: Tensor, bias: Optional[Tensor], geometry: Geometry, dtype: torch.dtype,
                                deterministic: bool, workspace: Optional[Workspace]) -> Tensor:
     """Applies ``ConvFunction``. Eager autograd keeps the workspace alive for the backward."""
-    if input.requires_grad:  # fails here, and not in the backward
+    if input.requires_grad:  # raises in the forward rather than in the backward
         check_phases(weight, geometry)
     call = (geometry, dtype, deterministic, workspace_number(workspace), None if _is_compiling() else workspace)
     return result_of(ConvFunction.apply(input, weight, bias, call))
@@ -222,9 +225,9 @@ def differentiable_convolution(input: Tensor, weight: Tensor, bias: Optional[Ten
 
 @splittable
 class ConvFunction(torch.autograd.Function):
-    """A convolution with a backward, computed in 16 bits. Gradients have the types of input, weight and bias, straight from the
-    accumulators. ``call``: geometry, type, ``deterministic``, the workspace's number, and what keeps it alive; one argument and one
-    attribute, because each takes time.
+    """A convolution with a backward, computed in 16 bits. Gradients are rounded once, from the accumulators to the types of input,
+    weight and bias. ``call`` holds geometry, type, ``deterministic``, the workspace's address, and the object that keeps the workspace
+    alive. It is one tuple, because autograd's overhead grows with each argument.
 
     If ``weight.main_grad`` is an fp32 tensor of the weight's shape when the backward runs, the weight's gradient is added to it.
     ``weight.grad`` then stays as it is, and ``weight.grad_added_to_main_grad`` becomes True.
@@ -238,7 +241,7 @@ class ConvFunction(torch.autograd.Function):
         ctx.holder = holder_of_main_grad(weight)
         read = input_operand(input, weight_size, geometry, dtype)
         filters = filter_operand(weight, geometry, dtype)
-        # An operand that no gradient needs is not kept.
+        # Saves only the operands that a gradient will need.
         needs = ctx.needs_input_grad
         result = owned(forward_product(read, filters, bias, sizes, weight_size, geometry, dtype, workspace))
         return with_owner(ctx, result, read if needs[1] else None, filters if needs[0] else None)
@@ -250,7 +253,7 @@ class ConvFunction(torch.autograd.Function):
         if grad_output is None:
             return None, None, None, None
         geometry, dtype, deterministic, workspace, _ = ctx.call
-        geometry = Geometry(*geometry)  # a trace has a plain tuple
+        geometry = Geometry(*geometry)  # torch.compile turns it into a plain tuple
         (sizes, weight_size), (input_type, weight_type, bias_type) = ctx.sizes, ctx.types
         grad_input = grad_weight = grad_bias = None
         grad, walk = operand(grad_output, padded(weight_size[0]), dtype), walk_of(ctx)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transposed convolutions: the data gradient of a convolution as a forward, with the signatures of ``torch.nn.functional``.
+"""Transposed convolutions, with the signatures of ``torch.nn.functional``. The forward is the data gradient (dgrad) of a convolution.
 
-The filter is that of the convolution whose gradient it is, so its backward is that convolution and its weight's gradient.
+Weight and geometry are those of that convolution. So the backward runs the convolution itself, for the input's gradient, and its
+weight gradient (wgrad).
 """
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ class TransposedFunction(torch.autograd.Function):
 
 
 def _within_stride(geometry: Geometry, more: Tuple[int, ...]) -> Tuple[Geometry, Tuple[int, ...]]:
-    """Returns a geometry whose convolution has an output for each pixel of the input. An ``output_padding`` as large as the stride first
-    takes from the padding behind; what is left of it are zeros behind the result, the second value."""
+    """Returns a geometry whose convolution has one output per pixel of the input, and zeros to append to the result per axis.
+    An ``output_padding`` that reaches the stride is first taken off the padding at the end; the rest is appended as zeros."""
     beyond = [max(0, extra - step + 1) for extra, step in zip(more, geometry.stride)]
     taken = [min(after, extra) for after, extra in zip(geometry.padding_after, beyond)]
     after = tuple(first - some for first, some in zip(geometry.padding_after, taken))
@@ -67,7 +68,7 @@ def _transposed(axes: int, input: Tensor, weight: Tensor, bias: Optional[Tensor]
                 groups: Any, dilation: Any, workspace: Optional[Workspace]) -> Tensor:
     check_tensor("weight", weight, axes)
     check_tensor("input", input)
-    if input.dim() == axes + 1:  # torch takes one image without a batch
+    if input.dim() == axes + 1:  # one image without a batch dimension, as in torch
         return _transposed(axes, input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation, workspace).squeeze(0)
     check_axes("input", input, axes)
     check_groups(groups)
@@ -118,8 +119,8 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = Non
     """Returns the transposed convolution of ``input``, (N, C, H, W), and ``weight``, (C, K, R, S), as
     ``torch.nn.functional.conv_transpose2d``: the data gradient of a convolution, in one launch. The output is channels_last.
 
-    Types, layouts and padding of channels are as for ``conv2d``; the strides' product is at most 8, if the patches overlap. The bias is
-    added by torch. It is differentiable. Raises ``InvalidSize``, ``InvalidType`` or ``InvalidArgument``.
+    Types, layouts and padding of channels are as for ``conv2d``. If the patches overlap, the product of the strides is at most 8. torch
+    adds the bias in a separate kernel. It is differentiable. Raises ``InvalidSize``, ``InvalidType`` or ``InvalidArgument``.
     """
     return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation, workspace)
 

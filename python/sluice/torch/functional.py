@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Products of torch tensors, on the current stream.
 
-Eager calls go straight to libsluice_c.so; under torch.compile the products are ops of torch.library. After the first call
-of a problem on a stream, calls do not synchronise, and allocate only an output that is not given.
+Eager calls are passed directly to libsluice_c.so; under torch.compile the products are ops of torch.library. After the first call
+of a problem on a stream, calls do not synchronise, and allocate nothing but the output (if ``out`` is not given).
 
-A layout that no kernel takes raises with the remedy in the message; nothing is copied silently. While a CUDA graph is
+A layout that no kernel takes raises an error that names the remedy; nothing is copied silently. While a CUDA graph is
 captured, a product that was not prepared raises ``NotPrepared``: call ``sluice.prepare`` or run it once before.
 """
 from __future__ import annotations
@@ -33,16 +33,16 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
     multipliers in fp32.
 
     - ``mat_a`` is m x k row-major, ``mat_b`` is k x n column-major (``weight.t()``).
-    - The shapes of ``scale_a`` and ``scale_b`` say how they apply. One value each: to all. ``(m, 1)`` and ``(1, n)``: to
-      each row and column. ``(m, ceil(k/128))`` and ``(ceil(n/128), ceil(k/128))``: to blocks, row-major; that of B may
-      also be a ``.t()``.
+    - The shapes of ``scale_a`` and ``scale_b`` select the kind of scale. One value each: per tensor. ``(m, 1)`` and ``(1, n)``: per
+      row of A and column of B. ``(m, ceil(k/128))`` and ``(ceil(n/128), ceil(k/128))``: per block, row-major; ``scale_b`` may
+      also be the ``.t()`` of such a matrix.
     - ``out_dtype`` is the type of ``mat_a`` by default, as in torch.
-    - ``use_fast_accum``: without it, sums of 128 products are added up in fp32.
+    - ``use_fast_accum``: True leaves sums in the tensor core. False adds them to fp32 registers every 128 of k.
     - ``c``: a residual, m x n in 16 bits or fp32, added before the result is rounded. It may be ``out`` itself.
     - ``activation``, ``gated``: as for ``mm``.
     - ``scale_d``: one fp32 value; the result is divided by it before it is rounded to an ``out_dtype`` of float8_e4m3fn.
 
-    There is no backward: an argument that wants a gradient raises ``InvalidArgument``, and so does ``scale_result``.
+    There is no backward: an argument that requires a gradient raises ``InvalidArgument``, and so does ``scale_result``.
     """
     if scale_result is not None:
         raise InvalidArgument("scale_result is not supported: multiply scale_a or scale_b by it, or pass scale_d, which divides")
@@ -65,14 +65,14 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
     """Returns ``act(alpha * a @ b + beta * c + bias)`` for two matrices, or for batches of them (three dimensions).
 
     - ``a``, ``b``: m x k and k x n. Each 16-bit operand may be row-major or column-major; fp8 ones are as for ``scaled_mm``.
-    - ``c``: m x n; it may be ``out`` itself, which adds to it. ``beta`` is 1 by default where ``c`` is given.
+    - ``c``: m x n; it may be ``out`` itself, to accumulate into it. ``beta`` is 1 by default if ``c`` is given.
     - ``activation``: "relu", "gelu" or "silu".
-    - ``gated``: ``b`` holds the columns of ``gate``, then as many of ``up``. The result is ``act(gate) * up``, with half
-      the columns.
+    - ``gated``: the first half of the columns of ``b`` is ``gate``, the second half is ``up``. The result is ``act(gate) * up``, with
+      half the columns.
     - ``scale_d``: as for ``scaled_mm``.
 
-    It is differentiable for 16-bit matrices if ``out``, ``c``, ``activation``, ``gated``, ``alpha`` and another
-    ``out_dtype`` are left out; else an argument that wants a gradient raises ``InvalidArgument``. The backward uses
+    It is differentiable for 16-bit matrices without ``out``, ``c``, ``activation``, ``gated``, ``alpha`` and an ``out_dtype`` other
+    than the inputs' type. With one of them, an argument that requires a gradient raises ``InvalidArgument``. The backward uses
     ``workspace`` too.
     """
     if beta is None:
@@ -98,12 +98,12 @@ def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, c: O
 
     - ``input``: k columns and any number of leading dimensions. ``weight``: n x k.
     - ``c``: a residual of the output's shape; it may be ``out``.
-    - ``gated``: the weight holds the rows of ``gate``, then as many of ``up``. The result is ``act(gate) * up`` (SwiGLU
+    - ``gated``: the first half of the weight's rows is ``gate``, the second half is ``up``. The result is ``act(gate) * up`` (SwiGLU
       with activation="silu").
-    - ``deterministic``: False lets the backward add the parts of a weight's gradient to ``weight.main_grad`` in any order.
+    - ``deterministic``: False lets the backward add split-K slices of the weight's gradient to ``weight.main_grad`` in any order.
       That may be faster, and last bits may change from run to run unless ``torch.use_deterministic_algorithms`` is on.
 
-    It is differentiable without ``c``, ``activation``, ``gated`` and ``out``; with one of them, an argument that wants a
+    It is differentiable without ``c``, ``activation``, ``gated`` and ``out``; with one of them, an argument that requires a
     gradient raises ``InvalidArgument``. The backward uses ``workspace`` too.
     """
     if needs_grad(input, weight, bias, c):

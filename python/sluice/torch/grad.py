@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients of convolutions as functions, with the names and signatures of ``torch.nn.grad``.
 
-Tensors of another layout than channels_last are copied once, and odd numbers of channels are padded, as for ``conv2d``. The results
+As for ``conv2d``, a tensor that is not channels_last is copied once, and channels that are no multiple of 8 are padded. The results
 are channels_last. There is no second derivative.
 """
 from __future__ import annotations
@@ -105,7 +105,7 @@ def conv2d_input(input_size: Sequence[int], weight: Tensor, grad_output: Tensor,
     """Returns the gradient of a convolution's input, of shape ``input_size``, (N, C, H, W), as ``torch.nn.grad.conv2d_input``.
 
     - ``weight``: (K, C, R, S); ``grad_output``: of the output's shape; both in bf16 or fp16.
-    - ``stride``, ``padding``, ``dilation``, ``groups``: as for ``conv2d``. Strides make at most 8 phases (their product).
+    - ``stride``, ``padding``, ``dilation``, ``groups``: as for ``conv2d``. The product of the strides is at most 8.
     - ``out_dtype``: ``grad_output``'s type by default; also fp32.
     """
     return _input(2, input_size, weight, grad_output, stride, padding, dilation, groups, out_dtype, workspace)
@@ -120,9 +120,9 @@ def conv2d_weight(input: Tensor, weight_size: Sequence[int], grad_output: Tensor
     - ``input``: (N, C, H, W); ``grad_output``: of the output's shape; both in bf16 or fp16.
     - ``stride``, ``padding``, ``dilation``, ``groups``: as for ``conv2d``.
     - ``out_dtype``: ``grad_output``'s type by default; also fp32.
-    - ``total``: an fp32 tensor of shape ``weight_size``, to which the gradient is added and which is returned. The kernel adds if it is
-      channels_last and channels are not padded; else torch does.
-    - ``deterministic``: False lets the parts of a sum be added to ``total`` in any order.
+    - ``total``: an fp32 tensor of shape ``weight_size``, to which the gradient is added and which is returned. The kernel itself adds if
+      ``total`` is channels_last and channels are not padded; else torch adds.
+    - ``deterministic``: False lets split-K slices be added to ``total`` in any order.
     """
     return _weight(2, input, weight_size, grad_output, stride, padding, dilation, groups, out_dtype, total, deterministic,
                    workspace)

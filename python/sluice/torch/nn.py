@@ -31,7 +31,7 @@ from .quantize import quantize, quantize_reference
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "Conversion", "Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_",
            "fallbacks", "load_", "main_grad_views", "prepare_rows", "why_not"]
 
-# Each recipe names the granularity of the weight's scales and of the input's.
+# Maps each recipe to the granularity of the weight's scales and that of the input's scales.
 RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128x128", "1x128")}
 
 
@@ -44,16 +44,16 @@ def _check_recipe(recipe: Optional[str]) -> None:
 class Linear(HoldsWorkspace, QuantizedState):
     """``torch.nn.Linear`` computed by sluice.
 
-    Parameters are called as torch's are. A size or type that no kernel takes raises here, and not at the first call.
+    Parameters have torch's names. A size or type that no kernel takes raises in the constructor, not at the first call.
 
     - ``recipe``: None keeps weights in 16 bits, trainable. "tensor", "row" and "block" keep them in float8_e4m3fn, as
-      ``weight_e4m3`` beside their ``weight_scale``, and quantise the input in a fused kernel. The output has the input's type.
+      ``weight_e4m3`` and ``weight_scale``, and quantise the input in a fused kernel. The output has the input's type.
     - ``use_fast_accum``: as for ``scaled_mm``; sums are promoted without it.
-    - ``fuse_quantizer``: under torch.compile, torch's own operations quantise the input, and the compiler fuses them with
-      operations before them. Its divisions are approximate, so bits may differ from the kernel's.
+    - ``fuse_quantizer``: under torch.compile, torch's own operations quantise the input, and the compiler fuses them with the
+      operations before. The compiler's divisions are approximate, so bits may differ from those of the kernel.
     - ``deterministic``: as for ``linear``; an attribute, which may be changed at any time.
-    - ``workspace``: an attribute too, None at first. A ``sluice.Workspace`` there serves the layer's products, quantiser
-      and backward instead of the lent ones. Copies of the layer, and pickles, have None.
+    - ``workspace``: an attribute too, None at first. If it is a ``sluice.Workspace``, the layer's products, quantiser and
+      backward use it instead of lent ones. It is None in copies and pickles of the layer.
     """
 
     weight: torch.nn.Parameter
@@ -69,7 +69,7 @@ class Linear(HoldsWorkspace, QuantizedState):
         _check_recipe(recipe)
         self._set(in_features, out_features, recipe, use_fast_accum, fuse_quantizer, deterministic)
         dtype = dtype or torch.bfloat16
-        self.register_parameter(self.codes_name or "weight", None)  # parameters stand in torch's order
+        self.register_parameter(self.codes_name or "weight", None)  # registered first, to keep torch's order of parameters
         self.bias = None
         if bias:
             self.bias = torch.nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype), requires_grad=recipe is None)
@@ -104,7 +104,7 @@ class Linear(HoldsWorkspace, QuantizedState):
         made._set(module.in_features, module.out_features, recipe, use_fast_accum, fuse_quantizer, deterministic)
         weight = module.weight
         if recipe is None:
-            made.weight, made.bias = weight, module.bias  # in torch's order: optimizers keep their state by position
+            made.weight, made.bias = weight, module.bias  # in torch's order: optimizers identify parameters by position
             return made.train(module.training)
         with torch.no_grad():
             quantized, scale = (quantize if weight.is_cuda else quantize_reference)(weight.detach().contiguous(), RECIPES[recipe][0])
@@ -114,8 +114,8 @@ class Linear(HoldsWorkspace, QuantizedState):
         return made.train(module.training)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Linear":
-        """Applies ``.to()`` and its kin to each tensor. fp8 weights and their fp32 scales move, and keep their types: as
-        another type they would be other numbers, and no kernel takes them."""
+        """Applies ``.to()``, ``.cuda()`` and so on to each tensor. fp8 weights and their fp32 scales change only the device, not the
+        type, which the kernels depend on."""
         if self.recipe is None:
             return super()._apply(fn, recurse)
         kept = (self.weight_e4m3, self.weight_scale)
@@ -131,7 +131,7 @@ class Linear(HoldsWorkspace, QuantizedState):
     @op(c="residual")
     def forward(self, input: Tensor, residual: Optional[Tensor] = None) -> Tensor:
         """Returns the layer's output plus ``residual`` (of the output's shape), added in the same kernel and rounded once.
-        Raises ``InvalidArgument`` if a gradient is wanted through an FP8 layer."""
+        Raises ``InvalidArgument`` if an argument of an FP8 layer requires a gradient."""
         if self.recipe is None:
             return linear(input, self.weight, self.bias, c=residual, workspace=self.workspace,
                           deterministic=self.deterministic)
@@ -146,12 +146,12 @@ class Linear(HoldsWorkspace, QuantizedState):
 
     @checked
     def prepare(self, rows: Rows, dtype: Optional[torch.dtype] = None) -> None:
-        """Compiles and loads the kernels that ``forward`` needs for every number of rows of a range, like ``(1, 512)``: at
+        """Compiles and loads the kernels that ``forward`` needs for every row count of a range, like ``(1, 512)``: at
         most 12 kernels, and the input's quantiser.
 
-        The number of rows is the input's elements over ``in_features``. ``dtype`` is the input's type. By default it is the
-        bias's, or bf16 without a bias; a layer in 16 bits always takes the weight's. Calls with ``residual`` and a backward
-        are not prepared; they compile when they come. Raises ``InvalidArgument`` if the layer is not on a GPU.
+        The row count is the input's elements divided by ``in_features``. ``dtype`` is the input's type. By default it is the
+        bias's, or bf16 without a bias; for a 16-bit layer it is always the weight's. Calls with ``residual`` and the backward
+        are not prepared: their first call compiles. Raises ``InvalidArgument`` if the layer is not on a GPU.
         """
         device = gpu_of(self.stored_weight)
         prepare(self.problem(1, dtype), m=rows, device=device)
@@ -169,15 +169,15 @@ class Linear(HoldsWorkspace, QuantizedState):
 
     @property
     def granularity(self) -> str:
-        """The granularity of the quantised input. Raises ``InvalidArgument`` for a layer in 16 bits."""
+        """The granularity of the input's scales. Raises ``InvalidArgument`` for a layer in 16 bits."""
         if self.recipe is None:
             raise InvalidArgument("a Linear with recipe=None does not quantise its input")
         return RECIPES[self.recipe][1]
 
     @op(mat_a="quantized", mat_b="weight_e4m3", scale_a="scale", c="residual")
     def of_quantized(self, quantized: Tensor, scale: Tensor, dtype: torch.dtype, residual: Optional[Tensor] = None) -> Tensor:
-        """Returns the output, of type ``dtype``, for an input that is quantised by ``granularity`` already, as
-        ``silu_mul_quantize(gate_up, layer.granularity)`` does. Raises ``InvalidArgument`` for a layer in 16 bits."""
+        """Returns the output, of type ``dtype``, for an input that is already quantised, such as the result of
+        ``silu_mul_quantize(gate_up, layer.granularity)``. Raises ``InvalidArgument`` for a layer in 16 bits."""
         per_tensor = self.granularity == "tensor"  # raises without a recipe
         weight_scale = self.weight_scale.t() if self.recipe == "row" else self.weight_scale
         shape = quantized.shape[:-1]
@@ -193,7 +193,7 @@ class Linear(HoldsWorkspace, QuantizedState):
                 f"recipe={self.recipe}")
 
 
-# The layers that are no longer torch's.
+# The layer classes that ``convert_`` produces.
 CONVERTED = (Linear, LinearPacked, SluiceConvolution)
 
 
@@ -214,7 +214,7 @@ def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype
 
 @checked
 def why_not(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None) -> Optional[str]:
-    """Returns the reason why ``convert_`` leaves a module as it is: its class, or the rule that its sizes or its type
+    """Returns the reason why ``convert_`` does not replace a module: its class, or the rule that its sizes or its type
     break. Returns None if the module can be replaced."""
     _check_options(recipe, activations)
     if recipe is None and isinstance(module, torch.nn.modules.conv._ConvNd):
@@ -272,7 +272,7 @@ def _replacement(child: torch.nn.Module, recipe: Optional[str], options: dict) -
 
 
 def _why_nothing(done: Conversion, model: torch.nn.Module) -> str:
-    """Returns the message of a ``convert_`` that found no layer to replace."""
+    """Returns the error message for a ``convert_`` that found no layer to replace."""
     begin = f"convert_(recipe={done.recipe!r}) "
     stays = "".join(f"; as it was: {line}" for line in done.kept_lines()[:3])
     if done.left_out:
@@ -298,21 +298,22 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
              deterministic: bool = True, group: Optional[int] = None, activations: Optional[str] = None, lm_head: bool = False,
              tied: bool = False, report: Callable[[Conversion], Any] = log_conversion) -> torch.nn.Module:
     """Replaces, in place, every ``torch.nn.Linear`` of a model that a kernel takes and for which ``filter_fn(module, name)``
-    is true. Returns the model. A linear that is used in several places stays one.
+    is true. Returns the model. A linear that is used in several places is replaced by one layer in all of them.
 
-    - ``recipe``: None (16 bits, trainable) and the FP8 recipes of ``Linear``, or "int4" and "int8" (weights rounded and
-      packed). It has no default, because None trains and the others are forward only. None replaces convolutions too, also
-      those in fp32 for ``torch.autocast``, and puts their weights into channels_last; ``fallbacks`` lists those left to torch.
+    - ``recipe``: None (16 bits, trainable), an FP8 recipe of ``Linear``, or "int4" or "int8" (weights rounded and
+      packed). It has no default, because None trains and the others are forward only. None replaces convolutions too, including
+      fp32 ones for ``torch.autocast``, and makes their weights channels_last; ``fallbacks`` lists those that torch computes.
     - ``group``: for packed recipes, the columns that share a scale; 128 by default.
-    - ``activations``: for "int4", "e4m3" quantises the input to e4m3, with a scale for each token; else it is in 16 bits.
-    - ``lm_head``: True quantises the output head too (a layer called so, or what ``get_output_embeddings()`` returns).
-    - ``tied``: True quantises layers whose weight another module holds too. They get codes of their own, beside that weight, and
-      ``model.tie_weights()`` raises from then on. Without a quantising recipe weights stay shared, and tied layers are taken.
+    - ``activations``: for "int4", "e4m3" quantises the input to e4m3, with one scale per token. None keeps it in 16 bits.
+    - ``lm_head``: True quantises the output head too: a layer named ``lm_head``, or the result of ``get_output_embeddings()``.
+    - ``tied``: True also quantises layers whose weight is tied to another module. They get codes of their own, the other module keeps
+      its weight, and ``model.tie_weights()`` raises from then on. With ``recipe=None`` tied layers are always replaced, and their
+      weights stay shared.
     - ``report``: a function that is called with a ``Conversion``: the layers converted and left, the reasons and the bytes.
       ``report=print`` prints it. By default it is logged (logger "sluice").
 
-    A model on the meta device is converted too; ``load_state_dict(state, assign=True)`` fills it. Raises ``InvalidArgument`` with the
-    reason if no layer at all is replaced: a model in fp32 for ``recipe=None``, a filter that matches nothing, or a model that is
+    A model on the meta device can be converted too; ``load_state_dict(state, assign=True)`` then fills it. Raises ``InvalidArgument``
+    with the reason if no layer is replaced: a model in fp32 for ``recipe=None``, a filter that matches nothing, or a model that is
     converted already.
     """
     _check_options(recipe, activations, group, use_fast_accum or fuse_quantizer or not deterministic)
@@ -331,7 +332,7 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
     made: Dict[torch.nn.Module, torch.nn.Module] = {}
     converted, left_out, filtered, skipped = [], {}, [], {}
     for name, module in list(model.named_modules()):
-        for child_name, child in list(module._modules.items()):  # named_children() leaves out modules that it has seen
+        for child_name, child in list(module._modules.items()):  # not named_children(), which lists a module used twice only once
             if not isinstance(child, kinds) or isinstance(child, SluiceConvolution):
                 continue
             full_name = f"{name}.{child_name}" if name else child_name
@@ -363,11 +364,12 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
 def load_(model: torch.nn.Module, state: Mapping[str, Tensor], *, assign: bool = False) -> torch.nn.Module:
     """Loads the state of a converted model into a model of the same structure, in place. Returns the model.
 
-    Each ``torch.nn.Linear`` whose weight is quantised in ``state`` is replaced by the layer that fits, which nothing quantises
-    again. ``assign``: as in ``torch.nn.Module.load_state_dict``; it takes the state's tensors instead of copying them, as a model on
-    the meta device needs. The options ``use_fast_accum`` and ``fuse_quantizer`` are attributes of layers, and in no state.
+    Each ``torch.nn.Linear`` whose weight is quantised in ``state`` is replaced by the fitting layer, with the stored codes as they
+    are. ``assign``: as in ``torch.nn.Module.load_state_dict``; True uses the state's tensors instead of copying them, which a model
+    on the meta device needs. A state does not hold the options ``use_fast_accum`` and ``fuse_quantizer``, which are attributes of
+    layers.
 
-    Raises ``InvalidArgument`` for a state without quantised layers, a missing or unexpected key, and another shape.
+    Raises ``InvalidArgument`` for a state without quantised layers, a missing or unexpected key, or a tensor of another shape.
     """
     layers = quantized_layers(state)
     if not layers:
@@ -393,7 +395,7 @@ def load_(model: torch.nn.Module, state: Mapping[str, Tensor], *, assign: bool =
 
 
 def _empty_of(child: torch.nn.Linear, tensors: Mapping[str, Tensor]) -> torch.nn.Module:
-    """Returns a layer of a linear's sizes, into which the tensors of a state go."""
+    """Returns a quantised layer with the sizes of a linear, ready to load ``tensors``, its part of a state."""
     bias = tensors.get("bias")
     how = {"bias": bias is not None, "device": child.weight.device, "dtype": None if bias is None else bias.dtype}
     sizes = child.in_features, child.out_features
@@ -413,10 +415,10 @@ def _empty_of(child: torch.nn.Linear, tensors: Mapping[str, Tensor]) -> torch.nn
 
 @checked
 def main_grad_views(model: torch.nn.Module, buffer: Optional[Tensor] = None) -> Tensor:
-    """Gives the weight of each sluice layer that trains a ``main_grad``: a view of one flat fp32 buffer, which is zeroed and
-    returned. The views of convolutions have channels_last strides, so that kernels add to them.
+    """Sets ``main_grad`` of the weight of each trainable sluice layer to a view of one flat fp32 buffer, which is zeroed and
+    returned. The views of convolutions have channels_last strides, so that kernels can add to them.
 
-    ``buffer``: one to use instead of a new one. Raises ``InvalidArgument`` if it is not fp32, flat and long enough.
+    ``buffer``: a buffer to use instead of a new one. Raises ``InvalidArgument`` unless it is fp32, flat and long enough.
     """
     weights: Dict[Tensor, Tuple[int, ...]] = {}
     for module in model.modules():
@@ -427,7 +429,7 @@ def main_grad_views(model: torch.nn.Module, buffer: Optional[Tensor] = None) -> 
     starts, end = [], 0
     for weight in weights:
         starts.append(end)
-        end += round_up(weight.numel(), 64)  # each view begins on 256 bytes
+        end += round_up(weight.numel(), 64)  # each view begins at a multiple of 256 bytes
     if buffer is None:
         buffer = torch.empty(end, dtype=torch.float32, device=next(iter(weights)).device if weights else None)
     if buffer.dtype is not torch.float32 or buffer.dim() != 1 or not buffer.is_contiguous() or buffer.numel() < end:

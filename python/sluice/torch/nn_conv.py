@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers that replace ``torch.nn.Conv1d``, ``Conv2d`` and ``Conv3d``, with the same parameters, attributes and ``state_dict``.
 
-Convolutions that no kernel takes are left to torch; ``fallbacks`` lists them with the reasons.
+torch computes convolutions that no kernel takes; ``fallbacks`` lists them with the reasons.
 """
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _TYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
 def why_not_conv(module: torch.nn.Module) -> Optional[str]:
-    """Returns the reason why a convolution is left to torch, whatever its input's size: groups, few channels, its type, or what
-    the copy engine does not reach. Returns None if sluice computes it."""
+    """Returns the reason why torch must compute a convolution whatever its input's size: groups, few channels, its type, or a limit
+    of TMA. Returns None if sluice computes it."""
     if module.groups != 1:
         return f"groups = {module.groups}: kernels take one group"
     if module.transposed:
@@ -42,9 +42,9 @@ def why_not_conv(module: torch.nn.Module) -> Optional[str]:
         if module.in_channels < CHANNELS:
             return (f"{module.in_channels} input channels are fewer than {CHANNELS}: padded, they would take the time of 64; sluice.torch."
                     f"conv{axes}d pads them")
-        # The size of an image decides nothing that these refuse; it only has to hold the filter.
+        # The checks below do not depend on the image's size, which only has to exceed the filter.
         image = tuple(max(64, step * (size - 1) + 1) for step, size in zip(module.dilation, kernel))
-        for op in ("fprop", "dgrad", "wgrad") if weight.requires_grad else ("fprop", "dgrad"):  # an input may want its gradient
+        for op in ("fprop", "dgrad", "wgrad") if weight.requires_grad else ("fprop", "dgrad"):  # dgrad always: the input may require a gradient
             Convolution(op, (2, padded(module.in_channels), *image), (padded(module.out_channels), *kernel), stride=geometry.stride,
                         padding=geometry.padding, padding_after=geometry.padding_after, dilation=geometry.dilation).check()
     except Error as error:
@@ -53,13 +53,13 @@ def why_not_conv(module: torch.nn.Module) -> Optional[str]:
 
 
 def make_channels_last_(weight: torch.nn.Parameter) -> None:
-    """Puts a parameter's memory into channels_last. Values, ``state_dict`` and the parameter itself stay the same."""
+    """Makes a parameter's memory layout channels_last. Its values and the parameter object stay the same."""
     with torch.no_grad():
         weight.data = operand(weight.data, weight.shape[1], weight.dtype, may_have_pitch=False, counted=False)
 
 
 class SluiceConvolution(HoldsWorkspace):
-    """Sluice's part of a convolution layer, in front of torch's class."""
+    """The mixin that makes sluice compute a convolution layer; a base class listed before torch's class."""
 
     deterministic: bool
     fallback_reason: Optional[str]
@@ -78,9 +78,9 @@ class SluiceConvolution(HoldsWorkspace):
 
     @classmethod
     def from_conv(cls, module: torch.nn.Module, *, deterministic: bool = True, fallback: bool = False) -> Any:
-        """Makes the layer from torch's, of the same number of axes. It shares the parameters, buffers and hooks, and puts the
-        weight into channels_last. Raises ``InvalidArgument`` for a layer that no kernel takes, unless ``fallback`` leaves it to
-        torch."""
+        """Makes the layer from torch's layer with the same number of axes. It shares the parameters, buffers and hooks, and makes the
+        weight channels_last. Raises ``InvalidArgument`` for a layer that no kernel takes; with ``fallback`` torch computes it
+        instead."""
         base = next(kind for kind in cls.__mro__ if kind in LAYERS)
         if type(module) is not base:
             raise InvalidArgument(f"{cls.__name__}.from_conv takes a torch.nn.{base.__name__}, and not a {type(module).__name__}")
@@ -106,12 +106,12 @@ class Conv1d(SluiceConvolution, torch.nn.Conv1d):
 
 
 class Conv2d(SluiceConvolution, torch.nn.Conv2d):
-    """``torch.nn.Conv2d`` computed by sluice: the same arguments, parameters and ``state_dict``. The weight lies in channels_last.
+    """``torch.nn.Conv2d`` computed by sluice: the same arguments, parameters and ``state_dict``. The weight is channels_last.
 
-    Tensors are in bf16 or fp16, or in fp32 under ``torch.autocast``. Another ``padding_mode`` than "zeros" is padded first, as in
-    torch.
+    Tensors are in bf16 or fp16, or in fp32 under ``torch.autocast``. For a ``padding_mode`` other than "zeros", torch pads the input
+    first.
 
-    - ``fallback``: True leaves a layer that no kernel takes to torch (``fallbacks`` lists it). False raises ``InvalidArgument``.
+    - ``fallback``: True lets torch compute a layer that no kernel takes (``fallbacks`` lists it). False raises ``InvalidArgument``.
     - ``deterministic``: as for ``conv2d``; an attribute, which may be changed at any time.
     - ``workspace``: an attribute too, None at first; as for ``Linear``.
     """
@@ -126,7 +126,7 @@ LAYERS = dict(zip(PLAIN_CONVOLUTIONS, (Conv1d, Conv2d, Conv3d)))
 
 @checked
 def fallbacks(model: torch.nn.Module) -> Dict[str, str]:
-    """Returns the convolutions of a model that torch computes, by name, and the reason of each."""
+    """Returns the names of a model's convolutions that torch computes, each with the reason."""
     found = {}
     for name, module in model.named_modules():
         if isinstance(module, SluiceConvolution):
@@ -141,7 +141,7 @@ def fallbacks(model: torch.nn.Module) -> Dict[str, str]:
 
 
 def why_not_convert(module: torch.nn.Module) -> Optional[str]:
-    """Returns the reason why ``convert_`` leaves a convolution as it is; None if it replaces it."""
+    """Returns the reason why ``convert_`` does not replace a convolution; None if it does."""
     if type(module) in LAYERS or module.transposed:
         return why_not_conv(module)
     return f"it is a {type(module).__name__}, and a plain torch.nn.Conv1d, Conv2d or Conv3d is replaced: one derived from it may do more"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of packed weights and torch tensors of 16 bits, or of e4m3 with scales. functional.py has the dense products."""
+"""Products of packed weights and torch tensors, in 16 bits or in e4m3 with scales. functional.py has the dense products."""
 from __future__ import annotations
 
 from typing import Optional
@@ -24,18 +24,19 @@ def packed_mm(x: Tensor, packed: PackedWeights, bias: Optional[Tensor] = None, *
     For a bf16 or fp16 ``x`` it is ``act(x @ W.t() + bias)``. For a float8_e4m3fn ``x`` and weights packed in the order
     "byte" it is ``act(scale_x * (x @ W.t()) + bias)``.
 
-    - ``x``: k columns and any number of leading dimensions. Its last dimension is contiguous, and its rows (if more than
-      one) lie a multiple of 16 bytes apart.
-    - ``scale_x``: fp32, one value, or one for each row of x (``(..., 1)``). ``quantize(input, "row")`` returns both.
+    - ``x``: k columns and any number of leading dimensions. Its last dimension is contiguous, and its row pitch (if it has more than
+      one row) is a multiple of 16 bytes.
+    - ``scale_x``: fp32, one value, or one per row of x (``(..., 1)``). ``quantize(input, "row")`` returns x and ``scale_x``.
     - ``out_dtype``: bf16, fp16 or fp32. By default it is the type of ``out``, or else of ``x`` (bf16 for e4m3).
-    - ``c``: a residual of the output's shape and type, added behind the activation (16-bit tokens, at most 64 rows). It
+    - ``c``: a residual of the output's shape and type, added after the activation (16-bit tokens, at most 64 rows). It
       may be ``out``.
-    - ``gated``, ``scale_d``: as for ``mm``. Gated products take weights that are packed with ``gated=True``.
-    - ``gamma``: k bf16 values, by which the same kernel RMS-norms up to 8 bf16 rows of x first, with ``epsilon``.
+    - ``gated``, ``scale_d``: as for ``mm``. Gated products need weights that are packed with ``gated=True``.
+    - ``gamma``: k bf16 values. With it, the same kernel first applies RMSNorm with ``gamma`` and ``epsilon`` to x (bf16, at most 8
+      rows).
 
-    Weights with a permutation (act-order) take ``x.index_select(-1, packed.permutation)``, **a copy of x**, at each call.
-    Reorder the layer before by it (``QuantizedWeights.reorder_rows``) to save that. There is no backward: an argument that
-    wants a gradient raises ``InvalidArgument``.
+    For weights with a permutation (act-order), each call **copies x**: ``x.index_select(-1, packed.permutation)``. To save the copy,
+    reorder the outputs of the previous layer (``QuantizedWeights.reorder_rows``). There is no backward: an argument that
+    requires a gradient raises ``InvalidArgument``.
     """
     packed.check_gated(gated)
     if needs_grad(x, bias, c, scale_x):
@@ -55,7 +56,7 @@ def packed_mm(x: Tensor, packed: PackedWeights, bias: Optional[Tensor] = None, *
 
 def permuted(x: Tensor, permutation: Tensor, width: int) -> Tensor:
     """Returns the columns of x in the weights' order. Raises ``InvalidSize`` unless x has ``width`` columns. torch has no
-    index_select for e4m3, so that type's bytes are moved."""
+    index_select for e4m3, so e4m3 tensors are permuted as uint8."""
     if x.dim() == 0 or x.shape[-1] != width:
         raise InvalidSize(f"x has shape {tuple(x.shape)} and must have {width} columns, which the permutation of the weights counts: "
                           "pass whole tokens, of a shard of the weights too")

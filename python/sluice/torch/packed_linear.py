@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``Linear4bit``, ``Linear8bit`` and ``LinearPacked`` replace ``torch.nn.Linear`` for weights of few bits. Forward only."""
+"""``Linear4bit``, ``Linear8bit`` and ``LinearPacked``: replacements of ``torch.nn.Linear`` with packed weights. Forward only."""
 from __future__ import annotations
 
 import dataclasses
@@ -36,16 +36,17 @@ def gpu_of(weight: Tensor) -> int:
 
 class LinearPacked(QuantizedState):
     """A linear with packed weights: ``input[..., permutation] @ W.t() + bias``. The input is bf16 or fp16; the output has
-    its type.
+    the input's type.
 
-    ``activations``: None, or "e4m3" (4-bit weights only). With "e4m3" a fused kernel quantises the input (fp32 too), with a
-    scale for each token, and the product has e4m3 tokens. The order of ``format`` is then "byte".
+    ``activations``: None, or "e4m3" (4-bit weights only). With "e4m3" a fused kernel quantises the input, which may be fp32 too, to
+    e4m3 with one scale per token. The order of ``format`` is then "byte".
 
     The state holds ``weight_packed`` (the blob), ``weight_format`` (the format's number, n and k), ``permutation`` if there
-    is one, and ``bias``. Loading a state checks ``weight_format``. ``.to()`` moves them, and changes only the bias's type.
+    is one, and ``bias``. Loading a state checks ``weight_format``. ``.to()`` moves all of them to a device; it changes the type of
+    the bias only.
 
     To load a state, make the module with equal sizes, ``format``, ``bias`` and ``act_order``. A shard in act-order
-    (``PackedWeights.slice_k``) needs ``width`` too: the columns of its input, which are more than ``in_features``.
+    (``PackedWeights.slice_k``) also needs ``width``, the number of columns of its input, which exceeds ``in_features``.
     """
 
     codes_name = "weight_packed"
@@ -90,7 +91,7 @@ class LinearPacked(QuantizedState):
     @classmethod
     @checked
     def from_packed(cls, packed: PackedWeights, bias: Optional[Tensor] = None) -> "LinearPacked":
-        """Makes the layer from packed weights, which it shares. ``bias``: n values, bf16, fp16 or fp32. Raises
+        """Makes the layer from packed weights without copying them. ``bias``: n values, bf16, fp16 or fp32. Raises
         ``InvalidArgument`` for another shape of the bias, ``InvalidType`` for another type, and ``InvalidConfig`` for weights
         of a gated product."""
         packed.check_gated(False)
@@ -111,7 +112,7 @@ class LinearPacked(QuantizedState):
     @checked
     def from_quantized(cls, weights: QuantizedWeights, bias: Optional[Tensor] = None, *,
                        activations: Optional[str] = None) -> "LinearPacked":
-        """Makes the layer from quantised weights (``sluice.weights``), which may come from GPTQ, AWQ, compressed-tensors or
+        """Makes the layer from quantised weights (``sluice.weights``), such as those of GPTQ, AWQ, compressed-tensors or
         ``quantize_groups``. They are packed on the device that holds them. Raises ``InvalidArgument`` unless they are torch
         tensors."""
         if not isinstance(weights.codes, Tensor):
@@ -123,11 +124,11 @@ class LinearPacked(QuantizedState):
     @checked
     def from_linear(cls, module: torch.nn.Linear, group: int = 128, *, symmetric: bool = True,
                     scale_type: Optional[str] = None, activations: Optional[str] = None) -> "LinearPacked":
-        """Makes the layer from a ``torch.nn.Linear``, whose bias it shares. The weight is rounded to the nearest code of 4
-        bits (of 8 in ``Linear8bit``). Scales have the weight's type, or ``scale_type``. Raises ``InvalidArgument`` for
+        """Makes the layer from a ``torch.nn.Linear``, sharing its bias. The weight is rounded to the nearest 4-bit code
+        (8-bit in ``Linear8bit``). Scales have type ``scale_type``, by default the weight's. Raises ``InvalidArgument`` for
         ``activations`` with 8 bits."""
         weight, how = module.weight.detach(), {"symmetric": symmetric, "scale_type": scale_type}
-        if weight.is_meta:  # a layer that a state will fill
+        if weight.is_meta:  # an empty layer, to be filled by load_state_dict
             format = WeightFormat(cls.DEFAULT.type, group, scale_type or str(weight.dtype), not symmetric, _order_of(activations))  # noqa: A001
             return cls(module.in_features, module.out_features, module.bias is not None, format=format, activations=activations,
                        device="meta", dtype=weight.dtype).train(module.training)
@@ -142,7 +143,7 @@ class LinearPacked(QuantizedState):
 
     @property
     def packed(self) -> PackedWeights:
-        """The layer's weights; no copy."""
+        """The layer's weights, not copied."""
         return PackedWeights(self.weight_packed, self.out_features, self.in_features, self.format, self.permutation,
                              None if self.permutation is None else self._width)
 
@@ -165,10 +166,10 @@ class LinearPacked(QuantizedState):
 
     @checked
     def prepare(self, rows: Rows, dtype: Optional[torch.dtype] = None) -> None:
-        """Compiles and loads the kernels that ``forward`` needs for every number of rows of a range, like ``(1, 512)``: at
+        """Compiles and loads the kernels that ``forward`` needs for every row count of a range, like ``(1, 512)``: at
         most 12 kernels, and with ``activations`` the input's quantiser.
 
-        The number of rows is the input's elements over its last extent. ``dtype`` is the input's type. By default it is the
+        The row count is the input's elements divided by its last extent. ``dtype`` is the input's type. By default it is the
         bias's, or bf16 without a bias. Raises ``InvalidArgument`` if the layer is not on a GPU.
         """
         device = gpu_of(self.weight_packed)
@@ -188,7 +189,7 @@ class LinearPacked(QuantizedState):
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, local_metadata: dict, strict: bool, missing_keys: list,
                               unexpected_keys: list, error_msgs: list) -> None:
-        """Compares the format too. torch compares shapes only, and blobs of two formats may have one length."""
+        """Checks the format too. torch compares only shapes, and blobs of different formats may have equal lengths."""
         head = state_dict.get(prefix + "weight_format")
         if head is not None and not head.is_meta:
             wanted = [self._number, self.out_features, self.in_features]
@@ -226,8 +227,8 @@ class Linear8bit(LinearPacked):
 
 
 def _order_of(activations: Optional[str]) -> str:
-    """Returns the order of weights that meet such an input: "byte" for "e4m3", else "half". Raises ``InvalidArgument`` for
-    anything but "e4m3" and None."""
+    """Returns the order of codes for inputs of type ``activations``: "byte" for "e4m3", "half" for None. Raises
+    ``InvalidArgument`` for anything else."""
     if activations not in (None, "e4m3"):
         raise InvalidArgument(f"activations = {shown(activations)} must be None (16 bits, as they come) or 'e4m3'")
     return "half" if activations is None else "byte"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantisers to float8_e4m3fn with fp32 scales, each a fused kernel, in the layouts that ``scaled_mm`` takes.
+"""Quantisers to float8_e4m3fn with fp32 scales. Each is one fused kernel, and its results have the layouts that ``scaled_mm`` takes.
 
-Elements that share a scale have ``scale = amax / 448``, with amax at least 1e-4. An element is its value times
-``448 / amax``, rounded to nearest even. Divisions are done as torch does them on a GPU, by a product with the reciprocal.
-So the bits are those of the usual quantisers written in torch, such as DeepGEMM's casts.
+The scale of a group of elements is ``amax / 448``, where amax is the largest magnitude, at least 1e-4. An element becomes its value
+times ``448 / amax``, rounded to nearest even. Divisions multiply by the reciprocal, as torch does on a GPU. So results are
+bit-identical to the usual quantisers written in torch, such as DeepGEMM's casts.
 """
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor]
     - ``granularity``: the elements that share a scale. The scales' shape is ``()`` for "tensor", ``(..., 1)`` for "row" and
       ``(..., ceil(k/128))`` for "1x128". For "128x128" (of a matrix) it is ``(ceil(n/128), ceil(k/128))``.
     - ``out``, ``scales``: tensors to write into; not under torch.compile.
-    - ``workspace``: used for "tensor" only; one is lent by default.
+    - ``workspace``: used for "tensor" only; by default the library lends one.
 
-    There is no backward: an input that wants a gradient raises ``InvalidArgument``.
+    There is no backward: an input that requires a gradient raises ``InvalidArgument``.
     """
     return _quantized("quantize", input, input.shape, granularity, _NO_GATE, out, scales, workspace)
 
@@ -43,10 +43,10 @@ def quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor]
 @op(output="out")
 def silu_mul_quantize(input: Tensor, granularity: str = "1x128", *, out: Optional[Tensor] = None,
                       scales: Optional[Tensor] = None, workspace: Optional[Workspace] = None) -> Tuple[Tensor, Tensor]:
-    """Returns ``quantize(silu(gate) * up)`` from one kernel, as it is needed between the two products of a gated feed-forward.
+    """Returns ``quantize(silu(gate) * up)``, computed in one kernel: the step between the two products of a gated feed-forward layer.
 
-    The input is ``(..., 2 * k)``: ``gate`` is the first half of the columns, ``up`` the second. The value is not rounded before
-    it is quantised. All else is as for ``quantize``. Raises ``InvalidSize`` for an odd number of columns.
+    The input is ``(..., 2 * k)``: ``gate`` is the first half of the columns, ``up`` the second. The product stays in fp32 until it
+    is quantised. All else is as for ``quantize``. Raises ``InvalidSize`` for an odd number of columns.
     """
     return _quantized("silu_mul_quantize", input, half_of_columns(input.shape), granularity, _SILU_GATE, out, scales,
                       workspace)
@@ -55,7 +55,7 @@ def silu_mul_quantize(input: Tensor, granularity: str = "1x128", *, out: Optiona
 @op(output="out")
 def silu_mul(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """Returns ``silu(gate) * up``, rounded once, for a bf16 or fp16 input ``(..., 2 * k)`` as for ``silu_mul_quantize``. There
-    is no backward: an input that wants a gradient raises ``InvalidArgument``."""
+    is no backward: an input that requires a gradient raises ``InvalidArgument``."""
     if input.requires_grad and torch.is_grad_enabled():
         refuse_grad("silu_mul")
     if not takes_no_dispatcher(input):
@@ -96,8 +96,8 @@ def _quantized(name: str, input: Tensor, shape: tuple, granularity: str, gate: i
 
 @op(output="out", scales="scale")
 def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
-    """Returns the input times ``1 / scale`` as float8_e4m3fn; ``scale`` is one fp32 value on the GPU, from a calibration.
-    There is no backward: an argument that wants a gradient raises ``InvalidArgument``."""
+    """Returns the input times ``1 / scale`` as float8_e4m3fn; ``scale`` is one fp32 value on the GPU, such as a calibrated scale.
+    There is no backward: an argument that requires a gradient raises ``InvalidArgument``."""
     if (input.requires_grad or getattr(scale, "requires_grad", False)) and torch.is_grad_enabled():
         refuse_grad("quantize_static")
     if not takes_no_dispatcher(input):
@@ -115,8 +115,8 @@ def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = Non
 
 @op
 def quantize_reference(input: Tensor, granularity: str = "1x128") -> Tuple[Tensor, Tensor]:
-    """Returns what ``quantize`` returns, from torch's own operations on any device. It is the definition, for tests and for
-    weights in host memory."""
+    """Returns the result of ``quantize``, computed by torch's own operations on any device. It is the reference for tests, and
+    quantises weights in host memory."""
     shape = scales_shape(input.shape, granularity)
     columns = input.shape[-1]
     rows = input.numel() // columns if columns else 0
@@ -127,6 +127,6 @@ def quantize_reference(input: Tensor, granularity: str = "1x128") -> Tuple[Tenso
     groups = padded.view(padded.shape[0] // height, height, padded.shape[1] // width, width)
     amax = groups.abs().amax((1, 3), keepdim=True).clamp(1e-4)
     scaled = (groups * (amax.reciprocal() * 448.0)).view(padded.shape)[:rows, :columns]
-    # cvt.satfinite makes every value past the largest number that number, infinities too.
+    # cvt.satfinite saturates every value beyond the largest finite number, infinities too.
     output = scaled.clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
     return output.view(input.shape), (amax * (1.0 / 448.0)).reshape(shape)

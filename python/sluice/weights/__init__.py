@@ -2,11 +2,11 @@
 """Quantised weights in one canonical form, from checkpoints (GPTQ, AWQ, compressed-tensors) or from floats.
 
     import sluice.weights as sw
-    w = sw.from_gptq(qweight, qzeros, scales, g_idx, group=128, symmetric=True)   # codes n x k, a byte each
-    y = tokens[:, w.permutation] @ sw.dequantize(w).T                             # permutation None: tokens as they are
+    w = sw.from_gptq(qweight, qzeros, scales, g_idx, group=128, symmetric=True)   # codes n x k, one byte per code
+    y = tokens[:, w.permutation] @ sw.dequantize(w).T                             # if permutation is None: plain tokens
 
-Functions take numpy arrays, or torch tensors on any device. Their results are of that kind and on that device. Nothing here
-needs a GPU, and neither module is imported.
+Functions take numpy arrays, or torch tensors on any device. Their results are of the same kind and on the same device. Nothing
+here needs a GPU, and neither numpy nor torch is imported.
 """
 from .canonical import QuantizedWeights, dequantize
 from .checkpoints import from_awq, from_compressed_tensors, from_gptq

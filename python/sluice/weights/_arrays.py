@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations of sluice.weights on arrays, once for numpy and once for torch, under the same names.
+"""The array operations that sluice.weights needs, implemented for numpy and for torch under the same names.
 
-Neither module is imported here: a caller that passes an array has imported its module. Types of elements have the names of
+Neither module is imported here: a caller that passes an array has imported its module. Element types have the names of
 sluice.problems, or are uint8, int32, int64 and fp64.
 """
 from __future__ import annotations
@@ -18,13 +18,13 @@ _LONG_NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64":
 
 
 def type_of(array: Array) -> str:
-    """Returns the name of an array's type of elements: "fp16", "bf16", "int32" ..."""
+    """Returns the name of an array's element type: "fp16", "bf16", "int32" ..."""
     text = str(array.dtype).rsplit(".", maxsplit=1)[-1]
     return "fp64" if text in ("float64", "double") else ALIASES.get(text, text)
 
 
 class _Shared:
-    """Operations that have one name in numpy and torch."""
+    """Operations that have the same name in numpy and torch."""
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -143,7 +143,7 @@ def _is_of(array: object, module: Any, name: str) -> bool:
 
 
 def library_of(**arrays: Any) -> Library:
-    """Returns the library of arrays, which are given by the names of their arguments; None is skipped. Raises
+    """Returns the implementation (numpy or torch) for the given arrays, keyed by argument name; None is skipped. Raises
     ``InvalidType`` or ``InvalidArgument`` unless all are of one kind, and ``WrongDevice`` unless all are on one device."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     first = ""

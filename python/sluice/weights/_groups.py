@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The groups of a row of k columns, and the numbers of codes of 4 and 8 bits, for the modules of sluice.weights."""
+"""Splits a row of k columns into groups that share a scale, and gives the zero point of 4-bit and 8-bit codes."""
 from __future__ import annotations
 
 from typing import Iterator, Tuple
@@ -19,7 +19,7 @@ def check_bits(bits: object) -> int:
 
 
 def implied_zero(bits: int) -> int:
-    """Returns the zero of symmetric codes, in the middle: 8 for 4 bits, 128 for 8 bits."""
+    """Returns the zero point of symmetric codes, the middle of their range: 8 for 4 bits, 128 for 8 bits."""
     return 1 << (bits - 1)
 
 
@@ -28,8 +28,8 @@ def group_count(k: int, group: int) -> int:
 
 
 def group_parts(k: int, group: int) -> Iterator[Tuple[int, int, int]]:
-    """Yields (first column, number of groups, columns of each) for the full groups, then for the short one at the end, where
-    they exist."""
+    """Yields (first column, number of groups, columns per group) for the full groups, then for the short last group. Each is
+    left out if it does not exist."""
     width = group or k
     whole = k // width
     if whole:
@@ -39,7 +39,7 @@ def group_parts(k: int, group: int) -> Iterator[Tuple[int, int, int]]:
 
 
 def group_view(matrix: Array, part: Tuple[int, int, int]) -> Array:
-    """Returns the columns of ``part`` as rows x groups x columns of a group, without a copy. ``matrix`` has contiguous
+    """Returns the columns of ``part`` as a view of shape (rows, groups, columns per group). ``matrix`` has contiguous
     rows."""
     first, groups, width = part
     return matrix[:, first:first + groups * width].reshape(matrix.shape[0], groups, width)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The canonical form of quantised weights, which every importer makes and packing reads.
+"""The canonical form of quantised weights. Every importer of a checkpoint produces it, and ``pack_quantized`` reads it.
 
-A byte holds a code. Each group of a row has a scale and perhaps a zero, and groups are contiguous along k. The form is plain
-and slow to multiply with; kernels read packed weights instead.
+Each byte holds one code. Each group of a row has a scale and optionally a zero point, and groups are contiguous along k. No
+kernel reads this form; kernels read packed weights.
 """
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class QuantizedWeights:
     """Weights of n outputs x k columns: ``W[o, i] = scales[o, i // group] * (codes[o, i] - zeros[o, i // group])``.
 
     - ``codes``: uint8, n x k, from 0 to 15 (``bits`` 4) or to 255 (``bits`` 8).
-    - ``scales``: fp16, bf16 or fp32, n x groups. ``zeros``: of that shape and type, or None for the implied zero of
-      symmetric codes, 8 (128).
-    - ``group``: columns that share a scale; the last group may be shorter, and 0 is all of k. Any size is taken here,
-      though kernels want 32, 64, 128 or 0.
-    - ``permutation``: None, or k indices. Column i of ``codes`` meets column ``permutation[i]`` of the tokens, so that
-      ``D = X[:, permutation] @ W.T``. It comes from act-order, whose groups are not contiguous in the checkpoint.
-    - ``width``: the number of columns of those tokens, None for k. A shard's tokens have more (see ``columns()``).
+    - ``scales``: fp16, bf16 or fp32, n x groups. ``zeros``: of the same shape and type, or None for symmetric codes, whose zero
+      point is 8 (128 for 8 bits).
+    - ``group``: columns that share a scale; the last group may be shorter, and 0 means all of k. Any size is accepted here,
+      but kernels need 32, 64, 128 or 0.
+    - ``permutation``: None, or k indices. Column i of ``codes`` is multiplied by column ``permutation[i]`` of the tokens, so
+      ``D = X[:, permutation] @ W.T``. Checkpoints with act-order have one, because their groups are not contiguous.
+    - ``width``: the number of columns of those tokens; None means k. For a shard along k it exceeds k (see ``columns()``).
     """
 
     codes: Array
@@ -68,19 +68,19 @@ class QuantizedWeights:
         return n, k
 
     def rows(self, start: int, stop: int) -> "QuantizedWeights":
-        """Returns outputs ``start`` to ``stop``, a column-parallel shard, as views. The permutation stays. Raises ``InvalidSize``
-        if they lie outside."""
+        """Returns outputs ``start`` to ``stop``, a column-parallel shard, as views, with the same permutation. Raises
+        ``InvalidSize`` if they are out of range."""
         check_span("rows", start, stop, self.shape[0])
         return dataclasses.replace(self, codes=self.codes[start:stop], scales=self.scales[start:stop],
                                    zeros=None if self.zeros is None else self.zeros[start:stop])
 
     def columns(self, start: int, stop: int) -> "QuantizedWeights":
-        """Returns columns ``start`` to ``stop``, a row-parallel shard, as views. Raises ``InvalidSize`` if they cut a group or lie
-        outside.
+        """Returns columns ``start`` to ``stop``, a row-parallel shard, as views. Raises ``InvalidSize`` if they cut a group or are
+        out of range.
 
-        The shard's permutation still counts columns of the whole tokens. Its product is
-        ``X[:, shard.permutation] @ shard.T``, where X is not sharded. If the layer before produces X in shards, give that
-        layer ``reorder_rows(permutation)`` first.
+        The shard's permutation still holds column numbers of the unsharded tokens. Its product is
+        ``X[:, shard.permutation] @ shard.T``, where X is not sharded. If the previous layer produces X in shards, apply
+        ``reorder_rows(permutation)`` to that layer first.
         """
         k = self.shape[1]
         check_span("columns", start, stop, k)
@@ -98,10 +98,10 @@ class QuantizedWeights:
 
     def reorder_rows(self, order: Array) -> "QuantizedWeights":
         """Returns a copy whose output j is output ``order[j]`` of these weights. Raises ``InvalidArgument`` unless ``order`` holds
-        each output once.
+        each output number once.
 
-        Reordered by the permutation of the next layer, a layer produces its outputs in the order which that one reads. The next
-        layer then needs no permutation, and the shards of both match:
+        A layer reordered by the next layer's permutation produces its outputs in the order in which the next layer reads them. The
+        next layer then needs no permutation, and the shards of both layers match:
 
             down, perm = dataclasses.replace(down, permutation=None), down.permutation
             gate, up = gate.reorder_rows(perm), up.reorder_rows(perm)      # and their biases: bias[perm]
@@ -123,8 +123,8 @@ def check_quantized(weights: object) -> None:
 
 
 def check_width(width: Optional[int], k: int, has_permutation: bool) -> None:
-    """Checks the width of the tokens that a permutation of k columns is for. Raises ``InvalidArgument`` for a width without a
-    permutation, and ``InvalidSize`` for one below k."""
+    """Checks ``width``, the number of columns of the tokens that a permutation of k columns selects from. Raises
+    ``InvalidArgument`` for a width without a permutation, and ``InvalidSize`` for a width below k."""
     if width is not None and not has_permutation:
         raise InvalidArgument(f"width = {shown(width)} says whose columns a permutation holds, and there is none: leave it out")
     if width is not None and integer("width", width) < k:
@@ -132,8 +132,8 @@ def check_width(width: Optional[int], k: int, has_permutation: bool) -> None:
 
 
 def check_permutation(library: Library, permutation: Array, width: int) -> None:
-    """Raises ``InvalidArgument`` unless a permutation holds different columns, each below ``width``. It reads the numbers, so it
-    waits for the GPU."""
+    """Raises ``InvalidArgument`` unless a permutation holds distinct columns, each below ``width``. It reads the values, so it
+    synchronises with the GPU."""
     if permutation.shape[0] == 0:
         return
     ordered = permutation[library.stable_order(permutation)]
@@ -150,11 +150,11 @@ def check_permutation(library: Library, permutation: Array, width: int) -> None:
 
 @entry
 def dequantize(weights: QuantizedWeights, out_type: str = "fp64") -> Array:
-    """Returns the n x k matrix of a ``QuantizedWeights``, in its order of columns. ``W[:, permutation] = dequantize(weights)``
-    gives the layer's own order.
+    """Returns the n x k matrix of a ``QuantizedWeights``, with its columns in the order of ``codes``.
+    ``W[:, permutation] = dequantize(weights)`` restores the layer's own order.
 
-    An element is ``(code - zero) * scale`` in ``out_type``, "fp64" or "fp32". "fp64" is exact where zeros are integers; "fp32"
-    is exact where scales are also fp16 or bf16.
+    An element is ``(code - zero) * scale`` in ``out_type``, "fp64" or "fp32". "fp64" is exact if zeros are integers; "fp32"
+    is exact if also the scales are fp16 or bf16.
     """
     check_quantized(weights)
     out_type = FLOATS[number_of("out_type", out_type, FLOATS)]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports the tensors of quantised checkpoints: GPTQ, AWQ, and the "pack-quantized" format of compressed-tensors.
 
-The layouts are those of the projects that write them, which each function names; the code is our own. All pack codes into
-32-bit words, the first digit lowest. Arguments have the tensors' names, without the layer's.
+Each function names the project whose layout it reads; the code is our own. All layouts pack codes into 32-bit words, the first
+code in the lowest bits. A code in a word is called a digit below. Arguments have the names of the checkpoint's tensors, without
+the layer's prefix.
 """
 from __future__ import annotations
 
@@ -27,24 +28,26 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
     """Imports a layer of a GPTQ checkpoint (AutoGPTQ, GPTQModel).
 
     - ``qweight``: int32, k/8 x n (4 bits) or k/4 x n (8 bits). ``qzeros``: int32, groups x n/8 (or n/4).
-    - ``scales``: groups x n. ``g_idx``: the group of each of the k columns. One that is empty, or all 0 where there are
-      more groups, counts as absent.
+    - ``scales``: groups x n. ``g_idx``: the group of each of the k columns. It counts as absent if it is empty, or if it is all 0
+      although there are several groups.
     - ``k``: needed only if it is no multiple of 8 and there is no ``g_idx``.
     - ``group``: the configuration's ``group_size`` (-1: all of k).
-    - ``checkpoint_format``: the configuration's field of that name. "gptq" stores zeros less one, "gptq_v2" as they are.
-    - ``symmetric``: the configuration's ``sym``. Give it, because some checkpoints call themselves "gptq" and hold the
-      other format. True raises unless every zero is the implied one; None raises only if all are one beside it.
+    - ``checkpoint_format``: the configuration's field of that name. "gptq" stores each zero point minus one, "gptq_v2" the zero
+      point itself.
+    - ``symmetric``: the configuration's ``sym``. Give it, because some checkpoints call themselves "gptq" and hold "gptq_v2".
+      True raises unless every zero point is that of symmetric codes (8, or 128 for 8 bits). None raises only if all of them are
+      off by the one that a wrong ``checkpoint_format`` explains.
     - ``wrapped_zeros``: "digit" or "word", as explained below.
 
-    Act-order: where ``g_idx`` is not in order, the columns are sorted by group and the result has a ``permutation``. A
-    tensor-parallel shard of such a layer has groups of uneven sizes and raises. Import the whole layer instead, and shard
-    that by ``rows()`` and ``columns()``.
+    Act-order: if ``g_idx`` is not sorted, the columns are sorted by group and the result has a ``permutation``. A
+    tensor-parallel shard of such a layer raises, because its groups have uneven sizes. Import the whole layer instead, and
+    shard the result with ``rows()`` and ``columns()``.
 
-    Wrapped zeros: a zero of 0 less one is -1, and "gptq" files differ in its effect on the next digit of the word. With
-    "digit" it has none; with "word" it borrows, as GPTQModel converts. Both read such a zero as 0. The argument is needed
-    only if a digit wrapped, which takes a group with next to no negative weights. AutoGPTQ's reader of 2023 adds one without
-    cutting off, and uses 16 there. AutoGPTQ's writer lays the -1 over all higher digits of the word, so their zeros are
-    lost. A word that looks like that raises unless ``wrapped_zeros`` is given.
+    Wrapped zeros: a "gptq" file stores a zero point of 0 as -1, and writers differ in how that changes the rest of the word.
+    "digit": only this digit wraps, to 15 (255). "word": the subtraction also borrows from the next digit, as in GPTQModel's
+    conversion. Both are read as the zero point 0. The argument is needed only if a digit wrapped, which takes a group with almost no
+    negative weights. AutoGPTQ's reader of 2023 adds one without truncating, and uses 16 there. AutoGPTQ's writer sets all higher
+    bits of the word too, so the zero points there are lost. Such a word raises unless ``wrapped_zeros`` is given.
 
     Raises ``InvalidSize`` or ``InvalidType`` for a tensor of another shape or type, and ``InvalidArgument`` for
     arguments that contradict the tensors.
@@ -60,7 +63,7 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
     per_word = 32 // bits
     groups, n = scales.shape
     if g_idx is not None and _length("g_idx", g_idx) == 0:
-        g_idx = None  # some writers leave it out like this
+        g_idx = None  # some writers store an empty tensor instead of leaving it out
     if k is None:
         k = qweight.shape[0] * per_word if g_idx is None else _length("g_idx", g_idx)
     _check_words("qweight", qweight, (-(-integer("k", k) // per_word), n), f"ceil(k / {per_word}) x n")
@@ -72,7 +75,7 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
     qweight, qzeros, scales = (library.plain(array) for array in (qweight, qzeros, scales))
     if g_idx is not None and groups > 1:
         _check_g_idx("g_idx", g_idx, k)
-        g_idx = None if bool((g_idx == 0).all()) else g_idx  # another way to leave it out: one group cannot hold all columns
+        g_idx = None if bool((g_idx == 0).all()) else g_idx  # all 0 also means absent: with several groups, one group cannot hold all columns
     permutation = _permutation(library, "g_idx", g_idx, k, group)
     zeros = _gptq_zeros(library, library.signed_words(qzeros), bits, n, checkpoint_format, wrapped_zeros).T
     _check_symmetry(zeros, bits, checkpoint_format, symmetric)
@@ -83,7 +86,7 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
 def from_awq(qweight: Array, qzeros: Array, scales: Array, *, group: Optional[int] = None) -> QuantizedWeights:
     """Imports a layer of an AWQ checkpoint, version "gemm" (AutoAWQ), of 4 bits.
 
-    - ``qweight``: int32, k x n/8. ``qzeros``: int32, groups x n/8; zeros are stored as they are. ``scales``: groups x n.
+    - ``qweight``: int32, k x n/8. ``qzeros``: int32, groups x n/8; zero points are stored without an offset. ``scales``: groups x n.
     - ``group``: the configuration's ``group_size`` or ``q_group_size`` (-1: all of k).
 
     Raises ``InvalidSize`` or ``InvalidType`` for a tensor of another shape or type.
@@ -139,7 +142,7 @@ def from_compressed_tensors(weight_packed: Array, weight_scale: Array, weight_sh
                               "zeros + {1}, cast to the scales' type".format(per_word, implied_zero(bits)))
         _check_words("weight_zero_point", weight_zero_point, (-(-n // per_word), groups), f"ceil(n / {per_word}) x groups")
         zeros = _unpack(library, library.plain(weight_zero_point), bits, 0, n)
-    # compressed-tensors, quantization/lifecycle/forward.py: a g_idx of -1 was never set.
+    # compressed-tensors, quantization/lifecycle/forward.py: -1 in g_idx means that it was never set.
     if weight_g_idx is not None:
         _check_g_idx("weight_g_idx", weight_g_idx, k)
         if bool((weight_g_idx == -1).all()):
@@ -184,13 +187,13 @@ def _shape_of(weight_shape: Any) -> Tuple[int, int]:
 
 
 def _group_of(group: Optional[int], k: int, groups: int) -> int:
-    """Returns the canonical ``group`` of k columns in so many groups. Raises ``InvalidArgument`` if it must be given, and
-    ``InvalidSize`` if the given one makes another number of groups."""
+    """Returns the group size (0: all of k) for k columns in ``groups`` groups. Raises ``InvalidArgument`` if ``group`` must be given,
+    and ``InvalidSize`` if the given one makes another number of groups."""
     if group is None:
         width = k // groups
         if groups == 1:
             return 0
-        # Only one power of two can give this number of groups of k; any other size would be a guess.
+        # Without a given size, only a power of two that divides k evenly is unambiguous; any other size would be a guess.
         if k % groups or width & (width - 1):
             raise InvalidArgument(f"group must be given: k = {k} in {groups} groups does not say it; it is the checkpoint's "
                                   "group_size")
@@ -203,9 +206,9 @@ def _group_of(group: Optional[int], k: int, groups: int) -> int:
 
 
 def _unpack(library: Library, words: Array, bits: int, axis: int, count: int, order: Sequence[int] = ()) -> Array:
-    """Returns the first ``count`` digits of words as uint8, one below the other (``axis`` 0) or side by side (``axis`` 1).
+    """Returns the first ``count`` digits of words as uint8, in the order of the words, along ``axis`` (0: rows; 1: columns).
 
-    It shifts words, so that any strides will do. It holds at most the digits of one place in words at a time.
+    It shifts whole words, so any strides are allowed. Besides the result it needs one temporary of the words' size.
     """
     words = library.signed_words(words)
     per_word, mask = 32 // bits, (1 << bits) - 1
@@ -223,11 +226,11 @@ def _gptq_zeros(library: Library, words: Array, bits: int, n: int, checkpoint_fo
     if checkpoint_format == "gptq_v2":
         return _unpack(library, words, bits, 1, n)
     if wrapped_zeros == "word":
-        # GPTQModel, gptqmodel/utils/model.py: both ways of conversion are one sum over the word, carries included.
+        # GPTQModel, gptqmodel/utils/model.py: it converts by adding 1 to every digit in one integer addition, so carries propagate.
         return _unpack(library, words + sum(1 << shift for shift in range(0, 32, bits)), bits, 1, n)
     stored = _unpack(library, words, bits, 1, n)
-    # AutoGPTQ, qlinear_cuda.py: zeros less one are 32-bit numbers, and all their bits go into the word. So every digit above a
-    # -1 has all bits set, and the two highest digits show it.
+    # AutoGPTQ, qlinear_cuda.py: it ORs 32-bit numbers (zero point minus one) into the word. A -1 therefore sets all bits of every
+    # higher digit, which shows in the two highest digits.
     per_word = 32 // bits
     lost = (stored[:, per_word - 2::per_word] == top)[:, :n // per_word] & (stored[:, per_word - 1::per_word] == top)
     if wrapped_zeros is None and bool(lost.any()):
@@ -245,8 +248,8 @@ def _gptq_zeros(library: Library, words: Array, bits: int, n: int, checkpoint_fo
 
 def _check_symmetry(zeros: Array, bits: int, checkpoint_format: str, symmetric: Optional[bool]) -> None:
     implied = implied_zero(bits)
-    # A file may say "gptq" and hold the zeros of gptq_v2 (vllm-project/vllm, pull request 38966). Every weight would then be
-    # off by one scale.
+    # A file may say "gptq" and hold the zero points of gptq_v2 (vllm-project/vllm, pull request 38966). Every weight would then be
+    # off by one times its scale.
     beside = implied + 1 if checkpoint_format == "gptq" else implied - 1
     other = "gptq_v2" if checkpoint_format == "gptq" else "gptq"
     if symmetric is not False and bool((zeros == beside).all()):
@@ -258,8 +261,8 @@ def _check_symmetry(zeros: Array, bits: int, checkpoint_format: str, symmetric: 
 
 
 def _permutation(library: Library, name: str, g_idx: Optional[Array], k: int, group: int) -> Optional[Array]:
-    """Returns the order that sorts columns by group, None if they are sorted. Raises ``InvalidArgument`` unless every group
-    but the last is then full."""
+    """Returns the permutation that sorts columns by group; None if they are sorted. Raises ``InvalidArgument`` unless every
+    sorted group but the last is full."""
     if g_idx is None:
         return None
     _check_g_idx(name, g_idx, k)

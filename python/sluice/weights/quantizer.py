@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds float weights to 4 or 8 bits, each group by itself and without calibration. Calibrated weights come from the
-checkpoints of GPTQ or AWQ. This definition is easy to compare with, and good enough for tests, benchmarks and robust weights.
+"""Rounds float weights to 4 or 8 bits, each group independently and without calibration. For calibrated weights, import a GPTQ or
+AWQ checkpoint. Rounding is a simple reference, accurate enough for tests, benchmarks and models that tolerate it.
 """
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ._arrays import Array, Library, check_matrix, check_type, library_of, type_
 from ._groups import check_bits, group_count, group_parts, group_view, implied_zero
 from .canonical import SCALE_TYPES, QuantizedWeights
 
-_ELEMENTS_AT_ONCE = 1 << 24  # rows are taken in blocks of about this size, so that fp32 copies stay at 64 MB
+_ELEMENTS_AT_ONCE = 1 << 24  # rows are processed in blocks of about this many elements, so that an fp32 copy takes 64 MB
 
 
 @entry
 def quantize_groups(weight: Array, group: int = 128, *, symmetric: bool = True, scale_type: Optional[str] = None,
                     bits: int = 4) -> QuantizedWeights:
-    """Rounds a bf16, fp16 or fp32 weight, n x k, to the nearest codes, with a scale for each ``group`` columns of a row (0:
+    """Rounds a bf16, fp16 or fp32 weight, n x k, to the nearest codes, with one scale per ``group`` columns of a row (0:
     all of k).
 
-    It computes in fp32 with top = 15 (255 for 8 bits). ``round`` rounds to nearest even, and ``clip`` cuts to 0..top. The
+    It computes in fp32 with top = 15 (255 for 8 bits). ``round`` rounds to nearest even, and ``clip`` clamps to 0..top. The
     scale is rounded to ``scale_type`` (by default the weight's type) before it is used:
 
         symmetric:  scale = max|w| / (top / 2)              zero = 8 (128)
         else:       scale = (max(w, 0) - min(w, 0)) / top   zero = clip(round(-min(w, 0) / scale))
                     code = clip(round(w / scale) + zero)    w is about scale * (code - zero)
 
-    An element is off by at most half a scale. Where the scale was rounded down, it may be off by ``top`` times the rounding
-    error more. A scale that rounds to 0 leaves zeros. Waits once for the GPU, to check that every scale is finite; raises
-    ``InvalidArgument`` if one is not, and ``InvalidSize`` or ``InvalidType`` for a weight of another shape or type.
+    The error of an element is at most half a scale. If the scale was rounded down, the error may grow by ``top`` times the scale's
+    rounding error. A scale that rounds to 0 makes its group 0. Synchronises once with the GPU, to check that every scale is finite.
+    Raises ``InvalidArgument`` if one is not, and ``InvalidSize`` or ``InvalidType`` for a weight of another shape or type.
     """
     library = library_of(weight=weight)
     check_matrix("weight", weight, "n x k")

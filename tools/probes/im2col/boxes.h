@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads single boxes and hands out what they brought.
+// Loads single TMA boxes and returns the loaded data.
 #pragma once
 
 #include "maps.h"
 
 namespace probe {
 
-/// Loads boxes, one after the other, into the places that a caller reads back. Made for correctness: each
-/// call is a launch that ends within the wait's limit.
+/// Loads boxes one after the other and copies them back to the caller. Simple rather than fast: each call is
+/// one launch, whose wait has a time limit.
 class BoxLoader {
  public:
   explicit BoxLoader(int most_bytes);
-  /// The box as it lies in shared memory. `*arrived` is false if its bytes did not come in time.
+  /// Returns the box as it is in shared memory. `*arrived` is false if its bytes did not arrive in time.
   std::vector<unsigned char> im2col(const CUtensorMap& map, const Geometry& g, const Start& start,
                                     bool* arrived);
   std::vector<unsigned char> tiled(const CUtensorMap& map, const Matrix& m, int column, int row,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns of memory, and boxes that the copy engine brought against the walk of walk.h.
+// Makes test patterns in memory, and compares boxes that TMA loaded with the expected traversal of walk.h.
 #pragma once
 
 #include <cstdint>

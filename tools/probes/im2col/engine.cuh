@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy engine's im2col instructions, and waits that end.
+// TMA's im2col instructions, and barrier waits with a time limit.
 #pragma once
 
 #include <sluice/device/ptx/mbarrier.cuh>
