@@ -21,6 +21,7 @@ constexpr Schedule kPingPong = Schedule::ping_pong, kCooperative = Schedule::coo
 
 Problem of(i64 m, i64 n, i64 k, DType type, bool residual = false) {
   Problem p{.m = m, .n = n, .k = k, .a = {.type = type}, .b = {.type = type}, .d = {.type = DType::bf16}};
+  p.accumulate = Accumulate::fast;  // plain_wgmma does not promote
   if (is_fp8(type)) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::tensor;
   p.epilogue.residual = residual;
   return p;

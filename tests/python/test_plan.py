@@ -39,7 +39,7 @@ def test_a_plan_says_what_runs_and_what_it_costs():
 
 
 def test_a_plan_is_for_the_gpu_that_is_named():
-    problem = sluice.Problem(512, 28672, 4096, a="e4m3", scale_a="vector", scale_b="vector")
+    problem = sluice.Problem(128, 14336, 4096, a="e4m3", scale_a="vector", scale_b="vector")
     h100, h200 = sluice.plan(problem, gpu="h100"), sluice.plan(problem, gpu="h200")
     assert "NVIDIA H100" in h100.text and "NVIDIA H200" in h200.text and h100.config != h200.config
     assert "as no GPU was" not in h200.text + sluice.explain(problem, gpu="H100")
@@ -67,7 +67,7 @@ def test_a_plan_says_that_no_gpu_was_found():
 def test_kernels_are_compiled_for_the_gpu_that_is_named(cache, has_nvrtc):
     if not has_nvrtc:
         pytest.skip("no NVRTC")
-    problem = sluice.Problem(512, 28672, 4096, a="e4m3", scale_a="vector", scale_b="vector")
+    problem = sluice.Problem(128, 14336, 4096, a="e4m3", scale_a="vector", scale_b="vector")
     assert sluice.compile(problem, gpu="h200").already_there == 0
     assert sluice.compile(problem, gpu="h200").compiled == 0
     assert sluice.compile(problem, gpu="h100").compiled > 0

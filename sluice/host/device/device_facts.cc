@@ -209,8 +209,9 @@ Result<DeviceInfo> gpu_named(std::string_view name) {
       *source = FactSource::assumed;  // assumed, because no driver was asked
     return info;
   }
-  return Error{ErrorCode::invalid_argument,
-               "there is no GPU of that name to plan for: use one of " + joined_names()};
+  return Error{
+      ErrorCode::invalid_argument,
+      "gpu = " + std::string(name) + " is no GPU that can be planned for: use one of " + joined_names()};
 }
 
 std::vector<std::string> gpu_names() {
