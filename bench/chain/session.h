@@ -74,8 +74,8 @@ struct ChainCase {
   std::vector<ArmSpec> arms;  // besides kChainOff
   bool against_peer = false;
   i64 replays = 0;  // replays of each arm in `arms`, with changing inputs
-  bool timeline =
-      false;  // true: after timing, records a timeline of each of our variants with instrumented kernels
+  // true: after timing, records a timeline of each of our variants with instrumented kernels
+  bool timeline = false;
   bool on_fake = false;  // tests on the fake driver, whose kernels compute nothing: products are not checked
 };
 

@@ -66,8 +66,8 @@ i64 data_bytes(const Problem& problem, const DataSpec& spec);
 
 struct CheckSpec {
   Judge judge = Judge::exact;
-  i64 max_products =
-      i64{1} << 36;  // elements of D times k; above it only a pseudo-random sample of D is checked
+  // Elements of D times k; above it only a pseudo-random sample of D is checked.
+  i64 max_products = i64{1} << 36;
   double activation_error =
       0;  // absolute error allowed to GELU or SiLU in addition to the checker's own (docs/numerics.md)
 };

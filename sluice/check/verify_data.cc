@@ -154,8 +154,8 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
   int magnitude = 1;
   const int cap = std::min({largest_integer(problem.a.type), largest_integer(problem.b.type), 64});
   while (magnitude < cap) {
-    const double square =
-        4.0 * magnitude * magnitude;  // the square of twice the magnitude, the next candidate
+    // The square of twice the magnitude, the next candidate.
+    const double square = 4.0 * magnitude * magnitude;
     if (k * square > sum_limit || (promoted && block * square > 16384.0)) break;
     if (std::sqrt(static_cast<double>(k)) * square > typical_limit) break;
     magnitude *= 2;
@@ -167,8 +167,8 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
     for (; share < 1.0 && halvings < kMostHalvings; ++halvings) share *= 2;
     density = std::max(1, static_cast<int>(share));
   }
-  const bool varied =
-      verify::pick(r >> 32, 4) == 0;  // one seed in four: sparse inputs expose wrong addresses
+  // One seed in four: sparse inputs expose wrong addresses.
+  const bool varied = verify::pick(r >> 32, 4) == 0;
   DataSpec spec{.seed = seed,
                 .a = {.magnitude = magnitude,
                       .density = varied ? std::min(density, 64) : density,

@@ -27,9 +27,9 @@ struct TunedChain {
   std::string gpu;  // the driver's name of the GPU
   int sm_count = 0;
   std::vector<Step> steps;  // one layer, as a cycle: the last step precedes the first
-  double us = 0,
-         off_us = 0;  // us per layer; off_us: with the kernels that are fastest alone, without overlap
-  std::string name;   // a readable name: "llama3-8b e4m3, 16 tokens"
+  // Us per layer; off_us: with the kernels that are fastest alone, without overlap.
+  double us = 0, off_us = 0;
+  std::string name;            // a readable name: "llama3-8b e4m3, 16 tokens"
   std::string sluice, driver;  // versions
   std::string date;            // UTC, "2026-11-22T10:00:00Z"; the later of equal steps wins
 
@@ -40,8 +40,8 @@ struct TunedChain {
 /// chains.
 struct TunedTrial {
   std::string gpu, axis, what;
-  double incumbent_us = 0, candidate_us = 0,
-         candidate_p90_us = 0;  // medians (and p90) of one run of the whole chain
+  // Medians (and p90) of one run of the whole chain.
+  double incumbent_us = 0, candidate_us = 0, candidate_p90_us = 0;
   bool kept = false;
   std::vector<TunedChain::Step> steps{};  // with the change
 };

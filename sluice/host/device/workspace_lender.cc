@@ -199,8 +199,8 @@ WorkspaceLender::WorkspaceLender(i64 most_of_streams)
 }
 
 WorkspaceLender::~WorkspaceLender() {
-  // Freed here, because the last owner of the store may be the driver's thread, which must not free memory.
-  std::map<u64, Workspace> of_streams;
+  std::map<u64, Workspace>
+      of_streams;  // freed here: the store's last owner may be the driver's thread, which must not free it
   std::vector<Workspace> outgrown;
   {
     const std::lock_guard lock(store_->mutex);

@@ -195,8 +195,8 @@ std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const 
   if (why_not_plain(p, o) != nullptr || (nothing && !o.schedule && !o.warps)) return plans;
   const bool asked = o.schedule || o.warps;
   for (KernelConfig c : listed_configs(p, device, o)) {
-    if (c.tile.m < p.m && !asked && !o.tile_m)
-      continue;  // a second row of tiles would read all weights again
+    // A second row of tiles would read all weights again.
+    if (c.tile.m < p.m && !asked && !o.tile_m) continue;
     if (c.schedule != o.schedule.value_or(c.schedule) || c.tile.n != o.tile_n.value_or(c.tile.n) ||
         c.warps != o.warps.value_or(c.warps) || c.cluster.k != (o.cluster ? o.cluster->k : c.cluster.k))
       continue;

@@ -127,8 +127,8 @@ class Widths {
 std::vector<int> wide_tokens(const PackedProblem& p, const DeviceInfo& device) {
   Widths widths(p.m);
   widths.add_listed(tried::kWideTokens);
-  for (const int unit :
-       {2 * kTokenBlock, kTokenBlock})  // clusters and half tiles need multiples of 16 tokens
+  // Clusters and half tiles need multiples of 16 tokens.
+  for (const int unit : {2 * kTokenBlock, kTokenBlock})
     widths.add_fitted(unit, kWideMostTokens, ceil_div(p.n, i64{kWideRows}), device);
   return widths.all();
 }
