@@ -40,7 +40,8 @@ struct CudnnShape {
   std::vector<i64> dimensions, strides;
 };
 CudnnShape shape_of(const CudnnConvolution& p, CudnnTensor tensor);
-/// The values of w, h, d, outermost first, for as many axes as shape_of has.
+/// The entries of `values` for the spatial axes, from the outermost (d or h) to w: at least two, as in
+/// shape_of.
 std::vector<i64> outermost_first(const Conv& conv, const Axes& values);
 
 /// A plan that cuDNN built. Copies share it.

@@ -76,7 +76,8 @@ class RecordBook {
 /// The records that ship with the library; parsed at the first call.
 const RecordBook& shipped_records();
 
-/// The shipped records, with the user's own from options.records_dir on top, and results of races below.
+/// The shipped records, and the user's from options.records_dir, which win over them. Results of races count
+/// only for problems that neither has.
 /// Never fails: a missing folder has no records, and unusable files are listed in troubles().
 RecordBook open_records(const Options& options);
 

@@ -9,7 +9,8 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kFarthest = 4;  // launches ahead; weights for a later launch would be evicted before it runs
+// Launches ahead for which a launch may prefetch weights. Those for a later one would be evicted first.
+constexpr size_t kFarthest = 4;
 
 /// Returns the part of each row that a launch loads into its rings of stages before its PDL wait.
 SkippedK ring_of(const PlannedStep& s, const ChainPlan& plan, const DeviceInfo& device) {

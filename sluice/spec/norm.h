@@ -44,8 +44,8 @@ SLUICE_HD constexpr int max_norm_threads(const NormConfig& config) {
 
 /// How rows are spread over threads (H200, docs/findings/companions.md). Few rows: one chunk per thread in
 /// CTAs of 128 chunks, so that several SMs have all loads of a row in flight. Teams use at most half of the
-/// SMs, and leave the others to the next launch of a chain. Many rows: two chunks per thread, and one CTA per
-/// row.
+/// SMs, and leave the others to the next launch of a chain. Many rows: one CTA per row, and two chunks per
+/// thread if the row has more than 128.
 SLUICE_HD constexpr NormLayout norm_layout(i64 rows, i64 columns, i64 max_threads, i64 sms) {
   const i64 chunks = ceil_div(columns, i64{kNormChunk});
   const u32 team = row_team(rows, chunks, kNormCtaChunks, sms / 2);

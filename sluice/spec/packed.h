@@ -36,8 +36,8 @@ struct PackedProblem {
   bool gated = false;                   // D is m x n / 2; with any number of e4m3 tokens, or few 16-bit
                                         // tokens
   ScaleMode scale_d = ScaleMode::none;  // e4m3 D: none, or tensor (one fp32)
-  /// RMSNorm of up to 8 bf16 tokens: x gamma[k] is multiplied by W, and a token's sums are divided by the
-  /// square root of mean_k x^2 + epsilon. gamma is k bf16 values.
+  /// RMSNorm of up to 8 bf16 tokens: W multiplies x[k] * gamma[k], and a token's accumulators are divided by
+  /// sqrt(mean_k(x[k]^2) + epsilon). gamma has k bf16 values.
   bool norm_x = false;
   bool residual = false;  // C (m x n of D's type) is added after the activation; 16-bit tokens, not gated
   i64 ld_x = 0;

@@ -51,7 +51,7 @@ SLUICE_HD constexpr int own_tokens(const WideConfig& c) {
 SLUICE_HD constexpr bool takes_one_tile(const WideConfig& c) {
   return c.cluster_k > 1;
 }
-/// Tokens per unit in the last wave, if its tiles are split: see whole_units().
+/// Tokens per part of a tile, if the tiles of the last wave are split (whole_units()); else of a whole tile.
 SLUICE_HD constexpr int tail_tokens(const WideConfig& c) {
   return c.tokens / c.tail_parts;
 }

@@ -125,8 +125,9 @@ class ClassCover {
     }
   }
 
-  /// Adds a config for each value that `pool` has in none of those that belong. It is made from one of them
-  /// by a change of one field, or of two, and takes as many missing values along as it can.
+  /// Appends a config for each wanted value that no belonging config of `pool` has. A belonging config with
+  /// one or two fields changed becomes it; further missing values are set in it while it still belongs. A
+  /// value that no such change reaches is skipped.
   void complete(std::vector<T>& pool) const {
     std::vector<T> bases;
     std::copy_if(pool.begin(), pool.end(), std::back_inserter(bases), belongs_);

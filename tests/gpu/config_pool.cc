@@ -35,7 +35,7 @@ void make_adding(Dice& dice, KernelConfig& c) {
   if (c.combine != Combine::none && dice.one_in(2)) c.combine = Combine::add;
 }
 
-/// Adds a gate and a scale of D where they are possible.
+/// Where possible, gives D a scale in half of the cases and a gate in a quarter.
 void make_fused(Dice& dice, KernelConfig& c) {
   if (c.d == DType::e4m3 && dice.one_in(2)) c.epilogue.scale_d = ScaleMode::tensor;
   if (c.b_major != Major::k || is_block_scaled(c.epilogue) || !dice.one_in(4)) return;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search for a wheel of NVRTC, in fake folders, with a CUDA 12, a CUDA 13 and no toolkit beside it."""
+"""The search for a wheel of NVRTC, in fake folders: beside a toolkit of CUDA 12, beside one of CUDA 13, and without one."""
 import os
 import subprocess
 import sys

@@ -127,7 +127,7 @@ void destroy(std::vector<FakeUserObject*> objects) {
   }).join();
 }
 
-/// Returns the objects without a holder.
+/// Drops one reference of each object. Returns those that have none left, and no longer counts them as alive.
 std::vector<FakeUserObject*> release_objects(const std::vector<FakeUserObject*>& objects) {
   std::vector<FakeUserObject*> gone;
   for (FakeUserObject* object : objects)

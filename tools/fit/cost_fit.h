@@ -34,8 +34,8 @@ struct FitQuality {
   double error = 0;       // root mean square of those means: the error of the times
   std::string worst_shape;
 };
-/// The model's pick for a shape, of the timings that the planner searches (without one, the best), and the
-/// best measured of all.
+/// `best` is the timed plan with the least measured time. `pick` is the plan with the least estimate among
+/// the timed plans that the planner's search lists; if it lists none, `best`.
 struct FitPick {
   const FitShape::Timing* pick;
   const FitShape::Timing* best;

@@ -31,7 +31,7 @@ struct MatrixOperand {
   }
 };
 
-/// A matrix that StridedLoader writes, so that the load thread has nothing to do.
+/// An operand that the warps of StridedLoader copy into the stages. The load thread does nothing for it.
 template <KernelConfig kConfig, bool kIsA>
 struct MatrixOperand<kConfig, kIsA, Load::strided> {
   using State = TileLoad;
