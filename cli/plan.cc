@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include <sluice/tools.h>
 #include <sluice/try.h>
@@ -62,7 +63,10 @@ Table packed_table() {
 
 std::vector<std::string> cells_of(const Plan& plan) {
   const Estimate& e = plan.estimate;
-  return {short_name(plan.config),
+  std::string kernel = short_name(plan.config);
+  constexpr std::string_view kPromoted = " promoted";  // the problem's line says so
+  if (const size_t at = kernel.find(kPromoted); at != std::string::npos) kernel.erase(at, kPromoted.size());
+  return {kernel,
           us_text(e.total_us),
           us_text(e.tensor_us),
           us_text(e.l2_us),

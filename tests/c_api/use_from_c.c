@@ -174,7 +174,7 @@ static void weights_are_packed_and_planned_without_a_gpu(void) {
   EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_TYPE && mentions("only e4m3 tokens"));
   problem.a = SLUICE_E4M3, problem.weights.type = SLUICE_UINT4, problem.weights.order = SLUICE_ORDER_BYTE;
   EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
-  EXPECT(strstr(sluice_plan_text(plan), "a scale for each token") != NULL);
+  EXPECT(strstr(sluice_plan_text(plan), "a scale per token") != NULL);
   sluice_plan_free(plan);
   problem.weights.group = 48;
   EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_CONFIG && mentions("32, 64, 128"));
