@@ -86,7 +86,7 @@ TEST_F(LaunchWorkspace, is_read_by_a_second_kernel_if_the_parts_are_added_up_the
                           .combine = Combine::separate};
   const gemm::Kernel kernel = prepared(small_problem(), overrides);
   EXPECT_EQ(kernel.plan().workspace_bytes, kWorkspaceCounterBytes + i64{23} * 128 * 128 * 4);
-  std::string text = describe(kernel.plan());  // whose lines are wrapped
+  std::string text = describe(kernel.plan());  // its lines are wrapped
   text.erase(std::unique(text.begin(), text.end(),
                          [](char a, char b) { return std::isspace(a) && std::isspace(b); }),
              text.end());
