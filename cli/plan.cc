@@ -10,7 +10,6 @@
 #include <memory>
 #include <set>
 #include <sstream>
-#include <string_view>
 
 #include <sluice/tools.h>
 #include <sluice/try.h>
@@ -63,10 +62,7 @@ Table packed_table() {
 
 std::vector<std::string> cells_of(const Plan& plan) {
   const Estimate& e = plan.estimate;
-  std::string kernel = short_name(plan.config);
-  constexpr std::string_view kPromoted = " promoted";  // the problem's line says so
-  if (const size_t at = kernel.find(kPromoted); at != std::string::npos) kernel.erase(at, kPromoted.size());
-  return {kernel,
+  return {short_name(plan.config),
           us_text(e.total_us),
           us_text(e.tensor_us),
           us_text(e.l2_us),
@@ -79,8 +75,8 @@ std::vector<std::string> cells_of(const packed::Plan& plan) {
   return {packed::short_name(plan.config), us_text(plan.estimate_us), std::to_string(plan.smem_bytes)};
 }
 
-/// Drops the words that all names have behind the first `kept`: types and epilogue, which belong to the
-/// problem.
+/// Drops words of the problem, which all names have behind the first `kept`: types and epilogue. "promoted"
+/// is one too, although kernels that need no promotion lack it.
 void drop_common_words(std::vector<std::vector<std::string>>& rows, size_t kept) {
   std::vector<std::vector<std::string>> names;
   for (const std::vector<std::string>& row : rows) {
@@ -92,7 +88,7 @@ void drop_common_words(std::vector<std::vector<std::string>>& rows, size_t kept)
       return std::find(name.begin(), name.end(), word) != name.end();
     });
   };
-  std::set<std::string> common;
+  std::set<std::string> common{"promoted"};
   for (size_t i = kept; !names.empty() && i < names[0].size(); ++i)
     if (in_all(names[0][i])) common.insert(names[0][i]);
   for (size_t i = 0; i < names.size(); ++i) {

@@ -52,13 +52,7 @@ Result<void> launch(const Device& device, const Module& module, const LaunchShap
 }
 
 Result<void> copy_async(const Device& device, const DeviceBuffer& to, const void* from, Stream stream) {
-  const ContextScope scope(context_of(device));
-  SLUICE_TRY(scope.entered());
-  const CUresult code = driver_of(device).cuMemcpyDtoDAsync(to.address(), reinterpret_cast<CUdeviceptr>(from),
-                                                            static_cast<std::size_t>(to.bytes()), stream);
-  if (code != CUDA_SUCCESS)
-    return driver_error(driver_of(device), code, "cuMemcpyDtoDAsync", std::to_string(to.bytes()) + " bytes");
-  return {};
+  return copy_on_device(device, to.data(), from, to.bytes(), stream);
 }
 
 }  // namespace sluice::tools

@@ -4,6 +4,7 @@ many launches over copies in turn. Rounds are in turn, with a rest and an untime
 triton_sweep.py and int4_peers.py race here.
 """
 import dataclasses
+import importlib
 import os
 import sys
 import time
@@ -13,6 +14,19 @@ from triton_record import contender_json, launches_for, nvidia_smi, turns
 
 ROUNDS, REST_MS, REPLAY_US = 9, 20.0, 3000.0
 SCREEN_REPLAYS = 3
+
+
+def torch_with_gpu(*others: str):
+    """Imports torch and the other modules, and returns torch. Returns None, and prints why, if one is missing or torch sees no GPU."""
+    try:
+        torch, *_ = [importlib.import_module(name) for name in ("torch", *others)]
+    except ImportError as why:
+        print(f"not possible here: {why}")
+        return None
+    if not torch.cuda.is_available():
+        print("not possible here: torch sees no GPU")
+        return None
+    return torch
 
 
 @dataclasses.dataclass

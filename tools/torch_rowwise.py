@@ -122,13 +122,8 @@ def summary(shapes: list[dict]) -> list[str]:
 
 
 def measure(arguments: argparse.Namespace) -> int:
-    try:
-        import torch
-    except ImportError as why:
-        print(f"not possible here: {why}")
-        return 77
-    if not torch.cuda.is_available():
-        print("not possible here: torch sees no GPU")
+    torch = peer_race.torch_with_gpu()
+    if torch is None:
         return 77
     import sluice
     peer_race.ROUNDS, peer_race.REST_MS = arguments.rounds, arguments.rest_ms

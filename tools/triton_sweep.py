@@ -27,7 +27,7 @@ import time
 from typing import Callable
 
 import triton_configs
-from peer_race import REPLAY_US, REST_MS, ROUNDS, Clock, Entry, machine_json, race
+from peer_race import REPLAY_US, REST_MS, ROUNDS, Clock, Entry, machine_json, race, torch_with_gpu
 from triton_record import (L2_TIMES, ProgressBar, best_of, copies_for, nvidia_smi, rounded, run_json, searched, table, was_cut)
 
 TOKENS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)
@@ -166,15 +166,10 @@ def compile_all(tokens: list[int], n: int, k: int, seconds: float, bar: Progress
 
 
 def sweep(arguments: argparse.Namespace) -> int:
-    try:
-        import torch
-        import triton
-    except ImportError as why:
-        print(f"not possible here: {why}")
+    torch = torch_with_gpu("triton")
+    if torch is None:
         return 77
-    if not torch.cuda.is_available():
-        print("not possible here: torch sees no GPU")
-        return 77
+    import triton
     bar = ProgressBar()
     end = time.monotonic() + arguments.seconds
     compiled = compile_all(arguments.m, arguments.n, arguments.k, COMPILE_SHARE * arguments.seconds, bar)

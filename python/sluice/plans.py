@@ -383,9 +383,9 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[R
     """
     if m is not None:
         _rows_of(m)  # raises for a wrong range even if `what` is empty
-    if gpu is not None:
-        plan(Problem(16, 16, 16), gpu=gpu)  # raises for a wrong name even if `what` is empty
     plans = [made for item in _items(what) for made in _plans_of(item, m, gpu)]
+    if gpu is not None and not plans:
+        plan(Problem(16, 16, 16), gpu=gpu)  # nothing was planned for it: raises for a wrong name
     formats = list_of("packers", packers, lambda weights: _format_of("packers", weights))
     types = list_of("quantizers", quantizers, lambda dtype: number_of("quantizers", dtype, DTYPES))
     norm_types = list_of("norms", norms, lambda dtype: number_of("norms", dtype, DTYPES))

@@ -23,8 +23,8 @@ Result<void> keep(const Device& device, const Record& record) {
 }
 
 template <class AnyPlan>
-TuningRecord record_of(const Device& device, const AnyPlan& plan, double estimate_us, double pick_us,
-                       const std::string& method) {
+TuningRecord record_with(const Device& device, const AnyPlan& plan, double estimate_us, double pick_us,
+                         const std::string& method) {
   return {.key = key_of(plan.problem, device.info()),
           .choice = choice_of(plan, plan.measured_us),
           .estimate_us = estimate_us,
@@ -51,19 +51,25 @@ std::string driver_version(const Device& device) {
   return card.driver.empty() ? "unknown" : card.driver;
 }
 
+TuningRecord record_of(const Device& device, const Plan& plan, double pick_us, const std::string& method) {
+  return record_with(device, plan, plan.estimate.total_us, pick_us, method);
+}
+TuningRecord record_of(const Device& device, const packed::Plan& plan, double pick_us,
+                       const std::string& method) {
+  return record_with(device, plan, plan.estimate_us, pick_us, method);
+}
+
 Result<void> keep_record(const Device& device, const Plan& plan, double pick_us, const std::string& method) {
-  return keep(device, record_of(device, plan, plan.estimate.total_us, pick_us, method));
+  return keep(device, record_of(device, plan, pick_us, method));
 }
 
 Result<void> keep_record(const Device& device, const packed::Plan& plan, double pick_us,
                          const std::string& method) {
-  // The plain product has the same recipe, and kernels that these cannot have.
-  const PackedProblem& p = plan.problem;
-  if (p.gated || p.norm_x || p.residual)
+  if (!has_own_record(plan.problem))
     return Error{
         ErrorCode::invalid_argument,
         "a product with a gate, a norm or a residual has no record of its own: tune the plain product"};
-  return keep(device, record_of(device, plan, plan.estimate_us, pick_us, method));
+  return keep(device, record_of(device, plan, pick_us, method));
 }
 
 Result<void> keep_record(const Device& device, const TunedChain& chain) {

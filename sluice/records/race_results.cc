@@ -18,18 +18,10 @@ RecordBook book_with(const std::optional<TuningRecord>& record) {
   return record ? book_of(std::span(&*record, 1)) : RecordBook();
 }
 
-bool has_record(const Problem&) {
-  return true;
-}
-/// The plain product has the same recipe, and kernels that these cannot have.
-bool has_record(const PackedProblem& p) {
-  return !p.gated && !p.norm_x && !p.residual;
-}
-
 template <class AnyProblem>
 KnownResults known(const Device& device, const AnyProblem& problem) {
   const DeviceInfo& info = device.info();  // the card decides from here on
-  if (!has_record(problem)) return {};
+  if (!has_own_record(problem)) return {};
   const TuningKey key = key_of(problem, info);
   RaceBook& book = *device.records().impl().races;
   const ParsedRecords files = read_results(device.options().records_dir, key);
@@ -53,26 +45,11 @@ std::string method_of(const RaceReport& report) {
   return text;
 }
 
-double estimate_of(const Plan& plan) {
-  return plan.estimate.total_us;
-}
-double estimate_of(const packed::Plan& plan) {
-  return plan.estimate_us;
-}
-
 template <class AnyPlan>
 void keep(const Device& device, const AnyPlan& won, const RaceReport& report) {
-  const DeviceInfo& info = device.info();
-  if (!has_record(won.problem)) return;
-  const TuningRecord result{.key = key_of(won.problem, info),
-                            .choice = choice_of(won, won.measured_us),
-                            .estimate_us = estimate_of(won),
-                            .model_us = report.pick_us,
-                            .sluice = library_version(),
-                            .driver = driver_version(device),
-                            .date = utc_now(),
-                            .method = method_of(report),
-                            .card = device.records().impl().races->card()};
+  if (!has_own_record(won.problem)) return;
+  TuningRecord result = record_of(device, won, report.pick_us, method_of(report));
+  result.card = device.records().impl().races->card();
   device.records().impl().races->add(result);
   // Without a folder, or one that cannot be written to, the next process races again.
   if (result.card != kUnknownCard && !device.options().records_dir.empty())

@@ -54,6 +54,18 @@ double measured_us(const TuningRecord& record);
 std::string library_version();
 /// The `driver` field of new records: the card's driver, "580.159.04".
 std::string driver_version(const Device& device);
+/// Returns a plan as a record of this device. `pick_us`: the measured time of the model's pick.
+TuningRecord record_of(const Device& device, const Plan& plan, double pick_us, const std::string& method);
+TuningRecord record_of(const Device& device, const packed::Plan& plan, double pick_us,
+                       const std::string& method);
+/// Returns whether the problem has a record of its own. With a gate, a norm or a residual it has not: the
+/// plain product has the same recipe, and kernels that these cannot have.
+inline bool has_own_record(const Problem&) {
+  return true;
+}
+inline bool has_own_record(const PackedProblem& p) {
+  return !p.gated && !p.norm_x && !p.residual;
+}
 /// "2026-11-21T10:00:00Z"
 std::string utc_now();
 
