@@ -116,7 +116,9 @@ def make_root(root: pathlib.Path) -> None:
     for name in ("etc/resolv.conf", "etc/hosts", "etc/pip.conf"):
         if pathlib.Path("/", name).exists():
             shutil.copy(f"/{name}", root / name)
-    shutil.copytree("/etc/ssl/certs", root / "etc/ssl/certs", dirs_exist_ok=True, ignore_dangling_symlinks=True)
+    for name in ("etc/ssl/certs", "usr/local/share/ca-certificates"):  # the second outlives update-ca-certificates
+        if pathlib.Path("/", name).is_dir():
+            shutil.copytree(f"/{name}", root / name, dirs_exist_ok=True, ignore_dangling_symlinks=True)
     sh("git", "clone", "--quiet", str(ROOT), str(root) + CLONE)
 
 
@@ -153,7 +155,7 @@ class Shell:
     def __init__(self, root: pathlib.Path, more_path: str):
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" + more_path
         environment = {"HOME": HOME, "PATH": path, "LANG": "C.UTF-8",
-                       **{name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")}}
+                       **{name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_")) or name.endswith(("_proxy", "_CA_BUNDLE"))}}
         self.bash = subprocess.Popen(["chroot", str(root), "/bin/bash", "--norc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                      stderr=subprocess.STDOUT, text=True, env=environment)
         self.run(f"cd {CLONE}")
