@@ -23,12 +23,13 @@ GROUPS = (  # heading, pages that are the source of a number
 
 HEAD = """# Numbers of the cost models, and the cost of an error of 20 % in each
 
-The planner estimates a kernel's time with {count} fitted numbers. Of these, {idle} matter little: with a value that
-is 20 % wrong, the planner's choices lose less than {least} % of time. The worst number costs {worst:.1f} %.
+The planner estimates a kernel's time with {count} fitted numbers. An error of 20 % in one of them costs the
+planner's choices less than {least} % of time for {idle} of the {count}, and {worst:.1f} % for the worst.
 
-The planner picks the kernel with the shortest estimate, so a wrong number can make it pick a slower kernel. Rates
-of a card, such as HBM, are not here: they are measured or reported by the driver ([calibration](calibration.md)).
-Nor are the seven numbers that only rule out kernels with too many registers (constants.cc).
+The planner picks the kernel with the shortest estimate, so a wrong number can make it pick a slower kernel.
+Rates of a card, such as HBM, are not here: they are measured or reported by the driver
+([calibration](calibration.md)). Nor are the seven numbers that only rule out kernels with too many registers
+(constants.cc).
 
 Made by `tools/constants.py build/ci/sluice_fit`, which compares plans and times nothing.
 
@@ -54,7 +55,8 @@ picks in percent of time, the mean over a list, for the worse of the two. Number
 list are left out. Below zero, both values would lose less than the present one.
 
 - **blind**: 60 problems drawn at random. **unseen**: 40 others. **epilogues**: 45 layers, with and without bias
-  and GELU. The loss is against the fastest kernel that was timed (bench/results/h200, {files}).
+  and GELU. The loss is against the fastest kernel that was timed (bench/results/h200:
+  {files}).
 - **packed**: half of the shipped records of packed weights. Times of other kernels are not kept there, so the
   loss is the model's own estimate.
 
@@ -88,7 +90,8 @@ def page_of(rows):
         worst=max(max(row) for row in effects),
     )
     grouped = {stem for _, stems in GROUPS for stem in stems}
-    page += numbers_of("Dense products, and numbers of several kernels", [row for row in rows if pathlib.Path(row[5]).stem not in grouped])
+    others = [row for row in rows if pathlib.Path(row[5]).stem not in grouped]
+    page += numbers_of("Dense products, and numbers of several kernels", others)
     for heading, stems in GROUPS:
         page += numbers_of(heading, [row for row in rows if pathlib.Path(row[5]).stem in stems])
     return page + effects_of(rows) + "<!-- end of numbers -->\n"
