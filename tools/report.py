@@ -33,8 +33,8 @@ COUNTED = re.compile(r"[Cc]ounted\s+at\s+([0-9a-f]{7})\b")
 MARKS = {name: (f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} -->") for name in ("speed", "why")}
 # Rows of the table, each with the sets of problems whose results it shows.
 DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long k, small D", ("long_k",)),
-         ("fp8, promoted sums", ("promoted",)), ("fp8, row scales, promoted sums", ("row",)), ("fp8, block scales", ("block",)), ("random shapes", ("blind",)),
-         ("other lists, seen", ("odd_rows", "epilogues", "layouts", "unseen")))
+         ("fp8, promoted", ("promoted",)), ("fp8, row scales, promoted", ("row",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
+         ("others", ("odd_rows", "epilogues", "layouts", "unseen")))
 PICTURES = {"dense": ("products", lambda rows: report_pictures.dense(compared(rows))), "packed": ("packed", report_pictures.packed),
             "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline)}
 
@@ -155,8 +155,8 @@ LEGEND = """**How to read a figure.** It is the peer's time divided by sluice's:
 means: geometric mean 1.11, worst shape 0.99, best shape 1.41, 40 shapes. `25 of 30` instead of a count: 30 shapes ran, and 25
 have a time of both sides. All figures are of an GPU_NAME unless another GPU is named. M, N, K: D is M x N, the sum has K terms."""
 PLANS = """**Plan by.** *Tuning record*: `sluice tune` measured candidates of this very shape before, and the fastest is shipped with
-the library. *Cost model*: the planner chose without measuring. So a row by tuning record compares a tuned plan with a list of cuBLASLt's
-that was not tuned. A count says how many shapes of a row have a record."""
+the library. *Model*: the planner's cost model chose without measuring. So a row by tuning record compares a tuned plan with a list of cuBLASLt's
+that was not tuned. In brackets: how many of the row's shapes have a record; the others have the model's plan."""
 METHOD = """- `sluice bench` times all contenders in one process, in turn (A B C, B C A, ...). A time is the median over rounds.
 - Each contender is a CUDA graph of many launches. A rest and an untimed replay come before it, so that all run at the same clocks.
 - L2 is cold: launches rotate over copies of A, B and D whose weights are three times the L2 cache. There are at most 64 copies, so the
@@ -189,17 +189,23 @@ def slowest(rows: list[dict]) -> str:
                  [[f"{ratio(row):.2f}", sizes_of(row), row["a"], f"{row['layouts']}-major", row["epilogue"] or "-"] for row in found[:5]])
 
 
-def packed_table(rows: list[dict], peer: str, words: str) -> str:
-    """Returns a row per number of tokens, a column per type of tokens. `words`: the head of the first column."""
-    found = {kind: by_tokens(rows, kind, peer=peer) for kind in ("fp16", "bf16", "e4m3")}
-    found = {kind: means for kind, means in found.items() if means}
-    return table([words, *(f"{kind} tokens" for kind in found)],
-                 [[f"{m:g}", *(spread(means[m]) if m in means else "-" for means in found.values())] for m in sorted({m for means in found.values() for m in means})])
+def packed_table(rows: list[dict]) -> str:
+    """Returns a row per number of tokens, and a column per type of tokens and peer."""
+    columns = []
+    for words, kinds in (("16-bit", ("fp16", "bf16")), ("e4m3", ("e4m3",))):
+        for peer, name in (("fp8_us", "FP8"), ("bits16_us", "16 bits")):
+            found: dict[float, list[float]] = {}
+            for kind in kinds:
+                for m, ratios in by_tokens(rows, kind, peer=peer).items():
+                    found.setdefault(m, []).extend(ratios)
+            columns += [(f"{words}; peer {name}", found)] if found else []
+    return table(["tokens", *(words for words, _ in columns)],
+                 [[f"{m:g}", *(spread(found[m]) if m in found else "-" for _, found in columns)] for m in sorted({m for _, found in columns for m in found})])
 
 
 def chain_table(data: Data, of_gpus: list[Data]) -> str:
     found = newest_chains(data.rows("chains"))
-    rows = [["layers of known models", words, data.gpu(), report_readme.RECORD, spread(ratios)] for arm, words in ARMS.items() if (ratios := chain_ratios(found, arm))]
+    rows = [["layers of known models", words, report_readme.short(data.gpu()), report_readme.RECORD, spread(ratios)] for arm, words in ARMS.items() if (ratios := chain_ratios(found, arm))]
     return table(["layers", "fused", "GPU", "plan by", "cuBLASLt's time / sluice's"], rows + report_losses.drawn_chains(of_gpus))
 
 
@@ -234,13 +240,10 @@ def repeat(data: Data) -> str:
 
 def result(data: Data) -> str:
     """The first paragraph: what the page is for, and the means of its main rows."""
-    parts = []
-    for words, name in (("large products", "engine"), ("products of 1 to 64 rows", "decode")):
-        if ratios := [ratio(row) for row in compared(data.rows("products", (name,))) if not is_fp8(row)]:
-            parts.append(f"{words} take {geometric_mean(ratios):.2f}")
-    means = f" On an {data.gpu()}, in 16 bits, cuBLASLt's time divided by sluice's is " + " and ".join(
-        part.replace(" take ", ": ") for part in parts) + " (geometric means)." if parts else ""
-    return f"This page says how fast sluice is compared with cuBLASLt and other libraries, and where it is slower.{means}"
+    means = [f"{words} {geometric_mean(ratios):.2f}" for words, name in (("for large products", "engine"), ("for products of 1 to 64 rows", "decode"))
+             if (ratios := [ratio(row) for row in compared(data.rows("products", (name,))) if not is_fp8(row)])]
+    means = f" On an {data.gpu()}, in 16 bits, cuBLASLt's best time divided by sluice's is {' and '.join(means)} (geometric means)." if means else ""
+    return f"How fast sluice is, compared with cuBLASLt and other libraries. Where it is slower, and why: [performance-losses.md](performance-losses.md).{means}"
 
 
 def page(data: Data, others: list[Data]) -> str:
@@ -256,20 +259,18 @@ def page(data: Data, others: list[Data]) -> str:
     shown = {name for _, sets in DENSE for name in sets}
     rest = sorted({row["set"] for row in products} - shown)
     only = f" Result files that only the picture shows: {', '.join(rest)}." if rest else ""
-    text += section("Dense products", "dense", data, f"{len(compared(products))} shapes, compared with cuBLASLt's best.{without} *Seen*: the planner was changed after "
+    text += section("Dense products", "dense", data, f"{len(compared(products))} shapes, compared with cuBLASLt's best.{without} *Promoted* sums are added to fp32 "
+                    "registers every 128 of k; other fp8 sums are *fast*, in the tensor core ([numerics.md](numerics.md)). *Seen*, and *others*: the planner was changed after "
                     f"these shapes were measured, so it may fit them better than new ones.{only}", table(HEADER, rows), "The five slowest shapes:", slowest(products),
                     other_gpus(others))
     untimed = "" if data.rows("int4_peers") else "Marlin, Machete, "
-    text += section("int4 weights", "packed", data, "Layers of known models; tokens are the rows of the activations. The first table compares with the product of "
-                    "the same size in FP8: the faster of cuBLASLt's best and sluice's own.", packed_table(packed, "fp8_us", "tokens; peer FP8"),
-                    "The second table compares with cuBLASLt's product of 16-bit weights:", packed_table(packed, "bits16_us", "tokens; peer 16 bits"),
+    text += section("int4 weights", "packed", data, "Layers of known models; tokens are the rows of the activations, in 16 bits or in e4m3. Peers are products of the same size. FP8: the "
+                    "faster of cuBLASLt's best and sluice's own. 16 bits: cuBLASLt's, with 16-bit weights.", packed_table(packed),
                     f"Not timed: {untimed}CUTLASS, TensorRT-LLM.")
     text += section("A layer as a chain", "chains", data, "A chain is all launches of one transformer layer, in fp8, for 1 to 64 tokens, in one CUDA graph. Each launch loads its "
                     "weights before the previous one has ended ([chains.md](chains.md)). cuBLASLt has its fastest algorithm for each product, the same norms and quantisers, and "
                     "nothing fused. *Fused*: SwiGLU and quantisers are part of sluice's products.", chain_table(data, of_gpus), replays(data))
     text += report_losses.other_peers(data)
-    if losses := [*report_losses.where_we_lose(data), *report_losses.strided(of_gpus)]:
-        text += "## Where sluice is slower, and why\n" + "\n\n".join(losses) + "\n\n"
     method = [*METHOD.replace("ALGORITHMS", algorithms(products)).split("\n- "), older_check(data)]
     text += "## Method\n" + "\n".join(wrapped("- " + part.removeprefix("- "), "  ") for part in method if part) + "\n\n"
     return text + "## To repeat it\n" + repeat(data) + "\n\n## Age of the results\n" + ages(data) + "\n"
@@ -296,7 +297,8 @@ def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
     if shown.shown_files():
         put_into(pages, [shown, *others])
     report_convolutions.put_into(pages, docs, [shown, *others])
-    return texts | pages | {docs / "performance.md": page(shown, others)}
+    lost = report_losses.page(shown, [shown, *others])
+    return texts | pages | {docs / "performance.md": page(shown, others)} | ({docs / "performance-losses.md": lost} if lost else {})
 
 
 def undescribed(results: pathlib.Path) -> list[str]:

@@ -15,7 +15,7 @@ FEW = 64  # rows of a decoding step
 APART = ("row", "strided", "sweep")  # sets that have lines of their own, or a picture alone
 SIXTEEN, FP8 = "16", "fp8"
 FUSED = ", fused: gated"
-RECORD, MODEL = "tuning record", "cost model"
+RECORD, MODEL = "tuning record", "model"
 # Tables of README: the features, the words in front, and the types in the heads of columns.
 TABLES = ((("dense", "row", "strided"), "**Dense products.** M is the number of rows of A and D.", ("bf16, fp16", "fp8")),
           (("packed", "vllm"), "**int4 weights.** Tokens are the rows of the activations. \"FP8\" is the product of the same size with fp8 operands: the faster of "
@@ -60,7 +60,7 @@ def short(gpu: str) -> str:
 
 def planned_by(rows: list[dict]) -> str:
     by_record = sum(row["planned_by"] == "record" for row in rows)
-    return RECORD if by_record == len(rows) else MODEL if by_record == 0 else f"{RECORD} ({by_record} of {len(rows)}), else {MODEL}"
+    return RECORD if by_record == len(rows) else MODEL if by_record == 0 else f"{RECORD} ({by_record} of {len(rows)})"
 
 
 def bounds(rows: list[dict], key: str = "m") -> str:
