@@ -102,8 +102,8 @@ def measured(of_gpus: list[Data]) -> str:
 def sums_note(of_gpus: list[Data]) -> str:
     """Returns a sentence that tells which accumulation mode (fast or promoted) README's fp8 figures use."""
     mixed = {row["sums"] for data in of_gpus for row in data.rows("products") if row["planned_by"] == "model" and is_fp8(row)} - {"fast"}
-    text = "fp8 in the rows of large, medium and decoding products: fast sums, no scales." + (
-        f" The row without a tuning record also has {' and '.join(sorted(mixed))} sums." if mixed else "")
+    text = "In the rows of large, medium and decoding products, fp8 has fast sums and no scales." + (
+        f" The row without a tuning record also has shapes with {' and '.join(sorted(mixed))} sums." if mixed else "")
     return text + ("" if any(data.rows("products", ("row",)) for data in of_gpus) else " fp8 as `convert_` runs it has not been measured yet.")
 
 
