@@ -182,7 +182,7 @@ def ago(commit: str) -> str:
 
 
 def column_of(kept: Kept) -> dict[str, str]:
-    """What README says of a certificate: what passed and when, what has changed since, what holds. By row."""
+    """Returns README's cells on a certificate by row: sections passed and when, changes since, sections that hold."""
     names, entries = kept.standing(), kept.entries()
     total, passed = sum(map(len, names.values())), len(names["holds"]) + len(names["older"])
     late = [name for name, entry in entries.items() if entry and any(key.endswith(PAST) for key in entry.get("facts", {}))]

@@ -270,7 +270,7 @@ def mean_of(lines: list[Line], start: str, kind: str) -> float | None:
 
 
 def why(of_gpus: list) -> str:
-    """What README says under its formula, with the tables' figures; a line without a figure is left out."""
+    """Returns the list under README's formula, with the tables' figures; a line without a figure is left out."""
     lines = lines_of(of_gpus)
     few, row, large = (mean_of(lines, start, kind) for start, kind in (("decoding, M", SIXTEEN), ("fp8 as `convert_`", FP8), ("large products", SIXTEEN)))
     vllm = next((line for line in lines if line.feature == "vllm"), None)
