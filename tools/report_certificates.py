@@ -133,7 +133,8 @@ def machine_lines(kept: Kept) -> list[str]:
     entries = {name: entry for name, entry in kept.entries().items() if entry}
     parts = [part for entry in entries.values() for part in entry["parts"].values()]
     days, drivers, nvrtc = (", ".join(sorted({part[key][:length] for part in parts if part[key]})) for key, length in (("ended", 10), ("driver", 99), ("nvrtc", 99)))
-    lines = [f"- **{kept.gpu()}**: driver {drivers}, {nvrtc}, {days or 'not ended'}; {len(kept.kernels.kernels)} kernels. {kernels_words(kept, 1000)}"]
+    kernels = f"; {len(kept.kernels.kernels)} kernels" if kept.kernels.kernels else ""
+    lines = [f"- **{kept.gpu()}**: driver {drivers}, {nvrtc}, {days or 'not ended'}{kernels}. {kernels_words(kept, 1000)}"]
     by_commit: dict[str, list[str]] = {}
     for name, entry in entries.items():
         if ran := ", ".join(commits([entry])):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/performance-losses.md, and parts of docs/performance.md on on peers other than cuBLASLt. Causes are
+"""docs/performance-losses.md, and parts of docs/performance.md on peers other than cuBLASLt. Causes are
 typed and have findings; numbers come from rows. A part is left out if its rows show no loss."""
 import re
 import textwrap
