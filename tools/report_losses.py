@@ -80,11 +80,11 @@ def few_waves(data) -> str:
     worst = worst_of(rows)
     if not worst:
         return ""
-    kinds = {"16 bits": [row for row in rows if not is_fp8(row)], "fp8": [row for row in rows if is_fp8(row)]}
+    kinds = {"In 16 bits": [row for row in rows if not is_fp8(row)], "In fp8": [row for row in rows if is_fp8(row)]}
     shares = {kind: floor_shares(part) for kind, part in kinds.items() if part}
     least, most = (pick(row["m"] for row in rows) for pick in (min, max))
     return listed(f"One or two waves of tiles (M {least:g} to {most:g})", f"The slowest: {told(worst)}.",
-                  *[f"{kind}: sluice reaches {ours:.2f} of the speed that memory or tensor cores allow, cuBLASLt's best {theirs:.2f}." for kind, (ours, theirs) in shares.items()],
+                  *[f"{kind} sluice reaches {ours:.2f} of the speed that memory or tensor cores allow, cuBLASLt's best {theirs:.2f}." for kind, (ours, theirs) in shares.items()],
                   "Cause: the start and end of a launch and L2 take the rest, and nothing hides them in so few waves ([open-bars.md](findings/open-bars.md)).")
 
 
