@@ -24,17 +24,17 @@ import report_losses
 import report_pictures
 import report_readme
 import source_hash
-from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, name_of, newest_chains, ratio, spread, table)
-from report_records import NO_COMMIT, ROOT, CountedAt, age_words, counted_at, first_look, git, parsed, texts_of
+from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, newest_chains, ratio, sizes_of, spread, table)
+from report_records import KERNELS, NO_COMMIT, ROOT, CountedAt, commits_between, counted_at, first_look, git, parsed, texts_of
 
 SHOWN = "h200"  # the GPU on the pages; others have their tables
 WIDTH = 110
 COUNTED = re.compile(r"[Cc]ounted\s+at\s+([0-9a-f]{7})\b")
 MARKS = {name: (f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} -->") for name in ("speed", "why")}
 # Rows of the table, each with the sets of problems whose results it shows.
-DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long sums", ("long_k",)),
-         ("fp8, promoted sums", ("promoted",)), ("fp8, row scales, promoted sums", ("row",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
-         ("seen", ("odd_rows", "epilogues", "layouts", "unseen")))
+DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long k, small D", ("long_k",)),
+         ("fp8, promoted", ("promoted",)), ("fp8, row scales, promoted", ("row",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
+         ("others", ("odd_rows", "epilogues", "layouts", "unseen")))
 PICTURES = {"dense": ("products", lambda rows: report_pictures.dense(compared(rows))), "packed": ("packed", report_pictures.packed),
             "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline)}
 
@@ -83,7 +83,7 @@ def commits(data: Data, files: list[str]) -> str:
 def dense_row(data: Data, words: str, sets: tuple[str, ...]) -> list[str] | None:
     rows = data.rows("products", sets)
     if sets == ("blind",):
-        words += ", first look" if first_look(data.commit("blind")) else ", seen"
+        words += ", new" if first_look(data.commit("blind")) else ", seen"
     return rows and [f"{words}, {rows_of_m(rows)}", dense_cell(rows, False), dense_cell(rows, True), report_readme.planned_by(rows),
                      commits(data, [row["set"] for row in rows])]
 
@@ -96,27 +96,35 @@ def measured(of_gpus: list[Data]) -> str:
         days = sorted({(row["started"] or "day not recorded")[:10] for row in data.rows("files") if row["commit"] in shown})
         if days:
             parts.append(f"{data.gpu()}, {days[0] if len(days) == 1 else f'from {days[0]} to {days[-1]}'}")
-    return f"Measured on {'; '.join(parts)}." if parts else ""
+    return f"Measured on: {'; '.join(parts)}." if parts else ""
 
 
 def sums_note(of_gpus: list[Data]) -> str:
     """Returns a sentence that tells which accumulation mode (fast or promoted) README's fp8 figures use."""
     mixed = {row["sums"] for data in of_gpus for row in data.rows("products") if row["planned_by"] == "model" and is_fp8(row)} - {"fast"}
-    text = "fp8 of large, medium and decoding products: fast sums, no scales" + (f"; without a record: also {' and '.join(sorted(mixed))}" if mixed else "")
-    return text + ("." if any(data.rows("products", ("row",)) for data in of_gpus) else ". fp8 as `convert_` runs it has no record yet.")
+    text = "In the rows of large, medium and decoding products, fp8 has fast sums and no scales." + (
+        f" The row without a tuning record also has shapes with {' and '.join(sorted(mixed))} sums." if mixed else "")
+    return text + ("" if any(data.rows("products", ("row",)) for data in of_gpus) else " fp8 as `convert_` runs it has not been measured yet.")
+
 
 
 def ages(data: Data) -> str:
-    """Returns a sentence with the records' ages, in commits before this tree. It contains a hash of the tree's kernels, so
+    """Returns a table of the shown results' ages, in commits before this tree. It contains a hash of the tree's kernels, so
     that --check fails until the page is made again after they change."""
     shown, days = set(data.shown_files().values()), {}
     for row in data.rows("files"):
         days.setdefault(row["commit"], set()).add((row["started"] or "day not recorded")[:10])
-    parts = [f"{commit} of {', '.join(sorted(days[commit]))}{age_words(commit)}" for commit in sorted(shown) if commit in days]
-    return f"Measured on an {data.gpu()}. Counted at {counted_at()} (kernels {source_hash.hash_of('kernels')}): {'; '.join(parts)}." if parts else ""
+    rows = []
+    for commit in sorted(shown):
+        if commit in days:
+            age, kernels = (commits_between(commit.removesuffix("-dirty"), counted_at(), *paths) for paths in ((), KERNELS))
+            rows.append([commit, ", ".join(sorted(days[commit])), *("not known" if each is None else str(each) for each in (age, kernels))])
+    words = (f"Results on this page were measured on an {data.gpu()} at these commits. Ages are counted at {counted_at()} (hash of the kernels' sources: "
+             f"{source_hash.hash_of('kernels')}).")
+    return f"{wrapped(words)}\n\n{table(['commit', 'measured', 'commits since', 'of these, commits that touch kernels'], rows)}" if rows else ""
 
 
-HEADER = ["products", "peer", "bf16, fp16", "fp8", "planned by", "commit"]
+HEADER = ["products", "bf16, fp16", "fp8", "plan by", "measured at"]
 
 
 def speed(of_gpus: list[Data]) -> str:
@@ -126,7 +134,7 @@ def speed(of_gpus: list[Data]) -> str:
 
 def put_into(pages: dict[pathlib.Path, str], of_gpus: list[Data]) -> None:
     """The blocks of README that come from bench records."""
-    blocks = {"speed": speed(of_gpus), "why": wrapped(report_readme.why(of_gpus))}
+    blocks = {"speed": speed(of_gpus), "why": report_readme.why(of_gpus)}
     for path, text in pages.items():
         for name, (begin, end) in MARKS.items():
             if begin in text and end in text:
@@ -139,26 +147,29 @@ def other_gpus(others: list[Data]) -> str:
     parts = []
     for data in others:
         if found := compared([row for row in data.rows("products") if row["set"] not in report_readme.APART]):
-            parts.append(f"{data.gpu()}: {spread([ratio(row) for row in found])} times cuBLASLt's best over all dense shapes")
-    return f" Also measured: {'; '.join(parts)}." if parts else ""
+            parts.append(f"{data.gpu()}: {spread([ratio(row) for row in found])}")
+    return f"All dense shapes on another GPU, compared with cuBLASLt's best: {'; '.join(parts)}." if parts else ""
 
 
-METHOD = """`sluice bench` times all contenders in one process, in turn (A B C, B C A, ...). Each is a CUDA graph of many launches,
-with a rest and an untimed replay before it, so that all meet the same clocks. L2 is cold: launches rotate over
-copies of A, B and D whose weights are three times the L2 cache (at most 64 copies, so the smallest shapes are partly warm, for
-both). Data are random reals. Each result is checked in the same run, and a wrong one has no time. Times are medians over rounds,
-means are geometric, and a figure is the peer's time over ours.
-
-cuBLASLt has 64 MB of workspace and is asked for 16 algorithms. All that it returns (ALGORITHMS) are screened; its first and the
-fastest two race, and the fastest in the race is "cuBLASLt's best". *Record*: `sluice tune` measured candidates of this very shape
-before, and the fastest is shipped. *Model*: the planner chose without measuring. So a row by record compares a
-tuned plan with the fastest of an untuned list."""
+LEGEND = """**How to read a figure.** It is the peer's time divided by sluice's: above 1, sluice is faster. `1.11 (0.99 to 1.41; 40)`
+means: geometric mean 1.11, worst shape 0.99, best shape 1.41, 40 shapes. `25 of 30` instead of a count: 30 shapes ran, and 25
+have a time of both sides. All figures are of an GPU_NAME unless another GPU is named. M, N, K: D is M x N, the sum has K terms."""
+PLANS = """**Plan by.** *Tuning record*: `sluice tune` measured candidates of this very shape before, and the fastest is shipped with
+the library. *Model*: the planner's cost model chose without measuring. So a row by tuning record compares a tuned plan with a list of cuBLASLt's
+that was not tuned. In brackets: how many of the row's shapes have a record; the others have the model's plan."""
+METHOD = """- `sluice bench` times all contenders in one process, in turn (A B C, B C A, ...). A time is the median over rounds.
+- Each contender is a CUDA graph of many launches. A rest and an untimed replay come before it, so that all run at the same clocks.
+- L2 is cold: launches rotate over copies of A, B and D whose weights are three times the L2 cache. There are at most 64 copies, so the
+smallest shapes are partly warm, for both sides.
+- Data are random reals. Each result is checked in the same run, and a wrong one has no time.
+- "cuBLASLt's best": cuBLASLt gets 64 MB of workspace and is asked for 16 algorithms. All that it returns (ALGORITHMS) are timed briefly. Its
+first and the fastest two are then timed with sluice, and the fastest there counts."""
 
 
 def older_check(data: Data) -> str:
     old = sum((row["started"] or "") < "2026-11-25" for row in data.rows("files") if row["file"].removesuffix(".json") in data.shown_files())
-    return (f"{old} of the {len(data.shown_files())} records shown are older than 2026-11-25. Their check bounded each element "
-            "alone, which for fp8 with fast sums and k from 2048 on finds little but NaN; exact tests show those kernels right ([testing.md](testing.md)).") if old else ""
+    return (f"- {old} of the {len(data.shown_files())} result files shown are older than 2026-11-25. Their check bounded each element by itself. For fp8 with fast "
+            "sums and k from 2048 on, that bound finds little but NaN. Exact tests show those kernels right ([testing.md](testing.md)).") if old else ""
 
 
 def algorithms(rows: list[dict]) -> str:
@@ -174,31 +185,40 @@ def algorithms(rows: list[dict]) -> str:
 
 def slowest(rows: list[dict]) -> str:
     found = sorted(compared(rows), key=ratio)
-    return ", ".join(f"{ratio(row):.2f} at {name_of(row)}" for row in found[:5])
+    return table(["peer's time / sluice's", "M x N x K", "type of A", "stored (A/B)", "epilogue"],
+                 [[f"{ratio(row):.2f}", sizes_of(row), row["a"], f"{row['layouts']}-major", row["epilogue"] or "-"] for row in found[:5]])
 
 
-def packed_sentences(rows: list[dict]) -> str:
-    text = ""
-    for kind in ("fp16", "bf16", "e4m3"):
-        if found := by_tokens(rows, kind):
-            means = ", ".join(f"{geometric_mean(part):.2f} at {m:g} ({len(part)})" for m, part in found.items())
-            text += f" {kind} tokens, times FP8: {means}."
-            half = by_tokens(rows, kind, peer="bits16_us")
-            text += f" Times cuBLASLt's 16 bits: {', '.join(f'{geometric_mean(part):.2f} at {m:g}' for m, part in half.items())}." if half else ""
-    return text
+def packed_table(rows: list[dict]) -> str:
+    """Returns a row per number of tokens, and a column per type of tokens and peer."""
+    columns = []
+    for words, kinds in (("16-bit", ("fp16", "bf16")), ("e4m3", ("e4m3",))):
+        for peer, name in (("fp8_us", "FP8"), ("bits16_us", "16 bits")):
+            found: dict[float, list[float]] = {}
+            for kind in kinds:
+                for m, ratios in by_tokens(rows, kind, peer=peer).items():
+                    found.setdefault(m, []).extend(ratios)
+            columns += [(f"{words}; peer {name}", found)] if found else []
+    return table(["tokens", *(words for words, _ in columns)],
+                 [[f"{m:g}", *(spread(found[m]) if m in found else "-" for _, found in columns)] for m in sorted({m for _, found in columns for m in found})])
 
 
-def chain_sentences(data: Data) -> str:
+def chain_table(data: Data, of_gpus: list[Data]) -> str:
     found = newest_chains(data.rows("chains"))
-    text = "".join(f" Times cuBLASLt, {words}: {spread(ratios)}." for arm, words in ARMS.items() if (ratios := chain_ratios(found, arm)))
-    replays = {(row["file"], row["layer"]): row["replays"] for row in data.rows("chains") if row["replays"]}
-    return text + (f" {len(replays)} chains were replayed {min(replays.values()):,.0f} times or more with changing inputs, each time with "
-                   "the bits of the same kernels without overlap." if replays else "")
+    rows = [["layers of known models", words, report_readme.short(data.gpu()), report_readme.RECORD, spread(ratios)] for arm, words in ARMS.items() if (ratios := chain_ratios(found, arm))]
+    return table(["layers", "fused", "GPU", "plan by", "cuBLASLt's time / sluice's"], rows + report_losses.drawn_chains(of_gpus))
 
 
-def section(title: str, picture: str, data: Data, text: str) -> str:
-    rows, words = data.rows(PICTURES[picture][0]), " ".join(text.split())
-    return f"## {title}\n![{title}](img/{picture}.svg)\n\n{wrapped(words)}\n" if rows else ""
+def replays(data: Data) -> str:
+    found = {(row["file"], row["layer"]): row["replays"] for row in data.rows("chains") if row["replays"]}
+    return (f"{len(found)} chains were replayed {min(found.values()):,.0f} times or more with changing inputs, each time with the bits of the same kernels "
+            "without overlap.") if found else ""
+
+
+def section(title: str, picture: str, data: Data, *parts: str) -> str:
+    """`parts`: paragraphs and tables; none is wrapped twice."""
+    shown = [part if part.startswith(("|", "-")) else wrapped(part) for part in parts if part]
+    return f"## {title}\n![{title}](img/{picture}.svg)\n\n" + "\n\n".join(shown) + "\n\n" if data.rows(PICTURES[picture][0]) else ""
 
 
 REPEAT = """On a machine with a Hopper GPU and nothing else running, after `make build`:
@@ -212,41 +232,48 @@ build/release/sluice chain --accumulate fast --tokens 1,4,16,64 --fuse none,gate
 
 def repeat(data: Data) -> str:
     took = [f"{row['file']} {row['seconds']:.0f} s" for row in data.rows("files") if row["file"] in ("engine.json", "blind.json") and row["seconds"]]
-    text = ("Each record's own command is in files.csv beside it" + (f" ({', '.join(took)})" if took else "") +
-            ". Records go to bench/results/GPU; `make report` makes tables, pictures and this page of them.")
+    text = ("The command of each result file is in files.csv next to it" + (f" ({', '.join(took)})" if took else "") +
+            ". Result files go to bench/results/GPU; `make report` makes tables, pictures and this page of them. Every shape has a line there "
+            "([what each file is](../bench/results/README.md)).")
     return REPEAT + wrapped(text)
+
+
+def result(data: Data) -> str:
+    """The first paragraph: what the page is for, and the means of its main rows."""
+    means = [f"{words} {geometric_mean(ratios):.2f}" for words, name in (("for large products", "engine"), ("for products of 1 to 64 rows", "decode"))
+             if (ratios := [ratio(row) for row in compared(data.rows("products", (name,))) if not is_fp8(row)])]
+    means = f" On an {data.gpu()}, in 16 bits, cuBLASLt's best time divided by sluice's is {' and '.join(means)} (geometric means)." if means else ""
+    return f"How fast sluice is, compared with cuBLASLt and other libraries. Where it is slower, and why: [performance-losses.md](performance-losses.md).{means}"
 
 
 def page(data: Data, others: list[Data]) -> str:
     """The text of docs/performance.md."""
     text, of_gpus = "# Performance\n\n", [data, *others]
     if not data.shown_files():
-        return text + "No bench record has been kept yet.\n"
-    text += wrapped(f"{ages(data)}{other_gpus(others)} Made by `make report` from bench/results, where every shape has a line "
-                    "([what each file is](../bench/results/README.md)).") + "\n\n"
+        return text + "No bench result has been kept yet.\n"
+    text += wrapped(result(data)) + "\n\n" + wrapped(LEGEND.replace("GPU_NAME", data.gpu())) + "\n\n" + wrapped(PLANS) + "\n\n"
     products, packed = data.rows("products"), data.rows("packed")
-    method = [*METHOD.replace("ALGORITHMS", algorithms(products)).split("\n\n"), older_check(data)]
-    text += "## Method\n" + "\n\n".join(wrapped(part) for part in method if part) + "\n\n"
-    lone = sum(bool(row["us"]) and not row["cublaslt_us"] for row in products)
-    without = f" On {lone} more cuBLASLt has no time (products.csv says why)." if lone else ""
+    alone = sum(bool(row["us"]) and not row["cublaslt_us"] for row in products)
+    without = f" On {alone} more cuBLASLt has no time (products.csv says why)." if alone else ""
     rows = [row for words, sets in DENSE if (row := dense_row(data, words, sets))]
     shown = {name for _, sets in DENSE for name in sets}
     rest = sorted({row["set"] for row in products} - shown)
-    alone = f" In the picture alone: {', '.join(rest)}." if rest else ""
-    text += section("Dense products", "dense", data, f"{len(compared(products))} shapes.{without} The slowest: {slowest(products)}. In the "
-                    f"table: mean (worst to best; shapes); seen: looked at before by those who changed the planner.{alone}")
-    text += f"\n{table([HEADER[0], *HEADER[2:]], rows)}\n\n" if rows else ""
+    only = f" Result files that only the picture shows: {', '.join(rest)}." if rest else ""
+    text += section("Dense products", "dense", data, f"{len(compared(products))} shapes, compared with cuBLASLt's best.{without} *Promoted* sums are added to fp32 "
+                    "registers every 128 of k; other fp8 sums are *fast*, in the tensor core ([numerics.md](numerics.md)). *Seen*, and *others*: the planner was changed after "
+                    f"these shapes were measured, so it may fit them better than new ones.{only}", table(HEADER, rows), "The five slowest shapes:", slowest(products),
+                    other_gpus(others))
     untimed = "" if data.rows("int4_peers") else "Marlin, Machete, "
-    text += section("int4 weights", "packed", data, "Beside the faster of cuBLASLt's best FP8 product and our own; mean (products)."
-                    + packed_sentences(packed) + f" Not timed: {untimed}CUTLASS, TensorRT-LLM.") + "\n"
-    text += section("A layer as a chain", "chains", data, "All launches of a layer in one CUDA graph, each loading its weights before the one in "
-                    "front has ended ([chains.md](chains.md)). Each arm has the bits of its own kernels without overlap. cuBLASLt has its fastest "
-                    "screened algorithm for each product, the same norms and quantisers, and never the fused ones." + chain_sentences(data) + report_losses.drawn_chains(of_gpus)) + "\n"
-    if others := report_losses.other_peers(data):
-        text += "## Beside other peers\n" + "\n".join(wrapped(f"- {line}", "  ") for line in others) + "\n\n"
-    if losses := [*report_losses.where_we_lose(data), *report_losses.strided(of_gpus)]:
-        text += "## Where we lose, and why\n" + "\n".join(wrapped(f"- {line}", "  ") for line in losses) + "\n\n"
-    return text + "## To repeat it\n" + repeat(data) + "\n"
+    text += section("int4 weights", "packed", data, "Layers of known models; tokens are the rows of the activations, in 16 bits or in e4m3. Peers are products of the same size. FP8: the "
+                    "faster of cuBLASLt's best and sluice's own. 16 bits: cuBLASLt's, with 16-bit weights.", packed_table(packed),
+                    f"Not timed: {untimed}CUTLASS, TensorRT-LLM.")
+    text += section("A layer as a chain", "chains", data, "A chain is all launches of one transformer layer, in fp8, for 1 to 64 tokens, in one CUDA graph. Each launch loads its "
+                    "weights before the previous one has ended ([chains.md](chains.md)). cuBLASLt has its fastest algorithm for each product, the same norms and quantisers, and "
+                    "nothing fused. *Fused*: SwiGLU and quantisers are part of sluice's products.", chain_table(data, of_gpus), replays(data))
+    text += report_losses.other_peers(data)
+    method = [*METHOD.replace("ALGORITHMS", algorithms(products)).split("\n- "), older_check(data)]
+    text += "## Method\n" + "\n".join(wrapped("- " + part.removeprefix("- "), "  ") for part in method if part) + "\n\n"
+    return text + "## To repeat it\n" + repeat(data) + "\n\n## Age of the results\n" + ages(data) + "\n"
 
 
 def datas_of(results: pathlib.Path) -> list[Data]:
@@ -270,7 +297,8 @@ def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
     if shown.shown_files():
         put_into(pages, [shown, *others])
     report_convolutions.put_into(pages, docs, [shown, *others])
-    return texts | pages | {docs / "performance.md": page(shown, others)}
+    lost = report_losses.page(shown, [shown, *others])
+    return texts | pages | {docs / "performance.md": page(shown, others)} | ({docs / "performance-losses.md": lost} if lost else {})
 
 
 def undescribed(results: pathlib.Path) -> list[str]:

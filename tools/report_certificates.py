@@ -22,6 +22,7 @@ MARKS = {name: (f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} 
 NONE = ("**No certificate is kept.** Nothing here says that the kernels of this commit are right on a GPU: `make certify` on a machine "
         "with one writes it.")
 MOST_NAMED = 4  # kernels named in README
+NO_KEYS = "what it ran was not kept"
 REASONS = {"tests": "tests", "names": "tests", "table": "tests", "host": "host code", CHANGED: "kernels", UNCOMPARED: "kernels not compared", LOST: "kernels not kept"}
 
 
@@ -63,7 +64,7 @@ class Kept:
         entry = self.certificate["sections"][name]
         tree = {part.name: keys_of_tree()[name, part.name] for part in sections()[name].parts}
         if any(not part["keys"] for part in entry["parts"].values()):
-            return ["it names no tests and kernels"]
+            return [NO_KEYS]
         kinds = {kind for part, keys in tree.items() for kind in (certify_keys.changed(entry["parts"][part]["keys"], keys) if part in entry["parts"] else ["table"])}
         kinds |= {"table"} if entry["parts"].keys() - tree.keys() else set()
         kinds |= self.differing(name).keys()
@@ -102,33 +103,55 @@ def commits(entries: list[dict]) -> list[str]:
 def found_words(entry: dict) -> str:
     """A cell's words for a section's findings. A mere number of cases or tests means that none was wrong."""
     if entry["verdict"] == "wrong":
-        return f"**{len(entry['found'])} found**: {entry['found'][0].splitlines()[0][:120]}"
+        return f"**failed**: {len(entry['found'])} findings"
     how_many = counted(entry["cases"], "cases") if entry["cases"] else counted(entry["tests"], "tests")
     if entry["verdict"] == "unfinished" and not entry["parts"]:
         return "unfinished: no part was done"
     if entry["verdict"] == "unfinished":
         return f"unfinished: {len(entry['parts'])} of {entry['of']} parts, {how_many}"
     skipped = f", {len(entry['skipped'])} skipped" if entry["skipped"] else ""
-    skipped += f", {entry['not_judged']:,} not judged" if entry.get("not_judged") else ""
-    told = [f"{key} {value}" for key, value in entry.get("facts", {}).items() if key.endswith((WAIVED, VARIANTS, PAST))]
-    return how_many + skipped + "".join(f"; {words}" for words in told)
+    return how_many + skipped + (f", {entry['not_judged']:,} not judged" if entry.get("not_judged") else "")
+
+
+def facts_of(entry: dict) -> list[str]:
+    """Sentences on missed targets, and on what sanitizers did not run as it ships."""
+    facts = [(key, value) for key, value in entry.get("facts", {}).items() if key.endswith((WAIVED, VARIANTS, PAST))]
+    return [f"a target was missed: {key.removesuffix(PAST).strip()} is {value.replace('bar', 'at most')}" if key.endswith(PAST) else f"{key} {value}" for key, value in facts]
 
 
 def cell(kept: Kept, name: str) -> str:
-    """A cell of the table: findings, seconds, commits; what has changed since."""
+    """A cell of the table: findings, and what has changed since."""
     entry = kept.entries()[name]
     if entry is None:
         return "not run"
-    text = f"{found_words(entry)}; {entry['seconds']:.0f} s, {', '.join(commits([entry]))}"
     why = kept.reasons(name) if entry["parts"] else []
-    return f"*old ({', '.join(why)}):* {text}" if why else text
+    return (f"old ({', '.join(why)}): " if why else "") + found_words(entry)
 
 
-def machine_line(kept: Kept) -> str:
-    """A line on a GPU: drivers, days, and each kernel that has changed since."""
-    parts = [part for entry in kept.entries().values() if entry for part in entry["parts"].values()]
+def machine_lines(kept: Kept) -> list[str]:
+    """A list on a GPU: driver and days, commits, findings, and each kernel that has changed since."""
+    entries = {name: entry for name, entry in kept.entries().items() if entry}
+    parts = [part for entry in entries.values() for part in entry["parts"].values()]
     days, drivers, nvrtc = (", ".join(sorted({part[key][:length] for part in parts if part[key]})) for key, length in (("ended", 10), ("driver", 99), ("nvrtc", 99)))
-    return f"- {kept.gpu()}: driver {drivers}, {nvrtc}, {days or 'not ended'}; {len(kept.kernels.kernels)} kernels. {kernels_words(kept, 1000)}"
+    kernels = f"; {len(kept.kernels.kernels)} kernels" if kept.kernels.kernels else ""
+    lines = [f"- **{kept.gpu()}**: driver {drivers}, {nvrtc}, {days or 'not ended'}{kernels}. {kernels_words(kept, 1000)}"]
+    by_commit: dict[str, list[str]] = {}
+    for name, entry in entries.items():
+        if ran := ", ".join(commits([entry])):
+            by_commit.setdefault(ran, []).append(name)
+    most = max(by_commit, key=lambda ran: len(by_commit[ran]), default="")
+    lines += [f"  - Ran at {ran}: {'all other sections' if ran == most and len(by_commit) > 1 else 'all sections' if ran == most else ', '.join(names)}."
+              for ran, names in sorted(by_commit.items(), key=lambda item: item[0] == most)]
+    for name, entry in entries.items():
+        if entry["verdict"] == "wrong":
+            lines.append(f"  - {name}: the first of {len(entry['found'])} findings is `{first_found(entry)}`.")
+        lines += [f"  - {name}: {words}." for words in facts_of(entry)]
+    return lines
+
+
+def first_found(entry: dict) -> str:
+    """The name of the first test that failed, without the part of the section in front."""
+    return entry["found"][0].splitlines()[0].split(": ")[1].rstrip(":").removeprefix("tests.python.")
 
 
 def kernels_words(kept: Kept, most: int) -> str:
@@ -146,43 +169,47 @@ def kernels_words(kept: Kept, most: int) -> str:
 
 
 def right_random(kept: Kept) -> str:
-    """", with 100,000 random dense problems without a wrong bit", for sections that hold."""
+    """"100,000 random dense problems", for sections that hold."""
     holds, entries = kept.standing()["holds"], kept.entries()
     cases = {name: entries[name]["cases"] for name in holds if entries[name]}
     parts = [f"{cases[name]:,} random {words}" for name, words in (("fuzz", "dense problems"), ("packed", "packed ones")) if cases.get(name)]
-    return f", with {' and '.join(parts)} without a wrong bit" if parts else ""
+    return " and ".join(parts)
 
 
 def ago(commit: str) -> str:
-    """"80d09d8, 12 commits back"; without a count where git does not know."""
+    """"80d09d8 (12 commits back)"; without a count where git does not know."""
     age = commits_between(commit.removesuffix("-dirty"), counted_at())
-    return commit if age is None else f"{commit}, {age} commit{'s' * (age != 1)} back"
+    return commit if age is None else f"{commit} ({age} commit{'s' * (age != 1)} back)"
 
 
-def line_of(kept: Kept) -> str:
-    """Sentences on the certificate: what passed and when, what has changed since, what holds."""
+def column_of(kept: Kept) -> dict[str, str]:
+    """Returns README's cells on a certificate by row: sections passed and when, changes since, sections that hold."""
     names, entries = kept.standing(), kept.entries()
     total, passed = sum(map(len, names.values())), len(names["holds"]) + len(names["older"])
-    when = " and ".join(ago(commit) for commit in commits([entry for entry in entries.values() if entry])) or "no commit"
-    text = f"{kept.gpu()}: {passed} of {total} sections passed at {when}{right_random(kept)}."
-    for name in names["wrong"]:
-        text += f" **Found** by {name}: {entries[name]['found'][0].splitlines()[0][:80]}."
-    text += "".join(f" {words}: {', '.join(names[key])}." for key, words in (("unfinished", "Unfinished"), ("missing", "Not run")) if names[key])
     late = [name for name, entry in entries.items() if entry and any(key.endswith(PAST) for key in entry.get("facts", {}))]
-    text += f" All results were right; a speed target was missed (`sluice {', '.join(late)}`)." if late and not names["wrong"] else ""
     reasons: dict[str, list[str]] = {}
     for name in names["older"]:
         for why in kept.reasons(name):
             reasons.setdefault(why, []).append(name)
-    since = "; ".join(f"{why} of {'all' if len(some) == total else ', '.join(some)}" for why, some in reasons.items() if not why.startswith("it "))
-    text += f" {kernels_words(kept, MOST_NAMED)}" + (f" Changed since: {since}." if since else "")
-    return f"{text} **{len(names['holds'])} of {total} hold.**"
+    since = [f"{', '.join(some) if len(some) < len(names['older']) or len(some) < 4 else 'all'} ({why})" for why, some in reasons.items()]
+    listed = {words: ", ".join(names[key]) for words, key in (("sections that failed", "wrong"), ("unfinished", "unfinished"), ("not run", "missing"))}
+    return {"sections passed": f"{passed} of {total}",
+            "sections that hold": f"**{len(names['holds'])} of {total}**",
+            "run at": ", ".join(ago(commit) for commit in commits([entry for entry in entries.values() if entry])),
+            **listed,
+            "passed, but changed since": ", ".join(since),
+            "kernels changed since": "not known" if not kept.kernels.kernels else kernels_words(kept, MOST_NAMED) if any(map(kept.differing, sections())) else "none",
+            "random products without a wrong bit": right_random(kept),
+            "speed target missed": ", ".join(f"`sluice {name}`" for name in late)}
 
 
 def summary(certificates: dict[str, Kept]) -> str:
-    """Returns README's list, one item per GPU."""
-    lines = [f"- {line_of(kept)}" for kept in certificates.values()] or [NONE]
-    return "\n".join(textwrap.fill(line, 110, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) for line in lines)
+    """Returns README's table: a column per GPU, a row per fact; a row that no GPU has is left out."""
+    if not certificates:
+        return textwrap.fill(NONE, 110, break_long_words=False, break_on_hyphens=False)
+    columns = [column_of(kept) for kept in certificates.values()]
+    rows = [[row, *(column[row] or "-" for column in columns)] for row in columns[0] if any(column[row] for column in columns)]
+    return table(["", *(kept.gpu() for kept in certificates.values())], rows)
 
 
 def by_section(certificates: dict[str, Kept]) -> str:
@@ -191,9 +218,7 @@ def by_section(certificates: dict[str, Kept]) -> str:
     text = table(["section", "what runs", *(kept.gpu() for kept in certificates.values())], rows)
     if not certificates:
         return f"{NONE}\n\n{text}"
-    legend = ("Each case and test that a cell counts was right, unless the cell says otherwise; not judged: the test's own data are at fault. Old: what stands in brackets has changed since, so the "
-              "section no longer holds.")
-    return f"{text}\n\n{legend}\n\n" + "\n".join(machine_line(kept) for kept in certificates.values())
+    return f"{text}\n\n" + "\n".join(line for kept in certificates.values() for line in machine_lines(kept))
 
 
 def replaced(text: str, name: str, block: str) -> str:

@@ -9,7 +9,7 @@ import tempfile
 
 import report_certificates
 from certify_kernels import CHANGED, SAME, UNCOMPARED, Kernels
-from report_certificates import MARKS, NONE, SCHEMA, Kept, by_section, keys_of_tree, replaced, sections, summary
+from report_certificates import MARKS, NO_KEYS, NONE, SCHEMA, Kept, by_section, keys_of_tree, replaced, sections, summary
 
 UNITS = ("#include <sluice/kernels/gemm_entry.cuh>\n.schedule = sluice::Schedule::ping_pong, .tile = {.m = 64, .n = 8, .k = 64}, .a = sluice::DType::bf16",
          "#include <sluice/kernels/norm_entry.cuh>\n")
@@ -49,55 +49,60 @@ def said(certificates: dict[str, Kept]) -> str:
     return " ".join(summary(certificates).split())
 
 
+def holding(count: int) -> str:
+    return f"| sections that hold | **{count} of {len(sections())}** |"
+
+
 def check_certificates() -> None:
     total = len(sections())
     text = said(kept())
-    assert text == (f"- NVIDIA H200: {total} of {total} sections passed at 0123abc, with 100,000 random dense problems without a wrong bit. "
-                    f"Since then none of the kernels that it ran has changed. **{total} of {total} hold.**"), text
+    assert text == (f"| | NVIDIA H200 | | --- | --- | | sections passed | {total} of {total} | | sections that hold | **{total} of {total}** | | run at | 0123abc | "
+                    "| kernels changed since | none | | random products without a wrong bit | 100,000 random dense problems |"), text
     late = kept(rows={"facts": {"worst_loss past its bar:": "0.09"}})
-    assert "All results were right; a speed target was missed (`sluice rows`)." in said(late), said(late)
-    assert "| fuzz | random dense problems, whole numbers, no wrong bit | 100,000 cases; 21 s, 0123abc |" in by_section(kept())
-    assert "- NVIDIA H200: driver 580.1, NVRTC 13.0, 2026-01-01; 2 kernels. Since then none" in by_section(kept()), by_section(kept())
+    assert "| speed target missed | `sluice rows` |" in said(late), said(late)
+    assert "  - rows: a target was missed: worst_loss is 0.09." in by_section(late), by_section(late)
+    assert "| fuzz | random dense problems, whole numbers, no wrong bit | 100,000 cases |" in by_section(kept())
+    assert "- **NVIDIA H200**: driver 580.1, NVRTC 13.0, 2026-01-01; 2 kernels. Since then none" in by_section(kept()), by_section(kept())
     two = by_section(kept() | {"h100": kept()["h200"]})
-    assert two.count("100,000 cases; 21 s") == 2, two
+    assert two.count("100,000 cases") == 2 and two.count("Ran at 0123abc: all sections.") == 2, two
 
     # A weakened test, a lost test and a smaller setting void their section; so does host code that it exercises.
     for section, part, kind, why in (("fuzz", "from 0", "tests", "tests"), ("fuzz", "from 20000", "names", "tests"), ("packed", "others", "table", "tests"),
                                      ("graphs", "chains", "host", "host code")):
         made = with_key(section, part, kind)
-        assert f"Changed since: {why} of {section}. **{total - 1} of {total} hold.**" in said(made), said(made)
-        assert by_section(made).count(f"*old ({why}):*") == 1, "its section, and no other"
+        assert f"| passed, but changed since | {section} ({why}) |" in said(made) and holding(total - 1) in said(made), said(made)
+        assert by_section(made).count(f"old ({why}): ") == 1, "its section, and no other"
         assert ("100,000 random" in said(made)) == (section != "fuzz"), "cases of a section that no longer holds are not told"
     lost = kept()
     del lost["h200"].kernels.parts["real/real_data"]
-    assert "Changed since: kernels not kept of real." in said(lost), "what ran is not known"
+    assert "real (kernels not kept) |" in said(lost), "what ran is not known"
     fewer = kept()
     del fewer["h200"].certificate["sections"]["fuzz"]["parts"]["from 0"]
-    assert "tests of fuzz." in said(fewer), "a part of the table that did not run"
+    assert "fuzz (tests) |" in said(fewer), "a part of the table that did not run"
 
     text = said(kept((SAME, CHANGED)))
-    assert f"Since then these kernels changed: norm (1 of 2). Changed since: kernels of companions. **{total - 1} of {total} hold.**" in text, text
+    assert "Since then these kernels changed: norm (1 of 2). |" in text and "companions (kernels) |" in text and holding(total - 1) in text, text
     text = said(kept((CHANGED, SAME)))
-    assert f"these kernels changed: ping_pong 64x8x64 bf16 (1 of 2). Changed since: kernels of fuzz, companions. **{total - 2} of {total} hold.**" in text, text
+    assert "these kernels changed: ping_pong 64x8x64 bf16 (1 of 2). |" in text and holding(total - 2) in text, text
     text = said(kept((UNCOMPARED, SAME)))
-    assert "The text of 1 has changed, and nobody has compared" in text and f"**{total - 2} of {total} hold.**" in text, text
+    assert "The text of 1 has changed, and nobody has compared" in text and holding(total - 2) in text, text
 
     wrong = kept(fuzz={"verdict": "wrong", "found": ["from 0: fuzz.x: one bit\nmore"], "skipped": ["a"]})
     text = by_section(wrong)
-    assert "**1 found**: from 0: fuzz.x: one bit" in text and "100,000 cases" not in text, text
-    assert "**Found** by fuzz: from 0: fuzz.x: one bit." in said(wrong) and "100,000" not in said(wrong), said(wrong)
+    assert "| **failed**: 1 findings |" in text and "- fuzz: the first of 1 findings is `fuzz.x`." in text and "100,000 cases" not in text, text
+    assert "| sections that failed | fuzz |" in said(wrong) and "100,000" not in said(wrong), said(wrong)
     variant = kept(sanitizers={"cases": 9, "facts": {"racecheck ran": "2 of 8 kernels as a variant (both_arrive)", "other": "5"}})
-    assert "9 cases; racecheck ran 2 of 8 kernels as a variant (both_arrive); " in by_section(variant), "what ran is not what ships"
+    assert "  - sanitizers: racecheck ran 2 of 8 kernels as a variant (both_arrive)." in by_section(variant), "what ran is not what ships"
     unjudged = kept(packed={"cases": 5_000, "not_judged": 3})
-    assert "5,000 cases, 3 not judged; " in by_section(unjudged), "neither right nor wrong"
+    assert "5,000 cases, 3 not judged |" in by_section(unjudged), "neither right nor wrong"
     cut = kept(packed={"verdict": "unfinished", "cases": 5_000, "of": 12})
-    assert "unfinished: 9 of 12 parts, 5,000 cases;" in by_section(cut)
-    assert "Unfinished: packed." in said(cut) and "5,000" not in said(cut), said(cut)
+    assert "unfinished: 9 of 12 parts, 5,000 cases |" in by_section(cut)
+    assert "| unfinished | packed |" in said(cut) and "5,000" not in said(cut), said(cut)
     del cut["h200"].certificate["sections"]["sanitizers"]
-    assert "Not run: sanitizers." in said(cut) and "| not run |" in by_section(cut)
+    assert "| not run | sanitizers |" in said(cut) and "| not run |" in by_section(cut)
     old = kept()
     old["h200"].certificate["sections"]["fuzz"]["parts"]["from 0"]["keys"] = {}
-    assert f"**{total - 1} of {total} hold.**" in said(old) and "*old (it names no tests and kernels):*" in by_section(old)
+    assert holding(total - 1) in said(old) and f"old ({NO_KEYS}): " in by_section(old)
 
     assert said({}) == NONE and NONE in by_section({})
     begin, end = MARKS["certified"]

@@ -17,7 +17,7 @@ SWEEP = "wgrad_sweep"
 BLOCKS = {"conv.md": "convolutions", "tuning-wgrad.md": "weight gradients"}
 SHOWN_LAYERS = 3  # in the picture
 # Ways to combine the split-K slices of a tile, in the order of the table.
-WAYS = (("one part", lambda c: c["splits"] == 1 and c["cluster"][2] == 1), ("a cluster along k", lambda c: c["splits"] == 1 and c["cluster"][2] > 1),
+WAYS = (("one slice", lambda c: c["splits"] == 1 and c["cluster"][2] == 1), ("a cluster along k", lambda c: c["splits"] == 1 and c["cluster"][2] > 1),
         ("the last arriver", lambda c: c["combine"] == "last_arriver" and c["splits"] > 1),
         ("a second kernel", lambda c: c["combine"] == "separate" and c["splits"] > 1))
 
@@ -104,7 +104,7 @@ class Layer:
         return min((p for p in self.plans if taken(p)), key=lambda p: p["us"], default=None)
 
     def tile_first(self) -> dict | None:
-        """The fastest unsplit kernel, then the best number of parts for its tile, schedule and cluster. None: no
+        """The fastest unsplit kernel, then the best number of slices for its tile, schedule and cluster. None: no
         unsplit kernel was timed."""
         whole = self.best_of(lambda p: self.parts(p) == 1)
         if whole is None:
@@ -137,18 +137,24 @@ def sweep_block(of_gpus: list) -> str:
     if data is None:
         return "Not measured yet."
     layers, commit = layers_of(data.rows("wgrad_sweep")), data.commit(f"conv/{SWEEP}")
-    ways = {"the first pick": lambda l: l.pick, "the best of the model's first 30": lambda l: l.top(30), "tile first, parts after": Layer.tile_first}
-    lines = [[l.name, str(l.possible or len(l.plans)), str(l.ranked), str(len(l.plans)), f"{l.best['us']:.1f}", f"{l.best['tile']}/{l.parts(l.best):g}",
-              *[over(way(l), l.best) for way in ways.values()],
-              *[f"{found['us']:.1f}/{l.parts(found):g}" if (found := l.best_of(way)) else "-" for _, way in WAYS]] for l in layers]
-    text = f"{data.gpu()}, commit {commit}{age_words(commit)}. Times are in us; behind a stroke the number of parts.\n\n"
-    text += table(["layer", "plans", "listed", "timed", "fastest", "its tile", "pick loses", "best of 30 loses", "tile first loses", *[words for words, _ in WAYS]],
-                  lines, tight=True)
+    ways = {"the first pick": lambda l: l.pick, "the best of the model's first 30": lambda l: l.top(30), "tile first, slices after": Layer.tile_first}
+    fastest = [[l.name, str(l.possible or len(l.plans)), str(l.ranked), str(len(l.plans)), f"{l.best['us']:.1f}", l.best["tile"], f"{l.parts(l.best):g}"] for l in layers]
+    lost = [[l.name, *[over(way(l), l.best) for way in ways.values()]] for l in layers]
+    combined = [[l.name, *[(f"{found['us']:.1f}" + (f" with {l.parts(found):g}" if l.parts(found) > 1 else "")) if (found := l.best_of(way)) else "-" for _, way in WAYS]] for l in layers]
     losses = {words: [found["us"] / l.best["us"] - 1 for l in layers if (found := way(l))] for words, way in ways.items()}
-    text += "\n\nMean and worst: " + "; ".join(f"{words} {statistics.mean(each):.1%} and {max(each):.1%}" for words, each in losses.items()) + "."
+    lost += [["**mean**", *(f"{statistics.mean(each):.1%}" for each in losses.values())], ["**worst**", *(f"{max(each):.1%}" for each in losses.values())]]
     wins = collections.Counter(min(((l.best_of(way) or {"us": 1e9})["us"], words) for words, way in WAYS)[1] for l in layers)
-    text += " The fastest is " + ", ".join(f"{words} in {count}" for words, count in wins.most_common()) + f" of {len(layers)} layers."
-    return text
+    won = ", ".join(f"{words} in {count}" for words, count in wins.most_common())
+    return (f"Measured on an {data.gpu()} at commit {commit}{age_words(commit)}.\n\n"
+            "**The fastest plan.** *Plans*: all combinations of tile, cluster, number of slices and way to combine them. *Listed*: how many\n"
+            "of them the model considers. *Timed*: how many kernels ran in the 40 s of each layer, a plan in another order of tiles\n"
+            "(raster) counted anew; the fastest is the fastest of these. A layer is images x channels > filters, pixels, filter / stride.\n\n"
+            + table(["layer", "plans", "listed", "timed", "fastest, us", "its tile", "its slices"], fastest, tight=True) +
+            "\n\n**What a way to choose loses.** A cell is its time over the time of the fastest plan, less 1. *The first pick*: of the model,\n"
+            "without measuring. *The best of the model's first 30*: about what `sluice tune` finds. *Tile first*: the fastest unsplit tile, then\n"
+            "the best number of slices for it; \"-\": no unsplit kernel was timed.\n\n" + table(["layer", *ways], lost, tight=True) +
+            "\n\n**The fastest of each way to combine slices.** \"22.8 with 16\": 22.8 us, with 16 slices; \"-\": none was timed.\n\n"
+            + table(["layer", *[words for words, _ in WAYS]], combined, tight=True) + f"\n\nThe fastest is {won} of {len(layers)} layers.")
 
 
 def picture(rows: list[dict]) -> str:
@@ -156,12 +162,12 @@ def picture(rows: list[dict]) -> str:
     layers = layers_of(rows)
     layers = sorted(layers, key=lambda l: l.parts(l.best))
     shown = [layers[i * (len(layers) - 1) // (SHOWN_LAYERS - 1)] for i in range(SHOWN_LAYERS)] if len(layers) >= SHOWN_LAYERS else layers
-    image = report_pictures.Picture(760, 300, "Time of a weight gradient by its number of parts")
+    image = report_pictures.Picture(760, 300, "Time of a weight gradient by its number of slices")
     looks = ("blue", "orange", "grey")
     slowest = max(min(p["us"] / l.best["us"] for p in l.plans if l.parts(p) == parts) for l in shown for parts in {l.parts(p) for p in l.plans})
     top = min(max(slowest, 1.5), 8)
     axes = report_pictures.Axes(image, (60, 40, 660, 200), (0.9, 140), (0.95, top))
-    axes.draw("Time over the layer's fastest plan, by parts along the pixels", [1, 2, 4, 8, 16, 32, 64, 128], [each for each in (1, 1.5, 2, 3, 5, 8) if each <= top])
+    axes.draw("Time over the layer's fastest plan, by slices of the pixels", [1, 2, 4, 8, 16, 32, 64, 128], [each for each in (1, 1.5, 2, 3, 5, 8) if each <= top])
     for layer, look in zip(shown, looks):
         curve = [(parts, min(p["us"] for p in layer.plans if layer.parts(p) == parts) / layer.best["us"]) for parts in sorted({layer.parts(p) for p in layer.plans})]
         points = [axes.at(parts, min(value, 7.9)) for parts, value in curve if parts <= 140]

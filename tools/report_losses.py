@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentences of docs/performance.md on losses and on peers other than cuBLASLt. Causes are typed and have
-findings; numbers come from rows. A sentence is left out if its rows show no loss."""
+"""docs/performance-losses.md, and parts of docs/performance.md on peers other than cuBLASLt. Causes are
+typed and have findings; numbers come from rows. A part is left out if its rows show no loss."""
 import re
+import textwrap
 
-from report_figures import by_tokens, chain_ratios, compared, floor_shares, geometric_mean, is_fp8, losses, name_of, ratio, sizes_of, spread
+from report_figures import by_tokens, chain_ratios, compared, floor_shares, geometric_mean, is_fp8, losses, name_of, ratio, sizes_of, spread, table
 from report_records import NO_COMMIT, age_words, first_look
+from report_readme import MODEL
 
 SLOWER = 0.99  # ratios above this count as even, because runs differ by 1 %
 
@@ -23,40 +25,46 @@ def told(row: dict) -> str:
     return f"{ratio(row):.2f} at {name_of(row)}"
 
 
+def listed(title: str, *items: str) -> str:
+    """A title and a list; empty items are left out."""
+    return f"## {title}\n" + "\n".join(textwrap.fill(f"- {item}", 110, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) for item in items if item)
+
+
 def without_record(data) -> str:
     rows = [row for row in data.rows("products") if row["planned_by"] == "model"]
     worst, drawn = worst_of(rows), data.rows("products", ("blind",))
     if not worst:
         return ""
-    slower = sum(ratio(row) < SLOWER for row in compared(rows))
-    text = (f"**Shapes without a record.** {slower} of {len(compared(rows))} are slower by more than 1 %, the slowest {told(worst)} "
-            f"(measured at {data.commit(worst['set'])}).")
+    slower, picks, across = sum(ratio(row) < SLOWER for row in compared(rows)), "", compared([row for row in rows if row["layouts"] != "k/k"])
     if lost := losses(drawn):
-        look = "a first look" if first_look(data.commit("blind")) else "seen before"
+        look = "new" if first_look(data.commit("blind")) else "seen before"
         most = max(row["candidates"] or 0 for row in drawn)
-        text += (f" On {len(lost)} random shapes ({look}) the pick takes {percent(geometric_mean(lost) - 1)} longer in the mean and "
-                 f"{percent(max(lost) - 1)} at worst than the fastest of its own first {most:g} candidates ([unseen.md](findings/unseen.md)).")
-    text += " Cause: the cost model has one number for what neighbouring tiles share in L2 ([fitted-widths.md](findings/fitted-widths.md))"
-    across = compared([row for row in rows if row["layouts"] != "k/k"])
-    if across and geometric_mean([ratio(row) for row in across]) < SLOWER:
-        text += (f"; for operands stored MN-major ({geometric_mean([ratio(row) for row in across]):.2f} in the mean of {len(across)}) it also takes "
-                 "clusters too early ([mn-major.md](findings/mn-major.md))")
-    return text + "."
+        picks = (f"On {len(lost)} random shapes ({look}) the planner's pick takes {percent(geometric_mean(lost) - 1)} longer in the mean, and "
+                 f"{percent(max(lost) - 1)} at worst, than the fastest of its own first {most:g} candidates ([unseen.md](findings/unseen.md)).")
+    mn_major = ""
+    if across and (mean := geometric_mean([ratio(row) for row in across])) < SLOWER:
+        mn_major = (f"Operands stored MN-major: {mean:.2f} in the mean of {len(across)}. Cause: the cost model also takes clusters too early there "
+                    "([mn-major.md](findings/mn-major.md)).")
+    return listed("Shapes without a tuning record", f"{slower} of {len(compared(rows))} are slower than cuBLASLt's best by more than 1 %.",
+                  f"The slowest: {told(worst)} (measured at {data.commit(worst['set'])}).", picks, mn_major,
+                  "Cause: the cost model has one number for what neighbouring tiles share in L2 ([fitted-widths.md](findings/fitted-widths.md)).")
 
 
 def many_tokens(data) -> str:
-    means = {m: geometric_mean(part) for m, part in by_tokens(data.rows("packed"), "fp16").items()}
-    slower = [f"{mean:.2f} at {m:g}" for m, mean in means.items() if mean < SLOWER]
-    if not slower:
+    found: dict[str, dict[float, list[float]]] = {"16-bit": {}, "e4m3": {}}
+    for kind, words in (("fp16", "16-bit"), ("bf16", "16-bit"), ("e4m3", "e4m3")):
+        for m, ratios in by_tokens(data.rows("packed"), kind).items():
+            found[words].setdefault(m, []).extend(ratios)
+    slow = {kind: [(geometric_mean(ratios), m) for m, ratios in some.items() if geometric_mean(ratios) < SLOWER] for kind, some in found.items()}
+    if not slow["16-bit"]:
         return ""
-    bytes_too = {m: geometric_mean(part) for m, part in by_tokens(data.rows("packed"), "e4m3").items()}
-    text = f"**int4 weights with many tokens.** Beside FP8: {', '.join(slower)} fp16 tokens"
-    if slow := [f"{mean:.2f} at {m:g}" for m, mean in bytes_too.items() if mean < SLOWER]:
-        text += f"; {', '.join(slow)} e4m3 tokens"
-    if told := slower_than_vllm(data):
-        text += f". Beside the faster of Marlin and Machete, {told}"
-    return text + (". Cause: codes are unpacked to the tokens' type before they are multiplied; that takes instructions, and 16-bit tensor "
-                   "cores do half as many products a clock as FP8 ones. There int4 saves memory, not time ([few-bit-weights.md](findings/few-bit-weights.md)).")
+    from_m = " and ".join(f"from {min(m for _, m in some):g} {kind} tokens on" for kind, some in slow.items() if some)
+    worst = min(slow["16-bit"])
+    vllm = slower_than_vllm(data)
+    return listed("int4 weights with many tokens", f"Slower than FP8 {from_m}, in the mean of known layers. The worst mean is {worst[0]:.2f}, at {worst[1]:g} 16-bit tokens.",
+                  vllm and f"Compared with the faster of Marlin and Machete, {vllm}.",
+                  "Cause: 4-bit values are converted to the tokens' type before they are multiplied. That takes instructions, and 16-bit tensor cores do half as many "
+                  "products per clock as FP8 ones. There int4 saves memory, not time ([few-bit-weights.md](findings/few-bit-weights.md)).")
 
 
 def slower_than_vllm(data) -> str:
@@ -72,12 +80,12 @@ def few_waves(data) -> str:
     worst = worst_of(rows)
     if not worst:
         return ""
-    kinds = {"in 16 bits": [row for row in rows if not is_fp8(row)], "in fp8": [row for row in rows if is_fp8(row)]}
+    kinds = {"In 16 bits": [row for row in rows if not is_fp8(row)], "In fp8": [row for row in rows if is_fp8(row)]}
     shares = {kind: floor_shares(part) for kind, part in kinds.items() if part}
-    words = " and ".join(f"{ours:.2f} (cuBLASLt {theirs:.2f}) {kind}" for kind, (ours, theirs) in shares.items())
     least, most = (pick(row["m"] for row in rows) for pick in (min, max))
-    return (f"**One or two waves of tiles**, M {least:g} to {most:g}: {told(worst)}. Products reach {words} of what memory or tensor cores "
-            "allow. Cause: starts, ends and L2 take the rest, and nothing hides them in so few waves ([what-is-left.md](findings/what-is-left.md)).")
+    return listed(f"One or two waves of tiles (M {least:g} to {most:g})", f"The slowest: {told(worst)}.",
+                  *[f"{kind} sluice reaches {ours:.2f} of the speed that memory or tensor cores allow, cuBLASLt's best {theirs:.2f}." for kind, (ours, theirs) in shares.items()],
+                  "Cause: the start and end of a launch and L2 take the rest, and nothing hides them in so few waves ([open-bars.md](findings/open-bars.md)).")
 
 
 def power_limit(data) -> str:
@@ -86,9 +94,9 @@ def power_limit(data) -> str:
     if not worst or not clocks:
         return ""
     mean = geometric_mean([ratio(row) for row in rows])
-    return (f"**Large products.** From 4096 rows on the mean is {mean:.2f}, the slowest {told(worst)}. SMs ran at {min(clocks):.0f} to "
-            f"{max(clocks):.0f} MHz, counted beside the launches. Cause: the power limit sets that clock; a kernel gains by fewer joules only, "
-            "for either side ([power.md](findings/power.md)).")
+    return listed("Large products", f"From 4096 rows on the mean is {mean:.2f}, the slowest {told(worst)}.",
+                  f"SMs ran at {min(clocks):.0f} to {max(clocks):.0f} MHz during the launches.",
+                  "Cause: the power limit sets that clock. For either side a kernel gets faster only if it needs fewer joules ([power.md](findings/power.md)).")
 
 
 def promoted(data) -> str:
@@ -98,53 +106,65 @@ def promoted(data) -> str:
         return ""
     fast = {sizes_of(row): row["us"] for row in data.rows("products", ("engine",)) if is_fp8(row) and row["us"]}
     cost = [row["us"] / fast[sizes_of(row)] for row in rows if row["set"] == "promoted" and row["us"] and sizes_of(row) in fast]
-    text = f"**fp8 with promoted or block-scaled sums.** The slowest: {told(worst)} ({worst['sums']})."
-    if cost:
-        text += (f" Promotion takes {percent(geometric_mean(cost) - 1)} longer than fast sums in the mean of {len(cost)} shapes, "
-                 f"{percent(max(cost) - 1)} at worst.")
-    return text + (" Cause: sums move to fp32 registers every 128 of k, with nothing in flight meanwhile, and registers for both kinds of sums "
-                   "bound the tile ([promotion.md](findings/promotion.md)).")
+    return listed("fp8 with promoted or block-scaled sums", f"The slowest: {told(worst)} ({worst['sums']}).",
+                  cost and (f"Promoted sums take {percent(geometric_mean(cost) - 1)} longer than fast sums in the mean of {len(cost)} shapes, "
+                            f"{percent(max(cost) - 1)} at worst."),
+                  "Cause: partial sums are added to fp32 registers every 128 of k, and no WGMMA is in flight meanwhile. Registers for both kinds of sums limit the "
+                  "size of the tile ([promotion.md](findings/promotion.md)).")
 
 
 def strided(of_gpus: list) -> list[str]:
-    """A sentence on 16-bit operands that TMA cannot read, of each GPU that has a record."""
+    """16-bit operands that TMA cannot read, of each GPU that has results."""
     parts = []
     for data in of_gpus:
         rows = compared(data.rows("products", ("strided",)))
         if worst := worst_of(rows):
             slower = sum(ratio(row) < SLOWER for row in rows)
             parts.append(f"{data.gpu()}, at {data.commit('strided')}: {geometric_mean([ratio(row) for row in rows]):.2f} in the mean of {len(rows)}, "
-                         f"{slower} of them slower than cuBLASLt's best, the slowest {told(worst)}")
-    return ["**16-bit operands that TMA cannot read** (rows no multiple of 16 bytes apart, or a misaligned start). " + "; ".join(parts) +
-            ". Cause: three warps read such an operand by ordinary loads, and their issue slots are the limit; with padded rows it can be three times as fast "
-            "([0024](decisions/0024-any-strides.md))."] if parts else []
+                         f"{slower} of them slower than cuBLASLt's best. The slowest: {told(worst)}.")
+    return [listed("16-bit operands that TMA cannot read", "These have a row pitch that is not a multiple of 16 bytes, or a misaligned start.", *parts,
+                   "Cause: three warps read such an operand by ordinary loads, and their issue slots are the limit.",
+                   "Remedy: padded rows can be three times as fast ([0024](decisions/0024-any-strides.md)).")] if parts else []
 
 
-def drawn_chains(of_gpus: list) -> str:
-    """A sentence on layers of drawn models without records."""
-    parts = []
+def drawn_chains(of_gpus: list) -> list[list[str]]:
+    """Rows on layers of random models without records, for the table of chains."""
+    lines = []
     for data in of_gpus:
         rows = [row for row in data.rows("drawn_chains") if row["us_a_layer"]]
-        if planned := chain_ratios(rows, "tuned, fused: gated"):
-            guarded = chain_ratios(rows, "guarded, fused: gated")
-            parts.append(f"{data.gpu()} {spread(planned)}" + (f", with `Chain::guarded` {spread(guarded)}" if guarded else ""))
-    return f" Layers of models drawn at random, without records, fused: {'; '.join(parts)} ([untuned-chains.md](findings/untuned-chains.md))." if parts else ""
+        for arm, by in (("tuned, fused: gated", MODEL), ("guarded, fused: gated", "`Chain::guarded`")):
+            if found := chain_ratios(rows, arm):
+                lines.append(["layers of random models", "SwiGLU and quantisers fused", data.gpu().split()[1] if " " in data.gpu() else data.gpu(), by, spread(found)])
+    return lines
+
+
+def page(data, of_gpus: list) -> str:
+    """The text of docs/performance-losses.md; "" without losses."""
+    parts = [*where_we_lose(data), *strided(of_gpus)]
+    words = ("Each section is a kind of product that is slower than its peer, with the worst result and the cause. A figure is the peer's time divided by "
+             f"sluice's: below 1, sluice is slower. The peer is cuBLASLt's best unless another is named, and the GPU an {data.gpu()}. Sizes are M x N x K. "
+             "Method, words and other results: [performance.md](performance.md).")
+    return f"# Where sluice is slower, and why\n\n{textwrap.fill(words, 110, break_on_hyphens=False)}\n\n" + "\n\n".join(parts) + "\n" if parts else ""
 
 
 def where_we_lose(data) -> list[str]:
-    return [text for make in (without_record, many_tokens, few_waves, power_limit, promoted) if (text := make(data))]
+    return [text for make in (without_record, many_tokens, few_waves, power_limit, promoted, range_of_rows) if (text := make(data))]
 
 
-def beside_triton(data) -> str:
+def beside_triton(data) -> list[list[str]]:
     ours = {row["m"]: row["us"] for row in data.rows("products", ("sweep",)) if is_fp8(row) and row["us"]}
     rows = [row for row in data.rows("triton") if row["triton_us"] and row["m"] in ours]
     if not rows:
-        return ""
+        return []
     ratios = [row["triton_us"] / ours[row["m"]] for row in rows]
-    theirs = data.commit("peers/triton_sweep")
-    text = (f"**Triton** kernels of our own, e4m3 at 4096 x 4096, M {rows[0]['m']:g} to {rows[-1]['m']:g}: {geometric_mean(ratios):.2f} "
-            f"({min(ratios):.2f} to {max(ratios):.2f}; {len(ratios)}). Triton was timed at {theirs}{age_words(theirs)}; sluice at "
-            f"{data.commit('sweep')}.")
+    return [["Triton (2)", f"e4m3, 4096 x 4096, M {rows[0]['m']:g} to {rows[-1]['m']:g}", spread(ratios), data.commit("sweep")]]
+
+
+def triton_note(data) -> str:
+    rows, theirs = [row for row in data.rows("triton") if row["triton_us"]], data.commit("peers/triton_sweep")
+    if not rows:
+        return ""
+    text = f"(2) Kernels of our own, tuned; Triton was timed at {theirs}{age_words(theirs)}."
     if wrong := sum(row["wrong"] > 0 for row in rows):
         text += f" At {wrong} of the sizes candidates gave wrong results by a fault of the script, so the fastest Triton kernel may be missing there."
     if cut := sum(row["cut"] for row in rows):
@@ -152,33 +172,27 @@ def beside_triton(data) -> str:
     return text
 
 
-def beside_vllm(data) -> str:
+def beside_vllm(data) -> list[list[str]]:
     rows = compared(data.rows("int4_peers"), "peer_us")
     if not rows:
-        return ""
-    commit, parts = data.commit("peers/int4"), []
+        return []
+    commit, parts, peer = data.commit("peers/int4"), [], "Marlin or Machete (1)"
     for name in dict.fromkeys(row["set"] for row in rows):
         words = {"int4_known": "known layers"}.get(name, name)
         if drawn := name.partition("int4_blind_")[2]:
-            words = "random products" + (f" ({'first look' if first_look(commit, drawn) else 'seen'})" if re.fullmatch("[0-9a-f]{7,40}", drawn) else "")
-        parts.append(f"{spread([ratio(row, 'peer_us') for row in rows if row['set'] == name])} on {words}")
+            words = "random products" + (f" ({'new' if first_look(commit, drawn) else 'seen'})" if re.fullmatch("[0-9a-f]{7,40}", drawn) else "")
+        parts.append([peer, f"int4, {words}", spread([ratio(row, "peer_us") for row in rows if row["set"] == name]), commit])
     both = [row for row in rows if row["marlin_us"] and row["machete_us"]]
-    ran = f"; where both ran {spread([ratio(row, 'peer_us') for row in both])}" if 0 < len(both) < len(rows) else ""
-    return (f"**Marlin, Machete** (vLLM {rows[0]['vllm']}), int4, times the faster: {', '.join(parts)}{ran}, at {commit} "
-            "([by tokens](findings/int4-peers.md)).")
+    return parts + ([[peer, "int4, where both run", spread([ratio(row, "peer_us") for row in both]), commit]] if 0 < len(both) < len(rows) else [])
 
 
-def in_torch(data) -> str:
-    rows = data.rows("blocks")
-    if not rows:
-        return ""
-    commits = {data.commit(f"python/{row['file']}") for row in rows}
-    where = "commit not recorded" if commits == {NO_COMMIT} else ", ".join(sorted(commits))
-    found: dict[float, list[str]] = {}
-    for row in rows:
-        found.setdefault(row["tokens"], []).append(f"{row['torch_us'] / row['sluice_us']:.2f}")
-    return ("**torch._scaled_mm**, a Llama 3 8B block under torch.compile (examples/llama_block.py), four layers in a graph: " +
-            ", ".join(f"{' and '.join(times)} at {tokens:g}" for tokens, times in found.items()) + f" tokens ({where}).")
+def in_torch(data) -> list[list[str]]:
+    found: dict[float, list[dict]] = {}
+    for row in data.rows("blocks"):
+        found.setdefault(row["tokens"], []).append(row)
+    return [["`torch._scaled_mm` (3)", f"a Llama 3 8B block, {tokens:g} token{'s' * (tokens != 1)}", " and ".join(f"{row['torch_us'] / row['sluice_us']:.2f}" for row in rows),
+             ", ".join(sorted({NO_COMMIT if (commit := data.commit(f"python/{row['file']}")) == NO_COMMIT else commit for row in rows}))]
+            for tokens, rows in found.items()]
 
 
 def range_of_rows(data) -> str:
@@ -187,10 +201,19 @@ def range_of_rows(data) -> str:
         return ""
     mean, worst = sum(row["mean_loss"] for row in rows) / len(rows), max(rows, key=lambda row: row["worst_loss"])
     most = max(row["kernels"] for row in rows)
-    return (f"**A kernel for each number of rows**, where `prepare` makes at most {most:g} for a range (`sluice rows`, {len(rows)} layers): "
-            f"{percent(mean)} slower in the mean, {percent(worst['worst_loss'])} at worst ({worst['layer']}), at {data.commit('rows')}.")
+    return listed("Few kernels for a range of rows", f"For a range of rows `prepare` makes at most {most:g} kernels. The peer is sluice's own kernel for each number of rows.",
+                  f"They take {percent(mean)} longer in the mean of {len(rows)} layers, {percent(worst['worst_loss'])} at worst ({worst['layer']}), by `sluice rows` at "
+                  f"{data.commit('rows')}.", "Cause: the planner fits tiles to the number of rows, and so few kernels cannot fit all of them ([0015](decisions/0015-few-kernels-for-many-rows.md)).")
 
 
-def other_peers(data) -> list[str]:
-    lines = [text for make in (beside_vllm, beside_triton, in_torch, range_of_rows) if (text := make(data))]
-    return [*lines, "**DeepGEMM** and other FP8 libraries have no record here."] if lines else []
+def other_peers(data) -> str:
+    """The section on peers other than cuBLASLt; "" without any."""
+    rows = [row for make in (beside_vllm, beside_triton, in_torch) for row in make(data)]
+    vllm = [row["vllm"] for row in compared(data.rows("int4_peers"), "peer_us")]
+    notes = [f"(1) The faster of the two, of vLLM {vllm[0]}, for each product ([int4-peers.md](findings/int4-peers.md))." if vllm else "", triton_note(data),
+             "(3) examples/llama_block.py under torch.compile, four layers in a CUDA graph." if data.rows("blocks") else ""]
+    notes = "\n".join(textwrap.fill(f"- {note}", 110, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) for note in notes if note)
+    texts = [table(["peer", "products", "peer's time / sluice's", "measured at"], rows) if rows else "", notes if rows else "",
+             "DeepGEMM and other FP8 libraries were not measured." if rows else ""]
+    main = "\n\n".join(text for text in texts if text)
+    return f"## Other peers\n{main}\n\n" if main else ""

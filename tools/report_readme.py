@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of speed in README, and its sentences on why one would use the library. A line is a feature beside a
-peer, with a cell per GPU and type. `unshown` names each recorded result that is worse than what the table shows
+"""The tables of speed in README, and its sentences on why one would use the library. A line is a feature compared with
+a peer, with a cell per GPU and type. `unshown` names each recorded result that is worse than what the table shows
 of its feature, so that no page praises a feature and leaves its losses out. Used by report.py.
 """
 import dataclasses
+import textwrap
 
 from report_figures import PEER_ARM, chain_ratios, compared, geometric_mean, is_fp8, layers, newest_chains, ratio, spread, table
 from report_records import is_drawn
@@ -14,6 +15,15 @@ FEW = 64  # rows of a decoding step
 APART = ("row", "strided", "sweep")  # sets that have lines of their own, or a picture alone
 SIXTEEN, FP8 = "16", "fp8"
 FUSED = ", fused: gated"
+RECORD, MODEL = "tuning record", "model"
+# Tables of README: the features, the words in front, and the types in the heads of columns.
+TABLES = ((("dense", "row", "strided"), "**Dense products.** M is the number of rows of A and D.", ("bf16, fp16", "fp8")),
+          (("packed", "vllm"), "**int4 weights.** Tokens are the rows of the activations. \"FP8\" is the product of the same size with fp8 operands: the faster of "
+           "cuBLASLt's best and sluice's own. Marlin and Machete are vLLM's kernels. Known layers are those of published models; random products have random sizes.",
+           ("16-bit tokens", "e4m3 tokens")),
+          (("chains", "decoding"), "**Layers and models.** A chain is one transformer layer whose launches overlap: each loads weights before the previous one has "
+           "ended. Its peer is cuBLASLt with the same norms and quantisers, in one CUDA graph. \"Fused\": SwiGLU and quantisers are part of the products. Random models "
+           "have random sizes. Decoding is one sequence of a whole model without a chain; the figures in brackets are tokens per second.", ("16 bits", "fp8")))
 
 
 @dataclasses.dataclass
@@ -24,7 +34,10 @@ class Cell:
     note: str = ""
 
     def text(self) -> str:
-        return spread(self.ratios, self.of) + self.note if self.ratios else "-"
+        """`note` stands for the spread of a single ratio."""
+        if self.note and self.ratios:
+            return f"{self.ratios[0]:.2f} ({self.note})"
+        return spread(self.ratios, self.of) if self.ratios else "-"
 
 
 @dataclasses.dataclass
@@ -47,7 +60,7 @@ def short(gpu: str) -> str:
 
 def planned_by(rows: list[dict]) -> str:
     by_record = sum(row["planned_by"] == "record" for row in rows)
-    return "record" if by_record == len(rows) else "model" if by_record == 0 else f"record ({by_record} of {len(rows)})"
+    return RECORD if by_record == len(rows) else MODEL if by_record == 0 else f"{RECORD} ({by_record} of {len(rows)})"
 
 
 def bounds(rows: list[dict], key: str = "m") -> str:
@@ -105,7 +118,7 @@ def packed_line(of_gpus: list, words: str, pick) -> Line | None:
         for kind in (SIXTEEN, FP8):
             part = [row for row in rows if (row["tokens"] == "e4m3") == (kind == FP8)]
             cells[gpu, kind] = Cell([ratio(row, "fp8_us") for row in compared(part, "fp8_us")], len(part))
-    return Line("packed", words, "the faster FP8", cells, planned_by(every)) if every else None
+    return Line("packed", words, "FP8", cells, planned_by(every)) if every else None
 
 
 def within(rows: list[dict], least: int, most: int) -> list[dict]:
@@ -116,10 +129,10 @@ def packed_lines(of_gpus: list) -> list[Line | None]:
     """Known layers, a line per number of tokens; random products, a line per range."""
     every = sorted({row["m"] for data in of_gpus for row in data.rows("packed")})
     parts = [(m, m) for m in every if m < MANY] + ([(MANY, every[-1])] if every and every[-1] >= MANY else [])
-    lines = [packed_line(of_gpus, f"int4, known layers, {f'{least:g}' if least == most else f'{least:g}-{most:g}'} token{'s' * (most > 1)}",
+    lines = [packed_line(of_gpus, f"known layers, {f'{least:g}' if least == most else f'{least:g}-{most:g}'} token{'s' * (most > 1)}",
                          lambda data, least=least, most=most: within(data.rows("packed"), least, most)) for least, most in parts]
     drawn = [row["m"] for data in of_gpus for row in data.rows("packed_blind")]
-    return lines + [packed_line(of_gpus, f"random int4, {least}-{min(most, max(drawn)):g} tokens",
+    return lines + [packed_line(of_gpus, f"random products, {least}-{min(most, max(drawn)):g} tokens",
                                 lambda data, least=least, most=most: within(data.rows("packed_blind"), least, most))
                     for least, most in RANGES if any(least <= m <= most for m in drawn)]
 
@@ -135,7 +148,7 @@ def vllm_lines(of_gpus: list) -> list[Line]:
             alone = "Marlin" if all(row["marlin_us"] for row in every) else "Marlin or Machete"
             groups = sorted({row["group"] for row in every})
             which = f", group {groups[0]:g}" if len(groups) == 1 else ""
-            lines.append(Line("vllm", f"random int4{which}, {bounds(every)} tokens", "the faster of Marlin, Machete" if both else f"{alone} (the other does not run)",
+            lines.append(Line("vllm", f"random products{which}, {bounds(every)} tokens", "the faster of Marlin and Machete" if both else f"{alone} (the other does not run)",
                               {(gpu, SIXTEEN): Cell([ratio(row, "peer_us") for row in rows]) for gpu, rows in found.items()}, planned_by(every)))
     return lines
 
@@ -143,23 +156,23 @@ def vllm_lines(of_gpus: list) -> list[Line]:
 def chain_lines(of_gpus: list) -> list[Line]:
     """Layers of known models with records, then of drawn models without, planned and guarded."""
     lines = []
-    for words, table_of, arm, by in (("a layer as a chain", "chains", "tuned", "record"), ("a layer as a chain, fused", "chains", "tuned" + FUSED, "record"),
-                                     ("of drawn models, fused", "drawn_chains", "tuned" + FUSED, "model"),
-                                     ("of drawn models, fused, `Chain::guarded`", "drawn_chains", "guarded" + FUSED, "model, timed 0.2 s")):
+    for words, table_of, arm, by in (("a layer as a chain", "chains", "tuned", RECORD), ("a layer as a chain, fused", "chains", "tuned" + FUSED, RECORD),
+                                     ("a layer of a random model as a chain, fused", "drawn_chains", "tuned" + FUSED, MODEL),
+                                     ("the same with `Chain::guarded`", "drawn_chains", "guarded" + FUSED, f"{MODEL}, then timed for 0.2 s")):
         def pick(data, table_of=table_of):
             rows = [row for row in data.rows(table_of) if row["us_a_layer"]]
             return newest_chains(rows) if table_of == "chains" else rows
         found = {gpu: ratios for gpu, rows in by_gpu(of_gpus, pick).items() if (ratios := chain_ratios(rows, arm))}
         every = [row for data in of_gpus for row in pick(data)]
         if found:
-            lines.append(Line("chains", f"{words}, {bounds(every, 'tokens')} tokens", "cuBLASLt in a graph", {(gpu, FP8): Cell(ratios) for gpu, ratios in found.items()}, by))
+            lines.append(Line("chains", f"{words}, {bounds(every, 'tokens')} tokens", "cuBLASLt", {(gpu, FP8): Cell(ratios) for gpu, ratios in found.items()}, by))
     return lines
 
 
 # Arms of a decoding loop (bench/results/GPU/python/decode.json), and what PyTorch has for the same.
 DECODING = (("`convert_(\"row\")`", "sluice_row", "`_scaled_mm`, row scales", "fp8_row", FP8),
-            ("ops, static scales", "sluice_ops_static", "`_scaled_mm`, static scales", "fp8_static", FP8),
-            ("ops, int4", "sluice_ops_int4", "tinygemm int4", "int4_tinygemm", SIXTEEN))
+            ("`st` functions, static scales", "sluice_ops_static", "`_scaled_mm`, static scales", "fp8_static", FP8),
+            ("`st` functions, int4", "sluice_ops_int4", "tinygemm int4", "int4_tinygemm", SIXTEEN))
 
 
 def decoding_lines(of_gpus: list) -> list[Line]:
@@ -173,9 +186,9 @@ def decoding_lines(of_gpus: list) -> list[Line]:
             beside = first and next((row for row in rows if row["arm"] == other and (row["model"], row["context"]) == (first["model"], first["context"])), None)
             if beside:
                 model = first["model"]
-                cells[short(data.gpu()), kind] = Cell([first["tokens_s"] / beside["tokens_s"]], note=f", {first['tokens_s']:.0f} of {beside['tokens_s']:.0f} tokens/s")
+                cells[short(data.gpu()), kind] = Cell([first["tokens_s"] / beside["tokens_s"]], note=f"{first['tokens_s']:.0f} against {beside['tokens_s']:.0f}")
         if cells:
-            lines.append(Line(f"decoding {arm}", f"decoding {model}, no chain, {words}", f"torch.compile, {peer}", cells, "model"))
+            lines.append(Line(f"decoding {arm}", f"decoding {model}, {words}", f"torch.compile, {peer}", cells, MODEL))
     return lines
 
 
@@ -185,19 +198,23 @@ def lines_of(of_gpus: list) -> list[Line]:
     lines = [dense_line(of_gpus, "dense", words, lambda data, sets=sets: data.rows("products", sets))
              for words, sets in (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)))]
     lines += row_lines(of_gpus)
-    lines += [dense_line(of_gpus, "dense", "without a record", lambda data: [row for row in data.rows("products") if row["set"] in untuned]),
+    lines += [dense_line(of_gpus, "dense", "shapes without a tuning record", lambda data: [row for row in data.rows("products") if row["set"] in untuned]),
               dense_line(of_gpus, "strided", "16 bits, strides that TMA cannot read", lambda data: data.rows("products", ("strided",)))]
     lines += [*packed_lines(of_gpus), *vllm_lines(of_gpus), *chain_lines(of_gpus), *decoding_lines(of_gpus)]
     return [line for line in lines if line and line.any()]
 
 
 def speed_table(of_gpus: list) -> str:
-    lines = lines_of(of_gpus)
-    columns = list(dict.fromkeys((short(data.gpu()), kind) for data in of_gpus for kind in (SIXTEEN, FP8)))
-    columns = [column for column in columns if any(column in line.cells and line.cells[column].ratios for line in lines)]
-    names = [f"{gpu}, {'bf16, fp16' if kind == SIXTEEN else 'fp8'}" for gpu, kind in columns]
-    return table(["products", "peer", *names, "planned by"],
-                 [[line.words, line.peer, *(line.cells[column].text() if column in line.cells else "-" for column in columns), line.by] for line in lines])
+    """Returns README's tables, each with the sentences in front of it."""
+    lines, parts = lines_of(of_gpus), []
+    for features, words, kinds in TABLES:
+        some = [line for line in lines if line.feature.split()[0] in features]
+        columns = list(dict.fromkeys((short(data.gpu()), kind) for data in of_gpus for kind in (SIXTEEN, FP8)))
+        columns = [column for column in columns if any(column in line.cells and line.cells[column].ratios for line in some)]
+        names = [f"{gpu}, {kinds[kind == FP8]}" for gpu, kind in columns]
+        rows = [[line.words, line.peer, *(line.cells[column].text() if column in line.cells else "-" for column in columns), line.by] for line in some]
+        parts += [f"{textwrap.fill(words, 110, break_on_hyphens=False)}\n\n{table(['products' if features != TABLES[2][0] else 'what', 'peer', *names, 'plan by'], rows)}"] if some else []
+    return "\n\n".join(parts)
 
 
 def recorded(of_gpus: list) -> dict[tuple[str, str], list[tuple[float, str]]]:
@@ -253,21 +270,21 @@ def mean_of(lines: list[Line], start: str, kind: str) -> float | None:
 
 
 def why(of_gpus: list) -> str:
-    """Three sentences under README's formula, with the table's figures; a clause without a figure is left out."""
+    """Returns the list under README's formula, with the tables' figures; a line without a figure is left out."""
     lines = lines_of(of_gpus)
-    few = [value for start, kind in (("decoding, M", SIXTEEN), ("fp8 as `convert_`", FP8)) if (value := mean_of(lines, start, kind))]
-    large, vllm = mean_of(lines, "large products", SIXTEEN), next((line for line in lines if line.feature == "vllm"), None)
+    few, row, large = (mean_of(lines, start, kind) for start, kind in (("decoding, M", SIXTEEN), ("fp8 as `convert_`", FP8), ("large products", SIXTEEN)))
+    vllm = next((line for line in lines if line.feature == "vllm"), None)
     parts = []
     if few:
-        parts.append(f"decoding products (up to {FEW} rows) are {' and '.join(f'{value:.2f}' for value in few)} times as fast as cuBLASLt's best in bf16"
-                     + (" and fp8 with row scales" if len(few) > 1 else ""))
+        parts.append(f"Products of 1 to {FEW} rows (decoding) in 16 bits: {few:.2f} times as fast as cuBLASLt's best.")
+    if row:
+        parts.append(f"The same in fp8 with row scales: {row:.2f} times as fast as the faster of cuBLASLt and PyTorch.")
     if vllm:
-        cell = next(iter(vllm.cells.values()))
-        parts.append(f"int4 products are {geometric_mean(cell.ratios):.2f} times as fast as {vllm.peer}")
+        parts.append(f"int4 weights: {geometric_mean(next(iter(vllm.cells.values())).ratios):.2f} times as fast as {vllm.peer}.")
     if large:
-        parts.append(f"large products are as fast as cuBLASLt's ({large:.2f})")
+        parts.append(f"Large products: as fast as cuBLASLt's best ({large:.2f}).")
     if not parts:
         return ""
-    speed = "; ".join(parts)
-    return (f"**Why**: {speed}. A new shape costs about half a second of compiling, once, not a build with CUTLASS. One library has bf16, fp8, int4 and "
-            "their epilogues, for Python, C++ and C.")
+    return (f"**Why**, measured on an {short(of_gpus[0].gpu())} (means of the tables below):\n" + "\n".join(f"- {part}" for part in parts) +
+            "\n\nA new shape costs about half a second of compiling, once, not a build with CUTLASS. One library has bf16, fp8,\n"
+            "int4 and their epilogues, for Python, C++ and C.")

@@ -71,8 +71,8 @@ class Folder:
     def data(self) -> report.Data:
         return report.Data(texts_of(self.gpu))
 
-    def page(self) -> str:
-        return report.made(self.results, self.docs)[self.docs / "performance.md"]
+    def page(self, name: str = "performance.md") -> str:
+        return report.made(self.results, self.docs).get(self.docs / name, "")
 
 
 def flat(text: str) -> str:
@@ -130,13 +130,13 @@ def check_ages(folder: Folder) -> None:
     try:
         CountedAt.commit = "5aa6d47"
         kernels = hash_of("kernels")
-        assert said("773e7c6" + "0" * 33) == ("Measured on an Made-up GPU. Counted at 5aa6d47 "
-                                              f"(kernels {kernels}): 773e7c6 of 2026-01-01, 1 commit back (0 touch kernels)."), said("773e7c6")
-        assert "d0e9cc4 of 2026-01-01, 5 commits back (1 touches kernels)." in said("d0e9cc4" + "0" * 33), said("d0e9cc4")
-        assert age_words(NO_COMMIT) == "" and said("").endswith("commit not recorded of 2026-01-01."), said("")
+        said_of = flat(said("773e7c6" + "0" * 33))
+        assert f"Ages are counted at 5aa6d47 (hash of the kernels' sources: {kernels})." in said_of and said_of.endswith("| 773e7c6 | 2026-01-01 | 1 | 0 |"), said_of
+        assert said("d0e9cc4" + "0" * 33).endswith("| d0e9cc4 | 2026-01-01 | 5 | 1 |"), said("d0e9cc4")
+        assert age_words(NO_COMMIT) == "" and said("").endswith("| commit not recorded | 2026-01-01 | not known | not known |"), said("")
     finally:
         CountedAt.commit = ""
-    assert f"Counted at {head()}" in said("773e7c6")
+    assert f"counted at {head()}" in said("773e7c6")
 
 
 def check_first_look(folder: Folder) -> None:
@@ -147,7 +147,7 @@ def check_first_look(folder: Folder) -> None:
         assert first_look("d0e9cc46c03e3980a7a498e5097c681b568b3f9b"), "it adds the list alone"
         assert not first_look("773e7c6"), "kernels were changed in between"
         assert not first_look("d0e9cc4-dirty") and not first_look(NO_COMMIT) and not first_look("0123abc")
-        for commit, words in (("d0e9cc4", "random, first look"), ("773e7c6", "random, seen")):
+        for commit, words in (("d0e9cc4", "random, new"), ("773e7c6", "random, seen")):
             folder.put("blind.json", run_of([shape_of(9, "bf16", [timed(OURS, 10.0), timed(BEST, 9.0)])]) | {"commit": commit})
             assert words in folder.page(), folder.page()
     finally:
@@ -172,14 +172,14 @@ def check_readme(folder: Folder) -> None:
     folder.put("chains/a.json", chain_of("a layer", arms))
     text = block()
     assert text.startswith("before\n") and text.endswith("\nbehind\n") and "\nold\n" not in text, text
-    assert "| large products, M 1024 | cuBLASLt's best | 1.06 (0.90 to 1.25; 2) | - | record |" in text, text
-    assert "| without a record, M 65 | cuBLASLt's best | - | 0.70 (0.70 to 0.70; 1) | model |" in text, text
-    assert "| int4, known layers, 1 token | the faster FP8 | 2.00 (2.00 to 2.00; 1) | - |" in text, text
-    assert "| int4, known layers, 16 tokens | the faster FP8 | - | 1.25 (1.25 to 1.25; 1) |" in text, text
-    assert "| int4, known layers, 64 tokens | the faster FP8 | 0.50 (0.50 to 0.50; 1 of 2) | - |" in text, text
-    assert "large products are as fast as cuBLASLt's (1.06)" in flat(text) and "Marlin" not in text, "nothing is claimed of what has no record"
-    assert "fp8 as `convert_` runs it has no record yet." in flat(text), text
-    assert "| a layer as a chain, 4 tokens | cuBLASLt in a graph | - | 2.50 (2.50 to 2.50; 1) |" in text, "fused has other bits"
+    assert "| large products, M 1024 | cuBLASLt's best | 1.06 (0.90 to 1.25; 2) | - | tuning record |" in text, text
+    assert "| shapes without a tuning record, M 65 | cuBLASLt's best | - | 0.70 (0.70 to 0.70; 1) | model |" in text, text
+    assert "| known layers, 1 token | FP8 | 2.00 (2.00 to 2.00; 1) | - |" in text, text
+    assert "| known layers, 16 tokens | FP8 | - | 1.25 (1.25 to 1.25; 1) |" in text, text
+    assert "| known layers, 64 tokens | FP8 | 0.50 (0.50 to 0.50; 1 of 2) | - |" in text, text
+    assert "Large products: as fast as cuBLASLt's best (1.06)." in flat(text) and "faster of Marlin" not in text, "nothing is claimed of what has no record"
+    assert "fp8 as `convert_` runs it has not been measured yet." in flat(text), text
+    assert "| a layer as a chain, 4 tokens | cuBLASLt | 2.50 (2.50 to 2.50; 1) | tuning record |" in text, "fused has other bits"
     readme.write_text("no markers")
     assert block() == "no markers"
 
@@ -189,21 +189,21 @@ def check_rows_of_convert(folder: Folder) -> None:
     def shape(m: int, peer: str, us: float, theirs: float) -> dict:
         return shape_of(m, "e4m3", [timed(OURS, us), timed(peer, theirs)], by="record", accumulate="promoted", scale_a="vector", scale_b="vector")
     folder.put("row.json", run_of([shape(1, BEST, 10.0, 12.0), shape(64, BEST, 10.0, 20.0), shape(256, BEST, 10.0, 11.0)]))
-    assert "convert_` runs it (row scales, promoted sums), M 1-64 | the faster of cuBLASLt and torch | 1.55 (1.20 to 2.00; 2) | record |" in report.speed([folder.data()])
+    assert "convert_` runs it (row scales, promoted sums), M 1-64 | the faster of cuBLASLt and torch | 1.55 (1.20 to 2.00; 2) | tuning record |" in report.speed([folder.data()])
     folder.put("row_torch.json", {**run_of([shape(1, "torch._scaled_mm", 20.0, 30.0), shape(64, "torch._scaled_mm", 20.0, 30.0)]), "schema": "sluice-row-torch-1"})
     told = report.speed([folder.data()])
-    assert "M 1-64 | the faster of cuBLASLt and torch | 1.34 (1.20 to 1.50; 2) | record |" in told, told
-    assert "M 256 | the faster of cuBLASLt and torch | 1.10 (1.10 to 1.10; 1) | record |" in told and "no record yet" not in told, told
+    assert "M 1-64 | the faster of cuBLASLt and torch | 1.34 (1.20 to 1.50; 2) | tuning record |" in told, told
+    assert "M 256 | the faster of cuBLASLt and torch | 1.10 (1.10 to 1.10; 1) | tuning record |" in told and "not been measured yet" not in told, told
 
 
 def check_decoding(folder: Folder) -> None:
     """A whole model's decoding beside PyTorch's compiled loop with the same weights; absent until it is recorded."""
-    assert "tokens/s" not in report.speed([folder.data()])
+    assert "decoding llama3-8b" not in report.speed([folder.data()])
     rows = [{"model": "llama3-8b", "arm": name, "batch": batch, "context": 128, "tokens_s": rate * batch}
             for name, rate in (("sluice_row", 330.0), ("fp8_row", 200.0), ("sluice_ops_int4", 504.0), ("sluice_ops_static", 363.0)) for batch in (16, 1)]
     folder.put("python/decode.json", {"gpu": "Made-up GPU", "rows": rows})
     told = report.speed([folder.data()])
-    assert '| decoding llama3-8b, no chain, `convert_("row")` | torch.compile, `_scaled_mm`, row scales | 1.65 (1.65 to 1.65; 1), 330 of 200 tokens/s | model |' in told, told
+    assert '| decoding llama3-8b, `convert_("row")` | torch.compile, `_scaled_mm`, row scales | 1.65 (330 against 200) | model |' in told, told
     assert "tinygemm" not in told and "static scales" not in told, "an arm without its peer has no line"
 
 
@@ -228,8 +228,9 @@ def check_packed(folder: Folder) -> None:
     rows = folder.rows("packed")
     assert [row["us"] for row in rows] == [5.0, None, 20.0] and rows[0]["fp8_us"] == 10.0 and rows[0]["bits16_us"] == 20.0 and not folder.rows("products")
     text = flat(folder.page())
-    assert "fp16 tokens, times FP8: 2.00 at 16 (1), 0.50 at 96 (1)." in text and "e4m3 tokens" not in text, text
-    assert "Beside FP8: 0.50 at 96 fp16 tokens. Cause" in text, "where it is slower stands among the losses"
+    assert "| tokens | 16-bit; peer FP8 | 16-bit; peer 16 bits |" in text and "| 16 | 2.00 (2.00 to 2.00; 1) |" in text and "e4m3; peer" not in text, text
+    lost = flat(folder.page("performance-losses.md"))
+    assert "Slower than FP8 from 96 16-bit tokens on, in the mean of known layers. The worst mean is 0.50, at 96 16-bit tokens." in lost, lost
     picture = report_pictures.packed(rows)
     assert ">16<" in picture and ">96<" in picture and ">64<" not in picture, "only numbers of tokens that were measured"
 
@@ -250,7 +251,7 @@ def check_chains(folder: Folder) -> None:
     shown = newest_chains(rows)
     assert {row["file"] for row in shown} == {"new"} and [row["us_a_layer"] for row in shown] == [40.0, 20.0, 50.0], shown
     text = flat(folder.page())
-    assert "nothing fused: 2.50 (2.50 to 2.50; 1)." in text and "1 chains were replayed 100,000 times or more" in text, text
+    assert "| nothing fused | GPU | tuning record | 2.50 (2.50 to 2.50; 1) |" in text and "1 chains were replayed 100,000 times or more" in text, text
     picture = report_pictures.chains(rows)
     assert ">50.0<" in picture and ">20.0<" in picture and ">10.0<" not in picture and ">99.0<" not in picture, picture
 
@@ -274,7 +275,7 @@ def check_others(folder: Folder) -> None:
     folder.put("rows.json", {"schema": "sluice-rows-1", "commit": "0123abcd" * 5, "layers": [layer, {"name": "another", "error": "out of memory"}]})
     found, failed = folder.rows("ranges")
     assert found["wrong"] == 2 and failed["failed"] == "out of memory" and failed["mean_loss"] is None, (found, failed)
-    assert "at most 9 for a range (`sluice rows`, 1 layers): 1.2 % slower in the mean, 5.0 % at worst (a layer), at 0123abc." in flat(folder.page()), folder.page()
+    assert "1.2 % longer in the mean of 1 layers, 5.0 % at worst (a layer), by `sluice rows` at 0123abc." in flat(folder.page("performance-losses.md"))
     step = {"name": "qkv", "weight_bytes": 46, "took_us": 2.1, "since": {"wait_returned": [0.5, 0.6, 0.7]}, "ctas": [[0, 100, None, 2000], [0, -40, 500, 2100]]}
     folder.put("timelines/a.json", {"schema": "sluice-timeline-1", "timelines": [{"chain": "a layer", "arm": "off", "us_a_layer": 3.5,
                                                                                   "moments": ["start", "wait_returned", "exit"], "steps": [step]}]})
@@ -295,12 +296,12 @@ def check_int4_peers(folder: Folder) -> None:
     rows = folder.rows("int4_peers")
     assert [row["peer_us"] for row in rows] == [15.0, 20.0, 8.0, None] and rows[3]["failed"] == "Machete: 3 of 4" and rows[1]["failed"] is None, rows
     text = flat(folder.page())
-    assert "(vLLM 1.2.3), int4, times the faster: 1.34 (0.80 to 2.00; 3) on random products (seen); where both ran 1.10 (0.80 to 1.50; 2), at 0123abc" in text, text
-    assert "Beside the faster of Marlin and Machete, 1 of 3 are slower, from 500 tokens on, at worst 0.80" in text, text
+    assert "| int4, random products (seen) | 1.34 (0.80 to 2.00; 3) | 0123abc |" in text and "| int4, where both run | 1.10 (0.80 to 1.50; 2) | 0123abc |" in text and "vLLM 1.2.3" in text, text
+    assert "the faster of Marlin and Machete, 1 of 3 are slower, from 500 tokens on, at worst 0.80" in flat(folder.page("performance-losses.md"))
     assert "Not timed: CUTLASS, TensorRT-LLM." in text, text
     told = report.speed([folder.data()])
-    assert "| random int4, group 64, 1-500 tokens | the faster of Marlin, Machete | 1.10 (0.80 to 1.50; 2) |" in told, told
-    assert "| random int4, group 64, 2 tokens | Marlin (the other does not run) | 2.00 (2.00 to 2.00; 1) |" in told, told
+    assert "| random products, group 64, 1-500 tokens | the faster of Marlin and Machete | 1.10 (0.80 to 1.50; 2) |" in told, told
+    assert "| random products, group 64, 2 tokens | Marlin (the other does not run) | 2.00 (2.00 to 2.00; 1) |" in told, told
 
 
 def check_losses(folder: Folder) -> None:
@@ -314,9 +315,9 @@ def check_losses(folder: Folder) -> None:
         folder.put("packed/mixed.json", run_of([packed_of(64, ours)]))
         return flat("\n".join(report_losses.where_we_lose(folder.data())))
     text = put(12.5)
-    assert "1 of 1 are slower by more than 1 %, the slowest 0.80 at 7 x 64 x 64 bias (measured at 0123abc)." in text, text
-    assert "On 1 random shapes (seen before) the pick takes 56.2 % longer in the mean and 56.2 % at worst than the fastest of its own first 1 candidates" in text, text
-    assert "0.80 at 64 fp16 tokens" in text and "From 8192 rows" not in text and "the slowest 0.80 at 8192 x 64 x 64. SMs ran at 1600 to 1600 MHz" in text, text
+    assert "1 of 1 are slower than cuBLASLt's best by more than 1 %. - The slowest: 0.80 at 7 x 64 x 64 bias (measured at 0123abc)." in text, text
+    assert "On 1 random shapes (seen before) the planner's pick takes 56.2 % longer in the mean, and 56.2 % at worst, than the fastest of its own first 1 candidates" in text, text
+    assert "The worst mean is 0.80, at 64 16-bit tokens." in text and "From 8192 rows" not in text and "the slowest 0.80 at 8192 x 64 x 64. - SMs ran at 1600 to 1600 MHz" in text, text
     assert "The slowest: 0.66 at 8192 x 64 x 64 (promoted)." in text and "21.0 % longer than fast sums in the mean of 1 shapes" in text, text
     assert put(5.0) == "", put(5.0)
 
@@ -369,7 +370,7 @@ def check_check(folder: Folder) -> None:
         stale.write_text("set\n")
         assert verdict() == 1, "a table without records"
         stale.unlink()
-        page.write_text(re.sub(r"Counted at \w{7}", "Counted at 0123abc", page.read_text()))
+        page.write_text(re.sub(r"counted at \w{7}", "counted at 0123abc", page.read_text()))
         assert verdict() == 1, "a commit that is not in front of this one"
     finally:
         CountedAt.commit = ""
@@ -382,7 +383,7 @@ def check_other_gpus(folder: Folder) -> None:
     other.mkdir()
     (other / "engine.json").write_text(json.dumps(run_of([shape_of(1024, "bf16", [timed(OURS, 10.0), timed(BEST, 5.0)])]) | {"machine": MACHINE | {"gpu": "H100"}}))
     text = flat(folder.page())
-    assert "Also measured: H100: 0.50 (0.50 to 0.50; 1) times cuBLASLt's best over all dense shapes." in text and "1 shapes." in text, text
+    assert "All dense shapes on another GPU, compared with cuBLASLt's best: H100: 0.50 (0.50 to 0.50; 1)." in text and "1 shapes, compared" in text, text
     assert (other / "products.csv") in report.made(folder.results, folder.docs)
 
 
@@ -394,6 +395,6 @@ def run() -> int:
         with tempfile.TemporaryDirectory() as name:
             check(Folder(pathlib.Path(name)))
     with tempfile.TemporaryDirectory() as name:
-        assert "No bench record" in Folder(pathlib.Path(name)).page()
+        assert "No bench result" in Folder(pathlib.Path(name)).page()
     print(f"report: self-test passed, {len(checks) + 2} checks")
     return 0
