@@ -129,7 +129,7 @@ bool has_shape(const ProblemFlags& f) {
 
 /// Whether an 8-bit input type is given. Unknown names are left for parse_name to refuse.
 bool has_fp8(const ProblemFlags& f) {
-  const std::string_view input = bench::type_name(!f.a.empty() ? f.a : f.dtype.empty() ? "bf16" : f.dtype);
+  const std::string input(bench::type_name(!f.a.empty() ? f.a : f.dtype.empty() ? "bf16" : f.dtype));
   return input != name_of(DType::bf16) && input != name_of(DType::fp16);
 }
 

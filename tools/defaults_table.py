@@ -23,6 +23,7 @@ INTERFACES = {"cpp": "C++", "c": "C", "python": "Python", "tool": "tool"}
 TITLES = {"product": "Products: `Problem`, `sluice_problem`, `sluice.Problem`, the tool's flags",
           "packed": "Packed weights: `PackedProblem`, `WeightFormat`", "convolution": "Convolutions: `Conv`",
           "scalars": "Factors, where C takes part", "chain": "Chains: `ChainOptions`, `sluice chain`",
+          "options": "Options of a process: `Options`, `sluice_options` (-1), the environment; `race()`",
           "calls": "Calls: functions of `sluice` and `sluice.torch`, as all of them have it"}
 HEAD = """# Defaults
 
@@ -31,7 +32,8 @@ What an interface takes where a caller says nothing but sizes: one value everywh
 interface has no such field. *said*: it has no default, and 0 is a value of its own. The last axis is w.
 
 Where something is said, the rest follows: D has the type of A (bf16 for fp8 inputs, fp32 where it is added
-to), bias and C have the type of D. In C++ each `Matrix` says its own type, and `Conv::padding_after` does
+to), bias and C have the type of D. Folders are not in the table: in C++ an empty `Options::cache_dir` keeps
+nothing, and elsewhere the environment names them (`options_from_environment()`). In C++ each `Matrix` says its own type, and `Conv::padding_after` does
 not follow `padding`.
 """
 # Parameters of Python's functions whose default is that of a field above.
@@ -40,6 +42,7 @@ CALLS = {"use_fast_accum": ("product", "accumulate", {"False": "promoted", "True
          "gated": ("product", "epilogue.gated", {"False": "no"}),
          "update": ("product", "epilogue.update", {"'set'": "set"}),
          "deterministic": ("product", "deterministic", {"True": "yes"}),
+         "candidates": ("options", "candidates of a race", {"3": "3"}),
          "alpha": ("scalars", "alpha", {"1.0": "1"}),
          "beta": ("scalars", "beta", {"None": "1"}),  # _follows() holds the None
          "epsilon": ("scalars", "norm epsilon", {"1e-05": "1e-05"}),

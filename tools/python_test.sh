@@ -33,7 +33,7 @@ build=$(realpath "$build")
 wheels=$(mktemp -d)
 trap 'rm -rf "$wheels"' EXIT
 $venv/bin/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation --no-index -w "$wheels" \
-  -C build-dir="$wheels/build" -C cmake.define.SLUICE_PREBUILT="$build" .
+  --config-settings build-dir="$wheels/build" --config-settings cmake.define.SLUICE_PREBUILT="$build" .
 $venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-index --force-reinstall "$wheels"/*.whl
 pytest=("$venv/bin/python" -m pytest -q -p no:cacheprovider)
 SLUICE_WHEEL=$(echo "$wheels"/*.whl) "${pytest[@]}" tests/python "$@"

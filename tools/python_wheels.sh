@@ -15,7 +15,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 rm -f "$target"/*.whl
 $python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation --no-index -w "$target" \
-  -C build-dir="$work" -C cmake.define.SLUICE_PREBUILT="$build" .
+  --config-settings build-dir="$work" --config-settings cmake.define.SLUICE_PREBUILT="$build" .
 grep -E '^(apache-tvm-ffi|pytest)==' tools/python-requirements.txt | sed 's/;.*//' | sort -u | grep -v 'pytest==8' > "$work/pinned"
 $python -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: --implementation cp \
   --python-version "$version" --platform manylinux_2_28_x86_64 --platform manylinux_2_24_x86_64 \

@@ -150,7 +150,7 @@ Result<void> run(const Device& device, const Problem& problem, const Args& args,
 /// memory. It uses no legacy stream and ends no capture. One race of the process runs at a time.
 /// Options::race asks run() for it. Errors: invalid_argument (candidates not in 1..kMostRacers), those of
 /// plan() and prepare(), invalid_size (operands of more than 4 GiB), driver (no memory left), toolchain.
-Result<Plan> race(const Device& device, const Problem& problem, int candidates = 3);
+Result<Plan> race(const Device& device, const Problem& problem, int candidates = kUsualRacers);
 
 }  // namespace gemm
 }  // namespace sluice

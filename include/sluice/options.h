@@ -8,6 +8,7 @@
 namespace sluice {
 
 inline constexpr int kMostRacers = 16;
+inline constexpr int kUsualRacers = 3;  // what a race times unless told; more find little (findings/races.md)
 
 struct Options {
   std::string cache_dir{};       // folder of compiled kernels; empty: nothing is kept on disk

@@ -131,7 +131,7 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 Result<void> run(const Device& device, const PackedProblem& problem, const Args& args, Stream stream);
 
 /// gemm::race for packed weights, starting with one plan per kernel (narrow, wide, strip).
-Result<Plan> race(const Device& device, const PackedProblem& problem, int candidates = 3);
+Result<Plan> race(const Device& device, const PackedProblem& problem, int candidates = kUsualRacers);
 
 /// The config on one line for readers, e.g. "narrow 16x64 w8 s3 p2 b1 fp16*uint4>fp16 g64 fp16".
 std::string short_name(const NarrowConfig& config);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/c_api/convolutions.h>
+#include <sluice/c_api/options.h>
 #include <sluice/c_api/values.h>
 #include <sluice/chain.h>
 #include <sluice/conv.h>
@@ -170,6 +171,24 @@ void add_chain(Json& json) {
   topic.add("tool", {{"accumulate", name_of(item.spec.accumulate)}});
 }
 
+/// Without the folders: C++ takes the caller's, the others those of the environment.
+void add_options(Json& json) {
+  for (const char* name : {"SLUICE_CACHE_READ_ONLY", "SLUICE_JOBS", "SLUICE_RACE", "SLUICE_STAMP_WORKSPACES"})
+    unsetenv(name);
+  const auto values = [](const Options& o) {
+    return Values{{"cache_read_only", o.cache_read_only ? "yes" : "no"},
+                  {"jobs", std::to_string(o.jobs)},
+                  {"race", std::to_string(o.race)},
+                  {"stamp_workspaces", o.stamp_workspaces ? "yes" : "no"}};
+  };
+  Topic topic(json, "options");
+  topic.add("cpp", values(Options{}));
+  topic.add("c", values(*c_api::options_of(nullptr)));
+  topic.add("tool", values(options_from_environment()));
+  topic.add("cpp", {{"candidates of a race", std::to_string(kUsualRacers)}});
+  topic.to_say("c", {"candidates of a race"});
+}
+
 }  // namespace
 }  // namespace sluice
 
@@ -180,5 +199,6 @@ int main() {
   sluice::add_convolution(json);
   sluice::add_scalars(json);
   sluice::add_chain(json);
+  sluice::add_options(json);
   std::puts(json.dump(1).c_str());
 }
