@@ -12,8 +12,8 @@ namespace sluice::bench {
 
 struct RowsSummary {
   int layers = 0, points = 0, timed = 0;  // timed: points where the two kernels differ
-  double mean_loss = 0, worst_loss = 0;   // mean over drawn points; worst over all
-  int most_kernels = 0;                   // in one layer
+  double mean_loss = 0, worst_loss = 0;   // mean over drawn points; maximum over all points
+  int most_kernels = 0;                   // largest number of kernels of one layer
   double worst_call_us = 0;
   bool all_right = true;
 };

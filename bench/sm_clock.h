@@ -11,11 +11,12 @@
 
 namespace sluice::bench {
 
-/// One SM's cycles and the GPU's time.
+/// Cycle count of one SM and the GPU's global time in nanoseconds, read together.
 struct ClockNote {
   u64 cycles = 0, nanoseconds = 0;
 };
-/// Returns the mean clock over SMs that recorded both edges; 0 if none did. The spans have one entry per SM.
+/// Returns the mean SM clock in MHz between two edges, over the SMs that recorded both; 0 if none did. The
+/// spans have one entry per SM.
 double mean_mhz(std::span<const ClockNote> begin, std::span<const ClockNote> end);
 
 class SmClock {
@@ -25,9 +26,10 @@ class SmClock {
   static const char* unit_text();
 
   enum class Edge { begin, end };
-  /// Notes all SMs' clocks in stream order; does not wait.
+  /// Enqueues a kernel that records each SM's clock; does not wait.
   Result<void> note(Edge edge, Stream stream) const;
-  /// mean_mhz() between the last `begin` and the last `end`. The stream must have passed both. Error driver.
+  /// Returns mean_mhz() between the last `begin` and the last `end`. The stream must have completed both.
+  /// Error: driver.
   Result<double> mhz() const;
 
  private:

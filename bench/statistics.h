@@ -9,9 +9,9 @@
 
 namespace sluice::bench {
 
-/// Geometric mean of the positive values; 0 if there is none.
+/// Returns the geometric mean of the positive values; 0 if there is none.
 double geometric_mean(const std::vector<double>& values);
-/// 0 for no values.
+/// Returns the smallest value; 0 if there is none.
 double least(const std::vector<double>& values);
 
 }  // namespace sluice::bench

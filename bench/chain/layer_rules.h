@@ -8,8 +8,8 @@
 
 namespace sluice::bench {
 
-/// "": the layers of `config` are dense: full-rank projections for queries, keys and values, then
-/// silu(gate) * up. Else the key that says otherwise, and its value.
+/// Returns "" if the layers of `config` are dense: full-rank projections for queries, keys and values, then
+/// silu(gate) * up. Otherwise returns the key that says so, with its value.
 std::string why_not_dense_layers(const Json& config);
 
 }  // namespace sluice::bench

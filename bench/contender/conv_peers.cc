@@ -16,7 +16,7 @@ namespace sluice::bench {
 namespace {
 
 constexpr u32 kAddThreads = 256;
-constexpr int kAddVector = 4;  // elements of a thread's step: 8 bytes of 16-bit values
+constexpr int kAddVector = 4;  // elements per step of a thread: 8 bytes of 16-bit values
 
 struct AddParams {
   const void* product;
@@ -24,7 +24,7 @@ struct AddParams {
   i64 vectors;
 };
 
-/// The reason why cuDNN is not asked; nullptr if it is.
+/// Returns why this problem has no counterpart in cuDNN; nullptr if it has one.
 const char* missing_counterpart(const Problem& p, float alpha) {
   const Epilogue& e = p.epilogue;
   if (e.bias != Bias::none || e.activation != Activation::none || e.residual)

@@ -10,17 +10,17 @@
 
 namespace sluice::bench {
 
-/// Returns `scales` (rows x columns) column after column.
+/// Returns a rows x columns matrix in column-major order.
 std::vector<float> transposed(const std::vector<float>& scales, i64 rows, i64 columns);
-/// Returns `scales` (rows x columns) with each row zero-padded to a multiple of four.
+/// Returns a rows x columns matrix whose rows are zero-padded to a multiple of four columns.
 std::vector<float> padded(const std::vector<float>& scales, i64 rows, i64 columns);
 
-/// One set of operands' block scales in the peer's layout.
+/// The block scales of one set of operands, in cuBLASLt's layout.
 class PeerScales {
  public:
-  /// For a product whose A and B both have block scales.
+  /// Allocates the scales of a product whose A and B both have block scales.
   static Result<PeerScales> create(const Device& device, const Problem& problem);
-  /// Copies the scales of `args` once all work of the device is done.
+  /// Waits for all work of the device, then copies the scales of `args`.
   Result<void> copy(const Problem& problem, const gemm::Args& args) const;
   const void* a() const { return a_.data(); }
   const void* b() const { return b_.data(); }

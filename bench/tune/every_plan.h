@@ -10,8 +10,8 @@
 
 namespace sluice::bench {
 
-/// The candidates of the model in their order, then all others; each plan once. Errors: those of
-/// gemm::candidates.
+/// Returns the candidates of the cost model in their order, then all other possible plans, each once. Errors:
+/// those of gemm::candidates.
 Result<std::vector<AnyPlan>> every_plan(const DenseRequest& request, const DeviceInfo& device);
 
 }  // namespace sluice::bench
