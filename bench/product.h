@@ -37,7 +37,7 @@ using Request = std::variant<DenseRequest, PackedRequest>;
 struct Planned {
   Request request{};
   AnyPlan plan{};
-  // the winner of a race, timed together with `plan`; empty without a race
+  // The winner of a race, timed together with `plan`; empty without a race.
   std::optional<Result<AnyPlan>> raced{};
 };
 

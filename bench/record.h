@@ -88,7 +88,7 @@ inline constexpr const char* kReadFloor = "read floor";
 inline constexpr const char* kSluiceFp8 = "sluice FP8";
 inline constexpr const char* kFp8PeerBest = "cuBLASLt FP8";
 inline constexpr const char* kHalfPeerBest = "cuBLASLt 16";
-// the faster of sluice FP8 and cuBLASLt FP8, not a contender of its own
+// The faster of sluice FP8 and cuBLASLt FP8, not a contender of its own.
 inline constexpr const char* kBestFp8 = "best FP8";
 
 /// The shape's name, as of its Request.

@@ -18,7 +18,7 @@ namespace sluice::bench {
 
 struct RowsMethod {
   RowRange rows{1, 512};
-  // number of m to time: the range is divided into so many equal parts, and one m is drawn from each
+  // Number of m to time: the range is divided into so many equal parts, and one m is drawn from each.
   int numbers = 24;
   u64 seed = 1;  // seed of the random draw
 };

@@ -325,7 +325,7 @@ class Session {
   OperandStore store_;
   Operands* ours_ = nullptr;
   std::optional<ConvPeers> conv_peers_;
-  // operands of the dense products that packed ones are compared with: e4m3, then 16-bit
+  // Operands of the dense products that packed ones are compared with: e4m3, then 16-bit.
   std::list<DenseOperands> dense_;
   std::vector<Entrant> finals_;
   std::vector<Sample> samples_;

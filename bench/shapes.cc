@@ -242,7 +242,7 @@ double bytes_of_traffic(const Problem& p) {
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const double c_bytes = p.epilogue.residual ? m * n * bytes_of(p.epilogue.c_type) : 0;
   const double d_bytes =
-      // with Update::add, D is read too
+      // With Update::add, D is read too.
       m * static_cast<double>(d_columns(p)) * bytes_of(p.d.type) * (adds(p.epilogue) ? 2 : 1);
   return (m * k * bytes_of(p.a.type) + n * k * bytes_of(p.b.type) + d_bytes + c_bytes) *
          static_cast<double>(p.batch);

@@ -62,7 +62,8 @@ Result<int> run_calibrate(const CalibrateFlags& flags) {
               gpu_of(flags.device, options, "calibrate measures GPUs: without one there is nothing to do"));
   const Card& card = tools::card_of(device);
   if (!flags.dry_run && (options.records_dir.empty() || card.key().empty()))
-    return save_calibration(options.records_dir, card, {}).error();  // before the time is spent
+    // Fail now, not after minutes of measuring.
+    return save_calibration(options.records_dir, card, {}).error();
   Job job("calibrate", flags.hang_s, 1);
   SLUICE_TAKE(const bench::CalibrationRun run, bench::calibrate(device, job.part(card.gpu)));
   job.clear();
@@ -70,7 +71,8 @@ Result<int> run_calibrate(const CalibrateFlags& flags) {
   print_rates(run, device.info().rates);
   const Calibration made{
       .gpu = card.gpu, .driver = card.driver, .key = card.key(), .date = utc_now(), .rates = run.rates};
-  SLUICE_TAKE(const Calibration read, parse_calibration(to_json(made)));  // rates that no Hopper has
+  // Refuses rates that no Hopper GPU can have.
+  SLUICE_TAKE(const Calibration read, parse_calibration(to_json(made)));
   if (flags.dry_run) return kExitOk;
   SLUICE_TAKE(const std::string path, save_calibration(options.records_dir, card, read));
   const bool looked_up = options.records_dir == options_from_environment().records_dir;

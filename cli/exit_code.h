@@ -5,8 +5,8 @@
 
 namespace sluice::cli {
 
-inline constexpr int kExitOk = 0;     // done, and right
-inline constexpr int kExitNo = 1;     // ran, but not verified or something is missing
+inline constexpr int kExitOk = 0;     // ran, and results are right
+inline constexpr int kExitNo = 1;     // ran, but results are not verified or something is missing
 inline constexpr int kExitError = 2;  // could not run
 
 }  // namespace sluice::cli

@@ -8,10 +8,12 @@
 
 namespace sluice::cli {
 
-/// Letters to insert, remove, replace or swap with their neighbour, until `a` is `b`.
+/// Returns the edit distance: the number of letters to insert, remove, replace or swap with a neighbour to
+/// turn `a` into `b`.
 int letters_apart(std::string_view a, std::string_view b);
 
-/// The known word nearest to `word`, or "" if more than a third of its letters differ.
+/// Returns the known word with the smallest edit distance to `word`. Returns "" if more than a third of its
+/// letters differ.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace sluice::cli

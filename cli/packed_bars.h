@@ -9,7 +9,8 @@
 
 namespace sluice::cli {
 
-/// The bars over the shapes so far, of the pick and any tuned kernel. Empty without packed shapes.
+/// Compares the shapes measured so far with the speed targets of packed products, for the pick and, with
+/// `tuned`, the tuned kernel. Returns "" without packed shapes.
 std::string packed_bars(const bench::RunRecord& run, bool tuned);
 
 }  // namespace sluice::cli

@@ -14,7 +14,7 @@ namespace sluice::cli {
 
 struct Verb {
   CLI::App* app = nullptr;
-  std::function<Result<int>()> run;  // returns the exit code, or the reason it could not run
+  std::function<Result<int>()> run;  // returns the exit code, or the reason why it could not run
 };
 
 Verb add_run_verb(CLI::App& app);

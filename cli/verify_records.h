@@ -16,7 +16,7 @@ struct VerifyRecordsFlags {
   int hang_s = 60;
 };
 
-/// Returns the exit code: kExitOk if all are right. Errors: driver, toolchain, io (the JSON).
+/// Returns kExitOk if all kernels are right. Errors: driver, toolchain, io (the JSON file).
 Result<int> verify_records(const VerifyRecordsFlags& flags, const Device& device);
 
 }  // namespace sluice::cli

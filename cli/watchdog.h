@@ -12,13 +12,13 @@ namespace sluice::cli {
 
 class Watchdog {
  public:
-  /// 0 seconds: never ends the process.
+  /// `seconds` is the limit of each step; with 0 there is no limit.
   explicit Watchdog(int seconds);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Restarts the time; the message names `what` if it runs out.
+  /// Starts the time of the next step. If it runs out, the process ends with a message that names `what`.
   void step(const std::string& what);
 
  private:

@@ -14,7 +14,7 @@ namespace sluice::bench {
 namespace {
 
 constexpr int kThreads = 256, kSmemBytes = (16 + 32) * 1024 + 1024;
-// per k-step of 16: two warpgroups, each with four WGMMAs of 64 x 256
+// Per k-step of 16: two warpgroups, each with four WGMMAs of 64 x 256.
 constexpr double kFlopsOfStep16 = 2.0 * 4 * 2 * 64 * 256 * 16;
 constexpr double kHeatSeconds = 3, kSustainedSeconds = 0.4, kPointSeconds = 0.15;
 /// Points below this share of busy time are left out of the fit. GEMM kernels never run at a higher clock

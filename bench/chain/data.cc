@@ -57,7 +57,7 @@ Result<ChainData> ChainData::create(const Lab& lab, const LayerSpec& spec) {
 }
 
 Result<void> ChainData::make_inputs(const Lab& lab) {
-  // the type of the norms' output, which the first product reads
+  // The type of the norms' output, which the first product reads.
   const DType type = problem_of(spec_, LayerProduct::qkv).d.type;
   Problem p{.m = spec_.tokens * kInputs + 1, .n = 16, .k = spec_.model.width};
   p.a.type = p.b.type = type;
@@ -137,7 +137,7 @@ Result<void> ChainData::make_packed(const Lab& lab) {
       memory_.blobs[static_cast<size_t>(layer)][which] = blob.data();
       blobs_.push_back(std::move(blob));
     }
-    // wait, because the upload reads `codes`, which goes out of scope here
+    // Wait, because the upload reads `codes`, which goes out of scope here.
     SLUICE_TRY(lab.stream.synchronize());
   }
   return {};

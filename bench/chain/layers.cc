@@ -102,7 +102,7 @@ class Layers {
                            .output = at(Activations::kNormed)}};
     if (has_fp8_tokens(spec_)) {
       step.options.quantize = Granularity::tensor;
-      // a caller's scales, which the quantiser only reads
+      // A caller's scales, which the quantiser only reads.
       step.args.scales = const_cast<float*>(memory_.one);
     }
     steps_.push_back({.work = step, .name = name});

@@ -63,7 +63,7 @@ Result<Model> model_of(const Json& whole, const std::string& title, i64 shards) 
   if (heads % shards != 0 || inner % shards != 0 || (kv_heads % shards != 0 && shards % kv_heads != 0))
     return bad_argument("{} shards do not divide {} heads, {} heads of keys and {} columns", shards, heads,
                         kv_heads, inner);
-  // with more shards than heads of keys and values, shards share a head
+  // With more shards than heads of keys and values, shards share a head.
   const i64 own_kv_heads = std::max<i64>(kv_heads / shards, 1);
   const Model model{shards > 1 ? fmt::format("{}-tp{}", title, shards) : title, width,
                     (heads / shards + 2 * own_kv_heads) * head, heads / shards * head, inner / shards};

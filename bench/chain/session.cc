@@ -97,7 +97,7 @@ Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) 
     const tuning::Found& found = layer.tuning.found;
     arm.record.search = found;
     spec.choices = found.choices;
-    // the tuner's choices already contain the overlap of each step
+    // The tuner's choices already contain the overlap of each step.
     spec.options = {.overlap = ChainOverlap::off};
     work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", layer.tuned_us,
                            layer.start_us, found.kept(), found.tried()));

@@ -28,7 +28,7 @@ struct ArmSpec {
   bool guard = false;  // true: Chain::guarded decides whether kernels overlap
   std::vector<TunedStep> choices{};
   std::function<void(const std::string& json)> trials{};  // receives one JSON line per trial of the tuner
-  // inserts the caller's own steps between those of the layers
+  // Inserts the caller's own steps between those of the layers.
   std::function<void(std::vector<ChainStep>&)> add{};
 };
 
@@ -77,7 +77,7 @@ struct ChainCase {
   i64 replays = 0;  // replays of each variant in `arms`, with changing inputs
   // True: after timing, record a timeline of each sluice variant with instrumented kernels.
   bool timeline = false;
-  // true in tests on the fake driver: its kernels compute nothing, so products are not checked
+  // True in tests on the fake driver: its kernels compute nothing, so products are not checked.
   bool on_fake = false;
 };
 

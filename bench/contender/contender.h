@@ -18,7 +18,7 @@ struct Contender {
   std::function<Result<void>(int copy)> refilled =
       {};                   // to be called after new values are written to set `copy`; empty: not needed
   bool unit_alpha = false;  // true: only alpha = 1 is supported, so the exact check uses it
-  // largest absolute error of an approximate activation, such as cuBLASLt's GELU
+  // Largest absolute error of an approximate activation, such as cuBLASLt's GELU.
   double activation_error = 0;
 };
 

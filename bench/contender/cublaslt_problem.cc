@@ -183,7 +183,7 @@ Result<void> CublasLtProblem::make_desc(const Problem& p, const ProblemData& dat
   if (is_fp8(p.a.type)) {
     const int8_t fast = is_promoted(p) ? 0 : 1;
     writer.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
-    // the scales of the newest copy
+    // The scales of the newest copy.
     const void* scale_a = scales_.empty() ? data.args().scale_a : scales_.back().a();
     const void* scale_b = scales_.empty() ? data.args().scale_b : scales_.back().b();
     if (e.scale_b != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale_b);

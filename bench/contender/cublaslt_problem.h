@@ -44,7 +44,7 @@ class CublasLtProblem {
   const Lab& lab_;
   std::span<const ProblemData> copies_;
   std::vector<PeerScales> scales_;  // block scales, one entry per operand set; empty without block scales
-  // one per operand set, because a descriptor holds the pointers to scales and bias
+  // One per operand set, because a descriptor holds the pointers to scales and bias.
   std::vector<cublasLtMatmulDesc_t> descs_;
   cublasLtMatrixLayout_t left_ = nullptr, right_ = nullptr, c_ = nullptr, d_ = nullptr;
   std::vector<cublasLtMatmulHeuristicResult_t> found_;

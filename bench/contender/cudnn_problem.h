@@ -68,7 +68,7 @@ struct CudnnPlans {
   std::vector<CudnnPlan> plans;       // the heuristics' plans in their order, then engines with default knobs
   std::vector<CudnnRefusal> refused;  // configs that a heuristic proposed
   int engines = 0,
-      // engines that cuDNN lists for the graph; those of them that refuse the convolution
+      // Engines that cuDNN lists for the graph; those of them that refuse the convolution.
       engines_refused = 0;
 };
 

@@ -13,7 +13,7 @@ namespace sluice::bench {
 namespace {
 
 constexpr int kL2Multiple = 3;
-// multiply-adds of D that are checked: some 10 ms of fp64; more would find nothing new
+// Multiply-adds of D that are checked: some 10 ms of fp64; more would find nothing new.
 constexpr i64 kCheckedProducts = i64{1} << 32;
 
 DataSpec data_spec(const Lab& lab, Scalars scalars, u64 seed) {

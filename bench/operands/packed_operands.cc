@@ -31,7 +31,7 @@ PackedProblem source_of(PackedProblem p, i64 most_tokens) {
   p.m = std::min(most_tokens, kDistinctTokens);
   p.d = PackedProblem{}.d;
   p.activation = Activation::none;
-  // without padded halves, gated weights have the same bytes as plain ones
+  // Without padded halves, gated weights have the same bytes as plain ones.
   p.gated = p.gated && pads_halves(p.n);
   if (p.gated && is_16bit(p.x)) p.m = std::min(p.m, packed::kMaxGatedTokens);
   p.scale_d = ScaleMode::none;

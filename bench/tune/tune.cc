@@ -15,7 +15,7 @@ namespace sluice::bench {
 namespace {
 
 constexpr double kPrepareShare = 0.5, kScreenShare = 0.8;
-// screening rounds before half of the candidates are dropped for the first time
+// Screening rounds before half of the candidates are dropped for the first time.
 constexpr int kFullRounds = 2;
 constexpr int kEveryRounds = 5;  // rounds before that, where the time of every plan is kept as data
 constexpr int kLeaders = 3;      // fastest trials for which other rasters are tried
@@ -43,7 +43,7 @@ class Search {
     SLUICE_TRY(plan());
     hooks_.phase("filling operands");
     SLUICE_TRY(machine_.open(result_.problem));
-    // started after open(), so that making new weights does not use up the candidates' time
+    // Started after open(), so that making new weights does not use up the candidates' time.
     start_s_ = machine_.now_s();
     prepare(0, kPrepareShare);
     screen(racers());

@@ -91,7 +91,7 @@ struct TuneResult {
   int count(TrialState state) const;
   double pick_us() const;  // carefully measured time of the model's pick; 0 if it failed
   double best_us() const;
-  // carefully measured time of the recorded plan; 0 if it failed or there is none
+  // Carefully measured time of the recorded plan; 0 if it failed or there is none.
   double recorded_us() const;
   /// pick_us() / best_us(); 1 if either is 0.
   double gain() const;
@@ -104,14 +104,14 @@ struct TuneHooks {
   /// Null: there are no records.
   std::function<std::optional<AnyPlan>(const AnyProblem&)> recorded;
   Phase phase;  // receives the name of each phase as it begins
-  // called after each problem; an Error ends the run
+  // Called after each problem; an Error ends the run.
   std::function<Result<void>(const TuneResult&)> finished;
 };
 
 struct TuneRun {
   std::vector<TuneResult> results;  // one per problem, in the same order
-  // set if the run ended early: the GPU was lost or `finished` returned an Error; remaining problems have
-  // no_time
+  // Set if the run ended early: the GPU was lost or `finished` returned an Error; remaining problems have
+  // no_time.
   std::optional<Error> ended;
 };
 

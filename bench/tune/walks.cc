@@ -52,7 +52,7 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
   add(other);
   const Problem product = product_of(plan.problem, c);
   const i64 rows = grid_rows(product, c), columns = grid_columns(product, c);
-  // with one row or column of tiles, all rasters visit the tiles in the same order
+  // With one row or column of tiles, all rasters visit the tiles in the same order.
   if (std::min(rows, columns) <= 1) return orders;
   // Identifies equal rasters. A group as wide as the whole extent visits tiles in the same order as the other
   // raster with group 1.

@@ -9,7 +9,7 @@
 namespace sluice::cli {
 
 std::string chain_header();
-/// All arms of one chain; an error stands in place of times.
+/// Lines for all variants of one chain. A variant that failed shows its error in place of times.
 std::string chain_lines(const bench::ChainRecord& record);
 
 }  // namespace sluice::cli
