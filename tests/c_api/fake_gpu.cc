@@ -26,14 +26,15 @@ extern "C" {
   return driver().launches();
 }
 
-/// Launches on a device block, as on a full queue, until sluice_fake_unblock().
+/// Makes launches on this device block, as they do when the launch queue is full, until
+/// sluice_fake_unblock().
 [[gnu::visibility("default")]] void sluice_fake_block(int ordinal) {
   driver().block_launches(ordinal);
 }
 [[gnu::visibility("default")]] int sluice_fake_blocked() {
   return driver().blocked();
 }
-/// Returns 0 if a launch was blocked for so long that it gave up.
+/// Ends the blocking. Returns 0 if a launch had been blocked for so long that it gave up.
 [[gnu::visibility("default")]] int sluice_fake_unblock() {
   return driver().unblock() ? 1 : 0;
 }

@@ -14,7 +14,7 @@
 
 namespace sluice::test {
 
-/// The rules that the cubin breaks, with figures; empty if it keeps its config's promises.
+/// Returns the rules that the cubin breaks, with figures; empty if the kernel is as its config requires.
 std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& cubin,
                                        const OpcodeTable& opcodes);
 

@@ -18,7 +18,7 @@ namespace {
 constexpr int kThreads = 8;
 constexpr int kMostChanges = 6;
 
-/// Mostly small numbers, and ends of ranges.
+/// Returns mostly small numbers, and sometimes an end of the range.
 char byte_of(std::mt19937_64& random) {
   constexpr unsigned char kOften[] = {0, 0, 0, 0, 1, 2, 8, 16, 64, 128, 127, 255};
   const auto pick = random() % 16;

@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   CLI::App app;
   app.set_help_flag("");
   cli::RequestFlags flags;
-  cli::add_request_flags(app, flags);  // no --shapes, which would open files
+  cli::add_request_flags(app, flags);  // without --shapes, which would open files
   cli::check_values(app);
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));

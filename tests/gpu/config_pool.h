@@ -10,12 +10,13 @@
 
 namespace sluice::testing {
 
-/// Activation none or relu only, for exact results. Always the same list.
+/// Configs for whole-number data: activations are none and relu only, so results are exact. The list is the
+/// same in every run.
 std::vector<KernelConfig> exact_pool();
-/// All activations on few shapes, for real data.
+/// Configs for real-valued data: all activations on few shapes.
 std::vector<KernelConfig> real_pool();
-/// One config for each class that may have its own races: schedule x cluster x input family x store path x
-/// promotion, and products added to D.
+/// One config of each class that may have races of its own. Classes: schedule x cluster x input family x
+/// store path x promotion, and products that are added to D.
 std::vector<KernelConfig> class_pool();
 
 }  // namespace sluice::testing

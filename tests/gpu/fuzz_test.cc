@@ -27,7 +27,7 @@ constexpr int kShownFailures = 10;
 
 class fuzz : public GpuTest {};
 
-/// Empty means all.
+/// The schedule to test; empty: all.
 std::string wanted_schedule() {
   const char* name = std::getenv("SLUICE_FUZZ_SCHEDULE");
   return name == nullptr ? "" : name;
@@ -58,7 +58,7 @@ TEST_F(fuzz, random_problems_are_exact) {
                             << " is no schedule, nor \"swapped\"";
   const auto config_of = [&](i64 index) { return static_cast<size_t>(index % static_cast<i64>(all.size())); };
   std::vector<KernelConfig> wanted = all;
-  if (count == 1) wanted = {all[config_of(first)]};  // a replay compiles only its own kernel
+  if (count == 1) wanted = {all[config_of(first)]};  // to replay one case, only its kernel is compiled
   const auto pool = KernelPool::prepare(device(), wanted);
   ASSERT_TRUE(ok(pool));
   auto runner =

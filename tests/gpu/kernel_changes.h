@@ -11,7 +11,7 @@
 namespace sluice::testing {
 
 std::span<const Change> kernel_changes();
-/// Null if no change has the name.
+/// Returns the change with this name; null if there is none.
 const Change* find_change(std::string_view name);
 
 }  // namespace sluice::testing

@@ -22,7 +22,7 @@ class misuse : public GpuTest {
   const Device& counted() const { return *counting_device(); }
   const Problem good{.m = 256, .n = 256, .k = 256};
 
-  /// Expects `code` from a launch of `good` with `change` made to its arguments, and D unchanged.
+  /// Launches `good` with arguments altered by `change`. Expects the error `code`, and that D is unchanged.
   template <class Change>
   void expect_refused(ErrorCode code, const std::string& in_message, const Change& change) {
     const auto plan = gemm::plan(good, counted().info());

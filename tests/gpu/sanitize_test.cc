@@ -64,7 +64,8 @@ TEST_P(sanitize_packed, is_right) {
   EXPECT_TRUE(is_right(*found)) << describe(*found);
 }
 
-/// Fills the cache with all cores, without a GPU. Separate processes would compile one after another.
+/// Compiles all kernels into the cache, in parallel and without a GPU. The tests run in separate processes,
+/// which would compile one after another.
 TEST(sanitize_kernels, compile) {
   std::vector<std::string> units = {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
                                     packed::reference_unit_text()};

@@ -15,7 +15,8 @@ constexpr i64 kArenaBytes = i64{64} << 20;
 
 class special_values : public GpuTest {
  protected:
-  /// `change` alters exact data of a small problem; every class of kernel must still agree with fp64.
+  /// Runs every class of kernel on a small exact problem whose data `change` has altered. D must still equal
+  /// the fp64 result.
   template <class Change>
   void expect_agreement(const Change& change) {
     ASSERT_TRUE(ok(class_kernels(device())));
@@ -37,7 +38,8 @@ class special_values : public GpuTest {
 
 TEST_F(special_values, of_a_come_out_in_their_rows) {
   expect_agreement([](DataSpec& data) {
-    data.a = {.kind = Fill::specials};  // magnitude 1: e4m3 writes infinity as 448, and sums must stay exact
+    // Values have magnitude 1: e4m3 saturates infinity to 448, and sums must stay exact.
+    data.a = {.kind = Fill::specials};
     data.b.magnitude = 1;
   });
 }

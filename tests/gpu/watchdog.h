@@ -10,7 +10,7 @@
 
 namespace sluice::testing {
 
-inline constexpr int kHangExitCode = 3;  // tools/certify.py reports it as "hangs"
+inline constexpr int kHangExitCode = 3;  // exit code after a hang; tools/certify.py reports it as "hangs"
 
 class Watchdog {
  public:

@@ -29,7 +29,7 @@ std::string contents(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// Differences in a file, as text; empty if there are none.
+/// Returns the differences between a file and the planner's answers, as text; empty if there are none.
 std::string differences(const std::string& name, const std::string& text) {
   std::string found;
   for (const Entry& entry : parse_file(text)) {

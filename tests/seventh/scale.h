@@ -29,7 +29,7 @@ struct ScaleArgs {
   WarmRange hand_off{};
 };
 
-/// As the kernel below has it.
+/// Parameters of the kernel; must have the same layout as its struct below.
 struct ScaleParams {
   const float* x;
   float* y;
