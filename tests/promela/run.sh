@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 model=$PWD/combine.pml
 cd "$work"
 
-# Every reachable state; prints spin's summary.
+# Explores every reachable state of a model and prints spin's summary.
 verify() {
   spin -a "$@" "$model" > spin.log || { cat spin.log; exit 1; }
   gcc -O2 -w -DSAFETY -DVECTORSZ=4096 -o pan pan.c
