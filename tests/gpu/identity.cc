@@ -27,7 +27,7 @@ class Identity : public ::testing::Environment {
 
 const auto* const kIdentity = ::testing::AddGlobalTestEnvironment(new Identity);
 
-/// Tools/certify.py runs this test first, to learn which machine it is on. Without a GPU, it prints that and
+/// tools/certify.py runs this test first, to learn which machine it is on. Without a GPU, it prints that and
 /// passes.
 TEST(identity, is_told) {
   EXPECT_NE(cli::built_sources(), "");

@@ -97,7 +97,7 @@ TEST(chain_explore, kernels_written_down_by_hand) {
   explore_overlaps("plain, quantizer, product", plain_lists, quantize_lists, recorded(kBlockScales));
 }
 
-/// Qkv, then add + norm + quantise in place, gate_up and silu. Scales and the residual stream pass through
+/// qkv, then add + norm + quantise in place, gate_up and silu. Scales and the residual stream pass through
 /// the chain.
 TEST(chain_explore, four_launches_of_a_layer) {
   Sum sum;
