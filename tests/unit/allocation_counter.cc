@@ -6,7 +6,7 @@
 #include <new>
 
 namespace {
-thread_local long allocations = 0;  // calls of operator new by this thread
+thread_local long allocations = 0;  // number of times that this thread has called operator new
 
 void* counted(std::size_t bytes, std::size_t alignment) {
   ++allocations;

@@ -56,7 +56,7 @@ TEST(CApiHostile, extents_and_strides_do_not_overflow) {
   far.strides = strides;
   sluice_problem problem;
   const sluice_product product{.a = &far, .b = &far, .d = &far, .alpha = 1};
-  sluice_problem_of(&product, &problem);  // an error or the stride as it is, and no overflow
+  sluice_problem_of(&product, &problem);  // returns an error or the stride unchanged, without overflow
 }
 
 TEST(CApiHostile, names_are_escaped) {

@@ -45,7 +45,8 @@ class CApiPlans : public LaunchTest {
     return made_.emplace_back(plan);
   }
 
-  /// Prepares the plan on a device whose compiler counts, then compiles it ahead where there is none.
+  /// Prepares the plan on a device with a counting compiler. Then compiles it ahead on a device without a
+  /// compiler.
   void expect_compile_asks_for_what_prepare_did(const sluice_plan* plan, int units) {
     const test::TemporaryFolder folder;
     const std::string cache = folder / "kernels", nowhere = folder / "nowhere";

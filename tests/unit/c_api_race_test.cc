@@ -80,7 +80,7 @@ TEST_F(CApiRace, each_kind_of_problem_races_and_leaves_a_record) {
   }
 }
 
-/// The race enters its device's context itself: a caller may have another, or none.
+/// sluice_race() enters the device's context itself, because the caller's context may be another or none.
 TEST_F(CApiRace, the_winner_is_what_run_takes_from_now_on) {
   const auto ranked = gemm::candidates(std::get<Problem>(*c_api::problem_of(dense())), device().info());
   const std::vector<Plan> racers = ops::racing<ops::Gemm>(*ranked, 3);

@@ -27,9 +27,9 @@ namespace fs = std::filesystem;
 enum class Damage { truncate, flip, swap, version, oversize, huge, empty, directory, symlink, fifo };
 constexpr int kDamages = 10;
 
-/// A whole entry, digest and all, whose magic says another layout.
+/// Returns an intact entry, checksum included, whose magic number is that of another version.
 std::string foreign_version(std::string bytes) {
-  bytes[6] = '9';  // "sluice1\n"
+  bytes[6] = '9';  // the version digit in "sluice1\n"
   bytes.resize(bytes.size() - sizeof(Digest));
   const Digest sum = digest(bytes);
   return bytes.append(reinterpret_cast<const char*>(&sum), sizeof(sum));
@@ -46,7 +46,7 @@ void damage(const std::string& path, const std::string& other, Damage kind, std:
     case Damage::swap: return write_file(path, read_file(other));
     case Damage::version: return write_file(path, foreign_version(bytes));
     case Damage::oversize: return write_file(path, bytes + std::string(1 + position(), '\0'));
-    case Damage::huge: return fs::resize_file(path, u64{1} << 40);  // sparse
+    case Damage::huge: return fs::resize_file(path, u64{1} << 40);  // makes a sparse file
     case Damage::empty: return write_file(path, "");
     default: break;
   }

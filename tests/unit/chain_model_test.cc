@@ -29,7 +29,7 @@ class ChainModels : public testing::Test {
     std::ofstream(folder_ / name) << text;
     return (folder_ / name).string();
   }
-  /// A config of the sizes above and `more`.
+  /// Parses a config.json that has the sizes above and `more`.
   Result<Model> of(const std::string& more) const {
     return parse_model(write("{" + std::string(kSizes) + ", " + more + "}"));
   }

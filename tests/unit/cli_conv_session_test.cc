@@ -46,14 +46,14 @@ class ConvSession : public LabFixture {
     lab_->cudnn = *cudnn;
   }
 
-  void TearDown() override { lab_.reset(); }  // while its cuDNN is there
+  void TearDown() override { lab_.reset(); }  // before the fake cuDNN is destroyed
 
   ShapeRecord measured(const DenseRequest& request) {
     const Result<AnyPlan> plan = plan_of(request, lab_->device.info(), lab_->device.records());
     return plan ? measure_shape(*lab_, {.request = request, .plan = *plan}, kSilent)
                 : unplanned_shape(request, plan.error());
   }
-  /// The addresses of x, w and y in the last launch.
+  /// Returns the addresses of x, w and y in the last launch.
   std::vector<void*> last_pointers() {
     return fake_.launches.back().pack.pointers.at(cudnn::Attribute::pack_pointers);
   }

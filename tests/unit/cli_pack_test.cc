@@ -74,7 +74,7 @@ TEST_F(CliPack, packs_files_as_the_library_does) {
   EXPECT_TRUE(content(out) == *wanted);
 }
 
-/// int8 weights with zeros are codes, since a zero counts codes.
+/// With zero points, int8 values are codes, because a zero point is a code.
 TEST_F(CliPack, int8_with_zeros_are_codes) {
   const WeightFormat f{.type = WeightType::int8, .group = 64, .zero = ScaleZero::per_group};
   const test::RandomWeights weights(f, 64, 128, 5);

@@ -15,7 +15,7 @@
 namespace sluice::cli {
 namespace {
 
-/// The requests of a command line, parsed as by compile and bench.
+/// Parses a command line as `sluice compile` and `sluice bench` do, and returns its requests.
 Result<std::vector<bench::Request>> any_requests(const std::string& line) {
   CLI::App app;
   RequestFlags flags;
@@ -24,7 +24,7 @@ Result<std::vector<bench::Request>> any_requests(const std::string& line) {
   return requests_of(flags);
 }
 
-/// The dense requests of a command line.
+/// Returns the requests of a command line, which must all be dense.
 Result<std::vector<bench::DenseRequest>> requests(const std::string& line) {
   const Result<std::vector<bench::Request>> any = any_requests(line);
   if (!any) return any.error();

@@ -25,7 +25,7 @@ TEST(constants, every_row_says_unit_meaning_and_source) {
   EXPECT_GT(names.size(), 100u);
 }
 
-/// All numbers of all cost models; to add one, leave another out.
+/// Counts the numbers of all cost models. To add one above the limit, another one must go.
 TEST(constants, cost_models_have_at_most_sixty_numbers) {
   EXPECT_EQ(sizeof(Costs) / sizeof(double), cost_constants().size());
   EXPECT_LE(cost_constants().size(), 60u);

@@ -59,7 +59,7 @@ Conv random_conv(Dice& dice) {
   }
 }
 
-/// Whole numbers of `channels` in every `pitch`; NaN lies between.
+/// Returns rows with `pitch` elements, of which the first `channels` are whole numbers and the others NaN.
 std::vector<float> random_tensor(Dice& dice, i64 rows, i64 channels, i64 pitch) {
   std::vector<float> t(static_cast<size_t>((rows - 1) * pitch + channels),
                        std::numeric_limits<float>::quiet_NaN());

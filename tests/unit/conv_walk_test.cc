@@ -23,7 +23,7 @@ TEST(conv_walk, is_the_reference_on_random_geometries) {
     ASSERT_EQ(check_random_walk(seed, WalkMutant::none), "")
         << "SLUICE_WALK_COUNT=1 SLUICE_WALK_FIRST=" << seed;
   if (count < 1500) return;
-  const WalkCounts seen = walk_counts();  // three products a geometry
+  const WalkCounts seen = walk_counts();  // three products per geometry
   for (const int kind : {seen.strided, seen.dilated, seen.split, seen.clustered, seen.padded_blocks})
     EXPECT_GT(kind, 1000);
   EXPECT_GT(seen.empty_phases, 100);

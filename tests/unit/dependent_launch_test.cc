@@ -48,7 +48,7 @@ TEST(overlap, the_scan_of_something_else_finds_nothing_and_stays_inside) {
   EXPECT_FALSE(
       holds(std::string("no ELF file, and long enough for a header of one, says this very text........."),
             Opcode::wait_prerequisites));
-  for (size_t length = 1; length < whole.size(); length += 97)  // cut off anywhere
+  for (size_t length = 1; length < whole.size(); length += 97)  // truncated at various bytes
     (void)holds(std::span(whole.data(), length), Opcode::wait_prerequisites);
 }
 

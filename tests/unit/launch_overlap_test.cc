@@ -44,7 +44,8 @@ TEST(launch_overlap, agrees_with_a_count_of_bytes_where_pitches_are_equal) {
     };
     const Placed x = place(), y = place();
     const bool truth = share_a_byte(x, y), answer = overlap(x, y);
-    // Interleaved whole rows may be called an overlap; a shared byte may never be missed.
+    // Rows that interleave without a common byte may be reported as overlapping. A common byte must always be
+    // found.
     EXPECT_TRUE(answer || !truth) << i;
     shared += truth;
     apart += !answer;

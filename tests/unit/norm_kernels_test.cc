@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-/// The one CTA of a simulated block; tests/gpu has more.
+/// The only CTA of a simulated row. tests/gpu runs rows on several CTAs.
 template <u32 kSlots>
 struct HostTeam {
   struct Shared {
@@ -107,7 +107,7 @@ struct Case {
   bool specials = false;
 };
 
-/// 16-bit elements, aligned to 16 bytes.
+/// An array of 16-bit elements, aligned to 16 bytes.
 class Buffer {
  public:
   explicit Buffer(i64 elements) : words_(static_cast<std::size_t>(elements / 4 + 4), 0x7fff7fff7fff7fffu) {}

@@ -26,7 +26,7 @@ constexpr const char* kVariables[] = {"SLUICE_CACHE_DIR",
                                       "SLUICE_STAMP_WORKSPACES",
                                       "SLUICE_KERNEL_LOG"};
 
-/// Result of `read` in an environment with only these variables; restores the real one.
+/// Calls `read` with only these environment variables set, and restores the environment.
 template <class Read>
 auto read_with(const std::map<std::string, std::string>& environment, const Read& read) {
   std::map<std::string, std::optional<std::string>> saved;

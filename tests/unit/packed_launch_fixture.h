@@ -29,7 +29,7 @@ class PackedLaunchTest : public LaunchTest {
     if (p.scale_d != ScaleMode::none) args.scale_d = static_cast<const float*>(driver.memory(256));
     return args;
   }
-  /// The problem, spoilt: refused when it is planned.
+  /// Expects that planning refuses the problem after `spoil` changed it.
   template <class Spoil>
   void expect_refused_problem(const PackedProblem& problem, ErrorCode code, const char* mention,
                               const Spoil& spoil, const packed::Overrides& overrides = {}) {
@@ -40,7 +40,7 @@ class PackedLaunchTest : public LaunchTest {
     EXPECT_EQ(plan.error().code, code);
     EXPECT_NE(plan.error().message.find(mention), std::string::npos) << plan.error().message;
   }
-  /// The problem's plan, spoilt: refused with `mention` in the message.
+  /// Expects that the problem's plan is refused after `spoil` changed it. The message must contain `mention`.
   template <class Spoil>
   void expect_refused_plan(const PackedProblem& problem, const char* mention, const Spoil& spoil) {
     Result<packed::Plan> plan = packed::plan(problem, device().info());

@@ -298,7 +298,7 @@ TEST_F(PackedLaunch, a_plan_made_by_hand_is_checked) {
   });
   expect("more than 128", [&](packed::Plan& p) {
     p.problem.k = p.problem.ld_x = 0;
-    p.config = WideConfig{.x = DType::bf16, .d = DType::bf16};  // no weights have the default's format
+    p.config = WideConfig{.x = DType::bf16, .d = DType::bf16};  // its weights do not have the default format
   });
   expect("ld_x", [](packed::Plan& p) { p.problem.ld_x = 255; });
   const auto strip = [](packed::Plan& p, const StripConfig& config) {
@@ -311,7 +311,7 @@ TEST_F(PackedLaunch, a_plan_made_by_hand_is_checked) {
   const Result<packed::Plan> plan = packed::plan(small(), device().info());
   ASSERT_TRUE(plan.ok());
   packed::Plan bare = *plan;
-  bare.smem_bytes = 0;  // follows from the config
+  bare.smem_bytes = 0;  // derived from the config
   const Result<packed::Kernel> kernel = packed::prepare(device(), bare);
   ASSERT_TRUE(kernel.ok());
   EXPECT_EQ(kernel->plan().smem_bytes, smem_bytes(narrow_of(*plan)));

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Overlap kOverlap{.wait = Wait::weights_first, .trigger = Trigger::at_start};
 
-/// One problem for each kernel, by its index in PackedConfig.
+/// Returns a problem for each kernel. `kernel`: its index in PackedConfig.
 PackedProblem problem_of(size_t kernel) {
   PackedProblem problem{
       .m = kernel == 1 ? 200 : 20, .n = 512, .k = 2048, .weights = {.group = 64}, .ld_x = 2048, .ld_d = 512};

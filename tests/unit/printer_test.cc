@@ -22,7 +22,7 @@ std::string without_spaces(std::string text) {
 #define EXPECT_PRINTS(...) \
   EXPECT_EQ(without_spaces(sluice::to_string(__VA_ARGS__)), without_spaces(#__VA_ARGS__))
 
-/// Converts to anything; an aggregate takes as many of these as it has fields.
+/// Converts to any type, so an aggregate can be initialised from as many of these as it has fields.
 struct Anything {
   template <class T>
   constexpr operator T() const;
@@ -35,7 +35,7 @@ constexpr int field_count() {
     return sizeof...(Fields);
 }
 
-/// Counts fields at the outermost level of a printed initialiser.
+/// Counts the fields at the outermost level of a printed initialiser.
 int printed_fields(const std::string& text) {
   int depth = 0, count = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -136,7 +136,7 @@ TEST(printer, prints_as_many_fields_as_the_type_has) {
   EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>() - 1)
       << "no convolution";
   EXPECT_EQ(printed_fields(to_string(sluice::WorkSplit{})), field_count<sluice::WorkSplit>());
-  EXPECT_EQ(field_count<sluice::WorkSplit>(), 5);  // tests the counter itself
+  EXPECT_EQ(field_count<sluice::WorkSplit>(), 5);  // tests field_count() itself
 }
 
 TEST(printer, short_name_is_one_line_with_what_differs_from_the_default) {

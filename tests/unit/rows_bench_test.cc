@@ -72,7 +72,7 @@ class RowsBench : public LabFixture {
   RowsBench() : LabFixture({.rounds = 1, .peer = false}) {}
 };
 
-/// The fake GPU computes nothing, so each checked kernel is wrong.
+/// The fake GPU computes nothing, so every kernel that is checked is wrong.
 TEST_F(RowsBench, first_calls_make_no_kernel_and_a_wrong_one_has_no_time) {
   const Problem dense{.n = 512, .k = 256};
   const RowsRecord record = measure_rows(*lab_, dense, {.rows = {1, 40}, .numbers = 6}, kSilent);

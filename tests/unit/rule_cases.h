@@ -25,7 +25,7 @@ inline std::set<std::string> rules_in(const std::string& path) {
   EXPECT_TRUE(file.good()) << path;
   std::stringstream text;
   text << file.rdbuf();
-  // Joins string literals that continue on the next line.
+  // Joins string literals that are continued on the next line.
   const std::string source = std::regex_replace(text.str(), std::regex("\"\\s*\"\n?"), "");
   const std::regex rule("return \"([^\"]+)\"");
   std::set<std::string> rules;
@@ -33,7 +33,7 @@ inline std::set<std::string> rules_in(const std::string& path) {
   return rules;
 }
 
-/// `good` breaks no rule.
+/// Expects that `good` breaks no rule.
 template <class Config>
 void expect_all_rules_broken(const std::vector<Broken<Config>>& cases, const Config& good,
                              const std::string& path) {

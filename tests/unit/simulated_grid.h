@@ -27,7 +27,7 @@ struct Context {
   std::unique_ptr<char[]> stack{new char[kStackBytes]};
   bool done = false;
 };
-/// Threads wait here until `count` of them have come.
+/// A barrier at which threads wait until `count` of them have arrived.
 struct Meeting {
   int arrived = 0;
   unsigned passed = 0;
@@ -61,7 +61,7 @@ inline void run_thread() {
   block->threads[thread_index.x].done = true;
 }
 
-/// Runs `kernel` in every thread of every block. `block_threads`: at most kThreads.
+/// Runs `kernel` in every thread of every block, one thread at a time. `block_threads`: at most kThreads.
 inline void launch(unsigned blocks, const std::function<void()>& kernel, unsigned block_threads = kThreads) {
   static Block memory;
   block = &memory;

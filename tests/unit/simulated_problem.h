@@ -14,7 +14,7 @@
 
 namespace sluice::test {
 
-/// A problem's operands in host memory, filled by the fill kernel.
+/// A problem's operands in host memory, written by the fill kernel.
 struct HostData {
   Problem problem;
   DataSpec spec;

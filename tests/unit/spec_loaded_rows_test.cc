@@ -22,7 +22,7 @@ TEST(loaded_rows, of_every_slice_cover_what_is_inside_and_bring_something) {
         if (inside > 0) {
           ASSERT_LT(loaded, inside + kLoadRows);
         }
-        // Whole slices need one map, the others a second.
+        // Full slices use one tensor map, shortened ones a second.
         ASSERT_TRUE(loaded == rows || loaded == tail_rows(extent, rows)) << extent << " " << rows;
       }
 }

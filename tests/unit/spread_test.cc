@@ -107,7 +107,7 @@ TEST(spread, by_registers_leaves_shared_memory_and_room_for_one_of_the_other_kin
   EXPECT_EQ(none.block_x, 128u);
 }
 
-/// Registers as the compiler reports them.
+/// Returns the number of registers that the compiler reports.
 int registers_of(const std::string& unit) {
   const auto compiler = Compiler::load("");
   EXPECT_TRUE(compiler.ok());

@@ -65,7 +65,8 @@ TEST(every_plan, splits_every_tile_that_can_be_split) {
   }
 }
 
-/// The planner leaves clusters along k of a forward layer out; a sweep must be able to refute that.
+/// The planner does not consider clusters along k for forward layers. The sweep includes them, so that it can
+/// show whether that is right.
 TEST(every_plan, has_clusters_that_the_planner_leaves_out) {
   Problem forward = wgrad();
   forward.conv.op = ConvOp::fprop;

@@ -86,7 +86,7 @@ TEST(verify_data, exact_data_keep_every_sum_exact) {
     const Problem p = fuzzed(seed);
     const DataSpec spec = exact_data(p, seed);
     const bool fp8 = is_fp8(p.a.type), promoted = fp8 && p.accumulate == Accumulate::promoted;
-    // The real sums of this seed's first row, with A's and B's own density.
+    // The exact sums of the first row for this seed, with the densities of A and B.
     double sum = 0, block = 0, worst_block = 0;
     for (i64 i = 0; i < p.k; ++i) {
       const double a = verify::fill_value(spec.a, seed + 1, i), b = verify::fill_value(spec.b, seed + 2, i);
@@ -118,7 +118,7 @@ TEST(verify_data, exact_data_keep_every_sum_exact) {
   }
 }
 
-/// Any type, gated or with C and bias, with a k of up to 4 M.
+/// Returns a problem of any type, gated or with C and bias, with k up to 4 M.
 Problem long_problem(u64 seed) {
   Problem p = fuzzed(seed);
   const double exponent = static_cast<double>(verify::hash(seed, 0x41) >> 11) * 0x1p-53 * 22;
@@ -127,7 +127,7 @@ Problem long_problem(u64 seed) {
   return p;
 }
 
-// To see it fail: leave out halvings. A gated product of 300,000 of k then has sums past 2^11.
+// To see it fail: leave out halvings. A gated product with k = 300,000 then has sums above 2^11.
 TEST(verify_data, exact_data_keep_every_sum_exact_however_long_k_is) {
   int halved = 0;
   for (u64 seed = 0; seed < 400; ++seed) {
