@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares blocks of device memory on the GPU, in stream order; the answer is read later. Made for chains
-// that are replayed a hundred thousand times. Used by chain/session.cc.
+// Compares blocks of device memory on the GPU, in stream order. The result is read later, so a hundred
+// thousand replays can be compared without waiting. Used by chain/session.cc.
 #pragma once
 
 #include <memory>

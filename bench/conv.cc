@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets by contents. `resnet50_N`: the layers of ResNet-50 but its stem, which differ in shape, at N images.
-// `vgg`: VGG-16 at 32. `sdxl_N`: the U-Net of Stable Diffusion XL. `vae`: 3-D layers of video autoencoders.
+// Contents of the sets. `resnet50_N`: the different layers of ResNet-50 except its stem, with N images.
+// `vgg`: VGG-16 with 32 images. `sdxl_N`: the U-Net of Stable Diffusion XL. `vae`: 3-D layers of video
+// autoencoders.
 #include "bench/conv.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions: what they compute and move, and the named sets that benches run over. The layers of a set are
-// also lines of bench/shapes/conv_*.txt, for other programs.
+// Convolutions: their operations and traffic, and the named sets that benches measure. The layers of a set
+// are also in bench/shapes/conv_*.txt, for other programs.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON of the bench's records: keys in a reader's order, numbers rounded to the precision of a measurement.
+// JSON of the bench's records. Keys are in a readable order, and numbers are rounded to the precision of a
+// measurement.
 #pragma once
 
 #include <cmath>

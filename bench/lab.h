@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The objects that measurements of all shapes share: the device, a stream, a timer, the verifier, the peer
-// libraries and their workspace, the clocks. Made once per command; used from one thread.
+// Objects that the measurements of all shapes share: the device, a stream, a timer, the verifier, cuBLASLt
+// and cuDNN, workspaces and clocks. Made once per command and used from one thread.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing. A contender's launches are captured once into a graph; one run of the graph is a replay. Replays of
-// all contenders are timed in turn, each after a rest and an untimed replay, so that clocks are equal and the
-// queue is full. Times are GPU times between two events.
+// Times contenders. The launches of each are captured once into a graph; one run of the graph is a replay.
+// Replays of all contenders are timed in turn. Each follows a rest and an untimed replay, so that clocks are
+// equal and the launch queue is full. Times are GPU times between two events.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enumerators by name, for flags and problem files.
+// Finds enumerators by name, for flags and problem files.
 #pragma once
 
 #include <initializer_list>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses sizes joined by x, for flags, problem files and models.
+// Parses sizes such as 4096x4096, for flags, problem files and models.
 #pragma once
 
 #include <string>

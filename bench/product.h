@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product of either kind, dense or with packed weights. bench/ and the tool use these types for problems,
-// plans and requests. Except for measurements, everything that differs between the kinds is a function here.
+// A product of either kind, dense or packed. bench/ and the tool use these types for problems, plans and
+// requests. Everything that differs between the kinds, except measurements, is a function here.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of a bench as values. session.cc fills them, record.cc writes them as JSON, tools/report.py and
-// sluice_fit read that. tools/report.py holds the same names.
+// The results of a bench. session.cc fills them, record.cc writes them as JSON, tools/report.py and
+// sluice_fit read the JSON. tools/report.py uses the same names.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each record is looked up by the planner in a book that holds no other.
+// For each record, the planner is given a book that contains only this record.
 #include "bench/recorded_plans.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels are raced as in each bench (race.h), on the operands of the tuner, dense or packed.
+// Kernels are timed in turn as in the bench (race.h), on the tuner's operands, dense or packed.
 #include "bench/rows.h"
 
 #include <algorithm>

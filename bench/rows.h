@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures how much slower the few kernels of a range of rows (sluice/rows.h) are than the best kernel per m.
-// At random m, the range's kernel and the kernel planned for that m are verified and timed in turn. Also
-// measures the host time of the first call per m after one prepare. Used by `sluice rows`; rows_record.h
-// writes the results.
+// Measures how much slower the few kernels that serve a range of rows (sluice/rows.h) are than the best
+// kernel for each m. For random m, the range's kernel and the kernel planned for this m are checked and timed
+// in turn. Also measures the host time of the first call for each m after one prepare. Used by `sluice rows`;
+// rows_record.h writes the results.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice rows` as JSON: schema "sluice-rows-1". Machine, versions and method are as bench writes them.
+// Writes the results of `sluice rows` as JSON: schema "sluice-rows-1". Machine, versions and method are
+// written as by the bench.
 #pragma once
 
 #include <span>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One shape from plan to record, in one run: prepare, fill, verify, screen, time in turn. A dense product
-// races against cuBLASLt's algorithms, a convolution against cuDNN's plans. A packed one races against a
-// plain read of its blob, FP8 products of its size (cuBLASLt's, ours) and cuBLASLt's 16-bit one. Failures are
-// written into the record and the rest goes on; only a lost GPU ends a bench (still_alive).
+// Measures one shape: prepares, fills, verifies, screens, and times contenders in turn. A dense product is
+// compared with cuBLASLt's algorithms, a convolution with cuDNN's plans. A packed product is compared with a
+// plain read of its blob, with FP8 products of its size (cuBLASLt's and ours), and with cuBLASLt's 16-bit
+// one. Failures are stored in the record and the rest continues. Only a lost GPU ends a bench (still_alive).
 #pragma once
 
 #include <functional>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets by contents. `engine`: layers of models of 8 to 70 billion parameters at three prompt lengths, and
-// 8192^3. `tokens`, `decode`: the same layers at few and very few tokens. `promoted`, `block`: the fp8 ones
-// with those sums. `row`: fp8 with row scales, promoted, at all of these. `long_k`: sums that are split.
-// `sweep`: one layer at 1 to 128 tokens.
+// Contents of the sets. `engine`: layers of models of 8 to 70 billion parameters at three prompt lengths, and
+// 8192^3. `tokens`, `decode`: the same layers with few and with very few tokens. `promoted`, `block`: their
+// fp8 products with this accumulation or these scales. `row`: fp8 with row scales and promoted accumulation,
+// for all of these. `long_k`: products that are split along k. `sweep`: one layer with 1 to 128 tokens.
 #include "bench/shapes.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The named sets of problems that benches run over, dense and packed. Each set is one row of the table in
+// The named sets of problems that benches measure, dense and packed. Each set is one row of the table in
 // shapes.cc.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the SMs' clock while something runs: small kernels before and after it note each SM's cycles and
-// the GPU's time. NVML reports 1980 MHz on an H200 that multiplies at 1500 (docs/findings/power.md). Used by
-// measure.cc.
+// Measures the SM clock while something runs. Small kernels before and after it record each SM's cycle count
+// and the GPU's time. NVML cannot be used: it reports 1980 MHz on an H200 that multiplies at 1500
+// (docs/findings/power.md). Used by measure.cc.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Means of ratios, beside the order statistics of timings (sluice/host/quantiles.h). Pure; used by records
-// and tables.
+// Means of ratios; for order statistics of times see sluice/host/quantiles.h. Used by records and tables.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clocks, power and temperature through NVML, loaded at run time. Where NVML is missing (containers,
-// sandboxes), samples are empty and the bench goes on.
+// Clocks, power and temperature from NVML, which is loaded at run time. Without NVML (containers, sandboxes)
+// samples are empty and the bench continues.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rename() replaces whatever has the name, so it is given only names of regular files. A link or a device
-// (`--out /dev/stdout`) keeps its name.
+// rename() replaces any kind of file, so it is used for regular files only. A link or a device (`--out
+// /dev/stdout`) keeps its name.
 #include "bench/whole_file.h"
 
 #include <fcntl.h>

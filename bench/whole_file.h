@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes result files so that a reader finds the whole text or the old content, even after a failure. Used by
-// bench, tune, chain and pack.
+// Writes result files so that a reader finds either the whole new text or the old content, even after a
+// failure. Used by bench, tune, chain and pack.
 #pragma once
 
 #include <string>

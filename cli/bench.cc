@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice bench`: times contenders in turn over a set of problems; prints a table as it goes, and writes JSON
-// after each shape. bench/ measures; this file chooses, prints and keeps.
+// `sluice bench`: times contenders in turn over a set of problems. Prints a table as it goes, and writes JSON
+// after each shape. The measurements are in bench/; this file chooses problems, prints and stores.
 #include <fmt/format.h>
 
 #include <algorithm>

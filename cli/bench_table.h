@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bench records as text for a terminal: one line a shape, and the contenders of one shape in full.
+// Bench records as text for a terminal: one line per shape, and all contenders of one shape.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice calibrate`: measures the card's own rates and keeps them beside the tuning records. Every later
-// open of this card under this driver plans with them. bench/calibrate measures; this file prints and keeps.
+// `sluice calibrate`: measures the rates of this card and stores them next to the tuning records. Whenever
+// this card is opened under this driver, plans then use these rates. The measurements are in bench/calibrate;
+// this file prints and stores.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice chain`: layers of a model as one CUDA graph, with the given overlaps beside none and beside
-// cuBLASLt. Without a GPU it compiles the kernels ahead, or prints the plan. bench/ measures.
+// `sluice chain`: times the layers of a model as one CUDA graph, with the requested overlaps, without
+// overlap, and with cuBLASLt's products. Without a GPU it compiles the kernels ahead of time, or prints the
+// plan. The measurements are in bench/.
 #include <fmt/format.h>
 
 #include <algorithm>

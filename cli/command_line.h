@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How this process was started, and the commit it was built from, so that records can be repeated.
+// Tells how this process was started and from which commit it was built, so that a recorded run can be
+// repeated.
 #pragma once
 
 #include <string>

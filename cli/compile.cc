@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice compile`: fills a kernel cache ahead of time, for machines that must not compile (no NVRTC, or a
-// read-only cache in an image). It compiles the kernels of the problems and those that verify results and
-// pack weights. Needs no GPU: cubins are for sm_90a everywhere. Plans depend on the GPU, which --device
+// read-only cache in an image). It compiles the kernels of the problems, and those that verify results and
+// pack weights. Needs no GPU, because all cubins are for sm_90a. The plans depend on the GPU, which --device
 // names.
 #include <fmt/format.h>
 

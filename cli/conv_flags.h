@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of a convolution, in torch's order. Types, epilogue and overrides are those of problem_flags.h.
-// Values stay text until conv_of(), so that errors are Results.
+// The flags of a convolution, with sizes in torch's order. Types, epilogue and overrides use the flags of
+// problem_flags.h. Values stay text until conv_of(), so that errors are Results.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks call the library's own load_driver, Compiler and KernelCache, so that a green check means that the
+// The checks call the library's own load_driver, Compiler and KernelCache. So if a check succeeds, the
 // library works too.
 #include "cli/doctor_checks.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks, one by one, what sluice needs from a machine. Each check states its finding and, if something is
-// missing, the remedy. It changes nothing, but creates the cache folder if there is none.
+// Checks one by one what sluice needs of a machine. Each check states what it found and, if something is
+// missing, the remedy. Changes nothing, except that it creates the cache folder if there is none.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tool's exit codes, equal for all verbs; scripts and CI rely on them. Returned by main.cc and the
+// The tool's exit codes, the same for all verbs, on which scripts and CI rely. Returned by main.cc and the
 // watchdog.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bound: each of k additions in fp32 loses at most 2^-24 of the sum so far, in any order. The factor 2 below
-// makes k * 2^-24 * sum|a b| twice that. The rounding to D's type is added. GELU and SiLU stretch an error by
-// at most 1.13 (the largest slope of GELU).
+// The error bound: in any order, each of k additions in fp32 has an error of at most 2^-24 of the sum so far.
+// So the error is at most k * 2^-24 * sum|a b|; the factor 2 below doubles that. The rounding to D's type is
+// added. GELU and SiLU enlarge an error by a factor of at most 1.13 (GELU's largest slope).
 #include "cli/host_problem.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small problem in host memory: random operands, the host twin's result, and the reference to compare it
-// with. Used by `run` and `verify` where there is no GPU.
+// A small problem in host memory: random operands, the host twin's result, and the reference. Used by `run`
+// and `verify` on machines without a GPU.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `sluice` tool: parses the command line and runs one verb. An Error becomes "sluice: <code>: <message>"
-// on stderr and exit code 2; so does output that could not be written. Only this file exits.
+// The `sluice` tool: parses the command line and runs one verb. An Error is printed to stderr as "sluice:
+// <code>: <message>", and the exit code is 2. The same happens if output could not be written. Only this file
+// ends the process.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbs that time on a GPU: the flags of replays and of the record, and a job with its progress.
+// For verbs that time on a GPU: the flags of replays and of records, and a job that shows its progress.
 #pragma once
 
 #include <string>

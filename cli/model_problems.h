@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --model: the products of a model's layers, as sluice.torch.nn.convert_ runs them. Called by requests.cc for
-// each verb that takes many problems.
+// each verb that accepts many problems.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Levenshtein's distance, in which two neighbours that changed places count once.
+// The Levenshtein distance, in which swapping two adjacent letters counts as one change.
 #include "cli/nearest.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The word that a mistyped one was meant to be. Used for verbs and for flags.
+// Finds the word that was probably meant by a mistyped one. Used for verbs and flags.
 #pragma once
 
 #include <string>

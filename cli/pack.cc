@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice pack`: the layout and size of a packed blob of weights, and the blob itself from raw arrays. Runs
-// on the CPU. sluice/pack.h packs a model's weights on the GPU.
+// `sluice pack`: prints the layout and size of a packed blob of weights, and makes the blob from raw arrays.
+// Runs on the CPU; sluice/pack.h packs a model's weights on the GPU.
 #include <fmt/format.h>
 
 #include <filesystem>

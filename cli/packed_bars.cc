@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ratios are peer time over our time; wrong or missing contenders have none and are left out.
+// A ratio is the other contender's time divided by ours. Contenders that are wrong or missing have no ratio
+// and are left out.
 #include "cli/packed_bars.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bars of the set `packed`, as lines of text. Compared with FP8: up to 32 tokens of each type and of the
-// faster type, and 64 and 128 e4m3 tokens. Compared with 16 bits: 64 16-bit tokens.
+// Compares the results of the set `packed` with its speed targets ("bars"), as lines of text. There are
+// targets relative to FP8 for up to 32 tokens (for each token type and for the faster one) and for 64 and 128
+// e4m3 tokens. A target relative to 16-bit products is for 64 16-bit tokens.
 #pragma once
 
 #include <string>

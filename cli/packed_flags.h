@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// --weights and its companions: the flags that make a problem a packed one. Sizes, token type (--dtype), D,
-// bias and activation are the usual flags. Flags that a packed product cannot use are an error. Called by
-// each verb that takes problems, and for lines of a problem file.
+// --weights and the flags that describe packed weights. Sizes, token type (--dtype), D, bias and activation
+// use the same flags as dense products. A flag that a packed product cannot use is an error. Called by each
+// verb that accepts problems, and for the lines of a problem file.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packed product without a GPU, computed from the reference's packed blob, so that the format is tested
-// too.
+// Computes a packed product without a GPU from the blob that the reference packs, so that the format is
+// tested too.
 #pragma once
 
 #include <sluice/check/packed_data.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice plan`: the kernel that would run, and its estimate. Needs no GPU: it plans for an H200, or for the
-// GPU that --gpu names, and with --verbose prints the source of its rates.
+// `sluice plan`: prints the kernel that would run, and its estimated time. Needs no GPU: it plans for an H200
+// or the GPU that --gpu names. With --verbose it prints where that GPU's rates come from.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

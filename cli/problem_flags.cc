@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Defaults: D follows the inputs (bf16 for fp8; fp32 if the product is added), bias and C follow D.
+// Defaults of types: D has the inputs' type, but bf16 for fp8, and fp32 if the product is added to D. Bias
+// and C have D's type.
 #include "cli/problem_flags.h"
 
 #include <CLI/CLI.hpp>

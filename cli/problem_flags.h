@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flags that describe a problem and override its plan. Verbs, lines of a problem file and objects of a
-// JSON file share their spelling. Values stay text until problem_of(), so that errors are Results.
+// JSON file use the same names. Values stay text until problem_of(), so that errors are Results.
 #pragma once
 
 #include <map>

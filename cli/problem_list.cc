@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problem files: each entry, line or JSON object, becomes words of a command line and is parsed by its flags,
-// so that there is one grammar. Called by requests.cc.
+// Problem files. Each entry, a line or a JSON object, is converted to words of a command line and parsed by
+// its flags, so that there is only one grammar. Called by requests.cc.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

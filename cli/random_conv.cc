@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Geometries: half of the sizes are hard ones, such as one pixel, odd numbers, filters larger than x and taps
-// that stride and dilation never let meet. Then the largest numbers are halved until the products fit.
+// Random geometries. Half of the sizes are chosen to be hard: one pixel, odd numbers, filters larger than x,
+// and taps that no pixel uses because of stride and dilation. Then the largest sizes are halved until the
+// host can compute the convolution.
 #include <algorithm>
 
 #include <sluice/conv.h>

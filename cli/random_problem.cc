@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Half of all sizes come from the list of hard ones. Leading dimensions are padded to TMA's 16 bytes,
-// sometimes to more. A third of 16-bit problems have any strides and addresses instead.
+// Half of all sizes come from a list of hard ones. Leading dimensions are padded to TMA's 16 bytes, and
+// sometimes more. A third of the 16-bit problems have any strides and addresses instead.
 #include "cli/random_problem.h"
 
 #include <algorithm>

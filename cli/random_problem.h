@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random problems for `sluice verify`: all types, layouts, epilogues, batches, and hard sizes: edges of
-// tiles, ones, odd numbers. Each is legal; one (seed, index) always gives one problem.
+// Random problems for `sluice verify`: all types, layouts, epilogues and batches, and hard sizes (edges of
+// tiles, ones, odd numbers). Each problem is valid. The same (seed, index) always gives the same problem.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which flags exclude which. Options are asked, as a given value may equal the default.
+// Decides which flags exclude each other. CLI11's options tell whether a flag was given, because a given
+// value may equal the default.
 #include "cli/requests.h"
 
 #include <fmt/format.h>

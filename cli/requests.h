@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From flags to a verb's problems: one problem, a named set, or a file of problems, dense, packed or of a
-// convolution. A flag without effect beside another is an error. Called by each verb that takes problems.
+// Converts flags to a verb's problems: one problem, a named set, or a file of problems. They may be dense,
+// packed or convolutions. A flag that has no effect together with another one is an error. Called by each
+// verb that accepts problems.
 #pragma once
 
 #include <string>

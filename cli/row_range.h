@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --rows: a range of numbers of rows in place of a problem's m (sluice/rows.h), for compile, plan and rows.
+// --rows: a range of numbers of rows that replaces a problem's m (sluice/rows.h), for compile, plan and rows.
 #pragma once
 
 #include <string>

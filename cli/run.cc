@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice run`: one problem from plan to verified result. On a GPU it is timed beside its peers. Without one
-// the host computes it (dense: the twin executes the plan; packed: from the blob), and the sm_90a kernel is
-// still compiled. This is `make demo`.
+// `sluice run`: plans one problem, runs it and verifies the result. On a GPU it is also timed, and compared
+// with other libraries. Without a GPU the host computes it, and the sm_90a kernel is only compiled. Then the
+// twin executes a dense plan; a packed product is computed from the blob. `make demo` runs this verb.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines that `sluice run` prints about any problem.
+// Lines that `sluice run` prints for every kind of problem.
 #pragma once
 
 #include <string>

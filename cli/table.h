@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text tables that are printed row by row during a long job. Titles and given minima fix the column widths; a
-// wider cell moves the rest of its row and loses no text.
+// Text tables that are printed row by row during a long job. Titles and given minimum widths fix the column
+// widths. A wider cell shifts the rest of its row, and no text is lost.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine of a verb: a GPU, or the host twin. --device selects it; "auto" takes the first GPU, else the
-// host, and says so.
+// The machine that a verb uses: a GPU, or the host twin. --device selects it. "auto" selects the first GPU,
+// or else the host, and prints which.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice tune`: finds the fastest configuration of each problem within a time budget, and keeps a tuning
-// record after each problem. bench/tune/tune.h searches; this file chooses, prints and keeps.
+// `sluice tune`: finds the fastest configuration of each problem within a time budget, and stores a tuning
+// record after each problem. The search is in bench/tune/tune.h; this file chooses problems, prints and
+// stores.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing is left out silently: a skipped problem has a line with the reason.
+// Every problem gets a line; the line of a skipped one states the reason.
 #include "cli/tune_table.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of the tuner as text for a terminal: one line a problem, and a summary.
+// Results of the tuner as text for a terminal: one line per problem, and a summary.
 #pragma once
 
 #include <string>

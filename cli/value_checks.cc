@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CLI11 names only the type of an option's value (INT, UINT, FLOAT, BOOLEAN, TEXT). An int and an i64 differ
-// only when the conversion fails.
+// CLI11 only tells the type of an option's value by name (INT, UINT, FLOAT, BOOLEAN, TEXT). An int and an i64
+// have the same name; they differ only when the conversion fails.
 #include "cli/value_checks.h"
 
 #include <fmt/format.h>

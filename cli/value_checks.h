@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks each flag's value by its kind before CLI11 converts it. CLI11 reads 010 as eight and 10^30 as 2^63 -
-// 1, and takes an empty text for none. Called by main.cc and problem_list.cc.
+// Checks each flag's value before CLI11 converts it. CLI11 would read 010 as eight and 10^30 as 2^63 - 1, and
+// would treat an empty text as no value. Called by main.cc and problem_list.cc.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice verify`: checks this build on this machine with random problems, every element of D. On a GPU:
-// whole numbers bit for bit against fp64, reals within bounds. Without one: on the host twin or, packed, from
-// the blob. Even problems have whole numbers, where each wrong bit shows; odd ones have reals and any
-// activation.
+// `sluice verify`: checks this build on this machine with random problems, comparing every element of D. On a
+// GPU, whole numbers are compared bit for bit with fp64, and real numbers within bounds. Without a GPU, dense
+// problems run on the host twin and packed ones are computed from the blob. Problems with an even index have
+// whole numbers, which show every wrong bit. Those with an odd index have real numbers and any activation.
 #include <fmt/format.h>
 
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses the tuner's machine, with one set of operands for each problem.
+// Uses the tuner's machine, which makes one set of operands per problem.
 #include "cli/verify_records.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice verify --records`: checks each kernel that a shipped tuning record chooses, on the record's
-// problem, as `sluice tune` checks candidates. Nothing is timed.
+// `sluice verify --records`: checks each kernel that a shipped tuning record chooses, on that record's
+// problem, as `sluice tune` checks its candidates. Nothing is timed.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls _Exit, not exit: destructors would wait for the hanging GPU.
+// Calls _Exit instead of exit, because destructors would wait for the hanging GPU.
 #include "cli/watchdog.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends the process when one step of a GPU job takes too long: a hanging kernel cannot be stopped otherwise
-// and would hold the machine. Results so far are on disk by then. Used by bench and verify.
+// Ends the process if a step of a GPU job takes too long. A hanging kernel cannot be stopped in another way,
+// and would occupy the machine. Earlier results are on disk by then. Used by bench and verify.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel whose plan many steps share is launched once.
+// Steps with equal plans share a kernel, so each kernel is launched once.
 #include "bench/chain/check.h"
 
 #include <cmath>

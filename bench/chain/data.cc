@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All data is real and of unit size: weights are normal, alpha (or packed scales) is 1 / sqrt(k), scales are
-// one. Activations then have unit size too, and clocks are those of real data.
+// All data are real numbers of unit size: weights are normally distributed, alpha (or packed scales) is 1 /
+// sqrt(k), and other scales are one. So activations have unit size too, and the GPU runs at the clocks of
+// real data.
 #include "bench/chain/data.h"
 
 #include <cmath>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a chain of layers, filled on the GPU: weights of each layer, several inputs, and activations
-// in one block that is poisoned and compared as a whole. Made once for a LayerSpec and shared by all arms.
+// The memory of a chain of layers, filled on the GPU: weights of each layer, several inputs, and all
+// activations in one block. The block is filled with poison and compared as a whole. Made once per LayerSpec
+// and shared by all variants.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Some keys name a layer that no chain has. Whether there is a gate, no key says: that is known by
-// model_type, so that an unknown family is refused and not mistaken.
+// Some keys of a config describe layers that a chain cannot model. No key says whether there is a gate. That
+// follows from model_type, so an unknown family is refused instead of being modelled wrongly.
 #include "bench/chain/layer_rules.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a config.json describes layers of the kind that a chain is made of. Called by model.cc.
+// Tells whether the layers of a config.json are of the kind that chains are made of. Called by model.cc.
 #pragma once
 
 #include <string>

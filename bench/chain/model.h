@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes of a transformer layer: of known models, of a config.json, or given as numbers.
+// The sizes of a transformer layer: those of a known model, of a config.json, or given as numbers.
 #pragma once
 
 #include <string>

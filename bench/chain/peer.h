@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peer of a chain: the same steps without overlap, with cuBLASLt's products in place of ours. Each
-// product uses the algorithm that is fastest when it runs alone. Used by chain/session.cc.
+// Times a chain's steps with cuBLASLt's products in place of ours, without overlap. Each product uses the
+// algorithm that is fastest when it runs alone. Used by chain/session.cc.
 #pragma once
 
 #include <memory>

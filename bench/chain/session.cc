@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All arms share weights and activations, and run one after the other in one stream.
+// All variants share weights and activations, and run one after the other in one stream.
 #include "bench/chain/session.h"
 
 #include <fmt/format.h>

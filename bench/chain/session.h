@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times variants of a chain of layers ("arms": kinds of overlap, and the peer) in one run. Each is prepared,
-// compared with the result without overlap, then timed in turn. A failure is written into the record, and the
-// others continue. Used by `sluice chain`.
+// Times variants ("arms") of a chain of layers in one run: several kinds of overlap, and cuBLASLt. Each
+// variant is prepared and compared with the result without overlap. Then all are timed in turn. A failure is
+// stored in the variant's record, and the others continue. Used by `sluice chain`.
 #pragma once
 
 #include <functional>

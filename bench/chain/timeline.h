@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The times of a chain's CTAs. Kernels whose source begins with kTimelinePrologue record them
-// (spec/timeline.h); this file converts them into times of one layer and medians over layers. Needs no GPU;
-// chain/clock.h runs the kernels, which are not those of the benchmark, so their results are compared too.
+// Start and end times of a chain's CTAs. Kernels whose source begins with kTimelinePrologue record them
+// (spec/timeline.h). This file converts them into the times of one layer and into medians over layers; it
+// needs no GPU. chain/clock.h runs the kernels. They differ from the benchmark's kernels, so their results
+// are compared too.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner of chains on the bench's layers. Used by chain/session.cc.
+// Runs the tuner of chains on the bench's layers. Used by chain/session.cc.
 #pragma once
 
 #include <sluice/tools.h>

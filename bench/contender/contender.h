@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A contender computes the problem and is timed: our kernel or a peer's. It enqueues, never waits, and can be
-// captured into a graph. Made by sluice_contender.cc, cublaslt_problem.cc and conv_peers.cc, timed
-// by measure.cc.
+// A contender is a kernel that computes the problem and is timed: ours or another library's. It enqueues
+// without waiting, so it can be captured into a graph. Made by sluice_contender.cc, cublaslt_problem.cc and
+// conv_peers.cc; timed by measure.cc.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The roles of A, B and D are those of sluice/conv.h.
+// A, B and D are the tensors that sluice/conv.h assigns to them.
 #include "bench/contender/conv_peers.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's plans for a convolution, as contenders on the bench's own operands. A product that is added to D
-// (a weight gradient's main_grad) is cuDNN's own result in the inputs' type, then a kernel that adds it: what
+// Makes contenders of cuDNN's plans for a convolution, on the bench's own operands. If the result is added to
+// D (main_grad of a weight), cuDNN writes a result in the inputs' type, and a second kernel adds it, as
 // frameworks do. Called by session.cc.
 #pragma once
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dlopen with a search order, and a table of entry points. The handle is made last: it needs a context.
+// Searches for the library, opens it by dlopen, and fills the table of entry points. The handle is made last,
+// because it needs a current context.
 #include "bench/contender/cublaslt.h"
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peer library, loaded at run time: a machine without it still benches sluice alone. One handle, one
-// workspace; used from one thread and one stream. cublaslt_problem.h states problems in its terms.
+// cuBLASLt, loaded at run time. Without it, the bench times sluice alone. There is one handle and one
+// workspace, used from one thread and one stream. cublaslt_problem.h describes problems in its terms.
 #pragma once
 
 #include <cublasLt.h>

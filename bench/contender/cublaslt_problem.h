@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One problem in cuBLASLt's terms: descriptors for each copy of the operands, and the algorithms of its
-// heuristic. cuBLASLt is column-major: our row-major D = A B is its D^T = B^T A^T, so its "A" is our B and
-// its rows are our n.
+// One problem in cuBLASLt's terms: descriptors for each set of operands, and the algorithms that its
+// heuristic returns. cuBLASLt is column-major, so it computes our row-major D = A B as D^T = B^T A^T. Its "A"
+// is our B, and its rows are our n.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dlopen with a search order, and a table of entry points. libcudnn loads its parts itself, from its own
-// folder.
+// Searches for the library, opens it by dlopen, and fills the table of entry points. libcudnn itself loads
+// further libraries from its own folder.
 #include "bench/contender/cudnn.h"
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peer of convolutions, loaded at run time: a machine without it still benches sluice alone. One handle,
-// used from one thread. cudnn_problem.h states convolutions in its terms.
+// cuDNN, loaded at run time to compare convolutions with. Without it, the bench times sluice alone. There is
+// one handle, used from one thread. cudnn_problem.h describes convolutions in its terms.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of cuDNN 9's backend interface that the bench calls, in our names. It is declared here because
-// CUDA toolkits bring no cudnn.h, and the tool must build without it. The numbers are fixed within a major
-// version; tests/unit/cudnn_abi_test.cc compares them with cudnn.h where there is one.
+// The part of cuDNN 9's backend interface that the bench calls, under our names. It is declared here because
+// CUDA toolkits do not contain cudnn.h, and the tool must build without it. The numbers are fixed within a
+// major version. tests/unit/cudnn_abi_test.cc compares them with cudnn.h if the machine has it.
 #pragma once
 
 #include <cstddef>

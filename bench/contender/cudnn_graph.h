@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors of cuDNN's backend: set attributes in turn, then finish; read attributes back. Used by
+// Helpers for cuDNN's backend descriptors: set attributes in turn, finalize, and read attributes. Used by
 // cudnn_problem.cc and cudnn_plans.cc.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of a convolution's descriptors, and launches. cudnn_plans.cc makes the plans.
+// Computes the values of a convolution's descriptors, and launches plans. cudnn_plans.cc makes the plans.
 #include "bench/contender/cudnn_problem.h"
 
 #include <algorithm>

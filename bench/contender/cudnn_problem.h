@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One convolution as cuDNN sees it, and every plan that cuDNN makes for it. Sources: comments of
-// cudnn_graph.h (9.19) and the backend chapter of its manual.
+// One convolution in cuDNN's terms, and all plans that cuDNN makes for it. Sources: comments in cudnn_graph.h
+// (9.19) and the backend chapter of its manual.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block scales in cuBLASLt's layout (manual, "Scaling factors layouts"). Its scales of A's 1 x 128 blocks are
-// column-major, and rows of its 128 x 128 scales of B are padded to a multiple of four. Ours are row-major
-// without padding. The bench converts a copy, so that any k and arbitrary scales can be compared.
+// Converts block scales to cuBLASLt's layout (manual, "Scaling factors layouts"). There, the scales of A's 1
+// x 128 blocks are column-major, and rows of the 128 x 128 scales of B are padded to a multiple of four. Ours
+// are row-major without padding. The bench converts a copy, so any k and any scales can be compared.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds a peer's library at run time: places to look, the first that loads, its entry points. Used by
-// cublaslt.cc and cudnn.cc.
+// Finds another library at run time: the paths to try, the first one that loads, and its entry points. Used
+// by cublaslt.cc and cudnn.cc.
 #pragma once
 
 #include <dlfcn.h>

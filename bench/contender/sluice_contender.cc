@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands are random reals of about unit size; small integers or zeros would flatter the clocks
-// (docs/performance.md).
+// Operands are random real numbers of about unit size. With small whole numbers or zeros, the GPU would run
+// at a higher clock (docs/performance.md).
 #include "bench/contender/sluice_contender.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our kernels as contenders: a prepared plan and the copies of operands it runs on.
+// Makes contenders of sluice's dense kernels: a prepared plan, and the sets of operands that it runs on.
 #pragma once
 
 #include <span>

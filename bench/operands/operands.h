@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operands of one problem on the GPU, in several sets. Launches rotate over the sets, so that no weights
-// hit L2. Makes contenders from plans, and checks D. Each kind of product has a class (dense_operands.h,
-// packed_operands.h). Used by bench, tune, rows and `verify --records`.
+// The operands of one problem on the GPU, in several sets. Successive launches use different sets, so that
+// weights are not in L2. Makes contenders from plans and checks D. Each kind of product has its own class
+// (dense_operands.h, packed_operands.h). Used by bench, tune, rows and `verify --records`.
 #pragma once
 
 #include <limits>

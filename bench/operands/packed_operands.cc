@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// source_ holds the shared data: blobs, one for each possible set, and tokens with their sums on the host. A
-// set is a blob of source_ with its own X and D.
+// source_ holds the shared data: one blob per set, and tokens with their sums on the host. A set is a blob of
+// source_ with its own X and D.
 #include "bench/operands/packed_operands.h"
 
 #include <algorithm>

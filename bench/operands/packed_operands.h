@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of packed products. The tuner measures many numbers of tokens with one set of weights. Weights and
-// fp64 sums of kDistinctTokens tokens are slow to make and are shared by neighbouring problems in a list.
-// Further tokens repeat those: the number is prime and above the largest tile, so that a swapped tile shows.
+// Operands of packed products. The tuner measures many numbers of tokens with the same weights. Weights, and
+// fp64 sums for kDistinctTokens tokens, are slow to make, so problems that follow each other share them.
+// Further tokens repeat these. Their number is prime and above the largest tile, so an exchanged tile is
+// found.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operands of one problem at a time, of either kind. Packed weights stay for the next problem that has
-// them.
+// Holds the operands of one problem at a time, dense or packed. Packed weights are kept for the next problem
+// if it has the same.
 #pragma once
 
 #include <sluice/try.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner is asked with overrides, so that its rules decide what is possible.
+// Plans are requested from the planner with overrides, so that its rules decide which are possible.
 #include "bench/tune/every_plan.h"
 
 #include <algorithm>

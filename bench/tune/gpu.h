@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner on a GPU, through bench's Lab. Each kernel is verified on the operands it is timed on, and timed
-// as replays of a captured graph on cold operands.
+// The tuner's operations on a GPU, by means of the bench's Lab. Each kernel is verified on the operands on
+// which it is timed. Times are of replays of a captured graph, with operands that are not in L2.
 #pragma once
 
 #include <deque>

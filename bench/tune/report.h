@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of a tuning run: a tuning record for the planner, a bench record with all candidates for
-// sluice_fit, and a summary for people.
+// Converts the results of a tuning run to a tuning record for the planner, a bench record with all candidates
+// for sluice_fit, and a summary as text.
 #pragma once
 
 #include <sluice/tools.h>

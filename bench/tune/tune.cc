@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shares of a problem's time: preparing uses up to half, screening up to four fifths, careful timing the
-// rest. Cuts remove the worst ranked first. Lists are in order of rank, except that the record's plan is
-// second.
+// Division of a problem's time: preparing takes up to half, screening ends at four fifths, and careful timing
+// gets the rest. If time is short, the candidates with the worst rank are dropped. Lists are in order of
+// rank, except that the recorded plan is second.
 #include "bench/tune/tune.h"
 
 #include <algorithm>

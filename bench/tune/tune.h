@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner's search. For each problem, dense or packed, the model ranks plans. The machine times the best of
-// them in rounds, halving their number until few are left, and times these carefully. All problems get equal
-// shares of the time budget. All hardware access is in TuneMachine, so tests can provide clock and timings
-// (tests/unit/tune_search_test.cc); tune/gpu.h implements it for a GPU. Called by `sluice tune`.
+// The tuner's search. For each problem, dense or packed, the cost model ranks plans. The best of them are
+// timed in rounds; each round drops half, until few are left, and these are timed carefully. All problems get
+// equal shares of the time budget. All access to hardware is in TuneMachine, so tests can provide the clock
+// and the times (tests/unit/tune_search_test.cc). tune/gpu.h implements it for a GPU. Called by `sluice
+// tune`.
 #pragma once
 
 #include <functional>

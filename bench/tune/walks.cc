@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner checks all plans; refused ones are omitted.
+// The planner checks all variants; those that it refuses are left out.
 #include "bench/tune/walks.h"
 
 #include <algorithm>

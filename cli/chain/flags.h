@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts the flags of `sluice chain` to cases: a LayerSpec for each number of tokens, and the arms. No GPU.
+// Converts the flags of `sluice chain` to cases: a LayerSpec for each number of tokens, and the variants to
+// measure. Needs no GPU.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chain records as text for a terminal: a line for each arm.
+// Chain records as text for a terminal: one line per variant.
 #pragma once
 
 #include <string>
