@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Idle launches between the steps of a chain, in place of attention or an all-reduce. Each foreign step
-// occupies a few SMs for some microseconds and leaves HBM alone.
+// Idle launches between the steps of a chain, which stand for attention or an all-reduce. Each occupies a few
+// SMs for some microseconds and does not use HBM.
 #pragma once
 
 #include <functional>

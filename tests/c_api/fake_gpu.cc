@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libsluice_c with the fake driver of tests/unit inside: a GPU for tests/python/test_fake_gpu.py, whose
-// kernels do nothing. The driver lives from loading to the end of the process.
+// libsluice_c linked with the fake driver of tests/unit, for tests/python/test_fake_gpu.py: a GPU whose
+// kernels do nothing. The fake driver exists from loading the library to the end of the process.
 #include "fake_driver.h"
 
 namespace {

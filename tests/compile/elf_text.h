@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instructions of a kernel in a cubin, an ELF file (System V ABI), and the size of its parameters. No
-// offset is trusted: a damaged file gives an Error. Called by the opcode scan.
+// Reads the instructions of a kernel from a cubin, which is an ELF file (System V ABI), and the size of its
+// parameters. Every offset is checked, so a damaged file gives an Error. Called by the opcode scan.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel gate can refuse: real units with one planted fault each, and the rule that must name it. Faults
-// are planted in the text before NVRTC reads it, as a bad commit would.
+// Proves that the kernel gate can refuse: real units with one planted fault each, and the rule that must
+// report it. Faults are planted in the source text, as a bad commit would do.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time to compile a kernel and to load it from a warm cache: medians over a set of configs, against the bars
-// that docs/jit.md states. Other work on the machine stretches CPU time, up to 2.4 times. So the bar is a
-// ratio: a fixed text is compiled just before and just after each kernel. "About half a second" (README.md)
-// is a kernel's 0.4 to 0.5 s; the bar is a third above that, and one of three rounds below it is enough. Can
-// fail: a cuda::std header in device code takes six times as long as the fixed text (docs/dependencies.md),
-// which is past the bar.
+// Limits the time to compile a kernel and to load it from a warm cache: medians over a set of configs, with
+// the limits that docs/jit.md states. Other work on the machine makes CPU times up to 2.4 times longer. So
+// the limit is a ratio: a fixed text is compiled just before and just after each kernel. A kernel takes 0.4
+// to 0.5 s ("about half a second" in README.md). The limit is a third above that, and one of three rounds
+// must be below it. To see it fail: include a cuda::std header in device code. It takes six times as long as
+// the fixed text (docs/dependencies.md).
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rule refuses a planted kernel in gate_catches_test.cc.
+// For each rule, gate_catches_test.cc plants a kernel that the rule refuses.
 #include "tests/compile/kernel_gate.h"
 
 #include <fmt/format.h>

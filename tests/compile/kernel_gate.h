@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules for every compiled GEMM kernel, checked in its cubin without a GPU: no spill, copy-engine stores
-// present, no tensor-core work serialised by ptxas. Called for each registered config, and for planted bad
-// kernels.
+// Rules for every compiled GEMM kernel, checked in its cubin without a GPU: no spills, TMA stores present, no
+// WGMMA that ptxas serialised. Called for each registered config, and for kernels with planted faults.
 #pragma once
 
 #include <string>

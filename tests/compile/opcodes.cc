@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A probe is a statement, and a context that the kernel has with and without it. The context contains
-// instructions that come with the statement. For example, a TMA load adds uniform-register set-up, so its
-// context has a TMA store and a bulk copy, which add that too.
+// A probe is a PTX statement and a context: the kernel is compiled with the context alone and with both. The
+// context contains the instructions that ptxas emits along with the statement. For example, a TMA load also
+// needs uniform-register set-up, so its context has a TMA store and a bulk copy, which need that too.
 #include "tests/compile/opcodes.h"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds machine instructions in a kernel without a disassembler. The low 9 bits of an sm_90a instruction name
-// the operation, but NVIDIA does not publish the numbers. So each is found by compiling a kernel with and
-// without the PTX instruction: one number appears. A toolkit with other numbers recalibrates the scan. Called
-// by the kernel gate.
+// Finds machine instructions in a kernel without a disassembler. The low 9 bits of an sm_90a instruction are
+// its opcode, but NVIDIA does not publish the numbers. So each is found by compiling a kernel with and
+// without the PTX instruction, and taking the one number that is new. With a toolkit that has other numbers,
+// this still works. Called by the kernel gate.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain kernels that tests compile: the registry lists spaces for them, not configs. Used by the compile gate
-// and tests/unchanged.
+// Configs of plain kernels for tests. The registry contains search spaces for them instead of configs. Used
+// by the compile gate and tests/unchanged.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints what C++, C and the tool take where a caller says nothing but sizes, as JSON: for each topic and
-// field a value for each interface. Values come from the interfaces' own code, and "" stands for a field that
-// an interface lacks or wants to be said. tools/defaults_table.py adds Python, and compares.
+// Prints, as JSON, the defaults of C++, C and the tool when a caller gives only sizes: one value per topic,
+// field and interface. The values come from the interfaces' own code. "" means that an interface lacks the
+// field, or has no default for it. tools/defaults_table.py adds Python and compares.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

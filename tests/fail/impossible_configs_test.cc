@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configs that must not compile, one for each rule of spec/validate.h and spec/plain.h. Host and NVRTC name
-// the same rule, and the kernel's static_assert points to the rules. Fails when a rule has no case here, or
-// when the kernel loses its static_assert.
+// Configs that must not compile: one for each rule of spec/validate.h and spec/plain.h. Host and NVRTC must
+// report the same rule, and the kernel's static_assert must point to the rules. Fails if a rule has no case
+// here, or if the kernel loses its static_assert.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of the C interface: structs of any bytes, and arrays of any shape and stride in host memory that is
-// never touched. Pointers are valid or NULL, as the interface demands; the fuzzer chooses the rest.
+// Fuzzes the C interface with structs of any bytes, and arrays of any shape and stride in host memory that is
+// never accessed. Pointers are valid or NULL, as the interface requires; the fuzzer chooses everything else.
 #include <stdlib.h>
 #include <string.h>
 

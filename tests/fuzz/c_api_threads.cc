@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of c_api_fuzz.cc from eight threads at once. `c_api_threads CALLS SEED FILE...` reads inputs,
-// changes some bytes for each call, and makes it. Sanitizers and checks end the process on a fault; else it
-// prints its counts.
+// Makes the calls of c_api_fuzz.cc from eight threads at once. `c_api_threads CALLS SEED FILE...` reads fuzz
+// inputs and changes some bytes before each call. Sanitizers and checks end the process at a fault. Otherwise
+// it prints its counts.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products added to D. Whole numbers, old D too, make every result exact in any order: tails, odd rows with
-// direct stores, ordered and unordered splits, clusters along k, batches. Then gradients accumulated over
-// many launches, cases that must leave D alone, and real data. Real data stay within the bound in any order,
-// and have the same bits on every run in order. Able to fail: verify_kernels_test shows on a CPU that the
-// judge finds a product added never, twice, or over the old D.
+// Products that are added to D. All data are whole numbers, the old D too, so every result is exact in any
+// order. Cases: partial tiles, odd rows with direct stores, ordered and unordered splits, clusters along k,
+// and batches. Also gradients accumulated over many launches, and cases that must not change D. With real
+// data, results are within the bound in any order, and have the same bits on every run in a fixed order.
+// verify_kernels_test proves on a CPU that the check finds a product that is added never, twice, or over the
+// old D.
 #include <cstring>
 
 #include <sluice/host/driver/events.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs many cases in one stream and reads their results once a batch: a case costs two verification launches
-// and no wait. Cases reuse one block of memory, in stream order. Used by the fuzz, real-data, thread and
-// sanitizer tests.
+// Runs many cases in one stream and reads their results once per batch. So a case costs two launches for
+// verification and no wait. Cases use the same memory one after the other, in stream order. Used by the fuzz,
+// real-data, thread and sanitizer tests.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains of layers as `sluice chain` replays them. A planted difference is found among many replays. Foreign
-// steps, hand-offs across them and their overlap change no bit.
+// Chains of layers as `sluice chain` replays them. A difference that is planted must be found among many
+// replays. Foreign steps, hand-offs across them and their overlap must not change a bit.
 #include <sluice/host/device/device_impl.h>
 
 #include "bench/chain/arms.h"

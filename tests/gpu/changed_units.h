@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with one change: the embedded source as one text, with pieces replaced, compiled and launched as
-// usual. For planted bugs that a tool must find, and for variants that explain a tool's complaint. Used by
+// Compiles kernels with one change: the embedded source is joined to one text, and parts of it are replaced.
+// Used for planted bugs that a tool must find, and for variants that explain a tool's report. Used by
 // tests/gpu and tests/compile.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changed kernels without a GPU: each edit is made exactly once, and the result compiles.
+// Checks changed kernels without a GPU: each edit must match exactly once, and the result must compile.
 // tools/gpu_sanitize.py checks on a GPU that the tools find the bugs.
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes of kernels from the tables of fields (host/text/fields.h): a pool is completed until each value
-// that a field can have is in one of its configs. A new enumerator that validate() lets into a kernel thus
-// gets a class by itself, and pool_test.cc fails for one that is in no class. Pure.
+// Classes of kernels, derived from the tables of fields (host/text/fields.h). A pool is extended until every
+// possible value of every field occurs in one of its configs. So a new enumerator that validate() allows gets
+// a class automatically, and pool_test.cc fails if it does not. Needs no GPU.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds of kernels, each with classes of its own, and a problem for any kernel. Used by the pools of
-// sanitizers and of contracts. Pure.
+// Kinds of kernels, each with its own classes, and a problem for any kernel. Used by the pools of the
+// sanitizer tests and of the overlap contract. Needs no GPU.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract of dependent launches for companions. The test itself is tested: it detects a norm that is
-// launched as dependent but compiled without the wait.
+// Tests the contract of dependent launches for companions (norms, quantisers). The test itself is tested: it
+// must detect a norm that is launched as dependent but compiled without the wait.
 #include <sluice/norm.h>
 #include <sluice/quantize.h>
 

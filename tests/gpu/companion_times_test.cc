@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of norms and quantisers of few rows in a graph of consecutive launches, with and without overlap, by
-// threads and CTAs a row. It judges nothing, so it runs only on demand (SLUICE_COMPANION_TIMES=1).
+// Times norms and quantisers of few rows in a graph of consecutive launches, with and without overlap, by
+// threads and CTAs per row. It checks nothing, so it runs only on request (SLUICE_COMPANION_TIMES=1).
 // docs/findings/companions.md has results.
 #include <algorithm>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the fuzz tests: a fixed list of a few hundred, so that compiling is bounded. Every registered
-// config, and random ones beyond the planner's picks: more cluster shapes, shallow rings, longer promotion
-// intervals. Pure, so that pool_test can fill a cache without a GPU.
+// Configs for the fuzz tests: a fixed list of a few hundred, which limits the compile time. It has every
+// registered config, and random ones that the planner never picks: more cluster shapes, shallow rings, longer
+// promotion intervals. Needs no GPU, so pool_test can fill a cache.
 #pragma once
 
 #include <vector>

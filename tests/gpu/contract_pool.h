@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products for the contract of dependent launches (gemm_overlap_test.cc, packed_overlap_test.cc): kernels
-// with overlap, of every kind. Pure.
+// Plans for testing the contract of dependent launches (gemm_overlap_test.cc, packed_overlap_test.cc):
+// kernels of every kind, with overlap. Needs no GPU.
 #pragma once
 
 #include <vector>

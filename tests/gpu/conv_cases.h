@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions for the GPU tests: named geometries, kernels to compute them with, and random geometries. Few
-// kernels serve all geometries, since sizes come at run time.
+// Convolutions for the GPU tests: named geometries, kernels to compute them with, and random geometries.
+// Sizes are run-time parameters, so a few kernels compute all geometries.
 #pragma once
 
 #include <vector>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions on whole-number data: no wrong bit, no byte changed outside D, nothing read between pixels or
-// outside tensors, which hold NaN. Two judges: the verifier on the GPU, and sluice/reference/conv.h. Then
-// equal bits in a hundred runs of real data, and graphs that are replayed with other inputs.
-//   SLUICE_CONV_FIRST, SLUICE_CONV_COUNT   random cases to run (default 0, 500)
-//   SLUICE_CONV_SEED                       seed of the sequence of cases (default 23)
-//   SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
-// Able to fail: verify_conv_test shows on a CPU that the judge finds each kind of damage.
+// Convolutions of whole numbers: every bit must be right, no byte outside of D may change, and gaps between
+// pixels and memory around tensors, which hold NaN, must not be read. The verifier on the GPU and
+// sluice/reference/conv.h check this. Also equal bits in a hundred runs of real data, and graphs that are
+// replayed with other inputs.
+//     SLUICE_CONV_FIRST, SLUICE_CONV_COUNT   random cases to run (default 0, 500)
+//     SLUICE_CONV_SEED                       seed of the sequence of cases (default 23)
+//     SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
+// verify_conv_test proves on a CPU that the verifier finds each kind of damage.
 #include <sluice/kernels/verify_arith.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device with a driver table that counts cuLaunchKernelEx, so that a test can prove that a refused call
+// A device whose driver functions count cuLaunchKernelEx, so that a test can prove that a refused call
 // launched nothing.
 #pragma once
 

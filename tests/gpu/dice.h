@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random choices that depend only on a seed, so that each problem of a test can be made alone.
+// Random choices that depend only on a seed, so that each random problem of a test can be made on its own.
 #pragma once
 
 #include <iterator>

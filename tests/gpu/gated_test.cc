@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated products and scales of D on the GPU. Every schedule, store, split and type, at models' numbers of
-// tokens, exact to the bit; SwiGLU within its bound; a scale of D against the quantiser it replaces. Verifier
-// poisons D and guards the rest. To see it fail: give plain/copier.cuh rows in groups of eight, or leave out
-// the second half in EpilogueVectors::stage.
+// Gated products and scales of D on the GPU, with every schedule, store path, split and type, and models'
+// numbers of tokens. Most results are exact to the bit. SwiGLU must be within its bound, and a scale of D
+// must give what the quantiser that it replaces gives. The verifier fills D with poison and checks guards
+// around it. To see it fail: give plain/copier.cuh rows in groups of eight, or leave out the second half in
+// EpilogueVectors::stage.
 #include <sluice/quantize.h>
 
 #include <algorithm>

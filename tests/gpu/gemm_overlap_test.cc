@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense products after a launch that releases them before it writes A, its scales, C or the D they add to,
-// and after one that reads D late. The kernels are those of contract_pool.h: every kind, with each wait. To
-// see it fail: take a wait out of kernels/plain.cuh or gemm.cuh (and Module::check_waits). overlap_contract's
-// own test shows that this is detected.
+// Tests dense products that are launched before the previous launch has written A, its scales, C or the D
+// that they add to. An earlier launch also reads D late. The kernels are those of contract_pool.h: every
+// kind, with each wait. To see it fail: remove a wait from kernels/plain.cuh or gemm.cuh (and
+// Module::check_waits). overlap_contract's own test proves that this is detected.
 #include <sluice/check/verify_data.h>
 
 #include "contract_pool.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device shared by all tests here, opened once. Without a Hopper GPU every test skips, with the reason.
+// The device that all tests here share, opened once. Without a Hopper GPU every test is skipped, with the
+// reason.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches captured into a graph and replayed with inputs that change at the same addresses; and many
-// threads, each with a stream, that launch shared kernels.
+// Launches that are captured into a graph and replayed with changing inputs at the same addresses. Also many
+// threads, each with its own stream, that launch shared kernels.
 #include <thread>
 
 #include <sluice/check/verify.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU time of a planned launch beside the driver's own launch of an empty kernel with equal parameters,
-// measured in turn on one machine. Batches are short enough that the queue never fills. A launch allocates
-// nothing.
+// Compares the CPU time of a planned launch with the driver's own launch of an empty kernel with the same
+// parameters, measured in turn on one machine. Batches are short enough that the launch queue never fills. A
+// launch must not allocate.
 #include <time.h>
 
 #include <algorithm>

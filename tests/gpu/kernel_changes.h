@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel changes that tools/gpu_sanitize.py names (SLUICE_CHANGE): bugs that a tool must find, and sound
-// variants that show the source of a complaint. changes_test.cc compiles each.
+// Changes of kernels that tools/gpu_sanitize.py names (SLUICE_CHANGE): bugs that a tool must find, and
+// correct variants that show why a tool reports something. changes_test.cc compiles each.
 #pragma once
 
 #include <span>

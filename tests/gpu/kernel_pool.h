@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a config pool, compiled in parallel and kept loaded, so that preparing a case is a look-up.
+// The kernels of a pool of configs, compiled in parallel and kept loaded, so that a case only has to look up
+// its kernel.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms on the GPU against the reference in double, within the stated bound: random shapes, every store, with
-// and without residual, separate sum or in place, poison all around. A row's bits depend only on the row,
-// however many threads and CTAs share it.
+// Norms on the GPU, compared with the reference in double within the stated bound. Cases: random shapes,
+// every store, with and without residual, a separate sum or in place, with poison around all operands. A
+// row's bits must depend only on the row, however many threads and CTAs share it.
 #include <sluice/norm.h>
 
 #include <cmath>

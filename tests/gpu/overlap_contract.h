@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the contract of dependent launches (spec/overlap.h) for any kernel. Its producer releases it at once,
-// sleeps, and only then writes its input; the kernel must give the bits that it gives alone. A launch two
-// before it reads outputs late, and the kernel must not have overwritten them. A kernel without the wait
-// breaks both.
+// Tests the contract of dependent launches (spec/overlap.h) for any kernel. A producer triggers the kernel's
+// launch at once, sleeps, and only then writes the kernel's input. The kernel must give the same bits as
+// without overlap. A launch before the producer reads the kernel's outputs late, and the kernel must not have
+// overwritten them. A kernel without the wait violates both.
 #pragma once
 
 #include <functional>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packing kernels on the GPU: random formats and ragged sizes give the reference's blob byte for byte,
-// and unpacking restores the arrays; between guards, with arrays at any address. It covers loads, banks of
-// shared memory and the barrier inside a kernel, which the simulated grid lacks. SLUICE_PACK_CASES: number of
-// cases. SLUICE_PACK_SEED: the first.
+// The packing kernels on the GPU. For random formats and sizes the blob equals the reference's byte for byte,
+// and unpacking restores the arrays. Arrays are at any address, between guards. This covers loads, bank
+// conflicts and the barrier inside a kernel, which the simulated grid lacks. SLUICE_PACK_CASES: number of
+// cases. SLUICE_PACK_SEED: seed of the first.
 #include <sluice/pack.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed products in chains of dependent launches. A long product writes their tokens over NaN and releases
-// them at once; they, and another product behind, must have the bits of separate launches. To see it fail:
-// take the wait out of kernels/narrow.cuh, strip.cuh or wide.cuh (and Module::check_waits).
+// Packed products in chains of dependent launches. A long product writes their tokens over NaN and triggers
+// them at once. They, and another product after them, must have the bits of separate launches. To see it
+// fail: remove the wait from kernels/narrow.cuh, strip.cuh or wide.cuh (and Module::check_waits).
 #include <functional>
 #include <span>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of each packed format, prepared once a process, and random problems that such a kernel accepts.
+// Kernels of each packed format, prepared once per process, and random problems that such a kernel accepts.
 // Used by packed_test.cc.
 #pragma once
 

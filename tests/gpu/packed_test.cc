@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed products on the GPU: random formats, ragged sizes, tiles and epilogues, exact on integer data,
-// between guards and with poisoned padding; repeatable bits; graphs; misuse. SLUICE_PACKED_CASES: number of
-// random problems (the bar is 10,000). SLUICE_PACKED_SEED: the first. SLUICE_PACKED_KERNELS: a sum of 1
-// (narrow), 2 (wide), 4 (strip, e4m3 tokens), 8 (strip, 16-bit tokens); default 15, all.
+// Packed products on the GPU: random formats, sizes, tiles and epilogues, exact on whole numbers, between
+// guards and with poison in the padding. Also repeatable bits, graphs and misuse. SLUICE_PACKED_CASES: number
+// of random problems (at least 10,000 for a release). SLUICE_PACKED_SEED: the first. SLUICE_PACKED_KERNELS: a
+// sum of 1 (narrow), 2 (wide), 4 (strip, e4m3 tokens), 8 (strip, 16-bit tokens); default 15, all.
 #include <sluice/packed.h>
 
 #include <algorithm>

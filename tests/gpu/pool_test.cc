@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pools without a GPU: fills a cache directory that is carried to the GPU machine (tools/gpu_pool.sh),
-// and checks the pools' coverage.
+// Tests of the pools that need no GPU. One fills a cache folder to be copied to the GPU machine
+// (tools/gpu_pool.sh); the others check that the pools cover all classes.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisers on the GPU against the reference, bit for bit. It covers conversions, loads and the counters
-// between two kernels, which the simulated grid lacks.
+// Quantisers on the GPU, compared with the reference bit for bit. This covers conversions, loads, and the
+// counters between two kernels, which the simulated grid lacks.
 #include <sluice/quantize.h>
 
 #include <cmath>

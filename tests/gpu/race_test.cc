@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Races on the GPU: no racer of the library differs from the others, a spoilt result is found, and captures
-// of another thread survive races and first calls. To see them fail: multiply Tolerance by 0, leave out
+// Races on the GPU. All plans of a race must agree, a damaged result must be found, and a capture in another
+// thread must survive races and first calls. To see them fail: multiply Tolerance by 0, leave out
 // keep_result(), or fill RaceMemory by DeviceBuffer::upload().
 #include <thread>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A random problem for a given kernel, with plan and data: sizes around the kernel's tiles and ring, padded
-// strides, batches, few or many clusters. Equal (config, seed) give equal cases.
+// A random problem for a given kernel, with plan and data. Sizes are close to the kernel's tiles and ring;
+// strides are padded; there are batches, and few or many clusters. Equal (config, seed) give equal cases.
 #pragma once
 
 #include <sluice/check/verify.h>

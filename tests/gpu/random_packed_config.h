@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configurations of the packed kernels: random valid ones, and some that chance would miss. Used by
+// Configs of packed kernels: random valid ones, and some that are unlikely to be drawn. Used by
 // packed_test.cc.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real data within the error bounds of docs/numerics.md, for every activation. Also the bias of the fp8
-// accumulator, which random signs hide. On positive data promotion keeps it below 1e-3; without promotion it
-// must show, or the measure is blind.
+// Products of real data must be within the error bounds of docs/numerics.md, for every activation. Another
+// test measures the bias of the fp8 accumulator, which data of random sign would hide. On positive data
+// promotion keeps it below 1e-3. Without promotion it must be visible, otherwise the measurement is useless.
 #include <sluice/kernels/verify_arith.h>
 
 #include "batch_runner.h"

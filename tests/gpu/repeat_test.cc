@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Equal bits on every run: 100 launches of each class of kernel, and of the planner's pick for a large
-// product. Real data would show another order of summation.
+// Results must have equal bits on every run: 100 launches of each class of kernel, and of the planner's pick
+// for a large product. Real data would show another order of summation.
 #include <cstring>
 
 #include <sluice/check/verify.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products for tools/gpu_sanitize.py: a config for each class of kernel that may have its own bug of memory
-// or order. Companions have no pool; their random tests run instead (sanitize_test.cc). Pure; always the same
-// lists.
+// Products for tools/gpu_sanitize.py: a config for each class of kernel that may have its own memory or
+// ordering bug. Companions have no pool; their random tests run instead (sanitize_test.cc). The lists are the
+// same in every run, and need no GPU.
 #pragma once
 
 #include <string>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests for tools/gpu_sanitize.py under compute-sanitizer, one class of kernel each: no tool reports
-// anything, and results are right. For companions it runs norms.of_random_shapes, *quantize.of_random_shapes
-// and pack.random_sizes_are_the_references. With SLUICE_CHANGE (kernel_changes.cc) kernels have a planted bug
-// that the tool must report. Problems are small, since a tool slows a kernel down a hundredfold.
+// Tests that tools/gpu_sanitize.py runs under compute-sanitizer, one class of kernel each. No tool may report
+// anything, and results must be right. For companions it runs norms.of_random_shapes,
+// *quantize.of_random_shapes and pack.random_sizes_are_the_references. With SLUICE_CHANGE
+// (kernel_changes.cc), kernels have a planted bug that the tool must report. Problems are small, because a
+// tool makes a kernel a hundred times slower.
 #include <cstdio>
 
 #include <sluice/check/packed_check.h>

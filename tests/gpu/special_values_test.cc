@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NaN and infinity propagate from inputs, C, scales, and past the edges of the types. Unread values (C with
-// beta = 0, padding) are NaN and must not show. One kernel of each class.
+// NaN and infinity must propagate from inputs, C and scales, and from results beyond a type's range. Values
+// that must not be read (C with beta = 0, padding) are NaN and must have no effect. One kernel of each class
+// is tested.
 #include <sluice/kernels/verify_arith.h>
 
 #include "batch_runner.h"

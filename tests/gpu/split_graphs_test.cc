@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of split products and convolutions, captured in one stream and replayed at once in several, each
-// with its lent workspace. A hundred thousand replays of each have the bits of replays one after the other; a
-// replay adds to D, so a wrong one stays. The graphs on one shared workspace, planted, are seen to fail. Also
-// the driver's promises for a graph's memory: it returns when the graph is destroyed and its last launch
-// done, and can be allocated during a capture.
-//   SLUICE_GRAPH_REPLAYS    replays of each of the first two tests (default 100,000)
+// Graphs of split products and convolutions, captured in one stream and replayed concurrently in several,
+// each with the workspace that it is lent. A hundred thousand replays of each must have the bits of replays
+// one after the other. A replay adds to D, so a wrong one stays visible. With one shared workspace, a planted
+// bug, the graphs must fail. Also tests what the driver promises for a graph's memory. It is returned when
+// the graph is destroyed and its last launch is done, and it can be allocated during a capture.
+//     SLUICE_GRAPH_REPLAYS    replays of each of the first two tests (default 100,000)
 #include <dlfcn.h>
 
 #include <array>

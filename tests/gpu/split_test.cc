@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products split along k, again and again on the same workspaces. After every launch the counters are zero
-// and D has the bits of the first run, on real data, where another order of summation would show. Variants:
-// alone, in 16 streams, replayed with changing inputs, and beside a kernel that holds half of the SMs. A
-// captured launch is one kernel node, or two with Combine::separate.
-//   SLUICE_SPLIT_LAUNCHES   launches of the first test (default 1,000,000); the others do a tenth of it
+// Products split along k, many times on the same workspaces. After every launch the counters must be zero and
+// D must have the bits of the first run. The data are real, which would show another order of summation.
+// Launches run alone, in 16 streams, in a graph with changing inputs, and next to a kernel that occupies half
+// of the SMs. A captured launch is one kernel node, or two with Combine::separate.
+//     SLUICE_SPLIT_LAUNCHES   launches of the first test (default 1,000,000); the others do a tenth of it
 #include <dlfcn.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses installed headers without a GPU: plans, reads the plan, gets a documented error.
+// Uses the installed headers without a GPU: makes a plan, reads it, and gets a documented error.
 #include <sluice/gemm.h>
 
 #include <cstdio>

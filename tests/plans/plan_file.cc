@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys are fields of text/fields.h, or short names for them: a new field needs no line here.
+// Keys are field names of text/fields.h, or short names for them, so a new field needs no code here.
 #include "plan_file.h"
 
 #include <charconv>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products added to D: whole sums, and slices of shared tiles in any order. Every interleaving of small runs,
-// real numbers against the reference, and planted bugs: added twice, never, or by some peers only, and stores
-// in place of additions.
+// Products that are added to D: unsplit tiles, and slices of shared tiles in any order. Tests every
+// interleaving of small runs, real numbers against the reference, and planted bugs: adding twice, never or
+// only by some peers, and storing instead of adding.
 #include <cstdio>
 #include <cstring>
 

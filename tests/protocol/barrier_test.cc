@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated mbarrier against the PTX ISA's definition. Fails if a phase completes too early or too late,
-// or if a wait tests more than a parity.
+// Compares the simulated mbarrier with the definition in the PTX ISA. Fails if a phase completes too early or
+// too late, or if a wait tests more than a parity.
 #include <sluice/twin/barrier.h>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers for planted bugs: a scenario is clean without the bug and broken with it.
+// Helpers for tests of planted bugs: a scenario has no fault without the bug, and one with it.
 #pragma once
 
 #include <sluice/twin/record.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains of overlapping launches (sluice/twin/chain.h): every interleaving of two CTAs each. The dense kernel
-// is recorded; other kernels have lists written by hand. chain_mutants_test.cc shows what makes these tests
-// fail.
+// Chains of overlapping launches (sluice/twin/chain.h), of two CTAs each, in every interleaving. The dense
+// kernel's events are recorded; other kernels have lists written by hand. chain_mutants_test.cc shows what
+// makes these tests fail.
 #include <cstdio>
 #include <fstream>
 #include <functional>

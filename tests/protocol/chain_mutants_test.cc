@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted bugs of overlapping launches, and the rules that detect each. Rules are checked one at a time, so
-// that a bug which a single rule detects would pass without it. Each chain is clean without its bug.
+// Planted bugs of overlapping launches, and the rules that detect each. Rules are checked one at a time: if
+// only one rule detects a bug, the bug would pass without that rule. Each chain has no fault without its bug.
 #include "chain_scenarios.h"
 #include "overlap_mutants.h"
 

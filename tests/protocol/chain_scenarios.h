@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches for chains: recorded products of the dense kernel, and expectations for a chain.
+// Launches for tests of chains: recorded products of the dense kernel, and functions that check a chain.
 #pragma once
 
 #include <set>

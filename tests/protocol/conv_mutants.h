@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted bugs in what is a convolution's own: the walks of its loaders, byte counts, phases (mutants.h).
+// Planted bugs in the parts that only convolutions have: the loaders' traversal of pixels and taps, byte
+// counts, and phases (see mutants.h).
 #pragma once
 
 #include <algorithm>

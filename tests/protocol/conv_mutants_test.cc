@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every planted bug of convolutions is caught, for the right reason, in a scenario that is clean without it.
+// Every planted bug of convolutions must be found, by the right rule, in a scenario that has no fault without
+// it.
 #include "conv_mutants.h"
 
 #include "conv_scenarios.h"

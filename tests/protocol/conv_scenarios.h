@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small convolutions for the twin: their data, plans made by hand, and the scenarios of these plans.
+// Small convolutions for the twin: data, plans made without the planner, and the scenarios of these plans.
 #pragma once
 
 #include <gtest/gtest.h>

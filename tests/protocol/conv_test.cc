@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions in the twin: exact numbers against the reference for every op, number of axes and cluster, and
-// the explorers on the smallest. Rules of boxes and of coverage are checked in each recording.
+// Convolutions in the twin. Exact numbers are compared with the reference for every op, number of axes and
+// cluster, and the smallest cases are searched in every interleaving. Each recording is also checked for the
+// right boxes and for complete coverage of D.
 #include <cstdio>
 
 #include "conv_scenarios.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every interleaving of small scenarios of kernels/gemm.cuh. One wrong wait, count or parity in the kernel
+// Small scenarios of kernels/gemm.cuh in every interleaving. One wrong wait, count or parity in the kernel
 // makes them fail (mutants_test.cc).
 #include <cstdio>
 

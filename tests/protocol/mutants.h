@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planted bugs: machines that omit, repeat or misplace one step of the protocol. kernels/gemm.cuh runs on
-// them, so each is the kernel with one wrong line.
+// them, so each is like the kernel with one wrong line.
 #pragma once
 
 #include <sluice/twin/record.h>

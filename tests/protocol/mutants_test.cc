@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every planted bug is caught, for the right reason. Each test first shows that its scenario is clean without
-// the bug. Without a rule of the simulator, one of the tests fails.
+// Every planted bug must be found, by the right rule. Each test first shows that its scenario has no fault
+// without the bug. If a rule of the simulator is removed, one of the tests fails.
 #include "mutants.h"
 
 #include "catching.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems with data for the twin: small whole numbers, whose sums are exact in every type that holds them.
+// Problems with data for the twin: small whole numbers, so that sums are exact in every type that can hold
+// them.
 #pragma once
 
 #include <gtest/gtest.h>

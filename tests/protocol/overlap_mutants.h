@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted bugs of launches that may begin early: kernels/gemm.cuh waits too late, too seldom or never.
-// overlap_test.cc shows that each breaks the contract, chain_mutants_test.cc the consequences.
+// Planted bugs of launches that may start early: kernels/gemm.cuh waits too late, not in all roles, or never.
+// overlap_test.cc shows that each violates the contract, chain_mutants_test.cc shows the consequences.
 #pragma once
 
 #include <sluice/twin/record.h>

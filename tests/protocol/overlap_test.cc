@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dependent launches (spec/overlap.h): loading weights before the wait breaks nothing in the ring, and
-// forbidden steps before the wait are detected. To see it fail: load A before the wait in kernels/gemm.cuh,
-// or leave out the math role's wait.
+// Dependent launches (spec/overlap.h). Loading weights before the wait must not break the ring, and steps
+// that are forbidden before the wait must be detected. To see it fail: load A before the wait in
+// kernels/gemm.cuh, or leave out the math role's wait.
 #include <sluice/twin/local_rules.h>
 
 #include "catching.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every registered configuration in the twin: a small problem with real numbers, and random interleavings. A
-// row of the registry with a wrong protocol or layout fails here before any GPU sees it.
+// Every registered config in the twin: a small problem with real numbers, in random interleavings. A row of
+// the registry with a wrong protocol or layout fails here before it runs on a GPU.
 #include <sluice/kernels/registry.h>
 
 #include <algorithm>

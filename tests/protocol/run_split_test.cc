@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real numbers through splits along k: shared tiles, clusters along k, and both. Data as in run_test.cc.
+// Computes products split along k in the twin: shared tiles, clusters along k, and both. The data are those
+// of run_test.cc.
 #include <cstring>
 
 #include "operands.h"

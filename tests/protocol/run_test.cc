@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real numbers through the kernel's roles, against the reference. Operands are small whole numbers, so every
-// sum is exact and compared bit for bit. D starts as NaN, so that an unwritten element shows.
+// Computes products with the kernel's roles in the twin, and compares them with the reference. Operands are
+// small whole numbers, so every sum is exact and is compared bit for bit. D starts as NaN, so that an element
+// that is never written shows.
 #include <cstdio>
 #include <cstring>
 #include <ctime>

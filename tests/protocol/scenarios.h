@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small scenarios in a few words, and expectations for an exploration. Tiles are the smallest that a schedule
-// allows, since the protocol sees only their number and chunks.
+// Short descriptions of small scenarios, and functions that check a search. Tiles are the smallest that a
+// schedule allows, because the protocol depends only on their number and on their chunks.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted bugs in splits along k: shared tiles, and the exchange of sums in a cluster along k (see
+// Planted bugs in splits along k: shared tiles, and the exchange of partial sums in a cluster along k (see
 // mutants.h).
 #pragma once
 

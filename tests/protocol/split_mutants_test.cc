@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every planted bug in splits along k is caught: by rules of single roles and of coverage, by exploring one
-// cluster, or by exploring a tile's peers (see mutants_test.cc).
+// Every planted bug in splits along k must be found (see mutants_test.cc). Some are found by rules for a
+// single role or by rules of coverage, others by a search over one cluster or over a tile's peers.
 #include "split_mutants.h"
 
 #include <sluice/twin/combine.h>

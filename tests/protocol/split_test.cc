@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits along k, in every interleaving where possible: one cluster with elections that end either way, and
-// exchanges in clusters along k. combine_test.cc covers the peers of shared tiles.
+// Splits along k, in every interleaving where that is possible. One cluster, whose count as last arriver may
+// end either way, and the exchange in clusters along k. combine_test.cc covers the peers of shared tiles.
 #include <cstdio>
 
 #include "scenarios.h"

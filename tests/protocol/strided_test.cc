@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands that warps bring without TMA: every interleaving of small scenarios, planted bugs, and numbers.
-// The bugs that each test plants show that it can fail.
+// Operands that warps load without TMA: every interleaving of small scenarios, planted bugs, and numbers.
+// Each test's planted bugs prove that it can fail.
 #include <cstring>
 
 #include "catching.h"

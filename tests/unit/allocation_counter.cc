@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces operator new and delete. A separate file, since g++ takes inlined ones for mismatched pairs.
+// Replaces operator new and delete. This is a separate file because g++ warns about mismatched pairs if it
+// can inline them.
 #include "allocation_counter.h"
 
 #include <cstdlib>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner of chains' kernels. To see it fail: leave the fill out of us_between_neighbours.
+// The choice of kernels for chains. To see it fail: leave the fill of the last wave out of
+// us_between_neighbours().
 #include <sluice/chain/between_neighbours.h>
 
 #include <gtest/gtest.h>

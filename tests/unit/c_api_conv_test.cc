@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of the C interface: arrays in torch's order become problems and launches on the fake driver,
-// and a call that no kernel takes is refused in the caller's names. To see it fail: let pixel_pitch() look at
-// the strides of dimensions of size 1, or let roles_of() take dgrad for fprop.
+// Convolutions of the C interface. Arrays in torch's order become problems and launches on the fake driver. A
+// call that no kernel can compute is refused, with the caller's names. To see it fail: let pixel_pitch() use
+// the strides of dimensions of size 1, or let roles_of() treat dgrad as fprop.
 #include <sluice/c_api/convolutions.h>
 
 #include <sluice/host/ops/gemm.h>

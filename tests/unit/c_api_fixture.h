@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fixture for tests that call the C interface on the fake driver: a device handle, and arrays in its
-// memory.
+// The fixture of tests that call the C interface on the fake driver: a device handle, and arrays in the
+// device's memory.
 #pragma once
 
 #include <sluice/c_api.h>

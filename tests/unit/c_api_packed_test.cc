@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights through the C interface, on the fake driver. A packed product launches, prepares and refuses
-// as a dense one does, and its second call allocates nothing. Packing runs on both sides, and a plan is one
-// like others. To see it fail: make a std::string in packed_call_of before the checks; leave ld_x out of
-// key_of.
+// Packed weights through the C interface, on the fake driver: a packed product launches, prepares and refuses
+// as a dense one does, and its second call allocates nothing. Packing runs on host and device. To see it
+// fail: make a std::string in packed_call_of before the checks, or leave ld_x out of key_of.
 #include <sluice/c_api.h>
 #include <sluice/c_api/handles.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans and compiles of the C interface: every unit of a plan is shown and compiled ahead, and an update goes
-// to C and back. The cache folder is filled by prepare on a device with a compiler that only counts. Then
-// sluice_compile, which has no compiler at all, must find every unit there, so the two agree. To see it fail:
-// let sluice_compile take the first unit of a plan only.
+// Plans and compiles of the C interface. Every unit of a plan is listed and compiled ahead. First, prepare
+// fills the cache folder on a device whose compiler only counts. Then sluice_compile(), which has no
+// compiler, must find every unit there, so the two agree. To see it fail: let sluice_compile() use only the
+// first unit of a plan.
 #include <sluice/c_api.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/products.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice_race and sluice_options.race on the fake driver: each kind of problem races, the fastest becomes a
-// plan that sluice_run takes, and misuse launches nothing. To see them fail: let sluice_race plan.
+// sluice_race() and sluice_options.race on the fake driver. Every kind of problem can race, sluice_run() then
+// uses the fastest plan, and misuse launches nothing. To see them fail: let sluice_race() return the
+// planner's pick.
 #include <sluice/c_api/options.h>
 #include <sluice/host/ops/kept.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice_run on the fake driver: its launches, kernels, workspaces and refusals. The second call of a problem
-// allocates nothing and asks the driver no more than gemm::launch does. To see it fail: make a std::string in
-// problem_of before the checks.
+// sluice_run() on the fake driver: launches, kernels, workspaces and refusals. The second call of a problem
+// allocates nothing, and calls the driver no more often than gemm::launch does. To see it fail: make a
+// std::string in problem_of before the checks.
 #include <atomic>
 #include <initializer_list>
 #include <thread>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 1,000 damaged cache files, of ten kinds: each is noticed, compiled anew and replaced by a whole one.
-// Can fail: without the check of the digest, and without the check of the key, wrong cubins are loaded (both
-// were planted and found).
+// 1,000 damaged cache files, of ten kinds. Each must be noticed, compiled again and replaced by an intact
+// file. To see it fail: remove the check of the checksum or of the key; wrong cubins are then loaded.
 #include <sys/stat.h>
 
 #include <random>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cache folder that cannot be written: kernels work, and reason and remedy are reported. A program that
-// fills a cache gets an error before a second kernel is compiled. A limit on file size stands for a full
-// disk.
+// A cache folder that cannot be written: kernels still run, and the reason and the remedy are reported. A
+// program that fills a cache gets an error before a second kernel is compiled. A limit on file size simulates
+// a full disk.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compiler that costs nothing and counts, and folders that clean up, for the cache tests. A cubin is a pure
-// function of its unit, so a wrong load shows as wrong bytes.
+// For the cache tests: a fast fake compiler that counts, and folders that remove themselves. A fake cubin
+// depends only on its unit, so loading the wrong one is noticed.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that race on a cold cache: all succeed, no key is compiled twice, a killed one stops nobody.
-// Can fail: with lock() returning at once without flock, keys are compiled up to 16 times (tried).
+// Processes that start at once with an empty cache: all must succeed, no key is compiled twice, and a killed
+// process blocks no other. To see it fail: let lock() return without flock; keys are then compiled up to 16
+// times.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel cache with a fake compiler: every lookup, and disk trouble that only costs time.
+// The kernel cache with a fake compiler: every kind of lookup, and disk errors, which must only cost time.
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A card's calibration is kept, found again by that card under that driver alone, and then in the facts that
-// plans are made of. Damaged, foreign and impossible files are refused with the remedy. To see it fail: leave
-// the key out of find_calibration(), or the bounds out of parse_calibration().
+// A card's calibration is stored, found again only for this card and driver, and used in plans. Damaged,
+// foreign and impossible files are refused, with the remedy. To see it fail: leave the key out of
+// find_calibration(), or the bounds out of parse_calibration().
 #include <gtest/gtest.h>
 
 #include <unistd.h>

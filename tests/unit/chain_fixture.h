@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains of small products on the fake driver: each reads what the one before it wrote.
+// Chains of small products on the fake driver. Each product reads the output of the one before it.
 #pragma once
 
 #include <sluice/chain.h>

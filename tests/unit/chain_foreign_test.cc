@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of somebody else in a chain: their neighbours, the nodes of a graph, and the hand-off across them.
-// How this can fail: with `behind_foreign` left out of overlap_at, the step behind waited for a launch that
-// does not trigger. With the check of `anything` left out, the last refusal was red.
+// Foreign steps, the caller's own, in a chain: their neighbours, a graph's nodes, and the hand-off across
+// them. To see it fail: leave `behind_foreign` out of overlap_at; the next step then waits for a launch that
+// never triggers. Or leave out the check of `anything`.
 #include <sluice/chain/chain.h>
 
 #include "chain_fixture.h"

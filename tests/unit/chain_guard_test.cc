@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard of a chain on the fake driver, which makes overlapped replays faster or slower. To see it fail:
+// The guard of a chain, on the fake driver, which makes overlapped replays faster or slower. To see it fail:
 // return the found chain in searched() (chain/guard.cc), or leave p90 out of is_safely_faster.
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains enqueued and captured on the fake driver: order, attributes, ranges, edges, and what is refused. How
-// this can fail: with `.programmatic = programmatic() + sums` without `sums`, the graph of a split product
-// was refused; without the comparison in chain/graph.cc, lost_edges_are_an_error.
+// Chains that are enqueued and captured on the fake driver: order, attributes, ranges, edges, and refusals.
+// To see it fail: leave `sums` out of `.programmatic = programmatic() + sums`; the graph of a split product
+// is then refused. Or remove the comparison in chain/graph.cc.
 #include "allocation_counter.h"
 #include "chain_fixture.h"
 

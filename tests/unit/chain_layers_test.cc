@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers as chains: every step reads what the one before it wrote, and the sizes are the models'. How this
-// can fail: with `own` always true in sizes_of (o would read qkv's output as if it were narrower), and with
-// down's output in kO.
+// Layers as chains: every step reads the output of the one before it, and the sizes are the models'. To see
+// it fail: let `own` always be true in sizes_of, so that o reads qkv's output with a smaller pitch; or let
+// down write to kO.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which config.json files `sluice chain --model` takes. One whose layers are not dense, full-rank and gated
-// by SiLU is refused by the key that says so. Fails if a rule of layer_rules.cc is taken out, and if a
+// Which config.json files `sluice chain --model` accepts. A file whose layers are not dense, full-rank and
+// gated by SiLU is refused, with the key that says so. Fails if a rule of layer_rules.cc is missing, or if a
 // message does not name its file.
 #include <gtest/gtest.h>
 #include <unistd.h>

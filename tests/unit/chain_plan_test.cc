@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_chain: its choice at every place, and its refusals. How this can fail: with the `if (first)` of
-// overlap_at left out, the_first_never_waits was red; with `begin < r.end` of Ranges::touches turned, the
-// test of weights that a step writes.
+// plan_chain(): its choice for every step, and its refusals. To see it fail: leave out `if (first)` in
+// overlap_at; or reverse `begin < r.end` in Ranges::touches, which breaks the test of weights that a step
+// writes.
 #include <sluice/chain/chain.h>
 
 #include "chain_fixture.h"

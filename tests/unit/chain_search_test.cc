@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search of the chain tuner with times that are made up. How this can fail: without walk_pairs, two
-// kernels that gain only together are not found. With the incumbent's times of earlier races in the report, a
-// clock that slows down looks like a loss. With an error taken for no gain, a lost GPU ends in a tuned chain.
+// The search of the chain tuner, with invented times. To see it fail: remove walk_pairs; two kernels that
+// gain only together are then not found. Or report times of earlier races; a falling clock then looks like a
+// loss. Or treat an error as "no gain"; a lost GPU then gives a tuned chain.
 #include <sluice/chain/tuning/search.h>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what kernels write down to a layer's times, and that kernels write only if asked. How this can fail:
-// with visits taken for launches where grids differ in size; with a layer's begin taken from its first start.
+// Converts what kernels record to a layer's times, and checks that kernels record only on request. To see it
+// fail: treat a visit's number as the launch's if grids differ in size, or let a layer begin at its first
+// start.
 #include <gtest/gtest.h>
 
 #include <sluice/host/jit/cache.h>

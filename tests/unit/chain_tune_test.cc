@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner of chains on the fake driver, whose clock says what an early launch is worth. How this can fail:
-// with Keep::no_loss for every change, the second test; without take_off, the fourth.
+// The tuner of chains on the fake driver, whose clock determines what an early launch gains. To see it fail:
+// use Keep::no_loss for every change (second test), or remove take_off (fourth test).
 #include "bench/chain/tune.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures a shape through bench/ on a driver that computes nothing. Failures go to the record, not the
-// caller, and every driver object is freed. Times are the fake's. How this can fail: without "checked > 0" in
-// verify_entrant, an unchecked kernel counts as right. With one copy too few in a cold run, a_shape_is_timed
-// fails. With an error of time_in_turn dropped, any_single_failing_call fails.
+// Measures a shape through bench/ on a driver that computes nothing. Failures are stored in the record
+// instead of being returned, and every driver object is freed. Times are the fake driver's. To see it fail:
+// leave out "checked > 0" in verify_entrant, so that an unchecked kernel counts as right. Or make one copy
+// too few in a cold run, or ignore an error of time_in_turn.
 #include <gtest/gtest.h>
 
 #include "bench/measure.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of bench/ that need no GPU: statistics, sets of shapes, how many copies make a cold run, the
-// record and its JSON, the tables. Expected numbers are worked by hand.
+// The parts of bench/ that need no GPU: statistics, sets of shapes, the number of operand sets of a cold run,
+// the record and its JSON, the tables. Expected numbers are computed by hand.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

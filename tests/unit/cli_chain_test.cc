@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice chain` without a GPU: what its flags become, what it says, and a whole session on the fake driver,
-// where nothing is computed and everything is therefore equal. How this can fail: with `* spec.passes` left
-// out of time_arms.
+// `sluice chain` without a GPU: the cases that flags describe, the output, and a whole session on the fake
+// driver. Nothing is computed there, so all results are equal. To see it fail: leave out `* spec.passes` in
+// time_arms.
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>

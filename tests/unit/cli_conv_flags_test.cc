@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions on the command line, in files and in sets. Fails if an axis is read in another order, if a
-// flag is taken and not used, or if a size counts padding as work.
+// Convolutions on the command line, in files and in sets. Fails if axes are read in another order, if a flag
+// is accepted and not used, or if padding counts as work.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution's shape from plan to record beside a cuDNN of host code, on the driver that computes nothing.
-// How this can fail: with the roles of A and B taken from another op, cuDNN reads dy as x. With the result of
-// main_grad written to D itself, nothing is added.
+// Measures a convolution's shape with a fake cuDNN on the driver that computes nothing. To see it fail: use
+// the roles of A and B of another op, so that cuDNN reads dy as x. Or write main_grad's result to D itself,
+// so that nothing is added.
 #include <gtest/gtest.h>
 
 #include <sluice/conv.h>

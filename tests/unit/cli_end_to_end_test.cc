@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built tool as a user starts it on a machine without a GPU: exit codes, stdout, form of errors. Every
+// Runs the built tool as a user does on a machine without a GPU: exit codes, stdout, form of errors. Every
 // run has its own cache folder. Fails if a verb, a flag or an exit code changes.
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that all verbs share, and problem files: text to problem, and errors that name a wrong word.
+// The flags that all verbs share, and problem files: text becomes a problem, and errors name the wrong word.
 // Fails if a default, a name or the grammar changes.
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tool without a GPU. The host twin's result is compared with the reference, and a damaged element is
-// found. Random problems are legal and repeatable; doctor tells a good machine from a bad one.
+// found. Random problems are valid and repeatable. The doctor distinguishes good machines from bad ones.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice pack` as a user starts it: its printed numbers, its blob (equal to the library's), its refusals.
-// Fails if a signed value keeps its sign, if the order does not follow the tokens' type, or if a file of
-// wrong size is accepted.
+// `sluice pack` as a user starts it: the numbers that it prints, its blob (equal to the library's), its
+// refusals. Fails if signed values are not converted, if the order does not follow the tokens' type, or if a
+// file of wrong size is accepted.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures a packed shape through bench/ on a driver that computes nothing: contenders, recorded failures,
-// and everything freed. D stays poison, so no result is right. How this can fail: if DeviceData's D is not
-// poisoned or not compared, an idle kernel is verified.
+// and everything freed. D stays poison, so no result is right. To see it fail: do not poison or do not
+// compare DeviceData's D; a kernel that does nothing is then verified.
 #include <gtest/gtest.h>
 
 #include <algorithm>

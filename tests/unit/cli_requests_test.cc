@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems that a verb works on: one, a set or a file, with their overrides. A flag without effect is
-// refused. Fails if a source drops overrides, or accepts a flag that it does not read.
+// The problems that a verb gets: one, a set or a file, with their overrides. A flag without effect is
+// refused. Fails if overrides are lost, or if a flag is accepted but not used.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tool's errors for meaningless values, for bad files and for lost output: value, rule and exit code 2,
-// never an abort or a silent default.
+// The tool's errors for impossible values, bad files and lost output. Each names the value and the rule and
+// has exit code 2; the tool never aborts or silently uses a default.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

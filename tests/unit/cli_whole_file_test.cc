@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Result files: written whole or not at all, links followed, anything but a file left as it was.
+// Result files: written whole or not at all. Links are followed, and a file that is not regular keeps its
+// kind.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comparison of two results (host/ops/compare.h): what is alike, and that its kernel compiles. To see it
-// fail: leave out one of the three bounds in is_within(), or compare NaN by value.
+// The comparison of two results (host/ops/compare.h): which count as equal, and that its kernel compiles. To
+// see it fail: leave out one of the three bounds in is_within(), or compare NaN by value.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner's table of constants can be read by people: every row has a unit, a meaning and a source that
-// is there. How this can fail: a source that names a page which was moved, or two rows of one set with one
-// name.
+// The planner's table of constants: every row has a unit, a meaning and a source that exists. Fails if a page
+// that is named as a source was moved, or if two rows of a set have the same name.
 #include <filesystem>
 #include <set>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random geometries and tiles for conv_walk.h, and their judgement.
+// Makes random geometries and tiles for conv_walk.h, and checks the results.
 #include <algorithm>
 #include <cmath>
 #include <iterator>

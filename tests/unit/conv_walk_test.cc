@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All three products of random convolutions, load by load on a CPU, are the reference's to the bit, with any
-// tile, cluster and cuts along k. Every element of D is written once, and nothing between pixels is read.
-// Each planted bug is seen within 60 geometries.
-//   SLUICE_WALK_FIRST, SLUICE_WALK_COUNT   geometries to check (default 0, 1500)
+// All three products of random convolutions, simulated load by load on a CPU, equal the reference to the bit,
+// with any tile, cluster and division of k. Every element of D is written once, and gaps between pixels are
+// not read. Each planted bug is found within 60 geometries.
+//     SLUICE_WALK_FIRST, SLUICE_WALK_COUNT   geometries to check (default 0, 1500)
 #include <gtest/gtest.h>
 
 #include <cstdlib>

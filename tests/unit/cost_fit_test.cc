@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fitting improves the model's choices on its data and keeps constants sensible. A file that `sluice tune`
-// did not write is refused with its fault. To see it fail: accept every step in fit(), or leave the clamp
-// out.
+// Fitting must improve the model's choices on its data and keep constants plausible. A file that `sluice
+// tune` did not write is refused, with the reason. To see it fail: accept every step in fit(), or leave out
+// the clamp.
 #include <gtest/gtest.h>
 
 #include <unistd.h>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost model agrees with physics: nothing beats its floors, more work takes longer, waves are whole, and
-// HBM bytes depend on the order as measured. How this can fail: with other_again = 0 in traffic.cc, the
-// orders worked by hand differ. With the last wave left out of estimate(), waves_are_whole fails. With
-// promotion free in ping-pong, its own test fails.
+// The cost model agrees with physics: no estimate is below its lower bounds, more work takes longer, waves
+// are whole, and HBM bytes depend on the raster as measured. To see it fail: set other_again = 0 in
+// traffic.cc, leave the last wave out of estimate(), or make promotion free in ping-pong.
 #include <random>
 
 #include <gtest/gtest.h>

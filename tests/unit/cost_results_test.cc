@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost model against the committed results: estimates of timed kernels, and the loss of its pick where
-// all candidates were timed. Peers' times are no oracle for it. To see it fail: make loaded_latency three
-// times the value in constants.cc.
+// Compares the cost model with the committed results: estimates of kernels that were timed, and the loss of
+// its pick if all candidates were timed. To see it fail: make loaded_latency three times as large in
+// constants.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>

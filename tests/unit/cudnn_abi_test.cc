@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bench's own declarations of cuDNN's interface (bench/contender/cudnn_abi.h) against cudnn.h, where the
-// machine has that header.
+// Compares the bench's own declarations of cuDNN's interface (bench/contender/cudnn_abi.h) with cudnn.h, if
+// the machine has that header.
 #include <gtest/gtest.h>
 
 #include "bench/contender/cudnn_abi.h"

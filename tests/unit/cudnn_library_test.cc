@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real cuDNN, where the machine has one, plans for a described H100: no GPU is needed. It accepts our
-// descriptors, and proposes more than one plan.
+// The real cuDNN, if the machine has one, makes plans for an H100 that is described by text, so no GPU is
+// needed. It must accept our descriptors and propose more than one plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>

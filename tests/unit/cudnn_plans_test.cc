@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of a convolution from a fake cuDNN: which are kept, what is set in descriptors, how one is launched,
-// and that no failure leaks.
+// Plans of a convolution from a fake cuDNN: which are kept, the attributes that are set, the launch of a
+// plan, and that no failure leaks.
 #include <gtest/gtest.h>
 
 #include "fake_cudnn.h"

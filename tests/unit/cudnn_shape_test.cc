@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution as cuDNN's descriptors state it: dimensions in torch's order, channels-last strides, axes
+// The values of a convolution's cuDNN descriptors: dimensions in torch's order, channels-last strides, axes
 // outermost first.
 #include <gtest/gtest.h>
 

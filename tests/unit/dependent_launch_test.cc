@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dependent launches from the plan to the driver: what a plan says of overlap is in its kernel's code, and
-// only a kernel whose code waits is launched early. To see it fail: take a wait out of kernels/plain.cuh or
+// Dependent launches from the plan to the driver. The overlap that a plan states is in its kernel's code, and
+// only a kernel whose code waits is launched early. To see it fail: remove a wait from kernels/plain.cuh or
 // gemm.cuh.
 #include <sluice/host/jit/code_scan.h>
 #include <sluice/host/jit/compiler.h>

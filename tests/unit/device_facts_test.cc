@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeviceInfo as derived from a driver's facts. To see it fail: scale the H200's rates by the number of SMs,
-// or call a computed rate measured.
+// DeviceInfo, derived from the facts that a driver reports. To see it fail: scale the H200's rates by the
+// number of SMs, or mark a computed rate as measured.
 #include <gtest/gtest.h>
 
 #include <sluice/host/device/device_facts.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device::open: the facts it reads, the machines it refuses, and that a failure of any driver call frees
-// everything. To see it fail: move the arch check behind the retain, or drop the release.
+// Device::open: the facts that it reads, the machines that it refuses, and that everything is freed if any
+// driver call fails. To see it fail: check the architecture after retaining the context, or leave out the
+// release.
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory, streams, events and graphs: they work, report errors, and free themselves, also when any
-// driver call fails. To see it fail: return early in Graph::capture before cuStreamEndCapture.
+// Device memory, streams, events and graphs: they work, report errors, and are freed even if any driver call
+// fails. To see it fail: return early in Graph::capture before cuStreamEndCapture.
 #include <gtest/gtest.h>
 
 #include <array>

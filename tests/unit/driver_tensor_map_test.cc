@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps: the driver's arguments, refusals before the call, and boxes of every registered configuration
-// that fill a stage exactly. The fake driver refuses all that the documented limits forbid. To see it fail:
-// drop a `/ c.cluster.n` in gemm_maps.h, or the `outer > 1` in encode_tensor_map.
+// Tensor maps: arguments of the driver call, refusals before the call, and that the boxes of every registered
+// config fill a stage exactly. The fake driver refuses everything beyond the documented limits. To see it
+// fail: remove a `/ c.cluster.n` in gemm_maps.h, or the `outer > 1` in encode_tensor_map.
 #include <gtest/gtest.h>
 
 #include <sluice/host/driver/gemm_maps.h>

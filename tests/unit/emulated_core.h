@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensor core's addition of docs/numerics.md in host arithmetic: numbers are truncated, not rounded. Used
-// by emulations of dense (emulated_dense.h) and packed products (emulated_products.h).
+// Emulates the tensor core's addition (docs/numerics.md) on the host: numbers are truncated instead of
+// rounded. Used by emulations of dense (emulated_dense.h) and packed products (emulated_products.h).
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emulates a right kernel of dense products in host arithmetic: sums truncated as by the tensor core,
-// promoted or not, in one slice or several. It shows the distance to the bounds without a GPU.
+// Emulates a correct kernel of dense products on the host: sums truncated as by the tensor core, promoted or
+// not, in one slice or several. Shows without a GPU how far correct results are from the error bounds.
 #pragma once
 
 #include <cmath>

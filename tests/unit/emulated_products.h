@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emulates kernels of packed products in host arithmetic. Weights are rounded as in
-// device/packed/half_tile.cuh and device/math/weight_fragments.cuh; sums are truncated as by the tensor core
-// (docs/numerics.md). It shows a right kernel's distance to the bounds without a GPU.
+// Emulates the kernels of packed products on the host. Weights are rounded as in device/packed/half_tile.cuh
+// and device/math/weight_fragments.cuh; sums are truncated as by the tensor core (docs/numerics.md). Shows
+// without a GPU how far correct results are from the error bounds.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cuDNN of plain host code: keeps what is set, proposes what a test lists, and records launches. It fails
-// the n-th call on demand. One exists at a time.
+// A fake cuDNN on the host. It stores attributes, proposes the configs that a test lists, and records
+// launches. On request it fails the n-th call. Only one can exist at a time.
 #pragma once
 
 #include <map>

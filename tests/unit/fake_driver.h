@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA driver of plain host code for tests of the host room. It checks arguments against the documented
-// limits, records launches, counts live objects, and fails the n-th call on demand. "Device memory" is host
-// memory, so copies and fills are real; kernels do nothing. One exists at a time, and load_driver() gives its
-// table. A launch allocates nothing in it.
+// A fake CUDA driver on the host, for tests of sluice/host. It checks arguments against the documented
+// limits, records launches, counts live objects, and fails the n-th call on request. "Device memory" is host
+// memory, so copies and fills are real; kernels do nothing. Only one can exist at a time, and load_driver()
+// returns its functions. A launch allocates nothing in it.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// State of the fake driver, shared by its two files of functions. Guarded by State::mutex, which every Call
-// holds. Each thread has its own stack of contexts, as in the driver.
+// State of the fake driver, which its two files of functions share. State::mutex guards it, and every Call
+// holds that mutex. Each thread has its own stack of contexts, as in the real driver.
 #pragma once
 
 #include <condition_variable>

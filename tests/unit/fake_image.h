@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An image that stands for a compiled kernel where driver or compiler is a fake.
+// An image that replaces a compiled kernel in tests with a fake driver or compiler.
 #pragma once
 
 #include <cstring>

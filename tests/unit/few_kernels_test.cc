@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing few kernels: optimal on small cases that are tried in full, within its bound of units, repeatable.
-// To see it fail: drop the swaps of choose_few, or count choices instead of units.
+// Choosing few kernels for a range of rows: close to the optimum of small cases that are tried in full,
+// within the limit of units, repeatable. To see it fail: leave out the swaps of choose_few, or count choices
+// instead of units.
 #include <sluice/host/planner/few_kernels.h>
 
 #include <gtest/gtest.h>

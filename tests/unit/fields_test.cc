@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The field tables: a member without a row does not compile, and every reader of fields uses them. How this
-// can fail: a row with another member's name sets the wrong one, which the walk over all rows sees. A wrong
-// member count is seen on structs made for that.
+// The field tables: a member without a row does not compile, and every reader of fields uses them. To see it
+// fail: give a row another member's name; setting each field by name then changes the wrong one. Wrong member
+// counts are tested on structs made for that.
 #include <set>
 #include <string>
 

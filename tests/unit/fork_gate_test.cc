@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fork() waits for threads inside the gate, and a child finds the gate open.
+// fork() must wait for threads inside the gate, and the gate must be open in the child.
 #include <sluice/host/jit/fork_gate.h>
 
 #include <gtest/gtest.h>

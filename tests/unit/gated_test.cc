@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated products and scales of D on the host: the order of B's rows, the reference by hand, checks and
-// parameters of a launch, matching records. tests/gpu/gated_test.cc runs kernels. To see it fail: let D keep
-// n columns in d_map_shape, or swap the strides of halves and groups in tensor_map.cc.
+// Gated products and scales of D on the host: the order of B's rows, the reference computed by hand, checks
+// and parameters of a launch, matching records. tests/gpu/gated_test.cc runs the kernels. To see it fail: let
+// D have n columns in d_map_shape, or swap the strides of halves and groups in tensor_map.cc.
 #include <sluice/reference/gemm.h>
 
 #include <cmath>

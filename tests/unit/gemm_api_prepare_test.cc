@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// prepare and run: one compile per config, one module while in use, results in order, inconsistent plans
-// refused, and no leak when the compiler or any driver call fails.
-// To see it fail: keep a shared_ptr instead of a weak_ptr in Device::Impl::modules.
+// prepare and run: each config is compiled once, its module is loaded once, and results keep the order of the
+// plans. Inconsistent plans are refused, and no failing compile or driver call leaks. To see it fail: store
+// shared_ptr instead of weak_ptr in Device::Impl::modules.
 #include "launch_fixture.h"
 
 #include <atomic>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers by GPC: always a permutation, neighbours in one GPC, slices of one place of k adjacent. To see it
-// fail: sort by SM number in numbers_by_gpc(), or give single SMs a GPC each.
+// Numbering of clusters by GPC: it is always a permutation, neighbours are in one GPC, and slices at the same
+// place of k are adjacent. To see it fail: sort by SM number in numbers_by_gpc(), or treat each single SM as
+// a GPC.
 #include <algorithm>
 #include <random>
 #include <set>

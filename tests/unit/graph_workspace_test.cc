@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workspaces lent to graphs: one for each stream of a graph, while the graph or an executable lives, then
+// Workspaces lent to graphs: one per stream of a graph, kept while the graph or an executable exists, then
 // reused. To see it fail: leave the capture's id out of branch_of() (workspace_lender.cc), so that only the
-// stream's handle identifies it; or return a loan where it is made.
+// stream's handle identifies it; or return a workspace at once.
 #include <set>
 #include <thread>
 #include <vector>

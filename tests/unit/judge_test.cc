@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of dense products can fail. An emulated tensor core passes and uses at most half of each bound;
-// planted faults exceed a bound by half. For every input type and way to sum, with k from 256 to 16384. Seen
-// to fail: with bounds from sum abs(a b) alone, D = 0 passes at k = 8192.
+// Proves that the check of dense products can fail. The results of an emulated tensor core use at most half
+// of each error bound, and planted faults exceed a bound by half. Tested for every input type and way to
+// accumulate, with k from 256 to 16384. To see it fail: compute bounds from sum abs(a b) only; D = 0 then
+// passes at k = 8192.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch may not allocate, ask the driver more than it needs, break a capture, or depend on other threads.
-// A failing driver call inside it is an error that leaves nothing behind.
-// To see it fail: make a std::string in launch() before the checks, or take `params` by reference from the
-// kernel instead of copying it.
+// A launch may not allocate, call the driver more than necessary, break a capture, or depend on other
+// threads. If a driver call fails in it, it returns an error and leaves nothing behind. To see it fail: make
+// a std::string in launch() before the checks, or take `params` by reference from the kernel instead of
+// copying it.
 #include <atomic>
 #include <thread>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad calls: each kind gives its documented error, names the argument and the value, and launches nothing.
-// The ten kinds are numbered. To see one fail: drop its line in ops/operands.cc; every `refused` also counts
-// launches.
+// Invalid calls: each kind returns its documented error, names the argument and the value, and launches
+// nothing. The ten kinds are numbered. To see one fail: remove its line in ops/operands.cc. Every `refused`
+// also counts launches.
 #include "launch_fixture.h"
 
 namespace sluice {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fixture for tests of prepare, launch and run: a fake driver, a device opened on it, and arguments
-// of the right size for a problem. A test that expects a refusal uses `refused`, which also checks that
-// nothing was launched and that the message says more than the code.
+// The fixture of tests of prepare, launch and run: a fake driver, a device opened on it, and arguments of the
+// right size for a problem. Tests that expect a refusal use `refused`. It also checks that nothing was
+// launched and that the message contains more than the error code.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches that block, as on a full queue, hold up nobody but those of their own workspace: not other
-// devices, not other streams, not those who prepare or lend.
-// To see it fail: make WorkspaceTurn one mutex for all (hold `mutex` of workspace_turn.cc for the turn's
-// life), or load modules with Device::Impl::mutex held.
+// Launches that block because the queue is full may hold up only launches with the same workspace: not other
+// devices or streams, and not threads that prepare or lend. To see it fail: use one mutex for all turns (hold
+// `mutex` of workspace_turn.cc for the turn's life), or load modules with Device::Impl::mutex held.
 #include <atomic>
 #include <mutex>
 #include <thread>

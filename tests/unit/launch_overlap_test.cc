@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The overlap test against a count of bytes: never misses a shared byte, and sees that column slices of one
-// buffer share none. To see it fail: change `>` to `>=` in the last line of overlap(), or drop a half of it.
+// Compares the overlap test with a count of bytes. It never misses a common byte, and column slices of one
+// buffer do not count as overlapping. To see it fail: change `>` to `>=` in the last line of overlap(), or
+// remove one half of that line.
 #include <gtest/gtest.h>
 
 #include <random>

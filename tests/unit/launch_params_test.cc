@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch hands grid, cluster, shared memory and every field of the params to the driver. All schedules are
-// tried, and the special cases k = 0, alpha = 0, beta = 0, direct store and m = 0.
-// To see it fail: leave k_tiles alone when alpha is 0, or swap scale_a with scale_b, in launch().
+// A launch passes grid, cluster, shared memory and every field of the parameters to the driver. Tested for
+// all schedules and for k = 0, alpha = 0, beta = 0, direct stores and m = 0. To see it fail: keep k_tiles
+// when alpha is 0, or swap scale_a with scale_b, in launch().
 #include <algorithm>
 #include <set>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A split product and its workspace: what is refused, with what remedy; one launch and nothing else, also
-// where run() lends the memory.
-// To see it fail: take kWorkspace out of check_values, or zero the workspace in launch.
+// A split product and its workspace: which calls are refused and with which remedy, and that a product takes
+// exactly one launch even if run() lends the memory. To see it fail: remove kWorkspace from check_values, or
+// zero the workspace in launch.
 #include <algorithm>
 #include <cctype>
 #include <thread>

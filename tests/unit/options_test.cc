@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each variable, its default, and meaningless values.
+// Environment variables: each one, its default, and invalid values.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packing kernels on simulated threads over host memory. Blobs equal the reference's byte for byte, and
-// unpacking restores the arrays and writes nothing else. Covers codes one and two a byte, in 16-byte pieces
-// and single, ragged n and k, every group, scale type and order. The units also compile. Seen to fail: with
-// `byte < at.bytes` left out of for_pieces; with kPitch of kRowBytes - 16; with an odd row's last half byte
-// not masked.
+// The packing kernels on simulated threads over host memory. Blobs must equal the reference's byte for byte;
+// unpacking must restore the arrays and write nothing else. Covers one and two codes per byte, loads of 16
+// bytes and single ones, any n and k, every group, scale type and order. The units also compile. To see it
+// fail: leave out `byte < at.bytes` in for_pieces, use a kPitch of kRowBytes - 16, or do not mask an odd
+// row's last half byte.
 #include <gtest/gtest.h>
 
 #include <cstring>

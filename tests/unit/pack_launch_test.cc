@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packer's launches on the fake driver: how many kernels and blocks, which refusals, no allocation.
+// Launches of a packer on the fake driver: number of kernels and blocks, refusals, no allocation.
 #include <sluice/pack.h>
 
 #include "allocation_counter.h"

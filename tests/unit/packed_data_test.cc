@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of packed products accepts one rounding of the truth and nothing else, and exact data are exact.
-// To see it fail: let allowed() have slack for exact data too, or scan() begin a byte late.
+// The check of packed products accepts only the exact value rounded once, if the data are exact, and the data
+// are indeed exact. To see it fail: let allowed() have slack for exact data too, or let scan() begin a byte
+// late.
 #include <sluice/check/packed_data.h>
 
 #include <gtest/gtest.h>

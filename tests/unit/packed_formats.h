@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All packed formats, and random weights in each, for the tests of packing.
+// All packed formats, and random weights in each, for tests of packing.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of gated products whose halves are not whole strips: where the kernels find a column's gate and up,
-// the blob, the packer's launches, and refusals. To see it fail: round n / 2 down in strip_step(), or pack
-// both halves as one blob.
+// Gated products with halves that are not whole strips: where the kernels find the two rows of a column, the
+// blob, the packer's launches, and refusals. To see it fail: round n / 2 down in strip_step(), or pack both
+// halves as one blob.
 #include <sluice/pack.h>
 #include <sluice/packed.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of packed products on inexact data. An emulation of each kernel's arithmetic passes and uses less
-// than half of every bound; an error of a tenth fails. SLUICE_JUDGE_SEEDS: data sets a problem (default 1).
-// To see it fail: leave a rounding out of weight_rounding(), or norm_ratio out of Comparison::passed().
+// The check of packed products on inexact data. An emulation of each kernel's arithmetic uses less than half
+// of every bound, and an error of a tenth fails. SLUICE_JUDGE_SEEDS: number of data sets per problem (default
+// 1). To see it fail: leave a rounding out of weight_rounding(), or norm_ratio out of Comparison::passed().
 #include <sluice/check/packed_data.h>
 
 #include <gtest/gtest.h>

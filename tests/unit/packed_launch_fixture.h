@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed products on the fake driver, for each of their kernels: a prepared kernel, memory for a problem, and
-// plans made by hand that prepare must refuse.
+// The fixture for packed products on the fake driver, for each kernel: a prepared kernel, memory for a
+// problem, and plans made by hand that prepare must refuse.
 #pragma once
 
 #include <sluice/packed.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// prepare, launch and run of packed products on the fake driver: what is enqueued, what is refused before it,
-// and that a launch allocates nothing. To see it fail: swap grid_x and grid_y; drop a check_alignment.
+// prepare, launch and run of packed products on the fake driver: what is enqueued, what is refused before
+// that, and that a launch allocates nothing. To see it fail: swap grid_x and grid_y, or remove a
+// check_alignment.
 #include <sluice/packed.h>
 
 #include <limits>

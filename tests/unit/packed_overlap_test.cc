@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dependent launches of packed kernels: the plan's overlap is in the kernel's code, only such a kernel is
-// launched early, and the default overlap adds no text. To see it fail: take a wait out of
-// kernels/narrow.cuh, strip.cuh or wide.cuh; leave `dependent` out of a fill().
+// Dependent launches of packed kernels. The plan's overlap is in the kernel's code, only such a kernel is
+// launched early, and the default overlap adds no text to the unit. To see it fail: remove a wait from
+// kernels/narrow.cuh, strip.cuh or wide.cuh, or leave `dependent` out of a fill().
 #include <sluice/host/jit/code_scan.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/text/packed_units.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Candidates and refusals of the packed planner, beside the choices in tests/plans/packed.txt. To see it
-// fail: drop a rule of why_not_wanted in packed_planner.cc.
+// Candidates and refusals of the packed planner; tests/plans/packed.txt has its choices. To see it fail:
+// remove a rule of why_not_wanted in packed_planner.cc.
 #include <algorithm>
 #include <array>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner's packed kernels compile for Hopper without spills: a few problems of each format. Seen to
-// fail: with estimate_registers() at 0, where 12 and 16 warps are chosen.
+// The planner's packed kernels compile for Hopper without spills: a few problems for each format. To see it
+// fail: let estimate_registers() return 0; then 12 and 16 warps are chosen.
 #include <sluice/host/text/packed_units.h>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products added to D: refusals, how splits combine, cost, and records that match only products of this kind.
-// How this can fail: with combines_of_parts() always Combine::add, the ordered problem's splits add in any
-// order. With `adding` left out of recipe_of, a record of one kind matches all.
+// Plans of products that are added to D: refusals, how slices are combined, cost, and records, which must
+// match only such products. To see it fail: let combines_of_parts() always return Combine::add, or leave
+// `adding` out of recipe_of.
 #include <gtest/gtest.h>
 
 #include <sluice/host/planner/dense/streams.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Candidates are possible, ranked, deterministic, and obey overrides. How this can fail: without the
-// stable_sort the order test fails. Without `unlisted_bases`, the test of unlisted tiles fails.
+// Candidates are possible, ranked and deterministic, and obey overrides. To see it fail: remove the
+// stable_sort (the order test fails), or `unlisted_bases` (the test of unlisted tiles fails).
 #include <random>
 #include <set>
 #include <string>

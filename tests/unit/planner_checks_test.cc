@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Refusals of gemm::plan: the code, and a message with value, rule and remedy. Legal but odd problems are
-// planned. How this can fail: each case names its code and words of its message; without the check the plan
-// succeeds. Seen once for each check by returning early from check_strides and check_types.
+// Refusals of gemm::plan: the code, and a message with value, rule and remedy. Valid but unusual problems are
+// planned. Each case names its code and words of its message, and fails if the plan succeeds. To see it fail:
+// return early from check_strides or check_types.
 #include <string>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of the plain schedules: when they exist, their fixed choices, their refusals, and records of them.
-// How this can fail: with config_for's rule for promotion left out, promoted problems have no such plan. With
-// recorded_plan passing a record's clusters on, the plan is the model's.
+// Plans of the plain schedules: when they exist, their fixed choices, their refusals, and their records. To
+// see it fail: leave the rule for promotion out of config_for, so that promoted problems have no such plan.
+// Or let recorded_plan pass a record's clusters on, so that the plan is the model's.
 #include <algorithm>
 
 #include <gtest/gtest.h>

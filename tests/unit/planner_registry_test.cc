@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry: its configs are distinct and cover the space, and rings are as deep as possible. How this can
-// fail: with max_stages starting one below kMaxStages, the depth test fails. Without the line that adds e5m2
-// to fp16, the coverage test fails.
+// The registry: its configs are distinct and cover the space, and rings are as deep as possible. To see it
+// fail: let max_stages start one below kMaxStages (the depth test fails), or remove the line that adds e5m2
+// to fp16 (the coverage test fails).
 #include <set>
 #include <string>
 

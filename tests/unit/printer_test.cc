@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The printed text of a value is C++ that makes an equal value. How this can fail: EXPECT_PRINTS gives
-// compiler and printer the same tokens, so a wrong name, a missing field or another order differs. Checked by
-// dropping `stages` (the file stops compiling) and by printing `cluster.m` twice
-// (kernel_config_prints_every_field fails).
+// The printed text of a value is C++ that makes an equal value. EXPECT_PRINTS gives the same tokens to the
+// compiler and to the printer, so a wrong name, a missing field or another order shows. To see it fail: leave
+// out `stages`, so that this file does not compile, or print `cluster.m` twice.
 #include <algorithm>
 #include <cctype>
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The quantising kernels on simulated threads over host memory, equal to the reference in every bit. Covers
-// every step and input type, with and without vectors, ragged edges, pitches, NaN, infinities, tiny and huge
-// values. The units also compile. Seen to fail: with the clamp at 1e-4 left out of scale_of; with `<=` in
-// load's check of columns.
+// The quantising kernels on simulated threads over host memory must equal the reference in every bit. Covers
+// every step and input type, with and without vectors, partial blocks, pitches, NaN, infinities, tiny and
+// huge values. The units also compile. To see it fail: leave the clamp at 1e-4 out of scale_of, or use `<=`
+// in load's check of columns.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A quantiser's launches on the fake driver: how many kernels, which refusals, no allocation.
+// Launches of a quantiser on the fake driver: number of kernels, refusals, no allocation.
 #include <sluice/quantize.h>
 
 #include <sluice/c_api.h>

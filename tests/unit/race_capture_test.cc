@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// First calls and races beside captures of other threads, in each mode of capture, of streams that wait for
-// the legacy stream and of those that do not. No call may fail or end a capture. To see them fail: fill
-// RaceMemory by DeviceBuffer::upload(), or take RelaxedCapture out of Module::load() or find_order().
+// First calls and races while other threads capture, in each capture mode, with streams that wait for the
+// legacy stream and others. No call may fail or end a capture. To see them fail: fill RaceMemory by
+// DeviceBuffer::upload(), or remove RelaxedCapture from Module::load() or find_order().
 #include <gtest/gtest.h>
 
 #include <thread>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of races among a user's records, on the fake driver: for which card and version they decide, and
-// that tuned records stay. To see them fail: leave `card` or the version out of RaceBook::decides(), write
-// results in place of records, or let save_result() write whatever is there.
+// Results of races that are stored with a user's records, on the fake driver: for which card and version they
+// decide, and that tuned records stay. To see them fail: leave `card` or the version out of
+// RaceBook::decides(), write results in place of records, or let save_result() overwrite anything.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Races of plans on the fake driver: which plans run, which wins, which are dropped, and what a failure
-// leaves. To see them fail: return the first plan in race(), let racing() take plans by rank alone, let
-// winner_of() take the lowest median, or return true for all in agreeing().
+// leaves. To see them fail: return the first plan in race(), let racing() choose plans by rank only, let
+// winner_of() choose the lowest median, or return true for all in agreeing().
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers far outside a kernel's range are refused by every entry point before any computation. How this can
-// fail: without a bound in validate(), an extreme config overflows an int, which a constant expression may
-// not. With a wrong range in a row of text/fields.h, the planner accepts the number.
+// Numbers far outside a kernel's range are refused by every entry point before they are used. To see it fail:
+// remove a limit from validate(), so that an extreme config overflows an int. Or put a wrong range into a row
+// of text/fields.h, so that the planner accepts the number.
 #include <gtest/gtest.h>
 
 #include <limits>

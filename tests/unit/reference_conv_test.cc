@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference of convolutions against sums written out by hand, against shifts (a filter of a single one),
-// and against itself: dgrad and wgrad are the adjoints of fprop. Seen to fail: with the padding's sign turned
-// in in_x(), with taps counted h before w, and with dgrad's pitch left out.
+// Compares the reference of convolutions with sums computed by hand, with shifts (a filter with a single
+// one), and with itself: dgrad and wgrad are the adjoints of fprop. To see it fail: change the padding's sign
+// in in_x(), count taps h before w, or leave out dgrad's pitch.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every code of every small type against the compiler's float conversions or tables by hand; rounding against
-// a search for the nearest neighbour. How this can fail: rounding half up instead of to even breaks
-// encode_picks_the_nearest_neighbour. An e4m3 that overflows to its NaN breaks overflow_saturates_e4m3.
+// Compares every code of every small type with the compiler's float conversions or with tables computed by
+// hand, and rounding with a search for the nearest neighbour. To see it fail: round half up instead of to
+// even, or let e4m3 overflow to its NaN.
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference product against independent arithmetic: integer sums over logical matrices that a second
-// address rule scatters into memory, and closed forms for the epilogue. How this can fail: with batch and
-// column swapped in B's address, matches_integer_arithmetic fails. Reading C with beta = 0 crashes
-// unread_operands, where C is null.
+// Compares the reference product with independent arithmetic: integer sums over logical matrices, stored by a
+// second rule of addresses, and closed forms of the epilogue. To see it fail: swap batch and column in B's
+// address, or read C with beta = 0, where C is null.
 #include <cmath>
 #include <cstring>
 #include <random>

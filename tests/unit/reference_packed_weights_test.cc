@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed blobs against the tensor core's registers. Each lane's words go through the masks and rotates of
-// docs/packing.md; the numbers must be the codes of the row and k that PTX assigns to that place. Then
-// packing, unpacking, padding, slices and misuse. Seen to fail: with a slice of k that forgets the rows'
-// scales.
+// Compares packed blobs with the tensor core's registers. Each lane's words are masked and rotated as in
+// docs/packing.md; the numbers must be the codes of the row and k that PTX assigns to that place. Also
+// packing, unpacking, padding, slices and misuse. To see it fail: ignore the rows' scales in a slice of k.
 #include <sluice/reference/packed_weights.h>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Result carries one of two things; every code has its own name.
+// A Result contains a value or an Error, and every error code has its own name.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of rows planned without a GPU: at most twelve kernels a layer, their modelled cost, a kernel for
-// every m, repeatable answers, misuse. Bounds for 1 to 512 rows: 1.5 % in the mean over layers (2 % in each),
-// 8 % at worst. To see it fail: choose four kernels.
+// Plans for ranges of rows, without a GPU: at most twelve kernels per layer, their modelled cost, a kernel
+// for every m, repeatable answers, misuse. Limits of the loss for 1 to 512 rows: 1.5 % in the mean over
+// layers (2 % in each), 8 % at worst. To see it fail: choose four kernels.
 #include <sluice/rows.h>
 
 #include <gtest/gtest.h>

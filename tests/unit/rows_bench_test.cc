@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice rows` without a GPU: the random draw, flags, and findings. A wrong kernel has no time, and a kernel
+// `sluice rows` without a GPU: the random draw, flags, and results. A wrong kernel has no time, and a kernel
 // made in a call that should make none is reported. To see it fail: leave kernels_made out of all_right().
 #include "bench/rows_record.h"
 

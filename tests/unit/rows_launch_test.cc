@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A prepared range on the fake driver: no m inside compiles or loads anything, in a capturing stream too;
-// another problem, or an m outside, goes the ordinary way. And problems that nobody asked for do not grow
-// without end. To see it fail: let ops::kernel_of_rows() return nothing.
+// A prepared range of rows on the fake driver. No m inside compiles or loads anything, even in a stream that
+// captures. Another problem, or an m outside, is handled as without a range. Kernels of problems that were
+// not prepared are limited in number. To see it fail: let ops::kernel_of_rows() return nothing.
 #include <sluice/rows.h>
 
 #include <time.h>

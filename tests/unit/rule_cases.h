@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that each rule of a validate() has a config that breaks it. The rules are read from the source, as
-// all of its `return "..."`.
+// Checks that each rule of a validate() has a config that breaks it. The rules are all `return "..."` in its
+// source.
 #pragma once
 
 #include <gtest/gtest.h>

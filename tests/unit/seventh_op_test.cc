@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operation in one file outside the library (tests/seventh/scale.h) is planned, compiled, launched, kept,
-// and a step of a chain. To see one fail: give y the role read; leave Launch::wait() out of the kernel; let
-// ShapedStep::plan ignore the request's overlap.
+// An operation in one file outside the library (tests/seventh/scale.h) is planned, compiled, launched,
+// cached, and used as a step of a chain. To see one fail: give y the role `read`, leave Launch::wait() out of
+// the kernel, or let ShapedStep::plan ignore the requested overlap.
 #include <cstring>
 
 #include <sluice/chain/chain.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enough of CUDA's execution model to run the verification kernels under g++. A block is 256 threads that
-// meet in __syncthreads, atomics are atomics, and blocks run one after the other. A thread is a context that
-// runs until it waits, so a block needs one CPU and no scheduler: 256 threads of the system took a hundred
-// times as long. Include it before the kernels. Kernels with a protocol belong in sluice/twin.
+// Enough of CUDA's execution model to run the verification kernels under g++. A block has 256 threads with
+// __syncthreads, atomics work, and blocks run one after the other. A thread is a context that runs until it
+// waits, so a block needs only one CPU; threads of the operating system took a hundred times as long. Include
+// it before the kernels. Kernels with a protocol are tested in sluice/twin instead.
 #pragma once
 
 #include <ucontext.h>

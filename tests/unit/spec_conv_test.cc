@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spec/conv.h against the definition of a convolution, over random geometries. The definition is a set of
-// touches: pixel q of y and tap t of the filter touch pixel x if x = q * stride - padding + t * dilation
-// along each axis.
+// Compares spec/conv.h with the definition of a convolution, over random geometries. By definition, pixel q
+// of y and tap t of the filter touch pixel x if x = q * stride - padding + t * dilation along each axis.
 #include <sluice/spec/conv.h>
 
 #include <gtest/gtest.h>

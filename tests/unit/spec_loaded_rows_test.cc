@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TMA is asked for exactly the bytes that the load thread expects, and they include every row of the matrix.
-// To see it fail: let tail_rows round down, or count whole slices from the extent alone.
+// TMA loads exactly the bytes that the load thread expects, and these include every row of the matrix. To see
+// it fail: let tail_rows round down, or count whole slices from the extent only.
 #include <algorithm>
 
 #include <gtest/gtest.h>

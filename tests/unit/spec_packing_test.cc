@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packed format's arithmetic: bytes and offsets, a distinct place for every code of a tile, place_code
-// and take_code inverse for every value and field, refused formats. The compiler checks much of it. Seen to
-// fail: with `reg & 1` for the k of lane_code; with a magnitude shifted by 5 in place_code, which does not
-// compile.
+// and take_code inverse to each other, refused formats. Much is checked at compile time. To see it fail: use
+// `reg & 1` for the k of lane_code.
 #include <sluice/spec/packed_codes.h>
 #include <sluice/spec/packed_slices.h>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory: blocks do not overlap, are aligned as the swizzle needs, and end at smem_bytes. Barrier
-// counts follow from loaders and readers. How this can fail: with store_offset counting one buffer a group,
-// blocks_are_disjoint fails. With empty_arrivals of cluster.m * cluster.n, empty_arrivals_counts_every_reader
-// fails.
+// Shared memory: blocks do not overlap, are aligned as the swizzle requires, and end at smem_bytes. Barrier
+// counts follow from the numbers of loaders and readers. To see it fail: count one store buffer per group in
+// store_offset, or let empty_arrivals be cluster.m * cluster.n.
 #include <algorithm>
 #include <random>
 #include <vector>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Splits along k: a launch multiplies every k-tile of every tile exactly once. Peers of a tile agree on their
-// number and order, and no two partial sums share a slot. How this can fail: with `rest` left out of
-// run_begin (longer runs come first), a k-tile is done twice in the second case. With slot = first cluster
-// alone, two tiles share a slot in the first.
+// number and order, and no two partial sums use the same slot. To see it fail: leave `rest` out of run_begin,
+// so that a k-tile is done twice; or let the slot be the first cluster, so that two tiles share one.
 #include <map>
 #include <random>
 #include <set>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configs of the strip kernel: a case breaks each rule, and parts of shared memory are aligned for copies,
-// barriers and vector loads.
+// Configs of the strip kernel: for each rule a case breaks it, and parts of shared memory are aligned for
+// copies, barriers and vector loads.
 #include <sluice/spec/strip.h>
 
 #include "rule_cases.h"

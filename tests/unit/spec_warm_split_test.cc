@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// L2 prefetch by the CTAs of a launch: each unit of the range once, nothing else, evenly; and shares of rows.
-// To see it fail: let `end` of warm_piece be begin + kWarmPieceBytes, or `step` of spread_rows 1 << 32.
+// L2 prefetch by the CTAs of a launch: each unit of the range once, nothing else, evenly divided; also shares
+// of rows. To see it fail: let `end` of warm_piece be begin + kWarmPieceBytes, or `step` of spread_rows 1 <<
+// 32.
 #include <sluice/spec/warm_split.h>
 
 #include <gtest/gtest.h>

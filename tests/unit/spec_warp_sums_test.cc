@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes that write sums to shared memory have no bank conflict, in both layouts of
-// device/epilogue/warp_sums.cuh; and warpgroups' rows and reads. Seen to fail: with one pad for both layouts,
-// and without plain_ring_bytes.
+// Lanes that write partial sums to shared memory have no bank conflicts, in both layouts of
+// device/epilogue/warp_sums.cuh. Also the rows and reads of warpgroups. To see it fail: use the same padding
+// for both layouts, or leave out plain_ring_bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The raster: one CTA does each CTA tile of D, once, for any grid, order, band and number of clusters. How
-// this can fail: with the last, narrower band treated as a full one (band_size = group in tile_at),
-// every_tile_is_done_exactly_once fails within a hundred cases.
+// The raster: each CTA tile of D is computed by one CTA, once, for any grid, order, band and number of
+// clusters. To see it fail: treat the last, narrower band as a full one (band_size = group in tile_at).
 #include <random>
 #include <vector>
 

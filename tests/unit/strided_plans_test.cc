@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems with operands that TMA cannot address: what is planned, how it is launched, what is refused. How
-// this can fail: with load_of() always Load::tma the first test fails, and the launch encodes a map that the
-// fake driver refuses.
+// Problems with operands that TMA cannot address: plans, launches, refusals. To see it fail: let load_of()
+// always return Load::tma; the launch then encodes a map that the fake driver refuses.
 #include <sluice/host/planner/dense/candidates.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records/recipe.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel that adds slices, under g++: slots with known sums, every peer in the order of k, all of D and
-// nothing outside, ragged rows and columns. PTX is left out; loads of slots are plain. To see it fail: take
-// one peer less in PartSummer::peers(), or leave the lower row of a fragment unstored.
+// nothing outside, partial tiles. PTX is left out, and slots are loaded by plain loads. To see it fail: use
+// one peer less in PartSummer::peers(), or leave out the store of a fragment's lower row.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuner's GPU machine on a driver that computes nothing: kernels are loaded, timed and freed. Unchecked
-// results are not right, and any failing call ends the search with a reason. How this can fail: without
-// entries_.clear() in open, a graph of the first problem outlives its operands.
+// results do not count as right, and any failing call ends the search with a reason. To see it fail: leave
+// out entries_.clear() in open; a graph of the first problem then outlives its operands.
 #include <gtest/gtest.h>
 
 #include <algorithm>

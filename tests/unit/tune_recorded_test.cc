@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans from records, which the tuner measures beside its candidates: the first book with a record decides,
-// for dense and packed products. To see it fail: let recorded_plan() ask the last book first.
+// Plans from records, which the tuner measures together with its candidates. The first book that has a record
+// decides, for dense and packed products. To see it fail: let recorded_plan() search the last book first.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner's search on a machine with a made-up clock and timings. It finds the fastest, survives failing
-// and wrong candidates, keeps its budget, and reports what it left out. How this can fail: without the
-// model's pick among the finalists, its time is 0. With the share not divided among the remaining problems,
-// the first takes it all.
+// The tuner's search on a simulated machine with invented times. It finds the fastest plan, survives failing
+// and wrong candidates, keeps its budget, and reports what it left out. To see it fail: leave the model's
+// pick out of the finalists, so that its time is 0. Or do not divide the remaining time, so that the first
+// problem uses it all.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

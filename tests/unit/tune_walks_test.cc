@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Variants of a leading plan: other rasters and even grids, each once, and none where nothing can be gained.
-// To see it fail: let smaller_grids() return the plan's own grid.
+// Variants of a leading plan: other rasters and even grids, each once, and none if nothing can be gained. To
+// see it fail: let smaller_grids() return the plan's own grid.
 #include <gtest/gtest.h>
 
 #include "bench/shapes.h"

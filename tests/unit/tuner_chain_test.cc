@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tuned chains: JSON form, refusals, lookup of steps in a book, and plan_chain's use of them. How this can
-// fail: with neighbours left out of at_place, a step in another chain takes the choice. With take_record
-// after the overlap was decided, it changes nothing.
+// Tuned chains: JSON form, refusals, lookup of steps in a book, and their use by plan_chain. To see it fail:
+// leave neighbours out of at_place, so that a step of another chain gets the choice; or call take_record
+// after the overlap is decided.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

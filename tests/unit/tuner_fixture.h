@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A valid record for tests of the tuner to change.
+// A valid record, which tests of the tuner change.
 #pragma once
 
 #include <sluice/records/record_book.h>

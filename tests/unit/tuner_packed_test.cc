@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of packed weights: JSON form, recipe, folder and book beside dense records, and the planner. How
-// this can fail: without made_for in the planner, no record's config is a candidate. With `zero` out of the
-// recipe, weights with stored zeros get plans for those without.
+// Records of packed weights: JSON form, recipe, folder, a book that also has dense records, and the planner.
+// To see it fail: leave made_for out of the planner, so that no record's config is a candidate; or leave
+// `zero` out of the recipe.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

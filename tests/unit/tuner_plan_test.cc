@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner with records: the record decides and is named as the source; overrides and rules come first; a
-// faulty record gives the model's plan. All shipped records are usable. How this can fail: without is_listed,
-// a tile outside the space is planned. With records looked up under overrides, the overridden tile is lost.
+// The planner with records: the record decides and is named as the source, overrides and rules have
+// precedence, and a faulty record gives the model's plan. All shipped records are usable. To see it fail:
+// remove is_listed, so that a tile outside the space is planned; or look up records despite overrides.
 #include <gtest/gtest.h>
 
 #include <sluice/kernels/registry.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON form of a record, both ways, and every refusal. A refusal names the file, the field, its value,
-// the rule and the remedy. How this can fail: with the check of left-over fields out of Reader::verdict, an
-// unknown field is accepted.
+// The JSON form of a record, reading and writing, and every refusal. A refusal names the file, the field, its
+// value, the rule and the remedy. To see it fail: remove the check of left-over fields from Reader::verdict;
+// an unknown field is then accepted.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy engine's im2col walk. It agrees with published examples: Triton's tutorial, which a Hopper
-// asserts, and the figures of the PTX ISA. It has every limit. Random walks are those of a brute force that
-// numbers all pixels of the box. Seen to fail: with the carry into the next axis dropped, and with the upper
-// corner one off.
+// The twin's model of TMA's im2col mode. It agrees with published examples (Triton's tutorial, which asserts
+// them on a Hopper GPU, and the figures of the PTX ISA) and has every documented limit. Random loads agree
+// with a simple model that numbers all pixels of the box. To see it fail: leave out the carry into the next
+// axis, or change the upper corner by one.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier on convolutions: its kernels run on simulated threads over host memory, and the reference,
-// which has arithmetic of its own, is the convolution. Right results pass, each kind of damage is found, and
-// shifted results are not taken for right. Seen to fail: with a stride's remainder ignored in y_element(),
-// with taps decoded by y's size, and with lay_out() taking m x k elements of x.
+// The verifier on convolutions. Its kernels run on simulated threads over host memory, and the reference,
+// which has its own arithmetic, replaces the convolution's kernel. Right results pass, each kind of damage is
+// found, and shifted results count as wrong. To see it fail: ignore a stride's remainder in y_element(),
+// decode taps by y's size, or let lay_out() allocate m x k elements of x.
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout of the operands in one block, and that exact_data is exact: recomputes its worst sums. Seen to fail:
-// with fp32_limit raised to 2^21 in exact_data; with kGuardBytes left out of a region's span.
+// The layout of the operands in one block, and that exact_data is exact: its largest sums are computed again.
+// To see it fail: raise fp32_limit to 2^21 in exact_data, or leave kGuardBytes out of a region's span.
 #include <gtest/gtest.h>
 
 #include <cmath>

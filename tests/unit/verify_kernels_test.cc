@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the verifier: its kernels run on simulated threads over host memory, with the CPU reference as the
-// GEMM. Correct results pass, and each kind of damage is found and named. Seen to fail: with kept_bits
-// returning ~0 for D; with the beta term left out of epilogue() in verify_check.cuh.
+// Tests the verifier. Its kernels run on simulated threads over host memory, with the CPU reference in place
+// of the GEMM kernel. Right results pass, and each kind of damage is found and named. To see it fail: let
+// kept_bits return ~0 for D, or leave the beta term out of epilogue() in verify_check.cuh.
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The owner stamp in any order of math groups. Launches one after the other are never reported, overlapping
-// launches always, overlapping replays of one captured launch mostly. Also a launch's parameters for it. To
-// see it fail: give the word back in after_leaving when one group is left.
+// The owner stamp, with math groups in any order. Consecutive launches are never reported, overlapping
+// launches always, and overlapping replays of one captured launch mostly. Also the stamp in a launch's
+// parameters. To see it fail: release the word in after_leaving while one group is still inside.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A workspace is zero when made, reports a nonzero counter, and can be zeroed again. To see it fail: drop the
+// A new workspace is zero, reports a nonzero counter, and can be zeroed again. To see it fail: leave out the
 // reset in Workspace::create (the fake driver's fresh memory is 0xA5).
 #include <gtest/gtest.h>
 
