@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of whole numbers: every bit must be right, no byte outside of D may change, and gaps between
-// pixels and memory around tensors, which hold NaN, must not be read. The verifier on the GPU and
+// Convolutions of whole numbers. Every bit must be right, and no byte outside of D may change. Gaps between
+// pixels and memory around tensors hold NaN and must not be read. The verifier on the GPU and
 // sluice/reference/conv.h check this. Also equal bits in a hundred runs of real data, and graphs that are
 // replayed with other inputs.
-//     SLUICE_CONV_FIRST, SLUICE_CONV_COUNT   random cases to run (default 0, 500)
-//     SLUICE_CONV_SEED                       seed of the sequence of cases (default 23)
-//     SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
+//   SLUICE_CONV_FIRST, SLUICE_CONV_COUNT   random cases to run (default 0, 500)
+//   SLUICE_CONV_SEED                       seed of the sequence of cases (default 23)
+//   SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
 // verify_conv_test proves on a CPU that the verifier finds each kind of damage.
 #include <sluice/kernels/verify_arith.h>
 

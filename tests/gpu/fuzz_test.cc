@@ -2,12 +2,12 @@
 // At least 20,000 random problems with whole numbers, over every type, layout, schedule, cluster, store path
 // and epilogue. Every bit must be right, and no byte outside of D may change. A failure prints the command
 // that runs this case on its own.
-//     SLUICE_FUZZ_FIRST, SLUICE_FUZZ_COUNT   cases to run (default 0, 20000)
-//     SLUICE_FUZZ_SEED                       seed of the sequence of cases (default 17)
-//     SLUICE_FUZZ_SCHEDULE                   only kernels of this schedule, like plain_wgmma; "swapped": only
-//                                                                                   those with swapped
-//                                          operands (default: all)
-//     SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
+//   SLUICE_FUZZ_FIRST, SLUICE_FUZZ_COUNT   cases to run (default 0, 20000)
+//   SLUICE_FUZZ_SEED                       seed of the sequence of cases (default 17)
+//   SLUICE_FUZZ_SCHEDULE                   only kernels of this schedule, like plain_wgmma; "swapped":
+//   swapped
+//                                          operands only (default: all)
+//   SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
 // verify_kernels_test proves on a CPU that the verifier finds each kind of damage.
 #include <sluice/kernels/verify_arith.h>
 

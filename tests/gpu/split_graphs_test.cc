@@ -4,7 +4,7 @@
 // one after the other. A replay adds to D, so a wrong one stays visible. With one shared workspace, a planted
 // bug, the graphs must fail. Also tests what the driver promises for a graph's memory. It is returned when
 // the graph is destroyed and its last launch is done, and it can be allocated during a capture.
-//     SLUICE_GRAPH_REPLAYS    replays of each of the first two tests (default 100,000)
+//   SLUICE_GRAPH_REPLAYS    replays of each of the first two tests (default 100,000)
 #include <dlfcn.h>
 
 #include <array>

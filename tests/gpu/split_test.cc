@@ -3,7 +3,7 @@
 // D must have the bits of the first run. The data are real, which would show another order of summation.
 // Launches run alone, in 16 streams, in a graph with changing inputs, and next to a kernel that occupies half
 // of the SMs. A captured launch is one kernel node, or two with Combine::separate.
-//     SLUICE_SPLIT_LAUNCHES   launches of the first test (default 1,000,000); the others do a tenth of it
+//   SLUICE_SPLIT_LAUNCHES   launches of the first test (default 1,000,000); the others do a tenth of it
 #include <dlfcn.h>
 
 #include <algorithm>

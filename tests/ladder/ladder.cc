@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the steps of docs/ladder. Without a GPU: each step must compile for sm_90a without spills, stack or
 // messages of the compiler. On a GPU: each must also compute the right D for two shapes, and is timed.
-//     sluice_ladder docs/ladder                  a row for each step; exit code 1 if one is wrong
-//     sluice_ladder docs/ladder --compile-only   never uses a GPU
-//     sluice_ladder docs/ladder --gpu            exit code 77 (skipped) without a Hopper GPU
-//     sluice_ladder docs/ladder --self-test      checks that planted faults are found; wrong results need a
-//   GPU
+//   sluice_ladder docs/ladder                  a row for each step; exit code 1 if one is wrong
+//   sluice_ladder docs/ladder --compile-only   never uses a GPU
+//   sluice_ladder docs/ladder --gpu            exit code 77 (skipped) without a Hopper GPU
+//   sluice_ladder docs/ladder --self-test      checks that planted faults are found; wrong results need a GPU
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists what a refactoring must not change: the units of every registered kernel, and every plan of the
 // problem lists. Compiles units on request. tools/unchanged.py runs it and stores hashes.
-//     sluice_unchanged list DIR         writes names, units, headers and plans below DIR
-//     sluice_unchanged compile DIR N..  writes DIR/units/N.cubin, and prints a line "N REGISTERS" for each
+//   sluice_unchanged list DIR         writes names, units, headers and plans below DIR
+//   sluice_unchanged compile DIR N..  writes DIR/units/N.cubin, and prints a line "N REGISTERS" for each
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // All three products of random convolutions, simulated load by load on a CPU, equal the reference to the bit,
 // with any tile, cluster and division of k. Every element of D is written once, and gaps between pixels are
 // not read. Each planted bug is found within 60 geometries.
-//     SLUICE_WALK_FIRST, SLUICE_WALK_COUNT   geometries to check (default 0, 1500)
+//   SLUICE_WALK_FIRST, SLUICE_WALK_COUNT   geometries to check (default 0, 1500)
 #include <gtest/gtest.h>
 
 #include <cstdlib>
