@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentences of docs/performance.md on losses and on peers other than cuBLASLt. Causes are typed and have
-findings; numbers come from rows. A sentence is left out if its rows show no loss."""
+"""Writes the sentences of docs/performance.md on losses and on libraries other than cuBLASLt. The causes are
+written by hand and have findings; the numbers come from rows. A sentence is left out if its rows show no
+loss."""
 import re
 
 from report_figures import by_tokens, chain_ratios, compared, floor_shares, geometric_mean, is_fp8, losses, name_of, ratio, sizes_of, spread
@@ -14,7 +15,7 @@ def percent(value: float) -> str:
 
 
 def worst_of(rows: list[dict]) -> dict | None:
-    """The slowest shape compared with the peer, if it is slower."""
+    """Returns the slowest shape compared with the peer, if it is slower than the peer."""
     found = min(compared(rows), key=ratio, default=None)
     return found if found and ratio(found) < SLOWER else None
 
@@ -107,7 +108,7 @@ def promoted(data) -> str:
 
 
 def strided(of_gpus: list) -> list[str]:
-    """A sentence on 16-bit operands that TMA cannot read, of each GPU that has a record."""
+    """Returns a sentence on 16-bit operands that TMA cannot read, for each GPU that has a record."""
     parts = []
     for data in of_gpus:
         rows = compared(data.rows("products", ("strided",)))
@@ -121,7 +122,7 @@ def strided(of_gpus: list) -> list[str]:
 
 
 def drawn_chains(of_gpus: list) -> str:
-    """A sentence on layers of drawn models without records."""
+    """Returns a sentence on layers of randomly drawn models, which have no records."""
     parts = []
     for data in of_gpus:
         rows = [row for row in data.rows("drawn_chains") if row["us_a_layer"]]

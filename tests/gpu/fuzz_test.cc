@@ -4,9 +4,8 @@
 // that runs this case on its own.
 //   SLUICE_FUZZ_FIRST, SLUICE_FUZZ_COUNT   cases to run (default 0, 20000)
 //   SLUICE_FUZZ_SEED                       seed of the sequence of cases (default 17)
-//   SLUICE_FUZZ_SCHEDULE                   only kernels of this schedule, like plain_wgmma; "swapped":
-//   swapped
-//                                          operands only (default: all)
+//   SLUICE_FUZZ_SCHEDULE                   only kernels of this schedule, like plain_wgmma, or only
+//                                          those with swapped operands: "swapped" (default: all)
 //   SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
 // verify_kernels_test proves on a CPU that the verifier finds each kind of damage.
 #include <sluice/kernels/verify_arith.h>

@@ -6,7 +6,7 @@
 
 namespace probe {
 
-void run_emulator(Cases& cases);    // published examples; no GPU
+void run_emulator(Cases& cases);    // published examples; needs no GPU
 void run_layout(Cases& cases);      // E0
 void run_rates(Cases& cases);       // E1
 void run_halo(Cases& cases);        // E2
