@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// prepare and run: each config is compiled once, its module is loaded once, and results keep the order of the
+// Prepare and run: each config is compiled once, its module is loaded once, and results keep the order of the
 // plans. Inconsistent plans are refused, and no failing compile or driver call leaks. To see it fail: store
 // shared_ptr instead of weak_ptr in Device::Impl::modules.
 #include "launch_fixture.h"
