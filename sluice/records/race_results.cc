@@ -11,7 +11,7 @@
 namespace sluice::ops {
 namespace {
 
-/// Stands for a card whose UUID the driver does not tell: its results decide in this process alone.
+/// Name of a card whose UUID the driver does not report. Its results are used in this process only.
 constexpr const char* kUnknownCard = "unknown";
 
 RecordBook book_with(const std::optional<TuningRecord>& record) {

@@ -31,7 +31,7 @@ SLUICE_HD constexpr int stage_k_tiles(const KernelConfig& c) {
 SLUICE_HD constexpr int plain_waves(const KernelConfig& c) {
   return ceil_div(c.tile.n, kWaveRows);
 }
-/// Columns of the products of plain_wgmma.
+/// Columns of a WGMMA of plain_wgmma: the tokens of all k-tiles in a stage.
 SLUICE_HD constexpr int stage_columns(const KernelConfig& c) {
   return stage_k_tiles(c) * c.tile.m;
 }

@@ -117,11 +117,11 @@ class GpuTimer final : public ChainTimer {
     SLUICE_TAKE(const ChainGraph graph, graph_of(choices));
     SLUICE_TRY(outputs_->restore(stream_.get()));
     SLUICE_TRY(graph.replay(stream_.get()));
-    return stream_.synchronize();  // the graph may go once this returns
+    return stream_.synchronize();  // the graph may be destroyed after this returns
   }
 
-  /// Keeps the graphs of the last two different chains: an incumbent meets many candidates, and a kept
-  /// candidate is the next incumbent.
+  /// Keeps the graphs of the last two different chains, because an incumbent is compared with many
+  /// candidates, and a kept candidate becomes the incumbent.
   Result<ChainGraph> graph_of(const LayerChoice& choices) {
     for (size_t i = 0; i < captured_.size(); ++i)
       if (captured_[i] && captured_[i]->choices == choices) {
@@ -191,7 +191,8 @@ Repeats find_repeats(std::span<const ChainStep> steps) {
     for (size_t begin = 0; begin + 2 * period <= steps.size();) {
       size_t end = begin + period;
       while (end < steps.size() && alike(end, end - period)) ++end;
-      const size_t whole = (end - begin) / period * period;  // a part of a repetition has another neighbour
+      // An incomplete repetition has another neighbour at its end.
+      const size_t whole = (end - begin) / period * period;
       if (whole >= 2 * period && whole > covered) {
         best = {begin, period, begin + whole};
         covered = whole;
@@ -234,7 +235,7 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
   }
   SLUICE_TAKE(const ChainPlan known, plan_chain(steps, info, request.tuning.start, device.records()));
   ChainOptions planning = request.tuning.start;
-  std::optional<ChainPlan> own;  // where the caller asks for another overlap
+  std::optional<ChainPlan> own;  // planned with ChainOverlap::tuned, if the caller asks for another overlap
   if (planning.overlap != ChainOverlap::tuned) {
     planning.overlap = ChainOverlap::tuned;
     // One more chain to try: without it the search goes on.
