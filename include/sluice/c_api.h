@@ -163,7 +163,7 @@ typedef struct {
   int32_t op; /* 0: the problem is a product */
   int32_t spatial;
   int64_t images, channels, filters;
-  int64_t size[3]; /* x's */
+  int64_t size[3]; /* sizes of x */
   int64_t filter[3], stride[3], dilation[3], padding[3], padding_after[3];
   int64_t x_pitch, y_pitch; /* elements from one pixel to the next; 0: no gaps */
 } sluice_conv_sizes;

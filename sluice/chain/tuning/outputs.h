@@ -22,7 +22,7 @@ class ChainOutputs {
                                    const StreamHandle& stream);
   /// Puts back what was saved.
   Result<void> restore(Stream stream) const;
-  /// Takes what the outputs hold now as right.
+  /// Stores the outputs' present contents as the right result.
   Result<void> keep(Stream stream);
   bool has_kept() const { return kept_; }
   /// Waits for the stream, and compares the outputs with the kept ones. Errors: internal (the first step

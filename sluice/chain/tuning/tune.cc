@@ -22,7 +22,7 @@ namespace sluice::tuning {
 namespace {
 
 constexpr double kReplayUs = 500;  // short graphs leave time for more changes
-constexpr double kMostPasses = 8;  // through the steps, in one graph
+constexpr double kMostPasses = 8;  // upper limit of passes through the steps in one graph
 
 /// The chain's launches one after another, us.
 double estimate_of(const ChainPlan& plan) {
@@ -33,7 +33,7 @@ double estimate_of(const ChainPlan& plan) {
 
 class GpuTimer final : public ChainTimer {
  public:
-  /// `steps`: of one pass, without overlaps of their own.
+  /// `steps`: those of one pass, without overlap set by the caller.
   static Result<GpuTimer> create(const Device& device, std::span<const ChainStep> steps, const Tuning& tuning,
                                  double estimate_us) {
     SLUICE_TAKE(StreamHandle stream, StreamHandle::create(device));
@@ -91,7 +91,8 @@ class GpuTimer final : public ChainTimer {
     return Raced{quantiles_of(us[0]), quantiles_of(us[1])};
   }
 
-  /// Replays the graph that race() timed, from the beginning that the plain chain had.
+  /// Replays the graph that race() timed, with the outputs restored to their initial contents, and compares
+  /// the results with those of the plain chain.
   Result<void> check(const LayerChoice& candidate) override {
     if (!outputs_)
       return Error{ErrorCode::workspace,
