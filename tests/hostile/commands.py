@@ -162,8 +162,8 @@ class Dice:
         return words
 
     def short_line(self):
-        """Returns a line without a size of the work, with small values, because by default it would take
-        minutes."""
+        """Returns a command line. If it does not set the amount of work, small values are added, because the
+        defaults would take minutes."""
         words = self.line()
         if "verify" in words:
             for flag, least in (("--problems", "1"), ("--largest", "32")):

@@ -64,8 +64,8 @@ def public(modules):
 
 
 def arguments_for(name, function, good, generator: random.Random):
-    """Returns positional and named arguments. A value is a right one for its name, or any. Where a call would end early
-    otherwise, all are right ones."""
+    """Returns positional and named arguments. Each is a valid value for its name, or any value. If an invalid
+    value would end the call early, all values are valid."""
     table, share = good[""], generator.choice((0.0, 0.5, 0.9, 1.0))
 
     def pick(argument):

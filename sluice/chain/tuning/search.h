@@ -49,9 +49,9 @@ class ChainTimer {
 
 /// The steps of a layer and where a search begins.
 struct SearchSpace {
-  std::vector<std::string> names;    // one a step
+  std::vector<std::string> names;    // one per step
   std::vector<StepKernels> kernels;  // one per step; empty for companions
-  std::vector<i64> weight_bytes;     // one a step: the steps with the most are tried first
+  std::vector<i64> weight_bytes;     // one per step; steps with the most weights are tried first
   LayerChoice alone;                 // the kernels that are fastest alone, without overlap
   LayerChoice asked;                 // choices by the caller's options and records
   LayerChoice planned;               // choices of ChainOverlap::tuned

@@ -46,7 +46,7 @@ class RaceMemory {
 
   /// Makes the first copy's result what it was before any launch.
   Result<void> renew_result(Stream stream) const;
-  /// Keeps the first copy's result aside.
+  /// Saves the first copy's result, with which later results are compared.
   Result<void> keep_result(Stream stream) const;
   /// The kept result and the first copy's, and how far they may be apart.
   ResultPair results() const;
@@ -59,7 +59,7 @@ class RaceMemory {
   std::array<i64, Operands::kMost> offsets_{};  // below 0: not used
   i64 copy_bytes_ = 0;
   int copies_ = 0;
-  ResultPair result_{};  // its type and shape
+  ResultPair result_{};  // type and shape of a result
   i64 result_offset_ = 0, result_bytes_ = 0, kept_offset_ = 0, fresh_offset_ = 0;
   Tolerance tolerance_{};
 };
