@@ -20,7 +20,7 @@ class ChainOutputs {
   /// Errors: driver, toolchain.
   static Result<ChainOutputs> save(const Device& device, std::span<const ChainStep> steps,
                                    const StreamHandle& stream);
-  /// Puts back what was saved.
+  /// Restores the outputs to their saved contents.
   Result<void> restore(Stream stream) const;
   /// Stores the outputs' present contents as the right result.
   Result<void> keep(Stream stream);

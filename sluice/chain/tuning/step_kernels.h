@@ -16,7 +16,7 @@ namespace sluice::tuning {
 using StepKernel = decltype(TunedStep::kernel);
 
 enum class KernelKind : u8 {
-  roles,        // warp-specialised: keeps an SM to itself
+  roles,        // warp-specialised: its CTA occupies a whole SM
   plain,        // mma.sync: few rows, little shared memory
   halves,       // uses at most half of an SM's shared memory and registers, so a neighbour's CTA also fits
   wholes,       // uses more

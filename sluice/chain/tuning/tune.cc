@@ -239,7 +239,7 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
   std::optional<ChainPlan> own;  // planned with ChainOverlap::tuned, if the caller asks for another overlap
   if (planning.overlap != ChainOverlap::tuned) {
     planning.overlap = ChainOverlap::tuned;
-    // One more chain to try: without it the search goes on.
+    // An optional candidate: if its planning fails, the search goes on without it.
     if (Result<ChainPlan> found = plan_chain(steps, info, planning, device.records()))
       own = *std::move(found);
   }

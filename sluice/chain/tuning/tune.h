@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuner of chains on a GPU: the search of search.h over captured chains of a caller's steps. Chain::tune
-// and Chain::guarded (chain/guard.cc) are it with different budgets; `sluice chain --tune` calls it through
-// bench/chain.
+// and Chain::guarded (chain/guard.cc) run it with different time budgets. `sluice chain --tune` calls it
+// through bench/chain.
 #pragma once
 
 #include <sluice/chain/chain.h>

@@ -168,7 +168,8 @@ KeptKernels<typename Op::Problem, typename Op::Handle>& kept(const Device& devic
 }
 
 /// Returns the kernel for a problem that a prepared range serves. Its plan comes from the range's table and
-/// its module is loaded already, so a stream may capture meanwhile. Nothing: no range has this problem.
+/// its module is loaded already, so the call is allowed during stream capture. Nothing: no range has this
+/// problem.
 template <class Op>
 std::optional<typename Op::Handle> kernel_of_rows(const Device& device, const typename Op::Problem& problem) {
   for (const auto& form : row_forms(problem))
