@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comparison is bit by bit, on the GPU, in the stream of the compared data: no copy to the host.
+// Compares bits on the GPU, in the stream of the data, without copying them to the host.
 #include "bench/comparer.h"
 
 #include <sluice/tools.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares blocks of device memory on the GPU, in stream order; the answer is read later. Made for chains
-// that are replayed a hundred thousand times. Used by chain/session.cc.
+// Compares blocks of device memory on the GPU, in stream order. The result is read later, so a hundred
+// thousand replays can be compared without waiting. Used by chain/session.cc.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,10 @@ class Comparer {
   static Result<Comparer> create(const Lab& lab);
   static const char* unit_text();
 
-  /// Adds to the counter in stream order; nothing waits.
+  /// Compares in stream order and adds to the counter. Does not wait for the GPU.
   Result<void> enqueue(const DeviceBuffer& a, const DeviceBuffer& b, Stream stream) const;
-  /// Waits, returns the 16-byte pieces that differed since the last call, and zeroes the counter.
+  /// Waits for the stream. Returns the 16-byte pieces that differed since the last call, and resets the
+  /// counter.
   Result<i64> take(Stream stream) const;
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets by contents. `resnet50_N`: the layers of ResNet-50 but its stem, which differ in shape, at N images.
-// `vgg`: VGG-16 at 32. `sdxl_N`: the U-Net of Stable Diffusion XL. `vae`: 3-D layers of video autoencoders.
+// Contents of the sets. `resnet50_N`: the different layers of ResNet-50 except its stem, with N images.
+// `vgg`: VGG-16 with 32 images. `sdxl_N`: the U-Net of Stable Diffusion XL. `vae`: 3-D layers of video
+// autoencoders.
 #include "bench/conv.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,8 @@
 namespace sluice::bench {
 namespace {
 
-/// A layer of square images: channels, filters, size, filter's size and stride; padded to keep its size.
+/// A layer with square images: channels, filters, image size, filter size and stride. Padding keeps the image
+/// size at stride 1.
 struct Layer {
   i64 channels, filters;
   int size, filter = 3, stride = 1;
@@ -33,7 +35,7 @@ constexpr Layer kVgg[] = {{64, 64, 224},  {64, 128, 112}, {128, 128, 112}, {128,
 constexpr Layer kSdxl[] = {{320, 320, 128}, {640, 640, 64},   {1280, 1280, 32}, {320, 320, 64},
                            {640, 640, 32},  {1280, 1280, 16}, {2560, 1280, 32}, {960, 640, 64}};
 
-/// A layer of video: channels and filters of 3x3x3, depth, height, width.
+/// A layer of video: channels, filters of 3x3x3, then depth, height and width.
 struct VideoLayer {
   i64 channels;
   int d, h, w;

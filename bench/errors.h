@@ -20,7 +20,7 @@ Error bad_argument(fmt::format_string<T...> text, T&&... values) {
   return error_of(ErrorCode::invalid_argument, text, std::forward<T>(values)...);
 }
 
-/// `error` with `where` in front of its message.
+/// Returns `error` with `where` put before its message.
 inline Error within(std::string_view where, const Error& error) {
   return error_of(error.code, "{}: {}", where, error.message);
 }

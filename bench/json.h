@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON of the bench's records: keys in a reader's order, numbers rounded to the precision of a measurement.
+// JSON of the bench's records. Keys are in a readable order, and numbers are rounded to the precision of a
+// measurement.
 #pragma once
 
 #include <cmath>
@@ -26,7 +27,7 @@ inline Json rounds_json(const std::vector<double>& rounds) {
   return json;
 }
 
-/// Returns an array of the results of `make` for each value.
+/// Returns a JSON array of make(value) for each value.
 template <class Values, class Make>
 Json array_of(const Values& values, const Make& make) {
   Json json = Json::array();
@@ -34,9 +35,9 @@ Json array_of(const Values& values, const Make& make) {
   return json;
 }
 
-/// Machine, versions and method of a run, without its shapes.
+/// Describes machine, versions and method of a run, without its shapes.
 Json run_json(const RunRecord& run, const char* schema);
-/// Ended by a newline; bytes that are no UTF-8 are replaced.
+/// Returns the JSON as text that ends in a newline. Bytes that are not valid UTF-8 are replaced.
 std::string json_text(const Json& json, int indent = 1);
 
 }  // namespace sluice::bench

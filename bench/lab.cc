@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the parts in order and returns the first failure. A missing peer or clock is not an error.
+// Opens the parts of a lab in order and returns the first failure. A missing cuBLASLt or clock is not an
+// error.
 #include "bench/lab.h"
 
 #include <sluice/tools.h>

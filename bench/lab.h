@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The objects that measurements of all shapes share: the device, a stream, a timer, the verifier, the peer
-// libraries and their workspace, the clocks. Made once per command; used from one thread.
+// Objects that the measurements of all shapes share: the device, a stream, a timer, the verifier, cuBLASLt
+// and cuDNN, workspaces and clocks. Made once per command and used from one thread.
 #pragma once
 
 #include <memory>
@@ -17,17 +17,18 @@
 
 namespace sluice::bench {
 
-/// How things are timed. A results file states rounds, rests and replay length.
+/// How contenders are timed. Rounds, rests and replay length are stored in the results file.
 struct Method {
-  bool cold = true;         // rotate over copies of A, B and D so that L2 holds none of them
-  int rounds = 9;           // timed replays of each contender, in turn
-  double rest_ms = 20;      // idle before each, so that all contenders meet the same clocks
-  double replay_us = 3000;  // length of one replay; gives the number of launches in it
-  bool peer = true;         // load cuBLASLt to compare with
-  int heuristics = 16;      // cuBLASLt algorithms to ask for
+  // true: each launch uses the next of several sets of A, B and D, so that L2 holds none of them
+  bool cold = true;
+  int rounds = 9;           // timed replays per contender; contenders take turns
+  double rest_ms = 20;      // idle time before each replay, so that all contenders run at the same clocks
+  double replay_us = 3000;  // duration of one replay, from which the number of launches in it follows
+  bool peer = true;         // true: load cuBLASLt for comparison
+  int heuristics = 16;      // number of algorithms to ask cuBLASLt's heuristic for
   int tune = 0;             // number of the planner's candidates to time; 0: only its pick
   u64 seed = 1;
-  Fill fill = Fill::normal;  // values of A and B
+  Fill fill = Fill::normal;  // distribution of the values of A and B
 };
 
 struct Lab {
@@ -35,25 +36,26 @@ struct Lab {
   StreamHandle stream;
   ReplayTimer timer;
   Verifier verifier;
-  std::optional<SmClock> clock;  // nullopt: its kernel could not be made, and clocks are unknown
+  std::optional<SmClock> clock;  // empty if its kernel could not be made; clocks are then not measured
   Telemetry telemetry;
-  std::shared_ptr<const CublasLt> cublaslt;  // nullptr: not found; `without_peer` says why
+  std::shared_ptr<const CublasLt> cublaslt;  // null if not found; `without_peer` says why
   std::string without_peer;
-  std::shared_ptr<const Cudnn> cudnn;  // the peer of convolutions, likewise
+  std::shared_ptr<const Cudnn> cudnn;  // used for convolutions; null if not found or not loaded
   std::string without_cudnn;
   DeviceBuffer peer_workspace;
-  Workspace workspace;  // for our kernels
+  Workspace workspace;  // for sluice's kernels
   Method method;
 };
 
 inline constexpr i64 kPeerWorkspaceBytes = i64{64} << 20;
-/// The most sets of operands. 512 sets of 360 KB exceed 60 MB of L2 three times; smaller weights stay partly
-/// in L2.
+/// Upper limit of operand sets. 512 sets of 360 KB are three times an L2 of 60 MB. Smaller weights stay
+/// partly in L2.
 inline constexpr int kMostCopies = 512;
 
-/// Opens a lab. Errors: driver, toolchain (NVRTC for the verifier). A missing peer is not an error.
+/// Opens a lab. Errors: driver, toolchain (no NVRTC for the checking kernels). A missing cuBLASLt is not an
+/// error.
 Result<Lab> open_lab(const Device& device, const Method& method, const std::string& cublaslt_path);
-/// Loads cuDNN, for labs that measure convolutions. A missing cuDNN is not an error.
+/// Loads cuDNN, for labs that measure convolutions. If it is missing, that is not an error.
 void load_cudnn(Lab& lab, const std::string& path);
 
 }  // namespace sluice::bench

@@ -11,8 +11,8 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kProbeLaunches = 4;  // timed, after as many untimed ones
-constexpr int kHostLaunches = 51;  // for the median CPU cost
+constexpr int kProbeLaunches = 4;  // timed launches, after the same number of untimed ones
+constexpr int kHostLaunches = 51;  // launches whose CPU time is measured, for the median
 
 Result<void> launch_many(const Lab& lab, const Contender& contender, int copies, int launches) {
   for (int i = 0; i < launches; ++i) SLUICE_TRY(contender.launch(i % copies, lab.stream.get()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enumerators by name, for flags and problem files.
+// Finds enumerators by name, for flags and problem files.
 #pragma once
 
 #include <initializer_list>
@@ -17,7 +17,7 @@ inline Error no_such_name(const std::string& what, const std::string& text, cons
   return bad_argument("{} {} is not one of: {}", what, in_quotes(text), names);
 }
 
-/// The name of a type that others call `text`, as torch does: "e4m3" of "float8_e4m3fn". Else `text`.
+/// Translates torch's names of types: "float8_e4m3fn" to "e4m3". Returns other text unchanged.
 inline std::string_view type_name(std::string_view text) {
   constexpr struct {
     std::string_view theirs, ours;
@@ -31,8 +31,8 @@ inline std::string_view type_name(std::string_view text) {
   return enumerator_named<DType>(name) ? name : text;
 }
 
-/// The enumerator called `text`; types have torch's names too. Error invalid_argument: `what`, the text, and
-/// the names that there are.
+/// Returns the enumerator called `text`; for types, torch's names are valid too. Error invalid_argument: the
+/// message has `what`, the text and all valid names.
 template <Enumerated T>
 Result<T> parse_name(const std::string& what, const std::string& text) {
   std::string_view name = text;
@@ -41,7 +41,7 @@ Result<T> parse_name(const std::string& what, const std::string& text) {
   return no_such_name(what, text, names_of<T>());
 }
 
-/// One of `all`, by name.
+/// Returns the element of `all` with this name.
 template <class T>
 Result<T> parse_name(const std::string& what, const std::string& text, std::initializer_list<T> all) {
   std::string names;

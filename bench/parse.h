@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses sizes joined by x, for flags, problem files and models.
+// Parses sizes such as 4096x4096, for flags, problem files and models.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace sluice::bench {
 
-/// "128x256" to {128, 256}: `count` numbers, all >= 0. The error names the value `what` and gives the example
-/// `like`.
+/// Parses "128x256" into {128, 256}: `count` numbers, all >= 0. The error message contains the value's name
+/// `what` and the example `like`.
 Result<std::vector<i64>> parse_sizes(const std::string& text, int count, const std::string& what,
                                      const std::string& like);
-/// Numbers of at most 2^31-1.
+/// As parse_sizes, for numbers up to 2^31-1.
 Result<std::vector<int>> parse_int_sizes(const std::string& text, int count, const std::string& what,
                                          const std::string& like);
 

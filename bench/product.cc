@@ -47,7 +47,7 @@ Result<packed::Plan> its_plan(const packed::RowTable& t, i64 m, const DeviceInfo
   return packed::plan(t, m, device);
 }
 
-/// Converts a result of one kind to one of either.
+/// Converts a Result of a dense or packed type to a Result of the variant of both.
 template <class Any, class One>
 Result<Any> any(Result<One> made) {
   if (!made) return made.error();

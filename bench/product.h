@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product of either kind, dense or with packed weights. bench/ and the tool use these types for problems,
-// plans and requests. Except for measurements, everything that differs between the kinds is a function here.
+// A product of either kind, dense or packed. bench/ and the tool use these types for problems, plans and
+// requests. Everything that differs between the kinds, except measurements, is a function here.
 #pragma once
 
 #include <optional>
@@ -19,8 +19,9 @@ using AnyProblem = std::variant<Problem, PackedProblem>;
 using AnyPlan = std::variant<Plan, packed::Plan>;
 using AnyRowTable = std::variant<gemm::RowTable, packed::RowTable>;
 
-/// A problem as the caller stated it. Only dense products use alpha and beta. `conv`: the convolution that
-/// the product computes, a pointwise one too, whose problem has none.
+/// A problem as the caller stated it. alpha and beta are used by dense products only. `conv`: the convolution
+/// that the product computes. For a pointwise convolution `problem` is a plain product, so only this member
+/// tells.
 template <class ItsProblem, class ItsOverrides>
 struct BasicRequest {
   ItsProblem problem{};
@@ -36,65 +37,67 @@ using Request = std::variant<DenseRequest, PackedRequest>;
 struct Planned {
   Request request{};
   AnyPlan plan{};
-  std::optional<Result<AnyPlan>> raced{};  // the winner of a race, to be timed together with the plan
+  // The winner of a race, timed together with `plan`; empty without a race.
+  std::optional<Result<AnyPlan>> raced{};
 };
 
 bool is_packed(const AnyProblem& problem);
 AnyProblem problem_of(const Request& request);
 AnyProblem problem_of(const AnyPlan& plan);
-/// The request with another number of rows; nothing else in it depends on that number.
+/// Returns the request with m rows. Nothing else in it depends on the number of rows.
 Request with_rows(Request request, i64 m);
-/// A request without overrides. beta is 1 with a residual, because its bytes count.
+/// Returns a request without overrides. With a residual beta is 1, so that reading C counts as traffic.
 Request request_of(const AnyProblem& problem);
 bool has_overrides(const Request& request);
 /// Returns whether the request has overrides other than ignore_records.
 bool chooses_kernels(const Request& request);
 
-/// The planner's pick. Errors: those of gemm::plan and packed::plan.
+/// Returns the planner's pick. Errors: those of gemm::plan and packed::plan.
 Result<AnyPlan> plan_of(const Request& request, const DeviceInfo& device, const RecordBook& records);
-/// The plan that gemm::race or packed::race finds; the planner's pick where there is nothing to race.
+/// Returns the winner of gemm::race or packed::race; the planner's pick if there is only one plan.
 Result<AnyPlan> raced_plan_of(const AnyProblem& problem, const Device& device, int candidates);
-/// All candidates of the planner's model, best estimate first.
+/// Returns all candidates of the planner's cost model, best estimate first.
 Result<std::vector<AnyPlan>> candidates_of(const Request& request, const DeviceInfo& device);
 /// Returns the plan of the first book that has a record for the problem; nothing if no book has one.
 std::optional<AnyPlan> recorded_plan(const AnyProblem& problem, const DeviceInfo& device,
                                      std::span<const RecordBook> books);
-/// Few kernels for a range of rows (sluice/rows.h), and the plan for one m of it.
+/// Chooses a few kernels that serve a range of rows (sluice/rows.h), and returns the plan for one m of the
+/// range.
 Result<AnyRowTable> table_of(const AnyProblem& problem, RowRange rows, const DeviceInfo& device,
                              const RecordBook& records);
 Result<AnyPlan> plan_of(const AnyRowTable& table, i64 m, const DeviceInfo& device);
-/// Returns whether two plans have equal kernel, split and raster.
+/// True if the plans have the same kernel, split and raster.
 bool is_same(const Plan& a, const Plan& b);
 bool is_same(const AnyPlan& a, const AnyPlan& b);
 
-/// The problem's name: problem_text (shapes.h) or, packed, "16x3584x8192 fp16 * uint4 g64 > fp16". `conv`:
-/// as in a request.
+/// The problem's name. Dense: problem_text() of shapes.h. Packed: for example "16x3584x8192 fp16 * uint4 g64
+/// > fp16". `conv`: as in a Request.
 std::string name_of(const AnyProblem& problem, const Conv& conv = {});
 std::string name_of(const Request& request);
-/// The convolution of a request; none for a product.
+/// Returns the convolution of a request. It is default-made if the request is a plain product.
 const Conv& conv_of(const Request& request);
-/// Names of a plan within one problem: short_name, and the config and split as to_string prints them. The
-/// split of a packed product is "".
+/// Names of a plan within one problem: short_name, and config and split as to_string prints them. For packed
+/// products the text of the split is "".
 std::string short_name(const AnyPlan& plan);
 std::string config_text(const AnyPlan& plan);
 std::string split_text(const AnyPlan& plan);
 /// The text that `sluice plan` prints.
 std::string describe(const AnyPlan& plan);
-/// The model's estimate, by part; for packed products only the sum is known.
+/// The cost model's estimate, by component. For packed products only the total is set.
 Estimate estimate_of(const AnyPlan& plan);
 PlanSource source_of(const AnyPlan& plan);
-/// Problem and config in full, a line each, for messages about a wrong kernel.
+/// Problem and config in full, one line each, for messages about a wrong kernel.
 std::string text_of(const AnyPlan& plan);
-/// The JIT units of the plan's kernels.
+/// Source texts of the plan's kernels.
 std::vector<std::string> units_of(const AnyPlan& plan, const Options& options);
 
-/// Whether D has no elements or the sum no terms.
+/// True if D has no elements or k is 0.
 bool is_empty(const AnyProblem& problem);
-/// The type whose peak rate the product is compared with: that of A, or of the tokens.
+/// The type whose peak rate is the base of shares of peak: that of A, or of the tokens.
 DType input_type(const AnyProblem& problem);
 i64 weight_bytes(const AnyProblem& problem);
-/// Floating-point operations, and bytes that must move once: A, B, D and C. A convolution counts each pixel
-/// of y, tap, channel and filter once.
+/// Floating-point operations; bytes of A, B, C and D that must move at least once. Convolutions count each
+/// combination of pixel of y, tap, channel and filter once.
 double flops_of(const AnyProblem& problem);
 double bytes_of_traffic(const AnyProblem& problem);
 

@@ -9,7 +9,7 @@ namespace {
 constexpr double kScreenReplayUs = 800;
 constexpr Rounds kScreenRounds{.count = 3, .rest_ms = 1};
 
-/// Orders right before wrong, then by time.
+/// True if `a` ranks before `b`: right results before wrong ones, then the faster one.
 bool is_better(const ContenderRecord& a, const ContenderRecord& b) {
   return a.verified != b.verified ? a.verified : a.us.median < b.us.median;
 }

@@ -18,7 +18,7 @@ inline constexpr size_t kFinalists = 2;
 struct Entrant {
   Contender contender;
   ContenderRecord record;
-  int copies = 0;  // sets of operands it rotates over; 0: as in Timing
+  int copies = 0;  // operand sets that it rotates over; 0: Timing::copies
 };
 
 Entrant entrant_of(Contender contender);
@@ -29,18 +29,19 @@ struct Timing {
   Rounds rounds;
 };
 
-/// Records a check's result. `looked`: it read enough of D to call the product verified.
+/// Stores the result of a check in the record. `looked`: the check read enough of D for the contender to
+/// count as verified.
 void take_verdict(Entrant& entrant, const Result<Comparison>& found, bool looked);
 
-/// Times entrants in turn; those that cannot be captured get an error and drop out.
+/// Times contenders in turn. One that cannot be captured as a graph gets an error and is left out.
 void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const Timing& timing);
 
-/// Screens contenders and returns the `most` fastest, fastest first. Contenders with wrong results are not
-/// timed.
+/// Times contenders briefly and returns the `most` fastest, fastest first. Contenders with wrong results are
+/// not timed.
 std::vector<Entrant*> best_of(const Lab& lab, std::vector<Entrant>& entrants, int copies,
                               size_t most = kFinalists);
 
-/// Keeps only the fastest right record of those with this name.
+/// Keeps, of the records with this name, only the fastest one with right results.
 void keep_fastest(std::vector<ContenderRecord>& records, const std::string& name);
 
 }  // namespace sluice::bench

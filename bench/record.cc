@@ -27,7 +27,7 @@ double verified_median(const ShapeRecord& shape, const std::string& contender) {
   }
   const ContenderRecord* found = find(shape, contender);
   const double us = found != nullptr && found->verified ? median_of(shape, contender) : 0;
-  // kPeerBest was chosen by a few screening rounds; the first algorithm ran in the same race and may be
+  // kPeerBest was selected in a short screening. In the final race, the heuristic's first algorithm may be
   // faster.
   const auto or_faster = [&](double best, const char* other) {
     const double other_us = verified_median(shape, other);
@@ -64,7 +64,7 @@ Json contender_json(const RunRecord& run, const ShapeRecord& shape, const Conten
   return json;
 }
 
-/// The fields of a plan that differ between candidates. splits: parts of a split tile.
+/// The fields of a plan that differ between candidates. `splits` is the number of slices of a split tile.
 Json choice_json(const Plan& plan) {
   const KernelConfig& c = plan.config;
   const WorkSplit& split = plan.split;
@@ -120,7 +120,7 @@ Json problem_json(const Problem& p) {
   return json;
 }
 
-/// Axes outermost first, as torch and the tool's flags have them.
+/// Lists the axes outermost first, as torch and the command line do.
 Json axes_json(const Conv& v, const Axes& axes) {
   Json json = Json::array();
   for (int axis = v.spatial - 1; axis >= 0; --axis) json.push_back(axes[axis]);
@@ -158,7 +158,7 @@ Json problem_json(const PackedProblem& p) {
           {"activation", name_of(p.activation)}};
 }
 
-/// The contenders that ours is compared with.
+/// Names of the contenders that sluice is compared with.
 std::vector<const char*> peers_of(const ShapeRecord& shape) {
   if (is_packed(shape.problem)) return {kBestFp8, kHalfPeerBest, kReadFloor};
   if (is_conv(shape.conv)) return {kCudnnBest, kCudnnFirst, kCudnnDeterministic};
@@ -262,7 +262,7 @@ RatioSummary summarise_ratio(const RunRecord& run, const std::string& ours, cons
 
 namespace {
 
-/// Facts of the device other than rates, and the source of each.
+/// Properties of the device other than rates, each with its source.
 Json facts_json(const DeviceInfo& device) {
   const FactSources& from = device.sources;
   return {{"clusters", {device.max_clusters_of_2, device.max_clusters_of_4, device.max_clusters_of_8}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of a bench as values. session.cc fills them, record.cc writes them as JSON, tools/report.py and
-// sluice_fit read that. tools/report.py holds the same names.
+// The results of a bench. session.cc fills them, record.cc writes them as JSON, tools/report.py and
+// sluice_fit read the JSON. tools/report.py uses the same names.
 #pragma once
 
 #include <string>
@@ -15,53 +15,53 @@ namespace sluice::bench {
 
 struct ContenderRecord {
   std::string name, detail;
-  Quantiles us;                // one launch
-  std::vector<double> rounds;  // microseconds, in order
-  int launches = 0;            // in one replay
-  double sm_mhz = 0;           // the SMs' measured clock; 0: not measured
-  double host_us = 0;          // CPU time of a launch call; 0: not measured
-  double bytes = 0;            // bytes that must move once; 0: those of the shape
-  bool verified = false;       // enough of D was checked, and nothing is wrong
-  bool wrong = false;          // D is wrong; the contender is not timed again
-  std::string verdict;         // the check's words
-  std::string error;           // not empty: no timing
+  Quantiles us;                // microseconds per launch
+  std::vector<double> rounds;  // microseconds per launch, by round
+  int launches = 0;            // launches in one replay
+  double sm_mhz = 0;           // measured SM clock; 0: not measured
+  double host_us = 0;          // CPU time of one launch call, microseconds; 0: not measured
+  double bytes = 0;            // bytes that must move at least once; 0: as computed from the shape
+  bool verified = false;       // true: enough of D was checked, and all of it is right
+  bool wrong = false;          // true: D is wrong, so the contender is not timed again
+  std::string verdict;         // text of the check's result
+  std::string error;           // empty if the contender was timed
 };
 
-/// One of the planner's candidates, screened by `--tune`.
+/// A candidate of the planner that `--tune` timed briefly.
 struct CandidateRecord {
   std::string name, config, split;  // short_name and to_string
   Estimate estimate;
-  double us = 0;  // screening time; 0 with an error
+  double us = 0;  // screening time in microseconds; 0 if there is an error
   bool verified = false;
   std::string error;
   AnyPlan plan{};
 };
 
 struct ShapeRecord {
-  AnyProblem problem;                     // the problem that sluice computes
-  Conv conv{};                            // the convolution that it is, a pointwise one too
-  PlanSource source = PlanSource::model;  // the origin of kSluice's plan
-  int copies = 0;                         // sets of operands rotated over
-  double compile_s = 0;                   // wall time of preparing all kernels
-  double race_ms = 0;                     // wall time of the race of kSluiceRaced; 0: there was none
+  AnyProblem problem;  // the product that sluice computes
+  Conv conv{};         // the convolution that the product computes, also if it is pointwise
+  PlanSource source = PlanSource::model;  // where the plan of kSluice comes from
+  int copies = 0;                         // number of operand sets
+  double compile_s = 0;                   // wall time of compiling and loading all kernels
+  double race_ms = 0;                     // wall time of the race that found kSluiceRaced; 0: no race
   double wall_s = 0;
-  int peer_algorithms = 0;  // returned by cuBLASLt's heuristic; of a convolution: cuDNN's plans
+  int peer_algorithms = 0;  // number of algorithms that cuBLASLt's heuristic returned, or of cuDNN's plans
   std::string peer_caveat;
   std::vector<ContenderRecord> contenders;
   std::vector<CandidateRecord> candidates;
-  int ranked = 0, possible = 0;  // by sluice tune: TuneResult's
+  int ranked = 0, possible = 0;  // set by `sluice tune`: as in TuneResult
   TelemetrySummary telemetry;
-  std::string error;  // not empty: nothing could be timed
+  std::string error;  // empty if something was timed
 };
 
-/// The machine, the versions and the method of one run.
+/// Machine, versions, method and shapes of one run.
 struct RunRecord {
   std::string command, commit, started;  // ISO 8601, UTC
   std::string gpu, driver, cpu, host_system;
   int sm_count = 0;
   double power_limit_w = 0, max_sm_mhz = 0;
   double fp16_peak_tflops = 0, fp8_peak_tflops = 0, hbm_gbps = 0;  // sustained rates of `device`
-  DeviceInfo device;                                               // the facts and their sources
+  DeviceInfo device;                                               // properties of the GPU and their sources
   std::string nvrtc, cublaslt, cublaslt_path, cudnn, cudnn_path;
   std::string method;  // "cold" or "warm"
   int rounds = 0, tune = 0;
@@ -72,35 +72,36 @@ struct RunRecord {
 
 inline constexpr const char* kSluice = "sluice";
 inline constexpr const char* kSluiceTuned = "sluice tuned";
-inline constexpr const char* kSluiceRaced = "sluice raced";  // the winner of the race of --race
+inline constexpr const char* kSluiceRaced = "sluice raced";  // winner of the race that --race asks for
 inline constexpr const char* kSluiceRecorded =
-    "sluice recorded";  // by sluice tune: what a record said before
+    "sluice recorded";  // set by `sluice tune`: the plan of the previous tuning record
 inline constexpr const char* kPeerFirst = "cuBLASLt first";
 inline constexpr const char* kPeerBest = "cuBLASLt best";
-// Peers of convolutions: heuristic A's first plan, the fastest of all plans, and of those that give the same
-// bits every time.
+// cuDNN's contenders: the first plan of heuristic A, the fastest of all plans, and the fastest whose result
+// has the same bits on every run.
 inline constexpr const char* kCudnnFirst = "cuDNN first";
 inline constexpr const char* kCudnnBest = "cuDNN best";
 inline constexpr const char* kCudnnDeterministic = "cuDNN same bits";
-// A plain read of the weights, which some kernels beat.
+// A kernel that only reads the weights by plain loads. Some GEMM kernels are faster.
 inline constexpr const char* kReadFloor = "read floor";
-// Dense peers of packed products.
+// Dense products that packed ones are compared with.
 inline constexpr const char* kSluiceFp8 = "sluice FP8";
 inline constexpr const char* kFp8PeerBest = "cuBLASLt FP8";
 inline constexpr const char* kHalfPeerBest = "cuBLASLt 16";
-inline constexpr const char* kBestFp8 = "best FP8";  // not a contender: the faster of the two
+// The faster of sluice FP8 and cuBLASLt FP8, not a contender of its own.
+inline constexpr const char* kBestFp8 = "best FP8";
 
-/// The name of a shape, as of its request.
+/// The shape's name, as of its Request.
 std::string name_of(const ShapeRecord& shape);
-/// Returns the contender's median time in us; 0 if it is missing or failed.
+/// Returns the contender's median time in microseconds; 0 if it is missing or failed.
 double median_of(const ShapeRecord& shape, const std::string& contender);
-/// Time of `peer` (a contender, or kBestFp8) over time of `ours`: above 1, ours is faster. 0 if either is
-/// missing or not verified. kPeerBest and kCudnnBest are the peer's fastest in the race, its first one
-/// included.
+/// Returns the time of `peer` (a contender or kBestFp8) divided by that of `ours`: above 1, ours is faster. 0
+/// if either is missing or not verified. For kPeerBest and kCudnnBest it uses the fastest of that library's
+/// contenders.
 double ratio(const ShapeRecord& shape, const std::string& ours, const std::string& peer);
-/// Sustained peak rate of the inputs' type.
+/// Sustained peak rate of the problem's input type.
 double peak_tflops(const RunRecord& run, const AnyProblem& problem);
-/// Whether all contenders ran and none of ours is wrong.
+/// True if all contenders ran and no sluice kernel is wrong.
 bool all_verified(const ShapeRecord& shape);
 
 struct RatioSummary {
@@ -110,9 +111,9 @@ struct RatioSummary {
 };
 RatioSummary summarise_ratio(const RunRecord& run, const std::string& ours, const std::string& peer);
 
-/// Indented JSON, ended by a newline; schema "sluice-bench-1".
+/// Returns indented JSON that ends in a newline; schema "sluice-bench-1".
 std::string to_json(const RunRecord& run);
-/// The whole file or nothing (whole_file.h). Error io.
+/// Writes the JSON to a file, all of it or nothing (whole_file.h). Error: io.
 Result<void> write_json(const RunRecord& run, const std::string& path);
 
 }  // namespace sluice::bench

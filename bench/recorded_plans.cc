@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each record is looked up by the planner in a book that holds no other.
+// For each record, the planner is given a book that contains only this record.
 #include "bench/recorded_plans.h"
 
 #include <fmt/format.h>
@@ -11,10 +11,10 @@
 namespace sluice::bench {
 namespace {
 
-/// A choice as a record of its product; steps of chains have one too.
+/// A recorded choice. Choices of a chain's steps are listed as records of their product.
 struct Chosen {
   TuningRecord record;
-  PackedStepRecipe fused{};  // packed: norm and residual done by the product
+  PackedStepRecipe fused{};  // for a packed step of a chain: norm and residual that the product computes
 };
 
 std::vector<Chosen> chosen_of(const ParsedRecords& records) {
@@ -36,7 +36,7 @@ std::vector<Chosen> chosen_of(const ParsedRecords& records) {
       else if (const auto* packed = std::get_if<packed::TunedChoice>(&choice.kernel))
         made.record.choice = *packed;
       else
-        continue;  // the planner's own choice
+        continue;  // the step has no recorded kernel, so the planner chooses
       all.push_back(std::move(made));
     }
   return all;
@@ -51,7 +51,8 @@ AnyProblem problem_of(const Chosen& chosen) {
   return problem;
 }
 
-/// A name that is equal for equal packed weights, so that they are made once.
+/// Returns a name that is equal for plans with equal packed weights, so that the weights are made once for
+/// all of them. Returns "" for dense plans.
 std::string weights_of(const AnyPlan& plan) {
   const auto* packed = std::get_if<packed::Plan>(&plan);
   if (packed == nullptr) return "";

@@ -13,18 +13,19 @@
 namespace sluice::bench {
 
 struct RecordedPlan {
-  std::string name;  // the problem's name
+  std::string name;  // name of the problem
   AnyPlan plan;
 };
 
 struct RecordedPlans {
-  std::vector<RecordedPlan> plans;  // equal packed weights are neighbours
-  /// Records without a plan, one line each: their GPU has another number of SMs, or the planner refused them.
+  std::vector<RecordedPlan> plans;  // plans with equal packed weights are adjacent
+  /// Records that gave no plan, one line each: their GPU has another number of SMs, or the planner refused
+  /// them.
   std::vector<std::string> passed_over;
 };
 
-/// Makes the plans for `device`. Records of a GPU with another name are used if it has the same number of
-/// SMs.
+/// Makes a plan of each record for `device`. Records of other GPUs are used if their number of SMs is the
+/// same.
 RecordedPlans recorded_plans(const ParsedRecords& records, const DeviceInfo& device);
 
 }  // namespace sluice::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels are raced as in each bench (race.h), on the operands of the tuner, dense or packed.
+// Kernels are timed in turn as in the bench (race.h), on the tuner's operands, dense or packed.
 #include "bench/rows.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ double us_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-/// Times both kernels. Returns "", or why it could not.
+/// Times the kernel chosen for one m and the kernel that serves the range. Returns "", or why it could not.
 std::string race(const Lab& lab, Operands& operands, const std::vector<AnyPlan>& plans, RowPoint& point) {
   std::vector<Entrant> entrants;
   std::vector<Result<Contender>> contenders = operands.prepare(plans);
@@ -69,7 +69,7 @@ int kernels_made(const Device& device) {
   return stats.compiles + stats.disk_hits;
 }
 
-constexpr int kCallsInFlight = 16;  // fewer than fill the queue, so that no call waits
+constexpr int kCallsInFlight = 16;  // few enough not to fill the launch queue, so that no call waits
 
 FirstCalls time_first_calls(const Lab& lab, const Request& request, RowRange rows, OperandStore& store) {
   FirstCalls found;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures how much slower the few kernels of a range of rows (sluice/rows.h) are than the best kernel per m.
-// At random m, the range's kernel and the kernel planned for that m are verified and timed in turn. Also
-// measures the host time of the first call per m after one prepare. Used by `sluice rows`; rows_record.h
-// writes the results.
+// Measures how much slower the few kernels that serve a range of rows (sluice/rows.h) are than the best
+// kernel for each m. For random m, the range's kernel and the kernel planned for this m are checked and timed
+// in turn. Also measures the host time of the first call for each m after one prepare. Used by `sluice rows`;
+// rows_record.h writes the results.
 #pragma once
 
 #include <string>
@@ -18,32 +18,34 @@ namespace sluice::bench {
 
 struct RowsMethod {
   RowRange rows{1, 512};
-  int numbers = 24;  // timed numbers of rows, one from each equal part of the range
-  u64 seed = 1;      // seed of the draw
+  // Number of m to time: the range is divided into so many equal parts, and one m is drawn from each.
+  int numbers = 24;
+  u64 seed = 1;  // seed of the random draw
 };
 
-/// The drawn m, ascending and distinct; every m of a range with no more.
+/// Returns the drawn m, ascending and without duplicates. If the range has no more than `numbers`, returns
+/// all of it.
 std::vector<i64> drawn_rows(const RowsMethod& method);
 
 struct RowPoint {
   i64 m = 0;
-  bool drawn = true;       // false: the m with the largest loss by the model
-  std::string alone, few;  // names of kernels
-  bool same = false;       // same kernel and raster: not timed
+  bool drawn = true;       // false: not drawn, but the m with the largest loss by the cost model
+  std::string alone, few;  // names of the kernel chosen for this m only, and of the one that serves the range
+  bool same = false;       // true: both have the same kernel and raster, so nothing is timed
   Quantiles alone_us, few_us;
   std::vector<double> alone_rounds, few_rounds;
   bool verified = false;
-  std::string error;  // not empty: no timing
+  std::string error;  // empty if timed, or if `same`
 
-  /// The slowdown of the range's kernel: 0.01 is one per cent.
+  /// Relative slowdown of the range's kernel: 0.01 is one per cent.
   double loss() const { return same || alone_us.median <= 0 ? 0 : few_us.median / alone_us.median - 1; }
 };
 
-/// First calls of run(), one for each m in ascending order after one prepare: each plans from the table,
-/// makes ready and launches.
+/// The first call of run() for each m in ascending order, after one prepare. Each call looks up its plan in
+/// the table, binds the arguments and launches.
 struct FirstCalls {
   int calls = 0;
-  int kernels_made = 0;  // compiled or read from the cache during the calls; must be 0
+  int kernels_made = 0;  // kernels compiled or loaded from the cache during the calls; must be 0
   double median_us = 0, worst_us = 0;
   i64 worst_m = 0;
   std::string error;
@@ -52,12 +54,12 @@ struct FirstCalls {
 struct RowsRecord {
   std::string name;
   RowSummary summary;
-  double prepare_s = 0;  // choosing, compiling (or the cache) and loading
+  double prepare_s = 0;  // seconds to choose the kernels, compile them (or read the cache) and load them
   FirstCalls first_calls;
   std::vector<RowPoint> points;
-  std::string error;  // not empty: nothing could be measured
+  std::string error;  // empty if something was measured
 
-  double mean_loss() const;  // over drawn points without an error
+  double mean_loss() const;  // mean over drawn points that have no error
   double worst_loss() const;
   bool all_right() const;
 };

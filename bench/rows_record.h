@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice rows` as JSON: schema "sluice-rows-1". Machine, versions and method are as bench writes them.
+// Writes the results of `sluice rows` as JSON: schema "sluice-rows-1". Machine, versions and method are
+// written as by the bench.
 #pragma once
 
 #include <span>
@@ -12,8 +13,8 @@ namespace sluice::bench {
 
 struct RowsSummary {
   int layers = 0, points = 0, timed = 0;  // timed: points where the two kernels differ
-  double mean_loss = 0, worst_loss = 0;   // mean over drawn points; worst over all
-  int most_kernels = 0;                   // in one layer
+  double mean_loss = 0, worst_loss = 0;   // mean over drawn points; maximum over all points
+  int most_kernels = 0;                   // largest number of kernels of one layer
   double worst_call_us = 0;
   bool all_right = true;
 };

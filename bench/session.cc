@@ -21,7 +21,7 @@
 namespace sluice::bench {
 namespace {
 
-constexpr size_t kMostJudged = 8;  // plans of a peer, fastest first, until two are right
+constexpr size_t kMostJudged = 8;  // fastest plans of a peer to check, at most, until two are right
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
@@ -38,7 +38,7 @@ Entrant failed(const char* name, const std::string& detail, const Error& error) 
   return entrant;
 }
 
-/// The state of one shape. Operands live here until all contenders have been timed.
+/// Measures one shape. Owns the operands until all contenders have been timed.
 class Session {
  public:
   Session(const Lab& lab, const Planned& item, const Phase& phase)
@@ -80,8 +80,8 @@ class Session {
   }
 
   // ---- ours ----
-  /// The given plan first, then the planner's other candidates, Method::tune in all. The winner of a race
-  /// comes last, unless it is one of them.
+  /// Returns the plans to prepare: the given plan, then the planner's other candidates, Method::tune in all.
+  /// Last comes the winner of a race, unless it is one of them.
   std::vector<AnyPlan> plans() const {
     std::vector<AnyPlan> all{item_.plan};
     const Result<std::vector<AnyPlan>> ranked =
@@ -95,13 +95,13 @@ class Session {
     return all;
   }
 
-  /// The place of a plan; the size where it is not among them.
+  /// Index of a plan in `all`; all.size() if it is not there.
   static size_t place_in(const std::vector<AnyPlan>& all, const AnyPlan& plan) {
     const auto same = [&](const AnyPlan& one) { return is_same(one, plan); };
     return static_cast<size_t>(std::find_if(all.begin(), all.end(), same) - all.begin());
   }
 
-  /// Verified entrants of all plans; the first is the given plan.
+  /// Prepares and checks a contender for each plan. The first is that of the given plan.
   std::vector<Entrant> our_entrants(const std::vector<AnyPlan>& plans) {
     phase_(fmt::format("compiling {}", plans.size()));
     const Clock::time_point start = Clock::now();
@@ -124,8 +124,8 @@ class Session {
     return entrants;
   }
 
-  /// Enters the given plan and the winner of its race; with tuning, screens and records all, and enters the
-  /// best two.
+  /// Adds the given plan, and the winner of its race, to the final race. With tuning: times all candidates
+  /// briefly, records them, and adds the best two.
   void enter_ours() {
     const std::vector<AnyPlan> all = plans();
     std::vector<Entrant> entrants = our_entrants(all);
@@ -164,7 +164,7 @@ class Session {
     const Result<Contender> floor = read_floor_contender(lab_, {ours_->weights(), bytes}, kReadFloor);
     finals_.push_back(floor ? entrant_of(*floor) : failed(kReadFloor, "", floor.error()));
     finals_.back().copies = ours_->copies();
-    finals_.back().record.verified = true;  // it has no output that could be wrong
+    finals_.back().record.verified = true;  // its only output is a read, so nothing can be wrong
     if (is_packed(record_.problem)) finals_.back().record.bytes = static_cast<double>(bytes);
   }
 
@@ -173,7 +173,7 @@ class Session {
     take_verdict(entrant, found, !has_elements() || (found && found->checked > 0));
   }
 
-  /// All algorithms of cuBLASLt for a dense product, or one entrant with its error.
+  /// All cuBLASLt algorithms for a dense product; one failed contender if cuBLASLt refuses it.
   std::vector<Entrant> peers_for(DenseOperands& operands, const char* name) {
     const auto peer = CublasLtProblem::create(lab_, operands.sets());
     if (!peer) return {failed(name, "", peer.error())};
@@ -187,8 +187,8 @@ class Session {
     return entrants;
   }
 
-  /// Enters cuBLASLt's first heuristic and its two fastest algorithms on the same operands. A product that is
-  /// mostly weights also gets the read floor.
+  /// Adds cuBLASLt's first algorithm and its two fastest to the final race, on the same operands. If the
+  /// product is mostly weights, adds the read floor too.
   void enter_peers() {
     phase_("asking cuBLASLt");
     DenseOperands& operands = store_.dense();
@@ -205,7 +205,8 @@ class Session {
   }
 
   // ---- peers of convolutions ----
-  /// Enters the fastest right ones of `ranked` that `wanted` takes; the first of them that is wrong is shown.
+  /// Adds the fastest contenders of `ranked` that satisfy `wanted` and are right to the final race, at most
+  /// kFinalists. If the very fastest is wrong, it is added too, so that the table shows it.
   template <class Wanted>
   void enter_right(const std::vector<Entrant*>& ranked, const char* name, const Wanted& wanted) {
     size_t right = 0, tried = 0;
@@ -218,7 +219,7 @@ class Session {
     }
   }
 
-  /// Enters cuDNN's first plan and the fastest of all, and of those without changing bits.
+  /// Adds cuDNN's first plan, its fastest plan, and the fastest whose result has the same bits on every run.
   void enter_conv_peers() {
     phase_("asking cuDNN");
     DenseOperands& operands = store_.dense();
@@ -272,7 +273,7 @@ class Session {
   void enter_best_peer(DenseOperands& operands, const char* name) {
     phase_(fmt::format("screening {}", name));
     std::vector<Entrant> peers = peers_for(operands, name);
-    record_.peer_caveat.clear();  // the peers here are plain products
+    record_.peer_caveat.clear();  // here cuBLASLt computes plain products, without an epilogue
     if (!peers[0].contender.launch) {
       finals_.push_back(peers[0]);
       return;
@@ -324,7 +325,8 @@ class Session {
   OperandStore store_;
   Operands* ours_ = nullptr;
   std::optional<ConvPeers> conv_peers_;
-  std::list<DenseOperands> dense_;  // peers of packed weights: first e4m3, then 16 bits
+  // Operands of the dense products that packed ones are compared with: e4m3, then 16-bit.
+  std::list<DenseOperands> dense_;
   std::vector<Entrant> finals_;
   std::vector<Sample> samples_;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One shape from plan to record, in one run: prepare, fill, verify, screen, time in turn. A dense product
-// races against cuBLASLt's algorithms, a convolution against cuDNN's plans. A packed one races against a
-// plain read of its blob, FP8 products of its size (cuBLASLt's, ours) and cuBLASLt's 16-bit one. Failures are
-// written into the record and the rest goes on; only a lost GPU ends a bench (still_alive).
+// Measures one shape: prepares, fills, verifies, screens, and times contenders in turn. A dense product is
+// compared with cuBLASLt's algorithms, a convolution with cuDNN's plans. A packed product is compared with a
+// plain read of its blob, with FP8 products of its size (cuBLASLt's and ours), and with cuBLASLt's 16-bit
+// one. Failures are stored in the record and the rest continues. Only a lost GPU ends a bench (still_alive).
 #pragma once
 
 #include <functional>
@@ -13,18 +13,20 @@
 
 namespace sluice::bench {
 
-/// Receives the name of each phase, for progress lines and the watchdog.
+/// Receives the name of each phase as it begins, for progress lines and the watchdog.
 using Phase = std::function<void(const std::string& what)>;
 
-/// Times the given plan, the winner of its race and, with Method::tune, the planner's other candidates.
+/// Measures one shape: the given plan, the winner of its race and, with Method::tune, the planner's other
+/// candidates.
 ShapeRecord measure_shape(const Lab& lab, const Planned& item, const Phase& phase);
-/// The record of a problem that cannot be planned.
+/// Returns the record of a problem that could not be planned.
 ShapeRecord unplanned_shape(const Request& request, const Error& error);
 
-/// Error driver: the context is lost (a kernel faulted), and nothing more can be measured by this process.
+/// Checks the GPU. Error driver: a kernel faulted and the context is lost, so this process can measure
+/// nothing more.
 Result<void> still_alive(const Lab& lab);
 
-/// The parts of a RunRecord that do not depend on shapes. The caller sets `command` and `commit`.
+/// Fills the parts of a RunRecord that do not depend on shapes. The caller sets `command` and `commit`.
 RunRecord describe_run(const Lab& lab);
 
 }  // namespace sluice::bench

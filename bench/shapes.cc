@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets by contents. `engine`: layers of models of 8 to 70 billion parameters at three prompt lengths, and
-// 8192^3. `tokens`, `decode`: the same layers at few and very few tokens. `promoted`, `block`: the fp8 ones
-// with those sums. `row`: fp8 with row scales, promoted, at all of these. `long_k`: sums that are split.
-// `sweep`: one layer at 1 to 128 tokens.
+// Contents of the sets. `engine`: layers of models of 8 to 70 billion parameters at three prompt lengths, and
+// 8192^3. `tokens`, `decode`: the same layers with few and with very few tokens. `promoted`, `block`: their
+// fp8 products with this accumulation or these scales. `row`: fp8 with row scales and promoted accumulation,
+// for all of these. `long_k`: products that are split along k. `sweep`: one layer with 1 to 128 tokens.
 #include "bench/shapes.h"
 
 #include <fmt/format.h>
@@ -64,7 +64,7 @@ std::vector<Problem> types_set() {
   return problems;
 }
 
-/// A step of decoding: every layer at few tokens.
+/// The layers of known models while decoding, with few tokens.
 std::vector<Problem> decode_set() {
   std::vector<Problem> problems;
   for (const DType type : {DType::bf16, DType::e4m3})
@@ -73,8 +73,9 @@ std::vector<Problem> decode_set() {
   return problems;
 }
 
-/// Products with large k and few tiles: a vocabulary's, and weight gradients of linear layers (both operands
-/// MN-major, as frameworks pass them), each also K-major in the same size.
+/// Products with large k and few tiles: a model's output over its vocabulary, and weight gradients of linear
+/// layers. Those have both operands MN-major, as frameworks pass them. Each shape is also in the list with
+/// K-major operands.
 std::vector<Problem> long_k_set() {
   std::vector<Problem> problems{plain_problem(1024, 2048, 50304, DType::bf16),
                                 plain_problem(1024, 2048, 50304, DType::e4m3)};
@@ -87,7 +88,7 @@ std::vector<Problem> long_k_set() {
   return problems;
 }
 
-/// One square layer at 1 to 128 tokens, the case of published split-K figures.
+/// One square layer at 1 to 128 tokens, the shape of published split-K figures.
 std::vector<Problem> sweep_set() {
   std::vector<Problem> problems;
   for (const i64 m : {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128})
@@ -115,7 +116,8 @@ std::vector<Problem> promoted_set() {
   return problems;
 }
 
-/// Layers as sluice.torch runs them with the recipe "row": one scale per row of each operand, promoted sums.
+/// Layers as sluice.torch runs them with the recipe "row": one scale per row of each operand, promoted
+/// accumulation.
 std::vector<Problem> row_set() {
   std::vector<Problem> problems;
   for (const i64 m : {1, 2, 4, 8, 16, 32, 48, 64, 256, 1024, 4096})
@@ -137,9 +139,9 @@ std::vector<Problem> block_set() {
   return problems;
 }
 
-/// The problems of the packed bars. First 16 x 3584 x 8192, the case of CUTLASS issue #1549. Then eight
-/// layers with groups of 64 and 128 at 1 to 64 fp16 tokens. Then these at 1 to 128 e4m3 tokens with one scale
-/// each.
+/// The packed products that have speed targets. First 16 x 3584 x 8192, the case of CUTLASS issue #1549. Then
+/// eight layers with scale groups of 64 and 128, at 1 to 64 fp16 tokens. Then the same at 1 to 128 e4m3
+/// tokens with one scale per token.
 std::vector<PackedProblem> packed_set() {
   constexpr Layer kPackedLayers[] = {{4096, 4096},  {8192, 8192}, {28672, 4096}, {4096, 14336},
                                      {8192, 28672}, {7168, 8192}, {1280, 8192},  {8192, 1024}};
@@ -240,7 +242,8 @@ double bytes_of_traffic(const Problem& p) {
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const double c_bytes = p.epilogue.residual ? m * n * bytes_of(p.epilogue.c_type) : 0;
   const double d_bytes =
-      m * static_cast<double>(d_columns(p)) * bytes_of(p.d.type) * (adds(p.epilogue) ? 2 : 1);  // reads D
+      // With Update::add, D is read too.
+      m * static_cast<double>(d_columns(p)) * bytes_of(p.d.type) * (adds(p.epilogue) ? 2 : 1);
   return (m * k * bytes_of(p.a.type) + n * k * bytes_of(p.b.type) + d_bytes + c_bytes) *
          static_cast<double>(p.batch);
 }

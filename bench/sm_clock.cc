@@ -15,7 +15,7 @@ namespace {
 constexpr int kSmemBytes = 160 << 10;
 
 struct NoteParams {
-  CUdeviceptr notes;  // this edge's notes, one for each SM
+  CUdeviceptr notes;  // where to store the clocks at this edge, one ClockNote per SM
   u32 count;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the SMs' clock while something runs: small kernels before and after it note each SM's cycles and
-// the GPU's time. NVML reports 1980 MHz on an H200 that multiplies at 1500 (docs/findings/power.md). Used by
-// measure.cc.
+// Measures the SM clock while something runs. Small kernels before and after it record each SM's cycle count
+// and the GPU's time. NVML cannot be used: it reports 1980 MHz on an H200 that multiplies at 1500
+// (docs/findings/power.md). Used by measure.cc.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,12 @@
 
 namespace sluice::bench {
 
-/// One SM's cycles and the GPU's time.
+/// Cycle count of one SM and the GPU's global time in nanoseconds, read together.
 struct ClockNote {
   u64 cycles = 0, nanoseconds = 0;
 };
-/// Returns the mean clock over SMs that recorded both edges; 0 if none did. The spans have one entry per SM.
+/// Returns the mean SM clock in MHz between two edges, over the SMs that recorded both; 0 if none did. The
+/// spans have one entry per SM.
 double mean_mhz(std::span<const ClockNote> begin, std::span<const ClockNote> end);
 
 class SmClock {
@@ -25,9 +26,10 @@ class SmClock {
   static const char* unit_text();
 
   enum class Edge { begin, end };
-  /// Notes all SMs' clocks in stream order; does not wait.
+  /// Enqueues a kernel that records each SM's clock; does not wait.
   Result<void> note(Edge edge, Stream stream) const;
-  /// mean_mhz() between the last `begin` and the last `end`. The stream must have passed both. Error driver.
+  /// Returns mean_mhz() between the last `begin` and the last `end`. The stream must have completed both.
+  /// Error: driver.
   Result<double> mhz() const;
 
  private:

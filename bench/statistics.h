@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Means of ratios, beside the order statistics of timings (sluice/host/quantiles.h). Pure; used by records
-// and tables.
+// Means of ratios; for order statistics of times see sluice/host/quantiles.h. Used by records and tables.
 #pragma once
 
 #include <vector>
@@ -9,9 +8,9 @@
 
 namespace sluice::bench {
 
-/// Geometric mean of the positive values; 0 if there is none.
+/// Returns the geometric mean of the positive values; 0 if there is none.
 double geometric_mean(const std::vector<double>& values);
-/// 0 for no values.
+/// Returns the smallest value; 0 if there is none.
 double least(const std::vector<double>& values);
 
 }  // namespace sluice::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clocks, power and temperature through NVML, loaded at run time. Where NVML is missing (containers,
-// sandboxes), samples are empty and the bench goes on.
+// Clocks, power and temperature from NVML, which is loaded at run time. Without NVML (containers, sandboxes)
+// samples are empty and the bench continues.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct Sample {
   double celsius = 0;
 };
 
-/// A summary of a shape's samples. `samples` = 0: nothing is known.
+/// Summary of the NVML samples of one shape. `samples` is 0 if NVML could not be read.
 struct TelemetrySummary {
   int samples = 0;
   double sm_mhz_median = 0, sm_mhz_min = 0;
@@ -27,11 +27,12 @@ TelemetrySummary summarise(const std::vector<Sample>& samples);
 
 class Telemetry {
  public:
-  /// Opens the GPU at this PCI bus address (driver/ask_gpu.h). Never fails, but may be blind.
+  /// Opens the GPU at this PCI bus address in NVML (driver/ask_gpu.h). Never fails: without NVML, sample()
+  /// returns false.
   static Telemetry open(const std::string& bus_id);
 
   bool blind() const { return !gpu_; }
-  /// Reads once, while the GPU works; takes about 0.1 ms. False if blind.
+  /// Reads clocks and power once, in about 0.1 ms. Returns false if NVML cannot be read.
   bool sample(Sample& into) const;
   std::string driver_version() const;                            // "" if unknown
   double power_limit_w() const { return gpu_.power_limit_w(); }  // 0 if unknown

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rename() replaces whatever has the name, so it is given only names of regular files. A link or a device
-// (`--out /dev/stdout`) keeps its name.
+// rename() replaces any kind of file, so it is used for regular files only. A link or a device (`--out
+// /dev/stdout`) keeps its name.
 #include "bench/whole_file.h"
 
 #include <fcntl.h>
@@ -20,20 +20,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostLinks = 40;  // as Linux follows (path_resolution(7))
+constexpr int kMostLinks = 40;  // symbolic links to follow, as many as Linux does (path_resolution(7))
 
 Error io_error(const std::string& path, int code) {
   return {ErrorCode::io, fmt::format("{} could not be written ({}): does its folder exist, is there space?",
                                      escaped(path), std::strerror(code))};
 }
 
-/// The path behind all links, existing or not.
+/// Follows symbolic links to the final path, which need not exist.
 fs::path behind_links(fs::path path) {
   std::error_code failed;
   for (int i = 0; i < kMostLinks && fs::is_symlink(path, failed); ++i) {
     const fs::path target = fs::read_symlink(path, failed);
     if (failed) break;
-    path = path.parent_path() / target;  // an absolute target replaces the folder
+    path = path.parent_path() / target;  // if `target` is absolute, it replaces the folder
   }
   return path;
 }
@@ -49,8 +49,8 @@ int write_all(int file, const std::string& text) {
   return 0;
 }
 
-/// stdout or stderr if `path` names it. A shell may have sent it to a regular file, whose name must stay with
-/// the lines that the tool prints.
+/// Returns stdout or stderr if `path` names the same file, else null. The stream may be redirected to a
+/// regular file, and replacing that would lose the lines already printed.
 std::FILE* own_stream(const std::string& path) {
   struct stat named {};
   if (::stat(path.c_str(), &named) != 0) return nullptr;

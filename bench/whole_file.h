@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes result files so that a reader finds the whole text or the old content, even after a failure. Used by
-// bench, tune, chain and pack.
+// Writes result files so that a reader finds either the whole new text or the old content, even after a
+// failure. Used by bench, tune, chain and pack.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 namespace sluice::bench {
 
 /// Replaces the content of `path` by `text`: writes a temporary file in the same folder and renames it.
-/// Follows symbolic links. Writes directly into anything that is not a regular file (a FIFO, a device).
-/// Error: io, for a folder, or with the system's message.
+/// Follows symbolic links. If `path` is not a regular file (a FIFO, a device), writes into it directly.
+/// Error: io, also if `path` is a folder.
 Result<void> write_whole(const std::string& text, const std::string& path);
 
 }  // namespace sluice::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice bench`: times contenders in turn over a set of problems; prints a table as it goes, and writes JSON
-// after each shape. bench/ measures; this file chooses, prints and keeps.
+// `sluice bench`: times contenders in turn over a set of problems. Prints a table as it goes, and writes JSON
+// after each shape. The measurements are in bench/; this file chooses problems, prints and stores.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct BenchFlags {
   bench::Method method;
 };
 
-/// The problems to measure; by default the smoke set.
+/// The problems that the flags name; by default the "smoke" set.
 Result<std::vector<bench::Request>> requests_for(const BenchFlags& flags) {
   RequestFlags chosen = flags.requests;
   if (!names_problems(chosen)) chosen.set = "smoke";
@@ -75,7 +75,7 @@ void print_shape(const bench::RunRecord& run, const bench::ShapeRecord& shape, b
   std::fflush(stdout);
 }
 
-/// True if a race would time plans: no kernel is asked for, and the problem has no record.
+/// True if there is something to race: the caller chose no kernel, and the problem has no tuning record.
 bool may_race(const bench::Request& request, const bench::Lab& lab) {
   if (chooses_kernels(request)) return false;
   const bench::Request unasked = bench::request_of(problem_of(request));
@@ -83,7 +83,7 @@ bool may_race(const bench::Request& request, const bench::Lab& lab) {
   return plan && bench::source_of(*plan) == PlanSource::model;
 }
 
-/// Times the planner's pick, and the winner of a race of `racers` plans.
+/// Measures the planner's pick and, if a race makes sense, the winner of a race of `racers` plans.
 bench::ShapeRecord measure(const bench::Lab& lab, const bench::Request& request, int racers,
                            const bench::Phase& phase) {
   const Result<bench::AnyPlan> plan = plan_of(request, lab.device.info(), lab.device.records());
@@ -113,7 +113,7 @@ Result<bench::Method> method_of(const BenchFlags& flags) {
 Result<int> run_bench(const BenchFlags& flags) {
   SLUICE_TAKE(const std::vector<bench::Request> requests, requests_for(flags));
   Options options = options_from_environment();
-  if (flags.racers > 1) options.records_dir.clear();  // races are for this run, and none has been before
+  if (flags.racers > 1) options.records_dir.clear();  // results of earlier races would hide this one
   SLUICE_TAKE(const Device device,
               gpu_of(flags.device, options,
                      "bench measures GPUs: without one there are plan, compile and run --device host"));
@@ -126,7 +126,7 @@ Result<int> run_bench(const BenchFlags& flags) {
   const bool tuned = method.tune > 1;
   Job job("bench", flags.hang_s, requests.size());
   Result<void> alive;
-  std::optional<Columns> header;  // the last one printed
+  std::optional<Columns> header;  // the table header that was printed last
   for (const bench::Request& request : requests) {
     const Columns columns = columns_of(problem_of(request), bench::conv_of(request), tuned);
     if (header != columns) fmt::print("{}", paint(stdout, Colour::bold, shape_header(columns)));

@@ -97,8 +97,8 @@ const ContenderRecord* find(const ShapeRecord& shape, const std::string& name) {
   return nullptr;
 }
 
-/// The part of a name that differs between kernels of one problem: schedule, tile, stages and cluster. For
-/// packed products, all before the types.
+/// The parts of a kernel's name that differ between kernels of one problem: schedule, tile, stages and
+/// cluster. For packed products: all words before the types.
 std::string short_detail(const ShapeRecord& shape) {
   const ContenderRecord* ours = find(shape, kSluice);
   if (ours == nullptr) return "-";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An option whose value is a number within bounds; --help shows default and bounds.
+// Adds an option whose value is a number within bounds; --help shows the default and the bounds.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice calibrate`: measures the card's own rates and keeps them beside the tuning records. Every later
-// open of this card under this driver plans with them. bench/calibrate measures; this file prints and keeps.
+// `sluice calibrate`: measures the rates of this card and stores them next to the tuning records. Whenever
+// this card is opened under this driver, plans then use these rates. The measurements are in bench/calibrate;
+// this file prints and stores.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,7 +63,8 @@ Result<int> run_calibrate(const CalibrateFlags& flags) {
               gpu_of(flags.device, options, "calibrate measures GPUs: without one there is nothing to do"));
   const Card& card = tools::card_of(device);
   if (!flags.dry_run && (options.records_dir.empty() || card.key().empty()))
-    return save_calibration(options.records_dir, card, {}).error();  // before the time is spent
+    // Fail now, not after minutes of measuring.
+    return save_calibration(options.records_dir, card, {}).error();
   Job job("calibrate", flags.hang_s, 1);
   SLUICE_TAKE(const bench::CalibrationRun run, bench::calibrate(device, job.part(card.gpu)));
   job.clear();
@@ -70,7 +72,8 @@ Result<int> run_calibrate(const CalibrateFlags& flags) {
   print_rates(run, device.info().rates);
   const Calibration made{
       .gpu = card.gpu, .driver = card.driver, .key = card.key(), .date = utc_now(), .rates = run.rates};
-  SLUICE_TAKE(const Calibration read, parse_calibration(to_json(made)));  // rates that no Hopper has
+  // Refuses rates that no Hopper GPU can have.
+  SLUICE_TAKE(const Calibration read, parse_calibration(to_json(made)));
   if (flags.dry_run) return kExitOk;
   SLUICE_TAKE(const std::string path, save_calibration(options.records_dir, card, read));
   const bool looked_up = options.records_dir == options_from_environment().records_dir;

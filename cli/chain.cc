@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice chain`: layers of a model as one CUDA graph, with the given overlaps beside none and beside
-// cuBLASLt. Without a GPU it compiles the kernels ahead, or prints the plan. bench/ measures.
+// `sluice chain`: times the layers of a model as one CUDA graph, with the requested overlaps, without
+// overlap, and with cuBLASLt's products. Without a GPU it compiles the kernels ahead of time, or prints the
+// plan. The measurements are in bench/.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,11 +33,11 @@ struct ChainVerbFlags {
   bool compile_only = false, explain = false;
   int hang_s = 120;
   bench::Method method;
-  std::vector<const CLI::Option*> measured_options;  // flags that only a measurement uses
-  const CLI::Option* timeline_option = nullptr;      // kernels of timelines can be compiled ahead
+  std::vector<const CLI::Option*> measured_options;  // flags that are valid only when a GPU is timed
+  const CLI::Option* timeline_option = nullptr;      // --timeline, which `compile` accepts too
 };
 
-/// Refuses flags of timing and keeping where nothing is measured.
+/// Refuses flags of timing and of storing results if nothing is measured.
 Result<void> refuse_unmeasured(const ChainVerbFlags& flags, const char* beside, bool timelines) {
   std::vector<const CLI::Option*> options = flags.measured_options;
   const auto& more = flags.chain.measured_options;
@@ -45,7 +46,7 @@ Result<void> refuse_unmeasured(const ChainVerbFlags& flags, const char* beside, 
   return refuse_given(options, fmt::format("{}, where nothing is timed: leave it out", beside));
 }
 
-/// Prints each arm's first layers, planned for `target`.
+/// Plans the chains for `target` and prints the first layers of each variant.
 Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Target& target) {
   for (bench::ChainCase item : cases) {
     const int all = item.spec.layers;
@@ -60,7 +61,8 @@ Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Targ
   return kExitOk;
 }
 
-/// Fills the cache under a progress bar called `title`. A unit that does not compile is the error.
+/// Compiles the units into the cache and shows a progress bar named `title`. Returns an error if a unit does
+/// not compile.
 Result<Compiled> fill_shown(KernelCache cache, const std::vector<std::string>& units, int jobs,
                             const char* title) {
   Progress bar(title);
@@ -97,7 +99,7 @@ bool all_right(const std::vector<bench::ChainRecord>& chains) {
   });
 }
 
-/// The store where --tune keeps its records.
+/// The store to which --tune writes its records; empty without --tune.
 Result<std::optional<RecordStore>> store_of(const ChainVerbFlags& flags, const Options& options) {
   if (flags.chain.tune_s <= 0) {
     if (!flags.out.empty() || !flags.records.empty())

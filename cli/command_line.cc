@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tool's only global state, written before anything else runs.
+// The tool's only global state. It is written before anything else runs.
 #include "cli/command_line.h"
 
 namespace sluice::cli {

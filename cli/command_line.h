@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// How this process was started, and the commit it was built from, so that records can be repeated.
+// Tells how this process was started and from which commit it was built, so that a recorded run can be
+// repeated.
 #pragma once
 
 #include <string>
 
 namespace sluice::cli {
 
-/// Called once by main.
+/// Stores the arguments for command_line(). main() calls it once.
 void remember_command_line(int argc, const char* const* argv);
-/// The command line, quoted where a shell needs it, without the program's folder.
+/// Returns the command line with shell quoting where needed, and the program's name without its folder.
 std::string command_line();
-/// The commit that cmake/SluiceCommit.cmake found at build time, with "-dirty" where files differed; ""
-/// without git.
+/// Returns the commit that cmake/SluiceCommit.cmake found at build time. It ends in "-dirty" if files
+/// differed from it. Returns "" without git.
 std::string built_commit();
-/// Hashes of the sources, as tools/source_hash.py --line prints them: "kernels:0123456789ab host:... ". A
-/// certificate of another commit holds if these are equal.
+/// Returns hashes of the sources, as tools/source_hash.py --line prints them: "kernels:0123456789ab host:...
+/// ". If they equal those of another commit, that commit's certificates hold for this build.
 std::string built_sources();
 
 }  // namespace sluice::cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice compile`: fills a kernel cache ahead of time, for machines that must not compile (no NVRTC, or a
-// read-only cache in an image). It compiles the kernels of the problems and those that verify results and
-// pack weights. Needs no GPU: cubins are for sm_90a everywhere. Plans depend on the GPU, which --device
+// read-only cache in an image). It compiles the kernels of the problems, and those that verify results and
+// pack weights. Needs no GPU, because all cubins are for sm_90a. The plans depend on the GPU, which --device
 // names.
 #include <fmt/format.h>
 
@@ -35,8 +35,8 @@ struct CompileFlags {
   int top = 1;
 };
 
-/// The units that verify a result (the first two belong to each bench and tuning run: bench/lab.h), and those
-/// that pack weights.
+/// Source texts of the kernels that check a result, and of those that pack weights. The first two are used by
+/// every bench and tuning run (bench/lab.h).
 std::vector<std::string> helpers_of(const bench::AnyProblem& problem) {
   std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
   const auto* packed = std::get_if<PackedProblem>(&problem);
@@ -48,7 +48,7 @@ std::vector<std::string> helpers_of(const bench::AnyProblem& problem) {
   return units;
 }
 
-/// Plans that serve the range, then those that `sluice rows` times beside them.
+/// Returns the plans that serve a range of rows, then the plans that `sluice rows` compares them with.
 Result<std::vector<bench::AnyPlan>> range_plans_of(const bench::Request& request, const Target& target,
                                                    const bench::RowsMethod& drawn) {
   SLUICE_TAKE(const bench::AnyRowTable table,
@@ -64,7 +64,7 @@ Result<std::vector<bench::AnyPlan>> range_plans_of(const bench::Request& request
   return plans;
 }
 
-/// The planner's pick, then its candidates up to `top`.
+/// Returns the planner's pick, then its next candidates, `top` plans in all.
 Result<std::vector<bench::AnyPlan>> plans_of(const bench::Request& request, const Target& target,
                                              const CompileFlags& flags) {
   if (!flags.rows.empty()) return range_plans_of(request, target, flags.drawn);
@@ -77,7 +77,7 @@ Result<std::vector<bench::AnyPlan>> plans_of(const bench::Request& request, cons
   return plans;
 }
 
-/// Distinct units: those that verify, then those of each problem's plans.
+/// Source texts without duplicates: first of the checking kernels, then of each problem's plans.
 Result<std::vector<std::string>> all_units(const std::vector<bench::Request>& requests, const Target& target,
                                            const CompileFlags& flags, const Options& options) {
   std::vector<std::string> units;
@@ -105,7 +105,7 @@ Result<Options> options_of(const CompileFlags& flags) {
   return options;
 }
 
-/// Parses the text of --rows, if given, into the range.
+/// Parses the text of --rows, if given, into flags.range.
 Result<CompileFlags> with_rows(CompileFlags flags) {
   if (flags.rows.empty() && flags.drawn.numbers > 0)
     return bad_argument("--numbers has no effect without --rows: give a range, or leave it out");

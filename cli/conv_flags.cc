@@ -21,7 +21,7 @@ int count_of(const std::string& text, char letter) {
   return static_cast<int>(std::count(text.begin(), text.end(), letter));
 }
 
-/// Values in the order of the command line, outermost first, as axes.
+/// Converts values in the order of the command line (outermost axis first) to Axes.
 Axes axes_of(const std::vector<int>& values, size_t first, int spatial, int others) {
   Axes axes{others, others, others};
   for (int axis = 0; axis < spatial; ++axis)
@@ -29,7 +29,7 @@ Axes axes_of(const std::vector<int>& values, size_t first, int spatial, int othe
   return axes;
 }
 
-/// "2" or "1x2x2": a number for all axes, or one for each, at least `least`.
+/// Parses "2" (for all axes) or "1x2x2" (one number per axis). Each number must be at least `least`.
 Result<Axes> parse_axes(const std::string& text, int spatial, const char* flag, int least) {
   const int given = count_of(text, 'x') + 1;
   if (given != 1 && given != spatial)
@@ -46,7 +46,8 @@ Result<Axes> parse_axes(const std::string& text, int spatial, const char* flag, 
 struct Paddings {
   Axes before, after;
 };
-/// "1", "0:2" or "0:2x1x1": numbers as above, BEFORE:AFTER where they differ.
+/// Parses padding: "1", "0:2" or "0:2x1x1", one item for all axes or one per axis. BEFORE:AFTER gives
+/// different padding at the two ends of an axis.
 Result<Paddings> parse_padding(const std::string& text, int spatial) {
   std::string before, after;
   for (size_t begin = 0; begin <= text.size();) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of a convolution, in torch's order. Types, epilogue and overrides are those of problem_flags.h.
-// Values stay text until conv_of(), so that errors are Results.
+// The flags of a convolution, with sizes in torch's order. Types, epilogue and overrides use the flags of
+// problem_flags.h. Values stay text until conv_of(), so that errors are Results.
 #pragma once
 
 #include <string>
@@ -17,29 +17,29 @@ class Option;
 namespace sluice::cli {
 
 struct ConvFlags {
-  std::string op;             // "": the problem is a product
-  std::string input, filter;  // N x C x spatial; K x spatial
+  std::string op;             // the value of --conv; "": the problem is a matrix product
+  std::string input, filter;  // N x C x spatial sizes; K x spatial sizes
   std::string stride = "1", padding = "0", dilation = "1";
   i64 x_pitch = 0, y_pitch = 0;
 
   const CLI::Option* op_option = nullptr;
-  std::vector<const CLI::Option*> options;  // the others, asked which were given
+  std::vector<const CLI::Option*> options;  // all other options, to check which were given
 };
 
 void add_conv_flags(CLI::App& app, ConvFlags& flags);
 
 bool is_conv(const ConvFlags& flags);
 
-/// The op of --conv.
+/// Parses the value of --conv.
 Result<ConvOp> op_of(const ConvFlags& flags);
-/// Errors invalid_argument: a size is missing or malformed.
+/// Returns the convolution. Errors: invalid_argument, if a size is missing or malformed.
 Result<Conv> conv_of(const ConvFlags& flags);
-/// The product of `conv` with types, epilogue and overrides of `flags`. Errors: those of conv::problem,
-/// dense_request_of.
+/// Returns the product that computes `conv`, with the types, epilogue and overrides of `flags`. Errors: those
+/// of conv::problem and dense_request_of.
 Result<bench::DenseRequest> conv_request_of(const Conv& conv, const ProblemFlags& flags);
 
-/// The line that describes a pointwise convolution, whose plan is that of a plain product and says nothing of
-/// it; else empty.
+/// Returns a line that describes the convolution if it is pointwise, else "". The plan of a pointwise one is
+/// that of a plain product, which does not mention the convolution.
 std::string pointwise_line(const bench::Request& request);
 
 }  // namespace sluice::cli

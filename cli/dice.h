@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A random generator whose functions read as choices, and the choices that problems of all kinds share. Used
-// by random_problem.cc and random_conv.cc.
+// A random generator whose functions read like choices, and the choices that all kinds of random problems
+// share. Used by random_problem.cc and random_conv.cc.
 #pragma once
 
 #include <array>

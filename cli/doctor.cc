@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice doctor`: whether this machine is ready, and if not, what to do. Exit code 1: something needed is
-// missing.
+// `sluice doctor`: tells whether this machine is ready and, if not, what to do. Exit code 1: something that
+// is needed is missing.
 #include <fmt/format.h>
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks call the library's own load_driver, Compiler and KernelCache, so that a green check means that the
+// The checks call the library's own load_driver, Compiler and KernelCache. So if a check succeeds, the
 // library works too.
 #include "cli/doctor_checks.h"
 
@@ -20,8 +20,9 @@
 namespace sluice::cli {
 namespace {
 
-constexpr const char* kNextLine = "\n                       ";  // aligned below the first finding (doctor.cc)
-constexpr double kLowDiskMb = 200;                              // some thousand kernels
+// Continues a finding on the next line, in its column (doctor.cc).
+constexpr const char* kNextLine = "\n                       ";
+constexpr double kLowDiskMb = 200;  // space for some thousand kernels
 
 using Seconds = std::chrono::duration<double>;
 Seconds now() {
@@ -39,7 +40,8 @@ Health missing_if(bool needed) {
   return needed ? Health::missing : Health::optional;
 }
 
-/// Whether this version's `sluice compile` has filled the cache: it always adds the kernels that verify.
+/// True if `sluice compile` of this version has filled the cache. It always adds the checking kernels, so
+/// these are looked up.
 bool is_filled(const Options& options) {
   const CompilerSeam none{.version = [] { return std::string(); },
                           .compile = [](const std::string&) -> Result<Cubin> {
@@ -247,7 +249,8 @@ Check check_cudnn(const std::string& path) {
 
 std::vector<Check> examine(const DoctorRequest& request) {
   Check nvrtc = check_nvrtc(request.options), compile = check_compile(request.options);
-  if (request.gpu && is_filled(request.options))  // a machine without a GPU is for compiling
+  // Machines without a GPU are for compiling, so they need the compiler.
+  if (request.gpu && is_filled(request.options))
     for (Check* check : {&nvrtc, &compile})
       if (check->health == Health::missing) check->health = Health::cached;
   return {check_driver(request.gpu),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks, one by one, what sluice needs from a machine. Each check states its finding and, if something is
-// missing, the remedy. It changes nothing, but creates the cache folder if there is none.
+// Checks one by one what sluice needs of a machine. Each check states what it found and, if something is
+// missing, the remedy. Changes nothing, except that it creates the cache folder if there is none.
 #pragma once
 
 #include <string>
@@ -12,33 +12,33 @@ namespace sluice::cli {
 
 enum class Health {
   ok,
-  optional,  // missing, needed by some verbs only
-  cached,    // missing, but `sluice compile` filled the kernel cache
-  missing,   // needed
+  optional,  // missing, but only some verbs need it
+  cached,    // missing, but `sluice compile` has filled the kernel cache, which replaces it
+  missing,   // missing, and needed
 };
 
 struct Check {
   std::string name;
   Health health = Health::ok;
   std::string found;
-  std::string remedy;  // if not ok
+  std::string remedy;  // how to mend it; empty if ok
 };
 
 struct DoctorRequest {
   Options options;
-  bool gpu = true;       // false: a build or CI machine, where driver and GPU are optional
+  bool gpu = true;       // false: a build or CI machine, which need not have a driver or GPU
   std::string cublaslt;  // the value of --cublaslt
-  std::string cudnn;     // and of --cudnn
+  std::string cudnn;     // the value of --cudnn
 };
 
-/// The compiler whose packed kernels tools/scan_packed_cubins.py has scanned; docs/packed.md names it too.
+/// The compiler whose packed kernels tools/scan_packed_cubins.py has checked. docs/packed.md names it too.
 inline constexpr const char* kScannedCompiler = "NVRTC 13.0.88";
 
 std::vector<Check> examine(const DoctorRequest& request);
-/// The worst of all; ok if only optional things are missing.
+/// Returns the worst health of all checks; `ok` if only optional things are missing.
 Health verdict(const std::vector<Check>& checks);
 
-/// The single checks, for tests.
+/// The single checks, declared for tests.
 Check check_driver(bool needed);
 Check check_gpu(const Options& options, bool needed);
 Check check_nvrtc(const Options& options);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bound: each of k additions in fp32 loses at most 2^-24 of the sum so far, in any order. The factor 2 below
-// makes k * 2^-24 * sum|a b| twice that. The rounding to D's type is added. GELU and SiLU stretch an error by
-// at most 1.13 (the largest slope of GELU).
+// The error bound: in any order, each of k additions in fp32 has an error of at most 2^-24 of the sum so far.
+// So the error is at most k * 2^-24 * sum|a b|; the factor 2 below doubles that. The rounding to D's type is
+// added. GELU and SiLU enlarge an error by a factor of at most 1.13 (GELU's largest slope).
 #include "cli/host_problem.h"
 
 #include <fmt/format.h>
@@ -24,13 +24,14 @@ constexpr double kFp32Half = 0x1p-24;
 constexpr double kSumSlack = 2.0;
 constexpr double kEpilogueRoundings = 8.0;
 constexpr double kLargestSlope = 1.13;
-// The twin adds fp8 products in fp32, unlike the tensor core. A device run has its own, wider bound.
+// The host twin adds fp8 products in fp32, unlike the tensor core. Results of a GPU are checked against
+// other, wider bounds.
 
 i64 elements_of(i64 outer, i64 ld, i64 batch, i64 batch_stride) {
   return batch > 0 ? (batch - 1) * batch_stride + outer * ld : 0;
 }
 
-/// Elements of each operand's memory.
+/// Number of elements of each operand, gaps included.
 struct Extents {
   i64 a, b, c, d;
 };
@@ -92,7 +93,7 @@ HostProblem::HostProblem(const Problem& problem, float alpha, float beta, u64 se
   scale_b_ = random_scales(scale_b_count(p), random);
   scale_d_ = random_scales(p.epilogue.scale_d == ScaleMode::none ? 0 : 1, random);
   const i64 d_count = count.d;
-  d_.assign(static_cast<size_t>(d_count * bytes_of(p.d.type)), 0xff);  // NaN in every type
+  d_.assign(static_cast<size_t>(d_count * bytes_of(p.d.type)), 0xff);  // all bits set is NaN in every type
   if (adds(p.epilogue)) d_ = random_elements(p.d.type, d_count, random);
   old_d_ = d_;
 }
@@ -130,7 +131,7 @@ HostProblem::Bounded HostProblem::bounded(const OutputPlace& place, double magni
     others += std::abs(load_element(p.epilogue.bias_type, bias_.data(), place.column));
   if (p.epilogue.residual && beta_ != 0)
     others += std::abs(beta_ * load_element(p.epilogue.c_type, c_.data(), place.c));
-  if (adds(p.epilogue))  // at most so many additions
+  if (adds(p.epilogue))  // upper limit of the number of additions to one element
     others += std::abs(load_element(p.d.type, old_d_.data(), place.d)) *
               static_cast<double>(p.deterministic ? 1 : p.k);
   const double in_sum = kSumSlack * static_cast<double>(p.k) * kFp32Half * magnitude * scale;
@@ -146,20 +147,21 @@ double HostProblem::allowed(double error, double expected) const {
   const double unit =
       std::ldexp(1.0, std::max(expected == 0 ? smallest_exponent : std::ilogb(expected), smallest_exponent) -
                           d.fraction_bits);
-  // A whole unit, not half: an error may move the value across a rounding point.
+  // Allows a whole unit in the last place instead of half: the error may move the value across a rounding
+  // boundary.
   return error + unit;
 }
 
 bool HostProblem::judge(i64 d, double exact, double error, HostComparison& found) const {
   const DType type = problem_.d.type;
-  // e4m3 saturates: compare with what the type can hold.
+  // e4m3 saturates, so the exact value is rounded to D's type first.
   const double expected = decode_code(type, encode_code(type, exact));
   const double got = load_element(type, d_.data(), d);
-  // Beyond D's largest value both are infinite and have no distance.
+  // If both overflow to the same infinity, their difference is NaN, but the element is right.
   const bool same_infinity = std::isinf(expected) && got == expected;
   const double ratio = same_infinity ? 0 : std::abs(got - expected) / allowed(error, expected);
   ++found.checked;
-  if (ratio <= 1.0) {  // false for NaN
+  if (ratio <= 1.0) {  // false if the ratio is NaN
     found.worst_ratio = std::max(found.worst_ratio, ratio);
     return false;
   }
@@ -190,7 +192,7 @@ HostComparison HostProblem::compare() const {
 
 void HostProblem::compare_products(HostComparison& found) const {
   const Problem& p = problem_;
-  std::vector<u8> before = old_d_;  // read only
+  std::vector<u8> before = old_d_;  // a copy that is only read
   const HostBuffers operands = buffers(before.data());
   for (i64 batch = 0; batch < p.batch; ++batch) {
     for (i64 row = 0; row < p.m; ++row) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small problem in host memory: random operands, the host twin's result, and the reference to compare it
-// with. Used by `run` and `verify` where there is no GPU.
+// A small problem in host memory: random operands, the host twin's result, and the reference. Used by `run`
+// and `verify` on machines without a GPU.
 #pragma once
 
 #include <string>
@@ -11,53 +11,53 @@
 
 namespace sluice::cli {
 
-/// The result of a comparison with the reference.
+/// Result of a comparison with the reference.
 struct HostComparison {
   i64 checked = 0;
-  i64 wrong = 0;           // beyond the bound
-  double worst_ratio = 0;  // largest |error| / bound
-  std::string example;     // the first wrong element
+  i64 wrong = 0;           // elements outside their bound
+  double worst_ratio = 0;  // largest |error| / bound of the elements that are right
+  std::string example;     // text about the first wrong element
 
   bool passed() const { return wrong == 0; }
 };
 std::string describe(const HostComparison& found);
 
-/// gemm::plan for the host twin. In place of a plain schedule, which has no roles to simulate, it takes the
-/// model's best with roles.
+/// As gemm::plan, for the host twin. The twin cannot simulate plain schedules, which have no roles. If the
+/// pick is one, returns the model's best plan with roles.
 Result<Plan> plan_with_roles(const Problem& problem, const PlanOverrides& overrides,
                              const RecordBook& records);
 
-/// Operands of one problem. D is NaN, or numbers if the product is added to it. Strides of `problem` must be
-/// filled in.
+/// Operands of one problem in host memory. D starts as NaN, or as numbers if the product is added to it. The
+/// strides of `problem` must be filled in.
 class HostProblem {
  public:
   HostProblem(const Problem& problem, float alpha, float beta, u64 seed);
 
-  /// Runs the plan on the host twin into D.
+  /// Runs the plan on the host twin and writes D.
   Result<twin::TwinReport> run(const Plan& plan, u64 schedule_seed);
-  /// Compares each element of D with a sum in double. The bound is that of fp32 sums in any order, rounded
-  /// once.
+  /// Compares each element of D with a sum in double. The bound allows fp32 sums in any order, rounded once
+  /// to D's type.
   HostComparison compare() const;
-  /// Sets an element of D, for tests that damage one.
+  /// Overwrites one element of D; tests use it to plant an error.
   void set_d(i64 index, double value);
 
  private:
-  /// The largest value of an element before the activation, and its error.
+  /// For an element before the activation: an upper limit of its magnitude, and the allowed error.
   struct Bounded {
     double most, error;
   };
   HostBuffers buffers(void* d) const;
-  /// The sum over |a b|, block scales included.
+  /// Returns the sum of |a b| over k, block scales included.
   double magnitude_of(const ElementIndex& at) const;
   Bounded bounded(const OutputPlace& place, double magnitude) const;
   Bounded bounded(const ElementIndex& at) const;
-  /// The error allowed to an element of D, from that before the activation.
+  /// Returns the allowed error of an element of D. `error`: that before rounding to D's type.
   double allowed(double error, double expected) const;
-  /// Compares element `d` with the exact value. True: it is the first wrong one, and the example lacks its
-  /// name.
+  /// Compares element `d` with the exact value and updates `found`. Returns true for the first wrong element;
+  /// the caller then adds its coordinates to found.example.
   bool judge(i64 d, double exact, double error, HostComparison& found) const;
   void compare_products(HostComparison& found) const;
-  /// Looks at what lies between pixels of D, too.
+  /// Compares D of a convolution, gaps between pixels included.
   void compare_convolution(HostComparison& found) const;
 
   Problem problem_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `sluice` tool: parses the command line and runs one verb. An Error becomes "sluice: <code>: <message>"
-// on stderr and exit code 2; so does output that could not be written. Only this file exits.
+// The `sluice` tool: parses the command line and runs one verb. An Error is printed to stderr as "sluice:
+// <code>: <message>", and the exit code is 2. The same happens if output could not be written. Only this file
+// ends the process.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -25,9 +26,9 @@ namespace {
 
 using sluice::ErrorCode;
 
-constexpr int kErrorIndent = 8;  // behind "sluice: "
+constexpr int kErrorIndent = 8;  // columns that "sluice: " takes
 
-/// Prints an error, without fmt::print, which throws if stderr is closed.
+/// Prints an error and returns kExitError. Avoids fmt::print, which throws if stderr is closed.
 int report(ErrorCode code, const std::string& message) {
   using namespace sluice::cli;
   const std::string text = fmt::format("{}: {}", sluice::name_of(code), sluice::printable(message));
@@ -43,14 +44,14 @@ int report_output(int code) {
       fmt::format("the output cannot be written ({}): is stdout open, is there space?", std::strerror(code)));
 }
 
-/// Reserves the numbers of streams that the caller closed, or a file opened later would get one and receive
-/// prints. /dev/null is opened for reading, so that writes still fail.
+/// Opens /dev/null on each of the descriptors 0 to 2 that the caller closed. Otherwise a file opened later
+/// would get that number and receive the prints. Opened read-only, so that writes still fail.
 void reserve_standard_streams() {
   for (const int number : {0, 1, 2})
     if (::fcntl(number, F_GETFD) == -1 && ::open("/dev/null", O_RDONLY) != number) return;
 }
 
-/// Returns `code`, unless output was lost.
+/// Flushes stdout. Returns `code`, or an error's exit code if output was lost.
 int flushed(int code) {
   errno = 0;
   const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
@@ -72,7 +73,7 @@ std::vector<std::string> verb_names(const CLI::App& app) {
   return names;
 }
 
-/// Words that are no verb, and what does their work.
+/// Words that are not verbs, and text that says what to use instead.
 constexpr struct {
   const char* word;
   const char* instead;
@@ -90,8 +91,8 @@ std::string instead_of(const std::string& word, const std::vector<std::string>& 
                        : fmt::format("did you mean {}?", meant);
 }
 
-/// Returns "" if the first word is a verb or one of the tool's own flags, else a message. CLI11 would only
-/// say that a subcommand is missing.
+/// Returns "" if the first word is a verb or a flag of the tool itself, else an error message. CLI11's own
+/// message would only be that a subcommand is missing.
 std::string first_word_problem(const CLI::App& app, const std::vector<std::string>& words) {
   const std::vector<std::string> verbs = verb_names(app);
   if (words.empty()) return fmt::format("a verb is missing: give one of {}", fmt::join(verbs, ", "));
@@ -104,7 +105,7 @@ std::string first_word_problem(const CLI::App& app, const std::vector<std::strin
   return fmt::format("there is no verb {}: {}", sluice::in_quotes(word), instead_of(word, verbs));
 }
 
-/// The words of the command line. "help" and "help plan" become --help and "plan --help".
+/// Returns the arguments as words. "help" becomes "--help", and "help plan" becomes "plan --help".
 std::vector<std::string> words_of(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && words.front() == "help") {
@@ -121,7 +122,7 @@ int run(const sluice::cli::Verb& verb) {
   } catch (const std::bad_alloc&) {
     return report(ErrorCode::invalid_size,
                   "this machine has too little memory for that: give a smaller problem");
-  } catch (const std::system_error& error) {  // fmt::print, if stdout is full or closed
+  } catch (const std::system_error& error) {  // thrown by fmt::print if stdout is full or closed
     if (std::ferror(stdout) != 0) return report_output(error.code().value());
     return report(ErrorCode::internal, fmt::format("{}: this is a bug of sluice, report it", error.what()));
   } catch (const std::exception& error) {
@@ -133,7 +134,8 @@ int run(const sluice::cli::Verb& verb) {
 
 int main(int argc, char** argv) {
   using namespace sluice::cli;
-  std::signal(SIGPIPE, SIG_DFL);  // ends in silence at a closed pipe, also where the caller ignores that
+  // The tool ends silently when its pipe is closed, even if the caller ignores SIGPIPE.
+  std::signal(SIGPIPE, SIG_DFL);
   reserve_standard_streams();
   remember_command_line(argc, argv);
   CLI::App app(
@@ -163,13 +165,15 @@ int main(int argc, char** argv) {
       if (const std::string problem = empty_value_problem(*verb.app, words); !problem.empty())
         return refuse(problem);
   try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them last first
+    // CLI11 expects the words in reverse order
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::Success& help) {
     return print_help(app, help);
   } catch (const CLI::Error& error) {
     return refuse(text_of(error, app));
   }
-  std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);  // a long bench's log must show its last line
+  // Line buffered, so that the log of a long bench is always up to date.
+  std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);
   const auto named =
       std::find_if(std::begin(verbs), std::end(verbs), [](const Verb& verb) { return verb.app->parsed(); });
   if (named == std::end(verbs)) return kExitError;

@@ -13,7 +13,7 @@
 namespace sluice::cli {
 namespace {
 
-/// A recipe of convert_, or none: 16 bits.
+/// A recipe of Python's convert_(). none: the layers stay 16-bit.
 enum class LayerRecipe : u8 { none, tensor, row, block, int4, int8 };
 
 struct NamedRecipe {
@@ -38,8 +38,8 @@ struct Layer {
   bool operator==(const Layer&) const = default;
 };
 
-/// The layers q, k and v, o, gate and up, down: each is a linear of its own, as in transformers. Equal ones
-/// are listed once.
+/// The linear layers of a transformer layer: q, k and v, o, gate and up, down. Each is a linear of its own,
+/// as in transformers. Layers of equal size are listed once.
 std::vector<Layer> layers_of(const bench::Model& m) {
   if (m.n > 0) return {{m.n, m.width}};
   const i64 keys = (m.qkv - m.attention) / 2;
@@ -51,7 +51,7 @@ std::vector<Layer> layers_of(const bench::Model& m) {
   return layers;
 }
 
-/// The product that a layer of python/sluice/torch/_layers.py runs.
+/// The product that python/sluice/torch/_layers.py runs for a layer.
 bench::AnyProblem problem_of(LayerRecipe recipe, const Layer& layer, i64 tokens) {
   const bool int4 = recipe == LayerRecipe::int4;
   if (int4 || recipe == LayerRecipe::int8)

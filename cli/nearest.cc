@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Levenshtein's distance, in which two neighbours that changed places count once.
+// The Levenshtein distance, in which swapping two adjacent letters counts as one change.
 #include "cli/nearest.h"
 
 #include <algorithm>
@@ -7,7 +7,8 @@
 namespace sluice::cli {
 namespace {
 
-constexpr std::size_t kLongestWord = 40;  // no flag is as long; the distance takes time by the product
+// No flag is as long, and the time grows with the product of both lengths.
+constexpr std::size_t kLongestWord = 40;
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The word that a mistyped one was meant to be. Used for verbs and for flags.
+// Finds the word that was probably meant by a mistyped one. Used for verbs and flags.
 #pragma once
 
 #include <string>
@@ -8,10 +8,12 @@
 
 namespace sluice::cli {
 
-/// Letters to insert, remove, replace or swap with their neighbour, until `a` is `b`.
+/// Returns the edit distance: the number of letters to insert, remove, replace or swap with a neighbour to
+/// turn `a` into `b`.
 int letters_apart(std::string_view a, std::string_view b);
 
-/// The known word nearest to `word`, or "" if more than a third of its letters differ.
+/// Returns the known word with the smallest edit distance to `word`. Returns "" if more than a third of its
+/// letters differ.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace sluice::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice pack`: the layout and size of a packed blob of weights, and the blob itself from raw arrays. Runs
-// on the CPU. sluice/pack.h packs a model's weights on the GPU.
+// `sluice pack`: prints the layout and size of a packed blob of weights, and makes the blob from raw arrays.
+// Runs on the CPU; sluice/pack.h packs a model's weights on the GPU.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -28,13 +28,13 @@ struct PackFlags {
   std::string codes, scales, zeros, out;
 };
 
-/// The contents of a file of codes; int4 is uint4 with signed values.
+/// How a file stores codes. int4 is stored as uint4, with signed values.
 struct FileCodes {
   WeightType type;
-  int added = 0;  // added to a signed value to get its code
+  int added = 0;  // added to a signed value of the file to get its code
 };
 
-/// With stored zeros, a file of int8 has codes 0..255, in the units of its zeros.
+/// An int8 file that comes with stored zero points holds codes 0..255, because zero points are codes too.
 Result<FileCodes> file_codes_of(const std::string& text, ScaleZero zero) {
   if (text == "int4" && zero != ScaleZero::none)
     return bad_argument(
@@ -102,7 +102,8 @@ void print_numbers(const PackFlags& flags, const WeightFormat& f) {
                                     code_bits(f.type), bits / 16));
 }
 
-/// The range of slice `index`, in whole units of `extent`; the first slices are larger if it does not divide.
+/// The range of `extent` that shard `index` gets, in whole multiples of `unit`. If they do not divide evenly,
+/// the first shards get one more.
 SliceRange share_of(i64 extent, int unit, int shards, int index) {
   const i64 units = ceil_div(extent, i64{unit});
   const auto at = [&](i64 shard) { return std::min(extent, ceil_div(units * shard, i64{shards}) * unit); };
@@ -146,7 +147,7 @@ Result<std::vector<u8>> read_file(const std::string& path, const char* flag, i64
   return content;
 }
 
-/// Converts signed values of a file to codes.
+/// Converts signed values of the file to codes, in place.
 Result<void> to_codes(const PackFlags& flags, const FileCodes& how, std::vector<u8>& values) {
   if (how.added == 0) return {};
   const int least = -how.added, most = how.added - 1;
@@ -161,7 +162,7 @@ Result<void> to_codes(const PackFlags& flags, const FileCodes& how, std::vector<
   return {};
 }
 
-/// Refuses an output that is one of the inputs, under any name.
+/// Refuses an output path that is the same file as an input, even under another name.
 Result<void> check_out(const PackFlags& flags) {
   const struct {
     const char* flag;

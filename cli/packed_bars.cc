@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ratios are peer time over our time; wrong or missing contenders have none and are left out.
+// A ratio is the other contender's time divided by ours. Contenders that are wrong or missing have no ratio
+// and are left out.
 #include "cli/packed_bars.h"
 
 #include <fmt/format.h>
@@ -18,11 +19,11 @@ using bench::kBestFp8;
 using bench::kReadFloor;
 using bench::ShapeRecord;
 
-constexpr double kLargeWeights = 64 << 20;  // elements
-constexpr double kSmallWeights = 11 << 20;  // (1280, 8192) and (8192, 1024)
+constexpr double kLargeWeights = 64 << 20;  // elements per weight matrix
+constexpr double kSmallWeights = 11 << 20;  // elements; (1280, 8192) and (8192, 1024) are below
 constexpr i64 kFewTokens = 32;
 
-/// The ratios of one product, for either type of tokens.
+/// One product: its tokens, its weights (elements), and its speed relative to the best FP8 product.
 struct Ratio {
   i64 tokens = 0;
   double weights = 0, fp8 = 0;
@@ -47,7 +48,8 @@ std::string first_bar(const ShapeRecord& shape, const char* ours) {
          verdict(floor > 0 && floor <= 1.20, fmt::format("1: and {:.3f} of a plain read (bar 1.20)", floor));
 }
 
-/// Bars of one family of products, as lines of text.
+/// Compares measured ratios with their targets ("bars") for one family of products, and formats the result as
+/// lines of text.
 class Bars {
  public:
   Bars(std::string family, std::vector<Ratio> ratios) : family_(std::move(family)), all_(std::move(ratios)) {}
@@ -102,7 +104,8 @@ class Bars {
 std::string bars_of(const bench::RunRecord& run, const char* ours) {
   std::string text;
   std::vector<Ratio> half, byte, either;
-  std::map<std::tuple<i64, i64, i64, int>, Ratio> faster;  // product -> the faster of its token types
+  // The better ratio of the two token types, by product.
+  std::map<std::tuple<i64, i64, i64, int>, Ratio> faster;
   for (const ShapeRecord& shape : run.shapes) {
     const auto* packed = std::get_if<PackedProblem>(&shape.problem);
     if (packed == nullptr) continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bars of the set `packed`, as lines of text. Compared with FP8: up to 32 tokens of each type and of the
-// faster type, and 64 and 128 e4m3 tokens. Compared with 16 bits: 64 16-bit tokens.
+// Compares the results of the set `packed` with its speed targets ("bars"), as lines of text. There are
+// targets relative to FP8 for up to 32 tokens (for each token type and for the faster one) and for 64 and 128
+// e4m3 tokens. A target relative to 16-bit products is for 64 16-bit tokens.
 #pragma once
 
 #include <string>
@@ -9,7 +10,8 @@
 
 namespace sluice::cli {
 
-/// The bars over the shapes so far, of the pick and any tuned kernel. Empty without packed shapes.
+/// Compares the shapes measured so far with the speed targets of packed products, for the pick and, with
+/// `tuned`, the tuned kernel. Returns "" without packed shapes.
 std::string packed_bars(const bench::RunRecord& run, bool tuned);
 
 }  // namespace sluice::cli

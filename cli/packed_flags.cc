@@ -14,13 +14,13 @@
 namespace sluice::cli {
 namespace {
 
-/// Flags of dense products that mean the same here.
+/// Flags of dense products that have the same meaning for packed ones.
 constexpr std::array kShared = {"--shape",      "--m",        "--n",         "--k",       "--dtype",
                                 "--d",          "--bias",     "--bias-type", "--ld-a",    "--activation",
                                 "--ld-d",       "--scale-a",  "--gated",     "--scale-d", "--stages",
                                 "--no-records", "--residual", "--ld-c"};
 
-/// Adds a flag for each choice of a kernel that has none yet.
+/// Adds one flag per field of Config that the caller may choose, unless a flag of that name exists.
 template <class Config>
 void add_kernel_flags(CLI::App& app, const char* group, PackedFlags& f) {
   const auto add = [&]<class Member>(const Field<Config, Member>& row) {

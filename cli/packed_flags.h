@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// --weights and its companions: the flags that make a problem a packed one. Sizes, token type (--dtype), D,
-// bias and activation are the usual flags. Flags that a packed product cannot use are an error. Called by
-// each verb that takes problems, and for lines of a problem file.
+// --weights and the flags that describe packed weights. Sizes, token type (--dtype), D, bias and activation
+// use the same flags as dense products. A flag that a packed product cannot use is an error. Called by each
+// verb that accepts problems, and for the lines of a problem file.
 #pragma once
 
 #include <optional>
@@ -20,22 +20,23 @@ struct PackedFlags {
   std::string weights, weight_scale = "fp16", zero = "none";
   int group = 128;
   bool norm_x = false;
-  packed::Overrides overrides;  // without stages and ignore_records, which dense products have too
-  std::vector<const CLI::Option*> format_options, override_options;  // asked which were given
+  packed::Overrides overrides;  // stages and ignore_records come from the flags of dense products
+  std::vector<const CLI::Option*> format_options, override_options;  // to check which were given
 };
 
-/// Adds --weights and its format.
+/// Adds --weights and the flags of its format.
 void add_format_flags(CLI::App& app, PackedFlags& flags);
-/// Adds these and the overrides; --stages and --no-records are shared with dense products.
+/// Adds the format's flags and those of the overrides. --stages and --no-records are shared with dense
+/// products.
 void add_packed_flags(CLI::App& app, PackedFlags& flags);
 
 bool is_packed(const PackedFlags& flags);
-/// Whether a flag of dense products, like "--stages", means the same with --weights.
+/// True if a flag of dense products, such as "--stages", means the same with --weights.
 bool is_shared_flag(const std::string& name);
 
 Result<WeightFormat> format_of(const PackedFlags& flags);
 packed::Overrides packed_overrides_of(const ProblemFlags& problem, const PackedFlags& flags);
-/// The problem and overrides that flags with --weights give, or their error.
+/// Returns the packed problem and overrides that the flags describe.
 Result<bench::PackedRequest> packed_request_of(const ProblemFlags& problem, const PackedFlags& flags);
 
 }  // namespace sluice::cli

@@ -27,7 +27,8 @@ Result<std::vector<u8>> reference_d(const packed::HostData& data, int shift) {
   for (i64 m = 0; m < p.m; ++m)
     for (i64 n = 0; n < d_columns(p); ++n) {
       double value = activate(p.activation, product(m, n));
-      if (p.gated) value = static_cast<float>(value * product(m, p.n / 2 + n));  // rounded as on the GPU
+      // Rounded to fp32, as the kernel does.
+      if (p.gated) value = static_cast<float>(value * product(m, p.n / 2 + n));
       if (p.residual) value += load_element(p.d, data.c.data(), m * p.ld_c + n);
       if (p.scale_d != ScaleMode::none) value /= load_element(DType::fp32, data.scale_d.data(), 0);
       store_element(p.d, d, m * p.ld_d + n, value);

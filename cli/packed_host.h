@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packed product without a GPU, computed from the reference's packed blob, so that the format is tested
-// too.
+// Computes a packed product without a GPU from the blob that the reference packs, so that the format is
+// tested too.
 #pragma once
 
 #include <sluice/check/packed_data.h>
 
 namespace sluice::cli {
 
-/// D as judge() takes it, between guards of poison: sums of the blob's weights in double, rounded once.
-/// Errors: those of pack_weights.
+/// Returns the reference D in the form that judge() reads, with poison before and after it. It sums the
+/// blob's weights in double and rounds once. Errors: those of pack_weights.
 Result<std::vector<u8>> reference_d(const packed::HostData& data, int shift);
 
-/// Compares that D with the plain sums.
+/// Compares reference_d() with plain sums over the unpacked codes. Checks the packing without a GPU.
 Result<Comparison> compare_on_host(const PackedProblem& problem, packed::DataKind kind, u64 seed);
 
 }  // namespace sluice::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice plan`: the kernel that would run, and its estimate. Needs no GPU: it plans for an H200, or for the
-// GPU that --gpu names, and with --verbose prints the source of its rates.
+// `sluice plan`: prints the kernel that would run, and its estimated time. Needs no GPU: it plans for an H200
+// or the GPU that --gpu names. With --verbose it prints where that GPU's rates come from.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -25,7 +25,8 @@ namespace sluice::cli {
 namespace {
 
 constexpr int kAll = std::numeric_limits<int>::max();
-// Words of a kernel's name that are choices: schedule, tile, stages, cluster; shape, warps and the like.
+// Number of leading words of a kernel's name that differ between candidates. Dense: schedule, tile, stages,
+// cluster. Packed: shape, warps and so on.
 constexpr size_t kDenseWords = 4, kPackedWords = 6;
 
 struct PlanFlags {
@@ -33,7 +34,7 @@ struct PlanFlags {
   PlanTarget target;
   std::string rows;
   bool all = false, unit = false, verbose = false;
-  int top = 0;  // candidates to print; 0: none
+  int top = 0;  // number of candidates to print; 0: none
 
   int candidates() const { return all ? kAll : top; }
 };
@@ -75,8 +76,8 @@ std::vector<std::string> cells_of(const packed::Plan& plan) {
   return {packed::short_name(plan.config), us_text(plan.estimate_us), std::to_string(plan.smem_bytes)};
 }
 
-/// Drops words of the problem, which all names have behind the first `kept`: types and epilogue. "promoted"
-/// is one too, although kernels that need no promotion lack it.
+/// Removes words that describe the problem and that all names have after their first `kept` words: types and
+/// epilogue. "promoted" is removed too, although kernels that need no promotion lack it.
 void drop_common_words(std::vector<std::vector<std::string>>& rows, size_t kept) {
   std::vector<std::vector<std::string>> names;
   for (const std::vector<std::string>& row : rows) {
@@ -99,7 +100,7 @@ void drop_common_words(std::vector<std::vector<std::string>>& rows, size_t kept)
   }
 }
 
-/// Prints the first `most` candidates, best estimate first.
+/// Prints the first `most` candidates, by ascending estimate.
 Result<void> print_candidates(const bench::Request& request, const DeviceInfo& info, int most) {
   SLUICE_TAKE(const std::vector<bench::AnyPlan> plans, candidates_of(request, info));
   const bool is_packed = bench::is_packed(problem_of(request));
@@ -134,7 +135,7 @@ Result<int> print_rows(const PlanFlags& flags) {
   return kExitOk;
 }
 
-/// Prints the plan, the lines about the GPU, and what the flags ask for.
+/// Prints the plan, the lines about the GPU, and any further output that the flags ask for.
 Result<void> print_plan(const PlanFlags& flags, const bench::Request& request, const Target& target,
                         const std::string& gpu) {
   SLUICE_TAKE(const bench::AnyPlan plan, plan_of(request, target.info(), target.records));
@@ -145,7 +146,7 @@ Result<void> print_plan(const PlanFlags& flags, const bench::Request& request, c
   return {};
 }
 
-/// Prints the plan of each problem, and once the GPU that they are for.
+/// Prints the plan of each problem. The GPU that they are for is printed once.
 Result<int> run_plan(const PlanFlags& flags) {
   if (!flags.rows.empty()) return print_rows(flags);
   SLUICE_TAKE(const std::vector<bench::Request> requests, requests_of(flags.request));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Defaults: D follows the inputs (bf16 for fp8; fp32 if the product is added), bias and C follow D.
+// Defaults of types: D has the inputs' type, but bf16 for fp8, and fp32 if the product is added to D. Bias
+// and C have D's type.
 #include "cli/problem_flags.h"
 
 #include <CLI/CLI.hpp>
@@ -31,7 +32,7 @@ void take(Result<T> parsed, U& target, std::optional<Error>& error) {
   else if (!error)
     error = parsed.error();
 }
-/// Writes the enumerator called `text`, unless that is empty. Keeps the first error.
+/// Stores the enumerator called `text` in a field; does nothing if `text` is empty. Keeps the first error.
 template <class T>
 void take(const char* what, const std::string& text, T& target, std::optional<Error>& error) {
   if (!text.empty()) take(bench::parse_name<typename Unwrapped<T>::Type>(what, text), target, error);
@@ -109,7 +110,8 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
     if constexpr (Enumerated<Value>) {
       app.add_option(flag, f.names[name], row.help)->group(group);
     } else if constexpr (!HasFields<Value>) {
-      if (name == "tile_m" || name == "tile_n" || name == "warps") return;  // --tile; a plain schedule's
+      // Set by --tile, or fixed by a plain schedule.
+      if (name == "tile_m" || name == "tile_n" || name == "warps") return;
       if (name == "ignore_records") {
         app.add_flag("--no-records", member, row.help)->group(group);
         return;
@@ -117,7 +119,7 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
       CLI::Option* option = app.add_option(flag, member, row.help)->group(group);
       if constexpr (std::is_same_v<Value, i64>)
         option->check(CLI::Range(i64{0}, std::numeric_limits<i64>::max(), "BYTES"));
-      // --stages belongs to both kinds of product; their planners check its range.
+      // Both dense and packed products have --stages, with different ranges. Their planners check it.
       if (std::is_same_v<Value, int> && name != "stages") check_range(option, row.range);
     }
   });
@@ -127,13 +129,13 @@ bool has_shape(const ProblemFlags& f) {
   return !f.shape.empty() || f.m || f.n || f.k;
 }
 
-/// Whether an 8-bit input type is given. Unknown names are left for parse_name to refuse.
+/// True if an input type of 8 bits is given. parse_name() reports unknown names later.
 bool has_fp8(const ProblemFlags& f) {
   const std::string input(bench::type_name(!f.a.empty() ? f.a : f.dtype.empty() ? "bf16" : f.dtype));
   return input != name_of(DType::bf16) && input != name_of(DType::fp16);
 }
 
-/// A flag without effect unless another one is given.
+/// A flag that has no effect unless another flag is given.
 struct IdleFlag {
   bool given;
   const char* name;

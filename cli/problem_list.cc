@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problem files: each entry, line or JSON object, becomes words of a command line and is parsed by its flags,
-// so that there is one grammar. Called by requests.cc.
+// Problem files. Each entry, a line or a JSON object, is converted to words of a command line and parsed by
+// its flags, so that there is only one grammar. Called by requests.cc.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -22,11 +22,11 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr size_t kMostProblems = 10000;   // in a file; the bench's longest list has a few hundred
-constexpr size_t kMostLineBytes = 16384;  // in an entry; all flags together take about 1,000
+constexpr size_t kMostProblems = 10000;   // per file; the bench's longest list has a few hundred
+constexpr size_t kMostLineBytes = 16384;  // per problem; all flags together take about 1,000
 
-/// Whether a word like "--bias=false" means that the flag was not given. Flags with a value (--swapped) keep
-/// it.
+/// True for a word such as "--bias=false", which is the same as leaving the flag out. Flags that take a value
+/// (--swapped) are not affected.
 bool says_nothing(const CLI::App& app, const std::string& word) {
   const size_t end = word.find("=false");
   if (end == std::string::npos || end + 6 != word.size()) return false;
@@ -45,7 +45,7 @@ Result<bench::Request> parse_entry(Words words, const RequestFlags& defaults, co
   std::erase_if(words, [&](const std::string& word) { return says_nothing(app, word); });
   if (!words.empty() && words.front().front() != '-') words.insert(words.begin(), "--shape");
   words = with_long_names(std::move(words));
-  std::reverse(words.begin(), words.end());  // CLI11 takes them last first
+  std::reverse(words.begin(), words.end());  // CLI11 expects the words in reverse order
   try {
     app.parse(words);
   } catch (const CLI::Error& error) {
@@ -56,7 +56,8 @@ Result<bench::Request> parse_entry(Words words, const RequestFlags& defaults, co
   return one->front();
 }
 
-/// Error invalid_argument above `most`: flags have at most 30 letters, a problem some 40 flags.
+/// Returns an error (invalid_argument) if count > most. Flags have at most 30 letters, and a problem some 40
+/// flags.
 Result<void> check_count(size_t count, size_t most, const std::string& what) {
   if (count <= most) return {};
   return bad_argument("{} must be at most {}, not {}: split them", what, most, count);
@@ -80,7 +81,7 @@ Result<std::vector<bench::Request>> parse_lines(std::string_view text, const Req
   return requests;
 }
 
-/// The object as words of a command line.
+/// Converts a JSON object to words of a command line.
 Result<Words> words_of(const Json& object, const std::string& where) {
   if (!object.is_object())
     return bad_argument("{} is not a JSON object: write {{\"shape\": \"64x64x64\"}}", where);

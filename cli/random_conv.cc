@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Geometries: half of the sizes are hard ones, such as one pixel, odd numbers, filters larger than x and taps
-// that stride and dilation never let meet. Then the largest numbers are halved until the products fit.
+// Random geometries. Half of the sizes are chosen to be hard: one pixel, odd numbers, filters larger than x,
+// and taps that no pixel uses because of stride and dilation. Then the largest sizes are halved until the
+// host can compute the convolution.
 #include <algorithm>
 
 #include <sluice/conv.h>
@@ -22,26 +23,26 @@ i64 random_channels(Dice& dice, i64 unit) {
   return round_up(channels, unit);
 }
 
-/// Shortens filters and strides until taps and phases are as many as a launch holds.
+/// Sets filter sizes and strides to 1, axis by axis, until a launch can hold all taps and phases.
 void keep_limits(Conv& v) {
   for (int axis = 0; taps_of(v) > kMostTaps; axis = (axis + 1) % kMostSpatial) v.filter[axis] = 1;
   for (int axis = 0; phase_count(v) > kMostPhases; axis = (axis + 1) % kMostSpatial) v.stride[axis] = 1;
 }
 
-/// Lengthens x where y would be empty.
+/// Enlarges x along each axis until y has at least one pixel.
 void keep_output(Conv& v) {
   for (int axis = 0; axis < v.spatial; ++axis)
     while (long_output_size(v, axis) < 1) ++v.size[axis];
 }
 
-/// Multiply-adds with all padding of blocks and tiles, as a host would do them.
+/// Multiply-adds that the host twin executes, with blocks and tiles padded.
 double products_of(const Conv& v) {
   const ConvExtents e = extents_of(v);
   return static_cast<double>(e.m) * static_cast<double>(round_up(e.n, i64{64})) *
          static_cast<double>(round_up(e.k, i64{64})) * static_cast<double>(e.batch);
 }
 
-/// Halves the longest axis of x; false if y would be empty then.
+/// Halves the longest axis of x. Returns false, and changes nothing, if y would be empty.
 bool shorten(Conv& v) {
   Conv shorter = v;
   int longest = 0;
@@ -57,7 +58,8 @@ bool is_large(const Conv& v) {
   return std::max({v.size.w, v.size.h, v.size.d}) > 8;
 }
 
-/// Halves images, sizes, then channels until at most `most` products are left, or nothing can be halved.
+/// Halves images, then sizes, then channels until there are at most `most` multiply-adds or nothing can be
+/// halved.
 void keep_products(Conv& v, i64 unit, double most) {
   while (products_of(v) > most) {
     i64& channels = v.channels > v.filters ? v.channels : v.filters;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Half of all sizes come from the list of hard ones. Leading dimensions are padded to TMA's 16 bytes,
-// sometimes to more. A third of 16-bit problems have any strides and addresses instead.
+// Half of all sizes come from a list of hard ones. Leading dimensions are padded to TMA's 16 bytes, and
+// sometimes more. A third of the 16-bit problems have any strides and addresses instead.
 #include "cli/random_problem.h"
 
 #include <algorithm>
@@ -25,14 +25,14 @@ i64 padded_ld(Dice& dice, i64 inner, DType type) {
   return ceil_div(std::max<i64>(inner, 1), step) * step + (dice.one_in(4) ? step : 0);
 }
 
-/// Any strides and addresses, for each operand that may have them.
+/// Gives the operands random strides and alignment, as kernels with strided loads accept them.
 void scatter(Dice& dice, Problem& p) {
   const auto any = [&](Matrix& x, i64 inner, i64 outer) {
     x.ld = std::max<i64>(inner, 1) + (dice.one_in(3) ? 0 : dice.below(11));
     if (dice.one_in(2)) x.batch_stride = x.ld * std::max<i64>(outer, 1) + dice.below(9);
     x.unaligned = dice.one_in(2);
   };
-  const bool a = !dice.one_in(4), b = !a || !dice.one_in(4);  // or one of them alone
+  const bool a = !dice.one_in(4), b = !a || !dice.one_in(4);  // both operands or only one of them
   if (a) any(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k));
   if (b) any(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k));
   if (dice.one_in(2)) any(p.d, d_columns(p), p.m);
@@ -44,7 +44,7 @@ WeightFormat random_format(Dice& dice, const FormatSpec& formats) {
   if (formats.any_group) f.group = dice.any_of(std::array{0, 32, 64, 128});
   if (formats.any_scale) f.scale = dice.any_of(kVectorTypes);
   if (formats.any_zero && dice.one_in(2)) f.zero = ScaleZero::per_group;
-  if (validate(f) != nullptr) f.zero = ScaleZero::none;  // e4m3 has none
+  if (validate(f) != nullptr) f.zero = ScaleZero::none;  // e4m3 weights have no zero points
   return f;
 }
 
@@ -84,7 +84,7 @@ Problem random_problem(const RandomSpec& spec, int index) {
     e.residual = false;
     p.n -= p.n % kGatedGroup;
   }
-  if (!e.gated && p.d.type == DType::fp32 && dice.one_in(3)) {  // gradients
+  if (!e.gated && p.d.type == DType::fp32 && dice.one_in(3)) {  // as weight gradients are added
     e = {.scale_a = e.scale_a, .scale_b = e.scale_b, .update = Update::add};
     p.deterministic = dice.one_in(2);
   }
@@ -92,7 +92,7 @@ Problem random_problem(const RandomSpec& spec, int index) {
   p.a.ld = padded_ld(dice, inner_extent(p.a, p.m, p.k), p.a.type);
   p.b.ld = padded_ld(dice, inner_extent(p.b, p.n, p.k), p.b.type);
   p.d.ld = dice.one_in(4) ? std::max<i64>(d_columns(p), 1)
-                          : padded_ld(dice, d_columns(p), p.d.type);  // else TMA stores D
+                          : padded_ld(dice, d_columns(p), p.d.type);  // a pitch that TMA can store
   p.c.type = e.c_type;
   p.c.ld = std::max<i64>(p.n, 1);
   if (!fp8 && (spec.scattered || dice.one_in(3))) scatter(dice, p);

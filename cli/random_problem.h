@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random problems for `sluice verify`: all types, layouts, epilogues, batches, and hard sizes: edges of
-// tiles, ones, odd numbers. Each is legal; one (seed, index) always gives one problem.
+// Random problems for `sluice verify`: all types, layouts, epilogues and batches, and hard sizes (edges of
+// tiles, ones, odd numbers). Each problem is valid. The same (seed, index) always gives the same problem.
 #pragma once
 
 #include <optional>
@@ -13,17 +13,17 @@ namespace sluice::cli {
 
 struct RandomSpec {
   u64 seed = 1;
-  i64 largest = 1024;      // m, n and k; of a convolution its cube bounds the multiply-adds
-  bool exact = true;       // data will be whole numbers, so no GELU or SiLU
-  bool scattered = false;  // 16-bit inputs with any strides and addresses only
+  i64 largest = 1024;      // upper limit of m, n and k; for convolutions, its cube limits the multiply-adds
+  bool exact = true;       // true: the data are whole numbers, so GELU and SiLU are left out
+  bool scattered = false;  // true: only 16-bit inputs with any strides and addresses
 };
 
 Problem random_problem(const RandomSpec& spec, int index);
-/// The product of a random convolution of `op`, or of any. Errors: those of conv::problem, as geometries may
-/// pass a limit of the copy engine.
+/// The product of a random convolution. `op`: which kind; empty: a random one. Errors: those of
+/// conv::problem, since a random geometry may exceed a limit of the copy engine.
 Result<Problem> random_conv(const RandomSpec& spec, std::optional<ConvOp> op, int index);
 
-/// The fixed and the free parts of a weight format.
+/// A weight format with some parts fixed and the others chosen at random.
 struct FormatSpec {
   WeightFormat fixed;
   bool any_group = false, any_scale = false, any_zero = false;

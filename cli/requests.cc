@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which flags exclude which. Options are asked, as a given value may equal the default.
+// Decides which flags exclude each other. CLI11's options tell whether a flag was given, because a given
+// value may equal the default.
 #include "cli/requests.h"
 
 #include <fmt/format.h>
@@ -20,7 +21,7 @@ namespace {
 
 using bench::Request;
 
-/// Flags of products whose values follow from a convolution.
+/// Flags of matrix products whose values follow from a convolution.
 constexpr std::array kProductOnly = {"--shape",
                                      "--m",
                                      "--n",
@@ -38,7 +39,7 @@ constexpr std::array kProductOnly = {"--shape",
                                      "--batch-stride-c",
                                      "--batch-stride-d"};
 
-/// The options that `add` adds to `app`.
+/// Returns the options that `add` adds to `app`.
 std::vector<const CLI::Option*> added_by(CLI::App& app, ProblemFlags& flags,
                                          void (*add)(CLI::App&, ProblemFlags&)) {
   const size_t before = app.get_options().size();
@@ -47,20 +48,20 @@ std::vector<const CLI::Option*> added_by(CLI::App& app, ProblemFlags& flags,
   return {all.begin() + static_cast<std::ptrdiff_t>(before), all.end()};
 }
 
-/// Refuses flags that only dense products have.
+/// Refuses flags that are valid for dense products only.
 Result<void> refuse_dense(const std::vector<const CLI::Option*>& options, const std::string& why) {
   std::vector<const CLI::Option*> dense = options;
   std::erase_if(dense, [](const CLI::Option* option) { return is_shared_flag(option->get_name()); });
   return refuse_given(dense, why + ": a packed product has no such choice; leave it out");
 }
 
-/// Refuses flags of a convolution without --conv.
+/// Refuses flags of convolutions if --conv is not given.
 Result<void> check_product(const ConvFlags& flags) {
   if (is_conv(flags)) return {};
   return refuse_given(flags.options, "without --conv: say which product, fprop, dgrad or wgrad");
 }
 
-/// Refuses flags that say what a convolution says itself, like --m.
+/// Refuses flags whose values follow from a convolution, such as --m.
 Result<void> refuse_product_flags(std::vector<const CLI::Option*> options) {
   std::erase_if(options, [](const CLI::Option* option) {
     return std::find(kProductOnly.begin(), kProductOnly.end(), option->get_name()) == kProductOnly.end();
@@ -69,8 +70,8 @@ Result<void> refuse_product_flags(std::vector<const CLI::Option*> options) {
                       "with --conv: sizes, layouts and strides follow from the convolution; leave it out");
 }
 
-/// Returns the op of the list's convolutions. Refuses flags of one convolution, and those that only products
-/// have.
+/// Returns the operation of a list's convolutions. Refuses flags that describe one convolution, and flags
+/// that only matrix products have.
 Result<ConvOp> check_list_flags(const RequestFlags& flags, const std::string& source) {
   SLUICE_TAKE(const ConvOp op, op_of(flags.conv));
   SLUICE_TRY(

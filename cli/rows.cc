@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice rows`: the cost of few kernels for a range of rows on this GPU, against one kernel for each.
-// bench/rows.h measures; this file chooses, prints and keeps.
+// `sluice rows`: measures on this GPU how much slower few kernels for a range of rows are than the best
+// kernel for each m. The measurements are in bench/rows.h; this file chooses problems, prints and stores.
 #include <fmt/format.h>
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice run`: one problem from plan to verified result. On a GPU it is timed beside its peers. Without one
-// the host computes it (dense: the twin executes the plan; packed: from the blob), and the sm_90a kernel is
-// still compiled. This is `make demo`.
+// `sluice run`: plans one problem, runs it and verifies the result. On a GPU it is also timed, and compared
+// with other libraries. Without a GPU the host computes it, and the sm_90a kernel is only compiled. Then the
+// twin executes a dense plan; a packed product is computed from the blob. `make demo` runs this verb.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,9 +41,11 @@ struct RunFlags {
 
 /// Two minutes of twin and reference on one core; 8192^3 would take most of a day.
 constexpr double kMaxHostProducts = 1e9;
-constexpr double kTwinSeconds = 1.1e-7, kPackedSeconds = 4.5e-8;  // per multiply-add, reference included
-constexpr double kShortSeconds = 3;                               // nobody wonders so soon
-constexpr double kMaxHostElements = 2.5e8;  // all operands with padding, some 16 bytes each
+// Seconds per multiply-add of twin and of packed reference, comparison included.
+constexpr double kTwinSeconds = 1.1e-7, kPackedSeconds = 4.5e-8;
+constexpr double kShortSeconds = 3;  // shorter waits are not announced
+// All operands together, padding included; each takes some 16 bytes.
+constexpr double kMaxHostElements = 2.5e8;
 
 double elements_of(const Matrix& x, i64 inner, i64 outer, i64 batch) {
   return static_cast<double>(batch) * static_cast<double>(batch_stride_of(x, inner, outer));
@@ -61,7 +63,8 @@ double elements_of(const Problem& p) {
          (p.epilogue.residual ? elements_of(p.c, p.n, p.m, p.batch) : 0);
 }
 
-/// `p` must have passed its checks. Padding counts as products: the twin multiplies it, too.
+/// Returns an error if the host twin would take too long or too much memory for `p`, which must have passed
+/// its checks. Padding counts, because the twin multiplies it too.
 Result<void> check_host_size(const Problem& p) {
   const double outputs = static_cast<double>(p.m) * p.n * p.batch, products = outputs * p.k;
   const std::string name = is_conv(p.conv) ? bench::problem_text(p) : bench::shape_text(p);
@@ -110,7 +113,7 @@ double seconds_on_host(const PackedProblem& p) {
   return kPackedSeconds * bench::flops_of(p) / 2;
 }
 
-/// The seconds that the host will take, printed if they are many.
+/// Prints the seconds that the host needs, if they are many, and returns them.
 template <class ItsProblem>
 double announced_seconds(const ItsProblem& p) {
   const double seconds = seconds_on_host(p);
@@ -121,7 +124,7 @@ double announced_seconds(const ItsProblem& p) {
   return seconds;
 }
 
-/// Computes the product, prints the comparison, and returns whether it is right.
+/// Computes the product on the host, prints the comparison, and returns whether it is right.
 Result<bool> verified_on_host(const bench::DenseRequest& request, const Plan& plan, u64 seed) {
   Waiting shown("verify", announced_seconds(plan.problem));
   HostProblem problem(plan.problem, request.alpha, request.beta, seed);
@@ -200,8 +203,8 @@ Result<bool> run_on_gpu(const bench::Request& request, const bench::Lab& lab, Wa
   return right;
 }
 
-/// The problems of the flags. Without sizes, a dense problem gets ones for the machine. Without any problem
-/// flag it is the demo: bf16 and fp8 on a GPU, an epilogue on the host.
+/// The problems that the flags describe. A dense problem without sizes gets default ones for the machine.
+/// Without any problem flag they are the demo: bf16 and fp8 on a GPU, an epilogue on the host.
 Result<std::vector<bench::Request>> requests_for(RequestFlags flags, bool on_gpu) {
   const bool demo = !names_problem(flags) && first_given(flags.problem_options).empty();
   if (!names_problem(flags)) flags.problem.shape = on_gpu ? "4096x4096x4096" : "300x200x160";
@@ -219,7 +222,7 @@ Result<std::vector<bench::Request>> requests_for(RequestFlags flags, bool on_gpu
   return requests;
 }
 
-/// Calls `run` for each request, even after a failure; returns the exit code.
+/// Calls `run` for every request, even after one has failed. Returns the exit code.
 template <class Run>
 Result<int> run_all(const std::vector<bench::Request>& requests, const Run& run) {
   bool right = true;

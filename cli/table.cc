@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain padding. Cells are ASCII; colour is applied to whole lines by the caller.
+// Pads cells with blanks. Cells are ASCII; the caller colours whole lines.
 #include "cli/table.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text tables that are printed row by row during a long job. Titles and given minima fix the column widths; a
-// wider cell moves the rest of its row and loses no text.
+// Text tables that are printed row by row during a long job. Titles and given minimum widths fix the column
+// widths. A wider cell shifts the rest of its row, and no text is lost.
 #pragma once
 
 #include <string>
@@ -14,20 +14,20 @@ enum class Align { left, right };
 
 struct Column {
   std::string title;
-  int width = 0;  // least width; the title may need more
+  int width = 0;  // minimum width; a longer title widens the column
   Align align = Align::right;
-  bool detail = false;  // left out on a terminal, where lines of 110 columns are read
+  bool detail = false;  // true: left out on a terminal, to keep lines within 110 columns
 };
 
 class Table {
  public:
-  /// `details`: whether columns of detail are printed; by default where stdout is no terminal.
+  /// `details`: print the columns marked `detail`. By default they are printed unless stdout is a terminal.
   explicit Table(std::vector<Column> columns, bool details = !is_terminal(stdout));
 
-  /// Titles and a rule below them, each line ended.
+  /// Returns the titles and a rule below them, each line ended by a newline.
   std::string header() const;
-  /// One line, ended. `cells` are of all columns, those that are left out included. Missing cells are empty;
-  /// no blanks at the end of a line.
+  /// Returns one line, ended by a newline. `cells` must include the cells of columns that are left out.
+  /// Missing cells are empty; trailing blanks are removed.
   std::string row(const std::vector<std::string>& cells) const;
 
  private:

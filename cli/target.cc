@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "auto" only accepts a machine without a usable GPU; other errors are returned.
+// "auto" falls back to the host only if the machine has no usable GPU; other errors are returned.
 #include "cli/target.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine of a verb: a GPU, or the host twin. --device selects it; "auto" takes the first GPU, else the
-// host, and says so.
+// The machine that a verb uses: a GPU, or the host twin. --device selects it. "auto" selects the first GPU,
+// or else the host, and prints which.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,11 +13,11 @@
 namespace sluice::cli {
 
 struct Target {
-  std::optional<Device> device;  // none: the host twin
-  std::string why_host;          // reason for the host under "auto"; else empty
-  RecordBook records;            // shipped and the user's
+  std::optional<Device> device;  // empty: run on the host twin
+  std::string why_host;          // why "auto" chose the host; else empty
+  RecordBook records;            // shipped and user's tuning records
 
-  DeviceInfo absent{};  // the GPU to plan for without `device`: an H200, or that of --gpu
+  DeviceInfo absent{};  // the GPU to plan for if `device` is empty: an H200, or that of --gpu
 
   /// The GPU that plans are made for.
   DeviceInfo info() const { return device ? device->info() : absent; }
@@ -25,16 +25,17 @@ struct Target {
 
 inline constexpr const char* kAskDoctor = "`sluice doctor` says what is missing";
 
-/// Whether the CUDA driver is there, whatever GPUs it has.
+/// True if a CUDA driver can be loaded, even if there is no GPU.
 bool has_driver();
 
-/// `name`: "auto", "host" or a GPU's number. Errors: invalid_argument; for a number those of Device::open.
+/// Resolves --device: `name` is "auto", "host" or the number of a GPU. Errors: invalid_argument; for a
+/// number, those of Device::open.
 Result<Target> find_target(const std::string& name, const Options& options);
 
-/// The line that says that plans are for an H200, as no GPU was found or named; else "".
+/// Returns a line that says that plans are for an H200, because no GPU was found or named; else "".
 std::string stand_in_line(const Target& target);
 
-/// Flags of verbs that only plan: --device, or --gpu for a GPU that need not be present.
+/// Flags of verbs that plan without running: --device, or --gpu for a GPU that need not be present.
 struct PlanTarget {
   std::string device = "auto";
   std::string gpu;  // one of gpu_names(); "": use `device`

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Escape codes of ECMA-48: colours (SGR) and "erase the line".
+// Uses escape codes of ECMA-48: colours (SGR) and "erase the line".
 #include "cli/terminal.h"
 
 #include <fmt/format.h>

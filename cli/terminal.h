@@ -16,20 +16,22 @@ namespace sluice::cli {
 enum class Colour { plain, bold, dim, red, green, yellow };
 
 bool is_terminal(std::FILE* file);
-/// `text` in colour if `file` is a terminal, else unchanged.
+/// Returns `text` in colour if `file` is a terminal, else unchanged.
 std::string paint(std::FILE* file, Colour colour, std::string_view text);
 
-/// `text` in lines for a terminal, those below the first behind `indent` blanks; elsewhere unchanged, so that
-/// a message stays one line of a log. The first line begins behind `indent` bytes, too.
+/// Wraps `text` if `file` is a terminal; further lines are indented by `indent` blanks. The first line is
+/// assumed to start at column `indent`. Elsewhere returns `text` unchanged, so that a message stays one line
+/// of a log.
 std::string for_people(std::FILE* file, std::string_view text, int indent);
 
-/// "1 problem", "2 problems".
+/// Returns for example "1 problem" or "2 problems".
 template <std::integral Count>
 std::string counted(Count count, std::string_view noun) {
   return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
 }
 
-/// A line that shows a job's progress. Silent when stderr is no terminal, so that logs stay readable.
+/// A line on stderr that shows a job's progress. Prints nothing if stderr is not a terminal, so that logs
+/// stay readable.
 class Progress {
  public:
   explicit Progress(std::string label);
@@ -38,7 +40,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void update(int done, int total, std::string_view note = {});
-  /// Removes the line, so that other text can be printed.
+  /// Erases the line, so that other text can be printed.
   void clear();
 
  private:
@@ -47,7 +49,7 @@ class Progress {
   bool drawn_ = false;
 };
 
-/// Shows the seconds of a job of one step beside those that it will take by a guess, until it is destroyed.
+/// Shows elapsed and expected seconds of a job that has one step, until it is destroyed.
 class Waiting {
  public:
   Waiting(std::string label, double guess_s);
@@ -55,7 +57,7 @@ class Waiting {
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
-  /// Removes the line, so that other text can be printed.
+  /// Erases the line, so that other text can be printed.
   void stop();
 
  private:

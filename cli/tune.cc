@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice tune`: finds the fastest configuration of each problem within a time budget, and keeps a tuning
-// record after each problem. bench/tune/tune.h searches; this file chooses, prints and keeps.
+// `sluice tune`: finds the fastest configuration of each problem within a time budget, and stores a tuning
+// record after each problem. The search is in bench/tune/tune.h; this file chooses problems, prints and
+// stores.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -66,7 +67,7 @@ Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
   return requests;
 }
 
-/// The planner's key of a problem that can be tuned.
+/// Returns the tuning key of a problem; an error if the problem cannot be tuned.
 Result<TuningKey> key_of_tunable(const bench::Request& request) {
   const Result<bench::AnyPlan> plan = plan_of(request, DeviceInfo{}, shipped_records());
   if (!plan) return within(bench::name_of(request), plan.error());
@@ -75,7 +76,7 @@ Result<TuningKey> key_of_tunable(const bench::Request& request) {
   return std::visit([](const auto& p) { return key_of(p.problem, DeviceInfo{}); }, *plan);
 }
 
-/// Problems, and the convolution of each, if it has one.
+/// Problems to tune. convs[i] is the convolution of problem i, if it has one.
 struct Work {
   std::vector<bench::AnyProblem> problems;
   std::vector<Conv> convs;
@@ -83,7 +84,7 @@ struct Work {
   std::string name(size_t index) const { return bench::name_of(problems[index], convs[index]); }
 };
 
-/// The problems in their order, one for each recipe: equal recipes share a record.
+/// Returns the problems in their order, one per recipe, because equal recipes share a record.
 Result<Work> work_of(const TuneFlags& flags) {
   SLUICE_TAKE(const std::vector<bench::Request> listed, listed_problems(flags));
   Work work;
@@ -109,8 +110,8 @@ void print_result(const TuneResult& result, const std::string& name) {
   std::fflush(stdout);
 }
 
-/// Counts finished problems for the progress bar. The estimate assumes that the rest takes as long as the
-/// tuned ones did, within the budget.
+/// Estimates the remaining time for the progress bar. It assumes that each remaining problem takes as long as
+/// the finished ones did, up to the budget.
 class Clock {
  public:
   Clock(double start_s, double budget_s) : start_s_(start_s), budget_s_(budget_s) {}
@@ -176,13 +177,14 @@ class Session {
  private:
   std::string driver() const { return run_.driver.empty() ? "unknown" : run_.driver; }
 
-  /// The plan of the record that would be replaced, else of the record that plans use now.
+  /// Returns the plan of the record that would be replaced, else of the record that the planner would use
+  /// now.
   std::optional<bench::AnyPlan> recorded(const bench::AnyProblem& problem) const {
     const RecordBook books[] = {book_of(store_.records()), lab_.device.records()};
     return bench::recorded_plan(problem, lab_.device.info(), books);
   }
 
-  /// Whether this version made its record under this driver.
+  /// True if the problem has a record that this version of sluice made under this driver.
   bool is_known(const bench::AnyProblem& any) const {
     if (flags_.again) return false;
     const DeviceInfo& info = lab_.device.info();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing is left out silently: a skipped problem has a line with the reason.
+// Every problem gets a line; the line of a skipped one states the reason.
 #include "cli/tune_table.h"
 
 #include <fmt/format.h>
@@ -30,8 +30,8 @@ std::string us_text(double us) {
   return us > 0 ? fmt::format("{:.2f}", us) : "-";
 }
 
-/// "cooperative 256x128 s4 c2x1, along_m 8", "cooperative 128x192 s5 c1x1 swapped, along_n 4", "ping_pong
-/// 64x64 s11 c1x1x4, along_m 1, 20 streamed".
+/// Returns for example "cooperative 256x128 s4 c2x1, along_m 8", "cooperative 128x192 s5 c1x1 swapped,
+/// along_n 4" or "ping_pong 64x64 s11 c1x1x4, along_m 1, 20 streamed".
 std::string choice_text(const Plan& plan) {
   const KernelConfig& c = plan.config;
   std::string text = fmt::format("{} {}x{} s{} c{}x{}", name_of(c.schedule), c.tile.m, c.tile.n, c.stages,
@@ -44,7 +44,8 @@ std::string choice_text(const Plan& plan) {
   return text;
 }
 
-/// "narrow 16x64 w8 s3 p2 b1"; formats are left out, as the problem has them.
+/// For packed products returns for example "narrow 16x64 w8 s3 p2 b1", without the weight format, which the
+/// problem's name has.
 std::string choice_text(const bench::AnyPlan& plan) {
   if (const Plan* dense = std::get_if<Plan>(&plan)) return choice_text(*dense);
   const packed::Plan& packed = std::get<packed::Plan>(plan);

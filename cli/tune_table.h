@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of the tuner as text for a terminal: one line a problem, and a summary.
+// Results of the tuner as text for a terminal: one line per problem, and a summary.
 #pragma once
 
 #include <string>
@@ -9,13 +9,14 @@
 
 namespace sluice::cli {
 
-/// The columns of tune_line.
+/// Returns the header for lines of tune_line().
 std::string tune_header();
-/// `name`: of the problem, where its own does not say all, as of a pointwise convolution.
+/// Returns one line of the table. `name`: text for the problem, used where the problem's own name says too
+/// little, as for a pointwise convolution.
 std::string tune_line(const bench::TuneResult& result, const std::string& name = "");
-/// Candidates that were wrong or failed, a line each; empty if none.
+/// Lists the candidates that were wrong or failed, one line each; empty if there are none.
 std::string tune_troubles(const bench::TuneResult& result);
-/// `where`: the place of the records; `seconds`: time of the whole run.
+/// Summarises a run. `where`: the folder of the records. `seconds`: time of the whole run.
 std::string tune_summary(const std::vector<bench::TuneResult>& results, const std::string& where,
                          double seconds);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CLI11 names only the type of an option's value (INT, UINT, FLOAT, BOOLEAN, TEXT). An int and an i64 differ
-// only when the conversion fails.
+// CLI11 only tells the type of an option's value by name (INT, UINT, FLOAT, BOOLEAN, TEXT). An int and an i64
+// have the same name; they differ only when the conversion fails.
 #include "cli/value_checks.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@
 namespace sluice::cli {
 namespace {
 
-/// Returns "" if `text` is a T; `range` describes T's values.
+/// Returns "" if `text` is a valid T, else a message. `range` describes the values of T.
 template <class T>
 std::string whole_number_problem(const std::string& text, const char* range) {
   const size_t digits = text.find_first_not_of("+-");
@@ -120,7 +120,7 @@ std::vector<std::string> with_long_names(std::vector<std::string> words) {
 
 namespace {
 
-/// Names of the flags of `app` and of the verb that it runs, without their dashes.
+/// Names of the flags of `app` and of the verb that was given, without leading dashes.
 std::vector<std::string> flag_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
@@ -142,7 +142,8 @@ std::string no_such_flag(const std::string& word, const CLI::App& app) {
 }  // namespace
 
 std::string text_of(const CLI::Error& error, const CLI::App& app) {
-  // Words that no option took, in order. CLI11 reports them last, and the last word first.
+  // Words that no option accepted, in their order. CLI11 itself would report them after other errors, and in
+  // reverse.
   const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
   const auto flag = std::find_if(rest.begin(), rest.end(), [](const std::string& word) {
     return word.size() > 1 && word.front() == '-';
@@ -150,7 +151,7 @@ std::string text_of(const CLI::Error& error, const CLI::App& app) {
   if (flag != rest.end()) return no_such_flag(*flag, app);
   if (!rest.empty()) return fmt::format("{} belongs to no flag: leave it out", in_quotes(rest.front()));
   const std::string text = one_line(error.what()), start = "Could not convert: ";
-  // check_values has passed it, so it is a whole number that an int cannot hold.
+  // check_values() has accepted the text as a whole number, so it only is too large for an int.
   return text.starts_with(start) ? text.substr(start.size()) + " must be in -2^31..2^31-1" : text;
 }
 

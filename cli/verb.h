@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A verb: a CLI11 subcommand and the function that runs it. Each has a file; main.cc lists them, runs the
-// named one and alone turns an Error into text and exit code.
+// A verb: a CLI11 subcommand and the function that runs it. Each verb has its own file. main.cc lists the
+// verbs and runs the one that is named. Only main.cc converts an Error to text and an exit code.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@ namespace sluice::cli {
 
 struct Verb {
   CLI::App* app = nullptr;
-  std::function<Result<int>()> run;  // returns the exit code, or the reason it could not run
+  std::function<Result<int>()> run;  // returns the exit code, or the reason why it could not run
 };
 
 Verb add_run_verb(CLI::App& app);

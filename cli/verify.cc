@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice verify`: checks this build on this machine with random problems, every element of D. On a GPU:
-// whole numbers bit for bit against fp64, reals within bounds. Without one: on the host twin or, packed, from
-// the blob. Even problems have whole numbers, where each wrong bit shows; odd ones have reals and any
-// activation.
+// `sluice verify`: checks this build on this machine with random problems, comparing every element of D. On a
+// GPU, whole numbers are compared bit for bit with fp64, and real numbers within bounds. Without a GPU, dense
+// problems run on the host twin and packed ones are computed from the blob. Problems with an even index have
+// whole numbers, which show every wrong bit. Those with an odd index have real numbers and any activation.
 #include <fmt/format.h>
 
 #include <map>
@@ -39,18 +39,19 @@ struct VerifyFlags {
   std::string device = "auto";
   int problems = 100;
   u64 seed = 1;
-  i64 largest = 0;  // 0: 1024 on a GPU, 160 on the host
+  i64 largest = 0;  // upper limit of sizes; 0: 1024 on a GPU, 160 on the host
   int hang_s = 60;
   bool any_strides = false;
 };
 
-/// The outcome of one problem.
+/// Result of checking one problem.
 struct Finding {
   Verdict verdict = Verdict::wrong;
   std::string text;
 };
 
-/// The outcomes so far. Refusals are counted by message, because rules are few and values differ.
+/// Counts of the results so far. Refused problems are counted by message, because there are few distinct
+/// messages.
 struct Tally {
   int right = 0, wrong = 0, not_judged = 0, refusals = 0;
   std::map<std::string, int> refused;
@@ -69,8 +70,8 @@ struct Tally {
   }
 };
 
-/// Dense problems of each kind, or with --conv convolutions; the planner makes their plans. Verifier, stream
-/// and workspace need a GPU.
+/// Checks random dense problems, or convolutions with --conv, with the plans that the planner makes.
+/// Verifier, stream and workspace are made only if there is a GPU.
 class DenseChecks {
  public:
   using ItsPlan = Plan;
@@ -125,7 +126,7 @@ class DenseChecks {
   std::optional<ConvOp> op_;
 };
 
-/// Packed products: the format comes from flags, or at random where they leave it open.
+/// Checks random packed products. Parts of the format that no flag fixes are drawn at random.
 class PackedChecks {
  public:
   using ItsPlan = packed::Plan;
@@ -229,7 +230,8 @@ Result<void> verify_all(const VerifyFlags& flags, const Target& target, const Ch
 
 template <class Checks>
 Result<int> run_checks(const VerifyFlags& flags, const RequestFlags& request) {
-  SLUICE_TRY(Checks::create(request, {}));  // reports a bad flag before a missing GPU
+  // First on no device, so that a bad flag is reported before a missing GPU.
+  SLUICE_TRY(Checks::create(request, {}));
   SLUICE_TAKE(const Target target, find_target(flags.device, options_from_environment()));
   if (!target.why_host.empty()) fmt::print("on {} (no usable GPU: {})\n", Checks::kHost, kAskDoctor);
   SLUICE_TAKE(const Checks checks, Checks::create(request, target));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses the tuner's machine, with one set of operands for each problem.
+// Uses the tuner's machine, which makes one set of operands per problem.
 #include "cli/verify_records.h"
 
 #include <fmt/format.h>
@@ -25,9 +25,9 @@ namespace {
 
 constexpr size_t kPreparedAtOnce = 64;
 
-/// The outcome of one record.
+/// Result of checking the kernel of one record.
 struct Outcome {
-  std::string name, kernel, why;  // why: "" if it is right
+  std::string name, kernel, why;  // why: "" if the result is right
   Comparison found;
   double seconds = 0;
 
@@ -36,7 +36,7 @@ struct Outcome {
   bool wrong() const { return !right() && !not_judged(); }
 };
 
-/// For each bound, the largest share that a right kernel used.
+/// Maximum of each error ratio (error / bound) over the kernels that are right.
 Comparison largest_shares(const std::vector<Outcome>& outcomes) {
   Comparison most;
   for (const Outcome& outcome : outcomes) {
@@ -97,7 +97,7 @@ class Session {
     return std::count_if(outcomes_.begin(), outcomes_.end(), std::mem_fn(is));
   }
 
-  /// Compiles all plans together. A plan that fails reports its error when it is checked.
+  /// Compiles all plans in parallel. If one fails, its error is reported when its turn to be checked comes.
   void compile(std::span<const bench::RecordedPlan> plans, Watchdog& watchdog) {
     watchdog.step(fmt::format("compiling {}", counted(plans.size(), "kernel")));
     std::vector<Plan> dense;

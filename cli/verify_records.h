@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice verify --records`: checks each kernel that a shipped tuning record chooses, on the record's
-// problem, as `sluice tune` checks candidates. Nothing is timed.
+// `sluice verify --records`: checks each kernel that a shipped tuning record chooses, on that record's
+// problem, as `sluice tune` checks its candidates. Nothing is timed.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct VerifyRecordsFlags {
   int hang_s = 60;
 };
 
-/// Returns the exit code: kExitOk if all are right. Errors: driver, toolchain, io (the JSON).
+/// Returns kExitOk if all kernels are right. Errors: driver, toolchain, io (the JSON file).
 Result<int> verify_records(const VerifyRecordsFlags& flags, const Device& device);
 
 }  // namespace sluice::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls _Exit, not exit: destructors would wait for the hanging GPU.
+// Calls _Exit instead of exit, because destructors would wait for the hanging GPU.
 #include "cli/watchdog.h"
 
 #include <fmt/format.h>
@@ -39,10 +39,10 @@ void Watchdog::watch() {
     const long seen = step_;
     if (changed_.wait_for(lock, std::chrono::seconds(seconds_), [&] { return done_ || step_ != seen; }))
       continue;
-    if (seen == 0) continue;  // no step has begun
+    if (seen == 0) continue;  // no step has begun yet
     const std::string line = fmt::format(
         "\nsluice: driver: no progress for {} s in: {}; a kernel hangs, giving up\n", seconds_, what_);
-    std::fputs(line.c_str(), stderr);  // fmt::print throws if stderr is closed
+    std::fputs(line.c_str(), stderr);  // fmt::print would throw if stderr is closed
     std::fflush(nullptr);
     std::_Exit(kExitError);
   }

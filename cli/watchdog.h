@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends the process when one step of a GPU job takes too long: a hanging kernel cannot be stopped otherwise
-// and would hold the machine. Results so far are on disk by then. Used by bench and verify.
+// Ends the process if a step of a GPU job takes too long. A hanging kernel cannot be stopped in another way,
+// and would occupy the machine. Earlier results are on disk by then. Used by bench and verify.
 #pragma once
 
 #include <condition_variable>
@@ -12,13 +12,13 @@ namespace sluice::cli {
 
 class Watchdog {
  public:
-  /// 0 seconds: never ends the process.
+  /// `seconds` is the limit of each step; with 0 there is no limit.
   explicit Watchdog(int seconds);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Restarts the time; the message names `what` if it runs out.
+  /// Starts the time of the next step. If it runs out, the process ends with a message that names `what`.
   void step(const std::string& what);
 
  private:

@@ -28,7 +28,7 @@ BOUND = 0.12  # relative to the norm of the layers' sum: e4m3 is 2.6 % off on av
 
 
 class Block(nn.Module):
-    """Attention over the tokens given (no cache), then a gated feed-forward; bf16."""
+    """Attention over the given tokens (no cache), then a gated feed-forward, in bf16."""
 
     def __init__(self, gate_in_quantizer: bool = False) -> None:
         super().__init__()

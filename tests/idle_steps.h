@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Idle launches between the steps of a chain, in place of attention or an all-reduce. Each foreign step
-// occupies a few SMs for some microseconds and leaves HBM alone.
+// Idle launches between the steps of a chain, which stand for attention or an all-reduce. Each occupies a few
+// SMs for some microseconds and does not use HBM.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@
 namespace sluice::test {
 
 struct IdleSpec {
-  std::string before = "all";  // the product after it; "all": every product
-  bool overlapped = false;     // it triggers at its start
-  i64 hand_off_bytes = 0;      // part of that product's weights, prefetched by the step before
-  i64 prefetch_bytes = 0;      // part of that product's weights, prefetched by itself
+  std::string before = "all";  // name of the product that follows the idle step; "all": each product
+  bool overlapped = false;     // true: it triggers its dependents at its start
+  i64 hand_off_bytes = 0;  // bytes of that product's weights that the step before the idle step prefetches
+  i64 prefetch_bytes = 0;  // bytes of that product's weights that the idle step prefetches
 };
 
 inline constexpr const char* kIdleUnit = R"(struct IdleParams { unsigned nanoseconds, triggers; };
@@ -36,7 +36,8 @@ extern "C" __global__ void __launch_bounds__(128) sluice_entry(const __grid_cons
 }
 )";
 
-/// Puts an idle step of 3 us on two SMs before each product that `spec` names; for bench::ArmSpec::add.
+/// Returns a function for bench::ArmSpec::add. It inserts a step that idles for 3 us on two SMs before each
+/// product that `spec` names.
 inline Result<std::function<void(std::vector<ChainStep>&)>> idle_steps(const Device& device,
                                                                        const IdleSpec& spec) {
   auto loaded = device.impl().load_unit(kIdleUnit, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests that need NVRTC, which CI has and a developer may lack. They are skipped without it, but fail if
-// SLUICE_NO_SKIPS is set (.ci/run), so that CI cannot lose them unseen.
+// For tests that need NVRTC, which CI has and a developer may lack. Without it the tests are skipped. If
+// SLUICE_NO_SKIPS is set (.ci/run) they fail instead, so that CI cannot lose them unnoticed.
 #pragma once
 
 #include <gtest/gtest.h>

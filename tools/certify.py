@@ -69,13 +69,14 @@ class Machine:
     sources: dict[str, str]
 
     def folder(self) -> str:
-        """The folder in bench/results: "h200" of "NVIDIA H200", "h100" of "NVIDIA H100 80GB HBM3"."""
+        """Returns the GPU's folder in bench/results: "h200" for "NVIDIA H200", "h100" for "NVIDIA H100 80GB
+        HBM3"."""
         found = re.search(r"\b(GH200|[A-Z]+\d+)", self.gpu)
         return (found[1] if found else re.sub(r"\W+", "_", self.gpu)).lower()
 
 
 def look_around(build: pathlib.Path, logs: pathlib.Path, gpu: str | None = None) -> Machine:
-    """Asks the test program for its machine and its sources."""
+    """Runs the test program to learn its machine and the sources that it was built from."""
     tests, told = tests_of(build), logs / f"identity_{gpu}.json"
     if not os.access(tests, os.X_OK):
         raise Refused(f"{tests} is not there: build it (`make build`), or name the folder that it was carried in (SLUICE_BUILD)")
@@ -109,14 +110,14 @@ def one_name(build: pathlib.Path, logs: pathlib.Path, gpus: list[str | None]) ->
 
 
 def same_tree(whose: str, sources: dict[str, str], parts: tuple[str, ...]) -> None:
-    """Refuses a build that was made from another tree: the keys are hashes of this tree's files."""
+    """Raises if a build was made from another tree, because the keys are hashes of this tree's files."""
     tree = source_hash.all_hashes(ROOT)
     if other := [part for part in parts if tree[part] != sources.get(part)]:
         raise Refused(f"{whose} is not of this tree, whose {', '.join(other)} differ: build it anew, or carry the tree that it was built from")
 
 
 def of_wheel(wheels: pathlib.Path) -> tuple[str, dict[str, str]]:
-    """Commit and sources of the wheel for the Python suite, from the tool inside."""
+    """Returns commit and sources of the wheel for the Python suite, as the tool in the wheel prints them."""
     for wheel in sorted(wheels.glob("sluice_gemm-*.whl")):
         with zipfile.ZipFile(wheel) as files:
             name = next((n for n in files.namelist() if n.endswith("bin/sluice")), None)
@@ -153,7 +154,7 @@ class Certificate:
         return self.data["sections"][section.name]
 
     def begin(self, section: Section, seed: int | None, holding: set[str]) -> None:
-        """Begins a section: keeps the parts that hold. New parts continue with the same seed for random cases."""
+        """Begins a section. Parts that hold are kept; new parts use the same seed for random cases."""
         kept = self.data["sections"].get(section.name, {})
         parts = {name: part for name, part in kept.get("parts", {}).items() if name in holding}
         fresh = (secrets.randbits(31) if seed is None else seed) if section.seeded else None
@@ -196,8 +197,8 @@ def holding(section: Section, certificate: Certificate, kernels: certify_kernels
 
 
 def compile_ahead(build: pathlib.Path) -> None:
-    """Compiles the kernels of the random problems into the cache, on all cores. With several GPUs this is faster than
-    compiling within the tests."""
+    """Compiles the kernels of the random problems into the cache, on all cores. With several GPUs this is
+    faster than compiling within the tests."""
     try:
         subprocess.run([tests_of(build), "--gtest_filter=pool.compiles_into_the_cache"], stdout=subprocess.DEVNULL, timeout=300)
     except subprocess.TimeoutExpired:
@@ -210,7 +211,8 @@ def certify(arguments: argparse.Namespace) -> int:
     logs = scratch / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     chosen(arguments.sections, Setting(build, logs))
-    cache = pathlib.Path(os.environ.get("SLUICE_CACHE_DIR") or ROOT / "build/gpu_cache").resolve()  # parts run in ROOT
+    # An absolute path, because parts run in ROOT.
+    cache = pathlib.Path(os.environ.get("SLUICE_CACHE_DIR") or ROOT / "build/gpu_cache").resolve()
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.environ["SLUICE_CACHE_DIR"] = str(cache)
     gpus = gpus_of(arguments.gpus)
@@ -256,7 +258,7 @@ def certify(arguments: argparse.Namespace) -> int:
 
 
 def bring(kept: pathlib.Path, folder: pathlib.Path) -> None:
-    """Copies the file from which the sanitizers' tool resumes; it is kept in the certificate's folder."""
+    """Copies the file from which the sanitizers' tool resumes from the certificate's folder."""
     if kept.exists() and not (folder / kept.name).exists():
         shutil.copy(kept, folder)
 
@@ -274,15 +276,15 @@ def text_of_names(build: pathlib.Path, told: pathlib.Path) -> str:
 
 
 def wrong_names(build: pathlib.Path, told: pathlib.Path) -> str:
-    """Returns "" if tests/gpu/names.json was made from this test program, else the fault."""
+    """Returns "" if tests/gpu/names.json lists the tests of this program, else what is wrong."""
     kept, made = certify_keys.read_names(ROOT), json.loads(text_of_names(build, told))
     other = [words for words in sorted(kept.keys() | made.keys()) if kept.get(words) != made.get(words)]
     return f"{NAMES} differs from {tests_of(build)} in {', '.join(other)}: tools/certify.py --names --build {build}" if other else ""
 
 
 def check(build: pathlib.Path) -> int:
-    """Checks that each test of sluice_gpu_tests is in a section, that each filter matches one, and that the list
-    of names is the program's."""
+    """Checks that each test of sluice_gpu_tests is in a section, that each filter matches a test, and that
+    the list of names is up to date."""
     def listed(words: str) -> list[str]:
         done = subprocess.run([tests_of(build), "--gtest_list_tests", f"--gtest_filter={words}"], capture_output=True, text=True, check=True)
         return [line for line in done.stdout.splitlines() if line.startswith("  ")]
@@ -290,7 +292,8 @@ def check(build: pathlib.Path) -> int:
     filters = [part.filter for section in all_sections(Setting(build, build)) for part in section.parts if part.filter]
     filters = list(dict.fromkeys(filters))
     troubles = [f"{one} matches no test" for words in filters for one in words.split("-")[0].split(":") if not listed(one)]
-    # A part may exclude tests that another part runs; a test that no positive pattern matches is in none.
+    # A part may exclude tests that another part runs. A test that no positive pattern matches is in no
+    # section.
     every = ":".join([ELSEWHERE, *(words.split("-")[0] for words in filters)])
     troubles += [f"in no section of tools/certify_sections.py: {name.strip()}" for name in listed(f"*-{every}")]
     with tempfile.TemporaryDirectory() as folder:

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that a certificate's parts ran, with their machine code, and which of them a tree changes.
+"""The kernels that a certificate's parts ran, with machine code; tells which of them a tree changes.
 
     tools/certify_kernels.py [--build build/ci]    compares kernels whose device text has changed (`make kernels`)
     tools/certify_kernels.py --self-test
 
-bench/results/GPU/kernels.xz lies beside the certificate. A kernel there is a unit (the text that NVRTC
+bench/results/GPU/kernels.xz is in the certificate's folder. A kernel there is a unit (the text that NVRTC
 compiles) with its code: registers, and a hash of instructions and constants (unchanged.py). `same` are hashes
 of device text under which the unit compiles to this code, `other` those under which it does not. The text is
-the unit's headers without comments, and the compiler's options. So mostly a tree needs no compiler to say which
-kernels are what they were. Where a text is in neither list, this tool compiles the unit once, and adds the text
-to one of them.
+the unit's headers without comments, and the compiler's options. So in most trees no compiler is needed to
+tell which kernels are unchanged. If a text is in neither list, this tool compiles the unit once and adds the
+text to one of the lists.
 """
 import argparse
 import concurrent.futures
@@ -36,8 +36,8 @@ SAME, CHANGED, UNCOMPARED, LOST = "same", "changed", "not compared", "not kept"
 
 
 def logged(path: pathlib.Path) -> dict[str, tuple[str, str]]:
-    """(digest of the source, compiler) of each unit in a log (SLUICE_KERNEL_LOG). A changed kernel of the
-    sanitizers counts as the unit that it is a variant of."""
+    """Returns (digest of the source, compiler) of each unit in a log (SLUICE_KERNEL_LOG). A kernel that was
+    changed for the sanitizers counts as the original unit."""
     found = {}
     for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
         entry, _, text = line.partition("\t")
@@ -50,7 +50,7 @@ def logged(path: pathlib.Path) -> dict[str, tuple[str, str]]:
 
 @functools.lru_cache(None)
 def entry_code(path: pathlib.Path) -> tuple[str, str]:
-    """(code, version of NVRTC) of a cache entry; two empty words if there is none."""
+    """Returns (code, version of NVRTC) of a cache entry; two empty strings if there is none."""
     if not path.is_file():
         return "", ""
     data = path.read_bytes()
@@ -66,7 +66,7 @@ def version_of(cubin: bytes) -> str:
 
 
 class Texts:
-    """Hashes of the device text of units in a tree."""
+    """Computes hashes of the device text of units in a tree."""
 
     def __init__(self, root: pathlib.Path):
         self.sources, self.known = Sources(root), {}
@@ -81,7 +81,7 @@ class Texts:
 
 
 def title(unit: str) -> str:
-    """A short name for pages: kind, tile and type."""
+    """Returns a short name for pages: kind, tile and type."""
     def word(field: str) -> str:
         found = re.search(rf"\.{field} = (?:sluice::\w+::)?(\w+)", unit)
         return found[1] if found else ""
@@ -92,8 +92,8 @@ def title(unit: str) -> str:
 
 
 class Kernels:
-    """The file. `kernels` are {"unit", "code", "by", "same", "other"}; `parts` the indices of what each part
-    ran."""
+    """The contents of kernels.xz. `kernels` are {"unit", "code", "by", "same", "other"}. `parts` has the
+    indices of the kernels that each part ran."""
 
     def __init__(self, path: pathlib.Path, *older: pathlib.Path):
         self.path = path
@@ -105,7 +105,7 @@ class Kernels:
         self.parts: dict[str, list[int]] = data["parts"]
 
     def write(self, preset: int = 1) -> None:
-        """Writes the file without kernels that no part refers to."""
+        """Writes the file, without kernels that no part refers to."""
         used = sorted({i for part in self.parts.values() for i in part})
         place = {old: new for new, old in enumerate(used)}
         self.kernels = [self.kernels[i] for i in used]
@@ -116,7 +116,8 @@ class Kernels:
         scratch.replace(self.path)
 
     def take(self, part: str, log: pathlib.Path, cache: pathlib.Path, texts: Texts, build: str, ended: bool = True) -> None:
-        """Records the kernels that a part of a build ran. An unfinished part's next run continues from there."""
+        """Records the kernels that a part of a build ran. If the part is unfinished, its next run adds more.
+        """
         open_parts = {name: self.parts.pop(name) for name in list(self.parts) if name.startswith(f"{part}@")}
         indices = set(open_parts.get(f"{part}@{build}", ()))
         for unit, (source, compiler) in logged(log).items():
@@ -126,8 +127,8 @@ class Kernels:
         self.parts[part if ended else f"{part}@{build}"] = sorted(indices)
 
     def index(self, unit: str, code: str, by: str, text: str) -> int:
-        """The kernel's place. Without code (a variant, or an entry that is not kept) it is the one known for
-        this text, or one whose code is compiled later."""
+        """Returns the kernel's index. Without code (a changed kernel, or an entry that is not stored) it is
+        the kernel known for this text, or a new one whose code is compiled later."""
         for i, kernel in enumerate(self.of_unit(unit)):
             number, known = kernel
             if code in ("", known["code"]) and text in known["same"] or code and known["code"] == code:
@@ -164,7 +165,7 @@ class Kernels:
 
 
 def compiled(tool: pathlib.Path, units: list[str], jobs: int) -> dict[str, tuple[str, str]]:
-    """(code, version) of each unit; a unit that does not compile has the code "none"."""
+    """Returns (code, version) of each unit. A unit that does not compile has the code "none"."""
     result = {}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -195,15 +196,15 @@ def compiled(tool: pathlib.Path, units: list[str], jobs: int) -> dict[str, tuple
 
 
 def compare(books: list[Kernels], texts: Texts, compile_all) -> tuple[int, int]:
-    """Compiles what no list knows; returns how many kernels were compared and how many differ. `compile_all`:
-    units -> {unit: (code, version)}."""
+    """Compiles units whose text is in no list. Returns how many kernels were compared and how many differ.
+    `compile_all`: units -> {unit: (code, version)}."""
     todo = [(book, kernel) for book in books for kernel in book.kernels
             if book.state(kernel, texts) == UNCOMPARED or not kernel["code"] and book.state(kernel, texts) == SAME]
     made = compile_all(sorted({kernel["unit"] for _, kernel in todo}))
     compared = differing = 0
     for _, kernel in todo:
         text, (code, by) = texts.of(kernel["unit"]), made[kernel["unit"]]
-        if not kernel["code"]:  # only a variant of the unit ran, and the unit itself is not compiled yet
+        if not kernel["code"]:  # only a changed form of the unit ran, and the unit itself is not compiled yet
             if text in kernel["same"]:
                 kernel["code"], kernel["by"] = code, by
             else:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""certify_kernels.py --self-test: on a made-up tree and compiler, exactly the kernels whose machine code changed
-are named, whatever else changes. Run by ctest.
+"""certify_kernels.py --self-test: with an invented tree and compiler, exactly the kernels whose machine code
+changed must be named, whatever else changes. Run by ctest.
 """
 import json
 import lzma
@@ -16,7 +16,7 @@ DENSE = ("#include <sluice/device/ptx/generated/wgmma_n8.cuh>\n#include <sluice/
 
 
 def entry_of(instructions: bytes, registers: int) -> bytes:
-    """A cache entry as sluice/host/jit/cache_entry.cc writes it, but for the digest."""
+    """Returns a cache entry as sluice/host/jit/cache_entry.cc writes it, without the checksum."""
     image = elf_of([(".text.sluice_entry", registers << 24, instructions), (".note", 0, b"release 13.0, V13.0.88")])
     return HEADER.pack(1, 3, 2, 1, len(image), 0.5, registers, 0, 0, 0) + b"key" + b"by" + b"l" + image
 

@@ -23,10 +23,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DIGITS = 12
 KINDS = ("table", "names", "tests", "host")
 NAMES = pathlib.Path("tests/gpu/names.json")
-# Folders whose files a test's result rests on. Included files elsewhere are the host code under test.
+# Folders whose files can change the verdict of a test. Included files in other folders are the host code
+# under test.
 JUDGING = ("tests", "sluice/check", "sluice/reference", "bench/chain")
-WHOLE = "sluice/check"  # its headers' functions are spread over its source files
-PLANTED = ("tests/gpu/kernel_changes.", "tests/gpu/changed_units.")  # the sanitizers' bugs, which other sections do not plant
+WHOLE = "sluice/check"  # functions of its headers are defined in several source files
+# Bugs that only the sanitizers' section plants.
+PLANTED = ("tests/gpu/kernel_changes.", "tests/gpu/changed_units.")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 IMPORT = re.compile(r"^\s*(?:from|import) (\w+)", re.M)
 
@@ -54,7 +56,8 @@ def meaning(path: pathlib.Path) -> str:
 
 
 def hash_of(root: pathlib.Path, files: set[str]) -> str:
-    """"" without files. A file that is gone changes the hash as a changed one does."""
+    """Returns a hash of the files; "" if there are none. A deleted file changes the hash as a changed one
+    does."""
     return digest(*(f"{name}\n{meaning(root / name) if (root / name).is_file() else 'gone'}" for name in sorted(files))) if files else ""
 
 
@@ -69,7 +72,8 @@ def judging(name: str) -> bool:
 
 
 def included(root: pathlib.Path, name: str) -> set[str]:
-    """Judging files that a C++ file includes, each with the source file of its name."""
+    """Returns the judging files (JUDGING) that a C++ file includes, each with the source file of the same
+    name."""
     found = set()
     for word in INCLUDE.findall((root / name).read_text(errors="replace")):
         for path in (pathlib.PurePosixPath(name).parent / word, pathlib.PurePosixPath(word)):
@@ -102,12 +106,13 @@ def closure(root: pathlib.Path, files: set[str]) -> set[str]:
 
 
 def selected(section: Section, part: Part) -> str:
-    """The filter whose tests the part runs; "" where it runs none of sluice_gpu_tests."""
+    """Returns the test filter that the part runs; "" if it runs no test of sluice_gpu_tests."""
     return part.filter or section.names
 
 
 def listing(tests: pathlib.Path, words: str, told: pathlib.Path) -> dict:
-    """Hash of the names that a filter selects in the test program, their number and their source files."""
+    """Returns the number of tests that a filter selects in the test program, a hash of their names, and their
+    source files."""
     told.unlink(missing_ok=True)
     subprocess.run([tests, "--gtest_list_tests", f"--gtest_filter={words}", f"--gtest_output=json:{told}"], capture_output=True, text=True, check=True)
     names, files = [], set()
@@ -119,7 +124,7 @@ def listing(tests: pathlib.Path, words: str, told: pathlib.Path) -> dict:
 
 
 def names_of(tests: pathlib.Path, sections: tuple[Section, ...], told: pathlib.Path) -> dict[str, dict]:
-    """For each filter of the table what `listing` gives; the text of tests/gpu/names.json."""
+    """Returns listing() for each filter of the table, as the text of tests/gpu/names.json."""
     filters = {words for section in sections for part in section.parts if (words := selected(section, part))}
     return {words: listing(tests, words, told) for words in sorted(filters)}
 
@@ -140,12 +145,12 @@ def test_files(root: pathlib.Path, section: Section, part: Part, names: dict[str
 
 
 def keys_of(root: pathlib.Path, section: Section, part: Part, names: dict[str, dict]) -> dict[str, str]:
-    """The part's keys in the tree at `root`."""
+    """Returns the part's keys in the tree at `root`."""
     words = selected(section, part)
     return {"table": digest(part.filter, settings(part)), "names": names.get(words, {}).get("names", "") if words else "",
             "tests": hash_of(root, test_files(root, section, part, names)), "host": hash_of(root, matching(root, section.host))}
 
 
 def changed(kept: dict[str, str], tree: dict[str, str]) -> list[str]:
-    """The kinds of keys in which a part differs from the tree."""
+    """Returns the kinds of keys in which a part differs from the tree."""
     return [kind for kind in KINDS if kept.get(kind) != tree.get(kind)]

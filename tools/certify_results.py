@@ -26,7 +26,7 @@ class Result:
     seconds: float = 0.0
     skipped: list[str] = dataclasses.field(default_factory=list)
     found: list[str] = dataclasses.field(default_factory=list)
-    facts: dict[str, str] = dataclasses.field(default_factory=dict)  # other numbers that tests recorded
+    facts: dict[str, str] = dataclasses.field(default_factory=dict)  # further values that tests recorded
 
     def add(self, what: str) -> None:
         if len(self.found) < SHOWN:
@@ -41,7 +41,7 @@ def number(value: object) -> int:
 
 
 COUNTED = ("cases", "kernels", "elements", "not_judged")
-# Keys that gtest itself writes for a case; other keys are properties that the test recorded.
+# Keys that gtest itself writes for a case. Other keys are properties that the test recorded.
 GTEST_KEYS = {"name", "file", "line", "status", "result", "timestamp", "time", "classname", "failures", "value_param", "type_param", "seed"}
 
 
@@ -60,7 +60,7 @@ def from_gtest(path: pathlib.Path, log: str) -> Result:
             elif case.get("failures"):
                 result.add(f"{name}: " + "\n".join(failure["failure"] for failure in case["failures"]))
             elif case.get("result") == "COMPLETED" and ("cases" in case or not number(case.get("not_judged", 0))):
-                result.tests += 1  # a test of one case, which was not judged, is no test that passed
+                result.tests += 1  # a test whose only case could not be judged does not count as passed
             result.not_judged += number(case.get("not_judged", 0))
             result.cases += number(case.get("cases", 0))
             result.elements += number(case.get("elements", 0))
@@ -75,7 +75,7 @@ def last_test(log: str) -> str:
 
 
 def identity(path: pathlib.Path) -> dict[str, str]:
-    """The identity of sluice_gpu_tests and of the machine, from its output."""
+    """Reads the identity of sluice_gpu_tests and of the machine from its output."""
     run = json.loads(path.read_text())
     for suite in run.get("testsuites", []):
         for case in suite["testsuite"]:
@@ -106,7 +106,7 @@ def from_junit(folder: pathlib.Path) -> Result:
 
 
 def read_json(path: pathlib.Path, result: Result, whose: str) -> dict:
-    """Reads JSON; {} and a finding if there is nothing to read."""
+    """Reads a JSON file. If there is nothing to read, returns {} and adds a finding."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):
@@ -128,7 +128,8 @@ def from_records(path: pathlib.Path) -> Result:
 
 
 def from_rows(path: pathlib.Path) -> Result:
-    """Reads `sluice rows --json`: verified points. A figure past its bar is reported, but is no fault."""
+    """Reads `sluice rows --json`: the verified points. A figure beyond its limit is reported, but is not a
+    fault."""
     result = Result()
     told = read_json(path, result, "sluice rows --json")
     for layer in told.get("layers", []):
@@ -148,8 +149,8 @@ def from_rows(path: pathlib.Path) -> Result:
     return result
 
 
-# Bars of `sluice rows`: slowdown against a kernel for each number of rows, kernels of a layer, longest first
-# call in us.
+# Limits for `sluice rows`: slowdown against the best kernel for each number of rows, kernels per layer, and
+# the longest first call in us.
 ROW_BARS = {"mean_loss": 0.015, "worst_loss": 0.08, "most_kernels": 12, "worst_call_us": 2000.0}
 
 
@@ -162,7 +163,7 @@ def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
         try:
             row = json.loads(line)
         except ValueError:
-            continue  # the unfinished last line of a run
+            continue  # the last line of an interrupted run may be incomplete
         if row.get("tool") == tool and row.get("build") == build:
             newest[row.get("kind"), row.get("class")] = row
     for (kind, name), row in newest.items():
@@ -179,17 +180,17 @@ def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
     changes = [row["shown"] for (kind, _), row in newest.items() if kind == "class" and row.get("shown", AS_IT_IS) != AS_IT_IS]
     if waived:
         result.facts[tool + WAIVED] = str(waived)
-    if changes:  # the kernel was changed for the tool, which a page must say
+    if changes:  # pages must say that the kernel was changed for the tool
         result.facts[tool + VARIANTS] = f"{len(changes)} of {result.kernels} kernels as a variant ({', '.join(sorted(set(changes)))})"
     return result
 
 
-AS_IT_IS = "nothing"  # the unchanged kernel
+AS_IT_IS = "nothing"  # name of the change that leaves the kernel as it is
 WAIVED, VARIANTS, PAST = " waived", " ran", " past its bar:"
 
 
 def build_of(tests: pathlib.Path) -> str:
-    """The build's name in the sanitizers' tool."""
+    """Returns the name of a build as the sanitizers' tool writes it."""
     return hashlib.sha256(tests.read_bytes()).hexdigest()[:12]
 
 

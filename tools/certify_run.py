@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the parts of a certificate's sections, on one GPU or several of one host, and notes their results. Used by
-certify.py. A part is a process of its own. Parts that time the host run first, with nothing beside them. Then
-parts that need a GPU alone run, one per GPU at a time. Parts that share a GPU follow, and beside them a part that
-spreads over all GPUs by itself.
+"""Runs the parts of a certificate's sections, on one or several GPUs of one host, and collects their results.
+Used by certify.py. A part is a process of its own. Parts that time the host run first, one at a time. Then
+parts that need a whole GPU run, one per GPU at a time. Parts that share a GPU follow, at the same time as a
+part that uses all GPUs itself.
 """
 import argparse
 import collections
@@ -23,7 +23,7 @@ from certify_sections import Part, Section, Setting, python_folder
 
 PASSED, WRONG, UNFINISHED = "passed", "wrong", "unfinished"
 OK, FOUND, NOTHING, MORE = 0, 1, 2, 3
-IMPOSSIBLE = 77  # the part needs something that this machine lacks
+IMPOSSIBLE = 77  # exit status: the part needs something that this machine lacks
 Task = tuple[Section, Part]
 
 
@@ -32,7 +32,7 @@ def tests_of(build: pathlib.Path) -> pathlib.Path:
 
 
 def shared_slots(gpus: int) -> int:
-    """Parts at once on a GPU: most of their time is host work."""
+    """Returns the number of parts that run on a GPU at the same time. Most of their time is host work."""
     return min(12, max(4, (os.cpu_count() or 1) // (2 * gpus)))
 
 
@@ -46,7 +46,7 @@ def environment(part: Part, seed: int | None) -> dict[str, str]:
 
 
 def end_group(process: subprocess.Popen) -> None:
-    """Ends a part and the processes that it started."""
+    """Kills a part and the processes that it started."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sign)
@@ -66,7 +66,8 @@ def row(name: str, entry: dict) -> str:
 
 
 class Runner:
-    """`keys` and `commits` are by section and part; `gpus` are values of CUDA_VISIBLE_DEVICES, None: as it is."""
+    """Runs parts. `keys` and `commits` are by section and part. `gpus` are values of CUDA_VISIBLE_DEVICES;
+    None leaves it unchanged."""
 
     def __init__(self, arguments: argparse.Namespace, setting: Setting, certificate, kernels: Kernels, gpus: list[str | None]):
         self.setting, self.certificate, self.kernels, self.gpus = setting, certificate, kernels, gpus
@@ -94,7 +95,7 @@ class Runner:
         return {"SLUICE_GPUS": ",".join(map(str, self.gpus)), "CUDA_VISIBLE_DEVICES": gpu} if section.spreads else {"CUDA_VISIBLE_DEVICES": gpu}
 
     def run_part(self, section: Section, part: Part, seed: int | None, gpu: str | None) -> certify_results.Result | None:
-        """Returns None if time ran out, which is no result."""
+        """Runs a part. Returns None if time ran out, in which case there is no result."""
         log, told, kernels = (self.log_of(section, part, end) for end in ("log", "json", "kernels"))
         told.unlink(missing_ok=True)
         kernels.unlink(missing_ok=True)
@@ -126,8 +127,7 @@ class Runner:
         return result
 
     def culprit(self, part: Part, env: dict[str, str], log: pathlib.Path) -> str:
-        """Finds the problem on which a batch hung or failed in the driver, by running the batch one by
-        one."""
+        """Runs a batch case by case, to find the problem on which it hung or failed in the driver."""
         if self.left() < 30:
             return "SLUICE_TEST_BATCH=1 says which problem it is: there was no time left"
         try:
@@ -174,7 +174,7 @@ class Runner:
         alone = collections.deque(task for task in order if not task[0].shares and not task[0].times)
         shared = collections.deque(task for task in order if task[0].shares and not task[0].spreads)
         spread = [task for task in order if task[0].spreads]
-        calm = threading.Barrier(len(self.gpus) + 1)  # no part that needs a GPU alone is left
+        calm = threading.Barrier(len(self.gpus) + 1)  # passed when no part is left that needs a whole GPU
 
         def drain(tasks: collections.deque, gpu: str | None) -> None:
             while True:

@@ -7,14 +7,15 @@ import dataclasses
 import os
 import pathlib
 
-# Tests of sluice_gpu_tests outside the sections: pool.* and changes need no GPU (tools/gpu_pool.sh, ctest),
-# identity.* runs before all sections, planted.* belong to the sanitizers, companion_times.* are timings run
+# Tests of sluice_gpu_tests that are in no section. pool.* and changes need no GPU (tools/gpu_pool.sh, ctest).
+# identity.* runs before all sections, planted.* is for the sanitizers, and companion_times.* are timings run
 # by hand.
 ELSEWHERE = "pool.*:*changes.*:changes_of_nothing.*:identity.*:planted.*:companion_times.*"
-RATES = "pack.keeps_up_with_memory"  # a timing: not beside other work
+RATES = "pack.keeps_up_with_memory"  # measures time, so nothing else may run
 
-# Host files that a section exercises, beside the kernels that it runs. A section without any is about machine
-# code: what host code asks for it, and how it is launched, is what `smoke` and the sections on calls show.
+# Host files that a section exercises, in addition to the kernels that it runs. Sections without any test
+# machine code only. That the host requests and launches it correctly is tested by `smoke` and the sections on
+# calls.
 LAUNCH = ("sluice/host/ops/*", "sluice/host/driver/*")
 UNITS = ("sluice/host/jit/source.*", "sluice/host/text/*_units.*", "sluice/host/text/field*", "sluice/host/text/printer.cc",
          "sluice/host/text/conv_text.*", "sluice/host/text/overlap_text.h", "sluice/host/text/enumerations.h")
@@ -27,32 +28,34 @@ PACKAGE = ("python/sluice/**/*.py", "sluice/c_api/*")
 class Part:
     name: str
     typical: int  # seconds on an H200 with a pool of cubins; a part starts only if so much time is left
-    limit: int    # seconds: past it the part hangs
+    limit: int  # seconds after which the part counts as hanging
     filter: str = ""  # for sluice_gpu_tests; "": run `command`
-    command: tuple[str, ...] = ()  # "{seconds}": its time limit; one that stops (status 3) resumes
+    # "{seconds}" stands for its time limit; status 3 means that it stopped early and can resume.
+    command: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
-    tests: tuple[str, ...] = ()  # patterns of files that judge, where `filter` does not say
+    tests: tuple[str, ...] = ()  # patterns of files that check results, if `filter` does not determine them
 
 
 @dataclasses.dataclass(frozen=True)
 class Section:
     name: str
-    what: str  # for pages
+    what: str  # description for pages
     parts: tuple[Part, ...]
     host: tuple[str, ...] = ()   # patterns of the host files that it exercises
-    tests: tuple[str, ...] = ()  # for all its parts what a part's `tests` are for one
+    tests: tuple[str, ...] = ()  # as a part's `tests`, for all its parts
     names: str = ""       # test filter of parts that have no filter of their own
     reads: str = "gtest"  # format of the results: gtest, junit, records, rows, sanitizer (certify_results.py)
     seeded: bool = False
-    shares: bool = False  # parts may run beside others on a GPU; not if one measures time or occupancy
+    # Parts may run at the same time as others on a GPU; false if one measures time or occupancy.
+    shares: bool = False
     times: bool = False   # measures host time, so nothing else runs at the same time on any GPU
     spreads: bool = False  # each part uses all GPUs
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """The options of a run. `{seed}` in a part's environment becomes the section's seed plus the part's first
-    case."""
+    """The options of a run. `{seed}` in a part's environment stands for the section's seed plus the part's
+    first case."""
     build: pathlib.Path
     logs: pathlib.Path
     kept: pathlib.Path = pathlib.Path()  # folder of the certificate
@@ -61,7 +64,7 @@ class Setting:
 
 
 def split(total: int, each: int) -> list[tuple[int, int]]:
-    """(first, count) for each part of `total` cases."""
+    """Returns (first, count) for each part of `total` cases."""
     return [(first, min(each, total - first)) for first in range(0, total, each)]
 
 
@@ -73,8 +76,8 @@ def fuzz_parts(setting: Setting) -> tuple[Part, ...]:
 
 
 def packed_parts(setting: Setting) -> tuple[Part, ...]:
-    """Packed cases are mostly host work (data, judge, copies), so several processes share it, each with its
-    own cases."""
+    """Returns the parts of the packed cases. These are mostly host work (data, checks, copies), so several
+    processes run them, each with its own cases."""
     total = 3_000 if setting.quick else 20_000
     random = "packed_products.of_random_problems_are_right_to_the_bit"
     parts = [Part(f"from {first}", 60, 280, random,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests certify.py on a fake test program. A wrong result, a crash, a hang, an empty run and one that is cut must
-show in the certificate and in the exit status. A weaker test or another kernel must void what it touches, and
-nothing else. Run by `certify.py --self-test` and ctest.
+"""Tests certify.py on a fake test program. A wrong result, a crash, a hang, an empty run and an interrupted
+one must show in the certificate and in the exit status. A weaker test or another kernel must void the parts
+that it affects, and no others. Run by `certify.py --self-test` and ctest.
 """
 import argparse
 import contextlib
@@ -20,7 +20,7 @@ import certify_run
 import source_hash
 from certify_sections import Part, Section
 
-# Plays sluice_gpu_tests. A file beside it has lines "part filter: mode"; the default is "right".
+# A fake sluice_gpu_tests. A file next to it has lines "part filter: mode"; the default mode is "right".
 FAKE = r'''#!/usr/bin/env python3
 import json, os, pathlib, signal, sys, time
 here = pathlib.Path(__file__).parent
@@ -77,7 +77,7 @@ FILES = {"sluice/kernels/a.cuh": "int a;", "sluice/kernels/c.cuh": "int c;", "sl
 
 
 class Bench:
-    """A folder with the fake program in it."""
+    """A folder that contains the fake program."""
 
     def __init__(self, folder: pathlib.Path, table: tuple[Section, ...] = TABLE):
         self.folder = folder
@@ -102,7 +102,7 @@ class Bench:
         (self.folder / "tests/plan.json").write_text(json.dumps(told))
 
     def run(self, sections: str = "", **more: object) -> tuple[int, dict, str]:
-        """Returns exit status, certificate and printed text."""
+        """Runs certify.py. Returns exit status, certificate and printed text."""
         certify.all_sections, certify.ROOT, certify_run.ROOT = lambda setting: self.table, self.folder, self.folder
         names = self.folder / certify_keys.NAMES
         names.write_text(certify.text_of_names(self.folder, self.folder / "names.told"))
@@ -125,7 +125,7 @@ class Bench:
 
 
 def listed(tests: pathlib.Path, words: str, told: pathlib.Path) -> dict:
-    """Plays certify_keys.listing with the plan of the fake program."""
+    """Replaces certify_keys.listing by the plan of the fake program."""
     suite = words.split(".")[0]
     names = [f"{suite}.{name}" for name in json.loads((tests.parent / "plan.json").read_text())["tests"]]
     return {"tests": len(names), "names": certify_keys.digest(*names), "files": [f"tests/gpu/{suite}_test.cc"]}
@@ -160,7 +160,7 @@ def nothing_is_run_twice(bench: Bench) -> None:
 
 
 def voids(name: str, text: str, *wanted: str):
-    """A change of a file voids these parts, and no others."""
+    """Expects that a change of this file voids these parts, and no others."""
     def test(bench: Bench) -> None:
         bench.run()
         bench.calls()
@@ -174,7 +174,7 @@ def voids(name: str, text: str, *wanted: str):
 
 
 def another_name_voids_its_section(bench: Bench) -> None:
-    """A test that is gone, or new, under sources that are the same: a class of a new enumerator."""
+    """A test is removed or added while the sources are the same, as when an enumerator adds a class."""
     bench.run()
     bench.calls()
     bench.plan(tests=("first", "of_a_new_class"))
@@ -208,7 +208,7 @@ def names_of_another_build(bench: Bench) -> None:
 
 
 def on_several_gpus(bench: Bench) -> None:
-    """Each part runs on one GPU; parts that do not share have one for themselves."""
+    """Each part runs on one GPU. Parts that do not share have a GPU of their own."""
     bench.table = (*TABLE[1:], Section("tool", "", (Part("a", 0, 20, "tool.*"),), shares=True, spreads=True))
     bench.plan(takes=0.3)
     code, told, said = bench.run(gpus=2)
@@ -219,7 +219,7 @@ def on_several_gpus(bench: Bench) -> None:
 
 
 def timings_run_alone(bench: Bench) -> None:
-    """A part that times the host begins and ends before any other begins."""
+    """A part that times the host must run while no other part runs."""
     bench.table = (Section("cost", "", (Part("all", 0, 20, "one.*"),), times=True), TABLE[2])
     bench.plan(takes=0.2)
     bench.run(gpus=2)
@@ -319,7 +319,7 @@ def unknown_section(bench: Bench) -> None:
 
 
 def into_a_folder(bench: Bench) -> None:
-    """A run whose results are carried home begins from those in bench/results."""
+    """A run whose results go to another folder starts from those in bench/results."""
     bench.run("one")
     bench.calls()
     out = bench.folder / "out"
@@ -335,7 +335,7 @@ def a_missing_wheel(bench: Bench) -> None:
 
 
 def of_its_wheel(bench: Bench) -> None:
-    """The Python suite belongs to the wheel that it installs, not to the build beside it."""
+    """The Python suite's result belongs to the wheel that it installs, not to the build in the same tree."""
     (bench.folder / "wheels").mkdir()
     sources = " ".join(f"{part}:{digits}" for part, digits in source_hash.all_hashes(bench.folder).items())
     with zipfile.ZipFile(bench.folder / "wheels/sluice_gemm-1-py3.whl", "w") as wheel:
@@ -353,7 +353,7 @@ def of_its_wheel(bench: Bench) -> None:
 
 
 def a_part_that_goes_on(bench: Bench) -> None:
-    """A part that stops before time is over (status 3), or lacks something here (77), gives no verdict."""
+    """A part that stops early (status 3), or that lacks something here (77), gives no verdict."""
     for status in (certify.MORE, certify_run.IMPOSSIBLE):
         bench.table = (Section("tool", "", (Part("a", 0, 20, command=("sh", "-c", f"exit {status} # {{seconds}}")),), reads="sanitizer"),)
         code, told, said = bench.run()
@@ -363,7 +363,8 @@ def a_part_that_goes_on(bench: Bench) -> None:
 
 
 def data_at_fault(bench: Bench) -> None:
-    """A result that is not judged is neither right nor wrong; where nothing was judged, nothing is shown."""
+    """A result that is not judged is neither right nor wrong. If nothing was judged, nothing has been shown.
+    """
     def judged(*cases: dict) -> certify_results.Result:
         told = bench.folder / "told.json"
         told.write_text(json.dumps({"testsuites": [{"name": "a", "testsuite": [{"name": "x", "result": "COMPLETED", **case} for case in cases]}]}))
@@ -410,7 +411,8 @@ def readers(bench: Bench) -> None:
 
 
 TESTS = (all_right, nothing_is_run_twice,
-         # A weaker test, a weaker judge, a header of tests, and launching code void parts; the rest voids none.
+         # A weaker test, a weaker check, a header of tests, and launching code void parts. The other changes
+         # void none.
          voids("tests/gpu/two_test.cc", '#include "shared.h"\nTEST(two, first) { EXPECT_LE(bits, 1); }', "two.a*", "two.b*"),
          voids("sluice/check/judge.cc", "bool right(int x) { return x < 2; }", "one.*"),
          voids("tests/gpu/shared.h", "int bits = 0;", "two.a*", "two.b*"),

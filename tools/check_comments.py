@@ -32,16 +32,16 @@ SKIPPED = re.compile(r"SPDX-License|NOLINT|clang-format|namespace\b|https?://|no
 
 
 class Comment:
-    """A comment: the number of its first line, and its lines without marks."""
+    """A comment: the number of its first line, and its lines without comment marks."""
 
     def __init__(self, line, column, alone, lines):
         self.line, self.column, self.alone, self.lines = line, column, alone, lines
-        self.doc = False  # ///, or Python
+        self.doc = False  # true for /// and Python docstrings
 
 
 def cpp_comments(text):
-    """Comments of a source; adjacent lines in one column are one comment."""
-    text = re.sub(r"(?<=\d)'(?=\d)", "_", text)  # 1'000 is no character
+    """Returns the comments of a source. Adjacent lines in one column are one comment."""
+    text = re.sub(r"(?<=\d)'(?=\d)", "_", text)  # the ' in 1'000 does not begin a character literal
     starts = [0] + [m.end() for m in re.finditer("\n", text)]
     number = 0
     comments = []
@@ -89,7 +89,7 @@ def python_comments(text):
 
 
 def sentences_of(lines):
-    """(line offset, sentence) of a comment's prose; tables and indented code have none."""
+    """Yields (line offset, sentence) of a comment's prose. Tables and indented code are skipped."""
     sentence, first, in_item = [], 0, False
     for offset, line in enumerate([*lines, ""]):
         bare = line.strip()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks includes against the table of rooms, which docs/tour.md shows too; the two must agree.
+"""Checks includes against the table of allowed includes ("rooms"). docs/tour.md shows the same table, and the
+two must agree.
 
 A `.h` under sluice/kernels is a table of values for both compilers (the registry). A `.cuh` is device code,
 which the host carries as text and never includes. Called by `make check` and ctest. `--self-test` plants bad
@@ -30,9 +31,9 @@ ROOMS = {
     "tools": {"tools", "records", "chain", "host", "public", "spec", "registry", "std"},  # sluice/tools.h, for cli and bench
     "cli": {"cli", "bench", "tools", "check", "twin", "reference", "public", "spec", "std", "posix", "vendor", "cuda"},
     "bench": {"bench", "tools", "check", "reference", "public", "spec", "std", "posix", "vendor", "cuda"},
-    "examples": {"public", "std", "cuda_runtime.h"},  # as a user would
+    "examples": {"public", "std", "cuda_runtime.h"},  # as a user's program would
 }
-ROOM_OF_FOLDER = [  # the first prefix that fits
+ROOM_OF_FOLDER = [  # the first matching prefix decides
     ("sluice/spec/", "spec"), ("sluice/device/", "device"), ("sluice/host/", "host"), ("sluice/chain/", "chain"),
     ("sluice/records/", "records"), ("sluice/check/", "check"), ("sluice/tools.", "tools"),
     ("sluice/reference/", "reference"), ("sluice/twin/", "twin"), ("sluice/c_api/", "c_api"), ("include/sluice/", "public"), ("cli/", "cli"),
@@ -51,7 +52,7 @@ def room_of(path: str) -> str | None:
 
 
 def target_of(include: str, root: pathlib.Path) -> str:
-    """The room or class of an include."""
+    """Returns the room or the class of an included file."""
     if include.startswith("sluice/") and (root / "include" / include).is_file():
         return "public"
     room = room_of(include)
@@ -86,14 +87,14 @@ def faults_in(path: str, text: str, root: pathlib.Path) -> list[str]:
 
 
 def table_in(tour: str) -> dict[str, set[str]]:
-    """Room -> allowed includes, from the first and last cell of the rows below HEADING."""
+    """Returns room -> allowed includes, from the first and last cell of the rows below HEADING."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")]
             for line in tour.partition(f"{HEADING}\n")[2].split("\n\n")[0].splitlines() if line.startswith("|")]
     return {row[0]: set(row[-1].split(", ")) for row in rows[2:]}
 
 
 def table_faults(tour: str, rooms: set[str]) -> list[str]:
-    """`rooms`: those with files; a planned room needs no row."""
+    """Returns the table's faults. `rooms`: the rooms that have files; a planned room needs no row."""
     table = table_in(tour)
     faults = [f"docs/tour.md: no room called {room} has files: drop its row" for room in table if room not in rooms]
     for room in sorted(rooms):

@@ -22,7 +22,8 @@ def steps_of(source: str) -> str:
 
 
 def troubles(lists: str, sources: dict[str, str]) -> list[str]:
-    """`sources`: path below sluice/ -> text, of all files that may have steps."""
+    """Returns the differences. `sources`: path below sluice/ -> text, of all files that may have steps of
+    dependent launches."""
     told = dict(TOLD.findall(lists))
     found = [f"{LISTS} tells the steps of sluice/{path}, and there is no such file" for path in told if path not in sources]
     for path, source in sources.items():

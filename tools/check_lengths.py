@@ -18,8 +18,8 @@ HOST = ("sluice/host/", "sluice/chain/", "sluice/records/", "sluice/check/", "sl
 
 
 def faults(lengths: dict[str, int]) -> list[str]:
-    """Sentences about files that are too long and folders with too many files; `lengths`: lines by file
-    name."""
+    """Returns sentences about files that are too long and folders with too many files. `lengths`: lines by
+    file name."""
     found = [f"{name} has {lines} lines, at most {MOST_LINES}: split it by ideas"
              for name, lines in sorted(lengths.items()) if lines > MOST_LINES]
     folders = collections.Counter(str(pathlib.PurePosixPath(name).parent) for name in lengths if name.startswith(HOST))

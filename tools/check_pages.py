@@ -21,7 +21,7 @@ LONG = "docs/python-reference.md"
 
 
 def anchors_of(text):
-    """Anchors of headings, as GitHub makes them."""
+    """Returns the anchors of headings, as GitHub makes them."""
     headings = re.findall(r"^#+ +(.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
@@ -37,7 +37,7 @@ def length_faults(name, text):
 
 
 def result_faults(name, text):
-    """Faults of a finding or decision that does not begin with its result."""
+    """Returns the faults of a finding or decision that does not begin with its result."""
     blocks = [block for block in text.split("\n\n") if block.strip()]
     first = " ".join(blocks[0].splitlines()[1:] if len(blocks[0].splitlines()) > 1 else blocks[1].splitlines()) if len(blocks) > 1 else ""
     sentences = len(re.findall(r"[.:?!](?=\s|$)", first))
@@ -48,7 +48,8 @@ def result_faults(name, text):
 
 
 def link_faults(name, pages, exists):
-    """`pages`: name -> text. `exists`: whether a file or folder is there."""
+    """Returns the broken links of a page. `pages`: name -> text. `exists`: tells whether a file or folder
+    exists."""
     faults = []
     for link in LINK.findall(re.sub(r"```.*?```|`[^`\n]*`", "", pages[name], flags=re.S)):
         path, _, anchor = link.partition("#")

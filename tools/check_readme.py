@@ -19,7 +19,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEFORE = ("void fail(const sluice::Error& error) { std::printf(\"%s\\n\", error.message.c_str()); }\n"
           "void readme(const void* a, const void* b, void* d, sluice::Stream stream) {")
-AFTER = "}\nint main() { readme(nullptr, nullptr, nullptr, {}); }"  # without memory, so that it ends with an error
+# Without operands, so the program ends with an error.
+AFTER = "}\nint main() { readme(nullptr, nullptr, nullptr, {}); }"
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -27,7 +28,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def program_of(block: str) -> str:
-    """The snippet as a function of the pointers and the stream it uses, and a call of it."""
+    """Returns the snippet as a function of the pointers and the stream that it uses, and a call of it."""
     lines = block.splitlines()
     included = [line for line in lines if line.startswith("#")]
     return "\n".join(["#include <cstdio>", *included, BEFORE, *(line for line in lines if not line.startswith("#")), AFTER, ""])
@@ -44,7 +45,7 @@ def compile_faults(text: str, compiler: str) -> list[str]:
 
 
 def c_faults(text: str) -> list[str]:
-    """`text`: docs/cpp.md, whose C is whole functions."""
+    """Returns the faults of the C code in `text`: docs/cpp.md, where each block is a whole function."""
     found = [] if blocks(text, "c") else ["docs/cpp.md has no C to compile"]
     for block in blocks(text, "c"):
         done = subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror", "-fsyntax-only",
@@ -55,14 +56,15 @@ def c_faults(text: str) -> list[str]:
 
 
 def python_faults(text: str, names: set[str]) -> list[str]:
-    """`names`: __all__ of sluice.torch."""
+    """Returns names in README that the package lacks. `names`: __all__ of sluice.torch."""
     used = [node for block in blocks(text, "python") for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Attribute)]
     return [f"sluice.torch has no {node.attr}" for node in used
             if isinstance(node.value, ast.Name) and node.value.id == "st" and node.attr not in names]
 
 
 def tool_faults(text: str, help_of) -> list[str]:
-    """`help_of`: the text of `sluice VERB --help`, "" if there is no such verb."""
+    """Returns verbs and flags in README that the tool lacks. `help_of`: returns the text of `sluice VERB
+    --help`, "" if there is no such verb."""
     lines = re.findall(r"^(?:build/release/)?sluice +(\w+) *(.*)$", "\n".join(blocks(text, r"\w*")), re.M)
     found = [] if lines else ["there is no line with sluice to look at"]
     for verb, flags in lines:

@@ -18,16 +18,16 @@ import tokenize
 
 KINDS = ("cuh", "cc", "h", "py", "sh", "md", "txt", "pml")
 WORD = re.compile(r"(?<![\w/<.$*-])((?:[\w.-]+/)*[\w-]+\.(?:" + "|".join(KINDS) + r"))\b(?![\w(*])")
-# History, and checks with planted mistakes.
+# Pages that describe the past, and checks with planted mistakes.
 LEFT_OUT = ("tools/check_", "docs/findings/", "docs/decisions/", "docs/performance.md", "CHANGELOG.md", "bench/results/")
-# Files of others or of a user, and made-up names.
+# Files of other projects or of a user, and invented names.
 FOREIGN = re.compile(r"^(cuda|cuda_runtime|nvrtc|cublasLt|stdint|fmt/format)\.h$|NAME|^my_|^summary\.txt$"
                      r"|^(awq|auto_gptq|gptqmodel|quantization|vllm)/|^qlinear_cuda\.py$")
 COMMENT = {"cuh": r"//.*|^\s*/?\*.*", "cc": r"//.*|^\s*/?\*.*", "h": r"//.*|^\s*/?\*.*", "sh": r"(?:^|\s)#\s.*", "txt": r"(?:^|\s)#\s.*"}
 
 
 def python_lines(text):
-    """(line number, text) of comments and docstrings."""
+    """Yields (line number, text) of comments and docstrings."""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
@@ -39,7 +39,7 @@ def python_lines(text):
 
 
 def lines_of(name, text):
-    """(line number, text) of a whole page, or of a source's comments."""
+    """Yields (line number, text) of a whole page, or of a source's comments."""
     kind = name.rpartition(".")[2]
     if kind == "py":
         yield from python_lines(text)
@@ -52,14 +52,14 @@ def lines_of(name, text):
 
 
 def words_of(name, text):
-    """(line number, word) of each file named in a page or in a source's comments."""
+    """Yields (line number, word) of each file named in a page or in a source's comments."""
     for number, line in lines_of(name, text):
         for word in WORD.findall(line):
             yield number, word
 
 
 def missing(names, read):
-    """Lines that name a file which is not in `names`."""
+    """Returns lines that name a file which is not in `names`."""
     known = {"/" + name for name in names}
     ends = {name[i:] for name in known for i, letter in enumerate(name) if letter == "/"}
     found = []

@@ -19,9 +19,9 @@ import re
 import sys
 
 SAMPLE = pathlib.Path(__file__).resolve().parent.parent / "tests/sass/wide_loop.sass"
-OLDEST = 8  # groups; older ones are kept at this age
+OLDEST = 8  # number of groups; the age of older ones is not counted further
 
-PRODUCTS = ("HGMMA", "QGMMA")  # for 16-bit and 8-bit operands
+PRODUCTS = ("HGMMA", "QGMMA")  # WGMMA instructions for 16-bit and 8-bit operands
 INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+([^;/]+);")
 LABEL = re.compile(r"^\s*(\.L_[\w.]+):")
 FUNCTION = re.compile(r"Function : (\S+)|^\s*\.text\.(\S+):")
@@ -46,7 +46,7 @@ class Instruction:
         return int(found[1]) if found else None
 
     def product(self):
-        """Registers of A, or none."""
+        """Returns the registers of A, or none."""
         first = self.register(1) if self.name.startswith(PRODUCTS) else None
         return [] if first is None else list(range(first, first + 4))
 
@@ -55,7 +55,8 @@ class Instruction:
             return []
         index = 0
         while index < len(self.operands) - 1 and re.fullmatch(r"U?P[\dTR]", self.operands[index]):
-            index += 1  # written predicates precede the register: SHFL PT, R4, ...; ATOMG PT, R4, ...
+            # Predicates that are written come before the register: SHFL PT, R4, ...; ATOMG PT, R4, ...
+            index += 1
         first = self.register(index)
         if first is None:
             return []
@@ -67,7 +68,7 @@ class Instruction:
 
 
 def functions_of(text):
-    """[(name, instructions, {label: index})]"""
+    """Returns [(name, instructions, {label: index})] of the functions in a SASS text."""
     functions = [("?", [], {})]
     for line in text.splitlines():
         if found := FUNCTION.search(line):
@@ -103,7 +104,7 @@ def followers(index, instructions, labels):
 
 
 def step(instruction, ages):
-    """Hazards of the instruction, and the ages after it."""
+    """Returns the hazards of the instruction, and the ages after it."""
     wrong = [register for register in instruction.written() if register in ages]
     ages = dict(ages)
     for register in instruction.product():
@@ -126,7 +127,7 @@ def hazards_of(instructions, labels):
             found[index] = wrong
         for follower in followers(index, instructions, labels):
             known = states.get(follower)
-            # The younger age holds where paths meet.
+            # If paths meet, the younger age counts.
             merged = dict(ages) if known is None else known | {
                 register: min(age, known.get(register, OLDEST)) for register, age in ages.items()}
             if merged != known:
@@ -136,7 +137,7 @@ def hazards_of(instructions, labels):
 
 
 def check(text):
-    """(products with A in registers, messages)"""
+    """Returns (products with A in registers, messages) of a SASS text."""
     products, messages = 0, []
     for name, instructions, labels in functions_of(text):
         own = sum(1 for instruction in instructions if instruction.product())
@@ -151,7 +152,8 @@ def check(text):
 
 
 def failures(named):
-    """Products in all of [(name, text)], and faults; a text without products is one."""
+    """Returns the number of products in all of [(name, text)], and the faults. A text without products is a
+    fault."""
     total, wrong = 0, [] if named else ["nothing to check"]
     for name, text in named:
         products, messages = check(text)
@@ -168,10 +170,10 @@ def self_test():
     assert products == 8 and not messages, (products, messages)
     waits = re.findall(r".*WARPGROUP\.DEPBAR.*\n", loop)
     assert len(waits) == 2, waits
-    for wait in waits:  # allows one group too many in flight
+    for wait in waits:  # lets one group too many stay in flight
         _, messages = check(loop.replace(wait, wait.replace("gsb0, 0x1", "gsb0, 0x2")))
         assert messages, f"a wait that is too short is not found: {wait}"
-    # The hazard is only on the loop's back edge: a straight scan from the top sees nothing.
+    # The hazard is only on the loop's back edge, so a scan from top to bottom would miss it.
     start = INSTRUCTION.search(loop)[1]
     straight = re.sub(rf".*\bBRA 0x{start} ;.*\n", "", loop)
     first = waits[0]

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/defaults.md: what C++, C, Python and the tool take where a caller says nothing but sizes.
+"""Writes docs/defaults.md: the defaults of C++, C, Python and the tool if a caller gives only sizes.
 
     tools/defaults_table.py --printer build/ci/tests/sluice_defaults --library build/ci/libsluice_c.so
     tools/defaults_table.py --check ...     compares instead; exits with 1 if the page is another, or a row differs
 
 Values of C++, C and the tool come from tests/defaults/defaults.cc, which asks their own code. Those of Python
 come from the package's structs, and from the signatures of its functions. An interface that lacks a field, or
-wants it said, has no value and differs from nobody. Called by ctest.
+has no default for it, has no value and is not compared. Called by ctest.
 """
 import argparse
 import ast
@@ -36,7 +36,7 @@ to), bias and C have the type of D. Folders are not in the table: in C++ an empt
 nothing, and elsewhere the environment names them (`options_from_environment()`). In C++ each `Matrix` says its own type, and `Conv::padding_after` does
 not follow `padding`.
 """
-# Parameters of Python's functions whose default is that of a field above.
+# Parameters of Python functions whose default is that of a field in the table.
 CALLS = {"use_fast_accum": ("product", "accumulate", {"False": "promoted", "True": "fast"}),
          "activation": ("product", "epilogue.activation", {"None": "none", "'none'": "none"}),
          "gated": ("product", "epilogue.gated", {"False": "no"}),
@@ -44,14 +44,14 @@ CALLS = {"use_fast_accum": ("product", "accumulate", {"False": "promoted", "True
          "deterministic": ("product", "deterministic", {"True": "yes"}),
          "candidates": ("options", "candidates of a race", {"3": "3"}),
          "alpha": ("scalars", "alpha", {"1.0": "1"}),
-         "beta": ("scalars", "beta", {"None": "1"}),  # _follows() holds the None
+         "beta": ("scalars", "beta", {"None": "1"}),  # _follows() tests what None stands for
          "epsilon": ("scalars", "norm epsilon", {"1e-05": "1e-05"}),
          "stride": ("convolution", "stride.w", {"1": "1"}), "padding": ("convolution", "padding.w", {"0": "0"}),
          "dilation": ("convolution", "dilation.w", {"1": "1"})}
 
 
 def structs() -> dict:
-    """Python's values, by topic and field, as the printer calls them."""
+    """Returns Python's values, by topic and field, with the printer's names."""
     import sluice
     from sluice import convolutions, formats, problems
 
@@ -86,7 +86,7 @@ def structs() -> dict:
 
 
 def signatures(sources: dict) -> dict:
-    """The defaults of the parameters in CALLS: {parameter: {"file.function": default}}."""
+    """Returns the defaults of the parameters in CALLS: {parameter: {"file.function": default}}."""
     found: dict = {name: {} for name in CALLS}
     for file, source in sources.items():
         if pathlib.PurePosixPath(file).name.startswith("_"):
@@ -104,7 +104,7 @@ def signatures(sources: dict) -> dict:
 
 
 def with_calls(table: dict, found: dict) -> list[str]:
-    """Adds Python's calls to the table. Returns a line for each function whose default is another."""
+    """Adds Python's functions to the table. Returns a line for each function whose default differs."""
     faults = []
     for parameter, (topic, field, meaning) in CALLS.items():
         values = {where: meaning.get(value, value) for where, value in found[parameter].items()}
@@ -119,7 +119,7 @@ def with_calls(table: dict, found: dict) -> list[str]:
 
 
 def faults_of(table: dict) -> list[str]:
-    """A line for each row with two values."""
+    """Returns a line for each row whose values differ."""
     return [f"{topic}, {field}: " + ", ".join(f"{INTERFACES[name]} {value}" for name, value in row.items() if value)
             for topic, rows in table.items() for field, row in rows.items() if len({v for v in row.values() if v}) > 1]
 
@@ -142,7 +142,7 @@ def sources() -> dict:
 
 
 def _follows() -> None:
-    """Python's beta is None, which stands for 1 where there is a C."""
+    """Checks that Python's beta=None stands for 1 if there is a C."""
     assert "beta = 0.0 if c is None else 1.0" in sources()["torch/functional.py"], "mm() gives beta another meaning"
 
 
@@ -165,7 +165,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def self_test() -> int:
-    """Plants a row that differs, one where an interface says nothing, and a function with another default."""
+    """Plants a row that differs, one in which an interface has no value, and a function with another default.
+    """
     table = {"product": {"accumulate": {"cpp": "fast", "c": "promoted"}, "batch": {"cpp": "1", "c": "", "tool": "1"}}}
     assert faults_of(table) == ["product, accumulate: C++ fast, C promoted"]
     assert "| `batch` | 1 | *said* | 1 |" in page_of(table)

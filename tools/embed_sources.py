@@ -10,7 +10,7 @@ import pathlib
 
 
 def literal(line: str) -> str:
-    """A source line as a C++ string literal; a file is many adjacent literals, one a line."""
+    """Returns a source line as a C++ string literal. A file becomes many adjacent literals, one per line."""
     escaped = line.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
     if not escaped.isascii():
         escaped = "".join(c if c.isascii() else "".join(f"\\{b:03o}" for b in c.encode()) for c in escaped)
@@ -18,7 +18,8 @@ def literal(line: str) -> str:
 
 
 def embedded(heading: list[str], row_type: str, function: str, files: list[tuple[str, pathlib.Path]]) -> str:
-    """A C++ file whose `function` returns a span of `row_type` {name, text}, one for each (name, path)."""
+    """Returns a C++ file whose `function` returns a span of `row_type` {name, text}, one for each (name,
+    path)."""
     out = [*heading, "", "namespace sluice {", "namespace {"]
     rows = []
     for index, (name, path) in enumerate(files):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Formats each C++ and CUDA file (with --check only names those that need it) with clang-format 14, as other
-# versions lay out the style differently. Generated files are left alone.
+# Formats each C++ and CUDA file with clang-format 14, because other versions format differently. With --check
+# it only names the files that are not formatted. Generated files are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

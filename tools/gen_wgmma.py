@@ -73,12 +73,13 @@ namespace sluice::ptx {{
 """
 
 
-# Registers of sums that one macro of wgmma_rs.cuh names.
+# Number of accumulators that one macro of wgmma_rs.cuh names.
 RUN = 16
 
 
 def sums_of(first, count):
-    """Texts of `count` sums from number `first` on: names in the instruction, and outputs of asm."""
+    """Returns texts for `count` accumulators from number `first` on: names in the instruction, and outputs of
+    asm."""
     numbers = range(first, first + count)
     return ", ".join(f"%{i}" for i in numbers), ", ".join(f'"+f"(d[{i}])' for i in numbers)
 
@@ -114,7 +115,7 @@ namespace sluice::ptx {{
 
 
 def register_a_macros():
-    """The text that all widths share, so that the library carries it once."""
+    """Returns the text that all widths share, so that the library contains it once."""
     macros = ""
     for run in range(256 // 2 // RUN):
         names, outputs = sums_of(run * RUN, RUN)

@@ -45,9 +45,11 @@ sys.dont_write_bytecode = True
 import sanitize_log  # noqa: E402
 
 TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")
-TOGETHER = {"racecheck": 4, "memcheck": 20, "initcheck": 20, "synccheck": 20}  # classes a process
+# Number of classes that one process tests.
+TOGETHER = {"racecheck": 4, "memcheck": 20, "initcheck": 20, "synccheck": 20}
 LIMIT = 150  # seconds for one process
-FAMILIES = ("block", "strided", "conv", "narrow", "strip", "wide", "norm", "quantise", "pack", "plain", "dense")  # the most telling first
+# The families with the most frequent findings come first.
+FAMILIES = ("block", "strided", "conv", "narrow", "strip", "wide", "norm", "quantise", "pack", "plain", "dense")
 # (tool, family, change, test, settings)
 NORM = ("norms.of_random_shapes", {"SLUICE_NORM_CASES": "4"})
 PACK = ("pack.random_sizes_are_the_references", {"SLUICE_PACK_CASES": "1", "SLUICE_PACK_SEED": "1"})
@@ -82,13 +84,14 @@ PLANTED = (
 # Kernel changes under which racecheck runs these families, because it reports false races for the unchanged kernels
 # (docs/findings/races.md): one lane arrives at a barrier on behalf of all.
 SHOWN = {family: "every_lane_arrives" for family in ("block", "strided", "strip", "wide")}
-# In this one class of plain kernels two teams meet a different number of times before the CTA does.
+# The one class of plain kernels whose two teams pass a different number of barriers before they meet as a
+# CTA.
 MEETS_TWICE = re.compile(r"plain/.*/plain_wgmma_32x32x64_w8_s\d+_c1x1_")
 GRANULARITIES = ("tensor", "row", "row_block", "square_block")
 
 
 class Row:
-    """A run of some tests under a tool."""
+    """A run of some tests under one tool."""
 
     def __init__(self, kind, tool, family, name, test, settings=None):
         self.kind, self.tool, self.family, self.name, self.test, self.settings = kind, tool, family, name, test, settings or {}
@@ -109,7 +112,7 @@ def listed(tests):
     return names
 
 
-COMPANIONS = {"norms": "norm", "all": "quantise"}  # by the first word of their tests' names
+COMPANIONS = {"norms": "norm", "all": "quantise"}  # the first word of a companion's test name -> its family
 
 
 def family_of(name):
@@ -152,7 +155,7 @@ def shown(row):
 
 
 def batches(rows):
-    """Rows for one process: a few with the same change and without settings of their own."""
+    """Yields rows for one process: a few with the same change, and without settings of their own."""
     result = []
     for row in rows:
         last = result[-1] if result else []
@@ -179,7 +182,7 @@ class Runner:
         self.done, self.total, self.bad, self.skipped = 0, 0, 0, 0
 
     def known(self):
-        """Keys of results in the file from this GPU and this build."""
+        """Returns the keys of results in the file that are from this GPU and this build."""
         rows = [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
         return {(row["kind"], row["tool"], row["class"]): row["clean"] for row in rows
                 if row["gpu"] == self.same["gpu"] and row["build"] == self.same["build"]}
@@ -200,7 +203,7 @@ class Runner:
             print(f"[{self.done:4}/{self.total}] {row.tool:9} {row.name[:80]}: {word} ({seconds:.1f} s)", flush=True)
 
     def process(self, rows):
-        """(log, seconds) of one process; None if time ran out before it ended."""
+        """Runs one process. Returns (log, seconds); None if time ran out before it ended."""
         first, left = rows[0], self.end - time.monotonic()
         if left < 3:
             return None
@@ -216,7 +219,7 @@ class Runner:
             try:
                 child.wait(limit)
             except subprocess.TimeoutExpired:
-                os.killpg(child.pid, 9)  # the tool's children too
+                os.killpg(child.pid, 9)  # also ends the tool's children
                 child.wait()
                 if limit < LIMIT:
                     return None
@@ -272,7 +275,7 @@ def version(sanitizer):
 
 
 def wrong_names(tests):
-    """Names in the tables above that the binary does not have."""
+    """Returns names in the tables above that the binary does not have."""
     names, tools = listed(tests), list(TOOLS)
     changes = {name.rsplit("/", 1)[1] for name in names if name.startswith("kernel/changes.")}
     rows = planted_rows(names, tools) + class_rows(names, tools)
@@ -309,7 +312,8 @@ def sanitize(given):
     print(f"{len(rows)} to run, {len(rows) - len(left)} of them known ({runner.bad} not clean)", flush=True)
     os.environ.setdefault("SLUICE_CACHE_DIR", str(runner.out / "sanitize_cache"))
     pathlib.Path(os.environ["SLUICE_CACHE_DIR"]).mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(row.kind == "class" for row in left):  # compiled by all cores, before processes that use one each
+    # Compile on all cores first, because each process uses only one.
+    if any(row.kind == "class" for row in left):
         try:
             subprocess.run([runner.tests, "--gtest_filter=sanitize_kernels.compile"], check=True, stdout=subprocess.DEVNULL,
                            timeout=max(1, runner.end - time.monotonic()), env={**os.environ, "SLUICE_CHANGE": "nothing"})
@@ -384,12 +388,12 @@ def self_test():
         assert sum(1 for call in calls if call.startswith("memcheck")) < classes, "they share processes"
         assert run("clean") == (0, []), "what is known is not run again"
         races = sum(1 for tool, *_ in PLANTED if tool == "racecheck")
-        # block and strided; conv and narrow; strip and wide, which share a change; plain: two classes as they are,
-        # one whose sums meet twice, and two with dense; companions
+        # Expected number of processes: block and strided; conv and narrow; strip and wide, which share a
+        # change; plain (two classes unchanged, one whose warps meet twice, two with dense); companions.
         groups = 2 + 3 + 3 + 1 + 1 + 2 + 8 + 16 + 8
         calls = run("clean", "--again", "--tools", "racecheck")[1]
         assert len(calls) == races + groups, (len(calls), races + groups)
-        # A class that is not clean is found among twenty.
+        # One class of twenty is not clean and must be found.
         os.environ["FAKE_BAD"] = "strip/sanitize_packed.is_right/c"
         code, _ = run("bad", "--tools", "memcheck")
         wrong = [row["class"] for row in rows("bad") if not row["clean"]]
@@ -399,7 +403,7 @@ def self_test():
         os.environ["FAKE_MISSED"] = "d_stored_far_away"
         code, _ = run("missed", "--tools", "memcheck", "--only", "far_away")
         assert code == 1 and [row["class"] for row in rows("missed") if not row["clean"]] == ["d_stored_far_away"]
-        # Time runs out in the middle: results so far are kept, and the next run does the rest.
+        # If time runs out, results so far are kept, and the next run does the rest.
         tests = work / "tests/sluice_gpu_tests"
         tests.write_text(tests.read_text().replace("a b c d_gk_d", "a a_slow b c d_gk_d"))
         code, _ = run("cut", "--tools", "racecheck", "--only", "narrow/", "--seconds", "8")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sluice beside Marlin and Machete, vLLM's kernels for int4 weights and 16-bit tokens, as vLLM calls them.
+"""Compares sluice with Marlin and Machete, vLLM's kernels for int4 weights and 16-bit tokens, called as vLLM
+calls them.
 
     tools/int4_peers.py --wheel SMALL.whl bench/shapes/int4_*.txt --json FILE
 
@@ -36,11 +37,12 @@ OURS, PEERS = "sluice", ("Marlin", "Machete")
 CUT = 3
 MOST_COPIES = 64
 ZERO = 8
-UINT4B8 = 4 << 8 | ZERO << 17 | 1 << 50  # vLLM's number for its type: 4 bits, bias 8, no special values
+UINT4B8 = 4 << 8 | ZERO << 17 | 1 << 50  # vLLM's number of its type: 4 bits, bias 8, no special values
 ROUNDING = {"fp16": 2.0 ** -11, "bf16": 2.0 ** -8}
-# The norm of all errors over that of all values, in roundings. Weights and D rounded once each give 0.58.
+# Largest allowed norm of all errors relative to the norm of all values, in units of a rounding. If weights
+# and D are rounded once each, it is 0.58.
 MOST_TOGETHER = 0.75
-# Marlin's order of the scales of 64 outputs.
+# The order in which Marlin stores the scales of 64 outputs.
 SCALE_ORDER = [row + 8 * column for row in range(8) for column in range(8)]
 
 
@@ -92,7 +94,8 @@ class Data:
 
     @staticmethod
     def create(torch, p: Problem, whole: bool, device: str = "cuda") -> "Data":
-        """`whole`: tokens -1, 0, 1 and scales that are powers of two, so that all sums are exact."""
+        """Makes the data. `whole`: tokens are -1, 0 and 1 and scales are powers of two, so that all sums are
+        exact."""
         generator = torch.Generator(device=device).manual_seed(int(whole))
         dtype, shape, unit = type_of(torch, p), (p.n, p.k // p.group), ROUNDING[p.dtype]
         codes = torch.randint(0, 16, (p.n, p.k), device=device, generator=generator, dtype=torch.uint8)
@@ -103,13 +106,14 @@ class Data:
             x = torch.randn((p.m, p.k), device=device, generator=generator).to(dtype)
             scales = (torch.rand(shape, device=device, generator=generator) * 0.02 + 0.01).to(dtype)
         wanted, magnitude = (torch.empty((p.m, p.n), dtype=torch.float64, device=device) for _ in range(2))
-        for first in range(0, p.n, 2048):  # fp64 weights of a whole layer may take 7 GB
+        for first in range(0, p.n, 2048):  # in steps, because fp64 weights of a whole layer may take 7 GB
             part = slice(first, first + 2048)
             w = (codes[part].double() - ZERO) * scales[part].double().repeat_interleave(p.group, 1)
             wanted[:, part], magnitude[:, part] = x.double() @ w.T, x.double().abs() @ w.abs().T
         if whole:
             return Data(x, codes, scales, wanted.to(dtype).double(), torch.zeros_like(wanted), unit)
-        # D is rounded once, a weight at most twice; a sum loses a unit of fp32 for each product at worst.
+        # D is rounded once, a weight at most twice. A sum has at worst a rounding error of fp32 for each
+        # product.
         bound = unit * wanted.abs() + (2.02 * unit + p.k * 2.0 ** -24) * magnitude
         return Data(x, codes, scales, wanted, bound, unit)
 
@@ -164,7 +168,8 @@ def problem_of(sluice, p: Problem):
 
 
 class Marlin:
-    """vLLM's way: sums of split tiles in fp32, no atomics, no stored zeros, no act-order."""
+    """Calls Marlin as vLLM does: slices of split tiles summed in fp32, no atomics, no stored zeros, no
+    act-order."""
     detail = "marlin_gemm"
 
     def __init__(self, torch, p: Problem):
@@ -179,7 +184,8 @@ class Marlin:
 
     @staticmethod
     def ordered(scales):
-        """Scales n x groups as Marlin wants them: groups x n, each 64 outputs in the order of its lanes."""
+        """Converts scales from n x groups to Marlin's layout: groups x n, each 64 outputs in the order of its
+        lanes."""
         by_group = scales.t().contiguous()
         return by_group.reshape(-1, 64)[:, SCALE_ORDER].reshape(by_group.shape).contiguous()
 
@@ -194,7 +200,7 @@ class Marlin:
 
 
 class Machete:
-    """vLLM's way: Machete picks its schedule. It allocates D itself."""
+    """Calls Machete as vLLM does, so that it picks its schedule. It allocates D itself."""
     detail = "machete_mm"
 
     def __init__(self, torch, p: Problem):
@@ -218,7 +224,7 @@ CONTENDERS = {OURS: Sluice, "Marlin": Marlin, "Machete": Machete}
 
 
 class Bench(peer_race.Clock):
-    """One problem: copies of tokens, D and each contender's weights."""
+    """One problem: copies of tokens, D, and each contender's weights."""
 
     def __init__(self, torch, p: Problem):
         l2 = torch.cuda.get_device_properties(0).L2_cache_size
@@ -238,7 +244,7 @@ class Bench(peer_race.Clock):
         return [peer_race.Entry(name, contender.detail, functools.partial(self.launch, name)) for name, contender in self.contenders.items()]
 
     def check(self, entry: peer_race.Entry) -> str:
-        """Raises if a contender is wrong; else makes its weights for each copy."""
+        """Raises if a contender is wrong. Otherwise makes its weights for each copy."""
         contender, began = self.contenders[entry.name], time.monotonic()
         self.expect(contender, self.whole)
         together = self.expect(contender, self.real)
@@ -259,7 +265,7 @@ class Bench(peer_race.Clock):
 
 
 def shape_json(torch, p: Problem) -> dict:
-    """Checks and races all contenders at one problem."""
+    """Checks and times all contenders for one problem."""
     bench = Bench(torch, p)
     contenders = peer_race.race(bench, bench.entries(), bench.check)
     contenders += [{"name": name, "verified": False, "refused": why} for name, make in CONTENDERS.items() if (why := make.refuses(p))]
@@ -327,7 +333,7 @@ def run(arguments: argparse.Namespace, problems: list[Problem]) -> int:
     shapes: list[dict] = []
     for shape in timed(torch, problems, arguments.seconds):
         shapes.append(shape)
-        if arguments.json:  # after each shape: a machine may be taken away
+        if arguments.json:  # after each shape, because the machine may be taken away
             arguments.json.write_text(json.dumps({**head, "cut": len(problems) - len(shapes), "shapes": shapes}, indent=1) + "\n")
     print("\n".join(table(shapes) + faults(shapes)))
     if faults(shapes):

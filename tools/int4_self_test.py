@@ -49,7 +49,8 @@ def check_lists() -> None:
 
 
 def check_draw() -> None:
-    """The kept list is what its first line's commit gives, and another seed gives another."""
+    """The committed list must equal the draw from the commit in its first line, and differ from one with
+    another seed."""
     for file in SHAPES.glob("int4_blind_*.txt"):
         seed = file.read_text().splitlines()[0].split()[-1]
         drawn = [subprocess.run([sys.executable, str(SHAPES / "draw_int4.py"), word, "40"], capture_output=True, text=True, check=True).stdout
@@ -77,7 +78,7 @@ def check_table() -> None:
 
 
 def library_of(*binaries: list[tuple[int, int, bytes]]) -> bytes:
-    """An ELF file with a section of fat binaries, each a list of kind, architecture and code."""
+    """Returns an ELF file with a section of fat binaries. Each is a list of (kind, architecture, code)."""
     section = b""
     for entries in binaries:
         body = b"".join(struct.pack("<HHIQIIHHI", kind, 0, 64, len(code), 0, 0, 0, 0, arch) + bytes(32) + code for kind, arch, code in entries)
@@ -92,7 +93,8 @@ def library_of(*binaries: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def check_wheel() -> None:
-    """The small wheel keeps what a Hopper GPU loads: its cubins, and PTX where it has none."""
+    """The small wheel must keep everything that a Hopper GPU loads: its cubins, and PTX for kernels without
+    one."""
     ptx, cubin = vllm_library.PTX, vllm_library.CUBIN
     elf = library_of([(cubin, 80, b"A" * 8), (ptx, 80, b"B" * 16), (cubin, 90, b"C" * 8)], [(cubin, 80, b"D" * 8), (ptx, 80, b"E" * 8)],
                      [(cubin, 100, b"F" * 8)])

@@ -21,31 +21,33 @@ import sys
 from pathlib import Path
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
-WORD = re.compile(r"(?<![.>:\w])(?<!->)[A-Za-z_]\w*")  # no member and no name of another namespace
+WORD = re.compile(r"(?<![.>:\w])(?<!->)[A-Za-z_]\w*")  # not a member, and not a name of another namespace
 INCLUDE = re.compile(r'^#include [<"]([^>"]+)[>"]', re.M)
 TYPE = re.compile(r"^(?:struct|class|union|enum(?: class)?) (\w+)")
-CALL = re.compile(WORD.pattern + r"(?=\s*[({<])")  # or a declaration of a function
+CALL = re.compile(WORD.pattern + r"(?=\s*[({<])")  # a call or a declaration of a function
 ALIAS = re.compile(r"^(?:using|namespace) (\w+) =")
-TAKEN = re.compile(r"^using (?!namespace)[\w:]*::(\w+);")  # a name of another namespace
+TAKEN = re.compile(r"^using (?!namespace)[\w:]*::(\w+);")  # imports one name of another namespace
 PLACE = re.compile(r"^namespace ([\w:]+) \{", re.M)
-OPENED = re.compile(r"^using namespace ([\w:]+);", re.M)  # all its names
+OPENED = re.compile(r"^using namespace ([\w:]+);", re.M)  # imports all names of another namespace
 MACRO = re.compile(r"^#define (\w+)", re.M)
 FUNCTION = re.compile(r"^[\w:<>,&*\s~\[\]]*?\b(\w+)\(")
 VALUE = re.compile(r"^[\w:<>,&*\s]*?\b(\w+)(?:\[[^\]]*\])*\s*(?:=|\{|;)")
-# Costs of foreign headers, in characters of source that take the compiler as long.
+# Costs of other projects' headers: the number of characters of source that take the compiler as long.
 SLOW = {"CLI/CLI.hpp": 16_000, "nlohmann/json.hpp": 12_000, "fmt/format.h": 3_000}
 NO_NAMES = {"if", "for", "while", "return", "static_assert", "operator", "switch", "default", "struct", "class", "namespace", "template", "decltype"}
 
 
 def own_names(text):
-    """The names that a file keeps to itself, by kind. House style puts each at the start of a line."""
+    """Returns the names that only a file itself can see, by kind. House style puts each at the start of a
+    line."""
     names = {name: "type" for name in MACRO.findall(text)}
     hidden = False
     lines = text.split("\n")
     for number, line in enumerate(lines):
         if line.startswith("namespace {"):
             hidden = True
-        elif hidden and line.startswith("}") and line.strip() == "}":  # its comment is stripped
+        # Comments have been removed from the text.
+        elif hidden and line.startswith("}") and line.strip() == "}":
             hidden = not is_end_of_namespace(lines, number)
         if not line or not (line[0].isalpha() or line[0] == "_"):
             continue
@@ -67,7 +69,8 @@ def own_names(text):
 
 
 def is_end_of_namespace(lines, number):
-    """A lone brace at the start of a line ends a function or the namespace: only the latter follows an empty line."""
+    """A brace alone at the start of a line ends a function or the namespace. Only the latter follows an empty
+    line."""
     return number == 0 or not lines[number - 1].strip()
 
 
@@ -76,7 +79,7 @@ def code_of(text):
 
 
 def shown_names(text):
-    """The names that a header shows to all: those at the start of a line."""
+    """Returns the names that a header declares for all: those at the start of a line."""
     found = (pattern.match(line) for line in text.split("\n") if line[:1].isalpha() for pattern in (ALIAS, TYPE, FUNCTION, VALUE))
     return {match[1] for match in found if match} - NO_NAMES
 
@@ -86,7 +89,7 @@ Header = collections.namedtuple("Header", "words calls includes shown places")
 
 @functools.cache
 def header(name):
-    """The text of a header of this repository, else None."""
+    """Returns the text of a header of this repository; None for other headers."""
     for folder in ("", "include"):
         if (path := Path(folder, name)).is_file():
             text = path.read_text()
@@ -97,12 +100,13 @@ def header(name):
 
 
 def is_first(name):
-    """Whether a header is precompiled, and so comes before every source; device code is not."""
+    """Returns true if a header is precompiled and so comes before every source. Device code is not."""
     return name.endswith(".h")
 
 
 def headers_of(names):
-    """The headers of this repository that are read in the end, and the slow ones of others."""
+    """Returns the headers of this repository that are included directly or indirectly, and the slow ones of
+    other projects."""
     found, slow, waiting = set(), set(), set(names)
     while waiting:
         name = waiting.pop()
@@ -125,9 +129,9 @@ class Source:
         self.told = set().union(*(header(name).words for name in self.headers))
 
     def may_mean(self, name, kind, earlier):
-        """Whether this file, or a header that is read after `earlier`, may say `name` of what stands outside of
-        functions and classes. A file compiles alone: a word that none of its headers says, and that is not
-        called, is a local variable or a member."""
+        """Returns true if this file, or a header that is read after `earlier`, may use `name` for something
+        outside of functions and classes. Files compile on their own. So a word that none of its headers
+        declares, and that is not called, is a local variable or a member."""
         new = [header(one) for one in self.headers - earlier.headers if not is_first(one)]
         if name in self.own or name in self.calls or (name in self.words and (kind == "type" or name in self.told)):
             return True
@@ -155,7 +159,8 @@ def cost(unit):
 
 
 def units_of(sources, count):
-    """The heaviest first, each into the unit that it makes the least longer, while that has its share of the work."""
+    """Divides the sources among units. The heaviest come first, and each goes to the unit that it makes the
+    least longer, until that has its share."""
     units = [[] for _ in range(count)]
     share = 1.1 * sum(source.weight for source in sources) / count + sum(SLOW.values())
     for source in sorted(sources, key=lambda s: (-s.weight, s.path)):

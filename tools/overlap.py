@@ -39,7 +39,7 @@ def tokens_of(name, text):
 
 
 def shares(texts, run=RUN, least_tokens=TOKENS):
-    """(share, smaller file, larger file) of each pair with a common run, largest share first."""
+    """Returns (share, smaller file, larger file) of each pair with a common run, largest share first."""
     files = {name: tokens_of(name, text) for name, text in texts.items()}
     files = {name: tokens for name, tokens in files.items() if len(tokens) >= least_tokens}
     where = collections.defaultdict(set)
@@ -66,7 +66,7 @@ def listed(text):
 
 
 def faults(found, allowed):
-    """Faults of pairs (share, a, b) against a set of allowed (a, b)."""
+    """Returns the faults of pairs (share, a, b), given the set of allowed (a, b)."""
     pairs = {tuple(sorted(pair[1:])): pair for pair in found if pair[0] >= LEAST}
     known = {tuple(sorted(pair)) for pair in allowed}
     for pair in sorted(pairs.keys() - known):

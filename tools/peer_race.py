@@ -31,7 +31,7 @@ def torch_with_gpu(*others: str):
 
 @dataclasses.dataclass
 class Entry:
-    """A contender in the race: a name, its detail, and launch(copy)."""
+    """A contender: a name, its detail, and launch(copy)."""
     name: str
     detail: str
     launch: Callable[[int], None]
@@ -47,7 +47,7 @@ class Clock:
         torch = self.torch
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        graph = torch.cuda.CUDAGraph()  # not by torch.cuda.graph(), which collects garbage: 600 times a shape
+        graph = torch.cuda.CUDAGraph()  # not torch.cuda.graph(), which collects garbage, 600 times per shape
         with torch.cuda.stream(stream):
             launch(0)
             stream.synchronize()
@@ -60,7 +60,8 @@ class Clock:
         return graph
 
     def replay_us(self, graph, launches: int) -> float:
-        """The untimed replay wakes the clocks and keeps the queue full while the timed one is submitted."""
+        """Returns the time of a launch in a replay. The untimed replay before it raises the clocks, and keeps
+        the queue full while the timed one is submitted."""
         torch = self.torch
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         graph.replay()
@@ -77,7 +78,8 @@ class Clock:
 
 
 def race(clock: Clock, entries: list[Entry], check: Callable[[Entry], str]) -> list[dict]:
-    """Races all in turn, round after round. `check` raises for a wrong one, which is named and not timed."""
+    """Times all contenders in turn, round after round. `check` raises for a wrong one; that is reported and
+    not timed."""
     graphs, results, timed = [], {}, []
     for entry in entries:
         try:

@@ -12,7 +12,7 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/python-reference.md"
-# Module as imported, the file that says which names it has (its ``__all__``), and the files that define them.
+# Module as imported, the file whose ``__all__`` lists its names, and the files that define them.
 MODULES = [
     ("sluice", "__init__.py", ["problems.py", "formats.py", "convolutions.py", "plans.py", "workspaces.py", "packed.py", "errors.py"]),
     ("sluice.weights", "weights/__init__.py", ["weights/canonical.py", "weights/checkpoints.py", "weights/quantizer.py"]),
@@ -37,7 +37,7 @@ def public_names(path: pathlib.Path) -> set[str]:
 def signature(node: ast.FunctionDef, prefix: str, is_method: bool) -> str:
     arguments = ast.unparse(node.args)
     if is_method:
-        arguments = arguments.partition(",")[2].strip()  # self or cls
+        arguments = arguments.partition(",")[2].strip()  # without self or cls
     result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
     return f"{prefix}{node.name}({arguments}){result}"
 

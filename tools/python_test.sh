@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes a wheel of a build, installs it into a clean venv, and runs tests/python there: without torch (called
-# by ctest), or with it (make test-torch, which downloads 3 GB once).
+# Makes a wheel of a build, installs it into a clean venv, and runs tests/python there. Without --torch it
+# runs without torch (called by ctest). With --torch it downloads 3 GB once (make test-torch).
 #   tools/python_test.sh [--torch] BUILD_FOLDER [arguments of pytest]
-#   tools/python_test.sh [--torch] --venv-only   installs what they need, and runs nothing
-# The venv is kept in .venv. If pip reaches no packages, the exit status is 77 (skipped), or 1 with
+#   tools/python_test.sh [--torch] --venv-only   installs the packages and runs nothing
+# The venv is kept in .venv. If pip cannot download packages, the exit status is 77 (skipped), or 1 with
 # SLUICE_NO_SKIPS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -37,5 +37,5 @@ $venv/bin/python -m pip wheel -q --disable-pip-version-check --no-deps --no-buil
 $venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-index --force-reinstall "$wheels"/*.whl
 pytest=("$venv/bin/python" -m pytest -q -p no:cacheprovider)
 SLUICE_WHEEL=$(echo "$wheels"/*.whl) "${pytest[@]}" tests/python "$@"
-# Launches run on the fake driver, another library and so another process.
+# Tests of launches use the fake driver, which is another library and so needs another process.
 SLUICE_LIBRARY=$build/tests/libsluice_c_fake.so SLUICE_CACHE_DIR=$wheels/kernels "${pytest[@]}" tests/python/test_fake_*.py

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Gathers the files that tools/python_gpu_test.sh installs: the wheel of a build and the wheels that it and
-# its tests need. The Python may be another than this machine's.
+# Collects the files that tools/python_gpu_test.sh installs: the wheel of a build, and the wheels that it and
+# its tests need. They may be for another Python than this machine's.
 #   tools/python_wheels.sh BUILD_FOLDER TARGET_FOLDER [PYTHON_VERSION]      (default 3.12)
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -27,20 +27,27 @@ import source_hash
 from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, newest_chains, ratio, sizes_of, spread, table)
 from report_records import KERNELS, NO_COMMIT, ROOT, CountedAt, commits_between, counted_at, first_look, git, parsed, texts_of
 
-SHOWN = "h200"  # the GPU on the pages; others have their tables
+SHOWN = "h200"  # the GPU that pages show; other GPUs have only tables
 WIDTH = 110
 COUNTED = re.compile(r"[Cc]ounted\s+at\s+([0-9a-f]{7})\b")
 MARKS = {name: (f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} -->") for name in ("speed", "why")}
+<<<<<<< HEAD
 # Rows of the table, each with the sets of problems whose results it shows.
 DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long k, small D", ("long_k",)),
          ("fp8, promoted", ("promoted",)), ("fp8, row scales, promoted", ("row",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
          ("others", ("odd_rows", "epilogues", "layouts", "unseen")))
+=======
+# Rows of README's table, each with the sets of problems whose results it shows.
+DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long sums", ("long_k",)),
+         ("fp8, promoted sums", ("promoted",)), ("fp8, row scales, promoted sums", ("row",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
+         ("seen", ("odd_rows", "epilogues", "layouts", "unseen")))
+>>>>>>> comments
 PICTURES = {"dense": ("products", lambda rows: report_pictures.dense(compared(rows))), "packed": ("packed", report_pictures.packed),
             "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline)}
 
 
 class Data:
-    """A GPU's tables, read from the text of its CSV files."""
+    """The tables of one GPU, read from the text of its CSV files."""
 
     def __init__(self, texts: dict[str, str]):
         self.tables = {name: parsed(text) for name, text in texts.items()}
@@ -55,7 +62,7 @@ class Data:
         return next((row["gpu"] for row in self.rows("files") if row["gpu"]), "a GPU that is not recorded")
 
     def shown_files(self) -> dict[str, str]:
-        """Records that tables and pictures show, with their commits."""
+        """Returns the records that tables and pictures show, with their commits."""
         names = [row["set"] for row in self.rows("products")] + [f"packed/{row['set']}" for row in (*self.rows("packed"), *self.rows("packed_blind"))]
         names += [f"chains/{row['file']}" for row in newest_chains(self.rows("chains"))]
         names += ["peers/int4"] if self.rows("int4_peers") else []
@@ -89,7 +96,7 @@ def dense_row(data: Data, words: str, sets: tuple[str, ...]) -> list[str] | None
 
 
 def measured(of_gpus: list[Data]) -> str:
-    """GPUs and days of the records shown, for README."""
+    """Returns the GPUs and days of the records shown, for README."""
     parts = []
     for data in of_gpus:
         shown = set(data.shown_files().values()) | {row["commit"] for row in data.rows("files") if row["file"].startswith(("untuned/", "strided"))}
@@ -128,13 +135,18 @@ HEADER = ["products", "bf16, fp16", "fp8", "plan by", "measured at"]
 
 
 def speed(of_gpus: list[Data]) -> str:
-    """The block in README."""
+    """Returns the block of speeds in README."""
     return f"{report_readme.speed_table(of_gpus)}\n\n{wrapped(f'{sums_note(of_gpus)} {measured(of_gpus)}')}"
 
 
 def put_into(pages: dict[pathlib.Path, str], of_gpus: list[Data]) -> None:
+<<<<<<< HEAD
     """The blocks of README that come from bench records."""
     blocks = {"speed": speed(of_gpus), "why": report_readme.why(of_gpus)}
+=======
+    """Updates the blocks of README that come from bench records."""
+    blocks = {"speed": speed(of_gpus), "why": wrapped(report_readme.why(of_gpus))}
+>>>>>>> comments
     for path, text in pages.items():
         for name, (begin, end) in MARKS.items():
             if begin in text and end in text:
@@ -143,7 +155,7 @@ def put_into(pages: dict[pathlib.Path, str], of_gpus: list[Data]) -> None:
 
 
 def other_gpus(others: list[Data]) -> str:
-    """A sentence on GPUs that the pages do not show."""
+    """Returns a sentence on GPUs that the pages do not show."""
     parts = []
     for data in others:
         if found := compared([row for row in data.rows("products") if row["set"] not in report_readme.APART]):
@@ -247,7 +259,7 @@ def result(data: Data) -> str:
 
 
 def page(data: Data, others: list[Data]) -> str:
-    """The text of docs/performance.md."""
+    """Returns the text of docs/performance.md."""
     text, of_gpus = "# Performance\n\n", [data, *others]
     if not data.shown_files():
         return text + "No bench result has been kept yet.\n"
@@ -281,7 +293,8 @@ def datas_of(results: pathlib.Path) -> list[Data]:
 
 
 def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
-    """Path -> text of everything that is made. `results`: bench/results, with a folder for each GPU."""
+    """Returns path -> text of everything that is generated. `results`: bench/results, with a folder per GPU.
+    """
     texts, shown, others = {}, Data({}), []
     for folder in sorted(path for path in results.iterdir() if path.is_dir()):
         tables = texts_of(folder, report_convolutions.TABLES)
@@ -302,7 +315,7 @@ def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
 
 
 def undescribed(results: pathlib.Path) -> list[str]:
-    """Files of bench/results that its README does not name, and cells of names there without a file."""
+    """Returns files of bench/results that its README does not name, and names there without a file."""
     page_of_it = results / "README.md"
     cells = re.findall(r"^\| (`[^|]+`) \|", page_of_it.read_text(), re.M) if page_of_it.exists() else []
     names = [re.findall(r"`([^`]+)`", cell) for cell in cells]
@@ -314,13 +327,14 @@ def undescribed(results: pathlib.Path) -> list[str]:
 
 
 def unshown(docs: pathlib.Path) -> list[str]:
-    """Pictures that no page shows."""
+    """Returns pictures that no page shows."""
     pages = "".join(path.read_text() for path in (docs.parent / "README.md", *docs.rglob("*.md")) if path.exists())
     return [f"docs/img/{path.name} is shown by no page" for path in sorted((docs / "img").glob("*")) if f"img/{path.name})" not in pages]
 
 
 def check(results: pathlib.Path, docs: pathlib.Path) -> int:
-    """Whether all pages match the records. Ages are counted from the page's own commit, if HEAD has it."""
+    """Returns true if all pages match the records. Ages are counted from the page's own commit, if HEAD has
+    it."""
     told = COUNTED.search((docs / "performance.md").read_text())
     if git("rev-parse", "HEAD") is None:
         print("report: not possible here: no git, so ages cannot be counted")

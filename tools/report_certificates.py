@@ -21,8 +21,12 @@ SCHEMA = "sluice-certificate-2"
 MARKS = {name: (f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} -->") for name in ("certified", "certificates")}
 NONE = ("**No certificate is kept.** Nothing here says that the kernels of this commit are right on a GPU: `make certify` on a machine "
         "with one writes it.")
+<<<<<<< HEAD
 MOST_NAMED = 4  # kernels named in README
 NO_KEYS = "what it ran was not kept"
+=======
+MOST_NAMED = 4  # number of kernels named in README
+>>>>>>> comments
 REASONS = {"tests": "tests", "names": "tests", "table": "tests", "host": "host code", CHANGED: "kernels", UNCOMPARED: "kernels not compared", LOST: "kernels not kept"}
 
 
@@ -48,11 +52,11 @@ class Kept:
         return self.certificate["gpu"]
 
     def entries(self) -> dict[str, dict | None]:
-        """Sections in the order of the table; a section that never ran is None."""
+        """Returns the sections in the order of the table; None for a section that never ran."""
         return {name: self.certificate["sections"].get(name) for name in sections()}
 
     def differing(self, name: str) -> dict[str, set[int]]:
-        """Kernels that a section ran and that are not known to be the same, by state."""
+        """Returns the kernels that a section ran and that are not known to be unchanged, by state."""
         found: dict[str, set[int]] = {}
         for part in (self.certificate["sections"].get(name) or {"parts": ()})["parts"]:
             for state, some in self.kernels.differing(f"{name}/{part}", self.states).items():
@@ -60,7 +64,7 @@ class Kept:
         return found
 
     def reasons(self, name: str) -> list[str]:
-        """Why a section that passed does not hold for this tree; [] if it holds."""
+        """Returns why a section that passed does not hold for this tree; [] if it holds."""
         entry = self.certificate["sections"][name]
         tree = {part.name: keys_of_tree()[name, part.name] for part in sections()[name].parts}
         if any(not part["keys"] for part in entry["parts"].values()):
@@ -71,8 +75,8 @@ class Kept:
         return list(dict.fromkeys(words for kind, words in REASONS.items() if kind in kinds))
 
     def standing(self) -> dict[str, list[str]]:
-        """Names of the sections: holds, older (passed, but of other kernels, tests or host code), wrong,
-        unfinished, missing."""
+        """Returns the names of sections by state: holds, older (passed, but with other kernels, tests or host
+        code), wrong, unfinished, missing."""
         names: dict[str, list[str]] = {"holds": [], "older": [], "wrong": [], "unfinished": [], "missing": []}
         for name, entry in self.entries().items():
             verdict = "missing" if entry is None else entry["verdict"]
@@ -81,7 +85,7 @@ class Kept:
 
 
 def load(results: pathlib.Path) -> dict[str, Kept]:
-    """Certificates by GPU folder. `results`: bench/results."""
+    """Returns the certificates by GPU folder. `results`: bench/results."""
     found, texts = {}, Texts(ROOT)
     for path in sorted(results.glob("*/certificate.json")):
         certificate = json.loads(path.read_text())
@@ -101,7 +105,8 @@ def commits(entries: list[dict]) -> list[str]:
 
 
 def found_words(entry: dict) -> str:
-    """A cell's words for a section's findings. A mere number of cases or tests means that none was wrong."""
+    """Returns the text of a cell for a section's findings. A plain number of cases or tests means that none
+    was wrong."""
     if entry["verdict"] == "wrong":
         return f"**failed**: {len(entry['found'])} findings"
     how_many = counted(entry["cases"], "cases") if entry["cases"] else counted(entry["tests"], "tests")
@@ -120,7 +125,11 @@ def facts_of(entry: dict) -> list[str]:
 
 
 def cell(kept: Kept, name: str) -> str:
+<<<<<<< HEAD
     """A cell of the table: findings, and what has changed since."""
+=======
+    """Returns a cell of the table: findings, seconds, commits, and what has changed since."""
+>>>>>>> comments
     entry = kept.entries()[name]
     if entry is None:
         return "not run"
@@ -128,10 +137,16 @@ def cell(kept: Kept, name: str) -> str:
     return (f"old ({', '.join(why)}): " if why else "") + found_words(entry)
 
 
+<<<<<<< HEAD
 def machine_lines(kept: Kept) -> list[str]:
     """A list on a GPU: driver and days, commits, findings, and each kernel that has changed since."""
     entries = {name: entry for name, entry in kept.entries().items() if entry}
     parts = [part for entry in entries.values() for part in entry["parts"].values()]
+=======
+def machine_line(kept: Kept) -> str:
+    """Returns a line on a GPU: drivers, days, and each kernel that has changed since."""
+    parts = [part for entry in kept.entries().values() if entry for part in entry["parts"].values()]
+>>>>>>> comments
     days, drivers, nvrtc = (", ".join(sorted({part[key][:length] for part in parts if part[key]})) for key, length in (("ended", 10), ("driver", 99), ("nvrtc", 99)))
     kernels = f"; {len(kept.kernels.kernels)} kernels" if kept.kernels.kernels else ""
     lines = [f"- **{kept.gpu()}**: driver {drivers}, {nvrtc}, {days or 'not ended'}{kernels}. {kernels_words(kept, 1000)}"]
@@ -155,7 +170,7 @@ def first_found(entry: dict) -> str:
 
 
 def kernels_words(kept: Kept, most: int) -> str:
-    """A sentence on the kernels that have changed since they ran."""
+    """Returns a sentence on the kernels that have changed since they ran."""
     every = [kept.differing(name) for name in sections()]
     changed, unknown = ({i for some in every for i in some.get(state, ())} for state in (CHANGED, UNCOMPARED))
     if not kept.kernels.kernels:
@@ -169,7 +184,12 @@ def kernels_words(kept: Kept, most: int) -> str:
 
 
 def right_random(kept: Kept) -> str:
+<<<<<<< HEAD
     """"100,000 random dense problems", for sections that hold."""
+=======
+    """Returns for example ", with 100,000 random dense problems without a wrong bit", for sections that hold.
+    """
+>>>>>>> comments
     holds, entries = kept.standing()["holds"], kept.entries()
     cases = {name: entries[name]["cases"] for name in holds if entries[name]}
     parts = [f"{cases[name]:,} random {words}" for name, words in (("fuzz", "dense problems"), ("packed", "packed ones")) if cases.get(name)]
@@ -177,13 +197,22 @@ def right_random(kept: Kept) -> str:
 
 
 def ago(commit: str) -> str:
+<<<<<<< HEAD
     """"80d09d8 (12 commits back)"; without a count where git does not know."""
+=======
+    """Returns for example "80d09d8, 12 commits back"; without a count if git does not know the commit."""
+>>>>>>> comments
     age = commits_between(commit.removesuffix("-dirty"), counted_at())
     return commit if age is None else f"{commit} ({age} commit{'s' * (age != 1)} back)"
 
 
+<<<<<<< HEAD
 def column_of(kept: Kept) -> dict[str, str]:
     """Returns README's cells on a certificate by row: sections passed and when, changes since, sections that hold."""
+=======
+def line_of(kept: Kept) -> str:
+    """Returns sentences on the certificate: what passed and when, what has changed since, what holds."""
+>>>>>>> comments
     names, entries = kept.standing(), kept.entries()
     total, passed = sum(map(len, names.values())), len(names["holds"]) + len(names["older"])
     late = [name for name, entry in entries.items() if entry and any(key.endswith(PAST) for key in entry.get("facts", {}))]
@@ -213,7 +242,7 @@ def summary(certificates: dict[str, Kept]) -> str:
 
 
 def by_section(certificates: dict[str, Kept]) -> str:
-    """For docs/testing.md: a row per section, a column per GPU."""
+    """Returns the table for docs/testing.md: a row per section, a column per GPU."""
     rows = [[name, section.what, *(cell(kept, name) for kept in certificates.values())] for name, section in sections().items()]
     text = table(["section", "what runs", *(kept.gpu() for kept in certificates.values())], rows)
     if not certificates:
@@ -222,7 +251,7 @@ def by_section(certificates: dict[str, Kept]) -> str:
 
 
 def replaced(text: str, name: str, block: str) -> str:
-    """`text` with `block` between the markers; unchanged without markers."""
+    """Returns `text` with `block` between the markers; unchanged if it has no markers."""
     begin, end = MARKS[name]
     if begin not in text or end not in text:
         return text
@@ -231,7 +260,7 @@ def replaced(text: str, name: str, block: str) -> str:
 
 
 def put_into(texts: dict[pathlib.Path, str], docs: pathlib.Path, results: pathlib.Path) -> None:
-    """Updates README and docs/testing.md among `texts` (path: text). `results`: bench/results."""
+    """Updates README and docs/testing.md in `texts` (path -> text). `results`: bench/results."""
     certificates = load(results)
     for path, name, block in ((docs.parent / "README.md", "certified", summary), (docs / "testing.md", "certificates", by_section)):
         if path in texts:

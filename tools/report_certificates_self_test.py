@@ -28,7 +28,8 @@ def certificate_of() -> dict:
 
 
 def kept(states: tuple[str, str] = (SAME, SAME), **different: dict) -> dict[str, Kept]:
-    """A certificate whose section `fuzz` ran one kernel, and `companions` two. `different`: fields of sections."""
+    """Returns a certificate whose section `fuzz` ran one kernel, and `companions` two. `different`: fields of
+    sections to replace."""
     certificate = copy.deepcopy(certificate_of())
     for name, fields in different.items():
         certificate["sections"][name] |= fields
@@ -39,7 +40,7 @@ def kept(states: tuple[str, str] = (SAME, SAME), **different: dict) -> dict[str,
 
 
 def with_key(section: str, part: str, kind: str) -> dict[str, Kept]:
-    """The part ran with another hash of this kind than the tree has."""
+    """Returns certificates in which a part ran with another hash of this kind than the tree has."""
     made = kept()
     made["h200"].certificate["sections"][section]["parts"][part]["keys"][kind] = "another"
     return made
@@ -66,7 +67,8 @@ def check_certificates() -> None:
     two = by_section(kept() | {"h100": kept()["h200"]})
     assert two.count("100,000 cases") == 2 and two.count("Ran at 0123abc: all sections.") == 2, two
 
-    # A weakened test, a lost test and a smaller setting void their section; so does host code that it exercises.
+    # A weakened or removed test, and a smaller setting, void their section. So does a change of host code
+    # that it exercises.
     for section, part, kind, why in (("fuzz", "from 0", "tests", "tests"), ("fuzz", "from 20000", "names", "tests"), ("packed", "others", "table", "tests"),
                                      ("graphs", "chains", "host", "host code")):
         made = with_key(section, part, kind)

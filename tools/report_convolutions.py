@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions on the pages: a table of sets beside cuDNN for docs/conv.md, and for docs/tuning-wgrad.md what an
-exhaustive sweep of weight gradients says. Rows come from bench/results/GPU/conv, as `sluice bench` and `sluice tune
---all` wrote them, of every GPU that has some.
+"""Convolutions on the pages. docs/conv.md gets a table that compares sets with cuDNN. docs/tuning-wgrad.md
+gets the results of an exhaustive sweep of weight gradients. Rows come from bench/results/GPU/conv, as `sluice
+bench` and `sluice tune --all` wrote them, for every GPU that has such results.
 """
 import collections
 import pathlib
@@ -15,7 +15,7 @@ from report_records import OURS, TUNED, age_words, failures, load, ours_of, scre
 FIRST, BEST, SAME_BITS = "cuDNN first", "cuDNN best", "cuDNN same bits"
 SWEEP = "wgrad_sweep"
 BLOCKS = {"conv.md": "convolutions", "tuning-wgrad.md": "weight gradients"}
-SHOWN_LAYERS = 3  # in the picture
+SHOWN_LAYERS = 3  # number of layers in the picture
 # Ways to combine the split-K slices of a tile, in the order of the table.
 WAYS = (("one slice", lambda c: c["splits"] == 1 and c["cluster"][2] == 1), ("a cluster along k", lambda c: c["splits"] == 1 and c["cluster"][2] > 1),
         ("the last arriver", lambda c: c["combine"] == "last_arriver" and c["splits"] > 1),
@@ -23,7 +23,7 @@ WAYS = (("one slice", lambda c: c["splits"] == 1 and c["cluster"][2] == 1), ("a 
 
 
 def layer_of(conv: dict) -> str:
-    """"64>128, 28 px, 3x3/2" for 64 channels and 128 filters."""
+    """Returns for example "64>128, 28 px, 3x3/2" for 64 channels and 128 filters."""
     sizes, stride = conv["size"], conv["stride"]
     pixels = str(sizes[0]) if len(set(sizes)) == 1 else "x".join(map(str, sizes))
     step = "" if set(stride) == {1} else f"/{stride[0]}" if len(set(stride)) == 1 else "/" + "x".join(map(str, stride))
@@ -61,7 +61,7 @@ def sweeps(folder: pathlib.Path) -> list[dict]:
 
 
 TABLES = {"convolutions": convolutions, "wgrad_sweep": sweeps}
-UNWRITTEN = {"wgrad_sweep"}  # the CSV would be as large as the records
+UNWRITTEN = {"wgrad_sweep"}  # no CSV is written, because it would be as large as the records
 
 
 def beside(rows: list[dict], peer: str) -> str:
@@ -87,7 +87,7 @@ def sets_block(of_gpus: list) -> str:
 
 
 class Layer:
-    """Plans of one layer of the sweep."""
+    """The plans of one layer of the sweep."""
 
     def __init__(self, name: str, rows: list[dict]):
         self.name, self.rows = name, rows
@@ -104,8 +104,13 @@ class Layer:
         return min((p for p in self.plans if taken(p)), key=lambda p: p["us"], default=None)
 
     def tile_first(self) -> dict | None:
+<<<<<<< HEAD
         """The fastest unsplit kernel, then the best number of slices for its tile, schedule and cluster. None: no
         unsplit kernel was timed."""
+=======
+        """Takes the fastest unsplit kernel, then the best number of slices for its tile, schedule and
+        cluster. Returns None if no unsplit kernel was timed."""
+>>>>>>> comments
         whole = self.best_of(lambda p: self.parts(p) == 1)
         if whole is None:
             return None
@@ -128,7 +133,7 @@ def over(plan: dict | None, best: dict) -> str:
 
 
 def swept(of_gpus: list):
-    """The first GPU with a sweep."""
+    """Returns the first GPU that has a sweep."""
     return next((data for data in of_gpus if data.rows("wgrad_sweep")), None)
 
 
@@ -184,7 +189,8 @@ def pictures(docs: pathlib.Path, of_gpus: list) -> dict[pathlib.Path, str]:
 
 
 def put_into(pages: dict[pathlib.Path, str], docs: pathlib.Path, of_gpus: list) -> None:
-    """Fills the blocks of docs/conv.md and docs/tuning-wgrad.md. `of_gpus`: tables of each GPU (report.Data)."""
+    """Fills the blocks of docs/conv.md and docs/tuning-wgrad.md. `of_gpus`: the tables of each GPU
+    (report.Data)."""
     texts = {"conv.md": sets_block(of_gpus), "tuning-wgrad.md": sweep_block(of_gpus)}
     for name, words in BLOCKS.items():
         path = docs / name

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ratios, means and groups of rows of the CSV tables, for pages and pictures alike."""
+"""Computes ratios, means and groups of rows from the CSV tables, for pages and pictures."""
 import math
 
 SIXTEEN, FP8 = "16 bits", "fp8"
 PEER_ARM = "cuBLASLt"
-ARMS = {"tuned": "nothing fused", "tuned, fused: gated": "SwiGLU and quantisers fused"}  # arms of chains
+# Variants ("arms") of chains.
+ARMS = {"tuned": "nothing fused", "tuned, fused: gated": "SwiGLU and quantisers fused"}
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -12,13 +13,14 @@ def geometric_mean(values: list[float]) -> float:
 
 
 def table(header: list[str], rows: list[list[str]], tight: bool = False) -> str:
-    """A table of Markdown. `tight`: without blanks around cells, for tables of many columns."""
+    """Returns a Markdown table. `tight`: without blanks around cells, for tables of many columns."""
     begin, between, end = ("|", "|", "|") if tight else ("| ", " | ", " |")
     return "\n".join(begin + between.join(cells) + end for cells in [header, ["---"] * len(header), *rows])
 
 
 def spread(ratios: list[float], of: int = 0) -> str:
-    """Mean, worst, best and number of shapes; `of`: how many were run, if more."""
+    """Returns mean, worst, best and number of shapes as text. `of`: the number of shapes that were run, if
+    larger."""
     if not ratios:
         return "-"
     count = f"{len(ratios)} of {of}" if of > len(ratios) else str(len(ratios))
@@ -48,7 +50,7 @@ def name_of(row: dict) -> str:
 
 
 def by_tokens(rows: list[dict], kind: str, peer: str = "fp8_us", ours: str = "us") -> dict[float, list[float]]:
-    """Ratios of packed products with one type of tokens, by number of tokens."""
+    """Returns the ratios of packed products with one type of tokens, by number of tokens."""
     found: dict[float, list[float]] = {}
     for row in compared(rows, peer, ours):
         if row["tokens"] == kind:
@@ -57,8 +59,9 @@ def by_tokens(rows: list[dict], kind: str, peer: str = "fp8_us", ours: str = "us
 
 
 def newest_chains(rows: list[dict]) -> list[dict]:
-    """Whole fp8 layers of a model, without idle windows and the short chains of replays. All arms of a layer
-    come from one file, the newest with the peer, because only arms of one run are timed in turn."""
+    """Returns the rows of whole fp8 layers of a model, without idle windows and the short chains of replays.
+    All variants of a layer come from one file, the newest one with the peer, because only variants of one run
+    are timed in turn."""
     whole = [row for row in rows if row["us_a_layer"] and row["weights"] == row["activations"] == "e4m3" and not row["projections"]
              and row["window_us"] is None and row["passes"] != 1]
     newest: dict[str, tuple[str, str]] = {}
@@ -69,7 +72,7 @@ def newest_chains(rows: list[dict]) -> list[dict]:
 
 
 def layers(chains: list[dict], model: str | None = None) -> dict[float, dict[str, dict]]:
-    """Number of tokens -> arms by name, for one model or all."""
+    """Returns number of tokens -> variants by name, for one model or all."""
     found: dict[float, dict[str, dict]] = {}
     for row in sorted((row for row in chains if row["model"] == model), key=lambda row: row["tokens"]):
         found.setdefault(row["tokens"], {})[row["arm"]] = row
@@ -89,5 +92,5 @@ def losses(rows: list[dict]) -> list[float]:
 
 
 def floor_shares(rows: list[dict]) -> tuple[float, float]:
-    """Means of the floor's time over ours and over the peer's."""
+    """Returns the means of the floor's time divided by ours, and by the peer's."""
     return tuple(geometric_mean([row["floor_us"] / row[key] for row in rows]) for key in ("us", "cublaslt_us"))

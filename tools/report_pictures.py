@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the pictures of README.md, docs/performance.md and docs/chains.md as SVG text from rows of the CSV
-tables (report_records.py), so that equal rows give equal bytes. Each has its own background, light or dark as
-the reader's system.
+tables (report_records.py), so that equal rows give equal bytes. Each picture has its own background, light or
+dark depending on the reader's system.
 """
 import html
 import math
@@ -20,7 +20,7 @@ text{font:12px system-ui,sans-serif;fill:#1f2328}.small{font-size:11px}.bold{fon
 
 
 class Picture:
-    """Lines of an SVG; its classes are those of STYLE."""
+    """The lines of an SVG file; its classes are those of STYLE."""
 
     def __init__(self, width: int, height: int, title: str):
         self.lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">',
@@ -106,8 +106,8 @@ def dense(rows: list[dict]) -> str:
 
 
 def packed(rows: list[dict]) -> str:
-    """int4 over the number of tokens: a line from least to most and a mark at the mean, only at measured
-    numbers."""
+    """Draws int4 over the number of tokens: a line from minimum to maximum, and a mark at the mean, only for
+    numbers that were measured."""
     picture = Picture(860, 400, "Speed of int4 weights over the number of tokens, beside the faster FP8 product")
     found = {kind: by_tokens(rows, kind) for kind in ("fp16", "e4m3")}
     bits16 = by_tokens(rows, "fp16", peer="fp8_us", ours="bits16_us")
@@ -164,8 +164,8 @@ OVERLAP = (("off", "one after another"), ("weights_first", "as a chain: a launch
 
 
 def timeline(rows: list[dict]) -> str:
-    """Steps of one layer, with the overlap off and on: from the first CTA's start to the last one's end, pale
-    until the median CTA returns from its wait."""
+    """Draws the steps of one layer, with overlap off and on. A bar extends from the start of the first CTA to
+    the end of the last one. It is pale until the median CTA returns from its wait."""
     layer = rows[0]["layer"]
     arms = [(words, part) for arm, words in OVERLAP if (part := [row for row in rows if row["layer"] == layer and row["arm"] == arm])]
     first, last = min(row["begin_us"] for _, part in arms for row in part), max(row["end_us"] for _, part in arms for row in part)

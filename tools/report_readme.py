@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+<<<<<<< HEAD
 """The tables of speed in README, and its sentences on why one would use the library. A line is a feature compared with
 a peer, with a cell per GPU and type. `unshown` names each recorded result that is worse than what the table shows
 of its feature, so that no page praises a feature and leaves its losses out. Used by report.py.
+=======
+"""The table of speed in README, and its sentences on why one would use the library. A line compares a feature
+with a peer, with a cell per GPU and type. `unshown` names each recorded result that is worse than what the
+table shows of its feature, so that no page shows a feature's gains without its losses. Used by report.py.
+>>>>>>> comments
 """
 import dataclasses
 import textwrap
@@ -9,10 +15,10 @@ import textwrap
 from report_figures import PEER_ARM, chain_ratios, compared, geometric_mean, is_fp8, layers, newest_chains, ratio, spread, table
 from report_records import is_drawn
 
-MANY = 256  # from so many tokens on, known int4 layers share a line
-RANGES = ((1, 32), (33, 128), (129, 1 << 20))  # random int4 products
+MANY = 256  # from this number of tokens on, int4 layers of known models share a line
+RANGES = ((1, 32), (33, 128), (129, 1 << 20))  # ranges of tokens of random int4 products
 FEW = 64  # rows of a decoding step
-APART = ("row", "strided", "sweep")  # sets that have lines of their own, or a picture alone
+APART = ("row", "strided", "sweep")  # sets that have lines of their own, or only a picture
 SIXTEEN, FP8 = "16", "fp8"
 FUSED = ", fused: gated"
 RECORD, MODEL = "tuning record", "model"
@@ -28,7 +34,7 @@ TABLES = ((("dense", "row", "strided"), "**Dense products.** M is the number of 
 
 @dataclasses.dataclass
 class Cell:
-    """Ratios of one GPU and type; `of`: how many shapes were run."""
+    """The ratios of one GPU and type. `of`: the number of shapes that were run."""
     ratios: list[float]
     of: int = 0
     note: str = ""
@@ -42,7 +48,7 @@ class Cell:
 
 @dataclasses.dataclass
 class Line:
-    """`feature` groups lines and recorded results; `cells` are by GPU and type."""
+    """A line of the table. `feature` groups lines and recorded results; `cells` are by GPU and type."""
     feature: str
     words: str
     peer: str
@@ -69,7 +75,7 @@ def bounds(rows: list[dict], key: str = "m") -> str:
 
 
 def by_gpu(of_gpus: list, pick) -> dict[str, list[dict]]:
-    """Rows of each GPU that has some."""
+    """Returns the rows of each GPU that has some."""
     return {short(data.gpu()): rows for data in of_gpus if (rows := pick(data))}
 
 
@@ -87,8 +93,8 @@ def dense_line(of_gpus: list, feature: str, words: str, pick) -> Line | None:
 
 
 def row_ratios(data) -> list[tuple[dict, float]]:
-    """fp8 with row scales and promoted sums: each row of the set, and the ratio beside the faster of cuBLASLt's
-    product and torch's. Each peer is compared with the time of ours in its own run."""
+    """Returns, for fp8 with row scales and promoted sums, each row of the set with its ratio to the faster of
+    cuBLASLt's product and torch's. Each peer is compared with the time of ours in its own run."""
     torch = {(row["m"], row["n"], row["k"]): row["torch_us"] / row["us"] for row in data.rows("row_torch") if row["torch_us"] and row["us"]}
     found = []
     for row in data.rows("products", ("row",)):
@@ -126,7 +132,7 @@ def within(rows: list[dict], least: int, most: int) -> list[dict]:
 
 
 def packed_lines(of_gpus: list) -> list[Line | None]:
-    """Known layers, a line per number of tokens; random products, a line per range."""
+    """Returns the lines of known layers, one per number of tokens, and of random products, one per range."""
     every = sorted({row["m"] for data in of_gpus for row in data.rows("packed")})
     parts = [(m, m) for m in every if m < MANY] + ([(MANY, every[-1])] if every and every[-1] >= MANY else [])
     lines = [packed_line(of_gpus, f"known layers, {f'{least:g}' if least == most else f'{least:g}-{most:g}'} token{'s' * (most > 1)}",
@@ -138,7 +144,8 @@ def packed_lines(of_gpus: list) -> list[Line | None]:
 
 
 def vllm_lines(of_gpus: list) -> list[Line]:
-    """Random int4 products beside Marlin and Machete: where both ran, and where one of them did."""
+    """Returns the lines of random int4 products compared with Marlin and Machete: where both ran, and where
+    one of them did."""
     lines = []
     for both in (True, False):
         found = by_gpu(of_gpus, lambda data, both=both: [row for row in compared(data.rows("int4_peers"), "peer_us") if is_drawn(row["set"])
@@ -154,7 +161,8 @@ def vllm_lines(of_gpus: list) -> list[Line]:
 
 
 def chain_lines(of_gpus: list) -> list[Line]:
-    """Layers of known models with records, then of drawn models without, planned and guarded."""
+    """Returns the lines of layers of known models with records, then of random models without records,
+    planned and guarded."""
     lines = []
     for words, table_of, arm, by in (("a layer as a chain", "chains", "tuned", RECORD), ("a layer as a chain, fused", "chains", "tuned" + FUSED, RECORD),
                                      ("a layer of a random model as a chain, fused", "drawn_chains", "tuned" + FUSED, MODEL),
@@ -169,14 +177,15 @@ def chain_lines(of_gpus: list) -> list[Line]:
     return lines
 
 
-# Arms of a decoding loop (bench/results/GPU/python/decode.json), and what PyTorch has for the same.
+# Variants of a decoding loop (bench/results/GPU/python/decode.json), and PyTorch's counterpart of each.
 DECODING = (("`convert_(\"row\")`", "sluice_row", "`_scaled_mm`, row scales", "fp8_row", FP8),
             ("`st` functions, static scales", "sluice_ops_static", "`_scaled_mm`, static scales", "fp8_static", FP8),
             ("`st` functions, int4", "sluice_ops_int4", "tinygemm int4", "int4_tinygemm", SIXTEEN))
 
 
 def decoding_lines(of_gpus: list) -> list[Line]:
-    """A whole model's decoding without a chain: tokens per second of one sequence, beside PyTorch compiled."""
+    """Returns the lines of a whole model's decoding without a chain: tokens per second of one sequence,
+    compared with compiled PyTorch."""
     lines = []
     for words, arm, peer, other, kind in DECODING:
         cells, model = {}, ""
@@ -193,7 +202,7 @@ def decoding_lines(of_gpus: list) -> list[Line]:
 
 
 def lines_of(of_gpus: list) -> list[Line]:
-    """`of_gpus`: report.Data of each GPU, the one that pages show first."""
+    """Returns all lines. `of_gpus`: report.Data of each GPU; the one that pages show comes first."""
     untuned = {row["set"] for data in of_gpus for row in data.rows("products") if row["planned_by"] == "model"} - {*APART}
     lines = [dense_line(of_gpus, "dense", words, lambda data, sets=sets: data.rows("products", sets))
              for words, sets in (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)))]
@@ -218,7 +227,7 @@ def speed_table(of_gpus: list) -> str:
 
 
 def recorded(of_gpus: list) -> dict[tuple[str, str], list[tuple[float, str]]]:
-    """Every recorded ratio and its set, by feature and type."""
+    """Returns every recorded ratio and its set, by feature and type."""
     found: dict[tuple[str, str], list[tuple[float, str]]] = {}
 
     def add(feature: str, kind: str, value: float, where: str) -> None:
@@ -244,7 +253,7 @@ def recorded(of_gpus: list) -> dict[tuple[str, str], list[tuple[float, str]]]:
 
 
 def unshown(of_gpus: list) -> list[str]:
-    """Sets with a result that is worse than the worst that the table shows of its feature."""
+    """Returns the sets that have a result worse than the worst that the table shows of its feature."""
     shown: dict[tuple[str, str], float] = {}
     for line in lines_of(of_gpus):
         for (_, kind), cell in line.cells.items():
@@ -260,7 +269,7 @@ def unshown(of_gpus: list) -> list[str]:
 
 
 def mean_of(lines: list[Line], start: str, kind: str) -> float | None:
-    """The mean of the first line whose words start so, on the first GPU that has it."""
+    """Returns the mean of the first line whose text starts with `start`, on the first GPU that has it."""
     for line in lines:
         if line.words.startswith(start):
             for (_, one), cell in line.cells.items():
@@ -270,7 +279,12 @@ def mean_of(lines: list[Line], start: str, kind: str) -> float | None:
 
 
 def why(of_gpus: list) -> str:
+<<<<<<< HEAD
     """Returns the list under README's formula, with the tables' figures; a line without a figure is left out."""
+=======
+    """Returns three sentences under README's formula, with the table's figures. A clause without a figure is
+    left out."""
+>>>>>>> comments
     lines = lines_of(of_gpus)
     few, row, large = (mean_of(lines, start, kind) for start, kind in (("decoding, M", SIXTEEN), ("fp8 as `convert_`", FP8), ("large products", SIXTEEN)))
     vllm = next((line for line in lines if line.feature == "vllm"), None)

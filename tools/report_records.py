@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns bench records (bench/results/GPU, JSON) into tables with a line a shape: the CSV files beside them.
-Pages and pictures are made only from the text of these tables.
+"""Converts bench records (bench/results/GPU, JSON) to tables with a line per shape: the CSV files in the same
+folder. Pages and pictures are made only from the text of these tables.
 
-A time enters a table only if its kernel was checked in that run and right; failures stand in the column
-`failed`. The peer of a dense product is cuBLASLt's fastest algorithm in the race. A column without a value is
+A time is in a table only if its kernel was checked in that run and was right; the column `failed` lists the
+failures. The peer of a dense product is cuBLASLt's fastest algorithm in the race. A column without a value is
 empty.
 """
 import csv
@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS, TUNED, FIRST, PEER, READ = "sluice", "sluice tuned", "cuBLASLt first", "cuBLASLt", "read floor"
 OUR_FP8, PEER_FP8, PEER_16 = "sluice FP8", "cuBLASLt FP8", "cuBLASLt 16"
 NO_COMMIT = "commit not recorded"
-NOT_OF_THE_BENCH = ("certificate.json", "rows.json", "row_torch.json")  # they have tables of their own
+NOT_OF_THE_BENCH = ("certificate.json", "rows.json", "row_torch.json")  # records with tables of their own
 KERNELS = ("sluice/device", "sluice/kernels", "sluice/spec")
 
 
@@ -30,12 +30,12 @@ def read(path: pathlib.Path) -> dict:
 
 
 def records_in(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Records of a folder, plain or compressed."""
+    """Returns the records of a folder, plain or compressed."""
     return sorted([*folder.glob("*.json"), *folder.glob("*.json.xz")])
 
 
 def is_drawn(name: str) -> bool:
-    """Whether a set's problems were drawn at random."""
+    """Returns true if a set's problems were drawn at random."""
     return "blind" in name
 
 
@@ -44,7 +44,7 @@ def set_of(path: pathlib.Path) -> str:
 
 
 def load(path: pathlib.Path, schema: str) -> dict:
-    """A record; one of another schema is an error."""
+    """Reads a record. A record of another schema is an error."""
     record = read(path)
     if record.get("schema") != schema:
         raise SystemExit(f"{path}: schema is {record.get('schema')!r}, not {schema!r}")
@@ -52,7 +52,8 @@ def load(path: pathlib.Path, schema: str) -> dict:
 
 
 def commit_of(record: dict) -> str:
-    """Seven digits, and whether the build differed from the commit; "" for text that names no commit."""
+    """Returns seven digits, and "-dirty" if the build differed from the commit; "" if the record names no
+    commit."""
     found = re.fullmatch(r"([0-9a-f]{7})[0-9a-f]{0,33}(-dirty)?", str(record.get("commit") or ""))
     return found[1] + (found[2] or "") if found else NO_COMMIT
 
@@ -62,7 +63,7 @@ def right(contender: dict) -> bool:
 
 
 def times_of(shape: dict) -> dict[str, float]:
-    """Median us by contender, right ones only."""
+    """Returns the median us by contender, for contenders that were right."""
     return {c["name"]: c["us"]["median"] for c in shape.get("contenders", []) if right(c)}
 
 
@@ -76,7 +77,7 @@ def failures(shape: dict) -> str:
 
 
 def epilogue(problem: dict) -> str:
-    """Words for the features of a product that other columns do not show."""
+    """Returns text for the features of a product that have no column of their own."""
     words = ["bias"] if problem["bias"] else []
     words += [problem["activation"]] if problem["activation"] != "none" else []
     words += ["residual"] if problem.get("residual") else []
@@ -85,8 +86,8 @@ def epilogue(problem: dict) -> str:
 
 
 def floor_us(machine: dict, shape: dict, kind: str) -> float:
-    """The longer of two times: bytes that must move once, at HBM's rate; flops at the sustained rate of
-    tensor cores."""
+    """Returns the longer of two times: bytes that must move once, at HBM's rate; flops at the sustained rate
+    of the tensor cores."""
     peak = machine["fp16_peak_tflops" if kind in ("bf16", "fp16") else "fp8_peak_tflops"]
     return max(shape["bytes"] / machine["hbm_gbps"] * 1e-3, shape["flops"] / peak * 1e-6)
 
@@ -96,12 +97,12 @@ def ours_of(shape: dict) -> dict:
 
 
 def screened(shape: dict) -> list[dict]:
-    """Right candidates that were screened, in the planner's order (the pick first)."""
+    """Returns the right candidates that were screened, in the planner's order (the pick first)."""
     return [c for c in shape.get("candidates", []) if "error" not in c and c["verified"] and c["us"] > 0]
 
 
 def product(shape: dict, name: str, machine: dict) -> dict:
-    """A line of a dense product."""
+    """Returns the row of a dense product."""
     p, us, ours, candidates = shape["problem"], times_of(shape), ours_of(shape), screened(shape)
     sums = "block-scaled" if "block" in (p["scale_a"], p["scale_b"]) else p["accumulate"]
     peers = [time for contender, time in us.items() if contender.startswith(PEER)]
@@ -150,7 +151,8 @@ def chains(folder: pathlib.Path) -> list[dict]:
 
 
 def drawn_chains(folder: pathlib.Path) -> list[dict]:
-    """Layers of models that were drawn at random, without records, beside the peer: the first run of each."""
+    """Returns the rows of layers of randomly drawn models, without records, compared with the peer: the first
+    run of each."""
     first: dict[str, dict[tuple[str, str], list[dict]]] = {}
     for path in sorted((folder / "untuned").glob("*.json.xz")):
         if read(path).get("schema") == "sluice-chain-1":
@@ -161,8 +163,8 @@ def drawn_chains(folder: pathlib.Path) -> list[dict]:
 
 
 def chain_rows(paths: list[pathlib.Path]) -> list[dict]:
-    """Lines of arms. An arm counts if its bits equal those of its own kernels with the overlap off; the peer
-    always counts."""
+    """Returns the rows of variants. A variant counts if its bits equal those of its own kernels without
+    overlap. The peer always counts."""
     rows = []
     for path in paths:
         run = load(path, "sluice-chain-1")
@@ -181,16 +183,16 @@ def chain_rows(paths: list[pathlib.Path]) -> list[dict]:
 
 
 def span(step: dict, moments: list[str]) -> dict:
-    """A step's times in us of the layer: start of the first CTA, median CTA's return from its wait, exit of
-    the last CTA."""
+    """Returns a step's times in us of the layer: start of the first CTA, median CTA's return from its wait,
+    exit of the last CTA."""
     at = {name: sorted(cta[1 + i] for cta in step["ctas"] if cta[1 + i] is not None) for i, name in enumerate(moments)}
     waited = at["wait_returned"]
     return {"begin_us": at["start"][0] / 1000, "waited_us": waited[len(waited) // 2] / 1000 if waited else None, "end_us": at["exit"][-1] / 1000}
 
 
 def timelines(folder: pathlib.Path) -> list[dict]:
-    """A line for each step of an arm: its span, its time since the last exit of the step before, and moments
-    of its median CTA since then."""
+    """Returns a row per step of a variant: its span, its time since the last exit of the step before, and the
+    moments of its median CTA since then."""
     return [{"file": path.stem, "layer": timeline["chain"], "arm": timeline["arm"], "us_a_layer": timeline["us_a_layer"], "step": step["name"],
              "weight_bytes": step["weight_bytes"], **span(step, timeline["moments"]), "took_us": step["took_us"],
              **{f"{moment}_since_us": times[1] for moment, times in step["since"].items()}}
@@ -199,8 +201,8 @@ def timelines(folder: pathlib.Path) -> list[dict]:
 
 
 def ranges(folder: pathlib.Path) -> list[dict]:
-    """A line a layer: few kernels for a range of rows beside a kernel for each number of rows (`sluice
-    rows`)."""
+    """Returns a row per layer: few kernels for a range of rows compared with the best kernel per number of
+    rows (`sluice rows`)."""
     path, rows = folder / "rows.json", []
     for layer in load(path, "sluice-rows-1")["layers"] if path.exists() else ():
         timed = layer.get("measured", {})
@@ -213,7 +215,7 @@ def ranges(folder: pathlib.Path) -> list[dict]:
 
 
 def triton(folder: pathlib.Path) -> list[dict]:
-    """A line for each number of rows: the fastest right Triton kernel, and omissions of its search."""
+    """Returns a row per number of rows: the fastest right Triton kernel, and what its search left out."""
     path, rows = folder / "peers" / "triton_sweep.json", []
     for shape in load(path, "sluice-peers-1")["shapes"] if path.exists() else ():
         good, tuning = [c for c in shape["contenders"] if right(c)], shape["tuning"]
@@ -226,8 +228,8 @@ def triton(folder: pathlib.Path) -> list[dict]:
 
 
 def int4_peers(folder: pathlib.Path) -> list[dict]:
-    """A line a product of int4 weights beside vLLM's Marlin and Machete (tools/int4_peers.py). A peer that
-    does not take the product has no time."""
+    """Returns a row per product of int4 weights, compared with vLLM's Marlin and Machete
+    (tools/int4_peers.py). A peer that does not support the product has no time."""
     path, rows = folder / "peers" / "int4.json", []
     run = load(path, "sluice-int4-peers-1") if path.exists() else {"shapes": ()}
     for shape in run["shapes"]:
@@ -241,7 +243,8 @@ def int4_peers(folder: pathlib.Path) -> list[dict]:
 
 
 def row_torch(folder: pathlib.Path) -> list[dict]:
-    """A line a product of fp8 with row scales and promoted sums beside torch._scaled_mm, each run with both."""
+    """Returns a row per product of fp8 with row scales and promoted sums, compared with torch._scaled_mm in
+    the same run."""
     path, rows = folder / "row_torch.json", []
     for shape in load(path, "sluice-row-torch-1")["shapes"] if path.exists() else ():
         us = times_of(shape)
@@ -251,14 +254,16 @@ def row_torch(folder: pathlib.Path) -> list[dict]:
 
 
 def decoding(folder: pathlib.Path) -> list[dict]:
-    """A line an arm, batch and context of a whole model's decoding, without a chain, beside PyTorch."""
+    """Returns a row per variant, batch and context of a whole model's decoding, without a chain, compared
+    with PyTorch."""
     path = folder / "python" / "decode.json"
     return [{key: row.get(key) for key in ("model", "arm", "batch", "context", "tokens_s", "us_layer", "linears_us_layer", "attention_us_layer", "logits_vs_bf16")}
             for row in (json.loads(path.read_text())["rows"] if path.exists() else ())]
 
 
 def blocks(folder: pathlib.Path) -> list[dict]:
-    """A line a number of tokens: a block of a model under torch.compile (examples/llama_block.py)."""
+    """Returns a row per number of tokens: a block of a model under torch.compile (examples/llama_block.py).
+    """
     rows = []
     for path in sorted((folder / "python").glob("llama_block*.json")):
         for row in json.loads(path.read_text())["rows"]:
@@ -269,7 +274,7 @@ def blocks(folder: pathlib.Path) -> list[dict]:
 
 
 def files(folder: pathlib.Path) -> list[dict]:
-    """A line a record: its commit, day, method and command; missing values are empty."""
+    """Returns a row per record: its commit, day, method and command. Missing values are empty."""
     rows = []
     for path in sorted([*folder.rglob("*.json"), *folder.rglob("*.json.xz")]):
         record = read(path) if path.name != "certificate.json" else None
@@ -288,7 +293,7 @@ TABLES = {"products": products, "packed": packed, "packed_blind": packed_blind, 
 
 
 def text_of(rows: list[dict]) -> str:
-    """CSV; "" without rows."""
+    """Returns the rows as CSV; "" if there are none."""
     if not rows:
         return ""
     text = io.StringIO()
@@ -299,7 +304,7 @@ def text_of(rows: list[dict]) -> str:
 
 
 def value_of(word: str | None) -> float | str | None:
-    """The cell's number, if it is one; None for an empty cell."""
+    """Returns the cell's value, a number if it is one; None for an empty cell."""
     if not word:
         return None
     return float(word) if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", word) else word
@@ -311,12 +316,12 @@ def parsed(text: str) -> list[dict]:
 
 
 def texts_of(folder: pathlib.Path, more: dict | None = None) -> dict[str, str]:
-    """The CSV files of a GPU's folder, by name without ending. `more`: tables of other modules."""
+    """Returns the CSV files of a GPU's folder, by name without extension. `more`: tables of other modules."""
     return {name: text for name, make in (TABLES | (more or {})).items() if (text := text_of(make(folder)))}
 
 
 def git(*words: str) -> str | None:
-    """Output of git; None where it fails."""
+    """Returns the output of git; None if it fails."""
     done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else None
 
@@ -327,7 +332,8 @@ def head() -> str:
 
 
 class CountedAt:
-    """The commit from which ages are counted: HEAD when pages are made; a checked page names its own."""
+    """The commit from which ages are counted: HEAD when pages are made. A page that is checked names its own.
+    """
     commit = ""
 
 
@@ -337,7 +343,8 @@ def counted_at() -> str:
 
 @functools.cache
 def commits_between(old: str, new: str, *paths: str) -> int | None:
-    """The number of commits between two, of those that touch `paths`; None if git does not know them."""
+    """Returns the number of commits between two commits that touch `paths`; None if git does not know them.
+    """
     if NO_COMMIT in (old, new):
         return None
     count = git("rev-list", "--count", f"{old}..{new}", *(["--", *paths] if paths else []))
@@ -345,20 +352,22 @@ def commits_between(old: str, new: str, *paths: str) -> int | None:
 
 
 def age_words(commit: str) -> str:
-    """", 91 commits back (4 touch kernels)", counted from counted_at(); "" if git does not know."""
+    """Returns for example ", 91 commits back (4 touch kernels)", counted from counted_at(); "" if git does
+    not know the commit."""
     age, of_kernels = (commits_between(commit.removesuffix("-dirty"), counted_at(), *paths) for paths in ((), KERNELS))
     return "" if age is None else f", {age} commit{'s' * (age != 1)} back ({of_kernels} touch{'es' * (of_kernels == 1)} kernels)"
 
 
 def drawn_from() -> str:
-    """The commit in the first line of the list drawn last; "" if it names none."""
+    """Returns the commit in the first line of the newest random list; "" if it names none."""
     found = re.search(r"\b[0-9a-f]{40}\b", (ROOT / "bench/shapes/blind.txt").read_text().splitlines()[0])
     return found[0] if found else ""
 
 
 def first_look(commit: str, drawn: str | None = None) -> bool:
-    """Whether a list (bench/shapes/blind.txt, unless `drawn` says of which commit another is) was measured with
-    the library it was drawn from, so that nothing can be fitted to it. The commit that adds the list is a later
-    one with the same library."""
-    drawn = drawn_from() if drawn is None else drawn  # git knows neither an unrecorded commit nor one ending in -dirty
+    """Returns true if a list was measured with the library from which it was drawn, so that nothing can be
+    fitted to it. The list is bench/shapes/blind.txt, or the one of commit `drawn`. The commit that adds the
+    list is a later one with the same library."""
+    # Git knows neither an unrecorded commit nor one that ends in -dirty.
+    drawn = drawn_from() if drawn is None else drawn
     return bool(drawn) and git("diff", "--quiet", drawn, commit, "--", "include", "sluice") is not None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`report.py --self-test`: tables, pages and pictures from made-up records, whose right text is known. Each
-check plants a value that must not be shown, or a claim without rows. Runs in ctest."""
+"""`report.py --self-test`: makes tables, pages and pictures from invented records, for which the right text
+is known. Each check plants a value that must not be shown, or a claim without rows. Runs in ctest."""
 import contextlib
 import io
 import json
@@ -53,7 +53,7 @@ def chain_of(layer: str, arms: list[dict], started: str = "2026-01-01", **more) 
 
 
 class Folder:
-    """bench/results, docs and README of a made-up project."""
+    """bench/results, docs and README of an invented project."""
 
     def __init__(self, root: pathlib.Path, gpu: str = "h200"):
         self.root, self.results, self.docs = root, root / "results", root / "docs"
@@ -102,7 +102,7 @@ def check_products(folder: Folder) -> None:
 
 
 def check_floor(folder: Folder) -> None:
-    """The floor is the longer of the two times."""
+    """The floor must be the longer of the two times."""
     flops, moved = 845.0e6 * 10, 4.5e6 * 5
     folder.put("tokens.json", run_of([shape_of(256, "bf16", [timed(OURS, 20.0)]) | {"flops": flops, "bytes": moved},
                                       shape_of(256, "bf16", [timed(OURS, 20.0)]) | {"flops": 1.0, "bytes": moved},
@@ -123,7 +123,8 @@ def check_files(folder: Folder) -> None:
 
 
 def check_ages(folder: Folder) -> None:
-    """Each shown commit has its age, counted from the page's commit, and the commits that touch kernels."""
+    """Each commit that is shown has its age, counted from the page's commit, and the number of commits that
+    touch kernels."""
     def said(commit: str) -> str:
         folder.put("engine.json", run_of([shape_of(1, "bf16", [timed(OURS, 10.0), timed(BEST, 9.0)])]) | {"commit": commit})
         return report.ages(folder.data())
@@ -140,7 +141,8 @@ def check_ages(folder: Folder) -> None:
 
 
 def check_first_look(folder: Folder) -> None:
-    """A first look: the list is drawn from the library that was measured; the list's own commit is later."""
+    """A list counts as a first look if it was drawn from the library that was measured. The list's own commit
+    is later."""
     kept = report_records.drawn_from
     try:
         report_records.drawn_from = lambda: "4129dd5ca3317e8baa3b72630cea605279de2e94"
@@ -155,8 +157,8 @@ def check_first_look(folder: Folder) -> None:
 
 
 def check_readme(folder: Folder) -> None:
-    """Each line has the worst beside the best, an int4 line per number of tokens; nothing outside the markers
-    changes. A set that is worse than what is shown is named."""
+    """Each line shows the worst and the best result. There is an int4 line per number of tokens. Nothing
+    outside the markers changes. A set that is worse than what is shown is named."""
     readme = folder.root / "README.md"
 
     def block() -> str:
@@ -197,7 +199,8 @@ def check_rows_of_convert(folder: Folder) -> None:
 
 
 def check_decoding(folder: Folder) -> None:
-    """A whole model's decoding beside PyTorch's compiled loop with the same weights; absent until it is recorded."""
+    """A whole model's decoding is compared with PyTorch's compiled loop on the same weights. The line is
+    absent until it is recorded."""
     assert "decoding llama3-8b" not in report.speed([folder.data()])
     rows = [{"model": "llama3-8b", "arm": name, "batch": batch, "context": 128, "tokens_s": rate * batch}
             for name, rate in (("sluice_row", 330.0), ("fp8_row", 200.0), ("sluice_ops_int4", 504.0), ("sluice_ops_static", 363.0)) for batch in (16, 1)]
@@ -223,7 +226,8 @@ def check_unshown(folder: Folder) -> None:
 
 
 def check_packed(folder: Folder) -> None:
-    """The faster FP8 product counts, a wrong kernel has no time, and the record is none of dense products."""
+    """The faster FP8 product counts, a wrong kernel has no time, and the record is not one of dense products.
+    """
     folder.put("packed/mixed.json", run_of([packed_of(16, 5.0), packed_of(16, 1.0, right=False), packed_of(96, 20.0)]))
     rows = folder.rows("packed")
     assert [row["us"] for row in rows] == [5.0, None, 20.0] and rows[0]["fp8_us"] == 10.0 and rows[0]["bits16_us"] == 20.0 and not folder.rows("products")
@@ -236,7 +240,7 @@ def check_packed(folder: Folder) -> None:
 
 
 def check_chains(folder: Folder) -> None:
-    """An arm with other bits has no time; all arms come from the newest file with the peer."""
+    """A variant with other bits has no time. All variants come from the newest file that has the peer."""
     arms = [arm("off", 40.0, differing=0), arm("tuned", 20.0, differing=0), arm("wrong", 10.0, differing=3), {"name": "broken", "error": "driver: no"}]
     folder.put("chains/old.json", chain_of("a layer", [*arms, arm("cuBLASLt", 99.0)], started="2025-12-31"))
     folder.put("chains/new.json", chain_of("a layer", [*arms, arm("cuBLASLt", 50.0)]))
@@ -257,8 +261,8 @@ def check_chains(folder: Folder) -> None:
 
 
 def check_others(folder: Folder) -> None:
-    """A Triton search that was cut or had wrong kernels says so; ranges of rows count wrong points; steps
-    have moments."""
+    """A Triton search that was stopped early or had wrong kernels is marked. Ranges of rows count wrong
+    points. Steps have moments."""
     tuning = {"candidates": 287, "timed": 10, "refused": 0, "wrong": []}
     record = {"schema": "sluice-peers-1", "commit": "0123abc", "shapes": [{"problem": {"m": 1, "n": 2, "k": 3, "a": "e4m3"}, "tuning": tuning, "contenders":
               [timed("Triton direct", 12.0), timed("Triton wrong", 1.0, verified=False), timed("torch._scaled_mm", 13.0)]}]}
@@ -285,7 +289,8 @@ def check_others(folder: Folder) -> None:
 
 
 def check_int4_peers(folder: Folder) -> None:
-    """The faster of Marlin and Machete is the peer; one that refuses or is wrong has no time. Losses are told."""
+    """The faster of Marlin and Machete is the peer. One that refuses or is wrong has no time. Losses are
+    stated."""
     def shape(m: int, contenders: list[dict], name: str = "int4_blind_0123abc") -> dict:
         return {"list": name, "chosen_by": "model", "problem": {"m": m, "n": 256, "k": 128, "group": 64, "dtype": "fp16"}, "contenders": contenders}
     refused, wrong = {"name": "Machete", "verified": False, "refused": "no groups of 32"}, {"name": "Machete", "verified": False, "error": "3 of 4"}
@@ -305,7 +310,7 @@ def check_int4_peers(folder: Folder) -> None:
 
 
 def check_losses(folder: Folder) -> None:
-    """A loss is told, with its shape, where rows show one; else nothing is claimed."""
+    """A loss is stated, with its shape, if rows show one. Otherwise nothing is claimed."""
     def put(ours: float) -> str:
         slow = [timed(OURS, ours), timed(BEST, 10.0), timed(TUNED, 8.0)]
         blind = shape_of(7, "bf16", slow, bias=True) | {"candidates": [{"name": "a", "us": 8.0, "verified": True}, {"name": "b", "us": 1.0, "verified": False}]}
@@ -377,7 +382,7 @@ def check_check(folder: Folder) -> None:
 
 
 def check_other_gpus(folder: Folder) -> None:
-    """Pages show one GPU; another GPU's results are one sentence, and none of its rows is among theirs."""
+    """Pages show one GPU. Another GPU's results are one sentence, and none of its rows is among theirs."""
     folder.put("engine.json", run_of([shape_of(1024, "bf16", [timed(OURS, 10.0), timed(BEST, 12.5)])]))
     other = folder.results / "h100"
     other.mkdir()

@@ -14,7 +14,7 @@ PASSED, NOT_PASSED = re.compile(r"^\[  PASSED  \] [1-9]", re.M), re.compile(r"^\
 
 
 def read(text):
-    """{findings, passed, why}; `findings` is None if the tool gave no count."""
+    """Returns {findings, passed, why}; `findings` is None if the tool gave no count."""
     counts = SUMMARY.findall(text)
     findings = int(counts[-1]) if counts else None
     passed = bool(PASSED.search(text)) and not NOT_PASSED.search(text)

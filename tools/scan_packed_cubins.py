@@ -55,7 +55,7 @@ def byte_line(weights, group, scale, m, tile):
 
 
 def every():
-    """Lines of a file for ``sluice compile --shapes``: all combinations."""
+    """Returns lines of a file for ``sluice compile --shapes``: all combinations."""
     for (tokens, weights), group, scale in itertools.product(HALF, GROUPS, SCALES):
         for m, tiles in ((33, ("", *STRIPS)), (300, ("", *WIDES))):
             for tile in tiles:
@@ -66,7 +66,8 @@ def every():
 
 
 def covering():
-    """A part of every(): each type of tokens and weights meets each tile, group and type of scale."""
+    """Returns a part of every(), in which each type of tokens and weights occurs with each tile, group and
+    type of scale."""
     for turn, (tokens, weights) in enumerate(HALF):
         for m, tiles in ((33, ("", *STRIPS)), (300, ("", *WIDES))):
             for i, tile in enumerate(tiles):
@@ -88,7 +89,7 @@ def disassembler():
     given = os.environ.get("SLUICE_NVDISASM") or shutil.which("nvdisasm")
     if given:
         return given
-    for folder in sys.path:  # packages of pip
+    for folder in sys.path:  # folders with pip's packages
         for place in ("nvidia/cu13/bin", "nvidia/cuda_nvdisasm/bin", "triton/backends/nvidia/bin"):
             found = pathlib.Path(folder) / place / "nvdisasm"
             if found.exists():
@@ -106,8 +107,8 @@ def disassembler():
 
 
 def scan(entry, tool):
-    """(compiler, products, messages) of a cached kernel, whose cubin follows the cache's header; None: it has
-    none."""
+    """Returns (compiler, products, messages) of a cached kernel, whose cubin follows the cache's header; None
+    if the kernel has no WGMMA."""
     data = entry.read_bytes()
     begin = data.find(ELF)
     if begin < 0:
@@ -116,13 +117,13 @@ def scan(entry, tool):
         cubin.write(data[begin:])
         cubin.flush()
         text = subprocess.run([tool, "-c", cubin.name], check=True, capture_output=True, text=True).stdout
-    # Narrow kernels and packers have no such product and are skipped.
+    # Narrow kernels and packers have no WGMMA and are skipped.
     if not any(word in text for word in check_wgmma_registers.PRODUCTS):
         return None
     compiler = re.search(rb"V(\d+\.\d+\.\d+)", data)
     products, wrong = check_wgmma_registers.failures([(entry.name, text)])
-    # The cache keeps ptxas' messages. If a wait in the source is too short, ptxas serialises the products and
-    # says so.
+    # The cache stores ptxas' messages. If a wait in the source is too short, ptxas serialises the WGMMAs and
+    # reports it.
     wrong += [f"{entry.name}: {note.decode(errors='replace')}" for note in re.findall(rb"\(C75\d\d\)[^\n\0]{0,120}", data)]
     return compiler[1].decode() if compiler else "?", products, wrong
 
@@ -140,7 +141,8 @@ def main():
         cache = pathlib.Path(given.cache_dir or own)
         shapes = pathlib.Path(own) / "shapes.txt"
         lines = [" ".join(line.split()) + " --no-records" for line in (every() if given.all else covering())]
-        # One tile that does not fit a format would make the tool refuse the whole file.
+        # Tiles are tried one by one first, because a single one that does not fit a format would make the
+        # tool refuse the whole file.
         plans = [[given.tool, "plan", "--device", "host", *line.split()] for line in lines]
         wanted = [line for line, fits in zip(lines, pool.map(succeeds, plans)) if fits]
         shapes.write_text("\n".join(wanted) + "\n")

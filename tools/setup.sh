@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes sure that a build's needs are there: installs missing packages of tools/apt-packages.txt, after saying
-# so, and looks for the headers of a CUDA toolkit. `--tool` leaves out what only tests and checks need; with
-# `--quiet` it says nothing when all is there. Called by `make`.
+# Makes sure that everything a build needs is installed. Installs missing packages of tools/apt-packages.txt,
+# after printing their names, and looks for the headers of a CUDA toolkit. `--tool` leaves out what only tests
+# and checks need. With `--quiet` it prints nothing if nothing is missing. Called by `make`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

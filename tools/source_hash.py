@@ -51,12 +51,12 @@ def all_hashes(root: pathlib.Path = ROOT) -> dict[str, str]:
 
 
 def parsed(line: str) -> dict[str, str]:
-    """The inverse of --line."""
+    """Parses a line that --line printed."""
     return dict(word.split(":", 1) for word in line.split() if ":" in word)
 
 
 def self_test() -> int:
-    """On a made-up repository: each change changes the right word of a build's name."""
+    """Tests, in an invented repository, that each change changes the right word of a build's name."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder) / "source"
         for name in ("sluice/kernels/a.cuh", "sluice/kernels/registry.h", "sluice/host/a.cc", "sluice/records/shipped/a.json", "python/sluice/a.py", "tests/gpu/a_test.cc", "docs/a.md"):
@@ -67,14 +67,14 @@ def self_test() -> int:
             subprocess.run(["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True)
 
         def built() -> tuple[str, dict[str, str]]:
-            """The commit and the sources that cmake/SluiceCommit.cmake writes into a build."""
+            """Returns the commit and the sources that cmake/SluiceCommit.cmake writes into a build."""
             out = pathlib.Path(folder) / "built.h"
             subprocess.run(["cmake", f"-DSOURCE={root}", f"-DOUT={out}", f"-DPYTHON={sys.executable}", "-P", str(ROOT / "cmake/SluiceCommit.cmake")], check=True)
             told = dict(re.findall(r'#define SLUICE_(\w+) "(.*)"', out.read_text()))
             return told.get("COMMIT", ""), parsed(told["SOURCES"])
 
         def changed(name: str) -> set[str]:
-            """The words that differ after `name` got another text."""
+            """Returns the words that differ after the text of file `name` changed."""
             before, path = built(), root / name
             old = path.read_text() if path.exists() else None
             path.write_text("another text\n")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""README's FP8 product beside torch's: st.scaled_mm and torch._scaled_mm with a scale for each row, promoted sums.
+"""Compares README's FP8 product with torch's: st.scaled_mm and torch._scaled_mm with a scale per row,
+promoted sums.
 
     tools/torch_rowwise.py --out bench/results/h200/row_torch.json
 
@@ -26,10 +27,10 @@ from triton_record import L2_TIMES, ProgressBar, commit, copies_for, nvidia_smi,
 SCHEMA = "sluice-row-torch-1"
 OURS, PEER = "sluice", "torch._scaled_mm"
 CUT = 3
-# As row_set() of bench/shapes.cc has them; the self-test compares.
+# The shapes of row_set() in bench/shapes.cc; the self-test compares them.
 TOKENS = (1, 2, 4, 8, 16, 32, 48, 64, 256, 1024, 4096)
 LAYERS = ((4096, 4096), (8192, 8192), (1280, 8192), (8192, 1024), (7168, 8192), (8192, 3584), (28672, 4096), (4096, 14336))
-# Half a step of bf16, and what a sum may lose of the magnitudes of its products (docs/numerics.md, promoted).
+# Half a unit in the last place of bf16, and the largest relative error of a promoted sum (docs/numerics.md).
 ROUNDING, SUM_ERROR = 2.0 ** -8, 2.0 ** -10
 
 
@@ -38,12 +39,12 @@ def problems() -> list[tuple[int, int, int]]:
 
 
 def name_of(m: int, n: int, k: int) -> str:
-    """The problem's name in the results of `sluice bench --set row`."""
+    """Returns the problem's name in the results of `sluice bench --set row`."""
     return f"{m}x{n}x{k} e4m3 > bf16 promoted row-scaled"
 
 
 class Bench(peer_race.Clock):
-    """One problem: copies of (A, W, scales of A, scales of W, D), and what is right."""
+    """One problem: copies of (A, W, scales of A, scales of W, D), and the expected results."""
 
     def __init__(self, torch, shape: tuple[int, int, int]):
         import sluice.torch as st
@@ -76,7 +77,8 @@ class Bench(peer_race.Clock):
         self.torch._scaled_mm(a, w.t(), scale_a=of_a, scale_b=of_w.t(), out_dtype=d.dtype, use_fast_accum=False, out=d)
 
     def check(self, entry: peer_race.Entry) -> str:
-        """Raises if a result is wrong: whole numbers in any bit, real data beyond the bound."""
+        """Raises if a result is wrong: a wrong bit with whole numbers, or an error beyond the bound with real
+        data."""
         exact, _ = self.wanted(self.whole)
         exact = exact.to(self.torch.bfloat16)
         self.expect(entry, self.whole, lambda d: d == exact)
@@ -91,7 +93,7 @@ class Bench(peer_race.Clock):
         return a @ w.t() * scales, a.abs() @ w.abs().t() * scales
 
     def expect(self, entry: peer_race.Entry, operands: tuple, right):
-        """Runs twice, because the second launch finds what the first left. Returns D."""
+        """Launches twice, because the second launch finds the state that the first left. Returns D."""
         for place, values in zip(self.copies[0], operands):
             place.copy_(values)
         d = self.copies[0][4]
@@ -105,13 +107,13 @@ class Bench(peer_race.Clock):
 
 
 def ratio_of(shape: dict) -> float | None:
-    """The peer's time over sluice's; None where one is wrong or missing."""
+    """Returns the peer's time divided by sluice's; None if either is wrong or missing."""
     us = {c["name"]: c["us"]["median"] for c in shape["contenders"] if c.get("verified")}
     return us[PEER] / us[OURS] if OURS in us and PEER in us else None
 
 
 def summary(shapes: list[dict]) -> list[str]:
-    """A line for each number of tokens: the geometric mean of the ratios, and the least."""
+    """Returns a line per number of tokens: geometric mean and minimum of the ratios."""
     lines = []
     for m in dict.fromkeys(shape["problem"]["m"] for shape in shapes):
         ratios = [r for shape in shapes if shape["problem"]["m"] == m and (r := ratio_of(shape)) is not None]
@@ -149,7 +151,7 @@ def measure(arguments: argparse.Namespace) -> int:
         shapes.append({"name": name_of(*shape), "problem": {"m": m, "n": n, "k": k, "a": "e4m3", "b": "e4m3", "d": "bf16",
                                                             "accumulate": "promoted", "scale_a": "vector", "scale_b": "vector"},
                        "chosen_by": plan.source, "copies": len(bench.copies), "telemetry": before, "contenders": contenders})
-        if arguments.out:  # after each: a machine may be taken away
+        if arguments.out:  # after each shape, because the machine may be taken away
             run = {"schema": SCHEMA, **started(), "commit": os.environ.get("SLUICE_COMMIT") or commit(), **machine, "method": method,
                    "shapes": shapes}
             arguments.out.write_text(json.dumps(run, indent=1) + "\n")
@@ -161,7 +163,8 @@ def measure(arguments: argparse.Namespace) -> int:
 
 
 def self_test() -> int:
-    """Compares the problems with bench/shapes.cc, and sums up made-up results; needs neither torch nor a GPU."""
+    """Compares the problems with bench/shapes.cc, and summarises invented results. Needs neither torch nor a
+    GPU."""
     source = (pathlib.Path(__file__).resolve().parent.parent / "bench" / "shapes.cc").read_text(encoding="utf-8")
     made = source.partition("row_set() {")[2].partition("}\n\n")[0]
     assert "{" + ", ".join(map(str, TOKENS)) + "}" in made, "TOKENS are not those of row_set()"

@@ -6,19 +6,20 @@ import itertools
 import math
 
 SMEM_BYTES = 227 * 1024  # a CTA's limit on sm_90
-SMEM_TARGETS = (200 * 1024, 100 * 1024)  # one CTA an SM, or two
-WAYS = ("direct", "atomic", "workspace")  # split_k = 1; fp32 atomics and a conversion; slots and a reduction
+SMEM_TARGETS = (200 * 1024, 100 * 1024)  # for one CTA per SM, or two
+# split_k = 1; fp32 atomics and a conversion kernel; workspace slots and a reduction kernel.
+WAYS = ("direct", "atomic", "workspace")
 MAX_STAGES, MIN_STAGES = 8, 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """One compiled kernel, and (split_k) how many CTAs share a tile's k."""
+    """A compiled kernel, and the number of CTAs that share a tile's k (split_k)."""
     way: str
     block_m: int
     block_n: int
     block_k: int
-    weights_first: bool  # D^T = W A^T: the weights are WGMMA's 64 rows, so that few tokens waste none
+    weights_first: bool  # D^T = W A^T: the weights are WGMMA's 64 rows, so few tokens waste none of them
     tma: bool
     stages: int
     warps: int
@@ -31,7 +32,7 @@ class Config:
 
 
 def blocks_of_m(m: int) -> list[int]:
-    """The smallest power of two that holds all tokens (16 to 128), and its half."""
+    """Returns the smallest power of two that holds all tokens (16 to 128), and its half."""
     whole = min(128, max(16, 1 << (m - 1).bit_length()))
     return [whole, whole // 2] if whole > 16 else [whole]
 
@@ -42,7 +43,7 @@ def stages_of(block_m: int, block_n: int, block_k: int) -> list[int]:
 
 
 def kernels_of(block_m: int) -> list[Config]:
-    """Kernels to compile for a block of tokens; split_k is not compiled in."""
+    """Returns the kernels to compile for a block of tokens; split_k is a run-time parameter."""
     kernels = []
     for weights_first, block_n, block_k in itertools.product((True, False), (32, 64, 128), (128, 256)):
         if weights_first and block_n < 64:
@@ -60,7 +61,8 @@ def ctas_of(config: Config, m: int, n: int) -> int:
 
 
 def candidates(m: int, n: int, k: int, sms: int) -> list[Config]:
-    """Configs that suit the problem, most likely first, so that a cut search has seen the best."""
+    """Returns the configs that suit the problem, most likely first, so that a search that is stopped has seen
+    the best ones."""
     found = []
     for block_m in blocks_of_m(m):
         for kernel in kernels_of(block_m):
@@ -73,8 +75,8 @@ def candidates(m: int, n: int, k: int, sms: int) -> list[Config]:
 
 
 def distance(config: Config, m: int, n: int, sms: int) -> float:
-    """The distance from one or two CTAs an SM, in powers of two; then tokens read twice, then narrow
-    loads."""
+    """Ranks configs: by the distance from one or two CTAs per SM (in powers of two), then configs that read
+    tokens twice, then those with narrow loads."""
     share = math.log2(ctas_of(config, m, n) / sms)
     return (max(0.0, -share, share - 1) + (0.5 if config.block_m < m else 0.0) +
             (0.0 if config.weights_first else 0.5) + (0.0 if config.stages >= 4 else 0.25))

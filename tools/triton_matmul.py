@@ -24,7 +24,7 @@ def finish_block(count: int, way: str) -> int:
 @triton.jit(do_not_specialize=["m"])
 def multiply(a, w, d, scale_a, scale_b, m, n, k, k_of_split, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
              BLOCK_K: tl.constexpr, WEIGHTS_FIRST: tl.constexpr, TMA: tl.constexpr, WAY: tl.constexpr):
-    """Computes one tile, or its part of k. `a` and `w` are pointers, or tensor descriptors with TMA. Rows
+    """Computes one tile, or a slice of its k. `a` and `w` are pointers or, with TMA, tensor descriptors. Rows
     past m are zeros; n and k are whole blocks."""
     first_m = tl.program_id(1) * BLOCK_M
     first_n = tl.program_id(0) * BLOCK_N
@@ -64,21 +64,23 @@ def multiply(a, w, d, scale_a, scale_b, m, n, k, k_of_split, BLOCK_M: tl.constex
 @triton.jit
 def finish(partials, d, scale_a, scale_b, count, SLOTS: tl.constexpr, CLEARS: tl.constexpr, BLOCK: tl.constexpr):
     """Adds up the slots in order, scales and rounds. After atomics there is one slot, which is zeroed for the
-    next launch: cheaper than a launch for that."""
+    next launch; that is cheaper than a separate launch."""
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = places < count
     sums = tl.zeros((BLOCK,), tl.float32)
     for slot in tl.static_range(SLOTS):
         sums += tl.load(partials + slot * count + places, mask=inside, other=0.0)
     if CLEARS:
-        tl.debug_barrier()  # another thread of the block may have to read the place that this one clears
+        # Waits until every thread of the block has read, because another thread may read the place that this
+        # one clears.
+        tl.debug_barrier()
         tl.store(partials + places, tl.zeros((BLOCK,), tl.float32), mask=inside)
     scale = tl.load(scale_a) * tl.load(scale_b)
     tl.store(d + places, (sums * scale).to(tl.bfloat16), mask=inside)
 
 
 class TritonProduct:
-    """A config on the copies of one problem; launch(i) enqueues all kernels of the product of copy i."""
+    """A config on the copies of one problem. launch(i) enqueues all kernels for copy i."""
 
     def __init__(self, config: Config, copies: list, scales: tuple):
         self.config, self.copies, self.scales = config, copies, scales
@@ -109,8 +111,8 @@ class TritonProduct:
 
 
 def compile_ahead(job: tuple) -> str:
-    """Runs in its own process: compiles one kernel by running it on a small problem, into Triton's cache on
-    disk. Returns why that failed, or nothing; users of the config get the error again."""
+    """Compiles one kernel into Triton's cache on disk, by running it on a small problem in its own process.
+    Returns why that failed, or "". Users of the config get the error again."""
     config, n, k = job
     try:
         torch.cuda.set_device(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics, tables and the record of triton_sweep.py, as far as no GPU is needed. Names are those of
+"""Statistics, tables and the record of triton_sweep.py: everything that needs no GPU. Names are those of
 `sluice bench` (bench/record.cc), but the schema differs, so that no page confuses the two.
 """
 import math
@@ -10,11 +10,11 @@ import time
 
 SCHEMA = "sluice-peers-1"
 MAX_LAUNCHES = 2000
-L2_TIMES = 3  # weights of all copies, as multiples of L2
+L2_TIMES = 3  # size of the weights of all copies, as a multiple of L2
 
 
 def quantile(values: list[float], q: float) -> float:
-    """Linear between neighbours, as in bench/statistics.cc."""
+    """Returns a quantile, linear between neighbours, as bench/statistics.cc."""
     ranked = sorted(values)
     at = q * (len(ranked) - 1)
     low = math.floor(at)
@@ -27,7 +27,7 @@ def rounded(value: float) -> float:
 
 
 def launches_for(each_us: float, copies: int, replay_us: float) -> int:
-    """The launches that fill a replay, at least one for each copy."""
+    """Returns the number of launches that fill a replay: at least one per copy."""
     return min(MAX_LAUNCHES, max(int(replay_us / max(each_us, 0.5)), copies, 2))
 
 
@@ -36,7 +36,8 @@ def copies_for(weight_bytes: int, l2_bytes: int) -> int:
 
 
 def turns(count: int, round_index: int) -> list[int]:
-    """The order of a round, rotated so that none always follows the hottest one."""
+    """Returns the order of contenders in a round. It rotates, so that no contender always follows the one
+    that heats the GPU most."""
     return [(turn + round_index) % count for turn in range(count)]
 
 
@@ -48,13 +49,14 @@ def contender_json(name: str, detail: str, rounds: list[float], launches: int, v
 
 
 def best_of(shape: dict, prefix: str) -> dict | None:
-    """The fastest right contender whose name begins with `prefix`."""
+    """Returns the fastest right contender whose name begins with `prefix`."""
     timed = [c for c in shape["contenders"] if c["name"].startswith(prefix) and c.get("verified")]
     return min(timed, key=lambda c: c["us"]["median"]) if timed else None
 
 
 def was_cut(tuning: dict) -> bool:
-    """Whether time ran out before all candidates were tried, so that the fastest may not have been timed."""
+    """Returns true if time ran out before all candidates were tried, so that the fastest may not have been
+    timed."""
     return tuning["timed"] + tuning["refused"] + len(tuning["wrong"]) < tuning["candidates"]
 
 
@@ -93,7 +95,7 @@ def commit() -> str:
 
 
 class ProgressBar:
-    """A line on a terminal, nothing elsewhere."""
+    """A progress line on a terminal; prints nothing elsewhere."""
 
     def __init__(self, stream=sys.stderr):
         self.stream = stream if stream.isatty() else None

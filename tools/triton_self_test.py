@@ -82,8 +82,8 @@ def check_record() -> None:
 
 
 def check_cut() -> None:
-    """A search that was cut says so in the record, on stderr and by its status; wrong and refused candidates
-    count as tried."""
+    """A search that was stopped early says so in the record, on stderr and by its exit status. Wrong and
+    refused candidates count as tried."""
     def shape(m: int, timed: int, wrong: list[str]) -> dict:
         return {"name": f"{m}x4096x4096", "problem": {"m": m}, "contenders": [],
                 "tuning": {"candidates": 287, "timed": timed, "refused": 1, "wrong": wrong}}

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Triton beside cuBLASLt (through torch) on the decode sweep: FP8 e4m3 to bf16, few tokens, N = K = 4096.
+"""Compares Triton with cuBLASLt (through torch) on the decode sweep: FP8 e4m3 to bf16, few tokens, N = K =
+4096.
 
 Needs the GPU machine's torch and Triton, no network: python3 tools/triton_sweep.py --json FILE. Times as
 `sluice bench` does (docs/performance.md): medians of CUDA graphs of many launches, over copies whose weights
@@ -31,28 +32,28 @@ from peer_race import REPLAY_US, REST_MS, ROUNDS, Clock, Entry, machine_json, ra
 from triton_record import (L2_TIMES, ProgressBar, best_of, copies_for, nvidia_smi, rounded, run_json, searched, table, was_cut)
 
 TOKENS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)
-FINALISTS = 4  # for each way to split, timed again before the race
-COMPILE_SHARE, SCREEN_SHARE = 0.35, 0.8  # share of all the time; of a shape's time
+FINALISTS = 4  # per way to split, timed again before the race
+COMPILE_SHARE, SCREEN_SHARE = 0.35, 0.8  # fraction of the total time; fraction of a shape's time
 CUT = 3  # exit status
-# An element's tolerances: half a step of bf16; the tensor core's fast sums, which keep 14 bits of the largest
-# product.
+# Tolerances of an element: half a unit in the last place of bf16, and the tensor core's fast sums, which keep
+# 14 bits of the largest product.
 ROUNDING, SUM_ERROR = 2.0 ** -8, 2.0 ** -10
 
 
 @dataclasses.dataclass
 class Bench(Clock):
-    """One problem: copies of A, W and D in turn, the right D, and the deadline."""
+    """One problem: copies of A, W and D, the right D, and the deadline."""
     m: int
     n: int
     k: int
     scales: tuple
     real: tuple    # A and W of copy 0
-    whole: tuple  # A and W of -1, 0 and 1: no sum exceeds 13 fraction bits while k is at most 4096
+    whole: tuple  # A and W of -1, 0 and 1: sums need at most 13 bits while k is at most 4096
     wanted: object
     bound: object
     deadline: float
     sms: int
-    known: list = dataclasses.field(default_factory=list)  # configs that were good at the M before
+    known: list = dataclasses.field(default_factory=list)  # configs that were fast for the previous M
     tried: dict = dataclasses.field(default_factory=dict)
 
     @staticmethod
@@ -74,7 +75,8 @@ class Bench(Clock):
         return Bench(torch, copies, m, n, k, scales, real, whole, wanted, bound, deadline, properties.multi_processor_count)
 
     def check(self, launch: Callable[[int], None]) -> str:
-        """Raises if the result is wrong: whole numbers in any bit, real data beyond the bound."""
+        """Raises if the result is wrong: a wrong bit with whole numbers, or an error beyond the bound with
+        real data."""
         d = self.copies[0][2]
         exact = (self.whole[0].double() @ self.whole[1].double().T * 0.125).to(self.torch.bfloat16)
         self.expect(launch, self.whole, lambda: d == exact)
@@ -83,7 +85,7 @@ class Bench(Clock):
         return f"largest error {float(error):.3f} of the bound"
 
     def expect(self, launch: Callable[[int], None], inputs: tuple, right: Callable[[], object]) -> None:
-        """Runs twice, because the second launch finds what the first left."""
+        """Launches twice, because the second launch finds the state that the first left."""
         for place, values in zip(self.copies[0], inputs):
             place.copy_(values)
         for _ in range(2):
@@ -95,7 +97,7 @@ class Bench(Clock):
 
 
 def triton_entries(bench: Bench, bar: ProgressBar) -> list[Entry]:
-    """The fastest config for each way to split, found by timing all candidates while there is time."""
+    """Returns the fastest config for each way to split, by timing all candidates while there is time."""
     from triton_matmul import TritonProduct
     order = triton_configs.candidates(bench.m, bench.n, bench.k, bench.sms)
     order = [c for c in bench.known if c in order] + [c for c in order if c not in bench.known]
@@ -144,10 +146,11 @@ CONTENDERS: tuple[Callable[[Bench, ProgressBar], list[Entry]], ...] = (cublaslt_
 
 
 def compile_all(tokens: list[int], n: int, k: int, seconds: float, bar: ProgressBar) -> dict:
-    """Fills Triton's cache with a process for each core; unfinished kernels are compiled when needed."""
+    """Fills Triton's cache with one process per core. Kernels that are not finished are compiled when needed.
+    """
     from triton_matmul import compile_ahead, kernels_ahead
     jobs = kernels_ahead({b for m in tokens for b in triton_configs.blocks_of_m(m)}, n, k)
-    random.Random(1).shuffle(jobs)  # no block of tokens is left for the end
+    random.Random(1).shuffle(jobs)  # so that kernels of all blocks of tokens are compiled if time runs out
     until, done, failures = time.monotonic() + seconds, 0, []
     pool = concurrent.futures.ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn"))
     try:
@@ -192,7 +195,7 @@ def sweep(arguments: argparse.Namespace) -> int:
                        "telemetry": {"before": before, "after": nvidia_smi(tuple(before)) if "error" not in before else {}},
                        "tuning": bench.tried, "contenders": contenders})
         failed += any("error" in c for c in contenders) or best_of(shapes[-1], "Triton") is None
-        if arguments.json:  # after each shape: a machine may be taken away
+        if arguments.json:  # after each shape, because the machine may be taken away
             arguments.json.write_text(json.dumps(run_json(machine, method, shapes), indent=1) + "\n")
     bar.clear()
     print("\n".join(table(shapes)))
@@ -203,7 +206,7 @@ def sweep(arguments: argparse.Namespace) -> int:
 
 
 def verdict_of(shapes: list[dict], allow_cut: bool) -> int:
-    """Returns the exit status; says on stderr if the search was cut."""
+    """Returns the exit status. Prints to stderr if the search was stopped early."""
     cut = [shape for shape in shapes if was_cut(shape["tuning"])]
     for shape in cut:
         print(f"{shape['name']}: the search was cut, {searched(shape['tuning'])} candidates timed: more --seconds", file=sys.stderr)

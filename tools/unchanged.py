@@ -30,7 +30,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Words of plan texts that were renamed on purpose: the new word, then the one in older hashes.
+# Words of plan texts that were renamed on purpose: (new word, word in older hashes).
 RENAMED = (("packed::", "mixed::"), ("Packed", "Mixed"), ("packed", "mixed"))
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[ \t]*\\\n|\s+', re.S)
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
@@ -46,7 +46,8 @@ def digest(*parts):
 
 
 def without_comments(text):
-    """C++ source with each comment and run of blanks as one blank, or one line break if it held one."""
+    """Returns C++ source with each comment and run of blanks replaced by one blank, or by one line break if
+    it contained one."""
     def shorter(match):
         token = match.group(0)
         if token[0] in "\"'":
@@ -58,7 +59,7 @@ def without_comments(text):
 
 class Sources:
     """Headers as the library embeds them. A unit's key changes with each header that it includes, directly or
-    not."""
+    indirectly."""
 
     def __init__(self, folder):
         self.folder, self.texts, self.raw = folder, {}, {}
@@ -86,7 +87,7 @@ class Sources:
 
 
 def code_of(cubin):
-    """The parts of a cubin that a GPU runs or reads: instructions and constants, under any names."""
+    """Returns the parts of a cubin that a GPU runs or reads: instructions and constants, without names."""
     offset, = struct.unpack_from("<Q", cubin, 0x28)
     size, count, names_at = struct.unpack_from("<HHH", cubin, 0x3A)
     headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, offset + i * size) for i in range(count)]
@@ -168,7 +169,7 @@ def plan_lines(text, kept):
 
 
 def compiler_name(tool, folder):
-    """The compiler's name, which any cubin has."""
+    """Returns the compiler's name, which every cubin contains."""
     subprocess.run([str(tool), "compile", str(folder), "0"], check=True, capture_output=True)
     cubin = (folder / "units/0.cubin").read_bytes()
     return re.search(rb"V(\d+\.\d+\.\d+)", cubin).group(1).decode()
@@ -195,7 +196,7 @@ def read(path):
 
 
 def shown(kept, old, new):
-    """Both texts of a plan, if the cache has them, with the lines that differ."""
+    """Returns both texts of a plan, if the cache has them, with the lines that differ."""
     for before, after in zip(old.split(), new.split()):
         texts = [kept / h for h in (before, after)]
         if before == after or not all(t.is_file() for t in texts):
@@ -210,7 +211,7 @@ def shown(kept, old, new):
 
 
 def differences(before, after, only="", kept=pathlib.Path("/nonexistent")):
-    """At least a line for each kernel or plan that is gone, new or changed."""
+    """Returns at least a line for each kernel or plan that is gone, new or changed."""
     old, new = [dict(line.rsplit("\t", 1) for line in lines if only in line) for lines in (before, after)]
     same_compiler = old.pop("compiler", None) == new.pop("compiler", None)
     for name in sorted(old.keys() | new.keys()):
@@ -231,7 +232,7 @@ def differences(before, after, only="", kept=pathlib.Path("/nonexistent")):
 
 
 def elf_of(sections):
-    """A cubin that has only these (name, info, bytes)."""
+    """Returns a cubin that contains only these (name, info, bytes)."""
     names, body, headers = b"\0", b"", [bytes(64)]
     for name, info, data in [*sections, (".shstrtab", 0, None)]:
         at = len(names)

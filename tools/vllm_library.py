@@ -5,8 +5,8 @@
     pip download --no-deps vllm==0.20.2 -d DIR       244 MB
     tools/vllm_library.py DIR/vllm-*.whl SMALL.whl    16 MB: a machine without network can get it
 
-SMALL.whl holds the library with all GPU code blanked that a Hopper GPU never loads: cubins of other
-architectures, and PTX where there is a cubin for sm_90. What it loads is left as it was, byte for byte.
+SMALL.whl contains the library with all GPU code zeroed that a Hopper GPU never loads: cubins of other
+architectures, and PTX of kernels that have a cubin for sm_90. Everything that it loads is unchanged.
 """
 import hashlib
 import json
@@ -18,13 +18,13 @@ import tempfile
 import zipfile
 
 LIBRARY = "vllm/_C.abi3.so"
-ORIGIN = "origin.json"  # in the small wheel: what it was made from
+ORIGIN = "origin.json"  # file in the small wheel that says what it was made from
 SECTION, MAGIC = b".nv_fatbin", 0xBA55ED50
 PTX, CUBIN, HOPPER = 1, 2, 90
 
 
 def section_of(elf: bytes, name: bytes) -> tuple[int, int]:
-    """Offset and size of a section of a 64-bit ELF file."""
+    """Returns offset and size of a section of a 64-bit ELF file."""
     table, = struct.unpack_from("<Q", elf, 0x28)
     size, count, names = struct.unpack_from("<HHH", elf, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", elf, table + size * i) for i in range(count)]
@@ -36,7 +36,7 @@ def section_of(elf: bytes, name: bytes) -> tuple[int, int]:
 
 
 def entries_of(elf: bytes) -> list[list[tuple[int, int, int, int]]]:
-    """Lists for each fat binary its entries: kind, architecture, offset and size of the code."""
+    """Returns the entries of each fat binary: kind, architecture, offset and size of the code."""
     at, length = section_of(elf, SECTION)
     end, found = at + length, []
     while at + 16 <= end:
@@ -54,14 +54,16 @@ def entries_of(elf: bytes) -> list[list[tuple[int, int, int, int]]]:
 
 
 def is_loaded(kind: int, arch: int, others: list[tuple[int, int, int, int]]) -> bool:
-    """Whether a Hopper GPU may load an entry: a cubin for it, else the PTX that the driver compiles."""
+    """Returns true if a Hopper GPU may load an entry: a cubin for it, or the PTX that the driver compiles if
+    there is none."""
     if any(other[:2] == (CUBIN, HOPPER) for other in others):
         return (kind, arch) == (CUBIN, HOPPER)
     return kind == PTX and arch <= HOPPER
 
 
 def blanked(elf: bytes) -> bytes:
-    """The library without what a Hopper GPU never loads. Headers stay, so that CUDA's tables stay right."""
+    """Returns the library with everything zeroed that a Hopper GPU never loads. Headers stay, so that CUDA's
+    tables stay valid."""
     small = bytearray(elf)
     for entries in entries_of(elf):
         for kind, arch, start, size in entries:
@@ -71,7 +73,7 @@ def blanked(elf: bytes) -> bytes:
 
 
 def version_in(wheel: zipfile.ZipFile) -> str:
-    """vLLM's version, by the name of the folder that every wheel has."""
+    """Returns vLLM's version, from the name of the folder that every wheel has."""
     found = [name for path in wheel.namelist() if (name := re.match(r"vllm-([^/]+)\.dist-info/", path))]
     if not found or LIBRARY not in wheel.namelist():
         raise ValueError(f"{wheel.filename} is no wheel of vLLM: {LIBRARY} or vllm-*.dist-info is missing")

@@ -13,7 +13,7 @@
 
 namespace sluice::bench {
 
-/// A measured number from which the rates were computed.
+/// One measured value. The calibrated rates are computed from these.
 struct Reading {
   std::string name;
   double value = 0;
@@ -25,26 +25,29 @@ struct CalibrationRun {
   std::vector<Reading> readings;
 };
 
-/// Called with the name of each phase of the calibration.
+/// Receives the name of each phase of the calibration as it begins.
 using CalibrationPhase = std::function<void(const std::string& what)>;
 
-/// Errors: toolchain, driver (memory: it takes 1 GB).
+/// Measures the GPU's rates. Allocates 1 GB of device memory. Errors: toolchain (NVRTC), driver (also out of
+/// memory).
 Result<CalibrationRun> calibrate(const Device& device, const CalibrationPhase& phase);
 
-/// Measures memory and launches: hbm, l2, sm, latency, launch. Adds its readings.
+/// Measures HBM and L2 bandwidth, read bandwidth per SM, memory latency and launch overhead, and stores them
+/// in `run`.
 Result<void> measure_memory(const Device& device, CalibrationRun& run);
-/// Measures tensor cores: operations per clock, sustained rates, the clock by load. Adds its readings.
+/// Measures the tensor cores' operations per clock, sustained rates, and SM clock as a function of load.
+/// Stores them in `run`.
 Result<void> measure_tensor(const Device& device, CalibrationRun& run);
 
-/// The SM clock measured while tensor cores are busy for a share of the time.
+/// The SM clock measured while the tensor cores are busy for `share` of the time.
 struct ClockPoint {
   double share = 0, mhz = 0;
 };
-/// Fits a line to the points and sets light_mhz, light_share and heavy_share; `heavy_mhz` is the clock at its
-/// end. If the clock hardly falls, the shares stay unchanged.
+/// Fits a line to the points and sets light_mhz, light_share and heavy_share. `heavy_mhz` is the clock at
+/// full load, the line's end. If the clock hardly falls with load, the shares stay unchanged.
 void fit_clock(std::span<const ClockPoint> points, double heavy_mhz, DeviceRates& rates);
 
-/// The kernels' texts, which tests compile.
+/// Source texts of the calibration kernels, so that tests can compile them.
 std::vector<std::string> memory_unit_texts();
 std::vector<std::string> tensor_unit_texts();
 std::vector<std::string> calibration_unit_texts();

@@ -20,7 +20,7 @@ constexpr int kLaunches = 16;
 struct ChaseParams {
   const void* data;
   u32 loads, step_bytes;
-  u32* sink;  // null
+  u32* sink;  // always null; a possible store keeps the loads from being optimised away
 };
 constexpr const char* kChase =
     R"(struct ChaseParams { const char* data; unsigned loads, step_bytes; unsigned* sink; };
@@ -35,8 +35,8 @@ extern "C" __global__ void __launch_bounds__(32) sluice_entry(const __grid_const
   if (params.sink != nullptr) *params.sink = static_cast<unsigned>(next - params.data);
 }
 )";
-/// Copies to shared memory with 128 KB in flight per SM, as kernels of products load. Registers could not
-/// hold that much.
+/// Copies global memory to shared memory (cp.async) with 128 KB in flight per SM, as GEMM kernels do.
+/// Registers could not hold that much.
 struct IntakeParams {
   const void* data;
   i64 vectors;
@@ -74,8 +74,8 @@ struct Ground {
   }
 };
 
-/// Returns the microseconds per launch of a graph of `launches` launches. It is the minimum over several
-/// replays, because a calibration measures what the GPU can reach.
+/// Captures `launches` launches in one graph and returns the microseconds per launch. It is the minimum over
+/// several replays, because a calibration measures the best that the GPU can reach.
 Result<double> us_of_launch(const Device& device, int launches,
                             const std::function<Result<void>(int launch, Stream stream)>& enqueue) {
   constexpr int kReplays = 7;
@@ -99,21 +99,23 @@ Result<double> us_of_launch(const Device& device, int launches,
   return least / launches;
 }
 
-/// Reads `bytes` at `data`.
+/// Enqueues a kernel that reads `bytes` bytes at `data`.
 using Read = std::function<Result<void>(const void* data, i64 bytes, Stream stream)>;
 
-/// Returns the microseconds of a read of `bytes`; each launch reads the next piece of `range`.
+/// Returns the microseconds of one read of `bytes`. Successive launches read successive pieces of a buffer of
+/// `range` bytes.
 Result<double> read_us(const Ground& ground, const Read& read, i64 bytes, i64 range) {
   return us_of_launch(ground.device, kLaunches, [&](int launch, Stream stream) {
     return read(ground.at(launch * bytes % (range - bytes + 1) / kMb * kMb), bytes, stream);
   });
 }
 
-/// Two lengths of a read.
+/// Two sizes of a read, in bytes.
 struct Lengths {
   i64 few, many;
 };
-/// Returns the rate in bytes per us from the difference of reads of the two lengths.
+/// Returns bytes per microsecond: the difference in size over the difference in time, so that the launch
+/// overhead cancels out.
 Result<double> slope(const Ground& ground, const Read& read, Lengths lengths, i64 range) {
   SLUICE_TAKE(const double short_us, read_us(ground, read, lengths.few, range));
   SLUICE_TAKE(const double long_us, read_us(ground, read, lengths.many, range));
@@ -131,16 +133,16 @@ Result<void> measure_rates(const Ground& ground) {
       ground.note("HBM, a read of 1 GB", static_cast<double>(kBytes) / lone_us, "bytes/us");
   SLUICE_TAKE(const double chained, slope(ground, read, {32 * kMb, 128 * kMb}, kBytes));
   ground.note("HBM, 128 less 32 MB", chained, "bytes/us");
-  // Reads from 1/8 to 3/8 of L2: data that both L2 partitions read is held twice, so only half of L2 is
-  // usable.
+  // Reads from 1/8 to 3/8 of L2. Each of the two L2 partitions keeps its own copy of data that both read, so
+  // only half of L2 is usable.
   const i64 eighth = ground.device.info().l2_bytes / 8 / kMb * kMb;
   SLUICE_TAKE(rates.l2_bytes_per_us, slope(ground, read, {eighth, 3 * eighth}, 3 * eighth));
   ground.note("L2, 3/8 less 1/8 of it", rates.l2_bytes_per_us, "bytes/us");
   return {};
 }
 
-/// Measures the read rate per SM when a quarter or half of the SMs read, and keeps the larger. With fewer SMs
-/// each reads up to 158 KB/us (H200), which no kernel of products reaches.
+/// Measures the read bandwidth per SM with a quarter and with half of the SMs reading, and keeps the larger.
+/// With fewer SMs, each reads up to 158 KB/us (H200), which no GEMM kernel reaches.
 Result<void> measure_intake(const Ground& ground) {
   SLUICE_TAKE(const auto module, tools::load_unit(ground.device, kIntake, kIntakeSmem));
   double most = 0;
@@ -161,8 +163,8 @@ Result<void> measure_intake(const Ground& ground) {
   return {};
 }
 
-/// Returns the latency of one of a chain of dependent loads. `evict`: first reads other memory, so that all
-/// loads miss L2.
+/// Returns the latency of one load in a chain of dependent loads. `evict`: other memory is read first, so
+/// that every load misses L2.
 Result<double> latency_us(const Ground& ground, bool evict) {
   constexpr u32 kLoads = 2000;
   constexpr i64 kRange = 256 * kMb;

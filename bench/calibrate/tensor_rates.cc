@@ -14,18 +14,19 @@ namespace sluice::bench {
 namespace {
 
 constexpr int kThreads = 256, kSmemBytes = (16 + 32) * 1024 + 1024;
-constexpr double kFlopsOfStep16 = 2.0 * 4 * 2 * 64 * 256 * 16;  // two warpgroups, four products of 64 x 256
+// Per k-step of 16: two warpgroups, each with four WGMMAs of 64 x 256.
+constexpr double kFlopsOfStep16 = 2.0 * 4 * 2 * 64 * 256 * 16;
 constexpr double kHeatSeconds = 3, kSustainedSeconds = 0.4, kPointSeconds = 0.15;
-/// Points with a smaller share of busy time are ignored in the fit. Products never run at a higher clock than
-/// at this share; below it the clock is higher: 1901 MHz at a quarter (docs/findings/calibration.md).
+/// Points below this share of busy time are left out of the fit. GEMM kernels never run at a higher clock
+/// than at this share. Below it, the clock is higher: 1901 MHz at a quarter (docs/findings/calibration.md).
 constexpr double kLightUse = 0.45;
-constexpr int kBurst = 8;  // steps between two pauses: 5 us
+constexpr int kBurst = 8;  // k-steps between two pauses: 5 us
 
 struct TensorParams {
   ClockNote* begin;
   ClockNote* end;
-  u32 bursts, clocks_of_burst;  // a burst and its pause
-  float* sink;                  // null; a store to it keeps the sums in registers
+  u32 bursts, clocks_of_burst;  // number of bursts; SM clocks of one burst with its pause
+  float* sink;                  // always null; a possible store keeps the accumulators in registers
 };
 
 constexpr const char* kHeaders =
@@ -90,9 +91,9 @@ std::string unit_of(bool is_16bit) {
          ";\nconstexpr sluice::DType kType = sluice::DType::" + (is_16bit ? "bf16" : "e4m3") + ";\n" + kUnit;
 }
 
-/// Numbers of one run of the kernel.
+/// Results of one run of the kernel.
 struct Heard {
-  double mhz = 0, flops_per_clock = 0, seconds = 0;  // flops count one SM
+  double mhz = 0, flops_per_clock = 0, seconds = 0;  // flops_per_clock is for one SM
 };
 
 class TensorLoad {
@@ -105,8 +106,8 @@ class TensorLoad {
     return TensorLoad(device, std::move(module), std::move(notes), std::move(stream), is_16bit ? 1 : 2);
   }
 
-  /// Runs for about `seconds`, with tensor cores busy for `share` of the time (1: without pauses), given
-  /// `per_clock` operations per clock.
+  /// Runs for about `seconds`, with the tensor cores busy for `share` of the time (1: without pauses).
+  /// `per_clock` is the number of operations per clock and SM; it sets the length of a pause.
   Result<Heard> run(double seconds, double share, double per_clock) const {
     const double burst_clocks = kBurst * kFlopsOfStep16 * scale_ / per_clock / share;
     const double bursts = std::max(1.0, seconds * 1.6e9 / burst_clocks);
@@ -144,7 +145,7 @@ class TensorLoad {
   std::shared_ptr<const Module> module_;
   DeviceBuffer notes_;
   StreamHandle stream_;
-  int scale_;  // operations of a step over those of 16 bits
+  int scale_;  // operations of one k-step, relative to 16-bit inputs
 };
 
 double sustained(const Device& device, const Heard& heard) {

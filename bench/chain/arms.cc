@@ -16,10 +16,11 @@
 namespace sluice::bench {
 namespace {
 
-constexpr i64 kReplaysAtOnce = 1000;  // between two reads of the counter
+constexpr i64 kReplaysAtOnce = 1000;  // launched before the counter of differences is read again
 constexpr int kComparedReplays = 3;   // several, because a data race does not show in each run
 
-/// Returns the steps of one layer. With three layers it is the second, which has both neighbours.
+/// Returns the planned steps of one layer: of the second one in a chain of three, because it has a neighbour
+/// on both sides.
 std::span<const PlannedStep> one_layer(const ChainPlan& plan, const LayerSpec& spec) {
   const size_t steps = plan.steps.size() / static_cast<size_t>(spec.layers * spec.passes);
   return std::span(plan.steps).subspan(plan.steps.size() > 2 * steps ? steps : 0, steps);
@@ -43,14 +44,14 @@ std::string detail_of(const ChainPlan& plan, const LayerSpec& spec) {
   return text;
 }
 
-/// Poisons, sets the input, replays. Does not wait.
+/// Poisons the activations, uploads the input and replays the chain. Does not wait for the GPU.
 Result<void> run_once(const Work& work, const ReplayCall& replay, int input) {
   SLUICE_TRY(work.data.poison(work.stream()));
   SLUICE_TRY(work.data.set_input(input, work.stream()));
   return replay(work.stream());
 }
 
-/// Copies the activations that `replay` computes for `input` into `expected`.
+/// Runs `replay` on input number `input` and copies the resulting activations to `expected`.
 Result<void> expect(const Work& work, const ReplayCall& replay, int input, const DeviceBuffer& expected) {
   SLUICE_TRY(run_once(work, replay, input));
   SLUICE_TRY(tools::copy_async(work.lab.device, expected, work.data.activations().data(), work.stream()));
@@ -69,7 +70,7 @@ Result<std::vector<double>> values_of(const Work& work, const DeviceBuffer& bloc
   return values;
 }
 
-/// The residual stream at the end or, for projections, the last product.
+/// Downloads the result: the residual stream at the end or, for projections, D of the last product.
 Result<std::vector<double>> result_of(const Work& work, const DeviceBuffer& block, const Arm& arm) {
   Result<std::vector<double>> last = values_of(work, block, Activations::kDown);
   if (!last || arm.adds_residuals || work.data.spec().parts != LayerParts::all) return last;

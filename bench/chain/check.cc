@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel whose plan many steps share is launched once.
+// Steps with equal plans share a kernel, so each kernel is launched once.
 #include "bench/chain/check.h"
 
 #include <cmath>
@@ -14,9 +14,9 @@
 namespace sluice::bench {
 namespace {
 
-/// Allowed factor over the predicted distance; recorded chains have 0.6 to 1.8.
+/// Allowed ratio of measured to predicted distance. In recorded chains it is 0.6 to 1.8.
 constexpr double kDistanceSlack = 2.5;
-/// Upper limit of any allowed distance: a result of zeros has distance 1, an unrelated result 1.4.
+/// Upper limit of any allowed distance. A result of zeros has distance 1, an unrelated result 1.4.
 constexpr double kUnrelated = 0.7;
 
 Result<void> verdict(const std::string& kernel, const Result<Comparison>& found) {
@@ -27,7 +27,7 @@ Result<void> verdict(const std::string& kernel, const Result<Comparison>& found)
                   describe(*found));
 }
 
-/// The root mean square of a rounding, relative to the number.
+/// Root mean square of the rounding error of `type`, relative to the rounded number.
 double rounding_of(DType type) {
   return 0.72 / std::sqrt(3.0) * std::exp2(-(verify::code_layout(type).fraction_bits + 1));
 }
@@ -69,8 +69,9 @@ double predicted_distance(const LayerSpec& spec) {
   const double token = rounding_of(token_type(spec)), stream = rounding_of(DType::bf16);
   if (spec.parts == LayerParts::projections)
     return std::sqrt(2.0 * static_cast<double>(layers * static_cast<int>(kLayerProducts))) * token;
-  // Each layer adds two numbers, as large as the stream was at first. Each addition rounds the stream in both
-  // arms. The number added has seen four roundings in each. The stream grows by as much.
+  // Each layer adds two numbers to the residual stream, each as large as the stream was at first. Each
+  // addition rounds the stream, in both variants. Each added number has been rounded four times in both
+  // variants. Relative to the stream, its error shrinks as the stream grows.
   double squares = 0;
   for (int i = 0; i < 2 * layers; ++i) squares += 2 * stream * stream + 8 * token * token / (i + 2);
   return std::sqrt(squares);

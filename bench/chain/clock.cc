@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kReplays = 7, kWarmReplays = 3;
 
-/// The memory that one module records into.
+/// The device memory in which the kernels of one module record their timeline.
 struct Marks {
   std::shared_ptr<const Module> module;
   ModuleGlobal marks, counts;
@@ -51,7 +51,7 @@ Result<std::vector<std::vector<u32>>> read(const DriverApi& api, const std::vect
   return words;
 }
 
-/// The launched steps of one layer.
+/// Times of the launched steps of one layer.
 std::vector<StepTimes> steps_of_layer(const ChainPlan& plan, const LayerSpec& spec) {
   std::vector<StepTimes> names;
   const size_t steps = plan.steps.size() / static_cast<size_t>(spec.layers * spec.passes);

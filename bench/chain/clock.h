@@ -9,15 +9,17 @@
 
 namespace sluice::bench {
 
-/// Compiles with kTimelinePrologue.
+/// Returns a compiler that puts kTimelinePrologue before each kernel's source, so that the kernel records its
+/// timeline.
 CompilerSeam timeline_compiler(const Options& options);
 
-/// A second handle of the lab's GPU, whose kernels have the prologue. Errors: those of Device::open.
+/// Opens the lab's GPU a second time. Kernels compiled through this handle record their timeline. Errors:
+/// those of Device::open.
 Result<Device> open_timeline_device(const Lab& lab);
 
-/// Returns the timeline of the replay whose layer time is the median of a few. Errors: those of
-/// Chain::prepare and ChainGraph::capture; internal (bits differ from the variant's, or a kernel recorded
-/// nothing).
+/// Replays the chain a few times and returns the timeline of the replay with the median layer time. Errors:
+/// those of Chain::prepare and ChainGraph::capture; internal, if bits differ from the variant's result or a
+/// kernel recorded nothing.
 Result<Timeline> clock_arm(const Work& work, const Device& device, const Arm& arm);
 
 }  // namespace sluice::bench

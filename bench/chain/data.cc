@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All data is real and of unit size: weights are normal, alpha (or packed scales) is 1 / sqrt(k), scales are
-// one. Activations then have unit size too, and clocks are those of real data.
+// All data are real numbers of unit size: weights are normally distributed, alpha (or packed scales) is 1 /
+// sqrt(k), and other scales are one. So activations have unit size too, and the GPU runs at the clocks of
+// real data.
 #include "bench/chain/data.h"
 
 #include <cmath>
@@ -57,7 +58,8 @@ Result<ChainData> ChainData::create(const Lab& lab, const LayerSpec& spec) {
 }
 
 Result<void> ChainData::make_inputs(const Lab& lab) {
-  const DType type = problem_of(spec_, LayerProduct::qkv).d.type;  // the type of norms and the first product
+  // The type of the norms' output, which the first product reads.
+  const DType type = problem_of(spec_, LayerProduct::qkv).d.type;
   Problem p{.m = spec_.tokens * kInputs + 1, .n = 16, .k = spec_.model.width};
   p.a.type = p.b.type = type;
   p.epilogue.scale_a = is_fp8(type) ? ScaleMode::tensor : ScaleMode::none;
@@ -136,7 +138,8 @@ Result<void> ChainData::make_packed(const Lab& lab) {
       memory_.blobs[static_cast<size_t>(layer)][which] = blob.data();
       blobs_.push_back(std::move(blob));
     }
-    SLUICE_TRY(lab.stream.synchronize());  // codes goes out of scope
+    // Wait, because the upload reads `codes`, which goes out of scope here.
+    SLUICE_TRY(lab.stream.synchronize());
   }
   return {};
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a chain of layers, filled on the GPU: weights of each layer, several inputs, and activations
-// in one block that is poisoned and compared as a whole. Made once for a LayerSpec and shared by all arms.
+// The memory of a chain of layers, filled on the GPU: weights of each layer, several inputs, and all
+// activations in one block. The block is filled with poison and compared as a whole. Made once per LayerSpec
+// and shared by all variants.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@ namespace sluice::bench {
 
 class ChainData {
  public:
-  static constexpr int kInputs = 61;  // prime, so that a replay repeats no recent input
+  static constexpr int kInputs = 61;  // prime, so that consecutive replays cycle through all inputs
 
   /// Errors: driver (memory), toolchain.
   static Result<ChainData> create(const Lab& lab, const LayerSpec& spec);
@@ -26,10 +27,10 @@ class ChainData {
     return products_[static_cast<size_t>(product)];
   }
   const DeviceBuffer& activations() const { return activations_; }
-  /// The offset in activations().
+  /// Byte offset of the buffer in activations().
   i64 offset_of(Activations::Buffer buffer) const { return offsets_[buffer]; }
 
-  /// Both in stream order.
+  /// Both enqueue on `stream` and do not wait.
   Result<void> set_input(int which, Stream stream) const;
   Result<void> poison(Stream stream) const { return activations_.fill(poison_of(spec_), stream); }
 
@@ -45,8 +46,8 @@ class ChainData {
   LayerMemory memory_;
   std::array<std::vector<ProblemData>, kLayerProducts> products_;
   std::vector<DeviceBuffer> blobs_;
-  std::vector<ProblemData> inputs_;         // one: all inputs, then gamma, as rows of A
-  DeviceBuffer input_, activations_, one_;  // one_: the fixed scale of packed weights
+  std::vector<ProblemData> inputs_;         // one entry: A's rows are all inputs, then gamma
+  DeviceBuffer input_, activations_, one_;  // one_: the constant 1, the fixed scale of packed weights
   std::array<i64, Activations::kCount> offsets_{};
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Some keys name a layer that no chain has. Whether there is a gate, no key says: that is known by
-// model_type, so that an unknown family is refused and not mistaken.
+// Some keys of a config describe layers that a chain cannot model. No key says whether there is a gate. That
+// follows from model_type, so an unknown family is refused instead of being modelled wrongly.
 #include "bench/chain/layer_rules.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,8 @@
 namespace sluice::bench {
 namespace {
 
-/// Numbers above `most` under one of `keys` mean other layers.
+/// A rule for numbers of a model's config: a value above `most` under one of `keys` means layers that a chain
+/// cannot model.
 struct NumberRule {
   std::string_view keys[4];
   double most;
@@ -33,11 +34,11 @@ constexpr std::array kActivations = {
     "hidden_act",      "hidden_activation", "activation_function", "activation",
     "activation_type", "dense_act_fn",      "ffn_activation",      "act_fn"};
 constexpr std::array kSilu = {"silu", "swish", "swiglu"};
-/// Flags of layers that compute something else, or something besides.
+/// Boolean config keys that are true only in models whose layers compute something else or something more.
 constexpr std::array kOtherLayers = {"is_encoder_decoder", "add_cross_attention", "parallel_attn",
                                      "use_parallel_residual", "attn_output_gate"};
 constexpr std::array kAttentions = {"full_attention", "sliding_attention", "chunked_attention"};
-/// Decoders of dense, full-rank layers with silu(gate) * up.
+/// Values of "model_type" whose decoder layers are dense and full-rank, with silu(gate) * up.
 constexpr std::array kFamilies = {
     "llama",         "mistral",   "ministral",       "qwen2",           "qwen3",         "qwen2_vl",
     "qwen2_vl_text", "mistral3",  "qwen2_5_vl",      "qwen2_5_vl_text", "qwen3_vl_text", "phi3",
@@ -51,7 +52,7 @@ bool is_in(const Json& value, const List& list) {
   return value.is_string() && std::find(list.begin(), list.end(), value.get<std::string>()) != list.end();
 }
 
-/// The value of `key`, unless it has none or null.
+/// Returns the value of `key`; nullptr if it is absent or JSON null.
 const Json* given(const Json& config, std::string_view key) {
   const auto found = config.find(key);
   return found == config.end() || found->is_null() ? nullptr : &*found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a config.json describes layers of the kind that a chain is made of. Called by model.cc.
+// Tells whether the layers of a config.json are of the kind that chains are made of. Called by model.cc.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace sluice::bench {
 
-/// "": the layers of `config` are dense: full-rank projections for queries, keys and values, then
-/// silu(gate) * up. Else the key that says otherwise, and its value.
+/// Returns "" if the layers of `config` are dense: full-rank projections for queries, keys and values, then
+/// silu(gate) * up. Otherwise returns the key that says so, with its value.
 std::string why_not_dense_layers(const Json& config);
 
 }  // namespace sluice::bench

@@ -31,15 +31,15 @@ bool has_norms(const LayerSpec& spec) {
 bool reads_stream(LayerProduct product) {
   return product == LayerProduct::qkv || product == LayerProduct::gate_up;
 }
-/// Whether a quantiser makes attention's e4m3 tokens.
+/// True if a separate quantiser kernel writes attention's output as e4m3 tokens.
 bool has_quantisers(const LayerSpec& spec) {
   return has_companions(spec) && has_fp8_tokens(spec) && !is_fused(spec);
 }
-/// The type of the residual stream and of companions' inputs.
+/// The type of the residual stream and of the inputs of norms and quantisers.
 DType stream_type(const LayerSpec& spec) {
   return has_companions(spec) ? DType::bf16 : token_type(spec);
 }
-/// The type of a product's D: that of its reader's input.
+/// The type of a product's D, which is the input type of the kernel that reads it.
 DType output_type(const LayerSpec& spec, LayerProduct product) {
   return is_fused(spec) && reads_stream(product) ? token_type(spec) : stream_type(spec);
 }
@@ -50,7 +50,8 @@ struct Sizes {
 Sizes sizes_of(const LayerSpec& spec, LayerProduct product) {
   const Model& m = spec.model;
   if (m.n > 0) return {m.n, m.width, m.width};
-  // Buffers of quantisers and of gates are their own; other inputs are the head of a wider buffer.
+  // Outputs of quantisers and of gates have buffers of their own. Other inputs are the first columns of a
+  // wider buffer.
   const bool own = has_quantisers(spec), gated = has_companions(spec);
   switch (product) {
     case LayerProduct::qkv: return {m.qkv, m.width, m.width};
@@ -61,7 +62,7 @@ Sizes sizes_of(const LayerSpec& spec, LayerProduct product) {
   return {};
 }
 
-/// Appends the steps of layer after layer.
+/// Appends the steps of one layer after another.
 class Layers {
  public:
   Layers(const LayerSpec& spec, const LayerMemory& memory) : spec_(spec), memory_(memory) {}
@@ -89,7 +90,8 @@ class Layers {
  private:
   void* at(Activations::Buffer buffer) const { return memory_.activations.data[buffer]; }
 
-  /// The first norm begins the residual stream, so that each replay starts from the same values.
+  /// Appends a norm. The first norm of a chain also initialises the residual stream, so that each replay
+  /// starts from the same values.
   const void* add_norm(const char* name, const void* from, bool first) {
     NormStep step{.options = {.input = DType::bf16},
                   .shape = {.rows = spec_.tokens, .columns = spec_.model.width},
@@ -100,7 +102,8 @@ class Layers {
                            .output = at(Activations::kNormed)}};
     if (has_fp8_tokens(spec_)) {
       step.options.quantize = Granularity::tensor;
-      step.args.scales = const_cast<float*>(memory_.one);  // given, so only read
+      // A caller's scales, which the quantiser only reads.
+      step.args.scales = const_cast<float*>(memory_.one);
     }
     steps_.push_back({.work = step, .name = name});
     return at(Activations::kNormed);
@@ -152,7 +155,7 @@ class Layers {
 
   const LayerSpec& spec_;
   const LayerMemory& memory_;
-  const void* stream_ = nullptr;  // the residual stream, if products add to it
+  const void* stream_ = nullptr;  // the residual stream; null if no product adds to it
   std::vector<ChainStep> steps_;
 };
 
@@ -239,7 +242,7 @@ i64 weight_bytes(const LayerSpec& spec) {
 std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec) {
   const Model& m = spec.model;
   const i64 token = bytes_of(token_type(spec)), output = bytes_of(stream_type(spec));
-  // Independent of the fusion, because arms share them.
+  // Sizes do not depend on the fusion, because variants with different fusions share the buffers.
   const bool all = has_companions(spec), quantised = all && has_fp8_tokens(spec);
   std::array<i64, Activations::kCount> bytes{};
   if (m.n > 0) {

@@ -14,10 +14,11 @@
 
 namespace sluice::bench {
 
-/// e4m3: tokens too, with one fixed scale. int4: groups of 128; tokens are bf16, or e4m3 with one fixed
-/// scale.
+/// Type of the weights. With e4m3 weights the tokens are e4m3 too, with one fixed scale. With int4 weights
+/// (scale groups of 128) the tokens are bf16, or e4m3 with one fixed scale.
 enum class LayerWeights : u8 { e4m3, bf16, int4 };
-/// projections: only the four products, each reading the output of the one before it.
+/// all: the layer's norms and quantisers too. projections: only the four products, each reading the output of
+/// the previous one.
 enum class LayerParts : u8 { all, projections };
 /// Work that is fused into products instead of separate norms and quantisers; each value includes the
 /// previous one. gated: gate_up has a gate, and products that make e4m3 tokens write them. residual: o and
@@ -31,13 +32,13 @@ struct LayerSpec {
   LayerParts parts = LayerParts::all;
   Fusion fusion = Fusion::none;
   i64 tokens = 1;
-  int layers = 8;                                // each with its own weights
-  int passes = 4;                                // through the layers, in one chain
-  DType tokens_of_int4 = DType::bf16;            // or e4m3; other weights fix the type
-  Accumulate accumulate = Problem{}.accumulate;  // counts for e4m3 weights
+  int layers = 8;                                // each layer has its own weights
+  int passes = 4;                                // times that the chain runs through the layers
+  DType tokens_of_int4 = DType::bf16;            // bf16 or e4m3; with other weights the token type is fixed
+  Accumulate accumulate = Problem{}.accumulate;  // used for e4m3 weights only
 };
 
-/// Returns whether the last product writes the residual stream.
+/// True if the last product writes the residual stream.
 bool adds_residuals(const LayerSpec& spec);
 /// Returns the reason why layers with such weights and tokens do not support `fusion` (text that follows its
 /// name); nullptr if they do. The limit of 8 tokens for norms in products (spec/packed.h) is not checked
@@ -48,32 +49,34 @@ enum class LayerProduct : u8 { qkv, o, gate_up, down };
 inline constexpr size_t kLayerProducts = 4;
 inline constexpr const char* kProductNames[] = {"qkv", "o", "gate_up", "down"};
 
-/// The type that products read.
+/// The input type of the products.
 DType token_type(const LayerSpec& spec);
 
-/// The layer's product, with the types of D and A, A's leading dimension, and scales.
+/// The problem of one product of the layer. The types of A and D, A's leading dimension and the scales are
+/// set.
 Problem problem_of(const LayerSpec& spec, LayerProduct product);
 PackedProblem packed_problem_of(const LayerSpec& spec, LayerProduct product);
-/// The bytes of one layer's four products.
+/// Bytes of the weights of one layer's four products.
 i64 weight_bytes(const LayerSpec& spec);
 
-/// Activations of `tokens` rows each; layers share them in turn. Their bytes are 0 where the spec has none.
+/// Buffers of activations, `tokens` rows each. All layers use the same buffers. A buffer that the spec does
+/// not need has 0 bytes.
 struct Activations {
   enum Buffer { kHidden, kNormed, kQkv, kAttention, kO, kGateUp, kGated, kDown, kCount };
   std::array<void*, kCount> data{};
 };
 std::array<i64, Activations::kCount> activation_bytes(const LayerSpec& spec);
 i64 input_bytes(const LayerSpec& spec);
-/// The fill of activations before a comparison: NaN. Where products read columns that none writes, a number
-/// in each type.
+/// Byte that fills the activations before a comparison. It makes them NaN. If products read columns that no
+/// kernel writes, it makes them a finite number in every type.
 u8 poison_of(const LayerSpec& spec);
 
 struct LayerMemory {
   const void* input = nullptr;  // tokens x width
   Activations activations;
   const void* gamma = nullptr;
-  const float* one = nullptr;  // the fixed scale
-  /// For each layer and product: B, scales and alpha; or the blob.
+  const float* one = nullptr;  // the fixed scale, 1
+  /// Operands by layer and product. Dense: B, scales and alpha. Packed: the blob.
   std::vector<std::array<gemm::Args, kLayerProducts>> products;
   std::vector<std::array<const void*, kLayerProducts>> blobs;
 };
@@ -81,19 +84,22 @@ struct LayerMemory {
 /// Returns distinct fake addresses, spaced like real buffers, for making plans without memory.
 LayerMemory imagined_memory(const LayerSpec& spec);
 
-/// The steps of layers * passes layers.
+/// Returns the chain's steps: layers * passes layers.
 std::vector<ChainStep> steps_of(const LayerSpec& spec, const LayerMemory& memory);
 
 Result<LayerWeights> parse_layer_weights(const std::string& name);
-/// "": the weights' default. Errors: neither bf16 nor e4m3; given for weights that fix it.
+/// Parses the token type; "" means the weights' default. Errors: `name` is neither bf16 nor e4m3, or the
+/// weights allow only one type.
 Result<DType> parse_layer_tokens(const std::string& name, LayerWeights weights);
-/// "": the default of a Problem. Errors: neither promoted nor fast; given for weights other than e4m3.
+/// Parses the accumulation mode; "" means the default of Problem. Errors: `name` is neither promoted nor
+/// fast, or the weights are not e4m3.
 Result<Accumulate> parse_layer_sums(const std::string& name, LayerWeights weights);
 Result<Fusion> parse_fusion(const std::string& name);
 const char* name_of(Fusion fusion);
 const char* name_of(LayerWeights weights);
 LayerSpec fused(LayerSpec spec, Fusion fusion);
-/// "llama3-8b e4m3 promoted, 16 tokens, projections"; fast sums, as in older results, are not named.
+/// Returns for example "llama3-8b e4m3 promoted, 16 tokens, projections". Fast accumulation is not named, as
+/// in older results files.
 std::string name_of(const LayerSpec& spec);
 
 }  // namespace sluice::bench

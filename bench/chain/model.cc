@@ -20,7 +20,7 @@ namespace sluice::bench {
 namespace {
 
 constexpr i64 kMostSize = i64{1} << 20;
-constexpr i64 kColumnUnit = 16;  // e4m3 rows begin at multiples of 16 bytes
+constexpr i64 kColumnUnit = 16;  // rows of e4m3 must begin at multiples of 16 bytes
 
 bool fits(const Model& m) {
   for (const i64 size : {m.width, m.qkv, m.attention, m.inner})
@@ -30,14 +30,14 @@ bool fits(const Model& m) {
 
 constexpr const char* kAsNumbers = "; give the sizes as numbers, like 8192x1280x1024x3584";
 
-/// The part of a config that describes the decoder: that of a model which sees or hears is nested.
+/// Returns the part of a config that describes the decoder. In multimodal models it is a nested object.
 const Json& decoder_of(const Json& whole) {
   for (const char* key : {"text_config", "llm_config", "language_config"})
     if (whole.contains(key) && whole[key].is_object()) return whole[key];
   return whole;
 }
 
-/// The number of `key`, or `otherwise` where the config has none.
+/// Returns the number under `key`. If the config has none: `otherwise`, or an error without `otherwise`.
 Result<i64> number_of(const Json& config, const char* key, std::optional<i64> otherwise) {
   const auto found = config.find(key);
   if (found == config.end() || found->is_null()) {
@@ -49,8 +49,8 @@ Result<i64> number_of(const Json& config, const char* key, std::optional<i64> ot
   return bad_argument("{} must be a whole number in 1..{}{}", key, kMostSize, kAsNumbers);
 }
 
-/// Returns the sizes of a config that describes a dense decoder, or of one of `shards` parts of it. qkv and
-/// gate_up are split by columns, o and down by what they read.
+/// Returns the sizes of the dense decoder that a config describes, or of one of `shards` tensor-parallel
+/// shards. qkv and gate_up are split by output columns, o and down by input columns.
 Result<Model> model_of(const Json& whole, const std::string& title, i64 shards) {
   const Json& config = decoder_of(whole);
   SLUICE_TAKE(const i64 width, number_of(config, "hidden_size", {}));
@@ -63,7 +63,8 @@ Result<Model> model_of(const Json& whole, const std::string& title, i64 shards) 
   if (heads % shards != 0 || inner % shards != 0 || (kv_heads % shards != 0 && shards % kv_heads != 0))
     return bad_argument("{} shards do not divide {} heads, {} heads of keys and {} columns", shards, heads,
                         kv_heads, inner);
-  const i64 own_kv_heads = std::max<i64>(kv_heads / shards, 1);  // more shards than heads: each has a copy
+  // With more shards than heads of keys and values, shards share a head.
+  const i64 own_kv_heads = std::max<i64>(kv_heads / shards, 1);
   const Model model{shards > 1 ? fmt::format("{}-tp{}", title, shards) : title, width,
                     (heads / shards + 2 * own_kv_heads) * head, heads / shards * head, inner / shards};
   if (!fits(model))
@@ -72,7 +73,8 @@ Result<Model> model_of(const Json& whole, const std::string& title, i64 shards) 
   return model;
 }
 
-/// The folder of a config.json is called as the model is; another file has a name of its own.
+/// Returns the model's name: of a config.json, the name of its folder; of another file, the file's name
+/// without extension.
 std::string title_of(const std::filesystem::path& file) {
   std::error_code unused;
   const std::string folder = std::filesystem::absolute(file, unused).parent_path().filename().string();
@@ -90,7 +92,8 @@ Result<Model> read_model(const std::string& path, i64 shards) {
   return model;
 }
 
-/// A file of `text`, and the shards behind its colon: "config.json:8", or a folder with a config.json.
+/// Returns the file and the number of shards: "config.json:8", or a folder that holds a config.json. Returns
+/// nothing if `text` names neither.
 std::optional<std::pair<std::string, i64>> file_of(const std::string& text) {
   const size_t colon = text.rfind(':');
   i64 shards = 1;

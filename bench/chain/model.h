@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes of a transformer layer: of known models, of a config.json, or given as numbers.
+// The sizes of a transformer layer: those of a known model, of a config.json, or given as numbers.
 #pragma once
 
 #include <string>
@@ -12,12 +12,13 @@ namespace sluice::bench {
 
 struct Model {
   std::string name;
-  i64 width, qkv, attention, inner;  // columns read by o (attention), by down (inner: half of gate_up)
-  /// Not 0: no model, but four equal products of n x k. Each reads k columns, the first n of them written by
-  /// the one before it; width is k. Projections only.
+  // attention: columns that o reads; inner: columns that down reads, half of gate_up's
+  i64 width, qkv, attention, inner;
+  /// If not 0, this is no model but four equal products of n x k, for projections only. Each reads k columns.
+  /// The previous product wrote the first n of them. `width` holds k.
   i64 n = 0;
 };
-/// 70B is one of eight tensor-parallel shards.
+/// The 70B model has the sizes of one of eight tensor-parallel shards.
 const std::vector<Model>& known_models();
 
 /// `text` names one of:

@@ -13,7 +13,7 @@
 namespace sluice::bench {
 namespace {
 
-/// Checks the named algorithm on operands of its own.
+/// Checks one cuBLASLt algorithm on operands made for the check.
 Result<void> check_algorithm(const Lab& lab, const Problem& problem, const std::string& name) {
   return check_product(lab, problem, [&](std::span<const ProblemData> operands) -> Result<Contender> {
     SLUICE_TAKE(const auto peer, CublasLtProblem::create(lab, operands));

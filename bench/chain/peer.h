@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peer of a chain: the same steps without overlap, with cuBLASLt's products in place of ours. Each
-// product uses the algorithm that is fastest when it runs alone. Used by chain/session.cc.
+// Times a chain's steps with cuBLASLt's products in place of ours, without overlap. Each product uses the
+// algorithm that is fastest when it runs alone. Used by chain/session.cc.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,15 @@ namespace sluice::bench {
 
 class ChainPeer {
  public:
-  /// Times all algorithms of the four products. `data` and `lab` are borrowed. Errors: toolchain (no
-  /// cuBLASLt), invalid_type (it has no such product, or weights are packed).
+  /// Times all cuBLASLt algorithms for each of the four products and keeps the fastest. `data` and `lab` must
+  /// outlive this. Errors: toolchain (no cuBLASLt), invalid_type (cuBLASLt lacks such a product, or weights
+  /// are packed).
   static Result<ChainPeer> create(const Lab& lab, const ChainData& data);
 
-  /// Enqueues all steps of `off`, a chain of `data` with the overlap off.
+  /// Enqueues the steps of `off`, with cuBLASLt in place of our products. `off` is a chain of `data` without
+  /// overlap.
   Result<void> enqueue(const Chain& off, Stream stream) const;
-  /// "qkv #2 algo 66 ...; o ..."
+  /// Names the algorithm of each product: "qkv #2 algo 66 ...; o ...".
   const std::string& detail() const { return detail_; }
 
  private:

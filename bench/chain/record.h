@@ -9,12 +9,12 @@
 
 namespace sluice::bench {
 
-/// The rate at which the weights are read, as a share of the GPU's peak_bytes_per_us; 0 without a time.
+/// Returns the rate at which a layer's weights are read, as a fraction of peak_bytes_per_us; 0 if `us` is 0.
 double share_of_peak(const ChainRecord& record, double us);
 
-/// Indented, ended by a newline; schema "sluice-chain-1". The shapes of `run` are not read.
+/// Returns indented JSON that ends in a newline; schema "sluice-chain-1". Ignores run.shapes.
 std::string to_json(const RunRecord& run, const std::vector<ChainRecord>& chains);
-/// Writes through write_whole. Error io.
+/// Writes that JSON to a file by write_whole(). Error: io.
 Result<void> write_json(const RunRecord& run, const std::vector<ChainRecord>& chains,
                         const std::string& path);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All arms share weights and activations, and run one after the other in one stream.
+// All variants share weights and activations, and run one after the other in one stream.
 #include "bench/chain/session.h"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ void keep_error(Arm& arm, const Result<void>& done) {
   if (!done) arm.record.error = fmt::format("{}: {}", name_of(done.error().code), done.error().message);
 }
 
-/// Times the arms that run and compute the right values.
+/// Times in turn the variants that run and compute the right values.
 void time_arms(const Work& work, std::vector<Arm>& arms, ChainRecord& record) {
   std::vector<Replay> replays;
   std::vector<Arm*> running;
@@ -50,7 +50,7 @@ void time_arms(const Work& work, std::vector<Arm>& arms, ChainRecord& record) {
   record.telemetry = summarise(samples);
 }
 
-/// Makes timelines. An arm without one keeps its timing.
+/// Makes timelines. If that fails, the variant keeps its timing.
 void clock_arms(const Work& work, std::vector<Arm>& arms) {
   const Result<Device> device = open_timeline_device(work.lab);
   for (Arm& arm : arms) {
@@ -64,7 +64,7 @@ void clock_arms(const Work& work, std::vector<Arm>& arms) {
   }
 }
 
-/// Makes the arm with the peer's products; failures become the arm's error.
+/// Makes the variant with cuBLASLt's products. A failure is stored in the variant's record.
 Arm peer_arm(const Work& work, const Arm& off) {
   work.phase("timing cuBLASLt's algorithms");
   Arm arm;
@@ -87,7 +87,7 @@ Arm peer_arm(const Work& work, const Arm& off) {
   return arm;
 }
 
-/// Captures and compares an arm. The tuner's choices become those of the spec first.
+/// Tunes the variant if the spec says so, then captures it as a graph and compares its results.
 Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) {
   arm.record.name = spec.name;
   if (spec.tune_s > 0) {
@@ -97,7 +97,8 @@ Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) 
     const tuning::Found& found = layer.tuning.found;
     arm.record.search = found;
     spec.choices = found.choices;
-    spec.options = {.overlap = ChainOverlap::off};  // the choices are complete
+    // The tuner's choices already contain the overlap of each step.
+    spec.options = {.overlap = ChainOverlap::off};
     work.phase(fmt::format("tuned: {:.2f} us a layer, {:.2f} before, {} of {} changes kept", layer.tuned_us,
                            layer.start_us, found.kept(), found.tried()));
   }
@@ -105,13 +106,13 @@ Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) 
   SLUICE_TRY(prepare_arm(work, spec, arm));
   SLUICE_TRY(set_reference(work, arm));
   SLUICE_TRY(compare_arm(work, arm));
-  if (arm.record.detail == off.record.detail) return {};  // equal kernels: the reference is off
-  if (!work.checks_products) return {};                   // kernels of the fake driver compute nothing
+  if (arm.record.detail == off.record.detail) return {};  // same kernels: `off` is the reference
+  if (!work.checks_products) return {};                   // the fake driver's kernels compute nothing
   return judge_distance(work, off, arm);
 }
 
-/// Time of a layer with `fusion`, kernels that are best alone and the overlap off; 0 if no arm has it or it
-/// failed. arms[0] is unfused; arms[i + 1] is arm i of the case.
+/// Returns the time of a layer with this fusion, the kernels that are fastest alone and no overlap. Returns 0
+/// if there is no such variant or it failed. arms[0] is unfused; arms[i + 1] belongs to item.arms[i].
 double off_us(const ChainCase& item, const std::vector<Arm>& arms, Fusion fusion) {
   if (fusion == Fusion::none) return arms[0].record.us.median;
   for (size_t i = 0; i < item.arms.size(); ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times variants of a chain of layers ("arms": kinds of overlap, and the peer) in one run. Each is prepared,
-// compared with the result without overlap, then timed in turn. A failure is written into the record, and the
-// others continue. Used by `sluice chain`.
+// Times variants ("arms") of a chain of layers in one run: several kinds of overlap, and cuBLASLt. Each
+// variant is prepared and compared with the result without overlap. Then all are timed in turn. A failure is
+// stored in the variant's record, and the others continue. Used by `sluice chain`.
 #pragma once
 
 #include <functional>
@@ -19,35 +19,36 @@
 
 namespace sluice::bench {
 
-/// One way to run the chain.
+/// One variant of the chain to measure.
 struct ArmSpec {
   std::string name;
   ChainOptions options;
   Fusion fusion = Fusion::none;
-  double tune_s = 0;   // not 0: seconds for the tuner, which then chooses in place of `options`
-  bool guard = false;  // Chain::guarded decides whether it overlaps
+  double tune_s = 0;   // seconds given to the tuner, which then replaces `options`; 0: no tuning
+  bool guard = false;  // true: Chain::guarded decides whether kernels overlap
   std::vector<TunedStep> choices{};
-  std::function<void(const std::string& json)> trials{};  // the tuner's
-  std::function<void(std::vector<ChainStep>&)> add{};     // inserts foreign steps between those of the layers
+  std::function<void(const std::string& json)> trials{};  // receives one JSON line per trial of the tuner
+  // Inserts the caller's own steps between those of the layers.
+  std::function<void(std::vector<ChainStep>&)> add{};
 };
 
 struct ArmRecord {
   std::string name, detail;
   Quantiles us;                // time of one layer
-  std::vector<double> rounds;  // us per layer, in order
+  std::vector<double> rounds;  // microseconds per layer, in order
   int kernels = 0, programmatic_edges = 0;
-  std::optional<tuning::Found> search{};  // the tuner's
-  i64 differing = -1;                     // 16-byte pieces that differ from the overlap off; -1: not compared
-  // Distance from the variant without overlap: RMS of the difference at the end of the residual stream,
-  // divided by the stream's RMS. Set for the peer and for variants with other kernels.
+  std::optional<tuning::Found> search{};  // result of the tuner's search
+  i64 differing = -1;  // 16-byte pieces that differ from the result without overlap; -1: not compared
+  // RMS of the difference from the variant without overlap, divided by the RMS of the residual stream, both
+  // at its end. Set for cuBLASLt and for variants with other kernels.
   double distance = 0;
-  i64 replays = 0;    // replays with changing inputs that equal the overlap off
-  std::string text;   // explain() of its first layer
-  std::string error;  // not empty: not timed
+  i64 replays = 0;    // replays with changing inputs whose result equals that without overlap
+  std::string text;   // explain() of the first layer
+  std::string error;  // empty if the variant was timed
   std::optional<Timeline> timeline{};
-  std::string timeline_error{};  // not empty: no timeline could be made
+  std::string timeline_error{};  // empty if a timeline was made or not asked for
 
-  /// Whether it ran and computed the right values.
+  /// True if the variant ran and computed the right values.
   bool right() const;
 };
 
@@ -59,40 +60,41 @@ inline double chain_peak_bytes_per_us(const DeviceInfo& device) {
 struct ChainRecord {
   LayerSpec spec;
   i64 layer_weight_bytes = 0;
-  double peak_bytes_per_us = chain_peak_bytes_per_us({});  // the GPU's HBM, the base of shares
-  std::vector<ArmRecord> arms;                             // the first has the overlap off
-  std::vector<TunedChain> tuned;  // the tuner's choices for each arm it made, with times
+  double peak_bytes_per_us = chain_peak_bytes_per_us({});  // HBM rate of the GPU; shares are relative to it
+  std::vector<ArmRecord> arms;                             // the first one has no overlap
+  std::vector<TunedChain> tuned;  // for each tuned variant: the tuner's choices and times
   TelemetrySummary telemetry;
   double wall_s = 0;
-  std::string error;  // not empty: nothing could be timed
+  std::string error;  // empty if something was timed
 };
 inline constexpr const char* kChainPeer = "cuBLASLt";
 inline constexpr const char* kChainOff = "off";
 
 struct ChainCase {
   LayerSpec spec;
-  std::vector<ArmSpec> arms;  // besides kChainOff
+  std::vector<ArmSpec> arms;  // variants other than kChainOff, which is always measured
   bool against_peer = false;
-  i64 replays = 0;  // replays of each arm in `arms`, with changing inputs
-  // true: after timing, records a timeline of each of our variants with instrumented kernels
+  i64 replays = 0;  // replays of each variant in `arms`, with changing inputs
+  // True: after timing, record a timeline of each sluice variant with instrumented kernels.
   bool timeline = false;
-  bool on_fake = false;  // tests on the fake driver, whose kernels compute nothing: products are not checked
+  // True in tests on the fake driver: its kernels compute nothing, so products are not checked.
+  bool on_fake = false;
 };
 
-/// The plan of an arm's chain without a GPU, with imagined memory.
+/// Plans a variant's chain without a GPU, on fake addresses.
 Result<ChainPlan> plan_arm(const LayerSpec& spec, const ArmSpec& arm, const DeviceInfo& device,
                            const RecordBook& records);
-/// A line saying that no record covers any step of an arm that follows records; "" if one does.
+/// Returns a line saying that the options follow records but no record covers any step of the plan; else "".
 std::string missing_record(const ChainPlan& plan, const ChainOptions& options);
-/// The JIT units that fill and compare data.
+/// Source texts of the kernels that fill and compare data.
 std::vector<std::string> data_units_of(const ChainCase& item);
-/// All arms' JIT units.
+/// Source texts of the kernels of all variants.
 Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
                                           const RecordBook& records, Stamping stamping);
 
 ChainRecord measure_chain(const Lab& lab, const ChainCase& item, const Phase& phase);
 
-/// The arm's median; 0 if it is missing or wrong.
+/// Returns the variant's median time per layer; 0 if it is missing or wrong.
 double median_of(const ChainRecord& record, const std::string& arm);
 
 }  // namespace sluice::bench

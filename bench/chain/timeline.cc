@@ -14,7 +14,8 @@ namespace {
 constexpr size_t kCtaWords = kMoments, kVisitWords = kCtaWords * kTimelineCtas;
 constexpr size_t kStart = static_cast<size_t>(Moment::start), kSm = static_cast<size_t>(Moment::sm);
 
-/// The clock's low half wraps each four seconds; a `time` lies less than two from `since`.
+/// Returns time - since. Both are the low 32 bits of a nanosecond clock, which wrap every four seconds. They
+/// must be less than two seconds apart.
 i64 nanoseconds_since(u32 since, u32 time) {
   return static_cast<i32>(time - since);
 }
@@ -82,8 +83,8 @@ std::vector<LaunchTimes> launches_of(std::span<const std::vector<u32>> modules) 
   });
   std::vector<LaunchTimes> launches;
   for (const std::vector<u32>& words : modules) {
-    std::map<u32, std::vector<LaunchTimes>> by_grid;  // CTAs of the grid -> its launches
-    std::map<std::pair<u32, size_t>, size_t> visits;  // (grid, CTA) -> its visits
+    std::map<u32, std::vector<LaunchTimes>> by_grid;  // launches by their number of CTAs
+    std::map<std::pair<u32, size_t>, size_t> visits;  // (number of CTAs, CTA) -> launches seen so far
     each_cta(std::span(&words, 1), [&](const u32* at, size_t cta) {
       const u32 grid = at[kSm] >> 16;
       const size_t visit = visits[{grid, cta}]++;
@@ -107,7 +108,7 @@ Result<Timeline> timeline_of(std::span<const LaunchTimes> launches, std::span<co
                      " launches told their times, which are not three or more layers of " +
                      std::to_string(steps) + " steps: a kernel without TimelineMarks, or too few layers"};
   Timeline result{.tick_ns = tick_of(launches)};
-  // The first layer has no layer before it, the last none after it.
+  // The first and the last layer are left out: each lacks a neighbour.
   std::vector<double> lengths;
   for (size_t layer = 1; layer + 1 < layers; ++layer)
     lengths.push_back(static_cast<double>(launches[(layer + 1) * steps - 1].last_exit() -

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each step is one line: thousands of numbers on lines of their own would make no readable diff either.
+// Each step is one line: thousands of numbers on a line each would not make diffs more readable.
 #include "bench/chain/timeline_record.h"
 
 #include "bench/chain/record.h"

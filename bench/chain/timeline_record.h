@@ -9,8 +9,8 @@
 
 namespace sluice::bench {
 
-/// Schema "sluice-timeline-1": for each arm with a timeline, steps with their CTAs: [SM, then nanoseconds by
-/// moment].
+/// Returns JSON of schema "sluice-timeline-1". For each variant with a timeline it lists the steps and their
+/// CTAs. A CTA is an array: its SM, then the time of each Moment in nanoseconds.
 std::string timelines_json(const RunRecord& run, const std::vector<ChainRecord>& chains);
 
 }  // namespace sluice::bench

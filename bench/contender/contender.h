@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A contender computes the problem and is timed: our kernel or a peer's. It enqueues, never waits, and can be
-// captured into a graph. Made by sluice_contender.cc, cublaslt_problem.cc and conv_peers.cc, timed
-// by measure.cc.
+// A contender is a kernel that computes the problem and is timed: ours or another library's. It enqueues
+// without waiting, so it can be captured into a graph. Made by sluice_contender.cc, cublaslt_problem.cc and
+// conv_peers.cc; timed by measure.cc.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,14 @@
 namespace sluice::bench {
 
 struct Contender {
-  std::string name;    // "sluice", "cuBLASLt best": the key in tables and JSON
-  std::string detail;  // the kernel or algorithm
-  std::function<Result<void>(int copy, Stream stream)> launch;  // runs on operand set `copy`
+  std::string name;    // key in tables and JSON, such as "sluice" or "cuBLASLt best"
+  std::string detail;  // name of the kernel or algorithm
+  std::function<Result<void>(int copy, Stream stream)> launch;  // runs on operand set number `copy`
   std::function<Result<void>(int copy)> refilled =
-      {};                       // call after set `copy` got other values; empty: not needed
-  bool unit_alpha = false;      // true: it supports only alpha = 1, and the exact check uses that
-  double activation_error = 0;  // absolute error of a peer's approximate activation
+      {};                   // to be called after new values are written to set `copy`; empty: not needed
+  bool unit_alpha = false;  // true: only alpha = 1 is supported, so the exact check uses it
+  // Largest absolute error of an approximate activation, such as cuBLASLt's GELU.
+  double activation_error = 0;
 };
 
 }  // namespace sluice::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The roles of A, B and D are those of sluice/conv.h.
+// A, B and D are the tensors that sluice/conv.h assigns to them.
 #include "bench/contender/conv_peers.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace sluice::bench {
 namespace {
 
 constexpr u32 kAddThreads = 256;
-constexpr int kAddVector = 4;  // elements of a thread's step: 8 bytes of 16-bit values
+constexpr int kAddVector = 4;  // elements per step of a thread: 8 bytes of 16-bit values
 
 struct AddParams {
   const void* product;
@@ -24,7 +24,7 @@ struct AddParams {
   i64 vectors;
 };
 
-/// The reason why cuDNN is not asked; nullptr if it is.
+/// Returns why this problem has no counterpart in cuDNN; nullptr if it has one.
 const char* missing_counterpart(const Problem& p, float alpha) {
   const Epilogue& e = p.epilogue;
   if (e.bias != Bias::none || e.activation != Activation::none || e.residual)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's plans for a convolution, as contenders on the bench's own operands. A product that is added to D
-// (a weight gradient's main_grad) is cuDNN's own result in the inputs' type, then a kernel that adds it: what
+// Makes contenders of cuDNN's plans for a convolution, on the bench's own operands. If the result is added to
+// D (main_grad of a weight), cuDNN writes a result in the inputs' type, and a second kernel adds it, as
 // frameworks do. Called by session.cc.
 #pragma once
 
@@ -13,22 +13,22 @@
 
 namespace sluice::bench {
 
-/// The convolution in cuDNN's terms. Error invalid_type: it is not asked for such an epilogue; the message
-/// says why.
+/// Describes the convolution in cuDNN's terms. Error invalid_type: the epilogue has no counterpart that is
+/// compared; the message says why.
 Result<CudnnConvolution> cudnn_convolution(const Conv& conv, const Problem& problem, float alpha);
 
-/// All plans of one convolution, and the memory that they share.
+/// All cuDNN plans of one convolution, and the device memory that they share.
 class ConvPeers {
  public:
-  /// Operands are borrowed and must outlive this. Errors: those of cudnn_convolution; toolchain (no cuDNN);
-  /// driver (it refused, or memory).
+  /// The operands must outlive this. Errors: those of cudnn_convolution; toolchain (no cuDNN); driver (cuDNN
+  /// refused, or out of memory).
   static Result<ConvPeers> create(const Lab& lab, const Conv& conv, std::span<const ProblemData> copies);
 
   int count() const { return static_cast<int>(found_.plans.size()); }
   bool deterministic(int plan) const { return found_.plans[static_cast<size_t>(plan)].deterministic(); }
-  /// Refused proposals and engines, in words; "" if there are none.
+  /// Lists the proposals and engines that cuDNN refused; "" if there are none.
   std::string refusals() const;
-  /// The contender that runs one plan; it borrows this.
+  /// Makes the contender that runs one plan. It must not outlive this.
   Contender contender(int plan, const std::string& name) const;
 
  private:
@@ -40,11 +40,11 @@ class ConvPeers {
   std::span<const ProblemData> copies_;
   CudnnPlans found_;
   DeviceBuffer workspace_;
-  DeviceBuffer product_;                // with Update::add, before it is added
-  std::shared_ptr<const Module> adds_;  // the kernel that adds it
+  DeviceBuffer product_;                // with Update::add: cuDNN's result, before it is added to D
+  std::shared_ptr<const Module> adds_;  // the kernel that adds it to D
 };
 
-/// The text of the kernel that adds a product of 16 bits to fp32.
+/// Source text of the kernel that adds a 16-bit product to an fp32 D.
 std::string add_unit_text(DType type);
 
 }  // namespace sluice::bench

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dlopen with a search order, and a table of entry points. The handle is made last: it needs a context.
+// Searches for the library, opens it by dlopen, and fills the table of entry points. The handle is made last,
+// because it needs a current context.
 #include "bench/contender/cublaslt.h"
 
 #include <vector>
@@ -79,11 +80,11 @@ Result<std::shared_ptr<const CublasLt>> CublasLt::load(const std::string& path) 
 
 CublasLt::~CublasLt() {
   if (handle_ != nullptr) api_.destroy(handle_);
-  // The library stays loaded, because its threads and CUDA modules may outlive the handle.
+  // The library is never unloaded, because its threads and CUDA modules may outlive the handle.
 }
 
 std::string CublasLt::version() const {
-  const size_t number = api_.version();  // major * 10000 + minor * 100 + patch
+  const size_t number = api_.version();  // encoded as major * 10000 + minor * 100 + patch
   return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peer library, loaded at run time: a machine without it still benches sluice alone. One handle, one
-// workspace; used from one thread and one stream. cublaslt_problem.h states problems in its terms.
+// cuBLASLt, loaded at run time. Without it, the bench times sluice alone. There is one handle and one
+// workspace, used from one thread and one stream. cublaslt_problem.h describes problems in its terms.
 #pragma once
 
 #include <cublasLt.h>
@@ -13,7 +13,7 @@
 
 namespace sluice::bench {
 
-/// The entry points that the bench calls; all set once loaded.
+/// cuBLASLt's entry points that the bench calls. None is null once the library is loaded.
 struct CublasLtApi {
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtDestroy) destroy;
@@ -35,8 +35,9 @@ struct CublasLtApi {
 
 class CublasLt {
  public:
-  /// `path`: the library to load; empty: the loader's own search, the toolkit's folder, and what PyTorch
-  /// brings. Needs the device's context to be current. Errors: toolchain (not found), driver (no handle).
+  /// Loads cuBLASLt from `path`. If that is empty, tries the loader's search path, the toolkit's folder and
+  /// PyTorch's packages. The device's context must be current. Errors: toolchain (not found), driver (no
+  /// handle).
   static Result<std::shared_ptr<const CublasLt>> load(const std::string& path);
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
@@ -45,7 +46,7 @@ class CublasLt {
   const CublasLtApi& api() const { return api_; }
   cublasLtHandle_t handle() const { return handle_; }
   const std::string& path() const { return path_; }
-  std::string version() const;  // "13.0.2"
+  std::string version() const;  // such as "13.0.2"
 
  private:
   CublasLt() = default;
@@ -55,9 +56,9 @@ class CublasLt {
   std::string path_;
 };
 
-/// The places of the library, most likely first; only `path` if it is not empty.
+/// Returns paths at which the library may be, most likely first. Returns only `path` if that is not empty.
 std::vector<std::string> cublaslt_places(const std::string& path);
-/// Searches without making a handle, for `sluice doctor`: the path that loads, or why none does.
+/// Returns the path that loads, for `sluice doctor`; makes no handle. The error lists why each path failed.
 Result<std::string> find_cublaslt(const std::string& path);
 
 }  // namespace sluice::bench

@@ -22,7 +22,7 @@ cudaDataType_t cuda_type(DType type) {
   return CUDA_R_32F;
 }
 
-/// The reason why cuBLASLt cannot do this problem; nullptr if it might.
+/// Returns why cuBLASLt cannot compute this problem; nullptr if it may.
 const char* missing_counterpart(const Problem& p) {
   const Epilogue& e = p.epilogue;
   if (p.a.type == DType::e5m2 && p.b.type == DType::e5m2) return "cuBLASLt has no e5m2 x e5m2 product";
@@ -61,7 +61,7 @@ Result<void> checked(const CublasLtApi& api, cublasStatus_t status, const char* 
   return Error{ErrorCode::driver, fmt::format("cuBLASLt: {} failed: {}", what, api.status_string(status))};
 }
 
-/// Sets attributes in turn and keeps the first failure.
+/// Sets attributes of a descriptor one by one and keeps the first failure.
 struct DescWriter {
   const CublasLtApi& api;
   cublasLtMatmulDesc_t desc;
@@ -93,7 +93,8 @@ Result<void> make_layout(const CublasLtApi& api, const ColumnMajor& x, i64 batch
   return checked(api, status, "a matrix layout");
 }
 
-/// Bound of the error of the tanh approximation of GELU: at most 4.74e-4 from x * Phi(x), near |x| = 2.7.
+/// Error bound of the tanh approximation of GELU. It differs by at most 4.74e-4 from x * Phi(x), near |x| =
+/// 2.7.
 constexpr double kTanhGeluError = 4.8e-4;
 
 }  // namespace
@@ -103,7 +104,7 @@ Result<std::shared_ptr<const CublasLtProblem>> CublasLtProblem::create(const Lab
   const Problem& p = copies[0].problem();
   if (lab.cublaslt == nullptr) return Error{ErrorCode::toolchain, lab.without_peer};
   if (const char* reason = missing_counterpart(p)) return Error{ErrorCode::invalid_type, reason};
-  const ContextScope scope(tools::context_of(lab.device));  // the heuristic looks at the current device
+  const ContextScope scope(tools::context_of(lab.device));  // the heuristic queries the current device
   SLUICE_TRY(scope.entered());
   std::shared_ptr<CublasLtProblem> made(new CublasLtProblem(lab));
   made->copies_ = copies;
@@ -133,7 +134,8 @@ CublasLtProblem::~CublasLtProblem() {
 }
 
 Result<void> CublasLtProblem::make_layouts(const Problem& p) {
-  // Row-major n x k is column-major k x n: transposed when K-major. A is the mirror image.
+  // A row-major n x k matrix is a column-major k x n matrix, so K-major B is passed as transposed. For A it
+  // is the opposite.
   const ColumnMajor left{.type = p.b.type,
                          .rows = inner_extent(p.b, p.n, p.k),
                          .columns = outer_extent(p.b, p.n, p.k),
@@ -181,7 +183,8 @@ Result<void> CublasLtProblem::make_desc(const Problem& p, const ProblemData& dat
   if (is_fp8(p.a.type)) {
     const int8_t fast = is_promoted(p) ? 0 : 1;
     writer.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
-    const void* scale_a = scales_.empty() ? data.args().scale_a : scales_.back().a();  // this copy's
+    // The scales of the newest copy.
+    const void* scale_a = scales_.empty() ? data.args().scale_a : scales_.back().a();
     const void* scale_b = scales_.empty() ? data.args().scale_b : scales_.back().b();
     if (e.scale_b != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale_b);
     if (e.scale_a != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scale_a);
@@ -208,14 +211,16 @@ Result<void> CublasLtProblem::ask_heuristic() {
   const uint64_t workspace = static_cast<uint64_t>(kPeerWorkspaceBytes);
   status =
       api.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-  // Operands start on 256 bytes (check/verify_data.h), as the heuristic assumes, unless they are unaligned.
+  // The heuristic assumes operands that are aligned to 256 bytes, as check/verify_data.h allocates them.
+  // Unaligned ones are reported here.
   const Problem& p = copies_[0].problem();
   const auto tell_alignment = [&](cublasLtMatmulPreferenceAttributes_t attribute, const Matrix& x) {
     const uint32_t bytes = static_cast<uint32_t>(bytes_of(x.type));
     if (status == CUBLAS_STATUS_SUCCESS && x.unaligned)
       status = api.preference_set(preference, attribute, &bytes, sizeof bytes);
   };
-  tell_alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.b);  // ours are theirs in the other order
+  // cuBLASLt computes the transpose, so its A is our B
+  tell_alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.b);
   tell_alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.a);
   tell_alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.d);
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(lab_.method.heuristics));
@@ -234,7 +239,7 @@ Result<void> CublasLtProblem::ask_heuristic() {
 
 std::string CublasLtProblem::algorithm_text(int algorithm) const {
   const auto read = [&](cublasLtMatmulAlgoConfigAttributes_t attribute) {
-    uint32_t value = 0;  // the cluster shape has 16 bits; the rest stays zero
+    uint32_t value = 0;  // the cluster shape attribute has 16 bits, so the upper half must be zero
     size_t written = 0;
     const size_t size = attribute == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID ? 2 : 4;
     lab_.cublaslt->api().algo_config(&found_[static_cast<size_t>(algorithm)].algo, attribute, &value, size,
@@ -256,7 +261,7 @@ Result<void> CublasLtProblem::launch(int algorithm, int copy, const gemm::Args& 
   const Epilogue& e = copies_[0].problem().epilogue;
   const bool same_type = copies_[0].problem().d.type != DType::e4m3;
   const void* c = e.residual ? args.c : same_type ? args.d : nullptr;
-  const float beta = adds(e) ? 1.0f : e.residual ? args.beta : 0.0f;  // D += is C = D with beta = 1
+  const float beta = adds(e) ? 1.0f : e.residual ? args.beta : 0.0f;  // D += A B is C = D with beta = 1
   const ContextScope scope(tools::context_of(lab_.device));
   SLUICE_TRY(scope.entered());
   const cublasStatus_t status =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dlopen with a search order, and a table of entry points. libcudnn loads its parts itself, from its own
-// folder.
+// Searches for the library, opens it by dlopen, and fills the table of entry points. libcudnn itself loads
+// further libraries from its own folder.
 #include "bench/contender/cudnn.h"
 
 #include <cstdlib>
@@ -84,7 +84,7 @@ Result<std::shared_ptr<const Cudnn>> Cudnn::load_for(const std::string& path, co
   std::shared_ptr<Cudnn> made(new Cudnn);
   SLUICE_TRY(made->open(path));
   const cudnn::Api& api = made->api_;
-  // The descriptor is a plain one: it must not keep alive the object that it is part of.
+  // A raw descriptor: a shared one would own the object that it is part of.
   cudnn::Descriptor raw = nullptr;
   SLUICE_TRY(made->checked(api.create_descriptor(cudnn::Kind::device, &raw), "a device descriptor"));
   made->device_ = CudnnDescriptor(raw, [destroy = api.destroy_descriptor](void* it) { destroy(it); });
@@ -105,11 +105,11 @@ Result<std::shared_ptr<const Cudnn>> Cudnn::with(const cudnn::Api& api) {
 Cudnn::~Cudnn() {
   device_.reset();
   if (handle_ != nullptr) api_.destroy(handle_);
-  // The library stays loaded, because its threads and CUDA modules may outlive the handle.
+  // The library is never unloaded, because its threads and CUDA modules may outlive the handle.
 }
 
 std::string Cudnn::version() const {
-  const std::size_t number = api_.version();  // major * 10000 + minor * 100 + patch
+  const std::size_t number = api_.version();  // encoded as major * 10000 + minor * 100 + patch
   return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peer of convolutions, loaded at run time: a machine without it still benches sluice alone. One handle,
-// used from one thread. cudnn_problem.h states convolutions in its terms.
+// cuDNN, loaded at run time to compare convolutions with. Without it, the bench times sluice alone. There is
+// one handle, used from one thread. cudnn_problem.h describes convolutions in its terms.
 #pragma once
 
 #include <memory>
@@ -14,34 +14,34 @@
 namespace sluice::bench {
 
 class Cudnn;
-/// A descriptor that destroys itself, and keeps the library loaded.
+/// A cuDNN descriptor that is destroyed with its last owner. It keeps the library loaded.
 using CudnnDescriptor = std::shared_ptr<void>;
 
 class Cudnn : public std::enable_shared_from_this<Cudnn> {
  public:
-  /// `path`: the library to load; empty: cudnn_places(). Needs the device's context to be current. Errors:
-  /// toolchain (not found, too old), driver (no handle).
+  /// Loads cuDNN from `path`, or if that is empty from the first of cudnn_places() that loads. The device's
+  /// context must be current. Errors: toolchain (not found, or too old), driver (no handle).
   static Result<std::shared_ptr<const Cudnn>> load(const std::string& path);
-  /// Plans for the GPU that the text describes, and launches nothing: for machines without a GPU. The text is
-  /// cuDNN's JSON of a device.
+  /// Loads cuDNN for a GPU that is described by cuDNN's JSON text, so no GPU is needed. It can make plans,
+  /// but launches nothing.
   static Result<std::shared_ptr<const Cudnn>> load_for(const std::string& path, const std::string& device);
-  /// The file that load() would open, and its version. Needs no GPU. Error toolchain.
+  /// Returns the path and version of the file that load() would open. Needs no GPU. Error: toolchain.
   static Result<std::string> find(const std::string& path);
-  /// Takes entry points from the caller; tests pass fakes.
+  /// Takes the entry points from the caller; tests pass fakes.
   static Result<std::shared_ptr<const Cudnn>> with(const cudnn::Api& api);
   ~Cudnn();
   Cudnn(const Cudnn&) = delete;
   Cudnn& operator=(const Cudnn&) = delete;
 
   const cudnn::Api& api() const { return api_; }
-  cudnn::Handle handle() const { return handle_; }           // null: made by load_for
-  const CudnnDescriptor& device() const { return device_; }  // null: there is a handle
+  cudnn::Handle handle() const { return handle_; }           // null if made by load_for
+  const CudnnDescriptor& device() const { return device_; }  // null unless made by load_for
   const std::string& path() const { return path_; }
-  std::string version() const;  // "9.19.0"
+  std::string version() const;  // such as "9.19.0"
 
-  /// An unfinished descriptor. Error driver.
+  /// Makes a descriptor that is not finalized yet. Error: driver.
   Result<CudnnDescriptor> descriptor(cudnn::Kind kind) const;
-  /// Error driver with cuDNN's words if `status` is a failure of `what`.
+  /// Turns a failed `status` of the call `what` into an Error (driver) with cuDNN's message.
   Result<void> checked(cudnn::Status status, const std::string& what) const;
 
  private:
@@ -56,8 +56,9 @@ class Cudnn : public std::enable_shared_from_this<Cudnn> {
   std::string path_;
 };
 
-/// The places of the library, most likely first: the loader's own search, the toolkit's folders, and what
-/// PyTorch brings. Only `path` if it is not empty, else only SLUICE_CUDNN if that is set.
+/// Returns paths at which the library may be, most likely first: the loader's search path, the toolkit's
+/// folders and PyTorch's packages. Returns only `path` if that is not empty, else only SLUICE_CUDNN if that
+/// is set.
 std::vector<std::string> cudnn_places(const std::string& path);
 
 }  // namespace sluice::bench

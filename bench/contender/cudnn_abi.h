@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of cuDNN 9's backend interface that the bench calls, in our names. It is declared here because
-// CUDA toolkits bring no cudnn.h, and the tool must build without it. The numbers are fixed within a major
-// version; tests/unit/cudnn_abi_test.cc compares them with cudnn.h where there is one.
+// The part of cuDNN 9's backend interface that the bench calls, under our names. It is declared here because
+// CUDA toolkits do not contain cudnn.h, and the tool must build without it. The numbers are fixed within a
+// major version. tests/unit/cudnn_abi_test.cc compares them with cudnn.h if the machine has it.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace sluice::bench::cudnn {
 
-using Status = int;  // 0: success
+using Status = int;  // 0 means success
 using Handle = struct Context*;
 using Descriptor = void*;
 inline constexpr int kMajor = 9;
 
-/// Kinds of descriptors. `device`: a GPU described by text, for plans without one.
+/// Kinds of descriptors. `device` describes a GPU by text, for making plans without a GPU.
 enum class Kind : int {
   convolution = 1,
   engine = 2,
@@ -33,7 +33,7 @@ enum class Kind : int {
   device = 38,
 };
 
-/// Types of attributes' values. The enumerators without a C++ type below are int-sized.
+/// Types of attribute values. Enumerators that have no C++ type below are passed as 32-bit integers.
 enum class Type : int {
   handle = 0,
   data_type = 1,
@@ -110,18 +110,18 @@ enum class DataType : int { fp32 = 0, fp16 = 2, bf16 = 9, e4m3 = 12, e5m2 = 13 }
 enum class ConvolutionMode : int { flipped = 0, cross_correlation = 1 };
 enum class HeuristicMode : int { instant = 0, b = 1, fallback = 2, a = 3 };
 
-/// Notes of an engine on its sums: numbers that later versions may add to.
+/// Numerical notes of an engine, as cuDNN numbers them. Later versions may add more.
 inline constexpr int kNoteNondeterministic = 4;
 inline constexpr const char* kNumericalNotes[] = {
     "tensor core",  "down-converts inputs", "reduced-precision sums",
     "fft",          "nondeterministic",     "winograd",
     "winograd 4x4", "winograd 6x6",         "winograd 13x13",
     "strict nan"};
-/// Notes on how an engine is made.
+/// Behavior notes of an engine: how its kernels are made.
 inline constexpr const char* kBehaviorNotes[] = {"compiled at run time", "reorders the filter",
                                                  "reorders the bias", "native graphs", "calls cuBLASLt"};
 
-/// The entry points; all set once loaded.
+/// cuDNN's entry points. None is null once the library is loaded.
 struct Api {
   std::size_t (*version)();
   const char* (*error_string)(Status);

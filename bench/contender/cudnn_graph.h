@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors of cuDNN's backend: set attributes in turn, then finish; read attributes back. Used by
+// Helpers for cuDNN's backend descriptors: set attributes in turn, finalize, and read attributes. Used by
 // cudnn_problem.cc and cudnn_plans.cc.
 #pragma once
 
@@ -14,10 +14,10 @@
 
 namespace sluice::bench {
 
-/// The tensors' numbers in a graph: x, w, y.
+/// Identifiers of the tensors x, w and y in a graph.
 inline constexpr i64 kTensorIds[] = {1, 2, 3};
 
-/// Sets attributes in turn and keeps the first failure, for finish() to report.
+/// Sets attributes of a descriptor one by one and keeps the first failure, which finish() returns.
 class DescriptorWriter {
  public:
   static Result<DescriptorWriter> make(const Cudnn& cudnn, cudnn::Kind kind) {
@@ -43,7 +43,7 @@ class DescriptorWriter {
     set(attribute, cudnn::Type::descriptor, std::span<const cudnn::Descriptor>(&raw, 1));
     parts_.push_back(part);
   }
-  /// The handle or, for a described GPU, its descriptor.
+  /// Sets the cuDNN handle or, for a GPU described by text, the device descriptor.
   void set_device(cudnn::Attribute handle, cudnn::Attribute device) {
     if (cudnn_->device() != nullptr) return set(device, cudnn_->device());
     set(handle, cudnn::Type::handle, cudnn_->handle());
@@ -52,7 +52,7 @@ class DescriptorWriter {
     if (cudnn_->device() != nullptr) set(device, cudnn_->device());
   }
 
-  /// Finalizes. The descriptor keeps its parts alive. Error driver.
+  /// Finalizes the descriptor. It shares ownership of the descriptors that it refers to. Error: driver.
   Result<CudnnDescriptor> finish(const std::string& what) {
     if (status_ == 0) status_ = cudnn_->api().finalize(descriptor_.get());
     SLUICE_TRY(cudnn_->checked(status_, what));
@@ -70,7 +70,7 @@ class DescriptorWriter {
   cudnn::Status status_ = 0;
 };
 
-/// One value of an attribute. Error driver.
+/// Reads an attribute that has one value. Error: driver.
 template <class T>
 Result<T> read(const Cudnn& cudnn, const CudnnDescriptor& from, cudnn::Attribute attribute,
                cudnn::Type type) {
@@ -80,10 +80,10 @@ Result<T> read(const Cudnn& cudnn, const CudnnDescriptor& from, cudnn::Attribute
   return value;
 }
 
-/// Reads a descriptor's attribute that is a list of 32-bit enumerators. Error: driver.
+/// Reads an attribute that is a list of 32-bit enumerators. Error: driver.
 Result<std::vector<int>> read_notes(const Cudnn& cudnn, const CudnnDescriptor& from,
                                     cudnn::Attribute attribute, cudnn::Type type);
-/// Reads a descriptor's attribute that is a list of descriptors, as new objects. Error: driver.
+/// Reads an attribute that is a list of descriptors, as new descriptors. Error: driver.
 Result<std::vector<CudnnDescriptor>> read_parts(const Cudnn& cudnn, const CudnnDescriptor& from,
                                                 cudnn::Attribute attribute, cudnn::Kind kind);
 

@@ -13,7 +13,7 @@ namespace sluice::bench {
 
 Result<std::vector<int>> read_notes(const Cudnn& cudnn, const CudnnDescriptor& from,
                                     cudnn::Attribute attribute, cudnn::Type type) {
-  std::vector<int> notes(64);  // more than any version has
+  std::vector<int> notes(64);  // room for more notes than any version has
   std::int64_t count = 0;
   SLUICE_TRY(cudnn.checked(
       cudnn.api().get(from.get(), attribute, type, static_cast<i64>(notes.size()), &count, notes.data()),
@@ -38,7 +38,7 @@ Result<std::vector<CudnnDescriptor>> read_parts(const Cudnn& cudnn, const CudnnD
   if (count == 0) return parts;
   SLUICE_TRY(cudnn.checked(
       cudnn.api().get(from.get(), attribute, cudnn::Type::descriptor, count, &count, raw.data()), "a list"));
-  parts.resize(std::min(parts.size(), static_cast<size_t>(count)));  // the length was an upper bound
+  parts.resize(std::min(parts.size(), static_cast<size_t>(count)));  // the queried length was an upper bound
   return parts;
 }
 
@@ -48,7 +48,7 @@ using cudnn::Attribute;
 using cudnn::Kind;
 using cudnn::Type;
 
-constexpr i64 kAlignment = 16;  // bytes, as torch says of its tensors
+constexpr i64 kAlignment = 16;  // alignment of tensors in bytes, as torch states it
 
 cudnn::DataType data_type(DType type) {
   switch (type) {
@@ -61,7 +61,7 @@ cudnn::DataType data_type(DType type) {
   return cudnn::DataType::fp32;
 }
 
-/// The attributes of an operation of one kind.
+/// Names of the attributes of one kind of operation.
 struct OperationNames {
   Kind kind;
   Attribute convolution, x, w, y, alpha, beta;
@@ -123,7 +123,7 @@ Result<CudnnDescriptor> make_graph(const Cudnn& cudnn, const CudnnConvolution& p
   return graph.finish("the graph of a convolution");
 }
 
-/// The configs that a heuristic proposes, best guess first.
+/// Returns the engine configs that a heuristic proposes, best guess first.
 Result<std::vector<CudnnDescriptor>> proposals(const Cudnn& cudnn, const CudnnDescriptor& graph,
                                                cudnn::HeuristicMode mode) {
   SLUICE_TAKE(DescriptorWriter writer, DescriptorWriter::make(cudnn, Kind::heuristic));
@@ -134,7 +134,7 @@ Result<std::vector<CudnnDescriptor>> proposals(const Cudnn& cudnn, const CudnnDe
   return read_parts(cudnn, heuristic, Attribute::heuristic_results, Kind::engine_config);
 }
 
-/// An engine with its default knobs.
+/// Returns the config of an engine with its default knobs.
 Result<CudnnDescriptor> engine_config(const Cudnn& cudnn, const CudnnDescriptor& graph, i64 index) {
   SLUICE_TAKE(DescriptorWriter engine, DescriptorWriter::make(cudnn, Kind::engine));
   engine.set(Attribute::engine_graph, graph);
@@ -146,7 +146,7 @@ Result<CudnnDescriptor> engine_config(const Cudnn& cudnn, const CudnnDescriptor&
   return config.finish("an engine's config");
 }
 
-/// Engine, knobs and notes of a config.
+/// Returns the plan's description: engine, knobs and notes.
 Result<CudnnPlan> described(const Cudnn& cudnn, const CudnnDescriptor& config, const std::string& origin) {
   CudnnPlan plan{.origin = origin, .cudnn = cudnn.shared_from_this()};
   SLUICE_TAKE(const CudnnDescriptor engine, cudnn.descriptor(Kind::engine));
@@ -182,7 +182,8 @@ Result<void> build(const Cudnn& cudnn, const CudnnDescriptor& config, CudnnPlan&
   return {};
 }
 
-/// Builds configs that were not seen before, and sorts them into plans and refusals.
+/// Builds each config that was not seen before. Adds it to the plans or, if cuDNN refuses it, to the
+/// refusals.
 class Collector {
  public:
   Collector(const Cudnn& cudnn, CudnnDescriptor graph, i64 most_workspace)
@@ -198,7 +199,7 @@ class Collector {
       return refuse(plan->tag, origin,
                     fmt::format("wants {} bytes of workspace, at most {} are given", plan->workspace_bytes,
                                 most_workspace_));
-    // The plan may look at its graph.
+    // The plan refers to its graph, so it shares ownership of it.
     plan->plan = CudnnDescriptor(plan->plan.get(), [own = plan->plan, graph = graph_](void*) {});
     found_.plans.push_back(*std::move(plan));
   }

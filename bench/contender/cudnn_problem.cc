@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of a convolution's descriptors, and launches. cudnn_plans.cc makes the plans.
+// Computes the values of a convolution's descriptors, and launches plans. cudnn_plans.cc makes the plans.
 #include "bench/contender/cudnn_problem.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace sluice::bench {
 namespace {
 
-/// A note's words; a number where cuDNN is newer than this table.
+/// Returns the words for each note, or its number if this table lacks it.
 template <size_t kCount>
 std::string note_name(const char* const (&names)[kCount], int note) {
   return note >= 0 && note < static_cast<int>(kCount) ? names[note] : fmt::format("note {}", note);
@@ -84,7 +84,7 @@ CudnnShape shape_of(const CudnnConvolution& p, CudnnTensor tensor) {
   const std::vector<i64> axes = outermost_first(v, is_w ? v.filter : is_y ? y_size : v.size);
   shape.dimensions.insert(shape.dimensions.end(), axes.begin(), axes.end());
   shape.strides.assign(shape.dimensions.size(), 1);
-  i64 stride = is_w ? v.channels : is_y ? y_pitch_of(v) : x_pitch_of(v);  // channels lie innermost
+  i64 stride = is_w ? v.channels : is_y ? y_pitch_of(v) : x_pitch_of(v);  // the channels axis is contiguous
   for (size_t i = shape.dimensions.size() - 1; i >= 2; --i) {
     shape.strides[i] = stride;
     stride *= shape.dimensions[i];

@@ -51,7 +51,7 @@ Result<PeerScales> PeerScales::create(const Device& device, const Problem& probl
 }
 
 Result<void> PeerScales::copy(const Problem& problem, const gemm::Args& args) const {
-  SLUICE_TRY(synchronize(device_));  // any stream may have filled them
+  SLUICE_TRY(synchronize(device_));  // any stream may have written the scales
   const i64 blocks = scale_blocks(problem.k);
   SLUICE_TAKE(const std::vector<float> a, read(device_, args.scale_a, scale_a_count(problem)));
   SLUICE_TRY(write(a_, transposed(a, problem.m, blocks)));

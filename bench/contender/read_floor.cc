@@ -16,7 +16,7 @@ constexpr i64 kVectorBytes = 16;
 struct ReadParams {
   const void* data;
   i64 vectors;
-  u32* sink;  // null; a store to it keeps the loads from being optimised away
+  u32* sink;  // always null; a possible store keeps the loads from being optimised away
 };
 
 constexpr const char* kUnit = R"(struct Vector { unsigned x, y, z, w; };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The read floor: the time of a kernel that only reads B, with plain 16-byte loads. A product whose traffic
-// is mostly weights is compared with it in the same run. `sluice calibrate` uses its reader too.
+// The read floor: the time of a kernel that only reads B, with plain 16-byte loads. Products whose traffic is
+// mostly weights are compared with it in the same run. `sluice calibrate` uses the same reader.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,15 @@
 
 namespace sluice::bench {
 
-/// Reads memory by plain loads. Each CTA has 512 threads and reads an equal contiguous share.
+/// Reads memory by plain loads, as a lower bound for kernels that must read the weights. Each CTA has 512
+/// threads and reads an equal contiguous slice.
 class Reader {
  public:
   /// Errors: toolchain, driver.
   static Result<Reader> create(const Device& device);
   static const char* unit_text();
 
-  /// Reads `bytes`, a multiple of 16, by two CTAs for each SM.
+  /// Enqueues a read of `bytes`, a multiple of 16, by two CTAs per SM.
   Result<void> read(const void* data, i64 bytes, Stream stream) const;
 
  private:
@@ -31,16 +32,16 @@ class Reader {
   std::shared_ptr<const Module> module_;
 };
 
-/// Whether B is at least four times as large as A and D together.
+/// True if B is at least four times as large as A and D together.
 bool is_mostly_weights(const Problem& problem);
 
-/// The memory to read: `bytes` at each address.
+/// Memory to read: `bytes` bytes at each address, one address per operand set.
 struct Weights {
   std::vector<const void*> copies;
   i64 bytes = 0;
 };
 
-/// Reads the weights of one copy. Errors: toolchain, driver.
+/// Makes a contender that only reads the weights of an operand set. Errors: toolchain, driver.
 Result<Contender> read_floor_contender(const Lab& lab, const Weights& weights, const std::string& name);
 
 }  // namespace sluice::bench

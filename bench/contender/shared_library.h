@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds a peer's library at run time: places to look, the first that loads, its entry points. Used by
-// cublaslt.cc and cudnn.cc.
+// Finds another library at run time: the paths to try, the first one that loads, and its entry points. Used
+// by cublaslt.cc and cudnn.cc.
 #pragma once
 
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 
 namespace sluice::bench {
 
-/// Appends the paths that match, in the system's order. No match is not an error.
+/// Appends the paths that match a glob pattern, in the order of glob(3). No match is not an error.
 inline void append_matches(const std::string& pattern, std::vector<std::string>& into) {
   glob_t found{};
   if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
@@ -20,7 +20,7 @@ inline void append_matches(const std::string& pattern, std::vector<std::string>&
   globfree(&found);
 }
 
-/// Folders of Python packages that PyTorch may have been installed in, as patterns.
+/// Glob patterns of folders in which Python packages such as PyTorch may be installed.
 inline std::vector<std::string> package_folders() {
   std::vector<std::string> folders;
   for (const char* root :
@@ -30,8 +30,8 @@ inline std::vector<std::string> package_folders() {
   return folders;
 }
 
-/// Opens the first library that loads; returns nullptr if none does. Appends the loader's message for each
-/// failure to `tried`, one line each.
+/// Opens the first library that loads; returns nullptr if none does. For each failure, appends the loader's
+/// message to `tried` as one line.
 inline void* open_first(const std::vector<std::string>& places, std::string& opened, std::string& tried) {
   for (const std::string& place : places) {
     if (void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -43,7 +43,7 @@ inline void* open_first(const std::vector<std::string>& places, std::string& ope
   return nullptr;
 }
 
-/// Fills a table of entry points, and collects the names that the library lacks.
+/// Fills a table of entry points, and collects the names that the library does not have.
 struct SymbolTable {
   void* library;
   std::string missing{};
@@ -55,7 +55,8 @@ struct SymbolTable {
   }
 };
 
-/// The file that a symbol was loaded from, as a bare library name does not tell which one it was.
+/// Returns the file that a symbol was loaded from. A library opened by its bare name could be any of several
+/// files.
 template <class F>
 std::string file_of(F* symbol, const std::string& otherwise) {
   Dl_info info{};

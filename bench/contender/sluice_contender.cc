@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands are random reals of about unit size; small integers or zeros would flatter the clocks
-// (docs/performance.md).
+// Operands are random real numbers of about unit size. With small whole numbers or zeros, the GPU would run
+// at a higher clock (docs/performance.md).
 #include "bench/contender/sluice_contender.h"
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace sluice::bench {
 namespace {
 
 constexpr int kL2Multiple = 3;
-constexpr i64 kCheckedProducts = i64{1} << 32;  // some 10 ms of fp64; more show nothing new
+// Multiply-adds of D that are checked: some 10 ms of fp64; more would find nothing new.
+constexpr i64 kCheckedProducts = i64{1} << 32;
 
 DataSpec data_spec(const Lab& lab, Scalars scalars, u64 seed) {
   return {.seed = seed,
@@ -70,7 +71,7 @@ Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& prob
 
 namespace {
 
-/// Whole numbers, with a C where the reals have one.
+/// Operands of whole numbers. C is set if the real-valued operands have a C.
 DataSpec exact_spec(const ProblemData& data, bool unit_alpha) {
   DataSpec spec = exact_data(data.problem(), data.spec().seed);
   while ((spec.beta == 0.0f) != (data.spec().beta == 0.0f)) spec = exact_data(data.problem(), spec.seed + 1);
@@ -78,7 +79,7 @@ DataSpec exact_spec(const ProblemData& data, bool unit_alpha) {
   return spec;
 }
 
-/// Judges on operands that have just been refilled.
+/// Runs and checks the contender on operands that have just been refilled.
 Result<Comparison> judged(const Lab& lab, const Contender& contender, const ProblemData& data, Judge judge) {
   const Stream stream = lab.stream.get();
   if (contender.refilled) SLUICE_TRY(contender.refilled(0));

@@ -14,7 +14,8 @@ class DenseOperands final : public Operands {
   /// `lab` must outlive this.
   explicit DenseOperands(const Lab& lab) : lab_(lab) {}
 
-  /// Strides of `problem` must be filled in. `conv`: as in a request. Errors: driver (memory).
+  /// Makes operands for the problem, whose strides must be filled in. `conv`: as in a Request. Errors: driver
+  /// (out of memory).
   Result<void> open(const Problem& problem, Scalars scalars, const Conv& conv = {});
   void close() { sets_.clear(); }
 
@@ -22,7 +23,7 @@ class DenseOperands final : public Operands {
   int copies() const override { return static_cast<int>(sets_.size()); }
   std::vector<const void*> weights() const override;
   std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) override;
-  /// Checks whole numbers too: verify() of sluice_contender.h.
+  /// Also checks whole numbers, as verify() of sluice_contender.h does.
   Result<Comparison> check(const Contender& contender, const AnyPlan& plan) override;
   Result<Comparison> check_exact(const AnyPlan&) override { return Comparison{}; }
   Result<void> run(const AnyProblem& problem, Stream stream) const override;

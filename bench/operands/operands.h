@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operands of one problem on the GPU, in several sets. Launches rotate over the sets, so that no weights
-// hit L2. Makes contenders from plans, and checks D. Each kind of product has a class (dense_operands.h,
-// packed_operands.h). Used by bench, tune, rows and `verify --records`.
+// The operands of one problem on the GPU, in several sets. Successive launches use different sets, so that
+// weights are not in L2. Makes contenders from plans and checks D. Each kind of product has its own class
+// (dense_operands.h, packed_operands.h). Used by bench, tune, rows and `verify --records`.
 #pragma once
 
 #include <limits>
@@ -25,19 +25,20 @@ class Operands {
   virtual ~Operands() = default;
 
   virtual int copies() const = 0;
-  /// The weights of each copy: B, or the blob.
+  /// Addresses of the weights, one per operand set: of B, or of the blob.
   virtual std::vector<const void*> weights() const = 0;
-  /// Compiles and loads the kernels of plans; result i belongs to plan i. Contenders borrow the operands.
+  /// Compiles and loads the kernels of the plans; result i belongs to plan i. The contenders refer to the
+  /// operands, which must outlive them.
   virtual std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) = 0;
-  /// Runs the contender on copy 0 and checks D against the bounds for real numbers.
+  /// Runs the contender on operand set 0 and checks D against the error bounds for real numbers.
   virtual Result<Comparison> check(const Contender& contender, const AnyPlan& plan) = 0;
-  /// Runs the plan's kernel on whole numbers and checks every bit. Does nothing if check() already does that.
+  /// Runs the plan's kernel on whole numbers and checks every bit. Does nothing if check() has done that.
   virtual Result<Comparison> check_exact(const AnyPlan& plan) = 0;
-  /// Calls gemm::run or packed::run on copy 0, for a problem with the same or fewer rows.
+  /// Calls gemm::run or packed::run on operand set 0. The problem may have fewer rows than the open one.
   virtual Result<void> run(const AnyProblem& problem, Stream stream) const = 0;
 };
 
-/// Compiles and loads plans of one kind; `contender_of` makes a contender of a kernel.
+/// Compiles and loads plans of one kind of product. `contender_of` makes a contender from a kernel.
 template <class ItsPlan, class ContenderOf>
 std::vector<Result<Contender>> contenders_of(const Device& device, std::span<const AnyPlan> plans,
                                              const ContenderOf& contender_of) {
@@ -55,15 +56,15 @@ std::vector<Result<Contender>> contenders_of(const Device& device, std::span<con
   return contenders;
 }
 
-/// Makes checks look at all elements of D. A smaller number selects the first tokens, the last and some
-/// between.
+/// Tells checks to compare all elements of D. With a smaller number they compare the first and the last token
+/// and some between.
 inline constexpr i64 kAllElements = std::numeric_limits<i64>::max();
 
-/// The verdict on whole numbers if they fail, else that on reals.
+/// Runs both checks. Returns the comparison on whole numbers if that failed, else the one on real numbers.
 Result<Comparison> judged(Operands& operands, const Contender& contender, const AnyPlan& plan);
 
-/// Returns "" if D is right, else the fault. A comparison that looked at nothing is a fault, unless D is
-/// empty.
+/// Returns "" if D is right, else what is wrong. A comparison that read no element of D counts as wrong,
+/// unless D is empty.
 Result<std::string> verdict_on(const Result<Comparison>& found, bool is_empty);
 
 }  // namespace sluice::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// source_ holds the shared data: blobs, one for each possible set, and tokens with their sums on the host. A
-// set is a blob of source_ with its own X and D.
+// source_ holds the shared data: one blob per set, and tokens with their sums on the host. A set is a blob of
+// source_ with its own X and D.
 #include "bench/operands/packed_operands.h"
 
 #include <algorithm>
@@ -19,19 +19,20 @@ constexpr int kL2Multiple = 3;
 constexpr u8 kPoison = 0xFF;
 constexpr float kScaleD = 0.75f;
 
-/// The number of sets of `set_bytes` that L2 cannot hold.
+/// Number of operand sets of `set_bytes` each that together exceed L2 three times; at most `most`.
 int sets_for(const Lab& lab, i64 set_bytes, int most) {
   if (!lab.method.cold) return 1;
   const i64 wanted = ceil_div(kL2Multiple * lab.device.info().l2_bytes, std::max<i64>(set_bytes, 1));
   return static_cast<int>(std::clamp<i64>(wanted, 2, std::max(most, 2)));
 }
 
-/// The problem whose data is shared by all numbers of tokens, with at most `most_tokens` tokens.
+/// The problem whose random data is reused for every number of tokens. It has at most `most_tokens` tokens.
 PackedProblem source_of(PackedProblem p, i64 most_tokens) {
   p.m = std::min(most_tokens, kDistinctTokens);
   p.d = PackedProblem{}.d;
   p.activation = Activation::none;
-  p.gated = p.gated && pads_halves(p.n);  // else the bytes of both are the same
+  // Without padded halves, gated weights have the same bytes as plain ones.
+  p.gated = p.gated && pads_halves(p.n);
   if (p.gated && is_16bit(p.x)) p.m = std::min(p.m, packed::kMaxGatedTokens);
   p.scale_d = ScaleMode::none;
   p.norm_x = p.residual = false;
@@ -45,12 +46,13 @@ i64 x_bytes(const PackedProblem& p) {
   return ((p.m - 1) * p.ld_x + p.k) * bytes_of(p.x);
 }
 
-/// Signs of gamma. Tokens have the same sign, so the products are those of the source, whose sums are known.
+/// True if element k of gamma is negative. The test's tokens get the same sign, so that their product with
+/// gamma is that of the source data, whose sums are known.
 bool is_negative_gamma(i64 k) {
   return (k * 2654435761 >> 7) % 3 == 0;
 }
 
-/// m rows, taken from `source` in turn, with NaN between rows.
+/// Returns p.m rows, copied from the rows of `source` in turn, with NaN in the gap between rows.
 std::vector<u8> tokens_for(const PackedProblem& p, const packed::HostData& source) {
   std::vector<u8> x(static_cast<size_t>(x_bytes(p)), kPoison);
   const size_t row_bytes = static_cast<size_t>(p.k * bytes_of(p.x));
@@ -65,7 +67,7 @@ std::vector<u8> tokens_for(const PackedProblem& p, const packed::HostData& sourc
   return x;
 }
 
-/// The rows of C of these tokens, one after the other.
+/// Returns the rows of C that belong to these tokens, without gaps.
 std::vector<u8> rows_of(const std::vector<u8>& c, const PackedProblem& p, const std::vector<i64>& tokens) {
   std::vector<u8> rows;
   for (const i64 token : tokens) {
@@ -89,7 +91,7 @@ Result<void> PackedOperands::open(const PackedProblem& problem) {
   SLUICE_TAKE(const PackedProblem checked, packed::check_problem(problem));
   problem_ = checked;
   SLUICE_TRY(open_source());
-  const bool all = checks_all() || problem_.norm_x;  // a problem with a norm has few tokens
+  const bool all = checks_all() || problem_.norm_x;  // with a norm there are few tokens, so all are checked
   tokens_ = checked_tokens(problem_.m, problem_.n, all ? kAllElements : checked_elements_);
   sums_.clear();
   for (const i64 token : tokens_) {
@@ -152,7 +154,7 @@ packed::Args PackedOperands::args(int copy) const {
       .c = c_.data()};
 }
 
-/// The scales of these tokens: none, one, or one for each.
+/// Returns the scales of these tokens: none, one for all, or one per token.
 std::vector<u8> PackedOperands::scales_of(const std::vector<i64>& tokens) const {
   const std::vector<u8>& all = source_->host().scale_x;
   if (problem_.scale_x != ScaleMode::vector) return all;
@@ -220,7 +222,7 @@ std::vector<Result<Contender>> PackedOperands::prepare(std::span<const AnyPlan> 
   });
 }
 
-/// Reads the checked tokens as adjacent rows between D's guards.
+/// Downloads the checked tokens as adjacent rows, with D's guard bytes before and after them.
 Result<std::vector<u8>> PackedOperands::read_sample() const {
   const DeviceBuffer& d = sets_[0].d;
   const i64 row_bytes = d_columns(problem_) * bytes_of(problem_.d), begin = packed::d_begin(problem_, 0);
@@ -272,7 +274,7 @@ Result<Comparison> PackedOperands::check(const Contender& contender, const AnyPl
   return found;
 }
 
-/// Whether the inputs of set 0 have changed.
+/// True if a kernel changed the inputs of operand set 0.
 Result<bool> PackedOperands::inputs_changed() const {
   const std::vector<u8> x = tokens_for(problem_, source_->host());
   std::vector<u8> now(x.size());

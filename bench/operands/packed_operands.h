@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of packed products. The tuner measures many numbers of tokens with one set of weights. Weights and
-// fp64 sums of kDistinctTokens tokens are slow to make and are shared by neighbouring problems in a list.
-// Further tokens repeat those: the number is prime and above the largest tile, so that a swapped tile shows.
+// Operands of packed products. The tuner measures many numbers of tokens with the same weights. Weights, and
+// fp64 sums for kDistinctTokens tokens, are slow to make, so problems that follow each other share them.
+// Further tokens repeat these. Their number is prime and above the largest tile, so an exchanged tile is
+// found.
 #pragma once
 
 #include <optional>
@@ -14,19 +15,19 @@
 namespace sluice::bench {
 
 inline constexpr i64 kDistinctTokens = 257;
-/// Elements that the tuner checks for each candidate: some 4 ms of a core.
+/// Elements of D that the tuner checks per candidate: some 4 ms on one CPU core.
 inline constexpr i64 kCheckedElements = i64{1} << 15;
 
 class PackedOperands final : public Operands {
  public:
-  /// `lab` must outlive this. `checked_elements` of D are checked. kAllElements checks all, and that the
-  /// inputs are unchanged.
+  /// `lab` must outlive this. `checked_elements`: how many elements of D a check compares. With kAllElements
+  /// it compares all, and also that the inputs are unchanged.
   explicit PackedOperands(const Lab& lab, i64 checked_elements = kCheckedElements)
       : lab_(lab), checked_elements_(checked_elements) {}
 
   /// Errors: those of packed::plan, driver (memory), toolchain.
   Result<void> open(const PackedProblem& problem);
-  /// Frees the tokens and D; the weights stay for the next problem.
+  /// Frees the tokens and D. The weights are kept for the next problem.
   void close() { sets_.clear(); }
 
   int copies() const override { return static_cast<int>(sets_.size()); }
@@ -54,20 +55,20 @@ class PackedOperands final : public Operands {
 
   const Lab& lab_;
   i64 checked_elements_;
-  PackedProblem problem_;                             // leading dimensions filled in
-  std::optional<packed::DeviceData> source_, exact_;  // exact_: a smaller problem of whole numbers
+  PackedProblem problem_;                             // with leading dimensions filled in
+  std::optional<packed::DeviceData> source_, exact_;  // exact_: a smaller problem with whole numbers
   std::vector<Set> sets_;
   DeviceBuffer scale_x_, scale_d_, gamma_, c_;
-  std::vector<i64> tokens_;  // the checked tokens
-  // Data of the checked tokens:
+  std::vector<i64> tokens_;  // indices of the checked tokens
+  // For each checked token:
   std::vector<PackedSum> sums_;
-  std::vector<u8> residual_;   // kept rows of C, one after the other
-  std::vector<double> roots_;  // the norm's
+  std::vector<u8> residual_;   // the token's row of C, without gaps
+  std::vector<double> roots_;  // root mean squares for the norm
 };
 
 inline constexpr i64 kLeastTokens = 3;
-/// The tokens of m that a check looks at: all, or the first, the last and some between, with about `elements`
-/// outputs.
+/// Returns the tokens that a check compares: all, or the first, the last and some between, with about
+/// `elements` outputs in total.
 std::vector<i64> checked_tokens(i64 m, i64 n, i64 elements);
 
 }  // namespace sluice::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operands of one problem at a time, of either kind. Packed weights stay for the next problem that has
-// them.
+// Holds the operands of one problem at a time, dense or packed. Packed weights are kept for the next problem
+// if it has the same.
 #pragma once
 
 #include <sluice/try.h>
@@ -12,11 +12,11 @@ namespace sluice::bench {
 
 class OperandStore {
  public:
-  /// `lab` must outlive this. `checked_elements` limits the checked part of a packed product's D.
+  /// `lab` must outlive this. `checked_elements`: elements of a packed product's D that a check compares.
   OperandStore(const Lab& lab, i64 checked_elements) : dense_(lab), packed_(lab, checked_elements) {}
 
-  /// Closes the problem before and opens this one, whose strides must be filled in. Errors: those of
-  /// packed::plan, driver (memory), toolchain.
+  /// Closes the previous problem and makes operands for this one, whose strides must be filled in. Errors:
+  /// those of packed::plan, driver (out of memory), toolchain.
   Result<Operands*> open(const AnyProblem& problem, Scalars scalars, const Conv& conv = {}) {
     close();
     const auto* packed = std::get_if<PackedProblem>(&problem);
@@ -28,7 +28,7 @@ class OperandStore {
     dense_.close();
     packed_.close();
   }
-  /// The open operands, if the product is dense.
+  /// The operands of the open problem, which must be a dense product.
   DenseOperands& dense() { return dense_; }
 
  private:

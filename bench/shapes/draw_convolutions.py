@@ -18,7 +18,8 @@ GFLOP, MOST_MB = (2, 60), 150
 
 
 def layers(seed: str, count: int):
-    """Yields `count` layers. A 1x1 filter of stride 1 is a plain product, so half of them are drawn again."""
+    """Yields `count` layers. A 1x1 filter with stride 1 is a plain product, so half of these are drawn again.
+    """
     dice = dice_of(seed)
     while count > 0:
         channels, filters, width = dice.choice(CHANNELS), dice.choice(CHANNELS), dice.choice(WIDTHS)

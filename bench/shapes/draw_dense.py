@@ -42,7 +42,7 @@ def products(seed: str, count: int):
 
 
 def gradients(seed: str, count: int):
-    """Yields gradients of a layer of `inputs` and `outputs`, for a batch of `rows`."""
+    """Yields gradients of linear layers with various inputs, outputs and rows."""
     dice = dice_of(seed + " training")
     for i in range(count):
         rows, inputs, outputs = between(dice, (256, 16384), 64), between(dice, WIDTHS, 64), between(dice, WIDTHS, 64)
@@ -53,7 +53,7 @@ def gradients(seed: str, count: int):
 
 
 def decoding(seed: str, count: int):
-    """Yields products of 1 to 64 rows by the recipe "row"."""
+    """Yields products of 1 to 64 rows with the recipe "row"."""
     dice = dice_of(seed + " row")
     for _ in range(count):
         width = length = 0

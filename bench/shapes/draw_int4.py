@@ -14,7 +14,7 @@ from drawing import dice_of, log_uniform, print_list
 WIDTHS, STEP, TOKENS = (2000, 30000), 128, (1, 2000)
 GROUPS, TYPES = (32, 64, 128), ("fp16", "bf16")
 ANY_STEP, MOST_WEIGHTS = 64, 250e6
-BYTES = " --scale-a vector --d bf16"  # e4m3 tokens: a scale each
+BYTES = " --scale-a vector --d bf16"  # e4m3 tokens with one scale per token
 
 
 def products(seed: str, count: int):
@@ -27,7 +27,7 @@ def products(seed: str, count: int):
 
 
 def any_products(seed: str, count: int):
-    """Yields products without the peers' limits."""
+    """Yields products of any width and token type, without the limits of Marlin and Machete."""
     dice = dice_of(seed)
     while count > 0:
         n, k = (round(log_uniform(dice, WIDTHS) / ANY_STEP) * ANY_STEP for _ in range(2))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner is asked with overrides, so that its rules decide what is possible.
+// Plans are requested from the planner with overrides, so that its rules decide which are possible.
 #include "bench/tune/every_plan.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ bool is_base_of(const PlanOverrides& base, const KernelConfig& c) {
   return base.schedule == c.schedule && base.tile_m == c.tile.m && base.tile_n == c.tile.n;
 }
 
-/// Returns each combination of tile and schedule of `plans` once, with the caller's cluster, or with every
-/// cluster: without overrides the planner skips some clusters.
+/// Returns each combination of tile and schedule in `plans` once: with the caller's cluster, or else with
+/// every cluster. Without overrides the planner skips some clusters.
 std::vector<PlanOverrides> bases_of(const std::vector<Plan>& plans, std::optional<ClusterShape> asked) {
   std::vector<ClusterShape> clusters(std::begin(kClusterSpace), std::end(kClusterSpace));
   if (asked) clusters = {*asked};
@@ -27,7 +27,7 @@ std::vector<PlanOverrides> bases_of(const std::vector<Plan>& plans, std::optiona
   for (const Plan& plan : plans) {
     const KernelConfig& c = plan.config;
     if (is_plain(c.schedule) || is_swapped(c))
-      continue;  // plain kernels have no split-K; swapped ones have tiles of D's transpose
+      continue;  // plain kernels have no split-K; the tile of a swapped config is a tile of D transposed
     const bool known = std::any_of(bases.begin(), bases.end(),
                                    [&](const PlanOverrides& base) { return is_base_of(base, c); });
     if (known) continue;
@@ -44,7 +44,7 @@ Result<std::vector<AnyPlan>> every_plan(const DenseRequest& request, const Devic
   SLUICE_TAKE(std::vector<Plan> plans, gemm::candidates(problem, device, request.overrides));
   const auto add = [&](const PlanOverrides& asked) {
     const Result<std::vector<Plan>> more = gemm::candidates(problem, device, asked);
-    if (!more) return;  // a rule forbids it
+    if (!more) return;  // no plan: a rule forbids this combination
     for (const Plan& plan : *more)
       if (std::none_of(plans.begin(), plans.end(), [&](const Plan& other) { return is_same(plan, other); }))
         plans.push_back(plan);

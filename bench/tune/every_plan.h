@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists every plan of a dense problem with the planner's tiles. Each tile and cluster is listed without
-// split-K and with 2 to 128 slices, with each way to combine slices. `sluice tune --all` times them, to show
-// how far the pick is from the best.
+// Lists every possible plan of a dense problem that uses the planner's tiles. Each tile and cluster is listed
+// without split-K and with 2 to 128 slices, with each way to combine slices. `sluice tune --all` times them,
+// to show how far the pick is from the best plan.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace sluice::bench {
 
-/// The candidates of the model in their order, then all others; each plan once. Errors: those of
-/// gemm::candidates.
+/// Returns the candidates of the cost model in their order, then all other possible plans, each once. Errors:
+/// those of gemm::candidates.
 Result<std::vector<AnyPlan>> every_plan(const DenseRequest& request, const DeviceInfo& device);
 
 }  // namespace sluice::bench

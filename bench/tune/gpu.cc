@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs and contenders borrow the operands, so they are destroyed before the next problem opens.
+// Graphs and contenders refer to the operands, so they are destroyed before the next problem is opened.
 #include "bench/tune/gpu.h"
 
 #include <chrono>

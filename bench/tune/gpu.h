@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner on a GPU, through bench's Lab. Each kernel is verified on the operands it is timed on, and timed
-// as replays of a captured graph on cold operands.
+// The tuner's operations on a GPU, by means of the bench's Lab. Each kernel is verified on the operands on
+// which it is timed. Times are of replays of a captured graph, with operands that are not in L2.
 #pragma once
 
 #include <deque>
@@ -21,12 +21,12 @@ class GpuTuneMachine final : public TuneMachine {
   int width() override;
   std::vector<Result<int>> prepare(std::span<const AnyPlan> plans) override;
   Result<std::string> check(int kernel) override;
-  /// The comparison that check() gives a verdict on.
+  /// Runs the kernel and returns the comparison that check() bases its answer on.
   Result<Comparison> compare(int kernel);
   Result<double> time(int kernel, Effort effort) override;
   Result<void> alive() override;
 
-  /// Clocks and power since the last open.
+  /// Clocks and power since the last open().
   TelemetrySummary telemetry() const { return summarise(samples_); }
   int copies() const { return open_ != nullptr ? open_->copies() : 0; }
 
@@ -34,13 +34,13 @@ class GpuTuneMachine final : public TuneMachine {
   struct Entry {
     AnyPlan plan;
     Contender contender;
-    std::optional<Replay> screen = {}, careful = {};  // captured when first timed
+    std::optional<Replay> screen = {}, careful = {};  // captured at the first timing
   };
   Result<const Replay*> replay_of(Entry& entry, Effort effort);
 
   const Lab& lab_;
   OperandStore store_;
-  Operands* open_ = nullptr;  // the open problem's
+  Operands* open_ = nullptr;  // operands of the open problem, owned by store_
   std::deque<Entry> entries_;
   std::vector<Sample> samples_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of a tuning run: a tuning record for the planner, a bench record with all candidates for
-// sluice_fit, and a summary for people.
+// Converts the results of a tuning run to a tuning record for the planner, a bench record with all candidates
+// for sluice_fit, and a summary as text.
 #pragma once
 
 #include <sluice/tools.h>
@@ -10,33 +10,33 @@
 
 namespace sluice::bench {
 
-/// The data a record needs beside the result.
+/// Origin of a result, as stored in its tuning record.
 struct TuneOrigin {
   DeviceInfo device;
-  std::string driver;  // version
-  std::string date;    // utc_now()
-  std::string method;  // method_text()
+  std::string driver;  // the driver's version
+  std::string date;    // as utc_now() prints it
+  std::string method;  // as method_text() prints it
 };
 
-/// "cold, 9 rounds of 3.0 ms, 20 ms rest".
+/// Returns for example "cold, 9 rounds of 3.0 ms, 20 ms rest".
 std::string method_text(const Method& method);
 
-/// `result` must be tuned.
+/// Makes the tuning record. result.state must be `tuned`.
 TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin);
 
-/// The shape as `sluice bench --tune` writes it; tools/sweep.py reads both. Its contenders are the pick and
-/// the best, its candidates all trials that were tried.
+/// The result in the form that `sluice bench --tune` writes and tools/sweep.py reads. Contenders are the
+/// model's pick and the best plan. Candidates are all trials that ran.
 ShapeRecord shape_record_of(const TuneResult& result);
 
 struct TuneSummary {
   int tuned = 0, known = 0, no_time = 0, failed = 0;
   int wrong_kernels = 0, failed_kernels = 0;
-  int within_noise = 0;  // tuned problems where the model's pick is as good as the best
-  double mean_gain = 1;  // geometric mean of the best over the model's pick
+  int within_noise = 0;  // tuned problems where the model's pick is as fast as the best plan, within noise
+  double mean_gain = 1;  // geometric mean over problems of pick time over best time
   double worst_gain = 1;
-  std::string worst;            // its problem
-  int recorded = 0;             // tuned problems whose record was timed
-  double mean_record_gain = 1;  // geometric mean of the best over the record's plan
+  std::string worst;            // name of the problem with the largest gain
+  int recorded = 0;             // tuned problems whose previous record's plan was timed
+  double mean_record_gain = 1;  // geometric mean over problems of the recorded plan's time over the best time
 };
 TuneSummary summarise(const std::vector<TuneResult>& results);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shares of a problem's time: preparing uses up to half, screening up to four fifths, careful timing the
-// rest. Cuts remove the worst ranked first. Lists are in order of rank, except that the record's plan is
-// second.
+// Division of a problem's time: preparing takes up to half, screening ends at four fifths, and careful timing
+// gets the rest. If time is short, the candidates with the worst rank are dropped. Lists are in order of
+// rank, except that the recorded plan is second.
 #include "bench/tune/tune.h"
 
 #include <algorithm>
@@ -15,9 +15,10 @@ namespace sluice::bench {
 namespace {
 
 constexpr double kPrepareShare = 0.5, kScreenShare = 0.8;
-constexpr int kFullRounds = 2;   // screening rounds before the first halving
-constexpr int kEveryRounds = 5;  // rounds before it where each plan's time is kept as data
-constexpr int kLeaders = 3;      // trials whose other rasters are tried
+// Screening rounds before half of the candidates are dropped for the first time.
+constexpr int kFullRounds = 2;
+constexpr int kEveryRounds = 5;  // rounds before that, where the time of every plan is kept as data
+constexpr int kLeaders = 3;      // fastest trials for which other rasters are tried
 
 /// The search for one problem: plan, prepare, screen, try other rasters, finish.
 class Search {
@@ -42,7 +43,8 @@ class Search {
     SLUICE_TRY(plan());
     hooks_.phase("filling operands");
     SLUICE_TRY(machine_.open(result_.problem));
-    start_s_ = machine_.now_s();  // after open, so that making new weights costs no candidates
+    // Started after open(), so that making new weights does not use up the candidates' time.
+    start_s_ = machine_.now_s();
     prepare(0, kPrepareShare);
     screen(racers());
     add_walks();
@@ -72,7 +74,7 @@ class Search {
     return {};
   }
 
-  /// Inserts the record's plan second, so that it is not cut off.
+  /// Inserts the recorded plan second, so that running out of time cannot exclude it.
   void add_recorded() {
     std::optional<AnyPlan> recorded = hooks_.recorded ? hooks_.recorded(result_.problem) : std::nullopt;
     if (!recorded) return;
@@ -87,7 +89,7 @@ class Search {
 
   bool used(double share) const { return machine_.now_s() - start_s_ >= share * share_s_; }
 
-  /// Compiles and checks the trials from `first` on, as many at once as the machine can.
+  /// Compiles and checks the trials from index `first` on, as many at a time as the machine compiles at once.
   void prepare(size_t first, double share) {
     const size_t width = static_cast<size_t>(std::max(machine_.width(), kLeastTrials));
     for (size_t begin = first; begin < result_.trials.size(); begin += width) {
@@ -136,7 +138,7 @@ class Search {
     return all;
   }
 
-  /// Times one replay of each, starting with another one each round. A failed trial leaves the race.
+  /// Times one replay of each trial. Each round starts with another trial. A failed trial is dropped.
   void time_round(std::vector<Trial*>& field, Effort effort, int round) {
     const size_t count = field.size();
     for (size_t turn = 0; turn < count; ++turn) {
@@ -150,7 +152,7 @@ class Search {
     std::erase_if(field, [](const Trial* trial) { return !trial->in_race(); });
   }
 
-  /// Halves the field round by round until only finalists are left, by the median of all rounds.
+  /// Screens in rounds and halves the field by the median of all rounds, until only finalists are left.
   void screen(std::vector<Trial*> field) {
     hooks_.phase("screening " + std::to_string(field.size()));
     for (int round = 0; !field.empty(); ++round) {
@@ -169,7 +171,7 @@ class Search {
     });
   }
 
-  /// All screened trials, fastest first.
+  /// Returns all screened trials, fastest first.
   std::vector<Trial*> ranking() {
     std::vector<Trial*> all = racers();
     std::erase_if(all, [](const Trial* trial) { return trial->screened.empty(); });
@@ -177,7 +179,7 @@ class Search {
     return all;
   }
 
-  /// Whether this plan is a trial already: leaders that differ only in raster share their alternatives.
+  /// True if this plan already is a trial. Leaders that differ only in raster have the same alternatives.
   bool is_a_trial(const Plan& plan) const {
     return std::any_of(result_.trials.begin(), result_.trials.end(), [&](const Trial& trial) {
       const Plan* dense = std::get_if<Plan>(&trial.plan);
@@ -185,7 +187,8 @@ class Search {
     });
   }
 
-  /// Screens the leaders' other rasters and smaller grids beside them. Packed kernels have one raster.
+  /// Screens variants of the leaders with other rasters and smaller grids. Packed kernels have only one
+  /// raster.
   void add_walks() {
     if (used(kScreenShare)) return;
     std::vector<Plan> walks;
@@ -209,13 +212,13 @@ class Search {
     if (entrants.size() > field.size()) screen(std::move(entrants));
   }
 
-  /// Times with care. If all finalists fail, the next ones follow: each pass removes some from the race.
+  /// Times the finalists carefully. If all fail, the next trials follow; each pass removes the failed ones.
   void finish() {
     for (std::vector<Trial*> left = ranking(); !left.empty() && result_.best < 0; left = ranking())
       race(left);
   }
 
-  /// Races the first of `all`, the model's pick and the record's plan in turn.
+  /// Times in turn the first trials of `all`, the model's pick and the recorded plan.
   void race(const std::vector<Trial*>& all) {
     const size_t finalists = static_cast<size_t>(settings_.finalists);
     std::vector<Trial*> field;
@@ -278,7 +281,7 @@ TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const Any
              const TuneSettings& settings, const TuneHooks& hooks) {
   TuneRun run;
   const double deadline_s = machine.now_s() + settings.budget_s;
-  size_t left = 0;  // problems that still get a share
+  size_t left = 0;  // problems that still share the remaining time
   for (const AnyProblem& problem : problems) {
     const bool known = hooks.known && hooks.known(problem);
     left += known ? 0 : 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner checks all plans; refused ones are omitted.
+// The planner checks all variants; those that it refuses are left out.
 #include "bench/tune/walks.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::optional<Plan> first_of(const Problem& problem, const DeviceInfo& device,
   return std::move(made->front());
 }
 
-/// Overrides with the plan's kernel, grid and split; numbering and raster are open.
+/// Overrides that fix the plan's kernel, grid and split. Cluster numbering and raster stay open.
 PlanOverrides of_same_kernel(const Plan& plan) {
   const KernelConfig& c = plan.config;
   return {.schedule = c.schedule,
@@ -52,8 +52,10 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
   add(other);
   const Problem product = product_of(plan.problem, c);
   const i64 rows = grid_rows(product, c), columns = grid_columns(product, c);
-  if (std::min(rows, columns) <= 1) return orders;  // all rasters are equal
-  // A band is at most the whole extent; bands of one equal one whole band along the other index.
+  // With one row or column of tiles, all rasters visit the tiles in the same order.
+  if (std::min(rows, columns) <= 1) return orders;
+  // Identifies equal rasters. A group as wide as the whole extent visits tiles in the same order as the other
+  // raster with group 1.
   const auto walk = [&](Raster raster, int group) {
     const i64 extent = raster == Raster::along_m ? rows : columns;
     if (group < extent || group == 1) return std::pair(raster, i64{group});
@@ -76,7 +78,7 @@ std::vector<Plan> smaller_grids(const Plan& plan, const DeviceInfo& device) {
   std::vector<Plan> grids;
   if (is_plain(plan.config.schedule) || plan.split.streamed > 0) return grids;
   const Problem product = product_of(plan.problem, plan.config);
-  const i64 tiles = static_cast<i64>(grid_tiles(product, plan.config));  // below 2^31, or it were no plan
+  const i64 tiles = static_cast<i64>(grid_tiles(product, plan.config));  // a plan has fewer than 2^31 tiles
   const i64 clusters = plan.split.clusters;
   if (tiles <= clusters) return grids;
   const i64 even = ceil_div(tiles, ceil_div(tiles, clusters));

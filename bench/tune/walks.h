@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other rasters for the tuner's fastest plans, with the same tile and cluster. Needs no GPU. Each plan is
-// made with overrides of the planner, so that a record can describe it. Called by tune.cc.
+// Finds other rasters for the tuner's fastest plans, with the same tile and cluster. Needs no GPU. Each plan
+// is made with overrides of the planner, so that a record can describe it. Called by tune.cc.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,14 @@
 
 namespace sluice::bench {
 
-/// The plan with the other cluster numbering and its raster. Unless one wave takes all tiles, also other
-/// rasters: groups of 1 to 16 along m and n, without duplicates. Plain schedules have none.
+/// Returns variants of the plan that take tiles in another order. One has the other cluster numbering. Unless
+/// all tiles fit into one wave, the others have other rasters: groups of 1 to 16 along m and n, without
+/// duplicates. Plain schedules have no variants.
 std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device);
 
-/// The plan with fewer clusters, where whole tiles need several waves; up to two. One has as few as keep the
-/// number of waves, so that all waves are alike. The other has the most of those that make whole bands.
+/// Returns up to two variants with fewer clusters, if the plan needs several waves of whole tiles. The first
+/// has the fewest clusters with the same number of waves, so that all waves are equally full. The second has
+/// that number rounded up to whole bands.
 std::vector<Plan> smaller_grids(const Plan& plan, const DeviceInfo& device);
 
 }  // namespace sluice::bench

@@ -18,7 +18,7 @@ namespace {
 
 using bench::ArmSpec;
 
-/// CLI11's NonNegativeNumber prints its upper limit with 309 digits.
+/// As CLI11's NonNegativeNumber, which prints its upper limit with 309 digits.
 const CLI::Validator kNotNegative(
     [](const std::string& text) {
       double value = 0;
@@ -61,8 +61,8 @@ std::string fused_name(std::string name, bench::Fusion fusion) {
   return name;
 }
 
-/// The arms that the flags give; by default weights_first, which needs no tuning, beside the default of
-/// callers.
+/// The variants that the flags describe. By default two: weights_first, which needs no tuning records, and
+/// the library's default options.
 std::vector<ArmSpec> overlapping(const ChainFlags& f, const ChainOptions& options) {
   if (first_given(f.arm_options).empty())
     return {{.name = "weights_first", .options = {.overlap = ChainOverlap::weights_first}},
@@ -84,13 +84,14 @@ std::vector<ArmSpec> overlapping(const ChainFlags& f, const ChainOptions& option
   return arms;
 }
 
-/// Appends lines to the file of --trials; a chain has some hundreds.
+/// Returns a function that appends a line to the file of --trials; null without the flag. A chain has some
+/// hundreds of lines.
 std::function<void(const std::string&)> trials_of(const ChainFlags& f) {
   if (f.trials.empty()) return {};
   return [file = f.trials](const std::string& line) { std::ofstream(file, std::ios::app) << line << '\n'; };
 }
 
-/// The arms for each fusion; a fusion of products also has its own "off" arm.
+/// The variants for each fusion. Each fusion other than `none` also gets a variant without overlap.
 std::vector<ArmSpec> arms_of(const ChainFlags& f, const ChainOptions& options,
                              const std::vector<bench::Fusion>& fusions) {
   std::vector<ArmSpec> arms;
@@ -120,7 +121,7 @@ Result<std::vector<bench::Fusion>> fusions_of(const ChainFlags& f, const bench::
   return fusions;
 }
 
-/// Drops norms in products where there are too many tokens for them.
+/// Removes Fusion::norm if there are more tokens than it supports.
 Result<std::vector<bench::Fusion>> fusions_for(i64 tokens, std::vector<bench::Fusion> fusions) {
   if (tokens > kNormTokens) std::erase(fusions, bench::Fusion::norm);
   if (fusions.empty())

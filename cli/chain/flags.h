@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts the flags of `sluice chain` to cases: a LayerSpec for each number of tokens, and the arms. No GPU.
+// Converts the flags of `sluice chain` to cases: a LayerSpec for each number of tokens, and the variants to
+// measure. Needs no GPU.
 #pragma once
 
 #include <string>
@@ -27,18 +28,18 @@ struct ChainFlags {
   double tune_s = 0;
   std::string trials;
   bool guard = false;
-  // Asked which were given.
-  std::vector<const CLI::Option*> arm_options;         // overlaps
-  std::vector<const CLI::Option*> overlapped_options;  // only with an overlap that is not off
-  std::vector<const CLI::Option*> dense_options;       // only for dense products
-  std::vector<const CLI::Option*> measured_options;    // only when timing on a GPU
+  // Options grouped by when they are valid, to check which were given:
+  std::vector<const CLI::Option*> arm_options;         // they describe the overlap
+  std::vector<const CLI::Option*> overlapped_options;  // valid only with an overlap other than off
+  std::vector<const CLI::Option*> dense_options;       // valid only for dense products
+  std::vector<const CLI::Option*> measured_options;    // valid only when a GPU is timed
   const CLI::Option* tune_option = nullptr;
 };
 
 void add_chain_flags(CLI::App& app, ChainFlags& flags);
 
-/// Returns a case for each number of tokens. Errors: invalid_argument (an unknown name, a flag without effect
-/// beside another).
+/// Returns one case per number of tokens. Errors: invalid_argument (an unknown name, or a flag that has no
+/// effect together with another one).
 Result<std::vector<bench::ChainCase>> cases_of(const ChainFlags& flags);
 
 }  // namespace sluice::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chain records as text for a terminal: a line for each arm.
+// Chain records as text for a terminal: one line per variant.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace sluice::cli {
 
 std::string chain_header();
-/// All arms of one chain; an error stands in place of times.
+/// Lines for all variants of one chain. A variant that failed shows its error in place of times.
 std::string chain_lines(const bench::ChainRecord& record);
 
 }  // namespace sluice::cli

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step 1: the plain loop. One thread makes one element of D: it walks along k, multiplies and adds.
+// Step 1: the plain loop. One thread computes one element of D: it loops over k, multiplies and adds.
 //
-// What it shows: the whole problem. Everything after this step makes the same sums in another order.
-// What it leaves out: reuse. Each element of A is read from memory by n threads, and each of B by m. Caches
-// catch most of it, but every multiply-add still needs two loads, and an SM can start far fewer loads than
-// multiply-adds. The loads are also of two bytes each, and the threads of a warp read B in 16 different rows.
+// What it shows: the whole problem. All further steps compute the same sums in another order. What it leaves
+// out: reuse. Each element of A is read from memory by n threads, and each of B by m. Caches serve most of
+// these reads, but every multiply-add still needs two loads, and an SM can start far fewer loads than
+// multiply-adds. The loads are also of only two bytes each, and the threads of a warp read B in 16 different
+// rows.
 #include "ladder.h"
 
 namespace ladder {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step 4: tensor cores, a warp at a time. mma.sync multiplies 16 x 16 elements of A by 16 x 8 of B in one
-// instruction of a whole warp. The CTA's tile grows to 128 x 128, of which each of eight warps makes 64 rows
+// Step 4: tensor cores, used by single warps. mma.sync multiplies 16 x 16 elements of A by 16 x 8 of B in one
+// instruction of a whole warp. The CTA's tile grows to 128 x 128; each of its eight warps computes 64 rows
 // and 32 columns.
 //
-// What it adds: 2048 multiply-adds an instruction in place of 32. The operands are registers spread over the
-// warp in a fixed pattern: ldmatrix reads four 8 x 8 blocks from shared memory into that pattern. The pattern
-// of the sums decides which elements of D a lane writes: rows g and g + 8, columns 2c and 2c + 1 for lane 4g
-// + c. A row is 128 bytes and 16 of padding, so that the eight rows of a block lie in different banks. What
-// it leaves out: mma.sync reaches a little over half of Hopper's rate. Warps also spend many instructions on
-// addresses, copies and ldmatrix, which compete with the products for issue slots.
+// What it adds: 2048 multiply-adds per instruction instead of 32. The operands are in registers of the whole
+// warp, in a fixed pattern. ldmatrix reads four 8 x 8 blocks from shared memory into that pattern. The
+// pattern of the accumulators determines which elements of D a lane writes: rows g and g + 8, columns 2c and
+// 2c + 1 for lane 4g + c. A row has 128 bytes and 16 of padding, so that the eight rows of a block are in
+// different banks. What it leaves out: mma.sync reaches only a little over half of Hopper's rate. Warps also
+// spend many instructions on addresses, copies and ldmatrix, which compete with mma for issue slots.
 #include "ladder.h"
 
 namespace ladder {
@@ -21,7 +21,7 @@ __device__ void copy_16_bytes(unsigned to, const void* from) {
   asm volatile("cp.async.cg.shared::cta.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-/// In each of four turns, thread t copies 16 bytes of row 32 turn + t / 8 of each matrix.
+/// In each of four iterations, thread t copies 16 bytes of row 32 * iteration + t / 8 of each matrix.
 __device__ void copy_stage(const Params& p, unsigned stage, int start) {
   if (start < p.k)
     for (int turn = 0; turn < 4; ++turn) {
@@ -33,7 +33,8 @@ __device__ void copy_stage(const Params& p, unsigned stage, int start) {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/// Four 8 x 8 blocks: the upper and lower half of 16 rows, then the same 8 columns further along k.
+/// Loads four 8 x 8 blocks: the upper and lower half of 16 rows, then the same rows 8 columns further along
+/// k.
 __device__ void load_16x16(unsigned (&out)[4], unsigned first_row, int column) {
   const int lane = threadIdx.x % 32;
   const unsigned address = first_row + lane % 16 * kRow + (column + lane / 16 * 8) * 2;
@@ -59,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(256) sluice_entry(const __grid_cons
   const unsigned base = static_cast<unsigned>(__cvta_generic_to_shared(ring));
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int own_row = warp / 4 * 64, own_column = warp % 4 * 32;
-  float sums[4][4][4] = {};  // 16 rows, 8 columns, and what a lane holds of them
+  float sums[4][4][4] = {};  // accumulators: [16 rows][8 columns][values of this lane]
   for (int stage = 0; stage < kStages - 1; ++stage)
     copy_stage(p, base + stage * 2 * kTileBytes, stage * kDepth);
   for (int tile = 0; tile < p.k / kDepth; ++tile) {

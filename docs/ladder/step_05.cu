@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step 5: the copy engine. One thread asks for a whole tile (TMA), and goes on; the engine computes the
-// addresses, and tells an mbarrier in shared memory how many bytes have come. Everybody waits there for the
-// stage that is next.
+// Step 5: TMA. One thread requests a whole tile and continues at once. The copy engine computes the
+// addresses, and signals an mbarrier in shared memory with the bytes that have arrived. All threads wait
+// there for the next stage.
 //
-// What it adds: no thread copies any more: 8 instructions of 256 threads a stage become 2 of one thread. The
-// engine writes rows of 128 bytes and swaps their 16-byte chunks: chunk c of row r lies at c xor (r mod 8).
-// So the eight rows of a block lie in different banks without padding, and who reads must swap the same way.
-// A wait names a parity: a barrier's phase ends when the expected bytes have come, and its parity flips with
-// it. What it leaves out: the products still go through registers. And a barrier of all threads says that a
-// stage is free: the fastest warp waits for the slowest one 64 times over k = 4096.
+// What it adds: no thread copies any more. Instead of 8 instructions of 256 threads per stage there are 2 of
+// one thread. The engine writes rows of 128 bytes and swizzles their 16-byte chunks: chunk c of row r is
+// stored at c xor (r mod 8). So the eight rows of a block are in different banks without padding, and reads
+// must apply the same swizzle. A wait names a parity: a barrier's phase completes when the expected bytes
+// have arrived, and then the parity flips. What it leaves out: the operands still pass through registers. And
+// a barrier of all threads tells that a stage is free, so the fastest warp waits for the slowest one 64 times
+// over k = 4096.
 #include "ladder.h"
 
 #include <sluice/device/ptx/mbarrier.cuh>
@@ -23,14 +24,14 @@ constexpr Launch kLaunch = kSteps[4];
 constexpr int kTile = 128, kDepth = kLaunch.tile_k, kStages = kLaunch.stages, kRow = kLaunch.row_bytes;
 constexpr int kTileBytes = kTile * kRow;
 
-/// Called by one thread: both tiles of a stage, 64 columns of k from `start` on.
+/// Called by one thread. Requests both tiles of a stage: 64 columns of k from `start` on.
 __device__ void load_stage(const Params& p, unsigned stage, unsigned full, int start) {
   ptx::mbarrier_arrive_expect_tx(full, 2 * kTileBytes);
   ptx::tma_load(stage, p.map_a, {start, int(blockIdx.y) * kTile, 0}, full);
   ptx::tma_load(stage + kTileBytes, p.map_b, {start, int(blockIdx.x) * kTile, 0}, full);
 }
 
-/// 16 rows from `row` on and 16 columns of a swapped tile, as in step 4.
+/// Loads 16 rows from `row` on and 16 columns of a swizzled tile, as in step 4.
 __device__ void load_16x16(unsigned (&out)[4], unsigned tile, int row, int column) {
   const int lane = threadIdx.x % 32, own = row + lane % 16, chunk = column / 8 + lane / 16;
   ptx::load_matrices(tile + own * kRow + (chunk ^ own % 8) * 16, out[0], out[1], out[2], out[3]);
@@ -43,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(256) sluice_entry(const __grid_cons
   extern __shared__ char memory[];
   __shared__ unsigned long long full[kStages];  // mbarriers
   const unsigned base =
-      (ptx::shared_address(memory) + 1023) & ~1023u;  // the swap counts from a multiple of 1024
+      (ptx::shared_address(memory) + 1023) & ~1023u;  // the swizzle pattern starts at multiples of 1024 bytes
   const auto barrier = [&](int stage) { return ptx::shared_address(&full[stage]); };
   const auto stage_at = [&](int tile) { return base + tile % kStages * 2 * kTileBytes; };
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, tiles = p.k / kDepth;
@@ -58,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(256) sluice_entry(const __grid_cons
   float sums[4][4][4] = {};
   for (int tile = 0; tile < tiles; ++tile) {
     ptx::mbarrier_wait_parity(barrier(tile % kStages), tile / kStages % 2);
-    __syncthreads();  // all have left the stage before this one, which is filled now
+    __syncthreads();  // all threads have read the previous stage, which is filled now
     if (const int next = tile + kStages - 1; threadIdx.x == 0 && next < tiles)
       load_stage(p, stage_at(next), barrier(next % kStages), next * kDepth);
     const unsigned a = stage_at(tile), b = a + kTileBytes;

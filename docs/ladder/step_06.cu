@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step 6: tensor cores, a warpgroup at a time. WGMMA multiplies 64 x 16 elements of A by 16 x 128 of B, both
-// straight from shared memory, for four warps together. It runs in the background: issue, commit, wait.
+// Step 6: tensor cores, used by warpgroups. WGMMA multiplies 64 x 16 elements of A by 16 x 128 of B, both
+// read directly from shared memory, for four warps together. It runs asynchronously: issue, commit, wait.
 //
 // What it adds: Hopper's full rate. No operand passes through a register, so ldmatrix and its addresses are
-// gone. A tile is named by a descriptor: where it starts, and how far 8 rows are from the next 8. The swap of
-// step 5 is one that WGMMA knows. Two warpgroups make 64 rows each of the CTA's 128 x 128. The fence and the
-// pins tell the compiler that the sums are written behind its back. What it leaves out: the loop waits for
-// each product before a stage is handed back. The tensor cores idle while a barrier passes and the next
-// product is issued.
+// not needed. A descriptor names a tile: its address, and the distance from 8 rows to the next 8. WGMMA
+// supports the swizzle of step 5. Each of two warpgroups computes 64 of the CTA's 128 rows. The fence and the
+// pins tell the compiler that WGMMA writes the accumulators asynchronously. What it leaves out: the loop
+// waits for each WGMMA before it releases a stage. The tensor cores idle during the barrier and until the
+// next WGMMA is issued.
 #include "ladder.h"
 
 #include <sluice/device/ptx/generated/wgmma_n128.cuh>
@@ -29,7 +29,7 @@ __device__ void load_stage(const Params& p, unsigned stage, unsigned full, int s
   ptx::tma_load(stage + kTileBytes, p.map_b, {start, int(blockIdx.x) * kTile, 0}, full);
 }
 
-/// Adds the product of 64 rows of A and 128 of B, 64 columns of k in four steps of 16 (32 bytes).
+/// Multiplies 64 rows of A by 128 of B and adds the product: 64 columns of k in four steps of 16 (32 bytes).
 __device__ void multiply(float (&sums)[64], unsigned a, unsigned b) {
   const sluice::u64 left = ptx::smem_descriptor(a, 0, 8 * kRow), right = ptx::smem_descriptor(b, 0, 8 * kRow);
   ptx::pin_registers(sums);
@@ -64,11 +64,11 @@ extern "C" __global__ void __launch_bounds__(256) sluice_entry(const __grid_cons
     multiply(sums, stage_at(tile) + group * 64 * kRow, stage_at(tile) + kTileBytes);
     ptx::wgmma_wait_group<0>();
     ptx::pin_registers(sums);
-    __syncthreads();  // both groups have read this stage: it may be filled again
+    __syncthreads();  // both groups have read this stage, so it may be filled again
     if (const int next = tile + kStages; threadIdx.x == 0 && next < tiles)
       load_stage(p, stage_at(next), barrier(next % kStages), next * kDepth);
   }
-  // A lane holds columns 8 j + 2 (lane % 4) and the next, of rows lane / 4 and 8 further.
+  // A lane holds columns 8 j + 2 (lane % 4) and the next one, of rows lane / 4 and lane / 4 + 8.
   const int row = blockIdx.y * kTile + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
   float* out = p.d + size_t(row) * p.n + blockIdx.x * kTile + threadIdx.x % 4 * 2;
   for (int j = 0; j < 16; ++j) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step 7: warps with roles. One thread only loads; two warpgroups only multiply. They meet at two barriers a
-// stage: `full` says that the bytes have come, `empty` that every warp of both groups has read them.
+// Step 7: warps with roles. One thread only loads; two warpgroups only multiply. They synchronise by two
+// barriers per stage. `full` completes when the bytes have arrived, `empty` when every warp of both groups
+// has read them.
 //
-// What it adds: no barrier of all threads in the loop. The loading thread runs as far ahead as the ring is
-// long, and a slow group holds up neither the loads nor the other group. A group keeps one product in flight:
-// it issues the next before it waits for the last, and then hands back the stage before. The tile is 128 x
-// 256, as registers are given where they are needed: setmaxnreg takes them from the loading warps and gives
-// them to the multiplying ones. The first wait on `empty` must not block: nothing has been read, so it waits
-// for the phase before the first. What it leaves out: the start and the end. A CTA loads nothing while it
-// writes its tile, and the next CTA of the SM begins with an empty ring.
+// What it adds: there is no barrier of all threads in the loop. The loading thread runs ahead by up to the
+// length of the ring. A slow group delays neither the loads nor the other group. A group keeps one WGMMA in
+// flight: it issues the next before it waits for the last, and then releases the stage before. The tile is
+// 128 x 256, because setmaxnreg moves registers from the loading warps to the multiplying ones. The first
+// wait on `empty` must not block, because nothing has been read yet; it waits for the phase before the first.
+// What it leaves out: the start and the end of a tile. A CTA loads nothing while it writes its tile, and the
+// next CTA on the SM starts with an empty ring.
 #include "ladder.h"
 
 #include <sluice/device/ptx/generated/wgmma_n256.cuh>
@@ -54,11 +55,11 @@ __device__ void multiply(float (&sums)[128], unsigned a, unsigned b, bool fresh)
 }
 
 __device__ void math_role(const Params& p, const Ring& ring, int tiles, int group) {
-  float sums[128];  // the first product overwrites them: zeros written here would make WGMMA wait
+  float sums[128];  // not set to zero, which would make WGMMA wait; the first one overwrites them
   for (int tile = 0; tile < tiles; ++tile) {
     ptx::mbarrier_wait_parity(ring.full_at(tile), tile / kStages % 2);
     multiply(sums, ring.stage(tile) + group * 64 * kRow, ring.stage(tile) + kBytesA, tile == 0);
-    ptx::wgmma_wait_group<1>();  // all but the newest: the tile before this one is done
+    ptx::wgmma_wait_group<1>();  // all but the newest WGMMAs are done: the previous tile is free
     if (tile > 0 && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(ring.empty_at(tile - 1));
   }
   ptx::wgmma_wait_group<0>();
@@ -84,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) sluice_entry(const __grid_c
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < kStages; ++stage) {
       ptx::mbarrier_init(ring.full_at(stage), 1);
-      ptx::mbarrier_init(ring.empty_at(stage), 8);  // a lane of each multiplying warp
+      ptx::mbarrier_init(ring.empty_at(stage), 8);  // one arrival per multiplying warp
     }
     ptx::fence_mbarrier_init();
   }

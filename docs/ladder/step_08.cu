@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step 8: persistent CTAs. One CTA an SM lives as long as the kernel and makes tile after tile. The ring does
-// not end with a tile: the loading thread goes on to the next one while the groups still write the last.
+// Step 8: persistent CTAs. One CTA per SM runs as long as the kernel and computes one tile after another. The
+// ring does not end with a tile: the loading thread continues with the next tile while the groups still write
+// the last one.
 //
-// What it adds: the start and the end of a tile cost nothing but the writes. `count`, the number of k-tiles
-// so far, says for both roles which stage is next and which parity to wait for, without a word between them.
-// The order of the tiles matters: in bands of eight tile rows, CTAs that run together share rows of A and of
-// B, so that L2 serves most loads. sluice/kernels/gemm.cuh goes on from here: ping-pong, where one
-// group multiplies while the other writes; clusters, whose CTAs load for each other; writes by the copy
-// engine. It also has epilogues, split-K, rests of m, n and k, and dependent launch.
+// What it adds: the start and end of a tile cost only the writes. Both roles count the k-tiles so far
+// (`count`). This number determines the next stage and the parity to wait for, so they need not communicate.
+// The order of the tiles matters. They are taken in bands of eight tile rows, so that CTAs which run at the
+// same time share rows of A and of B, and L2 serves most loads. sluice/kernels/gemm.cuh continues from here.
+// It has ping-pong, where one group multiplies while the other writes; clusters, whose CTAs load for each
+// other; and stores by TMA. It also has epilogues, split-K, sizes that are not multiples of a tile, and
+// dependent launch.
 #include "ladder.h"
 
 #include <sluice/device/ptx/generated/wgmma_n256.cuh>
@@ -30,7 +32,7 @@ struct Ring {
   __device__ unsigned empty_at(int tile) const { return empty + tile % kStages * 8; }
 };
 
-/// Tile `index` of D: down the rows of a band first, then on to the next column.
+/// Tile `index` of D: first down the rows of a band, then on to the next column.
 struct Tile {
   int row, column;
 };
@@ -83,7 +85,8 @@ __device__ void math_role(const Params& p, const Ring& ring, int group) {
     ptx::wgmma_wait_group<0>();
     ptx::pin_registers(sums);
     if (lane == 0)
-      ptx::mbarrier_arrive(ring.empty_at(count - 1));  // before the writes: the next tile's loads go on
+      // Before the writes, so that the next tile's loads can continue.
+      ptx::mbarrier_arrive(ring.empty_at(count - 1));
     const Tile tile = tile_at(p, index);
     float* out = p.d + size_t(tile.row + own_row) * p.n + tile.column + lane % 4 * 2;
 #pragma unroll
@@ -105,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) sluice_entry(const __grid_c
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < kStages; ++stage) {
       ptx::mbarrier_init(ring.full_at(stage), 1);
-      ptx::mbarrier_init(ring.empty_at(stage), 8);  // a lane of each multiplying warp
+      ptx::mbarrier_init(ring.empty_at(stage), 8);  // one arrival per multiplying warp
     }
     ptx::fence_mbarrier_init();
   }

@@ -163,7 +163,7 @@ typedef struct {
   int32_t op; /* 0: the problem is a product */
   int32_t spatial;
   int64_t images, channels, filters;
-  int64_t size[3]; /* x's */
+  int64_t size[3]; /* sizes of x */
   int64_t filter[3], stride[3], dilation[3], padding[3], padding_after[3];
   int64_t x_pitch, y_pitch; /* elements from one pixel to the next; 0: no gaps */
 } sluice_conv_sizes;
@@ -189,7 +189,7 @@ typedef struct {
   int32_t any_order;            /* 0 or 1 */
   int32_t packed;               /* 1: B is packed weights; b, b_major and B's strides are ignored */
   sluice_weight_format weights; /* used only with packed */
-  int32_t norm_x;               /* 0 or 1, with packed: A's rows are normed first, with a gamma */
+  int32_t norm_x;               /* 0 or 1; with packed: RMSNorm of A's rows first */
   sluice_conv_sizes conv;       /* used only if conv.op is not 0 */
 } sluice_problem;
 
@@ -268,13 +268,14 @@ typedef struct {
   const void *bias, *gamma;
   float alpha, beta, epsilon; /* a packed product ignores alpha and beta */
 } sluice_pointers;
-/* Times so many likely plans of a problem, 1..16 (3 finds most of the gain), and gives the fastest, with the
- * time as its estimate. The model's choice stays unless another takes 1 % less; plans whose results differ
- * are dropped. The race needs no arrays: it allocates up to 4 GB, waits for the GPU, and takes about 20 ms
- * beside the compiles. This device plans with the result. With a folder of records, so do devices of the same
- * card, driver and version that are opened later; elsewhere it is one more candidate. sluice_use_plan makes
- * this device run it where it ran the problem before. A packed product with `gated`, `residual` or `norm_x`
- * leaves none. A problem with a record or a result of this card gets its plan, untimed. */
+/* Times `candidates` likely plans of a problem, 1..16 (3 finds most of the gain), and returns the fastest,
+ * with its time as the estimate. The model's choice wins unless another plan takes 1 % less. Plans whose
+ * results differ are dropped. The race needs no arrays: it allocates up to 4 GB, waits for the GPU, and takes
+ * about 20 ms in addition to the compiles. Later plans of this device use the result. With a folder of
+ * records, so do devices of the same card, driver and version that are opened later. For others it is one
+ * more candidate. If this device has run the problem before, sluice_use_plan makes it run the new plan. No
+ * result is stored for a packed product with `gated`, `residual` or `norm_x`. If the problem has a record, or
+ * a result of this card, its plan is returned and nothing is timed. */
 SLUICE_API sluice_status sluice_race(const sluice_device* device, const sluice_problem* problem,
                                      int32_t candidates, sluice_plan** plan);
 /* Compiles the plan's kernel, or finds it in the cache, and loads it. Do not call while a stream captures.

@@ -211,25 +211,26 @@ class Chain {
   /// plan_chain() with the device's records, then prepare().
   static Result<Chain> prepare(const Device& device, std::span<const ChainStep> steps,
                                const ChainOptions& options = {}, const gemm::Progress& progress = {});
-  /// prepare() under a guard: the first part of tune(), some tenths of a second and its compilations. Off
-  /// stays unless another chain takes 1 % less and is faster in nine rounds of ten; plan() says which it is.
-  /// Give it as many layers as L2 does not hold: with fewer, replays find weights there. Everything else is
-  /// as in tune(). Nothing is kept. A chain's results are compared with those of the overlap off, which takes
-  /// twice their memory meanwhile. Off stays where they differ, or where that memory is not left. Errors:
-  /// those of prepare() and of ChainGraph::capture(); invalid_argument (smem_limit or most_stages).
+  /// prepare() under a guard: the first part of tune(), which takes some tenths of a second and its
+  /// compilations. The overlap stays off unless another chain takes 1 % less and is faster in nine rounds of
+  /// ten. plan() says which chain was chosen. Pass as many layers as L2 cannot hold: with fewer, replays find
+  /// weights in L2. Everything else is as in tune(), but nothing is stored. Results of a chain are compared
+  /// with those without overlap, which takes twice their memory for that time. If they differ, or the memory
+  /// is not available, the overlap stays off. Errors: those of prepare() and of ChainGraph::capture();
+  /// invalid_argument (smem_limit or most_stages).
   static Result<Chain> guarded(const Device& device, std::span<const ChainStep> steps,
                                const ChainOptions& options = {}, const gemm::Progress& progress = {});
 
   /// Searches kernels and overlaps for the steps, on their own memory, and returns the fastest chain that it
-  /// finds; with the overlap off if none is faster by 1 %. The choices for a layer are kept among the user's
-  /// records, where plan_chain finds them. Kernels that the caller chose stay; another kernel of a step may
-  /// give other bits, within its bound. A step's own overlap and bytes count only for the first of all
-  /// changes, which is the chain as asked. Steps that repeat, such as layers, get equal choices, and steps
-  /// outside of the repetition those of `tuning.start`. No change is kept whose results differ from the plain
-  /// chain's, as in guarded(). Whatever the steps write is undefined afterwards, and foreign steps are
-  /// enqueued and must give the same each time, so call it when weights are loaded and nothing else is. Waits
-  /// for the GPU. Errors: those of prepare() and of ChainGraph::capture(); invalid_argument (weights of less
-  /// than three times L2; smem_limit or most_stages; negative seconds).
+  /// finds. If none is faster by 1 %, the overlap is off. The choices for a layer are stored among the user's
+  /// records, where plan_chain finds them. Kernels that the caller chose are kept. Another kernel of a step
+  /// may give other bits, within its error bound. A step's own overlap and bytes only affect the first change
+  /// that is tried, which is the chain as requested. Steps that repeat, such as layers, get equal choices.
+  /// Steps outside of the repetition get those of `tuning.start`. A change is not kept if its results differ
+  /// from those without overlap, as in guarded(). The contents of what the steps write are undefined
+  /// afterwards. Foreign steps are enqueued, and must compute the same each time. So call it when weights are
+  /// loaded and nothing else is. Waits for the GPU. Errors: those of prepare() and of ChainGraph::capture();
+  /// invalid_argument (weights of less than three times L2; smem_limit or most_stages; negative seconds).
   static Result<Chain> tune(const Device& device, std::span<const ChainStep> steps,
                             const ChainTuning& tuning = {});
 

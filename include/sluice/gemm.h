@@ -32,7 +32,7 @@ class Device {
   /// old, no such device), unsupported_arch (not compute capability 9.0).
   static Result<Device> open(int ordinal, const Options& options);
 
-  /// Facts about this GPU for the planner. The first call asks the driver and NVML, and takes 20 ms. Facts
+  /// Facts about this GPU for the planner. The first call queries the driver and NVML, and takes 20 ms. Facts
   /// that they do not report are assumed; DeviceInfo::sources says which.
   const DeviceInfo& info() const;
   /// The options with which the device was opened.
@@ -141,6 +141,7 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 /// (destroyed ones included) already take their limit of 4 GB.
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream);
 
+<<<<<<< HEAD
 /// Times `candidates` likely plans of the problem, of each schedule one first, on memory of its own, and
 /// returns the winner with its measured_us. The model's pick stays unless another takes 1 % less and is
 /// faster in nine rounds of ten; plans whose results differ from the others' are dropped. The result is kept
@@ -151,6 +152,19 @@ Result<void> run(const Device& device, const Problem& problem, const Args& args,
 /// Options::race asks run() for it. Errors: invalid_argument (candidates not in 1..kMostRacers), those of
 /// plan() and prepare(), invalid_size (operands of more than 4 GiB), driver (no memory left), toolchain.
 Result<Plan> race(const Device& device, const Problem& problem, int candidates = kUsualRacers);
+=======
+/// Times `candidates` likely plans of the problem, first one of each schedule, on memory that it allocates.
+/// Returns the winner with its measured_us. The model's pick wins unless another plan takes 1 % less and is
+/// faster in nine rounds of ten. Plans whose results differ from the others' are dropped. The result is
+/// stored in the device's book and, for this card, driver and version, in the user's folder
+/// (docs/decisions/0027-results-of-races.md). If a problem already has a record or such a result, its plan is
+/// returned and nothing is timed. Takes about 20 ms in addition to the compiles. Waits for the GPU, also when
+/// it frees its memory. It does not use the legacy stream, and does not end a capture. Only one race at a
+/// time runs in a process. With Options::race, run() races by itself. Errors: invalid_argument (candidates
+/// not in 1..kMostRacers), those of plan() and prepare(), invalid_size (operands of more than 4 GiB), driver
+/// (out of memory), toolchain.
+Result<Plan> race(const Device& device, const Problem& problem, int candidates = 3);
+>>>>>>> comments
 
 }  // namespace gemm
 }  // namespace sluice

@@ -49,10 +49,11 @@ class RecordBook {
  public:
   RecordBook();  // empty: every plan is chosen by the model
 
-  /// Empty if this problem was never tuned on such a GPU. Problems share a record if they have the same
-  /// sizes, types, layouts, sums and epilogue. Strides (except whether TMA can store D), scales of a tensor,
-  /// scale_d and relu do not count. Where there is no record, the result of a race of this very card, driver
-  /// and version stands for one, in a device's book. `problem` is one that gemm::plan accepts.
+  /// Returns the tuned choice for a problem; empty if the problem was never tuned on such a GPU. Problems
+  /// share a record if they have the same sizes, types, layouts, accumulation mode and epilogue. Strides
+  /// (except whether TMA can store D), scales per tensor, scale_d and relu do not count. In a device's book,
+  /// if there is no record, the result of a race of this card, driver and version is used. `problem` must be
+  /// one that gemm::plan accepts.
   std::optional<TunedChoice> find(const Problem& problem, const DeviceInfo& device) const;
   /// find() for products of packed weights; `problem` must be one that packed::plan accepts.
   std::optional<packed::TunedChoice> find(const PackedProblem& problem, const DeviceInfo& device) const;
@@ -62,7 +63,7 @@ class RecordBook {
   std::vector<std::optional<TunedStep>> find(std::span<const ChainStep> steps,
                                              const DeviceInfo& device) const;
   int size() const;  // tuned chains count as one, results of races not at all
-  /// Skipped files and records: a line each, with the broken rule and the remedy.
+  /// Skipped files and records: one line each, with the broken rule and the remedy.
   const std::vector<std::string>& troubles() const;
 
   struct Impl;

@@ -25,7 +25,7 @@ class InvalidPointer(Error, ValueError):
 
 
 class Misaligned(Error, ValueError):
-    """A pointer or a stride is no multiple of 16 bytes, which TMA needs."""
+    """A pointer or a stride is not a multiple of 16 bytes, which TMA needs."""
 
     code = "misaligned"
 

@@ -159,7 +159,7 @@ class PackedWeights:
 
     def slice_rows(self, start: int, stop: int) -> "PackedWeights":
         """Returns outputs ``start`` to ``stop``, a column-parallel shard, as a view of the blob. Raises ``InvalidSize`` unless
-        both are multiples of 64 (``stop`` may also be n). Raises it for gated weights whose n is no multiple of 128, too: slice
+        both are multiples of 64 (``stop`` may also be n). Raises it for gated weights whose n is not a multiple of 128, too: slice
         their ``halves()``."""
         if self.gated and _pads_halves(self.n):
             raise errors.InvalidSize(f"rows {start} to {stop} of gated weights, n = {self.n}: the halves lie apart; slice both of "
@@ -212,7 +212,7 @@ def _pads_halves(n: int) -> bool:
 
 
 def _blob_bytes(format: WeightFormat, n: int, k: int, gated: bool) -> int:  # noqa: A002
-    """Returns the size of a blob in bytes. Raises ``InvalidSize`` for gated weights whose n is no multiple of 16."""
+    """Returns the size of a blob in bytes. Raises ``InvalidSize`` for gated weights whose n is not a multiple of 16."""
     if not gated:
         return format.numbers(n, k).blob_bytes
     if integer("n", n) % _GATED_UNIT:

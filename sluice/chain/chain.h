@@ -22,7 +22,7 @@ inline const StepPlan& plan_of(const ChainPlan& chain, const PlannedStep& planne
 bool put_choice(const TunedStep& choice, ChainStep& step);
 /// The choices of a record or a tuner, one entry per step; empty: no choices.
 using StepChoices = std::vector<std::optional<TunedStep>>;
-/// Applies choices to steps. A step is left alone if the caller has set its overlap, prefetch or kernel, or
+/// Applies choices to steps. A step is not changed if the caller has set its overlap, prefetch or kernel, or
 /// if the planner would not consider the chosen kernel for it.
 void take_choices(const StepChoices& choices, const DeviceInfo& device, std::vector<PlannedStep>& steps);
 /// Like plan_chain(), with these choices instead of those of tuned chains in `records`. The overlap of a

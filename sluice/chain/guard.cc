@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains that are timed where they run. No model can promise that an overlap is no loss on an unseen layer:
-// one of five models is slower with every overlap that is planned (docs/findings/even-grids.md).
+// Guards chains by timing them on the GPU where they run. No model can guarantee that an overlap is not
+// slower on an unseen layer: one of five models is slower with every overlap that is planned
+// (docs/findings/even-grids.md).
 #include <sluice/chain/step.h>
 #include <sluice/chain/tuning/tune.h>
 #include <sluice/records/record_store.h>
@@ -34,7 +35,7 @@ Result<Chain> searched(const Device& device, std::span<const ChainStep> steps,
 
 Result<Chain> Chain::guarded(const Device& device, std::span<const ChainStep> steps,
                              const ChainOptions& options, const gemm::Progress& progress) {
-  // A chain that cannot be planned or prepared as asked is an error, whatever a search would find.
+  // If the chain cannot be planned or prepared as requested, that is an error, whatever a search would find.
   SLUICE_TAKE(Chain asked, prepare(device, steps, options, progress));
   if (options.overlap == ChainOverlap::off || asked.kernels() == 0) return asked;
   return searched(device, steps, {.tuning = {.seconds = 0, .start = options, .keep = false}, .cold = false});

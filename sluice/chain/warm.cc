@@ -33,7 +33,7 @@ void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceI
     const i64 own = std::min(s.step.prefetch_bytes.value_or(options.prefetch_bytes), most);
     if (s.overlap.wait != Wait::none && !served[i])
       s.prefetch = step->share_of_weights(own, ring_of(s, plan, device));
-    // The number of CTAs that prefetch; any launch has so many at once.
+    // Number of CTAs that prefetch. Any launch has at least that many resident CTAs.
     s.prefetch.ctas = static_cast<u32>(device.sm_count);
     if (!overlaps(s.overlap)) continue;
     const i64 given = std::min(s.step.hand_off_bytes.value_or(options.hand_off_bytes), most);

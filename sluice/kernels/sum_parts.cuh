@@ -87,9 +87,9 @@ struct PartSummer {
 template <KernelConfig kConfig, Stamping kStamping, int kColumns>
 SLUICE_DEVICE void sum_columns(const GemmParams& params) {
   using Summer = PartSummer<kConfig, kColumns>;
-  constexpr int kFloats = kColumns / 2;                                    // accumulators of one thread
-  constexpr int kOthers = kColumns == kSumColumns ? kMostSummers - 1 : 1;  // CTAs with more columns have one
-                                                                           // warpgroup
+  constexpr int kFloats = kColumns / 2;  // accumulators of one thread
+  // CTAs with more columns have one warpgroup.
+  constexpr int kOthers = kColumns == kSumColumns ? kMostSummers - 1 : 1;
   __shared__ float others[kOthers][kFloats][kWarpgroupThreads];
   const Summer work(params, blockIdx.x);
   ptx::wait_for_prerequisites();

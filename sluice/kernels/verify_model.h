@@ -44,7 +44,8 @@ struct Run {
     low = smaller(low, value);
     high = larger(high, value);
     const double after = larger(high - value, value - low);
-    // At least a quarter of the terms: about the largest of 32 random products.
+    // The square of the largest magnitude: of the running sum before and after, of its steps, and of a
+    // quarter of the terms, about the largest of 32 random products.
     const double squared =
         larger(larger(before * before, after * after), larger(squares, terms * terms / 16));
     const double unit_squared = core.term * core.term * squared;

@@ -25,7 +25,7 @@ class RaceBook {
   void add(const TuningRecord& result);
   /// The result that decides.
   std::optional<TuningRecord> decision(const TuningKey& key) const;
-  /// The newest result of another card, driver or version.
+  /// Returns the newest result of another card, driver or version.
   std::optional<TuningRecord> hint(const TuningKey& key) const;
 
  private:

@@ -11,7 +11,7 @@
 namespace sluice::ops {
 namespace {
 
-/// Stands for a card whose UUID the driver does not tell: its results decide in this process alone.
+/// Name of a card whose UUID the driver does not report. Its results are used in this process only.
 constexpr const char* kUnknownCard = "unknown";
 
 RecordBook book_with(const std::optional<TuningRecord>& record) {
@@ -27,7 +27,8 @@ KnownResults known(const Device& device, const AnyProblem& problem) {
   const ParsedRecords files = read_results(device.options().records_dir, key);
   for (const TuningRecord& result : files.races) book.add(result);
   for (TuningRecord record : files.records) {
-    // Written by `sluice tune` after the device was opened: for this device it takes a race's place.
+    // A record that `sluice tune` wrote after the device was opened. This device uses it like the result of a
+    // race.
     record.card = book.card();
     record.sluice = library_version();
     record.date = utc_now();

@@ -133,7 +133,7 @@ Problem example_of(const Recipe& r) {
   p.epilogue.residual = r.residual_bytes != 0;
   p.epilogue.c_type = r.residual_bytes == bytes_of(DType::fp32) ? DType::fp32 : DType::bf16;
   if (r.conv.op != ConvOp::none) return product_of_conv(conv_of(r.conv), p);
-  // A row pitch that is no multiple of 16 bytes rules out TMA.
+  // A row pitch that is not a multiple of 16 bytes excludes TMA.
   if (r.store == StorePath::direct && why_not_tma_store(with_strides(p)) == nullptr) p.d.ld = r.n + 1;
   return p;
 }

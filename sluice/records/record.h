@@ -40,7 +40,7 @@ struct TuningRecord {
   double model_us = 0;         // measured time of the model's pick in that run
   std::string sluice, driver;  // versions
   std::string date;            // UTC, "2026-11-21T10:00:00Z"; the later of two records wins
-  std::string method;          // how it was measured, for people
+  std::string method;          // how it was measured, as readable text
   // The key of the card (Card::key()) that raced; empty: a tuned record.
   std::string card{};
 
@@ -58,8 +58,8 @@ std::string driver_version(const Device& device);
 TuningRecord record_of(const Device& device, const Plan& plan, double pick_us, const std::string& method);
 TuningRecord record_of(const Device& device, const packed::Plan& plan, double pick_us,
                        const std::string& method);
-/// Returns whether the problem has a record of its own. With a gate, a norm or a residual it has not: the
-/// plain product has the same recipe, and kernels that these cannot have.
+/// Returns whether the problem can have a record of its own. With a gate, a norm or a residual it cannot: it
+/// has the recipe of the plain product, and the plain product has kernels that these do not support.
 inline bool has_own_record(const Problem&) {
   return true;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds a RecordBook (include/sluice/records.h): a hash table from key to choice, made once from layers. A
-// later layer wins over an earlier one; within a layer the newer record wins. Results of races (race_book.h)
-// lie below all layers, and are the one part that changes.
+// later layer has precedence over an earlier one; within a layer the newer record has. Results of races
+// (race_book.h) come after all layers, and are the only part that changes.
 #pragma once
 
 #include <memory>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records on disk: the user's folder (private, one file a record), or one file with an array (the shipped
-// form). A save writes a temporary file and renames it, so readers see the old or the new, and kill -9 loses
-// nothing saved. Called by `sluice tune` and kept_record.cc; the book only reads. Results of races lie in a
-// folder below it (race_store.h).
+// Records on disk: the user's folder (private, one file per record), or one file with an array (the shipped
+// form). A save writes a temporary file and renames it, so readers see the old or the new content, and kill
+// -9 loses nothing that was saved. Called by `sluice tune` and kept_record.cc; the book only reads. Results
+// of races are in a subfolder (race_store.h).
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@
 namespace sluice {
 
 /// Reads all records of the user's folder, results of races too, sorted by file name; none if the path is
-/// empty or absent. An
-/// untrusted folder (another user's, writable by others, a link) is a trouble.
+/// empty or absent. An untrusted folder (another user's, writable by others, a link) is reported as a
+/// trouble.
 ParsedRecords read_records_folder(const std::string& path);
 
 /// e.g. "4096x4096x4096-bf16-bf16-<digest of the key>.json"
@@ -56,8 +56,8 @@ class RecordStore {
   std::vector<std::string> troubles_;
 };
 
-/// keep_record() (sluice/records.h) of a tuned chain. Error invalid_argument, besides: no record can hold a
-/// step whose kernel the caller chose.
+/// As keep_record() of sluice/records.h, for a tuned chain. Further error: invalid_argument, if the caller
+/// chose the kernel of a step, which no record can hold.
 Result<void> keep_record(const Device& device, const TunedChain& chain);
 
 /// Opens the store that a tool's flags name: --out's file, --records' folder, or the user's. Errors:

@@ -183,7 +183,7 @@ SLUICE_HD constexpr i64 smem_bytes(const NarrowConfig& c) {
   return incoming_offset(c) + incoming_sums_bytes(warp_tile(c));
 }
 
-/// The rule that the config breaks, in words; nullptr if it is valid.
+/// The rule that the config breaks, as text; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
   if (validate(c.weights) != nullptr) return validate(c.weights);
   if (c.weights.order != FragmentOrder::half) return "16-bit tokens take weights in the order half";

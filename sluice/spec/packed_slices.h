@@ -23,7 +23,7 @@ struct SliceRange {
   i64 begin = 0, end = 0;
 };
 
-/// The rule that a slice of `extent` breaks, in words; nullptr if it is valid. `unit`: kStripRows for rows,
+/// The rule that a slice of `extent` breaks, as text; nullptr if it is valid. `unit`: kStripRows for rows,
 /// kPackedTileK for k. Groups divide 128, so a slice of k never cuts one.
 SLUICE_HD constexpr const char* validate_slice(SliceRange range, i64 extent, int unit) {
   if (range.begin < 0 || range.end < range.begin || range.end > extent)

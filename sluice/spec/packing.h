@@ -72,7 +72,7 @@ SLUICE_HD constexpr int implied_zero(WeightType type) {
   return 0;
 }
 
-/// The rule that the format breaks, in words; nullptr if it is valid.
+/// The rule that the format breaks, as text; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate(const WeightFormat& f) {
   if (f.type != WeightType::uint4 && f.type != WeightType::int8 && f.type != WeightType::e4m3)
     return "weights must be uint4, int8 or e4m3";
@@ -145,7 +145,7 @@ SLUICE_HD constexpr i64 gated_blob_bytes(const WeightFormat& f, i64 n, i64 k) {
   return gated_strips(n) * strip_bytes(f, k);
 }
 inline constexpr int kGatedUnit = 16;
-/// The rule that a gated product's n breaks, in words to be appended to its value; nullptr if it is valid.
+/// The rule that a gated product's n breaks, as text to be appended to its value; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate_gated(i64 n) {
   return n % kGatedUnit == 0
              ? nullptr

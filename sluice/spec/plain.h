@@ -31,7 +31,7 @@ SLUICE_HD constexpr int stage_k_tiles(const KernelConfig& c) {
 SLUICE_HD constexpr int plain_waves(const KernelConfig& c) {
   return ceil_div(c.tile.n, kWaveRows);
 }
-/// Columns of the products of plain_wgmma.
+/// Columns of a WGMMA of plain_wgmma: the tokens of all k-tiles in a stage.
 SLUICE_HD constexpr int stage_columns(const KernelConfig& c) {
   return stage_k_tiles(c) * c.tile.m;
 }
@@ -87,7 +87,7 @@ SLUICE_HD constexpr bool is_plain_width(int width, bool gated) {
   return width >= 16 && width <= 256 && width % plain_width_unit(width, gated) == 0;
 }
 
-/// The rule that a plain config breaks, in words; nullptr if it is valid.
+/// The rule that a plain config breaks, as text; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate_plain(const KernelConfig& c) {
   if (c.a_major != Major::k || c.b_major != Major::k) return "plain needs K-major operands";
   if (c.schedule == Schedule::plain) {

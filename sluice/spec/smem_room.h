@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-inline constexpr int kMaxSmemBytes = 227 * 1024;  // the most that one CTA can ask for
-inline constexpr int kSmemOfSm = 228 * 1024;      // a CTA takes 1 KB more of it than it asks for
+inline constexpr int kMaxSmemBytes = 227 * 1024;  // the most that one CTA can request
+inline constexpr int kSmemOfSm = 228 * 1024;      // a CTA uses 1 KB more than it requests
 inline constexpr int kSmemOfCta = 1024;           // that 1 KB
 
 inline constexpr int kSmemGranularity = 128;
@@ -17,8 +17,8 @@ inline constexpr int kSmemGranularity = 128;
 SLUICE_HD constexpr int smem_of_share(int ctas) {
   return kSmemOfSm / (ctas + 1) / kSmemGranularity * kSmemGranularity + kSmemGranularity - kSmemOfCta;
 }
-/// kAloneOnSm: the amount with which only one such CTA fits on an SM. kBesideAlone: the most that another
-/// kernel's CTA may ask for to fit on an SM together with such a CTA.
+/// kAloneOnSm: with this amount, only one such CTA fits on an SM. kBesideAlone: the most that a CTA of
+/// another kernel may request to fit on an SM together with such a CTA.
 inline constexpr int kAloneOnSm = smem_of_share(1);
 inline constexpr int kBesideAlone = kSmemOfSm - kAloneOnSm - 2 * kSmemOfCta;
 

@@ -128,7 +128,7 @@ SLUICE_HD constexpr i64 smem_bytes(const StripConfig& c) {
   return barrier_offset(c) + 8 * 2 * c.stages;
 }
 
-/// The rule that the config breaks, in words; nullptr if it is valid.
+/// The rule that the config breaks, as text; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate(const StripConfig& c) {
   if (validate(c.weights) != nullptr) return validate(c.weights);
   if (!is_16bit(c.x) && c.x != DType::e4m3) return "tokens must be fp16, bf16 or e4m3";

@@ -106,7 +106,7 @@ SLUICE_HD constexpr const char* validate_strided(const KernelConfig& c) {
   return nullptr;
 }
 
-/// The rule that the config breaks, in words; nullptr if it can be compiled and run.
+/// The rule that the config breaks, as text; nullptr if it can be compiled and run.
 SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   const bool ping_pong = c.schedule == Schedule::ping_pong;
   if (!is_input(c.a) || !is_input(c.b)) return "A and B must be bf16, fp16, e4m3 or e5m2";

@@ -115,7 +115,7 @@ SLUICE_HD constexpr i64 smem_bytes(const WideConfig& c) {
   return barrier_offset(c) + 8 * 2 * (c.x_stages + c.w_stages);
 }
 
-/// The rule that the config breaks, in words; nullptr if it is valid.
+/// The rule that the config breaks, as text; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate(const WideConfig& c) {
   if (validate(c.weights) != nullptr) return validate(c.weights);
   if (c.weights.order != FragmentOrder::half) return "16-bit tokens take weights in the order half";

@@ -34,7 +34,7 @@ int group_row(const KernelConfig& config, const Agent& agent) {
 
 /// How often a chunk of D is stored.
 struct Stored {
-  int always = 0;   // unconditional stores
+  int always = 0;   // stores that happen unconditionally
   int by_last = 0;  // stores by a cluster that happen only if it is the last of its peers
   int peers = 1;
   std::set<int> parts;  // ranks of the peers that add their split-K slice to D (Combine::add)

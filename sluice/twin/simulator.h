@@ -91,7 +91,7 @@ class Simulator {
   u32& content(State& s, const SlotAt& at) const { return s[slot_word(at)]; }
   u32& incoming(State& s, const SlotAt& at) const { return s[slot_word(at) + 1]; }
   int cta_base(int cta) const { return agent_words_ * scenario_.agents() + cta * words_per_cta_; }
-  /// Sequence number of the block scales beside a stage (0: none yet).
+  /// Sequence number of the block scales stored with a stage (0: none yet).
   u32& scales(State& s, int cta, int stage) const { return s[cta_base(cta) + scales_word_ + stage]; }
   /// 1: the group was the last peer of its last shared tile.
   u32& won(State& s, int cta, int group) const { return s[cta_base(cta) + won_word_ + group]; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libsluice_c with the fake driver of tests/unit inside: a GPU for tests/python/test_fake_gpu.py, whose
-// kernels do nothing. The driver lives from loading to the end of the process.
+// libsluice_c linked with the fake driver of tests/unit, for tests/python/test_fake_gpu.py: a GPU whose
+// kernels do nothing. The fake driver exists from loading the library to the end of the process.
 #include "fake_driver.h"
 
 namespace {
@@ -26,14 +26,15 @@ extern "C" {
   return driver().launches();
 }
 
-/// Launches on a device block, as on a full queue, until sluice_fake_unblock().
+/// Makes launches on this device block, as they do when the launch queue is full, until
+/// sluice_fake_unblock().
 [[gnu::visibility("default")]] void sluice_fake_block(int ordinal) {
   driver().block_launches(ordinal);
 }
 [[gnu::visibility("default")]] int sluice_fake_blocked() {
   return driver().blocked();
 }
-/// Returns 0 if a launch was blocked for so long that it gave up.
+/// Ends the blocking. Returns 0 if a launch had been blocked for so long that it gave up.
 [[gnu::visibility("default")]] int sluice_fake_unblock() {
   return driver().unblock() ? 1 : 0;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that libsluice_c.so exports only its own names and needs only libc, so that one file serves each Python
-and each torch.
+"""Checks that libsluice_c.so exports only its own names and links only to libc, so that one file works with
+every Python and every torch.
 
 Called by ctest with the library's path.
 """

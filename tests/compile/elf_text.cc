@@ -11,7 +11,7 @@ namespace {
 
 constexpr u64 kInstructionBytes = 16;
 
-/// A T at `offset`, or nothing if the file ends before.
+/// Reads a T at `offset`; returns nothing if the file ends before that.
 template <class T>
 std::optional<T> read(std::string_view file, u64 offset) {
   if (offset > file.size() || file.size() - offset < sizeof(T)) return std::nullopt;
@@ -30,7 +30,7 @@ Error damaged(const char* what) {
   return Error{ErrorCode::internal, std::string("the cubin is no whole ELF file: ") + what};
 }
 
-/// The contents of the section `name`.
+/// Returns the contents of the section called `name`.
 Result<std::string_view> section_of(std::string_view cubin, const std::string& name) {
   const auto header = read<Elf64_Ehdr>(cubin, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return damaged("no ELF header");

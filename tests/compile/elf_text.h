@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instructions of a kernel in a cubin, an ELF file (System V ABI), and the size of its parameters. No
-// offset is trusted: a damaged file gives an Error. Called by the opcode scan.
+// Reads the instructions of a kernel from a cubin, which is an ELF file (System V ABI), and the size of its
+// parameters. Every offset is checked, so a damaged file gives an Error. Called by the opcode scan.
 #pragma once
 
 #include <string>
@@ -19,10 +19,11 @@ struct Instruction {
   bool operator==(const Instruction&) const = default;
 };
 
-/// All instructions of section ".text.<kernel>".
+/// Returns all instructions of the section ".text.<kernel>".
 Result<std::vector<Instruction>> instructions_of(std::string_view cubin, const std::string& kernel);
 
-/// Bytes of the constants that a launch fills in: the driver's own, then the kernel's parameters.
+/// Returns the bytes of constant memory that a launch fills in: the driver's own, then the kernel's
+/// parameters.
 Result<u64> launch_constant_bytes(std::string_view cubin, const std::string& kernel);
 
 }  // namespace sluice::test

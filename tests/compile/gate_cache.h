@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cache of what this build's compile tests compile, under the build folder. Cubins are kept by content: a
-// later test or run compiles only what a change touched. SLUICE_GATE_FORCE=1 compiles all.
+// A cache, in the build folder, of the kernels that compile tests compile. Entries are found by content, so a
+// later test or run compiles only what a change affects. SLUICE_GATE_FORCE=1 compiles everything.
 #pragma once
 
 #include <stdlib.h>

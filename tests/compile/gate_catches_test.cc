@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel gate can refuse: real units with one planted fault each, and the rule that must name it. Faults
-// are planted in the text before NVRTC reads it, as a bad commit would.
+// Proves that the kernel gate can refuse: real units with one planted fault each, and the rule that must
+// report it. Faults are planted in the source text, as a bad commit would do.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 namespace sluice::test {
 namespace {
 
-/// The cheapest registered kind of kernel.
+/// A registered config that compiles fast.
 constexpr KernelConfig kSmall{.schedule = Schedule::ping_pong, .tile = {64, 16, 64}};
 constexpr KernelConfig kForward{
     .schedule = Schedule::ping_pong, .tile = {64, 16, 64}, .conv = {.op = ConvOp::fprop}};
@@ -45,14 +45,15 @@ class GateCatches : public testing::Test {
   static std::vector<std::string> faults(const std::string& unit, const KernelConfig& judged_as = kSmall) {
     return kernel_faults(judged_as, compile(unit), opcodes_);
   }
-  /// The unit with `from`, which it must hold, replaced.
+  /// Returns the unit's text with `from` replaced. The text must contain `from`.
   static std::string planted(const std::string& from, const std::string& to) {
     std::string unit = unit_text(kSmall);
     const size_t at = unit.find(from);
     EXPECT_NE(at, std::string::npos) << from << "\nis not in\n" << unit;
     return unit.replace(at, from.size(), to);
   }
-  /// The unit with the device function `name` of `header` replaced by one that does nothing.
+  /// Returns the unit's text with calls of the device function `name` replaced by calls of an empty function.
+  /// `header` declares it.
   static std::string without(const std::string& header, const std::string& name) {
     return fmt::format(
         "#include <{0}>\nnamespace sluice::ptx {{ template <class... T> SLUICE_DEVICE void "
@@ -75,7 +76,7 @@ TEST_F(GateCatches, nothing_in_a_good_kernel) {
   EXPECT_EQ(faults(unit_text(kSmall)), std::vector<std::string>{});
 }
 
-/// Debug kernels: more instructions, but no spill.
+/// Kernels for debugging have more instructions, but must not spill either.
 TEST_F(GateCatches, nothing_in_a_kernel_that_stamps_its_workspace) {
   for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
     KernelConfig splits = kSmall;
@@ -137,7 +138,7 @@ TEST_F(GateCatches, a_missing_proxy_fence) {
   EXPECT_EQ(found, std::vector<std::string>{"1 fence.proxy.async, not 2 or more"});
 }
 
-/// The unit that counts a tile's peers, with another PTX instruction for it.
+/// Returns a unit that counts a tile's peers with another PTX instruction.
 std::string counted_by(const std::string& instruction) {
   KernelConfig splits = kSmall;
   splits.combine = Combine::last_arriver;
@@ -178,7 +179,7 @@ TEST_F(GateCatches, a_count_of_peers_that_orders_too_little) {
 TEST_F(GateCatches, a_count_of_peers_before_the_group_has_written) {
   KernelConfig splits = kSmall;
   splits.combine = Combine::last_arriver;
-  // A member that does nothing replaces publish_partial.
+  // publish_partial() is replaced by a function that does nothing.
   const std::string unpublished =
       "#include <sluice/device/machine.cuh>\n#define publish_partial end_tile\n" + unit_text(splits);
   EXPECT_TRUE(
@@ -268,7 +269,8 @@ TEST_F(GateCatches, a_cubin_cut_short_at_any_byte) {
     const Result<std::vector<Instruction>> words =
         instructions_of(std::string_view(cubin.image).substr(0, size), kEntryName);
     if (words)
-      ASSERT_EQ(*words, *whole) << size;  // only parts that the scan ignores are missing
+      // A truncated cubin is accepted only if all instructions are still in it.
+      ASSERT_EQ(*words, *whole) << size;
     else
       ++refused;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every embedded header compiles alone under NVRTC, included twice, without a warning. (For g++ and host
-// headers see tests/CMakeLists.txt.) Fails when a header relies on an earlier include. Generated widths are
-// alike, so three stand for all.
+// Each embedded header must compile on its own under NVRTC, included twice, without a warning.
+// (tests/CMakeLists.txt does this for host headers with g++.) Fails if a header relies on an earlier include.
+// Generated headers differ only in the width, so three stand for all.
 #include <gtest/gtest.h>
 
 #include <set>

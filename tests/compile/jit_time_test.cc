@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time to compile a kernel and to load it from a warm cache: medians over a set of configs, against the bars
-// that docs/jit.md states. Other work on the machine stretches CPU time, up to 2.4 times. So the bar is a
-// ratio: a fixed text is compiled just before and just after each kernel. "About half a second" (README.md)
-// is a kernel's 0.4 to 0.5 s; the bar is a third above that, and one of three rounds below it is enough. Can
-// fail: a cuda::std header in device code takes six times as long as the fixed text (docs/dependencies.md),
-// which is past the bar.
+// Limits the time to compile a kernel and to load it from a warm cache: medians over a set of configs, with
+// the limits that docs/jit.md states. Other work on the machine makes CPU times up to 2.4 times longer. So
+// the limit is a ratio: a fixed text is compiled just before and just after each kernel. A kernel takes 0.4
+// to 0.5 s ("about half a second" in README.md). The limit is a third above that, and one of three rounds
+// must be below it. To see it fail: include a cuda::std header in device code. It takes six times as long as
+// the fixed text (docs/dependencies.md).
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>
@@ -28,11 +28,12 @@ namespace sluice {
 namespace {
 
 constexpr int kReferenceParts = 40;
-constexpr double kReferenceSeconds = 0.09;  // reference_text(kReferenceParts) where the seconds were measured
-constexpr double kColdSeconds = 0.65;       // on such a core, where a kernel takes 0.4 to 0.5 s
+// Seconds of reference_text(kReferenceParts) on the core where the limits were measured.
+constexpr double kReferenceSeconds = 0.09;
+constexpr double kColdSeconds = 0.65;  // upper limit on such a core, where a kernel takes 0.4 to 0.5 s
 constexpr double kWarmSeconds = 0.001;
 constexpr int kRounds = 3;
-constexpr int kStride = 13;  // every 13th registered config: coprime to the lists' periods
+constexpr int kStride = 13;  // tests every 13th registered config; 13 is coprime to the periods in the list
 
 double cpu_seconds() {
   timespec now{};
@@ -49,8 +50,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// A unit that includes nothing, so that no change of the kernels changes its time: `parts` templates, each
-/// with an unrolled loop.
+/// Returns a unit without includes, whose compile time no change of the kernels can affect. It has `parts`
+/// templates, each with an unrolled loop.
 std::string reference_text(int parts) {
   std::string templates, loops;
   for (int i = 0; i < parts; ++i) {
@@ -71,7 +72,7 @@ struct Round {
   double scaled_median() const { return median(ratios) * kReferenceSeconds; }
 };
 
-/// Compiles `units`, each between two references.
+/// Compiles each unit between two compiles of the reference unit.
 Round cold_round(const Compiler& compiler, const std::vector<std::string>& units) {
   Round round;
   const auto reference = [&] {
@@ -108,7 +109,7 @@ class JitTime : public testing::Test {
     const auto loaded = Compiler::load("");
     if (!loaded) SLUICE_SKIP_OR_FAIL(loaded.error().message);
     compiler = *loaded;
-    ASSERT_TRUE(compiler->compile(reference_text(1)));  // the first compile of a process takes longer
+    ASSERT_TRUE(compiler->compile(reference_text(1)));  // the first compile of a process is slower
   }
   std::shared_ptr<const Compiler> compiler;
 };
@@ -121,7 +122,7 @@ TEST_F(JitTime, about_half_a_second_cold) {
   EXPECT_LE(least, kColdSeconds);
 }
 
-/// Templates and loops in front of each kernel, which take less time than a cuda::std header.
+/// Adds templates and loops to each kernel. They take less time to compile than a cuda::std header would.
 TEST_F(JitTime, bar_of_cold_kernels_catches_a_heavy_header) {
   std::vector<std::string> units;
   for (const std::string& unit : some_units(4 * kStride))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rule refuses a planted kernel in gate_catches_test.cc.
+// For each rule, gate_catches_test.cc plants a kernel that the rule refuses.
 #include "tests/compile/kernel_gate.h"
 
 #include <fmt/format.h>
@@ -14,9 +14,10 @@
 namespace sluice::test {
 namespace {
 
-/// Faults in how slices of a tile combine. A group stores its sums and meets at a barrier. One thread then
-/// releases them to the GPU, counts, and acquires the peers' sums. Any other order fails once in a million
-/// launches, which no test sees.
+/// Finds faults in the order in which CTAs combine the slices of a tile. A warpgroup must store its partial
+/// sums and meet at a barrier. Then one thread makes the stores visible to the GPU (release), counts, and
+/// acquires the other CTAs' partial sums. Any other order fails once in a million launches, which no test
+/// would notice.
 std::vector<std::string> meeting_faults(const std::vector<Instruction>& all, const OpcodeTable& opcodes) {
   const int count = static_cast<int>(all.size());
   const auto any_of = [&](int i, std::initializer_list<Op> ops) {
@@ -24,7 +25,8 @@ std::vector<std::string> meeting_faults(const std::vector<Instruction>& all, con
       if (opcodes.is(all[static_cast<size_t>(i)], op)) return true;
     return false;
   };
-  /// Index of the next instruction after `i` with one of `ops`; -1 or `count` if there is none.
+  /// Index of the nearest instruction with one of `ops`, searching from `i` in direction `step`; -1 or
+  /// `count` if there is none.
   const auto next = [&](int i, int step, std::initializer_list<Op> ops) {
     for (i += step; i >= 0 && i < count && !any_of(i, ops);) i += step;
     return i;
@@ -43,7 +45,7 @@ std::vector<std::string> meeting_faults(const std::vector<Instruction>& all, con
          "peers are counted by another atomic than inc.gpu");
     const int before = next(i, -1, {Op::release_gpu, Op::barrier, Op::global_store});
     must(is(before, Op::release_gpu), "peers are counted without a release of the GPU's memory");
-    // A release is several instructions with one number.
+    // A release compiles to several adjacent instructions of the same operation.
     const int barrier =
         is(before, Op::release_gpu) ? next(before, -1, {Op::barrier, Op::global_store}) : before;
     must(is(barrier, Op::barrier), "peers are counted without a barrier after the group's stores");
@@ -54,8 +56,9 @@ std::vector<std::string> meeting_faults(const std::vector<Instruction>& all, con
   return faults;
 }
 
-/// Faults in the modes of TMA. A convolution's gathered operand comes by walks over its axes, the other by
-/// boxes of a matrix or of a batch of them. A phase's pixels leave by walks, all else by boxes.
+/// Finds TMA copies in the wrong mode. A convolution's gathered operand must be loaded in im2col mode, the
+/// other operand in tiled mode. Pixels of a dgrad phase must be stored in im2col mode, everything else in
+/// tiled mode.
 std::vector<std::string> gathering_faults(const KernelConfig& config, const std::vector<Instruction>& all,
                                           const OpcodeTable& opcodes) {
   int loads[2] = {}, stores[2] = {}, wrong_axes = 0;  // [tiled, im2col]
@@ -99,8 +102,8 @@ std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& 
   must(report.registers == kLaunchRegisters,
        fmt::format("{} registers, not {}", report.registers, kLaunchRegisters));
   must(report.static_smem_bytes == 0, fmt::format("{} bytes of static smem", report.static_smem_bytes));
-  // C7508 setmaxnreg ignored, C7510/C7511 serialised WGMMA, C7517/C7519 injected waits, and any other
-  // warning.
+  // Warnings of ptxas: C7508 setmaxnreg ignored, C7510/C7511 serialised WGMMA, C7517/C7519 injected waits.
+  // Any other warning is a fault too.
   must(report.log.empty(), "the compiler said: " + report.log);
 
   const Result<std::vector<Instruction>> instructions = instructions_of(cubin.image, kEntryName);
@@ -133,7 +136,8 @@ std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& 
   const bool by_tma = config.store == StorePath::tma, added = adds(config.epilogue);
   const Op leaves = by_tma ? (added ? Op::tma_add : Op::tma_store) : Op::global_add;
   if (by_tma || added) at_least(leaves, 1);
-  if (by_tma) at_least(Op::fence_async, 1 + count(leaves));  // one for the barriers, one before each store
+  // One fence for the mbarriers, one before each TMA store.
+  if (by_tma) at_least(Op::fence_async, 1 + count(leaves));
   for (const Op other : {Op::tma_store, Op::tma_add, Op::global_add})
     if (other != leaves || !(by_tma || added)) none(other);
   if (config.combine != Combine::last_arriver) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules for every compiled GEMM kernel, checked in its cubin without a GPU: no spill, copy-engine stores
-// present, no tensor-core work serialised by ptxas. Called for each registered config, and for planted bad
-// kernels.
+// Rules for every compiled GEMM kernel, checked in its cubin without a GPU: no spills, TMA stores present, no
+// WGMMA that ptxas serialised. Called for each registered config, and for kernels with planted faults.
 #pragma once
 
 #include <string>
@@ -14,7 +13,7 @@
 
 namespace sluice::test {
 
-/// The rules that the cubin breaks, with figures; empty if it keeps its config's promises.
+/// Returns the rules that the cubin breaks, with figures; empty if the kernel is as its config requires.
 std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& cubin,
                                        const OpcodeTable& opcodes);
 

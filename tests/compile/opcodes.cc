@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A probe is a statement, and a context that the kernel has with and without it. The context contains
-// instructions that come with the statement. For example, a TMA load adds uniform-register set-up, so its
-// context has a TMA store and a bulk copy, which add that too.
+// A probe is a PTX statement and a context: the kernel is compiled with the context alone and with both. The
+// context contains the instructions that ptxas emits along with the statement. For example, a TMA load also
+// needs uniform-register set-up, so its context has a TMA store and a bulk copy, which need that too.
 #include "tests/compile/opcodes.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,8 @@ namespace {
 
 constexpr u32 kOpcodeMask = 0x1ff;
 constexpr u64 kNotScheduling =
-    (u64{1} << 41) - 1;  // higher bits are stalls and barriers, which ptxas chooses
+    // Mask of the low bits; the higher ones are stall counts and barriers, which ptxas chooses.
+    (u64{1} << 41) - 1;
 
 constexpr const char* kUnit = R"(
 struct alignas(64) Map {{ unsigned long long words[16]; }};
@@ -52,7 +53,7 @@ constexpr const char* kBulkCopy =
     R"(asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 128, [%2];"
                     ::"r"(s), "l"(x), "r"(s + 1024) : "memory");)";
 
-/// An atomic with a used result; without use it becomes a reduction.
+/// Returns an atomic operation whose result is used. If it were unused, ptxas would emit a reduction.
 std::string atomic(const char* semantics, const char* operation) {
   return fmt::format(
       R"(asm volatile("atom.{}.global.{} %0, [%1], %0;" : "+r"(y) : "l"(out) : "memory"); f[0] += y;)",
@@ -61,7 +62,7 @@ std::string atomic(const char* semantics, const char* operation) {
 const std::string kRelaxed = atomic("relaxed.gpu", "inc.u32"), kAcquire = atomic("acquire.gpu", "inc.u32"),
                   kRelease = atomic("release.gpu", "inc.u32");
 
-/// "%2, %2, ..." for the coordinates of a map of so many dimensions.
+/// Returns the operands "%2, %2, ..." of a tensor map's coordinates, one per dimension.
 std::string coordinates(int dimensions) {
   return fmt::format("{}", fmt::join(std::vector<const char*>(static_cast<size_t>(dimensions), "%2"), ", "));
 }
@@ -159,7 +160,8 @@ Result<OpcodeTable> OpcodeTable::calibrate(const KernelCache& cache) {
   return table;
 }
 
-/// Finds operation and scope: the bits in which atomics of one context differ.
+/// Finds the bits that hold an atomic's operation and scope, by comparing atomics that differ in nothing
+/// else.
 Result<void> OpcodeTable::calibrate_increment(const KernelCache& cache) {
   const auto high_word = [&](const char* semantics, const char* operation) -> Result<u64> {
     const auto instructions = compiled(cache, "", atomic(semantics, operation));
@@ -186,8 +188,8 @@ Result<void> OpcodeTable::calibrate_increment(const KernelCache& cache) {
   return {};
 }
 
-/// Finds the mode and the number of dimensions in stores, which differ in nothing else. A load must have the
-/// same bits.
+/// Finds the bits that hold the TMA mode and the number of dimensions, by comparing stores that differ in
+/// nothing else. A load must have the same bits.
 Result<void> OpcodeTable::calibrate_im2col(const KernelCache& cache) {
   const auto high_word = [&](Op op, const std::string& statement) -> Result<u64> {
     const auto instructions = compiled(cache, "", statement);
@@ -226,7 +228,7 @@ Result<void> OpcodeTable::calibrate_im2col(const KernelCache& cache) {
 }
 
 Result<void> OpcodeTable::calibrate_parameters(const KernelCache& cache) {
-  constexpr u64 kOfUnit = 128 + 3 * 8 - 4;  // map, out, x, y
+  constexpr u64 kOfUnit = 128 + 3 * 8 - 4;  // parameter bytes of the probe kernel: map, out, x, y
   const auto cubin = cache.get(fmt::format(kUnit, kEntryName, "", ""));
   if (!cubin) return cubin.error();
   const Result<u64> bytes = launch_constant_bytes((*cubin)->image, kEntryName);

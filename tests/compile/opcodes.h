@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds machine instructions in a kernel without a disassembler. The low 9 bits of an sm_90a instruction name
-// the operation, but NVIDIA does not publish the numbers. So each is found by compiling a kernel with and
-// without the PTX instruction: one number appears. A toolkit with other numbers recalibrates the scan. Called
-// by the kernel gate.
+// Finds machine instructions in a kernel without a disassembler. The low 9 bits of an sm_90a instruction are
+// its opcode, but NVIDIA does not publish the numbers. So each is found by compiling a kernel with and
+// without the PTX instruction, and taking the one number that is new. With a toolkit that has other numbers,
+// this still works. Called by the kernel gate.
 #pragma once
 
 #include <array>
@@ -23,37 +23,37 @@ enum class Op : u8 {
   tma_load,
   tma_store,
   tma_add,
-  fence_async,  // fence.proxy.async: generic writes before, copy engine after
+  fence_async,  // fence.proxy.async, between ordinary writes and the copies of the copy engine that read them
   setmaxnreg,
-  global_add,  // red.global.add.f32, single or vectors of two
+  global_add,  // red.global.add.f32, of one value or a vector of two
   local_load,
   local_store,
   global_store,
-  barrier,        // arrive or wait at a CTA's barrier
-  global_atomic,  // with a result, and not compare-and-swap
-  release_gpu,    // fences that a release adds only at GPU scope
-  acquire,        // invalidates L1, to see other SMs' writes
+  barrier,        // bar.sync or bar.arrive of a CTA
+  global_atomic,  // has a result, and is not compare-and-swap
+  release_gpu,    // fences that only a release at GPU scope emits
+  acquire,        // invalidates L1, so that other SMs' writes are seen
 };
 inline constexpr int kOpCount = 15;
 const char* name_of(Op op);
 
 class OpcodeTable {
  public:
-  /// Compiles some forty tiny kernels, or finds them in the cache. Error: a probe leaves no number, or
-  /// several.
+  /// Finds the opcodes by compiling some forty tiny kernels, or loading them from the cache. Error: a probe
+  /// kernel shows no opcode, or more than one.
   static Result<OpcodeTable> calibrate(const KernelCache& cache);
 
   u32 id(Op op) const { return ids_[static_cast<int>(op)]; }
   bool is(const Instruction& instruction, Op op) const;
-  /// Counts the instructions that are an `op`.
+  /// Counts the instructions whose operation is `op`.
   int count(std::span<const Instruction> instructions, Op op) const;
-  /// True for atom.gpu.inc; false for CTA scope or another operation.
+  /// True for atom.gpu.inc. False for another operation or for CTA scope.
   bool is_gpu_increment(const Instruction& instruction) const;
-  /// True if a TMA instruction walks pixels (im2col), false if it moves a box (tiled).
+  /// True if a TMA instruction copies in im2col mode; false in tiled mode.
   bool is_im2col(const Instruction& instruction) const { return (instruction.high & im2col_) != 0; }
-  /// Dimensions of a TMA instruction's map, 3 to 5; 0 for others.
+  /// Number of dimensions of a TMA instruction's tensor map, 3 to 5; 0 for other instructions.
   int dimensions(const Instruction& instruction) const;
-  /// Bytes of a kernel's parameters.
+  /// Returns the bytes of a kernel's parameters.
   Result<int> parameter_bytes(std::string_view cubin, const std::string& kernel) const;
 
  private:
@@ -62,9 +62,9 @@ class OpcodeTable {
   Result<void> calibrate_parameters(const KernelCache& cache);
 
   std::array<u32, kOpCount> ids_{};
-  u64 increment_ = 0, increment_mask_ = 0;  // in the high word: operation and scope
-  u64 im2col_ = 0, dimensions_mask_ = 0;    // in the high word
-  std::array<u64, 3> dimensions_{};         // for 3, 4 and 5
+  u64 increment_ = 0, increment_mask_ = 0;  // bits of the high word: operation and scope
+  u64 im2col_ = 0, dimensions_mask_ = 0;    // bits of the high word
+  std::array<u64, 3> dimensions_{};         // bits for 3, 4 and 5 dimensions
   u64 driver_constants_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain kernels that tests compile: the registry lists spaces for them, not configs. Used by the compile gate
-// and tests/unchanged.
+// Configs of plain kernels for tests. The registry contains search spaces for them instead of configs. Used
+// by the compile gate and tests/unchanged.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,8 @@
 
 namespace sluice::test {
 
-/// Every ring of the plain spaces with every number of tokens; heavy and light epilogues alternate.
+/// Returns every ring of the plain search spaces with every number of tokens. Heavy and light epilogues
+/// alternate.
 inline std::vector<KernelConfig> plain_configs() {
   std::vector<KernelConfig> configs;
   int turn = 0;
@@ -17,7 +18,7 @@ inline std::vector<KernelConfig> plain_configs() {
     for (const int tokens : {8, 16, 32, 48, 64, 96, 128})
       for (const DType type : {DType::e4m3, DType::bf16}) {
         Problem p{.a = {.type = type}, .b = {.type = type}, .accumulate = Accumulate::fast};
-        const int kind = turn / 4 % 3;  // each kind gets all four splits
+        const int kind = turn / 4 % 3;  // each kind of epilogue occurs with all four splits
         if (kind == 0)
           p.epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector, .bias = Bias::column};
         if (kind == 1) p.epilogue = {.activation = Activation::silu, .gated = true};
@@ -35,7 +36,8 @@ inline std::vector<KernelConfig> plain_configs() {
   for (const PlainWgmmaBase& base : kPlainWgmmaSpace)
     add(Schedule::plain_wgmma, base.tile_n, base.warps,
         [&](const KernelConfig& c) { return plain_stages(c, base.ctas); });
-  for (const int width : {40, 56, 72, 88, 120, 136, 208, 248})  // that the planner fits to a problem
+  // Widths that the planner may fit to a problem.
+  for (const int width : {40, 56, 72, 88, 120, 136, 208, 248})
     add(Schedule::plain_wgmma, width, 8, [&](const KernelConfig& c) { return plain_stages(c, 2); });
   return configs;
 }

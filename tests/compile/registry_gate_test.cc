@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every registered config compiles for sm_90a and passes the kernel gate. Cubins are kept (gate_cache.h).
-// gate_catches_test.cc shows that the gate can fail.
+// Every registered config must compile for sm_90a and pass the kernel gate. Cubins are cached (gate_cache.h).
+// gate_catches_test.cc proves that the gate can fail.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

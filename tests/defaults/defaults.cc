@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints what C++, C and the tool take where a caller says nothing but sizes, as JSON: for each topic and
-// field a value for each interface. Values come from the interfaces' own code, and "" stands for a field that
-// an interface lacks or wants to be said. tools/defaults_table.py adds Python, and compares.
+// Prints, as JSON, the defaults of C++, C and the tool when a caller gives only sizes: one value per topic,
+// field and interface. The values come from the interfaces' own code. "" means that an interface lacks the
+// field, or has no default for it. tools/defaults_table.py adds Python and compares.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -28,13 +28,13 @@ namespace {
 using Values = std::map<std::string, std::string>;
 using Json = nlohmann::ordered_json;
 
-/// "sluice::DType::bf16" without the names in front.
+/// Returns the text without its namespaces: "bf16" of "sluice::DType::bf16".
 std::string short_text(std::string text) {
   if (const size_t at = text.rfind("::"); at != std::string::npos) text = text.substr(at + 2);
   return text == "true" ? "yes" : text == "false" ? "no" : text;
 }
 
-/// The values of all fields, those of nested ones as "a.type".
+/// Returns the values of all fields. A member of a nested struct is called "a.type".
 template <class T>
 void flatten(const T& value, const std::string& name, Values& values) {
   if constexpr (HasFields<T>)
@@ -51,7 +51,8 @@ Values flat(const T& value) {
   return values;
 }
 
-/// One topic of the page: the fields in the order of the first interface, with a value for each.
+/// One table of the defaults page. Its rows are fields, in the order of the first interface, with one value
+/// per interface.
 class Topic {
  public:
   explicit Topic(Json& json, const char* name) : json_(json[name]) {}
@@ -61,7 +62,7 @@ class Topic {
   void leave_out(std::initializer_list<const char*> names) {
     for (const char* name : names) json_.erase(name);
   }
-  /// Marks fields without a default: zeros are values there.
+  /// Marks fields of an interface that have no default, because 0 would be a value of the caller's.
   void to_say(const char* interface, std::initializer_list<const char*> names) {
     for (const char* name : names) json_[name][interface] = "";
   }
@@ -70,7 +71,7 @@ class Topic {
   Json& json_;
 };
 
-/// The request that the tool makes of a line.
+/// Returns the request that the tool makes from a command line.
 bench::Request request(const std::string& line) {
   CLI::App app;
   cli::RequestFlags flags;
@@ -87,7 +88,8 @@ void add_product(Json& json) {
   topic.add("c", flat(std::get<Problem>(*c_api::problem_of(zeros))));
   topic.add("tool", flat(std::get<bench::DenseRequest>(request("--shape 1x1x1")).problem));
   topic.to_say("c", {"batch"});
-  topic.leave_out({"m", "n", "k", "c.type", "c.major", "c.unaligned", "d.major"});  // not a caller's
+  // These are not for the caller to set.
+  topic.leave_out({"m", "n", "k", "c.type", "c.major", "c.unaligned", "d.major"});
   for (const auto& [name, value] : flat(Conv{})) topic.leave_out({("conv." + name).c_str()});
 }
 
@@ -133,7 +135,7 @@ void add_convolution(Json& json) {
   topic.add("tool",
             fields(std::get<bench::DenseRequest>(request("--conv fprop --input 1x64x8x8 --filter 64x3x3"))
                        .problem.conv));
-  topic.to_say("c", {"x_pitch", "y_pitch"});  // strides of the arrays
+  topic.to_say("c", {"x_pitch", "y_pitch"});  // strides, which come from the arrays
 }
 
 void add_scalars(Json& json) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configs that must not compile, one for each rule of spec/validate.h and spec/plain.h. Host and NVRTC name
-// the same rule, and the kernel's static_assert points to the rules. Fails when a rule has no case here, or
-// when the kernel loses its static_assert.
+// Configs that must not compile: one for each rule of spec/validate.h and spec/plain.h. Host and NVRTC must
+// report the same rule, and the kernel's static_assert must point to the rules. Fails if a rule has no case
+// here, or if the kernel loses its static_assert.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ constexpr Epilogue kBlockScales{.scale_a = ScaleMode::block, .scale_b = ScaleMod
 constexpr ConvKind kFprop{.op = ConvOp::fprop}, kDgrad{.op = ConvOp::dgrad}, kWgrad{.op = ConvOp::wgrad};
 constexpr ConvKind kPhases{.op = ConvOp::dgrad, .phased = true};
 
-/// `c` with the layouts of a wgrad, and of a dgrad.
+/// Returns `c` with the layouts of a wgrad or dgrad.
 KernelConfig wgrad(KernelConfig c) {
   c.a_major = c.b_major = Major::mn;
   c.conv = kWgrad;
@@ -211,12 +211,12 @@ const std::vector<Impossible>& impossible_configs() {
   return kAll;
 }
 
-/// Rules that earlier rules shadow. They guard against a change of those (shadowed_rules_stay_so proves it
-/// over all tiles and clusters).
+/// Rules that can never be the first to fail, because earlier rules fail too. They still matter if the
+/// earlier rules change. shadowed_rules_stay_so proves this over all tiles and clusters.
 const std::set<std::string> kShadowed = {"a multicast slice of A must be a multiple of 8 rows",
                                          "cluster.m must divide tile.n"};
 
-/// All texts that validate() can return, from its source.
+/// Reads from its source all messages that validate() can return.
 std::set<std::string> rules_in_source() {
   std::set<std::string> rules;
   for (const EmbeddedFile& file : embedded_files()) {
@@ -239,7 +239,7 @@ const Compiler& compiler() {
   return **kCompiler;
 }
 
-/// Compiles only if NVRTC's validate() gives `rule` for `config`.
+/// Returns a unit that compiles only if validate(), compiled by NVRTC, returns `rule` for `config`.
 std::string same_rule_unit(const Impossible& impossible) {
   return fmt::format(R"(#include <sluice/spec/validate.h>
 SLUICE_HD constexpr bool same(const char* x, const char* y) {{
@@ -292,14 +292,15 @@ TEST(impossible_configs, device_compiler_names_the_same_rule) {
     EXPECT_TRUE(unit) << unit.error().message;
   }
   Impossible wrong = impossible_configs().front();
-  wrong.rule += "?";  // the comparison can fail
+  wrong.rule += "?";  // proves that the comparison can fail
   EXPECT_FALSE(compiler().compile(same_rule_unit(wrong)));
 }
 
 TEST(impossible_configs, kernel_does_not_compile_and_says_where_the_rules_are) {
   for (const Impossible& impossible : impossible_configs()) {
     SCOPED_TRACE(impossible.rule);
-    if (unit_columns(impossible.config) % 8 != 0) continue;  // this width has no header, so no unit
+    // There is no WGMMA header for such a width, so no unit either.
+    if (unit_columns(impossible.config) % 8 != 0) continue;
     const Result<Cubin> unit = compiler().compile(unit_text(impossible.config));
     ASSERT_FALSE(unit);
     EXPECT_EQ(unit.error().code, ErrorCode::toolchain);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of the C interface: structs of any bytes, and arrays of any shape and stride in host memory that is
-// never touched. Pointers are valid or NULL, as the interface demands; the fuzzer chooses the rest.
+// Fuzzes the C interface with structs of any bytes, and arrays of any shape and stride in host memory that is
+// never accessed. Pointers are valid or NULL, as the interface requires; the fuzzer chooses everything else.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-/// Takes values from the front of the input; zeros after its end.
+/// Takes values from the front of the fuzz input; returns zeros after its end.
 class Source {
  public:
   Source(const unsigned char* data, size_t size) : data_(data), size_(size) {}
@@ -32,9 +32,10 @@ class Source {
   size_t size_;
 };
 
-constexpr int kRoom = 8;  // room for a shape's numbers; more dimensions must be refused unread
+// Entries in a shape array; a larger number of dimensions must be refused before it is read.
+constexpr int kRoom = 8;
 
-/// Makes small extents as likely as large ones, which are refused early.
+/// Returns a random extent. Small ones are as likely as large ones, which are refused early.
 int64_t extent(Source& source) {
   const unsigned char kind = source.take<unsigned char>();
   return kind < 192 ? kind : source.take<int64_t>();
@@ -101,7 +102,7 @@ void convolution(Source& source) {
   check(sluice_conv_problem_of(&v, &problem));
 }
 
-/// Plans problems of arbitrary numbers, with choices of arbitrary text.
+/// Plans problems with arbitrary numbers, and overrides with arbitrary text.
 void plans(Source& source) {
   const sluice_problem problem = source.take<sluice_problem>();
   std::array<char, 48> choices = source.take<std::array<char, 48>>();

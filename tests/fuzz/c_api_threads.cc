@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of c_api_fuzz.cc from eight threads at once. `c_api_threads CALLS SEED FILE...` reads inputs,
-// changes some bytes for each call, and makes it. Sanitizers and checks end the process on a fault; else it
-// prints its counts.
+// Makes the calls of c_api_fuzz.cc from eight threads at once. `c_api_threads CALLS SEED FILE...` reads fuzz
+// inputs and changes some bytes before each call. Sanitizers and checks end the process at a fault. Otherwise
+// it prints its counts.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -18,7 +18,7 @@ namespace {
 constexpr int kThreads = 8;
 constexpr int kMostChanges = 6;
 
-/// Mostly small numbers, and ends of ranges.
+/// Returns mostly small numbers, and sometimes an end of the range.
 char byte_of(std::mt19937_64& random) {
   constexpr unsigned char kOften[] = {0, 0, 0, 0, 1, 2, 8, 16, 64, 128, 127, 255};
   const auto pick = random() % 16;

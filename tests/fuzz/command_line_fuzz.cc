@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines of `sluice plan`: words, one a line. The tool's flags are parsed and planned for a GPU that
-// is not there, so that every override reaches the planner. Nothing is compiled.
+// Fuzzes command lines of `sluice plan`, one word per line of the input. The flags are parsed, and a plan is
+// made for a GPU that is not present, so every override reaches the planner. Nothing is compiled.
 #include <stdlib.h>
 
 #include <CLI/CLI.hpp>
@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   CLI::App app;
   app.set_help_flag("");
   cli::RequestFlags flags;
-  cli::add_request_flags(app, flags);  // no --shapes, which would open files
+  cli::add_request_flags(app, flags);  // without --shapes, which would open files
   cli::check_values(app);
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules for every message of the library, for any input: not empty, one line of bounded length, valid UTF-8
-// without control characters.
+// Rules for every message of the library, for any input. It is not empty, is one line of limited length, and
+// is valid UTF-8 without control characters.
 #pragma once
 
 #include <stdio.h>

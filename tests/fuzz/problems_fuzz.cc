@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problem files: any bytes give problems or an error of one bounded line, never a crash.
+// Fuzzes problem files: any bytes must give problems or a one-line error of limited length, never a crash.
 #include <stdlib.h>
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tuning records as files: any bytes give records and chains that survive writing and reading, and troubles
-// of one bounded line each.
+// Fuzzes files of tuning records. Any bytes must give records and chains that are the same after writing and
+// reading, and one-line messages of limited length about the rest.
 #include <stdlib.h>
 
 #include <string_view>

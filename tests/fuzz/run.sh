@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the fuzz targets with clang 14 (`run.sh build`), or runs one for SLUICE_FUZZ_SECONDS, 20 unless told
-# (`run.sh problems`), or a fixed number of inputs (SLUICE_FUZZ_RUNS). Exits 77 without clang or its libFuzzer.
-# What was found stays in build/fuzz/corpus/NAME; an input that breaks something is named and kept in
-# build/fuzz/found. Called by ctest (label fuzz).
+# Builds the fuzz targets with clang 14 (`run.sh build`), or runs one (`run.sh problems`). It runs for
+# SLUICE_FUZZ_SECONDS, by default 20, or for a fixed number of inputs (SLUICE_FUZZ_RUNS). Exits with 77 if
+# clang or its libFuzzer is missing. The corpus is kept in build/fuzz/corpus/NAME. An input that breaks
+# something is printed and kept in build/fuzz/found. Called by ctest (label fuzz).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=build/fuzz

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products added to D. Whole numbers, old D too, make every result exact in any order: tails, odd rows with
-// direct stores, ordered and unordered splits, clusters along k, batches. Then gradients accumulated over
-// many launches, cases that must leave D alone, and real data. Real data stay within the bound in any order,
-// and have the same bits on every run in order. Able to fail: verify_kernels_test shows on a CPU that the
-// judge finds a product added never, twice, or over the old D.
+// Products that are added to D. All data are whole numbers, the old D too, so every result is exact in any
+// order. Cases: partial tiles, odd rows with direct stores, ordered and unordered splits, clusters along k,
+// and batches. Also gradients accumulated over many launches, and cases that must not change D. With real
+// data, results are within the bound in any order, and have the same bits on every run in a fixed order.
+// verify_kernels_test proves on a CPU that the check finds a product that is added never, twice, or over the
+// old D.
 #include <cstring>
 
 #include <sluice/host/driver/events.h>
@@ -21,8 +22,8 @@ struct Shape {
   i64 m, n, k;
   i64 batch = 1;
 };
-/// Smaller than a tile, tails on every side, rows of D that TMA cannot address, and sums long enough to
-/// split.
+/// Shapes smaller than a tile, partial tiles on every side, rows of D that TMA cannot address, and a k long
+/// enough to split.
 constexpr Shape kShapes[] = {{1, 8, 64},        {17, 4, 200},     {64, 64, 64},       {130, 100, 1000},
                              {300, 1, 700},     {129, 99, 1500},  {256, 512, 4096},   {200, 257, 2048, 3},
                              {512, 384, 16384}, {77, 1000, 5000}, {1024, 1024, 2048}, {128, 128, 20000, 2}};
@@ -38,7 +39,8 @@ Problem gradient(const Shape& shape, DType input, bool deterministic) {
   return p;
 }
 
-/// The planner's default, each way to split, both schedules, and direct stores where TMA could.
+/// Returns the planner's default, each way to split, both schedules, and direct stores where TMA stores are
+/// possible.
 std::vector<PlanOverrides> ways() {
   const auto with = [](Schedule schedule, int m, int n) {
     return PlanOverrides{.schedule = schedule, .tile_m = m, .tile_n = n, .cluster = ClusterShape{1, 1}};
@@ -97,7 +99,7 @@ TEST_F(added, whole_numbers_are_exact_in_every_way_and_order) {
           ++seed;
           if (is_fp8(input)) p.epilogue.scale_a = ScaleMode::vector, p.epilogue.scale_b = ScaleMode::tensor;
           const auto plan = gemm::plan(p, device().info(), o);
-          if (!plan) {  // more slices than k-tiles
+          if (!plan) {  // there are more slices than k-tiles
             ++refused;
             continue;
           }
@@ -125,7 +127,8 @@ TEST_F(added, whole_numbers_are_exact_in_every_way_and_order) {
               in_parts, meeting, direct, refused);
 }
 
-/// +x and -x in turn, many times: whole numbers return to their start, and a lost or doubled addition stays.
+/// Adds +x and -x in turn many times. The data are whole numbers, so D returns to its start; a lost or
+/// doubled addition would stay visible.
 TEST_F(added, many_launches_add_up_and_cancel) {
   const auto verifier = Verifier::create(device());
   ASSERT_TRUE(ok(verifier));

@@ -14,7 +14,7 @@ long allocations_by_this_thread() {
 }
 }  // namespace sluice::testing
 
-// The array and nothrow forms of the standard library call these two.
+// The array and nothrow forms of the standard library call these two operators.
 void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;

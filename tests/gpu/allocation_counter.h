@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts this thread's uses of operator new, which the test program replaces.
+// Counts this thread's calls of operator new, which the test program replaces.
 #pragma once
 
 namespace sluice::testing {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs many cases in one stream and reads their results once a batch: a case costs two verification launches
-// and no wait. Cases reuse one block of memory, in stream order. Used by the fuzz, real-data, thread and
-// sanitizer tests.
+// Runs many cases in one stream and reads their results once per batch. So a case costs two launches for
+// verification and no wait. Cases use the same memory one after the other, in stream order. Used by the fuzz,
+// real-data, thread and sanitizer tests.
 #pragma once
 
 #include <memory>
@@ -17,30 +17,33 @@
 namespace sluice::testing {
 
 struct Failure {
-  std::string name;  // how to rerun the case
+  std::string name;  // how to rerun the case on its own
   std::string problem, config, why;
 };
 std::string describe(const Failure& failure);
 
 class BatchRunner {
  public:
-  /// `batch`: cases between waits. `arena_bytes`: room for the largest case.
+  /// `batch`: cases that are launched before the runner waits for the GPU. `arena_bytes`: memory for the
+  /// operands of the largest case.
   static Result<BatchRunner> create(const Device& device, int batch, i64 arena_bytes);
 
-  /// Replaces the workspace by memory with only its counters written, so that initcheck sees a slice that is
-  /// read and was not stored. Call before the first run().
+  /// Replaces the workspace by memory in which only the counters are initialised. initcheck then reports a
+  /// kernel that reads a slice's partial sums before they are stored.
   Result<void> leave_parts_unwritten(const Device& device);
 
-  /// Fills, launches, enqueues the check; may flush. `name` says how to run the case alone. An Error is the
-  /// launch's refusal of the case.
+  /// Fills the operands, launches, and enqueues the check. May wait for earlier cases. `name` says how to run
+  /// the case on its own. Error: the launch was refused.
   Result<void> run(const gemm::Kernel& kernel, const DataSpec& data, Judge judge, const std::string& name);
-  /// Waits, and adds failed cases to failures(). An Error is the device's; later results are void.
+  /// Waits for the GPU and adds the cases that failed to failures(). Error: a fault of the device, after
+  /// which results mean nothing.
   Result<void> flush();
 
   const std::vector<Failure>& failures() const { return failures_; }
-  int passed() const { return passed_; }               // without those that were not judged (note_not_judged)
+  // Cases that were right; those that could not be judged do not count (note_not_judged).
+  int passed() const { return passed_; }
   i64 elements() const { return elements_; }           // checked elements of D
-  double worst_ratio() const { return worst_ratio_; }  // the largest error as a share of its bound
+  double worst_ratio() const { return worst_ratio_; }  // largest error divided by its bound
   double norm_ratio() const { return norm_ratio_; }
   double mean_ratio() const { return mean_ratio_; }
 
@@ -66,7 +69,7 @@ class BatchRunner {
   StreamHandle stream_;
   std::shared_ptr<const DeviceBuffer> arena_;
   Workspace workspace_;
-  DeviceBuffer fresh_;  // used instead of workspace_ unless empty
+  DeviceBuffer fresh_;  // replaces workspace_ if not empty
   int batch_;
   std::vector<Pending> pending_;
   std::vector<Failure> failures_;

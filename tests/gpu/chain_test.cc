@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains of layers as `sluice chain` replays them. A planted difference is found among many replays. Foreign
-// steps, hand-offs across them and their overlap change no bit.
+// Chains of layers as `sluice chain` replays them. A difference that is planted must be found among many
+// replays. Foreign steps, hand-offs across them and their overlap must not change a bit.
 #include <sluice/host/device/device_impl.h>
 
 #include "bench/chain/arms.h"
@@ -31,7 +31,7 @@ class chains : public GpuTest {
 TEST_F(chains, the_comparer_counts_what_differs) {
   const Result<Comparer> comparer = Comparer::create(*lab_);
   ASSERT_TRUE(ok(comparer));
-  const i64 bytes = 16 * 100'003;  // no multiple of its threads
+  const i64 bytes = 16 * 100'003;  // not a multiple of the number of threads
   Result<DeviceBuffer> a = DeviceBuffer::allocate(device(), bytes),
                        b = DeviceBuffer::allocate(device(), bytes);
   ASSERT_TRUE(ok(a) && ok(b));

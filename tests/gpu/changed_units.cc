@@ -24,7 +24,7 @@ int count_of(const std::string& text, const std::string& piece) {
   return count;
 }
 
-/// Replaces includes by the files' text.
+/// Replaces each #include of an embedded file by the file's text.
 class Flattener {
  public:
   explicit Flattener(std::span<const Edit> edits) : edits_(edits) {}
@@ -98,7 +98,7 @@ KernelCache changed_cache(const Options& options, const Change& change,
     std::call_once(lazy->once, [&] { lazy->compiler = Compiler::load(path); });
     return lazy->compiler;
   };
-  // The cache puts the compiler's version into the names of entries.
+  // The compiler's version is part of each cache entry's name, so it carries the change's name.
   return KernelCache(options,
                      {.version =
                           [load, name = change.name] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with one change: the embedded source as one text, with pieces replaced, compiled and launched as
-// usual. For planted bugs that a tool must find, and for variants that explain a tool's complaint. Used by
+// Compiles kernels with one change: the embedded source is joined to one text, and parts of it are replaced.
+// Used for planted bugs that a tool must find, and for variants that explain a tool's report. Used by
 // tests/gpu and tests/compile.
 #pragma once
 
@@ -13,30 +13,32 @@
 
 namespace sluice::testing {
 
-/// A replacement. `before` occurs exactly once in `file`.
+/// A text replacement in an embedded source. `before` must occur exactly once in `file`.
 struct Edit {
-  std::string file;  // as in its #include: "sluice/device/machine.cuh"
+  std::string file;  // path as in its #include, such as "sluice/device/machine.cuh"
   std::string before, after;
 };
 
-/// Edits made together.
+/// A named change of the kernels' source: edits that are made together.
 struct Change {
   std::string name;
-  std::string tool;    // tool of compute-sanitizer that must find the bug; "": no bug
-  std::string family;  // family of kernels that the tool runs (sanitize_pool.h)
+  std::string tool;    // the tool of compute-sanitizer that must report the bug; "": the change is not a bug
+  std::string family;  // family of kernels that the tool runs to find it (sanitize_pool.h)
   std::vector<Edit> edits;
 };
 inline void PrintTo(const Change& change, std::ostream* out) {
   *out << change.name;
 }
 
-/// The unit with its embedded files inserted where they are first included, and edited. Compiler messages
-/// keep file names and line numbers. Edits of files that it does not include are left out; `made` counts the
-/// rest. Error invalid_argument: an edit of an included file does not match exactly once.
+/// Returns the unit's text with embedded files inserted at their first #include, and edited. #line directives
+/// keep file names and line numbers in compiler messages. Edits of files that the unit does not include are
+/// skipped; `made` counts the others. Error invalid_argument: an edit's text does not occur exactly once in
+/// an included file.
 Result<std::string> changed_unit(const std::string& unit, std::span<const Edit> edits, int* made = nullptr);
 
-/// A cache whose compiler makes `change` in every unit that includes a changed file. Its entries lie beside
-/// the unchanged kernels', under the change's name. `compiler_options`: extra options for NVRTC.
+/// Returns a kernel cache whose compiler makes `change` in every unit that includes a changed file. Its
+/// entries have the change's name, so they do not mix with unchanged kernels. `compiler_options`: extra
+/// options for NVRTC.
 KernelCache changed_cache(const Options& options, const Change& change,
                           std::vector<const char*> compiler_options = {});
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changed kernels without a GPU: each edit is made exactly once, and the result compiles.
+// Checks changed kernels without a GPU: each edit must match exactly once, and the result must compile.
 // tools/gpu_sanitize.py checks on a GPU that the tools find the bugs.
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@
 namespace sluice::testing {
 namespace {
 
-/// A few units of each family, for changes of the family.
+/// Returns a few units of each family, on which the family's changes are tried.
 std::vector<std::string> units_of_family(const std::string& family) {
   if (family == "block strided strip wide") {
     std::vector<std::string> all;
@@ -57,7 +57,7 @@ std::vector<std::string> units_of_family(const std::string& family) {
   return units;
 }
 
-/// The kernel without a change, which many changes ask for; compiled once.
+/// Returns the kernel without a change, compiled only once because many tests compare with it.
 const Result<Cubin>& sound_kernel(const Compiler& compiler, const std::string& unit) {
   static std::map<std::string, Result<Cubin>> kept;
   const std::string text = *changed_unit(unit, {});
@@ -89,7 +89,7 @@ TEST_P(changes, are_made_once_and_compile) {
   EXPECT_TRUE(made > 0 || change.edits.empty()) << "its family does not hold what it changes";
 }
 
-/// Sanitizers thus run the very kernel that runs without them.
+/// Proves that sanitizers run exactly the kernel that runs without them.
 TEST(changes_of_nothing, are_the_very_kernel) {
   const auto compiler = Compiler::load("");
   ASSERT_TRUE(compiler) << compiler.error().message;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes of kernels from the tables of fields (host/text/fields.h): a pool is completed until each value
-// that a field can have is in one of its configs. A new enumerator that validate() lets into a kernel thus
-// gets a class by itself, and pool_test.cc fails for one that is in no class. Pure.
+// Classes of kernels, derived from the tables of fields (host/text/fields.h). A pool is extended until every
+// possible value of every field occurs in one of its configs. So a new enumerator that validate() allows gets
+// a class automatically, and pool_test.cc fails if it does not. Needs no GPU.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,11 @@
 
 namespace sluice::testing {
 
-/// A value of a field. Fields are counted, nested ones too, in the order of their tables.
+/// A field of a config with one of its values. Fields are numbered in the order of their tables, nested ones
+/// included.
 struct Choice {
   int field = 0, value = 0;
-  std::string name;  // "cluster.k 4", "load_a strided"
+  std::string name;  // such as "cluster.k 4" or "load_a strided"
   bool number = false;
 
   friend bool operator<(const Choice& a, const Choice& b) {
@@ -28,7 +29,7 @@ struct Choice {
   }
 };
 
-/// visit(index, path, member) for each member that holds no others.
+/// Calls visit(index, path, member) for each member that is not itself a struct with fields.
 template <HasFields T, class Visit>
 void for_each_member(T& value, const Visit& visit, int& index, const std::string& path = "") {
   for_each_field(value, [&](const auto& row, auto& member) {
@@ -38,7 +39,7 @@ void for_each_member(T& value, const Visit& visit, int& index, const std::string
       visit(index++, path + row.name, member);
   });
 }
-/// As above, without names.
+/// As above, without the path: calls visit(index, member).
 template <HasFields T, class Visit>
 void for_each_member_fast(T& value, const Visit& visit, int& index) {
   for_each_field(value, [&](const auto&, auto& member) {
@@ -59,7 +60,7 @@ Choice choice_of(int field, const std::string& path, Member member) {
     return {field, static_cast<int>(member), path + " " + std::to_string(member), true};
 }
 
-/// The value of each field.
+/// Returns the value of each field.
 template <HasFields T>
 std::vector<Choice> choices_of(const T& config) {
   std::vector<Choice> all;
@@ -73,9 +74,9 @@ std::vector<Choice> choices_of(const T& config) {
   return all;
 }
 
-inline constexpr int kLargestNumber = 256;  // columns of a tile have the largest range
+inline constexpr int kLargestNumber = 256;  // tile columns are the field with the largest range
 
-/// Every value of every field: enumerators, false and true, 0 to kLargestNumber.
+/// Returns every value of every field: all enumerators, false and true, and 0 to kLargestNumber.
 template <HasFields T>
 std::vector<Choice> all_choices() {
   std::vector<Choice> all;
@@ -94,7 +95,7 @@ std::vector<Choice> all_choices() {
   return all;
 }
 
-/// `config` with another value of a field.
+/// Returns `config` with one field set to another value.
 template <HasFields T>
 T changed(T config, const Choice& choice) {
   int index = 0;
@@ -108,8 +109,9 @@ T changed(T config, const Choice& choice) {
   return config;
 }
 
-/// Completes a pool of configs. `belongs`: true for configs that may join. `numbers`: fields whose numbers
-/// count; enumerations and switches all do, but those in `not_here`.
+/// Extends a list of configs until every possible value of every field occurs. `belongs`: true for configs
+/// that may be added. `numbers`: the numeric fields to cover. Enumerations and switches are all covered,
+/// except those in `not_here`.
 template <HasFields T>
 class ClassCover {
  public:
@@ -125,9 +127,9 @@ class ClassCover {
     }
   }
 
-  /// Appends a config for each wanted value that no belonging config of `pool` has. A belonging config with
-  /// one or two fields changed becomes it; further missing values are set in it while it still belongs. A
-  /// value that no such change reaches is skipped.
+  /// For each value that no config of `pool` has, appends one that has it. It is made from a config of the
+  /// pool by changing one or two fields. Other missing values are set in it too, as long as it still belongs.
+  /// If no such change gives a valid config, the value is skipped.
   void complete(std::vector<T>& pool) const {
     std::vector<T> bases;
     std::copy_if(pool.begin(), pool.end(), std::back_inserter(bases), belongs_);
@@ -150,7 +152,7 @@ class ClassCover {
     }
   }
 
-  /// Values of all fields that count.
+  /// All values that are to be covered.
   const std::vector<Choice>& wanted() const { return wanted_; }
   bool belongs(const T& config) const { return belongs_(config); }
 
@@ -158,18 +160,19 @@ class ClassCover {
   static void note(const T& config, std::set<Choice>& seen) {
     for (Choice& choice : choices_of(config)) seen.insert(std::move(choice));
   }
-  /// Changes that may make room for a value: of any switch, and for a number to the least of each number.
+  /// Second changes to try together with `choice`. For a switch: any value of any switch. For a number: the
+  /// smallest value of each numeric field.
   std::vector<Choice> beside(const Choice& choice, const std::set<Choice>& seen) const {
     if (!choice.number) return switches_;
     std::vector<Choice> least;
-    for (const Choice& other : seen)  // in the order of fields and values
+    for (const Choice& other : seen)  // iterates by field, then by value
       if (other.number && numbers_.contains(other.field) &&
           (least.empty() || least.back().field != other.field))
         least.push_back(other);
     return least;
   }
   bool find(std::vector<T> bases, const Choice& choice, const std::vector<Choice>& others, T& found) const {
-    // Different values begin at different configs, so that not all are made from the first.
+    // Starts at a different config for each value, so that the new configs do not all derive from the first.
     if (!bases.empty())
       std::rotate(bases.begin(), bases.begin() + choice.value * kStep % static_cast<int>(bases.size()),
                   bases.end());

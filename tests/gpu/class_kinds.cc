@@ -15,18 +15,18 @@ namespace {
 
 constexpr int kConvSplits = 3;
 
-/// Fields that are not read have their defaults.
+/// True if the config is valid and fields that the kernel ignores have their defaults.
 bool is_possible(const KernelConfig& c) {
   return validate(c) == nullptr && c.epilogue == canonical(c.epilogue);
 }
 bool has_plain_roles(const KernelConfig& c) {
   return !is_plain(c.schedule) && c.conv.op == ConvOp::none && !loads_strided(c);
 }
-/// conv::problem() takes one type for both inputs.
+/// True for a config of this op whose inputs have one type, as conv::problem() requires.
 bool is_conv_of(const KernelConfig& c, ConvOp op) {
   return c.conv.op == op && c.a == c.b && is_possible(c);
 }
-/// A variant that plans this kernel for a convolution.
+/// Returns the variant for which plan_conv() plans this kernel.
 ConvVariant variant_of(const KernelConfig& c, int clusters) {
   ConvVariant variant{.name = "",
                       .op = c.conv.op,

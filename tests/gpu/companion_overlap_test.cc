@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract of dependent launches for companions. The test itself is tested: it detects a norm that is
-// launched as dependent but compiled without the wait.
+// Tests the contract of dependent launches for companions (norms, quantisers). The test itself is tested: it
+// must detect a norm that is launched as dependent but compiled without the wait.
 #include <sluice/norm.h>
 #include <sluice/quantize.h>
 
@@ -17,7 +17,7 @@ namespace sluice::testing {
 namespace {
 
 constexpr Trigger kTriggers[] = {Trigger::never, Trigger::at_start, Trigger::after_loads};
-/// Pairs triggers with spacings, so that every spacing occurs.
+/// Pairs each trigger with a spacing, so that every spacing occurs.
 constexpr Spacing spacing_of(Trigger trigger) {
   return trigger == Trigger::after_loads ? Spacing::registers
          : trigger == Trigger::at_start  ? Spacing::memory
@@ -27,7 +27,7 @@ constexpr std::pair<i64, i64> kShapes[] = {{1, 4096}, {4, 16384}, {64, 1000}, {3
 
 class overlap_contract : public GpuTest {
  protected:
-  /// Fills `rows` x `columns` random 16-bit inputs, gamma and residual, and allocates outputs.
+  /// Allocates outputs. Fills `rows` x `columns` random 16-bit inputs, gamma and residual.
   void make(i64 rows, i64 columns, i64 input_columns) {
     const i64 elements = rows * input_columns;
     std::vector<u8> values(static_cast<std::size_t>(2 * elements));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of norms and quantisers of few rows in a graph of consecutive launches, with and without overlap, by
-// threads and CTAs a row. It judges nothing, so it runs only on demand (SLUICE_COMPANION_TIMES=1).
+// Times norms and quantisers of few rows in a graph of consecutive launches, with and without overlap, by
+// threads and CTAs per row. It checks nothing, so it runs only on request (SLUICE_COMPANION_TIMES=1).
 // docs/findings/companions.md has results.
 #include <algorithm>
 #include <cstdio>
@@ -18,7 +18,7 @@
 namespace sluice::testing {
 namespace {
 
-constexpr int kLaunches = 64;  // in a graph
+constexpr int kLaunches = 64;  // launches in one graph
 constexpr int kReplays = 9;
 constexpr Overlap kChained{Wait::first, Trigger::at_start};
 
@@ -35,7 +35,7 @@ class companion_times : public GpuTest {
       auto made = DeviceBuffer::allocate(device(), i64{256} << 20);
       ASSERT_TRUE(ok(made));
       buffer = *std::move(made);
-      ASSERT_TRUE(ok(buffer.fill(0x3c, nullptr)));  // small numbers in bf16
+      ASSERT_TRUE(ok(buffer.fill(0x3c, nullptr)));  // bytes 0x3c3c are a small number in bf16
     }
     auto made = StreamHandle::create(device());
     ASSERT_TRUE(ok(made));
@@ -43,7 +43,7 @@ class companion_times : public GpuTest {
     ASSERT_TRUE(ok(synchronize(device())));
   }
 
-  /// Microseconds a launch of `enqueue(i)` in a graph: the median of the replays.
+  /// Returns the microseconds per launch of `enqueue(i)` in a graph: the median over replays.
   template <class Enqueue>
   double time_of(const Enqueue& enqueue, int launches = kLaunches) {
     const auto graph = Graph::capture(device(), stream_->get(), [&]() -> Result<void> {

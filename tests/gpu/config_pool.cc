@@ -29,13 +29,13 @@ Epilogue random_epilogue(Dice& dice, std::initializer_list<Activation> activatio
                     .c_type = dice.any_of(kVectorTypes)});
 }
 
-/// Adds to D; shared tiles combine in order or in any order.
+/// Makes the product add to D. Shared tiles are then combined in order or in any order.
 void make_adding(Dice& dice, KernelConfig& c) {
   c.epilogue = {.scale_a = c.epilogue.scale_a, .scale_b = c.epilogue.scale_b, .update = Update::add};
   if (c.combine != Combine::none && dice.one_in(2)) c.combine = Combine::add;
 }
 
-/// Where possible, gives D a scale in half of the cases and a gate in a quarter.
+/// Where possible, gives half of the configs a scale of D and a quarter a gate.
 void make_fused(Dice& dice, KernelConfig& c) {
   if (c.d == DType::e4m3 && dice.one_in(2)) c.epilogue.scale_d = ScaleMode::tensor;
   if (c.b_major != Major::k || is_block_scaled(c.epilogue) || !dice.one_in(4)) return;
@@ -44,7 +44,7 @@ void make_fused(Dice& dice, KernelConfig& c) {
   c.epilogue = canonical(c.epilogue);
 }
 
-/// May be impossible: the caller asks validate().
+/// Draws a config. It may be invalid, so the caller must call validate().
 KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activations) {
   const BaseConfig base = dice.any_of(kGemmSpace);
   KernelConfig c{.schedule = base.schedule, .tile = {base.tile_m, base.tile_n, 0}};
@@ -67,7 +67,7 @@ KernelConfig random_config(Dice& dice, std::initializer_list<Activation> activat
   return c;
 }
 
-/// Plain schedules with any tile, ring and split; may be impossible too.
+/// Draws a config with a plain schedule and any tile, ring and split. It may be invalid.
 KernelConfig random_plain_config(Dice& dice, std::initializer_list<Activation> activations) {
   constexpr int kTokens[] = {8, 16, 32, 48, 64, 80, 96, 112, 128}, kRows[] = {16, 32, 64, 128},
                 kWarps[] = {4, 8, 16}, kParts[] = {1, 1, 2, 4, 8};
@@ -89,7 +89,7 @@ KernelConfig random_plain_config(Dice& dice, std::initializer_list<Activation> a
   return c;
 }
 
-/// Swapped operands, without features they lack; may be impossible too.
+/// Draws a config with swapped operands, without the features that these do not support. It may be invalid.
 KernelConfig random_swapped_config(Dice& dice, std::initializer_list<Activation> activations) {
   KernelConfig c = random_config(dice, activations);
   c.d_major = Major::mn;
@@ -105,7 +105,7 @@ KernelConfig random_swapped_config(Dice& dice, std::initializer_list<Activation>
   return c;
 }
 
-/// One or both operands at any address and stride; may be impossible too.
+/// Draws a config in which one or both operands have any address and stride. It may be invalid.
 KernelConfig random_strided_config(Dice& dice, std::initializer_list<Activation> activations) {
   KernelConfig c =
       dice.one_in(4) ? random_swapped_config(dice, activations) : random_config(dice, activations);

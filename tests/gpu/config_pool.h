@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the fuzz tests: a fixed list of a few hundred, so that compiling is bounded. Every registered
-// config, and random ones beyond the planner's picks: more cluster shapes, shallow rings, longer promotion
-// intervals. Pure, so that pool_test can fill a cache without a GPU.
+// Configs for the fuzz tests: a fixed list of a few hundred, which limits the compile time. It has every
+// registered config, and random ones that the planner never picks: more cluster shapes, shallow rings, longer
+// promotion intervals. Needs no GPU, so pool_test can fill a cache.
 #pragma once
 
 #include <vector>
@@ -10,12 +10,13 @@
 
 namespace sluice::testing {
 
-/// Activation none or relu only, for exact results. Always the same list.
+/// Configs for whole-number data: activations are none and relu only, so results are exact. The list is the
+/// same in every run.
 std::vector<KernelConfig> exact_pool();
-/// All activations on few shapes, for real data.
+/// Configs for real-valued data: all activations on few shapes.
 std::vector<KernelConfig> real_pool();
-/// One config for each class that may have its own races: schedule x cluster x input family x store path x
-/// promotion, and products added to D.
+/// One config of each class that may have races of its own. Classes: schedule x cluster x input family x
+/// store path x promotion, and products that are added to D.
 std::vector<KernelConfig> class_pool();
 
 }  // namespace sluice::testing

@@ -21,13 +21,13 @@ constexpr Schedule kPingPong = Schedule::ping_pong, kCooperative = Schedule::coo
 
 Problem of(i64 m, i64 n, i64 k, DType type, bool residual = false) {
   Problem p{.m = m, .n = n, .k = k, .a = {.type = type}, .b = {.type = type}, .d = {.type = DType::bf16}};
-  p.accumulate = Accumulate::fast;  // plain_wgmma does not promote
+  p.accumulate = Accumulate::fast;  // plain_wgmma cannot promote
   if (is_fp8(type)) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::tensor;
   p.epilogue.residual = residual;
   return p;
 }
 
-/// SwiGLU with a scale of D.
+/// Makes the product gated (SwiGLU) and, with fp8 inputs, gives it a scale of D.
 Problem gated(Problem p) {
   p.epilogue.gated = true;
   p.epilogue.activation = Activation::silu;
@@ -35,7 +35,8 @@ Problem gated(Problem p) {
   return p;
 }
 
-/// Scales come from quantisers: scales of A are no weights, and are read after the wait.
+/// Gives the product scales of A and B, as quantisers compute them. A's scales are not weights, so the kernel
+/// must read them after the wait.
 Problem scaled(Problem p, ScaleMode mode) {
   p.epilogue.scale_a = p.epilogue.scale_b = mode;
   if (mode == ScaleMode::vector) p.epilogue.bias = Bias::column;
@@ -50,14 +51,15 @@ Problem added(Problem p) {
   p.d.type = DType::fp32;
   return p;
 }
-/// Its parts are alike, so that their order changes no bit.
+/// Adds to D in any order. The test data are the same in every slice, so the order does not change a bit.
 Problem added_in_any_order(Problem p) {
   p = added(p);
   p.deterministic = false;
   return p;
 }
 
-/// The shapes' plans with each wait and two triggers. A wgrad reads no weights.
+/// Plans each shape with each wait and with two triggers. A wgrad has no weights, so Wait::weights_first is
+/// skipped.
 Result<std::vector<Plan>> planned(const std::vector<Shape>& shapes, const DeviceInfo& device) {
   std::vector<Plan> plans;
   for (const Shape& shape : shapes)
@@ -73,7 +75,7 @@ Result<std::vector<Plan>> planned(const std::vector<Shape>& shapes, const Device
   return plans;
 }
 
-/// 3x3 with padding and stride.
+/// A convolution with a 3x3 filter, padding and this stride.
 Conv conv_of(ConvOp op, int stride) {
   return {.op = op,
           .images = 4,
@@ -86,7 +88,7 @@ Conv conv_of(ConvOp op, int stride) {
           .padding_after = {1, 1, 0}};
 }
 
-/// Completes a pool by kernels that wait.
+/// Adds missing field values to a pool. Only kernels that wait for their prerequisites are added.
 template <class Config>
 void add_completed(std::vector<PackedConfig>& pool, std::vector<Config> some) {
   packed_switches<Config>([](const Config& c) { return c.overlap.wait != Wait::none; }).complete(some);
@@ -99,7 +101,7 @@ Result<std::vector<Plan>> contract_role_plans(const DeviceInfo& device) {
   return planned(
       {
           {of(1, 6144, 4096, DType::e4m3), {.schedule = kPlain}},
-          {of(16, 28672, 4096, DType::e4m3), {.schedule = kPlain}},  // more CTAs than fit
+          {of(16, 28672, 4096, DType::e4m3), {.schedule = kPlain}},  // more CTAs than are resident at once
           {of(13, 1000, 8192, DType::bf16, true), {.schedule = kPlain}},
           {of(16, 512, 8192, DType::e4m3), {.schedule = kPlain, .cluster = ClusterShape{1, 1, 4}}},
           {of(1, 6144, 4096, DType::e4m3), {.schedule = kByGroups}},
@@ -144,7 +146,7 @@ Result<std::vector<Plan>> contract_strided_plans(const DeviceInfo& device) {
   std::vector<Shape> shapes;
   for (const Schedule schedule : {kPingPong, kCooperative})
     for (const Major major : {Major::k, Major::mn})
-      for (const int operands : {1, 2, 3}) {  // A, B, both
+      for (const int operands : {1, 2, 3}) {  // bit mask: A, B, both
         Problem p = of(296, 520, 320, DType::bf16, operands == 3);
         p.a.major = p.b.major = major;
         if ((operands & 1) != 0) p.a.unaligned = true, p.a.ld = inner_extent(p.a, p.m, p.k) + 3;
@@ -195,7 +197,7 @@ Result<std::vector<Plan>> contract_field_plans(const DeviceInfo& device) {
   }
   const size_t given = pool.size();
   for (const DenseKind& kind : dense_kinds())
-    // Parts that are added in any order must be alike, as above. Alone, a kernel keeps any contract.
+    // Slices that are added in any order must hold equal data, as above, so Combine::add is left out here.
     kind.cover_of_switches(
             [](const KernelConfig& c) { return c.overlap.wait != Wait::none && c.combine != Combine::add; })
         .complete(pool);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr i64 kMostProducts = 300'000'000;
 
-/// Two axes, with equal values along both.
+/// A convolution along two axes, with equal sizes along both.
 Conv square(i64 images, i64 channels, i64 filters, int size, int filter, int stride, int padding) {
   return {.images = images,
           .channels = channels,
@@ -21,7 +21,7 @@ Conv square(i64 images, i64 channels, i64 filters, int size, int filter, int str
           .padding = {padding, padding, 0},
           .padding_after = {padding, padding, 0}};
 }
-/// One axis.
+/// A convolution along one axis.
 Conv line(i64 images, i64 channels, i64 filters, int size, int filter, int dilation, int padding) {
   return {.spatial = 1,
           .images = images,
@@ -69,7 +69,7 @@ std::vector<NamedConv> named_convs() {
   empty.stride.h = 2;
   Conv gcd = square(2, 64, 64, 25, 3, 2, 2);
   gcd.dilation = {2, 2, 1};                       // half of the phases have no taps
-  Conv dropped = square(2, 32, 64, 24, 3, 2, 0);  // the last row and column of x are not read
+  Conv dropped = square(2, 32, 64, 24, 3, 2, 0);  // the last row and column of x are never read
   const Conv causal{.spatial = 3,
                     .images = 2,
                     .channels = 64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions for the GPU tests: named geometries, kernels to compute them with, and random geometries. Few
-// kernels serve all geometries, since sizes come at run time.
+// Convolutions for the GPU tests: named geometries, kernels to compute them with, and random geometries.
+// Sizes are run-time parameters, so a few kernels compute all geometries.
 #pragma once
 
 #include <vector>
@@ -11,14 +11,15 @@ namespace sluice::testing {
 
 struct NamedConv {
   const char* name;
-  Conv conv;  // without an op
+  Conv conv;  // `op` is not set
 };
 std::vector<NamedConv> named_convs();
-/// Geometries for tools that slow kernels down: 3x3 with padding and pixels apart, 3x3/2 (phases of a dgrad),
-/// one axis, whose many pixels split a wgrad, and three axes. No channels are whole blocks.
+/// Small geometries for tools that slow kernels down. A 3x3 filter with padding and gaps between pixels; 3x3
+/// with stride 2, whose dgrad has phases; one axis with so many pixels that a wgrad is split; three axes. No
+/// number of channels is a multiple of a block.
 std::vector<Conv> small_convs();
 
-/// A way to compute one of the three products.
+/// One kernel choice for one of the three products of a convolution.
 struct ConvVariant {
   const char* name;
   ConvOp op;
@@ -28,13 +29,13 @@ struct ConvVariant {
   bool deterministic = true;
   Accumulate accumulate = Accumulate::fast;
 };
-/// All of them; the first of each op is the planner's choice.
+/// Returns all variants. For each op, the first is the planner's choice.
 std::vector<ConvVariant> conv_variants();
 
-/// The plan of `conv` by `variant`. Errors: the variant cannot compute it.
+/// Plans `conv` as the variant says. Error: the variant cannot compute this convolution.
 Result<Plan> plan_conv(Conv conv, const ConvVariant& variant, const DeviceInfo& device);
 
-/// Equal seeds give equal geometries. All pass conv::problem() for 16-bit types.
+/// Returns a random geometry, the same for equal seeds. conv::problem() accepts it with 16-bit types.
 Conv random_conv(u64 seed);
 
 }  // namespace sluice::testing

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions on whole-number data: no wrong bit, no byte changed outside D, nothing read between pixels or
-// outside tensors, which hold NaN. Two judges: the verifier on the GPU, and sluice/reference/conv.h. Then
-// equal bits in a hundred runs of real data, and graphs that are replayed with other inputs.
+// Convolutions of whole numbers. Every bit must be right, and no byte outside of D may change. Gaps between
+// pixels and memory around tensors hold NaN and must not be read. The verifier on the GPU and
+// sluice/reference/conv.h check this. Also equal bits in a hundred runs of real data, and graphs that are
+// replayed with other inputs.
 //   SLUICE_CONV_FIRST, SLUICE_CONV_COUNT   random cases to run (default 0, 500)
 //   SLUICE_CONV_SEED                       seed of the sequence of cases (default 23)
 //   SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
-// Able to fail: verify_conv_test shows on a CPU that the judge finds each kind of damage.
+// verify_conv_test proves on a CPU that the verifier finds each kind of damage.
 #include <sluice/kernels/verify_arith.h>
 
 #include <algorithm>
@@ -24,12 +25,12 @@ namespace sluice::testing {
 namespace {
 
 constexpr i64 kRandomCases = 500;
-constexpr i64 kAtOnce = 400;  // plans that are prepared together
+constexpr i64 kAtOnce = 400;  // plans that are prepared in one call
 constexpr i64 kArenaBytes = i64{512} << 20;
 constexpr int kRuns = 100;
 constexpr int kShownFailures = 10;
 
-/// A case to be run: its plan, data and name.
+/// One convolution to test.
 struct ConvCase {
   Plan plan;
   DataSpec data;
@@ -38,7 +39,7 @@ struct ConvCase {
 
 class convolutions : public GpuTest {
  protected:
-  /// Compiles all kernels in parallel, then runs and judges all cases.
+  /// Compiles all kernels in parallel, then runs each case and checks its result.
   void expect_exact(BatchRunner& runner, const std::vector<ConvCase>& cases) {
     std::vector<Plan> plans;
     for (const ConvCase& item : cases) plans.push_back(item.plan);
@@ -75,7 +76,7 @@ TEST_F(convolutions, of_every_kind_are_exact) {
       const Result<Plan> plan = plan_conv(item.conv, variant, device().info());
       const bool planned = variant.overrides == PlanOverrides{};
       ASSERT_TRUE(plan.ok() || !planned) << name << ": " << plan.error().message;
-      refused += !plan.ok();  // phases are not split, small products have too few k-tiles
+      refused += !plan.ok();  // phases cannot be split, and small products have too few k-tiles
       for (u64 seed = 1; plan.ok() && seed < 4; ++seed)
         cases.push_back({*plan, exact_data(plan->problem, seed), name + ", seed " + std::to_string(seed)});
     }
@@ -89,7 +90,7 @@ TEST_F(convolutions, of_every_kind_are_exact) {
   std::printf("%d combinations of geometry and kernel cannot be planned\n", refused);
 }
 
-/// The planner's choice, judged by the reference on the CPU: every byte of D, and those between its pixels.
+/// Compares the planner's choice with the CPU reference: every byte of D, and the bytes between its pixels.
 TEST_F(convolutions, are_those_of_the_reference) {
   const auto verifier = Verifier::create(device());
   const auto workspace = Workspace::create(device());
@@ -114,7 +115,7 @@ TEST_F(convolutions, are_those_of_the_reference) {
       const std::vector<u8> a = copy_out(from.a, variant.op == ConvOp::fprop ? x : y);
       const std::vector<u8> b = copy_out(from.b, variant.op == ConvOp::wgrad ? x : w);
       std::vector<u8> expected = copy_out(from.d, d);
-      // The public way to the same launch.
+      // Computes the same product through the public function.
       const conv::Tensors tensors{.x = variant.op == ConvOp::fprop ? from.a : from.b,
                                   .w = from.b,
                                   .y = from.a,
@@ -124,7 +125,7 @@ TEST_F(convolutions, are_those_of_the_reference) {
       ASSERT_TRUE(ok(gemm::launch(*kernel, conv::args(conv, tensors), nullptr))) << name;
       ASSERT_TRUE(ok(synchronize(device()))) << name;
       Problem problem = plan->problem;
-      problem.conv = conv;  // a pointwise convolution has become a product of matrices
+      problem.conv = conv;  // restores the convolution: a pointwise one has become a plain product
       reference_conv(problem, {.a = a.data(), .b = b.data(), .d = expected.data()}, from.alpha, 0.0f);
       const std::vector<u8> got = copy_out(from.d, d);
       i64 wrong = 0;
@@ -132,7 +133,7 @@ TEST_F(convolutions, are_those_of_the_reference) {
         u16 one, other;
         std::memcpy(&one, got.data() + 2 * i, 2);
         std::memcpy(&other, expected.data() + 2 * i, 2);
-        wrong += one != other && ((one | other) & 0x7fff) != 0;  // zeros of either sign are equal
+        wrong += one != other && ((one | other) & 0x7fff) != 0;  // zeros of either sign count as equal
       }
       EXPECT_EQ(wrong, 0) << name << ": elements of D that the reference has otherwise";
       judged += d / 2;
@@ -170,7 +171,7 @@ TEST_F(convolutions, of_random_geometries_are_exact) {
   std::printf("%lld random cases cannot be planned\n", refused);
 }
 
-/// Real data, where another order of summation shows.
+/// Uses real-valued data, which would show another order of summation.
 TEST_F(convolutions, have_the_same_bits_in_each_run) {
   const auto verifier = Verifier::create(device());
   const auto workspace = Workspace::create(device());
@@ -192,7 +193,7 @@ TEST_F(convolutions, have_the_same_bits_in_each_run) {
       const Region& region = data->region(kRegionD);
       std::vector<u8> golden;
       for (int run = 0; run < kRuns; ++run) {
-        ASSERT_TRUE(ok(verifier->refill(*data, 5, nullptr)));  // restores D too
+        ASSERT_TRUE(ok(verifier->refill(*data, 5, nullptr)));  // also restores D
         ASSERT_TRUE(ok(gemm::launch(*kernel, args, nullptr)));
         ASSERT_TRUE(ok(synchronize(device())));
         std::vector<u8> now = copy_out(region.base, region.span_bytes);
@@ -217,7 +218,7 @@ TEST_F(convolutions, are_replayed_with_changed_inputs) {
   ASSERT_TRUE(ok(verifier));
   ASSERT_TRUE(ok(workspace));
   for (const NamedConv& item : named_convs()) {
-    if (item.conv.images > 3) continue;  // the small ones
+    if (item.conv.images > 3) continue;  // only small ones
     for (const ConvVariant& variant : conv_variants()) {
       const auto plan = plan_conv(item.conv, variant, device().info());
       if (!plan) continue;

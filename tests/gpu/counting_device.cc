@@ -9,7 +9,7 @@ namespace sluice::testing {
 namespace {
 
 std::atomic<int> launches{0};
-DriverApi table;  // the real table except for the launch
+DriverApi table;  // the driver's functions, except for the launch
 decltype(DriverApi::cuLaunchKernelEx) real_launch = nullptr;
 
 CUresult CUDAAPI count_and_launch(const CUlaunchConfig* config, CUfunction function, void** params,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device with a driver table that counts cuLaunchKernelEx, so that a test can prove that a refused call
+// A device whose driver functions count cuLaunchKernelEx, so that a test can prove that a refused call
 // launched nothing.
 #pragma once
 
@@ -7,9 +7,9 @@
 
 namespace sluice::testing {
 
-/// Opened through the counting table; shares the primary context with gpu().
+/// Returns a device whose launches are counted. It shares the primary context with gpu().
 const Result<Device>& counting_device();
-/// Kernels launched through it by any thread.
+/// Returns the number of kernels that any thread has launched through counting_device().
 int launches_counted();
 
 }  // namespace sluice::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random choices that depend only on a seed, so that each problem of a test can be made alone.
+// Random choices that depend only on a seed, so that each random problem of a test can be made on its own.
 #pragma once
 
 #include <iterator>
@@ -12,9 +12,9 @@ class Dice {
  public:
   explicit Dice(u64 seed) : seed_(seed) {}
 
-  /// 0 .. count-1
+  /// Returns a number from 0 to count - 1.
   int below(int count) { return verify::pick(verify::hash(seed_, draw_++) >> 32, count); }
-  /// low .. high
+  /// Returns a number from low to high, both included.
   int between(int low, int high) { return low + below(high - low + 1); }
   bool one_in(int count) { return below(count) == 0; }
   template <class List>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// At least 20,000 random problems with whole-number data, over every type, layout, schedule, cluster, store
-// path and epilogue: no wrong bit, no byte changed outside D. A failure prints the line that runs it alone.
+// At least 20,000 random problems with whole numbers, over every type, layout, schedule, cluster, store path
+// and epilogue. Every bit must be right, and no byte outside of D may change. A failure prints the command
+// that runs this case on its own.
 //   SLUICE_FUZZ_FIRST, SLUICE_FUZZ_COUNT   cases to run (default 0, 20000)
 //   SLUICE_FUZZ_SEED                       seed of the sequence of cases (default 17)
-//   SLUICE_FUZZ_SCHEDULE                   only kernels of this schedule, like plain_wgmma; "swapped": only
-//                                          those with swapped operands (default: all)
+//   SLUICE_FUZZ_SCHEDULE                   only kernels of this schedule, like plain_wgmma, or only
+//                                          those with swapped operands: "swapped" (default: all)
 //   SLUICE_TEST_BATCH                      cases between waits (default 500; 1 finds the one that hangs)
-// Able to fail: verify_kernels_test shows on a CPU that the judge finds each kind of damage.
+// verify_kernels_test proves on a CPU that the verifier finds each kind of damage.
 #include <sluice/kernels/verify_arith.h>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ constexpr int kShownFailures = 10;
 
 class fuzz : public GpuTest {};
 
-/// Empty means all.
+/// The schedule to test; empty: all.
 std::string wanted_schedule() {
   const char* name = std::getenv("SLUICE_FUZZ_SCHEDULE");
   return name == nullptr ? "" : name;
@@ -58,7 +59,7 @@ TEST_F(fuzz, random_problems_are_exact) {
                             << " is no schedule, nor \"swapped\"";
   const auto config_of = [&](i64 index) { return static_cast<size_t>(index % static_cast<i64>(all.size())); };
   std::vector<KernelConfig> wanted = all;
-  if (count == 1) wanted = {all[config_of(first)]};  // a replay compiles only its own kernel
+  if (count == 1) wanted = {all[config_of(first)]};  // to replay one case, only its kernel is compiled
   const auto pool = KernelPool::prepare(device(), wanted);
   ASSERT_TRUE(ok(pool));
   auto runner =

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated products and scales of D on the GPU. Every schedule, store, split and type, at models' numbers of
-// tokens, exact to the bit; SwiGLU within its bound; a scale of D against the quantiser it replaces. Verifier
-// poisons D and guards the rest. To see it fail: give plain/copier.cuh rows in groups of eight, or leave out
-// the second half in EpilogueVectors::stage.
+// Gated products and scales of D on the GPU, with every schedule, store path, split and type, and models'
+// numbers of tokens. Most results are exact to the bit. SwiGLU must be within its bound, and a scale of D
+// must give what the quantiser that it replaces gives. The verifier fills D with poison and checks guards
+// around it. To see it fail: give plain/copier.cuh rows in groups of eight, or leave out the second half in
+// EpilogueVectors::stage.
 #include <sluice/quantize.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ struct Fused {
   PlanOverrides overrides;
 };
 
-/// Fast sums: plain_wgmma keeps no others.
+/// Fast accumulation, because plain_wgmma has no other.
 Problem product(i64 m, i64 n, i64 k, DType inputs, DType d) {
   return {.m = m,
           .n = n,
@@ -72,8 +73,8 @@ class gated : public GpuTest {
   }
 };
 
-/// One product for each kind of kernel and number of tokens. n / 2 is no multiple of half a tile, and for
-/// some not of 16.
+/// One product per kind of kernel and number of tokens. n / 2 is never a multiple of half a tile, and
+/// sometimes not of 16.
 std::vector<Fused> exact_products() {
   const Schedule ping_pong = Schedule::ping_pong, cooperative = Schedule::cooperative,
                  plain = Schedule::plain, by_groups = Schedule::plain_wgmma;
@@ -116,11 +117,11 @@ std::vector<Fused> exact_products() {
       if (turn % 5 < 2) p.epilogue.scale_b = ScaleMode::vector, p.epilogue.scale_a = ScaleMode::vector;
       if (turn % 5 == 2) p.epilogue.scale_b = p.epilogue.scale_a = ScaleMode::tensor;
       if (p.d.type == DType::e4m3) p.epilogue.scale_d = ScaleMode::tensor;
-      if (p.d.type == DType::e4m3 && turn % 4 != 0) p.n += 16;  // rows that TMA cannot store
+      if (p.d.type == DType::e4m3 && turn % 4 != 0) p.n += 16;  // TMA cannot store such rows
       if (turn % 7 == 0) p.batch = 2;
       PlanOverrides overrides = kernel;
       if (p.batch > 1 && overrides.streamed) overrides.streamed = 1;
-      if (overrides.tile_n == 16 && m > 16) overrides.tile_n = 64;  // no room for both rings
+      if (overrides.tile_n == 16 && m > 16) overrides.tile_n = 64;  // shared memory would not hold both rings
       all.push_back({p, overrides});
     }
   return all;
@@ -147,8 +148,8 @@ TEST_F(gated, activations_are_within_their_bounds) {
   expect_right(all, Judge::bounded);
 }
 
-/// The sums are whole numbers that bf16 holds, so that quantiser and epilogue read equal values. The scale is
-/// no power of two.
+/// Sums are whole numbers that bf16 can hold, so the quantiser and the epilogue start from equal values. The
+/// scale is not a power of two.
 TEST_F(gated, a_scale_of_d_is_what_the_quantiser_does_with_it) {
   const i64 n = 1040;
   for (const Schedule schedule :

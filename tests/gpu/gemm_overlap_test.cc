@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense products after a launch that releases them before it writes A, its scales, C or the D they add to,
-// and after one that reads D late. The kernels are those of contract_pool.h: every kind, with each wait. To
-// see it fail: take a wait out of kernels/plain.cuh or gemm.cuh (and Module::check_waits). overlap_contract's
-// own test shows that this is detected.
+// Tests dense products that are launched before the previous launch has written A, its scales, C or the D
+// that they add to. An earlier launch also reads D late. The kernels are those of contract_pool.h: every
+// kind, with each wait. To see it fail: remove a wait from kernels/plain.cuh or gemm.cuh (and
+// Module::check_waits). overlap_contract's own test proves that this is detected.
 #include <sluice/check/verify_data.h>
 
 #include "contract_pool.h"
@@ -21,16 +21,19 @@ class gemm_overlap : public GpuTest {
     return memory;
   }
 
-  /// `alone` is the kernel of this plan without overlap.
+  /// Expects the same result from `chained`, the kernel with overlap, as from `alone`, the same kernel
+  /// without.
   void expect_contract(const Plan& plan, const gemm::Kernel& chained, const gemm::Kernel& alone) {
     const Problem& p = plan.problem;
-    const Result<DataLayout> layout = lay_out(p, {});  // sizes that hold each operand, and more
+    const Result<DataLayout> layout = lay_out(p, {});  // offsets and sizes of the operands
     ASSERT_TRUE(ok(layout));
     const Region* const regions = layout->regions;
-    constexpr u8 kSmall = 0x3c;  // 1.5 in e4m3, 0.0115 in bf16: only A makes sums differ between tiles
+    // The byte 0x3c is 1.5 in e4m3, and two of them are 0.0115 in bf16. All other operands have this value,
+    // so only A makes elements of D differ.
+    constexpr u8 kSmall = 0x3c;
     const auto a = filled(regions[0].span_bytes, kSmall), b = filled(regions[1].span_bytes, kSmall);
     const auto c = filled(regions[2].span_bytes, kSmall), d = filled(regions[kRegionD].span_bytes, 0);
-    constexpr u8 kScale = 0x3f;  // 0.747
+    constexpr u8 kScale = 0x3f;  // four such bytes are 0.747 in fp32
     const auto bias = filled(regions[4].span_bytes, kSmall), scale_a = filled(regions[5].span_bytes, kScale);
     const auto scale_b = filled(regions[6].span_bytes, kScale),
                scale_d = filled(regions[7].span_bytes, kScale);
@@ -62,7 +65,8 @@ class gemm_overlap : public GpuTest {
       const DeviceBuffer& input;
       bool read;
     } inputs[] = {{"A", *a, true},
-                  {"B", *b, p.conv.op == ConvOp::wgrad},  // no weights: images or their gradient
+                  // A wgrad has no weights: B is images or their gradient.
+                  {"B", *b, p.conv.op == ConvOp::wgrad},
                   {"scale_a", *scale_a, scale_a_count(p) > 0},
                   {"C", *c, p.epilogue.residual},
                   {"D", *d, p.epilogue.update == Update::add}};
@@ -84,7 +88,7 @@ class gemm_overlap : public GpuTest {
   void expect_contracts(const Result<std::vector<Plan>>& given) {
     ASSERT_TRUE(ok(given));
     record("cases", static_cast<i64>(given->size()));
-    std::vector<Plan> plans;  // pairs: with overlap and without
+    std::vector<Plan> plans;  // each plan with overlap is followed by the same one without
     for (const Plan& plan : *given) {
       plans.push_back(plan);
       plans.push_back(plan);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device shared by all tests here, opened once. Without a Hopper GPU every test skips, with the reason.
+// The device that all tests here share, opened once. Without a Hopper GPU every test is skipped, with the
+// reason.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,10 +13,10 @@
 
 namespace sluice::testing {
 
-/// The cache of all kernels of this process. SLUICE_CHANGE (kernel_changes.cc) names a change to make in
-/// them. Error invalid_argument: no such change.
+/// Returns the kernel cache of this process. If SLUICE_CHANGE names a change (kernel_changes.cc), all kernels
+/// are compiled with it. Error invalid_argument: there is no such change.
 Result<KernelCache> kernel_cache(const Options& options);
-/// The first GPU, with that cache, or the reason for its absence.
+/// Returns the first GPU, with that cache; if there is none, an error that says why.
 const Result<Device>& gpu();
 
 class GpuTest : public ::testing::Test {
@@ -26,20 +27,22 @@ class GpuTest : public ::testing::Test {
   const Device& device() const { return *gpu(); }
 };
 
-/// An integer from the environment, to replay a failure or extend a run.
+/// Returns an integer from the environment variable `name`, or `otherwise`. Used to replay a failure or
+/// lengthen a run.
 i64 setting(const char* name, i64 otherwise);
 
-/// Sets a property of the running test for tools/certify.py. It adds up "cases" (judged products, launches,
-/// replays) and "elements" over a section's tests, and takes the maximum of "kernels".
+/// Sets a property of the running test, which tools/certify.py reads. Over the tests of a section it adds up
+/// "cases" (checked products, launches or replays) and "elements", and takes the maximum of "kernels".
 void record(const char* key, i64 value);
 
-/// Counts a result of data that are too large to be exact, which is neither right nor wrong: the running
-/// test's property "not_judged", and a line "[NOT JUDGED] WHAT". Any thread.
+/// Counts a result that is neither right nor wrong, because its data are too large to be exact. Increments
+/// the running test's property "not_judged", and prints "[NOT JUDGED] WHAT". May be called by any thread.
 void note_not_judged(const std::string& what);
-/// For EXPECT_TRUE(is_right(*found)): false if D is wrong. Results that are not judged are noted.
+/// For EXPECT_TRUE(is_right(*found)): returns false if D is wrong. A result that cannot be judged is counted
+/// by note_not_judged().
 bool is_right(const Comparison& found);
 
-/// For ASSERT_TRUE(ok(result)): true, or the error's text.
+/// For ASSERT_TRUE(ok(result)): returns true, or a failure with the error's message.
 template <class T>
 ::testing::AssertionResult ok(const Result<T>& result) {
   if (result) return ::testing::AssertionSuccess();

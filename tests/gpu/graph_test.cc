@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches captured into a graph and replayed with inputs that change at the same addresses; and many
-// threads, each with a stream, that launch shared kernels.
+// Launches that are captured into a graph and replayed with changing inputs at the same addresses. Also many
+// threads, each with its own stream, that launch shared kernels.
 #include <thread>
 
 #include <sluice/check/verify.h>
@@ -56,7 +56,8 @@ TEST_F(graphs, keep_their_arguments_when_the_kernel_object_is_gone) {
   ASSERT_TRUE(ok(verifier));
   auto data = verifier->make_data(problem, exact_data(problem, 1), stream->get());
   ASSERT_TRUE(ok(data));
-  ASSERT_TRUE(ok(gemm::run(device(), problem, data->args(), stream->get())));  // the device keeps the module
+  // The device keeps the module loaded.
+  ASSERT_TRUE(ok(gemm::run(device(), problem, data->args(), stream->get())));
   const auto graph = Graph::capture(
       device(), stream->get(), [&] { return gemm::run(device(), problem, data->args(), stream->get()); });
   ASSERT_TRUE(ok(graph));
@@ -70,7 +71,7 @@ TEST_F(graphs, keep_their_arguments_when_the_kernel_object_is_gone) {
 constexpr int kThreadCount = 8;
 constexpr int kCasesPerThread = 200;
 
-/// Findings of a thread, as text, so that only one thread calls gtest.
+/// Runs cases in a thread. Returns its failures as text, because only one thread may call gtest.
 std::string run_cases(const Device& device, int thread, const std::vector<KernelConfig>& configs) {
   auto runner = BatchRunner::create(device, 50, i64{128} << 20);
   if (!runner) return runner.error().message;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records GPU, commit and source hashes as properties of the whole run, which --gtest_output=json contains.
-// tools/certify.py reads them only there, so a certificate cannot name a build other than the one that ran.
-// Driver and NVRTC have a test of their own, since asking takes a moment.
+// tools/certify.py reads them only there, so a certificate always names the build that ran. Driver and NVRTC
+// versions are recorded by a test of their own, because querying them takes a moment.
 #include <gtest/gtest.h>
 
 #include "bench/session.h"
@@ -27,7 +27,8 @@ class Identity : public ::testing::Environment {
 
 const auto* const kIdentity = ::testing::AddGlobalTestEnvironment(new Identity);
 
-/// tools/certify.py runs this first, to know the machine. Without a GPU it says so, and passes.
+/// tools/certify.py runs this test first, to learn which machine it is on. Without a GPU, it prints that and
+/// passes.
 TEST(identity, is_told) {
   EXPECT_NE(cli::built_sources(), "");
   if (!gpu()) return;

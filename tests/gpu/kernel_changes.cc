@@ -10,11 +10,11 @@ constexpr const char* kMachine = "sluice/device/machine.cuh";
 constexpr const char* kGemm = "sluice/kernels/gemm.cuh";
 constexpr const char* kLayout = "sluice/spec/smem_layout.h";
 constexpr const char* kWarpSums = "sluice/device/epilogue/warp_sums.cuh";
-/// Where the warps of a CTA wait for each other's sums: in plain kernels and in narrow ones.
+/// The place where the warps of a CTA wait for each other's partial sums, in plain and in narrow kernels.
 constexpr const char *kSumsMeet = "    write(sums, factors);\n    __syncthreads();\n",
                      *kSumsAlone = "    write(sums, factors);\n";
 
-/// Every lane that read block scales arrives itself.
+/// Makes each lane that read block scales arrive at the mbarrier itself.
 std::vector<Edit> every_reader_arrives() {
   return {{kLayout, "return (c.cluster.m + c.cluster.n - 1) * stage_readers(c) * kMathWarps;",
            "return (c.cluster.m + c.cluster.n - 1) * stage_readers(c) * kMathWarps * "
@@ -33,7 +33,7 @@ std::vector<Edit> every_reader_arrives() {
            "    }\n"}};
 }
 
-/// Every lane that wrote block scales or strided operands arrives itself.
+/// Makes each lane that wrote block scales or strided operands arrive at the mbarrier itself.
 std::vector<Edit> every_writer_arrives() {
   return {{kLayout, "return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;",
            "return is_block_scaled(c.epilogue) ? 1 + 32 * kScaleWarps : 1;"},
@@ -43,9 +43,9 @@ std::vector<Edit> every_writer_arrives() {
            "    ptx::mbarrier_arrive(full(stage));\n"}};
 }
 
-/// Every lane that read or wrote for a barrier in shared memory arrives itself. The kernels let one lane
-/// arrive for its warp after a warp barrier. racecheck knows a barrier by its arriving threads, so this shows
-/// it the order (docs/findings/races.md).
+/// Makes each lane that used shared memory guarded by an mbarrier arrive there itself. In the real kernels
+/// one lane arrives for its warp, after a __syncwarp. racecheck only orders threads that arrive themselves,
+/// so it would report false races (docs/findings/races.md).
 std::vector<Edit> every_lane_arrives() {
   std::vector<Edit> edits = every_reader_arrives();
   for (const Edit& edit : every_writer_arrives()) edits.push_back(edit);
@@ -64,7 +64,7 @@ std::vector<Edit> every_lane_arrives() {
   return edits;
 }
 
-/// Adds a CTA's hardware barriers to the barriers in shared memory.
+/// Adds named barriers of the CTA next to the mbarriers.
 std::vector<Edit> named_barriers_too() {
   const std::string meet =
       "constexpr int kMeeting = (kConfig.schedule == Schedule::cooperative ? 2 : 1) * kWarpgroupThreads + "
@@ -79,23 +79,24 @@ std::vector<Edit> named_barriers_too() {
                "      ptx::named_barrier_sync(5, kMeeting);\n    }\n"}};
 }
 
-/// Far outside every allocation: memory just behind one may belong to another.
+/// An offset beyond every allocation. Memory just after an operand may belong to another one.
 constexpr const char* kFar = " + (i64{1} << 33)";
 
 std::vector<Change> sound_variants() {
-  return {{"nothing", "", "", {}},  // only line information for the tools' messages
+  return {{"nothing", "", "", {}},  // only adds line information, for the tools' messages
           {"every_reader_arrives", "", "block", every_reader_arrives()},
           {"every_writer_arrives", "", "block", every_writer_arrives()},
           {"every_lane_arrives", "", "block strided strip wide", every_lane_arrives()},
           {"named_barriers_too", "", "block", named_barriers_too()},
-          {"sums_meet_twice",  // a report that remains is the tool's: docs/findings/races.md
+          // If racecheck still reports a race, it is the tool's own: docs/findings/races.md.
+          {"sums_meet_twice",
            "",
            "plain_wgmma",
            {{kWarpSums, kSumsMeet, std::string(kSumsMeet) + "    __syncthreads();\n"}}}};
 }
 
-/// A barrier is missing between ordinary accesses of shared memory. The kernels are in the form for
-/// racecheck, so that only the bug is reported.
+/// Bugs: each removes one barrier between ordinary accesses to shared memory. The kernels also have
+/// every_lane_arrives(), so that racecheck reports only the bug.
 std::vector<Change> races() {
   std::vector<Change> all = {
       {"scales_written_too_early",
@@ -140,7 +141,7 @@ std::vector<Change> races() {
          "    pack_codes(at);\n"}}}};
   for (Change& change : all)
     for (const Edit& edit : every_lane_arrives()) change.edits.push_back(edit);
-  // No thread announces the scales, and none waits for them.
+  // The writers of the scales do not arrive, and the readers do not wait for them.
   Change unannounced{"scales_read_before_they_came", "racecheck", "block", every_reader_arrives()};
   unannounced.edits.push_back(
       {kLayout, "return is_block_scaled(c.epilogue) ? 1 + kScaleWarps : 1;", "return 1;"});
@@ -180,7 +181,7 @@ std::vector<Change> writes_past_the_end() {
              std::string("index = row * p.output_ld + at") + kFar + ";"}}}};
 }
 
-/// Strided operands are rounded out to 16 bytes past both ends, and no further.
+/// Bugs of strided loads, which may read up to 16 bytes past both ends of an operand, but not more.
 std::vector<Change> reads_past_the_end() {
   return {{"strided_read_far_away",
            "memcheck",

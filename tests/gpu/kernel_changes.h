@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel changes that tools/gpu_sanitize.py names (SLUICE_CHANGE): bugs that a tool must find, and sound
-// variants that show the source of a complaint. changes_test.cc compiles each.
+// Changes of kernels that tools/gpu_sanitize.py names (SLUICE_CHANGE): bugs that a tool must find, and
+// correct variants that show why a tool reports something. changes_test.cc compiles each.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 namespace sluice::testing {
 
 std::span<const Change> kernel_changes();
-/// Null if no change has the name.
+/// Returns the change with this name; null if there is none.
 const Change* find_change(std::string_view name);
 
 }  // namespace sluice::testing

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a config pool, compiled in parallel and kept loaded, so that preparing a case is a look-up.
+// The kernels of a pool of configs, compiled in parallel and kept loaded, so that a case only has to look up
+// its kernel.
 #pragma once
 
 #include <vector>
@@ -10,14 +11,14 @@ namespace sluice::testing {
 
 struct KernelPool {
   std::vector<KernelConfig> configs;
-  std::vector<gemm::Kernel> kernels;  // kernel i belongs to config i, on a small problem
+  std::vector<gemm::Kernel> kernels;  // kernel i belongs to config i, and computes a small problem
 
-  /// Error: names the first config that does not compile or load.
+  /// Compiles and loads all kernels. Error: names the first config that fails.
   static Result<KernelPool> prepare(const Device& device, const std::vector<KernelConfig>& configs);
 };
 
-/// The kernels of class_pool(), prepared once a process. Tests over all classes start with it: compiling them
-/// one by one would take longer than the test.
+/// Returns the kernels of class_pool(), prepared once per process. Tests over all classes call this first:
+/// compiling one kernel after the other would take longer than the test.
 const Result<KernelPool>& class_kernels(const Device& device);
 
 }  // namespace sluice::testing

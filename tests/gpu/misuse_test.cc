@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad calls on a real GPU. Each gives its documented error, launches no kernel (the driver table counts) and
-// leaves D's poison. tests/unit covers them with a fake driver; here pointer attributes and capture state are
-// real.
+// Invalid calls on a real GPU. Each must return its documented error, launch no kernel (launches are counted)
+// and leave the poison in D. tests/unit tests this with a fake driver; here pointer attributes and capture
+// states are real.
 #include <sluice/check/verify.h>
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
@@ -22,7 +22,7 @@ class misuse : public GpuTest {
   const Device& counted() const { return *counting_device(); }
   const Problem good{.m = 256, .n = 256, .k = 256};
 
-  /// Expects `code` from a launch of `good` with `change` made to its arguments, and D unchanged.
+  /// Launches `good` with arguments altered by `change`. Expects the error `code`, and that D is unchanged.
   template <class Change>
   void expect_refused(ErrorCode code, const std::string& in_message, const Change& change) {
     const auto plan = gemm::plan(good, counted().info());

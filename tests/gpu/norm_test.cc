@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms on the GPU against the reference in double, within the stated bound: random shapes, every store, with
-// and without residual, separate sum or in place, poison all around. A row's bits depend only on the row,
-// however many threads and CTAs share it.
+// Norms on the GPU, compared with the reference in double within the stated bound. Cases: random shapes,
+// every store, with and without residual, a separate sum or in place, with poison around all operands. A
+// row's bits must depend only on the row, however many threads and CTAs share it.
 #include <sluice/norm.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ struct Case {
   DType type = DType::bf16;
   std::optional<Granularity> quantize;
   i64 rows = 1, columns = 1, pad = 0;
-  int shift = 0;  // elements by which every matrix begins past an aligned address
+  int shift = 0;  // elements by which the start of every matrix is off alignment
   bool residual = false, specials = false;
   SumAt sum = SumAt::nowhere;
   double magnitude = 4.0;
@@ -47,11 +47,11 @@ NormStore store_of(const std::optional<Granularity>& quantize) {
   return *quantize == Granularity::row ? NormStore::row : NormStore::row_block;
 }
 
-/// An operand on host and device, poisoned beyond the case's size.
+/// A matrix on host and device, with poison beyond its size.
 struct Operand {
   std::vector<u8> host;
   DeviceBuffer buffer;
-  void* data = nullptr;  // device address, after the shift
+  void* data = nullptr;  // device address of the first element, after the shift
 };
 
 class norms : public GpuTest {
@@ -83,7 +83,7 @@ class norms : public GpuTest {
       }
   }
 
-  /// Counts changed bytes outside the matrix; `x` holds the old ones.
+  /// Counts bytes outside the matrix that have changed. `x` holds the original bytes.
   i64 touched(const Operand& x, const std::vector<u8>& got, i64 begin, i64 rows, i64 row_bytes, i64 pitch) {
     std::vector<bool> inside(got.size(), false);
     for (i64 row = 0; row < rows; ++row)
@@ -201,7 +201,7 @@ Case random_norm(i64 number) {
   return c;
 }
 
-// SLUICE_NORM_CASES: number of cases. SLUICE_NORM_FIRST: the first.
+// SLUICE_NORM_CASES: number of cases. SLUICE_NORM_FIRST: number of the first one.
 TEST_F(norms, of_random_shapes) {
   const i64 count = setting("SLUICE_NORM_CASES", 300), first = setting("SLUICE_NORM_FIRST", 0);
   for (i64 i = first; i < first + count; ++i) {
@@ -211,7 +211,7 @@ TEST_F(norms, of_random_shapes) {
   }
 }
 
-// The cases of NORMS in tools/gpu_sanitize.py.
+// Covers the cases of NORMS in tools/gpu_sanitize.py.
 TEST(pool, covers_every_norm_in_what_sanitizers_run) {
   std::set<std::string> seen;
   for (i64 i = 0; i < 64; ++i) {
@@ -249,7 +249,7 @@ TEST_F(norms, the_bits_of_a_row_depend_on_nothing_but_the_row) {
         EXPECT_TRUE(ok(norm->launch({.rows = rows, .columns = columns}, args, nullptr)));
         EXPECT_TRUE(ok(synchronize(device())));
         std::vector<u8> bytes = download(output);
-        bytes.resize(static_cast<std::size_t>(columns * out));  // keeps the first row
+        bytes.resize(static_cast<std::size_t>(columns * out));  // keeps only the first row
         return bytes;
       };
       const std::vector<u8> many = run(kRows);

@@ -8,7 +8,7 @@
 namespace sluice::testing {
 namespace {
 
-constexpr int kSleepUs = 100;  // a hundred times what a small kernel takes
+constexpr int kSleepUs = 100;  // a hundred times the duration of a small kernel
 constexpr u8 kPoison = 0xff;   // NaN in every type
 
 struct CopyParams {
@@ -66,7 +66,7 @@ i64 differences(const std::vector<u8>& x, const std::vector<u8>& y) {
   return count;
 }
 
-/// Enqueues everything first, so that only the launches themselves keep them apart.
+/// Enqueues everything before anything runs, so that only the kernels' own waits order them.
 Result<void> run(const Device& device, Stream stream, bool in_graph,
                  const std::function<Result<void>()>& enqueue) {
   if (!in_graph) {

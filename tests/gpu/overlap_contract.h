@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the contract of dependent launches (spec/overlap.h) for any kernel. Its producer releases it at once,
-// sleeps, and only then writes its input; the kernel must give the bits that it gives alone. A launch two
-// before it reads outputs late, and the kernel must not have overwritten them. A kernel without the wait
-// breaks both.
+// Tests the contract of dependent launches (spec/overlap.h) for any kernel. A producer triggers the kernel's
+// launch at once, sleeps, and only then writes the kernel's input. The kernel must give the same bits as
+// without overlap. A launch before the producer reads the kernel's outputs late, and the kernel must not have
+// overwritten them. A kernel without the wait violates both.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace sluice::testing {
 
-/// A kernel that releases its dependents, waits for its prerequisites if it is `chained`, sleeps, then
-/// copies. It is small, to leave room for the kernel under test.
+/// A kernel that triggers its dependents at once, waits for its prerequisites if `chained`, sleeps, then
+/// copies. It uses few resources, so that the kernel under test can run at the same time.
 class LateCopy {
  public:
   static Result<LateCopy> create(const Device& device);
@@ -35,20 +35,21 @@ class LateCopy {
   std::shared_ptr<const Module> first_, chained_;
 };
 
-/// A launch under test and its memory.
+/// A launch under test, with the memory that it reads and writes.
 struct Chained {
   std::function<Result<void>(Stream)> launch;
-  const DeviceBuffer* input = nullptr;         // written by the launch before; may be an output too
-  std::vector<const DeviceBuffer*> outputs{};  // everything it writes
+  const DeviceBuffer* input = nullptr;         // the previous launch writes it; may be one of the outputs
+  std::vector<const DeviceBuffer*> outputs{};  // all memory that the launch writes
 };
 
-/// Bytes of the outputs that differ between `alone`, launched after its input is complete, and `chained`,
-/// launched after a producer of equal input. Outputs are poisoned before each. `in_graph`: captured and
-/// replayed.
+/// Counts the output bytes that differ between two runs. `alone` runs after its input is complete; `chained`
+/// is launched right after the kernel that writes the same input. Outputs are filled with poison before each
+/// run. `in_graph`: the launches are captured and replayed.
 Result<i64> bytes_that_differ(const Device& device, const Chained& alone, const Chained& chained,
                               bool in_graph);
 
-/// Bytes of the outputs' old contents that a late reader two launches before `chained` did not see.
+/// Detects writes that are too early. Two launches before `chained`, a slow kernel reads the outputs' old
+/// contents. Returns the number of bytes in which it read something else.
 Result<i64> bytes_written_early(const Device& device, const Chained& chained);
 
 }  // namespace sluice::testing

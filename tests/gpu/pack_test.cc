@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packing kernels on the GPU: random formats and ragged sizes give the reference's blob byte for byte,
-// and unpacking restores the arrays; between guards, with arrays at any address. It covers loads, banks of
-// shared memory and the barrier inside a kernel, which the simulated grid lacks. SLUICE_PACK_CASES: number of
-// cases. SLUICE_PACK_SEED: the first.
+// The packing kernels on the GPU. For random formats and sizes the blob equals the reference's byte for byte,
+// and unpacking restores the arrays. Arrays are at any address, between guards. This covers loads, bank
+// conflicts and the barrier inside a kernel, which the simulated grid lacks. SLUICE_PACK_CASES: number of
+// cases. SLUICE_PACK_SEED: seed of the first.
 #include <sluice/pack.h>
 
 #include <algorithm>
@@ -22,10 +22,10 @@ namespace {
 constexpr int kGuard = 64;
 constexpr u8 kPoison = 0xcd;
 constexpr int kUnits[] = {1, 1, 2, 16, 32, 128};  // k is a multiple of one of these
-constexpr i64 kShifts[] = {0, 0, 0, 1, 8, 16};    // bytes by which codes are off 16-byte alignment
-constexpr double kLeastGigabytes = 1200;          // read and written in a second
+constexpr i64 kShifts[] = {0, 0, 0, 1, 8, 16};  // bytes by which the codes' address is off 16-byte alignment
+constexpr double kLeastGigabytes = 1200;        // minimum of gigabytes read and written per second
 
-/// Device memory of `bytes`, `shift` past a guard, with poison all around.
+/// Device memory of `bytes`, at `shift` bytes after a guard, with poison before and after it.
 class Region {
  public:
   static Result<Region> create(const Device& device, i64 bytes, i64 shift) {
@@ -159,7 +159,7 @@ TEST_F(pack, layers_of_models_are_the_references) {
         expect_like_reference({{.group = 64, .order = order}, storage, n, k}, 5);
 }
 
-/// Larger than L2, so that each launch reads HBM.
+/// The operands exceed L2, so each launch reads HBM.
 TEST_F(pack, keeps_up_with_memory) {
   constexpr i64 n = 28672, k = 8192;
   const auto stream = StreamHandle::create(device());

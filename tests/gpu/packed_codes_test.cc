@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every code of e4m3 weights, NaN included, through every kernel: each row of W has one code beside zeros, so
-// a token of ones gives the code's value. To see it fail: decode by shifts, which makes 480 of NaN.
+// Tests every code of e4m3 weights, NaN included, in every kernel. Each row of W has one code and otherwise
+// zeros, so a token of ones gives the code's value. To see it fail: decode by shifts, which turns NaN into
+// 480.
 #include <sluice/pack.h>
 #include <sluice/packed.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed products in chains of dependent launches. A long product writes their tokens over NaN and releases
-// them at once; they, and another product behind, must have the bits of separate launches. To see it fail:
-// take the wait out of kernels/narrow.cuh, strip.cuh or wide.cuh (and Module::check_waits).
+// Packed products in chains of dependent launches. A long product writes their tokens over NaN and triggers
+// them at once. They, and another product after them, must have the bits of separate launches. To see it
+// fail: remove the wait from kernels/narrow.cuh, strip.cuh or wide.cuh (and Module::check_waits).
 #include <functional>
 #include <span>
 
@@ -27,7 +27,7 @@ PackedProblem problem_of(DType x, i64 m) {
 
 class packed_overlap : public GpuTest {
  protected:
-  /// The product that writes tokens: ones, after a long sum.
+  /// The product that writes the tokens. Each token is 1, computed by a long sum, so that it is written late.
   struct Producer {
     gemm::Kernel kernel;
     DeviceBuffer a, b;
@@ -91,7 +91,7 @@ class packed_overlap : public GpuTest {
       for (const int copy : {0, 1}) {
         packed::Args args = data->args(copy);
         args.x = x->data();
-        if (problem.residual) args.c = x->data();  // also written by the launch before
+        if (problem.residual) args.c = x->data();  // the previous launch writes C too
         args.prefetch = args.hand_off = {args.weights, kernel.plan().weight_bytes};
         EXPECT_TRUE(ok(packed::launch(kernel, args, stream->get())));
       }
@@ -115,12 +115,13 @@ class packed_overlap : public GpuTest {
   }
 };
 
-/// Packed products in overlap_contract, which adds a late reader of D two launches before, and a graph.
+/// Runs packed products through overlap_contract: with a late reader of D two launches before, and in a
+/// graph.
 class packed_contract : public packed_overlap {
  protected:
   using Prepare = std::function<packed::Kernel(const Overlap&)>;
 
-  /// `made` prepares the kernel with each overlap, and without.
+  /// `made` prepares the kernel with a given overlap, or without overlap.
   void expect_contract(const PackedProblem& problem, const Prepare& made, std::span<const Overlap> overlaps) {
     Result<packed::HostData> host = packed::random_data(problem, packed::DataKind::real, 7);
     ASSERT_TRUE(ok(host));
@@ -130,7 +131,7 @@ class packed_contract : public packed_overlap {
     const auto x = DeviceBuffer::allocate(device(), std::max(x_bytes, d_bytes));
     const auto d = DeviceBuffer::allocate(device(), d_bytes);
     ASSERT_TRUE(ok(data) && ok(x) && ok(d));
-    constexpr u8 kSmall = 0x3c;  // as for dense products
+    constexpr u8 kSmall = 0x3c;  // as for dense products (gemm_overlap_test.cc)
     ASSERT_TRUE(ok(x->fill(kSmall, nullptr)));
     packed::Args args = data->args();
     args.x = x->data();
@@ -249,8 +250,9 @@ TEST_F(packed_overlap, of_the_strip_kernel_gives_the_bits_of_launches_in_turn) {
   expect_same_bits(gated, {.parts = 2, .strips = 2, .k_groups = 2});
 }
 
-// If warpgroups shared a stage, one could wait for a stage whose last bytes another had not seen. This
-// product hung so with 17 or 18 stages and 4 warpgroups. Many CTAs in many waves.
+// Each warpgroup must have stages of its own. If two shared one, a warpgroup could wait for a stage whose
+// last bytes the other had not seen. This product hung that way with 17 or 18 stages and 4 warpgroups; it has
+// many CTAs in many waves.
 TEST_F(packed_overlap, stages_of_warpgroups_are_their_own) {
   PackedProblem bytes{.m = 96,
                       .n = 10240,

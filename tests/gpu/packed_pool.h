@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of each packed format, prepared once a process, and random problems that such a kernel accepts.
+// Kernels of each packed format, prepared once per process, and random problems that such a kernel accepts.
 // Used by packed_test.cc.
 #pragma once
 
@@ -23,7 +23,7 @@ using packed::DataKind;
 using packed::DeviceData;
 
 inline constexpr int kConfigsOfFormat = 2;
-/// Elements in 16 bytes: rows of tokens begin at multiples.
+/// Number of elements in 16 bytes. The pitch of tokens must be a multiple of it.
 inline i64 token_unit(DType x) {
   return 16 / bytes_of(x);
 }
@@ -63,7 +63,7 @@ inline PackedProblem problem_of(const PackedConfig& config, i64 m, i64 n, i64 k)
   return std::visit(of, config);
 }
 
-/// A config's tile, and its least n and k.
+/// A config's tile, and the smallest n and k that it supports.
 struct PackedExtents {
   int tokens, rows, least_n, least_k;
 };
@@ -75,7 +75,8 @@ inline PackedExtents extents_of(const PackedConfig& config) {
   return {tile_tokens(c), tile_rows(c), c.row_blocks == 8 ? 2 * kStripRows : 1, 1};
 }
 
-/// Kernels, packers and the reference, compiled in parallel once and kept loaded for all tests.
+/// Kernels for packing, products and the reference. They are compiled in parallel once, and stay loaded for
+/// all tests.
 struct PackedPool {
   std::vector<PackedConfig> configs;
   std::vector<packed::Kernel> kernels;
@@ -84,7 +85,8 @@ struct PackedPool {
 
   static Result<PackedPool> create(const Device& device) {
     PackedPool pool;
-    Dice dice(11), strip_dice(12);  // separate, so that draws for one kernel leave the others' unchanged
+    // Two generators, so that draws for one kernel leave the other kernels' cases unchanged.
+    Dice dice(11), strip_dice(12);
     const i64 kernels = setting("SLUICE_PACKED_KERNELS", 15);
     std::vector<std::string> units;
     std::vector<WeightFormat> formats;
@@ -148,7 +150,7 @@ inline PackedCase random_case(const std::vector<PackedConfig>& configs, u64 seed
   i64 n = dice.between(1, large ? 1500 : 300);
   if (dice.one_in(4)) n = n / 64 * 64 + 64;
   if (dice.one_in(4)) n = n / 8 * 8 + 8;
-  if (extents.least_n > 1 && strip_count(n) % 2 != 0) n += 64;  // strips in pairs
+  if (extents.least_n > 1 && strip_count(n) % 2 != 0) n += 64;  // the kernel takes strips in pairs
   i64 k = dice.between(1, large ? 3000 : 700);
   if (dice.one_in(4)) k = k / 128 * 128 + 128;
   if (dice.one_in(4)) k = k / 8 * 8 + 8;

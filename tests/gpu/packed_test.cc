@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed products on the GPU: random formats, ragged sizes, tiles and epilogues, exact on integer data,
-// between guards and with poisoned padding; repeatable bits; graphs; misuse. SLUICE_PACKED_CASES: number of
-// random problems (the bar is 10,000). SLUICE_PACKED_SEED: the first. SLUICE_PACKED_KERNELS: a sum of 1
-// (narrow), 2 (wide), 4 (strip, e4m3 tokens), 8 (strip, 16-bit tokens); default 15, all.
+// Packed products on the GPU: random formats, sizes, tiles and epilogues, exact on whole numbers, between
+// guards and with poison in the padding. Also repeatable bits, graphs and misuse. SLUICE_PACKED_CASES: number
+// of random problems (at least 10,000 for a release). SLUICE_PACKED_SEED: the first. SLUICE_PACKED_KERNELS: a
+// sum of 1 (narrow), 2 (wide), 4 (strip, e4m3 tokens), 8 (strip, 16-bit tokens); default 15, all.
 #include <sluice/packed.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class packed_products : public GpuTest {
     if (!host) return host.error();
     return DeviceData::create(device(), *std::move(host), 1, shift);
   }
-  /// Real data on the kernel that packed::run plans.
+  /// Checks the kernel that packed::run chooses, with real-valued data.
   void expect_planned_right(const PackedProblem& problem) {
     const auto data = made(problem, DataKind::real, 3);
     ASSERT_TRUE(ok(data));
@@ -75,8 +75,8 @@ TEST_F(packed_products, of_random_problems_are_right_to_the_bit) {
               begin, pool().configs.size());
 }
 
-// Terms of one sign accumulate a sum's losses: a group of e4m3 tokens that is never promoted, or truncated
-// weights (tests/unit/packed_judge_test.cc plants both).
+// With positive data, losses of accuracy add up and show: a group of e4m3 tokens that is never promoted, or
+// truncated weights. tests/unit/packed_judge_test.cc plants both bugs.
 TEST_F(packed_products, of_positive_data_have_no_bias) {
   record("cases", static_cast<i64>(pool().configs.size()));
   for (const PackedConfig& c : pool().configs) {
@@ -104,7 +104,8 @@ TEST_F(packed_products, of_every_kernel_at_the_edges) {
   }
 }
 
-/// Expects one D of all the kernels, whose configs differ in tiles alone. They are compiled in parallel.
+/// Expects equal bits of D from all these kernels, whose configs differ only in their tiles. Compiles them in
+/// parallel.
 void expect_same_bits(const Device& device, const PackedProblem& problem,
                       const std::vector<PackedConfig>& configs) {
   Result<packed::HostData> host = packed::random_data(problem, DataKind::real, 8);
@@ -125,7 +126,7 @@ void expect_same_bits(const Device& device, const PackedProblem& problem,
   }
 }
 
-// A sum is the same products in the same order, however wide the tile is.
+// Each element is the same sum in the same order, whatever the width of the tile.
 TEST_F(packed_products, have_the_same_bits_in_tiles_of_any_width) {
   for (const int cluster_k : {1, 2}) {
     std::vector<PackedConfig> configs;
@@ -149,8 +150,8 @@ TEST_F(packed_products, have_the_same_bits_in_tiles_of_any_width) {
     }
 }
 
-// Some clusters take half a tile after their whole tiles, others none or only that. Some of the last halves
-// have few tokens or none, and the last row tile has few outputs.
+// In the last wave, tiles are cut in halves: some clusters compute a half after their whole tiles, others
+// none, or only a half. Some halves have few tokens or none, and the last tile of rows has few outputs.
 TEST_F(packed_products, of_which_the_last_wave_comes_in_halves_are_right) {
   for (const int tokens : {64, 96, 128, 224, 256})
     for (const int cluster_n : {1, 2}) {
@@ -252,7 +253,7 @@ TEST_F(packed_products, that_norm_what_they_read_and_add_a_residual_as_planned_a
     expect_planned_right({.m = m, .n = 4096, .k = 1024, .weights = {.group = 64}, .residual = true});
 }
 
-// C may be D itself: one thread reads and writes each element, four at a time or one.
+// C may be D itself, because the same thread reads and writes each element, four at a time or singly.
 TEST_F(packed_products, add_to_d_where_it_lies) {
   for (const int parts : {1, 4})
     for (const i64 n : {320, 321})
@@ -338,7 +339,7 @@ TEST_F(packed_products, of_e4m3_tokens_that_are_gated_and_quantised_as_planned_a
   }
 }
 
-// A tile's rows beyond the last token hold earlier contents of the ring; their NaN must not leave it.
+// Tile rows beyond the last token contain what the ring held before. If that is NaN, it must not reach D.
 TEST_F(packed_products, of_e4m3_tokens_do_not_see_what_tiles_had_before) {
   const WeightFormat format{.group = 64, .zero = ScaleZero::per_group, .order = FragmentOrder::byte};
   const StripConfig config{
@@ -354,7 +355,7 @@ TEST_F(packed_products, of_e4m3_tokens_do_not_see_what_tiles_had_before) {
   packed::Args poisoned = data->args();
   poisoned.x = nans->data();
   for (const i64 m : {1, 7, 9, 31}) {
-    for (int i = 0; i < 200; ++i) {  // to reach every SM's shared memory
+    for (int i = 0; i < 200; ++i) {  // often enough to use every SM's shared memory
       ASSERT_TRUE(ok(packed::launch(*kernel, poisoned, nullptr)));
     }
     PackedCase few = full;

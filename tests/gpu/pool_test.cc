@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pools without a GPU: fills a cache directory that is carried to the GPU machine (tools/gpu_pool.sh),
-// and checks the pools' coverage.
+// Tests of the pools that need no GPU. One fills a cache folder to be copied to the GPU machine
+// (tools/gpu_pool.sh); the others check that the pools cover all classes.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -38,8 +38,8 @@ TEST(pool, covers_every_type_layout_schedule_cluster_and_store_path) {
                  std::string("scale_a ") + name_of(c.epilogue.scale_a),
                  std::string("scale_b ") + name_of(c.epilogue.scale_b)});
   }
-  // 4 + 4 + 4 types, 2 + 2 + 2 layouts, 4 schedules, 2 stores, 8 clusters (m x n), 2 sums, 2 residual, 4 + 4
-  // scales, 2 updates, 4 combines
+  // Number of values: 4 + 4 + 4 types, 2 + 2 + 2 layouts, 4 schedules, 2 store paths, 8 clusters (m x n).
+  // Then 2 accumulation modes, 2 for the residual, 4 + 4 scale modes, 2 updates, 4 ways to combine.
   EXPECT_EQ(seen.size(), 50u);
   EXPECT_GE(exact_pool().size(), 200u);
   EXPECT_LE(exact_pool().size(), 1100u);
@@ -48,7 +48,7 @@ TEST(pool, covers_every_type_layout_schedule_cluster_and_store_path) {
 
 using Names = std::set<std::string>;
 
-/// Values of enumerations and switches in no config of these pools.
+/// Returns the values of enumerations and switches that no config of these pools has.
 template <class Config>
 Names values_in_none(const std::vector<std::vector<Config>>& pools) {
   std::set<Choice> missing;
@@ -62,8 +62,8 @@ Names values_in_none(const std::vector<std::vector<Config>>& pools) {
   return names;
 }
 
-/// Walks at random from the pool's configs through those that belong, by changes of up to four fields. Each
-/// value that it meets must be in the pool.
+/// Starts at the pool's configs and changes up to four random fields at a time, as long as the config is
+/// valid. Every value that occurs must also occur in the pool.
 template <class Config>
 void expect_nothing_is_missing(const ClassCover<Config>& classes, const std::vector<Config>& pool,
                                const std::string& name) {
@@ -107,17 +107,17 @@ std::vector<Config> only(const std::vector<PackedConfig>& pool) {
   return all;
 }
 
-/// Values that no kernel can have. A new enumerator is in none of these lists. It needs a class, which it
-/// gets where validate() lets it in, or a line here with a reason.
+/// Values that no kernel can have. A new enumerator is in none of these lists. Then the test fails until the
+/// enumerator is in a class, if validate() allows it, or in a list here, with a reason.
 const Names kInNoDenseKernel = {"a fp32",
                                 "b fp32",  // inputs are of 8 or 16 bits
-                                "d e5m2",  // an input type only
+                                "d e5m2",  // allowed for inputs only
                                 "epilogue.bias_type e4m3",
                                 "epilogue.bias_type e5m2",  // vectors are not 8-bit
                                 "epilogue.c_type e4m3",
-                                "epilogue.c_type e5m2",  // nor is C
+                                "epilogue.c_type e5m2",  // and C is not either
                                 "epilogue.scale_d vector",
-                                "epilogue.scale_d block"};  // one for all of D
+                                "epilogue.scale_d block"};  // D has one scale
 const Names kInNoPackedKernel = {"bias row",           "bias_type e4m3",     "bias_type e5m2", "d e5m2",
                                  "weights.scale e4m3", "weights.scale e5m2", "x e5m2",         "x fp32"};
 
@@ -126,9 +126,9 @@ Names with(Names names, const Names& more) {
   return names;
 }
 const Names kNoSpacing = {"overlap.spacing registers", "overlap.spacing none", "overlap.spacing even"};
-const Names kNoSmallTokens = {"d e4m3", "x e4m3", "weights.order byte"};  // these are the strip kernel's
+const Names kNoSmallTokens = {"d e4m3", "x e4m3", "weights.order byte"};  // only the strip kernel has these
 
-// To see it fail: leave a pool out of sanitized_dense(), or let "tile.n" out of a kind's numbers.
+// To see it fail: remove a pool from sanitized_dense(), or "tile.n" from a kind's numbers.
 TEST(pool, covers_every_value_of_every_field_in_what_sanitizers_run) {
   EXPECT_EQ(values_in_none(sanitized_dense()), with(kInNoDenseKernel, kNoSpacing));
   EXPECT_EQ(values_in_none<NarrowConfig>({only<NarrowConfig>(sanitize_narrow_pool())}),
@@ -149,7 +149,7 @@ TEST(pool, covers_what_each_kind_of_kernel_can_have_in_what_sanitizers_run) {
   expect_nothing_is_missing(wide_classes(), only<WideConfig>(sanitize_wide_pool()), "wide");
 }
 
-/// Strided operands in each place and layout, phases, and each width that a plain tile can have.
+/// Checks strided operands for each operand and layout, phases, and each width that a plain tile can have.
 TEST(pool, covers_kernels_that_have_been_left_out) {
   Names seen;
   for (const KernelConfig& c : sanitize_strided_pool())
@@ -174,7 +174,7 @@ TEST(pool, covers_kernels_that_have_been_left_out) {
   EXPECT_EQ(strip_tokens.size(), 24u);
 }
 
-// To see it fail: leave contract_strided_plans() or contract_field_plans() out.
+// To see it fail: remove contract_strided_plans() or contract_field_plans().
 TEST(pool, covers_every_value_of_every_field_in_what_keeps_the_contract_of_dependent_launches) {
   std::vector<std::vector<KernelConfig>> pools;
   size_t count = 0;
@@ -193,8 +193,8 @@ TEST(pool, covers_every_value_of_every_field_in_what_keeps_the_contract_of_depen
   }
   EXPECT_LE(count, 400u) << "each is compiled twice and runs ten times";
   EXPECT_EQ(values_in_none(pools),
-            with(kInNoDenseKernel, {"overlap.wait none",    // alone
-                                    "combine separate"}));  // two kernels cannot overlap
+            with(kInNoDenseKernel, {"overlap.wait none",    // no wait: not part of the contract
+                                    "combine separate"}));  // a product of two kernels cannot overlap
   std::vector<NarrowConfig> narrow;
   std::vector<StripConfig> strip;
   std::vector<WideConfig> wide;
@@ -211,7 +211,7 @@ TEST(pool, covers_every_value_of_every_field_in_what_keeps_the_contract_of_depen
   EXPECT_EQ(values_in_none<WideConfig>({wide}), with(in_none, kNoSmallTokens));
   EXPECT_EQ(values_in_none<StripConfig>({strip}),
             with(in_none, {"scale_x block", "scale_d vector", "scale_d block"}));
-  // Strided and gathering kernels are there with every operand, operation and schedule.
+  // Strided kernels occur for every operand, gathering ones for every operation, both with every schedule.
   Names seen;
   for (const auto& pool : pools)
     for (const KernelConfig& c : pool)
@@ -223,7 +223,7 @@ TEST(pool, covers_every_value_of_every_field_in_what_keeps_the_contract_of_depen
       EXPECT_TRUE(seen.contains(std::string(schedule) + " " + kind)) << schedule << " " << kind;
 }
 
-/// A name is a class's for good: certificates know classes by it.
+/// Names of classes must never change, because certificates identify classes by name.
 TEST(pool, covers_classes_with_names_of_their_own) {
   Names names;
   size_t count = 0;
@@ -271,13 +271,13 @@ TEST(pool, covers_with_problems_that_each_sanitized_kernel_takes) {
     }
 }
 
-/// The sections "smoke" and "sanitizers" judge whole numbers, bit for bit. The longest k of each kernel's
-/// pool is in it (tests/unit/packed_data_test.cc has random ones).
+/// The sections "smoke" and "sanitizers" compare whole numbers bit for bit. The data must stay exact even for
+/// the longest k of each kernel's pool. tests/unit/packed_data_test.cc checks random sizes.
 TEST(pool, covers_with_data_that_are_exact) {
   for (const auto& pool : {sanitize_narrow_pool(), sanitize_strip_pool(), sanitize_wide_pool()})
     for (const PackedConfig& config : pool) {
       PackedProblem problem = sanitize_problem(config);
-      problem.n = problem.gated ? 2 * kStripRows : 1;  // columns say nothing of the sums' limit
+      problem.n = problem.gated ? 2 * kStripRows : 1;  // the number of columns does not affect the sums
       const auto data = packed::random_data(problem, packed::DataKind::exact, 1);
       ASSERT_TRUE(data) << data.error().message;
       EXPECT_LE(packed::largest_sum(*data), packed::exact_limit(problem) / 2) << to_string(problem);
@@ -293,7 +293,7 @@ TEST(pool, compiles_into_the_cache) {
   const auto built = cache.get_all(units, 0, [](int done, int total) {
     if (done % 20 == 0 || done == total) std::printf("%d of %d\n", done, total);
   });
-  int spilling = 0, worst = 0;  // not judged here: tests/compile requires zero for registered kernels
+  int spilling = 0, worst = 0;  // only printed here; tests/compile requires zero for registered kernels
   for (size_t i = 0; i < built.size(); ++i) {
     ASSERT_TRUE(built[i].ok()) << units[i] << built[i].error().message;
     const int bytes = (*built[i])->report.spill_bytes;

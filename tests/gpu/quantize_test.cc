@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisers on the GPU against the reference, bit for bit. It covers conversions, loads and the counters
-// between two kernels, which the simulated grid lacks.
+// Quantisers on the GPU, compared with the reference bit for bit. This covers conversions, loads, and the
+// counters between two kernels, which the simulated grid lacks.
 #include <sluice/quantize.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ struct Case {
   DType type;
   Granularity granularity;
   i64 rows, columns, pad;
-  int shift;  // elements by which the input begins past an aligned address
+  int shift;  // elements by which the input's address is off alignment
   Gate gate = Gate::none;
 };
 
@@ -54,7 +54,7 @@ class quantize : public GpuTest, public ::testing::WithParamInterface<Granularit
         const u64 h =
             verify::hash(static_cast<u64>(c.rows * 31 + c.columns), static_cast<u64>(row * ld + column));
         double value = (static_cast<double>(h >> 11) * 0x1p-53 - 0.5) * (h % 1021 == 0 ? 3e4 : 2.0);
-        // silu of these gates needs no rounding: 0, or a gate so large that it is unchanged.
+        // These gates are 0, or so large that silu leaves them unchanged, so silu(gate) is exact.
         if (c.gate != Gate::none && column < c.columns)
           value = h % 5 == 0 ? 0.0 : static_cast<double>(64 + h % 64);
         else if (h % 4093 == 1)
@@ -118,7 +118,7 @@ TEST_P(quantize, gives_the_bits_of_the_reference) {
   EXPECT_TRUE(ok(workspace->verify())) << "the tensor's steps leave their counters as they found them";
 }
 
-// SLUICE_QUANTIZE_CASES: number of cases. SLUICE_QUANTIZE_FIRST: the first.
+// SLUICE_QUANTIZE_CASES: number of cases. SLUICE_QUANTIZE_FIRST: number of the first one.
 TEST_P(quantize, of_random_shapes) {
   const i64 count = setting("SLUICE_QUANTIZE_CASES", 40), first = setting("SLUICE_QUANTIZE_FIRST", 0);
   const auto workspace = Workspace::create(device(), kWorkspaceCounterBytes);
@@ -128,7 +128,7 @@ TEST_P(quantize, of_random_shapes) {
   EXPECT_TRUE(ok(workspace->verify())) << "the tensor's steps leave their counters as they found them";
 }
 
-// The cases of QUANTISERS in tools/gpu_sanitize.py.
+// Covers the cases of QUANTISERS in tools/gpu_sanitize.py.
 TEST(pool, covers_every_quantiser_in_what_sanitizers_run) {
   std::set<std::string> seen;
   for (i64 i = 0; i < 32; ++i) {
@@ -142,7 +142,7 @@ TEST(pool, covers_every_quantiser_in_what_sanitizers_run) {
 
 class silu_times_up : public GpuTest {};
 
-/// silu of these gates needs no rounding: 0, or a gate so large that it is unchanged.
+/// The gates are 0, or so large that silu leaves them unchanged, so silu(gate) is exact.
 TEST_F(silu_times_up, values_have_the_bits_of_the_reference) {
   struct Shape {
     i64 rows, columns, pad;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Races on the GPU: no racer of the library differs from the others, a spoilt result is found, and captures
-// of another thread survive races and first calls. To see them fail: multiply Tolerance by 0, leave out
+// Races on the GPU. All plans of a race must agree, a damaged result must be found, and a capture in another
+// thread must survive races and first calls. To see them fail: multiply Tolerance by 0, leave out
 // keep_result(), or fill RaceMemory by DeviceBuffer::upload().
 #include <thread>
 
@@ -18,7 +18,7 @@ namespace {
 
 class races : public GpuTest {
  protected:
-  /// Launches the problem's likeliest plans as a race does, and names those whose results differ.
+  /// Launches the plans that a race would time, and names those whose results differ from the first.
   template <class Op>
   void all_agree(const typename Op::Problem& problem, int most) {
     const auto ranked = Op::candidates(problem, device().info());
@@ -49,7 +49,7 @@ class races : public GpuTest {
     ASSERT_TRUE(ok(agrees));
     for (size_t i = 0; i < agrees->size(); ++i)
       EXPECT_TRUE(agrees->at(i)) << to_string(problem) << ": " << Op::short_name(kernels[i].plan().config);
-    // The last racer again, with one element of D that it did not write.
+    // Changes one element of the last racer's D, as if it had not been written. This must be found.
     if (racers.size() < 2) return;
     const ops::ResultPair pair = memory->results();
     racers.resize(2);
@@ -70,7 +70,7 @@ class races : public GpuTest {
     if (IsSkipped()) return;
     huge_ = DeviceBuffer::allocate(device(), 4);
     ASSERT_TRUE(ok(huge_));
-    const u32 huge = 0x7b7b7b7b;  // 6e4 in fp16, 352 in e4m3, 1e36 in the others
+    const u32 huge = 0x7b7b7b7b;  // 6e4 in fp16, 352 in e4m3, 1e36 in other types
     ASSERT_TRUE(ok(huge_->upload(&huge, sizeof huge)));
   }
   Result<DeviceBuffer> huge_ = Error{ErrorCode::internal, "not made"};
@@ -118,7 +118,7 @@ TEST_F(races, plans_of_convolutions_agree) {
   }
 }
 
-/// tests/unit/race_capture_test.cc, with CUDA's own rules.
+/// Repeats tests/unit/race_capture_test.cc with CUDA's own rules.
 TEST_F(races, and_first_calls_end_nobodys_capture) {
   const DriverApi& api = *device().impl().api;
   const ContextScope scope(*device().impl().primary);
@@ -128,7 +128,7 @@ TEST_F(races, and_first_calls_end_nobodys_capture) {
   ASSERT_TRUE(ok(own));
   ASSERT_TRUE(ok(target));
   ASSERT_TRUE(ok(operands));
-  i64 shape = 0;  // each first call and race has a problem of its own
+  i64 shape = 0;  // each first call and each race needs a problem that was not used before
   for (const CUstreamCaptureMode mode :
        {CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_GLOBAL})
     for (const unsigned flags : {unsigned{CU_STREAM_DEFAULT}, unsigned{CU_STREAM_NON_BLOCKING}})

@@ -29,7 +29,8 @@ int random_extent(Dice& dice, int tile, int largest) {
   }
 }
 
-/// Often about as many k-tiles as the ring has stages, where its passes begin and end.
+/// Returns a random k. Often k has about as many k-tiles as the ring has stages, to test the wrap of the
+/// ring.
 int random_k(Dice& dice, const KernelConfig& c, int largest) {
   switch (dice.below(4)) {
     case 0: return dice.any_of(kHardSizes);
@@ -41,7 +42,7 @@ int random_k(Dice& dice, const KernelConfig& c, int largest) {
   }
 }
 
-/// A legal leading dimension: packed, or with padding.
+/// Returns a valid leading dimension, with or without padding.
 i64 random_ld(Dice& dice, i64 inner, DType type) {
   const i64 unit = kTmaBytes / bytes_of(type);
   return tma_round_up(inner, type) + unit * (dice.one_in(2) ? 0 : dice.between(1, 5));
@@ -65,9 +66,9 @@ void pad_strides(Dice& dice, Problem& p, bool tma_store) {
   p.c.batch_stride = apart(p.c, p.m) + dice.below(9);
 }
 
-/// TMA stores units of 16 bytes, so rows of D must end on one (docs/findings/tma-store-tail.md).
+/// Rounds n up to what TMA can store: rows of D in units of 16 bytes (docs/findings/tma-store-tail.md).
 i64 storable_n(const KernelConfig& c, i64 n) {
-  if (c.epilogue.gated) {  // halves of whole groups too
+  if (c.epilogue.gated) {  // both halves must consist of whole groups
     const i64 unit =
         c.store == StorePath::tma ? 2 * std::max(kTmaBytes / bytes_of(c.d), kGatedRows) : kGatedGroup;
     return ceil_div(n, unit) * unit;
@@ -93,13 +94,13 @@ TileGrid grid_of(const Problem& problem, const KernelConfig& config) {
                    static_cast<int>(p.batch));
 }
 
-/// Deals any number of tiles to any number of clusters, also more than are resident at once.
+/// Deals out any number of tiles to any number of clusters, even to more than are resident at once.
 void stream_some(Dice& dice, Plan& plan) {
   const TileGrid grid = grid_of(plan.problem, plan.config);
   const int tiles = cluster_tiles(grid);
   plan.split.streamed = 0;
   if (tiles == 0 || grid.k_tiles == 0) return;
-  const i64 per_tile = counter_count(plan.config, {.streamed = 1});  // 0: no counters
+  const i64 per_tile = counter_count(plan.config, {.streamed = 1});  // 0 if the kernel has no counters
   const int most =
       per_tile == 0 ? tiles : static_cast<int>(std::min<i64>(tiles, kWorkspaceCounters / per_tile));
   plan.split.streamed = dice.one_in(2) ? most : dice.between(1, most);
@@ -120,7 +121,8 @@ Plan plan_for(const Problem& problem, const KernelConfig& config, const DeviceIn
   const int most = std::max(1, std::min(cluster_tiles(grid), clusters_at_once(cluster_size(config), device)));
   plan.split.clusters = clusters == 0 ? most : std::min(clusters, most);
   if (is_plain(config.schedule)) plan.split.clusters = std::max(1, cluster_tiles(grid));
-  // Uses a config's way to combine: streams all tiles to a few more clusters than there are tiles.
+  // Makes the plan use the config's way to combine: all tiles are divided by k-tiles among slightly more
+  // clusters than tiles.
   const int k_tiles = cluster_tiles(grid) * grid.k_tiles;
   if (config.combine != Combine::none && k_tiles > 1) {
     plan.split.streamed = cluster_tiles(grid);
@@ -155,12 +157,12 @@ Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed,
   p.k = random_k(dice, config, limits.largest);
   p.batch = dice.one_in(5) ? dice.between(2, 4) : 1;
   pad_strides(dice, p, config.store == StorePath::tma);
-  // A single row may have any pitch. With several matrices the pitch also affects the step between them,
-  // which TMA checks.
+  // With a single row, any pitch is valid. With several matrices the pitch also determines their distance,
+  // which TMA restricts.
   const bool plain = is_plain(config.schedule) && p.batch == 1;
   if (plain && p.m == 1 && dice.one_in(2)) p.a.ld = p.k + dice.between(0, 3);
   if (plain && p.n == 1 && dice.one_in(2)) p.b.ld = p.k + dice.between(0, 3);
-  // Few clusters: many tiles each, so that the ring and the store buffers wrap.
+  // With few clusters each one computes many tiles, so that the ring and the store buffers wrap.
   Case made{.plan = plan_for(p, config, device, dice.one_in(2) ? dice.between(1, 5) : 0), .data = {}};
   made.plan.split.raster = dice.one_in(2) ? Raster::along_m : Raster::along_n;
   made.plan.split.group = dice.between(1, 16);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A random problem for a given kernel, with plan and data: sizes around the kernel's tiles and ring, padded
-// strides, batches, few or many clusters. Equal (config, seed) give equal cases.
+// A random problem for a given kernel, with plan and data. Sizes are close to the kernel's tiles and ring;
+// strides are padded; there are batches, and few or many clusters. Equal (config, seed) give equal cases.
 #pragma once
 
 #include <sluice/check/verify.h>
@@ -14,16 +14,18 @@ struct Case {
 };
 
 struct CaseLimits {
-  int largest = 600;  // bound of m and n; k goes up to twice as much
-  bool real = false;  // real data instead of exact integers
+  int largest = 600;  // upper limit of m and n; k may be twice as large
+  bool real = false;  // real-valued data instead of whole numbers
 };
 
 Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed, const CaseLimits& limits);
 
-/// The plan of `problem` on exactly this kernel. `clusters` 0: as many as fit and are useful.
+/// Returns the plan that computes `problem` with exactly this kernel. `clusters`: 0 means as many as fit and
+/// have work.
 Plan plan_for(const Problem& problem, const KernelConfig& config, const DeviceInfo& device, int clusters = 0);
-/// A problem of these sizes that the kernel accepts, with rows as tight as TMA allows; of strided operands,
-/// as far apart as it does not allow. n is rounded up to one that TMA can store if the kernel stores with it.
+/// Returns a problem of these sizes that the kernel accepts. Rows have the smallest pitch that TMA allows;
+/// for strided operands, a pitch that TMA does not allow. If the kernel stores by TMA, n is rounded up to a
+/// multiple that TMA can store.
 Problem problem_for(const KernelConfig& config, i64 m, i64 n, i64 k);
 
 }  // namespace sluice::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configurations of the packed kernels: random valid ones, and some that chance would miss. Used by
+// Configs of packed kernels: random valid ones, and some that are unlikely to be drawn. Used by
 // packed_test.cc.
 #pragma once
 
@@ -19,13 +19,13 @@ inline constexpr DType kOutputs[] = {DType::fp16, DType::bf16, DType::fp32};
 inline constexpr Activation kActivations[] = {Activation::none, Activation::none, Activation::relu,
                                               Activation::gelu, Activation::silu};
 
-/// Any width of tiles up to `most` tokens.
+/// Returns a random width of a tile, in tokens, of at most `most`.
 inline int random_tokens(int most, Dice& dice) {
   return kTokenBlock * static_cast<int>(dice.between(1, most / kTokenBlock));
 }
 inline constexpr int kXStages[] = {2, 3, 4, 5, 8}, kWStages[] = {1, 2, 3, 4};
 
-/// A random valid config of the format, over all shapes of cluster and ring.
+/// Returns a random valid config for the format, over all cluster shapes and rings.
 inline WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
   for (;;) {
     WideConfig c{.weights = format,
@@ -40,7 +40,7 @@ inline WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
     const int cluster = dice.below(4);
     if (cluster == 1) c.cluster_n = 2;
     if (cluster >= 2) c.cluster_k = 2;
-    if (cluster == 2) c.x_stages = 2 * c.w_stages;  // a fixed ring
+    if (cluster == 2) c.x_stages = 2 * c.w_stages;  // the kernel requires this ring
     if (cluster <= 1 && dice.one_in(2)) c.tail_parts = 2;
     if (validate(c) == nullptr) return c;
   }
@@ -51,7 +51,8 @@ inline constexpr int kStrips[] = {1, 1, 2, 3, 4}, kKGroups[] = {1, 2, 3, 4},
 inline constexpr DType kStripOutputs[] = {DType::fp16, DType::bf16, DType::fp32, DType::e4m3};
 inline constexpr ScaleMode kTokenScales[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
 
-/// A random valid config of the strip kernel; the order of the weights decides the tokens' type.
+/// Returns a random valid config of the strip kernel. The order of the weights determines the type of the
+/// tokens.
 inline StripConfig random_strip_config(const WeightFormat& format, Dice& dice) {
   const bool half = format.order == FragmentOrder::half;
   for (;;) {
@@ -76,8 +77,8 @@ inline StripConfig random_strip_config(const WeightFormat& format, Dice& dice) {
   }
 }
 
-/// Configs for e4m3 tokens with an e4m3 D and its scale. Covers every tile of tokens with all possible
-/// strips, k_groups and parts; gated with two or four strips.
+/// Returns configs for e4m3 tokens with an e4m3 D and its scale. They cover every tile of tokens with all
+/// possible strips, k_groups and slices. Gated ones have two or four strips.
 inline std::vector<StripConfig> quantised_strip_configs() {
   struct Tile {
     int tokens, strips, k_groups, parts, stages;
@@ -109,7 +110,8 @@ inline std::vector<StripConfig> quantised_strip_configs() {
   return configs;
 }
 
-/// A random valid config of the format. Spills are allowed: such kernels must be right too.
+/// Returns a random valid config for the format. It may spill registers: such kernels must compute right
+/// results too.
 inline NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
   for (;;) {
     NarrowConfig c{.weights = format,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real data within the error bounds of docs/numerics.md, for every activation. Also the bias of the fp8
-// accumulator, which random signs hide. On positive data promotion keeps it below 1e-3; without promotion it
-// must show, or the measure is blind.
+// Products of real data must be within the error bounds of docs/numerics.md, for every activation. Another
+// test measures the bias of the fp8 accumulator, which data of random sign would hide. On positive data
+// promotion keeps it below 1e-3. Without promotion it must be visible, otherwise the measurement is useless.
 #include <sluice/kernels/verify_arith.h>
 
 #include "batch_runner.h"
@@ -50,7 +50,7 @@ struct Positive {
   Accumulate accumulate;
 };
 
-/// Judges 512 x 512 x k of values in [0.5, 1).
+/// Checks a product of 512 x 512 x k with values in [0.5, 1).
 Result<Comparison> positive_product(const Device& device, const Positive& of, i64 k) {
   const Problem problem{.m = 512,
                         .n = 512,
@@ -95,7 +95,8 @@ TEST_F(real_data, fast_fp8_sums_show_their_bias_within_their_bound) {
   std::printf("e4m3 fast, k 16384: mean error %.2e\n", found->mean_error);
 }
 
-/// Each step of 16 k truncates the sum to 24 bits: towards zero, by at most 2^-23 of it.
+/// Each k-step of 16 truncates the sum to 24 bits, towards zero. The error per step is at most 2^-23 of the
+/// sum.
 TEST_F(real_data, sixteen_bit_sums_lose_no_more_than_a_cut_for_each_step) {
   constexpr double kMostBias = 16'384 / 16 * 0x1p-23;
   for (const DType input : {DType::bf16, DType::fp16}) {
@@ -107,8 +108,8 @@ TEST_F(real_data, sixteen_bit_sums_lose_no_more_than_a_cut_for_each_step) {
   }
 }
 
-/// Planted results (zero, half, other sign, twice, rows shifted by one) must fail for long fp8 sums. A bound
-/// from sum |a b| would accept any of them.
+/// Plants wrong results in a long fp8 sum: zero, half, negated, doubled, rows shifted by one. Each must be
+/// found. A bound computed from sum |a b| would accept all of them.
 TEST_F(real_data, what_is_planted_in_a_long_fast_sum_is_found) {
   const Problem problem{.m = 256,
                         .n = 512,
@@ -144,7 +145,7 @@ TEST_F(real_data, what_is_planted_in_a_long_fast_sum_is_found) {
   EXPECT_GT(verdict(1, 1).norm_ratio, 1.5) << "rows shifted by one";
 }
 
-/// Shapes of the speed bar, in full size, checked on a sample.
+/// Checks the shapes of the speed comparison in full size, on a sample of elements.
 TEST_F(real_data, large_products_are_right_in_a_sample) {
   for (const DType input : {DType::bf16, DType::e4m3}) {
     for (const auto [m, n, k] :

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Equal bits on every run: 100 launches of each class of kernel, and of the planner's pick for a large
-// product. Real data would show another order of summation.
+// Results must have equal bits on every run: 100 launches of each class of kernel, and of the planner's pick
+// for a large product. Real data would show another order of summation.
 #include <cstring>
 
 #include <sluice/check/verify.h>
@@ -34,7 +34,7 @@ class repeatability : public GpuTest {
     ASSERT_TRUE(ok(data));
     std::vector<char> first(static_cast<size_t>(bytes)), now(static_cast<size_t>(bytes));
     for (int run = 0; run < kRuns; ++run) {
-      ASSERT_TRUE(ok(verifier->refill(*data, 5, nullptr)));  // restores D too
+      ASSERT_TRUE(ok(verifier->refill(*data, 5, nullptr)));  // also restores D
       gemm::Args args = data->args();
       args.workspace = workspace->view();
       ASSERT_TRUE(ok(gemm::launch(*kernel, args, nullptr)));
@@ -51,7 +51,7 @@ class repeatability : public GpuTest {
 TEST_F(repeatability, holds_for_every_class_of_kernel) {
   ASSERT_TRUE(ok(class_kernels(device())));
   for (const KernelConfig& config : class_pool())
-    if (config.combine != Combine::add)  // Combine::add promises less
+    if (config.combine != Combine::add)  // Combine::add does not promise equal bits
       expect_same_bits(plan_for(problem_for(config, 300, 200, 700), config, device().info()));
   record("cases", kRuns * static_cast<i64>(class_pool().size()));
   record("kernels", static_cast<i64>(class_pool().size()));

@@ -17,14 +17,14 @@ namespace sluice::testing {
 namespace {
 
 constexpr int kMostDraws = 4000;
-constexpr i64 kMostK = 12288;  // the deepest rings wrap with it
+constexpr i64 kMostK = 12288;  // long enough for the deepest rings to wrap
 
 struct Size {
   i64 m, n, k;
   int clusters;
 };
-/// Several tiles a cluster: the ring wraps, ping-pong takes turns, buffers are reused. Kept small, since the
-/// tools slow down the judging kernels too.
+/// Sizes with several tiles per cluster: rings wrap, ping-pong groups take turns, and buffers are reused.
+/// They are small, because the tools slow down the checking kernels too.
 std::vector<Size> sizes(const KernelConfig& c) {
   const i64 k = std::max(520, (c.stages + 1) * c.tile.k + 8);
   i64 rows = c.tile.m * c.cluster.m, columns = c.tile.n * c.cluster.n;
@@ -33,14 +33,14 @@ std::vector<Size> sizes(const KernelConfig& c) {
           {std::max<i64>(65, rows + 1), std::max<i64>(136, columns + 8), 264, 2}};
 }
 
-/// True for the one class whose warpgroups meet a different number of times before the CTA does. racecheck
-/// is shown a variant of it (docs/findings/races.md, tools/gpu_sanitize.py).
+/// True for the one class whose warpgroups pass a different number of named barriers before they meet as a
+/// CTA. For it, racecheck runs a modified kernel (docs/findings/races.md, tools/gpu_sanitize.py).
 bool has_uneven_teams(const KernelConfig& c) {
   return c.schedule == Schedule::plain_wgmma && c.tile.m == 32 && c.tile.n == 32 && c.tile.k == 64 &&
          c.warps == 8 && c.cluster.k == 1;
 }
-/// Sizes for plain schedules: several tiles each way, and rings that wrap. k ends inside a k-tile, and each
-/// team has as many stages, but in that class.
+/// Sizes for plain schedules, with several tiles along m and n and with rings that wrap. k ends inside a
+/// k-tile. Every team gets the same number of stages, except in the class of has_uneven_teams().
 std::vector<Size> plain_sizes(const KernelConfig& c) {
   const i64 each = i64{c.tile.k} * c.cluster.k * teams(c) * stage_k_tiles(c);
   const i64 more = has_uneven_teams(c) ? c.tile.k * stage_k_tiles(c) : 0;
@@ -48,21 +48,22 @@ std::vector<Size> plain_sizes(const KernelConfig& c) {
           {std::max(5, c.tile.m / 2 - 1), 48, each - 24, 0}};
 }
 
-/// One cluster takes all tiles of a convolution that is not split, and a ring of so many stages wraps.
+/// A single cluster computes all tiles of a convolution that is not split, with a ring of so few stages that
+/// it wraps.
 constexpr int kConvStages = 3, kConvClusters = 1;
 
 void add(std::vector<KernelConfig>& pool, const KernelConfig& c) {
   if (validate(c) == nullptr && std::find(pool.begin(), pool.end(), c) == pool.end()) pool.push_back(c);
 }
 
-/// Adds what a pool's configs of these kinds lack.
+/// Adds configs of these kinds with field values that the pool lacks.
 void complete(std::vector<KernelConfig>& pool, const std::set<std::string>& kinds) {
   for (const DenseKind& kind : dense_kinds())
     if (kinds.contains(kind.name)) kind.cover(kUnseenBySanitizers).complete(pool);
 }
 
-/// Draws configs of random formats, and keeps those with a new value of a field. Then adds what was not
-/// drawn.
+/// Draws configs of random formats and keeps those that have a new value of a field. Then adds configs for
+/// the values that were never drawn.
 template <class Config>
 std::vector<PackedConfig> covering(const ClassCover<Config>& classes, FragmentOrder order, u64 seed,
                                    Config (*draw)(const WeightFormat&, Dice&)) {
@@ -147,7 +148,8 @@ std::vector<KernelConfig> sanitize_plain_pool() {
                             .bias = Bias::column,
                             .residual = true};
             if (kind == 1) p.epilogue = {.activation = Activation::relu, .gated = true};
-            if ((turn++ + kind) % 3 != 0) continue;  // a third of them, which includes each pair
+            // A third of the combinations, in which every pair of values occurs.
+            if ((turn++ + kind) % 3 != 0) continue;
             KernelConfig c = config_for(p, {schedule, tokens, 32}, {1, 1, parts}, StorePath::direct);
             c.warps = turn % 2 == 0 ? 4 : 8;
             c.stages = 3;
@@ -163,7 +165,7 @@ std::vector<KernelConfig> sanitize_strided_pool() {
   std::vector<KernelConfig> pool;
   for (const BaseConfig& shape : kShapes)
     for (const Major major : {Major::k, Major::mn})
-      for (const int operands : {1, 2, 3}) {  // A, B, both
+      for (const int operands : {1, 2, 3}) {  // bit mask: A, B, both
         const Problem p{.a = {.major = major, .unaligned = (operands & 1) != 0},
                         .b = {.major = major, .unaligned = (operands & 2) != 0}};
         KernelConfig c = config_for(p, shape, {1, 1}, StorePath::tma);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products for tools/gpu_sanitize.py: a config for each class of kernel that may have its own bug of memory
-// or order. Companions have no pool; their random tests run instead (sanitize_test.cc). Pure; always the same
-// lists.
+// Products for tools/gpu_sanitize.py: a config for each class of kernel that may have its own memory or
+// ordering bug. Companions have no pool; their random tests run instead (sanitize_test.cc). The lists are the
+// same in every run, and need no GPU.
 #pragma once
 
 #include <string>
@@ -16,29 +16,30 @@
 
 namespace sluice::testing {
 
-// Each pool has every value of every field that its kinds of kernel can have (class_kinds.h).
-/// class_pool(), and classes it lacks: swapped operands, gates, scales of D, larger clusters, early weights.
+// Each pool covers every value of every field that kernels of its kinds can have (class_kinds.h). This one is
+// class_pool() with the classes that it lacks: swapped operands, gates, scales of D, larger clusters, early
+// loads of weights.
 std::vector<KernelConfig> sanitize_dense_pool();
-/// Operands that TMA cannot address: A, B or both, along k and along m and n.
+/// Configs with operands that TMA cannot address: A, B or both, contiguous along k or along m and n.
 std::vector<KernelConfig> sanitize_strided_pool();
-/// Both plain schedules: types, splits, epilogues, early weights; every width.
+/// Configs of both plain schedules: types, splits, epilogues, early loads of weights, and every tile width.
 std::vector<KernelConfig> sanitize_plain_pool();
-/// Random packed kernels.
+/// Configs of packed kernels, drawn at random.
 std::vector<PackedConfig> sanitize_narrow_pool();
 std::vector<PackedConfig> sanitize_strip_pool();
 std::vector<PackedConfig> sanitize_wide_pool();
-/// The kernels of conv_variants() for all geometries, as an H200 and an H100 plan them.
+/// The kernels that an H200 and an H100 use for all variants of conv_variants() and all geometries.
 std::vector<KernelConfig> sanitize_conv_pool();
-/// Gathering kernels with values of fields that those do not have.
+/// Gathering kernels with field values that sanitize_conv_pool() lacks.
 std::vector<KernelConfig> sanitize_conv_field_pool();
 
 std::string class_name(const ConvVariant& variant);
 
-/// Plans of sizes with wrapping rings, clusters that take turns, and ragged edges.
+/// Plans of sizes at which rings wrap, clusters compute several tiles, and tiles at the edges are partial.
 std::vector<Plan> sanitize_plans(const KernelConfig& config, const DeviceInfo& device);
-/// Plans of the geometries that the variant can compute.
+/// Plans of all geometries that the variant can compute.
 std::vector<Plan> sanitize_plans(const ConvVariant& variant, const DeviceInfo& device);
-/// A packed problem of such a size; for the wide kernel more tiles than an H200 has SMs.
+/// A packed problem of such a size. For the wide kernel it has more tiles than an H200 has SMs.
 PackedProblem sanitize_problem(const PackedConfig& config);
 
 }  // namespace sluice::testing

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests for tools/gpu_sanitize.py under compute-sanitizer, one class of kernel each: no tool reports
-// anything, and results are right. For companions it runs norms.of_random_shapes, *quantize.of_random_shapes
-// and pack.random_sizes_are_the_references. With SLUICE_CHANGE (kernel_changes.cc) kernels have a planted bug
-// that the tool must report. Problems are small, since a tool slows a kernel down a hundredfold.
+// Tests that tools/gpu_sanitize.py runs under compute-sanitizer, one class of kernel each. No tool may report
+// anything, and results must be right. For companions it runs norms.of_random_shapes,
+// *quantize.of_random_shapes and pack.random_sizes_are_the_references. With SLUICE_CHANGE
+// (kernel_changes.cc), kernels have a planted bug that the tool must report. Problems are small, because a
+// tool makes a kernel a hundred times slower.
 #include <cstdio>
 
 #include <sluice/check/packed_check.h>
@@ -64,7 +65,8 @@ TEST_P(sanitize_packed, is_right) {
   EXPECT_TRUE(is_right(*found)) << describe(*found);
 }
 
-/// Fills the cache with all cores, without a GPU. Separate processes would compile one after another.
+/// Compiles all kernels into the cache, in parallel and without a GPU. The tests run in separate processes,
+/// which would compile one after another.
 TEST(sanitize_kernels, compile) {
   std::vector<std::string> units = {verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check),
                                     packed::reference_unit_text()};

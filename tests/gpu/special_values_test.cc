@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NaN and infinity propagate from inputs, C, scales, and past the edges of the types. Unread values (C with
-// beta = 0, padding) are NaN and must not show. One kernel of each class.
+// NaN and infinity must propagate from inputs, C and scales, and from results beyond a type's range. Values
+// that must not be read (C with beta = 0, padding) are NaN and must have no effect. One kernel of each class
+// is tested.
 #include <sluice/kernels/verify_arith.h>
 
 #include "batch_runner.h"
@@ -15,7 +16,8 @@ constexpr i64 kArenaBytes = i64{64} << 20;
 
 class special_values : public GpuTest {
  protected:
-  /// `change` alters exact data of a small problem; every class of kernel must still agree with fp64.
+  /// Runs every class of kernel on a small exact problem whose data `change` has altered. D must still equal
+  /// the fp64 result.
   template <class Change>
   void expect_agreement(const Change& change) {
     ASSERT_TRUE(ok(class_kernels(device())));
@@ -37,7 +39,8 @@ class special_values : public GpuTest {
 
 TEST_F(special_values, of_a_come_out_in_their_rows) {
   expect_agreement([](DataSpec& data) {
-    data.a = {.kind = Fill::specials};  // magnitude 1: e4m3 writes infinity as 448, and sums must stay exact
+    // Values have magnitude 1: e4m3 saturates infinity to 448, and sums must stay exact.
+    data.a = {.kind = Fill::specials};
     data.b.magnitude = 1;
   });
 }

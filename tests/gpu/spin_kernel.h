@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel that holds its SMs for a while and ends by itself. Blocks have at most 256 threads.
+// A kernel that occupies its SMs for a while and ends by itself. Blocks have at most 256 threads.
 #pragma once
 
 #include <sluice/spec/base.h>

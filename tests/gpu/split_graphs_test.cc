@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of split products and convolutions, captured in one stream and replayed at once in several, each
-// with its lent workspace. A hundred thousand replays of each have the bits of replays one after the other; a
-// replay adds to D, so a wrong one stays. The graphs on one shared workspace, planted, are seen to fail. Also
-// the driver's promises for a graph's memory: it returns when the graph is destroyed and its last launch
-// done, and can be allocated during a capture.
+// Graphs of split products and convolutions, captured in one stream and replayed concurrently in several,
+// each with the workspace that it is lent. A hundred thousand replays of each must have the bits of replays
+// one after the other. A replay adds to D, so a wrong one stays visible. With one shared workspace, a planted
+// bug, the graphs must fail. Also tests what the driver promises for a graph's memory. It is returned when
+// the graph is destroyed and its last launch is done, and it can be allocated during a capture.
 //   SLUICE_GRAPH_REPLAYS    replays of each of the first two tests (default 100,000)
 #include <dlfcn.h>
 
@@ -29,8 +29,8 @@ constexpr std::size_t kGraphs = 4;
 constexpr int kRound = 250;  // replays of each graph between checks of D
 constexpr i64 kReplays = 100'000;
 
-/// A problem for each graph, and the slices of its tiles. At most 32 CTAs each, so that four launches run
-/// side by side.
+/// The problem of each graph, and the number of slices of each tile. A launch has at most 32 CTAs, so that
+/// four run at the same time.
 struct Workload {
   std::vector<Problem> problems;
   int splits;
@@ -41,7 +41,7 @@ Workload matrices() {
   p.epilogue.update = Update::add;
   return {std::vector<Problem>(kGraphs, p), 8};
 }
-/// Where a convolution cannot add to D, D is its residual.
+/// fprop and dgrad cannot add to D, so D is passed as their residual instead.
 Workload convolutions() {
   Conv conv{.images = 2,
             .channels = 64,
@@ -60,7 +60,7 @@ Workload convolutions() {
   return all;
 }
 
-/// A product: its kernel and operands, the D that its graph adds to, and the expected D after kRound replays.
+/// A kernel with its operands, the D to which its graph adds, and the expected D after kRound replays.
 struct Product {
   gemm::Kernel kernel;
   ProblemData data;
@@ -70,7 +70,7 @@ struct Product {
 
 class split_graphs : public GpuTest {
  protected:
-  /// Makes products of `combine`, each with its own data.
+  /// Makes one product per problem, each with data of its own. `combine`: how slices are combined.
   void make_products(Combine combine, const Workload& workload = matrices()) {
     const auto verifier = Verifier::create(device());
     auto stream = StreamHandle::create(device());
@@ -107,7 +107,8 @@ class split_graphs : public GpuTest {
   Result<void> launch(std::size_t i, const WorkspaceView& workspace, Stream stream) const {
     return gemm::launch(products_[i].kernel, args(i, workspace), stream);
   }
-  /// Graphs captured in one stream. Without a given workspace each is lent one.
+  /// Captures one graph per product, all in the same stream. `given`: the workspace that they share; without
+  /// it, each graph is lent its own.
   std::vector<Graph> captured(const std::optional<WorkspaceView>& given) {
     std::vector<Graph> graphs;
     for (std::size_t i = 0; i < kGraphs; ++i) {
@@ -132,7 +133,8 @@ class split_graphs : public GpuTest {
     EXPECT_TRUE(ok(d.download(bits.data(), d.bytes())));
     return bits;
   }
-  /// Replays each graph kRound times, in turn on its own stream; with one stream, one after the other.
+  /// Replays each graph kRound times, taking turns. Each graph has a stream of its own; with one stream, they
+  /// run one after the other.
   void replay(const std::vector<Graph>& graphs, const std::vector<StreamHandle>& streams) {
     const Watchdog watched(60, "replays of split products");
     clear_d();
@@ -196,7 +198,8 @@ class split_graphs : public GpuTest {
     }
   }
   WorkspaceLender::Holdings held() const { return device().impl().lender.holdings(); }
-  /// Waits, since the driver returns memory on its own thread.
+  /// Polls until the lent memory is back to `lent` bytes, because the driver returns it on a thread of its
+  /// own.
   bool comes_back_to(i64 lent) const {
     for (int i = 0; i < 200 && held().lent != lent; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -236,7 +239,7 @@ TEST_F(split_graphs, give_their_memory_back_when_they_are_gone_and_done) {
     ASSERT_TRUE(ok(launch_kernel(*device().impl().api, (*spin)->function(), one, &params, stream_->get())));
   }
   ASSERT_TRUE(ok(graphs.back().launch(stream_->get())));
-  graphs.pop_back();  // while its launch waits behind the spinning kernel
+  graphs.pop_back();  // destroys a graph whose launch still waits for the spinning kernel
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_EQ(held().lent, before + static_cast<i64>(kGraphs)) << "it came back with its launch on its way";
   ASSERT_TRUE(ok(synchronize(device())));
@@ -249,7 +252,7 @@ TEST_F(split_graphs, give_their_memory_back_when_they_are_gone_and_done) {
   EXPECT_TRUE(comes_back_to(before));
 }
 
-/// Captures as PyTorch does: no thread may make a forbidden call.
+/// Captures in the global mode that PyTorch uses: no thread may make a call that this mode forbids.
 TEST_F(split_graphs, are_lent_memory_that_is_allocated_during_a_global_capture) {
   make_products(Combine::last_arriver);
   const DriverApi& api = *device().impl().api;
@@ -260,7 +263,7 @@ TEST_F(split_graphs, are_lent_memory_that_is_allocated_during_a_global_capture) 
       own.lend(device(), stream_->get(), products_[0].kernel.plan().workspace_bytes);
   Result<void> launched = mine ? launch(0, *mine, stream_->get()) : mine.error();
   Result<void> elsewhere;
-  std::thread([&] {  // lends another thread's stream one meanwhile
+  std::thread([&] {  // at the same time, another thread's stream is lent a workspace
     const std::vector<StreamHandle> other = new_streams(1);
     const Result<WorkspaceView> view = own.lend(device(), other[0].get(), kWorkspaceLimit);
     if (!view) elsewhere = view.error();
@@ -278,7 +281,7 @@ TEST_F(split_graphs, are_lent_memory_that_is_allocated_during_a_global_capture) 
   EXPECT_EQ(own.holdings().lent, 1) << "a graph that was never instantiated gives back too";
 }
 
-/// Two branches of one capture, which run at once.
+/// A capture with two branches, which run concurrently, so each needs its own workspace.
 TEST_F(split_graphs, have_one_for_each_branch) {
   make_products(Combine::last_arriver);
   find_wanted(captured({}));
@@ -312,7 +315,7 @@ TEST_F(split_graphs, have_one_for_each_branch) {
   for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(bits_of_d(i), products_[i].wanted) << i;
 }
 
-/// Documents the driver's behaviour; its manual promises only that the graph must be kept.
+/// Documents what the driver does. Its manual only promises that the graph must be kept.
 TEST_F(split_graphs, that_executables_were_updated_from) {
   make_products(Combine::last_arriver);
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products split along k, again and again on the same workspaces. After every launch the counters are zero
-// and D has the bits of the first run, on real data, where another order of summation would show. Variants:
-// alone, in 16 streams, replayed with changing inputs, and beside a kernel that holds half of the SMs. A
-// captured launch is one kernel node, or two with Combine::separate.
+// Products split along k, many times on the same workspaces. After every launch the counters must be zero and
+// D must have the bits of the first run. The data are real, which would show another order of summation.
+// Launches run alone, in 16 streams, in a graph with changing inputs, and next to a kernel that occupies half
+// of the SMs. A captured launch is one kernel node, or two with Combine::separate.
 //   SLUICE_SPLIT_LAUNCHES   launches of the first test (default 1,000,000); the others do a tenth of it
 #include <dlfcn.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 constexpr i64 kLaunches = 1'000'000;
 constexpr int kStreams = 16;
-constexpr i64 kWatched = 2000;  // launches between waits, so that a hang shows soon
+constexpr i64 kWatched = 2000;  // launches between two waits, so that a hang is noticed soon
 constexpr i64 kBytes = kWorkspaceCounterBytes + (i64{8} << 20);
 
 struct CompareParams {
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(256) sluice_entry(const __grid_cons
 }
 )";
 
-/// A product with its data and the bits of its first run.
+/// A product with its data and the bits of its first result.
 struct Product {
   gemm::Kernel kernel;
   ProblemData data;
@@ -97,7 +97,7 @@ class split : public GpuTest {
     DType input;
     PlanOverrides overrides;
   };
-  /// Small products, so that a million take seconds; every kind of split and schedule.
+  /// Returns small products with every kind of split and schedule. A million of them take seconds.
   static std::vector<Shape> shapes() {
     const auto with = [](Schedule schedule, int m, int n, ClusterShape cluster) {
       return PlanOverrides{.schedule = schedule, .tile_m = m, .tile_n = n, .cluster = cluster};
@@ -170,7 +170,7 @@ class split : public GpuTest {
                          {.grid_x = blocks, .block_x = threads, .smem_bytes = static_cast<u32>(smem)}, params,
                          stream);
   }
-  /// Counts words of D that differ from `wanted`, and nonzero counters.
+  /// Counts the words of D that differ from `wanted`, and the counters that are not zero.
   Result<void> compare(const Product& product, const void* d, const Workspace& workspace, Stream stream) {
     const CompareParams params{static_cast<const u32*>(d), static_cast<const u32*>(product.golden.data()),
                                product.d_bytes / 4, static_cast<const u32*>(workspace.data()),
@@ -271,7 +271,7 @@ TEST_F(split, replays_with_changed_inputs) {
     replayed.push_back({std::move(const_cast<Graph&>(*captured)),
                         {make(bytes), make(bytes)},
                         {make(product.d_bytes), make(product.d_bytes)}});
-    // Two inputs: as made, and with the sign bit of every second byte flipped in the first row.
+    // Each product has two inputs: its own data, and the same with some signs in the first row flipped.
     std::vector<u8> a(static_cast<size_t>(bytes)), d(static_cast<size_t>(product.d_bytes));
     for (int which = 0; which < 2; ++which) {
       ASSERT_TRUE(ok(copy_out(product.data.args().a, a)));
@@ -308,7 +308,7 @@ TEST_F(split, replays_with_changed_inputs) {
                                all[at].d_bytes / 4, static_cast<const u32*>(of_graph.data()),
                                static_cast<u32*>(wrong_.data())};
     ASSERT_TRUE(enqueue(*compare_, 16, 256, 0, &params, stream->get()).ok());
-    // Eager launches on the graph's workspace, in that stream, must not disturb it.
+    // Launches outside of the graph, on the graph's workspace and in its stream, must not disturb it.
     if (dice.one_in(8)) {
       ASSERT_TRUE(gemm::launch(all[0].kernel, args(all[0], of_graph), stream->get()).ok());
     }
@@ -330,8 +330,8 @@ TEST_F(split, finishes_beside_a_kernel_that_holds_half_of_the_sms) {
   const auto spin = load(kSpinUnit, kSmem);
   const i64 count = setting("SLUICE_SPLIT_LAUNCHES", kLaunches) / 10;
   Dice dice(4);
-  // The next spinning kernel is queued before the first ends, so half of the SMs stay held. Each ends by
-  // itself; together they outlast the launches by some milliseconds.
+  // Each spinning kernel ends by itself. The next one is queued before that, so half of the SMs are occupied
+  // until some milliseconds after the last launch.
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kSpin{3};
   Clock::time_point held_until = Clock::now();
@@ -353,8 +353,8 @@ TEST_F(split, finishes_beside_a_kernel_that_holds_half_of_the_sms) {
   record("cases", count);
 }
 
-/// Two long products on a few SMs each, so that both are in flight: on one workspace their stamps meet, on
-/// two they do not.
+/// Two long products, each on a few SMs, run at the same time. On one workspace their stamps conflict; on two
+/// they do not.
 TEST_F(split, launches_in_flight_on_one_workspace_are_reported) {
   Options options = device().options();
   options.stamp_workspaces = true;
@@ -409,7 +409,7 @@ TEST_F(split, launches_in_flight_on_one_workspace_are_reported) {
   EXPECT_NE(verified.error().message.find("in flight on the workspace at one time"), std::string::npos)
       << verified.error().message;
   ASSERT_TRUE(ok(one->reset(nullptr)) &&
-              ok(synchronize(device())));  // non-blocking streams do not wait for the default one
+              ok(synchronize(device())));  // non-blocking streams do not wait for the default stream
   launch_both(*one, *two);
   EXPECT_TRUE(ok(one->verify())) << "after reset()";
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends the process if a kernel hangs, since it cannot be stopped from within; prints the running case first.
-// Armed around every wait for the GPU.
+// Ends the process if a kernel hangs, since the process cannot stop it, after printing the running case.
+// Active during every wait for the GPU.
 #pragma once
 
 #include <condition_variable>
@@ -10,7 +10,7 @@
 
 namespace sluice::testing {
 
-inline constexpr int kHangExitCode = 3;  // tools/certify.py reports it as "hangs"
+inline constexpr int kHangExitCode = 3;  // exit code after a hang; tools/certify.py reports it as "hangs"
 
 class Watchdog {
  public:

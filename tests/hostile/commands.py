@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the built tool with command lines that nobody types, and says what is wrong with its answers.
+"""Runs the built tool with command lines that no user would type, and reports what is wrong with its answers.
 
     tests/hostile/commands.py build/debug/sluice --count 2000
 
-Verbs and flags come from the tool's own --help, so that a new flag is in by itself. A command line is drawn
-from a seed: good words with one or more spoilt, random flags, rubbish, broken files, a stdout that is closed or
-full. Every run must end in time, below 1 GB, with a documented exit code, without a sanitizer's report, and with
-output that is valid UTF-8 without control characters. `--self-test` plants a tool that does each of these wrong.
+Verbs and flags are read from the tool's own --help, so that new flags are included. A command line is drawn
+from a seed. It has valid words of which some are damaged, random flags, random bytes, broken files, or a
+stdout that is closed or full. Every run must end in time, below 1 GB, with a documented exit code, without a
+sanitizer's report, and with output that is valid UTF-8 without control characters. `--self-test` plants a
+tool that does each of these wrong.
 """
 import argparse
 import json
@@ -27,12 +28,13 @@ REPORT_CODE = 99  # exit code of a sanitizer that found something
 REPORTS = (b"AddressSanitizer", b"LeakSanitizer", b"runtime error:", b"terminate called", b"Assertion", b"bug of sluice")
 MOST_STDERR = 40_000
 UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-# Paths of the machine go to flags that only read: what a flag writes replaces the file of that name.
+# Paths of the machine are given only to flags that read, because a flag that writes would replace the file of
+# that name.
 READS = {"--shapes", "--codes", "--scales", "--zeros", "--cublaslt", "--nvrtc", "files"}
-# Work that a good value asks for and that takes minutes under a sanitizer is drawn small.
+# Values of flags that would request minutes of work under a sanitizer. Small ones are drawn instead.
 SMALL = {"--problems": ["1", "2", "-1", "1000001", "0"], "--largest": ["8", "64", "65537", "-1"], "--top": ["1", "2", "0", "1001"],
          "--jobs": ["1", "2", "-1", "1025", "0"], "--passes": ["0", "1", "-1", "101"], "--budget-s": ["0", "0.1", "-1", "nan"]}
-NEED_A_GPU = {"bench", "tune", "rows"}  # they end at the first check of a device; drawn seldom
+NEED_A_GPU = {"bench", "tune", "rows"}  # these fail at the first check of a device, so they are drawn seldom
 WHOLE = ["0", "1", "2", "3", "4", "5", "8", "16", "32", "63", "64", "100", "128", "256"]
 NUMBERS = ["0", "1", "2", "3", "4", "7", "8", "16", "64", "100", "128", "-1", "-0", "+1", " 1", "1 ", "0x10", "1e3", "1.5", "nan", "inf", "-inf", "1e999",
            "1e-999", "65535", "2147483647", "2147483648", "4294967296", "4294967297", "9223372036854775807", "9223372036854775808",
@@ -63,7 +65,7 @@ def write_files(folder):
     for name, data in FILES.items():
         (folder / name).write_bytes(data)
     with open(folder / "huge", "wb") as huge:
-        huge.truncate(20 << 20)  # a hole: more than the tool reads
+        huge.truncate(20 << 20)  # a sparse file, larger than the tool reads
     (folder / "folder").mkdir()
     (folder / "closed").write_text("64x64x64")
     (folder / "closed").chmod(0)
@@ -75,7 +77,8 @@ def write_files(folder):
 
 
 class Grammar:
-    """The grammar that the tool's --help gives: for each verb its flags, whether one takes a value, and words that it names."""
+    """The grammar that the tool's --help shows. For each verb: its flags, which of them take a value, and
+    words that it names."""
 
     def __init__(self, tool, environment):
         self.verbs = {}
@@ -100,7 +103,7 @@ class Grammar:
 
 
 class Dice:
-    """Draws command lines; the same seed and number give the same one."""
+    """Draws command lines. The same seed and number give the same line."""
 
     def __init__(self, grammar, seed, number):
         self.random = random.Random(f"{seed} {number}")
@@ -132,7 +135,7 @@ class Dice:
         return [flag, self.value(flag)] if self.random.random() < 0.9 else [f"{flag}={self.value(flag)}"]
 
     def base(self):
-        """A good start, so that what is spoilt comes past the first check."""
+        """Returns a valid command line to damage, so that the damaged part gets beyond the first check."""
         small = self.random.choice(["64x64x64", "16x128x256", "1x256x512"])
         if self.verb in ("run", "plan", "compile") and self.random.random() < 0.25:
             return [self.verb, "--device", "host", *self.random.choice(CONVS)]
@@ -159,7 +162,8 @@ class Dice:
         return words
 
     def short_line(self):
-        """A line that asks for minutes of work, by leaving out how much, asks for little."""
+        """Returns a command line. If it does not set the amount of work, small values are added, because the
+        defaults would take minutes."""
         words = self.line()
         if "verify" in words:
             for flag, least in (("--problems", "1"), ("--largest", "32")):
@@ -168,26 +172,27 @@ class Dice:
 
 
 def argument(word):
-    """As bytes that exec takes: without NUL, lone surrogates as the bytes that they stand for."""
+    """Converts a word to bytes that exec accepts: without NUL, and lone surrogates as the bytes that they
+    stand for."""
     return word.encode("utf-8", "surrogateescape").replace(b"\0", b"")
 
 
 class Runner:
     def __init__(self, tool, folder, limits):
         self.tool, self.folder, self.limits = os.path.abspath(tool), folder, limits
-        # A GPU is hidden: with one, a line that is good by chance would be measured for minutes.
+        # No GPU is visible: with one, a line that happens to be valid would run measurements for minutes.
         self.environment = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "", "HOME": str(folder / "folder"), "SLUICE_CACHE_DIR": str(folder / "cache"),
                             "SLUICE_RECORDS_DIR": str(folder / "mine"), "SLUICE_NVRTC": str(folder / "no_nvrtc"), "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""),
                             "ASAN_OPTIONS": f"exitcode={REPORT_CODE}:detect_leaks=0", "UBSAN_OPTIONS": f"exitcode={REPORT_CODE}:print_stacktrace=1"}
 
     def surroundings(self, draw):
-        """The environment and the stdout of a run: in 1 of 8, something of them is broken too."""
+        """Returns the environment and the stdout of a run. In 1 of 8 runs, part of them is broken too."""
         environment = dict(self.environment)
         if draw.random() < 0.1:
             name = draw.choice(["SLUICE_CACHE_DIR", "SLUICE_RECORDS_DIR", "SLUICE_NVRTC", "SLUICE_CACHE_READ_ONLY", "SLUICE_TIMELINE"])
             environment[name] = draw.choice(["", "text", "book", "folder", "/proc/nowhere", "\x1b[31m", "link", "0", "1", "n" * 5000])
         elif draw.random() < 0.04:
-            del environment["SLUICE_NVRTC"]  # the kernel is compiled
+            del environment["SLUICE_NVRTC"]  # the compiler is found, so the kernel is compiled
         return environment, draw.choices(["file", "closed", "full", "pipe"], [88, 4, 4, 4])[0]
 
     def start(self, words, environment, stdout, out, err):
@@ -205,7 +210,7 @@ class Runner:
                 os.close(kinds[stdout])
 
     def wait(self, process):
-        """Its status, peak memory in MB and whether it was stopped for time."""
+        """Returns exit status, peak memory in MB, and whether the process was stopped because of the time."""
         end, pause = time.monotonic() + self.limits.seconds, 0.002
         while True:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -256,7 +261,7 @@ class Runner:
         return found
 
 
-PLANTED = {  # a fault of a tool -> words of the report
+PLANTED = {  # fault of a fake tool -> words that the report must contain
     "kill -SEGV $$": "exit code -11", "exit 3": "exit code 3", "sleep 30": "did not end", "printf '\\033[31m'": "out holds", "printf '\\377' >&2; exit 2": "is no UTF-8",
     "exit 2": "without a word", "echo 'ERROR: AddressSanitizer: x' >&2; exit 1": "says AddressSanitizer",
     "python3 -c 'x = bytearray(400 << 20); x[::4096] = b\"x\" * len(x[::4096])'": "MB", "yes | head -c 50000 >&2; exit 1": "bytes on stderr",

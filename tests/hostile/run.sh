@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The long run of hostile input, by hand and at night: 500,000 mutated problem files, as many records, 200,000
-# command lines that are parsed and planned, and 100,000 C calls from eight threads. All run under the address
-# and undefined-behaviour sanitizers with 1 GB of memory each. `run.sh short` does a hundredth of each, in
-# about a minute. Prints a line for each part; fails at the first finding.
+# The long run of hostile input, started by hand and at night. It has 500,000 mutated problem files, as many
+# records, 200,000 command lines that are parsed and planned, and 100,000 C calls from eight threads. All run
+# under the address and undefined-behaviour sanitizers with 1 GB of memory each. `run.sh short` runs a
+# hundredth of each, in about a minute. Prints a line per part, and fails at the first finding.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 share=1

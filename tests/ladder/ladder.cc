@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the steps of docs/ladder. Without a GPU: each compiles for sm_90a without spills, stack or a word of
-// the compiler. On a GPU: each also makes the right D for two shapes, and is timed.
+// Checks the steps of docs/ladder. Without a GPU: each step must compile for sm_90a without spills, stack or
+// messages of the compiler. On a GPU: each must also compute the right D for two shapes, and is timed.
 //   sluice_ladder docs/ladder                  a row for each step; exit code 1 if one is wrong
-//   sluice_ladder docs/ladder --compile-only   and no GPU is asked for
-//   sluice_ladder docs/ladder --gpu            the exit code is 77, skipped, where there is no Hopper GPU
-//   sluice_ladder docs/ladder --self-test      planted faults are found; those of a result on a GPU alone
+//   sluice_ladder docs/ladder --compile-only   never uses a GPU
+//   sluice_ladder docs/ladder --gpu            exit code 77 (skipped) without a Hopper GPU
+//   sluice_ladder docs/ladder --self-test      checks that planted faults are found; wrong results need a GPU
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -34,11 +34,11 @@ constexpr const char* kInclude = "#include \"ladder.h\"\n";
 struct Shape {
   int m, n, k;
 };
-constexpr Shape kSmall{384, 512, 832};     // 13 tiles along k: no ring ends where its stages do
-constexpr Shape kLarge{4096, 4096, 4096};  // timed
-constexpr int kSamples = 4096;             // elements of D that are compared, of the large shape
+constexpr Shape kSmall{384, 512, 832};     // 13 k-tiles: not a multiple of any ring's number of stages
+constexpr Shape kLarge{4096, 4096, 4096};  // the shape that is timed
+constexpr int kSamples = 4096;             // number of elements of D that are compared for the large shape
 
-/// Dynamic shared memory: the ring, and 1024 bytes to align it and for barriers.
+/// Dynamic shared memory: the ring, and 1024 bytes for its alignment and the barriers.
 constexpr int smem_bytes(const ladder::Launch& launch) {
   return launch.row_bytes == 0 ? 0
                                : launch.stages * (launch.tile_m + launch.tile_n) * launch.row_bytes + 1024;
@@ -49,8 +49,8 @@ std::string file_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The step as one text, for NVRTC knows no folder: ladder.h stands where it is included. Empty: it is not
-/// there.
+/// Returns a step's source with ladder.h inserted, because NVRTC is given no include path. Returns "" if the
+/// file is missing or does not include ladder.h.
 std::string unit_of(const std::string& folder, int step) {
   std::string text = file_text(folder + "/step_0" + std::to_string(step + 1) + ".cu");
   const size_t at = text.find(kInclude);
@@ -59,7 +59,7 @@ std::string unit_of(const std::string& folder, int step) {
              : text.replace(at, std::string(kInclude).size(), file_text(folder + "/ladder.h"));
 }
 
-/// The compiler's report of a step; the fault is empty if all is well.
+/// Result of compiling a step; `fault` is empty if nothing is wrong.
 struct Compiled {
   int registers = 0;
   std::string fault{};
@@ -70,7 +70,8 @@ Compiled compile_step(const Compiler& compiler, const std::string& unit) {
   const Result<Cubin> cubin = compiler.compile(unit);
   if (!cubin) {
     const std::string& message = cubin.error().message;
-    return {.fault = message.substr(0, message.find("\nin the unit\n"))};  // its text stands in docs/ladder
+    // Without the source text, which is in docs/ladder anyway.
+    return {.fault = message.substr(0, message.find("\nin the unit\n"))};
   }
   const BuildReport& report = cubin->report;
   if (report.spill_bytes > 0 || report.stack_bytes > 0)
@@ -87,19 +88,19 @@ float to_float(ladder::bf16 value) {
   return result;
 }
 
-/// bf16 values between -1 and 1, of either sign.
+/// Random bf16 values between -1 and 1.
 std::vector<ladder::bf16> random_matrix(i64 elements, u64 seed) {
   std::mt19937_64 random(seed);
   std::vector<ladder::bf16> values(static_cast<size_t>(elements));
   for (ladder::bf16& value : values) {
     const u64 bits = random();
-    const auto exponent = static_cast<u32>(126 - bits % 6);  // 1/2 to 1, and down to 1/64
+    const auto exponent = static_cast<u32>(126 - bits % 6);  // magnitudes from 1/64 to 1
     value = static_cast<ladder::bf16>((bits >> 8 & 0x807f) | exponent << 7);
   }
   return values;
 }
 
-/// Operands and result of one shape, here and on the GPU.
+/// Operands and result of one shape, on host and GPU.
 struct Matrices {
   Shape shape{};
   std::vector<ladder::bf16> a{}, b{};
@@ -141,13 +142,14 @@ Result<ladder::Params> params_of(const Device& device, const ladder::Launch& lau
     if (replace_address(api, target, matrix.data()) == CUDA_SUCCESS) return {};
     return Error{ErrorCode::driver, std::string("no tensor map for ") + name};
   };
-  if (launch.row_bytes != 128) return params;  // not filled by TMA
+  if (launch.row_bytes != 128) return params;  // the kernel does not use TMA, so there are no tensor maps
   SLUICE_TRY(map("A", params.map_a, x.device_a, x.shape.m, launch.tile_m));
   SLUICE_TRY(map("B", params.map_b, x.device_b, x.shape.n, launch.tile_n));
   return params;
 }
 
-/// How many of the elements looked at are further from the sum in double than fp32 sums of k products may be.
+/// Returns the number of checked elements whose distance from the sum in double is more than fp32 sums of k
+/// products can explain.
 int wrong_elements(const Matrices& x, const std::vector<float>& d) {
   const Shape& s = x.shape;
   const i64 all = i64{s.m} * s.n;
@@ -162,8 +164,7 @@ int wrong_elements(const Matrices& x, const std::vector<float>& d) {
       sum += product;
       size += std::abs(product);
     }
-    // Every addition rounds what has been summed by 2^-24 at most; tensor cores cut in place of rounding:
-    // 2^-22.
+    // Each addition has a relative error of at most 2^-24 if it rounds. Tensor cores truncate: 2^-22.
     if (!(std::abs(d[static_cast<size_t>(at)] - sum) <= s.k * 0x1p-22 * size + 1e-30)) ++wrong;
   }
   return wrong;
@@ -174,11 +175,11 @@ struct Ran {
   double us = 0;
 };
 
-/// The median of nine launches, behind one that is not counted.
+/// Returns the median time of nine launches, after one that is not timed.
 Result<Ran> run_step(const Device& device, const ladder::Launch& launch, const std::string& unit,
                      const Matrices& x) {
   SLUICE_TAKE(const auto module, device.impl().load_unit(unit, smem_bytes(launch)));
-  const ContextScope scope(*device.impl().primary);  // encoding a tensor map needs a current context
+  const ContextScope scope(*device.impl().primary);  // encoding a tensor map requires a current context
   SLUICE_TRY(scope.entered());
   SLUICE_TAKE(const ladder::Params params, params_of(device, launch, x));
   SLUICE_TAKE(const StreamHandle stream, StreamHandle::create(device));
@@ -190,7 +191,8 @@ Result<Ran> run_step(const Device& device, const ladder::Launch& launch, const s
                           .grid_y = launch.persistent ? 1 : rows,
                           .block_x = static_cast<u32>(launch.threads),
                           .smem_bytes = static_cast<u32>(smem_bytes(launch))};
-  SLUICE_TRY(x.device_d.fill(0xff, stream.get()));  // NaN: an element that nobody writes is wrong
+  // NaN, so that an element that is never written counts as wrong.
+  SLUICE_TRY(x.device_d.fill(0xff, stream.get()));
   std::vector<double> times;
   for (int i = 0; i < 10; ++i) {
     SLUICE_TAKE(const Event begin, Event::create(device));
@@ -208,7 +210,7 @@ Result<Ran> run_step(const Device& device, const ladder::Launch& launch, const s
   return Ran{wrong_elements(x, d), times[4]};
 }
 
-/// One row of the table; false if something is wrong.
+/// Runs a step and prints its row of the table. Returns false if something is wrong.
 Result<bool> run_on_gpu(const Device& device, const std::string& folder, int step) {
   const std::string unit = unit_of(folder, step);
   bool right = true;
@@ -255,7 +257,8 @@ Result<int> run_all(const std::string& folder, Where where) {
   return faults == 0 ? 0 : 1;
 }
 
-/// The text with `to` in place of `from`; where that is gone, as it is, so that no fault is found.
+/// Returns the text with `from` replaced by `to`. If it does not contain `from`, the text is unchanged, and
+/// the caller's test then fails.
 std::string planted(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   return at == std::string::npos ? text : text.replace(at, from.size(), to);

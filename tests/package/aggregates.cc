@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Public aggregates in user code: some fields by name, the rest omitted. Compiled with -Wextra -Werror, so a
-// member without an initialiser fails (-Wmissing-field-initializers).
+// Public structs initialised in user code: some fields by name, the rest omitted. Compiled with -Wextra
+// -Werror, so a member without an initialiser fails (-Wmissing-field-initializers).
 #include <sluice/chain.h>
 #include <sluice/pack.h>
 

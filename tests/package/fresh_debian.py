@@ -32,11 +32,12 @@ UNITS = {"second": 1, "minute": 60, "hour": 3600}
 
 @dataclasses.dataclass
 class Step:
-    """A command of README. ``seconds``: what README says, if it does. ``codes``: exit codes that are right."""
+    """A command of README. ``seconds``: the time that README states, if it does. ``codes``: the expected exit
+    codes."""
     command: str
     seconds: float = 0
     codes: tuple = (0,)
-    mention: str = ""  # that the output must have
+    mention: str = ""  # text that the output must contain
 
 
 def section(text: str, title: str) -> str:
@@ -48,7 +49,7 @@ def block(text: str, language: str) -> str:
 
 
 def seconds_of(text: str) -> float:
-    """The time that a cell says: "3 minutes", "half a minute", "20 s"."""
+    """Returns the seconds that a cell of the table states: "3 minutes", "half a minute", "20 s"."""
     found = re.search(r"(\d+(?:\.\d+)?|half a|a|one|two|three) (second|minute|hour)s?\b", text)
     if not found:
         return 0
@@ -57,7 +58,7 @@ def seconds_of(text: str) -> float:
 
 
 def commands_of(lines: str) -> list:
-    """(command, its comment) of each line of a block."""
+    """Returns (command, its comment) of each line of a block."""
     parts = [line.partition(" #") for line in lines.splitlines() if line.strip() and not line.startswith("#")]
     return [(command.strip(), comment.strip()) for command, _, comment in parts]
 
@@ -67,7 +68,7 @@ def steps_of(text: str) -> list:
     steps = [Step(command) for command, _ in commands_of(block(install, ""))]
     for command, _, said in re.findall(r"^\| `([^`]+)` \|(.*?)\|([^|]*)\|$", install, re.M):
         steps.append(Step(command, seconds_of(said)))
-    steps.append(Step("sluice doctor", codes=(0, 1)))  # 1: this root has no GPU
+    steps.append(Step("sluice doctor", codes=(0, 1)))  # status 1, because there is no GPU
     for command, comment in commands_of(block(tool, "")):
         needs_gpu = "needs a GPU" in comment
         steps.append(Step(command, codes=(2,) if needs_gpu else (0,), mention="measures GPUs" if needs_gpu else ""))
@@ -75,7 +76,8 @@ def steps_of(text: str) -> list:
 
 
 def snippets_of(text: str) -> list:
-    """README's C++, built against the installation, and the imports of its Python: the rest needs a GPU."""
+    """Returns README's C++, to be built against the installation, and the imports of its Python. The rest of
+    the Python needs a GPU."""
     prefix = re.search(r"PREFIX=(\S+?)`", text)[1]
     project = f"""cmake_minimum_required(VERSION 3.25)
 project(readme CXX)
@@ -97,7 +99,7 @@ def sh(*command: str, **options) -> str:
 
 
 def make_root(root: pathlib.Path) -> None:
-    """Debian's minimal packages, and this machine's ways to more of them."""
+    """Makes a root folder with Debian's minimal packages, and this machine's sources of further packages."""
     if not shutil.which("debootstrap"):
         sh("apt-get", "install", "-y", "-qq", "--no-install-recommends", "debootstrap")
     targets = [line.split() for line in sh("apt-get", "indextargets", "--format", "$(CODENAME) $(COMPONENT) $(REPO_URI)").splitlines()]
@@ -123,7 +125,7 @@ def make_root(root: pathlib.Path) -> None:
 
 
 class Mounts:
-    """Folders of this machine that the root sees; taken away at the end."""
+    """Folders of this machine that are mounted in the root, and unmounted at the end."""
 
     def __init__(self, root: pathlib.Path):
         self.root, self.made = root, []
@@ -149,7 +151,7 @@ class Mounts:
 
 
 class Shell:
-    """One bash in the root, so that an activated venv lasts."""
+    """A single bash process in the root, so that an activated venv stays active."""
     MARK = "fresh-debian-step-ended"
 
     def __init__(self, root: pathlib.Path, more_path: str):
@@ -161,7 +163,7 @@ class Shell:
         self.run(f"cd {CLONE}")
 
     def run(self, command: str) -> tuple:
-        """(exit code, output, seconds)."""
+        """Runs a command. Returns (exit code, output, seconds)."""
         begin, said = time.monotonic(), []
         self.bash.stdin.write(f"{{ {command}\n}} </dev/null; echo \"{self.MARK} $?\"\n")
         self.bash.stdin.flush()
@@ -173,7 +175,7 @@ class Shell:
 
 
 def verdict(step: Step, code: int, text: str, seconds: float, bar: float) -> str:
-    """"ok", or what is wrong."""
+    """Returns "ok", or what is wrong."""
     if code not in step.codes:
         return f"exit code {code}"
     if step.mention not in text:
@@ -184,7 +186,8 @@ def verdict(step: Step, code: int, text: str, seconds: float, bar: float) -> str
 
 
 def run_all(root: pathlib.Path, steps: list, bar: float) -> int:
-    has_pip = any(step.command.startswith("pip install") for step in steps)  # else `sluice` is the one of make demo
+    # Otherwise `sluice` is the program that make demo built.
+    has_pip = any(step.command.startswith("pip install") for step in steps)
     wrong = 0
     with Mounts(root):
         shell = Shell(root, "" if has_pip else f":{CLONE}/build/release")

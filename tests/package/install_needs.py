@@ -16,19 +16,20 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def targets_of(makefile: str) -> list[str]:
-    """Targets that `make tool` builds, which `make demo` and `make install` begin with."""
+    """Returns the targets that `make tool` builds. `make demo` and `make install` build these first."""
     recipe = re.search(r"^tool:.*\n((?:\t.*\n)+)", makefile, re.M).group(1)
     return re.search(r"--target (.+)", recipe).group(1).split()
 
 
 def installed_files(script: str, build: pathlib.Path) -> set[str]:
-    """Files that CMake does not write itself."""
+    """Returns the files that `make install` copies, without those that CMake writes itself."""
     files = set(re.findall(rf'"{re.escape(str(build))}/([\w.]+)"', script))
     return {name for name in files if "." not in name or name.endswith((".a", ".so"))}
 
 
 def made_by(target: str, build: pathlib.Path) -> set[str]:
-    """Files that ninja brings up to date for a target: those that it stands for, and their inputs."""
+    """Returns the files that ninja builds for a target: those that the target stands for, and their inputs.
+    """
     def ninja(*words: str) -> list[str]:
         return subprocess.run(["ninja", "-C", str(build), "--quiet", "-t", *words], capture_output=True, text=True, check=True).stdout.split()
     return {*ninja("inputs", target), *ninja("query", target)}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses installed headers without a GPU: plans, reads the plan, gets a documented error.
+// Uses the installed headers without a GPU: makes a plan, reads it, and gets a documented error.
 #include <sluice/gemm.h>
 
 #include <cstdio>
@@ -11,7 +11,7 @@ int main() {
   std::printf("%s\n", short_name(plan->config).c_str());
   const auto bad = sluice::gemm::plan({.m = -1, .n = 4096, .k = 4096}, h200);
   if (bad || bad.error().code != sluice::ErrorCode::invalid_size) return 2;
-  // Links the launch path; without a driver the call returns its error.
+  // Makes the program link the launch path. Without a driver, the call returns an error.
   const auto device = sluice::Device::open(0, sluice::options_from_environment());
   return device || !device.error().message.empty() ? 0 : 3;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys are fields of text/fields.h, or short names for them: a new field needs no line here.
+// Keys are field names of text/fields.h, or short names for them, so a new field needs no code here.
 #include "plan_file.h"
 
 #include <charconv>
@@ -21,7 +21,7 @@ bool named(std::string_view text, DType& type) {
   return found.has_value();
 }
 
-/// A whole number in the type's range.
+/// Parses a whole number within the range of Integer.
 template <class Integer>
 bool number(const std::string& text, Integer& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -40,7 +40,7 @@ bool parse_shape(const std::string& word, Problem& p) {
   return sizes.size() == 3 && number(sizes[0], p.m) && number(sizes[1], p.n) && number(sizes[2], p.k);
 }
 
-/// e.g. "bf16", "e4m3>bf16", "e4m3*e5m2>fp32"
+/// Parses types such as "bf16", "e4m3>bf16" or "e4m3*e5m2>fp32".
 bool parse_types(const std::string& word, Problem& p) {
   const std::size_t arrow = word.find('>'), star = word.find('*');
   const std::string inputs = word.substr(0, arrow);
@@ -58,7 +58,7 @@ bool parse_cluster(const std::string& text, std::optional<ClusterShape>& cluster
   return true;
 }
 
-/// Short keys, with their fields.
+/// Returns the field that a short key stands for.
 std::string field_of(const std::string& key) {
   static const std::map<std::string, std::string> kFields = {{"a", "a.major"},
                                                              {"b", "b.major"},
@@ -84,7 +84,7 @@ std::string field_of(const std::string& key) {
   return found != kFields.end() ? found->second : key;
 }
 
-/// Applies keys that are not one field's value; gives nothing for other keys.
+/// Applies keys that set more than one field. Returns nothing for other keys.
 std::optional<bool> apply_special(const std::string& key, const std::string& value, Request& r) {
   Problem& p = r.problem;
   if (key == "gpu") {
@@ -180,7 +180,8 @@ std::vector<Entry> parse_file(const std::string& text) {
   for (std::string line; std::getline(lines, line);) {
     ++number;
     const std::size_t begin = line.find_first_not_of(' ');
-    if (begin != std::string::npos && begin > 0) {  // indented: the expected outcome of the request above
+    // An indented line: the expected outcome of the request above it.
+    if (begin != std::string::npos && begin > 0) {
       if (!entries.empty()) entries.back().expected = line.substr(begin);
       continue;
     }

@@ -25,17 +25,17 @@ struct Request {
   Problem problem;
   PlanOverrides overrides;
   DeviceInfo device;
-  std::optional<WeightFormat> weights;  // a packed product
+  std::optional<WeightFormat> weights;  // set for a packed product
   packed::Overrides packed;
 };
 
-/// Error invalid_argument: an unknown word.
+/// Parses a request. Error invalid_argument: a word is unknown.
 Result<Request> parse_request(const std::string& line);
 
-/// The expected line for a request: the plan, or the error.
+/// Returns the line that is expected below a request: the plan, or the error.
 std::string outcome(const Request& request);
 
-/// A line of a file. A request has its expectation on the next line.
+/// One line of a plan file. The line below a request holds its expected outcome.
 struct Entry {
   int line = 0;
   std::string text;      // as written
@@ -44,7 +44,7 @@ struct Entry {
 };
 
 std::vector<Entry> parse_file(const std::string& text);
-/// The file with every expectation replaced by the planner's current answer.
+/// Returns the file's text with each expected outcome replaced by what the planner answers now.
 std::string regenerate(const std::vector<Entry>& entries);
 
 }  // namespace sluice::plans

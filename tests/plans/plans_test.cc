@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares every line of tests/plans/*.txt with the planner. A change of its heuristics is a diff of these
-// files: run with SLUICE_UPDATE_PLANS=1, read the diff, commit it. How this can fail: any other choice, split
-// or message. `a_wrong_expectation_is_found` tests the reader.
+// Compares every line of tests/plans/*.txt with the planner's answer. A change of its heuristics shows as a
+// diff of these files: run with SLUICE_UPDATE_PLANS=1, read the diff, commit it. Any other choice, split or
+// message makes it fail. `a_wrong_expectation_is_found` tests the reader of the files.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -29,7 +29,7 @@ std::string contents(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// Differences in a file, as text; empty if there are none.
+/// Returns the differences between a file and the planner's answers, as text; empty if there are none.
 std::string differences(const std::string& name, const std::string& text) {
   std::string found;
   for (const Entry& entry : parse_file(text)) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Verifies combine.pml with spin (Debian package "spin"), and that spin finds each bug planted in it.
-# Exits with 77, "skipped" for ctest, if spin or a C compiler is missing; with 1 where SLUICE_NO_SKIPS is set.
+# Verifies combine.pml with spin (Debian package "spin"), and checks that spin finds each planted bug. Exits
+# with 77, "skipped" for ctest, if spin or a C compiler is missing, or with 1 if SLUICE_NO_SKIPS is set.
 set -euo pipefail
 cd "$(dirname "$0")"
 for tool in spin gcc; do
@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 model=$PWD/combine.pml
 cd "$work"
 
-# Every reachable state; prints spin's summary.
+# Explores every reachable state of a model and prints spin's summary.
 verify() {
   spin -a "$@" "$model" > spin.log || { cat spin.log; exit 1; }
   gcc -O2 -w -DSAFETY -DVECTORSZ=4096 -o pan pan.c

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products added to D: whole sums, and slices of shared tiles in any order. Every interleaving of small runs,
-// real numbers against the reference, and planted bugs: added twice, never, or by some peers only, and stores
-// in place of additions.
+// Products that are added to D: unsplit tiles, and slices of shared tiles in any order. Tests every
+// interleaving of small runs, real numbers against the reference, and planted bugs: adding twice, never or
+// only by some peers, and storing instead of adding.
 #include <cstdio>
 #include <cstring>
 
@@ -27,7 +27,7 @@ struct AddsNever : Machine {
   using Machine::Machine;
   void issue_store(int, const Tile&, int, int) {}
 };
-/// Also adds where a store belongs, if the problem overwrites D.
+/// Bug: adds where it must store and stores where it must add.
 struct StoresWhereItShouldAdd : Machine {
   using Machine::Machine;
   void issue_store(int buffer, const Tile& tile, int wave, int column) {
@@ -39,14 +39,15 @@ struct StoresWhereItShouldAdd : Machine {
     steps_.back().adds = !steps_.back().adds;
   }
 };
-/// Acts as if the first peer had all sums.
+/// Bug: only the first peer of a tile adds its partial sums, as if it had those of all peers.
 struct OnlyTheFirstPeerAdds : Machine {
   using Machine::Machine;
   void issue_store(int buffer, const Tile& tile, int wave, int column) {
     if (tile.sharing.rank == 0) Machine::issue_store(buffer, tile, wave, column);
   }
 };
-/// One peer adds for another, and the other's sums are lost: the count is right, but not each peer adds.
+/// Bug: one peer adds twice and another never. The number of additions is right, but one peer's sums are
+/// lost.
 struct OnePeerAddsForAnother : Machine {
   using Machine::Machine;
   void issue_store(int buffer, const Tile& tile, int wave, int column) {
@@ -54,7 +55,7 @@ struct OnePeerAddsForAnother : Machine {
     if (tile.sharing.rank != 1) Machine::issue_store(buffer, tile, wave, column);
   }
 };
-/// Adds a slice of a tile whose peers meet in the workspace; the last peer would add it again.
+/// Bug: adds its slice to D before the peers meet in the workspace, so the last peer adds it again.
 struct AddsItsPartBeforeMeeting : Machine {
   using Machine::Machine;
   void write_partial(const Tile& tile) {

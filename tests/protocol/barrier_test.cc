@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated mbarrier against the PTX ISA's definition. Fails if a phase completes too early or too late,
-// or if a wait tests more than a parity.
+// Compares the simulated mbarrier with the definition in the PTX ISA. Fails if a phase completes too early or
+// too late, or if a wait tests more than a parity.
 #include <sluice/twin/barrier.h>
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(barrier, a_waiter_two_phases_late_cannot_tell) {
   EXPECT_TRUE(b.arrive(1));
   EXPECT_TRUE(b.passes(0));
   EXPECT_TRUE(b.arrive(1));
-  EXPECT_FALSE(b.passes(0));  // although phase 0 is complete
+  EXPECT_FALSE(b.passes(0));  // phase 0 is complete, but so is phase 1, which has the other parity
 }
 
 TEST(barrier, waits_for_bytes_after_the_arrivals) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers for planted bugs: a scenario is clean without the bug and broken with it.
+// Helpers for tests of planted bugs: a scenario has no fault without the bug, and one with it.
 #pragma once
 
 #include <sluice/twin/record.h>
@@ -8,14 +8,15 @@
 
 namespace sluice::twin {
 
-/// Searches one small scenario exhaustively.
+/// Expects an exhaustive search of a small scenario to find the mutant's bug.
 template <class Mutant>
 inline void expect_all_catches(FailureKind kind, const Shape& shape) {
   const Exploration clean = explore_random(record_gemm(make(shape)), {.schedules = 20});
   expect_clean(clean, shape);
   expect_caught(explore_all(record<Mutant>(make(shape)), {.max_states = 3'000'000}), kind, shape);
 }
-/// Searches a larger one at random, and checks for a seed (none if a single role breaks the rule).
+/// Expects a random search of a larger scenario to find the bug, and returns it. It has a seed, unless the
+/// bug shows within a single role.
 template <class Mutant>
 inline Exploration expect_random_catches(const Shape& shape) {
   const Exploration found = explore_random(record<Mutant>(make(shape)), {.seed = 1, .schedules = 300});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains of overlapping launches (sluice/twin/chain.h): every interleaving of two CTAs each. The dense kernel
-// is recorded; other kernels have lists written by hand. chain_mutants_test.cc shows what makes these tests
-// fail.
+// Chains of overlapping launches (sluice/twin/chain.h), of two CTAs each, in every interleaving. The dense
+// kernel's events are recorded; other kernels have lists written by hand. chain_mutants_test.cc shows what
+// makes these tests fail.
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -28,8 +28,9 @@ struct Sum {
   }
 };
 
-/// Reuse of arrays. residual: the third reads the first's output. over_input, over_output: the third
-/// overwrites the first's input, or output.
+/// Arrays that the launches use. over_input: the third launch reads the first one's output as its residual,
+/// and overwrites the first one's input. over_output: it reads the first one's input, and overwrites the
+/// first one's output.
 ThreeArrays row() {
   return {};
 }
@@ -47,7 +48,8 @@ constexpr ThreeArrays (*kLayouts[])() = {row, over_input, over_output};
 
 using Lists = std::function<KernelLists(Overlap)>;
 
-/// All combinations of overlap, except that the first never waits and the third's trigger does not matter.
+/// Explores all combinations of overlap. The first launch never waits, and the third one's trigger is fixed
+/// because nothing follows it.
 void explore_overlaps(const char* name, const Lists& first, const Lists& second, const Lists& third,
                       Reduction reduction = Reduction::segments) {
   Sum sum;
@@ -78,7 +80,7 @@ TEST(chain_explore, every_overlap_of_three_equal_products) {
     explore_overlaps(kind->name, recorded(*kind), recorded(*kind), recorded(*kind));
 }
 
-/// Different kinds in a row, on one workspace, with an idle CTA between.
+/// Three products of different kinds in a chain, which share a workspace. The second has an idle CTA.
 TEST(chain_explore, products_of_different_kinds) {
   explore_overlaps("split, idle, split", recorded(kSplit), recorded(kIdle), recorded(kSplit));
   explore_overlaps("idle, block scales, residual", recorded(kIdle), recorded(kBlockScales),
@@ -95,7 +97,8 @@ TEST(chain_explore, kernels_written_down_by_hand) {
   explore_overlaps("plain, quantizer, product", plain_lists, quantize_lists, recorded(kBlockScales));
 }
 
-/// qkv, add + norm + quantise in place, gate_up, silu: scales and the residual stream pass through the chain.
+/// qkv, then add + norm + quantise in place, gate_up and silu. Scales and the residual stream pass through
+/// the chain.
 TEST(chain_explore, four_launches_of_a_layer) {
   Sum sum;
   for (const Trigger trigger : kTriggers)
@@ -119,8 +122,8 @@ TEST(chain_explore, four_launches_of_a_layer) {
   sum.print("o, norm, gate_up, silu");
 }
 
-/// A dependent launch that never triggers adds the slices of Combine::separate; the next product uses the
-/// same workspace.
+/// The second kernel of Combine::separate adds up the slices. It is a dependent launch that never triggers.
+/// The next product uses the same workspace.
 TEST(chain_explore, sums_of_parts_and_what_is_behind_them) {
   Sum sum;
   for (const Wait wait : kWaits)
@@ -136,7 +139,8 @@ TEST(chain_explore, sums_of_parts_and_what_is_behind_them) {
   sum.print("parts, sums, next");
 }
 
-/// A graph of two or three launches, twice: the second replay overwrites everything that the first read.
+/// A graph of two or three launches, replayed twice. The second replay overwrites everything that the first
+/// one read.
 TEST(chain_explore, a_graph_replayed_twice) {
   Sum sum;
   for (const ProductKind* kind : {&kPingPong, &kSplit}) {
@@ -152,8 +156,8 @@ TEST(chain_explore, a_graph_replayed_twice) {
   sum.print("replayed twice");
 }
 
-/// A foreign launch in the middle that never waits and begins by an ordinary edge of stream or graph, with a
-/// trigger or without.
+/// A foreign launch in the middle of the chain. It never waits, and starts after an ordinary edge of a stream
+/// or graph. It may trigger or not.
 TEST(chain_explore, a_foreign_launch_in_between) {
   Sum sum;
   for (const bool triggers : {false, true})
@@ -171,8 +175,8 @@ TEST(chain_explore, a_foreign_launch_in_between) {
   sum.print("foreign");
 }
 
-/// Full search: every interleaving of single events of distinct CTAs, in launches of one CTA; and of two
-/// peers in one of two orders.
+/// Searches without reduction: every interleaving of single events of different CTAs, in launches of one CTA.
+/// With two peers, in either order of the peers.
 TEST(chain_explore, every_interleaving_of_single_events) {
   for (const ProductKind* kind : {&kOne, &kOneScaled})
     explore_overlaps(kind->name, recorded(*kind), recorded(*kind), recorded(*kind), Reduction::none);
@@ -211,7 +215,7 @@ std::vector<std::string> first_cta(const KernelLists& lists) {
   return texts;
 }
 
-/// Lists from recordings, so that no chain is clean because its lists are empty.
+/// Checks that recorded lists contain events, since a chain with empty lists has no faults.
 TEST(chain_explore, lists_of_the_recorded_kernel) {
   using Texts = std::vector<std::string>;
   const std::string scales = "wait, read token_scales, read weights, ";
@@ -236,7 +240,7 @@ TEST(chain_explore, lists_of_the_recorded_kernel) {
 }
 
 /// Counts waits and triggers in the kernels' sources. If this fails, compare the kernel with its list in
-/// twin/kernel_lists.cc, then update the numbers.
+/// twin/kernel_lists.cc, then update the counts here.
 TEST(chain_explore, lists_by_hand_are_those_of_the_source) {
   struct Kernel {
     const char* file;

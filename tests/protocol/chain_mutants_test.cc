@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted bugs of overlapping launches, and the rules that detect each. Rules are checked one at a time, so
-// that a bug which a single rule detects would pass without it. Each chain is clean without its bug.
+// Planted bugs of overlapping launches, and the rules that detect each. Rules are checked one at a time: if
+// only one rule detects a bug, the bug would pass without that rule. Each chain has no fault without its bug.
 #include "chain_scenarios.h"
 #include "overlap_mutants.h"
 
@@ -27,7 +27,8 @@ Chain with_third(KernelLists third, Chain chain = {}) {
   chain.third = std::move(third);
   return chain;
 }
-/// `kinds`: the rules that detect the bug.
+/// Expects the broken chain to violate exactly the rules in `kinds`, each checked alone, and the clean one to
+/// violate none.
 void expect_falls(const Chain& broken, const Kinds& kinds, const Chain& clean = {}) {
   expect_complete(explore_chain(clean.launches()), "without the bug");
   EXPECT_EQ(caught_by(broken.launches()), kinds);
@@ -36,7 +37,7 @@ void expect_falls(const Chain& broken, const Kinds& kinds, const Chain& clean = 
   EXPECT_TRUE(kinds.contains(name_of(found.failure->kind))) << describe(*found.failure);
   EXPECT_FALSE(found.failure->trace.empty());
 }
-/// Removes an agent's events of a kind from a list written by hand.
+/// Removes all events of one kind, from CTA `cta_from` on, from a kernel's hand-written list.
 KernelLists without(KernelLists lists, EventKind kind, size_t cta_from = 0) {
   for (size_t cta = cta_from; cta < lists.ctas.size(); ++cta)
     for (AgentList& agent : lists.ctas[cta])
@@ -45,24 +46,25 @@ KernelLists without(KernelLists lists, EventKind kind, size_t cta_from = 0) {
 }
 
 // ---- the wait ----
-/// A launch without work leaves before the one in front has ended. It is then complete, and the third waits
-/// only for it.
+/// A launch without work exits without waiting for the launch before it, and is then complete. The third
+/// launch waits only for this one, so it may start before the first has ended.
 TEST(chain_mutants, a_launch_of_idle_ctas_leaves_without_waiting) {
   Chain clean;
-  clean.arrays.third.tokens = "y";  // the second works on something else
+  clean.arrays.third.tokens = "y";  // the second launch uses other arrays than the third
   clean.arrays.second.tokens = "x";
   const Chain broken = with_second(product<AllCtasLeave>(kPingPong, kEager), clean);
   expect_falls(broken, {"no_wait", "read_early"}, clean);
 }
-/// One CTA of two: the launch ends with the other, so nothing happens. The contract asks more than the chain
-/// needs, and only that rule detects it. check_waits (local_rules.h) covers math groups that leave a CTA
-/// whose load thread waits (overlap_test.cc).
+/// One of two CTAs leaves without waiting. The launch still completes only after the other CTA, so no data
+/// race happens. The contract is stricter than the chain needs, and only the rule "no_wait" finds the bug.
+/// check_waits (local_rules.h) covers math groups that leave a CTA whose load thread waits (overlap_test.cc).
 TEST(chain_mutants, one_idle_cta_leaves_without_waiting) {
   const Chain clean = with_second(product(kIdle, kEager));
   expect_falls(with_second(product<IdleCtaLeaves>(kIdle, kEager)), {"no_wait"}, clean);
   EXPECT_EQ(caught_by(with_second(product<IdleCtasLeave>(kIdle, kEager)).launches()), kNobody);
 }
-/// Leaving early is harmless while another CTA waits, but not if that one is idle too.
+/// One CTA that leaves early does no harm while another one waits. If all leave early, a later launch reads
+/// too early.
 TEST(chain_mutants, a_companion_whose_ctas_all_leave_early) {
   Chain clean = with_second(norm_lists(kEager));
   clean.arrays.second.tokens = "x", clean.arrays.third.tokens = "y";
@@ -75,25 +77,25 @@ TEST(chain_mutants, a_companion_whose_ctas_all_leave_early) {
 TEST(chain_mutants, a_product_that_never_waits) {
   expect_falls(with_second(product<NeverWaits>(kPingPong, kEager)), {"no_wait", "read_early"});
 }
-/// The math groups leave last, and they write D.
+/// Only the load thread waits. The math groups, which write D and leave last, do not.
 TEST(chain_mutants, only_the_load_role_waits) {
   Chain clean;
   clean.arrays.third.output = "y", clean.arrays.third.tokens = "x";
   expect_falls(with_third(product<OnlyLoadWaits>(kPingPong, kEager), clean),
                {"write_over_read", "write_over_write"}, clean);
 }
-/// A kernel without a wait is launched as a dependent, which the host refuses.
+/// A kernel without a wait is launched as a dependent launch. The host refuses this.
 TEST(chain_mutants, a_dependent_launch_of_code_without_the_wait) {
   KernelLists companion = quantize_lists({.wait = Wait::none, .trigger = Trigger::never});
   companion.dependent = true;
   expect_falls(with_second(companion), {"no_wait", "read_early"}, with_second(quantize_lists(kEager)));
-  // Without triggers too: a launch is not complete when its CTAs have left.
+  // Without triggers it is wrong too: a launch is not complete when its CTAs have exited.
   Chain silent = with_second(companion);
   silent.first = product(kPingPong, {});
   expect_falls(silent, {"no_wait", "read_early"});
 }
-/// It triggers without waiting and shares no memory. The third, which waits only for it, shares memory with
-/// the first.
+/// The middle launch triggers but never waits, and shares no memory with the others. The third waits only for
+/// the middle one, although it shares memory with the first.
 TEST(chain_mutants, a_launch_in_the_middle_that_only_triggers) {
   Chain clean = with_second(product(kPingPong, {.trigger = Trigger::at_start}));
   clean.arrays.second.tokens = "other", clean.arrays.second.output = "others'";
@@ -107,7 +109,7 @@ TEST(chain_mutants, a_launch_in_the_middle_that_only_triggers) {
 TEST(chain_mutants, tokens_loaded_with_the_weights) {
   expect_falls(with_second(product<LoadsAEarly>(kPingPong, kEager)), {"read_early"});
   const Chain clean = with_third(product(kSwapped, kEager));
-  KernelLists judged = product(kSwapped, kEager);  // with swapped operands the tokens are B
+  KernelLists judged = product(kSwapped, kEager);  // with swapped operands, B holds the tokens
   for (auto& cta : judged.ctas)
     for (AgentList& agent : cta)
       for (OperandEvent& event : agent.events)
@@ -121,13 +123,14 @@ TEST(chain_mutants, scales_fetched_early) {
   clean.arrays.second.output_scales = clean.arrays.third.token_scales = "z scales";
   expect_falls(with_third(product<FetchesScalesEarly>(kBlockScales, kEager), clean), {"read_early"}, clean);
 }
-/// The first still reads what the third overwrites, and both touch memory that the second does not.
+/// The third launch overwrites memory that the first one still uses. The second launch does not touch that
+/// memory.
 TEST(chain_mutants, d_stored_before_the_wait) {
   Chain over_input, over_output;
   over_input.arrays.third.output = "x";
   expect_falls(with_third(product<StoresEarly>(kPingPong, kEager), over_input), {"write_over_read"},
                over_input);
-  over_output.arrays.first.output = over_output.arrays.third.output = "out";  // read by no launch
+  over_output.arrays.first.output = over_output.arrays.third.output = "out";  // no launch reads this array
   expect_falls(with_third(product<StoresEarly>(kPingPong, kEager), over_output), {"write_over_write"},
                over_output);
 }
@@ -144,7 +147,8 @@ TEST(chain_mutants, the_workspace_touched_before_the_wait) {
 }
 
 // ---- requests that the host refuses ----
-/// Weights may be read before the wait, so no earlier launch may write them. Without overlap it is legal.
+/// With overlap, weights may be read before the wait, so no earlier launch may write them. Without overlap it
+/// may.
 TEST(chain_mutants, weights_that_a_launch_in_front_writes) {
   for (const char* written : {"y", "z"}) {
     Chain broken;
@@ -154,7 +158,7 @@ TEST(chain_mutants, weights_that_a_launch_in_front_writes) {
     none.third = product(kPingPong, {});
     expect_falls(broken, {"read_early"}, none);
     expect_complete(explore_chain(first.launches()), "loads nothing before it waits");
-    // Norms read gamma, and packed kernels scales and bias, early even with Wait::first.
+    // Even with Wait::first, norms read gamma before the wait, and packed kernels read scales and bias.
     const Overlap waits_first{.wait = Wait::first};
     for (const KernelLists& early : {norm_lists(waits_first), strip_lists(waits_first)})
       expect_falls(with_third(early, broken), {"read_early"}, none);
@@ -162,7 +166,7 @@ TEST(chain_mutants, weights_that_a_launch_in_front_writes) {
       expect_complete(explore_chain(with_third(late, broken).launches()), "waits before its weights");
   }
 }
-/// An edge of a graph waits only for the launch directly in front; a stream waits for all.
+/// A graph's edge waits only for the launch directly before it; a stream waits for all earlier launches.
 TEST(chain_mutants, a_foreign_launch_behind_one_that_did_not_wait) {
   Chain clean = with_third(foreign_lists(false));
   clean.arrays.second.tokens = "x", clean.arrays.third.tokens = "y";
@@ -172,7 +176,8 @@ TEST(chain_mutants, a_foreign_launch_behind_one_that_did_not_wait) {
   broken.arrays.third.edge = Edge::stream;
   EXPECT_EQ(caught_by(broken.launches()), Kinds{"no_wait"});
 }
-/// A foreign launch that waits for a flag of the next one, which begins only when this one triggers.
+/// A foreign launch that waits for a flag which the next launch sets. The next launch starts only when this
+/// one triggers.
 TEST(chain_mutants, a_launch_that_waits_for_the_next_one) {
   const auto chain = [](bool triggers) {
     Chain c = with_second(foreign_lists(triggers));
@@ -190,7 +195,7 @@ TEST(chain_mutants, a_launch_that_waits_for_the_next_one) {
 }
 
 // ---- the search ----
-/// Every Reduction still finds each bug.
+/// Each Reduction of the search finds every bug.
 TEST(chain_mutants, fall_in_every_reduction) {
   const KernelLists one = product(kOne, kEager);
   Chain over_input{one, one, product<StoresEarly>(kOne, kEager)};
@@ -215,8 +220,8 @@ TEST(chain_mutants, fall_in_every_reduction) {
     EXPECT_EQ(first_failure(idle, {FailureKind::no_wait}), "read_early");
   }
 }
-/// The third begins while the first still runs, so the launches do meet: its reads before the wait are early.
-/// If one CTA of the second triggers only after its wait, they are not.
+/// The third launch starts while the first one still runs, so its reads before the wait are too early. If one
+/// CTA of the second launch triggers only after its own wait, they are not.
 TEST(chain_mutants, three_launches_run_at_one_time) {
   Chain chain;
   chain.arrays.third.weights = "y";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches for chains: recorded products of the dense kernel, and expectations for a chain.
+// Launches for tests of chains: recorded products of the dense kernel, and functions that check a chain.
 #pragma once
 
 #include <set>
@@ -12,7 +12,7 @@
 
 namespace sluice::twin {
 
-/// A minimal scenario of two CTAs, or two clusters.
+/// A kind of product with the smallest useful scenario: two CTAs or two clusters.
 struct ProductKind {
   const char* name;
   Shape shape;
@@ -35,7 +35,7 @@ inline const ProductKind kBlockScales{"block scales",
                                       {.k_tiles = 1, .rows = 4, .clusters = 2, .block_scales = true}};
 inline const ProductKind kIdle{"idle CTA", {.k_tiles = 1, .rows = 1, .clusters = 2}};
 inline const ProductKind kPair{"cluster of two", {.k_tiles = 1, .rows = 1, .cluster = {2, 1}}};
-// For searches without reduction.
+// Small enough for searches without reduction.
 inline const ProductKind kOne{"one CTA", {.k_tiles = 1, .rows = 2}};
 inline const ProductKind kOneScaled{"one CTA, block scales", {.k_tiles = 1, .rows = 2, .block_scales = true}};
 inline const ProductKind kTwoPeers{
@@ -64,10 +64,10 @@ inline KernelLists product(const ProductKind& kind, Overlap overlap) {
   return gemm_lists(record_unchecked<AnyMachine>(scenario_of(kind, overlap)));
 }
 
-/// Everything as early as possible: planted bugs then do harm.
+/// The earliest wait and trigger, with which a planted bug causes a fault.
 inline constexpr Overlap kEager{.wait = Wait::weights_first, .trigger = Trigger::at_start};
 
-/// x -> y -> z -> out; tests change the arrays they need.
+/// Arrays of three launches, x -> y -> z -> out. Tests change the ones that they need.
 struct ThreeArrays {
   LaunchArrays first{.name = "first", .edge = Edge::stream, .output = "y"};
   LaunchArrays second{.name = "second", .tokens = "y", .output = "z"};
@@ -83,7 +83,7 @@ inline constexpr FailureKind kChainRules[] = {FailureKind::read_early, FailureKi
                                               FailureKind::write_over_write, FailureKind::no_wait,
                                               FailureKind::deadlock};
 
-/// The rules that detect a bug, each checked alone.
+/// Returns the rules that a chain violates. Each rule is checked in a search of its own.
 inline std::set<std::string> caught_by(const std::vector<ChainLaunch>& chain) {
   std::set<std::string> kinds;
   for (const FailureKind asked : kChainRules) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Peers of shared tiles: every order of arrival, in two consecutive launches. split_mutants_test.cc shows
-// what makes these fail.
+// what makes these tests fail.
 #include <sluice/twin/combine.h>
 
 #include <cstdio>

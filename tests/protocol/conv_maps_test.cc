@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The maps that the twin walks are those that the host encodes.
+// The twin must use the same tensor maps as the host encodes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted bugs in what is a convolution's own: the walks of its loaders, byte counts, phases (mutants.h).
+// Planted bugs in the parts that only convolutions have: the loaders' traversal of pixels and taps, byte
+// counts, and phases (see mutants.h).
 #pragma once
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace sluice::twin::mutants {
 
 // ---- walks ----
-/// A filter's State that stands still while weights are loaded ahead of the wait.
+/// Bug: the filter's position does not advance while weights are loaded ahead of the wait.
 struct FilterWalkStandsStillEarly : Machine {
   using Machine::Machine;
   void wait_prerequisites() {
@@ -23,7 +24,7 @@ struct FilterWalkStandsStillEarly : Machine {
   }
   bool waited = false;
 };
-/// Both operands count taps in one State.
+/// Bug: the gathered operand and the filter advance one common position.
 struct OneWalkForBothOperands : Machine {
   using Machine::Machine;
   void load_b(int stage, int k_tile) {
@@ -32,7 +33,7 @@ struct OneWalkForBothOperands : Machine {
     record({.kind = StepKind::load_b, .stage = stage, .tile = load_tile_, .k_tile = k_tile, .conv = boxes});
   }
 };
-/// A split's run begins at the tile's first k-tile.
+/// Bug: a slice starts to load at the tile's first k-tile instead of its own.
 struct WalkBeginsWithTheTile : Machine {
   using Machine::Machine;
   void begin_loads(const Tile& tile) {
@@ -42,7 +43,7 @@ struct WalkBeginsWithTheTile : Machine {
     walk_.begin(config(), params_, whole, cta_rank());
   }
 };
-/// Every CTA of a cluster loads the slice of the first.
+/// Bug: each CTA of a cluster loads the multicast slice of the first CTA.
 struct WalkForgetsTheSlice : Machine {
   using Machine::Machine;
   void begin_loads(const Tile& tile) {
@@ -50,7 +51,7 @@ struct WalkForgetsTheSlice : Machine {
     walk_.begin(config(), params_, tile, 0);
   }
 };
-/// 64 pixels further in the row, whatever its length: nothing is carried to the next image.
+/// Bug: moves on by 64 pixels without carrying to the next image.
 struct PixelsWithoutCarry : Machine {
   PixelsWithoutCarry(const Scenario& scenario, int cluster, const Agent& agent, StepList& steps)
       : Machine(scenario, cluster, agent, steps) {
@@ -63,7 +64,7 @@ struct OneBlockTooMany : Machine {
     ++params_.gather.blocks;
   }
 };
-/// dgrad's taps go forwards through dy.
+/// Bug: dgrad visits the taps of dy in forward order instead of reversed.
 struct TapsNotReversed : Machine {
   TapsNotReversed(const Scenario& scenario, int cluster, const Agent& agent, StepList& steps)
       : Machine(scenario, cluster, agent, steps) {
@@ -74,7 +75,7 @@ struct TapsNotReversed : Machine {
 };
 
 // ---- bytes ----
-/// Every atom of the tile is counted, also those past the last column.
+/// Bug: expects the bytes of all atoms of a tile, also past the last column, where none is loaded.
 struct AllAtomsExpected : Machine {
   using Machine::Machine;
   void expect_stage(int stage) {
@@ -83,7 +84,7 @@ struct AllAtomsExpected : Machine {
     record({.kind = StepKind::expect, .stage = stage, .count = bytes});
   }
 };
-/// A tile outside brings no atom, and expects none.
+/// Bug: a tile outside of D loads no atom and expects none, though its peers wait for its slice.
 struct NoAtomOutside : Machine {
   using Machine::Machine;
   void expect_stage(int stage) {
@@ -96,7 +97,7 @@ struct NoAtomOutside : Machine {
   }
   bool inside() const { return load_tile_.n_offset < params_.n; }
 };
-/// The whole tile is expected where the last rows come in a shorter box.
+/// Bug: expects the bytes of the whole tile, although a shorter box loads its last rows.
 struct NoShorterBoxExpected : Machine {
   using Machine::Machine;
   void expect_stage(int stage) {
@@ -104,7 +105,7 @@ struct NoShorterBoxExpected : Machine {
     record({.kind = StepKind::expect, .stage = stage, .count = bytes});
   }
 };
-/// A shorter box is expected of a phase, whose boxes are all whole.
+/// Bug: expects a shorter box for a phase, although a phase's boxes are never shortened.
 struct ShorterBoxOfAPhaseExpected : Machine {
   using Machine::Machine;
   void expect_stage(int stage) {
@@ -116,7 +117,7 @@ struct ShorterBoxOfAPhaseExpected : Machine {
 };
 
 // ---- phases ----
-/// `change` gets all phases of the kernel's parameters.
+/// Bug: `change` alters the phases in the kernel's parameters.
 template <void (*change)(PhaseParams (&)[kMostPhases])>
 struct ChangedPhases : Machine {
   ChangedPhases(const Scenario& scenario, int cluster, const Agent& agent, StepList& steps)
@@ -136,14 +137,14 @@ inline void first_taps(PhaseParams (&phases)[kMostPhases]) {
 inline void first_pixels(PhaseParams (&phases)[kMostPhases]) {
   for (PhaseParams& phase : phases) phase.pixels = phases[0].pixels;
 }
-/// The load role takes the k-tiles of the largest phase, and the others their own.
+/// Bug: the load role loads as many k-tiles as the largest phase has, the other roles use the right number.
 struct LoadsTheLargestPhase : Machine {
   LoadsTheLargestPhase(const Scenario& scenario, int cluster, const Agent& agent, StepList& steps)
       : Machine(scenario, cluster, agent, steps) {
     if (is_load_role()) first_k_tiles(params_.phases);
   }
 };
-/// A phase's store goes to a row of dx, as if its pixels were neighbours.
+/// Bug: stores a phase's pixels to adjacent rows of dx, although they are a stride apart.
 struct StoresRowsOfAPhase : Machine {
   using Machine::Machine;
   void issue_store(int buffer, const Tile& tile, int wave, int column) {

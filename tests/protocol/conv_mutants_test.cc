@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every planted bug of convolutions is caught, for the right reason, in a scenario that is clean without it.
+// Every planted bug of convolutions must be found, by the right rule, in a scenario that has no fault without
+// it.
 #include "conv_mutants.h"
 
 #include "conv_scenarios.h"
@@ -70,7 +71,7 @@ TEST(conv_mutants, taps_that_are_not_reversed) {
 // ---- bytes ----
 TEST(conv_mutants, all_atoms_of_the_last_tile_expected) {
   ConvCase c = odd_case(ConvOp::wgrad, 1);
-  c.config.tile.n = 256;  // 3 taps of 2 blocks: the second tile has 2 atoms
+  c.config.tile.n = 256;  // 3 taps of 2 channel blocks are 6 atoms, so the second tile has 2
   expect_caught<AllAtomsExpected>(FailureKind::deadlock, c);
 }
 TEST(conv_mutants, no_atom_of_a_tile_outside) {
@@ -89,7 +90,7 @@ TEST(conv_mutants, a_shorter_box_expected_of_a_phase) {
 }
 
 // ---- phases ----
-/// Phases of two taps and of one.
+/// A dgrad with phases of two taps and of one.
 ConvCase uneven_phases() {
   ConvCase c = odd_case(ConvOp::dgrad, 1);
   c.conv.filter.w = 3;
@@ -112,19 +113,19 @@ TEST(conv_mutants, taps_of_the_first_phase) {
 }
 TEST(conv_mutants, pixels_of_the_first_phase) {
   ConvCase c = uneven_phases();
-  c.conv.size.w = 12;  // phases of as many pixels, from other places
+  c.conv.size.w = 12;  // phases have equally many pixels, at different places
   c.conv.filter.w = 4;
   c.conv.padding.w = 1;
   expect_caught<ChangedPhases<first_pixels>>(FailureKind::wrong_boxes, c);
 }
 TEST(conv_mutants, rows_of_a_phase_stored_as_neighbours) {
   ConvCase c = uneven_phases();
-  c.conv.images = 30;  // more rows than one wave
+  c.conv.images = 30;  // more rows than one wave of stores (kWaveRows)
   expect_caught<StoresRowsOfAPhase>(FailureKind::wrong_boxes, c);
 }
 
 // ---- coverage ----
-/// A launch that forgets the last phase, or the last atom of a filter's gradient.
+/// Bugs: a launch omits the last phase, or the last atom of a filter's gradient.
 TEST(conv_mutants, outputs_that_belong_to_nobody) {
   Scenario phases = scenario_of(uneven_phases());
   --phases.batch;

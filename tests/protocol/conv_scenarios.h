@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small convolutions for the twin: their data, plans made by hand, and the scenarios of these plans.
+// Small convolutions for the twin: data, plans made without the planner, and the scenarios of these plans.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,10 +16,10 @@
 
 namespace sluice::twin {
 
-/// A convolution, the kernel that computes it, and how its tiles are dealt out.
+/// A convolution, the kernel for it, and the division of its tiles among clusters.
 struct ConvCase {
   Conv conv{};
-  KernelConfig config{};  // types, layouts and conv follow from the others
+  KernelConfig config{};  // types, layouts and conv are filled in from the other members
   DType inputs = DType::bf16, output = DType::fp32;
   Epilogue epilogue{};
   int clusters = 2;
@@ -65,7 +65,7 @@ inline std::string text_of(const ConvCase& c) {
          std::to_string(c.clusters);
 }
 
-/// Whole numbers, and NaN between the pixels of a tensor with a pitch.
+/// Returns whole numbers, with NaN in the gaps between pixels if the tensor has a pitch.
 inline std::vector<u8> pixels(DType type, i64 count, i64 channels, i64 pitch, u32 seed) {
   std::vector<u8> data = whole_numbers(type, count * pitch, seed);
   for (i64 i = 0; i < count; ++i)
@@ -74,8 +74,8 @@ inline std::vector<u8> pixels(DType type, i64 count, i64 channels, i64 pitch, u3
   return data;
 }
 
-/// Runs `c` in the twin, and compares all of D, gaps included, with the reference. D starts as NaN, or as
-/// whole numbers if the product is added to it.
+/// Runs `c` in the twin and compares D, gaps included, with the reference. D starts as NaN, or as whole
+/// numbers if the product is added to it.
 inline TwinReport expect_equals_reference(const ConvCase& c, u64 seed = 7) {
   SCOPED_TRACE(text_of(c));
   const Plan plan = plan_of(c);
@@ -108,8 +108,8 @@ inline TwinReport expect_equals_reference(const ConvCase& c, u64 seed = 7) {
   return *report;
 }
 
-/// 1 to 3 axes with odd sizes, asymmetric padding, a stride and a dilation; channels that fill no whole
-/// block, and pixels that lie apart.
+/// Returns a convolution along 1 to 3 axes with odd sizes, asymmetric padding, a stride and a dilation. Its
+/// channels are not whole blocks, and pixels have gaps between them.
 inline Conv odd_conv(ConvOp op, int spatial) {
   Conv v{.op = op, .spatial = spatial, .images = 2, .channels = 72, .filters = 40};
   v.size = {11, spatial > 1 ? 6 : 1, spatial > 2 ? 3 : 1};

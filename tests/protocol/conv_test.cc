@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions in the twin: exact numbers against the reference for every op, number of axes and cluster, and
-// the explorers on the smallest. Rules of boxes and of coverage are checked in each recording.
+// Convolutions in the twin. Exact numbers are compared with the reference for every op, number of axes and
+// cluster, and the smallest cases are searched in every interleaving. Each recording is also checked for the
+// right boxes and for complete coverage of D.
 #include <cstdio>
 
 #include "conv_scenarios.h"
@@ -29,7 +30,7 @@ TEST(conv, every_op_number_of_axes_and_cluster) {
   EXPECT_EQ(ran, 84);
 }
 
-/// Atoms of 64 channels at a tap: tiles of 1 to 4 of them, the last tile with fewer.
+/// A wgrad's columns are atoms: 64 channels at one tap. Tiles have 1 to 4 atoms, and the last tile has fewer.
 TEST(conv, atoms_of_a_wgrad_cross_taps_and_end_early) {
   for (const int columns : {64, 128, 192, 256})
     for (const int channels : {24, 72, 128})
@@ -43,8 +44,8 @@ TEST(conv, atoms_of_a_wgrad_cross_taps_and_end_early) {
       }
 }
 
-/// One tap and few channels: with two CTAs along n the second tile lies outside. It loads one atom, since its
-/// peers wait for its slice.
+/// D has one tap and few channels, so with two CTAs along n the second one's tile is outside of D. It still
+/// loads one atom, because its peers wait for its multicast slice.
 TEST(conv, a_tile_outside_of_a_wgrad_loads_one_atom) {
   Conv v = odd_conv(ConvOp::wgrad, 2);
   v.filter = kOnes;
@@ -68,8 +69,8 @@ TEST(conv, a_tile_outside_of_a_wgrad_loads_one_atom) {
   }
 }
 
-/// k-tiles of a wgrad are 64 pixels: with 9 x 5 of y they begin in the middle of rows and images. Those of
-/// fprop begin in the middle of a tap.
+/// In a wgrad, a k-tile is 64 pixels. With 9 x 5 pixels of y, k-tiles begin in the middle of rows and images.
+/// In an fprop, slices begin in the middle of a tap.
 TEST(conv, splits_begin_anywhere) {
   for (const ConvOp op : kOps)
     for (const Combine combine : {Combine::last_arriver, Combine::separate, Combine::add}) {
@@ -119,18 +120,21 @@ TEST(conv, direct_stores) {
   }
 }
 
-/// Phases with other numbers of taps, with none, and without pixels; their pixels of dx lie between each
-/// other.
+/// Phases that have different numbers of taps, no taps, or no pixels. The pixels of different phases
+/// alternate in dx.
 TEST(conv, phases_of_a_strided_dgrad) {
   struct {
     int spatial;
     Axes size, filter, stride, dilation, padding, padding_after;
   } const cases[] = {
       {2, {9, 8, 1}, {3, 3, 1}, {2, 2, 1}, kOnes, {1, 1, 0}, {1, 1, 0}},
-      {2, {9, 8, 1}, {1, 1, 1}, {2, 2, 1}, kOnes, {}, {}},                    // three phases without taps
-      {2, {10, 7, 1}, {2, 2, 1}, {3, 2, 1}, kOnes, {0, 1, 0}, {1, 0, 0}},     // a filter below the stride
-      {2, {9, 9, 1}, {3, 3, 1}, {2, 2, 1}, {2, 2, 1}, {2, 1, 0}, {0, 2, 0}},  // common divisor
-      {1, {1, 1, 1}, {4, 1, 1}, {3, 1, 1}, kOnes, {3, 0, 0}, {3, 0, 0}},      // fewer pixels than phases
+      {2, {9, 8, 1}, {1, 1, 1}, {2, 2, 1}, kOnes, {}, {}},  // three phases have no taps
+      // The filter is smaller than the stride.
+      {2, {10, 7, 1}, {2, 2, 1}, {3, 2, 1}, kOnes, {0, 1, 0}, {1, 0, 0}},
+      // Stride and dilation have a common divisor.
+      {2, {9, 9, 1}, {3, 3, 1}, {2, 2, 1}, {2, 2, 1}, {2, 1, 0}, {0, 2, 0}},
+      // There are fewer pixels than phases.
+      {1, {1, 1, 1}, {4, 1, 1}, {3, 1, 1}, kOnes, {3, 0, 0}, {3, 0, 0}},
       {1, {70, 1, 1}, {5, 1, 1}, {8, 1, 1}, {3, 1, 1}, {4, 0, 0}, {7, 0, 0}},
       {3, {5, 4, 3}, {3, 2, 3}, {2, 2, 2}, kOnes, {1, 0, 1}, {0, 1, 1}},
   };
@@ -172,7 +176,7 @@ TEST(conv, fp8_forward_with_scales_bias_activation_and_residual) {
                             .activation = Activation::relu,
                             .residual = true},
                .beta = 2};
-    c.conv.channels = 144;  // one whole block of 128, and a part
+    c.conv.channels = 144;  // one whole block of 128 channels, and a part of one
     c.conv.x_pitch = 160;
     c.config.promotes = promotes;
     expect_equals_reference(c);
@@ -198,7 +202,7 @@ TEST(conv, any_seed_gives_the_same_bits) {
   for (u64 seed = 0; seed < 6; ++seed) expect_equals_reference(c, seed);
 }
 
-/// The config says which convolution is gathered; a plan for another is refused.
+/// The config names the convolution that the kernel gathers. Plans for another one are refused.
 TEST(conv, another_kind_of_config_is_refused) {
   Plan plan = plan_of(ConvCase{.conv = odd_conv(ConvOp::fprop, 2), .config = kSmallPingPong});
   plan.config.conv.spatial = 3;
@@ -209,7 +213,7 @@ TEST(conv, another_kind_of_config_is_refused) {
 
 // ---- every interleaving ----
 
-/// One row of pixels: `pixels` of y, so many taps, one block of channels.
+/// A convolution along one axis: `length` pixels of x, `taps` taps, one block of channels.
 ConvCase smallest(ConvOp op, int taps, int length, const ClusterShape& cluster = {}) {
   ConvCase c{.conv = {.op = op, .spatial = 1, .channels = 8, .filters = 8}, .config = kSmallPingPong};
   c.conv.size = {length, 1, 1};
@@ -242,7 +246,7 @@ TEST(conv_exhaustive, one_cta_of_each_op) {
   std::printf("             %lld distinct states, each explored\n", states);
 }
 
-/// Tiles of 1 or 0 k-tiles beside each other, which ping-pong's groups skip.
+/// Tiles that have one k-tile next to tiles that have none. Ping-pong's groups skip the latter.
 TEST(conv_exhaustive, phases_of_one_k_tile_and_of_none) {
   i64 states = 0;
   for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative})
@@ -262,7 +266,8 @@ TEST(conv_exhaustive, clusters_of_two) {
   for (const ConvOp op : kOps)
     for (const ClusterShape cluster : {ClusterShape{2, 1}, {1, 2}}) {
       ConvCase c = smallest(op, 2, 60, cluster);
-      if (op == ConvOp::wgrad) c.config.tile.n = 128;  // with two CTAs along n, one is outside
+      // With two CTAs along n, the second one's tile is outside of D.
+      if (op == ConvOp::wgrad) c.config.tile.n = 128;
       states += explore_completely(c);
     }
   ConvCase phased = smallest(ConvOp::dgrad, 1, 60, {1, 2});

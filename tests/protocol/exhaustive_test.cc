@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every interleaving of small scenarios of kernels/gemm.cuh. One wrong wait, count or parity in the kernel
+// Small scenarios of kernels/gemm.cuh in every interleaving. One wrong wait, count or parity in the kernel
 // makes them fail (mutants_test.cc).
 #include <cstdio>
 
@@ -9,13 +9,15 @@ namespace sluice::twin {
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr bool kSanitized = true;  // fifteen times slower: some of the states are enough to see bad accesses
+// With sanitizers, states take fifteen times longer, so only some are visited; enough to find invalid
+// accesses.
+constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
 #endif
 constexpr i64 kMaxStates = kSanitized ? 100'000 : 6'000'000;
 
-/// Explores everything and prints the number of states.
+/// Visits every reachable state and returns their number.
 i64 explore_completely(const Shape& shape) {
   const Exploration found = explore_all(record_gemm(make(shape)), {.max_states = kMaxStates});
   expect_clean(found, shape);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planted bugs: machines that omit, repeat or misplace one step of the protocol. kernels/gemm.cuh runs on
-// them, so each is the kernel with one wrong line.
+// them, so each is like the kernel with one wrong line.
 #pragma once
 
 #include <sluice/twin/record.h>
@@ -12,7 +12,7 @@ struct NoWaitEmpty : Machine {
   using Machine::Machine;
   void wait_empty(int, u32) {}
 };
-/// The first pass over the ring waits for a phase that never completes.
+/// Bug: the first pass over the ring waits for a phase that never completes.
 struct NoFreshParity : Machine {
   using Machine::Machine;
   void wait_empty(int stage, u32 parity) { Machine::wait_empty(stage, parity ^ 1); }
@@ -25,12 +25,12 @@ struct WrongFullParity : Machine {
   using Machine::Machine;
   void wait_full(int stage, u32 parity) { Machine::wait_full(stage, parity ^ 1); }
 };
-/// release_stage without wait_mma_but_newest before it.
+/// Bug: releases a stage without waiting for the WGMMAs that read it.
 struct ReleaseBeforeRetired : Machine {
   using Machine::Machine;
   void wait_mma_but_newest() {}
 };
-/// Releases the stage that it has just started to read, not the one before.
+/// Bug: releases the stage that the newest WGMMA reads, instead of the one before.
 struct ReleaseNewest : Machine {
   using Machine::Machine;
   void issue_mma(int unit, int stage, bool fresh) { Machine::issue_mma(unit, newest = stage, fresh); }
@@ -52,14 +52,14 @@ struct ReleaseTwice : Machine {
     Machine::release_stage(stage);
   }
 };
-/// Forgets the peers whose loads reach this CTA.
+/// Bug: releases a stage to its own CTA only, not to the CTAs that multicast into it.
 struct ReleaseOwnCtaOnly : Machine {
   using Machine::Machine;
   void release_stage(int stage) {
     record({.kind = StepKind::arrive_empty, .stage = stage, .count = arrivals(), .target = cta_rank()});
   }
 };
-/// The corner CTA is in the row and the column, and is signalled for both.
+/// Bug: signals its own CTA twice, once for the cluster's row and once for its column.
 struct ReleaseOwnCtaTwice : Machine {
   using Machine::Machine;
   void release_stage(int stage) {
@@ -86,7 +86,7 @@ struct ExpectsTwice : Machine {
     Machine::expect_stage(stage);
   }
 };
-/// Expects rows outside the matrix too.
+/// Bug: expects the bytes of rows outside the matrix too, which TMA does not load.
 struct ExpectsRowsOutside : Machine {
   using Machine::Machine;
   void expect_stage(int stage) {
@@ -110,7 +110,7 @@ struct TurnPassedTwice : Machine {
     Machine::pass_turn();
   }
 };
-/// Passes the turn before the first k-tile, not after the last.
+/// Bug: passes the turn before the first k-tile instead of after the last.
 struct TurnPassedAtOnce : Machine {
   using Machine::Machine;
   void wait_turn(u32 parity) {
@@ -119,7 +119,7 @@ struct TurnPassedAtOnce : Machine {
   }
   void pass_turn() {}
 };
-/// Both groups begin without waiting for a turn.
+/// Bug: both groups start without waiting for their first turn.
 struct BothGroupsStart : Machine {
   using Machine::Machine;
   void wait_turn(u32 parity) { Machine::wait_turn(math_group() == 1 ? parity ^ 1 : parity); }
@@ -155,7 +155,7 @@ struct NoPromotion : Machine {
   using Machine::Machine;
   void promote(int) {}
 };
-/// Adds the second unit's partial sums to the first unit's.
+/// Bug: adds the second unit's partial sums to the first unit's accumulators.
 struct PromotesFirstUnitOnly : Machine {
   using Machine::Machine;
   void promote(int) { Machine::promote(0); }
@@ -181,7 +181,7 @@ struct ScalesNeverPublished : Machine {
   using Machine::Machine;
   void publish_scales(int) {}
 };
-/// Arrives as if the barrier counted one warp less.
+/// Bug: one warp that writes scales does not arrive.
 struct ScalesPublishedByOneWarp : Machine {
   using Machine::Machine;
   void publish_scales(int stage) {
@@ -192,7 +192,7 @@ struct ScalesOfNextKTile : Machine {
   using Machine::Machine;
   void write_scales(int stage, int k_tile) { Machine::write_scales(stage, k_tile + 1); }
 };
-/// Reads once a tile, like per-tensor scales.
+/// Bug: reads block scales once per tile, as if they were per-tensor scales.
 struct ScalesReadOnce : Machine {
   using Machine::Machine;
   void begin_tile(int k_tiles) {
@@ -205,7 +205,7 @@ struct ScalesReadOnce : Machine {
   }
   bool read = false;
 };
-/// Reads before the stage is known to be full.
+/// Bug: reads scales before it has waited for the stage.
 struct ScalesReadTooEarly : Machine {
   using Machine::Machine;
   void wait_full(int stage, u32 parity) {
@@ -220,7 +220,7 @@ struct NoWaitVectors : Machine {
   using Machine::Machine;
   void wait_vectors() {}
 };
-/// Each warp waits for its own copies only.
+/// Bug: no barrier between copying the vectors and reading them, so a warp waits only for its own copies.
 struct DirectStoreWithoutSyncBefore : Machine {
   using Machine::Machine;
   void store_direct(const Tile& tile) {
@@ -228,14 +228,14 @@ struct DirectStoreWithoutSyncBefore : Machine {
     group_sync();
   }
 };
-/// Each warp stores to the buffer after waiting for its own copies only.
+/// Bug: no barrier after the wait for the store buffer, so a warp waits only for its own copies.
 struct NoSyncForBuffer : Machine {
   using Machine::Machine;
   void wait_store_buffer() {
     if (is_elected()) record({.kind = StepKind::wait_store, .count = kStoreBuffers - 1});
   }
 };
-/// Loads the vectors of a cluster's first CTA.
+/// Bug: each CTA of a cluster loads the scale vectors of the first CTA.
 struct StagesVectorsOfWholeTile : Machine {
   using Machine::Machine;
   void stage_vectors(const Tile& own) {
@@ -252,12 +252,12 @@ struct StagesVectorsOnce : Machine {
   }
   bool staged = false;
 };
-/// A peer that is not the last goes on with copies in flight.
+/// Bug: a peer that is not the last arriver goes on while copies of its vectors are in flight.
 struct NotLastForgetsVectors : Machine {
   using Machine::Machine;
   void write_partial(const Tile& tile) { record({.kind = StepKind::write_partial, .tile = tile}); }
 };
-/// Loads the next tile's vectors while others of the group still read.
+/// Bug: loads the next tile's vectors while other warps of the group still read the present ones.
 struct DirectStoreWithoutSyncAfter : Machine {
   using Machine::Machine;
   void store_direct(const Tile& tile) {
@@ -267,7 +267,7 @@ struct DirectStoreWithoutSyncAfter : Machine {
 };
 
 // ---- stores ----
-/// Starts every tile with buffer 0, which is right only with an even number of chunks.
+/// Bug: starts every tile with buffer 0, which is right only after an even number of chunks.
 struct BufferRestarts : Machine {
   using Machine::Machine;
   void begin_tile(int k_tiles) {
@@ -286,7 +286,7 @@ struct NoWaitForBuffer : Machine {
   using Machine::Machine;
   void wait_store_buffer() {}
 };
-/// Leaves as many stores in flight as there are buffers.
+/// Bug: allows as many stores in flight as there are buffers, so none of the buffers is free.
 struct WaitsForOneTooFew : Machine {
   using Machine::Machine;
   void wait_store_buffer() {
@@ -294,7 +294,7 @@ struct WaitsForOneTooFew : Machine {
     group_sync();
   }
 };
-/// Only the elected warp knows that the buffer is free.
+/// Bug: no barrier after the wait, so only the elected warp knows that the buffer is free.
 struct NoSyncAfterBufferWait : Machine {
   using Machine::Machine;
   void wait_store_buffer() {
@@ -305,7 +305,7 @@ struct NoFence : Machine {
   using Machine::Machine;
   void publish_chunk() { group_sync(); }
 };
-/// Every warp has fenced its own writes, but the elected one does not wait for the others.
+/// Bug: each warp has fenced its own writes, but the elected warp stores without waiting for the others.
 struct NoSyncBeforeStore : Machine {
   using Machine::Machine;
   void publish_chunk() { record({.kind = StepKind::publish}); }
@@ -327,7 +327,7 @@ struct NoFinishStores : Machine {
   using Machine::Machine;
   void finish_stores() {}
 };
-/// Omits the last wave's row of chunks.
+/// Bug: omits the last column of chunks.
 struct NoLastColumn : Machine {
   using Machine::Machine;
   void issue_store(int buffer, const Tile& tile, int wave, int column) {

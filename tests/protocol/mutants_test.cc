@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every planted bug is caught, for the right reason. Each test first shows that its scenario is clean without
-// the bug. Without a rule of the simulator, one of the tests fails.
+// Every planted bug must be found, by the right rule. Each test first shows that its scenario has no fault
+// without the bug. If a rule of the simulator is removed, one of the tests fails.
 #include "mutants.h"
 
 #include "catching.h"
@@ -14,7 +14,7 @@ constexpr Schedule kCoop = Schedule::cooperative;
 
 // ---- the ring ----
 TEST(mutants, no_wait_empty) {
-  // The load thread arrives at a full barrier whose phase already has its arrival.
+  // The load thread arrives at a full barrier that already has its arrival for this phase.
   expect_both_catch<NoWaitEmpty>(FailureKind::over_arrival, {.k_tiles = 4});
 }
 TEST(mutants, no_fresh_parity) {
@@ -30,7 +30,7 @@ TEST(mutants, release_before_the_product_retired) {
   expect_both_catch<ReleaseBeforeRetired>(FailureKind::stage_overwritten, {.k_tiles = 4});
 }
 TEST(mutants, release_of_the_stage_being_read) {
-  // Stage 0 is never released, the tile's last one twice.
+  // Stage 0 is never released, and the tile's last stage is released twice.
   expect_both_catch<ReleaseNewest>(FailureKind::deadlock, {.stages = 3, .k_tiles = 5});
 }
 TEST(mutants, release_count_one_too_few) {
@@ -87,7 +87,7 @@ TEST(mutants, the_turn_is_never_passed) {
   expect_both_catch<TurnNeverPassed>(FailureKind::deadlock, {.k_tiles = 2});
 }
 TEST(mutants, the_turn_is_passed_twice) {
-  // Group 1's turn is two phases ahead when it looks, which equals none.
+  // The turn is two phases ahead when group 1 looks, which has the same parity as no phase at all.
   expect_both_catch<TurnPassedTwice>(FailureKind::deadlock, {.k_tiles = 2});
 }
 TEST(mutants, the_turn_is_passed_before_the_tile) {
@@ -99,7 +99,7 @@ TEST(mutants, both_groups_start) {
 TEST(mutants, the_ring_skips_one_k_tile_too_many) {
   const Shape shape{.stages = 3, .k_tiles = 4, .rows = 2};
   Recording recording = record_unchecked<Machine>(make(shape));
-  // Gives group 1 the stages of ring.skip(k_tiles + 1), from its first tile on.
+  // Gives group 1, from its first tile on, the stages that follow ring.skip(k_tiles + 1).
   for (Step& step : recording.clusters[0].agents[2]) {
     const bool in_ring = step.kind == StepKind::wait_full || step.kind == StepKind::issue_mma ||
                          step.kind == StepKind::arrive_empty;

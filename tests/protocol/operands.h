@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems with data for the twin: small whole numbers, whose sums are exact in every type that holds them.
+// Problems with data for the twin: small whole numbers, so that sums are exact in every type that can hold
+// them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@
 
 namespace sluice::twin {
 
-/// A problem and its data.
+/// A problem with its operands in host memory.
 struct Operands {
   Problem problem;
   std::vector<u8> a, b, c, d, expected, bias;
@@ -32,7 +33,7 @@ inline std::vector<u8> whole_numbers(DType type, i64 count, u32 seed) {
   return data;
 }
 
-/// D and its expectation start as NaN, or as whole numbers if the product is added to them.
+/// Makes operands. D and the expected D start as NaN, or as equal whole numbers if the product is added to D.
 inline Operands make_operands(const Problem& given) {
   const Problem p = with_strides(given);
   Operands o{.problem = p};
@@ -48,7 +49,7 @@ inline Operands make_operands(const Problem& given) {
   return o;
 }
 
-/// `given` with the problem's types and layouts.
+/// Returns `given` with the types and layouts of the problem.
 inline KernelConfig config_of(const Problem& problem, const KernelConfig& given) {
   KernelConfig config = given;
   const Problem product = product_of(problem, given);
@@ -60,7 +61,7 @@ inline KernelConfig config_of(const Problem& problem, const KernelConfig& given)
   return config;
 }
 
-/// A plan made by hand.
+/// Makes a plan without the planner.
 inline Plan plan_of(const Problem& problem, const KernelConfig& given, int clusters) {
   const KernelConfig config = config_of(problem, given);
   EXPECT_EQ(validate(config), nullptr) << validate(config);

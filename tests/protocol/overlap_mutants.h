@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted bugs of launches that may begin early: kernels/gemm.cuh waits too late, too seldom or never.
-// overlap_test.cc shows that each breaks the contract, chain_mutants_test.cc the consequences.
+// Planted bugs of launches that may start early: kernels/gemm.cuh waits too late, not in all roles, or never.
+// overlap_test.cc shows that each violates the contract, chain_mutants_test.cc shows the consequences.
 #pragma once
 
 #include <sluice/twin/record.h>
@@ -17,7 +17,7 @@ struct OnlyLoadWaits : Machine {
     if (is_load_role()) Machine::wait_prerequisites();
   }
 };
-/// Loads A's part with B's, as in the rest of the ring.
+/// Bug: loads A together with B before the wait, though only weights may be loaded there.
 struct LoadsAEarly : Machine {
   using Machine::Machine;
   void load_b(int stage, int k_tile) {
@@ -25,7 +25,7 @@ struct LoadsAEarly : Machine {
     Machine::load_a(stage, k_tile);
   }
 };
-/// The warps that load block scales begin before the wait.
+/// Bug: the warps that load block scales read them before the wait.
 struct FetchesScalesEarly : Machine {
   using Machine::Machine;
   void wait_prerequisites() {
@@ -33,7 +33,7 @@ struct FetchesScalesEarly : Machine {
     Machine::wait_prerequisites();
   }
 };
-/// Cluster 1 has no tile, so nothing comes before its missing wait, but it leaves early.
+/// Bug: a cluster without a tile does not wait. It has nothing to read, but exits too early.
 struct IdleCtasLeave : Machine {
   using Machine::Machine;
   void wait_prerequisites() {
@@ -42,7 +42,7 @@ struct IdleCtasLeave : Machine {
   void read_tensor_scales() {}
 };
 
-/// Math groups work before they wait.
+/// Bug: the math groups store before they wait.
 struct StoresEarly : Machine {
   using Machine::Machine;
   void wait_prerequisites() {
@@ -64,7 +64,7 @@ struct CountsEarly : Machine {
     Machine::wait_prerequisites();
   }
 };
-/// Cluster 1 has no tile, and all its roles leave.
+/// Bug: a cluster without a tile exits without waiting, in all its roles.
 struct IdleCtaLeaves : Machine {
   using Machine::Machine;
   void wait_prerequisites() {
@@ -72,7 +72,7 @@ struct IdleCtaLeaves : Machine {
   }
   void read_tensor_scales() {}
 };
-/// No CTA has a tile, or all act so, and leave.
+/// Bug: all CTAs behave as if they had no tile, and exit without waiting.
 struct AllCtasLeave : Machine {
   using Machine::Machine;
   void wait_prerequisites() {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dependent launches (spec/overlap.h): loading weights before the wait breaks nothing in the ring, and
-// forbidden steps before the wait are detected. To see it fail: load A before the wait in kernels/gemm.cuh,
-// or leave out the math role's wait.
+// Dependent launches (spec/overlap.h). Loading weights before the wait must not break the ring, and steps
+// that are forbidden before the wait must be detected. To see it fail: load A before the wait in
+// kernels/gemm.cuh, or leave out the math role's wait.
 #include <sluice/twin/local_rules.h>
 
 #include "catching.h"
@@ -43,7 +43,7 @@ TEST(overlap, clusters_scales_splits_and_idle_ctas) {
   }
 }
 
-/// With swapped operands the weights are A: their loads may come early, B's may not.
+/// With swapped operands A holds the weights, so A's loads may be early and B's may not.
 TEST(overlap, of_swapped_operands_the_other_one_may_come_early) {
   Scenario swapped = make({.k_tiles = 3, .overlap = kWeightsFirst});
   swapped.config.d = DType::bf16;
@@ -53,7 +53,7 @@ TEST(overlap, of_swapped_operands_the_other_one_may_come_early) {
   EXPECT_FALSE(found.failure) << describe(*found.failure);
   ClusterProgram program = record_gemm(swapped).clusters.front();
   EXPECT_FALSE(check_waits(program));
-  program.scenario.config.d_major = Major::k;  // checked as if not swapped
+  program.scenario.config.d_major = Major::k;  // checked as if the operands were not swapped
   ASSERT_TRUE(check_waits(program));
   EXPECT_EQ(check_waits(program)->kind, FailureKind::before_the_wait);
 }
@@ -64,7 +64,7 @@ TEST(overlap, planted_bugs_fall) {
   expect_both_catch<LoadsAEarly>(FailureKind::before_the_wait, {.k_tiles = 1, .overlap = kWeightsFirst});
   expect_both_catch<FetchesScalesEarly>(FailureKind::before_the_wait,
                                         {.k_tiles = 1, .block_scales = true, .overlap = kWeightsFirst});
-  // Wait::first must also delay weights; here they are loaded early.
+  // Wait::first must delay the loads of weights too. Here they are early.
   ClusterProgram program = record_gemm(make({.k_tiles = 1, .overlap = kWeightsFirst})).clusters.front();
   program.scenario.config.overlap.wait = Wait::first;
   const std::optional<Failure> failure = check_waits(program);

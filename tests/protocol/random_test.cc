@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random interleavings of scenarios too large to enumerate: clusters up to 4x2, rings of real depth, every
-// warp separate. A failure prints its seed; docs/host-twin.md tells how to rerun it.
+// Random interleavings of scenarios that are too large to enumerate: clusters up to 4x2, rings of real depth,
+// every warp separate. A failure prints its seed; docs/host-twin.md tells how to run it again.
 #include "scenarios.h"
 
 namespace sluice::twin {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every registered configuration in the twin: a small problem with real numbers, and random interleavings. A
-// row of the registry with a wrong protocol or layout fails here before any GPU sees it.
+// Every registered config in the twin: a small problem with real numbers, in random interleavings. A row of
+// the registry with a wrong protocol or layout fails here before it runs on a GPU.
 #include <sluice/kernels/registry.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr ConfigList kConfigs = registered_configs();
 
-/// Two cluster tiles and a bit in each direction, and two and a half k-tiles.
+/// A problem of two cluster tiles and a fraction along m and n, and of two and a half k-tiles.
 Problem problem_for(const KernelConfig& c) {
   const Problem product{.m = c.tile.m * c.cluster.m + 5,
                         .n = c.tile.n * c.cluster.n + (c.epilogue.gated ? kGatedGroup : 3),
@@ -28,7 +28,7 @@ Problem problem_for(const KernelConfig& c) {
   return is_swapped(c) ? transposed(product) : product;
 }
 
-/// Two clusters; three if tiles can be shared, where all but the last tile are.
+/// A plan with two clusters. If the config can share tiles, it has three, which share all tiles but the last.
 Plan plan_for(const Problem& problem, const KernelConfig& config) {
   const bool shares = config.combine != Combine::none;
   Plan plan = plan_of(problem, config, shares ? 3 : 2);
@@ -42,7 +42,7 @@ Plan plan_for(const Problem& problem, const KernelConfig& config) {
 bool is_conv(const KernelConfig& c) {
   return c.conv.op != ConvOp::none;
 }
-/// A small convolution for a config that gathers; all tiles but the last are shared if they can be.
+/// A small convolution for a config that gathers. If the config can share tiles, all but the last are shared.
 ConvCase conv_for(const KernelConfig& config) {
   ConvCase c{.conv = odd_conv(config.conv.op, config.conv.spatial),
              .config = config,
@@ -59,7 +59,7 @@ ConvCase conv_for(const KernelConfig& config) {
   return c;
 }
 
-/// Skips NaN; other elements must have equal bits. `buffers` hold the old D.
+/// Expects D to have the bits of the expected D, except where that is NaN. `buffers` hold the old D.
 void expect_samples_match(const Operands& o, const std::vector<u8>& d, const HostBuffers& buffers) {
   const Problem& p = o.problem;
   constexpr i64 kSamples = 200;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real numbers through splits along k: shared tiles, clusters along k, and both. Data as in run_test.cc.
+// Computes products split along k in the twin: shared tiles, clusters along k, and both. The data are those
+// of run_test.cc.
 #include <cstring>
 
 #include "operands.h"
@@ -11,7 +12,7 @@ Problem product(i64 m, i64 n, i64 k, DType in = DType::bf16, DType out = DType::
   return {.m = m, .n = n, .k = k, .a = {.type = in}, .b = {.type = in}, .d = {.type = out}};
 }
 
-/// Keeps a config's own way to combine.
+/// Makes a plan that keeps the config's way to combine slices.
 Plan split_plan(const Problem& problem, KernelConfig config, int clusters, int streamed) {
   if (streamed > 0 && config.combine == Combine::none) config.combine = Combine::last_arriver;
   Plan plan = plan_of(problem, config, clusters);
@@ -80,7 +81,7 @@ TEST(run_split, clusters_that_multicast_promotion_and_block_scales) {
 TEST(run_split, parts_that_a_second_kernel_adds_up) {
   for (KernelConfig config : {kPingPong, kCooperative})
     for (ClusterShape cluster : {ClusterShape{1, 1}, {2, 1}, {.k = 2}})
-      for (int streamed : {1, 4}) {  // the other tiles are stored whole
+      for (int streamed : {1, 4}) {  // the remaining tiles are not divided among clusters
         config.combine = Combine::separate;
         config.cluster = cluster;
         expect_equals_reference(product(300, 100, 448), config, 7, streamed);
@@ -94,7 +95,7 @@ TEST(run_split, any_seed_gives_the_same_bits_whoever_is_the_last) {
   config.cluster = {.k = 2};
   Operands o = make_operands(problem);
   for (i64 i = 0; i < problem.m * problem.k;
-       ++i)  // not whole numbers, so that an order that depends on the seed shows
+       ++i)  // fractions, so that sums in an order that depends on the seed would differ
     store_element(DType::fp16, o.a.data(), i, 1.0 / (3 + i % 97));
   const Plan plan = split_plan(problem, config, 6, 4);
   ASSERT_TRUE(run_on_host(plan, o.buffers(o.expected), 1.0f, 0.0f, 0).ok());

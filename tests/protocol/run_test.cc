@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real numbers through the kernel's roles, against the reference. Operands are small whole numbers, so every
-// sum is exact and compared bit for bit. D starts as NaN, so that an unwritten element shows.
+// Computes products with the kernel's roles in the twin, and compares them with the reference. Operands are
+// small whole numbers, so every sum is exact and is compared bit for bit. D starts as NaN, so that an element
+// that is never written shows.
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -68,7 +69,8 @@ TEST(run, promotion_direct_stores_and_padded_strides) {
 }
 
 TEST(run, block_scales_of_every_row_column_block_and_k_tile) {
-  for (const int columns : {32, 96, 256})  // parts of 32 and of 128 columns; 256: partial sums in halves
+  // 32, 96: parts of 128-column scale blocks; 256: partial sums in halves.
+  for (const int columns : {32, 96, 256})
     for (const i64 k : {128, 700}) {
       KernelConfig config = kCooperative;
       config.tile.n = columns;
@@ -81,7 +83,8 @@ TEST(run, block_scales_of_every_row_column_block_and_k_tile) {
     }
 }
 
-/// D^T = B A^T: both schedules, clusters of every kind, both layouts of A, vectors of scales, bias, tails.
+/// D^T = B A^T with both schedules, clusters of every kind, both layouts of A, scale vectors, bias, and
+/// partial tiles.
 TEST(run, swapped_operands) {
   int ran = 0;
   for (const KernelConfig& plain : {kPingPong, kCooperative})
@@ -127,7 +130,7 @@ TEST(run, any_seed_gives_the_same_bits) {
   KernelConfig config = kPingPong;
   config.cluster = {2, 1};
   Operands o = make_operands(problem);
-  // Not whole numbers, so that an order of sums that depends on the seed shows.
+  // The values are fractions, so that sums in an order that depends on the seed would differ.
   for (i64 i = 0; i < problem.m * problem.k; ++i)
     store_element(DType::fp16, o.a.data(), i, 1.0 / (3 + i % 97));
   const Plan plan = plan_of(problem, config, 2);
@@ -152,10 +155,11 @@ TEST(run, reports_what_it_did_and_is_quick) {
   std::printf("             512^3: %.2f s of CPU, %lld steps\n", seconds, report->steps);
   EXPECT_EQ(report->tiles, 16);
   EXPECT_EQ(report->clusters, 8);
-  EXPECT_EQ(report->loads, 16 * 8 * 3);  // one A slice, and two halves of B
+  EXPECT_EQ(report->loads, 16 * 8 * 3);  // per stage: one slice of A and two halves of B
   EXPECT_EQ(report->stores, 16 * 2 * 2);
   EXPECT_GT(report->context_switches, 100);
-  for (i64 i = 0; i < problem.m * problem.n; i += 509) {  // 509 is prime: covers all rows and columns
+  // 509 is prime, so the samples cover all rows and columns.
+  for (i64 i = 0; i < problem.m * problem.n; i += 509) {
     const ElementIndex at{.row = i / problem.n, .column = i % problem.n};
     EXPECT_EQ(load_element(DType::bf16, o.d.data(), i),
               decode_code(DType::bf16,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small scenarios in a few words, and expectations for an exploration. Tiles are the smallest that a schedule
-// allows, since the protocol sees only their number and chunks.
+// Short descriptions of small scenarios, and functions that check a search. Tiles are the smallest that a
+// schedule allows, because the protocol depends only on their number and on their chunks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,23 +14,23 @@ struct Shape {
   Schedule schedule = Schedule::ping_pong;
   int stages = 2;
   int k_tiles = 2;
-  int rows = 2;     // cluster tiles along m
-  int columns = 1;  // cluster tiles along n
+  int rows = 2;     // number of cluster tiles along m
+  int columns = 1;  // number of cluster tiles along n
   int batch = 1;
   ClusterShape cluster{};
-  int clusters = 1;  // clusters that share the work
+  int clusters = 1;  // number of clusters that share the tiles
   bool promotes = false;
-  bool block_scales = false;  // promotes too
+  bool block_scales = false;  // true: promotes as well
   bool scale_vectors = false;
-  bool two_units = false;  // promotes too: partial sums of a wide tile come in halves
-  int chunks = 1;          // store chunks in a tile's row
+  bool two_units = false;  // true: promotes, and a wide tile's partial sums come in two halves
+  int chunks = 1;          // number of store chunks in one row of a tile
   StorePath store = StorePath::tma;
   int warps_per_group = 1;
-  int short_rows = 3;  // rows of the last tile row outside D
-  int streamed = 0;    // tiles that the clusters share out by k-tile
+  int short_rows = 3;  // rows of the last tiles that are outside of D
+  int streamed = 0;    // number of tiles that are divided among clusters by k-tile
   Stamping stamping = Stamping::off;
   Update update = Update::set;
-  Combine combine = Combine::last_arriver;  // for shared tiles
+  Combine combine = Combine::last_arriver;  // how shared tiles are combined
   Overlap overlap{};
 };
 
@@ -41,7 +41,7 @@ inline Scenario make(const Shape& s) {
                                              : ScaleMode::none;
   KernelConfig config{.schedule = s.schedule,
                       .tile = {.m = s.schedule == Schedule::ping_pong ? 64 : 128,
-                               // a chunk is 128 bytes of fp32
+                               // A chunk is 128 bytes of fp32.
                                .n = s.two_units ? 256 : 32 * s.chunks * s.cluster.k,
                                .k = fp8 ? 128 : 64},
                       .stages = s.stages,
@@ -54,7 +54,7 @@ inline Scenario make(const Shape& s) {
                       .combine = s.streamed > 0 ? s.combine : Combine::none,
                       .epilogue = {.scale_a = scales, .scale_b = scales, .update = s.update},
                       .overlap = s.overlap};
-  // The last row and column of tiles reach past D, as they usually do.
+  // The last row and column of tiles extend beyond D, as is usual.
   const int m = s.rows * s.cluster.m * config.tile.m - s.short_rows,
             n = s.columns * s.cluster.n * config.tile.n - 1;
   const int k = s.k_tiles == 0 ? 0 : s.k_tiles * config.tile.k - 1;
@@ -86,7 +86,7 @@ inline void expect_clean(const Exploration& found, const Shape& shape) {
   EXPECT_FALSE(found.failure) << text_of(shape) << '\n' << describe(*found.failure);
 }
 
-/// Expects the mutant to be caught for its own fault.
+/// Expects the mutant to be found, and by the rule that its own bug breaks.
 inline void expect_caught(const Exploration& found, FailureKind kind, const Shape& shape) {
   ASSERT_TRUE(found.failure) << "not caught: " << text_of(shape);
   EXPECT_STREQ(name_of(found.failure->kind), name_of(kind)) << text_of(shape) << '\n'

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted bugs in splits along k: shared tiles, and the exchange of sums in a cluster along k (see
+// Planted bugs in splits along k: shared tiles, and the exchange of partial sums in a cluster along k (see
 // mutants.h).
 #pragma once
 
@@ -19,12 +19,12 @@ struct CountsBeforeWriting : Machine {
     return guarded_ = true;
   }
 };
-/// The elected thread counts the group before all its warps have written.
+/// Bug: the elected thread counts its group before all warps have written their partial sums.
 struct NoMeetingBeforeCounting : Machine {
   using Machine::Machine;
   void publish_partial() {}
 };
-/// Warps do not wait for the answer, so each may use an old one.
+/// Bug: warps do not wait for the result of the count, so each may use an old one.
 struct NoMeetingAfterCounting : Machine {
   using Machine::Machine;
   bool is_last_arriver(const Tile& tile) {
@@ -41,7 +41,7 @@ struct WrongBound : Machine {
     return guarded_ = true;
   }
 };
-/// The first peer zeroes the counter before counting.
+/// Bug: the first peer resets the counter before it counts.
 struct ResetsBeforeCounting : Machine {
   using Machine::Machine;
   bool is_last_arriver(const Tile& tile) {
@@ -49,7 +49,7 @@ struct ResetsBeforeCounting : Machine {
     return Machine::is_last_arriver(tile);
   }
 };
-/// Every peer zeroes the counter after counting, not only the last.
+/// Bug: every peer resets the counter after counting, not only the last one.
 struct ResetsAfterCounting : Machine {
   using Machine::Machine;
   bool is_last_arriver(const Tile& tile) {
@@ -59,7 +59,7 @@ struct ResetsAfterCounting : Machine {
     return guarded_ = true;
   }
 };
-/// Takes all peers but one for enough.
+/// Bug: one peer believes to be the last without counting.
 struct CountsOneTooFew : Machine {
   using Machine::Machine;
   bool is_last_arriver(const Tile& tile) {
@@ -68,7 +68,7 @@ struct CountsOneTooFew : Machine {
     return guarded_ = true;
   }
 };
-/// The last peer counts again after its count zeroed the counter.
+/// Bug: the last peer counts once more, after its count has reset the counter.
 struct LastCountsAgain : Machine {
   using Machine::Machine;
   void sum_partials(const Tile& tile) {
@@ -113,7 +113,7 @@ struct NobodyStores : Machine {
     return guarded_ = false;
   }
 };
-/// Uses one slot for all peers.
+/// Bug: all peers write the same slot.
 struct SameSlotForAll : Machine {
   using Machine::Machine;
   void write_partial(const Tile& tile) {
@@ -126,7 +126,8 @@ struct SlotsOfTheNextTile : Machine {
   using Machine::Machine;
   void write_partial(const Tile& tile) {
     Tile next = tile;
-    next.sharing.slot = tile.sharing.counter;  // the tile's number: its slots overlap the next tile's
+    // The tile's number, so that its slots overlap those of the next tile.
+    next.sharing.slot = tile.sharing.counter;
     Machine::write_partial(next);
   }
 };
@@ -138,7 +139,7 @@ struct OneCounterForAllTiles : Machine {
     return Machine::is_last_arriver(other);
   }
 };
-/// Loads as if every run began at the tile's first k-tile.
+/// Bug: loads from the tile's first k-tile instead of from the slice's.
 struct RunsFromTheFirstKTile : Machine {
   using Machine::Machine;
   void load_a(int stage, int k_tile) { Machine::load_a(stage, k_tile - load_tile_.first_k_tile); }
@@ -149,7 +150,7 @@ struct NeverEnters : Machine {
   using Machine::Machine;
   void enter_workspace() {}
 };
-/// The other warps do not wait until the elected one has entered.
+/// Bug: the other warps do not wait until the elected one has stamped the workspace.
 struct NoMeetingAfterEntering : Machine {
   using Machine::Machine;
   void enter_workspace() { stamp(StepKind::enter_workspace); }
@@ -158,12 +159,12 @@ struct NeverLeaves : Machine {
   using Machine::Machine;
   void leave_workspace() {}
 };
-/// The elected warp leaves without waiting for the others.
+/// Bug: the elected warp removes the stamp without waiting for the other warps.
 struct NoMeetingBeforeLeaving : Machine {
   using Machine::Machine;
   void leave_workspace() { stamp(StepKind::leave_workspace); }
 };
-/// Leaves after its first tile, as if it were the last.
+/// Bug: removes the stamp after the first tile, as if it were the last.
 struct LeavesAfterOneTile : Machine {
   using Machine::Machine;
   void end_tile() {
@@ -264,7 +265,7 @@ struct WrongExpectedSums : Machine {
     step->count += kMore;
   }
 };
-/// Expects sums of warps without rows of the matrix too.
+/// Bug: also expects the partial sums of warps whose rows are outside of the matrix.
 struct ExpectsSumsOfRowsOutside : Machine {
   using Machine::Machine;
   void send_sums(const Tile& tile, int pass) {
@@ -276,7 +277,7 @@ struct NoReceive : Machine {
   using Machine::Machine;
   void receive_sums(const Tile&, int) {}
 };
-/// Stores all columns, as if there were no peers.
+/// Bug: stores all columns of the tile, although peers store the others.
 struct StoresAllColumns : Machine {
   using Machine::Machine;
   void store_direct(const Tile& tile) {
@@ -287,7 +288,7 @@ struct StoresAllColumns : Machine {
     }
   }
 };
-/// Releases stages to all CTAs of the cluster, as if they multicast.
+/// Bug: releases stages to all CTAs of the cluster, as if they multicast into it.
 struct ReleasesStagesToPeers : Machine {
   using Machine::Machine;
   void release_stage(int stage) {
@@ -295,7 +296,7 @@ struct ReleasesStagesToPeers : Machine {
       record({.kind = StepKind::arrive_empty, .stage = stage, .count = arrivals(), .target = cta});
   }
 };
-/// Every CTA takes the first slice of k.
+/// Bug: every CTA of the cluster takes the first slice of k.
 struct AllTakeTheFirstPart : Machine {
   using Machine::Machine;
   int cta_rank() const { return 0; }

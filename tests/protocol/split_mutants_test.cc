@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every planted bug in splits along k is caught: by rules of single roles and of coverage, by exploring one
-// cluster, or by exploring a tile's peers (see mutants_test.cc).
+// Every planted bug in splits along k must be found (see mutants_test.cc). Some are found by rules for a
+// single role or by rules of coverage, others by a search over one cluster or over a tile's peers.
 #include "split_mutants.h"
 
 #include <sluice/twin/combine.h>
@@ -26,7 +26,7 @@ void expect_combine_catches(FailureKind kind, const Shape& shape) {
 constexpr Shape kThreePeers{.schedule = kCoop, .k_tiles = 3, .rows = 1, .clusters = 3, .streamed = 1};
 constexpr Shape kTwoPeersOfWarps{
     .schedule = kCoop, .k_tiles = 2, .rows = 1, .clusters = 2, .warps_per_group = 2, .streamed = 1};
-/// Six k-tiles in four runs: two tiles, and one cluster works on both.
+/// Two tiles of three k-tiles on four clusters. One cluster works on both tiles.
 constexpr Shape kUneven{.k_tiles = 3, .rows = 2, .clusters = 4, .streamed = 2};
 
 TEST(split_mutants, an_arrival_counted_before_the_partial_is_written) {
@@ -90,13 +90,13 @@ constexpr Shape stamped(Shape shape) {
   shape.stamping = Stamping::on;
   return shape;
 }
-/// Sums go from registers to D, so no store makes the warps meet.
+/// Without a buffer for stores, there is no barrier at which the warps meet.
 constexpr Shape stored_directly(Shape shape) {
   shape.store = StorePath::direct;
   return shape;
 }
 
-/// Both groups of the middle cluster have a slice of both tiles.
+/// Both groups of the middle cluster have a slice of each tile.
 constexpr Shape kTwoTilesEach{.schedule = kCoop, .k_tiles = 3, .rows = 2, .clusters = 3, .streamed = 2};
 
 TEST(split_mutants, a_workspace_used_without_a_stamp) {
@@ -109,7 +109,8 @@ TEST(split_mutants, a_stamp_that_is_never_taken_back) {
   expect_both_catch<NeverLeaves>(FailureKind::workspace_unstamped, stamped(kThreePeers));
 }
 TEST(split_mutants, a_stamp_taken_back_while_warps_read) {
-  // A whole tile after it would hold the elected warp back until the others have read.
+  // This is the cluster's last tile. A further tile would make the elected warp wait until the others have
+  // read.
   constexpr Shape kLastTile = stored_directly(stamped(kTwoPeersOfWarps));
   expect_all_catches<NoMeetingBeforeLeaving>(FailureKind::workspace_unstamped, kLastTile);
   expect_random_catches<NoMeetingBeforeLeaving>(kLastTile);
@@ -120,7 +121,7 @@ TEST(split_mutants, a_stamp_taken_back_after_the_first_tile) {
 
 // ---- the exchange ----
 constexpr Shape kPair{.schedule = kCoop, .k_tiles = 2, .rows = 1, .cluster = {.k = 2}};
-/// Two passes a tile.
+/// Sums are exchanged in two passes per tile.
 constexpr Shape kPairOfTwoPasses{
     .schedule = kCoop, .k_tiles = 2, .rows = 1, .cluster = {.k = 2}, .chunks = 2};
 
@@ -158,7 +159,8 @@ TEST(split_mutants, room_given_back_twice) {
   expect_both_catch<ReleasesSumsTwice>(FailureKind::lost_signal, kPair);
 }
 TEST(split_mutants, too_few_bytes_of_sums_expected) {
-  // As many bytes as one CTA sends: sums arrive CTA by CTA here, and in 16 bytes on the GPU.
+  // The bytes that one CTA sends. In the twin the sums of a CTA arrive together, on the GPU in pieces of 16
+  // bytes.
   expect_both_catch<WrongExpectedSums<-8192>>(FailureKind::exchange_unready, kPair);
 }
 TEST(split_mutants, too_many_bytes_of_sums_expected) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits along k, in every interleaving where possible: one cluster with elections that end either way, and
-// exchanges in clusters along k. combine_test.cc covers the peers of shared tiles.
+// Splits along k, in every interleaving where that is possible. One cluster, whose count as last arriver may
+// end either way, and the exchange in clusters along k. combine_test.cc covers the peers of shared tiles.
 #include <cstdio>
 
 #include "scenarios.h"
@@ -96,7 +96,7 @@ TEST(split, launches_that_stamp_the_workspace) {
                                       .stamping = Stamping::on});
   states +=
       explore_completely({.k_tiles = 3, .rows = 5, .clusters = 3, .streamed = 2, .stamping = Stamping::on});
-  // Nothing is shared or stamped.
+  // No tile is shared, and the workspace is not stamped.
   states +=
       explore_completely({.k_tiles = 0, .rows = 1, .clusters = 1, .streamed = 1, .stamping = Stamping::on});
   std::printf("             %lld distinct states, each explored\n", states);
@@ -114,7 +114,7 @@ TEST(split, a_pair_along_k) {
     for (int k_tiles : {0, 1, 2})
       states +=
           explore_completely({.schedule = schedule, .k_tiles = k_tiles, .rows = 1, .cluster = {.k = 2}});
-  // Two passes of the exchange.
+  // Sums are exchanged in two passes.
   for (Schedule schedule : kSchedules)
     states +=
         explore_completely({.schedule = schedule, .k_tiles = 2, .rows = 1, .cluster = {.k = 2}, .chunks = 2});
@@ -122,7 +122,7 @@ TEST(split, a_pair_along_k) {
   std::printf("             %lld distinct states, each explored\n", states);
 }
 
-/// A group without rows of the matrix does not wait for its peers' sums.
+/// A group whose rows are all outside of the matrix does not wait for its peers' sums.
 TEST(split, a_pair_along_k_whose_second_group_has_few_rows_or_none) {
   i64 states = 0;
   for (int short_rows : {50, 64, 100})

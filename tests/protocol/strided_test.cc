@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands that warps bring without TMA: every interleaving of small scenarios, planted bugs, and numbers.
-// The bugs that each test plants show that it can fail.
+// Operands that warps load without TMA: every interleaving of small scenarios, planted bugs, and numbers.
+// Each test's planted bugs prove that it can fail.
 #include <cstring>
 
 #include "catching.h"
@@ -52,7 +52,7 @@ struct DoesNotWaitEmpty : Machine {
     if (!is_strided_warp()) Machine::wait_empty(stage, parity);
   }
 };
-/// Without the fence WGMMA may read what was there before.
+/// Bug: without the fence, WGMMA may read the old contents of the stage.
 struct NoFence : Machine {
   using Machine::Machine;
   void publish_strided(int stage) { arrive_strided(stage, kStridedWarps); }
@@ -84,7 +84,7 @@ struct ReadsBeforeTheWait : Machine {
     if (!is_strided_warp()) Machine::wait_prerequisites();
   }
 };
-/// Counts the bytes of an operand that TMA does not bring.
+/// Bug: also expects the bytes of the operand that is loaded without TMA.
 struct ExpectsStridedBytes : Machine {
   using Machine::Machine;
   void expect_stage(int stage) {

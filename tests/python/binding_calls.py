@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the binding with every argument of a function, for tests below sluice.torch."""
+"""Calls the binding's functions with every argument, for tests of the layer below sluice.torch."""
 from sluice import _binding as f
 
 

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """An empty folder as the test's own kernel cache."""
+    """Gives the test its own kernel cache, in an empty folder."""
     folder = tmp_path / "kernels"
     monkeypatch.setenv("SLUICE_CACHE_DIR", str(folder))
     return folder
@@ -25,14 +25,15 @@ def source_root() -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def has_nvrtc() -> bool:
-    """Is NVRTC of CUDA 13 there? A folder of another CUDA does not count."""
+    """Returns True if NVRTC of CUDA 13 is installed. A folder of another CUDA version does not count."""
     return "SLUICE_NVRTC" in _library.tool_environment() or any(
         pathlib.Path(folder, "lib64", _library.NVRTC).is_file() for folder in (os.environ.get("CUDA_PATH"), _library.TOOLKIT) if folder)
 
 
 @pytest.fixture(params=["numpy", "torch", "cuda"])
 def library(request):
-    """A function from a numpy array to an array of the library under test: numpy's, torch's, or torch's on a GPU."""
+    """Returns a function that converts a numpy array to an array of the library under test: numpy, torch, or
+    torch on a GPU."""
     if request.param == "numpy":
         return lambda array: array
     torch = pytest.importorskip("torch")
@@ -43,7 +44,8 @@ def library(request):
 
 @pytest.fixture
 def make(library):
-    """A function: make(lists, "int32") is an array of the library under test. "bfloat16" works where the library has it."""
+    """Returns a function: make(lists, "int32") gives an array of the library under test. It accepts
+    "bfloat16" if the library has that type."""
     numpy = pytest.importorskip("numpy")
 
     def of_lists(values, kind):

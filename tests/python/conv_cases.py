@@ -2,7 +2,7 @@
 """Geometries that the tests of convolutions go through on the host and on a GPU: torch's OpInfo samples among them, and sizes that
 have surprised other libraries."""
 
-# Images, channels, size; filters and filter size; arguments of torch.
+# Images, channels, size; filters and filter size; torch's arguments.
 CASES = [
     ("2-D 3x3", (2, 16, 9, 8), (24, 3, 3), dict(padding=1)),
     ("3x3 stride 2", (2, 16, 9, 8), (16, 3, 3), dict(padding=1, stride=2)),
@@ -43,7 +43,7 @@ CASES = [
     ("3-D dilated", (1, 8, 6, 5, 5), (8, 2, 2, 2), dict(dilation=(3, 1, 2))),
 ]
 IDS = [case[0] for case in CASES]
-# Padding before and behind, which torch has not.
+# Different padding before and after the image, which torch does not have.
 CAUSAL = [
     ("causal 3-D", (1, 8, 5, 4, 6), (8, 3, 3, 3), ((2, 0), (1, 1), (1, 1))),
     ("a VAE's downsampling", (1, 8, 6, 8), (16, 3, 3), ((0, 1), (0, 1))),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions on the host for the tests of sluice.torch: a double of the binding's ``convolution`` and ``product``.
+"""Computes convolutions on the host for the tests of sluice.torch, in place of the binding's ``convolution``
+and ``product``.
 
 It computes the three products from their definition, tap by tap, in float64 with one rounding. It refuses what the library would:
 other layouts than channels_last, pixels or addresses that are no multiples of 16 bytes, a residual of another pitch, other sizes.
@@ -23,7 +24,7 @@ def at_16_bytes(name, tensor):
 
 
 def scaled_by(made, scale, shape):
-    """Multiplies by an fp32 scale of one value, or of one for each of a row's or column's."""
+    """Multiplies by an fp32 scale: one for all, or one per row or column."""
     if scale is None:
         return made
     assert scale.dtype is torch.float32 and scale.is_contiguous() and scale.numel() in (1, math.prod(shape)), scale.shape
@@ -31,7 +32,7 @@ def scaled_by(made, scale, shape):
 
 
 def pixels_of(name, tensor, pitch=True):
-    """Checks that a tensor is read as it lies: a matrix of pixels by channels, without a copy."""
+    """Returns a tensor as a matrix of pixels by channels. Checks that this needs no copy."""
     channels = tensor.shape[1]
     assert channels % 8 == 0 and channels * tensor.element_size() % 16 == 0, f"{name} has {channels} channels"
     at_16_bytes(name, tensor)
@@ -46,7 +47,8 @@ def pixels_of(name, tensor, pitch=True):
 
 
 class Taps:
-    """The taps of a convolution, each with the part of the padded x that it meets."""
+    """Iterates over the taps of a convolution, each with the part of the padded x that it is multiplied with.
+    """
 
     def __init__(self, kernel, outputs, stride, before, after, dilation):
         self.kernel, self.outputs, self.stride, self.dilation = kernel, outputs, stride, dilation
@@ -85,7 +87,7 @@ def of_weight(dy, x, size, taps):
 
 
 class OnHost:
-    """Replaces the binding's convolution and product, and lists the calls and what they were given."""
+    """Replaces the binding's convolution and product. Records the calls and their arguments."""
 
     def __init__(self):
         self.called, self.given = [], []

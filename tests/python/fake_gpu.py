@@ -20,7 +20,7 @@ CODES = {"uint8": (1, 8), "bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32), "e4
 
 
 class Managed(ctypes.Structure):
-    """The struct DLManagedTensor of DLPack."""
+    """DLPack's struct DLManagedTensor."""
 
     _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32),
                 ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
@@ -28,13 +28,13 @@ class Managed(ctypes.Structure):
                 ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
 
 
-kept = []  # nothing is freed, so that an address which the driver has seen stays known
+kept = []  # keeps all arrays alive, so that an address which the driver has seen stays known
 new_capsule = ctypes.pythonapi.PyCapsule_New
 new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
 class OnGpu:
-    """An array of the fake GPU, which speaks DLPack."""
+    """An array of the fake GPU, which supports DLPack."""
 
     def __init__(self, dtype, shape, strides=None, device=0, data=None):
         strides = strides or [math.prod(shape[i + 1:]) for i in range(len(shape))]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the host time of an eager call into a given output, beside torch's own in the same run, and the bytes a second
-that a quantiser moves.
+"""Measures the host time of an eager call into a given output, together with torch's own in the same run, and
+the bytes per second that a quantiser moves.
 
     python tests/python/gpu_cost.py [RESULTS.json]
 
@@ -88,7 +88,7 @@ def costs() -> dict:
 def quantizer_rates() -> dict:
     rates = {}
     sluice.prepare_quantizers("bf16")
-    x = torch.randn(16384, 8192, device="cuda", dtype=torch.bfloat16)  # 256 MB: several times the L2
+    x = torch.randn(16384, 8192, device="cuda", dtype=torch.bfloat16)  # 256 MB: several times the size of L2
     copy = torch.empty_like(x)
     rates["copy"] = round(2 * x.nbytes / gpu_us(lambda: copy.copy_(x)) * 1e-6, 3)
     for granularity in ("tensor", "row", "1x128", "128x128"):

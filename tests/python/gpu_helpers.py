@@ -10,7 +10,7 @@ needs_gpu = pytest.mark.skipif(not has_hopper, reason="needs a GPU of compute ca
 
 
 def whole(*shape, dtype=BF16, low=-1, high=1, seed=0):
-    """Whole numbers so small that every sum is exact."""
+    """Returns whole numbers that are so small that every sum is exact."""
     generator = torch.Generator(device="cuda").manual_seed(seed + sum(shape))
     return torch.randint(low, high + 1, shape, device="cuda", generator=generator).to(torch.float32).to(dtype)
 
@@ -21,13 +21,13 @@ def real(*shape, dtype=BF16, seed=0):
 
 
 def powers(*shape, seed=0):
-    """1/2, 1 and 2: scales that round nothing."""
+    """Returns scales of 1/2, 1 and 2, with which products are exact."""
     generator = torch.Generator(device="cuda").manual_seed(seed + sum(shape))
     return 2.0 ** torch.randint(-1, 2, shape, device="cuda", generator=generator).float()
 
 
 def exactly(result, expected, dtype=None):
-    """Are the bits those of one rounding of the fp64 `expected`?"""
+    """Asserts that the result has the bits of the fp64 `expected`, rounded once."""
     rounded = expected.to(dtype or result.dtype)
     assert result.dtype == rounded.dtype and result.shape == rounded.shape
     wrong = (result.float() != rounded.float()).sum().item()
@@ -35,6 +35,7 @@ def exactly(result, expected, dtype=None):
 
 
 def spread(scales, rows, columns):
-    """Spreads block scales of 128 x 128 over the elements; of 1 x 128 if there is one scale for each row."""
+    """Returns block scales of 128 x 128 spread over the elements; of 1 x 128 if there is one scale per row.
+    """
     wide = scales.repeat_interleave(128, 1)[:, :columns]
     return wide if scales.shape[0] == rows else wide.repeat_interleave(128, 0)[:rows]

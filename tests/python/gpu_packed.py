@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packed weights on the GPU beside their values in fp64, with which tests of packed products compare."""
+"""Packed weights on the GPU together with their values in fp64, with which tests compare packed products."""
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -23,7 +23,8 @@ def seeded(seed):
 
 
 class Weights:
-    """n x k weights in a format, and the parts of their reference in fp64, made of the arrays and not of the blob."""
+    """n x k weights in a format, and the parts of their reference in fp64. The reference is computed from the
+    arrays, not from the blob."""
 
     def __init__(self, codes, scales, zeros, group, kind, order="half"):
         k = codes.shape[1]

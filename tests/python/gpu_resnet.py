@@ -30,7 +30,8 @@ def conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> torch.nn.Co
 
 
 class Bottleneck(torch.nn.Module):
-    """1x1, 3x3 (with the stride, as in version 1.5) and 1x1, and the way around them."""
+    """A bottleneck block: 1x1, 3x3 (which has the stride, as in version 1.5) and 1x1, and the shortcut around
+    them."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
@@ -49,7 +50,7 @@ class Bottleneck(torch.nn.Module):
 
 
 class ResNet50(torch.nn.Module):
-    """The names of parameters are torchvision's."""
+    """ResNet-50. Parameters have torchvision's names."""
 
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that no function of the package should get, and calls that pass them."""
+"""Values that no function of the package should be given, and calls that pass them."""
 import inspect
 import math
 import random
@@ -9,7 +9,7 @@ import sluice
 
 
 class Angry:
-    """An object that raises whenever it is asked for anything."""
+    """An object that raises whenever it is used."""
 
     def __getattr__(self, name):
         raise ZeroDivisionError(name)
@@ -18,7 +18,7 @@ class Angry:
 
 
 class Giant:
-    """A number that converts to more than any C integer holds."""
+    """A number that converts to more than any C integer can hold."""
 
     def __index__(self):
         return 10**400
@@ -64,8 +64,8 @@ def public(modules):
 
 
 def arguments_for(name, function, good, generator: random.Random):
-    """Returns positional and named arguments. A value is a right one for its name, or any. Where a call would end early
-    otherwise, all are right ones."""
+    """Returns positional and named arguments. Each is a valid value for its name, or any value. If an invalid
+    value would end the call early, all values are valid."""
     table, share = good[""], generator.choice((0.0, 0.5, 0.9, 1.0))
 
     def pick(argument):

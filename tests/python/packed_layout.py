@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the blob of docs/packing.md one code after the other, for test_packed.py. It shares nothing with the packers: it uses
-Python integers, and the page's tables as formulas."""
+"""Writes the blob of docs/packing.md one code after the other, for test_packed.py. It has no code in common
+with the packers: it uses Python integers, and the page's tables as formulas."""
 import struct
 
 

@@ -16,7 +16,7 @@ CONVOLUTIONS = {3: torch.nn.functional.conv1d, 4: torch.nn.functional.conv2d, 5:
 
 
 def whole(*shape, device, seed=0):
-    """Whole numbers so small that sums are exact, and a step of an optimizer too."""
+    """Returns whole numbers that are so small that sums are exact, also after a step of an optimizer."""
     generator = torch.Generator().manual_seed(seed + sum(shape))
     return torch.randint(-2, 3, shape, generator=generator).to(device, torch.bfloat16)
 
@@ -137,7 +137,8 @@ WAYS_OF_TRAINED = WAYS + [a_vector, an_optimizer, a_foreach_optimizer]
 
 
 class Reader(torch.nn.Module):
-    """A weight, a call that reads it, and the same in torch. It is computed in float64 on the host, where that is exact."""
+    """A weight, a call that reads it, and the same call in torch. torch computes in float64 on the host,
+    where that is exact."""
 
     def __init__(self, weight, ours, torchs):
         super().__init__()
@@ -150,7 +151,7 @@ class Reader(torch.nn.Module):
 
 
 class LayerReader(Reader):
-    """A layer of ``sluice.torch.nn`` beside torch's."""
+    """A layer of ``sluice.torch.nn``, and torch's layer for comparison."""
 
     def __init__(self, layer, x, torchs):
         super().__init__(torch.zeros(()), lambda _: layer(x), torchs)
@@ -205,7 +206,8 @@ READERS = {
 
 
 def check_way(reader, way):
-    """Reads, then writes and reads again, three times: memory that was freed may come back at its address."""
+    """Reads, then writes and reads again, three times, because freed memory may be allocated again at the
+    same address."""
     module = reader.layer if isinstance(reader, LayerReader) else reader
     reader.check()
     for seed in (2, 3, 4):

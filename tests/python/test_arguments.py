@@ -83,7 +83,7 @@ CALLS = {
     "PackedProblem": (lambda **named: sluice.PackedProblem(**named).check(), dict(m=16, n=64, k=128)),
 }
 WRONG = {"None": None, "a list": ["a", [3]], "a name": "x", "an object": object()}
-# Where a right value is of such a kind, or the argument takes anything.
+# Kinds of values that are right for these arguments, or for arguments that accept anything.
 RIGHT = {"None": {"activation", "scale_a", "scale_b", "scale_x", "scale_d", "ignore_records", "device"}, "a name": {"cache_dir", "nvrtc", "compiled_dims"}}
 PARAMETERS = {"WeightFormat": sluice.WeightFormat, "Problem": sluice.Problem,
               "PackedProblem": sluice.PackedProblem}
@@ -123,7 +123,7 @@ def tensor_cases():
     for name, (function, right) in CALLS.items():
         for parameter in inspect.signature(PARAMETERS.get(name, function)).parameters.values():
             if not is_tensor(parameter, right.get(parameter.name)) or (name, parameter.name) == ("Linear.forward", "residual"):
-                continue  # an FP8 layer's input is quantised first, which ends here
+                continue  # an FP8 layer first quantises its input, which fails here
             value = right.get(parameter.name, torch.ones(64))
             for kind, wrong in TENSORS.items():
                 yield pytest.param(function, {**right, parameter.name: wrong(value)}, parameter.name, id=f"{name}-{parameter.name}-{kind}")
@@ -136,11 +136,11 @@ def test_a_wrong_tensor_is_named(function, arguments, name):
         try:
             result = function(**arguments)
         except sluice.Error as error:
-            # A shape may be wrong for another argument, which is then the one that is named.
+            # A shape may be wrong for another argument, which is then the one named in the error.
             names = [given for given in arguments if wrong.dim() == 7] + [name]
             assert any(re.search(rf"\b{one}\b", str(error)) for one in names), str(error)
             return
-    if wrong.is_meta:  # sizes without data give sizes without data
+    if wrong.is_meta:  # inputs without data give outputs without data
         assert isinstance(result, torch.nn.Module) or all(one.is_meta for one in (result if isinstance(result, tuple) else [result]))
     else:
         assert function is st.quantize_reference, "the definition takes any numbers"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays in host memory through tvm-ffi: the problem that they describe, and the errors for bad ones."""
+"""Passes arrays in host memory through tvm-ffi: the problem that they describe, and the errors for invalid
+ones."""
 import subprocess
 import sys
 
@@ -38,7 +39,8 @@ def test_sixteen_bit_operands_may_be_column_major():
 
 
 def test_a_single_row_of_the_sum_is_seen_as_the_copy_engine_can():
-    """The gradient of a weight from one token has k = 1, so only the other index has a stride that matters."""
+    """The gradient of a weight from one token has k = 1, so only the other index has a stride that matters to
+    TMA."""
     grad, x, out = np.zeros((1, 512), np.float16), np.zeros((1, 256), np.float16), np.zeros((512, 256), np.float16)
     problem = sluice.problem_of(grad.T, x, out)
     assert (problem.k, problem.a_major, problem.b_major) == (1, "mn", "mn")
@@ -119,7 +121,8 @@ def test_messages_belong_to_their_thread():
 
 
 def test_a_process_without_tvm_ffi_is_noticed():
-    """Without tvm_ffi the library cannot find a call's stream. It then refuses calls, instead of using another stream."""
+    """Without tvm_ffi, the library cannot find a call's stream. It must then refuse calls instead of using
+    another stream."""
     script = """
 import ctypes, sys
 from sluice._library import lib

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``convert_``: what it takes, leaves and reports, and where it raises because it has nothing to do. No GPU."""
+"""``convert_``: which layers it converts, which it leaves and reports, and that it raises if there is nothing
+to convert. No GPU."""
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -12,7 +13,7 @@ QUANTISING = ("tensor", "row", "block", "int4", "int8")
 
 
 class Experts(torch.nn.Module):
-    """Experts as transformers has them: parameters and no linears."""
+    """Experts as in transformers: parameters without linear layers."""
 
     def __init__(self):
         super().__init__()
@@ -20,7 +21,7 @@ class Experts(torch.nn.Module):
 
 
 class Conv1D(torch.nn.Module):
-    """A linear as GPT-2 of transformers has it."""
+    """A linear layer as in transformers' GPT-2."""
 
     def __init__(self):
         super().__init__()
@@ -69,7 +70,7 @@ def test_a_tied_weight_is_untied_by_two_words_only(recipe):
 
 def test_two_linears_of_one_weight_are_tied_however_it_is_shared():
     first, second = torch.nn.Linear(64, 64, dtype=BF16), torch.nn.Linear(64, 64, dtype=BF16)
-    second.weight = torch.nn.Parameter(first.weight.detach())  # one memory, two parameters
+    second.weight = torch.nn.Parameter(first.weight.detach())  # two parameters with one memory
     model = torch.nn.Sequential(first, second, torch.nn.Linear(64, 64, dtype=BF16))
     done = converted(model, recipe="row")
     assert done.converted == ("2",) and "tied to 1.weight" in done.skipped["0"] and "tied to 0.weight" in done.skipped["1"]
@@ -80,7 +81,8 @@ def test_sixteen_bits_share_weights_and_take_heads_and_tied_ones():
     done = converted(model, recipe=None)
     assert "lm_head" in done.converted and not done.skipped
     assert model["lm_head"].weight is model["embed"].weight
-    model["lm_head"].weight = torch.nn.Parameter(torch.ones(512, 128, dtype=BF16))  # a plain weight may be assigned
+    # A normal weight may be assigned.
+    model["lm_head"].weight = torch.nn.Parameter(torch.ones(512, 128, dtype=BF16))
 
 
 def test_what_transformers_calls_its_output_is_the_head():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions as problems: their fields, plans and errors, and the problem that arrays in host memory describe."""
+"""Convolutions as problems: their fields, plans and errors, and the problem that arrays in host memory
+describe."""
 import ctypes
 import dataclasses
 
@@ -84,7 +85,7 @@ def test_what_products_have_and_convolutions_do_not():
 
 
 def test_structs_of_a_call_are_checked_without_memory():
-    """As the fakes of torch.compile do it."""
+    """torch.compile's fake tensors are checked in this way."""
     def array(shape, strides):
         n = len(shape)
         return ctypes.pointer(_library.ArrayStruct(dtype=0, ndim=n, device_type=2, shape=(ctypes.c_int64 * n)(*shape),

@@ -93,7 +93,7 @@ def write_safetensors(path, tensors):
 
 def checkpoint(folder, config, tensors):
     (folder / "config.json").write_text(json.dumps({"hidden_size": 128, "quantization_config": config}))
-    half = len(tensors) // 2  # two files, as large checkpoints have
+    half = len(tensors) // 2  # two files, as large checkpoints have several
     for i, part in enumerate((dict(list(tensors.items())[:half]), dict(list(tensors.items())[half:]))):
         write_safetensors(folder / f"model-{i}.safetensors", part)
 

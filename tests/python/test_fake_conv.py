@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions on the fake GPU of tests/unit, below sluice.torch: what is launched, and what is kept."""
+"""Convolutions on the fake GPU of tests/unit, below sluice.torch: which kernels are launched, and which are
+kept loaded."""
 import pytest
 
 from fake_gpu import launches_of, on_gpu
@@ -11,7 +12,7 @@ PADDED = f.geometry_fields((1, 1), (1, 1), None, (1, 1))
 
 
 def image(dtype, shape, pitch=None):
-    """An array of the fake GPU in torch's order with strides of channels_last."""
+    """Returns an array of the fake GPU in torch's order, with channels_last strides."""
     strides, step = [0] * len(shape), pitch or shape[1]
     for i in range(len(shape) - 1, 1, -1):
         strides[i], step = step, step * shape[i]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls from Python to the launch, on the fake driver of tests/unit, which tools/python_test.sh loads in the real one's place.
+"""Calls from Python down to the launch, on the fake driver of tests/unit, which tools/python_test.sh loads in
+place of the real one.
 
 Arrays lie on a fake GPU; their products are prepared, launched or refused. Kernels do nothing there, so no test reads a
 result.
@@ -25,7 +26,7 @@ def test_a_range_of_rows_is_prepared_at_once_and_serves_calls():
     before = sluice.holdings().kernels
     for m in (1, 2, 47, 48):
         assert launches_of(lambda: mm(on_gpu("bf16", (m, 640)), w, on_gpu("bf16", (m, 384)))) == 1
-    assert sluice.holdings().kernels == before + 4  # each m keeps an entry for its launches
+    assert sluice.holdings().kernels == before + 4  # each m has its own entry
     with pytest.raises(sluice.InvalidSize, match="rows = 0 to 4"):
         sluice.prepare(sluice.Problem(1, 384, 640), m=(0, 4))
     with pytest.raises(sluice.InvalidArgument, match="give its Problem"):
@@ -109,7 +110,7 @@ def test_two_kernels_of_a_plan_are_compiled_ahead_and_launched():
 
 
 def test_products_are_added_in_one_launch():
-    # No plan for this k takes a second kernel to add up parts.
+    # There is no plan for this k with a second kernel that adds up slices.
     a, b, total = on_gpu("bf16", (256, 1024), (1, 256)), on_gpu("bf16", (1024, 512)), on_gpu("fp32", (256, 512))
     for deterministic in (True, False):
         sluice.prepare(sluice.problem_of(a, b, total, update="add", deterministic=deterministic))
@@ -186,7 +187,7 @@ def test_nothing_is_launched_of_what_is_empty():
 
 @pytest.mark.parametrize("shape", [(0, 3, 256), (2, 0, 256), (2, 3, 0)])
 def test_linear_and_quantisers_of_what_is_empty(shape):
-    """Strides are torch's where an extent is 0."""
+    """If an extent is 0, the array has torch's strides."""
     steps = [math.prod(max(extent, 1) for extent in shape[i + 1:]) for i in range(3)]
     x, w = on_gpu("bf16", shape, steps), on_gpu("bf16", (512, shape[2]))
     out = on_gpu("bf16", (*shape[:2], 512))
@@ -205,7 +206,7 @@ def test_the_graph_example_of_the_manual_prepares_what_it_captures(source_root):
     prepared = sluice.holdings().kernels
     assert prepared == before + 3
 
-    class Ops:  # as sluice.torch calls them, on arrays of the fake GPU
+    class Ops:  # the functions that sluice.torch calls, on arrays of the fake GPU
         def quantize(x, granularity):
             q, s = on_gpu("e4m3", x.shape), on_gpu("fp32", (x.shape[0], 1))
             binding.quantize(x, q, s, sluice.problems.GRANULARITIES.index(granularity), False, 0, None)
@@ -286,7 +287,7 @@ def test_refusals_name_the_argument_and_launch_nothing():
 
 
 def calls_of_each_kind(device):
-    """Returns one call of each function that launches, by name. Each has run once already."""
+    """Returns one call of each function that launches, by name. Each call has been made once already."""
     def at(dtype, shape, strides=None):
         return on_gpu(dtype, shape, strides, device=device)
 
@@ -307,7 +308,8 @@ def calls_of_each_kind(device):
 
 
 def test_other_threads_run_while_a_launch_waits_for_room():
-    """A launch into a full queue blocks, and only another thread of this interpreter may be able to empty the queue."""
+    """A launch into a full queue blocks. It must release the interpreter's lock, because another thread may
+    have to empty the queue."""
     stuck, free = calls_of_each_kind(0), calls_of_each_kind(1)
     for name, call in stuck.items():
         lib.sluice_fake_block(0)

@@ -65,7 +65,7 @@ def test_e4m3_tokens_take_one_scale_or_one_each():
         assert run(on_gpu("fp32", shape)) == 1
     sluice.prepare(sluice.PackedProblem(16, 192, 256, BYTES, "e4m3", scale_x="vector"))
     assert sluice.holdings().kernels == before + 3
-    for scale_x in ("tensor", "vector"):  # with one token both are one problem
+    for scale_x in ("tensor", "vector"):  # with one token, both describe the same problem
         sluice.prepare(sluice.PackedProblem(1, 192, 256, BYTES, "e4m3", scale_x=scale_x))
     assert run(on_gpu("fp32", (1, 1)), on_gpu("e4m3", (1, 256)), on_gpu("bf16", (1, 192))) == 1
     assert sluice.holdings().kernels == before + 4

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/features.md names what exists: each name of a cell is in that language's headers, functions or flags."""
+"""docs/features.md names only things that exist: each name in a cell is in that language's headers, functions
+or flags."""
 import inspect
 import re
 
@@ -51,7 +52,7 @@ def test_python_names_are_in_the_package(rows):
 
     places = {"st": st, "sluice": sluice, "nn": st.nn}
     functions = [getattr(place, name) for place in places.values() for name in dir(place) if callable(getattr(place, name))]
-    keywords = {"main_grad"}  # an attribute that the backward looks for
+    keywords = {"main_grad"}  # an attribute that the backward reads
     for function in functions:
         try:
             keywords.update(inspect.signature(function).parameters)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``flags()`` of a problem makes the tool treat exactly that problem: the same plan, by the same record, and the same texts
-for NVRTC. Fails if a field has no flag, or if a default of the two differs."""
+"""``flags()`` of a problem makes the tool treat exactly that problem: the same plan, by the same record, and
+the same texts for NVRTC. Fails if a field has no flag, or if a default of Python and of the tool differs."""
 import random
 import subprocess
 
@@ -9,7 +9,7 @@ import pytest
 import sluice
 from sluice._library import tool_environment, tool_path
 
-COUNT = 150  # counts problems of each kind
+COUNT = 150  # number of problems of each kind
 
 
 def _tool(*arguments):
@@ -62,7 +62,7 @@ def _convolution(dice):
 
 
 def _valid(make, seed):
-    """Returns ``COUNT`` different problems that a product would take."""
+    """Returns ``COUNT`` different problems that a product accepts."""
     dice, found = random.Random(seed), {}
     while len(found) < COUNT:
         problem = make(dice)
@@ -140,7 +140,7 @@ def test_the_layers_of_a_model_are_those_that_convert_runs(recipe):
 
 
 def test_scales_of_packed_layers_have_the_weights_type():
-    """As ``--recipe int4`` says them."""
+    """The scales are those that ``--recipe int4`` uses."""
     torch = pytest.importorskip("torch")
     import sluice.torch as st
     layer = st.nn.Linear4bit.from_linear(torch.nn.Linear(128, 64, bias=False, dtype=torch.bfloat16))

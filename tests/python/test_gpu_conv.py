@@ -14,7 +14,8 @@ from gpu_resnet import ResNet50, gradients_of  # noqa: E402
 pytestmark = needs_gpu
 OURS = {3: st.conv1d, 4: st.conv2d, 5: st.conv3d}
 TORCHS = {3: torch.nn.functional.conv1d, 4: torch.nn.functional.conv2d, 5: torch.nn.functional.conv3d}
-# Layers of real models, with few images: several tiles, split sums, phases, channels past a block of 64.
+# Layers of real models with few images. They have several tiles, splits along k, phases, and channels beyond
+# a block of 64.
 LAYERS = [
     ("56 3x3", (4, 64, 56, 56), (64, 3, 3), dict(padding=1)),
     ("56 1x1", (4, 256, 56, 56), (128, 1, 1), {}),
@@ -39,7 +40,7 @@ def of_case(case, dtype=BF16):
 
 
 def in_float64(x, w, bias, arguments, upstream):
-    """torch's results on the host, where float64 has no other algorithm than the plain one."""
+    """Returns torch's results on the host, where float64 is computed by the plain algorithm."""
     x, w, bias = (t.detach().cpu().double().requires_grad_() for t in (x, w, bias))
     arguments, wide = dict(arguments), x
     if isinstance(arguments.get("padding"), tuple) and isinstance(arguments["padding"][0], tuple):

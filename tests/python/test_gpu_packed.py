@@ -23,7 +23,7 @@ FORMATS = [sluice.WeightFormat(kind, group, scale, zeros)
            if not (kind == "e4m3" and zeros)]
 NAMES = ["-".join([f.type, str(f.group), f.scale, "zeros" if f.zeros else "plain"]) for f in FORMATS]
 LAYER = 4096
-TOKENS = {1: "narrow", 33: "strip", 1024: "wide"}  # number of tokens: the kernel that is planned for it
+TOKENS = {1: "narrow", 33: "strip", 1024: "wide"}  # number of tokens -> the kernel that is planned for it
 STEEPEST, SLACK = 1.13, 2.0**-20  # for smooth activations, as in sluice/check/packed_data.cc
 
 
@@ -58,7 +58,9 @@ def within_bound(result, x, weights, bias=None, activation=None):
     k = x.shape[-1]
     usual = 2.0**-8
     rounds = kernel_for(x, weights, result) != "narrow"
-    if rounds:  # docs/numerics.md, "Packed weights": wide, and strip with 16-bit tokens, have no offsets in their sums
+    # The wide kernel, and strip with 16-bit tokens, have no offsets in their sums (docs/numerics.md, "Packed
+    # weights").
+    if rounds:
         magnitude, usual = 1.02 * (x.double().abs() @ weights.matrix().abs().T), usual + 5 * (2.0**-11 if x.dtype == FP16 else 2.0**-8)
     bound = (1.3 * (k + 16) * 2.0**-25 + (k / 32 + 40) * 2.0**-24) * magnitude + 2.0**-23 * value.abs()
     if rounds:
@@ -72,7 +74,8 @@ def within_bound(result, x, weights, bias=None, activation=None):
     low, high = (value - bound).to(result.dtype), (value + bound).to(result.dtype)
     wrong = ~((result >= low) & (result <= high))  # NaN is wrong too
     assert result.shape == value.shape and not wrong.any(), f"{wrong.sum().item()} of {wrong.numel()} are out of the bound"
-    if activation is None:  # over many elements together the worst case of each says little
+    # For many elements together, the sum of the worst cases would be far too large a bound.
+    if activation is None:
         error = (result.double() - value).norm()
         assert error <= (usual + torch.finfo(result.dtype).eps) * value.norm(), f"off by {error / value.norm()} of all together"
 
@@ -80,7 +83,8 @@ def within_bound(result, x, weights, bias=None, activation=None):
 @pytest.mark.parametrize("m", [1, 16, 40])
 @pytest.mark.parametrize("half", [8, 72, 7392])
 def test_gated_products_take_halves_of_any_eights(m, half):
-    """As shards of models have them. D has a pitch, and what lies between its rows stays as it was."""
+    """Halves of any multiple of eight columns, as shards of models have them. D has a pitch, and the gaps
+    between its rows must not change."""
     x, k = real(m, 256, dtype=FP16, seed=m), 256
     packed = st.pack_int4(real(2 * half, k, dtype=FP16, seed=half), 64, gated=True)
     gate, up = (st.packed_mm(x, part, out_dtype=FP32) for part in packed.halves())
@@ -96,7 +100,7 @@ def test_gated_products_take_halves_of_any_eights(m, half):
 @pytest.mark.parametrize("m", [1, 16, 32, 100, 300])
 @pytest.mark.parametrize("dtype", [FP16, BF16])
 def test_every_code_of_e4m3_weights_has_its_value(m, dtype):
-    """NaN codes are NaN, not 480."""
+    """The code of NaN must give NaN, not 480."""
     codes = torch.arange(256, device="cuda", dtype=torch.uint8)
     matrix = torch.zeros(256, 256, device="cuda", dtype=torch.uint8)
     matrix[:, 0] = codes

@@ -51,7 +51,8 @@ def within_bound(result, x, weights, scale_x=1.0, bias=None):
     low, high = (value - bound).to(result.dtype), (value + bound).to(result.dtype)
     wrong = ~((result >= low) & (result <= high))  # NaN is wrong too
     assert result.shape == value.shape and not wrong.any(), f"{wrong.sum().item()} of {wrong.numel()} are out of the bound"
-    # The bound is a worst case, and random data stay far below it. An error of a hundredth over all is no rounding.
+    # The bound is for the worst case; errors of random data are far smaller. An error of one per cent over
+    # all elements would not be rounding.
     assert (result.double() - value).norm() <= (2e-3 + torch.finfo(result.dtype).eps) * value.norm()
 
 

@@ -26,7 +26,7 @@ def of_major(matrix, major):
 @pytest.mark.parametrize("b_major", ["row", "column"])
 def test_mm_of_any_layout(m, n, k, dtype, a_major, b_major):
     if a_major == "column" and m % 8:
-        m = m // 8 * 8 + 8  # the copy engine steps by 16 bytes
+        m = m // 8 * 8 + 8  # TMA requires multiples of 16 bytes
     a, b = whole(m, k, dtype=dtype), whole(k, n, dtype=dtype, seed=1)
     a, b = of_major(a, a_major), of_major(b, b_major)
     for out_dtype in (dtype, FP32):
@@ -208,7 +208,8 @@ def test_bad_calls_raise_what_fits_and_name_the_argument(index):
     with pytest.raises(kind) as caught:
         call()
     assert mention in str(caught.value), name
-    exactly(st.mm(whole(64, 64), whole(64, 64)), whole(64, 64).double() @ whole(64, 64).double())  # nothing is broken
+    # A right call still works.
+    exactly(st.mm(whole(64, 64), whole(64, 64)), whole(64, 64).double() @ whole(64, 64).double())
 
 
 def ops():
@@ -269,7 +270,7 @@ def test_gated_quantisers(granularity, rows, columns):
     error = (quantized.double() * scale.double() - value).abs()
     assert (error <= value.abs() * (2.0**-4 + 2.0**-18) + scale.double() * 2.0**-10 * 1.001).all(), "half a step of e4m3"
     exact = gate_up.clone()
-    exact[:, :columns] = (whole(rows, columns, seed=3) * 16 + 96).abs()  # silu(x) is x
+    exact[:, :columns] = (whole(rows, columns, seed=3) * 16 + 96).abs()  # so large that silu(x) is x
     wanted = st.quantize_reference(exact[:, :columns].float() * exact[:, columns:].float(), granularity)
     for got, want in zip(st.silu_mul_quantize(exact, granularity), wanted):
         assert torch.equal(got.float(), want.float())

@@ -29,7 +29,7 @@ def test_the_current_stream_is_used():
             torch.cuda._sleep(cycles)
             st.mm(a, w.t(), out=out)
         untouched = bool((out == 0).all())
-        if side.query():  # too late to conclude anything: another process uses the GPU too
+        if side.query():  # too late to conclude anything, because another process uses the GPU too
             cycles *= 2
             assert cycles < 10**11, "the side stream is done before the default stream is, always"
         else:
@@ -98,7 +98,7 @@ def split_products(count, m=64, n=128, k=4096):
     return [(whole(m, k, seed=i), whole(n, k, seed=100 + i), torch.zeros(m, n, device="cuda")) for i in range(count)]
 
 
-LAUNCHES = 64  # launches in one graph: replays then run for longer than it takes to enqueue them
+LAUNCHES = 64  # so many that a replay takes longer than enqueuing it
 
 
 def captured(products, workspace=None, launches=LAUNCHES):
@@ -137,7 +137,7 @@ def test_graphs_captured_the_default_way_are_replayed_at_once():
 
 
 def test_sharing_a_workspace_between_them_is_seen():
-    """Planted fault: graphs that share one workspace give wrong products."""
+    """Planted bug: if graphs share one workspace, products must be wrong."""
     products, shared = split_products(3), sluice.Workspace()
     graphs = captured(products, shared)
     assert any(replayed_at_once(graphs, products) > 0 for _ in range(40))
@@ -152,7 +152,7 @@ def test_a_hundred_graphs_of_which_nobody_knew_and_their_memory_is_used_again():
         graph.reset()
     graphs.clear()
     torch.cuda.synchronize()
-    for _ in range(200):  # the driver gives memory back on a thread of its own
+    for _ in range(200):  # the driver returns memory on a thread of its own
         if sluice.holdings().workspaces == before.workspaces:
             break
         time.sleep(0.01)
@@ -169,7 +169,7 @@ def test_a_workspace_of_the_callers_is_used_wherever_a_launch_needs_one():
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     before = sluice.holdings().workspaces
-    with torch.cuda.stream(stream):  # this stream was lent no workspace
+    with torch.cuda.stream(stream):  # no workspace was lent to this stream
         q, scale = st.quantize(x, "tensor", workspace=mine)
         st.silu_mul_quantize(gated, "tensor", workspace=mine)
         for recipe in ("tensor", "row", "block"):

@@ -133,7 +133,7 @@ def test_quantisers_give_the_bits_of_torchs_own_operations(dtype, granularity, s
 
 def test_quantisers_give_the_bits_of_deepgemms_casts():
     x = real(300, 1024)
-    blocks = x.view(300, -1, 128)  # as DeepGEMM's per_token_cast_to_fp8 is written
+    blocks = x.view(300, -1, 128)  # the code of DeepGEMM's per_token_cast_to_fp8
     amax = blocks.abs().float().amax(dim=2).view(300, -1).clamp(1e-4)
     wanted = (blocks * (448.0 / amax.unsqueeze(2))).to(torch.float8_e4m3fn).view(300, 1024), amax / 448.0
     same_bits(st.deep_gemm.per_token_cast_to_fp8(x), wanted)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients are those that were asked for, on a GPU: main_grad and walks, torch's split backward, streams, captures. test_torch_walks.py
-has the rest, without a GPU."""
+"""On a GPU, a backward pass computes exactly the gradients that were requested: main_grad, partial passes,
+torch's split backward, streams, captures. test_torch_walks.py has the tests without a GPU."""
 import copy
 
 import pytest
@@ -100,7 +100,8 @@ def test_main_grad_is_ready_for_the_stream_that_called_backward(kind):
 
 
 def test_a_weight_that_two_streams_use_is_added_to_in_turn():
-    x, w = whole(4096, 4096), torch.nn.Parameter(whole(4099, 4096, seed=1))  # sums are exact in any order
+    # Whole numbers, so sums are exact in any order.
+    x, w = whole(4096, 4096), torch.nn.Parameter(whole(4099, 4096, seed=1))
     w.main_grad = torch.zeros_like(w, dtype=torch.float32)
     st.linear(x, w).float().sum().backward()
     wanted = 2 * w.main_grad.clone()

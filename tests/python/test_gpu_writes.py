@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No call remembers what a weight held, on a GPU: every way to write one, replays of captured writes among them, for weights of 16 bits,
-fp8 and packed ones."""
+"""No call may cache a weight's contents on a GPU. Tests every way to write a weight, replays of captured
+writes included, for 16-bit, fp8 and packed weights."""
 import copy
 
 import pytest
@@ -33,7 +33,8 @@ def capture(work):
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_call_reads_what_a_replay_wrote(reader):
-    """An optimizer's step is captured, and the eager call comes between its replays (public report: stale weights of validation)."""
+    """An optimizer's step is captured, and the eager call is made between its replays. (A public report
+    described stale weights in validation.)"""
     reader = READERS[reader]("cuda")
     weight = (reader.layer if isinstance(reader, LayerReader) else reader).weight
     step = torch.ones_like(weight, requires_grad=False)
@@ -67,7 +68,8 @@ def test_a_replay_reads_what_was_written(reader):
 
 
 def test_a_padded_weight_follows_an_optimizer_of_real_numbers():
-    """A captured optimizer, then a write through ``.data``, for channels that are no multiple of 8."""
+    """A captured optimizer writes, and then a write through ``.data``. The number of channels is not a
+    multiple of 8."""
     torch.manual_seed(0)
     w, x = torch.nn.Parameter(torch.randn(16, 3, 3, 3, device="cuda").bfloat16()), torch.randn(4, 3, 32, 32, device="cuda").bfloat16()
     gradient = torch.randn(16, 3, 3, 3, device="cuda").bfloat16()
@@ -111,7 +113,7 @@ def tensors_of(layer):
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("kind", LAYERS)
 def test_quantised_layers_read_what_was_written(kind, way):
-    """A layer is turned into another one by its tensors, and says what that one says, to the bit."""
+    """A layer gets the tensors of another layer, and must then give that layer's results to the bit."""
     layer, x = LAYERS[kind](0), real(5, 256)
     with torch.no_grad():
         layer(x)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles of the library are freed once, however their owners are copied, from any thread, and while Python ends."""
+"""Each handle of the library is freed once, however its owners are copied, from any thread, and while Python
+exits."""
 import copy
 import ctypes
 import gc
@@ -16,7 +17,7 @@ from thread_helpers import in_threads
 
 @pytest.fixture
 def freed(monkeypatch):
-    """Records the addresses that were freed. Nothing really frees them, so that none is given out again."""
+    """Records the addresses that are freed. Nothing is really freed, so no address is used twice."""
     addresses = []
     monkeypatch.setattr(_library.lib, "sluice_plan_free", lambda pointer: addresses.append(pointer.value))
     return addresses
@@ -76,7 +77,8 @@ def test_what_cannot_be_copied_says_so(call):
 
 
 def test_a_workspace_is_not_copied():
-    """Two workspaces with one handle would let two streams write into one sum, so copying raises."""
+    """Copying a workspace raises: with two owners of one handle, two streams could write to the same memory.
+    """
     bare = sluice.Workspace.__new__(sluice.Workspace)
     for call in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(sluice.InvalidType, match=r"sluice\.Workspace\(device, nbytes\)"):
@@ -128,7 +130,7 @@ def test_the_interpreter_ends_with_plans_alive(end):
 
 
 def test_the_first_script_that_freed_twice():
-    """A copy and its original are dropped. That once ended in a segmentation fault or in "double free"."""
+    """A copy and its original are deleted. This once ended in a segmentation fault or in "double free"."""
     code = "import sluice, copy; p = sluice.plan(m=64, n=64, k=64, a='bf16'); q = copy.copy(p); del p; q.text[:20]; del q"
     for _ in range(3):
         assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

@@ -13,13 +13,13 @@ import sluice  # noqa: E402
 import sluice.weights  # noqa: E402
 from hostile_values import arguments_for, arrays, public, values  # noqa: E402
 
-CALLS = 120  # calls of each function; there are about fifty functions
+CALLS = 120  # calls per function; there are about fifty functions
 FUNCTIONS = dict(public((sluice, sluice.weights)))
 
 
 @pytest.fixture
 def nothing_is_compiled(tmp_path, monkeypatch):
-    """A call that gets as far as a compiler finds none, on a machine with a GPU too."""
+    """Calls that would compile find no compiler, also on a machine with a GPU."""
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("SLUICE_NVRTC", str(tmp_path / "empty"))
     monkeypatch.setenv("SLUICE_CACHE_DIR", str(tmp_path / "kernels"))
@@ -27,7 +27,7 @@ def nothing_is_compiled(tmp_path, monkeypatch):
 
 
 def good_values():
-    """Returns right values by the name of an argument, so that calls come past the first check."""
+    """Returns valid values by argument name, so that calls get beyond the first check."""
     quantized = sluice.weights.quantize_groups(np.ones((64, 128), np.float32), 64)
     packed = sluice.pack_int4(quantized)
     words = np.full((16, 64), 0x77777777, np.int32)
@@ -60,7 +60,7 @@ def test_hostile_arguments_get_an_answer_or_an_error_of_ours(name, nothing_is_co
             FUNCTIONS[name](*places, **named)
         except sluice.Error as error:
             text = str(error)
-            is_path = error.code in ("toolchain", "io")  # the library's message quotes the path as it is
+            is_path = error.code in ("toolchain", "io")  # the library's message quotes the path unchanged
             assert (text.isprintable() or is_path) and len(text) < 1000, text
 
 

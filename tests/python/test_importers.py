@@ -60,7 +60,7 @@ def assert_is(weights, layer):
     assert in_layers_order(weights) == layer.matrix()
 
 
-# Rows, columns and groups end in the middle of a word, of a group, or of both; one group; 8 bits.
+# Rows, columns and groups that end in the middle of a word, of a group, or of both; a single group; 8 bits.
 SIZES = [(8, 64, 32, 4), (24, 96, 32, 4), (20, 40, 16, 4), (9, 36, 32, 4), (16, 128, 0, 4), (8, 64, 32, 8), (6, 22, 16, 8)]
 
 
@@ -76,13 +76,14 @@ def test_gptq_with_zeros(make, n, k, group, bits, less, checkpoint_format):
 @pytest.mark.parametrize("n, k, group, bits", SIZES)
 def test_gptq_symmetric_has_no_zeros(make, n, k, group, bits):
     layer = Layer(n, k, group, bits, zero=1 << (bits - 1))
-    weights = from_gptq(make, layer, symmetric=True, g_idx=layer.g_idx)  # k is the length of g_idx
+    weights = from_gptq(make, layer, symmetric=True, g_idx=layer.g_idx)  # g_idx has k entries
     assert weights.zeros is None and weights.permutation is None
     assert_is(weights, layer)
 
 
 def test_gptq_words_by_hand(make):
-    # Rows 0 to 7 of column 0 hold 0 to 7; of column 1, 15 to 8. Zeros of the columns are 1 and 9, stored 0 and 8.
+    # Rows 0 to 7 of column 0 contain 0 to 7, those of column 1 contain 15 to 8. The columns' zero points are
+    # 1 and 9, stored as 0 and 8.
     weights = sw.from_gptq(make([[0x76543210, -0x76543211]], "int32"), make([[0x80]], "int32"), make([[1.0, 2.0]], "float16"))
     assert weights.codes.tolist() == [[0, 1, 2, 3, 4, 5, 6, 7], [15, 14, 13, 12, 11, 10, 9, 8]]
     assert weights.zeros.tolist() == [[1], [9]] and weights.scales.tolist() == [[1], [2]]
@@ -115,7 +116,7 @@ def test_a_shard_of_the_file_in_act_order_is_refused(make):
 
 def test_a_zero_of_0_less_one_is_asked_about(make):
     layer = Layer(16, 16, 8)
-    for o in (0, 3, 4, 7, 15):  # some are next to each other, one is at the end of a word
+    for o in (0, 3, 4, 7, 15):  # some are adjacent, one is at the end of a word
         layer.zeros[o] = [0, 0]
     for borrow, name in ((False, "digit"), (True, "word")):
         tensors = gptq(layer, gptq_zeros(layer, 1, borrow))
@@ -131,16 +132,16 @@ def test_zeros_that_autogptq_wrote_over_are_refused(make, bits, place):
     per = 32 // bits
     layer = Layer(2 * per, 16, 8, bits)
     place %= per
-    for o in range(2 * per):  # no other zero of 0 or 15
+    for o in range(2 * per):  # no other zero point is 0 or 15
         layer.zeros[o] = [3, 4]
     layer.zeros[per + place][1] = 0
     tensors = gptq(layer, gptq_zeros(layer, 1, overwrite=True))
-    if place == per - 1:  # nothing lies above it
+    if place == per - 1:  # it is the highest digit of the word
         assert_is(from_gptq(make, layer, tensors, wrapped_zeros="digit"), layer)
         return
     with pytest.raises(sluice.InvalidArgument, match=r"qzeros\[1\]\[1\].*quantise again.*wrapped_zeros='word'.*'digit'"):
         from_gptq(make, layer, tensors)
-    from_gptq(make, layer, tensors, wrapped_zeros="digit")  # a caller that names the layout is believed
+    from_gptq(make, layer, tensors, wrapped_zeros="digit")  # a caller who names the layout decides
 
 
 def test_the_two_wraps_differ():  # else the test above could not tell them apart
@@ -171,7 +172,8 @@ def test_awq(make, n, k, group, zero):
 
 
 def test_awq_words_by_hand(make):
-    # Outputs 0 to 7 hold 0 to 7 in one word: 0 2 4 6 1 3 5 7 from the lowest digit. Their zeros are 15 to 8.
+    # Outputs 0 to 7 contain 0 to 7 in one word: 0 2 4 6 1 3 5 7 from the lowest digit. Their zero points are
+    # 15 to 8.
     weights = sw.from_awq(make([[0x75316420]], "int32"), make([[-0x75316421]], "int32"), make([[1.0] * 8], "float16"))
     assert weights.codes.tolist() == [[o] for o in range(8)]
     assert weights.zeros.tolist() == [[15 - o] for o in range(8)]
@@ -216,7 +218,7 @@ def test_a_g_idx_that_was_never_set_is_none(make):
 def test_groups_are_found_where_the_shapes_say_them(make):
     assert from_gptq(make, Layer(8, 96, 32), group=None).group == 32
     assert from_awq(make, Layer(8, 64, 0)).group == 0
-    for group in (64, 32, 48):  # 96 columns in two groups may be 64 and 32, or 48 and 48
+    for group in (64, 32, 48):  # 96 columns in two groups may be groups of 64 and 32, or of 48 and 48
         layer = Layer(8, 80 if group == 32 else 96, group)
         with pytest.raises(sluice.InvalidArgument, match="group must be given"):
             from_gptq(make, layer, group=None)
@@ -283,7 +285,8 @@ def test_memory_is_the_codes_and_little_more():
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert weights.codes.flags.c_contiguous and (weights.permutation is None) == (order is None)
-        assert peak < 2.3 * n * k  # the codes, and an eighth of them as words twice; or the codes unsorted
+        # The codes and an eighth of them as words, twice; or the codes before sorting.
+        assert peak < 2.3 * n * k
 
 
 def test_no_library_is_imported_for_it():

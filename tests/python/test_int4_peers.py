@@ -19,7 +19,7 @@ def peers(source_root):
 
 
 def product(data, group, codes=None, scales=None):
-    """A right contender's result: weights rounded to the tokens' type, sums in fp32, D rounded."""
+    """Returns a right contender's result: weights rounded to the tokens' type, sums in fp32, D rounded."""
     codes, scales = data.codes if codes is None else codes, data.scales if scales is None else scales
     w = (codes.to(scales.dtype) - 8) * scales.repeat_interleave(group, 1)
     return (data.x.float() @ w.float().t()).to(data.x.dtype)
@@ -38,16 +38,18 @@ def test_a_right_result_passes_and_planted_errors_do_not(peers, dtype, group):
             data.judge(d)
 
     codes = whole.codes.clone()
-    codes[200, whole.x[0].nonzero()[0]] ^= 1  # one bit of one weight, which the first token meets
+    # One bit of one weight, which the first token is multiplied with.
+    codes[200, whole.x[0].nonzero()[0]] ^= 1
     refused(whole, product(whole, group, codes=codes))
     for data in (whole, real):
-        refused(data, product(data, group, codes=data.codes.roll(1, 1)))  # neighbours along k
-        refused(data, product(data, group, codes=data.codes.roll(8, 0)))  # outputs of a neighbour
+        # Codes are those of neighbours along k.
+        refused(data, product(data, group, codes=data.codes.roll(1, 1)))
+        refused(data, product(data, group, codes=data.codes.roll(8, 0)))  # outputs are those of neighbours
         d = product(data, group)
         d[4, 255] = float("nan")
         refused(data, d)
     shifted = real.scales.clone()
-    shifted[:, [0, 1]] = shifted[:, [1, 0]]  # two groups of k have each other's scales
+    shifted[:, [0, 1]] = shifted[:, [1, 0]]  # two groups along k have exchanged scales
     refused(real, product(real, group, scales=shifted), "wrong|errors of all elements together")
     coarse = (product(real, group).float() * (1 + 2 * real.unit)).to(real.x.dtype)
     refused(real, coarse, "wrong|errors of all elements together")

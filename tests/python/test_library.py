@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python side of the C interface agrees with include/sluice/c_api.h, and the binding's structs agree with tvm-ffi's."""
+"""Python's declarations of the C interface agree with include/sluice/c_api.h, and the binding's structs with
+tvm-ffi's."""
 import ctypes
 import pathlib
 import re

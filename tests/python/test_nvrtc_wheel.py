@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search for a wheel of NVRTC, in fake folders: beside a toolkit of CUDA 12, beside one of CUDA 13, and without one."""
+"""The search for NVRTC's wheel, in invented folders: with a toolkit of CUDA 12, with one of CUDA 13, and
+without a toolkit."""
 import os
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from sluice import _library
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """An empty site-packages folder, the only place where ``nvidia`` is searched for, and no toolkit."""
+    """An empty site-packages folder, the only place where ``nvidia`` is searched for. No toolkit is
+    installed."""
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.setattr(sys, "path", [str(folder)])

@@ -17,7 +17,7 @@ import sluice  # noqa: E402
 import sluice.weights as sw  # noqa: E402
 
 WIDTH = {"fp16": 2, "bf16": 2, "fp32": 4}
-# Shapes are ragged in n, in k, in the last group, or whole.
+# Shapes end in the middle of a strip in n, of a tile in k, or of a group; or they are whole.
 FORMATS = [("uint4", 32, "fp16", True, "half", 70, 200), ("uint4", 64, "fp16", False, "half", 64, 128),
            ("uint4", 128, "fp32", True, "half", 130, 136), ("uint4", 0, "fp16", True, "half", 65, 300),
            ("uint4", 0, "fp32", False, "half", 5, 8), ("uint4", 64, "fp32", True, "byte", 70, 200),
@@ -100,7 +100,7 @@ def test_gated_and_plain_weights_are_not_mistaken():
 
 
 def test_the_writer_has_the_pages_worked_examples():
-    """The writer itself agrees with the examples in docs/packing.md."""
+    """Tests the writer itself against the examples in docs/packing.md."""
     def word(kind, order, codes):
         found = 0
         for code, row, k in codes:
@@ -194,7 +194,7 @@ def test_a_type_by_another_name_is_that_type():
 
 
 def test_read_only_arrays_are_read():
-    """Arrays over a file's bytes are read-only, and numpy itself does not hand those over."""
+    """Arrays over a file's bytes are read-only; numpy itself refuses to pass those on."""
     codes, scales, zeros = random_arrays("uint4", 64, "fp16", True, 70, 200)
     expected = sluice.pack(codes, scales, zeros, group=64)
     fixed = [np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape) for array in (codes, scales, zeros)]
@@ -248,7 +248,8 @@ def test_plans_of_e4m3_tokens(cache):
 
 
 def test_the_sizes_of_the_gpu_tests_meet_every_kernel(cache):
-    """The kernels are asserted for the GPU that plans assume without one; test_gpu_packed.py asserts them on a GPU."""
+    """Checks which kernel is planned for each size, on the GPU that is assumed without one.
+    test_gpu_packed.py checks it on a GPU."""
     for kind, group, scale, zeros, order, _, _ in FORMATS:
         packed = sluice.WeightFormat(kind, group, scale, zeros, order)
         for m, kernel in ((1, "Narrow"), (33, "Strip"), (1000, "Wide")):
@@ -268,7 +269,8 @@ def test_kernels_and_packers_are_compiled_ahead(cache, has_nvrtc):
 
 
 def test_shards_say_how_wide_the_tokens_are():
-    """A shard's permutation counts columns of whole tokens, however the shard was cut, and the shard packs again."""
+    """A shard's permutation counts columns of the whole token, however the shard was cut, and the shard can
+    be packed again."""
     rng = np.random.default_rng(0)
     codes, scales, _ = random_arrays("uint4", 128, "fp16", False, 64, 384)
     permutation = rng.permutation(384)

@@ -232,7 +232,8 @@ def test_compile_fills_a_cache_and_finds_it_again(cache, has_nvrtc):
 def test_quantisers_are_compiled_ahead_too(cache, has_nvrtc):
     if not has_nvrtc:
         pytest.skip("no NVRTC")
-    assert sluice.compile(quantizers=["bf16"]) == (22, 0, 0)  # with a gate, without one, and the gate without a quantiser
+    # Quantisers with a gate, without one, and a gate without a quantiser.
+    assert sluice.compile(quantizers=["bf16"]) == (22, 0, 0)
     assert sluice.compile(quantizers=["torch.bfloat16"]) == (0, 22, 0)
     with pytest.raises(sluice.InvalidType):
         sluice.compile(quantizers=["e4m3"])

@@ -81,19 +81,21 @@ def test_no_element_is_off_by_more_than_the_bound(library, symmetric, bits, scal
     error = numpy.abs(as_numpy(sw.dequantize(made)) - weight)
     step = numpy.repeat(as_numpy(made.scales).astype(numpy.float64), 64, axis=1)[:, :200]
     top = (1 << bits) - 1
-    assert (error <= step * (0.5 + top * (TYPES[scale_type][1] + 2.0**-22))).all()  # includes the rounding of fp32 itself
-    assert (error > 0.45 * step).any()  # some element comes near the bound
+    # With the rounding of fp32 itself.
+    assert (error <= step * (0.5 + top * (TYPES[scale_type][1] + 2.0**-22))).all()
+    assert (error > 0.45 * step).any()  # some element is close to the bound
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_weights_that_are_codes_come_back(library, symmetric):
-    """Every code is in every place of a group, and scales are powers of two."""
+    """Every code occurs at every place of a group, and scales are powers of two."""
     rng = numpy.random.default_rng(3)
-    codes = rng.permuted(numpy.tile(numpy.arange(16), (32 * 8, 1)), axis=1).reshape(32, 128)  # 8 groups, each has all codes
+    # 8 groups, each with all codes.
+    codes = rng.permuted(numpy.tile(numpy.arange(16), (32 * 8, 1)), axis=1).reshape(32, 128)
     zero = 8 if symmetric else numpy.repeat(rng.integers(0, 16, (32, 8)), 16, axis=1)
     weight = ((codes - zero) * 0.25).astype(numpy.float32)
     made = sw.quantize_groups(library(weight), 16, symmetric=symmetric)
-    if symmetric:  # -8 is the largest: the scale is 8 / 7.5 of the weight's own
+    if symmetric:  # the code -8 has the largest magnitude, so the scale is 8 / 7.5 of the original
         assert (as_numpy(made.scales) == F(2.0) / F(7.5)).all()
     else:
         assert (as_numpy(made.codes) == codes).all() and (as_numpy(sw.dequantize(made)) == weight).all()
@@ -102,7 +104,7 @@ def test_weights_that_are_codes_come_back(library, symmetric):
 def test_rows_taken_in_blocks_are_the_same(library, monkeypatch):
     weight = random_weight(37, 100)
     whole = sw.quantize_groups(library(weight), 32, symmetric=False)
-    monkeypatch.setattr(quantizer, "_ELEMENTS_AT_ONCE", 500)  # 5 rows, and 2 at the end
+    monkeypatch.setattr(quantizer, "_ELEMENTS_AT_ONCE", 500)  # 5 rows at a time, and 2 at the end
     blocks = sw.quantize_groups(library(weight), 32, symmetric=False)
     for name in ("codes", "scales", "zeros"):
         assert (as_numpy(getattr(whole, name)) == as_numpy(getattr(blocks, name))).all()
@@ -118,13 +120,14 @@ def test_strides_do_not_matter(library):
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_zeros_and_what_no_scale_can_hold_become_zeros(library, symmetric):
     weight = numpy.zeros((2, 64), numpy.float32)
-    weight[1, 3] = -1e-9  # its scale is 0 in fp16
+    weight[1, 3] = -1e-9  # its scale rounds to 0 in fp16
     made = sw.quantize_groups(library(weight), 32, symmetric=symmetric, scale_type="fp16")
     assert not as_numpy(sw.dequantize(made)).any() and not as_numpy(made.scales).any()
 
 
 def test_groups_of_one_sign_have_their_zero_at_an_end(library):
-    """The range of codes starts, or ends, at 0: a zero further out would not be a code."""
+    """If all values of a group have one sign, the zero point is at an end of the range of codes. Further out
+    it would not be a code."""
     weight = numpy.linspace(3, 15, 16, dtype=numpy.float32)[None]
     for sign, zero in ((1, 0), (-1, 15)):
         made = sw.quantize_groups(library(sign * weight), 16, symmetric=False)

@@ -17,7 +17,8 @@ def from_gptq(make, layer, *, g_idx=None):
 
 
 def product(tokens, weights):
-    """Returns tokens x W as lists; each column of the weights meets the token column that the permutation names."""
+    """Returns tokens x W as lists. Each column of the weights is multiplied with the token column that the
+    permutation names."""
     matrix = sw.dequantize(weights).tolist()
     order = range(weights.shape[1]) if weights.permutation is None else weights.permutation.tolist()
     return [[sum(token[i] * w for i, w in zip(order, row)) for row in matrix] for token in tokens]
@@ -36,8 +37,8 @@ def test_shards_of_a_whole_layer_make_its_product(make, act_order):
     assert whole == [[sum(token[i] * layer.weight(o, i) for i in range(72)) for o in range(24)] for token in TOKENS]
     by_rows = [product(TOKENS, weights.rows(*range_)) for range_ in ((0, 10), (10, 24))]
     assert [left + right for left, right in zip(*by_rows)] == whole
-    parts = [weights.columns(0, 32), weights.columns(32, 72)]  # the short group is in the last
-    if not act_order:  # the tokens are sharded as the columns are
+    parts = [weights.columns(0, 32), weights.columns(32, 72)]  # the short group is in the last shard
+    if not act_order:  # tokens are sharded like columns
         sums = [product([token[:32] for token in TOKENS], parts[0]), product([token[32:] for token in TOKENS], parts[1])]
     else:  # the shards' permutations count columns of whole tokens
         sums = [product(TOKENS, part) for part in parts]
@@ -45,7 +46,7 @@ def test_shards_of_a_whole_layer_make_its_product(make, act_order):
 
 
 def test_an_act_order_layer_shards_in_line_behind_reordered_rows(make):
-    """gate and down of an MLP run over two ranks, and each rank multiplies only its own outputs."""
+    """gate and down of an MLP run on two ranks, and each rank computes only its own outputs."""
     gate, down = Layer(64, 72, 16), Layer(24, 64, 16).in_act_order()
     gate, down = from_gptq(make, gate), from_gptq(make, down, g_idx=down.g_idx)
     whole = product(product(TOKENS, gate), down)

@@ -11,7 +11,7 @@ import pytest
 import sluice
 
 MODULES = ("sluice", "sluice.weights", "sluice.torch", "sluice.torch.grad", "sluice.torch.nn", "sluice.torch.deep_gemm")
-# Defined and documented elsewhere, or a method's class.
+# Names that are defined and documented elsewhere, or methods' classes.
 ELSEWHERE = {"sluice.torch": {"PackedWeights", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized"}}
 
 
@@ -28,7 +28,7 @@ def test_the_page_is_up_to_date(source_root):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_name_of_the_page_can_be_imported(page, module):
-    """To see it fail: let a section list a function that the package does not hand out."""
+    """To see it fail: list a function in a section that the package does not export."""
     if module.startswith("sluice.torch"):
         pytest.importorskip("torch")
     found = importlib.import_module(module)

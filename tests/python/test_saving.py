@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States of converted models: they come back bit for bit, or are refused; never are codes taken for a weight. No GPU."""
+"""Saved states of converted models: they load bit for bit or are refused, and codes are never mistaken for
+weights. No GPU."""
 import copy
 
 import pytest
@@ -66,7 +67,7 @@ def test_a_model_of_the_meta_device_is_converted_and_filled(recipe):
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_plain_model_refuses_the_state(recipe, strict):
-    """To see it fail: leave the mark out of the state."""
+    """To see it fail: leave the recipe's mark out of the state."""
     with pytest.raises(RuntimeError, match="size mismatch for up.weight"):
         plain().load_state_dict(converted(recipe).state_dict(), strict=strict)
 
@@ -84,7 +85,7 @@ def test_a_converted_model_refuses_a_plain_state(recipe, strict):
 
 @pytest.mark.parametrize("load", [lambda state: converted("row", 1).load_state_dict(state), lambda state: st.nn.load_(plain(1), state)])
 def test_a_state_of_version_02_comes_back(load):
-    """There the codes were called weight, and there was no mark."""
+    """Version 0.2 stored the codes under the name weight, without a mark."""
     model = converted("row")
     state = {name.replace("weight_e4m3", "weight"): tensor for name, tensor in model.state_dict().items() if tensor.dtype is not torch.uint8}
     assert state["up.weight"].dtype is E4M3

@@ -210,7 +210,7 @@ def empty(*shape, **more):
     return torch.zeros(*shape, dtype=BF16, **more)
 
 
-# Calls of n images that fail for one image too.
+# Calls with n images that are invalid for one image too.
 BAD_BATCHES = [
     ("the filter does not fit", lambda n: st.conv2d(empty(n, 8, 2, 2), empty(8, 8, 3, 3)), sluice.InvalidSize, "would have 0 rows"),
     ("with a gradient", lambda n: st.conv2d(empty(n, 8, 2, 2), empty(8, 8, 3, 3, requires_grad=True)), sluice.InvalidSize, "would have 0 rows"),
@@ -251,7 +251,8 @@ def test_an_empty_batch_is_taken_as_a_full_one(on_host):  # noqa: F811
 def test_a_second_derivative_raises(on_host):  # noqa: F811
     x, w = whole(1, 8, 5, 6).requires_grad_(), whole(8, 8, 3, 3).requires_grad_()
     for convolution in (st.conv2d, st.conv_transpose2d):
-        for loss in (lambda y: y.sum(), lambda y: (y ** 2).sum()):  # the first one's gradient wants none
+        # The first loss has a gradient that requires no gradient itself.
+        for loss in (lambda y: y.sum(), lambda y: (y ** 2).sum()):
             with pytest.raises(sluice.InvalidArgument, match="create_graph=True wants a second derivative"):
                 torch.autograd.grad(loss(convolution(x, w)), x, create_graph=True)
 

@@ -81,7 +81,7 @@ def test_patches_of_few_channels_are_taken(on_host):  # noqa: F811
 
 
 class Block(torch.nn.Module):
-    """A bottleneck of ResNet-50, as torchvision has it."""
+    """A bottleneck block of ResNet-50, as in torchvision."""
 
     def __init__(self, wide, narrow, stride):
         super().__init__()
@@ -123,7 +123,8 @@ def test_conversion_takes_convolutions_and_reports_the_others(on_host):  # noqa:
     with torch.autocast("cpu", BF16):
         model(torch.randn(2, 3, 32, 32))
     assert on_host.called == ["conv"] * 8 and hooked == [1]
-    with pytest.raises(sluice.InvalidArgument, match="none of the model's 2 layers"):  # none is left that it takes
+    # Nothing is left to convert.
+    with pytest.raises(sluice.InvalidArgument, match="none of the model's 2 layers"):
         st.nn.convert_(model, lambda module, name: name != "head", recipe=None)
 
 

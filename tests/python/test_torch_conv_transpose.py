@@ -30,7 +30,7 @@ CASES = [
 def in_float64(x, w, bias, arguments, upstream):
     x, w, bias = (t.detach().double().requires_grad_() for t in (x, w, bias))
     y = TORCHS[x.dim()](x, w, None, **arguments).to(BF16).double().detach() - TORCHS[x.dim()](x, w, None, **arguments).detach()
-    y = y + TORCHS[x.dim()](x, w, bias, **arguments)  # the sum of the bias is a second rounding
+    y = y + TORCHS[x.dim()](x, w, bias, **arguments)  # the addition of the bias rounds once more
     y.backward(upstream(y).double())
     return y.detach(), x.grad, w.grad, bias.grad
 

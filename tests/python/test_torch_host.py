@@ -144,7 +144,7 @@ def test_a_backward_is_traced():
 
 
 class OnHost:
-    """Replaces the binding's product by one on the host, and lists the calls."""
+    """Replaces the binding's product by one on the host, and records the calls."""
 
     def __init__(self):
         self.called = []
@@ -408,7 +408,7 @@ def test_autocast_is_refused_by_name():
     assert "autocast" not in str(plain.value)
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(sluice.InvalidType, match="torch.autocast is on"):
         layer(x)
-    torch.set_autocast_enabled("cuda", True)  # torch.autocast leaves it off where there is no GPU
+    torch.set_autocast_enabled("cuda", True)  # torch.autocast would leave it off without a GPU
     try:
         with pytest.raises(sluice.InvalidType, match="torch.autocast is on"):
             st.linear(x, x)
@@ -454,7 +454,7 @@ def test_a_linear_says_which_problem_it_multiplies(recipe, scales):
     problem = layer.problem(16)
     assert (problem.m, problem.n, problem.k, problem.scale_a, problem.scale_b) == (16, 512, 256, scales, scales)
     assert sluice.plan(problem).problem is problem
-    assert "fp16" in str(sluice.plan(problem))  # the type of the input and of D
+    assert "fp16" in str(sluice.plan(problem))  # the type of inputs and D
     assert layer.problem(16, torch.bfloat16).bias.endswith("float16")
     with pytest.raises(sluice.InvalidArgument, match="must be on a GPU"):
         layer.prepare(rows=(1, 16))

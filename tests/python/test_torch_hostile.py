@@ -34,7 +34,8 @@ def tensors():
 def test_hostile_arguments_get_an_answer_or_an_error_of_ours(name, grads):
     generator = random.Random(name)
     packed = st.pack_int4(bf16(64, 128), 64)
-    matrix, nested = [bf16(64, 128)], [value for value in values() if not isinstance(value, list)]  # tvm-ffi takes lists apart
+    # Without lists, because tvm-ffi converts them element by element.
+    matrix, nested = [bf16(64, 128)], [value for value in values() if not isinstance(value, list)]
     good = {"": tensors() + nested, "a": matrix, "b": [bf16(128, 64)], "input": matrix, "weight": matrix, "x": matrix,
             "mat_a": [matrix[0].to(torch.float8_e4m3fn)], "mat_b": [matrix[0].to(torch.float8_e4m3fn).t()], "packed": [packed],
             "granularity": ["row", "1x128"], "activation": ["relu"], "out_dtype": [torch.bfloat16], "bias": [None, bf16(64)],
@@ -50,7 +51,7 @@ def test_hostile_arguments_get_an_answer_or_an_error_of_ours(name, grads):
                 FUNCTIONS[name](*places, **named)
             except sluice.Error as error:
                 assert str(error).isprintable()
-            except TypeError as error:  # Python's own error for a call that does not fit the parameters
+            except TypeError as error:  # Python's own error for arguments that do not match the parameters
                 assert "multiple values" in str(error), repr(error)
             except RuntimeError as error:  # torch's error, from operations of the reference or from its own kinds of tensors
                 assert "quantize_reference" in name or "parse" in str(error), repr(error)
@@ -110,7 +111,7 @@ def test_autocast_casts_nothing(on_host):  # noqa: F811
 @pytest.mark.parametrize("shape, outputs", [((4, 0), 16), ((2, 3, 0), 16), ((4, 32), 0), ((0, 32), 16), ((2, 0, 32), 16), ((0, 0), 0),
                                             ((2, 3, 32), 16)])
 def test_the_backward_of_an_empty_product(on_host, shape, outputs):  # noqa: F811
-    """torch cannot infer reshape(-1, 0), so the backward must not use it."""
+    """torch cannot infer -1 in reshape(-1, 0), so the backward must not use it."""
     x, weight = bf16(*shape).requires_grad_(), bf16(outputs, shape[-1]).requires_grad_()
     bias = torch.zeros(outputs, dtype=torch.bfloat16, requires_grad=True)
     st.linear(x, weight, bias).sum().backward()
@@ -122,4 +123,4 @@ def test_the_backward_of_an_empty_product(on_host, shape, outputs):  # noqa: F81
 def test_an_fp8_layer_does_not_take_rows_of_another_width_apart():
     layer = st.nn.Linear(128, 64, recipe="row")
     with pytest.raises(sluice.Error):
-        layer(bf16(4, 64))  # as 2 rows of 128 it would fit
+        layer(bf16(4, 64))  # would be valid as 2 rows of 128

@@ -234,7 +234,8 @@ def test_shards_in_act_order_take_whole_tokens(on_host):
 
 
 def checkpoint_layers():
-    """Returns a name, the layer as a writer of its format has it, and the QuantizedWeights that an importer reads."""
+    """Returns a name, the layer as a writer of its format stores it, and the QuantizedWeights that an
+    importer reads."""
     def ints(values):
         return torch.tensor(values, dtype=torch.int32)
 
@@ -330,7 +331,7 @@ def test_a_state_goes_into_another_module(on_host, format, act_order):  # noqa: 
                                   dict(format=sluice.WeightFormat(group=32, scale="bf16")),
                                   dict(format=sluice.WeightFormat(group=64, scale="bf16", order="byte"))])
 def test_a_state_of_another_format_is_refused(made):
-    """fp16 scales take the bytes of bf16 ones: only their names tell the blobs apart."""
+    """fp16 and bf16 scales take the same number of bytes, so only their names distinguish the blobs."""
     state = st.nn.Linear4bit.from_packed(weights(), bf16(192)).state_dict()
     with pytest.raises(RuntimeError, match="permutation" if "act_order" in made else "weight_format: the state is of 192 x 256"):
         st.nn.Linear4bit(256, 192, **{"format": sluice.WeightFormat(group=64, scale="bf16"), **made}).load_state_dict(state)

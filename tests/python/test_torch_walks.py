@@ -152,7 +152,8 @@ def test_torchs_split_backward(on_host, kind, with_main_grad):  # noqa: F811
     if with_main_grad:
         st.nn.main_grad_views(model)
     pending, nodes = [], []
-    for micro in range(2):  # two walks to the inputs, then two to the weights, as a zero-bubble schedule has them
+    # Two passes for the inputs, then two for the weights, as in a zero-bubble schedule.
+    for micro in range(2):
         x, dy = whole(*shape, device="cpu", seed=micro).requires_grad_(), whole(*of_output, device="cpu", seed=micro + 5)
         reference(x.detach().double()).backward(dy.double())
         y = model(x)
@@ -198,7 +199,7 @@ class FakeStream:
 
 
 class OnCuda:
-    """As much of a tensor on a GPU as the order of additions asks."""
+    """As much of a GPU tensor as ordering additions needs."""
 
     is_cuda, device = True, "cuda:0"
 
@@ -207,7 +208,7 @@ class OnCuda:
 
 
 class Adds(torch.autograd.Function):
-    """Adds to a main_grad on a stream, as a node whose forward ran there."""
+    """Adds to a main_grad on a stream, as a backward node whose forward ran on that stream."""
 
     @staticmethod
     def forward(ctx, x, total, stream, current):
@@ -234,7 +235,7 @@ def test_the_callers_stream_waits_for_each_that_added(monkeypatch):
     def walk(*additions):
         log.clear()
         y = x
-        for total, stream in reversed(additions):  # the backward meets the last forward first
+        for total, stream in reversed(additions):  # the backward visits the last forward first
             y = Adds.apply(y, total, stream, current)
         y.sum().backward()
         return log
@@ -244,7 +245,7 @@ def test_the_callers_stream_waits_for_each_that_added(monkeypatch):
     assert walk((first, one), (second, two)) == ["caller waits for one", "caller waits for two"]
     assert walk((first, one), (first, two)) == ["two waits for one", "caller waits for one", "caller waits for two"], "a tied weight"
     assert walk((first, two)) == ["caller waits for two"], "another walk's streams are not waited for"
-    _walks.order_addition(first)  # outside of a walk
+    _walks.order_addition(first)  # outside of a backward pass
 
 
 def test_an_addition_is_ordered_before_it_runs(on_host, monkeypatch):  # noqa: F811

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No call remembers what a weight held: every way to write one, and then the result beside torch's. test_gpu_writes.py has the rest."""
+"""No call may cache a weight's contents: every way to write a weight, and then the result compared with
+torch's. test_gpu_writes.py has the rest."""
 import copy
 import pickle
 
@@ -35,7 +36,7 @@ def test_an_average_of_weights_is_swapped_in_and_out(on_host):  # noqa: F811
     layer = st.nn.Conv2d(16, 3, 3, bias=False, dtype=torch.bfloat16)
     x, plain = whole(1, 16, 5, 5, device="cpu"), torch.nn.functional.conv2d
     weights = [whole(3, 16, 3, 3, device="cpu", seed=seed) for seed in range(2)]
-    for turn in range(4):  # as torch_ema and timm do
+    for turn in range(4):  # as torch_ema and timm do it
         layer.weight.data.copy_(weights[turn % 2])
         with torch.no_grad():
             assert torch.equal(layer(x).double(), plain(x.double(), weights[turn % 2].double()).bfloat16().double())

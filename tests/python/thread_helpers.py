@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable
 
 
 def in_threads(work: Callable[[int], None], arguments: Iterable[int]) -> None:
-    """Calls ``work`` once for each argument, all at once; a call that raises fails the test, once all have ended."""
+    """Calls ``work`` once per argument, all at the same time. If a call raises, the test fails after all have
+    ended."""
     raised = []
 
     def call(argument):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products with a weight, and the same in torch, for tests of what a backward walk computes and where gradients go."""
+"""Products with a weight, and the same in torch. They are for tests of which gradients a backward pass
+computes, and where it stores them."""
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -19,7 +20,8 @@ def _layer(layer, weight):
     return layer
 
 
-# Shapes of input and weight; ours and torch's of (input, weight); whether a kernel adds to main_grad itself.
+# Shapes of input and weight; our function and torch's of (input, weight); whether a kernel adds to main_grad
+# itself.
 CASES = {
     "linear": ((4, 16), (24, 16), st.linear, F.linear, True),
     "nn.Linear": ((2, 3, 16), (24, 16), lambda x, w: _layer(st.nn.Linear(16, 24, bias=False, device="meta"), w)(x), F.linear, True),
@@ -34,7 +36,8 @@ CASES = {
 
 
 class Case:
-    """Input, weight with a ``main_grad`` of ones, the output's gradient, and what torch makes of them in float64."""
+    """Input, weight with a ``main_grad`` of ones, the output's gradient, and the gradients that torch
+    computes in float64."""
 
     def __init__(self, name, device, main_grad=True):
         shape, filters, self.ours, self.torchs, self.adds = CASES[name]
@@ -52,5 +55,5 @@ class Case:
         return self.ours(self.x, self.w)
 
     def added(self, times):
-        """Is the gradient in main_grad, ``times`` times?"""
+        """Returns True if main_grad contains its ones and the gradient ``times`` times."""
         return torch.equal(self.w.main_grad.double(), 1 + times * self.dw) and getattr(self.w, "grad_added_to_main_grad", False) == (times > 0)

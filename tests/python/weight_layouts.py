@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes checkpoint layouts one digit after the other, for test_importers.py. It shares nothing with the importers: lists
-of Python integers, and loops that say where each digit goes.
+"""Writes checkpoint layouts one digit after the other, for test_importers.py. It has no code in common with
+the importers: it uses lists of Python integers, and loops that state where each digit is stored.
 """
 import random
 
@@ -22,7 +22,7 @@ class Layer:
         self.g_idx = [i // self.group for i in range(k)]
 
     def in_act_order(self, seed=0):
-        """Shuffles the columns among the groups, which stay as large as before. Returns the layer itself."""
+        """Shuffles the columns among the groups, whose sizes do not change. Returns the layer itself."""
         random.Random(seed).shuffle(self.g_idx)
         return self
 
@@ -74,7 +74,7 @@ def gptq_zeros(layer, less, borrow=False, overwrite=False):
 
 
 def awq(layer):
-    """Returns qweight, qzeros, scales of an AWQ file of version gemm."""
+    """Returns qweight, qzeros, scales of an AWQ file of version "gemm"."""
     place_of_column = {0: 0, 2: 1, 4: 2, 6: 3, 1: 4, 3: 5, 5: 6, 7: 7}
 
     def pack(value_of_output):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An operation that the library does not know, in one file with its kernel: y = factor * x, in fp32. The
-// engine plans, compiles, launches and keeps it, and a chain takes it as a step.
+// engine can plan, compile, launch and cache it, and a chain can contain it as a step. Tested by
 // tests/unit/seventh_op_test.cc.
 #pragma once
 
@@ -29,7 +29,7 @@ struct ScaleArgs {
   WarmRange hand_off{};
 };
 
-/// As the kernel below has it.
+/// Parameters of the kernel; must have the same layout as its struct below.
 struct ScaleParams {
   const float* x;
   float* y;

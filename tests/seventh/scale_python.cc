@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// scale.h called from Python (tests/python/test_fake_seventh.py): y = factor * x by the fields input, output
-// and alpha. The C interface's helpers read the arrays; the engine does the rest.
+// Makes scale.h callable from Python (tests/python/test_fake_seventh.py): y = factor * x, with the fields
+// input, output and alpha. The C interface's helpers read the arrays; the engine does the rest.
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/tvm_ffi_args.h>
 #include <sluice/try.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists what a rebuilding must not change: the units of every registered kernel, and every plan of the
-// problem lists. Compiles requested units. tools/unchanged.py runs it and keeps hashes.
-//   sluice_unchanged list DIR         names, units, headers and plans below DIR
-//   sluice_unchanged compile DIR N..  DIR/units/N.cubin, and a line "N REGISTERS" for each
+// Lists what a refactoring must not change: the units of every registered kernel, and every plan of the
+// problem lists. Compiles units on request. tools/unchanged.py runs it and stores hashes.
+//   sluice_unchanged list DIR         writes names, units, headers and plans below DIR
+//   sluice_unchanged compile DIR N..  writes DIR/units/N.cubin, and prints a line "N REGISTERS" for each
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ void write(const fs::path& path, std::string_view text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// Units by name; equal texts are kept once.
+/// Source texts of units by name. Equal texts are stored once.
 class Units {
  public:
   explicit Units(fs::path folder) : folder_(std::move(folder)) {}
@@ -139,7 +139,7 @@ void add_helpers(Units& units) {
   units.add("locate", locate_unit_text());
 }
 
-/// Plans by name: lines with "=" are choices, others descriptions.
+/// Texts of plans by name. Lines that contain "=" are choices, other lines are descriptions.
 class Plans {
  public:
   void add(const std::string& name, const std::string& choice, const std::string& text) {
@@ -192,7 +192,7 @@ std::vector<fs::path> text_files(const char* folder) {
   return files;
 }
 
-/// Dense and packed plans, for the files' GPU and for each GPU.
+/// Adds the dense and packed plans of the plan files: for the GPU that a file names, and for every other GPU.
 void add_plan_files(Plans& plans) {
   for (const fs::path& file : text_files("tests/plans")) {
     std::ostringstream text;
@@ -213,7 +213,8 @@ void add_plan_files(Plans& plans) {
 
 bool add_shapes(Plans& plans) {
   for (const fs::path& file : text_files("bench/shapes"))
-    for (const char* op : {"", "fprop", "dgrad", "wgrad"}) {  // files of convolutions leave it open
+    // Plan files of convolutions do not name the operation.
+    for (const char* op : {"", "fprop", "dgrad", "wgrad"}) {
       if ((*op == '\0') == file.stem().string().starts_with("conv_")) continue;
       cli::RequestFlags defaults;
       defaults.conv.op = op;
@@ -255,7 +256,7 @@ bool add_rows(Plans& plans) {
   return true;
 }
 
-/// Two layers of each model, with every fusion, in every overlap.
+/// Adds chains of two layers of each model, with every fusion and every overlap.
 void add_chains(Plans& plans) {
   using namespace bench;
   for (const Model& model : known_models())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activations of the epilogue, compiled by g++, against their functions in double: the errors that
-// docs/numerics.md states. ex2.approx may be 2^-22 from exp2f (PTX ISA): one unit more. Seen to
-// fail: with the linear coefficient of gelu() changed by 1e-6.
+// The activations of the epilogue, compiled by g++, must be within the errors that docs/numerics.md states of
+// the functions in double. ex2.approx may differ from exp2f by 2^-22 (PTX ISA), which adds one unit. To see
+// it fail: change the linear coefficient of gelu() by 1e-6.
 #include <gtest/gtest.h>
 
 #include <cmath>

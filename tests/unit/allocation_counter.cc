@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces operator new and delete. A separate file, since g++ takes inlined ones for mismatched pairs.
+// Replaces operator new and delete. This is a separate file because g++ warns about mismatched pairs if it
+// can inline them.
 #include "allocation_counter.h"
 
 #include <cstdlib>
 #include <new>
 
 namespace {
-thread_local long allocations = 0;  // calls of operator new by this thread
+thread_local long allocations = 0;  // number of times that this thread has called operator new
 
 void* counted(std::size_t bytes, std::size_t alignment) {
   ++allocations;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts this thread's calls of operator new. Linking it replaces the global operators of the whole test
-// program, which then count and use malloc.
+// program by ones that count and use malloc.
 #pragma once
 
 namespace sluice {

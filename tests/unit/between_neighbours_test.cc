@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner of chains' kernels. To see it fail: leave the fill out of us_between_neighbours.
+// The choice of kernels for chains. To see it fail: leave the fill of the last wave out of
+// us_between_neighbours().
 #include <sluice/chain/between_neighbours.h>
 
 #include <gtest/gtest.h>
@@ -17,8 +18,9 @@ TEST(between_neighbours, grids_are_even_or_not) {
   EXPECT_DOUBLE_EQ(grid_fill(576, 4, 132), 576 / 1056.0) << "48 of a second wave";
 }
 
-/// Alone, the kernels with two and with three stages take the same time. In a chain the one with three loses:
-/// 48 of its 576 CTAs are a second wave, for which the next launch waits (80.3 us per layer, not 74.4).
+/// Run alone, the kernels with two and with three stages take the same time. In a chain, the one with three
+/// stages is slower: 80.3 us per layer instead of 74.4. Of its 576 CTAs, 48 form a second wave, for which the
+/// next launch must wait.
 TEST(between_neighbours, a_second_wave_is_avoided_in_chains_alone) {
   const PackedProblem p{.m = 1,
                         .n = 36864,
@@ -31,7 +33,7 @@ TEST(between_neighbours, a_second_wave_is_avoided_in_chains_alone) {
   const DeviceInfo device{};
   const Result<packed::Plan> alone = packed::plan(p, device);
   ASSERT_TRUE(alone.ok()) << alone.error().message;
-  const auto at = [](u64 address) { return reinterpret_cast<void*>(address); };  // nothing is read
+  const auto at = [](u64 address) { return reinterpret_cast<void*>(address); };  // addresses are never read
   const packed::Args args{.x = at(1 << 20), .weights = at(u64{1} << 32), .d = at(2 << 20)};
   const std::vector<ChainStep> steps(2, {.work = PackedStep{.problem = p, .args = args}});
   const auto chosen = [&](ChainOverlap overlap) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of the C interface: arrays in torch's order become problems and launches on the fake driver,
-// and a call that no kernel takes is refused in the caller's names. To see it fail: let pixel_pitch() look at
-// the strides of dimensions of size 1, or let roles_of() take dgrad for fprop.
+// Convolutions of the C interface. Arrays in torch's order become problems and launches on the fake driver. A
+// call that no kernel can compute is refused, with the caller's names. To see it fail: let pixel_pitch() use
+// the strides of dimensions of size 1, or let roles_of() treat dgrad as fprop.
 #include <sluice/c_api/convolutions.h>
 
 #include <sluice/host/ops/gemm.h>
@@ -19,7 +19,8 @@ using List = std::vector<int64_t>;
 
 class CApiConv : public CApiTest {
  protected:
-  /// An array in channels_last order, with `pitch` elements from pixel to pixel; 0: as many as channels.
+  /// Makes an array in channels_last order. `pitch`: elements from one pixel to the next; 0: the number of
+  /// channels.
   TestArray image(sluice_dtype type, const List& shape, i64 pitch = 0) {
     List strides(shape.size());
     strides[1] = 1;
@@ -31,7 +32,7 @@ class CApiConv : public CApiTest {
     return x;
   }
 
-  /// x of 2 x 64 x 14 x 14 and 128 filters of 3 x 3, padded by 1.
+  /// A convolution with x of 2 x 64 x 14 x 14 and 128 filters of 3 x 3, padded by 1.
   sluice_convolution convolution(int32_t op = SLUICE_FPROP) {
     return {.op = op,
             .spatial = 2,
@@ -56,7 +57,7 @@ class CApiConv : public CApiTest {
             .names = nullptr};
   }
 
-  /// Expects a refusal by the call and by sluice_conv_problem_of alike.
+  /// Expects that the call and sluice_conv_problem_of() refuse the convolution in the same way.
   void refused(const sluice_convolution& v, sluice_status status, const std::string& mention) {
     const int before = driver.launches();
     failed(sluice_conv_run(handle_, &v, nullptr), status, mention, before);
@@ -96,7 +97,7 @@ TEST_F(CApiConv, needs_a_compiler_only_once_and_then_only_launches) {
   }
 }
 
-/// A is what the taps are read of with fprop and dgrad, and dy with wgrad; B is the other array that is read.
+/// A is the array that the taps are read from (fprop, dgrad), or dy (wgrad). B is the other input.
 TEST_F(CApiConv, each_op_writes_the_array_that_it_computes) {
   const struct {
     int32_t op;
@@ -163,7 +164,8 @@ TEST_F(CApiConv, one_and_three_axes_are_convolutions_too) {
   refused(v, SLUICE_INVALID_SIZE, "x has shape (1, 64, 4, 6, 8) and must have 4 dimensions");
 }
 
-/// Frameworks leave any stride to a dimension of size 1; a 1 x 1 filter is KCRS and KRSC at once.
+/// A dimension of size 1 may have any stride; frameworks leave it undefined. A 1 x 1 filter has the same
+/// strides in KCRS and in KRSC order.
 TEST_F(CApiConv, dimensions_of_one_say_nothing_about_the_layout) {
   constexpr int64_t kAny = 12345;
   TestArray w = array(SLUICE_BF16, {128, 64, 1, 1}, {64, 1, kAny, -kAny});
@@ -186,7 +188,7 @@ TEST_F(CApiConv, dimensions_of_one_say_nothing_about_the_layout) {
   EXPECT_EQ(problem_of(v).conv.x_pitch, 0);
 }
 
-/// A slice of channels has gaps between pixels.
+/// x may be a slice of channels, with gaps between pixels. Taps of the filter must be adjacent.
 TEST_F(CApiConv, pixels_may_be_apart_and_taps_may_not) {
   TestArray x = image(SLUICE_BF16, {2, 64, 14, 14}, 192), y = image(SLUICE_BF16, {2, 128, 14, 14}, 256);
   sluice_convolution v = convolution();
@@ -383,12 +385,12 @@ TEST_F(CApiConv, gradients_of_weights_are_added_to_an_fp32_total) {
   refused(v, SLUICE_INVALID_TYPE, "only wgrad adds");
 }
 
-/// sluice_conv_problem_of gives a problem that is made ready and used as any other is.
+/// The problem that sluice_conv_problem_of() returns can be prepared and used like any other.
 TEST_F(CApiConv, a_capture_finds_what_was_made_ready) {
   for (const int32_t op : {SLUICE_FPROP, SLUICE_DGRAD, SLUICE_WGRAD}) {
     sluice_convolution v = convolution(op);
     sluice_problem p = problem_of(v);
-    p.m = p.n = p.k = p.a_ld = -7;  // these do not count
+    p.m = p.n = p.k = p.a_ld = -7;  // fields that the function ignores
     ASSERT_EQ(sluice_make_ready(handle_, &p, 1), SLUICE_OK) << sluice_error_message();
     EXPECT_EQ(sluice_problem_check(&p), SLUICE_OK) << sluice_error_message();
     const auto stream = StreamHandle::create(device());

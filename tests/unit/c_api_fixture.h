@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fixture for tests that call the C interface on the fake driver: a device handle, and arrays in its
-// memory.
+// The fixture of tests that call the C interface on the fake driver: a device handle, and arrays in the
+// device's memory.
 #pragma once
 
 #include <sluice/c_api.h>
@@ -12,13 +12,13 @@
 
 namespace sluice {
 
-/// A product of bf16.
+/// Returns a bf16 product.
 inline sluice_problem dense_problem(int64_t m, int64_t n, int64_t k) {
   sluice_problem p{};
   p.m = m, p.n = n, p.k = k, p.batch = 1;
   return p;
 }
-/// Such a product with int4 weights in groups of 128.
+/// Returns a bf16 product with int4 weights in groups of 128.
 inline sluice_problem packed_problem(int64_t m, int64_t n, int64_t k) {
   sluice_problem p = dense_problem(m, n, k);
   p.packed = 1;
@@ -26,7 +26,7 @@ inline sluice_problem packed_problem(int64_t m, int64_t n, int64_t k) {
   return p;
 }
 
-/// An array with memory of the fake device.
+/// An array in memory of the fake device.
 struct TestArray {
   std::vector<int64_t> shape, strides;
   sluice_array array{};
@@ -59,7 +59,8 @@ class CApiTest : public LaunchTest {
     EXPECT_EQ(sluice_device_holdings(handle_, &holdings), SLUICE_OK) << sluice_error_message();
     return holdings;
   }
-  /// Plans with `choices`, and uses that from now on. Returns the bytes of workspace that it needs.
+  /// Plans with the overrides `choices` and makes that plan current. Returns the bytes of workspace that it
+  /// needs.
   int64_t use(const sluice_problem& problem, const std::string& choices) {
     sluice_plan* plan = nullptr;
     EXPECT_EQ(sluice_plan_create(handle_, &problem, choices.c_str(), &plan), SLUICE_OK)
@@ -69,7 +70,8 @@ class CApiTest : public LaunchTest {
     sluice_plan_free(plan);
     return bytes;
   }
-  /// Expects that a call failed with this status and launched nothing. `launches`: those before the call.
+  /// Expects that a call failed with this status and launched nothing. `launches`: the number before the
+  /// call.
   void failed(sluice_status got, sluice_status status, const std::string& mention, int launches) {
     const std::string message = sluice_error_message();
     EXPECT_EQ(got, status) << message;
@@ -77,7 +79,7 @@ class CApiTest : public LaunchTest {
     EXPECT_EQ(driver.launches(), launches);
   }
 
-  sluice_device* handle_;  // on the device whose cubins come from no compiler
+  sluice_device* handle_;  // handle of the device that loads cubins without compiling
 };
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays that no caller should pass: dimensions that the shape has no memory for, extents whose product
-// overflows, names with control characters. How this can fail: with the bound of ndim out of check_shape(),
-// the message holds what lies behind the shape, and the address sanitizer says so.
+// Arrays that no caller should pass: more dimensions than the shape array has, extents whose product
+// overflows, names with control characters. To see it fail: remove the limit of ndim from check_shape(). The
+// message then contains memory after the shape, and the address sanitizer reports it.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -56,7 +56,7 @@ TEST(CApiHostile, extents_and_strides_do_not_overflow) {
   far.strides = strides;
   sluice_problem problem;
   const sluice_product product{.a = &far, .b = &far, .d = &far, .alpha = 1};
-  sluice_problem_of(&product, &problem);  // an error or the stride as it is, and no overflow
+  sluice_problem_of(&product, &problem);  // returns an error or the stride unchanged, without overflow
 }
 
 TEST(CApiHostile, names_are_escaped) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights through the C interface, on the fake driver. A packed product launches, prepares and refuses
-// as a dense one does, and its second call allocates nothing. Packing runs on both sides, and a plan is one
-// like others. To see it fail: make a std::string in packed_call_of before the checks; leave ld_x out of
-// key_of.
+// Packed weights through the C interface, on the fake driver: a packed product launches, prepares and refuses
+// as a dense one does, and its second call allocates nothing. Packing runs on host and device. To see it
+// fail: make a std::string in packed_call_of before the checks, or leave ld_x out of key_of.
 #include <sluice/c_api.h>
 #include <sluice/c_api/handles.h>
 
@@ -128,13 +127,13 @@ TEST_F(CApiPacked, a_product_is_prepared_once_and_then_only_launched) {
 TEST_F(CApiPacked, finds_what_was_prepared_in_another_spelling) {
   sluice_problem problem = problem_of_format();
   problem.a = SLUICE_BF16, problem.d = SLUICE_FP32;
-  problem.bias_type = SLUICE_BF16;  // there is no bias
+  problem.bias_type = SLUICE_BF16;  // ignored, because there is no bias
   EXPECT_EQ(sluice_make_ready(handle_, &problem, -1), SLUICE_INVALID_ARGUMENT);
   ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
-  const sluice_product p = product();  // its arrays say their pitches
+  const sluice_product p = product();  // here the pitches come from the arrays
   EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(kernels_held(), 1);
-  problem.m = 1, problem.a_ld = 1000;  // which no second row steps by
+  problem.m = 1, problem.a_ld = 1000;  // ignored, because there is only one row
   ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
   x_.shape[0] = d_.shape[0] = 1;
   EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
@@ -194,7 +193,7 @@ TEST_F(CApiPacked, halves_of_a_last_wave_are_a_choice) {
       << sluice_error_message();
 }
 
-/// A record decides, the plan says so, and the call runs it too.
+/// A tuning record chooses the kernel. The plan says so, and the call runs that kernel.
 TEST_F(CApiPacked, a_record_of_the_problem_is_planned_and_run) {
   const test::TemporaryFolder folder;
   Options options = options_from_environment();
@@ -225,7 +224,7 @@ TEST_F(CApiPacked, a_record_of_the_problem_is_planned_and_run) {
   sluice_device_close(handle);
 }
 
-/// The cache folder is filled by a device; sluice_compile, without a compiler, finds everything there.
+/// A device fills the cache folder. sluice_compile(), which has no compiler, must find every kernel there.
 TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
   const test::TemporaryFolder folder;
   const std::string cache = folder / "kernels", nowhere = folder / "nowhere";
@@ -317,7 +316,7 @@ TEST_F(CApiPacked, what_a_product_refuses) {
   refused(p, SLUICE_WRONG_DEVICE, "a is on cuda:1 and the call is for cuda:0");
 }
 
-/// Each optional part reaches the kernel's parameters.
+/// Each optional operand reaches the kernel's parameters.
 TEST_F(CApiPacked, what_stands_around_a_product_is_launched_with_it) {
   TestArray c = array(SLUICE_FP32, {kM, kN}), gamma = array(SLUICE_BF16, {kK}),
             half = array(SLUICE_FP32, {kM, 64});
@@ -471,7 +470,7 @@ TEST_F(CApiPacked, gated_weights_have_halves_of_their_own) {
   expect_refused(sluice_pack_on_host(&what), SLUICE_INVALID_SIZE, "n = 136 of a gated product");
 }
 
-/// Bytes for a blob and all else, one behind the other.
+/// One block of memory holds the blob and the other arrays, one after the other.
 TEST_F(CApiPacked, on_the_host_what_is_written_overlaps_nothing_else) {
   const WeightFormat format{.type = WeightType::int8};
   const i64 blob_size = blob_bytes(format, 64, 128);
@@ -490,7 +489,7 @@ TEST_F(CApiPacked, on_the_host_what_is_written_overlaps_nothing_else) {
   expect_refused(sluice_pack_on_host(&what), SLUICE_ALIASING, "blob (0x");
   expect_refused(sluice_unpack_on_host(&what), SLUICE_ALIASING, "codes (0x");
   blob.array.data = blob_memory.data();
-  scales.array.data = memory.data() + 1000;  // inside the codes, but both are only read
+  scales.array.data = memory.data() + 1000;  // inside the codes; allowed, as both are only read
   ASSERT_EQ(sluice_pack_on_host(&what), SLUICE_OK) << sluice_error_message();
   expect_refused(sluice_unpack_on_host(&what), SLUICE_ALIASING, "codes (0x");
   EXPECT_EQ(memory, before);

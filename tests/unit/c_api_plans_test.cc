@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans and compiles of the C interface: every unit of a plan is shown and compiled ahead, and an update goes
-// to C and back. The cache folder is filled by prepare on a device with a compiler that only counts. Then
-// sluice_compile, which has no compiler at all, must find every unit there, so the two agree. To see it fail:
-// let sluice_compile take the first unit of a plan only.
+// Plans and compiles of the C interface. Every unit of a plan is listed and compiled ahead. First, prepare
+// fills the cache folder on a device whose compiler only counts. Then sluice_compile(), which has no
+// compiler, must find every unit there, so the two agree. To see it fail: let sluice_compile() use only the
+// first unit of a plan.
 #include <sluice/c_api.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/products.h>
@@ -45,7 +45,8 @@ class CApiPlans : public LaunchTest {
     return made_.emplace_back(plan);
   }
 
-  /// Prepares the plan on a device whose compiler counts, then compiles it ahead where there is none.
+  /// Prepares the plan on a device with a counting compiler. Then compiles it ahead on a device without a
+  /// compiler.
   void expect_compile_asks_for_what_prepare_did(const sluice_plan* plan, int units) {
     const test::TemporaryFolder folder;
     const std::string cache = folder / "kernels", nowhere = folder / "nowhere";

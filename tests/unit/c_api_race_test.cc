@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice_race and sluice_options.race on the fake driver: each kind of problem races, the fastest becomes a
-// plan that sluice_run takes, and misuse launches nothing. To see them fail: let sluice_race plan.
+// sluice_race() and sluice_options.race on the fake driver. Every kind of problem can race, sluice_run() then
+// uses the fastest plan, and misuse launches nothing. To see them fail: let sluice_race() return the
+// planner's pick.
 #include <sluice/c_api/options.h>
 #include <sluice/host/ops/kept.h>
 
@@ -80,7 +81,7 @@ TEST_F(CApiRace, each_kind_of_problem_races_and_leaves_a_record) {
   }
 }
 
-/// The race enters its device's context itself: a caller may have another, or none.
+/// sluice_race() enters the device's context itself, because the caller's context may be another or none.
 TEST_F(CApiRace, the_winner_is_what_run_takes_from_now_on) {
   const auto ranked = gemm::candidates(std::get<Problem>(*c_api::problem_of(dense())), device().info());
   const std::vector<Plan> racers = ops::racing<ops::Gemm>(*ranked, 3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of rows through the C interface: plans for sluice_compile, kernels for sluice_run, and misuse. To
-// see it fail: let sluice_make_rows_ready forget the range.
+// Ranges of rows through the C interface: plans for sluice_compile(), kernels for sluice_run(), and misuse.
+// To see it fail: let sluice_make_rows_ready() ignore the range.
 #include <set>
 #include <string>
 

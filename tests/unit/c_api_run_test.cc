@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice_run on the fake driver: its launches, kernels, workspaces and refusals. The second call of a problem
-// allocates nothing and asks the driver no more than gemm::launch does. To see it fail: make a std::string in
-// problem_of before the checks.
+// sluice_run() on the fake driver: launches, kernels, workspaces and refusals. The second call of a problem
+// allocates nothing, and calls the driver no more often than gemm::launch does. To see it fail: make a
+// std::string in problem_of before the checks.
 #include <atomic>
 #include <initializer_list>
 #include <thread>
@@ -72,7 +72,7 @@ TEST_F(CApiRun, needs_a_compiler_only_once_and_then_only_launches) {
   EXPECT_EQ(holdings.workspaces, 0);
 }
 
-/// A model that is spread over GPUs calls for arrays of each, whichever is current.
+/// The arrays determine the device, whichever one is current, as in a model that is spread over several GPUs.
 TEST_F(CApiRun, the_arrays_say_on_which_device) {
   const sluice_product p = product();
   driver.make_current(1);
@@ -82,7 +82,7 @@ TEST_F(CApiRun, the_arrays_say_on_which_device) {
   driver.make_current(0);
 }
 
-/// The explicit way gives the kernel what the short one does, field by field.
+/// Calls with an explicit plan pass the kernel exactly the same parameters as sluice_run().
 TEST_F(CApiRun, a_kernel_at_hand_is_launched_with_the_same_arguments) {
   sluice_product p = product();
   TestArray c = array(SLUICE_BF16, {256, 512}), bias = array(SLUICE_BF16, {512}),
@@ -135,17 +135,17 @@ TEST_F(CApiRun, a_kernel_at_hand_is_launched_with_the_same_arguments) {
 
 TEST_F(CApiRun, finds_what_was_prepared_in_another_spelling) {
   sluice_problem problem{};
-  problem.m = 256, problem.n = 512, problem.k = 128, problem.batch = 1;  // packed
+  problem.m = 256, problem.n = 512, problem.k = 128, problem.batch = 1;  // without padding
   EXPECT_EQ(sluice_make_ready(handle_, &problem, -1), SLUICE_INVALID_ARGUMENT);
   ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
   sluice_product p = product();
-  p.accumulate = SLUICE_FAST;  // says nothing of 16-bit sums
+  p.accumulate = SLUICE_FAST;  // ignored: 16-bit inputs are always accumulated in fp32
   EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
   const sluice_holdings holdings = held();
   EXPECT_EQ(holdings.kernels, 1);
 }
 
-/// A graph that was captured before holds the replaced kernel's function.
+/// A graph that was captured earlier still refers to the replaced kernel's function.
 TEST_F(CApiRun, a_kernel_that_another_plan_replaces_stays_loaded) {
   const sluice_product p = product();
   ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
@@ -196,7 +196,7 @@ TEST_F(CApiRun, refuses_what_no_kernel_takes_and_names_it) {
   refused(p, SLUICE_INVALID_STRIDE, "a.contiguous()");
 }
 
-/// The any-order product is another than the ordered one, where D is added to.
+/// When D is added to, any_order selects a different product from the ordered one.
 TEST_F(CApiRun, adds_to_d_in_the_order_that_is_asked_for) {
   TestArray total = array(SLUICE_FP32, {256, 512});
   sluice_product p = product();
@@ -212,7 +212,7 @@ TEST_F(CApiRun, adds_to_d_in_the_order_that_is_asked_for) {
   p = product();
   p.d = at(total);
   EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
-  p.any_order = 1;  // which changes nothing where D is set
+  p.any_order = 1;  // has no effect when D is overwritten
   EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(held().kernels, 3);
 }
@@ -265,7 +265,8 @@ TEST_F(CApiRun, only_an_error_of_a_capture_counts_as_capturing) {
   EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
 }
 
-/// Arrays of one row say a scale for the whole matrix, where a problem said "vector" (docs/python.md).
+/// A scale array with one value is a scale of the whole matrix, even if the problem said "vector"
+/// (docs/python.md).
 TEST_F(CApiRun, a_vector_of_one_value_is_a_scale_for_the_whole_matrix) {
   sluice_problem problem{};
   problem.m = 1, problem.n = 512, problem.k = 128, problem.batch = 1;

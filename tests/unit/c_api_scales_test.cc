@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the shapes of scales say what they mean, in the spellings of torch and of DeepGEMM, and what is
-// refused. To see it fail: take the .t() view out of is_block_b.
+// The shape of a scale array determines its granularity, in the forms of torch and of DeepGEMM; other shapes
+// are refused. To see it fail: remove the .t() view from is_block_b.
 #include <gtest/gtest.h>
 
 #include <sluice/c_api/products.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 1,000 damaged cache files, of ten kinds: each is noticed, compiled anew and replaced by a whole one.
-// Can fail: without the check of the digest, and without the check of the key, wrong cubins are loaded (both
-// were planted and found).
+// 1,000 damaged cache files, of ten kinds. Each must be noticed, compiled again and replaced by an intact
+// file. To see it fail: remove the check of the checksum or of the key; wrong cubins are then loaded.
 #include <sys/stat.h>
 
 #include <random>
@@ -27,9 +26,9 @@ namespace fs = std::filesystem;
 enum class Damage { truncate, flip, swap, version, oversize, huge, empty, directory, symlink, fifo };
 constexpr int kDamages = 10;
 
-/// A whole entry, digest and all, whose magic says another layout.
+/// Returns an intact entry, checksum included, whose magic number is that of another version.
 std::string foreign_version(std::string bytes) {
-  bytes[6] = '9';  // "sluice1\n"
+  bytes[6] = '9';  // the version digit in "sluice1\n"
   bytes.resize(bytes.size() - sizeof(Digest));
   const Digest sum = digest(bytes);
   return bytes.append(reinterpret_cast<const char*>(&sum), sizeof(sum));
@@ -46,7 +45,7 @@ void damage(const std::string& path, const std::string& other, Damage kind, std:
     case Damage::swap: return write_file(path, read_file(other));
     case Damage::version: return write_file(path, foreign_version(bytes));
     case Damage::oversize: return write_file(path, bytes + std::string(1 + position(), '\0'));
-    case Damage::huge: return fs::resize_file(path, u64{1} << 40);  // sparse
+    case Damage::huge: return fs::resize_file(path, u64{1} << 40);  // makes a sparse file
     case Damage::empty: return write_file(path, "");
     default: break;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cache folder that cannot be written: kernels work, and reason and remedy are reported. A program that
-// fills a cache gets an error before a second kernel is compiled. A limit on file size stands for a full
-// disk.
+// A cache folder that cannot be written: kernels still run, and the reason and the remedy are reported. A
+// program that fills a cache gets an error before a second kernel is compiled. A limit on file size simulates
+// a full disk.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -24,7 +24,8 @@ using test::entry_file;
 using test::FakeCompiler;
 using test::TemporaryFolder;
 
-/// Runs `body` in a child, so that the limit is not this process's. Returns 0 if `body` does.
+/// Runs `body` in a child process with a limit on file sizes, so that this process keeps its own limit.
+/// Returns 0 if `body` does.
 int in_child_with_small_files(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
@@ -123,7 +124,8 @@ TEST(CacheKey, names_the_build_of_the_compiler) {
   EXPECT_EQ(build_id_of("/no/such"), "");
   const TemporaryFolder folder;
   std::string damaged = test::read_file(found->file).substr(0, 4096);
-  for (std::size_t i = 16; i < damaged.size(); i += 3) damaged[i] = '\xff';  // offsets past the end
+  // Overwrites offsets with numbers past the end.
+  for (std::size_t i = 16; i < damaged.size(); i += 3) damaged[i] = '\xff';
   test::write_file(folder / "damaged", damaged);
   EXPECT_EQ(build_id_of(folder / "damaged"), "");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compiler that costs nothing and counts, and folders that clean up, for the cache tests. A cubin is a pure
-// function of its unit, so a wrong load shows as wrong bytes.
+// For the cache tests: a fast fake compiler that counts, and folders that remove themselves. A fake cubin
+// depends only on its unit, so loading the wrong one is noticed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ namespace sluice::test {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    // Prefers memory: every write is followed by an fsync, 12 ms on the CI machine's disk.
+    // Uses a folder in memory if there is one. Each write is followed by an fsync, which takes 12 ms on the
+    // CI machine's disk.
     std::error_code ignored;
     const bool memory = std::filesystem::is_directory("/dev/shm", ignored) && access("/dev/shm", W_OK) == 0;
     std::string pattern = (memory ? "/dev/shm/" : testing::TempDir()) + "sluice_cache_XXXXXX";
@@ -43,7 +44,7 @@ class TemporaryFolder {
 
 inline Cubin fake_cubin(const std::string& unit, const std::string& version = "fake 1.0") {
   std::string image = fake::fake_image(unit);
-  while (image.size() < 30000) image += image;  // as large as a real one
+  while (image.size() < 30000) image += image;  // about the size of a real cubin
   return {.image = image,
           .report = {.registers = 168,
                      .spill_bytes = 1,
@@ -71,7 +72,7 @@ inline Options cache_at(const std::string& folder) {
   return {.cache_dir = folder, .cache_read_only = false, .nvrtc_path = {}, .jobs = 2};
 }
 
-/// File of `unit`'s entry by the fake compiler.
+/// Returns the path of the cache entry for `unit`, compiled by the fake compiler.
 inline std::string entry_file(const std::string& folder, const std::string& unit,
                               const std::string& version = "fake 1.0") {
   return folder + "/" + entry_name(source_key(unit), version);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that race on a cold cache: all succeed, no key is compiled twice, a killed one stops nobody.
-// Can fail: with lock() returning at once without flock, keys are compiled up to 16 times (tried).
+// Processes that start at once with an empty cache: all must succeed, no key is compiled twice, and a killed
+// process blocks no other. To see it fail: let lock() return without flock; keys are then compiled up to 16
+// times.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -30,7 +31,7 @@ constexpr int kProcesses = 16;
 constexpr const char* kFolderVariable = "SLUICE_TEST_RACE_FOLDER";
 constexpr const char* kSmallUnit = "extern \"C\" __global__ void sluice_entry(int* p) { *p = 1; }\n";
 
-/// Starts this test program anew with one disabled test: a process without inherited state.
+/// Starts this test program again with one disabled test, in a new process that inherits no state.
 pid_t spawn_self(const char* test) {
   const std::string filter = std::string("--gtest_filter=CacheRace.DISABLED_") + test;
   std::string program = "/proc/self/exe", disabled = "--gtest_also_run_disabled_tests",
@@ -63,7 +64,7 @@ void race(const char* test, const TemporaryFolder& folder) {
   }
 }
 
-/// Counts each line of the log that the children append to.
+/// Counts how often each line occurs in the log to which the children append.
 std::map<std::string, int> compiled(const TemporaryFolder& folder) {
   std::map<std::string, int> counts;
   std::istringstream log(test::read_file(folder / "log"));
@@ -75,7 +76,7 @@ std::string race_folder() {
   const char* folder = getenv(kFolderVariable);
   return folder != nullptr ? folder : "";
 }
-/// Waits until all children exist, so that they start together.
+/// Waits until all children exist, so that they start at the same time.
 void wait_for_go(const std::string& folder) {
   while (!std::filesystem::exists(folder + "go")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
@@ -137,7 +138,7 @@ TEST(CacheRace, a_killed_writer_stops_nobody) {
   const std::string entry = test::entry_file(folder / "cache", "unit");
   const std::string name = std::filesystem::path(entry).filename();
   const pid_t child = fork();
-  if (child == 0) {  // dies between creating its temporary file and renaming it
+  if (child == 0) {  // exits after creating its temporary file, before renaming it
     const auto directory = CacheDirectory::open(folder / "cache", CacheDirectory::Access::read_write);
     const auto lock = directory->lock(name, std::chrono::seconds(1));
     test::write_file(entry + ".tmp", "half");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel cache with a fake compiler: every lookup, and disk trouble that only costs time.
+// The kernel cache with a fake compiler: every kind of lookup, and disk errors, which must only cost time.
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -24,7 +24,8 @@ using test::TemporaryFolder;
 
 namespace fs = std::filesystem;
 
-/// Runs `body` in a child and returns its exit code; for limits and identities that cannot be undone.
+/// Runs `body` in a child process and returns its exit code. Used for limits and user identities, which
+/// cannot be restored.
 template <class Body>
 int in_child(Body body) {
   const pid_t child = fork();
@@ -143,7 +144,8 @@ TEST(Cache, a_failed_compile_is_not_remembered) {
   EXPECT_EQ(test::files_in(folder / "cache"), 1);
 }
 
-/// If the version is asked for only once, the second compile is right but not kept.
+/// The compiler's version must be read again after the compiler appears. Otherwise the second compile works
+/// but is not stored.
 TEST(Cache, a_compiler_that_comes_later_is_used_and_its_work_kept) {
   const TemporaryFolder folder;
   bool installed = false;
@@ -219,8 +221,8 @@ TEST(Cache, refuses_folders_that_others_could_change) {
   EXPECT_NE(KernelCache(cache_at(""), compiler.seam()).disk_problem(), "");
 }
 
-/// open() follows a link with a trailing slash, and mkdir would create the folder as its own parent, readable
-/// by all.
+/// The folder may be a link with a trailing slash. open() follows such a link. mkdir() would create the
+/// folder as its own parent, readable by everyone.
 TEST(Cache, a_slash_behind_a_folder_changes_nothing) {
   const TemporaryFolder folder;
   const FakeCompiler compiler;
@@ -260,7 +262,7 @@ TEST(Cache, goes_on_without_permission) {
   fs::permissions(folder / "", fs::perms(0755));
   fs::permissions(folder / "closed", fs::perms::none);
   EXPECT_EQ(in_child([&] {
-              if (geteuid() == 0 && seteuid(65534) != 0) return 1;  // root is never refused
+              if (geteuid() == 0 && seteuid(65534) != 0) return 1;  // root would be allowed to write
               const KernelCache cache(cache_at(folder / "closed/cache"), FakeCompiler{}.seam());
               if (cache.disk_problem().empty()) return 2;
               return cache.get("unit") ? 0 : 3;
@@ -283,7 +285,7 @@ TEST(Cache, goes_on_when_the_disk_is_full) {
   EXPECT_EQ(test::files_in(folder / "cache"), 0) << "neither the half entry nor its temporary";
 }
 
-/// CPU time of this thread: on a busy machine the wall clock counts the others too.
+/// Returns the CPU time of this thread, because the wall clock includes other work on the machine.
 double cpu_milliseconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

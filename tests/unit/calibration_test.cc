@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A card's calibration is kept, found again by that card under that driver alone, and then in the facts that
-// plans are made of. Damaged, foreign and impossible files are refused with the remedy. To see it fail: leave
-// the key out of find_calibration(), or the bounds out of parse_calibration().
+// A card's calibration is stored, found again only for this card and driver, and used in plans. Damaged,
+// foreign and impossible files are refused, with the remedy. To see it fail: leave the key out of
+// find_calibration(), or the bounds out of parse_calibration().
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -145,13 +145,13 @@ TEST_F(CalibrationTest, the_doctor_says_whether_there_is_one) {
   EXPECT_NE(damaged.found.find("is not JSON"), std::string::npos) << damaged.found;
 }
 
-/// 1800 MHz up to half, 1600 from 90 % on.
+/// The clock is 1800 MHz at up to half load, and 1600 MHz from 90 % on.
 TEST(calibration_clock, the_curve_is_found_from_points_on_it) {
   std::vector<bench::ClockPoint> points;
   for (const double share : {1.0, 0.95, 0.8, 0.7, 0.6, 0.5})
     points.push_back({share, 1800 - 200 * std::clamp((share - 0.5) / 0.4, 0.0, 1.0)});
   DeviceRates rates;
-  points.push_back({0.2, 1900});  // WGMMA alone; no product runs so
+  points.push_back({0.2, 1900});  // only WGMMA; no GEMM kernel reaches this clock
   bench::fit_clock(points, 1600, rates);
   EXPECT_DOUBLE_EQ(rates.light_mhz, 1800);
   EXPECT_NEAR(rates.light_share, 0.5, 0.051);

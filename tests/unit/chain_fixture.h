@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains of small products on the fake driver: each reads what the one before it wrote.
+// Chains of small products on the fake driver. Each product reads the output of the one before it.
 #pragma once
 
 #include <sluice/chain.h>
@@ -12,7 +12,7 @@ class ChainTest : public LaunchTest {
  protected:
   static constexpr i64 kRows = 16, kWidth = 256;
 
-  /// kRows x kWidth x kWidth, e4m3 in, `d` out.
+  /// Returns a product of kRows x kWidth x kWidth with e4m3 inputs and an output of type `d`.
   static Problem link_problem(DType d = DType::e4m3) {
     Problem p{.m = kRows, .n = kWidth, .k = kWidth};
     p.a.type = p.b.type = DType::e4m3;
@@ -20,7 +20,7 @@ class ChainTest : public LaunchTest {
     return p;
   }
 
-  /// `count` products; weights and buffers are each step's own.
+  /// Returns a chain of `count` products. Each has weights and buffers of its own.
   std::vector<ChainStep> links(int count) {
     std::vector<ChainStep> steps;
     void* from = driver.memory(kRows * kWidth);

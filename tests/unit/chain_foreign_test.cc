@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of somebody else in a chain: their neighbours, the nodes of a graph, and the hand-off across them.
-// How this can fail: with `behind_foreign` left out of overlap_at, the step behind waited for a launch that
-// does not trigger. With the check of `anything` left out, the last refusal was red.
+// Foreign steps, the caller's own, in a chain: their neighbours, a graph's nodes, and the hand-off across
+// them. To see it fail: leave `behind_foreign` out of overlap_at; the next step then waits for a launch that
+// never triggers. Or leave out the check of `anything`.
 #include <sluice/chain/chain.h>
 
 #include "chain_fixture.h"
@@ -11,7 +11,7 @@ namespace {
 
 class ForeignSteps : public ChainTest {
  protected:
-  /// Launches of `link`, as if it were somebody else's.
+  /// Wraps the launches of `link` as a foreign step.
   ChainStep foreign(const ChainStep& link, int nodes = 1) {
     const Chain other = made({link}, {.overlap = ChainOverlap::off});
     ForeignStep step{.enqueue = [other, nodes](Stream stream) -> Result<void> {
@@ -23,7 +23,7 @@ class ForeignSteps : public ChainTest {
     return {.work = step, .name = "attention"};
   }
   static ForeignStep& foreign_of(ChainStep& step) { return std::get<ForeignStep>(step.work); }
-  /// link, foreign, link, link
+  /// Returns four steps: link, foreign, link, link.
   std::vector<ChainStep> steps_around(int nodes = 1) {
     std::vector<ChainStep> steps = links(4);
     steps[1] = foreign(steps[1], nodes);
@@ -91,7 +91,7 @@ TEST_F(ForeignSteps, that_fail_are_the_error_of_enqueue_and_of_capture) {
 
 TEST_F(ForeignSteps, the_hand_off_passes_over_them_and_what_has_no_weights) {
   std::vector<ChainStep> steps = steps_around();
-  const auto planned_with = [&](i64 bytes) {  // rings hold nothing by then
+  const auto planned_with = [&](i64 bytes) {  // above this size, the rings hold nothing of the weights
     return planned(steps, {.overlap = ChainOverlap::wait_first, .hand_off_bytes = bytes});
   };
   ChainPlan plan = planned_with(4096);
@@ -105,7 +105,7 @@ TEST_F(ForeignSteps, the_hand_off_passes_over_them_and_what_has_no_weights) {
                                        .output = driver.memory(kRows * kWidth),
                                        .scales = static_cast<float*>(driver.memory(4)),
                                        .scale_given = true}};
-  const ChainStep second = steps[1];  // two foreign steps are as good as one
+  const ChainStep second = steps[1];  // makes two adjacent foreign steps
   steps.insert(steps.begin() + 2, {.work = between, .name = "quantise"});
   steps.insert(steps.begin() + 2, second);
   steps[0].hand_off_bytes = 4096;

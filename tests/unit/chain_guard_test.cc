@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard of a chain on the fake driver, which makes overlapped replays faster or slower. To see it fail:
+// The guard of a chain, on the fake driver, which makes overlapped replays faster or slower. To see it fail:
 // return the found chain in searched() (chain/guard.cc), or leave p90 out of is_safely_faster.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 class ChainGuards : public ChainTest {
  protected:
-  /// Whether the guarded chain overlaps.
+  /// Returns true if the guarded chain uses overlap.
   bool overlaps_with(const ChainOptions& options = {}) {
     const Alive before = driver.alive();
     const Result<Chain> chain = Chain::guarded(device(), steps_, options);
@@ -41,7 +41,7 @@ TEST_F(ChainGuards, an_overlap_that_loses_or_hardly_gains_is_left_out) {
   EXPECT_FALSE(overlaps_with({.overlap = ChainOverlap::off}));
 }
 
-/// As a launch that begins early and reads too soon would be: faster, and wrong.
+/// The overlapped chain is faster but has wrong results, as if a launch read its input too early.
 TEST_F(ChainGuards, an_overlap_with_other_results_is_left_out) {
   driver.make_overlap_gain(0.0005f);
   driver.make_wrong([](const LaunchRecord& launch) { return launch.dependent; });
@@ -52,7 +52,7 @@ TEST_F(ChainGuards, an_overlap_with_other_results_is_left_out) {
 
 TEST_F(ChainGuards, without_memory_to_compare_results_the_overlap_is_left_out) {
   driver.make_overlap_gain(0.0005f);
-  driver.machine.memory_bytes = kRows * kWidth;  // less than two outputs of the chain
+  driver.machine.memory_bytes = kRows * kWidth;  // too little memory for two copies of the chain's outputs
   EXPECT_FALSE(overlaps_with());
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains enqueued and captured on the fake driver: order, attributes, ranges, edges, and what is refused. How
-// this can fail: with `.programmatic = programmatic() + sums` without `sums`, the graph of a split product
-// was refused; without the comparison in chain/graph.cc, lost_edges_are_an_error.
+// Chains that are enqueued and captured on the fake driver: order, attributes, ranges, edges, and refusals.
+// To see it fail: leave `sums` out of `.programmatic = programmatic() + sums`; the graph of a split product
+// is then refused. Or remove the comparison in chain/graph.cc.
 #include "allocation_counter.h"
 #include "chain_fixture.h"
 
@@ -15,7 +15,7 @@ class ChainLaunches : public ChainTest {
     EXPECT_TRUE(made.ok());
     return *std::move(made);
   }
-  /// A product whose parts a second kernel adds up.
+  /// Returns a product whose slices are added up by a second kernel.
   ChainStep separate_step() {
     Problem p{.m = 128, .n = 128, .k = 32768};
     ProductStep step{
@@ -165,7 +165,7 @@ TEST_F(ChainLaunches, packed_weights_overlap_too) {
   refused_plan(steps, ErrorCode::invalid_argument, "step 1 (packed): packed::Overrides::overlap");
 }
 
-/// By prepare, which knows them: not when half of the chain runs.
+/// Invalid arguments are refused by prepare(), not when half of the chain has run.
 TEST_F(ChainLaunches, arguments_that_no_launch_takes_are_refused_before_the_first_one) {
   const auto refused = [&](const std::vector<ChainStep>& steps, ErrorCode code, const std::string& mention) {
     const Result<Chain> chain = Chain::prepare(device(), steps);
@@ -205,10 +205,10 @@ TEST_F(ChainLaunches, arguments_that_no_launch_takes_are_refused_before_the_firs
   refused(bad, ErrorCode::invalid_pointer, "step 2 (quantise): scales");
 }
 
-/// Each edit would make a launch begin too early, or read past a list.
+/// Each edit would let a launch start too early or read past the end of a list.
 TEST_F(ChainLaunches, a_plan_that_was_changed_by_hand_keeps_what_was_promised_or_is_refused) {
   std::vector<ChainStep> steps = links(3);
-  void* both = driver.memory(kWidth * kWidth);  // weights of one, D of another
+  void* both = driver.memory(kWidth * kWidth);  // the weights of one step and D of another
   const ChainPlan good = planned(steps, {.overlap = ChainOverlap::weights_first});
   EXPECT_TRUE(Chain::prepare(device(), good).ok());
   const auto refused = [&](ErrorCode code, const std::string& mention, auto&& change) {

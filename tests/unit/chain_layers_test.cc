@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers as chains: every step reads what the one before it wrote, and the sizes are the models'. How this
-// can fail: with `own` always true in sizes_of (o would read qkv's output as if it were narrower), and with
-// down's output in kO.
+// Layers as chains: every step reads the output of the one before it, and the sizes are the models'. To see
+// it fail: let `own` always be true in sizes_of, so that o reads qkv's output with a smaller pitch; or let
+// down write to kO.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ TEST(chain_layers, nothing_is_read_or_written_outside_of_its_buffer) {
     }
 }
 
-/// Byte counts past 2^31 once came back from round_up as another buffer's address.
+/// Bug that was: for more than 2^31 bytes, round_up() returned the address of another buffer.
 TEST(chain_layers, buffers_of_very_many_tokens_lie_apart) {
   LayerSpec spec = spec_of(LayerWeights::bf16, LayerParts::all);
   spec.model = *parse_model("llama3-8b");
@@ -85,7 +85,7 @@ TEST(chain_layers, rows_are_as_far_apart_as_in_the_buffer_that_is_read) {
       const LayerMemory memory = imagined_memory(spec);
       const auto bytes = activation_bytes(spec);
       for (const ChainStep& step : steps_of(spec, memory)) {
-        i64 pitch = 0;  // bytes
+        i64 pitch = 0;  // in bytes
         if (const auto* s = std::get_if<ProductStep>(&step.work))
           pitch = s->problem.a.ld * bytes_of(s->problem.a.type);
         if (const auto* s = std::get_if<PackedStep>(&step.work))
@@ -243,7 +243,7 @@ TEST(chain_layers, with_norms_in_their_products_are_four_launches) {
 }
 
 TEST(chain_layers, bytes_are_the_models) {
-  // In hundreds of thousands of weights, from the models' published sizes.
+  // Numbers of weights in units of 100,000, from the models' published sizes.
   EXPECT_EQ(weight_bytes({.model = known_models()[0]}) / 100'000, 2181);
   EXPECT_EQ(weight_bytes({.model = known_models()[1]}) / 100'000, 1069);
   EXPECT_EQ(weight_bytes({.model = known_models()[2]}) / 100'000, 1929);

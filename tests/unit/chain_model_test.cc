@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which config.json files `sluice chain --model` takes. One whose layers are not dense, full-rank and gated
-// by SiLU is refused by the key that says so. Fails if a rule of layer_rules.cc is taken out, and if a
+// Which config.json files `sluice chain --model` accepts. A file whose layers are not dense, full-rank and
+// gated by SiLU is refused, with the key that says so. Fails if a rule of layer_rules.cc is missing, or if a
 // message does not name its file.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ class ChainModels : public testing::Test {
     std::ofstream(folder_ / name) << text;
     return (folder_ / name).string();
   }
-  /// A config of the sizes above and `more`.
+  /// Parses a config.json that has the sizes above and `more`.
   Result<Model> of(const std::string& more) const {
     return parse_model(write("{" + std::string(kSizes) + ", " + more + "}"));
   }

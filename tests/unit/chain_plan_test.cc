@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_chain: its choice at every place, and its refusals. How this can fail: with the `if (first)` of
-// overlap_at left out, the_first_never_waits was red; with `begin < r.end` of Ranges::touches turned, the
-// test of weights that a step writes.
+// plan_chain(): its choice for every step, and its refusals. To see it fail: leave out `if (first)` in
+// overlap_at; or reverse `begin < r.end` in Ranges::touches, which breaks the test of weights that a step
+// writes.
 #include <sluice/chain/chain.h>
 
 #include "chain_fixture.h"
@@ -166,16 +166,17 @@ TEST_F(ChainPlans, weights_that_a_step_in_front_writes_are_refused_where_they_ar
   steps[2].overlap = Overlap{};
   planned(steps);
   steps[2].overlap.reset();
-  steps[1].overlap = Overlap{Wait::none, Trigger::at_start};  // step 0 has ended when step 2 begins
+  // Step 0 has ended when step 2 begins, so step 2 may write its input.
+  steps[1].overlap = Overlap{Wait::none, Trigger::at_start};
   planned(steps);
-  steps = links(3);  // later writes are no matter
+  steps = links(3);  // writes by later steps are harmless
   product(steps[2]).args.d = const_cast<void*>(product(steps[0]).args.b);
   planned(steps);
 }
 
 TEST_F(ChainPlans, activations_may_be_used_again) {
   std::vector<ChainStep> steps = links(4);
-  product(steps[2]).args.d = product(steps[0]).args.d;  // which step 1 reads
+  product(steps[2]).args.d = product(steps[0]).args.d;  // step 1 reads this memory
   product(steps[3]).args.a = product(steps[2]).args.d;
   planned(steps);
 }
@@ -196,7 +197,7 @@ TEST_F(ChainPlans, a_small_footprint_takes_stages_and_says_when_it_cannot) {
 }
 
 TEST_F(ChainPlans, sums_in_one_order_whatever_the_overlap) {
-  // Planned alone, its parts are added up by a second kernel; a chain has them in one.
+  // Planned alone, this product's slices are added up by a second kernel. In a chain, one kernel does both.
   Problem p{.m = 128, .n = 128, .k = 131072};
   const auto alone = gemm::plan(p, device().info(), {.ignore_records = true});
   ASSERT_TRUE(alone.ok());

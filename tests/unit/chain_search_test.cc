@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search of the chain tuner with times that are made up. How this can fail: without walk_pairs, two
-// kernels that gain only together are not found. With the incumbent's times of earlier races in the report, a
-// clock that slows down looks like a loss. With an error taken for no gain, a lost GPU ends in a tuned chain.
+// The search of the chain tuner, with invented times. To see it fail: remove walk_pairs; two kernels that
+// gain only together are then not found. Or report times of earlier races; a falling clock then looks like a
+// loss. Or treat an error as "no gain"; a lost GPU then gives a tuned chain.
 #include <sluice/chain/tuning/search.h>
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace sluice::tuning {
 namespace {
 
-/// Kernels that differ in a number.
+/// Returns a kernel that is identified by a number.
 StepKernel kernel(int number) {
   TunedChoice choice{};
   choice.raster_group = number;
@@ -59,8 +59,8 @@ class FakeTimer final : public ChainTimer {
   std::function<double(const LayerChoice&)> us_;
 };
 
-/// Products of some kernels each, the first best alone, and companions between them. Later products have more
-/// weights.
+/// Returns a search space of products with some kernels each, of which the first is the fastest alone, and
+/// companions between them. Later products have more weights.
 SearchSpace space(size_t products, size_t companions = 0, int kernels_each = 5) {
   SearchSpace made;
   for (size_t step = 0; step < products + companions; ++step) {
@@ -143,7 +143,7 @@ TEST(chain_search, noise_is_no_gain_and_every_axis_is_walked) {
   EXPECT_EQ(found->axes.size(), 14u);
 }
 
-/// A short budget reaches the first kernels of the step with the most weights first.
+/// A short time budget is spent on the first kernels of the steps with the most weights.
 TEST(chain_search, axes_of_all_steps_are_walked_without_a_budget_and_most_weights_come_first) {
   std::vector<std::string> axes, kept;
   FakeTimer timer([](const LayerChoice& choices) {
@@ -167,7 +167,8 @@ TEST(chain_search, axes_of_all_steps_are_walked_without_a_budget_and_most_weight
   EXPECT_EQ(kept, std::vector<std::string>{"first kernels, step 2"});
 }
 
-/// Whatever overlap the caller asks for, the guard times the planner's too, and hand-offs of all steps.
+/// Whatever overlap the caller asks for, the guard also times the planner's overlap, and hand-offs at all
+/// steps.
 TEST(chain_search, what_is_planned_and_hand_offs_of_all_are_timed_without_a_budget) {
   FakeTimer timer([](const LayerChoice& choices) {
     double us = 100;
@@ -238,7 +239,7 @@ TEST(chain_search, nothing_but_the_confirmation_is_timed_after_the_budget) {
   EXPECT_EQ(found->confirmed.candidate.median, 100);
 }
 
-/// An overlap is taken off again once the gain that it was turned on for is gone.
+/// An overlap that was turned on for a gain is turned off again when that gain has disappeared.
 TEST(chain_search, overlaps_that_gain_nothing_are_taken_off) {
   FakeTimer timer([](const LayerChoice& choices) {
     for (const TunedStep& choice : choices)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what kernels write down to a layer's times, and that kernels write only if asked. How this can fail:
-// with visits taken for launches where grids differ in size; with a layer's begin taken from its first start.
+// Converts what kernels record to a layer's times, and checks that kernels record only on request. To see it
+// fail: treat a visit's number as the launch's if grids differ in size, or let a layer begin at its first
+// start.
 #include <gtest/gtest.h>
 
 #include <sluice/host/jit/cache.h>
@@ -14,12 +15,12 @@
 namespace sluice::bench {
 namespace {
 
-/// The words that one kernel wrote: `grid` CTAs, the given visit of each.
+/// The words that one kernel recorded, for `grid` CTAs per visit.
 class Memory {
  public:
   Memory() : words_(size_t{kTimelineVisits} * kTimelineCtas * kMoments) {}
 
-  /// A launch whose CTA i begins at start + i and exits at exit + i.
+  /// Records a launch. CTA i starts at start + i and exits at exit + i.
   void add(u32 grid, u32 start, u32 exit) {
     for (u32 cta = 0; cta < grid; ++cta) {
       u32* at = &words_[(size_t{visits_[cta]++} * kTimelineCtas + cta) * kMoments];
@@ -39,7 +40,7 @@ TEST(chain_timeline, visits_become_launches_in_the_order_of_the_clock) {
   Memory both, other;
   both.add(2, 1000, 2000);
   other.add(1, 2500, 3000);
-  both.add(4, 3500, 4000);  // on a larger grid now: CTAs 2 and 3 come for the first time
+  both.add(4, 3500, 4000);  // the grid is larger here, so CTAs 2 and 3 occur for the first time
   both.add(2, 4500, 5000);
   const std::vector<std::vector<u32>> modules{both.words(), other.words()};
   const std::vector<LaunchTimes> launches = launches_of(modules);
@@ -66,10 +67,11 @@ TEST(chain_timeline, the_clock_may_wrap) {
 
 TEST(chain_timeline, a_layer_begins_when_the_one_before_it_has_ended) {
   Memory first, second;
-  for (u32 layer = 0; layer < 5; ++layer) {  // each takes 10 us, the third 14
+  for (u32 layer = 0; layer < 5; ++layer) {  // each layer takes 10 us, the third one 14
     const u32 at = 1000 + 10000 * layer + (layer > 2 ? 4000 : 0);
     first.add(1, at, at + 4000);
-    second.add(2, at + 3000, at + 7999 + (layer == 2 ? 4000 : 0));  // begins early
+    // Starts early, while the previous launch still runs.
+    second.add(2, at + 3000, at + 7999 + (layer == 2 ? 4000 : 0));
   }
   const std::vector<std::vector<u32>> modules{first.words(), second.words()};
   const std::vector<StepTimes> names{{.name = "first"}, {.name = "second", .weight_bytes = 5}};

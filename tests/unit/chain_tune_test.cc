@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner of chains on the fake driver, whose clock says what an early launch is worth. How this can fail:
-// with Keep::no_loss for every change, the second test; without take_off, the fourth.
+// The tuner of chains on the fake driver, whose clock determines what an early launch gains. To see it fail:
+// use Keep::no_loss for every change (second test), or remove take_off (fourth test).
 #include "bench/chain/tune.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class ChainTuner : public LabFixture {
  protected:
   ChainTuner() : LabFixture({.rounds = 3}) {}
 
-  /// Four equal products a layer; weights of all layers are four times the fake's L2.
+  /// Returns layers of four equal products. All weights together are four times the fake GPU's L2.
   static LayerSpec spec(int layers = 4) {
     return {.model = *parse_model("3200x4096"),
             .parts = LayerParts::projections,
@@ -57,7 +57,7 @@ TEST_F(ChainTuner, leaves_what_gains_nothing_and_ships_off) {
   }
 }
 
-/// One of a thousand is noise: it must not be what a later plan obeys.
+/// A gain of one per mille is noise, so no record of it may be kept.
 TEST_F(ChainTuner, a_gain_within_the_noise_is_no_gain) {
   driver_.make_overlap_gain(0.01f);
   const Result<LayerTuning> tuning = tuned(spec());
@@ -68,7 +68,7 @@ TEST_F(ChainTuner, a_gain_within_the_noise_is_no_gain) {
   EXPECT_EQ(tuned_chain(*lab_, *tuning, {.tuned_us = 99.5, .off_us = 100}).us, 99.5);
 }
 
-/// At most five launches gain by an early begin; the search takes off the others.
+/// On this machine at most five early launches save time. The search turns the others off.
 TEST_F(ChainTuner, takes_off_what_gains_nothing_any_more) {
   driver_.make_overlap_gain(0.01f, 5);
   LayerSpec four = spec(5);

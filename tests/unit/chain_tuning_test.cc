@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chain::tune on the fake driver: what is searched, what stays the caller's, what is kept. To see them fail:
-// let find_repeats take parts of a repetition, return the start in searched() (chain/guard.cc), or let
-// take_choices overrule a caller's kernel.
+// Chain::tune on the fake driver: what is searched, which of the caller's choices stay, what is stored. To
+// see them fail: let find_repeats return parts of a repetition, return the start in searched()
+// (chain/guard.cc), or let take_choices override a caller's kernel.
 #include <gtest/gtest.h>
 
 #include <sluice/chain/tuning/tune.h>
@@ -23,7 +23,7 @@ class ChainTuningTest : public ChainTest {
     EXPECT_TRUE(device.ok());
     return *device;
   }
-  /// Square products of 16 MB of weights each, three times L2 in all.
+  /// Returns square products with 16 MB of weights each, three times L2 in all.
   std::vector<ChainStep> squares(int count = 12) {
     std::vector<ChainStep> steps;
     void* from = driver.memory(kRows * kSide);
@@ -87,7 +87,7 @@ TEST_F(ChainTuningTest, without_a_gain_the_overlap_stays_off_and_nothing_need_be
   EXPECT_FALSE(planned->steps[1].tuned);
 }
 
-/// Off is off also outside of the repetition.
+/// With overlap off, steps outside of the repeated part have it off too.
 TEST_F(ChainTuningTest, a_head_and_a_tail_are_off_with_the_rest) {
   driver.make_overlap_gain(-0.0005f);
   std::vector<ChainStep> steps = squares();

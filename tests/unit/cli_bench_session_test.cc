@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures a shape through bench/ on a driver that computes nothing. Failures go to the record, not the
-// caller, and every driver object is freed. Times are the fake's. How this can fail: without "checked > 0" in
-// verify_entrant, an unchecked kernel counts as right. With one copy too few in a cold run, a_shape_is_timed
-// fails. With an error of time_in_turn dropped, any_single_failing_call fails.
+// Measures a shape through bench/ on a driver that computes nothing. Failures are stored in the record
+// instead of being returned, and every driver object is freed. Times are the fake driver's. To see it fail:
+// leave out "checked > 0" in verify_entrant, so that an unchecked kernel counts as right. Or make one copy
+// too few in a cold run, or ignore an error of time_in_turn.
 #include <gtest/gtest.h>
 
 #include "bench/measure.h"
@@ -27,7 +27,7 @@ class BenchSession : public LabFixture {
 };
 
 TEST_F(BenchSession, a_shape_is_timed_and_gives_everything_back) {
-  measured(case_);  // loads what stays
+  measured(case_);  // loads modules that stay loaded
   const Alive before = driver_.alive();
   const ShapeRecord shape = measured(case_);
   EXPECT_EQ(shape.error, "");
@@ -38,7 +38,7 @@ TEST_F(BenchSession, a_shape_is_timed_and_gives_everything_back) {
   EXPECT_EQ(ours.name, kSluice);
   EXPECT_EQ(ours.rounds.size(), 3u);
   EXPECT_DOUBLE_EQ(ours.us.median,
-                   250.0 / ours.launches);  // the fake's clock: 0.25 ms between any two events
+                   250.0 / ours.launches);  // the fake clock advances 0.25 ms between any two events
   EXPECT_GE(ours.launches, shape.copies);
   EXPECT_GT(ours.host_us, 0);
   Alive after = driver_.alive();
@@ -48,7 +48,7 @@ TEST_F(BenchSession, a_shape_is_timed_and_gives_everything_back) {
 
 TEST_F(BenchSession, what_nobody_checked_is_not_verified) {
   const ShapeRecord shape = measured(case_);
-  EXPECT_FALSE(shape.contenders.at(0).verified);  // the fake's verifier checks no element
+  EXPECT_FALSE(shape.contenders.at(0).verified);  // the fake driver's checking kernel reads no element
   EXPECT_FALSE(all_verified(shape));
 }
 
@@ -101,9 +101,9 @@ TEST_F(BenchSession, a_lost_gpu_is_noticed) {
   EXPECT_FALSE(still_alive(*lab_));
 }
 
-/// A failure of any driver call is recorded by measure_shape, which then frees everything.
+/// If any driver call fails, measure_shape() records the failure and frees everything.
 TEST_F(BenchSession, any_single_failing_call_is_survived_and_recorded) {
-  measured(case_);  // loads what stays
+  measured(case_);  // loads modules that stay loaded
   Alive before = driver_.alive();
   driver_.fail_nothing();
   measured(case_);
@@ -112,11 +112,11 @@ TEST_F(BenchSession, any_single_failing_call_is_survived_and_recorded) {
     driver_.fail_call(index, CUDA_ERROR_UNKNOWN);
     const ShapeRecord shape = measured(case_);
     const std::string failed = driver_.last_failed();
-    if (failed.empty()) continue;  // fewer calls this time: addresses seen before are not asked for again
+    if (failed.empty()) continue;  // fewer calls than before, because known addresses are not queried again
     const bool gives_back = failed == "cuMemFree" || failed == "cuModuleUnload" ||
                             failed == "cuThreadExchangeStreamCaptureMode" ||
                             failed.find("Destroy") != std::string::npos ||
-                            failed.starts_with("cuCtx");  // including a destructor's context
+                            failed.starts_with("cuCtx");  // also covers a destructor's calls to the context
     const auto complete = [](const ContenderRecord& ours) { return ours.error.empty() && ours.host_us > 0; };
     EXPECT_TRUE(gives_back || !shape.error.empty() || !complete(shape.contenders.at(0))) << failed;
     before.modules = driver_.alive().modules;  // kernels may stay loaded
@@ -138,7 +138,7 @@ TEST_F(BenchSession, every_contender_has_every_turn) {
   ASSERT_TRUE(times);
   for (const Timed& timed : *times) {
     EXPECT_EQ(timed.us.size(), 5u);
-    EXPECT_TRUE(timed.sm_mhz.empty());                           // clocks were not asked for
+    EXPECT_TRUE(timed.sm_mhz.empty());                           // clocks are not measured
     for (const double us : timed.us) EXPECT_DOUBLE_EQ(us, 125);  // 0.25 ms over two launches
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of bench/ that need no GPU: statistics, sets of shapes, how many copies make a cold run, the
-// record and its JSON, the tables. Expected numbers are worked by hand.
+// The parts of bench/ that need no GPU: statistics, sets of shapes, the number of operand sets of a cold run,
+// the record and its JSON, the tables. Expected numbers are computed by hand.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -110,8 +110,8 @@ TEST(bench_copies, cold_runs_rotate_over_three_caches_of_weights) {
   const i64 l2 = i64{60} << 20;
   EXPECT_EQ(copies_for(p, l2, i64{20} << 20, true), 18);
   EXPECT_EQ(copies_for(p, l2, i64{20} << 20, false), 1);
-  EXPECT_EQ(copies_for(p, l2, i64{1} << 30, true), 8);    // memory first
-  EXPECT_EQ(copies_for(p, l2, i64{100} << 30, true), 1);  // one set always
+  EXPECT_EQ(copies_for(p, l2, i64{1} << 30, true), 8);    // the memory limit decides
+  EXPECT_EQ(copies_for(p, l2, i64{100} << 30, true), 1);  // at least one set
   EXPECT_EQ(copies_for(plain_problem(8192, 28672, 4096, DType::bf16), l2, i64{1} << 30, true), 2);
 }
 
@@ -141,12 +141,12 @@ TEST(bench_record, a_failed_contender_has_no_ratio) {
   ShapeRecord shape = shape_record(20, 30, 25);
   shape.contenders[2].error = "refused";
   EXPECT_EQ(ratio(shape, kSluice, kPeerBest), 0);
-  EXPECT_TRUE(all_verified(shape));  // a peer's failure is not sluice's
+  EXPECT_TRUE(all_verified(shape));  // a failed peer does not make sluice wrong
   shape.contenders[0].verified = false;
   EXPECT_FALSE(all_verified(shape));
 }
 
-/// Both sides: a wrong kernel of sluice must not count as fast, nor a peer's as slow.
+/// A wrong kernel of sluice must not count as fast, and a wrong peer must not count as slow.
 TEST(bench_record, what_is_not_verified_has_no_ratio_and_no_part_in_the_summary) {
   for (const size_t contender : {size_t{0}, size_t{2}}) {
     RunRecord run = run_record();
@@ -171,7 +171,7 @@ TEST(bench_record, json_has_what_the_report_reads) {
   EXPECT_EQ(shape["telemetry"]["sm_mhz"]["min"], 1755);
   ASSERT_EQ(shape["contenders"].size(), 3u);
   EXPECT_EQ(shape["contenders"][0]["us"]["median"], 20);
-  // 2 * 1024 * 4096 * 4096 flops in 20 us
+  // 2 * 1024 * 4096 * 4096 operations in 20 us.
   EXPECT_NEAR(shape["contenders"][0]["rates"]["tflops"].get<double>(), 1717.987, 1e-3);
   EXPECT_EQ(json["summary"]["cuBLASLt best / sluice"]["least"], 0.625);
 }
@@ -203,7 +203,7 @@ TEST(bench_table, a_line_shows_times_ratios_and_verdict) {
     EXPECT_NE(line.find(part), std::string::npos) << part << " in\n" << line;
 }
 
-/// ResNet-50's first 3x3, as a weight gradient beside cuDNN.
+/// Record of ResNet-50's first 3x3 layer as a weight gradient, with cuDNN's times.
 ShapeRecord conv_record(double ours, double first, double best, double same) {
   const Conv conv{.op = ConvOp::wgrad,
                   .images = 32,
@@ -224,7 +224,7 @@ TEST(bench_record, the_best_of_cudnn_is_the_fastest_of_its_in_the_race) {
   ShapeRecord shape = conv_record(20, 30, 25, 28);
   EXPECT_DOUBLE_EQ(ratio(shape, kSluice, kCudnnBest), 1.25);
   EXPECT_DOUBLE_EQ(ratio(shape, kSluice, kCudnnDeterministic), 1.4);
-  shape.contenders[2].us.median = 40;  // screened too well
+  shape.contenders[2].us.median = 40;  // slower in the race than in its screening
   EXPECT_DOUBLE_EQ(ratio(shape, kSluice, kCudnnBest), 1.4);
   shape.contenders[3].verified = false;
   EXPECT_DOUBLE_EQ(ratio(shape, kSluice, kCudnnBest), 1.5);
@@ -261,12 +261,13 @@ TEST(bench_table, a_line_of_a_convolution_has_its_peer) {
             std::string::npos);
 }
 
-/// The filter of a convolution is small, and its images are what L2 must not hold.
+/// A convolution's filter is small, so the number of copies follows from the images.
 TEST(bench_copies, of_a_convolution_count_both_inputs) {
   const ShapeRecord shape = conv_record(20, 30, 25, 28);
   const Problem& p = std::get<Problem>(shape.problem);
   constexpr i64 kL2 = i64{60} << 20, kSet = i64{30} << 20;
-  EXPECT_EQ(copies_for(p, kL2, kSet, true, shape.conv), 8);  // 180 MB of 25.7 each
+  // Three times 60 MB of L2, in sets whose inputs have 25.7 MB.
+  EXPECT_EQ(copies_for(p, kL2, kSet, true, shape.conv), 8);
   EXPECT_EQ(copies_for(p, kL2, kSet, false, shape.conv), 1);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice chain` without a GPU: what its flags become, what it says, and a whole session on the fake driver,
-// where nothing is computed and everything is therefore equal. How this can fail: with `* spec.passes` left
-// out of time_arms.
+// `sluice chain` without a GPU: the cases that flags describe, the output, and a whole session on the fake
+// driver. Nothing is computed there, so all results are equal. To see it fail: leave out `* spec.passes` in
+// time_arms.
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
@@ -190,8 +190,8 @@ TEST_F(ChainSession, times_no_arm_whose_products_are_wrong) {
   }
 }
 
-/// Distances that recorded chains have had on an H200 (bench/results/h200/chains), and one that none may
-/// have.
+/// Accepts the distances that recorded chains have had on an H200 (bench/results/h200/chains), and refuses a
+/// larger one.
 TEST(chain_distance, allows_what_was_measured_and_not_much_more) {
   const auto spec = [](bench::LayerWeights weights, bench::LayerParts parts) {
     return bench::LayerSpec{.weights = weights, .parts = parts, .layers = 8, .passes = 4};
@@ -242,7 +242,8 @@ TEST_F(ChainSession, measures_every_fusion) {
       const bench::ChainRecord record = measure_chain(*lab_, item, bench::kSilent);
       EXPECT_EQ(record.error, "") << name_of(item.spec);
       ASSERT_EQ(record.arms.size(), 2u) << name_of(item.spec);
-      // Kernels compute nothing here, so a residual is not added: results may differ, and nothing else.
+      // The fake kernels compute nothing, so no residual is added. Only the results of fused chains may
+      // differ.
       const bench::ArmRecord& fused = record.arms[1];
       EXPECT_TRUE(fused.right() || fused.error.find("of their RMS") != std::string::npos)
           << name_of(fusion) << ": " << fused.error;
@@ -254,7 +255,7 @@ TEST_F(ChainSession, measures_every_fusion) {
 
 TEST_F(ChainSession, without_a_timeline_there_are_times_still) {
   bench::ChainCase item = small_case(bench::LayerWeights::e4m3, bench::LayerParts::projections);
-  item.timeline = true;  // the fake driver's kernels tell nothing
+  item.timeline = true;  // fake kernels record no times
   const bench::ChainRecord record = measure_chain(*lab_, item, bench::kSilent);
   ASSERT_EQ(record.arms.size(), 2u);
   for (const bench::ArmRecord& arm : record.arms) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions on the command line, in files and in sets. Fails if an axis is read in another order, if a
-// flag is taken and not used, or if a size counts padding as work.
+// Convolutions on the command line, in files and in sets. Fails if axes are read in another order, if a flag
+// is accepted and not used, or if padding counts as work.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -113,11 +113,11 @@ TEST(CliConvFlags, names_are_the_flags) {
 }
 
 TEST(CliConvFlags, work_counts_no_padding_of_blocks_and_phases) {
-  // 40 channels are one block of 64 in k; 12 x 12 pixels of y.
+  // 40 channels count as one block of 64 in k. y has 12 x 12 pixels.
   const DenseRequest forward = one("--conv fprop --input 2x40x14x14 --filter 24x3x3");
   EXPECT_EQ(bench::flops_of(forward.problem), 2.0 * 2 * 144 * 24 * 40 * 9);
   EXPECT_EQ(bench::bytes_of_traffic(forward.problem), 2.0 * (2 * 196 * 40 + 24 * 9 * 40 + 2 * 144 * 24));
-  // A strided 1x1 reads every second pixel each way, and its dgrad writes all of dx.
+  // A 1x1 filter with stride 2 reads every second pixel along both axes. Its dgrad writes all of dx.
   const DenseRequest sparse = one("--conv wgrad --input 1x64x8x8 --filter 64x1x1 --stride 2");
   EXPECT_EQ(bench::bytes_of_traffic(sparse.problem), 2.0 * (16 * 64 + 64 * 64 + 16 * 64));
   const DenseRequest back = one("--conv dgrad --input 1x64x8x8 --filter 64x1x1 --stride 2");

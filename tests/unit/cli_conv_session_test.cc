@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution's shape from plan to record beside a cuDNN of host code, on the driver that computes nothing.
-// How this can fail: with the roles of A and B taken from another op, cuDNN reads dy as x. With the result of
-// main_grad written to D itself, nothing is added.
+// Measures a convolution's shape with a fake cuDNN on the driver that computes nothing. To see it fail: use
+// the roles of A and B of another op, so that cuDNN reads dy as x. Or write main_grad's result to D itself,
+// so that nothing is added.
 #include <gtest/gtest.h>
 
 #include <sluice/conv.h>
@@ -46,14 +46,14 @@ class ConvSession : public LabFixture {
     lab_->cudnn = *cudnn;
   }
 
-  void TearDown() override { lab_.reset(); }  // while its cuDNN is there
+  void TearDown() override { lab_.reset(); }  // before the fake cuDNN is destroyed
 
   ShapeRecord measured(const DenseRequest& request) {
     const Result<AnyPlan> plan = plan_of(request, lab_->device.info(), lab_->device.records());
     return plan ? measure_shape(*lab_, {.request = request, .plan = *plan}, kSilent)
                 : unplanned_shape(request, plan.error());
   }
-  /// The addresses of x, w and y in the last launch.
+  /// Returns the addresses of x, w and y in the last launch.
   std::vector<void*> last_pointers() {
     return fake_.launches.back().pack.pointers.at(cudnn::Attribute::pack_pointers);
   }

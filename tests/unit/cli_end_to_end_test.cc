@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built tool as a user starts it on a machine without a GPU: exit codes, stdout, form of errors. Every
+// Runs the built tool as a user does on a machine without a GPU: exit codes, stdout, form of errors. Every
 // run has its own cache folder. Fails if a verb, a flag or an exit code changes.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -102,8 +102,8 @@ TEST_F(CliEndToEnd, plan_lists_the_first_candidates) {
   EXPECT_TRUE(sluice(plan + "--top 0").has("--top: Value 0 not in range"));
 }
 
-/// --all prints more than a pipe holds, so that a write meets the closed end. The shell's status of a
-/// pipeline is the last command's; this one's comes through the file.
+/// --all prints more than a pipe's buffer holds, so the tool writes to a closed pipe. A shell returns the
+/// status of a pipeline's last command; the tool's own status is passed through a file.
 TEST_F(CliEndToEnd, a_reader_that_goes_ends_the_tool_in_silence) {
   for (const char* ignored : {"", "trap '' PIPE; "}) {
     for (const char* arguments : {"plan --shape 64x4096x4096 --device host --all", "plan --help"}) {
@@ -203,7 +203,7 @@ TEST_F(CliEndToEnd, compile_refuses_a_cache_that_it_may_not_write) {
   EXPECT_TRUE(outcome.has("SLUICE_CACHE_READ_ONLY is set")) << outcome.text;
 }
 
-/// The set's problems cannot have this tile: dropped overrides would compile the set unchanged.
+/// No problem of the set can have this tile. If the override were ignored, compiling would succeed.
 TEST_F(CliEndToEnd, overrides_reach_every_problem_of_a_set) {
   const Outcome outcome = sluice("compile --set smoke --tile 100x100");
   EXPECT_EQ(outcome.code, 2) << outcome.text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that all verbs share, and problem files: text to problem, and errors that name a wrong word.
+// The flags that all verbs share, and problem files: text becomes a problem, and errors name the wrong word.
 // Fails if a default, a name or the grammar changes.
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ TEST(cli_flags, shape_and_dtype_make_a_problem) {
   EXPECT_EQ(p.k, 512);
   EXPECT_EQ(p.a.type, DType::e4m3);
   EXPECT_EQ(p.b.type, DType::e4m3);
-  EXPECT_EQ(p.d.type, DType::bf16);  // fp8 inputs give bf16 unless told
+  EXPECT_EQ(p.d.type, DType::bf16);  // the default for fp8 inputs
   EXPECT_EQ(p.accumulate, Accumulate::promoted) << "as C++, C and Python have it";
   EXPECT_EQ(parse("8x8x8 --dtype e5m2 --accumulate fast")->problem.accumulate, Accumulate::fast);
 }
@@ -44,7 +44,7 @@ TEST(cli_flags, output_bias_and_c_follow_sixteen_bit_inputs) {
   EXPECT_EQ(request->problem.epilogue.bias_type, DType::fp16);
   EXPECT_EQ(request->problem.epilogue.c_type, DType::fp16);
   EXPECT_EQ(request->problem.c.type, DType::fp16);
-  EXPECT_EQ(request->beta, 1.0f);  // a residual is added unscaled by default
+  EXPECT_EQ(request->beta, 1.0f);  // by default the residual is added unscaled
 }
 
 TEST(cli_flags, beta_without_residual_is_zero_and_can_be_told) {

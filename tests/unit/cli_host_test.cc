@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tool without a GPU. The host twin's result is compared with the reference, and a damaged element is
-// found. Random problems are legal and repeatable; doctor tells a good machine from a bad one.
+// found. Random problems are valid and repeatable. The doctor distinguishes good machines from bad ones.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ TEST(cli_host, the_twin_meets_the_reference_and_one_damaged_element_is_found) {
   const Result<Plan> plan = gemm::plan(small_problem(), DeviceInfo{}, {.schedule = Schedule::ping_pong});
   ASSERT_TRUE(plan) << plan.error().message;
   HostProblem problem(plan->problem, 1.5f, 0.0f, 7);
-  EXPECT_FALSE(problem.compare().passed());  // D is NaN until written
+  EXPECT_FALSE(problem.compare().passed());  // D is NaN until it is written
   const Result<twin::TwinReport> ran = problem.run(*plan, 3);
   ASSERT_TRUE(ran) << ran.error().message;
   const HostComparison good = problem.compare();
@@ -45,7 +45,7 @@ TEST(cli_host, the_twin_meets_the_reference_and_one_damaged_element_is_found) {
   EXPECT_NE(describe(bad).find("D[0][5,9]"), std::string::npos) << describe(bad);
 }
 
-/// Pixels of dx lie 24 elements apart and have 16.
+/// Pixels of dx have 16 channels and are 24 elements apart.
 TEST(cli_host, a_convolution_is_compared_pixel_by_pixel_and_between_them) {
   const Conv conv{.op = ConvOp::dgrad,
                   .spatial = 2,
@@ -63,7 +63,7 @@ TEST(cli_host, a_convolution_is_compared_pixel_by_pixel_and_between_them) {
   const Result<Plan> plan = plan_with_roles(*made, {}, RecordBook());
   ASSERT_TRUE(plan) << plan.error().message;
   HostProblem problem(plan->problem, 1.5f, 0.0f, 7);
-  EXPECT_FALSE(problem.compare().passed());  // D is NaN until written
+  EXPECT_FALSE(problem.compare().passed());  // D is NaN until it is written
   const Result<twin::TwinReport> ran = problem.run(*plan, 3);
   ASSERT_TRUE(ran) << ran.error().message;
   const HostComparison good = problem.compare();
@@ -119,7 +119,7 @@ TEST(cli_doctor, a_missing_nvrtc_is_found_with_a_remedy) {
   EXPECT_EQ(check_compile({.nvrtc_path = "/no/such/libnvrtc.so"}).health, Health::missing);
 }
 
-/// Fails if the page of packed kernels names another scanned compiler than the doctor.
+/// The doctor and the page of packed kernels must name the same scanned compiler.
 TEST(cli_doctor, the_compiler_that_was_scanned_is_that_of_the_page) {
   std::ifstream file(SLUICE_SOURCE_DIR "/docs/packed.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};
@@ -153,7 +153,7 @@ TEST(cli_doctor, a_driver_of_cuda_12_is_too_old) {
   EXPECT_NE(check.remedy.find("580"), std::string::npos) << check.remedy;
 }
 
-/// A machine with the cache of `sluice compile` needs no compiler, but runs only those kernels.
+/// If `sluice compile` has filled the cache, the machine needs no compiler, but runs only those kernels.
 TEST(cli_doctor, a_filled_cache_stands_in_for_a_missing_compiler) {
   const FakeDriver driver;
   const test::TemporaryFolder folder;

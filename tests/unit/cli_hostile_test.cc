@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built tool with hostile arguments: each is refused with exit code 2, in one line without control
-// characters. Each of these once crashed, hung, took gigabytes or wrote to the terminal.
+// The built tool with hostile arguments. Each is refused with exit code 2, in one line without control
+// characters. Each of them once crashed the tool, hung, took gigabytes or wrote control characters to the
+// terminal.
 #include <gtest/gtest.h>
 
 #include <algorithm>

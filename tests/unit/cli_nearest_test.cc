@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Distances of words, and the word that was meant. Fails if a swap counts twice, or if any word is near.
+// Edit distances of words, and the word that was meant. Fails if a swap counts twice, or if unrelated words
+// count as near.
 #include <gtest/gtest.h>
 
 #include "cli/nearest.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice pack` as a user starts it: its printed numbers, its blob (equal to the library's), its refusals.
-// Fails if a signed value keeps its sign, if the order does not follow the tokens' type, or if a file of
-// wrong size is accepted.
+// `sluice pack` as a user starts it: the numbers that it prints, its blob (equal to the library's), its
+// refusals. Fails if signed values are not converted, if the order does not follow the tokens' type, or if a
+// file of wrong size is accepted.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -74,7 +74,7 @@ TEST_F(CliPack, packs_files_as_the_library_does) {
   EXPECT_TRUE(content(out) == *wanted);
 }
 
-/// int8 weights with zeros are codes, since a zero counts codes.
+/// With zero points, int8 values are codes, because a zero point is a code.
 TEST_F(CliPack, int8_with_zeros_are_codes) {
   const WeightFormat f{.type = WeightType::int8, .group = 64, .zero = ScaleZero::per_group};
   const test::RandomWeights weights(f, 64, 128, 5);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures a packed shape through bench/ on a driver that computes nothing: contenders, recorded failures,
-// and everything freed. D stays poison, so no result is right. How this can fail: if DeviceData's D is not
-// poisoned or not compared, an idle kernel is verified.
+// and everything freed. D stays poison, so no result is right. To see it fail: do not poison or do not
+// compare DeviceData's D; a kernel that does nothing is then verified.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class PackedSession : public LabFixture {
 };
 
 TEST_F(PackedSession, times_all_contenders_and_gives_everything_back) {
-  measured(case_);  // loads what stays
+  measured(case_);  // loads modules that stay loaded
   const Alive before = driver_.alive();
   const ShapeRecord shape = measured(case_);
   EXPECT_EQ(shape.error, "");
@@ -53,7 +53,7 @@ TEST_F(PackedSession, times_all_contenders_and_gives_everything_back) {
   EXPECT_EQ(after, before);
 }
 
-/// The data that numbers of tokens share is packed as the problem's is.
+/// The data that problems share must be packed in the same way as the problem's own.
 TEST_F(PackedSession, gated_halves_that_are_no_whole_strips_have_a_blob_of_their_own) {
   PackedRequest gated = case_;
   gated.problem.n = 144;
@@ -74,7 +74,7 @@ TEST_F(PackedSession, a_kernel_that_writes_nothing_is_not_verified) {
   EXPECT_EQ(ratio(shape, kSluice, kReadFloor), 0);
 }
 
-/// The fake computes nothing, so every candidate is wrong. BenchSession tests the tuning of right ones.
+/// The fake driver computes nothing, so every candidate is wrong. BenchSession tests tuning with right ones.
 TEST_F(PackedSession, tuning_times_no_candidate_that_is_wrong) {
   lab_->method.tune = 4;
   const ShapeRecord shape = measured(case_);
@@ -109,7 +109,7 @@ TEST_F(PackedSession, any_single_failing_call_is_survived_and_recorded) {
     const ShapeRecord shape = measured(case_);
     const std::string failed = driver_.last_failed();
     driver_.fail_nothing();
-    if (failed.empty()) continue;  // fewer calls this time: addresses seen before are not asked for again
+    if (failed.empty()) continue;  // fewer calls than before, because known addresses are not queried again
     const bool gives_back = failed == "cuMemFree" || failed == "cuModuleUnload" ||
                             failed == "cuThreadExchangeStreamCaptureMode" ||
                             failed.find("Destroy") != std::string::npos || failed.starts_with("cuCtx");

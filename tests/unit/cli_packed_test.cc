@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --weights on the command line: the resulting problem and the refusals; records and bars of a packed bench.
-// To see it fail: drop a name of kShared, or compare with the slower FP8 product.
+// --weights on the command line: the problem that it describes, refusals, and records and targets of a packed
+// bench. To see it fail: remove a name from kShared, or compare with the slower FP8 product.
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>

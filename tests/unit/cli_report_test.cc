@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page generator on a made-up record (tools/report.py --self-test), and on one written by record.cc: both
-// must agree on every name. Fails if a key is renamed on one side.
+// Runs the page generator (tools/report.py) on invented records (--self-test), and on one written by
+// record.cc. Both must use the same names. Fails if a key is renamed on one side.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems that a verb works on: one, a set or a file, with their overrides. A flag without effect is
-// refused. Fails if a source drops overrides, or accepts a flag that it does not read.
+// The problems that a verb gets: one, a set or a file, with their overrides. A flag without effect is
+// refused. Fails if overrides are lost, or if a flag is accepted but not used.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 namespace sluice::cli {
 namespace {
 
-/// The requests of a command line, parsed as by compile and bench.
+/// Parses a command line as `sluice compile` and `sluice bench` do, and returns its requests.
 Result<std::vector<bench::Request>> any_requests(const std::string& line) {
   CLI::App app;
   RequestFlags flags;
@@ -24,7 +24,7 @@ Result<std::vector<bench::Request>> any_requests(const std::string& line) {
   return requests_of(flags);
 }
 
-/// The dense requests of a command line.
+/// Returns the requests of a command line, which must all be dense.
 Result<std::vector<bench::DenseRequest>> requests(const std::string& line) {
   const Result<std::vector<bench::Request>> any = any_requests(line);
   if (!any) return any.error();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice tune` without a GPU: each misuse is refused with a reason before a GPU is looked for, and records
-// reach the verbs that plan. tune_search_test.cc tests the search. How this can fail: with
-// options.records_dir not passed on in find_target, the plan is the model's.
+// `sluice tune` without a GPU. Misuse is refused with a reason before a GPU is searched for, and verbs that
+// plan use the records. tune_search_test.cc tests the search. To see it fail: do not pass options.records_dir
+// on in find_target; the plan is then the model's.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tool's errors for meaningless values, for bad files and for lost output: value, rule and exit code 2,
-// never an abort or a silent default.
+// The tool's errors for impossible values, bad files and lost output. Each names the value and the rule and
+// has exit code 2; the tool never aborts or silently uses a default.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -80,7 +80,7 @@ TEST_F(CliValues, factors_are_finite_floats) {
   refused(run + "--alpha much", "--alpha: \"much\" must be a number");
 }
 
-/// Elements within fp16 are compared; the others are infinite on both sides.
+/// Where fp16 overflows, both results are infinite and count as equal; all other elements are compared.
 TEST_F(CliValues, what_overflows_as_it_should_is_right) {
   const Outcome outcome = sluice("run --device host --no-compile --shape 16x16x16 --dtype fp16 --alpha 1e30");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
@@ -164,7 +164,7 @@ TEST_F(CliValues, the_version_is_told) {
   EXPECT_TRUE(sluice("--help").has("--version"));
 }
 
-/// Sends stderr to its own file, since the shell's stdout is closed or full.
+/// Redirects stderr to a file, because the shell's stdout is closed or full.
 class CliLostOutput : public CliValues {
  protected:
   Outcome lost(const std::string& arguments, const std::string& how) const {
@@ -199,12 +199,12 @@ TEST_F(CliLostOutput, a_closed_stdout_is_no_place_for_what_is_opened_next) {
   }
 }
 
-/// A limit on file size stands for a full disk.
+/// Simulates a full disk by a limit on file size.
 TEST_F(CliLostOutput, a_full_disk_is_an_error_too) {
   for (const char* verb : {"plan --shape 16x16x16 --device host", "--help"}) {
     SCOPED_TRACE(verb);
     const std::string tool = "'" SLUICE_BINARY_DIR "/sluice' ";
-    // Sends stderr through a pipe, which has no limit.
+    // stderr goes through a pipe, to which the limit does not apply.
     const Outcome outcome = [&] {
       const std::string command =
           "( trap '' XFSZ; ulimit -f 0; " + tool + verb + " 2>&1 >'" + folder_ + "/full'; echo rc $? )";

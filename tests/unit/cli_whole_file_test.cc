@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Result files: written whole or not at all, links followed, anything but a file left as it was.
+// Result files: written whole or not at all. Links are followed, and a file that is not regular keeps its
+// kind.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -16,7 +17,7 @@
 namespace sluice::bench {
 namespace {
 
-/// A folder that is removed after the test.
+/// A temporary folder that is removed after the test.
 struct ScratchFolder {
   const std::string path = testing::TempDir() + "sluice_whole_file_" + std::to_string(getpid());
   ScratchFolder() { std::filesystem::create_directory(path); }
@@ -32,7 +33,7 @@ std::string content_of(const std::string& path) {
 TEST(whole_file, links_stay_links_and_their_targets_are_written) {
   const ScratchFolder folder;
   std::filesystem::create_directory(folder / "data");
-  std::filesystem::create_symlink("data/one", folder / "near");  // points to nothing yet
+  std::filesystem::create_symlink("data/one", folder / "near");  // the target does not exist yet
   std::filesystem::create_symlink("near", folder / "far");
   ASSERT_TRUE(write_whole("first", folder / "far"));
   EXPECT_EQ(content_of(folder / "data/one"), "first");
@@ -46,7 +47,8 @@ TEST(whole_file, what_is_no_file_is_written_into_and_stays) {
   const ScratchFolder folder;
   const std::string fifo = folder / "fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);  // so that the writer need not wait
+  // Opened for reading, so that the writer does not block.
+  const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_TRUE(write_whole("through it", fifo));
   char got[16] = {};
   EXPECT_EQ(read(reader, got, sizeof got), 10);
@@ -68,7 +70,7 @@ TEST(whole_file, a_failure_keeps_what_was_there_and_leaves_nothing_beside_it) {
   const ScratchFolder folder;
   const std::string path = folder / "file";
   ASSERT_TRUE(write_whole("old", path));
-  // A limit on file size stands for a full disk.
+  // Simulates a full disk by a limit on file size.
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);

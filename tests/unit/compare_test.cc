@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comparison of two results (host/ops/compare.h): what is alike, and that its kernel compiles. To see it
-// fail: leave out one of the three bounds in is_within(), or compare NaN by value.
+// The comparison of two results (host/ops/compare.h): which count as equal, and that its kernel compiles. To
+// see it fail: leave out one of the three bounds in is_within(), or compare NaN by value.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ class Comparisons : public LaunchTest {
  protected:
   static constexpr i64 kRows = 8, kColumns = 16, kPitch = 24, kBatches = 2, kBatchPitch = 256;
 
-  /// Whether two results of fp32 are alike; the second is the first after a change.
+  /// Compares an fp32 result with a copy that `change` has altered. Returns true if they count as equal.
   template <class Change>
   bool alike(const ops::Tolerance& tolerance, const Change& change, float fill = 2) {
     const i64 bytes = kBatches * kBatchPitch * 4;
@@ -47,7 +47,7 @@ class Comparisons : public LaunchTest {
     EXPECT_TRUE(verdicts->at(0)) << "a result is like itself";
     return verdicts->at(1);
   }
-  static constexpr i64 kSomewhere = kBatchPitch + 5 * kPitch + 7;  // an element
+  static constexpr i64 kSomewhere = kBatchPitch + 5 * kPitch + 7;  // index of an arbitrary element
 };
 
 TEST_F(Comparisons, differences_beyond_the_tolerance_are_found) {
@@ -58,7 +58,7 @@ TEST_F(Comparisons, differences_beyond_the_tolerance_are_found) {
   EXPECT_FALSE(alike({.share = 0.1, .rms_share_of_rms = 1}, off(0.21f)));
   EXPECT_TRUE(alike({.share_of_rms = 0.5, .rms_share_of_rms = 1}, off(0.99f)));
   EXPECT_FALSE(alike({.share_of_rms = 0.5, .rms_share_of_rms = 1}, off(1.01f)));
-  // One element of 256 is off by 1: the root mean square of the differences is 1/16.
+  // One of 256 elements differs by 1, so the root mean square of the differences is 1/16.
   EXPECT_TRUE(alike({.share_of_rms = 1, .rms_share_of_rms = 0.032}, off(1)));
   EXPECT_FALSE(alike({.share_of_rms = 1, .rms_share_of_rms = 0.031}, off(1)));
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner's table of constants can be read by people: every row has a unit, a meaning and a source that
-// is there. How this can fail: a source that names a page which was moved, or two rows of one set with one
-// name.
+// The planner's table of constants: every row has a unit, a meaning and a source that exists. Fails if a page
+// that is named as a source was moved, or if two rows of a set have the same name.
 #include <filesystem>
 #include <set>
 
@@ -25,7 +24,7 @@ TEST(constants, every_row_says_unit_meaning_and_source) {
   EXPECT_GT(names.size(), 100u);
 }
 
-/// All numbers of all cost models; to add one, leave another out.
+/// Counts the numbers of all cost models. To add one above the limit, another one must go.
 TEST(constants, cost_models_have_at_most_sixty_numbers) {
   EXPECT_EQ(sizeof(Costs) / sizeof(double), cost_constants().size());
   EXPECT_LE(cost_constants().size(), 60u);

@@ -33,7 +33,7 @@ twin::GatherMap map_of(const Im2colShape& s) {
   return map;
 }
 
-/// Phases with the mutant's bugs in their axes.
+/// Returns the phases of a convolution, with the mutant's bug planted in their axes.
 Phases planted_phases(const Conv& v, WalkMutant mutant) {
   Phases phases = phases_of(v);
   for (int i = 0; i < phases.count; ++i)
@@ -56,7 +56,7 @@ Tap planted_tap(const Conv& v, const Phase& phase, int index, WalkMutant mutant)
   return tap;
 }
 
-/// A stage of the ring: A by rows, B by k.
+/// One stage of the ring: A as rows x k, B as k x columns.
 struct Stage {
   std::vector<float> a, b;
 };
@@ -169,7 +169,7 @@ class Walk {
     }
   }
 
-  /// First k-tile and count of each run that clusters have of a tile.
+  /// Returns (first k-tile, number of k-tiles) of each slice of a tile.
   std::vector<std::pair<int, int>> runs_of(const Tile& tile, int index) const {
     if (c_.conv.phased) return {{0, tile.k_tiles}};
     const Deal deal = deal_of(grid_, {.clusters = clusters_, .streamed = cluster_tiles(grid_)});
@@ -189,7 +189,7 @@ class Walk {
     if (result_.refusal.empty()) result_.refusal = "a read outside the tensor";
     return kPoison;
   }
-  /// Calls `put(row, channel, value)` for what a box of pixels brings.
+  /// Calls `put(row, channel, value)` for each element that an im2col load returns.
   template <class Put>
   void load_pixels(const twin::GatherMap& map, const twin::GatherAt& at, const Tap& tap, const Put& put) {
     const std::vector<float>& memory = gathers_x(v_.op) ? t_.x : t_.y;
@@ -200,7 +200,7 @@ class Walk {
         put(static_cast<int>(row), channel,
             channel < rows_[row].channels ? element(memory, rows_[row].element + channel) : 0.0f);
   }
-  /// Calls `put(outer, inner, value)` for a box of a matrix of a batch.
+  /// Calls `put(outer, inner, value)` for each element that a tiled load of a batched matrix returns.
   template <class Put>
   void load_tiled(const TensorMapShape& map, const std::vector<float>& memory, i64 inner, i64 outer,
                   i64 batch, const Put& put) {
@@ -282,7 +282,7 @@ class Walk {
       twin::GatherAt at = place_of(state.pixel, gather().pixels);
       at.channel = state.place[i].block * kMnBlock;
       if (state.place[i].tap >= taps_of(v_) && result_.refusal.empty())
-        result_.refusal = "a tap past the last";  // the table holds no offsets there
+        result_.refusal = "a tap past the last";  // the parameters hold no offsets for this tap
       load_pixels(phase_maps_[0], at, gather().taps[state.place[i].tap],
                   [&](int row, int channel, float value) {
                     put_b(stage, first + row, i * kMnBlock + channel, value);
@@ -335,7 +335,7 @@ class Walk {
     }
   }
 
-  /// Rows and columns of the tile that D has.
+  /// Number of the tile's rows and columns that are inside of D.
   int live_rows(const Tile& tile) const {
     const int m = c_.conv.phased ? rows_of<kPhased>(params(), tile.batch) : params().m;
     return std::clamp(m - tile.m_offset, 0, c_.tile.m);
@@ -344,7 +344,7 @@ class Walk {
     const int in_product = tile.n_offset + column;
     return v_.op == ConvOp::wgrad ? d_column<kWgrad>(params(), in_product) >= 0 : in_product < params().n;
   }
-  /// Runs of live columns of the tile.
+  /// Returns the ranges of the tile's columns that are inside of D.
   std::vector<std::pair<int, int>> live_columns(const Tile& tile) const {
     std::vector<std::pair<int, int>> runs;
     for (int column = 0; column < c_.tile.n; ++column) {
@@ -394,7 +394,7 @@ class Walk {
         }
       }
   }
-  /// A box of D as a matrix, or one element after another at d_column().
+  /// Stores a box of D as a matrix, or element by element at d_column().
   void store_matrix(const Tile& tile, int wave, int column, int chunk) {
     for (int row = wave; row < std::min(wave + kWaveRows, live_rows(tile)); ++row)
       for (int i = column; i < column + chunk; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random geometries and tiles for conv_walk.h, and their judgement.
+// Makes random geometries and tiles for conv_walk.h, and checks the results.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -59,7 +59,7 @@ Conv random_conv(Dice& dice) {
   }
 }
 
-/// Whole numbers of `channels` in every `pitch`; NaN lies between.
+/// Returns rows with `pitch` elements, of which the first `channels` are whole numbers and the others NaN.
 std::vector<float> random_tensor(Dice& dice, i64 rows, i64 channels, i64 pitch) {
   std::vector<float> t(static_cast<size_t>((rows - 1) * pitch + channels),
                        std::numeric_limits<float>::quiet_NaN());

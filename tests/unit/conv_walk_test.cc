@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All three products of random convolutions, load by load on a CPU, are the reference's to the bit, with any
-// tile, cluster and cuts along k. Every element of D is written once, and nothing between pixels is read.
-// Each planted bug is seen within 60 geometries.
+// All three products of random convolutions, simulated load by load on a CPU, equal the reference to the bit,
+// with any tile, cluster and division of k. Every element of D is written once, and gaps between pixels are
+// not read. Each planted bug is found within 60 geometries.
 //   SLUICE_WALK_FIRST, SLUICE_WALK_COUNT   geometries to check (default 0, 1500)
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ TEST(conv_walk, is_the_reference_on_random_geometries) {
     ASSERT_EQ(check_random_walk(seed, WalkMutant::none), "")
         << "SLUICE_WALK_COUNT=1 SLUICE_WALK_FIRST=" << seed;
   if (count < 1500) return;
-  const WalkCounts seen = walk_counts();  // three products a geometry
+  const WalkCounts seen = walk_counts();  // three products per geometry
   for (const int kind : {seen.strided, seen.dilated, seen.split, seen.clustered, seen.padded_blocks})
     EXPECT_GT(kind, 1000);
   EXPECT_GT(seen.empty_phases, 100);

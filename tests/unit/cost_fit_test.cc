@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fitting improves the model's choices on its data and keeps constants sensible. A file that `sluice tune`
-// did not write is refused with its fault. To see it fail: accept every step in fit(), or leave the clamp
-// out.
+// Fitting must improve the model's choices on its data and keep constants plausible. A file that `sluice
+// tune` did not write is refused, with the reason. To see it fail: accept every step in fit(), or leave out
+// the clamp.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace sluice::fitting {
 namespace {
 
-/// Times of a made-up machine with expensive epilogues; the rest is as the model predicts.
+/// Invented measurements of a machine with slow epilogues, which otherwise behaves as the model predicts.
 std::vector<FitShape> made_up_shapes() {
   Costs truth = kCosts;
   truth.epilogue_fixed_clocks *= 2;
@@ -73,7 +73,8 @@ std::string file_with(const std::string& config, const std::string& split) {
   return path;
 }
 
-/// Covers plain schedules with their own rings: read as cooperative, they were refused or misjudged.
+/// Covers plain schedules, whose rings differ. When they were read as cooperative, they were refused or
+/// misjudged.
 TEST(cost_fit, reads_every_candidate_of_few_tokens) {
   const Problem p = *check_problem({.m = 64, .n = 64, .k = 64});
   const auto plans = rank_candidates(p, DeviceInfo{}, {});

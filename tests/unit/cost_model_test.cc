@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost model agrees with physics: nothing beats its floors, more work takes longer, waves are whole, and
-// HBM bytes depend on the order as measured. How this can fail: with other_again = 0 in traffic.cc, the
-// orders worked by hand differ. With the last wave left out of estimate(), waves_are_whole fails. With
-// promotion free in ping-pong, its own test fails.
+// The cost model agrees with physics: no estimate is below its lower bounds, more work takes longer, waves
+// are whole, and HBM bytes depend on the raster as measured. To see it fail: set other_again = 0 in
+// traffic.cc, leave the last wave out of estimate(), or make promotion free in ping-pong.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -92,7 +91,8 @@ TEST(cost_model, waves_are_whole) {
   EXPECT_EQ(time(133).waves, 2);
   EXPECT_EQ(time(264).waves, 2);
   EXPECT_EQ(time(265).waves, 3);
-  // One tile more costs about a wave, though the last is quicker alone; filling a wave further costs little.
+  // One tile more than a wave costs about another wave, although that one is faster with a single tile.
+  // Filling up a wave costs little.
   EXPECT_GT(time(133).total_us, 1.3 * time(132).total_us);
   EXPECT_LT(time(132).total_us, 1.5 * time(66).total_us);
 }
@@ -125,22 +125,22 @@ TEST(cost_model, a_pair_of_ctas_reads_less_from_l2) {
   const Problem p = problem(4096, 4096, 4096);
   const double alone = traffic_of(p, config(p, kCooperative, {1, 1}), {.clusters = 132}, kH200).l2_bytes;
   const double pair = traffic_of(p, config(p, kCooperative, {2, 1}), {.clusters = 66}, kH200).l2_bytes;
-  // 128 x 256 tiles: A is half of B, so sharing B saves one of three parts.
+  // A's share of a 128 x 256 tile is half of B's, so sharing B between two CTAs saves a third of the bytes.
   EXPECT_NEAR(pair / alone, 2.0 / 3.0, 1e-9);
   EXPECT_NEAR(l2_bytes_per_k_tile(p, config(p, kCooperative, {2, 1})), (128 + 128) * 128.0, 1e-6);
-  const Problem few = problem(16, 4096, 4096);  // rows outside the matrix are not read
+  const Problem few = problem(16, 4096, 4096);  // rows outside of the matrix are not read
   EXPECT_NEAR(l2_bytes_per_k_tile(few, config(few, {Schedule::ping_pong, 64, 32}, {1, 1})), (16 + 32) * 128.0,
               1e-6);
 }
 
-/// A tile's row that spans two lines of L2 is requested twice.
+/// If a tile's row crosses a line of L2, it takes two requests.
 TEST(cost_model, rows_in_two_lines_cost_a_request_more) {
   Problem p = problem(4096, 4096, 4096);
   const BaseConfig narrow{Schedule::ping_pong, 64, 96}, wide{Schedule::ping_pong, 64, 128};
   EXPECT_EQ(split_bytes_per_k_tile(p, config(p, narrow)), 0) << "K-major rows of 128 bytes begin with a line";
   p.b.major = Major::mn;
   EXPECT_EQ(split_bytes_per_k_tile(p, config(p, wide)), 0) << "so do blocks of 64 columns";
-  // Half of the tiles of 96 columns begin in mid-line and fetch 128 columns.
+  // Half of the tiles of 96 columns begin in the middle of a line, and fetch 128 columns.
   const double columns = 128.0 / 96 * 4096 / 43;
   EXPECT_NEAR(split_bytes_per_k_tile(p, config(p, narrow, {1, 1})), 0.5 * columns * 128, 1e-6);
 
@@ -155,7 +155,8 @@ TEST(cost_model, rows_in_two_lines_cost_a_request_more) {
       << "lone CTAs are limited by what they ask for";
 }
 
-/// 48 channels of 96 bytes: rows begin at 0, 32, 64 and 96 bytes of a line, two of four go on in the next.
+/// Pixels of 48 channels have 96 bytes. Rows start at 0, 32, 64 and 96 bytes of an L2 line, so two of four
+/// cross into the next line.
 TEST(cost_model, a_gathered_row_in_two_lines_is_asked_for_twice_and_others_as_often_as_they_are) {
   const Conv v{.op = ConvOp::fprop,
                .images = 32,
@@ -169,12 +170,12 @@ TEST(cost_model, a_gathered_row_in_two_lines_is_asked_for_twice_and_others_as_of
   const KernelConfig lone = config(p, kPingPong, {1, 1}), pair = config(p, kPingPong, {2, 1});
   EXPECT_DOUBLE_EQ(split_bytes_per_k_tile(p, lone), 128 * (128 + 128 * 0.5));
   EXPECT_DOUBLE_EQ(split_bytes_per_k_tile(p, pair), 128 * (128 + 64 * 0.5));
-  // All of the tile comes in, whoever asked for it.
+  // All bytes of the tile arrive at the SM, whichever CTA requested them.
   EXPECT_DOUBLE_EQ(port_bytes_per_k_tile(p, lone), 128 * 256 * 1.5);
   EXPECT_DOUBLE_EQ(port_bytes_per_k_tile(p, pair), port_bytes_per_k_tile(p, lone));
 }
 
-/// 96 filters are two blocks of 64.
+/// 96 rows of an MN-major operand are two blocks of 64, which are loaded whole.
 TEST(cost_model, mn_major_rows_come_in_whole_blocks) {
   Problem p = problem(96, 128, 4096);
   p.a.major = Major::mn;
@@ -183,8 +184,8 @@ TEST(cost_model, mn_major_rows_come_in_whole_blocks) {
   EXPECT_DOUBLE_EQ(l2_bytes_per_k_tile(p, c), 128 * (128 + 128));
 }
 
-/// Three parts of 64 k-tiles each begin in other places of each tile. How this can fail: judged by the number
-/// of parts alone, both are cut alike.
+/// Three slices of 64 k-tiles begin at a different k in each tile. To see it fail: judge by the number of
+/// slices only; then both splits look alike.
 TEST(cost_model, runs_that_reach_into_the_next_tile_have_two_epilogues) {
   const Problem p = problem(256, 256, 4096);
   KernelConfig c = config(p, kPingPong, {1, 1});
@@ -199,7 +200,7 @@ TEST(cost_model, runs_that_reach_into_the_next_tile_have_two_epilogues) {
   EXPECT_LT(us(4), us(3));
 }
 
-/// With k = 0 nothing is read, and the traffic is a number.
+/// With k = 0 nothing is read, and the estimated traffic must still be a finite number.
 TEST(cost_model, a_product_without_k_asks_l2_for_nothing) {
   const Problem p = problem(300, 200, 0);
   const KernelConfig c = config(p, kCooperative);
@@ -208,8 +209,8 @@ TEST(cost_model, a_product_without_k_asks_l2_for_nothing) {
   EXPECT_GT(e.total_us, 0);
 }
 
-/// In a single wave all tiles run at once, even with incomplete bands. The order then decides only which
-/// operand neighbours share, and the larger one is best.
+/// In a single wave all tiles run at the same time, even in incomplete bands. The raster only decides which
+/// operand neighbours share. Sharing the larger one is best.
 TEST(cost_model, one_wave_is_all_of_both_operands_in_any_order) {
   const Problem p = problem(305, 4608, 2048, DType::e4m3);
   const KernelConfig c = config(p, {Schedule::ping_pong, 64, 192}, {1, 1});  // 5 x 24 tiles
@@ -225,8 +226,9 @@ TEST(cost_model, one_wave_is_all_of_both_operands_in_any_order) {
   EXPECT_EQ(walk.group, 1) << "all five rows of tiles share a panel of B, not two and two and one";
 }
 
-/// Bytes that neighbours request twice in one wave. Requests of single-CTA clusters in lockstep are merged.
-/// Requests of a pair along k are not, least of all between neighbours (docs/findings/fitted-widths.md).
+/// Counts bytes that neighbours in one wave request twice. Requests of CTAs without a cluster are merged if
+/// they run in lockstep. Requests of pairs along k are not, least of all between neighbours
+/// (docs/findings/fitted-widths.md).
 TEST(cost_model, neighbours_share_the_larger_operand_and_pairs_along_k_the_smaller) {
   const double a = 356 * 15232.0, b = 2032 * 15232.0;
   const Problem p = problem(356, 2032, 15232, DType::e4m3);
@@ -245,7 +247,8 @@ TEST(cost_model, neighbours_share_the_larger_operand_and_pairs_along_k_the_small
   EXPECT_EQ(choose_split(p, pairs, kH200, {}).raster, Raster::along_m);
 }
 
-/// Scale rows of 121 k-blocks are not 16-byte aligned, rows of 120 are; the cost does not show.
+/// Scale rows of 121 k-blocks are not 16-byte aligned, rows of 120 are. No difference was measured, so the
+/// estimates are proportional to k.
 TEST(cost_model, rows_of_block_scales_may_begin_anywhere) {
   const auto of = [&](i64 k) {
     Problem p = problem(1024, 1504, k, DType::e4m3);
@@ -283,17 +286,19 @@ TEST(cost_model, a_bad_order_reads_more_and_the_chosen_one_least) {
 }
 
 TEST(cost_model, bytes_of_two_extreme_orders_worked_by_hand) {
-  // 64 x 64 cluster tiles of 256 x 256, operands of 2^28 bytes, panels of 4 MB: L2 keeps a few panels.
+  // There are 64 x 64 cluster tiles of 256 x 256. An operand has 2^28 bytes, a panel of it 4 MB, and L2 holds
+  // a few panels.
   const Problem p = problem(16384, 16384, 8192);
   const KernelConfig c = config(p, kCooperative);
   const double operand = 0x1p28, d = 0x1p29;
-  // Bands of one row: 64 clusters cover all columns at once, so A is read once, and B for every band.
+  // Bands of one row: 64 clusters cover all columns at once, so A is read once, and B once per band.
   EXPECT_DOUBLE_EQ(traffic_of(p, c, {66, Raster::along_m, 1}, kH200).hbm_bytes, operand + 64 * operand + d);
-  // One band of all rows: two columns side by side, so B is read once, and A for every second column.
+  // One band of all rows: two columns of tiles run at the same time, so B is read once, and A once per two
+  // columns.
   EXPECT_DOUBLE_EQ(traffic_of(p, c, {66, Raster::along_m, 64}, kH200).hbm_bytes, 32 * operand + operand + d);
 }
 
-/// 4 x 8 single-CTA tiles in one wave: neighbours share a request for common data.
+/// In one wave of 4 x 8 tiles without clusters, neighbours share a request for common data.
 TEST(cost_model, neighbours_in_step_ask_once_for_what_they_share) {
   const Problem p = problem(512, 1024, 4096);
   const KernelConfig lone = config(p, {Schedule::ping_pong, 128, 128}, {1, 1});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost model against the committed results: estimates of timed kernels, and the loss of its pick where
-// all candidates were timed. Peers' times are no oracle for it. To see it fail: make loaded_latency three
-// times the value in constants.cc.
+// Compares the cost model with the committed results: estimates of kernels that were timed, and the loss of
+// its pick if all candidates were timed. To see it fail: make loaded_latency three times as large in
+// constants.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,11 +25,11 @@ constexpr const char* kResults = SLUICE_SOURCE_DIR "/bench/results/h200/";
 
 struct Timed {
   std::string name;
-  double ratio;  // estimate / time
+  double ratio;  // estimate divided by measured time
 };
 
-/// Estimate over measured time for one file's plain products. Kernels that a newer record replaced are left
-/// out.
+/// Returns the ratio of estimate to measured time for the plain products of a results file. Shapes whose
+/// kernel a newer record has replaced are left out.
 std::vector<Timed> timed_in(const std::string& file) {
   std::vector<Timed> timed;
   const auto run = nlohmann::json::parse(std::ifstream(kResults + file));
@@ -47,8 +47,9 @@ std::vector<Timed> timed_in(const std::string& file) {
   return timed;
 }
 
-/// One constant fits all, except products of 1280 columns with 128 to 512 rows, which it overestimates by a
-/// fifth to a third. So the band for single products is wide above, and each file's narrow.
+/// One constant fits all products, except those of 1280 columns with 128 to 512 rows, which it overestimates
+/// by a fifth to a third. So the upper limit for a single product is wide, and the limits for a file's mean
+/// are narrow.
 TEST(cost_results, estimates_lie_near_the_times_of_the_kernels_that_ran) {
   for (const char* file : {"engine.json", "tokens.json", "decode.json", "odd_rows.json"}) {
     const std::vector<Timed> timed = timed_in(file);
@@ -65,10 +66,11 @@ TEST(cost_results, estimates_lie_near_the_times_of_the_kernels_that_ran) {
   }
 }
 
-/// Lists of shapes that no record or fit used, with 20 or 40 timed candidates per shape. unseen.json: the
-/// regression set. blind_4129dd5.json: drawn after the model was done; four of its 15 shapes with MN-major
-/// operands lose 18 to 32 %. blind.json: the newest, of both cards (docs/findings/unseen.md). Its bars are a
-/// tenth above what the model loses, so that the next change of the planner worsens nothing unseen.
+/// Lists of shapes that no record or fit has used, with 20 or 40 timed candidates per shape. unseen.json is
+/// the regression set. blind_4129dd5.json was drawn after the model was done; four of its 15 shapes with
+/// MN-major operands lose 18 to 32 %. blind.json is the newest list, for both cards
+/// (docs/findings/unseen.md). Its limits are a tenth above the model's loss, so that a change of the planner
+/// cannot make unseen shapes worse.
 struct TimedList {
   const char *gpu, *file;
   size_t shapes;
@@ -81,7 +83,8 @@ constexpr TimedList kLists[] = {
     {"h100", "blind.json.xz", 80, {.loss = 1.0245, .worst_loss = 1.245, .spread = 0.056, .error = 0.066}},
 };
 
-/// The file, or its text without compression, which the build makes (tests/CMakeLists.txt).
+/// Returns the path of the file. For a compressed file it is that of the decompressed one, which the build
+/// makes (tests/CMakeLists.txt).
 std::string path_of(const TimedList& list) {
   const std::string file = list.file, gpu = list.gpu;
   if (!file.ends_with(".xz")) return SLUICE_SOURCE_DIR "/bench/results/" + gpu + "/" + file;
@@ -104,7 +107,7 @@ TEST(cost_results, every_blind_list_has_a_bar) {
   EXPECT_GE(lists, 3);
 }
 
-/// Loss of the pick against the fastest timed candidate of a shape.
+/// Compares the pick's time with the fastest timed candidate of each shape.
 TEST(cost_results, its_pick_loses_little_against_the_best_of_shapes_without_records) {
   for (const TimedList& list : kLists) {
     const auto& [gpu, file, count, most] = list;
@@ -119,7 +122,7 @@ TEST(cost_results, its_pick_loses_little_against_the_best_of_shapes_without_reco
     EXPECT_LT(quality.spread, most.spread) << file << ": estimates of one shape's candidates to their times";
     EXPECT_LT(quality.error, most.error) << file << ": estimates of shapes";
 
-    // Bad models must break the bounds above.
+    // Wrong models must violate the limits above.
     Costs slow = kCosts, far = kCosts;
     slow.loaded_latency *= 3;
     far.cluster_us *= 8;

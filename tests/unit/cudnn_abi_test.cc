@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bench's own declarations of cuDNN's interface (bench/contender/cudnn_abi.h) against cudnn.h, where the
-// machine has that header.
+// Compares the bench's own declarations of cuDNN's interface (bench/contender/cudnn_abi.h) with cudnn.h, if
+// the machine has that header.
 #include <gtest/gtest.h>
 
 #include "bench/contender/cudnn_abi.h"
@@ -116,7 +116,7 @@ TEST(cudnn_abi, attributes_are_those_of_the_header) {
   SLUICE_EXPECT_EQUAL(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, Attribute::engine_behavior_notes);
 }
 
-#if CUDNN_VERSION >= 91000  // descriptions of devices came late
+#if CUDNN_VERSION >= 91000  // older versions cannot describe a device
 TEST(cudnn_abi, described_devices_are_those_of_the_header) {
   SLUICE_EXPECT_EQUAL(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, Kind::device);
   SLUICE_EXPECT_EQUAL(CUDNN_TYPE_CHAR, Type::text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real cuDNN, where the machine has one, plans for a described H100: no GPU is needed. It accepts our
-// descriptors, and proposes more than one plan.
+// The real cuDNN, if the machine has one, makes plans for an H100 that is described by text, so no GPU is
+// needed. It must accept our descriptors and propose more than one plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace sluice::bench {
 namespace {
 
-/// cuDNN's own form (DEVICEPROP_JSON_REPRESENTATION), and only the keys that it asks for.
+/// A device in cuDNN's JSON form (DEVICEPROP_JSON_REPRESENTATION), with only the keys that cuDNN reads.
 constexpr const char* kH100 = R"({"deviceName": "NVIDIA H100 80GB HBM3", "deviceVer": 900, "driverVer": 13000,
   "cudaDeviceId": 0, "totalGlobalMem": 85000000000, "multiProcessorCount": 132,
   "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "regsPerBlock": 65536,
@@ -20,7 +20,7 @@ constexpr const char* kH100 = R"({"deviceName": "NVIDIA H100 80GB HBM3", "device
   "reservedSharedMemoryPerBlock": 1024, "l2CacheSize": 52428800, "smClockRateKHz": 1980000,
   "memClockRateKHz": 2619000, "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1})";
 
-/// A layer of ResNet-50: 56 x 56 pixels, 3x3, 64 channels to 64.
+/// Returns a layer of ResNet-50: 56 x 56 pixels, 3x3 filter, 64 channels to 64.
 CudnnConvolution layer(ConvOp op) {
   return {.conv = {.op = op,
                    .spatial = 2,
@@ -37,7 +37,7 @@ class RealCudnn : public testing::Test {
  protected:
   void SetUp() override {
     Result<std::shared_ptr<const Cudnn>> loaded = Cudnn::load_for("", kH100);
-    // The form of a device's text is that of 9.19; other versions may want another, or a driver.
+    // The JSON text is in the form of cuDNN 9.19. Other versions may expect another form, or a driver.
     const bool known = loaded || loaded.error().message.starts_with("cuDNN 9.19.");
     if (!known) GTEST_SKIP() << loaded.error().message;
     ASSERT_TRUE(loaded) << loaded.error().message;
@@ -114,7 +114,8 @@ TEST_F(RealCudnn, takes_axes_of_all_counts_and_types) {
   }
 }
 
-/// cuDNN 9.19 has no engine that writes dw of 16-bit inputs in fp32. That is an empty list, and no error.
+/// cuDNN 9.19 has no engine that writes an fp32 dw from 16-bit inputs. The list is then empty, which is not
+/// an error.
 TEST_F(RealCudnn, may_have_no_plan) {
   CudnnConvolution p = layer(ConvOp::wgrad);
   p.result = DType::fp32;
@@ -123,8 +124,8 @@ TEST_F(RealCudnn, may_have_no_plan) {
   EXPECT_GT(found->engines_refused + static_cast<int>(found->plans.size()), 0);
 }
 
-/// cuDNN compares y's dimensions with those that x, filter, stride, dilation and padding give. An axis in the
-/// wrong place in one of them is refused.
+/// cuDNN computes y's dimensions from x, filter, stride, dilation and padding, and compares. It refuses a
+/// descriptor with an axis in the wrong place.
 TEST_F(RealCudnn, agrees_on_the_order_of_axes) {
   CudnnConvolution p = layer(ConvOp::fprop);
   p.conv.size = {40, 30, 1};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of a convolution from a fake cuDNN: which are kept, what is set in descriptors, how one is launched,
-// and that no failure leaks.
+// Plans of a convolution from a fake cuDNN: which are kept, the attributes that are set, the launch of a
+// plan, and that no failure leaks.
 #include <gtest/gtest.h>
 
 #include "fake_cudnn.h"
@@ -32,7 +32,9 @@ class CudnnPlansTest : public testing::Test {
   void SetUp() override {
     fake_.proposals[HeuristicMode::a] = {{7, {{13, 1}, {2, 5}}}, {9, {{2, 4}}}, {7, {{2, 6}}}};
     fake_.proposals[HeuristicMode::b] = {{7, {{2, 5}, {13, 1}}},
-                                         {8, {}}};  // the first is A's, in another order
+                                         // The first config is heuristic A's, with its knobs in another
+                                         // order.
+                                         {8, {}}};
     fake_.proposals[HeuristicMode::fallback] = {{1, {}}};
     fake_.engines = 5;
     fake_.unfit = {0, 3};
@@ -41,7 +43,7 @@ class CudnnPlansTest : public testing::Test {
     fake_.notes = {{8, {0, 4}}, {7, {0}}};
   }
 
-  /// Fails if descriptors or handles stay behind.
+  /// Fails if a descriptor or handle was not destroyed.
   void TearDown() override {
     EXPECT_EQ(fake_.alive, 0);
     EXPECT_EQ(fake_.handles, 0);
@@ -123,7 +125,7 @@ TEST_F(CudnnPlansTest, each_operation_has_its_own_attributes) {
     const FakeCudnn::Node* operation = fake_.last(kind);
     ASSERT_NE(operation, nullptr) << name_of(op);
     EXPECT_EQ(operation->pointers.count(x), 1u);
-    EXPECT_EQ(operation->pointers.size(), 4u);  // convolution, x, w, y
+    EXPECT_EQ(operation->pointers.size(), 4u);  // the convolution, x, w and y
     EXPECT_EQ(operation->numbers.at(alpha), List{1});
     EXPECT_EQ(operation->numbers.at(beta), List{0});
   }
@@ -153,7 +155,8 @@ TEST_F(CudnnPlansTest, a_bad_convolution_reaches_no_descriptor) {
   EXPECT_TRUE(fake_.finished.empty());
 }
 
-/// Any call may fail: the result is an error, or plans without those concerned. TearDown looks for leaks.
+/// Any call may fail. The result is then an error, or the list without the affected plans. TearDown() detects
+/// leaks.
 TEST_F(CudnnPlansTest, no_failing_call_leaks) {
   const auto run = [&]() -> Result<void> {
     const Result<CudnnPlans> found = plans(layer(ConvOp::wgrad));
@@ -172,7 +175,7 @@ TEST_F(CudnnPlansTest, no_failing_call_leaks) {
     ASSERT_EQ(fake_.handles, 0) << "call " << call;
   }
   EXPECT_GT(calls, 200);
-  EXPECT_GT(errors, 30);  // the handle's, the graph's and the launch's
+  EXPECT_GT(errors, 30);  // calls for the handle, the graph and the launch
   EXPECT_LT(errors, calls - 100);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution as cuDNN's descriptors state it: dimensions in torch's order, channels-last strides, axes
+// The values of a convolution's cuDNN descriptors: dimensions in torch's order, channels-last strides, axes
 // outermost first.
 #include <gtest/gtest.h>
 
@@ -10,7 +10,8 @@ namespace {
 
 using List = std::vector<i64>;
 
-/// 5 x 7 pixels (h x w) of 24 channels to 40, filter 2 x 3 (h x w), strides 1 x 2, asymmetric padding.
+/// Returns a convolution of 5 x 7 pixels (h x w) with 24 channels to 40, filter 2 x 3, strides 1 x 2 and
+/// asymmetric padding.
 CudnnConvolution plane() {
   return {.conv = {.op = ConvOp::fprop,
                    .spatial = 2,
@@ -111,7 +112,8 @@ TEST(cudnn_shape, what_cannot_be_is_refused) {
   EXPECT_TRUE(refused([](CudnnConvolution& p) { p.conv.spatial = 4; }));
   EXPECT_TRUE(refused([](CudnnConvolution& p) { p.conv.stride.h = 0; }));
   EXPECT_TRUE(refused([](CudnnConvolution& p) { p.conv.padding_after.w = -1; }));
-  EXPECT_TRUE(refused([](CudnnConvolution& p) { p.conv.filter.h = 7; }));  // 5 + 1 pixels
+  // Larger than the 5 + 1 pixels with padding.
+  EXPECT_TRUE(refused([](CudnnConvolution& p) { p.conv.filter.h = 7; }));
   EXPECT_FALSE(refused([](CudnnConvolution& p) { p.conv.filter.h = 6; }));
   EXPECT_TRUE(refused([](CudnnConvolution& p) { p.conv.x_pitch = 23; }));
   EXPECT_TRUE(refused([](CudnnConvolution& p) { p.inputs = DType::e4m3; }));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dependent launches from the plan to the driver: what a plan says of overlap is in its kernel's code, and
-// only a kernel whose code waits is launched early. To see it fail: take a wait out of kernels/plain.cuh or
+// Dependent launches from the plan to the driver. The overlap that a plan states is in its kernel's code, and
+// only a kernel whose code waits is launched early. To see it fail: remove a wait from kernels/plain.cuh or
 // gemm.cuh.
 #include <sluice/host/jit/code_scan.h>
 #include <sluice/host/jit/compiler.h>
@@ -48,7 +48,7 @@ TEST(overlap, the_scan_of_something_else_finds_nothing_and_stays_inside) {
   EXPECT_FALSE(
       holds(std::string("no ELF file, and long enough for a header of one, says this very text........."),
             Opcode::wait_prerequisites));
-  for (size_t length = 1; length < whole.size(); length += 97)  // cut off anywhere
+  for (size_t length = 1; length < whole.size(); length += 97)  // truncated at various bytes
     (void)holds(std::span(whole.data(), length), Opcode::wait_prerequisites);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeviceInfo as derived from a driver's facts. To see it fail: scale the H200's rates by the number of SMs,
-// or call a computed rate measured.
+// DeviceInfo, derived from the facts that a driver reports. To see it fail: scale the H200's rates by the
+// number of SMs, or mark a computed rate as measured.
 #include <gtest/gtest.h>
 
 #include <sluice/host/device/device_facts.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kPerTera = 1e6;  // bytes or operations per microsecond
 
-/// As such a card's driver answers.
+/// Facts as the driver of an H200 reports them.
 GpuFacts h200_facts() {
   return {.name = "NVIDIA H200",
           .sm_count = 132,
@@ -127,7 +127,7 @@ TEST(device_facts, a_slice_of_a_gpu_has_a_share_of_its_memory_and_not_more_watts
   facts.sm_count = 16;
   facts.clusters_of_2 = 8;
   facts.clusters_of_4 = 4;
-  facts.clusters_of_8 = 0;  // none fits
+  facts.clusters_of_8 = 0;  // no cluster of 8 fits
   const DeviceInfo info = device_info_of(facts), whole = device_info_of(h100_facts());
   EXPECT_NEAR(info.rates.hbm_bytes_per_us / whole.rates.hbm_bytes_per_us, 16.0 / 132, 1e-9);
   EXPECT_NEAR(info.rates.fp16_flops_per_us / whole.rates.fp16_flops_per_us, 16.0 / 132, 1e-9);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device::open: the facts it reads, the machines it refuses, and that a failure of any driver call frees
-// everything. To see it fail: move the arch check behind the retain, or drop the release.
+// Device::open: the facts that it reads, the machines that it refuses, and that everything is freed if any
+// driver call fails. To see it fail: check the architecture after retaining the context, or leave out the
+// release.
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>
@@ -66,7 +67,7 @@ TEST(driver_device, an_h200_is_what_plans_without_a_gpu_are_for) {
   ASSERT_TRUE(device.ok());
   DeviceInfo info = device->info();
   info.sources = {};
-  info.hbm_peak_bytes_per_us = DeviceInfo{}.hbm_peak_bytes_per_us;  // the fake's clock differs
+  info.hbm_peak_bytes_per_us = DeviceInfo{}.hbm_peak_bytes_per_us;  // the fake's memory clock differs
   EXPECT_EQ(info, DeviceInfo{});
 }
 
@@ -109,7 +110,7 @@ TEST(driver_device, a_question_that_fails_costs_a_fact_and_leaks_nothing) {
     driver.fail_nothing();
     device->info();
   }
-  const int questions = driver.calls() - 1;  // the last is the release
+  const int questions = driver.calls() - 1;  // the last call is the release
   ASSERT_GE(questions, 8);
   for (int call = 0; call < questions; ++call) {
     {
@@ -173,7 +174,7 @@ TEST(driver_device, every_failing_call_is_an_error_and_leaks_nothing) {
   FakeDriver driver;
   driver.fail_nothing();
   ASSERT_TRUE(Device::open(0, {}).ok());
-  const int calls = driver.calls() - 1;  // the last is the release
+  const int calls = driver.calls() - 1;  // the last call is the release
   ASSERT_GE(calls, 8);
   for (int call = 0; call < calls; ++call) {
     driver.fail_call(call, CUDA_ERROR_UNKNOWN);

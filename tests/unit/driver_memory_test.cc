@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory, streams, events and graphs: they work, report errors, and free themselves, also when any
-// driver call fails. To see it fail: return early in Graph::capture before cuStreamEndCapture.
+// Device memory, streams, events and graphs: they work, report errors, and are freed even if any driver call
+// fails. To see it fail: return early in Graph::capture before cuStreamEndCapture.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -37,7 +37,7 @@ TEST_F(DriverMemory, copies_and_fills) {
   EXPECT_EQ(got, (std::array<u8, 8>{7, 7, 7, 1, 2}));
 }
 
-/// The bench's copies for cuBLASLt, repeated after the operands changed.
+/// The bench copies block scales for cuBLASLt, and copies them again after the operands changed.
 TEST_F(DriverMemory, block_scales_are_copied_into_the_peers_layout) {
   Problem problem{.m = 2, .n = 130, .k = 257};  // 2 x 3 scales of A, 2 x 3 of B
   problem.epilogue.scale_a = problem.epilogue.scale_b = ScaleMode::block;
@@ -54,7 +54,7 @@ TEST_F(DriverMemory, block_scales_are_copied_into_the_peers_layout) {
     ASSERT_TRUE(peer->copy(problem, {.scale_a = static_cast<const float*>(a->data()),
                                      .scale_b = static_cast<const float*>(b->data())})
                     .ok());
-    const auto* of_a = static_cast<const float*>(peer->a());  // the fake's memory is the host's
+    const auto* of_a = static_cast<const float*>(peer->a());  // the fake's device memory is host memory
     const auto* of_b = static_cast<const float*>(peer->b());
     const float f = first;
     EXPECT_EQ(std::vector<float>(of_a, of_a + 6), (std::vector<float>{f, f + 3, f + 1, f + 4, f + 2, f + 5}));
@@ -120,7 +120,7 @@ TEST_F(DriverMemory, calls_work_under_the_context_of_another_device_and_leave_it
   EXPECT_EQ(driver.alive().pushed, 0);
 }
 
-/// Times a graph as bench does.
+/// Times a graph as the bench does.
 Result<void> time_a_graph(const Device& device) {
   const Result<StreamHandle> stream = StreamHandle::create(device);
   if (!stream) return stream.error();

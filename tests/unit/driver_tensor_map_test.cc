@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps: the driver's arguments, refusals before the call, and boxes of every registered configuration
-// that fill a stage exactly. The fake driver refuses all that the documented limits forbid. To see it fail:
-// drop a `/ c.cluster.n` in gemm_maps.h, or the `outer > 1` in encode_tensor_map.
+// Tensor maps: arguments of the driver call, refusals before the call, and that the boxes of every registered
+// config fill a stage exactly. The fake driver refuses everything beyond the documented limits. To see it
+// fail: remove a `/ c.cluster.n` in gemm_maps.h, or the `outer > 1` in encode_tensor_map.
 #include <gtest/gtest.h>
 
 #include <sluice/host/driver/gemm_maps.h>
@@ -123,7 +123,8 @@ TEST_F(TensorMapTest, ignores_strides_that_are_never_used) {
   shape.batch_stride = 7;
   EXPECT_TRUE(encode(shape).ok());
   shape.outer = (i64{1} << 31) - 1;
-  shape.ld = (i64{1} << 39) - 8;  // rows x ld is past 2^40: the placeholder stride must not be
+  // Rows * ld exceeds TMA's 2^40, so it must not be used as the batch stride of a single matrix.
+  shape.ld = (i64{1} << 39) - 8;
   EXPECT_TRUE(encode(shape).ok());
 }
 
@@ -147,7 +148,7 @@ TEST_F(TensorMapTest, replaces_nothing_but_the_address) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
-/// Bytes that the boxes of one operand put into a stage: boxes of a CTA x CTAs that share the tile.
+/// Returns the bytes that one operand's boxes write to a stage: boxes per CTA x CTAs that share the tile.
 i64 filled_bytes(const TensorMapShape& shape, Major major, int rows, int sharers) {
   const int boxes = major == Major::k ? 1 : ceil_div(rows, kMnBlock);
   return i64{shape.box_inner} * shape.box_outer * bytes_of(shape.type) * boxes * sharers;

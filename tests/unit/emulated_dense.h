@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emulates a right kernel of dense products in host arithmetic: sums truncated as by the tensor core,
-// promoted or not, in one slice or several. It shows the distance to the bounds without a GPU.
+// Emulates a correct kernel of dense products on the host: sums truncated as by the tensor core, promoted or
+// not, in one slice or several. Shows without a GPU how far correct results are from the error bounds.
 #pragma once
 
 #include <cmath>
@@ -13,14 +13,14 @@
 
 namespace sluice::test {
 
-/// Division of k: one after the other, in adjacent slices, or k-tiles dealt out in turn (teams of plain
-/// kernels). Slices are added in fp32.
+/// How k is divided. Slices are adjacent ranges of k or, if `dealt`, consist of every count-th k-tile, as for
+/// teams of plain kernels. The sums of the slices are added in fp32.
 struct Parts {
   int count = 1;
   bool dealt = false;
 };
 
-/// A row of A and one of B as numbers, with their scales for each 128 of k (empty: none).
+/// A row of A and a column of B as numbers. `scales`: their common scale for each 128 of k; empty: none.
 struct Factors {
   std::span<const double> a, b;
   std::span<const float> scales;
@@ -30,7 +30,7 @@ class EmulatedDense {
  public:
   explicit EmulatedDense(const Problem& p) : p_(p), core_(is_fp8(p.a.type) ? kByteCore : kHalfCore) {}
 
-  /// Sums the products, slice by slice.
+  /// Returns the sum over k as the kernel computes it, slice by slice.
   float sum(const Factors& factors, const Parts& parts) const {
     std::vector<double> terms(factors.a.size());
     for (size_t k = 0; k < terms.size(); ++k) terms[k] = factors.a[k] * factors.b[k];

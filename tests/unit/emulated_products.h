@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emulates kernels of packed products in host arithmetic. Weights are rounded as in
-// device/packed/half_tile.cuh and device/math/weight_fragments.cuh; sums are truncated as by the tensor core
-// (docs/numerics.md). It shows a right kernel's distance to the bounds without a GPU.
+// Emulates the kernels of packed products on the host. Weights are rounded as in device/packed/half_tile.cuh
+// and device/math/weight_fragments.cuh; sums are truncated as by the tensor core (docs/numerics.md). Shows
+// without a GPU how far correct results are from the error bounds.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace sluice::test {
 
-/// A planted fault of the emulated kernel.
+/// A bug that is planted in the emulated kernel.
 enum class Flaw { none, weights_cut, never_promoted };
 
 class EmulatedProduct {
@@ -23,7 +23,7 @@ class EmulatedProduct {
   EmulatedProduct(const packed::HostData& data, packed::WeightRounding rounding, Flaw flaw = Flaw::none)
       : data_(data), p_(data.problem), rounding_(rounding), flaw_(flaw), tokens_(multiplied_tokens(data)) {}
 
-  /// scale_x * sum + bias for a row of W and all tokens.
+  /// Returns scale_x * sum + bias for row n of W and all tokens.
   std::vector<float> outputs(i64 n) const {
     const std::vector<Row> row = row_of(n);
     std::vector<float> values;
@@ -39,7 +39,7 @@ class EmulatedProduct {
     }
     return values;
   }
-  /// D as judge() takes it, in any type, without activation.
+  /// Returns D without activation in the form that judge() reads, for any type.
   std::vector<u8> d() const {
     std::vector<u8> buffer(static_cast<size_t>(packed::d_buffer_bytes(p_, 0)), 0xFF);
     for (i64 n = 0; n < p_.n; ++n) {
@@ -56,7 +56,8 @@ class EmulatedProduct {
 
  private:
   struct Row {
-    double code, scale, zero, weight;  // weight: as multiplied, if the kernel multiplies weights
+    // weight: the value that the kernel multiplies by, if it dequantises before multiplying.
+    double code, scale, zero, weight;
   };
 
   i64 group_of(i64 n, i64 k) const {
@@ -68,9 +69,9 @@ class EmulatedProduct {
   double rounded(double value) const {
     const double near = verify::decode(p_.x, verify::encode(p_.x, value));
     if (flaw_ != Flaw::weights_cut || std::fabs(near) <= std::fabs(value)) return near;
-    return verify::decode(p_.x, verify::encode(p_.x, near) - 1);  // its magnitude is one less
+    return verify::decode(p_.x, verify::encode(p_.x, near) - 1);  // one code less in magnitude
   }
-  /// The weight in a register: times 2^lift().
+  /// Returns the dequantised weight as it is in a register, multiplied by 2^lift().
   double weight_of(double code, double scale, double zero) const {
     const bool half = p_.x == DType::fp16, four = p_.weights.type == WeightType::uint4;
     const double unit = half ? (p_.weights.type == WeightType::e4m3 ? 0x1p-8 : 0x1p-6) : 1.0;
@@ -102,7 +103,8 @@ class EmulatedProduct {
     const auto sum = static_cast<float>(core_sum(0.0, terms, kHalfCore));
     return p_.weights.group == 0 ? sum * static_cast<float>(whole_scale) : sum;
   }
-  /// A group's sums start with the zero's share.
+  /// Adds up the groups as the narrow kernel does. Each group's sum starts with the contribution of its zero
+  /// point.
   float narrow_sum(const std::vector<Row>& row, const std::vector<double>& x) const {
     const size_t length = p_.weights.group == 0 ? 128 : static_cast<size_t>(p_.weights.group);
     const double offset = packed::code_offset(p_.weights.type, p_.x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cuDNN of plain host code: keeps what is set, proposes what a test lists, and records launches. It fails
-// the n-th call on demand. One exists at a time.
+// A fake cuDNN on the host. It stores attributes, proposes the configs that a test lists, and records
+// launches. On request it fails the n-th call. Only one can exist at a time.
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@ struct FakeCudnn {
     bool finished = false;
     std::map<cudnn::Attribute, std::vector<i64>> numbers{};
     std::map<cudnn::Attribute, std::vector<void*>> pointers{};
-    Config config{};  // a config's, an engine's or, with one knob, a choice's
+    Config config{};  // set for configs, for engines and, with one knob, for knob choices
   };
   struct Launch {
     Node plan, pack;
@@ -42,14 +42,14 @@ struct FakeCudnn {
   // ---- what it knows, set by tests ----
   std::map<cudnn::HeuristicMode, std::vector<Config>> proposals;
   i64 engines = 0;
-  std::set<i64> unfit, broken;            // engines that take no such graph; whose plans do not build
-  std::map<i64, i64> workspace;           // bytes, by engine
-  std::map<i64, std::vector<int>> notes;  // numerical, by engine
-  int fail_at = -1;                       // this call fails, counted from 0
+  std::set<i64> unfit, broken;   // engines that refuse the graph; engines whose plans cannot be built
+  std::map<i64, i64> workspace;  // bytes, by engine
+  std::map<i64, std::vector<int>> notes;  // numerical notes, by engine
+  int fail_at = -1;                       // index of the call that fails, from 0; -1: none
 
   // ---- what was seen ----
   int calls = 0, alive = 0, handles = 0;
-  std::vector<Node> finished;  // in order
+  std::vector<Node> finished;  // descriptors in the order in which they were finalized
   std::vector<Launch> launches;
   Stream stream = nullptr;
 
@@ -118,7 +118,7 @@ struct FakeCudnn {
 
   bool fails() { return calls++ == fail_at; }
 
-  /// The engine and knobs behind a config that was set up or proposed.
+  /// Returns the engine and knobs of a config, whether the caller made it or a heuristic proposed it.
   static Config config_of(const Node& node) {
     const auto engine = node.pointers.find(cudnn::Attribute::config_engine);
     if (engine == node.pointers.end()) return node.config;
@@ -158,8 +158,8 @@ struct FakeCudnn {
     return 0;
   }
 
-  /// Fills descriptors that the caller made, as many as fit. Asked without room, gives one more than there
-  /// are.
+  /// Fills as many of the caller's descriptors as there is room for. If asked for the number only, returns
+  /// one more than there are, as cuDNN may.
   static cudnn::Status give(const std::vector<Config>& list, i64 room, std::int64_t* count, void* values) {
     *count = room == 0 && !list.empty() ? static_cast<i64>(list.size()) + 1
                                         : std::min(room, static_cast<i64>(list.size()));

@@ -14,7 +14,7 @@ namespace sluice {
 using fake::state;
 
 FakeDriver::FakeDriver() {
-  // Entries that the host room does not use stay null, so that a new use fails at once.
+  // Driver functions that the library does not use stay null, so that a new use crashes at once.
   static const DriverApi api = [] {
     DriverApi table;
     fake::fill_contexts(table);
@@ -25,7 +25,7 @@ FakeDriver::FakeDriver() {
   }();
   state = new fake::State;
   state->driver = this;
-  fake::capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;  // a call that failed on purpose may have left another
+  fake::capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;  // a failed test may have left another mode
   make_current(-1);
   replace_driver_for_test(&api);
   replace_nvml_for_test(&fake::fake_nvml());
@@ -187,7 +187,7 @@ DecodedMap decode(const TensorMap& map) {
 
 Result<Device> open_fake_device(const Options& options, int ordinal) {
   Result<Device> device = Device::open(ordinal, options);
-  if (device) device->info();  // asks before a test counts or fails calls
+  if (device) device->info();  // query these now, before a test counts or fails calls
   if (device)
     device->impl().cache = KernelCache(options, {.version = [] { return std::string("fake 1.0"); },
                                                  .compile = [](const std::string& unit) -> Result<Cubin> {

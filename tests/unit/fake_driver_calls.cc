@@ -27,7 +27,7 @@ CUresult device_attribute(int* value, CUdevice_attribute which, CUdevice) {
   return call.code;
 }
 
-/// Refuses anything but one CTA an SM.
+/// Refuses the query unless it is for one CTA per SM.
 CUresult active_clusters(int* count, CUfunction function, const CUlaunchConfig* config) {
   const Call call("cuOccupancyMaxActiveClusters");
   const FakeDriver::Machine& machine = state->driver->machine;
@@ -108,7 +108,7 @@ CUresult encode_im2col(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t ra
   for (u32 i = 0; i + 2 < rank; ++i)
     for (const int corner : {lower[i], upper[i]}) legal = legal && corner >= -limit && corner < limit;
   if (!legal) return CUDA_ERROR_INVALID_VALUE;
-  // Three 16-bit numbers a word: corners and steps of w, h, d.
+  // Each word holds three 16-bit numbers: corners or steps along w, h and d.
   const auto three = [&](const auto* values, u32 from) {
     u64 word = 0;
     for (u32 i = 0; i + 2 < rank; ++i) word |= u64{static_cast<u16>(values[i + from])} << (16 * i);
@@ -123,7 +123,7 @@ CUresult encode_im2col(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t ra
                        channels | u64{pixels} << 16,
                        static_cast<u64>(type) | static_cast<u64>(swizzle) << 8 | static_cast<u64>(l2) << 16 |
                            static_cast<u64>(fill) << 24 | static_cast<u64>(interleave) << 32 |
-                           u64{rank} << 40 | u64{1} << 48,  // im2col
+                           u64{rank} << 40 | u64{1} << 48,  // bit 48: im2col mode
                        kMagic,
                        rank > 3 ? dims[3] | (rank > 4 ? dims[4] << 32 : 0) : 0,
                        three(lower, 0),
@@ -147,7 +147,7 @@ CUresult replace(CUtensorMap* map, void* address) {
   return CUDA_SUCCESS;
 }
 
-/// Images of open_fake_device() end with the unit's text.
+/// Returns the parameters' type. Images of open_fake_device() end with the unit's text, which tells.
 ParamsKind params_of(const void* image) {
   const char* text = static_cast<const char*>(image);
   if (std::memcmp(text,
@@ -166,8 +166,8 @@ ParamsKind params_of(const void* image) {
   return ParamsKind::other;
 }
 
-/// Places CTAs on GPCs of 16 SMs (SM i in GPC i / 16), with clusters dealt to GPCs in turn, as on an H200. No
-/// cluster is split.
+/// Answers where CTAs run: SM i is in GPC i / 16, and clusters are dealt to GPCs in turn, as on an H200. A
+/// cluster is never divided between GPCs.
 void locate(const LocateParams& params, u32 ctas, u32 cluster) {
   constexpr u32 kGpcSms = 16;
   const u32 sms = static_cast<u32>(state->driver->machine.sm_count);
@@ -183,13 +183,13 @@ void locate(const LocateParams& params, u32 ctas, u32 cluster) {
   }
 }
 
-/// As the kernel does (kernels/compare.cuh), by the same function.
+/// Compares on the host, with the same function as the kernel (kernels/compare.cuh).
 void compare(const CompareParams& params) {
   CompareTotals& totals = *params.totals;
   for (i64 i = 0; i < elements_of(params); ++i) add_element(params, i, totals);
 }
 
-/// Where a launch writes D; 0: no product.
+/// Returns the address of the launch's D; 0 if the launch is not a product.
 u64 result_of(ParamsKind kind, const LaunchRecord& record) {
   switch (kind) {
     case ParamsKind::gemm: return reinterpret_cast<u64>(record.params.d);
@@ -200,7 +200,7 @@ u64 result_of(ParamsKind kind, const LaunchRecord& record) {
   }
 }
 
-/// Writes a wrong result at `address`, or lets the stream's graph do so when it is replayed.
+/// Writes a wrong result to `address` now or, while capturing, at each replay of the stream's graph.
 void spoil(u64 address, const FakeStream* stream) {
   if (address == 0) return;
   if (stream != nullptr && stream->captured != nullptr)
@@ -209,7 +209,7 @@ void spoil(u64 address, const FakeStream* stream) {
     write_wrong(address);
 }
 
-/// Holds no lock of the state.
+/// Must be called without holding the state's lock.
 void wait_while_blocked(int Blocked::*which) {
   if (current() == nullptr) return;
   Blocked& block = state->block;
@@ -246,7 +246,7 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
                      cluster <= (module.params == ParamsKind::locate ? 16 : 8) && extra == nullptr &&
                      static_cast<int>(config->sharedMemBytes) <= module.max_smem;
   if (!legal) return CUDA_ERROR_INVALID_VALUE;
-  if (module.params == ParamsKind::locate) {  // tests do not count this one
+  if (module.params == ParamsKind::locate) {  // tests do not count this kernel
     locate(*static_cast<const LocateParams*>(params[0]), config->gridDimX, cluster);
     return CUDA_SUCCESS;
   }

@@ -10,7 +10,7 @@
 namespace sluice::fake {
 namespace {
 
-constexpr std::size_t kMostCaptured = 4096;  // kernels of a graph
+constexpr std::size_t kMostCaptured = 4096;  // upper limit of kernels in one graph
 
 CUresult pointer_attributes(unsigned count, CUpointer_attribute* which, void** values, CUdeviceptr pointer) {
   const Call call("cuPointerGetAttributes");
@@ -53,7 +53,8 @@ CUresult release(CUdeviceptr address) {
   return allowed != CUDA_SUCCESS ? allowed : call.code;
 }
 
-/// Copies into and out of the host's pageable memory stage it, and may wait: they are unsafe in a capture.
+/// Whether a copy uses pageable host memory. Such a copy is staged and may block, so it is unsafe during a
+/// capture.
 enum class Pageable { no, yes };
 
 CUresult copy(const char* name, void* target, const void* source, std::size_t bytes, CUstream stream,
@@ -74,7 +75,7 @@ CUresult set(const char* name, CUdeviceptr target, unsigned char value, std::siz
   return call.code;
 }
 
-/// A handle is the address of some heap object.
+/// Makes a handle, which is the address of a heap object.
 template <class Handle>
 CUresult give(const Call& call, Handle* handle, int& count) {
   if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
@@ -93,7 +94,7 @@ CUresult take(const Call& call, Handle handle, int& count) {
 bool is_legacy(CUstream stream) {
   return stream == nullptr || stream == CU_STREAM_LEGACY;
 }
-/// A question about the legacy stream, which ends no capture but has no answer beside one.
+/// Checks a query of the legacy stream. During a capture it fails, but does not end the capture.
 bool asks_legacy_in_capture(CUstream stream) {
   return is_legacy(stream) &&
          std::any_of(state->streams.begin(), state->streams.end(),
@@ -106,7 +107,7 @@ CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
   static std::atomic<u64> last_id{0};
   auto& fake = *reinterpret_cast<FakeStream*>(stream);
   fake.captured = new FakeGraph;
-  fake.captured->programmatic.reserve(kMostCaptured);  // so that a launch allocates nothing
+  fake.captured->programmatic.reserve(kMostCaptured);  // now, because a launch must not allocate
   fake.captured->mode = mode;
   fake.captured->thread = std::this_thread::get_id();
   fake.capture_id = ++last_id;
@@ -115,7 +116,8 @@ CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
   return CUDA_SUCCESS;
 }
 
-/// Runs on a thread that must not call the driver, like the driver's own, without a lock.
+/// Destroys objects on a thread that must not call the driver, as the driver's own thread does. Holds no
+/// lock.
 void destroy(std::vector<FakeUserObject*> objects) {
   if (objects.empty()) return;
   std::thread([&] {
@@ -127,7 +129,8 @@ void destroy(std::vector<FakeUserObject*> objects) {
   }).join();
 }
 
-/// Drops one reference of each object. Returns those that have none left, and no longer counts them as alive.
+/// Drops one reference of each object. Returns the objects that have none left; they no longer count as
+/// alive.
 std::vector<FakeUserObject*> release_objects(const std::vector<FakeUserObject*>& objects) {
   std::vector<FakeUserObject*> gone;
   for (FakeUserObject* object : objects)
@@ -150,7 +153,7 @@ CUresult destroy_graph(const char* name, FakeGraph* graph, int& count) {
   return code;
 }
 
-/// Ends the capture's branches too.
+/// Ends a capture, its branches included.
 CUresult end_capture(CUstream stream, CUgraph* graph) {
   *graph = nullptr;
   FakeGraph* captured = nullptr;
@@ -228,7 +231,7 @@ CUresult retain_object(CUgraph graph, CUuserObject object, unsigned, unsigned fl
   return CUDA_SUCCESS;
 }
 
-/// Like the driver: writes as many edges as fit, and returns that number.
+/// Writes as many edges as there is room for and returns their number, as the driver does.
 CUresult edges_of(CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data,
                   std::size_t* count) {
   const Call call("cuGraphGetEdges");
@@ -277,7 +280,7 @@ CUresult use_of(CUstream stream) {
 }
 
 u64 add_block(i64 bytes, const Block& block) {
-  // Leaves kGap behind, so that a test that overlaps two operands overlaps only those.
+  // Unused bytes after each allocation, so that a test which makes two operands overlap cannot hit a third.
   constexpr i64 kGap = 64 << 10;
   void* memory = std::aligned_alloc(256, static_cast<std::size_t>((bytes + kGap + 255) / 256 * 256));
   std::memset(memory, 0xA5, static_cast<std::size_t>(bytes));  // fresh device memory is not zero

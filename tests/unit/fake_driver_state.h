@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// State of the fake driver, shared by its two files of functions. Guarded by State::mutex, which every Call
-// holds. Each thread has its own stack of contexts, as in the driver.
+// State of the fake driver, which its two files of functions share. State::mutex guards it, and every Call
+// holds that mutex. Each thread has its own stack of contexts, as in the real driver.
 #pragma once
 
 #include <condition_variable>
@@ -30,33 +30,33 @@ struct FakeUserObject {
   CUhostFn destroy;
   unsigned references;
 };
-/// A capture or its graph: a row of kernels, each with the edge from the previous one.
+/// A capture or the graph made of it: a sequence of kernels, each with the edge from the previous one.
 struct FakeGraph {
-  std::vector<bool> programmatic;  // whether kernel i was launched so that it may begin early
+  std::vector<bool> programmatic;  // true for kernel i if it was launched so that it may start early
   std::vector<FakeUserObject*> objects{};
   u32 first_smem = 0;               // shared memory of its first launch
-  std::vector<u64> wrong_writes{};  // results that a replay spoils (FakeDriver::make_wrong)
-  // The capture's mode and thread, and whether a call ended it.
+  std::vector<u64> wrong_writes{};  // results that a replay overwrites (FakeDriver::make_wrong)
+  // Mode and thread of the capture, and whether a forbidden call has invalidated it.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   std::thread::id thread{};
   bool lost = false;
 };
 struct FakeStream {
   int ordinal;
-  u64 id;                         // never reused, as in CUDA; the handle may be
-  bool blocking = false;          // made without CU_STREAM_NON_BLOCKING: waits for the legacy stream
-  FakeGraph* captured = nullptr;  // the graph of its capture
+  u64 id;                 // unique, as in CUDA; a handle may be reused
+  bool blocking = false;  // created without CU_STREAM_NON_BLOCKING, so it synchronises with the legacy stream
+  FakeGraph* captured = nullptr;  // the graph being captured; null if none
   u64 capture_id = 0;
 };
-/// Blocked calls, outside of the state, because calls of other devices go on.
+/// State of blocked calls. It has a mutex of its own, so that calls on other devices can go on.
 struct Blocked {
   std::mutex mutex;
   std::condition_variable changed;
-  int ordinal = -1, loads_ordinal = -1;  // for launches, for loads; -1: none
+  int ordinal = -1, loads_ordinal = -1;  // devices whose launches and module loads block; -1: none
   int waiting = 0;
   bool gave_up = false;
 };
-enum class ParamsKind { other, gemm, narrow, wide, strip, locate, compare };  // parameters of a unit's kernel
+enum class ParamsKind { other, gemm, narrow, wide, strip, locate, compare };  // kinds of kernel parameters
 struct FakeModule {
   int ordinal;
   ParamsKind params = ParamsKind::other;
@@ -74,17 +74,18 @@ struct State {
   const char* last_failed = "";
   CUresult fail_code = CUDA_SUCCESS;
   std::array<LaunchRecord, FakeDriver::kKeptLaunches> records;
-  LaunchRecord latest;  // the launch that make_wrong asks about, once the array is full
+  LaunchRecord latest;  // the newest launch, for make_wrong, when `records` is full
   std::map<u64, Block> blocks;
   std::set<FakeStream*> streams;
   FakeStream foreign{1, 0};
   Blocked block;
   bool loses_captures = false;  // FakeDriver::lose_captures
   bool full_edges = false;      // FakeDriver::make_edges_full
-  int early = 0;                // launches of the last replay that might begin early
+  int early = 0;                // launches of the last replay that may start early
   float gain_ms = 0;            // FakeDriver::make_overlap_gain
   int most_gaining = 0;
-  u32 fast_smem = ~0u, replayed_smem = 0;               // FakeDriver::make_fast, and the last replay's
+  // FakeDriver::make_fast; shared memory of the last replay's first launch.
+  u32 fast_smem = ~0u, replayed_smem = 0;
   std::function<bool(const LaunchRecord&)> is_wrong{};  // FakeDriver::make_wrong
   double noise = 0;                                     // FakeDriver::make_noise
   u64 noise_state = 1;
@@ -95,7 +96,7 @@ inline thread_local std::array<CUcontext, 16> stack;
 inline thread_local int depth = 0;
 inline thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 inline thread_local bool destroys_user_object =
-    false;  // true inside a callback, which must not call the driver
+    false;  // true inside a user object's callback, which must not call the driver
 
 inline CUcontext context_of(int ordinal) {
   return reinterpret_cast<CUcontext>(&context_tags[ordinal]);
@@ -107,7 +108,7 @@ inline int current_ordinal() {
   return static_cast<int>(reinterpret_cast<int*>(current()) - context_tags.data());
 }
 
-/// One call of the driver. `code` is its result unless CUDA_SUCCESS.
+/// Counts a driver call and decides whether it fails. Holds the state's lock. `code`: the result to return.
 struct Call {
   explicit Call(const char* name) : lock(state->mutex) {
     if (destroys_user_object) std::abort();
@@ -120,15 +121,15 @@ struct Call {
   CUresult code = CUDA_SUCCESS;
 };
 
-/// Four 16-bit numbers that no product here gives.
+/// Writes four 16-bit numbers that no product in these tests gives.
 inline void write_wrong(u64 address) {
   std::memset(reinterpret_cast<void*>(address), 0x7b, 8);
 }
 
-/// A call that CUDA names "potentially unsafe" during capture, by the modes of this thread and of each
-/// capture. Where they forbid it, the captures concerned are lost. Callers hold the state.
+/// Checks a call that CUDA documents as "potentially unsafe" during a capture. If the modes of this thread
+/// and of the captures forbid it, those captures are invalidated. The caller holds the state's lock.
 CUresult unsafe_call();
-/// A use of `stream`. If that is the legacy stream, captures of blocking streams are lost.
+/// Checks a use of `stream`. A use of the legacy stream invalidates captures of blocking streams.
 CUresult use_of(CUstream stream);
 
 u64 add_block(i64 bytes, const Block& block);

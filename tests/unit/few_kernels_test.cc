@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing few kernels: optimal on small cases that are tried in full, within its bound of units, repeatable.
-// To see it fail: drop the swaps of choose_few, or count choices instead of units.
+// Choosing few kernels for a range of rows: close to the optimum of small cases that are tried in full,
+// within the limit of units, repeatable. To see it fail: leave out the swaps of choose_few, or count choices
+// instead of units.
 #include <sluice/host/planner/few_kernels.h>
 
 #include <gtest/gtest.h>
@@ -28,7 +29,8 @@ CostTable random_costs(int seed, int places, int choices) {
   return costs;
 }
 
-/// Loss of the set of choices whose bits are set; above any if a place is not served.
+/// Returns the mean penalty of a set of choices, given as bits. It is huge if the set cannot serve some
+/// place.
 double mean_penalty(const CostTable& costs, unsigned set) {
   double sum = 0;
   for (std::size_t p = 0; p < costs.us.size(); ++p) {
@@ -70,7 +72,7 @@ TEST(few_kernels, is_at_the_optimum_of_most_small_cases_and_not_far_in_the_other
 }
 
 TEST(few_kernels, counts_units_and_not_choices) {
-  // Choices 0 and 1 share an adder (unit 9); choice 2 needs two units of its own.
+  // Choices 0 and 1 share unit 9, a second kernel that adds slices. Choice 2 needs two units of its own.
   CostTable costs;
   costs.us = {{10, 11, 14}, {12, 10, 14}, {14, 14, 10}};
   costs.least = {10, 10, 10};

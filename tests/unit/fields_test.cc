@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The field tables: a member without a row does not compile, and every reader of fields uses them. How this
-// can fail: a row with another member's name sets the wrong one, which the walk over all rows sees. A wrong
-// member count is seen on structs made for that.
+// The field tables: a member without a row does not compile, and every reader of fields uses them. To see it
+// fail: give a row another member's name; setting each field by name then changes the wrong one. Wrong member
+// counts are tested on structs made for that.
 #include <set>
 #include <string>
 
@@ -27,7 +27,7 @@ static_assert(member_count<Two>() == 2 && member_count<Three>() == 3);
 
 }  // namespace
 
-/// A table that lacks a member, as when one is added.
+/// A table that lacks a member, as after a member was added to the struct only.
 template <>
 struct FieldsOf<Three> {
   static constexpr auto kTable = std::tuple{field("a", &Three::a), field("b", &Three::b)};
@@ -37,7 +37,7 @@ namespace {
 
 static_assert(!all_have_rows<Three>, "a planted gap is not seen");
 
-/// A value that differs from the default, for any field's type.
+/// Returns a value that differs from the default, for a field of any type.
 template <class T>
 std::string other_text(const T& value) {
   if constexpr (kIsOptional<T>)
@@ -50,7 +50,7 @@ std::string other_text(const T& value) {
     return "7";
 }
 
-/// Sets every field by its name and checks that only this one changes.
+/// Sets each field by its name, and checks that no other field changes.
 template <class T>
 void expect_each_field_is_set_by_its_name() {
   T none{};
@@ -74,7 +74,7 @@ TEST(fields, each_is_set_by_its_name_and_no_other) {
   expect_each_field_is_set_by_its_name<packed::Overrides>();
 }
 
-/// Counts the names in a value's text.
+/// Counts the field names in the text of a value.
 template <class T>
 void expect_names_are_different() {
   std::set<std::string> names;
@@ -93,7 +93,8 @@ TEST(fields, no_table_has_a_name_twice) {
   expect_names_are_different<packed::Overrides>();
 }
 
-/// One row of a kernel's table makes a choice an override, a range, a record's field and text.
+/// One row in a kernel's table is enough for a choice to be an override with a range, a field of records, and
+/// text.
 TEST(fields, one_row_of_a_kernel_is_everything_that_reads_its_choices) {
   for (const PackedConfig& kernel : packed::all_kernels())
     std::visit(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fork() waits for threads inside the gate, and a child finds the gate open.
+// fork() must wait for threads inside the gate, and the gate must be open in the child.
 #include <sluice/host/jit/fork_gate.h>
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A child's exit code; -1 if it hung for five seconds.
+/// Waits for a child and returns its exit code; -1 if it was still running after five seconds.
 int exit_code_of(pid_t child) {
   for (int i = 0; i < 500; ++i, std::this_thread::sleep_for(10ms)) {
     int status = 0;
@@ -29,7 +29,8 @@ int exit_code_of(pid_t child) {
   return -1;
 }
 
-/// A library's internal lock, like NVRTC's, taken by threads inside the gate or (planted) outside it.
+/// Counts forked children that hang. Threads hold a lock while this process forks, like NVRTC's internal one.
+/// They hold it inside the fork gate or, as a planted bug, outside of it.
 int hung_children(bool gated) {
   std::mutex lock;
   std::atomic<bool> stop = false;

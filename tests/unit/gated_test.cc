@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated products and scales of D on the host: the order of B's rows, the reference by hand, checks and
-// parameters of a launch, matching records. tests/gpu/gated_test.cc runs kernels. To see it fail: let D keep
-// n columns in d_map_shape, or swap the strides of halves and groups in tensor_map.cc.
+// Gated products and scales of D on the host: the order of B's rows, the reference computed by hand, checks
+// and parameters of a launch, matching records. tests/gpu/gated_test.cc runs the kernels. To see it fail: let
+// D have n columns in d_map_shape, or swap the strides of halves and groups in tensor_map.cc.
 #include <sluice/reference/gemm.h>
 
 #include <cmath>
@@ -60,7 +60,7 @@ TEST(gated, d_is_half_as_wide) {
   EXPECT_EQ(scale_b_count({.n = 96, .epilogue = {.scale_b = ScaleMode::vector, .gated = true}}), 96);
 }
 
-/// 1 x 16 x 1: one product a row of B.
+/// A product of 1 x 16 x 1, so each column of A B is a single multiplication.
 TEST(gated, reference_multiplies_the_activated_half_by_the_other) {
   Problem p{.m = 1, .n = 16, .k = 1, .d = {.type = DType::fp32}};
   p.epilogue = {.scale_b = ScaleMode::vector,
@@ -79,9 +79,9 @@ TEST(gated, reference_multiplies_the_activated_half_by_the_other) {
   const HostBuffers buffers{
       .a = a.data(), .b = b.data(), .d = d.data(), .scale_b = scale.data(), .bias = bias.data()};
   reference_gemm(p, buffers, 3.0f, 0.0f);
-  // Gate 5: 3 * 2 * 1 * 0.5 + 5 = 8; up 13: 3 * 2 * 9 * 0.5 + 13 = 40.
+  // Column 5: the gate is 3 * 2 * 1 * 0.5 + 5 = 8. The other half's column 13 is 3 * 2 * 9 * 0.5 + 13 = 40.
   EXPECT_EQ(d[5], 320.0f);
-  EXPECT_EQ(d[0], 0.0f);  // gate -24; the activation does not apply to up, else 8 of it would be 32
+  EXPECT_EQ(d[0], 0.0f);  // relu(-24) * 32; it would not be 0 if relu were applied to the other half
   EXPECT_EQ(d[8], -1.0f);
 
   p.epilogue.activation = Activation::silu;
@@ -136,7 +136,7 @@ TEST_F(GatedLaunch, a_scale_of_d_is_asked_for) {
   refused(gemm::launch(kernel, args, nullptr), ErrorCode::misaligned, "scale_d");
   args.scale_d = static_cast<const float*>(args.d);
   refused(gemm::launch(kernel, args, nullptr), ErrorCode::aliasing, "scale_d");
-  // D has half of the columns; memory behind them may be another array.
+  // D has half as many columns as the product, so the memory after it may be another array.
   args.scale_d = reinterpret_cast<const float*>(static_cast<const u8*>(args.d) + 64 * 256);
   launched(gemm::launch(kernel, args, nullptr), 1);
 }

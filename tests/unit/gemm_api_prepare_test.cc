@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// prepare and run: one compile per config, one module while in use, results in order, inconsistent plans
-// refused, and no leak when the compiler or any driver call fails.
-// To see it fail: keep a shared_ptr instead of a weak_ptr in Device::Impl::modules.
+// Prepare and run: each config is compiled once, its module is loaded once, and results keep the order of the
+// plans. Inconsistent plans are refused, and no failing compile or driver call leaks. To see it fail: store
+// shared_ptr instead of weak_ptr in Device::Impl::modules.
 #include "launch_fixture.h"
 
 #include <atomic>
@@ -102,7 +102,7 @@ TEST_F(GemmApi, inconsistent_plans_are_refused_before_the_compiler_runs) {
   bad.problem.m = -5;
   expect_bad_plan(bad, ErrorCode::invalid_size, "m = -5");
   bad = good;
-  bad.problem.n = (i64{1} << 31) - 1;  // its last tile would end past 2^31
+  bad.problem.n = (i64{1} << 31) - 1;  // its last tile would end beyond 2^31
   expect_bad_plan(bad, ErrorCode::invalid_size, "2^31");
   bad = good;
   bad.split.group = 1 << 30;
@@ -111,7 +111,7 @@ TEST_F(GemmApi, inconsistent_plans_are_refused_before_the_compiler_runs) {
   EXPECT_EQ(driver.alive().modules, 0);
 }
 
-/// Without the check the kernel ran, with sums of the other precision.
+/// Without this check the kernel would run, with the other precision of sums.
 TEST_F(GemmApi, a_plan_that_promotes_otherwise_than_its_problem_says_is_refused) {
   Problem p = small_problem();
   p.a.type = p.b.type = DType::e4m3;
@@ -125,7 +125,8 @@ TEST_F(GemmApi, a_plan_that_promotes_otherwise_than_its_problem_says_is_refused)
   expect_bad_plan(bad, ErrorCode::invalid_config, "accumulate = fast needs");
 }
 
-/// Overlapping rows of D are written by two tiles; C with a short row reads another row's values.
+/// If rows of D overlap, two tiles write the same element. If C's rows are too short, a row contains another
+/// row's values.
 TEST_F(GemmApi, a_plan_whose_rows_or_matrices_of_c_and_d_overlap_is_refused) {
   Problem p = small_problem();
   p.epilogue.residual = true;
@@ -166,8 +167,8 @@ TEST_F(GemmApi, a_tma_store_that_would_write_past_rows_of_d_is_refused) {
 
 TEST_F(GemmApi, unused_epilogue_types_do_not_matter) {
   Problem p = small_problem();
-  p.epilogue.bias_type = DType::fp16;  // without a bias
-  p.epilogue.c_type = DType::fp32;     // without a residual
+  p.epilogue.bias_type = DType::fp16;  // there is no bias
+  p.epilogue.c_type = DType::fp32;     // there is no residual
   launched(gemm::launch(prepared(p), args_for(p), nullptr), 1);
 }
 
@@ -184,16 +185,17 @@ TEST_F(GemmApi, a_failing_compiler_is_reported_for_its_plans) {
 
 TEST_F(GemmApi, every_failing_call_of_prepare_is_an_error_and_leaks_nothing) {
   const Plan plan = planned(small_problem());
-  ASSERT_TRUE(gemm::prepare(device(), plan).ok());  // the cubin is cached from now on
+  ASSERT_TRUE(gemm::prepare(device(), plan).ok());  // puts the cubin into the cache
   const Alive before = driver.alive();
   driver.fail_nothing();
   std::optional<gemm::Kernel> kernel = *gemm::prepare(device(), plan);
-  const int calls = driver.calls() - 1;  // the last pops the context
+  const int calls = driver.calls() - 1;  // the last call pops the context
   kernel.reset();
   for (int call = 0; call < calls; ++call) {
     driver.fail_call(call, CUDA_ERROR_UNKNOWN);
     const Result<gemm::Kernel> failed = gemm::prepare(device(), plan);
-    // Without a capture a refused mode is harmless: RelaxedCapture leaves it to the call that needs it.
+    // Without a capture it is harmless if the mode cannot be set: RelaxedCapture leaves the error to the call
+    // that needs the mode.
     if (std::string(driver.last_failed()) == "cuThreadExchangeStreamCaptureMode") continue;
     ASSERT_FALSE(failed.ok()) << driver.last_failed();
     EXPECT_EQ(failed.error().code, ErrorCode::driver) << failed.error().message;
@@ -204,11 +206,12 @@ TEST_F(GemmApi, every_failing_call_of_prepare_is_an_error_and_leaks_nothing) {
   EXPECT_TRUE(gemm::prepare(device(), plan).ok()) << "and works again";
 }
 
-/// A failed question about cluster places is an error or leaves less known, and is asked again.
+/// If the query of the clusters' places fails, it is an error or less is known, and the next plan queries
+/// again.
 TEST_F(GemmApi, every_failing_call_of_the_first_plan_by_gpc_leaks_nothing) {
   Plan plan = planned(small_problem());
   plan.split.numbering = Numbering::gpc;
-  ASSERT_TRUE(gemm::prepare(device(), plan).ok());  // the cubins are cached from now on
+  ASSERT_TRUE(gemm::prepare(device(), plan).ok());  // puts the cubins into the cache
   device().impl().gpc_order.reset();
   const Alive before = driver.alive();
   driver.fail_nothing();

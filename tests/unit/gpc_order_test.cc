@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers by GPC: always a permutation, neighbours in one GPC, slices of one place of k adjacent. To see it
-// fail: sort by SM number in numbers_by_gpc(), or give single SMs a GPC each.
+// Numbering of clusters by GPC: it is always a permutation, neighbours are in one GPC, and slices at the same
+// place of k are adjacent. To see it fail: sort by SM number in numbers_by_gpc(), or treat each single SM as
+// a GPC.
 #include <algorithm>
 #include <random>
 #include <set>
@@ -17,7 +18,8 @@ std::vector<int> first(const std::array<u8, kMostNumbered>& numbers, int count) 
 }
 
 TEST(gpc_order, sms_of_one_cluster_are_in_one_gpc) {
-  // Clusters of four join 0..3 and 4..7, one of eight joins all of them; 8 and 9 occur only in pairs.
+  // Launches with clusters of four show that SMs 0..3 and 4..7 share a GPC, the one of eight that these two
+  // do. 8 and 9 occur only in pairs.
   const LaunchPlaces launches[] = {{8, {0, 1, 2, 3, 4, 5, 6, 7}},
                                    {4, {10, 11, 12, 13, 0, 1, 2, 3, 4, 5, 6, 7}},
                                    {2, {8, 9, 0, 1, 10, 11, 2, 3, 12, 13, 4, 5, 6, 7}}};
@@ -38,8 +40,8 @@ TEST(gpc_order, neighbours_share_a_gpc) {
 
 TEST(gpc_order, of_parts_neighbours_are_at_one_place_of_k) {
   const u8 order[] = {1, 0, 0, 1, 0, 1};
-  // Three tiles in two slices: runs 0, 2 and 4 are the first slices. GPC 0 (second, third and fifth cluster)
-  // gets them.
+  // Three tiles in two slices. Runs 0, 2 and 4 are the first slices, and the clusters in GPC 0 (second, third
+  // and fifth) get them.
   EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 6, .streamed = 3}, 3), 6),
             (std::vector<int>{1, 0, 2, 3, 4, 5}));
   EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 6, .streamed = 4}, 4), 6),

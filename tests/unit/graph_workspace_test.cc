@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workspaces lent to graphs: one for each stream of a graph, while the graph or an executable lives, then
+// Workspaces lent to graphs: one per stream of a graph, kept while the graph or an executable exists, then
 // reused. To see it fail: leave the capture's id out of branch_of() (workspace_lender.cc), so that only the
-// stream's handle identifies it; or return a loan where it is made.
+// stream's handle identifies it; or return a workspace at once.
 #include <set>
 #include <thread>
 #include <vector>
@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-/// Few tiles and a long sum, so that the planner splits it.
+/// Returns a problem with few tiles and a large k, which the planner splits.
 Problem long_problem() {
   return {.m = 128, .n = 128, .k = 65536};
 }
@@ -24,7 +24,8 @@ class GraphWorkspace : public LaunchTest {
  protected:
   GraphWorkspace() : args_(args_for(long_problem())) {
     EXPECT_TRUE(
-        gemm::run(device(), long_problem(), args_, nullptr).ok());  // loads, and lends the stream a workspace
+        // Loads the kernel and lends the stream a workspace.
+        gemm::run(device(), long_problem(), args_, nullptr).ok());
   }
 
   Result<void> run(Stream stream, const WorkspaceView& workspace = {}) {
@@ -38,7 +39,7 @@ class GraphWorkspace : public LaunchTest {
     EXPECT_TRUE(graph.ok()) << (graph.ok() ? "" : graph.error().message);
     return *std::move(graph);
   }
-  /// Counters' address in the latest launch.
+  /// Returns the address of the counters in the latest launch.
   const void* latest() const { return driver.launch(driver.launches() - 1).params.counters; }
   WorkspaceLender& lender() { return device().impl().lender; }
 
@@ -49,7 +50,7 @@ TEST_F(GraphWorkspace, is_another_one_for_each_graph_whatever_stream_captured_it
   const StreamHandle stream = new_stream();
   std::set<const void*> used{latest()};
   std::vector<Graph> graphs;
-  for (int i = 0; i < 20; ++i) {  // more than were prepared for
+  for (int i = 0; i < 20; ++i) {  // more graphs than memory was prepared for
     graphs.push_back(captured(stream.get()));
     EXPECT_TRUE(used.insert(latest()).second) << "graph " << i << " shares its workspace";
   }
@@ -57,7 +58,7 @@ TEST_F(GraphWorkspace, is_another_one_for_each_graph_whatever_stream_captured_it
   EXPECT_TRUE(used.insert(latest()).second) << "the stream's own is none of a graph";
   EXPECT_EQ(lender().holdings().lent, 22);
 
-  // The check above detects sharing: two graphs with a workspace of the caller's do share.
+  // Proves that the check above detects sharing: two graphs with one workspace from the caller do share it.
   const Result<Workspace> shared = Workspace::create(device());
   graphs.push_back(captured(stream.get(), shared->view()));
   EXPECT_TRUE(used.insert(latest()).second);
@@ -87,7 +88,8 @@ TEST_F(GraphWorkspace, is_used_again_when_the_graph_is_gone_and_not_before) {
   const void* first = nullptr;
   const int before = driver.alive().allocations;
   {
-    const Graph graph = captured(stream.get());  // an executable; the captured graph is destroyed
+    // The graph that was captured is destroyed, the executable stays.
+    const Graph graph = captured(stream.get());
     first = latest();
     const Graph other = captured(stream.get());
     EXPECT_NE(latest(), first);
@@ -108,13 +110,13 @@ TEST_F(GraphWorkspace, that_came_back_is_zeroed_again) {
     const Graph graph = captured(stream.get());
     first = const_cast<void*>(latest());
   }
-  static_cast<u32*>(first)[3] = 7;  // as after two executables at once
+  static_cast<u32*>(first)[3] = 7;  // as if two executables had run at the same time
   const Graph next = captured(stream.get());
   ASSERT_EQ(latest(), first);
   EXPECT_EQ(static_cast<u32*>(first)[3], 0u);
 }
 
-/// The driver reuses a stream's handle.
+/// The driver gives a new stream the handle of a destroyed one.
 TEST_F(GraphWorkspace, is_told_apart_by_the_capture_where_streams_have_one_handle_after_another) {
   std::vector<Graph> graphs;
   std::set<const void*> used{latest()};
@@ -145,7 +147,7 @@ TEST_F(GraphWorkspace, is_larger_for_a_later_launch_that_needs_more) {
   EXPECT_EQ(own.holdings().lent, 2) << "a launch was captured with the first";
 }
 
-/// A graph may outlive its lender. The driver's thread, which returns the loan, must free nothing.
+/// A graph may outlive its lender. The driver's thread, which gives the memory back, must not free anything.
 TEST_F(GraphWorkspace, outlives_its_lender_and_is_freed_after) {
   const StreamHandle stream = new_stream();
   const int before = driver.alive().allocations;
@@ -167,7 +169,7 @@ TEST_F(GraphWorkspace, outlives_its_lender_and_is_freed_after) {
 
 TEST_F(GraphWorkspace, is_given_back_whatever_call_fails) {
   const StreamHandle stream = new_stream();
-  captured(stream.get());  // one is idle
+  captured(stream.get());  // leaves one workspace idle
   for (const char* name : {"cuStreamGetCaptureInfo", "cuUserObjectCreate", "cuGraphRetainUserObject",
                            "cuStreamCreate", "cuMemsetD8Async", "cuStreamSynchronize", "cuLaunchKernelEx"}) {
     const Alive before = driver.alive();
@@ -183,7 +185,7 @@ TEST_F(GraphWorkspace, is_given_back_whatever_call_fails) {
   }
 }
 
-/// Restores the thread's capture mode after allocating during a capture.
+/// Allocating during a capture changes the thread's capture mode, which must be restored.
 TEST_F(GraphWorkspace, leaves_the_threads_capture_mode_as_it_was) {
   const StreamHandle stream = new_stream();
   const auto mode = [&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVRTC on small units: output, refusals, and threads that do not disturb each other. Skipped without NVRTC;
-// the search for it is tested everywhere.
+// NVRTC on small units: output, refusals, and threads that compile independently. Skipped without NVRTC,
+// except for the tests of the search for it.
 #include <thread>
 
 #include <sluice/host/jit/compiler.h>

@@ -71,7 +71,7 @@ TEST(JitKey, says_everything_that_goes_into_a_compile) {
 }
 
 TEST(JitHash, digests_are_the_published_ones) {
-  // XXH3-128 of nothing, seed 0 (xxhash's own sanity vectors).
+  // XXH3-128 of no bytes with seed 0, from xxhash's own test vectors.
   EXPECT_EQ(hex(digest("")), "99aa06d3014798d86001c324468d497f");
   EXPECT_NE(digest("a"), digest("b"));
 }

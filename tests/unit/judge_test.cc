@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of dense products can fail. An emulated tensor core passes and uses at most half of each bound;
-// planted faults exceed a bound by half. For every input type and way to sum, with k from 256 to 16384. Seen
-// to fail: with bounds from sum abs(a b) alone, D = 0 passes at k = 8192.
+// Proves that the check of dense products can fail. The results of an emulated tensor core use at most half
+// of each error bound, and planted faults exceed a bound by half. Tested for every input type and way to
+// accumulate, with k from 256 to 16384. To see it fail: compute bounds from sum abs(a b) only; D = 0 then
+// passes at k = 8192.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -51,7 +52,7 @@ Problem problem_of(const Sums& sums, i64 k) {
   return with_strides(p);
 }
 
-/// Data as in the bench, except for `fill`.
+/// Returns operands as the bench makes them, but with this fill.
 DataSpec data_of(Fill fill) {
   return {.seed = 5,
           .a = {.kind = fill},
@@ -61,7 +62,7 @@ DataSpec data_of(Fill fill) {
           .scale_b = {.kind = Fill::positive}};
 }
 
-/// Operands as numbers, exact sums, and D to be judged.
+/// A problem with operands as numbers, exact sums, and a D to be checked.
 class Bench {
  public:
   Bench(const Problem& p, const DataSpec& spec) : host_(p, spec), p_(host_.problem) {
@@ -71,7 +72,7 @@ class Bench {
   }
 
   const Problem& problem() const { return p_; }
-  /// alpha * scale_a * scale_b.
+  /// Returns alpha * scale_a * scale_b for an element.
   double scale(i64 element) const {
     const Epilogue& e = p_.epilogue;
     double scale = static_cast<double>(host_.spec.alpha);
@@ -80,7 +81,7 @@ class Bench {
     return scale;
   }
   double scale_of_tensor() const { return static_cast<double>(host_.scale(6)[0]); }
-  /// D before rounding, from a right kernel.
+  /// Returns the values that a right kernel computes, before rounding to D's type.
   std::vector<double> right(const Parts& parts) const {
     const EmulatedDense kernel(p_);
     std::vector<double> values;
@@ -91,7 +92,7 @@ class Bench {
     }
     return values;
   }
-  /// The exact sum over k in [begin, end).
+  /// Returns the exact sum over k in [begin, end), times the scales.
   double part(i64 element, i64 begin, i64 end, bool scaled = true) const {
     const auto a = row(a_, element / kColumns), b = row(b_, element % kColumns);
     const std::vector<float> scales = block_scales(element);
@@ -104,12 +105,12 @@ class Bench {
     return scale(element) * sum;
   }
 
-  /// Judges a D that holds `values` rounded to `type`, and poison in the first `unwritten` elements.
+  /// Checks a D that holds `values` rounded to `type`, and poison in its first `unwritten` elements.
   Comparison judge(std::span<const double> values, DType type, Judge kind = Judge::bounded,
                    i64 unwritten = 0) {
     CheckParams params = host_.params(kind);
     params.problem.d.type = type;
-    std::vector<u32> d(kElements);  // more than the type needs
+    std::vector<u32> d(kElements);  // large enough for every type
     u8* bytes = reinterpret_cast<u8*>(d.data());
     for (i64 i = 0; i < kElements; ++i) {
       const u32 bits =
@@ -173,7 +174,7 @@ class Bench {
   std::vector<Sum> sums_;
 };
 
-/// The largest errors as shares of their bounds.
+/// Largest errors relative to their bounds.
 struct Shares {
   double worst = 0, norm = 0, mean = 0;
   void take(const Comparison& found) {
@@ -193,7 +194,7 @@ TEST(judge, a_right_kernel_uses_at_most_half_of_every_bound) {
           if (parts.count > 1 && (fill == Fill::uniform || k < 1024)) continue;
           const std::vector<double> d = bench.right(parts);
           for (const DType type : {DType::fp32, DType::bf16, DType::e4m3}) {
-            if (type == DType::e4m3 && fill == Fill::positive) continue;  // saturates
+            if (type == DType::e4m3 && fill == Fill::positive) continue;  // D would saturate
             const Comparison found = bench.judge(d, type);
             EXPECT_TRUE(found.passed()) << sums.name << " k " << k << describe(found);
             shares.take(found);
@@ -211,7 +212,7 @@ TEST(judge, a_right_kernel_uses_at_most_half_of_every_bound) {
     }
 }
 
-/// A planted fault, applied to a right kernel's output.
+/// A planted fault: a change of a right kernel's output.
 struct Plant {
   const char* name;
   std::function<double(const Bench& bench, std::span<const double> right, i64 element)> value;
@@ -288,7 +289,7 @@ TEST(judge, planted_results_fail_on_whole_numbers) {
     }
 }
 
-/// Positive data reveal sums that were never promoted.
+/// With positive data, sums that were never promoted are outside the bound.
 TEST(judge, a_lost_promotion_fails_on_positive_data) {
   for (const DType input : {DType::e4m3, DType::e5m2})
     for (const i64 k : {4096, 16384}) {
@@ -299,7 +300,7 @@ TEST(judge, a_lost_promotion_fails_on_positive_data) {
     }
 }
 
-/// The mean reveals a D that is truncated instead of rounded.
+/// A D that is truncated instead of rounded is found by the mean of its errors.
 TEST(judge, a_d_that_is_cut_fails_by_its_mean) {
   Bench bench(problem_of(kSums[0], 1024), data_of(Fill::normal));
   std::vector<double> d = bench.right({});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bench lab on the fake driver, where kernels compute nothing and two events are 0.25 ms apart. For tests
-// of measurements and their failures.
+// A bench lab on the fake driver, where kernels compute nothing and any two events are 0.25 ms apart. For
+// tests of measurements and their failures.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches that add to D: nothing to add is no launch, and parts in any order need no workspace. A plan made
-// by hand may not break the promise of the same bits. To see it fail: take leaves_d out of launch(), or the
-// check of Combine::add out of gemm::sealed.
+// Launches that add to D. If there is nothing to add, nothing is launched, and slices added in any order need
+// no workspace. A plan made by hand may not violate the promise of equal bits. To see it fail: remove
+// leaves_d from launch(), or the check of Combine::add from gemm::sealed.
 #include "launch_fixture.h"
 
 namespace sluice {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch may not allocate, ask the driver more than it needs, break a capture, or depend on other threads.
-// A failing driver call inside it is an error that leaves nothing behind.
-// To see it fail: make a std::string in launch() before the checks, or take `params` by reference from the
-// kernel instead of copying it.
+// A launch may not allocate, call the driver more than necessary, break a capture, or depend on other
+// threads. If a driver call fails in it, it returns an error and leaves nothing behind. To see it fail: make
+// a std::string in launch() before the checks, or take `params` by reference from the kernel instead of
+// copying it.
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -44,15 +44,16 @@ TEST_F(LaunchCost, asks_the_driver_for_no_more_than_this) {
   driver.make_current(0);
   driver.fail_nothing();
   launched(gemm::launch(kernel, args, nullptr), 1);
-  // 2 context queries, 3 pointers, 3 addresses, 1 launch. More costs time: the bar is 3 us in all.
+  // 2 queries of the context, 3 of pointers, 3 of address ranges, 1 launch. More calls would exceed the limit
+  // of 3 us.
   EXPECT_EQ(driver.calls(), 9);
   driver.fail_nothing();
   launched(gemm::launch(kernel, args, nullptr), 2);
   EXPECT_EQ(driver.calls(), 6) << "pointers that were seen to be good are not asked for again";
 }
 
-/// With one place for each, any two of a launch's operands had the same one by chance, and were asked for
-/// again in every launch.
+/// Each pointer may be in one of several places of the table. With one place each, two operands could
+/// displace each other and be queried again in every launch.
 TEST_F(LaunchCost, pointers_that_were_seen_do_not_drive_each_other_out) {
   const PrimaryContext& primary = *device().impl().primary;
   const auto pointer = [](u64 i) { return reinterpret_cast<const void*>((i + 1) << 21); };
@@ -64,7 +65,8 @@ TEST_F(LaunchCost, pointers_that_were_seen_do_not_drive_each_other_out) {
   EXPECT_TRUE(primary.is_known_memory(pointer(99'999)));
 }
 
-/// A launch does not notice freed memory, as docs say: it would have to ask for each pointer again.
+/// A launch does not notice that memory was freed, as the docs say. It would have to query each pointer
+/// again.
 TEST_F(LaunchCost, memory_that_changed_hands_is_noticed_when_its_pointer_is_asked_for_again) {
   const gemm::Kernel kernel = prepared(small_problem());
   const gemm::Args args = args_for(small_problem());
@@ -95,7 +97,7 @@ TEST_F(LaunchCost, rows_that_do_not_end_with_a_tile_cost_an_address_each) {
   EXPECT_EQ(decode(params.map_a_tail).address, reinterpret_cast<u64>(args.a));
   EXPECT_EQ(decode(params.map_b_tail).address, reinterpret_cast<u64>(args.b));
   EXPECT_EQ(decode(params.map_a).box_outer, 64);
-  EXPECT_EQ(decode(params.map_a_tail).box_outer, 24);  // 210 = 3 * 64 + 18, in eights
+  EXPECT_EQ(decode(params.map_a_tail).box_outer, 24);  // 210 = 3 * 64 + 18, rounded up to a multiple of eight
   EXPECT_EQ(decode(params.map_b_tail).box_outer, 56);  // 504 = 7 * 64 + 56
 }
 
@@ -103,14 +105,14 @@ TEST_F(LaunchCost, every_failing_call_is_an_error_and_launches_nothing) {
   const gemm::Kernel kernel = prepared(full_problem());
   const gemm::Args args = args_for(full_problem());
   const Alive before = driver.alive();
-  driver.fail_function("cuPointerGetAttributes", CUDA_ERROR_UNKNOWN);  // before any pointer is known
+  driver.fail_function("cuPointerGetAttributes", CUDA_ERROR_UNKNOWN);  // the first pointer query fails
   refused(gemm::launch(kernel, args, nullptr), ErrorCode::driver, "cuPointerGetAttributes");
   EXPECT_EQ(driver.launches(), 0);
   driver.fail_nothing();
   launched(gemm::launch(kernel, args, nullptr), 1);
   driver.fail_nothing();
   launched(gemm::launch(kernel, args, nullptr), 2);
-  const int calls = driver.calls() - 1;  // the last pops the context, behind the launch
+  const int calls = driver.calls() - 1;  // the last call pops the context, after the launch
   for (int call = 0; call < calls; ++call) {
     driver.fail_call(call, CUDA_ERROR_UNKNOWN);
     const Result<void> result = gemm::launch(kernel, args, nullptr);

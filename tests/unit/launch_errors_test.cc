@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad calls: each kind gives its documented error, names the argument and the value, and launches nothing.
-// The ten kinds are numbered. To see one fail: drop its line in ops/operands.cc; every `refused` also counts
-// launches.
+// Invalid calls: each kind returns its documented error, names the argument and the value, and launches
+// nothing. The ten kinds are numbered. To see one fail: remove its line in ops/operands.cc. Every `refused`
+// also counts launches.
 #include "launch_fixture.h"
 
 namespace sluice {
@@ -59,7 +59,7 @@ TEST_F(LaunchErrors, kind_2_misaligned) {
     refused(launch(args), ErrorCode::misaligned, rule);
   }
   gemm::Args args = good;
-  args.c = shifted(args.c, 2);  // element alignment is enough for C
+  args.c = shifted(args.c, 2);  // C only needs the alignment of an element
   args.scale_a = shifted(args.scale_a, 4);
   launched(launch(args), 1);
 }
@@ -73,7 +73,7 @@ TEST_F(LaunchErrors, kind_3_wrong_stride) {
   refused(run(p, good), ErrorCode::invalid_stride, "511");
   p = small_problem();
   p.batch = 2;
-  p.d.batch_stride = 512;  // matrices of D over each other
+  p.d.batch_stride = 512;  // matrices of D overlap
   refused(run(p, good), ErrorCode::invalid_stride, "512");
   p = small_problem();
   p.a.type = p.b.type = DType::e4m3;
@@ -103,7 +103,7 @@ TEST_F(LaunchErrors, kind_5_overlap) {
     alias(args);
     refused(launch(args), ErrorCode::aliasing, name);
   }
-  gemm::Args args = good;  // just behind the last byte of D: no overlap
+  gemm::Args args = good;  // begins right after the last byte of D, so nothing overlaps
   args.bias = shifted(args.d, 256 * 512 * 2);
   EXPECT_TRUE(ops::check_args<ops::Gemm>(kernel.impl(), args).ok());
 }
@@ -138,7 +138,7 @@ TEST_F(LaunchErrors, kind_7_past_2_to_the_31) {
   }
   Problem p = small_problem();
   p.batch = 1 << 20;
-  p.m = 1 << 20;  // each legal, but more than 2^31 tiles
+  p.m = 1 << 20;  // each size is valid, but there are more than 2^31 tiles
   refused(run(p, good), ErrorCode::invalid_size, "1048576");
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fixture for tests of prepare, launch and run: a fake driver, a device opened on it, and arguments
-// of the right size for a problem. A test that expects a refusal uses `refused`, which also checks that
-// nothing was launched and that the message says more than the code.
+// The fixture of tests of prepare, launch and run: a fake driver, a device opened on it, and arguments of the
+// right size for a problem. Tests that expect a refusal use `refused`. It also checks that nothing was
+// launched and that the message contains more than the error code.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,12 +14,12 @@
 
 namespace sluice {
 
-/// 256 x 512 x 128, bf16, packed.
+/// Returns 256 x 512 x 128 in bf16, without padding.
 inline Problem small_problem() {
   return {.m = 256, .n = 512, .k = 128};
 }
 
-/// Everything an epilogue can read, at once.
+/// Returns a problem whose epilogue reads everything that it can.
 inline Problem full_problem() {
   Problem p = small_problem();
   p.epilogue = {.scale_a = ScaleMode::vector,
@@ -46,7 +46,7 @@ class LaunchTest : public ::testing::Test {
     return *kernel;
   }
 
-  /// Memory on device `ordinal` for every operand, C apart from D.
+  /// Allocates every operand on device `ordinal`. C is not D.
   gemm::Args args_for(const Problem& packed, int ordinal = 0) {
     const Problem p = with_strides(packed);
     const auto matrix = [&](const Matrix& x, i64 outer, DType type) {
@@ -91,7 +91,7 @@ class LaunchTest : public ::testing::Test {
   Device device_;
 };
 
-/// `pointer`, moved on by so many bytes.
+/// Returns `pointer` plus this number of bytes.
 template <class T>
 T* shifted(T* pointer, i64 bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<u64>(pointer) + static_cast<u64>(bytes));

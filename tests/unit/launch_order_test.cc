@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches that block, as on a full queue, hold up nobody but those of their own workspace: not other
-// devices, not other streams, not those who prepare or lend.
-// To see it fail: make WorkspaceTurn one mutex for all (hold `mutex` of workspace_turn.cc for the turn's
-// life), or load modules with Device::Impl::mutex held.
+// Launches that block because the queue is full may hold up only launches with the same workspace: not other
+// devices or streams, and not threads that prepare or lend. To see it fail: use one mutex for all turns (hold
+// `mutex` of workspace_turn.cc for the turn's life), or load modules with Device::Impl::mutex held.
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -29,7 +28,7 @@ class LaunchOrder : public LaunchTest {
  protected:
   LaunchOrder() : other_(*open_fake_device({.jobs = 2}, 1)) {}
 
-  /// One of two devices, with what a split product takes there.
+  /// A split product on one of two devices, with its arguments and workspace.
   struct Launcher {
     gemm::Kernel kernel;
     gemm::Args args;
@@ -59,9 +58,9 @@ class LaunchOrder : public LaunchTest {
   const Device other_;
 };
 
-/// 10^4 launches by four threads on two devices, of which one is always stuck.
+/// Four threads make 10,000 launches on two devices. At any time, one device is blocked.
 TEST_F(LaunchOrder, those_of_a_device_go_on_while_anothers_block) {
-  constexpr int kRounds = 4, kLaunches = 10'000 / (2 * kRounds);  // each thread's in a round
+  constexpr int kRounds = 4, kLaunches = 10'000 / (2 * kRounds);  // number of launches per thread and round
   const std::vector<Launcher> launchers{launcher(0), launcher(0), launcher(1), launcher(1)};
   for (int round = 0; round < kRounds; ++round) {
     const int stuck = round % 2;
@@ -71,7 +70,7 @@ TEST_F(LaunchOrder, those_of_a_device_go_on_while_anothers_block) {
     for (std::size_t i = 0; i < launchers.size(); ++i)
       if (static_cast<int>(i / 2) == stuck)
         blocked.emplace_back([&, i] { failures += failures_of(launchers[i], kLaunches); });
-    wait_for_blocked(2);  // each in its own workspace
+    wait_for_blocked(2);  // both threads are blocked, each with a workspace of its own
     const int before = driver.launches();
     for (std::size_t i = 0; i < launchers.size(); ++i)
       if (static_cast<int>(i / 2) != stuck)
@@ -106,7 +105,7 @@ TEST_F(LaunchOrder, others_prepare_open_and_are_lent_workspaces_meanwhile) {
 }
 
 TEST_F(LaunchOrder, what_is_loaded_is_found_while_other_kernels_are_loaded) {
-  const Launcher kept = launcher(0);  // its modules stay
+  const Launcher kept = launcher(0);  // keeps its modules loaded
   driver.block_loads(0);
   std::thread blocked([&] {
     EXPECT_TRUE(gemm::prepare(device(), *gemm::plan(small_problem(), device().info(), {.tile_n = 64})).ok());
@@ -139,7 +138,7 @@ TEST_F(LaunchOrder, those_of_one_workspace_wait_for_each_other) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(driver.launch(i).dependent, i % 2 == 1) << i;
 }
 
-/// In nanoseconds: the least of a few rounds.
+/// Returns nanoseconds per call of `work`: the minimum of a few rounds.
 template <class Work>
 double cost_of(const Work& work) {
   constexpr int kRepeats = 100'000;
@@ -153,7 +152,7 @@ double cost_of(const Work& work) {
   return best;
 }
 
-/// Beside a mutex of the same machine, which is taken twice for a turn.
+/// Compares a turn with locking a mutex twice on the same machine.
 TEST_F(LaunchOrder, a_turn_costs_little) {
   int workspace = 0;
   std::mutex mutex;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The overlap test against a count of bytes: never misses a shared byte, and sees that column slices of one
-// buffer share none. To see it fail: change `>` to `>=` in the last line of overlap(), or drop a half of it.
+// Compares the overlap test with a count of bytes. It never misses a common byte, and column slices of one
+// buffer do not count as overlapping. To see it fail: change `>` to `>=` in the last line of overlap(), or
+// remove one half of that line.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -44,7 +45,8 @@ TEST(launch_overlap, agrees_with_a_count_of_bytes_where_pitches_are_equal) {
     };
     const Placed x = place(), y = place();
     const bool truth = share_a_byte(x, y), answer = overlap(x, y);
-    // Interleaved whole rows may be called an overlap; a shared byte may never be missed.
+    // Rows that interleave without a common byte may be reported as overlapping. A common byte must always be
+    // found.
     EXPECT_TRUE(answer || !truth) << i;
     shared += truth;
     apart += !answer;

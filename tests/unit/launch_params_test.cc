@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch hands grid, cluster, shared memory and every field of the params to the driver. All schedules are
-// tried, and the special cases k = 0, alpha = 0, beta = 0, direct store and m = 0.
-// To see it fail: leave k_tiles alone when alpha is 0, or swap scale_a with scale_b, in launch().
+// A launch passes grid, cluster, shared memory and every field of the parameters to the driver. Tested for
+// all schedules and for k = 0, alpha = 0, beta = 0, direct stores and m = 0. To see it fail: keep k_tiles
+// when alpha is 0, or swap scale_a with scale_b, in launch().
 #include <algorithm>
 #include <set>
 
@@ -133,7 +133,7 @@ TEST_F(LaunchParams, swapped_operands_change_places) {
   EXPECT_EQ(params.d_batch_stride, 528 * 200) << "D lies as the caller's does";
 }
 
-/// Nothing is read with alpha = 0, and D is still what the bias says.
+/// With alpha = 0 no input is read, and D still gets the bias.
 TEST_F(LaunchParams, swapped_operands_with_alpha_0_read_neither) {
   Problem p{.m = 200, .n = 512, .k = 128};
   p.epilogue.bias = Bias::column;
@@ -146,7 +146,7 @@ TEST_F(LaunchParams, swapped_operands_with_alpha_0_read_neither) {
   EXPECT_EQ(driver.launch(0).params.alpha, 0.0f);
 }
 
-/// The fake GPU deals clusters out over nine GPCs turn about, and the host asks it once.
+/// The fake GPU deals clusters to nine GPCs in turn. The host queries the order only once.
 TEST_F(LaunchParams, clusters_are_numbered_by_gpc) {
   const Problem p{.m = 2048, .n = 4096, .k = 128};
   int prepare_calls = 0;
@@ -215,7 +215,7 @@ TEST_F(LaunchParams, empty_results_launch_nothing_and_look_at_nothing) {
                            Problem{.m = 8, .n = 8, .k = 8, .batch = 0}, Problem{.m = 0, .n = 0, .k = 0}}) {
     const gemm::Kernel kernel = prepared(p);
     EXPECT_EQ(kernel.registers(), 0);
-    driver.make_current(1);  // not even the context matters
+    driver.make_current(1);  // the context is not needed either
     launched(gemm::launch(kernel, {}, nullptr), 0);
     launched(gemm::launch(kernel, {.a = shifted<void>(nullptr, 3), .d = shifted<void>(nullptr, 1)}, nullptr),
              0);
@@ -241,7 +241,7 @@ TEST_F(LaunchParams, alpha_of_zero_reads_neither_a_nor_b) {
   const gemm::Kernel kernel = prepared(full_problem());
   gemm::Args args = args_for(full_problem());
   args.a = nullptr;
-  args.b = args.d;  // no alias either: it is not read
+  args.b = args.d;  // not an alias, because B is not read
   args.alpha = 0.0f;
   launched(gemm::launch(kernel, args, nullptr), 1);
   EXPECT_EQ(driver.launch(0).params.grid.k_tiles, 0);
@@ -279,7 +279,7 @@ TEST_F(LaunchParams, c_may_be_d_itself) {
   EXPECT_EQ(driver.launch(0).params.c, args.d);
 }
 
-/// The pitch of a single row means nothing.
+/// With a single row the pitch is not used.
 TEST_F(LaunchParams, c_of_one_row_may_be_d_with_another_pitch) {
   Problem p{.m = 1, .n = 512, .k = 128};
   p.epilogue.residual = true;
@@ -293,7 +293,7 @@ TEST_F(LaunchParams, c_of_one_row_may_be_d_with_another_pitch) {
 
 TEST_F(LaunchParams, direct_store_needs_no_aligned_d) {
   Problem p = small_problem();
-  p.n = 509;  // rows of D that TMA cannot address
+  p.n = 509;  // TMA cannot store rows of D with this length
   const gemm::Kernel kernel = prepared(p);
   ASSERT_EQ(kernel.plan().config.store, StorePath::direct);
   gemm::Args args = args_for(p);
@@ -310,7 +310,8 @@ TEST_F(LaunchParams, managed_memory_is_device_memory_enough) {
 }
 
 TEST_F(LaunchParams, column_slices_of_one_buffer_do_not_overlap) {
-  Problem p = small_problem();  // A: 256 x 128, D: 256 x 512, side by side in 256 x 640
+  // A is 256 x 128, D 256 x 512. They are column ranges of one 256 x 640 matrix.
+  Problem p = small_problem();
   p.a.ld = 640;
   p.d.ld = 640;
   const gemm::Kernel kernel = prepared(p);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A split product and its workspace: what is refused, with what remedy; one launch and nothing else, also
-// where run() lends the memory.
-// To see it fail: take kWorkspace out of check_values, or zero the workspace in launch.
+// A split product and its workspace: which calls are refused and with which remedy, and that a product takes
+// exactly one launch even if run() lends the memory. To see it fail: remove kWorkspace from check_values, or
+// zero the workspace in launch.
 #include <algorithm>
 #include <cctype>
 #include <thread>
@@ -71,7 +71,7 @@ TEST_F(LaunchWorkspace, is_one_launch_and_no_memset) {
   const gemm::Kernel kernel = split_kernel();
   const gemm::Args args =
       args_with(driver.memory(kernel.plan().workspace_bytes), kernel.plan().workspace_bytes);
-  ASSERT_TRUE(gemm::launch(kernel, args, nullptr).ok());  // its memory is known from now on
+  ASSERT_TRUE(gemm::launch(kernel, args, nullptr).ok());  // makes the memory known
   const int before = driver.calls();
   launched(gemm::launch(kernel, args, nullptr), 2);
   EXPECT_LE(driver.calls() - before, 8) << "context, three addresses, the launch, and nothing like a memset";
@@ -86,7 +86,7 @@ TEST_F(LaunchWorkspace, is_read_by_a_second_kernel_if_the_parts_are_added_up_the
                           .combine = Combine::separate};
   const gemm::Kernel kernel = prepared(small_problem(), overrides);
   EXPECT_EQ(kernel.plan().workspace_bytes, kWorkspaceCounterBytes + i64{23} * 128 * 128 * 4);
-  std::string text = describe(kernel.plan());  // its lines are wrapped
+  std::string text = describe(kernel.plan());  // describe() breaks lines
   text.erase(std::unique(text.begin(), text.end(),
                          [](char a, char b) { return std::isspace(a) && std::isspace(b); }),
              text.end());
@@ -98,19 +98,20 @@ TEST_F(LaunchWorkspace, is_read_by_a_second_kernel_if_the_parts_are_added_up_the
   EXPECT_FALSE(first.dependent);
   EXPECT_TRUE(second.dependent) << "it waits itself";
   EXPECT_EQ(second.block_x, static_cast<u32>(kMostSumThreads));
-  // 8 tiles of 2 groups with one 64-row wave each, 8 columns a CTA
+  // 8 tiles of 2 groups, each with one wave of 64 rows; a CTA adds 8 columns.
   EXPECT_EQ(second.grid_x, 8u * 2 * 1 * (128 / 8));
   Problem larger = small_problem();
-  larger.n += 128;  // 10 tiles or more: smaller CTAs, so that all are there at once
+  larger.n += 128;  // 10 tiles or more get smaller CTAs, so that all CTAs are resident at once
   const gemm::Kernel many = prepared(larger, overrides);
   EXPECT_GT(many.impl().image.sum_shape.grid_x, 264u);
   EXPECT_EQ(many.impl().image.sum_shape.block_x, 256u);
   EXPECT_EQ(second.params.partials, first.params.partials);
-  args.alpha = 0.0f;  // no parts: D is stored by the first
+  args.alpha = 0.0f;  // no partial sums: the first kernel stores D
   launched(gemm::launch(kernel, args, nullptr), 3);
 }
 
-/// Two threads on one stream and one workspace: no other launch comes between the kernels of a product.
+/// Two threads use the same stream and workspace. No other launch may come between the two kernels of a
+/// product.
 TEST_F(LaunchWorkspace, two_kernels_of_a_product_follow_each_other_whoever_else_launches) {
   const gemm::Kernel kernel = prepared(small_problem(), {.schedule = Schedule::cooperative,
                                                          .tile_m = 128,
@@ -148,7 +149,7 @@ TEST_F(LaunchWorkspace, combine_none_cannot_split) {
   EXPECT_NE(plan.error().message.find("set last_arriver, separate or add"), std::string::npos);
 }
 
-/// 128 x 128 x 16384: few tiles and a long sum, so that the planner splits it.
+/// Returns 128 x 128 x 16384: few tiles and a large k, so the planner splits it.
 Problem long_problem() {
   return {.m = 128, .n = 128, .k = 65536};
 }
@@ -184,8 +185,8 @@ TEST_F(LaunchWorkspace, run_asks_the_driver_for_a_capture_and_a_stream_before_it
   EXPECT_EQ(lent - driver.calls(), 4) << "a call for each, and the context's before it";
 }
 
-/// A stream that is gone keeps its workspace, since its last launch may be on its way. To see it fail: give
-/// the fake driver's streams their handles for ids, which the next stream gets again.
+/// A destroyed stream keeps its workspace, because its last launch may still run. To see it fail: let the
+/// fake driver use a stream's handle as its id, which the next stream then gets too.
 TEST_F(LaunchWorkspace, run_lends_to_streams_until_they_have_so_much_however_few_are_alive) {
   const i64 bytes = kWorkspaceCounterBytes + (i64{1} << 20);
   WorkspaceLender lender(3 * bytes);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of bounded length. Fails if a line is too long although its words permit, or if text is lost.
+// Breaks text into lines of limited length. Fails if a line is longer than its words require, or if text is
+// lost.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm kernels on simulated threads over host memory, against the reference. Covers every store, with and
-// without vectors, residual and sum, ragged rows, pitches, NaN and infinities, and rows longer than threads
-// hold. The units also compile. Seen to fail: with the first of 32 segments left out of the sum; with
-// sum_again reading the overwritten input; with a scale's multiplier left out.
+// The norm kernels on simulated threads over host memory, compared with the reference. Covers every store,
+// with and without vectors, residual and sum, partial rows, pitches, NaN and infinities, and rows that exceed
+// the threads' registers. The units also compile. To see it fail: leave the first of 32 segments out of the
+// sum, let sum_again read the overwritten input, or leave out a scale's multiplier.
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/text/norm_units.h>
 #include <sluice/kernels/verify_arith.h>
@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-/// The one CTA of a simulated block; tests/gpu has more.
+/// The only CTA of a simulated row. tests/gpu runs rows on several CTAs.
 template <u32 kSlots>
 struct HostTeam {
   struct Shared {
@@ -107,7 +107,7 @@ struct Case {
   bool specials = false;
 };
 
-/// 16-bit elements, aligned to 16 bytes.
+/// An array of 16-bit elements, aligned to 16 bytes.
 class Buffer {
  public:
   explicit Buffer(i64 elements) : words_(static_cast<std::size_t>(elements / 4 + 4), 0x7fff7fff7fff7fffu) {}

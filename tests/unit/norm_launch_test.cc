@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A norm's launches on the fake driver: one kernel, its shape and attributes, which refusals, no allocation.
+// Launches of a norm on the fake driver: one kernel, its shape and attributes, refusals, no allocation.
 #include <sluice/norm.h>
 
 #include "allocation_counter.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each variable, its default, and meaningless values.
+// Environment variables: each one, its default, and invalid values.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ constexpr const char* kVariables[] = {"SLUICE_CACHE_DIR",
                                       "SLUICE_STAMP_WORKSPACES",
                                       "SLUICE_KERNEL_LOG"};
 
-/// Result of `read` in an environment with only these variables; restores the real one.
+/// Calls `read` with only these environment variables set, and restores the environment.
 template <class Read>
 auto read_with(const std::map<std::string, std::string>& environment, const Read& read) {
   std::map<std::string, std::optional<std::string>> saved;

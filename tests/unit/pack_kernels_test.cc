@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packing kernels on simulated threads over host memory. Blobs equal the reference's byte for byte, and
-// unpacking restores the arrays and writes nothing else. Covers codes one and two a byte, in 16-byte pieces
-// and single, ragged n and k, every group, scale type and order. The units also compile. Seen to fail: with
-// `byte < at.bytes` left out of for_pieces; with kPitch of kRowBytes - 16; with an odd row's last half byte
-// not masked.
+// The packing kernels on simulated threads over host memory. Blobs must equal the reference's byte for byte;
+// unpacking must restore the arrays and write nothing else. Covers one and two codes per byte, loads of 16
+// bytes and single ones, any n and k, every group, scale type and order. The units also compile. To see it
+// fail: leave out `byte < at.bytes` in for_pieces, use a kPitch of kRowBytes - 16, or do not mask an odd
+// row's last half byte.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -35,7 +35,7 @@ struct HostMemory {
   }
 };
 
-/// Bytes aligned to 16, with a guard behind them.
+/// An array aligned to 16 bytes, with a guard after it.
 class Buffer {
  public:
   explicit Buffer(const std::vector<u8>& bytes, i64 shift = 0)
@@ -55,7 +55,7 @@ class Buffer {
   std::vector<Word> words_;
 };
 
-/// Packs codes as CodeStorage::nibble; `rest` fills the upper half of an odd row's last byte.
+/// Packs codes as CodeStorage::nibble. If a row has an odd length, `rest` is the upper half of its last byte.
 std::vector<u8> in_nibbles(const std::vector<u8>& codes, i64 n, i64 k, u8 rest) {
   std::vector<u8> rows;
   for (i64 row = 0; row < n; ++row)
@@ -68,7 +68,7 @@ std::vector<u8> in_nibbles(const std::vector<u8>& codes, i64 n, i64 k, u8 rest) 
 
 struct Case {
   i64 n, k;
-  i64 shift = 0;  // bytes by which codes are off 16-byte alignment
+  i64 shift = 0;  // bytes by which the address of the codes is off 16-byte alignment
 };
 
 template <PackConfig kConfig>
@@ -140,7 +140,7 @@ TEST(pack_kernels, blobs_of_8_bit_weights_are_the_references) {
   expect_all_cases<WeightFormat{.type = WeightType::e4m3, .group = 32, .scale = DType::bf16}>();
 }
 
-/// Smallest and largest variants; other formats differ by constants in between.
+/// Compiles the smallest and the largest variant. Other formats differ from these in constants only.
 TEST(pack_units, compile_for_hopper_without_spills_or_warnings) {
   const auto compiler = Compiler::load("");
   ASSERT_TRUE(compiler) << compiler.error().message;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packer's launches on the fake driver: how many kernels and blocks, which refusals, no allocation.
+// Launches of a packer on the fake driver: number of kernels and blocks, refusals, no allocation.
 #include <sluice/pack.h>
 
 #include "allocation_counter.h"
@@ -74,13 +74,13 @@ TEST_F(PackLaunch, refuses_what_is_misaligned_or_overlaps) {
   bad.zeros = shifted(bad.zeros, 1);
   refused(packer.pack(kShape, bad, nullptr), ErrorCode::misaligned, "zeros");
   bad = args();
-  bad.blob = shifted(const_cast<void*>(bad.codes), 29984);  // the codes have 30000 bytes
+  bad.blob = shifted(const_cast<void*>(bad.codes), 29984);  // inside the codes, which have 30000 bytes
   refused(packer.pack(kShape, bad, nullptr), ErrorCode::aliasing, "overlaps codes");
   bad = args();
   bad.scales = shifted(bad.blob, 4096);
   refused(packer.pack(kShape, bad, nullptr), ErrorCode::aliasing, "overlaps scales");
   bad = args();
-  bad.zeros = bad.scales;  // are only read
+  bad.zeros = bad.scales;  // allowed, because both are only read
   refused(packer.unpack(kShape, back(bad), nullptr), ErrorCode::aliasing, "scales");
   launched(packer.pack(kShape, bad, nullptr), 1);
 }

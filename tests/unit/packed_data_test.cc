@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of packed products accepts one rounding of the truth and nothing else, and exact data are exact.
-// To see it fail: let allowed() have slack for exact data too, or scan() begin a byte late.
+// The check of packed products accepts only the exact value rounded once, if the data are exact, and the data
+// are indeed exact. To see it fail: let allowed() have slack for exact data too, or let scan() begin a byte
+// late.
 #include <sluice/check/packed_data.h>
 
 #include <gtest/gtest.h>
@@ -83,7 +84,7 @@ TEST(packed_data, of_gated_products_is_right_and_halves_that_change_places_are_f
       EXPECT_EQ(found.inexact_inputs, 0);
       std::vector<u8> d_bytes = reference_d(*data, 0);
       d_bytes[static_cast<size_t>(packed::d_begin(data->problem, 0) + bytes_of(d) - 1)] ^=
-          64;  // the exponent
+          64;  // the exponent's bits
       EXPECT_EQ(packed::judge(*data, sums, d_bytes, 0).wrong, 1);
       packed::HostData swapped = *data;
       std::swap_ranges(swapped.codes.begin(), swapped.codes.begin() + 128 * p.k,
@@ -94,7 +95,8 @@ TEST(packed_data, of_gated_products_is_right_and_halves_that_change_places_are_f
     }
 }
 
-/// The first token's root if four adjacent elements (a lane's) were added in place of four others.
+/// Returns the first token's root mean square as a faulty kernel would compute it: four adjacent elements,
+/// those of a lane, are added twice and four others never.
 double root_with_a_piece_twice(const packed::HostData& data) {
   const PackedProblem& p = data.problem;
   const auto square = [&](i64 k) {
@@ -152,7 +154,7 @@ TEST(packed_data, of_normed_tokens_and_residuals_is_right_and_what_is_left_out_i
       }
 }
 
-// Saturated at 448 all magnitudes would be equal; underflowed, all zero.
+// If the scale were wrong, all magnitudes would be equal: saturated at 448, or rounded to zero.
 TEST(packed_data, of_an_e4m3_d_have_a_scale_with_which_it_keeps_its_bits) {
   for (const DataKind kind : {DataKind::exact, DataKind::real})
     for (const bool gated : {false, true})
@@ -183,7 +185,7 @@ TEST(packed_data, of_an_e4m3_d_have_a_scale_with_which_it_keeps_its_bits) {
         }
 }
 
-/// Rows that fill the rings of 8 CTAs of 16 warps; pools of kernels draw up to 12,288 (sanitize_pool.cc).
+/// A k that fills the rings of 8 CTAs of 16 warps. Pools of kernels draw k up to 12,288 (sanitize_pool.cc).
 constexpr i64 kLongestK = 98'344;
 
 PackedProblem long_problem(u64 seed) {
@@ -206,8 +208,8 @@ PackedProblem long_problem(u64 seed) {
   return p;
 }
 
-// To see it fail: let exact_row() give every token its number, as it did. The first is the product that was
-// not judged on an H200.
+// To see it fail: let exact_row() give each token its full number, as it once did. The first problem here
+// could then not be judged on an H200.
 TEST(packed_data, of_whole_numbers_are_exact_however_long_k_is) {
   std::vector<PackedProblem> all = {{.m = 41,
                                      .n = 136,
@@ -250,7 +252,8 @@ TEST(packed_data, that_are_too_large_are_neither_right_nor_wrong) {
   const PackedProblem p{.m = 1, .n = 70, .k = 512, .d = DType::fp32};
   Result<packed::HostData> data = packed::random_data(p, DataKind::exact, 1);
   ASSERT_TRUE(data.ok()) << data.error().message;
-  for (i64 k = 0; k < p.k; ++k) {  // tokens of 2048, alone and in a sum past fp32's whole numbers
+  // Tokens of 2048: exact on their own, but not in a sum beyond fp32's whole numbers.
+  for (i64 k = 0; k < p.k; ++k) {
     constexpr u16 kLarge = 0x6800;
     std::memcpy(data->x.data() + 2 * k, &kLarge, 2);
   }
@@ -284,14 +287,15 @@ TEST(packed_data, one_bit_is_found) {
   EXPECT_EQ(judged([](auto& d, size_t begin) { std::memset(&d[begin], 0xFF, 4); }).unwritten, 1);
   EXPECT_EQ(judged([](auto& d, size_t begin) { d[begin - 1] = 0; }).damaged_chunks, 1) << "in front of D";
   EXPECT_EQ(judged([](auto& d, size_t) { d.back() = 0; }).damaged_chunks, 1) << "behind D";
-  const i64 row = p.n * 4;  // ld_d = n + 1
+  const i64 row = p.n * 4;  // ld_d is n + 1
   if (data->problem.ld_d > p.n) {
     EXPECT_EQ(judged([&](auto& d, size_t begin) { d[begin + static_cast<size_t>(row)] = 0; }).damaged_chunks,
               1);
   }
 }
 
-// How it can fail: with scale_of_token() that uses the first scale for all, or a bound without the scale.
+// To see it fail: let scale_of_token() return the first scale for all tokens, or leave the scale out of the
+// bound.
 TEST(packed_data, a_token_with_the_scale_of_another_is_found) {
   for (const DataKind kind : {DataKind::exact, DataKind::real}) {
     const Result<packed::HostData> data =
@@ -305,7 +309,7 @@ TEST(packed_data, a_token_with_the_scale_of_another_is_found) {
                             kind, 5);
     ASSERT_TRUE(data.ok()) << data.error().message;
     ASSERT_EQ(data->scale_x.size(), 16u * 4);
-    size_t far = 0;  // the token whose scale differs most from token 1's
+    size_t far = 0;  // the token whose scale differs most from that of token 1
     const auto distance = [&](size_t token) {
       return std::fabs(
           packed::scale_of_token(*data, static_cast<i64>(token)) / packed::scale_of_token(*data, 1) - 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All packed formats, and random weights in each, for the tests of packing.
+// All packed formats, and random weights in each, for tests of packing.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ inline std::string text_of(const WeightFormat& f) {
          " zero " + name_of(f.zero) + " order " + name_of(f.order);
 }
 
-/// Random codes, and random bits for scales and zeros, which packing only copies.
+/// Random codes, and random bits as scales and zero points, which packing only copies.
 class RandomWeights {
  public:
   RandomWeights(const WeightFormat& format, i64 n, i64 k, u64 seed)
@@ -49,7 +49,7 @@ class RandomWeights {
     return row < n_ && k < k_ ? codes_[static_cast<std::size_t>(row * k_ + k)] : 0;
   }
 
-  /// The given rows and k as arrays of their own. k_begin is a multiple of the group.
+  /// Copies these rows and this range of k to arrays of their own. k_begin must be a multiple of the group.
   RandomWeights part(SliceRange rows, SliceRange k) const {
     RandomWeights result(format_, rows.end - rows.begin, k.end - k.begin, 0);
     const i64 groups = group_count(format_, k_), first = format_.group == 0 ? 0 : k.begin / format_.group;

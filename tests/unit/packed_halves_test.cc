@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of gated products whose halves are not whole strips: where the kernels find a column's gate and up,
-// the blob, the packer's launches, and refusals. To see it fail: round n / 2 down in strip_step(), or pack
-// both halves as one blob.
+// Gated products with halves that are not whole strips: where the kernels find the two rows of a column, the
+// blob, the packer's launches, and refusals. To see it fail: round n / 2 down in strip_step(), or pack both
+// halves as one blob.
 #include <sluice/pack.h>
 #include <sluice/packed.h>
 
@@ -29,7 +29,7 @@ static_assert(validate_gated(14784) == nullptr && validate_gated(0) == nullptr &
               validate_gated(8) != nullptr);
 static_assert(stored_bits(PackedProblem{.n = 64, .k = 128, .weights = kInt4, .gated = true}) == 8.5);
 
-/// A row of the blob that holds a row of W, or padding.
+/// Meaning of a row of the blob: a row of one half of W, or padding.
 struct Half {
   bool up = false, padding = false;
   i64 column = 0;
@@ -39,7 +39,7 @@ Half row_of_blob(i64 columns, i64 row) {
   return {.up = row >= half, .padding = row % half >= columns, .column = row % half};
 }
 
-/// A tile's rows, with the columns that they belong to and the blob's rows that are loaded for them.
+/// Calls visit(row, column of D, row of the blob) for each row of a CTA's tile.
 template <class Visit>
 void for_tile_rows(const NarrowConfig& c, int columns, int cta, const Visit& visit) {
   const int first = cta * tile_columns(c), half = tile_columns(c);
@@ -58,7 +58,7 @@ void for_tile_rows(const StripConfig& c, int columns, int cta, const Visit& visi
           i64{strip_in_blob(c, strips, first, row / kStripRows)} * kStripRows + row % kStripRows);
 }
 
-/// Expects that each column of D is made by one CTA, of its own two rows.
+/// Expects that each column of D is computed by one CTA, from its own two rows of W.
 template <class Config>
 void expect_every_column_once(const Config& c, int columns) {
   std::vector<int> gates(static_cast<size_t>(columns)), ups(static_cast<size_t>(columns));
@@ -66,7 +66,7 @@ void expect_every_column_once(const Config& c, int columns) {
   for (int cta = 0; cta < ceil_div(columns, tile_columns(c)); ++cta)
     for_tile_rows(c, columns, cta, [&](int row, int column, i64 blob_row) {
       ASSERT_LT(blob_row, rows) << "read behind the blob";
-      if (column >= columns) return;  // not stored
+      if (column >= columns) return;  // outside of D, so not stored
       const Half found = row_of_blob(columns, blob_row);
       ASSERT_EQ(found.column, column) << columns << " columns, row " << row << " of CTA " << cta;
       ASSERT_EQ(found.up, row >= tile_columns(c));

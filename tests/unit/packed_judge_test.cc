@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of packed products on inexact data. An emulation of each kernel's arithmetic passes and uses less
-// than half of every bound; an error of a tenth fails. SLUICE_JUDGE_SEEDS: data sets a problem (default 1).
-// To see it fail: leave a rounding out of weight_rounding(), or norm_ratio out of Comparison::passed().
+// The check of packed products on inexact data. An emulation of each kernel's arithmetic uses less than half
+// of every bound, and an error of a tenth fails. SLUICE_JUDGE_SEEDS: number of data sets per problem (default
+// 1). To see it fail: leave a rounding out of weight_rounding(), or norm_ratio out of Comparison::passed().
 #include <sluice/check/packed_data.h>
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ bool takes(const Kernel& kernel, const WeightFormat& format) {
   return (kernel.x == DType::e4m3) == (format.order == FragmentOrder::byte);
 }
 
-/// The largest errors as shares of their bounds.
+/// Largest errors relative to their bounds.
 struct Shares {
   double worst = 0, norm = 0, mean = 0;
   void take(const Comparison& found) {
@@ -130,7 +130,7 @@ TEST(packed_judge, finds_nothing_at_all_the_other_sign_and_a_tenth_too_much) {
               for (i64 n = 0; n < 32; ++n)
                 product.put(buffer, m, n, factor * sums[static_cast<size_t>(m * 32 + n)].value);
             found = packed::judge(*data, sums, buffer, 0, kernel.rounding);
-            return found.passed() || found.norm_ratio < 1.5;  // nor barely
+            return found.passed() || found.norm_ratio < 1.5;  // or fails, but only just
           };
           const std::string what = std::string(kernel.name) + ", " + to_string(data->problem);
           EXPECT_LT(packed::judge(*data, sums, right, 0, kernel.rounding).norm_ratio, 0.5) << what;
@@ -140,7 +140,7 @@ TEST(packed_judge, finds_nothing_at_all_the_other_sign_and_a_tenth_too_much) {
         }
 }
 
-/// Positive data, from a faulty kernel.
+/// Runs a kernel with a bug on positive data, and checks the result.
 Comparison judged(const Kernel& kernel, Flaw flaw, i64 k) {
   const auto data = packed::random_data(problem_of(kernel, {.group = 128, .scale = DType::fp32}, 2, 256, k),
                                         DataKind::positive, 5);
@@ -166,7 +166,7 @@ TEST(packed_judge, sees_the_bias_of_weights_that_are_cut_instead_of_rounded) {
   }
 }
 
-// bench launches each candidate on this problem before it times anything.
+// The bench launches each candidate on this problem before it times it.
 TEST(packed_judge, every_candidate_takes_the_small_problem_of_whole_numbers) {
   const DeviceInfo device{};
   std::vector<PackedProblem> problems{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed products on the fake driver, for each of their kernels: a prepared kernel, memory for a problem, and
-// plans made by hand that prepare must refuse.
+// The fixture for packed products on the fake driver, for each kernel: a prepared kernel, memory for a
+// problem, and plans made by hand that prepare must refuse.
 #pragma once
 
 #include <sluice/packed.h>
@@ -29,7 +29,7 @@ class PackedLaunchTest : public LaunchTest {
     if (p.scale_d != ScaleMode::none) args.scale_d = static_cast<const float*>(driver.memory(256));
     return args;
   }
-  /// The problem, spoilt: refused when it is planned.
+  /// Expects that planning refuses the problem after `spoil` changed it.
   template <class Spoil>
   void expect_refused_problem(const PackedProblem& problem, ErrorCode code, const char* mention,
                               const Spoil& spoil, const packed::Overrides& overrides = {}) {
@@ -40,7 +40,7 @@ class PackedLaunchTest : public LaunchTest {
     EXPECT_EQ(plan.error().code, code);
     EXPECT_NE(plan.error().message.find(mention), std::string::npos) << plan.error().message;
   }
-  /// The problem's plan, spoilt: refused with `mention` in the message.
+  /// Expects that the problem's plan is refused after `spoil` changed it. The message must contain `mention`.
   template <class Spoil>
   void expect_refused_plan(const PackedProblem& problem, const char* mention, const Spoil& spoil) {
     Result<packed::Plan> plan = packed::plan(problem, device().info());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// prepare, launch and run of packed products on the fake driver: what is enqueued, what is refused before it,
-// and that a launch allocates nothing. To see it fail: swap grid_x and grid_y; drop a check_alignment.
+// prepare, launch and run of packed products on the fake driver: what is enqueued, what is refused before
+// that, and that a launch allocates nothing. To see it fail: swap grid_x and grid_y, or remove a
+// check_alignment.
 #include <sluice/packed.h>
 
 #include <limits>
@@ -298,7 +299,7 @@ TEST_F(PackedLaunch, a_plan_made_by_hand_is_checked) {
   });
   expect("more than 128", [&](packed::Plan& p) {
     p.problem.k = p.problem.ld_x = 0;
-    p.config = WideConfig{.x = DType::bf16, .d = DType::bf16};  // no weights have the default's format
+    p.config = WideConfig{.x = DType::bf16, .d = DType::bf16};  // its weights do not have the default format
   });
   expect("ld_x", [](packed::Plan& p) { p.problem.ld_x = 255; });
   const auto strip = [](packed::Plan& p, const StripConfig& config) {
@@ -311,7 +312,7 @@ TEST_F(PackedLaunch, a_plan_made_by_hand_is_checked) {
   const Result<packed::Plan> plan = packed::plan(small(), device().info());
   ASSERT_TRUE(plan.ok());
   packed::Plan bare = *plan;
-  bare.smem_bytes = 0;  // follows from the config
+  bare.smem_bytes = 0;  // derived from the config
   const Result<packed::Kernel> kernel = packed::prepare(device(), bare);
   ASSERT_TRUE(kernel.ok());
   EXPECT_EQ(kernel->plan().smem_bytes, smem_bytes(narrow_of(*plan)));

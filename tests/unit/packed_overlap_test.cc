@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dependent launches of packed kernels: the plan's overlap is in the kernel's code, only such a kernel is
-// launched early, and the default overlap adds no text. To see it fail: take a wait out of
-// kernels/narrow.cuh, strip.cuh or wide.cuh; leave `dependent` out of a fill().
+// Dependent launches of packed kernels. The plan's overlap is in the kernel's code, only such a kernel is
+// launched early, and the default overlap adds no text to the unit. To see it fail: remove a wait from
+// kernels/narrow.cuh, strip.cuh or wide.cuh, or leave `dependent` out of a fill().
 #include <sluice/host/jit/code_scan.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/text/packed_units.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr Overlap kOverlap{.wait = Wait::weights_first, .trigger = Trigger::at_start};
 
-/// One problem for each kernel, by its index in PackedConfig.
+/// Returns a problem for each kernel. `kernel`: its index in PackedConfig.
 PackedProblem problem_of(size_t kernel) {
   PackedProblem problem{
       .m = kernel == 1 ? 200 : 20, .n = 512, .k = 2048, .weights = {.group = 64}, .ld_x = 2048, .ld_d = 512};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Candidates and refusals of the packed planner, beside the choices in tests/plans/packed.txt. To see it
-// fail: drop a rule of why_not_wanted in packed_planner.cc.
+// Candidates and refusals of the packed planner; tests/plans/packed.txt has its choices. To see it fail:
+// remove a rule of why_not_wanted in packed_planner.cc.
 #include <algorithm>
 #include <array>
 
@@ -45,7 +45,7 @@ TEST(packed_planner, halves_tiles_only_of_a_last_wave_that_has_room_for_them) {
                                                  DeviceInfo{}, {.ignore_records = true});
   ASSERT_TRUE(plan);
   EXPECT_EQ(std::get<WideConfig>(plan->config).tail_parts, 2);
-  // A device without room for a cluster has no waves of clusters.
+  // If no cluster fits on the device, there are no waves of clusters.
   EXPECT_TRUE(packed::plan({.m = 512, .n = 28672, .k = 4096, .weights = {.group = 64}},
                            DeviceInfo{.sm_count = 1, .max_clusters_of_2 = 0}, {.ignore_records = true}));
   EXPECT_EQ(std::get<WideConfig>(plan->config).tokens, 256);
@@ -68,7 +68,7 @@ TEST(packed_planner, fits_tiles_to_tokens) {
   EXPECT_EQ(tokens_of(40, 4096, 4096), 40);
 }
 
-// A few tokens more never take less than a few tokens fewer, up to what a model knows.
+// The estimate never falls when the number of tokens grows, up to small differences that the model makes.
 TEST(packed_planner, estimates_grow_with_tokens) {
   for (const DType x : {DType::fp16, DType::e4m3})
     for (const auto& [n, k] : {std::array<i64, 2>{4096, 4096},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of the strip kernel on the fake driver: what is enqueued, scales of tokens among the arguments,
-// and what is refused. To see it fail: swap scale_x and bias in enqueue; leave kScaleX out of check_values.
+// and what is refused. To see it fail: swap scale_x and bias in enqueue, or leave kScaleX out of
+// check_values.
 #include <sluice/packed.h>
 
 #include <sluice/host/ops/packed.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner's packed kernels compile for Hopper without spills: a few problems of each format. Seen to
-// fail: with estimate_registers() at 0, where 12 and 16 warps are chosen.
+// The planner's packed kernels compile for Hopper without spills: a few problems for each format. To see it
+// fail: let estimate_registers() return 0; then 12 and 16 warps are chosen.
 #include <sluice/host/text/packed_units.h>
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 namespace sluice {
 namespace {
 
-/// Four warpgroups have 96 registers a thread. From 32 e4m3 tokens on a few words spill, which is faster than
-/// fewer warpgroups (docs/findings/few-bit-strip.md).
+/// Returns the allowed bytes of spills. With four warpgroups a thread has 96 registers. From 32 e4m3 tokens
+/// on, a few words spill, which is faster than fewer warpgroups (docs/findings/few-bit-strip.md).
 int spared_bytes(const PackedConfig& config) {
   const auto* c = std::get_if<StripConfig>(&config);
   return c != nullptr && c->x == DType::e4m3 && c->tokens >= 32 && math_groups(*c) == kStripMostGroups ? 40
@@ -47,7 +47,7 @@ TEST(packed_units, of_the_bars_compile_without_spills) {
         expect_to_compile({.m = m, .n = n, .k = k, .weights = {.group = group}});
 }
 
-/// The fused parts of narrow, and gated outputs.
+/// Covers the norms and residuals that the narrow kernel fuses, and gated outputs.
 TEST(packed_units, with_norms_residuals_and_gates_compile_without_spills) {
   for (const i64 m : {1, 4, 8, 16, 64}) {
     for (const bool norm : {false, true}) {
@@ -115,7 +115,7 @@ TEST(packed_units, gated_compile_without_spills) {
   EXPECT_NE(unit_text(plain), unit_text(gated));
 }
 
-// ptxas logs products that it serialises.
+// ptxas warns in its log if it serialises WGMMAs.
 TEST(packed_units, for_many_tokens_compile_without_spills_or_serialised_products) {
   int taken = 0;
   for (const WeightFormat& format : test::all_formats()) {
@@ -145,7 +145,7 @@ TEST(packed_units, for_many_tokens_compile_without_spills_or_serialised_products
   EXPECT_GE(taken, 24);
 }
 
-// Sums and operands of tiles between the listed widths, at the most that registers allow.
+// Covers tile widths between the listed ones, with as many accumulators and operands as registers allow.
 TEST(packed_units, of_fitted_widths_compile_without_spills_or_serialised_products) {
   const WeightFormat formats[] = {{.group = 128}, {.group = 32, .zero = ScaleZero::per_group}, {.group = 0}};
   const auto problem = [&](i64 m, int turn, DType x) {
@@ -172,7 +172,8 @@ TEST(packed_units, of_fitted_widths_compile_without_spills_or_serialised_product
                         {.tokens = most_strip_tokens(x, strips), .strips = strips, .k_groups = 1});
 }
 
-// The planner's picks for every format and number of tokens; ptxas logs products that it serialises.
+// Covers the planner's picks for every format and number of tokens. ptxas warns in its log if it serialises
+// WGMMAs.
 TEST(packed_units, of_e4m3_tokens_compile_without_spills_or_serialised_products) {
   const i64 tokens[] = {1, 16, 32, 64, 128, 300};
   int taken = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products added to D: refusals, how splits combine, cost, and records that match only products of this kind.
-// How this can fail: with combines_of_parts() always Combine::add, the ordered problem's splits add in any
-// order. With `adding` left out of recipe_of, a record of one kind matches all.
+// Plans of products that are added to D: refusals, how slices are combined, cost, and records, which must
+// match only such products. To see it fail: let combines_of_parts() always return Combine::add, or leave
+// `adding` out of recipe_of.
 #include <gtest/gtest.h>
 
 #include <sluice/host/planner/dense/streams.h>
@@ -14,7 +14,7 @@ namespace {
 
 const DeviceInfo kH200{};
 
-/// A weight gradient: few tiles, a long sum, added to earlier contents.
+/// Returns a weight gradient: few tiles, a large k, added to the old contents of D.
 Problem gradient(bool deterministic) {
   return {.m = 512,
           .n = 512,
@@ -124,7 +124,7 @@ TEST(planner_add, a_record_is_for_problems_added_alike) {
   EXPECT_EQ(gemm::plan(ordered, kH200, {}, book)->source, PlanSource::model);
 }
 
-/// Kernels without slots number them too.
+/// Slices are numbered even by kernels without slots, so their number must fit into an int.
 TEST(planner_add, parts_are_counted_in_an_int_however_they_come_together) {
   const Problem p = with_strides({.m = 64 * 50'000, .n = 8 * 40'000, .k = 64, .d = {.type = DType::fp32}});
   KernelConfig c{.schedule = Schedule::ping_pong, .tile = {64, 8, 64}};

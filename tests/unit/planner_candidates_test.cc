@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Candidates are possible, ranked, deterministic, and obey overrides. How this can fail: without the
-// stable_sort the order test fails. Without `unlisted_bases`, the test of unlisted tiles fails.
+// Candidates are possible, ranked and deterministic, and obey overrides. To see it fail: remove the
+// stable_sort (the order test fails), or `unlisted_bases` (the test of unlisted tiles fails).
 #include <random>
 #include <set>
 #include <string>
@@ -23,7 +23,7 @@ Problem square(i64 size) {
   return {.m = size, .n = size, .k = size};
 }
 
-/// By value: a loop over `candidates(...)` would outlive the Result.
+/// Returns by value: a reference into the Result would dangle in a range-based for loop.
 std::vector<Plan> candidates(const Problem& p, const DeviceInfo& device, const PlanOverrides& o = {}) {
   Result<std::vector<Plan>> plans = gemm::candidates(p, device, o);
   EXPECT_TRUE(plans.ok()) << plans.error().message;
@@ -65,9 +65,9 @@ Problem random_problem(std::mt19937& random) {
   return p;
 }
 
-/// Numbering by GPC changes the raster that the ranking assumed. To see it fail: leave the second estimate
-/// out of ranked(). The first pick then says 190.0 us and 206 MB of HBM, where its raster takes 190.5 us and
-/// 273 MB.
+/// Numbering by GPC changes the raster that the ranking assumed, so the estimate must be computed again. To
+/// see it fail: leave the second estimate out of ranked(). The first pick then says 190.0 us and 206 MB of
+/// HBM, but its raster takes 190.5 us and 273 MB.
 TEST(planner_candidates, say_what_the_model_thinks_of_the_walk_that_runs) {
   int numbered = 0;
   for (const i64 n : {2048, 8192})
@@ -82,7 +82,8 @@ TEST(planner_candidates, say_what_the_model_thinks_of_the_walk_that_runs) {
   EXPECT_GT(numbered, 10);
 }
 
-/// Whole tiles are most of the raster here; tiles cut alike gain (sluice/host/device/gpc_order.h).
+/// In the first case most tiles are whole, so the launch order is kept. In the second all tiles are cut
+/// alike, and numbering by GPC gains (sluice/host/device/gpc_order.h).
 TEST(planner_candidates, number_by_gpc_splits_that_cut_all_tiles_and_no_tails) {
   PlanOverrides o{.schedule = Schedule::cooperative,
                   .tile_m = 128,
@@ -106,11 +107,11 @@ TEST(planner_candidates, are_valid_launchable_and_best_first_for_any_problem) {
       ASSERT_EQ(validate(plan.config), nullptr);
       const Problem product = product_of(plan.problem, plan.config);
       ASSERT_EQ(plan.config.a, product.a.type);
-      if (plan.split.numbering == Numbering::launch) {  // others are ranked by another raster
+      if (plan.split.numbering == Numbering::launch) {  // the others were ranked with another raster
         ASSERT_GE(plan.estimate.total_us, last);
         last = plan.estimate.total_us;
       }
-      if (is_plain(plan.config.schedule)) continue;  // planner_plain_test.cc
+      if (is_plain(plan.config.schedule)) continue;  // tested in planner_plain_test.cc
       ASSERT_EQ(plan.config.promotes, p.accumulate == Accumulate::promoted && is_fp8(p.a.type));
       const TileGrid grid = tile_grid(plan.config, static_cast<int>(product.m), static_cast<int>(product.n),
                                       static_cast<int>(product.k), static_cast<int>(product.batch));
@@ -133,7 +134,7 @@ TEST(planner_candidates, are_valid_launchable_and_best_first_for_any_problem) {
   }
 }
 
-/// 3 x 3, 28 x 28 pixels.
+/// Returns a convolution with a 3 x 3 filter on 28 x 28 pixels.
 Problem conv_problem(ConvOp op, i64 images, i64 channels) {
   const Conv v{.op = op,
                .images = images,
@@ -146,7 +147,7 @@ Problem conv_problem(ConvOp op, i64 images, i64 channels) {
   return *conv::problem(v, DType::bf16, DType::bf16);
 }
 
-/// How this can fail: without may_win() in stream_splits(), lone CTAs take parts.
+/// To see it fail: leave may_win() out of stream_splits(). CTAs without a cluster then get slices.
 TEST(planner_candidates, of_convolutions_leave_out_what_never_won_unless_asked) {
   for (const ConvOp op : {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad}) {
     int parts = 0, along_k = 0;
@@ -193,7 +194,8 @@ TEST(planner_candidates, equal_estimates_keep_the_order_of_the_space) {
   for (const Plan& plan : plans) EXPECT_EQ(plan.estimate, Estimate{});
 }
 
-/// WGMMA and TMA are slow with MN-major B of widths that are no whole blocks; an override still gets them.
+/// WGMMA and TMA are slow with an MN-major B whose tile width is not a multiple of a block. Overrides can
+/// still choose such a width.
 TEST(planner_candidates, widths_of_an_mn_major_b_are_whole_blocks_or_shared_halves) {
   Problem p{.m = 768, .n = 3072, .k = 65536};
   p.a.major = p.b.major = Major::mn;
@@ -202,7 +204,7 @@ TEST(planner_candidates, widths_of_an_mn_major_b_are_whole_blocks_or_shared_halv
     (plan.config.cluster.m > 1 ? shared : alone).insert(plan.config.tile.n);
   EXPECT_EQ(alone, (std::set<int>{64, 128, 192, 256}));
   EXPECT_EQ(shared, (std::set<int>{32, 64, 96, 128, 160, 192, 224, 256}));
-  p.n = 32;  // one tile: no other begins inside a line
+  p.n = 32;  // with a single tile, no other tile begins in the middle of a line
   alone.clear();
   for (const Plan& plan : candidates(p, kH200))
     if (plan.config.cluster.m == 1) alone.insert(plan.config.tile.n);
@@ -211,7 +213,8 @@ TEST(planner_candidates, widths_of_an_mn_major_b_are_whole_blocks_or_shared_halv
   EXPECT_EQ(planned(p, {.tile_n = 144}).config.tile.n, 144);
 }
 
-/// Eight CTAs share both operands: one cluster covers a small D, and requests each part of L2 once.
+/// The eight CTAs of a cluster share both operands. One cluster covers a small D and requests each byte of L2
+/// once.
 TEST(planner_candidates, clusters_of_eight_are_tried_within_their_wave) {
   bool tried = false;
   for (const Plan& plan : candidates({.m = 256, .n = 256, .k = 131072}, kH200)) {
@@ -222,7 +225,7 @@ TEST(planner_candidates, clusters_of_eight_are_tried_within_their_wave) {
   EXPECT_TRUE(tried);
 }
 
-/// 192 rows fill three quarters of two tiles of 128, but all of a tile's columns.
+/// 192 rows fill only three quarters of two tiles of 128 rows. As columns, they fill a tile.
 TEST(planner_candidates, operands_are_swapped_where_rows_would_be_empty) {
   const Problem p{.m = 192, .n = 16384, .k = 4096};
   const Plan plan = planned(p);
@@ -233,7 +236,8 @@ TEST(planner_candidates, operands_are_swapped_where_rows_would_be_empty) {
     EXPECT_TRUE(is_swapped(other.config));
     EXPECT_TRUE(gemm::sealed(other, kH200).ok()) << short_name(other.config);
   }
-  // Tile and cluster overrides without `swapped` are the problem's; so are few rows.
+  // Overrides of tile or cluster without `swapped` refer to operands that are not swapped. Few rows are not
+  // swapped either.
   for (const Plan& other : candidates(p, kH200, {.tile_m = 128})) EXPECT_FALSE(is_swapped(other.config));
   for (const Plan& other : candidates({.m = 64, .n = 16384, .k = 4096}, kH200))
     EXPECT_FALSE(is_swapped(other.config));
@@ -246,7 +250,7 @@ bool has_tile(const std::vector<Plan>& plans, const BaseConfig& base, bool swapp
   });
 }
 
-/// Neither tiles of 128 nor listed tiles fill 132 SMs with 1216 columns and 1839 rows.
+/// With 1216 columns and 1839 rows, neither tiles of 128 nor listed tiles fill 132 SMs.
 TEST(planner_candidates, widths_fit_whole_waves) {
   const Problem p{.m = 1839, .n = 1216, .k = 6400};
   const std::vector<Plan> plans = candidates(p, kH200);
@@ -255,7 +259,7 @@ TEST(planner_candidates, widths_fit_whole_waves) {
   EXPECT_FALSE(has_tile(plans, {Schedule::cooperative, 128, 136}, true)) << "140 tiles: a second wave of 8";
   EXPECT_EQ(short_name(planned(p).config), "cooperative 128x144x64 s5 c1x1 bf16 swapped");
 
-  // Widths go in steps of 16 where D is stored as it lies, 32 with block scales; none is too narrow.
+  // Widths are multiples of 16 if D is not transposed, and of 32 with block scales. None is too narrow.
   EXPECT_TRUE(has_tile(candidates({.m = 232, .n = 8592, .k = 4096}, kH200), {Schedule::cooperative, 128, 144},
                        false));
   Problem scaled{.m = 232, .n = 8592, .k = 4096, .a = {DType::e4m3}, .b = {DType::e4m3}};
@@ -266,17 +270,18 @@ TEST(planner_candidates, widths_fit_whole_waves) {
     if (is_swapped(plan.config)) {
       EXPECT_GE(plan.config.tile.n, 64) << short_name(plan.config);
     }
-  // Steps of 32 for MN-major operands. Batches fill waves together; an empty problem has no wave to fill.
+  // Widths are multiples of 32 for MN-major operands. All matrices of a batch fill waves together. An empty
+  // problem has no waves.
   for (const Plan& plan : candidates({.m = 232, .n = 8592, .k = 4096, .b = {.major = Major::mn}}, kH200))
     EXPECT_EQ(plan.config.tile.n % (is_swapped(plan.config) ? 8 : 32), 0) << short_name(plan.config);
   EXPECT_TRUE(has_tile(candidates({.m = 232, .n = 4288, .k = 4096, .batch = 2}, kH200),
                        {Schedule::cooperative, 128, 144}, false));
   for (const Problem& nothing : {Problem{.m = 0, .n = 1216, .k = 64}, Problem{.m = 1839, .n = 0, .k = 64}})
     EXPECT_FALSE(candidates(nothing, kH200).empty());
-  // An override `swapped` searches the whole space of swapped operands, whatever the sizes.
+  // The override `swapped` searches the whole space of swapped operands, whatever the sizes.
   EXPECT_TRUE(has_tile(candidates({.m = 2048, .n = 65536, .k = 4096}, kH200, {.swapped = true}),
                        {Schedule::cooperative, 128, 256}, true));
-  // Listed widths leave little idle in many waves.
+  // With many waves, listed widths leave few SMs idle, so no width is fitted.
   EXPECT_FALSE(has_tile(candidates({.m = 8192, .n = 8192, .k = 4096}, kH200),
                         {Schedule::cooperative, 128, 144}, true));
 }
@@ -292,7 +297,7 @@ TEST(planner_candidates, what_swapped_operands_do_not_take_is_planned_without) {
   EXPECT_EQ(asked.error().code, ErrorCode::invalid_config);
   EXPECT_NE(asked.error().message.find("swapped operands take no residual and no gate"), std::string::npos)
       << asked.error().message;
-  p = {.m = 192, .n = 16380, .k = 4096};  // TMA cannot store these rows of D
+  p = {.m = 192, .n = 16380, .k = 4096};  // TMA cannot store rows of D with this length
   for (const Plan& plan : candidates(p, kH200)) EXPECT_FALSE(is_swapped(plan.config));
   const Result<Plan> unaligned = gemm::plan(p, kH200, {.swapped = true});
   ASSERT_FALSE(unaligned);
@@ -313,7 +318,7 @@ TEST(planner_candidates, what_is_asked_below_its_range_is_refused) {
   expect_refused({.streamed = -5}, {"streamed = -5", "at least 0"});
 }
 
-/// With fewer k-tiles than clusters that fit, each cluster gets one.
+/// If there are fewer k-tiles than resident clusters, each cluster gets one k-tile.
 TEST(planner_candidates, streamed_tiles_are_dealt_to_no_more_clusters_than_they_have_k_tiles) {
   const Problem p{.m = 64, .n = 64, .k = 512};
   const PlanOverrides o{.schedule = Schedule::ping_pong,
@@ -329,7 +334,7 @@ TEST(planner_candidates, streamed_tiles_are_dealt_to_no_more_clusters_than_they_
   EXPECT_EQ(planned(p, more).split.clusters, 4);
 }
 
-/// No plan is one that prepare() would refuse.
+/// prepare() accepts every plan.
 TEST(planner_candidates, plans_can_be_prepared) {
   expect_refused({.raster_group = 2147483647}, {"raster_group = 2147483647"},
                  {.m = 256, .n = 4096, .k = 4096});
@@ -341,7 +346,7 @@ TEST(planner_candidates, plans_can_be_prepared) {
                  {"less than 2^31 CTAs"}, added);
 }
 
-/// Plain schedules, for few rows, do not swap: the override gets another schedule.
+/// Plain schedules, which are for few rows, cannot swap operands, so the override gets another schedule.
 TEST(planner_candidates, few_rows_are_swapped_if_asked) {
   for (const i64 m : {16, 96}) {
     const Problem p{.m = m, .n = 4096, .k = 4096};

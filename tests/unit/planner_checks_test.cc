@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Refusals of gemm::plan: the code, and a message with value, rule and remedy. Legal but odd problems are
-// planned. How this can fail: each case names its code and words of its message; without the check the plan
-// succeeds. Seen once for each check by returning early from check_strides and check_types.
+// Refusals of gemm::plan: the code, and a message with value, rule and remedy. Valid but unusual problems are
+// planned. Each case names its code and words of its message, and fails if the plan succeeds. To see it fail:
+// return early from check_strides or check_types.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(planner_checks, sizes_are_not_negative_and_fit_in_32_bit_offsets) {
     p.*size = i64{1} << 62;
     expect_refused(p, ErrorCode::invalid_size, {"at most"});
   }
-  // Each size is legal, their product is not.
+  // Each size is valid, but their product is too large.
   expect_refused(problem(DType::bf16, 1 << 30, 1 << 30, 8), ErrorCode::invalid_size, {"2^30 tiles"});
   Problem p = problem(DType::bf16, 1 << 30, 8, 8);
   p.batch = 1 << 20;
@@ -64,7 +64,7 @@ TEST(planner_checks, byte_counts_fit_in_63_bits) {
   p.batch = 1 << 20;
   p.d.batch_stride = i64{1} << 50;
   expect_refused(p, ErrorCode::invalid_size, {"D spans", "batch stride = 1125899906842624"});
-  p = problem(DType::bf16, 64, 64, 0);  // A is not read, but no sum may overflow
+  p = problem(DType::bf16, 64, 64, 0);  // A is not read, but no sum of offsets may overflow
   p.a.ld = i64{1} << 62;
   expect_refused(p, ErrorCode::invalid_size, {"A spans"});
 }
@@ -140,9 +140,9 @@ TEST(planner_checks, matrices_of_d_must_not_overlap) {
   p.d.batch_stride = 64 * 128 - 1;
   expect_refused(p, ErrorCode::invalid_stride, {"d.batch_stride = 8191", "at least 8192"});
   p.d.ld = 136;
-  p.d.batch_stride = 63 * 136 + 128;  // the tightest that is legal
+  p.d.batch_stride = 63 * 136 + 128;  // the smallest valid stride
   expect_planned(p);
-  p.d.ld = 3 * 128;  // side by side: D[m][batch][n]
+  p.d.ld = 3 * 128;  // matrices next to each other: D[m][batch][n]
   p.d.batch_stride = 128;
   expect_planned(p);
   p.d.batch_stride = 120;
@@ -190,7 +190,7 @@ TEST(planner_checks, strides_and_addresses_of_16_bits_may_be_any) {
   p.a.batch_stride = 4001;
   expect_planned(p);
   p = problem(DType::bf16, 2, 64, 64);
-  p.b.ld = i64{1} << 39;  // too far for TMA
+  p.b.ld = i64{1} << 39;  // beyond TMA's limit
   expect_planned(p);
   p = problem(DType::bf16, 2, 64, 64);
   p.a.unaligned = p.b.unaligned = p.c.unaligned = p.d.unaligned = true;
@@ -225,14 +225,14 @@ TEST(planner_checks, zero_sizes_are_legal) {
 }
 
 TEST(planner_checks, d_that_tma_cannot_address_is_stored_directly) {
-  const auto store = [](const Problem& p) {  // plain schedules always store direct
+  const auto store = [](const Problem& p) {  // plain schedules always store without TMA
     return gemm::plan(p, kH200, {.schedule = Schedule::ping_pong})->config.store;
   };
   EXPECT_EQ(store(problem(DType::bf16, 64, 64, 64)), StorePath::tma);
   EXPECT_EQ(store(problem(DType::bf16, 64, 65, 64)), StorePath::direct);
   EXPECT_EQ(store(problem(DType::bf16, 1, 65, 64)), StorePath::direct);
   Problem p = problem(DType::bf16, 64, 65, 64);
-  p.d.ld = 72;  // a TMA store would write the caller's padding (docs/findings/tma-store-tail.md)
+  p.d.ld = 72;  // a TMA store would overwrite the caller's padding (docs/findings/tma-store-tail.md)
   EXPECT_EQ(store(p), StorePath::direct);
   p.n = 72;
   EXPECT_EQ(store(p), StorePath::tma);
@@ -243,7 +243,7 @@ TEST(planner_checks, d_that_tma_cannot_address_is_stored_directly) {
   p.batch = 2;
   p.d.batch_stride = 80 * 64 + 4;
   EXPECT_EQ(store(p), StorePath::direct);
-  p.batch = 1;  // one matrix has no batch stride, one row no pitch
+  p.batch = 1;  // a single matrix needs no batch stride, a single row no pitch
   EXPECT_EQ(store(p), StorePath::tma);
   p.m = 1;
   p.d.ld = 76;

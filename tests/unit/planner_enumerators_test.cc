@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that are no enumerator, in every field of such a type: refused by name before any use. Without the
-// check DType(77) has size 0, and the planner divides by it.
+// Numbers that are not enumerators, in every field of an enumeration type: they are refused by name before
+// any use. Without the check, DType(77) has size 0, and the planner divides by it.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of the plain schedules: when they exist, their fixed choices, their refusals, and records of them.
-// How this can fail: with config_for's rule for promotion left out, promoted problems have no such plan. With
-// recorded_plan passing a record's clusters on, the plan is the model's.
+// Plans of the plain schedules: when they exist, their fixed choices, their refusals, and their records. To
+// see it fail: leave the rule for promotion out of config_for, so that promoted problems have no such plan.
+// Or let recorded_plan pass a record's clusters on, so that the plan is the model's.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ Problem tokens(i64 m, DType type = DType::e4m3) {
       .m = m, .n = 4096, .k = 4096, .a = {.type = type}, .b = {.type = type}, .accumulate = Accumulate::fast};
 }
 
-/// Runs for both plain schedules.
+/// Tests that run for both plain schedules.
 class planner_plain : public testing::TestWithParam<Schedule> {
  protected:
   std::vector<Plan> plain_ones(const Problem& p, const PlanOverrides& o = {}) const {
@@ -51,9 +51,9 @@ TEST_P(planner_plain, is_for_rows_that_one_tile_holds_unless_asked_for) {
   EXPECT_FALSE(plain_ones(tokens(most + 1), {.schedule = GetParam()}).empty());
 }
 
-/// Two waves of tall tiles lose to the schedules with roles; only overrides get them.
+/// Two waves of tall tiles are slower than schedules with roles, so only overrides choose them.
 TEST_P(planner_plain, is_one_wave_of_more_than_64_rows) {
-  Problem wide = tokens(100);  // Schedule::plain only by override: its tiles are 64 high
+  Problem wide = tokens(100);  // Schedule::plain only by override, because its tiles have at most 64 rows
   wide.n = 64 * 250;
   EXPECT_EQ(plain_ones(wide).empty(), GetParam() == Schedule::plain);
   for (const Plan& plan : plain_ones(wide))
@@ -65,7 +65,8 @@ TEST_P(planner_plain, is_one_wave_of_more_than_64_rows) {
   EXPECT_FALSE(plain_ones(wide, {.warps = 8}).empty());
 }
 
-/// A tile lower than A is never picked, but a tile override gets it without naming the schedule.
+/// A tile with fewer rows than A is never picked. An override of the tile gets it, without naming the
+/// schedule.
 TEST_P(planner_plain, a_low_tile_that_is_asked_for_is_planned) {
   const std::vector<Plan> plans = plain_ones(tokens(40), {.tile_m = 32, .tile_n = 64});
   ASSERT_FALSE(plans.empty());
@@ -84,7 +85,8 @@ TEST_P(planner_plain, plans_are_valid_and_launch_a_cluster_for_each_tile) {
     }
 }
 
-/// mma.sync multiplies fp8 as fp16 and adds in fp32; WGMMA's sums of fp8 have fewer bits.
+/// mma.sync multiplies fp8 as fp16 and adds in fp32, so its sums count as promoted. WGMMA's fp8 accumulators
+/// have fewer bits.
 TEST_P(planner_plain, sums_of_fp8_are_promoted_ones_already_or_there_are_none) {
   Problem p = tokens(4);
   p.accumulate = Accumulate::promoted;
@@ -164,7 +166,7 @@ TEST(planner_plain_space, every_ring_is_possible) {
   }
 }
 
-/// 5120 outputs in tiles of 32 are 160 CTAs, and some SMs have two. To see it fail: round widths up to 16.
+/// 5120 outputs in tiles of 32 are 160 CTAs, so some SMs get two. To see it fail: round widths up to 16.
 TEST(planner_plain_space, widths_are_fitted_to_the_sms) {
   const auto widths = [](const Problem& p) {
     std::set<int> found;
@@ -194,8 +196,8 @@ TEST(planner_plain_space, widths_are_fitted_to_the_sms) {
   }
 }
 
-/// As many CTAs share an SM as the space claims, for every number of tokens, and every ring has two stages or
-/// more.
+/// For every number of tokens, as many CTAs fit on an SM as the space assumes. Every ring has at least two
+/// stages.
 TEST(planner_plain_space, every_ring_of_warpgroups_fits_as_often_as_it_says) {
   for (const PlainWgmmaBase& base : kPlainWgmmaSpace)
     for (const int tokens_of_tile : {8, 16, 32, 48, 64, 96, 128}) {
@@ -203,7 +205,8 @@ TEST(planner_plain_space, every_ring_of_warpgroups_fits_as_often_as_it_says) {
                                   StorePath::direct);
       c.warps = base.warps;
       c.stages = plain_stages(c, base.ctas);
-      if (tokens_of_tile > 32 && validate(c) != nullptr) continue;  // too many sums, or a single stage
+      // Too many accumulators, or only one stage.
+      if (tokens_of_tile > 32 && validate(c) != nullptr) continue;
       EXPECT_EQ(validate(c), nullptr) << short_name(c);
       EXPECT_GE(plain_ctas(c), base.ctas) << short_name(c);
       ++c.stages;
@@ -239,7 +242,7 @@ TEST_P(planner_plain, a_record_brings_one_back) {
   EXPECT_EQ(plan->config, wanted.config);
 }
 
-/// Near 2^31 tiles: a plan that deals out no tiles may exceed half of the limit.
+/// Near 2^31 tiles. A plan that does not deal out tiles may have more than half of the limit.
 TEST_P(planner_plain, whatever_is_planned_of_a_very_large_problem_can_be_prepared) {
   int many = 0;
   for (const i64 n : {4'941'195, 2'000'000, 600'000})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry: its configs are distinct and cover the space, and rings are as deep as possible. How this can
-// fail: with max_stages starting one below kMaxStages, the depth test fails. Without the line that adds e5m2
-// to fp16, the coverage test fails.
+// The registry: its configs are distinct and cover the space, and rings are as deep as possible. To see it
+// fail: let max_stages start one below kMaxStages (the depth test fails), or remove the line that adds e5m2
+// to fp16 (the coverage test fails).
 #include <set>
 #include <string>
 
@@ -15,14 +15,14 @@ namespace {
 
 constexpr ConfigList kRegistered = registered_configs();
 
-/// ConfigList::add checks at compile time that they are valid and fit the list.
+/// That configs are valid and fit into the list is checked at compile time by ConfigList::add.
 TEST(planner_registry, registered_configs_are_distinct) {
   std::set<std::string> texts;
   for (const KernelConfig& c : kRegistered)
     EXPECT_TRUE(texts.insert(to_string(c)).second) << "twice: " << short_name(c);
 }
 
-/// ConfigList::add leaves impossible ones out.
+/// ConfigList::add leaves out impossible configs, so their number is checked here.
 TEST(planner_registry, every_convolution_of_the_gate_is_possible) {
   int convs = 0;
   for (const KernelConfig& c : kRegistered) convs += c.conv.op != ConvOp::none;
@@ -128,13 +128,14 @@ TEST(planner_registry, supports_what_the_types_allow_and_nothing_else) {
                 << name_of(a) << " " << name_of(b) << " " << name_of(d);
             supported += gemm_supports(p);
           }
-  EXPECT_EQ(supported, (2 * 4 + 4) * 4);  // 16-bit in four layouts, fp8 pairs in one, four outputs
+  // 16-bit types in four layouts, pairs of fp8 types in one; four outputs each.
+  EXPECT_EQ(supported, (2 * 4 + 4) * 4);
 }
 
 TEST(planner_registry, equal_kernels_are_equal_configs) {
   Problem p{.m = 64, .n = 64, .k = 64};
   const KernelConfig plain = config_for(p, {}, {}, StorePath::tma);
-  p.epilogue.bias_type = DType::fp32;  // without a bias, and without a residual
+  p.epilogue.bias_type = DType::fp32;  // there is no bias and no residual
   p.epilogue.c_type = DType::fp16;
   EXPECT_EQ(config_for(p, {}, {}, StorePath::tma), plain);
   p.epilogue.bias = Bias::column;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The printed text of a value is C++ that makes an equal value. How this can fail: EXPECT_PRINTS gives
-// compiler and printer the same tokens, so a wrong name, a missing field or another order differs. Checked by
-// dropping `stages` (the file stops compiling) and by printing `cluster.m` twice
-// (kernel_config_prints_every_field fails).
+// The printed text of a value is C++ that makes an equal value. EXPECT_PRINTS gives the same tokens to the
+// compiler and to the printer, so a wrong name, a missing field or another order shows. To see it fail: leave
+// out `stages`, so that this file does not compile, or print `cluster.m` twice.
 #include <algorithm>
 #include <cctype>
 #include <string>
@@ -22,7 +21,7 @@ std::string without_spaces(std::string text) {
 #define EXPECT_PRINTS(...) \
   EXPECT_EQ(without_spaces(sluice::to_string(__VA_ARGS__)), without_spaces(#__VA_ARGS__))
 
-/// Converts to anything; an aggregate takes as many of these as it has fields.
+/// Converts to any type, so an aggregate can be initialised from as many of these as it has fields.
 struct Anything {
   template <class T>
   constexpr operator T() const;
@@ -35,7 +34,7 @@ constexpr int field_count() {
     return sizeof...(Fields);
 }
 
-/// Counts fields at the outermost level of a printed initialiser.
+/// Counts the fields at the outermost level of a printed initialiser.
 int printed_fields(const std::string& text) {
   int depth = 0, count = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -136,7 +135,7 @@ TEST(printer, prints_as_many_fields_as_the_type_has) {
   EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>() - 1)
       << "no convolution";
   EXPECT_EQ(printed_fields(to_string(sluice::WorkSplit{})), field_count<sluice::WorkSplit>());
-  EXPECT_EQ(field_count<sluice::WorkSplit>(), 5);  // tests the counter itself
+  EXPECT_EQ(field_count<sluice::WorkSplit>(), 5);  // tests field_count() itself
 }
 
 TEST(printer, short_name_is_one_line_with_what_differs_from_the_default) {

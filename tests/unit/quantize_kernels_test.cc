@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The quantising kernels on simulated threads over host memory, equal to the reference in every bit. Covers
-// every step and input type, with and without vectors, ragged edges, pitches, NaN, infinities, tiny and huge
-// values. The units also compile. Seen to fail: with the clamp at 1e-4 left out of scale_of; with `<=` in
-// load's check of columns.
+// The quantising kernels on simulated threads over host memory must equal the reference in every bit. Covers
+// every step and input type, with and without vectors, partial blocks, pitches, NaN, infinities, tiny and
+// huge values. The units also compile. To see it fail: leave the clamp at 1e-4 out of scale_of, or use `<=`
+// in load's check of columns.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ inline void __threadfence() {}
 namespace sluice {
 namespace {
 
-/// The one CTA of a simulated block; tests/gpu has more.
+/// The only CTA of a simulated row. tests/gpu runs rows on several CTAs.
 template <u32 kSlots>
 struct HostTeam {
   struct Shared {
@@ -113,7 +113,7 @@ struct Case {
   Gate gate = Gate::none;
 };
 
-class Matrix8 {  // an input and the reference's output
+class Matrix8 {  // an input, and the reference's output
  public:
   Matrix8(const Case& c, u64 seed)
       : c_(c), ld_(input_columns(c.gate, c.columns) + c.input_pad), output_ld_(c.columns + c.output_pad) {
@@ -170,7 +170,7 @@ void expect_like_reference(Granularity granularity, Case c, bool vectors, unsign
   const auto scales = static_cast<std::size_t>(scale_count(granularity, c.rows, c.columns));
   const auto bytes = static_cast<std::size_t>(matrix.output_bytes());
   std::vector<u8> wanted(bytes, 0xcd);
-  std::vector<u64> got_words(bytes / 8 + 1, 0xcdcdcdcdcdcdcdcdu);  // aligned
+  std::vector<u64> got_words(bytes / 8 + 1, 0xcdcdcdcdcdcdcdcdu);  // u64, so that the bytes are aligned
   std::vector<float> wanted_scales(scales, -1.0f), got_scales(scales, -1.0f);
   u32 scratch[2] = {0, 0};
   reference_quantize(matrix.reference_input(), granularity, wanted.data(), matrix.output_ld(),
@@ -214,9 +214,8 @@ class quantize_kernels : public ::testing::TestWithParam<Granularity> {};
 TEST_P(quantize_kernels, give_the_bits_of_the_reference) {
   for (const bool vectors : {true, false}) {
     expect_all_types(GetParam(), {.rows = 5, .columns = 256}, vectors, 2);
-    const i64 rows = GetParam() == Granularity::row
-                         ? 13
-                         : 130;  // kept small: each row takes a simulated block, which is slow
+    const i64 rows =
+        GetParam() == Granularity::row ? 13 : 130;  // few cases, because simulating a row is slow
     expect_all_types(GetParam(), {.rows = rows, .columns = 136, .input_pad = 8, .output_pad = 16}, vectors,
                      3);
   }
@@ -250,7 +249,7 @@ TEST(quantize_kernels, rows_longer_than_a_block_holds) {
                                      true, 1);
 }
 
-/// Checks silu(gate) * up by itself.
+/// Checks silu(gate) * up on its own.
 template <DType kType, bool kVectors>
 void expect_plain_like_reference(Case c, unsigned blocks) {
   c.type = kType;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A quantiser's launches on the fake driver: how many kernels, which refusals, no allocation.
+// Launches of a quantiser on the fake driver: number of kernels, refusals, no allocation.
 #include <sluice/quantize.h>
 
 #include <sluice/c_api.h>
@@ -74,7 +74,8 @@ TEST_F(QuantizeLaunch, refuses_with_value_rule_and_remedy) {
   refused(gated->launch({.rows = 4, .columns = 8, .input_ld = 15}, args(), nullptr),
           ErrorCode::invalid_stride, "16");
   bad = args();
-  bad.output = shifted(const_cast<void*>(bad.input), 64 * 256 * 2);  // behind the gates, in the ups
+  // Inside the input: after the gates, in the other half.
+  bad.output = shifted(const_cast<void*>(bad.input), 64 * 256 * 2);
   refused(gated->launch(shape, bad, nullptr), ErrorCode::aliasing, "overlaps input");
   const Result<Quantizer> of_fp8 = Quantizer::create(device(), DType::e4m3, Granularity::row);
   EXPECT_FALSE(of_fp8.ok());
@@ -89,7 +90,7 @@ TEST_F(QuantizeLaunch, without_a_granularity_needs_no_scales_and_a_gate) {
   QuantizeArgs bad = given;
   bad.output = shifted(bad.output, 1);
   refused(made->launch({.rows = 4, .columns = 64}, bad, nullptr), ErrorCode::misaligned, "output");
-  bad = given;  // the second half of its bytes: past what e4m3 would take
+  bad = given;  // the output's last two bytes overlap the input; an e4m3 output would be half as long
   bad.output = shifted(const_cast<void*>(bad.input), -(4 * 64 * 2 - 2));
   refused(made->launch({.rows = 4, .columns = 64}, bad, nullptr), ErrorCode::aliasing, "overlaps input");
   bad = given;
@@ -165,7 +166,8 @@ TEST_F(QuantizeLaunch, nobody_writes_over_another) {
   bad.workspace.bytes = 7;
   refused(made(Granularity::tensor).launch(shape, bad, nullptr), ErrorCode::workspace, "not 7");
   launched(made(Granularity::row).launch(shape, not_for_rows, nullptr), 1);
-  bad.scales = reinterpret_cast<float*>(static_cast<u8*>(bad.output) + 64 * 256);  // right behind
+  // Right after the output, so nothing overlaps.
+  bad.scales = reinterpret_cast<float*>(static_cast<u8*>(bad.output) + 64 * 256);
   launched(made(Granularity::row).launch(shape, bad, nullptr), 2);
 }
 
@@ -176,13 +178,13 @@ TEST_F(QuantizeLaunch, follows_memory_of_its_own_device_alone) {
           ErrorCode::invalid_pointer, "output");
 }
 
-/// The first leaves amax in the workspace, where a product's counters are zero.
+/// The first kernel leaves the maximum in the workspace, where products expect counters of zero.
 TEST_F(QuantizeLaunch, a_second_kernel_that_is_refused_leaves_a_clean_workspace) {
   const QuantizeArgs given = args();
   u32* scratch = static_cast<u32*>(given.workspace.data);
   const Quantizer quantizer = made(Granularity::tensor);
   launched(quantizer.launch({.rows = 64, .columns = 256}, given, nullptr),
-           2);  // the owner of the memory is known now
+           2);  // makes the memory's owner known
   int found = 0;
   for (int index = 0; index < 10; ++index) {
     scratch[0] = scratch[1] = 7;  // as if the first kernel had run
@@ -190,7 +192,7 @@ TEST_F(QuantizeLaunch, a_second_kernel_that_is_refused_leaves_a_clean_workspace)
     driver.fail_call(index, CUDA_ERROR_UNKNOWN);
     const bool ok = quantizer.launch({.rows = 64, .columns = 256}, given, nullptr).ok();
     driver.fail_nothing();
-    if (driver.launches() != before + 1) continue;  // none or both
+    if (driver.launches() != before + 1) continue;  // both kernels were launched, or none
     ++found;
     EXPECT_FALSE(ok);
     EXPECT_EQ(scratch[0], 0u);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Callers' text in messages: one line, bounded, without bytes that a terminal obeys; and the parsers' bounds.
-// How this can fail: with is_control() false for DEL, C1 controls or direction marks, those cases fail.
+// Callers' text in messages: one line of limited length, without bytes that control a terminal. Also the
+// limits of the parsers. To see it fail: let is_control() return false for DEL, C1 controls or direction
+// marks.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// First calls and races beside captures of other threads, in each mode of capture, of streams that wait for
-// the legacy stream and of those that do not. No call may fail or end a capture. To see them fail: fill
-// RaceMemory by DeviceBuffer::upload(), or take RelaxedCapture out of Module::load() or find_order().
+// First calls and races while other threads capture, in each capture mode, with streams that wait for the
+// legacy stream and others. No call may fail or end a capture. To see them fail: fill RaceMemory by
+// DeviceBuffer::upload(), or remove RelaxedCapture from Module::load() or find_order().
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -22,8 +22,8 @@ class RacesAndCaptures : public PackedLaunchTest {
 
   const DriverApi& api() const { return *device().impl().api; }
 
-  /// Does the work in another thread while a new stream of this one captures. Returns what ending the capture
-  /// says.
+  /// Runs `work` in another thread while a new stream of this thread captures. Returns the result of ending
+  /// the capture.
   template <class Work>
   CUresult capture_beside(CUstreamCaptureMode mode, unsigned flags, const Work& work) {
     const ContextScope scope(*device().impl().primary);
@@ -57,7 +57,8 @@ TEST_F(RacesAndCaptures, a_race_ends_nobodys_capture) {
 }
 
 TEST_F(RacesAndCaptures, a_first_call_ends_nobodys_capture) {
-  // Kernels of each kind, one that numbers clusters by GPC, and one whose lent workspace is made and zeroed.
+  // Kernels of each kind, also one that numbers clusters by GPC and one that is lent a workspace, which is
+  // allocated and zeroed.
   for (const Problem& problem :
        {Problem{.m = 64, .n = 512, .k = 1024}, Problem{.m = 8192, .n = 8192, .k = 8192},
         Problem{.m = 128, .n = 256, .k = 16384}}) {
@@ -68,7 +69,7 @@ TEST_F(RacesAndCaptures, a_first_call_ends_nobodys_capture) {
       if (problem.m < 8192)
         fine(gemm::run(fresh, problem, args, own_.get()));
       else
-        fine(gemm::prepare(fresh, plan));  // operands of 128 MB each
+        fine(gemm::prepare(fresh, plan));  // its operands take 128 MB each
     });
   }
   const PackedProblem packed{.m = 16, .n = 512, .k = 1024};
@@ -76,7 +77,7 @@ TEST_F(RacesAndCaptures, a_first_call_ends_nobodys_capture) {
   survives([&] { fine(packed::run(*open_fake_device({.jobs = 2}), packed, args, own_.get())); });
 }
 
-/// The fake's own rules, so that the tests above can fail.
+/// Tests the fake driver's own rules, so that the tests above can fail.
 TEST_F(RacesAndCaptures, the_fake_ends_captures_as_cuda_does) {
   const DeviceBuffer buffer = *DeviceBuffer::allocate(device(), 256);
   const int value = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of races among a user's records, on the fake driver: for which card and version they decide, and
-// that tuned records stay. To see them fail: leave `card` or the version out of RaceBook::decides(), write
-// results in place of records, or let save_result() write whatever is there.
+// Results of races that are stored with a user's records, on the fake driver: for which card and version they
+// decide, and that tuned records stay. To see them fail: leave `card` or the version out of
+// RaceBook::decides(), write results in place of records, or let save_result() overwrite anything.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -18,7 +18,8 @@
 namespace sluice {
 namespace {
 
-/// Its three racers differ in shared memory, by which the fake driver tells them apart.
+/// A problem whose three racers have different sizes of shared memory, by which the fake driver recognises
+/// them.
 const Problem kProblem{.m = 64, .n = 512, .k = 1024};
 
 class RaceResults : public LaunchTest {
@@ -37,7 +38,7 @@ class RaceResults : public LaunchTest {
   static std::vector<Plan> racers(const Device& device, int most = 3) {
     return ops::racing<ops::Gemm>(*gemm::candidates(kProblem, device.info()), most);
   }
-  /// Races with one racer made fast, and returns whether anything was timed.
+  /// Makes the plan `fast` the fastest and races. Expects `wins` to win. Returns whether anything was timed.
   bool races(const Device& device, const Plan& fast, const Plan& wins, int most = 3) {
     driver.make_fast(static_cast<u32>(fast.smem_bytes));
     const int launches = driver.launches();
@@ -53,7 +54,7 @@ class RaceResults : public LaunchTest {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  /// Replaces text in every result.
+  /// Replaces text in the stored result of the race.
   void edit(const std::string& from, const std::string& to) const {
     std::string text = text_of(result_file());
     ASSERT_NE(text.find(from), std::string::npos) << text;
@@ -61,7 +62,7 @@ class RaceResults : public LaunchTest {
       text.replace(at, from.size(), to);
     std::ofstream(result_file()) << text;
   }
-  /// A tuned record of a plan, as `sluice tune` of another process writes it.
+  /// Stores a tuning record of a plan, as another process's `sluice tune` would.
   void tune(const Plan& plan, const std::string& method = "sluice tune: 40 candidates") const {
     Plan measured = plan;
     measured.measured_us = 1.5;
@@ -105,7 +106,7 @@ TEST_F(RaceResults, another_version_or_driver_races_again_and_the_old_winner_is_
   const Device device = opened();
   const auto ranked = *gemm::candidates(kProblem, device.info());
   const std::vector<Plan> two = racers(device, 2);
-  const Plan old = racers(device, 3)[2];  // no racer of two, unless a hint brings it
+  const Plan old = racers(device, 3)[2];  // not among two racers, unless a stored result adds it
   ASSERT_NE(old.config, two[1].config);
   for (const std::string what : {"version", "driver"}) {
     EXPECT_TRUE(races(opened(), old, old)) << what;
@@ -133,12 +134,13 @@ TEST_F(RaceResults, of_earlier_versions_that_lie_among_records_are_hints) {
   EXPECT_FALSE(races(opened(), racers(device)[0], old)) << "this card's own result decides now";
 }
 
-/// Audit 2: a device reads its records when it opens; what `sluice tune` writes later must stay, and decide.
+/// A device reads its records when it is opened. Records that `sluice tune` writes later must be kept, and
+/// must decide.
 TEST_F(RaceResults, a_record_that_is_tuned_after_the_device_opened_decides_and_stays) {
   const Device device = opened();
   const std::vector<Plan> plans = racers(device);
   EXPECT_TRUE(races(device, plans[2], plans[2]));
-  const Device racing = opened(1);  // raced nothing yet
+  const Device racing = opened(1);  // has not raced yet
   tune(plans[1]);
   const std::string tuned = text_of(record_file());
   EXPECT_FALSE(races(racing, plans[2], plans[1]));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Races of plans on the fake driver: which plans run, which wins, which are dropped, and what a failure
-// leaves. To see them fail: return the first plan in race(), let racing() take plans by rank alone, let
-// winner_of() take the lowest median, or return true for all in agreeing().
+// leaves. To see them fail: return the first plan in race(), let racing() choose plans by rank only, let
+// winner_of() choose the lowest median, or return true for all in agreeing().
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,8 @@ namespace sluice {
 namespace {
 
 const Problem kProblem{.m = 64, .n = 2048, .k = 4096};
-/// Its three racers differ in shared memory, by which the fake driver tells them apart.
+/// A problem whose three racers have different sizes of shared memory, by which the fake driver recognises
+/// them.
 const Problem kDistinct{.m = 64, .n = 512, .k = 1024};
 const PackedProblem kPacked{.m = 16, .n = 4096, .k = 4096};
 
@@ -75,7 +76,7 @@ TEST_F(Races, the_fastest_wins_is_kept_and_needs_no_race_again) {
   EXPECT_NEAR(planned(opened(0)).measured_us, won->measured_us, 1e-3);
 }
 
-/// With the lowest median for a winner, about a third of these races give the model's pick.
+/// If the lowest median won, only about a third of these races would give the model's pick.
 TEST_F(Races, noise_gives_the_models_pick_a_hundred_times) {
   const Problem small{.m = 64, .n = 256, .k = 256};
   const Device racing = *open_fake_device({.jobs = 2});
@@ -177,7 +178,7 @@ TEST_F(Races, packed_products_and_convolutions_drop_wrong_racers_too) {
   EXPECT_NE(won->smem_bytes, fast);
 }
 
-/// Audit 13: run() used to take a plan that the caller's workspace is too small for.
+/// run() must not take a plan that needs more workspace than the caller passes.
 TEST_F(Races, a_callers_workspace_bounds_the_plans_that_race) {
   const Problem split{.m = 128, .n = 256, .k = 16384};
   const Device racing = opened(16);
@@ -250,8 +251,8 @@ TEST_F(Races, without_memory_run_keeps_the_models_pick) {
 TEST_F(Races, a_failure_of_any_call_leaves_nothing_behind) {
   const Device racing = *open_fake_device({.jobs = 2});
   PackedProblem problem{.m = 16, .n = 512, .k = 1024};
-  problem.residual = true;                             // leaves no result, so every call races
-  ASSERT_TRUE(packed::race(racing, problem, 2).ok());  // compiles, loads
+  problem.residual = true;                             // such problems store no result, so every call races
+  ASSERT_TRUE(packed::race(racing, problem, 2).ok());  // compiles and loads the kernels
   const Alive before = driver.alive();
   int failed = 0;
   for (int call = 0;; call += 41) {

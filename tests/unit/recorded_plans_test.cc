@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice verify --records` reaches every shipped record. Seen to fail: with the fused parts of packed steps
-// left out of problem_of().
+// `sluice verify --records` must reach every shipped record. To see it fail: leave the fused parts of packed
+// steps out of problem_of().
 #include "bench/recorded_plans.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference of convolutions against sums written out by hand, against shifts (a filter of a single one),
-// and against itself: dgrad and wgrad are the adjoints of fprop. Seen to fail: with the padding's sign turned
-// in in_x(), with taps counted h before w, and with dgrad's pitch left out.
+// Compares the reference of convolutions with sums computed by hand, with shifts (a filter with a single
+// one), and with itself: dgrad and wgrad are the adjoints of fprop. To see it fail: change the padding's sign
+// in in_x(), count taps h before w, or leave out dgrad's pitch.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,7 +30,7 @@ Floats run(const Conv& conv, ConvOp op, const Floats& a, const Floats& b, size_t
   return d;
 }
 
-/// One channel, one filter, along one axis.
+/// Returns a convolution along one axis, with one channel and one filter.
 Conv line(int size, int filter) {
   return {
       .spatial = 1, .images = 1, .channels = 1, .filters = 1, .size = {size, 1, 1}, .filter = {filter, 1, 1}};
@@ -41,7 +41,7 @@ TEST(reference_conv, is_what_one_writes_by_hand) {
   EXPECT_EQ(run(line(5, 3), ConvOp::fprop, x, w, 3), (Floats{312, 423, 534}));
 
   Conv padded = line(5, 3);
-  padded.padding.w = 2;  // the zeros are before x only
+  padded.padding.w = 2;  // zeros only before x
   EXPECT_EQ(run(padded, ConvOp::fprop, x, w, 5), (Floats{100, 201, 312, 423, 534}));
   padded.padding.w = 0, padded.padding_after.w = 1;
   EXPECT_EQ(run(padded, ConvOp::fprop, x, w, 4), (Floats{312, 423, 534, 45}));
@@ -66,7 +66,8 @@ TEST(reference_conv, leaves_zeros_where_a_stride_passes_over_pixels) {
   EXPECT_EQ(run(conv, ConvOp::dgrad, {1, 2}, {10, 1}, 7), (Floats{10, 1, 0, 20, 2, 0, 0}));
 }
 
-/// Channels are innermost, then w, h, d and images; in the filter channels, then w, h, d and filters.
+/// In x and y, channels are contiguous, then w, h, d and images follow. In the filter: channels, w, h, d,
+/// filters.
 TEST(reference_conv, finds_channels_axes_and_images_where_they_lie) {
   const Conv conv{
       .spatial = 2, .images = 2, .channels = 2, .filters = 1, .size = {3, 2, 1}, .filter = {2, 1, 1}};
@@ -109,7 +110,7 @@ struct RandomConv {
       if (y_pixels(v) > 0) return v;
     }
   }
-  /// `rows` of `channels` small whole numbers, `pitch` apart; NaN lies between.
+  /// Returns `rows` of `channels` small whole numbers, `pitch` elements apart, with NaN in the gaps.
   Floats tensor(i64 rows, i64 channels, i64 pitch) {
     Floats t(static_cast<size_t>((rows - 1) * pitch + channels), std::numeric_limits<float>::quiet_NaN());
     for (i64 row = 0; row < rows; ++row)
@@ -142,7 +143,7 @@ TEST(reference_conv, has_gradients_that_are_adjoint_to_it) {
   EXPECT_GT(largest, 100) << "the products say something";
 }
 
-/// A filter that is one at a single tap moves x.
+/// A filter that is 1 at one tap and 0 elsewhere shifts x.
 TEST(reference_conv, moves_x_by_a_tap) {
   RandomConv make(8);
   for (int round = 0; round < 200; ++round) {
@@ -189,7 +190,7 @@ TEST(reference_conv, ends_as_a_product_does) {
                             .scale_a = scale_x.data(),
                             .scale_b = scale_w.data(),
                             .bias = bias.data()};
-  reference_gemm(p, buffers, 2.0f, -1.0f);  // goes to reference_conv
+  reference_gemm(p, buffers, 2.0f, -1.0f);  // calls reference_conv()
   const double expected[] = {6 - 10 + 7, 0, 1800 - 1 + 7};
   for (int i = 0; i < 3; ++i) EXPECT_EQ(d[i], encode_code(DType::bf16, expected[i]));
   reference_conv(p, {.c = c.data(), .d = d, .bias = bias.data()}, 0.0f, 1.0f);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every code of every small type against the compiler's float conversions or tables by hand; rounding against
-// a search for the nearest neighbour. How this can fail: rounding half up instead of to even breaks
-// encode_picks_the_nearest_neighbour. An e4m3 that overflows to its NaN breaks overflow_saturates_e4m3.
+// Compares every code of every small type with the compiler's float conversions or with tables computed by
+// hand, and rounding with a search for the nearest neighbour. To see it fail: round half up instead of to
+// even, or let e4m3 overflow to its NaN.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -60,7 +60,7 @@ TEST(reference_element, e5m2_is_the_upper_half_of_fp16) {
 }
 
 TEST(reference_element, e4m3_follows_its_table) {
-  // OCP 8-bit floating point specification, table 1: E4M3 has S.1111.111 as NaN and no infinity.
+  // OCP 8-bit floating point specification, table 1: in E4M3, S.1111.111 is NaN, and there is no infinity.
   for (int exponent = 0; exponent < 16; ++exponent)
     for (int fraction = 0; fraction < 8; ++fraction) {
       const u32 code = exponent * 8 + fraction;
@@ -112,7 +112,8 @@ TEST(reference_element, overflow_saturates_e4m3_and_makes_infinity_of_the_rest) 
   }
   EXPECT_EQ(encode_code(DType::e4m3, std::nan("")), 0x7fu);
   EXPECT_EQ(encode_code(DType::fp16, 65519.9), 0x7bffu);  // rounds down to 65504
-  EXPECT_EQ(encode_code(DType::fp16, 65520.0), 0x7c00u);  // the tie goes to the even neighbour, infinity
+  // A tie, rounded to the even neighbour, which is infinity.
+  EXPECT_EQ(encode_code(DType::fp16, 65520.0), 0x7c00u);
   EXPECT_EQ(encode_code(DType::fp16, -1e300), 0xfc00u);
   EXPECT_EQ(encode_code(DType::e5m2, 61440.0), 0x7cu);
   EXPECT_EQ(encode_code(DType::e5m2, 61439.0), 0x7bu);
@@ -138,7 +139,7 @@ TEST(reference_element, fp32_is_the_compilers_conversion) {
     const u64 bits = random();
     double value;
     std::memcpy(&value, &bits, 8);
-    // Half of the cases lie near float's range, where rounding happens.
+    // Half of the values are near the range of fp32, where rounding matters.
     if (i % 2 == 0) value = std::ldexp(1.0 + static_cast<double>(bits >> 12) * 0x1p-52, i % 300 - 155);
     if (std::isnan(value)) continue;
     const float expected = static_cast<float>(value);
@@ -155,7 +156,8 @@ TEST(reference_element, arrays_are_addressed_by_element) {
     std::memset(bytes, 0xab, sizeof bytes);
     for (int i = 0; i < 3; ++i) store_element(type, bytes, i, i - 1.5);
     for (int i = 0; i < 3; ++i) EXPECT_EQ(load_element(type, bytes, i), i - 1.5) << name_of(type);
-    EXPECT_EQ(bytes[3 * bytes_of(type)], 0xab) << name_of(type);  // nothing past the third was written
+    // Nothing was written after the third element.
+    EXPECT_EQ(bytes[3 * bytes_of(type)], 0xab) << name_of(type);
   }
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference product against independent arithmetic: integer sums over logical matrices that a second
-// address rule scatters into memory, and closed forms for the epilogue. How this can fail: with batch and
-// column swapped in B's address, matches_integer_arithmetic fails. Reading C with beta = 0 crashes
-// unread_operands, where C is null.
+// Compares the reference product with independent arithmetic: integer sums over logical matrices, stored by a
+// second rule of addresses, and closed forms of the epilogue. To see it fail: swap batch and column in B's
+// address, or read C with beta = 0, where C is null.
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -16,8 +15,8 @@
 namespace sluice {
 namespace {
 
-/// A logical batch x rows x columns matrix of small integers, stored by `strides`. All other bytes are 0xff,
-/// NaN in every type, so that reading padding shows.
+/// A logical matrix of batch x rows x columns small whole numbers, stored with `strides`. All other bytes are
+/// 0xff, which is NaN in every type, so that reading them shows.
 struct Scattered {
   std::vector<int> values;
   std::vector<unsigned char> bytes;
@@ -96,7 +95,7 @@ void check_against_integers(const Case& test) {
       for (i64 j = 0; j < n; ++j) {
         int sum = 0;
         for (i64 l = 0; l < k; ++l) sum += a.at(z, i, l) * b.at(z, l, j);
-        // In halves, to stay in integers: alpha * scale_b = 1.
+        // alpha * scale_b is 1/2, so sums are counted in halves to stay whole.
         const int halves = sum * (i % 3 == 0 ? -4 : 1) - 8 * c.at(z, i, j) + 2 * bias.at(0, 0, j);
         store_element(test.d, expected.data(), z * d_batch + i * ldd + j, halves > 0 ? halves / 2.0 : 0.0);
       }
@@ -104,7 +103,7 @@ void check_against_integers(const Case& test) {
                          << name_of(test.b_major) << " " << test.padded;
 }
 
-/// Ones in A and B: each element of D is the sum of its blocks' lengths times their scales.
+/// A and B are ones, so an element of D is the sum over blocks of their length times their scales.
 TEST(reference_gemm, block_scales_belong_to_their_row_their_128_columns_and_their_128_of_k) {
   const i64 batch = 2, m = 3, n = 130, k = 300, k_blocks = 3, n_blocks = 2;
   Problem p{.m = m, .n = n, .k = k, .batch = batch};
@@ -144,7 +143,7 @@ TEST(reference_gemm, matches_integer_arithmetic_in_every_type_layout_and_stride)
   check_against_integers({DType::e4m3, DType::e5m2, DType::bf16});
 }
 
-/// One element: a * 1, with the given epilogue and alpha.
+/// Returns D of a product of one element: a * 1, with this epilogue and alpha.
 double single(Epilogue epilogue, float a, float alpha = 1.0f) {
   Problem p{.m = 1, .n = 1, .k = 1};
   p.a.type = p.b.type = DType::bf16;
@@ -159,7 +158,7 @@ double single(Epilogue epilogue, float a, float alpha = 1.0f) {
 }
 
 TEST(reference_gemm, activations_have_their_closed_forms) {
-  // x * Phi(x) and x * sigmoid(x) to ten decimals, from another source.
+  // x * Phi(x) and x * sigmoid(x) to ten decimals, from an independent source.
   EXPECT_NEAR(single({.activation = Activation::gelu}, 1.0f), 0.8413447461, 1e-7);
   EXPECT_NEAR(single({.activation = Activation::gelu}, -2.0f), -0.0455002639, 1e-8);
   EXPECT_NEAR(single({.activation = Activation::silu}, 1.0f), 0.7310585786, 1e-7);
@@ -180,7 +179,7 @@ TEST(reference_gemm, nan_goes_through_every_activation_and_infinity_through_relu
 
 TEST(reference_gemm, unread_operands_may_be_nan_or_null) {
   EXPECT_EQ(single({}, std::nanf(""), /*alpha=*/0.0f), 0.0);  // A is not read
-  // beta = 0: C is null here, and reading it would crash.
+  // With beta = 0, C is null here, and reading it would crash.
   EXPECT_EQ(single({.residual = true, .c_type = DType::fp32}, 2.0f), 2.0);
 }
 
@@ -193,7 +192,7 @@ TEST(reference_gemm, a_sum_over_nothing_is_zero_and_an_empty_product_writes_noth
   for (i64 Problem::*size : {&Problem::m, &Problem::n, &Problem::batch}) {
     Problem empty{.m = 2, .n = 2, .k = 2};
     empty.*size = 0;
-    reference_gemm(empty, {}, 1.0f, 0.0f);  // every pointer is null
+    reference_gemm(empty, {}, 1.0f, 0.0f);  // all pointers are null
   }
 }
 
@@ -217,7 +216,8 @@ TEST(reference_gemm, adds_to_d_or_leaves_its_bits_where_there_is_nothing_to_add)
 }
 
 TEST(reference_gemm, rounds_once_from_the_double_sum) {
-  // 2049 * 1 + (2049 is a tie between the fp16 values 2048 and 2050) a little above: rounds up, not to even.
+  // The sum is slightly above 2049, which is a tie between the fp16 values 2048 and 2050. It must round up,
+  // not to even.
   Problem p{.m = 1, .n = 1, .k = 2};
   p.a.type = p.b.type = DType::bf16;
   p.d.type = DType::fp16;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed blobs against the tensor core's registers. Each lane's words go through the masks and rotates of
-// docs/packing.md; the numbers must be the codes of the row and k that PTX assigns to that place. Then
-// packing, unpacking, padding, slices and misuse. Seen to fail: with a slice of k that forgets the rows'
-// scales.
+// Compares packed blobs with the tensor core's registers. Each lane's words are masked and rotated as in
+// docs/packing.md; the numbers must be the codes of the row and k that PTX assigns to that place. Also
+// packing, unpacking, padding, slices and misuse. To see it fail: ignore the rows' scales in a slice of k.
 #include <sluice/reference/packed_weights.h>
 
 #include <gtest/gtest.h>
@@ -39,7 +38,7 @@ double half_value(DType type, u32 reg, int half) {
   return decode_code(type, reg >> (16 * half) & 0xffff);
 }
 
-/// Calls look(words, first row, first k) for the 16 bytes of every lane of a blob.
+/// Calls look(words, first row, first k) for each lane's 16 bytes of a blob.
 template <class Look>
 void for_each_lane(const WeightFormat& f, Size size, const std::vector<u8>& blob, Look look) {
   const int chunk_k = f.type == WeightType::uint4 ? 64 : 32;
@@ -98,12 +97,13 @@ TEST(packed_operands, bytes_lie_at_bits_10_to_3_of_each_half) {
   }
 }
 
-/// Each code is a byte then, as device/math/code_fragments.cuh converts it: 0 and 2 are those of register 0.
+/// After the rotation each code is a whole byte, as device/math/code_fragments.cuh expects it. Codes 0 and 2
+/// are in register 0.
 TEST(packed_operands, bytes_are_whole_when_a_word_is_turned_by_3) {
   const WeightFormat f{.type = WeightType::e4m3};
   for (u32 code = 0; code < 256; ++code)
     for (int field = 0; field < 4; ++field) {
-      const int byte = field / 2 + field % 2 * 2;  // register field / 2, half field % 2
+      const int byte = field / 2 + field % 2 * 2;  // the code is in register field / 2, half field % 2
       EXPECT_EQ(rotate_right(place_code(f, code, field), 3), code << (8 * byte));
     }
 }
@@ -143,7 +143,7 @@ TEST(packed_weights, unpacking_gives_the_arrays_back) {
     }
 }
 
-/// A kernel reads the scales of a lane's two rows at the offsets of docs/packing.md.
+/// A kernel reads the scales of a lane's two rows at the offsets that docs/packing.md states.
 TEST(packed_weights, scales_lie_where_the_page_says) {
   const WeightFormat grouped{.group = 32, .scale = DType::fp32, .zero = ScaleZero::per_group};
   const WeightFormat rows{.group = 0, .scale = DType::fp16, .zero = ScaleZero::per_group};
@@ -173,7 +173,7 @@ TEST(packed_weights, padding_has_code_zero) {
   for (const WeightFormat& f : test::all_formats()) {
     const RandomWeights weights(f, 65, 129, 5);
     const std::vector<u8> blob = packed(f, weights);
-    const auto arrays = unpack_weights({f, 128, 256, blob.data()});  // as large as the blob
+    const auto arrays = unpack_weights({f, 128, 256, blob.data()});  // arrays as large as the blob
 
     ASSERT_TRUE(arrays);
     for (i64 row = 0; row < 128; ++row)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Result carries one of two things; every code has its own name.
+// A Result contains a value or an Error, and every error code has its own name.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -34,7 +34,7 @@ TEST(Result, of_nothing_is_success_or_an_error) {
 
 TEST(ErrorCode, each_has_a_name_of_its_own) {
   std::set<std::string> names;
-  const int count = static_cast<int>(ErrorCode::internal) + 1;  // the last one
+  const int count = static_cast<int>(ErrorCode::internal) + 1;  // `internal` is the last one
   for (int i = 0; i < count; ++i) names.insert(name_of(static_cast<ErrorCode>(i)));
   EXPECT_EQ(static_cast<int>(names.size()), count);
   EXPECT_EQ(names.count("?"), 0u);

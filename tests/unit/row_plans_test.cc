@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of rows planned without a GPU: at most twelve kernels a layer, their modelled cost, a kernel for
-// every m, repeatable answers, misuse. Bounds for 1 to 512 rows: 1.5 % in the mean over layers (2 % in each),
-// 8 % at worst. To see it fail: choose four kernels.
+// Plans for ranges of rows, without a GPU: at most twelve kernels per layer, their modelled cost, a kernel
+// for every m, repeatable answers, misuse. Limits of the loss for 1 to 512 rows: 1.5 % in the mean over
+// layers (2 % in each), 8 % at worst. To see it fail: choose four kernels.
 #include <sluice/rows.h>
 
 #include <gtest/gtest.h>
@@ -39,8 +39,9 @@ struct Losses {
   double mean, worst;
 };
 constexpr Losses kDense{0.02, 0.08};
-// Every eighth number of tokens has a tile of its width, and twelve kernels have twelve widths. They lose
-// more to the best than those of five widths did, and take less time (docs/findings/int4-widths.md).
+// For packed weights, numbers of tokens that are multiples of eight have a tile of exactly that width, but
+// twelve kernels have only twelve widths. So the loss against the best is larger than when there were five
+// widths, and the time shorter (docs/findings/int4-widths.md).
 constexpr Losses kInt4{0.07, 0.21};
 
 template <class Table>
@@ -73,8 +74,8 @@ TEST(row_plans, few_kernels_serve_1_to_512_rows_of_the_layers_of_models) {
   EXPECT_LE(sum / count, 0.015);
 }
 
-/// Longer ranges share twelve kernels among more sizes. The bound is the observed loss and a little, so that
-/// it cannot grow unnoticed.
+/// A longer range shares twelve kernels among more sizes. The limit is slightly above the measured loss, so
+/// that it cannot grow unnoticed.
 TEST(row_plans, twelve_kernels_serve_1_to_8192_rows_too_at_a_price) {
   for (const Layer& layer : {kLayers[0], kLayers[1]}) {
     const auto fp8 = gemm::plan_rows(fp8_layer(layer), {1, 8192}, {});
@@ -117,7 +118,8 @@ TEST(row_plans, every_m_is_served_by_one_of_the_kernels_and_launches_no_other_un
   }
 }
 
-/// Fails without the sort of row_text.cc: kernels are in the order in which they were chosen.
+/// To see it fail: remove the sort in row_text.cc. Kernels are then listed in the order in which they were
+/// chosen.
 TEST(row_plans, the_text_lists_kernels_by_the_rows_that_they_begin_with) {
   for (const Layer& layer : kLayers) {
     const auto table = gemm::plan_rows(bf16_layer(layer), {1, 512}, {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice rows` without a GPU: the random draw, flags, and findings. A wrong kernel has no time, and a kernel
+// `sluice rows` without a GPU: the random draw, flags, and results. A wrong kernel has no time, and a kernel
 // made in a call that should make none is reported. To see it fail: leave kernels_made out of all_right().
 #include "bench/rows_record.h"
 
@@ -72,7 +72,7 @@ class RowsBench : public LabFixture {
   RowsBench() : LabFixture({.rounds = 1, .peer = false}) {}
 };
 
-/// The fake GPU computes nothing, so each checked kernel is wrong.
+/// The fake GPU computes nothing, so every kernel that is checked is wrong.
 TEST_F(RowsBench, first_calls_make_no_kernel_and_a_wrong_one_has_no_time) {
   const Problem dense{.n = 512, .k = 256};
   const RowsRecord record = measure_rows(*lab_, dense, {.rows = {1, 40}, .numbers = 6}, kSilent);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A prepared range on the fake driver: no m inside compiles or loads anything, in a capturing stream too;
-// another problem, or an m outside, goes the ordinary way. And problems that nobody asked for do not grow
-// without end. To see it fail: let ops::kernel_of_rows() return nothing.
+// A prepared range of rows on the fake driver. No m inside compiles or loads anything, even in a stream that
+// captures. Another problem, or an m outside, is handled as without a range. Kernels of problems that were
+// not prepared are limited in number. To see it fail: let ops::kernel_of_rows() return nothing.
 #include <sluice/rows.h>
 
 #include <time.h>
@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-/// CPU time of this thread: on a busy machine the wall clock counts the others too.
+/// Returns the CPU time of this thread, because the wall clock includes other work on the machine.
 double cpu_ms() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -31,7 +31,7 @@ constexpr double kMostMs = 2;
 
 class Rows : public PackedLaunchTest {
  protected:
-  /// Compiles and loads so far.
+  /// Returns the number of compiles and of loaded kernels so far.
   std::pair<int, int> work() { return {device().impl().cache.stats().compiles, driver.alive().modules}; }
 
   Problem fp8(i64 m) {
@@ -91,7 +91,7 @@ TEST_F(Rows, one_row_is_served_however_its_scale_and_stride_are_spelled) {
   EXPECT_EQ(ops::kernel_of_rows<ops::Gemm>(device(), two), std::nullopt);
 }
 
-/// Strides that were read off arrays of some m are those of every m where they are packed.
+/// Strides without padding, filled in for one m, are valid for every m.
 TEST_F(Rows, a_range_of_a_problem_whose_strides_are_filled_in_serves_all_the_same) {
   ASSERT_TRUE(gemm::prepare(device(), with_strides(fp8(64)), {1, 200}).ok());
   for (const i64 m : {1, 64, 200})
@@ -153,7 +153,7 @@ TEST_F(Rows, a_compiler_that_fails_leaves_no_range_behind) {
   EXPECT_TRUE(gemm::prepare(device(), fp8(0), {1, 64}).ok());
 }
 
-/// Modules stay: a graph may have been captured with a kernel that others pushed out.
+/// Modules stay loaded when a kernel is dropped, because a graph may have captured it.
 TEST_F(Rows, problems_that_nobody_asked_for_are_bounded_and_their_modules_stay) {
   ops::KeptKernels<Problem, gemm::Kernel> kernels(3);
   const auto make = [&](i64 m) { return [this, m]() -> Result<gemm::Kernel> { return prepared(fp8(m)); }; };
@@ -163,14 +163,14 @@ TEST_F(Rows, problems_that_nobody_asked_for_are_bounded_and_their_modules_stay) 
   ask_for(fp8(1));
   for (const i64 m : {2, 200, 4}) ASSERT_TRUE(kernels.get(fp8(m), make(m)).ok());
   EXPECT_EQ(kernels.size(), 4u);
-  ASSERT_TRUE(kernels.find(fp8(2)).has_value());  // the one used last
+  ASSERT_TRUE(kernels.find(fp8(2)).has_value());  // makes it the most recently used
   const int modules = driver.alive().modules;
-  ASSERT_TRUE(kernels.get(fp8(500), make(500)).ok());  // a kernel of its own, as 200 rows had
+  ASSERT_TRUE(kernels.get(fp8(500), make(500)).ok());  // needs a kernel of its own, as m = 200 did
   EXPECT_EQ(kernels.size(), 4u);
   EXPECT_FALSE(kernels.find(fp8(200)).has_value());
   for (const i64 m : {1, 2, 4, 500}) EXPECT_TRUE(kernels.find(fp8(m)).has_value()) << m;
   EXPECT_EQ(driver.alive().modules, modules + 1);
-  // Asked for later, it stays too.
+  // A problem that was prepared on request stays too.
   ask_for(fp8(2));
   for (i64 m = 20; m < 40; ++m) ASSERT_TRUE(kernels.get(fp8(m), make(m)).ok());
   EXPECT_TRUE(kernels.find(fp8(1)).has_value());

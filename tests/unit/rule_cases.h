@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that each rule of a validate() has a config that breaks it. The rules are read from the source, as
-// all of its `return "..."`.
+// Checks that each rule of a validate() has a config that breaks it. The rules are all `return "..."` in its
+// source.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ inline std::set<std::string> rules_in(const std::string& path) {
   EXPECT_TRUE(file.good()) << path;
   std::stringstream text;
   text << file.rdbuf();
-  // Joins string literals that continue on the next line.
+  // Joins string literals that are continued on the next line.
   const std::string source = std::regex_replace(text.str(), std::regex("\"\\s*\"\n?"), "");
   const std::regex rule("return \"([^\"]+)\"");
   std::set<std::string> rules;
@@ -33,7 +33,7 @@ inline std::set<std::string> rules_in(const std::string& path) {
   return rules;
 }
 
-/// `good` breaks no rule.
+/// Expects that `good` breaks no rule.
 template <class Config>
 void expect_all_rules_broken(const std::vector<Broken<Config>>& cases, const Config& good,
                              const std::string& path) {

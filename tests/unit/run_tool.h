@@ -12,12 +12,12 @@ namespace sluice {
 
 struct Outcome {
   int code = -1;
-  std::string text;  // stdout and stderr
+  std::string text;  // stdout and stderr together
 
   bool has(const std::string& part) const { return text.find(part) != std::string::npos; }
 };
 
-/// `environment`: assignments in shell syntax.
+/// Runs the tool. `environment`: variable assignments in shell syntax.
 inline Outcome run_tool(const std::string& environment, const std::string& arguments) {
   const std::string command =
       environment + " '" SLUICE_BINARY_DIR "/sluice' " + arguments + " 2>&1 </dev/null";

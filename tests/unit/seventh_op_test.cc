@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operation in one file outside the library (tests/seventh/scale.h) is planned, compiled, launched, kept,
-// and a step of a chain. To see one fail: give y the role read; leave Launch::wait() out of the kernel; let
-// ShapedStep::plan ignore the request's overlap.
+// An operation in one file outside the library (tests/seventh/scale.h) is planned, compiled, launched,
+// cached, and used as a step of a chain. To see one fail: give y the role `read`, leave Launch::wait() out of
+// the kernel, or let ShapedStep::plan ignore the requested overlap.
 #include <cstring>
 
 #include <sluice/chain/chain.h>
@@ -87,7 +87,7 @@ TEST_F(SeventhOp, is_a_step_of_a_chain) {
   given.args.x = static_cast<const float*>(product(steps[0]).args.d);
   given.args.y = static_cast<float*>(product(steps[0]).args.d);
   steps[1] = {.work = op_step<Scale>({}, given), .name = "scale", .hand_off_bytes = 1 << 20};
-  product(steps[2]).problem.k = 1 << 15;  // more than the rings of its launch hold
+  product(steps[2]).problem.k = 1 << 15;  // so large that the rings of its launch cannot hold all weights
   product(steps[2]).args.a = driver.memory(kRows << 15);
   product(steps[2]).args.b = driver.memory(kWidth << 15);
   const ChainPlan plan = planned(steps);

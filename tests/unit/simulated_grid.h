@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enough of CUDA's execution model to run the verification kernels under g++. A block is 256 threads that
-// meet in __syncthreads, atomics are atomics, and blocks run one after the other. A thread is a context that
-// runs until it waits, so a block needs one CPU and no scheduler: 256 threads of the system took a hundred
-// times as long. Include it before the kernels. Kernels with a protocol belong in sluice/twin.
+// Enough of CUDA's execution model to run the verification kernels under g++. A block has 256 threads with
+// __syncthreads, atomics work, and blocks run one after the other. A thread is a context that runs until it
+// waits, so a block needs only one CPU; threads of the operating system took a hundred times as long. Include
+// it before the kernels. Kernels with a protocol are tested in sluice/twin instead.
 #pragma once
 
 #include <ucontext.h>
@@ -27,7 +27,7 @@ struct Context {
   std::unique_ptr<char[]> stack{new char[kStackBytes]};
   bool done = false;
 };
-/// Threads wait here until `count` of them have come.
+/// A barrier at which threads wait until `count` of them have arrived.
 struct Meeting {
   int arrived = 0;
   unsigned passed = 0;
@@ -61,7 +61,7 @@ inline void run_thread() {
   block->threads[thread_index.x].done = true;
 }
 
-/// Runs `kernel` in every thread of every block. `block_threads`: at most kThreads.
+/// Runs `kernel` in every thread of every block, one thread at a time. `block_threads`: at most kThreads.
 inline void launch(unsigned blocks, const std::function<void()>& kernel, unsigned block_threads = kThreads) {
   static Block memory;
   block = &memory;

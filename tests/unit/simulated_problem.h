@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A problem in host memory, filled and checked by the verification kernels on simulated threads; the CPU
-// reference replaces the GEMM. Used by verify_kernels_test.cc and judge_test.cc.
+// A problem in host memory, filled and checked by the verification kernels on simulated threads. The CPU
+// reference replaces the GEMM kernel. Used by verify_kernels_test.cc and judge_test.cc.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace sluice::test {
 
-/// A problem's operands in host memory, filled by the fill kernel.
+/// A problem's operands in host memory, written by the fill kernel.
 struct HostData {
   Problem problem;
   DataSpec spec;

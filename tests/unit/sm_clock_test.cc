@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock that bench/ counts: the mean over the SMs' notes, and the kernel that notes. The fake driver's
-// SMs note nothing. Seen to fail: with an SM that noted only one edge counted as a clock of 0.
+// The clock that bench/ measures: the mean over SMs, and the kernel that records it. The fake driver's SMs
+// record nothing. To see it fail: count an SM that recorded only one edge as a clock of 0.
 #include <gtest/gtest.h>
 
 #include <sluice/host/jit/compiler.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spec/conv.h against the definition of a convolution, over random geometries. The definition is a set of
-// touches: pixel q of y and tap t of the filter touch pixel x if x = q * stride - padding + t * dilation
-// along each axis.
+// Compares spec/conv.h with the definition of a convolution, over random geometries. By definition, pixel q
+// of y and tap t of the filter touch pixel x if x = q * stride - padding + t * dilation along each axis.
 #include <sluice/spec/conv.h>
 
 #include <gtest/gtest.h>
@@ -39,7 +38,7 @@ constexpr bool has_extents(const Conv& v, i64 m, i64 n, i64 k, i64 batch = 1) {
 }
 constexpr i64 kPixels56 = 32 * 56 * 56, kPixels28 = 32 * 28 * 28;
 
-// 56 x 56, 3 x 3, 64 to 64
+// 56 x 56 pixels, 3 x 3 filter, 64 channels to 64.
 static_assert(has_extents(layer(ConvOp::fprop, 56, 3, 1, 1, 64, 64), kPixels56, 64, 9 * 64));
 static_assert(has_extents(layer(ConvOp::dgrad, 56, 3, 1, 1, 64, 64), kPixels56, 64, 9 * 64));
 static_assert(has_extents(layer(ConvOp::wgrad, 56, 3, 1, 1, 64, 64), 64, 9 * 64, kPixels56));
@@ -48,7 +47,7 @@ static_assert(upper_corner(forward_axis(layer(ConvOp::fprop, 56, 3, 1, 1, 64, 64
 static_assert(upper_corner(phase_axis(layer(ConvOp::dgrad, 56, 3, 1, 1, 64, 64), 0, 0)) == -1);
 static_assert(!is_phased(layer(ConvOp::dgrad, 56, 3, 1, 1, 64, 64)));
 
-// 56 x 56, 3 x 3 with stride 2, 128 to 128: phases of 4, 2, 2 and 1 taps
+// 56 x 56 pixels, 3 x 3 filter with stride 2, 128 channels to 128. Phases have 4, 2, 2 and 1 taps.
 constexpr Conv kStrided = layer(ConvOp::dgrad, 56, 3, 2, 1, 128, 128);
 static_assert(output_size(kStrided, 0) == 28 && is_phased(kStrided) && phases_of(kStrided).count == 4);
 static_assert(has_extents(kStrided, kPixels28, 128, 4 * 128, 4));
@@ -58,14 +57,15 @@ static_assert(phases_of(kStrided).items[0].first == Axes{1, 1, 0});
 static_assert(phases_of(kStrided).items[3].first == Axes{0, 0, 0});
 static_assert(has_extents(layer(ConvOp::wgrad, 56, 3, 2, 1, 128, 128), 128, 9 * 128, kPixels28));
 
-// 56 x 56, 1 x 1 with stride 2, 256 to 512: three phases have no tap, and their pixels of dx are zero
+// 56 x 56 pixels, 1 x 1 filter with stride 2, 256 channels to 512. Three phases have no tap, so their pixels
+// of dx are zero.
 constexpr Conv kShortcut = layer(ConvOp::dgrad, 56, 1, 2, 0, 256, 512);
 static_assert(has_extents(kShortcut, kPixels28, 256, 512, 4));
 static_assert(phases_of(kShortcut).items[0].taps() == 1 && phases_of(kShortcut).items[1].taps() == 0 &&
               phases_of(kShortcut).items[3].taps() == 0);
 static_assert(upper_corner(forward_axis(layer(ConvOp::fprop, 56, 1, 2, 0, 256, 512), 0)) == -1);
 
-// The first layer: 224 x 224, 7 x 7 with stride 2, 8 (padded) to 64
+// The first layer: 224 x 224 pixels, 7 x 7 filter with stride 2, 8 (padded) channels to 64.
 constexpr Conv kStem = layer(ConvOp::fprop, 224, 7, 2, 3, 8, 64);
 static_assert(output_size(kStem, 0) == 112);
 static_assert(has_extents(kStem, i64{32} * 112 * 112, 64, 49 * 64));
@@ -99,9 +99,10 @@ Conv random_conv(std::mt19937& dice, ConvOp op) {
   }
 }
 
-using Touch = std::array<int, 3>;  // pixel of the product, index in the filter, index in the gathered tensor
+using Touch = std::array<int, 3>;  // indices of: the product's pixel, the filter's tap, the gathered pixel
 
-/// Touches along one axis, from the definition. The product's pixels are y's (fprop, wgrad) or x's (dgrad).
+/// Returns the combinations that contribute along one axis, by definition. The product's pixels are those of
+/// y (fprop, wgrad) or x (dgrad).
 std::set<Touch> defined_touches(const Conv& v, int axis) {
   std::set<Touch> touches;
   for (int x = 0; x < v.size[axis]; ++x)
@@ -112,7 +113,8 @@ std::set<Touch> defined_touches(const Conv& v, int axis) {
   return touches;
 }
 
-/// Touches that an axis of spec/conv.h makes; `pixel`: of the product's, for each position.
+/// Adds the combinations that a GatherAxis of spec/conv.h visits. Position p is the product's pixel first + p
+/// * step.
 void add_touches(const GatherAxis& a, int first, int step, std::vector<Touch>& touches) {
   for (int p = 0; p < a.positions; ++p)
     for (int t = 0; t < a.taps; ++t) {
@@ -122,7 +124,7 @@ void add_touches(const GatherAxis& a, int first, int step, std::vector<Touch>& t
     }
 }
 
-/// The copy engine is told this: offsets are not negative, the box holds each position, and no more fit.
+/// Expects what the copy engine requires: no offset is negative, and the box contains exactly the positions.
 void expect_encodable(const GatherAxis& a) {
   for (int t = 0; t < a.taps; ++t) {
     ASSERT_GE(a.offset_first + t * a.offset_step, 0);
@@ -157,7 +159,8 @@ void expect_same_touches(const Conv& v, int axis) {
   ASSERT_TRUE(std::set<Touch>(made.begin(), made.end()) == defined);
 }
 
-/// Each tap of the table, taken apart, is the taps of its axes; the filter's matrices come once each.
+/// Expects each entry of the tap table to consist of the axes' taps, and each of the filter's matrices to
+/// occur once.
 void expect_same_taps(const Conv& v, const Phases& phases) {
   std::set<int> filters;
   int taps = 0;
@@ -243,7 +246,7 @@ TEST(spec_conv, touches_what_the_definition_touches) {
     EXPECT_GT(seen[kind], 50) << kind;
 }
 
-/// The parameters of a kernel: the walk of 64 pixels in mixed radix, and the taps of all phases in one table.
+/// Kernel parameters contain the step of 64 pixels in mixed radix, and the taps of all phases in one table.
 TEST(spec_conv, parameters_hold_the_walk_and_every_tap) {
   std::mt19937 dice(21);
   for (int i = 0; i < 600; ++i) {
@@ -308,13 +311,14 @@ TEST(conv_problem, a_pointwise_convolution_is_a_plain_product) {
     EXPECT_FALSE(is_conv(p.conv));
     EXPECT_EQ(p.batch, 1);
   }
-  // A residual lies as D does.
+  // The residual has D's layout.
   const Problem residual =
       product_of_conv(pointwise(ConvOp::fprop), DType::bf16, DType::bf16, {.residual = true});
   EXPECT_EQ(residual.c.ld, 1032);
 }
 
-/// The plain product of a pointwise wgrad has as many columns as channels; a gathered one has whole blocks.
+/// A pointwise wgrad is a plain product with as many columns as channels. A gathered wgrad has whole blocks
+/// of columns.
 TEST(conv_problem, odd_channels_of_a_pointwise_one_are_not_padded) {
   Conv v = pointwise(ConvOp::wgrad);
   v.channels = 24;
@@ -340,7 +344,7 @@ TEST(conv_problem, anything_gathered_stays_a_convolution) {
       const ConvExtents e = extents_of(v);
       EXPECT_TRUE(p.m == e.m && p.n == e.n && p.k == e.k && p.batch == e.batch);
     }
-    Conv dilated = plain;  // one tap reaches nowhere, however wide its dilation
+    Conv dilated = plain;  // with a single tap, the dilation has no effect
     dilated.dilation = {3, 3, 3};
     EXPECT_FALSE(is_conv(product_of_conv(dilated, DType::bf16, DType::bf16).conv));
   }
@@ -350,7 +354,7 @@ TEST(conv_problem, operands_lie_as_the_kernels_read_them) {
   Conv v = layer(ConvOp::fprop, 28, 3, 1, 1, 72, 40);
   v.x_pitch = 80;
   const Problem fprop = product_of_conv(v, DType::bf16, DType::bf16);
-  // w[filter][tap][channel]: rows of B are filters, and its batch is the taps
+  // The filter is w[filter][tap][channel]. B's rows are filters, and its batch index is the tap.
   EXPECT_EQ(b_index(fprop, 5, 7, 11), (7 * 9 + 5) * 72 + 11);
   EXPECT_EQ(fprop.a.ld, 80);
   EXPECT_EQ(fprop.d.ld, 40);
@@ -358,7 +362,7 @@ TEST(conv_problem, operands_lie_as_the_kernels_read_them) {
   EXPECT_EQ(product_of_conv(v, DType::e4m3, DType::bf16).k, 9 * 128);
   v.op = ConvOp::dgrad;
   const Problem dgrad = product_of_conv(v, DType::bf16, DType::bf16);
-  EXPECT_EQ(b_index(dgrad, 5, 11, 7), (7 * 9 + 5) * 72 + 11);  // rows are channels, k is filters
+  EXPECT_EQ(b_index(dgrad, 5, 11, 7), (7 * 9 + 5) * 72 + 11);  // rows are channels, k is the filter
   EXPECT_EQ(dgrad.a.ld, 40);
   EXPECT_EQ(dgrad.d.ld, 80);
   v.op = ConvOp::wgrad;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TMA is asked for exactly the bytes that the load thread expects, and they include every row of the matrix.
-// To see it fail: let tail_rows round down, or count whole slices from the extent alone.
+// TMA loads exactly the bytes that the load thread expects, and these include every row of the matrix. To see
+// it fail: let tail_rows round down, or count whole slices from the extent only.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(loaded_rows, of_every_slice_cover_what_is_inside_and_bring_something) {
         if (inside > 0) {
           ASSERT_LT(loaded, inside + kLoadRows);
         }
-        // Whole slices need one map, the others a second.
+        // Full slices use one tensor map, shortened ones a second.
         ASSERT_TRUE(loaded == rows || loaded == tail_rows(extent, rows)) << extent << " " << rows;
       }
 }

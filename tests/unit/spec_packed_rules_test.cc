@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of narrow and wide configs, formats and slices: a case breaks each, and the rule is named. Seen to
-// fail: with a case left out, and with two rules of validate() swapped.
+// Rules of narrow and wide configs, formats and slices: for each rule a case breaks it, and the message names
+// it. To see it fail: leave out a case, or swap two rules of validate().
 #include <sluice/spec/packed.h>
 #include <sluice/spec/packed_slices.h>
 #include <sluice/spec/wide.h>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packed format's arithmetic: bytes and offsets, a distinct place for every code of a tile, place_code
-// and take_code inverse for every value and field, refused formats. The compiler checks much of it. Seen to
-// fail: with `reg & 1` for the k of lane_code; with a magnitude shifted by 5 in place_code, which does not
-// compile.
+// and take_code inverse to each other, refused formats. Much is checked at compile time. To see it fail: use
+// `reg & 1` for the k of lane_code.
 #include <sluice/spec/packed_codes.h>
 #include <sluice/spec/packed_slices.h>
 
@@ -35,7 +34,7 @@ static_assert(group_count(kInt4, 129) == 3 && group_count(kRows, 129) == 1 && gr
 static_assert(stored_bits(kInt4, 64, 128) == 4.25 && stored_bits(kBytes, 3584, 8192) == 4.125);
 static_assert(blob_bytes(kRows, 2147483647, 2147483647) > 0, "no overflow at the largest sizes");
 
-// Corners of the order, by hand.
+// Some places at the corners of a tile, computed by hand.
 static_assert(code_place(kInt4, {0, 0}) == CodePlace{0, 0});
 static_assert(code_place(kInt4, {8, 0}) == CodePlace{0, 2});
 static_assert(code_place(kInt4, {0, 9}) == CodePlace{0, 5});
@@ -53,7 +52,7 @@ static_assert(place_code(kBytes, 8, 0) == 0x00 && place_code(kBytes, 0, 5) == 0x
 static_assert(scale_slot(0, 0) == 0 && scale_slot(8, 0) == 1 && scale_slot(1, 0) == 2);
 static_assert(scale_slot(63, 1) == 127 && slot_row(127) == 63 && slot_row(65) == 8);
 
-// Words of the worked example in docs/decisions/0019-packed-in-fragment-order.md.
+// Words of the example in docs/decisions/0019-packed-in-fragment-order.md.
 constexpr u32 word_of(const WeightFormat& f, const u32 (&codes)[8]) {
   u32 word = 0;
   for (int field = 0; field < word_codes(f); ++field) word |= place_code(f, codes[field], field);
@@ -97,7 +96,7 @@ TEST(packing, every_code_in_every_field_comes_back_and_touches_no_other) {
       for (u32 code = 0; code < 1u << code_bits(f.type); ++code) {
         const u32 placed = place_code(f, code, field);
         for (const u32 around : {0u, ~0u}) {
-          u32 mask = 0;  // bits that the field may set
+          u32 mask = 0;  // the bits that belong to the field
           for (u32 other = 0; other < 1u << code_bits(f.type); ++other) mask |= place_code(f, other, field);
           const u32 word = placed | (around & ~mask);
           ASSERT_EQ(take_code(f, word, field), code) << test::text_of(f) << " field " << field;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CTAs that share a row: no more than fit, and no more than have work. To see it fail: leave out either
-// condition of row_team.
+// The number of CTAs that share a row is limited by what fits on the GPU and by the work. To see it fail:
+// leave out either condition of row_team.
 #include <sluice/spec/row_team.h>
 
 #include <gtest/gtest.h>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory: blocks do not overlap, are aligned as the swizzle needs, and end at smem_bytes. Barrier
-// counts follow from loaders and readers. How this can fail: with store_offset counting one buffer a group,
-// blocks_are_disjoint fails. With empty_arrivals of cluster.m * cluster.n, empty_arrivals_counts_every_reader
-// fails.
+// Shared memory: blocks do not overlap, are aligned as the swizzle requires, and end at smem_bytes. Barrier
+// counts follow from the numbers of loaders and readers. To see it fail: count one store buffer per group in
+// store_offset, or let empty_arrivals be cluster.m * cluster.n.
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -33,13 +32,14 @@ std::vector<Block> blocks_of(const KernelConfig& c) {
   for (int stage = 0; stage < c.stages; ++stage)
     blocks.push_back({scale_offset(c, stage), scale_slot_bytes(c), 4});
   for (int group = 0; group < kMathGroups; ++group)
-    blocks.push_back({epilogue_vector_offset(c, group), epilogue_vector_bytes(c), 8});  // read in pairs
+    // Aligned to 8, because pairs are read.
+    blocks.push_back({epilogue_vector_offset(c, group), epilogue_vector_bytes(c), 8});
   for (int barrier = 0; barrier < barrier_count(c); ++barrier)
     blocks.push_back({barrier_offset(c) + 8 * barrier, 8, 8});
   return blocks;
 }
 
-/// Random valid configurations, beside the registered ones.
+/// Returns random valid configs and the registered ones.
 std::vector<KernelConfig> many_configs() {
   std::vector<KernelConfig> configs;
   for (const KernelConfig& c : registered_configs()) configs.push_back(c);
@@ -75,7 +75,7 @@ TEST(spec_smem_layout, blocks_are_disjoint_aligned_and_fill_what_smem_bytes_says
                      [](const Block& x, const Block& y) { return x.begin < y.begin; });
     int end = 0;
     for (const Block& block : blocks) {
-      ASSERT_EQ(block.begin, end) << short_name(c);  // neither overlap nor hole
+      ASSERT_EQ(block.begin, end) << short_name(c);  // blocks neither overlap nor leave gaps
       ASSERT_EQ(block.begin % block.alignment, 0) << short_name(c);
       end = block.begin + block.bytes;
     }
@@ -123,15 +123,15 @@ TEST(spec_smem_layout, empty_arrivals_counts_every_reader_of_what_a_cta_loads) {
       for (int reader = 0; reader < ctas; ++reader) {
         int a_slices = 0, b_slices = 0;
         for (int loader = 0; loader < ctas; ++loader) {
-          // A slice of A goes to the CTAs of the loader's row, a slice of B to its column.
+          // The loader multicasts slices of A along its row of the cluster, slices of B along its column.
           const bool gives_a = loader % cluster.m == reader % cluster.m;
           const bool gives_b = loader / cluster.m == reader / cluster.m;
           a_slices += gives_a;
           b_slices += gives_b;
-          // Each warp that read a stage frees it at every CTA that will write into it.
+          // Each warp that read a stage arrives at the CTAs that will write to it.
           if (gives_a || gives_b) arrivals[loader] += stage_readers(c) * kMathWarps;
         }
-        // The slices of all loaders make up the whole stage, so `full` expects stage_bytes.
+        // The slices from all loaders fill the whole stage, so the full barrier expects stage_bytes.
         EXPECT_EQ(a_slices * (stage_a_bytes(c) / cluster.n), stage_a_bytes(c));
         EXPECT_EQ(b_slices * (stage_b_bytes(c) / cluster.m), stage_b_bytes(c));
       }
@@ -145,7 +145,7 @@ TEST(spec_smem_layout, registers_of_all_warpgroups_fit_in_an_sm) {
   for (const KernelConfig& c : many_configs()) {
     EXPECT_LE(load_registers(c) + kMathGroups * math_registers(c), (1 + kMathGroups) * kLaunchRegisters);
     EXPECT_GE(math_registers(c), accumulator_registers(c) + 24) << short_name(c);
-    EXPECT_EQ(load_registers(c) % 8 + math_registers(c) % 8, 0);  // setmaxnreg takes multiples of 8
+    EXPECT_EQ(load_registers(c) % 8 + math_registers(c) % 8, 0);  // setmaxnreg requires multiples of 8
   }
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Splits along k: a launch multiplies every k-tile of every tile exactly once. Peers of a tile agree on their
-// number and order, and no two partial sums share a slot. How this can fail: with `rest` left out of
-// run_begin (longer runs come first), a k-tile is done twice in the second case. With slot = first cluster
-// alone, two tiles share a slot in the first.
+// number and order, and no two partial sums use the same slot. To see it fail: leave `rest` out of run_begin,
+// so that a k-tile is done twice; or let the slot be the first cluster, so that two tiles share one.
 #include <map>
 #include <random>
 #include <set>
@@ -17,7 +16,7 @@
 namespace sluice {
 namespace {
 
-/// The members of a machine that TileCursor uses.
+/// The members that TileCursor uses of a machine.
 struct Walker {
   KernelConfig kernel;
   PhasedParams parameters{};
@@ -67,8 +66,9 @@ TEST(spec_streams, every_k_tile_is_done_once_and_peers_agree) {
     walker.parameters.raster_group = c.split.group;
     walker.parameters.deal = deal_of(c.grid, c.split);
     std::map<KTile, int> done;
-    std::map<std::tuple<int, int>, int> slots;              // by slot and rank: number of CTAs
-    std::map<int, std::pair<int, std::set<int>>> counters;  // by counter: peers, and the ranks seen
+    std::map<std::tuple<int, int>, int> slots;  // (slot, rank) -> number of CTAs
+    // Counter -> (number of peers, ranks that occurred).
+    std::map<int, std::pair<int, std::set<int>>> counters;
     int least = 1 << 30, most = 0;
     for (walker.cluster = 0; walker.cluster < c.split.clusters; ++walker.cluster) {
       int run = 0;
@@ -108,8 +108,8 @@ TEST(spec_streams, every_k_tile_is_done_once_and_peers_agree) {
   }
 }
 
-/// Sizes near 2^31, too long to walk: compares a run's ends with 64-bit arithmetic. To see it fail: let
-/// streams.cc's stream_problem() pass more slots than an int counts.
+/// With sizes near 2^31, which would take too long to enumerate, compares the ends of runs with 64-bit
+/// arithmetic. To see it fail: let stream_problem() of streams.cc accept more slots than an int can count.
 TEST(spec_streams, deals_of_almost_2_to_31_k_tiles_are_the_same_in_64_bits) {
   std::mt19937 random(6);
   const auto below = [&](i64 limit) { return static_cast<int>(random() % static_cast<u64>(limit)); };
@@ -166,7 +166,7 @@ TEST(spec_streams, own_parts_cover_the_columns_of_a_tile) {
   EXPECT_EQ(own_part(c, {.n_offset = 256}, 1).n_offset, 256);
 }
 
-/// One CTA adds each sum in the slots, and one warpgroup each peer.
+/// In the second kernel, one CTA adds the partial sums of each slot, and one warpgroup those of each peer.
 TEST(spec_streams, the_second_kernel_sums_every_part_once) {
   for (const KernelConfig& c : {KernelConfig{.tile = {128, 256, 64}, .cluster = {2, 1}},
                                 KernelConfig{.schedule = Schedule::ping_pong, .tile = {128, 72, 64}},

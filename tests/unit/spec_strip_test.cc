@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configs of the strip kernel: a case breaks each rule, and parts of shared memory are aligned for copies,
-// barriers and vector loads.
+// Configs of the strip kernel: for each rule a case breaks it, and parts of shared memory are aligned for
+// copies, barriers and vector loads.
 #include <sluice/spec/strip.h>
 
 #include "rule_cases.h"
@@ -93,7 +93,7 @@ TEST(strip_config, parts_of_shared_memory_lie_where_they_must) {
                   ASSERT_EQ(vector_offset(c) % 16, 0);
                   ASSERT_EQ(barrier_offset(c) % 8, 0);
                   ASSERT_LE(smem_bytes(c), kMaxSmemBytes);
-                  // Shares of a tile in quads of rows, as in the kernel.
+                  // The tile is divided in units of four rows, as in the kernel.
                   const int quads = tile_rows(c) / 4 * tokens;
                   for (int part = 0; part < parts; ++part) {
                     const int share = (part + 1) * quads / parts - part * quads / parts;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// L2 prefetch by the CTAs of a launch: each unit of the range once, nothing else, evenly; and shares of rows.
-// To see it fail: let `end` of warm_piece be begin + kWarmPieceBytes, or `step` of spread_rows 1 << 32.
+// L2 prefetch by the CTAs of a launch: each unit of the range once, nothing else, evenly divided; also shares
+// of rows. To see it fail: let `end` of warm_piece be begin + kWarmPieceBytes, or `step` of spread_rows 1 <<
+// 32.
 #include <sluice/spec/warm_split.h>
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ const void* at(i64 address) {
   return reinterpret_cast<const void*>(address);
 }
 
-/// Pieces in the order of device/warm.cuh.
+/// Returns the pieces of a CTA in the order of device/warm.cuh.
 std::vector<WarmPiece> pieces_of(const WarmRange& range, u32 cta, u32 ctas) {
   std::vector<WarmPiece> pieces;
   const u32 per_chunk = warm_pieces_of_chunk(range);
@@ -42,7 +43,7 @@ TEST(spec_warm_split, every_unit_of_each_chunk_once_and_none_besides) {
       range = spread_rows(range.data, range.bytes, stride, rows, pick(1, 14));
     }
     const u32 ctas = static_cast<u32>(pick(1, i % 2 == 0 ? 5 : 64));
-    std::vector<int> asked(16384, 0), wanted(16384, 0);  // requests for each unit
+    std::vector<int> asked(16384, 0), wanted(16384, 0);  // requests per unit: counted and expected
     std::size_t least = 1 << 20, most = 0;
     for (u32 cta = 0; cta < ctas; ++cta) {
       const std::vector<WarmPiece> pieces = pieces_of(range, cta, ctas);
@@ -83,7 +84,7 @@ TEST(spec_warm_split, any_run_of_rows_has_the_same_share) {
     for (const i64 chunks : {i64{1}, rows / 100 + 1, rows / 3, rows - 1}) {
       const WarmRange range = spread_rows(at(1 << 20), 256, 512, rows, chunks);
       ASSERT_EQ(range.chunks, chunks);
-      std::vector<i64> taken(static_cast<std::size_t>(rows) + 1, 0);  // units up to each row
+      std::vector<i64> taken(static_cast<std::size_t>(rows) + 1, 0);  // units before each row
       for (u32 i = 0; i < range.chunks; ++i) {
         const i64 row = static_cast<i64>(i * range.step >> 32);
         ASSERT_LT(row, rows);

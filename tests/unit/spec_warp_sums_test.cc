@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes that write sums to shared memory have no bank conflict, in both layouts of
-// device/epilogue/warp_sums.cuh; and warpgroups' rows and reads. Seen to fail: with one pad for both layouts,
-// and without plain_ring_bytes.
+// Lanes that write partial sums to shared memory have no bank conflicts, in both layouts of
+// device/epilogue/warp_sums.cuh. Also the rows and reads of warpgroups. To see it fail: use the same padding
+// for both layouts, or leave out plain_ring_bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kBanks = 32;
 
-/// The largest number of words on one bank.
+/// Returns the largest number of different words in one bank: 1 means no conflict.
 int meetings(const std::vector<int>& words) {
   std::set<int> of_bank[kBanks];
   std::size_t most = 0;
@@ -29,13 +29,13 @@ int meetings(const std::vector<int>& words) {
   return static_cast<int>(most);
 }
 
-/// Rows g of columns 2c: a word from each lane at once.
+/// A store of one word per lane, to rows g and columns 2c.
 int meetings_of_rows(const WarpTile& t) {
   std::vector<int> words;
   for (int lane = 0; lane < 32; ++lane) words.push_back(lane % 4 * 2 * warp_sums_stride(t) + lane / 4);
   return meetings(words);
 }
-/// Rows 2c and 2c + 1 of column g: two words from each lane of half a warp at once.
+/// A store of two words per lane, to rows 2c and 2c + 1 of column g. Half of the warp stores at once.
 int meetings_of_row_pairs(const WarpTile& t) {
   std::vector<int> words;
   for (int lane = 0; lane < 16; ++lane)
@@ -80,7 +80,7 @@ TEST(spec_warp_sums, of_plain_products_meet_on_no_bank) {
   }
 }
 
-/// Each row of the tile has one warp in every slice of k.
+/// In each slice of k, every row of the tile belongs to exactly one warp.
 TEST(spec_warp_sums, of_warpgroups_hold_every_row_once_a_slice) {
   for (int n = 16; n <= 256; n += 16)
     for (const int warps : {4, 8, 16}) {
@@ -97,7 +97,8 @@ TEST(spec_warp_sums, of_warpgroups_hold_every_row_once_a_slice) {
     }
 }
 
-/// WGMMA's last rows may lie behind the tile, but not behind the CTA's memory; its swizzle needs 1024 bytes.
+/// WGMMA may read rows after the tile, but not after the CTA's shared memory. Its swizzle needs 1024 bytes of
+/// alignment.
 TEST(spec_plain, warpgroups_read_inside_of_their_memory) {
   int valid = 0;
   for (const int m : {8, 16, 32, 48, 64, 80, 96, 112, 128})

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The raster: one CTA does each CTA tile of D, once, for any grid, order, band and number of clusters. How
-// this can fail: with the last, narrower band treated as a full one (band_size = group in tile_at),
-// every_tile_is_done_exactly_once fails within a hundred cases.
+// The raster: each CTA tile of D is computed by one CTA, once, for any grid, order, band and number of
+// clusters. To see it fail: treat the last, narrower band as a full one (band_size = group in tile_at).
 #include <random>
 #include <vector>
 
@@ -22,7 +21,7 @@ struct Walk {
   int clusters = 1;
 };
 
-/// Counts for each CTA tile; the first is -1 if a tile was out of bounds.
+/// Returns how often each CTA tile is computed; the first entry is -1 if a tile was out of bounds.
 std::vector<int> done_by(const Walk& w) {
   const int rows = w.grid.rows * w.config.cluster.m, columns = w.grid.columns * w.config.cluster.n;
   std::vector<int> done(static_cast<std::size_t>(rows) * columns * w.grid.batch, 0);
@@ -54,7 +53,7 @@ TEST(spec_work_split, every_tile_is_done_exactly_once) {
     w.group = 1 + below(12);
     w.clusters = 1 + below(70);
 
-    // The grid covers D, and no whole cluster tile lies outside.
+    // The grid covers D, and every cluster tile is at least partly inside.
     ASSERT_GE(w.grid.rows * w.config.cluster.m * w.config.tile.m, m);
     ASSERT_LT((w.grid.rows - 1) * w.config.cluster.m * w.config.tile.m, std::max(m, 1));
     ASSERT_GE(w.grid.columns * w.config.cluster.n * w.config.tile.n, n);
@@ -71,14 +70,15 @@ TEST(spec_work_split, an_empty_d_has_no_tiles) {
   EXPECT_EQ(cluster_tiles(tile_grid(config, 0, 100, 100, 2)), 0);
   EXPECT_EQ(cluster_tiles(tile_grid(config, 100, 0, 100, 2)), 0);
   EXPECT_EQ(cluster_tiles(tile_grid(config, 100, 100, 100, 0)), 0);
-  EXPECT_EQ(cluster_tiles(tile_grid(config, 100, 100, 0, 2)), 2);  // k = 0 still has to write D
+  EXPECT_EQ(cluster_tiles(tile_grid(config, 100, 100, 0, 2)), 2);  // with k = 0, D must still be written
 }
 
 TEST(spec_work_split, walks_along_the_raster_inside_a_band) {
   KernelConfig config;
   config.tile = {64, 8, 64};
   const TileGrid grid{.rows = 3, .columns = 3, .batch = 1, .k_tiles = 1};
-  // Bands of two rows: down two, then the next column; the last band has one row. Worked by hand.
+  // Bands of two rows: two tiles down, then the next column. The last band has one row. Expected numbers are
+  // computed by hand.
   const int rows[] = {0, 1, 0, 1, 0, 1, 2, 2, 2}, columns[] = {0, 0, 1, 1, 2, 2, 0, 1, 2};
   for (int i = 0; i < 9; ++i) {
     const Tile m = tile_at(config, grid, Raster::along_m, 2, i, 0);
@@ -103,7 +103,8 @@ TEST(spec_work_split, ranks_go_down_the_cluster_first) {
   }
 }
 
-/// Position of (row, column, batch) in the raster: counts the tiles before it, in 64 bits.
+/// Returns the position of (row, column, batch) in the raster: the number of tiles before it, counted in 64
+/// bits.
 i64 index_of(const TileGrid& g, Raster raster, i64 group, i64 row, i64 column, i64 batch) {
   const i64 walk = raster == Raster::along_m ? row : column, other = raster == Raster::along_m ? column : row;
   const i64 walk_extent = raster == Raster::along_m ? g.rows : g.columns;
@@ -124,7 +125,7 @@ TEST(spec_work_split, large_grids_do_not_overflow) {
     TileGrid grid{.rows = 1 << random() % 21, .k_tiles = 1};
     grid.columns = static_cast<int>((i64{1} << 30) / grid.rows / (1 + random() % 3));
     grid.batch = static_cast<int>((i64{1} << 30) / (i64{grid.rows} * grid.columns));
-    // Keeps to the bound of tile offsets in problem_checks.h.
+    // Respects the limit of tile offsets in problem_checks.h.
     if (i64{grid.rows} * 64 > (i64{1} << 31) - 4096 || i64{grid.columns} * 8 > (i64{1} << 31) - 4096)
       continue;
     const Raster raster = random() % 2 == 0 ? Raster::along_m : Raster::along_n;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resources that launches of one wave request to spread their CTAs over the SMs; two consecutive launches can
-// differ in kind. To see it fail: leave out of host/device/spread.h the 1 KB that a CTA takes beside its
-// request, or the granularity of registers.
+// Resources that launches of one wave request so that their CTAs are spread over the SMs. Two consecutive
+// launches may be of different kinds. To see it fail: leave out of host/device/spread.h the 1 KB that a CTA
+// uses beyond its request, or the granularity of registers.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -107,7 +107,7 @@ TEST(spread, by_registers_leaves_shared_memory_and_room_for_one_of_the_other_kin
   EXPECT_EQ(none.block_x, 128u);
 }
 
-/// Registers as the compiler reports them.
+/// Returns the number of registers that the compiler reports.
 int registers_of(const std::string& unit) {
   const auto compiler = Compiler::load("");
   EXPECT_TRUE(compiler.ok());

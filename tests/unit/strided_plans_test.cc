@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems with operands that TMA cannot address: what is planned, how it is launched, what is refused. How
-// this can fail: with load_of() always Load::tma the first test fails, and the launch encodes a map that the
-// fake driver refuses.
+// Problems with operands that TMA cannot address: plans, launches, refusals. To see it fail: let load_of()
+// always return Load::tma; the launch then encodes a map that the fake driver refuses.
 #include <sluice/host/planner/dense/candidates.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records/recipe.h>
@@ -37,7 +36,7 @@ TEST_F(Strided, only_operands_that_need_it_come_without_tma) {
   EXPECT_EQ(loads(p), (std::pair{kTma, kStrided}));
   p = small_problem();
   p.m = 1;
-  p.a.ld = 129;  // a lone row
+  p.a.ld = 129;  // irrelevant, because there is one row
   EXPECT_EQ(loads(p), (std::pair{kTma, kTma}));
   p.batch = 2;
   p.a.batch_stride = 129;
@@ -80,7 +79,7 @@ TEST_F(Strided, run_sees_addresses_and_launch_names_the_remedy) {
   const Result<void> refusal = gemm::launch(aligned, args, nullptr);
   refused(refusal, ErrorCode::misaligned, "plan with a.unaligned = true");
   launched(gemm::run(device(), p, args, nullptr), 1);
-  args.a = shifted(args.a, 1);  // no element begins there
+  args.a = shifted(args.a, 1);  // not the address of an element
   EXPECT_EQ(gemm::run(device(), p, args, nullptr).error().code, ErrorCode::misaligned);
   args = args_for(p);
   args.d = shifted(args.d, 2);

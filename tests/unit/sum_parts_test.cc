@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel that adds slices, under g++: slots with known sums, every peer in the order of k, all of D and
-// nothing outside, ragged rows and columns. PTX is left out; loads of slots are plain. To see it fail: take
-// one peer less in PartSummer::peers(), or leave the lower row of a fragment unstored.
+// nothing outside, partial tiles. PTX is left out, and slots are loaded by plain loads. To see it fail: use
+// one peer less in PartSummer::peers(), or leave out the store of a fragment's lower row.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -22,15 +22,15 @@ inline float __uint_as_float(unsigned bits) {
   __builtin_memcpy(&value, &bits, sizeof value);
   return value;
 }
-// Never called.
+// Never called; needed to compile.
 inline sluice::u64 __cvta_generic_to_shared(const void*) {
   return 0;
 }
 inline float __fdividef(float, float) {
   return 0;
 }
-// `asm volatile(...)` becomes `asm ("")`, and `asm(...)` no statement. Replacements that the kernel needs
-// follow.
+// Replaces PTX: `asm volatile(...)` becomes `asm ("")`, and `asm(...)` an empty expression. Functions whose
+// result the kernel needs are replaced below.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #define volatile(...) ("")
@@ -64,8 +64,8 @@ namespace {
 
 constexpr float kUntouched = -12345;
 
-/// A product with slices in slots. The sums of peers are small whole numbers, so every order of adding is
-/// exact.
+/// A product whose slices are in workspace slots. Partial sums are small whole numbers, so they are exact in
+/// any order.
 template <KernelConfig kConfig>
 class Parts {
  public:
@@ -89,14 +89,14 @@ class Parts {
     params.alpha = 2;
     params.scale_a = scales_.data();
     const SumGrid grid = sum_grid(kConfig, split_.streamed);
-    // Blocks of two warpgroups stand in for those of four.
+    // Blocks of two warpgroups replace those of four, which the simulated grid does not support.
     const int threads = min(grid.summers, 2) * kWarpgroupThreads;
     simulated_grid::launch(
         static_cast<unsigned>(grid.blocks), [&] { sum_parts<kConfig>(params); },
         static_cast<unsigned>(threads));
   }
 
-  /// Counts elements with a wrong value.
+  /// Returns the number of elements of D with a wrong value.
   int wrong() const {
     int wrong = 0;
     for (int row = 0; row < m_ + 2; ++row)
@@ -110,7 +110,7 @@ class Parts {
   static float part(int row, int column, int rank) {
     return static_cast<float>((row * 7 + column * 3 + rank * 11) % 31 - 15);
   }
-  /// Writes each CTA's sums as PartialSlot::write() does.
+  /// Writes each CTA's partial sums to its slots, as PartialSlot::write() does.
   void write_slots() {
     peers_.assign(static_cast<size_t>(m_) * n_, 1);
     for (int index = 0; index < split_.streamed; ++index) {
@@ -138,7 +138,7 @@ class Parts {
         peers_[static_cast<size_t>(tile.m_offset + row) * n_ + tile.n_offset + column] = sharing.peers;
       }
   }
-  /// The GEMM stores tiles of one peer itself.
+  /// Returns the expected element. Tiles with one peer are stored by the GEMM kernel, so they stay untouched.
   float expected(int row, int column) const {
     if (row >= m_ || column >= n_) return kUntouched;
     const int peers = peers_[static_cast<size_t>(row) * n_ + column];
@@ -153,7 +153,7 @@ class Parts {
   TileGrid grid_;
   Deal deal_;
   std::vector<float> slots_, d_, scales_;
-  std::vector<int> peers_;  // for each element
+  std::vector<int> peers_;  // number of peers, by element of D
   int shared_ = 0;
 };
 
@@ -198,7 +198,8 @@ TEST(sum_parts, stores_nothing_past_ragged_rows_and_columns) {
   }
 }
 
-/// More than kManySumBlocks: CTAs of one warpgroup, with twice the columns where those divide the tile.
+/// With more than kManySumBlocks blocks, CTAs have one warpgroup. They add twice as many columns, if those
+/// divide the tile.
 TEST(sum_parts, adds_many_sums_with_one_warpgroup_a_block) {
   constexpr KernelConfig kWide = combining(Schedule::ping_pong, {64, 256, 64}, {1, 1});
   constexpr KernelConfig kNarrow = combining(Schedule::ping_pong, {64, 248, 64}, {1, 1});
@@ -210,7 +211,8 @@ TEST(sum_parts, adds_many_sums_with_one_warpgroup_a_block) {
 
 TEST(sum_parts, leaves_tiles_alone_that_one_cluster_stored) {
   constexpr KernelConfig kPingPong = combining(Schedule::ping_pong, {64, 16, 64}, {1, 1});
-  // 4 tiles of 4 k-tiles on 5 clusters: runs of 4, 3, 3, 3, 3, so the first tile has one peer.
+  // 4 tiles of 4 k-tiles on 5 clusters. The runs have 4, 3, 3, 3 and 3 k-tiles, so the first tile has one
+  // peer.
   expect_summed<kPingPong>(100, 30, 256, {.clusters = 5, .group = 1, .streamed = 4});
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice tune --all`: the model's candidates come first, then more numbers of parts and ways to combine
-// them, each once. The record says how many there are. How this can fail: with the unsplit plan of a tile
-// left out, or a plan twice, a sweep is no measure of a pick.
+// `sluice tune --all` lists the model's candidates first, then more numbers of slices and ways to combine
+// them, each plan once. The record states how many there are. To see it fail: leave out the unsplit plan of a
+// tile, or list a plan twice.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,7 +65,8 @@ TEST(every_plan, splits_every_tile_that_can_be_split) {
   }
 }
 
-/// The planner leaves clusters along k of a forward layer out; a sweep must be able to refute that.
+/// The planner does not consider clusters along k for forward layers. The sweep includes them, so that it can
+/// show whether that is right.
 TEST(every_plan, has_clusters_that_the_planner_leaves_out) {
   Problem forward = wgrad();
   forward.conv.op = ConvOp::fprop;

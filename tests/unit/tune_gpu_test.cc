@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuner's GPU machine on a driver that computes nothing: kernels are loaded, timed and freed. Unchecked
-// results are not right, and any failing call ends the search with a reason. How this can fail: without
-// entries_.clear() in open, a graph of the first problem outlives its operands.
+// results do not count as right, and any failing call ends the search with a reason. To see it fail: leave
+// out entries_.clear() in open; a graph of the first problem then outlives its operands.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,7 +90,7 @@ TEST_F(TuneGpu, a_lost_gpu_ends_the_run) {
   EXPECT_EQ(run.results.at(1).state, TuneState::no_time);
 }
 
-/// Packed weights: results that the fake never computed are wrong, and reported.
+/// Packed weights. The fake driver computes no results, so they are wrong and reported.
 class TuneGpuPacked : public TuneGpu {
  protected:
   static std::vector<AnyPlan> plans_of(const PackedProblem& problem) {
@@ -134,12 +134,13 @@ TEST_F(TuneGpuPacked, a_kernel_that_writes_nothing_is_wrong) {
     ASSERT_TRUE(machine.open(problem));
     const Result<std::string> checked = machine.check(*machine.prepare(plans_of(problem))[0]);
     ASSERT_TRUE(checked) << checked.error().message;
-    const std::string all = std::to_string(std::min<i64>(m, 64) * problem.n);  // outputs of small_problem()
+    // The number of outputs of small_problem().
+    const std::string all = std::to_string(std::min<i64>(m, 64) * problem.n);
     EXPECT_NE(checked->find(all + " elements checked, " + all + " wrong"), std::string::npos) << *checked;
   }
 }
 
-/// Does the kernel's work by hand: the right result passes, and every kind of fault fails.
+/// The test computes the kernel's result itself. The right result passes, and each kind of fault is found.
 TEST_F(TuneGpuPacked, what_is_right_passes_and_a_tile_taken_for_another_does_not) {
   PackedOperands operands(*lab_);
   PackedProblem problem = few_;
@@ -150,7 +151,7 @@ TEST_F(TuneGpuPacked, what_is_right_passes_and_a_tile_taken_for_another_does_not
   const packed::HostData host = *packed::random_data(
       {.m = kDistinctTokens, .n = 256, .k = 256, .weights = {.group = 64}, .bias = Bias::column},
       packed::DataKind::real, lab_->method.seed);
-  // The fake's reference kernel computes nothing: sums are 0, and D is the bias.
+  // The fake driver's reference kernel computes nothing, so sums are 0 and D is the bias.
   const packed::Args args = operands.args(0);
   const auto row = [&](i64 token) { return static_cast<u16*>(args.d) + token * 264; };
   const auto write = [&](i64 token) { std::memcpy(row(token), host.bias.data(), host.bias.size()); };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans from records, which the tuner measures beside its candidates: the first book with a record decides,
-// for dense and packed products. To see it fail: let recorded_plan() ask the last book first.
+// Plans from records, which the tuner measures together with its candidates. The first book that has a record
+// decides, for dense and packed products. To see it fail: let recorded_plan() search the last book first.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace sluice::bench {
 namespace {
 
-/// Reads records as plan() does; the model's own pick does not count.
+/// Reads records as plan() does. A plan that the model picked does not count as recorded.
 TEST(recorded_plan, is_what_a_record_makes_of_a_problem) {
   const AnyProblem known = plain_problem(4096, 4096, 4096, DType::bf16);
   const AnyProblem unknown = plain_problem(4097, 4096, 4096, DType::bf16);
@@ -24,7 +24,7 @@ TEST(recorded_plan, is_what_a_record_makes_of_a_problem) {
   EXPECT_FALSE(recorded_plan(unknown, DeviceInfo{}, shipped));
   EXPECT_FALSE(recorded_plan(known, DeviceInfo{}, none));
 
-  // The first book decides: the records that --out would replace come before the shipped ones.
+  // The first book decides. Records that --out would replace are searched before the shipped ones.
   TuneResult other{.problem = problem_of(*plan), .state = TuneState::tuned, .best = 0};
   other.trials.push_back({.plan = gemm::candidates(std::get<Problem>(known), DeviceInfo{})->at(5)});
   const TuningRecord newer =

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner's search on a machine with a made-up clock and timings. It finds the fastest, survives failing
-// and wrong candidates, keeps its budget, and reports what it left out. How this can fail: without the
-// model's pick among the finalists, its time is 0. With the share not divided among the remaining problems,
-// the first takes it all.
+// The tuner's search on a simulated machine with invented times. It finds the fastest plan, survives failing
+// and wrong candidates, keeps its budget, and reports what it left out. To see it fail: leave the model's
+// pick out of the finalists, so that its time is 0. Or do not divide the remaining time, so that the first
+// problem uses it all.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@
 namespace sluice::bench {
 namespace {
 
-/// Costs on the made-up machine, in seconds.
+/// Seconds that operations take on the simulated machine.
 struct Costs {
   double open = 0.01, compile = 0.1, check = 0.01, screen = 0.002, careful = 0.02;
 };
@@ -101,7 +101,7 @@ class TuneSearch : public testing::Test {
                      }});
   }
 
-  /// Gives big_'s ranked candidates the model's times, and other rasters longer ones.
+  /// Makes the ranked candidates of big_ take the model's times, and other rasters longer.
   void only_candidates_are_fast() {
     machine_.us = [ranked = *gemm::candidates(big_, DeviceInfo{})](const Plan& plan) {
       const bool known = std::any_of(ranked.begin(), ranked.end(), [&](const Plan& x) {
@@ -110,7 +110,7 @@ class TuneSearch : public testing::Test {
       return plan.estimate.total_us * (known ? 1 : 1.1);
     };
   }
-  /// The record must reproduce the best plan.
+  /// Expects that the record leads to the best plan again.
   void expect_recorded(const TuneResult& result) {
     const TuningRecord record =
         record_of(result, {.driver = "580", .date = "2026-11-21T10:00:00Z", .method = method_text(Method{})});
@@ -156,7 +156,7 @@ TEST_F(TuneSearch, where_the_model_is_right_its_pick_wins) {
 }
 
 TEST_F(TuneSearch, the_fastest_of_all_candidates_is_found) {
-  // Slow by the model, fast in truth.
+  // This plan is slow by the model, but fast on the machine.
   const Plan hidden = gemm::candidates(big_, DeviceInfo{})->at(20);
   machine_.us = [&](const Plan& plan) { return plan.config == hidden.config ? 10.0 : 20.0; };
   const TuneResult result = one(big_);
@@ -168,7 +168,7 @@ TEST_F(TuneSearch, the_fastest_of_all_candidates_is_found) {
 }
 
 TEST_F(TuneSearch, the_order_of_tiles_is_searched_for_the_leaders) {
-  // The pick's kernel with a raster that the model did not choose.
+  // The pick's kernel, with a raster that the model did not choose.
   const Plan pick = gemm::candidates(big_, DeviceInfo{})->at(0);
   const Raster other = pick.split.raster == Raster::along_m ? Raster::along_n : Raster::along_m;
   const auto hidden = [&](const Plan& plan) {
@@ -182,7 +182,7 @@ TEST_F(TuneSearch, the_order_of_tiles_is_searched_for_the_leaders) {
   EXPECT_EQ(validate(best.config), nullptr);
 }
 
-/// Equal waves: fewer clusters than fit, in as many waves.
+/// Waves are equally full with fewer clusters than fit, in the same number of waves.
 TEST_F(TuneSearch, smaller_grids_are_searched_for_the_leaders) {
   const std::vector<Plan> ranked = *gemm::candidates(big_, DeviceInfo{});
   const auto uneven = std::find_if(ranked.begin(), ranked.begin() + settings_.top, [](const Plan& plan) {
@@ -200,7 +200,7 @@ TEST_F(TuneSearch, smaller_grids_are_searched_for_the_leaders) {
   expect_recorded(result);
 }
 
-/// The record's plan is always measured, so that a new record is never worse.
+/// The recorded plan is always measured, so that a new record is never slower.
 TEST_F(TuneSearch, what_a_record_said_until_now_is_a_finalist) {
   const std::vector<Plan> ranked = *gemm::candidates(big_, DeviceInfo{});
   settings_.top = 5;
@@ -300,7 +300,7 @@ TEST_F(TuneSearch, a_short_budget_drops_the_worst_ranked_and_ends_soon) {
   ASSERT_EQ(result.state, TuneState::tuned);
   EXPECT_GE(result.count(TrialState::right), kLeastTrials);
   EXPECT_GT(result.count(TrialState::untried), 0);
-  bool dropped = false;  // true once one is untried: all below it are too
+  bool dropped = false;  // true after the first untried trial; all later ones must be untried too
   for (const Trial& trial : result.trials) {
     if (trial.state == TrialState::untried) dropped = true;
     EXPECT_EQ(trial.state == TrialState::untried, dropped);
@@ -404,7 +404,7 @@ TEST_F(TuneSearch, its_record_gives_the_best_plan_again) {
 }
 
 TEST_F(TuneSearch, packed_weights_are_searched_and_kept_alike) {
-  for (const i64 m : {16, 512}) {  // one size a kernel
+  for (const i64 m : {16, 512}) {  // one size per kernel
     const PackedProblem problem{.m = m, .n = 8192, .k = 8192, .weights = {.group = 64}};
     const Result<std::vector<packed::Plan>> plans = packed::candidates(problem, DeviceInfo{});
     ASSERT_TRUE(plans);
@@ -459,7 +459,7 @@ TEST_F(TuneSearch, its_bench_record_has_every_candidate_that_was_tried) {
   run.shapes.push_back(shape);
   const std::string path = testing::TempDir() + "sluice_tune_run.json";
   ASSERT_TRUE(write_json(run, path));
-  const auto fit = fitting::read_fit_shapes(path);  // sluice_fit must read it
+  const auto fit = fitting::read_fit_shapes(path);  // sluice_fit must be able to read the file
   std::remove(path.c_str());
   ASSERT_TRUE(fit) << fit.error().message;
   ASSERT_EQ(fit->size(), 1u);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Variants of a leading plan: other rasters and even grids, each once, and none where nothing can be gained.
-// To see it fail: let smaller_grids() return the plan's own grid.
+// Variants of a leading plan: other rasters and even grids, each once, and none if nothing can be gained. To
+// see it fail: let smaller_grids() return the plan's own grid.
 #include <gtest/gtest.h>
 
 #include "bench/shapes.h"
@@ -31,7 +31,7 @@ TEST(tune_orders, are_other_walks_of_the_same_kernel) {
     EXPECT_EQ(order.config, plan.config);
     EXPECT_FALSE(order.split == plan.split);
   }
-  // A single wave has them too: neighbours share requests.
+  // A single wave has other rasters too, because neighbours share requests.
   const Plan wave = *gemm::plan(plain_problem(256, 256, 4096, DType::bf16), DeviceInfo{},
                                 {.tile_m = 64, .tile_n = 64, .cluster = ClusterShape{1, 1}}, RecordBook());
   EXPECT_EQ(wave.estimate.waves, 1);
@@ -49,9 +49,10 @@ TEST(tune_grids, are_even_or_of_whole_bands) {
                      .cluster = ClusterShape{1, 1},
                      .raster_group = 6,
                      .numbering = Numbering::launch};
-  // 256 tiles on 132 SMs: two waves of 128. Bands of 6 rows give 132 clusters, the plan's own number.
+  // 256 tiles on 132 SMs take two waves, so 128 clusters are enough. Rounded up to bands of 6 rows, they are
+  // 132, the plan's own number.
   EXPECT_EQ(clusters_of(smaller_grids(planned(2048, 2048, 4096, lone), DeviceInfo{})), std::vector<int>{128});
-  // 18 x 16 = 288 tiles in three waves: 96. Bands of 5: 100.
+  // 18 x 16 = 288 tiles take three waves, so 96 clusters are enough. Rounded up to bands of 5, they are 100.
   lone.raster_group = 5;
   EXPECT_EQ(clusters_of(smaller_grids(planned(2304, 2048, 4096, lone), DeviceInfo{})),
             (std::vector<int>{96, 100}));

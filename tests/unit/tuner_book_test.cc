@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Books and stores: lookups, precedence, skipped records, files on disk. How this can fail: with the layers
-// added in the other order, the shipped record wins. Without the newest-wins of add_layer, the older one
-// wins.
+// Books and stores: lookups, precedence, skipped records, files on disk. To see it fail: add the layers in
+// the other order, so that the shipped record wins; or remove newest-wins from add_layer.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>

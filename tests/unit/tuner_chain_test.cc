@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tuned chains: JSON form, refusals, lookup of steps in a book, and plan_chain's use of them. How this can
-// fail: with neighbours left out of at_place, a step in another chain takes the choice. With take_record
-// after the overlap was decided, it changes nothing.
+// Tuned chains: JSON form, refusals, lookup of steps in a book, and their use by plan_chain. To see it fail:
+// leave neighbours out of at_place, so that a step of another chain gets the choice; or call take_record
+// after the overlap is decided.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -34,7 +34,8 @@ ChainPlan planned(const std::vector<ChainStep>& steps, const RecordBook& book,
   return plan ? *plan : ChainPlan{};
 }
 
-/// The second layer's choices with overlap off, altered so that a plan shows its source.
+/// Returns a record with the choices of the second layer, planned without overlap. The overlap is changed, so
+/// that a plan shows that it follows the record.
 TunedChain sample_chain(LayerWeights weights = LayerWeights::e4m3) {
   const std::vector<ChainStep> steps = layers(weights);
   const ChainPlan off = planned(steps, RecordBook(), ChainOverlap::off);
@@ -103,7 +104,7 @@ TEST(tuner_chain, every_missing_or_bent_field_is_named) {
   for (const auto& [name, value] : sample.items()) {
     Json bent = sample;
     bent.erase(name);
-    const bool is_chain = name != kTunedChainSteps;  // without steps it counts as a product's record
+    const bool is_chain = name != kTunedChainSteps;  // without steps the record is read as that of a product
     EXPECT_NE(trouble(bent).find(is_chain ? '"' + name + "\" is missing" : "must be"), std::string::npos)
         << trouble(bent);
     bent[name] = nullptr;
@@ -158,7 +159,7 @@ TEST(tuner_chain, counts_for_nothing_elsewhere) {
   EXPECT_EQ(planned(all, book_with(elsewhere)).steps[1].tuned, false);
 }
 
-/// Packed products of equal sizes with different fusion: a gate, a norm in front, a residual behind.
+/// Packed products of equal sizes with different fusion: a gate, a norm before, a residual after.
 TEST(tuner_chain, of_a_packed_layer_is_for_layers_that_are_fused_alike) {
   const std::vector<ChainStep> plain = layers(LayerWeights::int4);
   for (bool PackedProblem::*fused :
@@ -254,7 +255,7 @@ TEST(tuner_chain, of_two_the_newer_wins_and_the_users_over_both) {
 }
 
 TEST(tuner_chain, the_record_that_knows_most_of_a_chain_is_asked_first) {
-  TunedChain other = sample_chain();  // newer, and of a model that shares all but the last two steps
+  TunedChain other = sample_chain();  // newer, and of a model whose layers differ in the last two steps only
   other.date = "2027-01-01T00:00:00Z";
   std::get<Recipe>(other.steps[5].recipe).n = 24576;
   std::get<Recipe>(other.steps[7].recipe).k = 12288;
@@ -279,14 +280,14 @@ TEST(tuner_chain, every_shipped_one_is_read_found_and_used) {
                      .tokens = tokens,
                      .layers = 3,
                      .passes = 1,
-                     .accumulate = Accumulate::fast};  // they were tuned before 0018
+                     .accumulate = Accumulate::fast};  // these records were made before decision 0018
       const ChainPlan plan = planned(steps_of(spec, imagined_memory(spec)), shipped_records());
       for (const PlannedStep& step : plan.steps)
         EXPECT_TRUE(step.tuned) << name_of(spec) << " " << step.step.name;
     }
 }
 
-/// prepare accepts every plan of plan_chain, for any record, fusion or overlap.
+/// prepare() accepts every plan of plan_chain(), whatever the record, fusion or overlap.
 TEST(tuner_chain, plans_of_all_models_keep_what_is_promised) {
   int checked = 0;
   for (const bench::Model& model : bench::known_models())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A valid record for tests of the tuner to change.
+// A valid record, which tests of the tuner change.
 #pragma once
 
 #include <sluice/records/record_book.h>
@@ -15,7 +15,7 @@ inline PackedProblem tuned_packed_problem() {
   return {.m = 16, .n = 4096, .k = 4096, .x = DType::fp16, .d = DType::fp16, .weights = {.group = 64}};
 }
 
-/// Not the model's pick, so that a plan shows its source.
+/// Returns a record whose choice is not the model's pick, so that a plan shows its source.
 inline TuningRecord sample_record(const Problem& problem = tuned_problem()) {
   return {.key = key_of(problem, DeviceInfo{}),
           .choice = TunedChoice{.schedule = Schedule::ping_pong,
@@ -34,7 +34,7 @@ inline TuningRecord sample_record(const Problem& problem = tuned_problem()) {
           .method = "cold, 9 rounds"};
 }
 
-/// A valid record of packed weights.
+/// Returns a valid record of packed weights.
 inline TuningRecord sample_packed_record(const PackedConfig& config = NarrowConfig{
                                              .token_blocks = 2, .row_blocks = 2, .warps = 4, .stages = 5}) {
   TuningRecord record = sample_record();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of packed weights: JSON form, recipe, folder and book beside dense records, and the planner. How
-// this can fail: without made_for in the planner, no record's config is a candidate. With `zero` out of the
-// recipe, weights with stored zeros get plans for those without.
+// Records of packed weights: JSON form, recipe, folder, a book that also has dense records, and the planner.
+// To see it fail: leave made_for out of the planner, so that no record's config is a candidate; or leave
+// `zero` out of the recipe.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ std::string trouble_of(const Json& json) {
 TEST(tuner_packed, a_record_of_every_kernel_goes_both_ways) {
   for (const PackedConfig& kernel : packed::all_kernels()) {
     PackedConfig config = kernel;
-    int value = 3;  // differs in every field
+    int value = 3;  // gives every field another value
     std::visit(
         [&](auto& c) { packed::for_each_choice(c, [&](const auto&, int& field) { field = value++; }); },
         config);
@@ -49,7 +49,7 @@ TEST(tuner_packed, a_record_of_every_kernel_goes_both_ways) {
   }
 }
 
-// Records older than the field omit it.
+// Records that are older than this field do not have it.
 TEST(tuner_packed, tail_parts_stand_in_a_record_only_where_there_are_several) {
   WideConfig config = kWide;
   EXPECT_EQ(to_json(sample_packed_record(config)).find("tail_parts"), std::string::npos);
@@ -70,9 +70,11 @@ TEST(tuner_packed, what_is_missing_of_another_type_or_unknown_is_named) {
     for (const auto& [name, value] : sample.items()) {
       Json bent = sample;
       bent.erase(name);
-      const std::string first = name == "weights" ? "batch" : name;  // without it the record counts as dense
+      // A record without this field counts as dense.
+      const std::string first = name == "weights" ? "batch" : name;
       EXPECT_TRUE(has(trouble_of(bent), '"' + first + "\" is missing")) << name << trouble_of(bent);
-      if (name == "gpu" || name == "sluice" || name == "driver" || name == "method") continue;  // free text
+      // Free text, any value is valid.
+      if (name == "gpu" || name == "sluice" || name == "driver" || name == "method") continue;
       for (const Json& wrong : {Json(nullptr), Json("@"), Json(-1)}) {
         bent[name] = wrong;
         EXPECT_TRUE(has(trouble_of(bent), '"' + name + "\" = " + wrong.dump() + " must be")) << name;
@@ -111,7 +113,7 @@ TEST(tuner_packed, a_recipe_shares_what_costs_the_same_and_tells_apart_what_cost
   others[9].weights.zero = ScaleZero::per_group;
   others[10].bias = Bias::column;
   others[11].activation = Activation::gelu;
-  others[12].ld_d = 4097;  // the copy engine cannot write it
+  others[12].ld_d = 4097;  // the copy engine cannot store such rows
   others[13].weights.order = FragmentOrder::byte;
   others[14].scale_x = ScaleMode::vector;
   for (std::size_t i = 0; i < others.size(); ++i) {
@@ -175,7 +177,7 @@ TEST(tuner_packed, the_record_decides_and_the_plan_says_so) {
   EXPECT_EQ(planned(book, other).source, PlanSource::model) << "no record of a neighbour's";
 }
 
-/// Includes choices that only the tuner tries: rings of half an SM for e4m3 tokens.
+/// Also covers choices that only the tuner tries: rings of half an SM for e4m3 tokens.
 TEST(tuner_packed, whatever_candidate_was_fastest_is_planned) {
   PackedProblem p = tuned_packed_problem();
   p.m = 64;
@@ -212,12 +214,12 @@ TEST(tuner_packed, what_breaks_a_rule_leaves_the_choice_to_the_model) {
   const PackedConfig model = planned(RecordBook()).config;
   const NarrowConfig good{.token_blocks = 2, .row_blocks = 2, .warps = 4, .stages = 5};
   std::vector<PackedConfig> bad(8, good);
-  std::get<NarrowConfig>(bad[0]).warps = 7;         // possible, but not in the space
-  std::get<NarrowConfig>(bad[1]).stages = 100;      // impossible
+  std::get<NarrowConfig>(bad[0]).warps = 7;         // valid, but not in the search space
+  std::get<NarrowConfig>(bad[1]).stages = 100;      // invalid
   std::get<NarrowConfig>(bad[2]).token_blocks = 4;  // not for 16 tokens
   std::get<NarrowConfig>(bad[3]).parts = 0;
-  bad[4] = WideConfig{.tokens = 256};                // mostly empty tiles
-  bad[5] = WideConfig{.tokens = 32, .x_stages = 9};  // a ring outside the planner's space
+  bad[4] = WideConfig{.tokens = 256};                // tiles would be mostly empty
+  bad[5] = WideConfig{.tokens = 32, .x_stages = 9};  // its ring is not in the planner's space
   bad[6] = WideConfig{.tokens = 0};
   bad[7] = WideConfig{.cluster_n = 1024};
   for (std::size_t i = 0; i < bad.size(); ++i) {

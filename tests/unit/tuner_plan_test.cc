@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner with records: the record decides and is named as the source; overrides and rules come first; a
-// faulty record gives the model's plan. All shipped records are usable. How this can fail: without is_listed,
-// a tile outside the space is planned. With records looked up under overrides, the overridden tile is lost.
+// The planner with records: the record decides and is named as the source, overrides and rules have
+// precedence, and a faulty record gives the model's plan. All shipped records are usable. To see it fail:
+// remove is_listed, so that a tile outside the space is planned; or look up records despite overrides.
 #include <gtest/gtest.h>
 
 #include <sluice/kernels/registry.h>
@@ -66,13 +66,13 @@ TEST(tuner_plan, what_breaks_a_rule_leaves_the_choice_to_the_model) {
   const TunedChoice good = std::get<TunedChoice>(sample_record().choice);
   std::vector<TunedChoice> bad(8, good);
   bad[0].tile_n = 76;       // no WGMMA has this width
-  bad[1].tile_m = 192;      // impossible and unlisted
-  bad[2].cluster = {1, 8};  // possible, but not in the space
+  bad[1].tile_m = 192;      // invalid, and not listed
+  bad[2].cluster = {1, 8};  // valid, but not in the search space
   bad[2].clusters = 10;
-  bad[3].clusters = 67;  // clusters of two: 66 are resident at once
+  bad[3].clusters = 67;  // only 66 clusters of two are resident at once
   bad[4].clusters = 0;
   bad[5].raster_group = 0;
-  bad[6].raster_group = 2147483647;         // the product with the other extent is past 2^31
+  bad[6].raster_group = 2147483647;         // its product with the other extent exceeds 2^31
   bad[7].schedule = Schedule::cooperative;  // 64 rows are too few for two groups
   for (std::size_t i = 0; i < bad.size(); ++i) {
     EXPECT_EQ(planned(book_with(bad[i])).source, PlanSource::model) << i;
@@ -80,7 +80,7 @@ TEST(tuner_plan, what_breaks_a_rule_leaves_the_choice_to_the_model) {
   }
 }
 
-/// Swapped operands have no list of widths: an impossible one breaks a rule.
+/// Swapped operands have no list of widths. An invalid width breaks a rule of its own.
 TEST(tuner_plan, swapped_records_may_have_any_width_but_no_other_height) {
   TunedChoice good = std::get<TunedChoice>(sample_record().choice);
   good.swapped = true;
@@ -89,10 +89,10 @@ TEST(tuner_plan, swapped_records_may_have_any_width_but_no_other_height) {
   EXPECT_EQ(planned(book_with(good)).source, PlanSource::record);
   EXPECT_EQ(planned(book_with(good)).config.tile.n, 104);
   std::vector<TunedChoice> bad(5, good);
-  bad[0].tile_n = 100;  // no multiple of 8
+  bad[0].tile_n = 100;  // not a multiple of 8
   bad[1].tile_n = 264;
   bad[2].tile_m = 192;
-  bad[3].tile_m = 256;  // not a tile of ping-pong
+  bad[3].tile_m = 256;  // ping-pong has no such tile
   bad[4].cluster = {8, 1};
   for (const TunedChoice& choice : bad)
     EXPECT_EQ(planned(book_with(choice)).source, PlanSource::model)
@@ -106,7 +106,8 @@ TEST(tuner_plan, a_problem_that_is_refused_is_refused_with_records_too) {
   EXPECT_FALSE(gemm::plan(p, kH200, {}, book_of(std::vector{sample_record()})));
 }
 
-/// The record is of the product that the gate reads; its time is another.
+/// The record is of the plain product that a gate reads. The gated product takes another time, which is not
+/// known.
 TEST(tuner_plan, the_time_of_a_product_alone_says_so) {
   Problem gated{.m = 4096, .n = 4096, .k = 4096};
   const Result<Plan> alone = gemm::plan(gated, kH200);

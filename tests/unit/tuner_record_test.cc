@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON form of a record, both ways, and every refusal. A refusal names the file, the field, its value,
-// the rule and the remedy. How this can fail: with the check of left-over fields out of Reader::verdict, an
-// unknown field is accepted.
+// The JSON form of a record, reading and writing, and every refusal. A refusal names the file, the field, its
+// value, the rule and the remedy. To see it fail: remove the check of left-over fields from Reader::verdict;
+// an unknown field is then accepted.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ Json sample_json() {
   return Json::parse(to_json(sample_record()));
 }
 
-/// The one trouble of a text that holds no usable record.
+/// Returns the only trouble reported for a text that contains no usable record.
 std::string trouble_of(const std::string& text) {
   const ParsedRecords parsed = parse_records(text, "FILE");
   EXPECT_TRUE(parsed.records.empty()) << text;
@@ -70,7 +70,7 @@ TEST(tuner_record, every_field_of_another_type_is_named_with_its_value) {
     for (const Json& wrong : {Json(nullptr), Json("@"), Json(-1), Json(Json::array()), Json("")}) {
       if (wrong == "@" && value.is_string() &&
           (name == "gpu" || name == "sluice" || name == "driver" || name == "method"))
-        continue;  // free text
+        continue;  // free text, any value is valid
       Json bent = sample;
       bent[name] = wrong;
       EXPECT_TRUE(has(trouble_of(bent.dump()), '"' + name + "\" = " + wrong.dump() + " must be"))
@@ -180,7 +180,7 @@ TEST(tuner_recipe, shares_what_costs_the_same) {
   same.epilogue = {
       .scale_a = ScaleMode::tensor, .scale_b = ScaleMode::tensor, .activation = Activation::relu};
   same.a.ld = 8192;
-  same.accumulate = Accumulate::fast;  // no change: bf16 sums are fp32 anyway
+  same.accumulate = Accumulate::fast;  // no change: 16-bit inputs are always accumulated in fp32
   EXPECT_EQ(recipe_of(plain), recipe_of(same));
   Problem rows = plain, columns = plain;
   rows.epilogue.scale_a = ScaleMode::vector;
@@ -204,7 +204,7 @@ TEST(tuner_recipe, tells_apart_what_costs_more) {
   others[9].epilogue.c_type = DType::fp32;
   others[10].epilogue.bias = Bias::column;
   others[11].epilogue.activation = Activation::gelu;
-  others[12].d.ld = plain.n + 1;  // TMA cannot write it
+  others[12].d.ld = plain.n + 1;  // TMA cannot store such rows
   others[13].d.type = others[14].d.type = DType::fp32;
   others[13].epilogue.update = others[14].epilogue.update = Update::add;
   others[14].deterministic = false;
@@ -231,7 +231,7 @@ TEST(tuner_recipe, tells_apart_what_costs_more) {
   for (const Problem& p : {promoted, block}) EXPECT_EQ(recipe_of(example_of(recipe_of(p))), recipe_of(p));
   EXPECT_EQ(recipe_of(block), recipe_of([&] {
               Problem p = block;
-              p.accumulate = Accumulate::promoted;  // implied by block scales
+              p.accumulate = Accumulate::promoted;  // block scales require it
               return p;
             }()));
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy engine's im2col walk. It agrees with published examples: Triton's tutorial, which a Hopper
-// asserts, and the figures of the PTX ISA. It has every limit. Random walks are those of a brute force that
-// numbers all pixels of the box. Seen to fail: with the carry into the next axis dropped, and with the upper
-// corner one off.
+// The twin's model of TMA's im2col mode. It agrees with published examples (Triton's tutorial, which asserts
+// them on a Hopper GPU, and the figures of the PTX ISA) and has every documented limit. Random loads agree
+// with a simple model that numbers all pixels of the box. To see it fail: leave out the carry into the next
+// axis, or change the upper corner by one.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -14,7 +14,7 @@
 namespace sluice::twin {
 namespace {
 
-/// n images of 4 x 4 pixels of 32 channels, four bytes each.
+/// Returns a map of images with 4 x 4 pixels of 32 channels, four bytes each.
 GatherMap small_map(i64 images, int lower, int upper, int pixels) {
   return {.rank = 4,
           .extents = {32, 4, 4, images},
@@ -26,7 +26,7 @@ GatherMap small_map(i64 images, int lower, int upper, int pixels) {
           .element_bytes = 4};
 }
 
-/// The numbers of the pixels that come, from 1 on; 0 for zeros.
+/// Returns the numbers, from 1, of the pixels that a load returns; 0 for pixels of zeros.
 std::vector<i64> pixels_of(const GatherMap& map, const GatherAt& at, u16 offset) {
   EXPECT_TRUE(check_gather_map(map).ok());
   const u16 offsets[] = {offset, offset, offset};
@@ -65,7 +65,7 @@ TEST(twin_gather, keeps_the_number_of_pixels_whatever_the_step) {
                       .steps = {1, 2, 2, 1, 1}};
   const std::vector<i64> numbers = pixels_of(map, {.channel = 7, .pixel = {-1, 5}}, 1);
   ASSERT_EQ(numbers.size(), 32u);
-  EXPECT_EQ(numbers[0], 6 * 8 + 1);  // four of a row, at w = 0, 2, 4, 6
+  EXPECT_EQ(numbers[0], 6 * 8 + 1);  // the box has four pixels per row, at w = 0, 2, 4 and 6
   EXPECT_EQ(numbers[1], 6 * 8 + 3);
   EXPECT_EQ(numbers[4], 8 * 8 + 1);
 }
@@ -122,10 +122,10 @@ TEST(twin_gather, refuses_places_and_offsets_that_the_engine_does_not_take) {
   EXPECT_TRUE(gather_store(small_map(1, 0, 0, 8), {}, rows).ok());
 }
 
-/// A walk from its start, found by numbering every pixel of the box.
+/// Computes the order of pixels by numbering all pixels of the box, for comparison.
 struct Brute {
   GatherMap map;
-  std::vector<GatherAt> pixels;  // all pixels of `images` images, in the order of the walk
+  std::vector<GatherAt> pixels;  // all pixels of `images` images, in the order of loading
 
   Brute(const GatherMap& of, i64 images) : map(of) {
     const int axes = map.rank - 2;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic that judges the GPU, against the reference's own and against values worked by hand. Two
-// authors wrote verify_arith.h and reference/element.cc apart, so that a shared mistake is unlikely. Seen to
-// fail: with kRounder halved (ties go wrong), and with e4m3's largest code at 0x7f.
+// Compares the arithmetic that checks GPU results with the reference's own and with values computed by hand.
+// Two authors wrote verify_arith.h and reference/element.cc independently, so a common mistake is unlikely.
+// To see it fail: halve kRounder (ties are then wrong), or make e4m3's largest code 0x7f.
 #include <gtest/gtest.h>
 
 #include <cmath>

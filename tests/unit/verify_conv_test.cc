@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier on convolutions: its kernels run on simulated threads over host memory, and the reference,
-// which has arithmetic of its own, is the convolution. Right results pass, each kind of damage is found, and
-// shifted results are not taken for right. Seen to fail: with a stride's remainder ignored in y_element(),
-// with taps decoded by y's size, and with lay_out() taking m x k elements of x.
+// The verifier on convolutions. Its kernels run on simulated threads over host memory, and the reference,
+// which has its own arithmetic, replaces the convolution's kernel. Right results pass, each kind of damage is
+// found, and shifted results count as wrong. To see it fail: ignore a stride's remainder in y_element(),
+// decode taps by y's size, or let lay_out() allocate m x k elements of x.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -38,7 +38,7 @@ Conv random_conv(u64 seed, ConvOp op) {
   for (int axis = 0; axis < v.spatial; ++axis)
     if (output_size(v, axis) == 0) v.padding_after = {4, v.spatial > 1 ? 4 : 0, v.spatial > 2 ? 4 : 0};
   if (pick(3, 0, 1) == 1) v.x_pitch = v.channels + 8, v.y_pitch = v.filters + 24;
-  v.padding.w += is_pointwise(v);  // not a plain product
+  v.padding.w += is_pointwise(v);  // padding, because a pointwise convolution would be a plain product
   return v;
 }
 
@@ -92,7 +92,7 @@ TEST(verify_conv, passes_real_results_of_the_reference) {
     }
 }
 
-/// 2 images of 5 x 4 pixels of 16 channels, 24 elements apart; a 3 x 2 filter with a stride of 2 x 1.
+/// Returns 2 images of 5 x 4 pixels of 16 channels, 24 elements apart; a 3 x 2 filter with stride 2 x 1.
 Problem strided(ConvOp op) {
   return product_of_conv({.op = op,
                           .images = 2,
@@ -123,7 +123,8 @@ TEST(verify_conv, sees_pixels_that_nobody_wrote) {
   const Problem p = strided(ConvOp::dgrad);
   HostData data(p, exact_data(p, 3));
   data.multiply();
-  std::memset(data.operand(kRegionD) + 24 * 4 * 11, 0xff, 16 * 4);  // as if a phase had left out its pixel
+  // As if the kernel had left out this pixel.
+  std::memset(data.operand(kRegionD) + 24 * 4 * 11, 0xff, 16 * 4);
   const CheckLog log = data.check(Judge::exact);
   EXPECT_EQ(log.wrong, 16u);
   EXPECT_EQ(log.unwritten, 16u);
@@ -149,7 +150,7 @@ TEST(verify_conv, finds_damage_between_pixels_and_around_tensors) {
   EXPECT_EQ(damaged(ConvOp::fprop, 1, 8 * 6 * 16 * 2), 1u) << "behind w";
 }
 
-/// NaN lies between pixels: a sum over it would not be a number.
+/// NaN is stored between pixels, so a sum that includes it is NaN.
 TEST(verify_conv, fills_what_must_not_be_read_with_poison) {
   const Problem p = strided(ConvOp::fprop);
   HostData data(p, exact_data(p, 2));
@@ -162,7 +163,7 @@ TEST(verify_conv, fills_what_must_not_be_read_with_poison) {
   EXPECT_EQ(reinterpret_cast<const u16*>(data.operand(0))[39 * 24 + 16], 0xffff);
 }
 
-/// The results of neighbours: another padding, dilation, or the taps turned round.
+/// The results of similar convolutions must be wrong: another padding or dilation, or reversed taps.
 TEST(verify_conv, does_not_take_a_neighbour_for_right) {
   for (const ConvOp op : kOps)
     for (int change = 0; change < 4; ++change) {
@@ -192,7 +193,7 @@ TEST(verify_conv, knows_the_gradient_to_which_one_was_added) {
   EXPECT_GT(never.check(Judge::exact).wrong, 500u);
 }
 
-/// ResNet-50's largest: data by footprint. m x k elements of x would take 1.9 GB.
+/// ResNet-50's largest layer. Memory is allocated for the tensors; m x k elements of x would take 1.9 GB.
 TEST(verify_conv, takes_the_memory_of_the_tensors) {
   const Conv v{.op = ConvOp::fprop,
                .images = 32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout of the operands in one block, and that exact_data is exact: recomputes its worst sums. Seen to fail:
-// with fp32_limit raised to 2^21 in exact_data; with kGuardBytes left out of a region's span.
+// The layout of the operands in one block, and that exact_data is exact: its largest sums are computed again.
+// To see it fail: raise fp32_limit to 2^21 in exact_data, or leave kGuardBytes out of a region's span.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -86,7 +86,7 @@ TEST(verify_data, exact_data_keep_every_sum_exact) {
     const Problem p = fuzzed(seed);
     const DataSpec spec = exact_data(p, seed);
     const bool fp8 = is_fp8(p.a.type), promoted = fp8 && p.accumulate == Accumulate::promoted;
-    // The real sums of this seed's first row, with A's and B's own density.
+    // The exact sums of the first row for this seed, with the densities of A and B.
     double sum = 0, block = 0, worst_block = 0;
     for (i64 i = 0; i < p.k; ++i) {
       const double a = verify::fill_value(spec.a, seed + 1, i), b = verify::fill_value(spec.b, seed + 2, i);
@@ -118,7 +118,7 @@ TEST(verify_data, exact_data_keep_every_sum_exact) {
   }
 }
 
-/// Any type, gated or with C and bias, with a k of up to 4 M.
+/// Returns a problem of any type, gated or with C and bias, with k up to 4 M.
 Problem long_problem(u64 seed) {
   Problem p = fuzzed(seed);
   const double exponent = static_cast<double>(verify::hash(seed, 0x41) >> 11) * 0x1p-53 * 22;
@@ -127,7 +127,7 @@ Problem long_problem(u64 seed) {
   return p;
 }
 
-// To see it fail: leave out halvings. A gated product of 300,000 of k then has sums past 2^11.
+// To see it fail: leave out halvings. A gated product with k = 300,000 then has sums above 2^11.
 TEST(verify_data, exact_data_keep_every_sum_exact_however_long_k_is) {
   int halved = 0;
   for (u64 seed = 0; seed < 400; ++seed) {

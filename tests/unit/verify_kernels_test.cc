@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the verifier: its kernels run on simulated threads over host memory, with the CPU reference as the
-// GEMM. Correct results pass, and each kind of damage is found and named. Seen to fail: with kept_bits
-// returning ~0 for D; with the beta term left out of epilogue() in verify_check.cuh.
+// Tests the verifier. Its kernels run on simulated threads over host memory, with the CPU reference in place
+// of the GEMM kernel. Right results pass, and each kind of damage is found and named. To see it fail: let
+// kept_bits return ~0 for D, or leave the beta term out of epilogue() in verify_check.cuh.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -90,17 +90,17 @@ TEST(verify_kernels, find_one_wrong_element_and_say_which) {
 TEST(verify_kernels, see_a_block_scale_that_belongs_to_the_next_block) {
   Problem p{.m = 3, .n = 200, .k = 256, .a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};
   p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
-  HostData data(p, positive_data(p, 1));  // scales of one
+  HostData data(p, positive_data(p, 1));  // all scales are 1
   data.multiply();
   EXPECT_EQ(data.check(Judge::bounded).wrong, 0u);
-  reinterpret_cast<float*>(data.operand(5))[3] = 2.0f;  // row 1, k from 128: half of its sum
+  reinterpret_cast<float*>(data.operand(5))[3] = 2.0f;  // scales row 1 from k = 128 on: half of its sum
   EXPECT_EQ(data.check(Judge::bounded).wrong, 200u);
   reinterpret_cast<float*>(data.operand(5))[3] = 1.0f;
-  reinterpret_cast<float*>(data.operand(6))[2] = 2.0f;  // columns 128 to 199, k to 127
+  reinterpret_cast<float*>(data.operand(6))[2] = 2.0f;  // scales columns 128 to 199 up to k = 127
   EXPECT_EQ(data.check(Judge::bounded).wrong, 3u * 72u);
 }
 
-/// The error allowed to an element of row 0.
+/// Returns the error that is allowed for an element of row 0.
 double bound_of(HostData& data, i64 column) {
   float* d = reinterpret_cast<float*>(data.operand(kRegionD));
   const float right = std::exchange(d[column], 0.0f);
@@ -125,7 +125,7 @@ TEST(verify_kernels, find_errors_just_past_the_bound_and_forgive_those_within) {
   EXPECT_EQ(data.check(Judge::bounded).wrong, 1u);
 }
 
-/// Beyond 448 an e4m3 D saturates, which counts as no error.
+/// Above 448, an e4m3 D saturates, which is not an error.
 TEST(verify_kernels, take_what_saturates_for_no_error) {
   Problem p{.m = 40, .n = 40, .k = 512, .d = {.type = DType::e4m3}};
   HostData data(p, positive_data(p, 1));
@@ -171,7 +171,7 @@ Problem gradients(bool deterministic) {
   return p;
 }
 
-/// Seen to fail: with the old D left out of epilogue() in verify_check.cuh, and with may_stay left out.
+/// To see it fail: leave the old D out of epilogue() in verify_check.cuh, or leave out may_stay.
 TEST(verify_kernels, know_what_d_was_before_a_product_was_added_to_it) {
   for (const bool deterministic : {true, false})
     for (u64 seed = 0; seed < 3; ++seed) {
@@ -193,7 +193,7 @@ TEST(verify_kernels, find_a_product_added_never_or_twice_or_over_what_was_there)
   const u64 outputs = static_cast<u64>(p.m * p.n * p.batch);
   HostData never(p, exact_data(p, 1)), twice(p, exact_data(p, 1)), overwritten(p, exact_data(p, 1));
   CheckLog log = never.check(Judge::exact);
-  EXPECT_GT(log.wrong, outputs * 9 / 10);  // a sum may be 0
+  EXPECT_GT(log.wrong, outputs * 9 / 10);  // some sums are 0 by chance
   EXPECT_EQ(log.unwritten, log.wrong);
   twice.multiply();
   twice.multiply();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verification kernels compile for sm_90a with the library's own options, without spills. No GPU needed.
-// Seen to fail: with a function of verify_arith.h left without SLUICE_HD.
+// The verification kernels compile for sm_90a with the library's own options, without spills. Needs no GPU.
+// To see it fail: remove SLUICE_HD from a function of verify_arith.h.
 #include <gtest/gtest.h>
 
 #include <sluice/check/verify_units.h>

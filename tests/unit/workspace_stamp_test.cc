@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The owner stamp in any order of math groups. Launches one after the other are never reported, overlapping
-// launches always, overlapping replays of one captured launch mostly. Also a launch's parameters for it. To
-// see it fail: give the word back in after_leaving when one group is left.
+// The owner stamp, with math groups in any order. Consecutive launches are never reported, overlapping
+// launches always, and overlapping replays of one captured launch mostly. Also the stamp in a launch's
+// parameters. To see it fail: release the word in after_leaving while one group is still inside.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-/// The words of device/workspace_stamp.cuh; each call is a successful CAS.
+/// The words of device/workspace_stamp.cuh. Each call acts as a compare-and-swap that succeeds.
 struct Words {
   WorkspaceStamp at{};
   bool step(const StampStep& next, const LaunchStamp& by) {
@@ -26,10 +26,10 @@ struct Words {
   }
 };
 
-/// The groups of one launch, each before, inside, or done.
+/// The groups of one launch. Each group has not entered, is inside, or has left.
 struct Launch {
   LaunchStamp stamp;
-  std::vector<int> state;  // for each group: 0, 1, 2
+  std::vector<int> state;  // by group: 0 not entered, 1 inside, 2 left
   std::vector<bool> counted;
   Launch(u32 launch, u32 groups) : stamp{launch, groups}, state(groups, 0), counted(groups, false) {}
   bool done() const {
@@ -37,7 +37,7 @@ struct Launch {
       if (each != 2) return false;
     return true;
   }
-  /// Moves one group that is not done.
+  /// Moves a random group, which has not left, to its next state.
   void advance(Words& words, std::mt19937& random) {
     std::vector<std::size_t> free;
     for (std::size_t i = 0; i < state.size(); ++i)
@@ -54,7 +54,8 @@ TEST(WorkspaceStamp, launches_one_after_the_other_leave_no_trace) {
   std::mt19937 random(1);
   Words words;
   for (u32 launch = 1; launch <= 500; ++launch) {
-    Launch one(launch % 7 == 0 ? launch - 1 : launch, 1 + random() % 20);  // sometimes a replay
+    // Sometimes the number of the launch before, as in a replay.
+    Launch one(launch % 7 == 0 ? launch - 1 : launch, 1 + random() % 20);
     while (!one.done()) one.advance(words, random);
     ASSERT_EQ(words.at.owner, 0u) << launch;
     ASSERT_EQ(words.at.conflict, 0u) << launch;
@@ -67,7 +68,7 @@ TEST(WorkspaceStamp, two_launches_at_one_time_are_always_seen) {
     Words words;
     Launch one(10, 1 + random() % 6), two(20, 1 + random() % 6);
     one.advance(words, random);
-    two.advance(words, random);  // begins before the first is done
+    two.advance(words, random);  // starts before the first one has ended
     while (!one.done() || !two.done()) {
       Launch& next = one.done() || (!two.done() && random() % 2 == 0) ? two : one;
       next.advance(words, random);
@@ -100,8 +101,8 @@ TEST(WorkspaceStamp, one_captured_launch_twice_at_a_time_is_seen) {
   EXPECT_EQ(words.at.conflict, stamp_pair(0, 10));
 }
 
-/// Share of overlapping replays of one captured launch that leave a trace. `all_inside`: each group enters
-/// before the first leaves, as in launches that start together.
+/// Returns the fraction of overlapping replays of one captured launch that are detected. `all_inside`: every
+/// group enters before the first leaves, as in launches that start at the same time.
 double share_seen(u32 groups, bool all_inside, std::mt19937& random) {
   constexpr int kPairs = 1000;
   int seen = 0;
@@ -115,7 +116,7 @@ double share_seen(u32 groups, bool all_inside, std::mt19937& random) {
       }
     if (!all_inside) {
       one.advance(words, random);
-      again.advance(words, random);  // begins before the first is done
+      again.advance(words, random);  // starts before the first one has ended
     }
     while (!one.done() || !again.done()) {
       Launch& next = one.done() || (!again.done() && random() % 2 == 0) ? again : one;
@@ -126,8 +127,8 @@ double share_seen(u32 groups, bool all_inside, std::mt19937& random) {
   return static_cast<double>(seen) / kPairs;
 }
 
-/// A group that leaves after the count reached 0 reports it, unless another has entered since. All overlaps
-/// are seen if every group entered before the first left; about six in ten in random orders.
+/// A group that leaves after the count has reached 0 reports it, unless another group has entered since. All
+/// overlaps are detected if every group entered before the first left, and about six in ten in random order.
 TEST(WorkspaceStamp, one_captured_launch_of_many_groups_twice_at_a_time_is_seen_most_times) {
   std::mt19937 random(5);
   for (const u32 groups : {2u, 4u, 8u, 32u, 264u}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A workspace is zero when made, reports a nonzero counter, and can be zeroed again. To see it fail: drop the
+// A new workspace is zero, reports a nonzero counter, and can be zeroed again. To see it fail: leave out the
 // reset in Workspace::create (the fake driver's fresh memory is 0xA5).
 #include <gtest/gtest.h>
 
@@ -27,7 +27,8 @@ TEST_F(WorkspaceTest, is_zeroed_once_and_verified) {
   EXPECT_TRUE(workspace->verify().ok());
 }
 
-/// Waiting for the context, or using the default stream, would end another thread's capture.
+/// Creating a workspace must not wait for the context or use the default stream. Either would invalidate
+/// another thread's capture.
 TEST_F(WorkspaceTest, is_made_without_waiting_for_others) {
   driver.fail_function("cuCtxSynchronize", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   const Result<Workspace> workspace = Workspace::create(device, 3 << 20);
@@ -99,7 +100,9 @@ TEST_F(WorkspaceTest, every_failing_call_is_an_error_and_leaks_nothing) {
     EXPECT_EQ(driver.alive().allocations, 0) << driver.last_failed();
     EXPECT_EQ(driver.alive().pushed, 0) << driver.last_failed();
   }
-  EXPECT_GE(errors, 9);  // three calls in a context each: query, push, call; not their pops, nor the free
+  // Three calls with three driver calls each can fail: query, push, the call itself; a failed pop or free is
+  // ignored.
+  EXPECT_GE(errors, 9);
   driver.fail_nothing();
   const Workspace workspace = *Workspace::create(device, 64);
   driver.fail_function("cuMemcpyDtoH", CUDA_ERROR_ILLEGAL_ADDRESS);

@@ -24,14 +24,14 @@
 namespace sluice::fitting {
 namespace {
 
-/// Weights in the fit's objective of the spread and of the error of estimated times; the loss of the pick has
+/// Weights of the spread and of the error of estimated times in the objective; the loss of the pick has
 /// weight 1. The error is included only to keep estimates realistic.
 constexpr double kSpreadWeight = 0.15;
 constexpr double kErrorWeight = 0.05;
 /// Timings above this multiple of the best are ignored, because the planner would not pick such plans.
 constexpr double kFarFromBest = 2.0;
 
-/// Values outermost first, as axes.
+/// Converts values, outermost axis first, to Axes.
 Axes axes_of(const Json& j, int others) {
   const std::vector<int> values = j;
   Axes axes{others, others, others};
@@ -90,15 +90,15 @@ Result<Problem> problem_of(const Json& j) {
   SLUICE_TAKE(const Problem p, unchecked_problem_of(j));
   return check_problem(p);
 }
-/// The product of a shape's convolution, a pointwise one too.
+/// Returns the product that computes a shape's convolution, also a pointwise one.
 Result<Problem> conv_problem_of(const Json& shape) {
   SLUICE_TAKE(const Problem said, unchecked_problem_of(shape.at("problem")));
   SLUICE_TAKE(const Conv conv, conv_of(shape.at("convolution")));
   return bench::conv_problem(conv, said);
 }
 
-/// The first number after `key` and then `next` in a designated initialiser; 0 if there is none that an int
-/// holds.
+/// Returns the first number after `key` and then `next` in a designated initialiser; 0 if there is none or it
+/// does not fit into an int.
 int number_after(const std::string& text, const std::string& key, const std::string& next) {
   size_t at = text.find(key);
   if (at != std::string::npos) at = text.find(next, at);
@@ -115,7 +115,7 @@ Combine combine_in(const std::string& config) {
   return Combine::none;
 }
 
-/// The schedule that a config's text names; cooperative by default.
+/// Returns the schedule that a config's text names; cooperative if it names none.
 Schedule schedule_in(const std::string& config) {
   for (const Schedule schedule : {Schedule::ping_pong, Schedule::plain, Schedule::plain_wgmma})
     if (config.find(std::string("Schedule::") + name_of(schedule) + ",") != std::string::npos)
@@ -156,12 +156,13 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   return FitShape::Timing{c, work, candidate.at("us")};
 }
 
-/// Returns whether today's planner considers this plan; sweeps of earlier versions contain others too.
+/// Returns true if the present planner considers this plan. Sweeps of earlier versions contain other plans
+/// too.
 bool is_searched(const FitShape& shape, const FitShape::Timing& t) {
   return may_win(product_of(shape.problem, t.config), t.config, t.split.streamed > 0);
 }
 
-/// Plain schedules have a model of their own.
+/// Returns the model's estimate. Plain schedules have their own model.
 double estimated_us(const FitShape& shape, const FitShape::Timing& t, const DeviceInfo& device,
                     const Costs& constants) {
   if (is_plain(t.config.schedule)) return plain_estimate(shape.problem, device, t.config, constants).total_us;
@@ -169,7 +170,7 @@ double estimated_us(const FitShape& shape, const FitShape::Timing& t, const Devi
 }
 
 struct Scored {
-  double quality;  // the search minimises it
+  double quality;  // the objective, which the search minimises
   FitQuality shown;
 };
 
@@ -194,7 +195,7 @@ Scored score(const std::vector<FitShape>& shapes, const DeviceInfo& device, cons
     for (const auto& [value, weight] : logs) squares += weight * std::pow(value - mean / weights, 2);
     const double loss = pick > 0 ? pick / best : 1;
     log_loss += std::log(loss);
-    soft += std::pow(std::log(loss), 2);  // large losses count more
+    soft += std::pow(std::log(loss), 2);  // squared, so that large losses count more
     spread += squares / weights;
     error += std::pow(mean / weights, 2);
     if (loss > q.worst_loss) q.worst_loss = loss, q.worst_shape = shape.name;
@@ -231,7 +232,7 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
   std::vector<FitShape> shapes;
   try {
     for (const Json& j : all.at("shapes")) {
-      if (j.at("problem").contains("weights")) continue;  // a packed product, which has another cost model
+      if (j.at("problem").contains("weights")) continue;  // a packed product; its cost model is not fitted
       SLUICE_TAKE(const Problem problem,
                   j.contains("convolution") ? conv_problem_of(j) : problem_of(j.at("problem")));
       FitShape shape{.name = j.at("name"), .problem = problem};
@@ -246,7 +247,8 @@ Result<std::vector<FitShape>> read_fit_shapes(const std::string& path) {
       if (shape.timings.size() > 1) shapes.push_back(std::move(shape));
     }
   } catch (const Json::exception& error) {
-    const std::string what = error.what();  // "[json.exception.out_of_range.403] key 'm' not found"
+    // For example "[json.exception.out_of_range.403] key 'm' not found".
+    const std::string what = error.what();
     return Error{
         ErrorCode::invalid_argument,
         fmt::format("{} is not what `sluice tune --json` writes ({}): measure the problems again",
@@ -278,7 +280,7 @@ Costs fit(const std::vector<FitShape>& shapes, const DeviceInfo& device, const F
   };
   double best = score(shapes, device, constants).quality;
   for (int pass = 0; pass < passes; ++pass) {
-    const double step = std::pow(0.75, pass) * 0.5;  // factors of 1.5, 1.375, ...
+    const double step = std::pow(0.75, pass) * 0.5;  // multiplies by 1.5, 1.375, ...
     for (const FitParameter& parameter : fit_parameters()) {
       if (!moves(parameter)) continue;
       for (const double factor : {1 + step, 1 / (1 + step), 1 + step / 4, 1 / (1 + step / 4)}) {

@@ -12,14 +12,14 @@ namespace sluice::fitting {
 namespace {
 
 constexpr double kWrong = 1.2;
-/// Candidates whose estimate exceeds this multiple of the best are skipped: a change of a fifth cannot make
-/// them the pick.
+/// Candidates whose estimate exceeds this multiple of the best are skipped: changing a constant by a fifth
+/// cannot make them the pick.
 constexpr double kFar = 1.6;
-constexpr std::size_t kEvery = 2;  // every second of the shipped records
+constexpr std::size_t kEvery = 2;  // uses every second shipped record
 
 struct PackedItem {
   PackedProblem problem;
-  std::vector<packed::Plan> plans;  // with the right model's estimates
+  std::vector<packed::Plan> plans;  // with estimates of the unchanged model
 };
 
 double estimate_of(const PackedProblem& p, const packed::Plan& plan, const DeviceInfo& device,
@@ -42,7 +42,7 @@ std::vector<PackedItem> packed_items(const DeviceInfo& device) {
   return items;
 }
 
-/// Mean of the right model's estimate of the pick, over its best.
+/// Returns the mean of the unchanged model's estimate of the pick, relative to its best estimate.
 double packed_loss(const std::vector<PackedItem>& items, const DeviceInfo& device, const Costs& costs) {
   double sum = 0;
   for (const PackedItem& item : items) {

@@ -17,10 +17,11 @@ struct NamedShapes {
   std::vector<FitShape> shapes;
 };
 
-/// The greater of the changes with the number a fifth more and a fifth less. Loss is the mean of pick / best.
+/// The larger of the changes when the number is a fifth larger and a fifth smaller. Loss is the mean of pick
+/// / best.
 struct Effect {
   Constant<Costs> constant;
-  std::vector<double> of_lists;  // in the order of the lists
+  std::vector<double> of_lists;  // one per list, in the same order
   double of_packed = 0;
 };
 std::vector<Effect> effects_of(const std::vector<NamedShapes>& lists, const DeviceInfo& device);

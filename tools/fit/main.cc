@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice_fit: measures the cost model's choices, and fits its constants, to be put by hand into the table of
-// sluice/host/planner/constants.cc. --constants prints that table. Needs no GPU.
+// sluice_fit: measures the cost model's choices and fits its constants. The result is copied by hand into the
+// table of sluice/host/planner/constants.cc; --constants prints that table. Needs no GPU.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -33,7 +33,7 @@ void print_quality(const char* when, const FitQuality& q) {
   std::fflush(stdout);
 }
 
-/// The shapes on which the model loses most.
+/// Prints the shapes on which the model loses most.
 void print_losses(const std::vector<FitShape>& shapes, const DeviceInfo& device, const Costs& constants,
                   int count) {
   struct Row {

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the probes, to be run on a machine that has a GPU and its driver, but no compiler and no other library.
-#     tools/probes/build.sh [FOLDER]     (build/probes if none is given)
+# Builds the probes. They run on a machine that has a GPU and its driver, but no compiler and no other
+# library.
+#   tools/probes/build.sh [FOLDER]     (build/probes if none is given)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-build/probes}
 mkdir -p "$out/objects"
-# -gencode for one machine code: -arch=sm_90a compiles everything a second time for PTX.
+# -gencode compiles for one architecture only. -arch=sm_90a would compile everything a second time for PTX.
 flags=(-gencode arch=compute_90a,code=sm_90a -O3 -std=c++20 -I .)
 objects() {  # program, sources: compiles those that have changed
   local source object

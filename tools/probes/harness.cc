@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parent and its children, and the lines that they write.
+// The parent process and its children, and the JSON lines that they write.
 #include "harness.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ struct Ended {
   std::string reason;
 };
 
-/// Waits for the child. A child that stays in one case for longer than the limit is killed.
+/// Waits for the child. Kills it if it stays in one case for longer than the limit.
 Ended wait_for(pid_t child, const Progress& progress) {
   int seen = -1;
   for (double waited = 0;; waited += 0.01) {
@@ -45,7 +45,7 @@ Ended wait_for(pid_t child, const Progress& progress) {
   }
 }
 
-/// Makes a context. `say`: names the GPU, its driver and its runtime in the file.
+/// Makes a context. `say`: writes the names of the GPU, its driver and its runtime to the file.
 void open_device(const Experiment& experiment, bool say) {
   check(cudaFree(nullptr), "cudaFree, to make a context");
   if (!say) return;
@@ -64,7 +64,7 @@ void open_device(const Experiment& experiment, bool say) {
       .write();
 }
 
-/// True if every case ended by itself.
+/// Runs one experiment. Returns true if no case had to be ended.
 bool run_one(const Experiment& experiment, Progress* progress) {
   bool clean = true;
   for (int first = 0, restarts = 0;; ++restarts) {
@@ -151,7 +151,7 @@ bool planted() {
 }
 
 int run_experiments(int argc, char** argv, const std::vector<Experiment>& experiments) {
-  setvbuf(stdout, nullptr, _IOLBF, 0);  // a child that is killed has shown its rows
+  setvbuf(stdout, nullptr, _IOLBF, 0);  // line buffered, so that a killed child's rows are printed
   std::vector<const Experiment*> chosen;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];

@@ -14,7 +14,7 @@
 
 namespace probe {
 
-/// One line of the JSON file. Keys and texts hold no quotes.
+/// One line of the JSON file. Keys and texts must not contain quotes.
 class Line {
  public:
   Line(const std::string& experiment, const std::string& name);
@@ -25,16 +25,16 @@ class Line {
   Line& add(const char* key, long long value) { return add(key, static_cast<double>(value)); }
   Line& add(const char* key, unsigned long long value) { return add(key, static_cast<double>(value)); }
   Line& add(const char* key, bool value);
-  /// Appends the line to the file, which is flushed at once.
+  /// Appends the line to the file and flushes it.
   void write();
 
  private:
   std::string text_;
 };
 
-/// Shared by parent and child.
+/// Memory that parent and child share.
 struct Progress {
-  int current = -1;  // index of the case that runs
+  int current = -1;  // index of the case that is running
   char name[160] = "";
 };
 
@@ -89,7 +89,7 @@ std::vector<T> copy_to_host(const T* from, size_t count) {
   return to;
 }
 
-/// A small generator, so that each run has the same cases.
+/// A small random generator, so that each run has the same cases.
 class Random {
  public:
   explicit Random(unsigned long long seed) : state_(seed * 0x9e3779b97f4a7c15ull + 1) {}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// E6: how fast the second kernel of a split product can add up its parts. Times come from graph replays: of a
-// variant behind a kernel that writes the parts, less that kernel alone; and of the variant behind itself.
+// E6: how fast the second kernel of a split product can add up its slices. Times are from graph replays.
+// First a variant after a kernel that writes the slices, minus the time of that kernel alone. Then the
+// variant after itself.
 #include "sum_parts/sums.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace probe {
 namespace {
 
 constexpr int kInGraph = 20, kReplays = 7;
-constexpr long kMostSlotBytes = 64l << 20;  // the largest workspace that a plan may ask for
+constexpr long kMostSlotBytes = 64l << 20;  // the largest workspace that a plan may request
 constexpr long kMostOutputs = 512l * 4608;
 
 struct Size {
@@ -27,7 +28,8 @@ constexpr Size kSizes[] = {{64, 576, 64, 192},
                            {1024, 1024, 128, 128},
                            {2048, 512, 128, 128}};
 constexpr int kParts[] = {2, 4, 8, 16, 32};
-constexpr int kLargeSumUnits = 264;  // spec/part_sums.h: more units than these, and two groups add, not four
+// As in spec/part_sums.h: above this number of units, two groups add instead of four.
+constexpr int kLargeSumUnits = 264;
 
 SumParams params_of(const Size& s, int parts, const float* slots, void* d) {
   SumParams p{};
@@ -42,7 +44,7 @@ SumParams params_of(const Size& s, int parts, const float* slots, void* d) {
   return p;
 }
 
-/// Microseconds of one of the `kInGraph` repeats of `work`, the least of all replays.
+/// Returns the microseconds of one of the `kInGraph` repetitions of `work`: the minimum over replays.
 double time_graph(cudaStream_t stream, const std::function<void()>& work) {
   cudaGraph_t graph;
   cudaGraphExec_t exec;
@@ -68,7 +70,7 @@ double time_graph(cudaStream_t stream, const std::function<void()>& work) {
   return least * 1000.0 / kInGraph;
 }
 
-/// Sums of today's order on the CPU, in the order of units and threads.
+/// Computes the sums in the present kernel's order on the CPU. Result by unit and thread.
 std::vector<float> expected(const SumParams& p) {
   std::vector<float> sums(static_cast<size_t>(p.units) * 512);
   const int groups = 1 << p.log_groups;
@@ -81,7 +83,7 @@ std::vector<float> expected(const SumParams& p) {
       if (begin == end) continue;
       float sum = 0;
       for (int k = begin; k < end; ++k) {
-        // The planted fault adds a group's parts from the last to the first.
+        // The planted fault adds the slices of a group from the last to the first.
         const int part = planted() ? begin + end - 1 - k : k;
         const float value = slot_value((tile * p.parts + part) * p.tile_floats + inside);
         sum = k == begin ? value : sum + value;
@@ -100,7 +102,7 @@ uint16_t bf16_of(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/// Elements of D that differ from the sums.
+/// Returns the number of elements of D that differ from the sums.
 int wrong_in(const SumParams& p, Store store, const std::vector<float>& sums, const void* d) {
   const long outputs = static_cast<long>(sums.size());
   if (store == Store::nothing) return 0;
@@ -137,7 +139,7 @@ void run_problem(Cases& cases, const Size& size, int parts, const Memory& memory
   if (bytes > kMostSlotBytes) return;
   const std::vector<Variant> all = variants();
   const Launch first{memory.stream, false}, dependent{memory.stream, true};
-  std::vector<float> sums;  // made when a variant runs
+  std::vector<float> sums;  // computed when the first variant runs
   double producer = 0, empty = 0, empty_plain = 0;
   for (const Variant& v : all) {
     if (!cases.begin(shape + ", " + v.name)) continue;
@@ -154,7 +156,7 @@ void run_problem(Cases& cases, const Size& size, int parts, const Memory& memory
           shape.c_str(), bytes / 1e6, p.units, producer, empty, empty_plain);
     }
     check(cudaMemset(memory.d, 0xff, kMostOutputs * 4), "memset");
-    if (!v.launch(p, first)) {  // does not take this problem
+    if (!v.launch(p, first)) {  // the variant does not support this problem
       check(cudaStreamSynchronize(memory.stream), "no launch");
       continue;
     }

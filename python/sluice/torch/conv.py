@@ -2,7 +2,7 @@
 """Convolutions of torch tensors, on the current stream, with the signatures of ``torch.nn.functional``.
 
 Kernels read and write channels_last: the output is channels_last, and a tensor of another layout is copied once, which
-``conv_layout_copies`` counts. Channels that are no multiple of 8 are padded with zeros.
+``conv_layout_copies`` counts. Channels that are not a multiple of 8 are padded with zeros.
 
 Under ``torch.autocast`` fp32 tensors are cast as torch casts them. Their gradients are in fp32, stored from the accumulators
 without rounding to 16 bits.
@@ -118,7 +118,7 @@ def conv2d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride:
     - ``deterministic``: False lets the backward add split-K slices of the weight's gradient to ``weight.main_grad`` in any order.
 
     An input, weight or residual that is not channels_last, or does not begin at a multiple of 16 bytes, is copied once
-    (``conv_layout_copies``). Channels that are no multiple of 8 (16 in fp8) are padded, which copies too; few channels take the time of
+    (``conv_layout_copies``). Channels that are not a multiple of 8 (16 in fp8) are padded, which copies too; few channels take the time of
     64. Patches that do not overlap (kernel = stride, no padding) are copied into the rows of a matrix product in two cases. One is fewer
     than 8 channels; the other is a stride above 8 pixels, which TMA does not support.
 

@@ -94,7 +94,7 @@ def input_operand(input: Tensor, weight_size: Tuple[int, ...], geometry: Geometr
 def filter_operand(weight: Tensor, geometry: Geometry, dtype: torch.dtype, out_dtype: Optional[torch.dtype] = None) -> Tensor:
     """Returns a weight in the layout that the products read. ``out_dtype``: the output's type, if it is not ``dtype``.
 
-    A weight whose channels or filters are no multiple of 8 is padded at each call. A cached copy could be stale: writes through
+    A weight whose channels or filters are not a multiple of 8 is padded at each call. A cached copy could be stale: writes through
     ``.data`` or by a graph's replay cannot be detected."""
     rows = padded(weight.shape[0], out_dtype or dtype)
     if _by_patches(weight.shape, geometry):
@@ -125,7 +125,7 @@ def forward_product(input: Tensor, weight: Tensor, bias: Optional[Tensor], sizes
     for name, tensor in (("c", c), ("out", out)):
         if tensor is not None and tensor.shape != (sizes[0], count, *pixels):
             raise InvalidSize(f"{name} has shape {tuple(tensor.shape)} and must have the output's, {(sizes[0], count, *pixels)}")
-    # The kernel writes directly into ``out`` unless filters are padded or the address is no multiple of 16 bytes.
+    # The kernel writes directly into ``out`` unless filters are padded or the address is not a multiple of 16 bytes.
     into = out if out is not None and wide == count and is_aligned(out) and not by_patches else None
     if c is not None:
         c = operand(c, wide, c.dtype, may_have_pitch=into is not None)

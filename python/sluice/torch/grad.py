@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients of convolutions as functions, with the names and signatures of ``torch.nn.grad``.
 
-As for ``conv2d``, a tensor that is not channels_last is copied once, and channels that are no multiple of 8 are padded. The results
+As for ``conv2d``, a tensor that is not channels_last is copied once, and channels that are not a multiple of 8 are padded. The results
 are channels_last. There is no second derivative.
 """
 from __future__ import annotations

@@ -30,7 +30,7 @@ def from_gptq(qweight: Array, qzeros: Array, scales: Array, g_idx: Optional[Arra
     - ``qweight``: int32, k/8 x n (4 bits) or k/4 x n (8 bits). ``qzeros``: int32, groups x n/8 (or n/4).
     - ``scales``: groups x n. ``g_idx``: the group of each of the k columns. It counts as absent if it is empty, or if it is all 0
       although there are several groups.
-    - ``k``: needed only if it is no multiple of 8 and there is no ``g_idx``.
+    - ``k``: needed only if it is not a multiple of 8 and there is no ``g_idx``.
     - ``group``: the configuration's ``group_size`` (-1: all of k).
     - ``checkpoint_format``: the configuration's field of that name. "gptq" stores each zero point minus one, "gptq_v2" the zero
       point itself.

@@ -89,7 +89,7 @@ class ProductOf : public Step {
   bool put(const TunedStep& tuned, ChainStep& step) const override {
     const auto* kernel = std::get_if<typename Op::Choice>(&tuned.kernel);
     if (kernel != nullptr) std::get<Work>(step.work).overrides = Op::overrides_of(*kernel);
-    // A choice without a kernel leaves the caller's.
+    // If the choice has no kernel, the step keeps the caller's.
     return kernel != nullptr || std::holds_alternative<std::monostate>(tuned.kernel);
   }
   std::string kernel_name(const StepPlan& plan) const override {

@@ -20,9 +20,9 @@ class ChainOutputs {
   /// Errors: driver, toolchain.
   static Result<ChainOutputs> save(const Device& device, std::span<const ChainStep> steps,
                                    const StreamHandle& stream);
-  /// Puts back what was saved.
+  /// Restores the outputs to their saved contents.
   Result<void> restore(Stream stream) const;
-  /// Takes what the outputs hold now as right.
+  /// Stores the outputs' present contents as the right result.
   Result<void> keep(Stream stream);
   bool has_kept() const { return kept_; }
   /// Waits for the stream, and compares the outputs with the kept ones. Errors: internal (the first step

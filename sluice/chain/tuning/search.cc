@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Neighbours share SMs and L2, so most gains need two changes at once. Two axes make them: kernels of two
-// products in a row, and a kernel with a spacing. They use the few kernels that came closest when tried
-// alone.
+// Neighbours share SMs and L2, so most gains need two changes at once. Two axes try such pairs: kernels of
+// two successive products, and a kernel with a spacing. They use the few kernels that were closest to the
+// best when tried on their own.
 #include <sluice/chain/tuning/search.h>
 
 #include <algorithm>
@@ -12,10 +12,11 @@
 namespace sluice::tuning {
 namespace {
 
-constexpr int kRounds = 5;           // races incumbent and candidate in turn
-constexpr int kConfirmRounds = 15;   // for changes that need not gain, and for the confirmation
-constexpr double kHopeless = 1.03;   // stops after one round when the candidate takes so much longer
-constexpr size_t kFirstKernels = 5;  // each product has so many before any other of its kernels
+constexpr int kRounds = 5;          // races incumbent and candidate in turn
+constexpr int kConfirmRounds = 15;  // for changes that need not gain, and for the confirmation
+constexpr double kHopeless = 1.03;  // stops after one round when the candidate takes so much longer
+// Kernels of each product that are tried before further kernels of any product.
+constexpr size_t kFirstKernels = 5;
 constexpr size_t kNearKernels = 4;   // kept for each product, for changes of two things at once
 constexpr double kPairsShare = 0.9;  // share of the budget for all axes but the last
 constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
@@ -32,7 +33,7 @@ using Change = std::function<void(LayerChoice&)>;
 /// The condition for keeping a change.
 enum class Keep { gain, no_loss };
 
-/// Sets the spacing. A launch that does not begin early has none of its own.
+/// Sets the spacing. A launch that does not begin early has no spacing.
 void put_spacing(Spacing spacing, TunedStep& choice) {
   if (choice.overlap.wait != Wait::none) choice.overlap.spacing = spacing;
 }
@@ -292,7 +293,7 @@ class Search {
     });
   }
 
-  /// The kernels of a product that came closest to the incumbent when they were tried alone.
+  /// Returns the kernels of a product that were closest to the incumbent when tried on their own.
   std::vector<StepKernel> near(size_t step) const {
     std::vector<StepKernel> kernels;
     for (size_t i = 0; i < tried_[step].size() && i < kNearKernels; ++i)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search of the chain tuner, as kernels that are best alone are not best between neighbours. It walks
-// named axes once, one change at a time, and keeps changes that gain more than noise. The axes that change
-// all steps together come first and are always walked; they carry most of the gain
-// (docs/findings/untuned-chains.md). The others are walked while the budget lasts. At the end the result is
-// raced against the start. Pure but for ChainTimer, whose times tests set
+// The search of the chain tuner. It is needed because the kernels that are fastest alone are not the fastest
+// between neighbours. It goes through named axes once, one change at a time, and keeps changes that gain more
+// than noise. The axes that change all steps together come first and are always tried; they give most of the
+// gain (docs/findings/untuned-chains.md). The others are tried while the budget lasts. At the end, the result
+// is timed against the start. All timing is in ChainTimer, which tests replace
 // (tests/unit/chain_search_test.cc). Called by tune.cc.
 #pragma once
 
@@ -49,10 +49,10 @@ class ChainTimer {
 
 /// The steps of a layer and where a search begins.
 struct SearchSpace {
-  std::vector<std::string> names;    // one a step
-  std::vector<StepKernels> kernels;  // one a step; empty for companions
-  std::vector<i64> weight_bytes;     // one a step: the steps with the most are tried first
-  LayerChoice alone;                 // kernels that are best alone, no overlap
+  std::vector<std::string> names;    // one per step
+  std::vector<StepKernels> kernels;  // one per step; empty for companions
+  std::vector<i64> weight_bytes;     // one per step; steps with the most weights are tried first
+  LayerChoice alone;                 // the kernels that are fastest alone, without overlap
   LayerChoice asked;                 // choices by the caller's options and records
   LayerChoice planned;               // choices of ChainOverlap::tuned
 };
@@ -80,9 +80,9 @@ struct AxisGain {
 
 struct Found {
   LayerChoice choices;
-  Raced confirmed;             // `alone` and `choices`, in one race
+  Raced confirmed;             // final times of `alone` and `choices`, measured in turn
   std::vector<AxisGain> axes;  // in the order of the search
-  int refused = 0;             // changes that gave no valid chain, or other results
+  int refused = 0;             // changes after which the chain was invalid or had other results
   std::string why_refused;     // the first of them and its error
 
   int tried() const;

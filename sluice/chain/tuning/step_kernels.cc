@@ -28,7 +28,8 @@ bool same_but_for_ctas(const Plan&, const Plan&) {
   return false;
 }
 
-/// Chains have no plan of two kernels unless a caller asks for it (sluice/chain.h).
+/// True unless the plan has two kernels. A chain uses such plans only if a caller asks for one
+/// (sluice/chain.h).
 bool fits_a_chain(const Plan& plan) {
   return plan.config.combine != Combine::separate;
 }

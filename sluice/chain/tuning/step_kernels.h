@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that a step of a chain may use: the planner's first, and several of each kind that differs for
-// its neighbours. The planner ranks kernels alone, which favours those that keep an SM to themselves. Pure.
+// The kernels that the tuner tries for a step of a chain: the planner's candidates, best estimate first, and
+// the best of each kind. Kinds differ in how they share an SM with a neighbour. They are needed because the
+// planner estimates a kernel that runs alone, which favours kernels that occupy a whole SM. Needs no GPU.
 // Used by tune.cc.
 #pragma once
 
@@ -15,11 +16,11 @@ namespace sluice::tuning {
 using StepKernel = decltype(TunedStep::kernel);
 
 enum class KernelKind : u8 {
-  roles,        // warp-specialised: keeps an SM to itself
+  roles,        // warp-specialised: its CTA occupies a whole SM
   plain,        // mma.sync: few rows, little shared memory
-  halves,       // uses at most half of an SM's shared memory and registers: a neighbour's CTA fits beside it
+  halves,       // uses at most half of an SM's shared memory and registers, so a neighbour's CTA also fits
   wholes,       // uses more
-  deep_halves,  // halves whose rings hold much of the weights before the launch in front has ended
+  deep_halves,  // halves whose rings hold much of the weights before the previous launch has ended
   deep,         // wholes with such rings
 };
 KernelKind kind_of(const Plan& plan);

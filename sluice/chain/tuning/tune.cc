@@ -22,7 +22,7 @@ namespace sluice::tuning {
 namespace {
 
 constexpr double kReplayUs = 500;  // short graphs leave time for more changes
-constexpr double kMostPasses = 8;  // through the steps, in one graph
+constexpr double kMostPasses = 8;  // upper limit of passes through the steps in one graph
 
 /// The chain's launches one after another, us.
 double estimate_of(const ChainPlan& plan) {
@@ -33,7 +33,7 @@ double estimate_of(const ChainPlan& plan) {
 
 class GpuTimer final : public ChainTimer {
  public:
-  /// `steps`: of one pass, without overlaps of their own.
+  /// `steps`: those of one pass, without overlap set by the caller.
   static Result<GpuTimer> create(const Device& device, std::span<const ChainStep> steps, const Tuning& tuning,
                                  double estimate_us) {
     SLUICE_TAKE(StreamHandle stream, StreamHandle::create(device));
@@ -91,7 +91,8 @@ class GpuTimer final : public ChainTimer {
     return Raced{quantiles_of(us[0]), quantiles_of(us[1])};
   }
 
-  /// Replays the graph that race() timed, from the beginning that the plain chain had.
+  /// Replays the graph that race() timed, with the outputs restored to their initial contents, and compares
+  /// the results with those of the plain chain.
   Result<void> check(const LayerChoice& candidate) override {
     if (!outputs_)
       return Error{ErrorCode::workspace,
@@ -117,11 +118,11 @@ class GpuTimer final : public ChainTimer {
     SLUICE_TAKE(const ChainGraph graph, graph_of(choices));
     SLUICE_TRY(outputs_->restore(stream_.get()));
     SLUICE_TRY(graph.replay(stream_.get()));
-    return stream_.synchronize();  // the graph may go once this returns
+    return stream_.synchronize();  // the graph may be destroyed after this returns
   }
 
-  /// Keeps the graphs of the last two different chains: an incumbent meets many candidates, and a kept
-  /// candidate is the next incumbent.
+  /// Keeps the graphs of the last two different chains, because an incumbent is compared with many
+  /// candidates, and a kept candidate becomes the incumbent.
   Result<ChainGraph> graph_of(const LayerChoice& choices) {
     for (size_t i = 0; i < captured_.size(); ++i)
       if (captured_[i] && captured_[i]->choices == choices) {
@@ -191,7 +192,8 @@ Repeats find_repeats(std::span<const ChainStep> steps) {
     for (size_t begin = 0; begin + 2 * period <= steps.size();) {
       size_t end = begin + period;
       while (end < steps.size() && alike(end, end - period)) ++end;
-      const size_t whole = (end - begin) / period * period;  // a part of a repetition has another neighbour
+      // An incomplete repetition has another neighbour at its end.
+      const size_t whole = (end - begin) / period * period;
       if (whole >= 2 * period && whole > covered) {
         best = {begin, period, begin + whole};
         covered = whole;
@@ -234,10 +236,10 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
   }
   SLUICE_TAKE(const ChainPlan known, plan_chain(steps, info, request.tuning.start, device.records()));
   ChainOptions planning = request.tuning.start;
-  std::optional<ChainPlan> own;  // where the caller asks for another overlap
+  std::optional<ChainPlan> own;  // planned with ChainOverlap::tuned, if the caller asks for another overlap
   if (planning.overlap != ChainOverlap::tuned) {
     planning.overlap = ChainOverlap::tuned;
-    // One more chain to try: without it the search goes on.
+    // An optional candidate: if its planning fails, the search goes on without it.
     if (Result<ChainPlan> found = plan_chain(steps, info, planning, device.records()))
       own = *std::move(found);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuner of chains on a GPU: the search of search.h over captured chains of a caller's steps. Chain::tune
-// and Chain::guarded (chain/guard.cc) are it with different budgets; `sluice chain --tune` calls it through
-// bench/chain.
+// and Chain::guarded (chain/guard.cc) run it with different time budgets. `sluice chain --tune` calls it
+// through bench/chain.
 #pragma once
 
 #include <sluice/chain/chain.h>
@@ -10,8 +10,8 @@
 
 namespace sluice::tuning {
 
-/// Steps that repeat, such as those of a model's layers: step i is like step i - period where
-/// begin + period <= i < end. Steps outside of begin..end are as asked, or off.
+/// Steps that repeat, such as those of a model's layers: step i equals step i - period where begin + period
+/// <= i < end. Steps outside of begin..end are planned as requested, or without overlap.
 struct Repeats {
   size_t begin = 0, period = 0, end = 0;
 
@@ -25,11 +25,11 @@ Repeats find_repeats(std::span<const ChainStep> steps);
 
 struct Tuning {
   Found found;
-  LayerChoice alone;             // kernels that are best alone, no overlap
+  LayerChoice alone;             // the kernels that are fastest alone, without overlap
   std::vector<ChainStep> steps;  // all of the caller's, without overlaps of their own
   std::vector<ChainStep> layer;  // the steps that the choices are for
   Repeats repeats;
-  // One entry a step: the choices outside of the repetition, as asked, and with the overlap off.
+  // One entry per step. The choices outside of the repetition: as requested, and without overlap.
   StepChoices outside, outside_alone;
 };
 
@@ -41,12 +41,12 @@ struct TuneRequest {
 /// and capturing the first chain; driver and toolchain at any time.
 Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps, const TuneRequest& request);
 
-/// The choices for all steps of a chain, with `layer` in each repetition. If that is `alone`, steps outside
-/// of the repetition are off, too; else they are as asked.
+/// Returns the choices for all steps of a chain, with `layer` in each repetition. If `layer` is `alone`,
+/// steps outside of the repetition have no overlap either; otherwise they are as requested.
 StepChoices choices_of(const Tuning& tuning, const LayerChoice& layer);
-/// Returns the record of a search: `us` and `off_us` are a layer's.
+/// Returns the record of a search. `us` and `off_us` are times per layer.
 TunedChain record_of(const Device& device, const Tuning& tuning, bool gains, double us, double off_us);
-/// Least weights that a tuner accepts, in sizes of L2.
+/// Smallest weights that a tuner accepts, as a multiple of L2.
 inline constexpr i64 kLeastL2Times = 3;
 
 }  // namespace sluice::tuning

@@ -31,7 +31,7 @@ class ResidualRows {
   static constexpr DType kType = kEpilogue.c_type;
 
  public:
-  using Pairs = ResidualPair<kType>[2];  // upper, lower
+  using Pairs = ResidualPair<kType>[2];  // rows g, g + 8
 
   /// `span`: number of columns that will be read.
   SLUICE_DEVICE ResidualRows(const GemmParams& params, const Position& at, int span)

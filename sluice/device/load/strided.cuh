@@ -75,7 +75,7 @@ class StridedTile {
       fetch_pieces<false>(batch, k, to);
   }
 
-  /// Writes a batch to the stage. `stage`: address of this operand in the stage.
+  /// Writes a batch of loaded elements to the stage. `stage`: address of this operand in the stage.
   SLUICE_DEVICE void write(int batch, int k_tile, u32 stage, StridedBatch& from) const {
     hide(batch);
     const int k = k_tile * kConfig.tile.k;

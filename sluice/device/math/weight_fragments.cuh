@@ -72,7 +72,7 @@ struct WeightFragments<WeightType::int8, DType::bf16, kZero> {
   static SLUICE_DEVICE float addend(float zero) { return -zero; }
   static SLUICE_DEVICE void difference(const u32* words, const u32 (&zero)[2], u32 (&a)[4]) {
     using Codes = CodeFragments<WeightType::int8, DType::bf16>;
-    constexpr u32 kOne = 0x3F803F80u, kOffset = 0xC388C388u;  // -272
+    constexpr u32 kOne = 0x3F803F80u, kOffset = 0xC388C388u;  // pairs of bf16: 1 and -272
     u32 ones[4];
     Codes::template expand<0>(words, ones);
     Codes::template expand<1>(words, a);

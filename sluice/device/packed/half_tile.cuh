@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane's weights of 64 k for 16-bit tokens. They are loaded from their stage in memory order and later
-// turned into A registers, those of four products at a time. Scales and zeros are rounded to the tokens' type
+// A lane's weights of 64 k for 16-bit tokens. They are loaded from their stage in memory order, and converted
+// later to A registers, those of four mma at a time. Scales and zero points are rounded to the tokens' type
 // here.
 #pragma once
 

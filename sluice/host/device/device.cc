@@ -19,7 +19,7 @@ Result<int> attribute(const DriverApi& api, CUdevice_attribute which, CUdevice d
   return driver_error(api, code, "cuDeviceGetAttribute", "attribute " + std::to_string(which));
 }
 
-/// Reads the facts that decide whether the kernels run here. Impl::info asks for the rest when needed.
+/// Reads the facts that decide whether the kernels run here. Impl::info queries the others on demand.
 Result<GpuFacts> read_facts(const DriverApi& api, CUdevice device) {
   GpuFacts facts;
   std::array<char, 256> name{};

@@ -30,7 +30,7 @@ constexpr double kLightClockShare = 1800.0 / 1980.0;
 /// A GPU counts as the measured model if its power limit and memory rate differ by less than this share.
 constexpr double kSameModel = 0.03;
 
-/// A part whose tensor cores are slower than a full Hopper's, which no driver reports. H20: 148 and 296
+/// A GPU whose tensor cores are slower than a full Hopper's, which no driver reports. H20: 148 and 296
 /// TFLOP/s on 78 SMs (NVIDIA's data sheet), a quarter.
 struct SlowPart {
   std::string_view name;
@@ -206,7 +206,7 @@ Result<DeviceInfo> gpu_named(std::string_view name) {
     DeviceInfo info = device_info_of(part.facts);
     for (FactSource* source :
          {&info.sources.clusters, &info.sources.l2_bytes, &info.sources.clock, &info.sources.power_limit})
-      *source = FactSource::assumed;  // assumed, because no driver was asked
+      *source = FactSource::assumed;  // the driver was not queried
     return info;
   }
   return Error{

@@ -31,10 +31,10 @@ struct Device::Impl {
   const RecordBook records;
   KernelCache cache;  // tests without a compiler replace it before the first prepare
 
-  /// Returns the GPU's facts. Asks the driver and NVML on the first call. Facts that they do not report are
-  /// assumed; that is not an error.
+  /// Returns the GPU's facts. Queries the driver and NVML on the first call. Facts that they do not report
+  /// are assumed; that is not an error.
   const DeviceInfo& info();
-  /// Return the card's identity, and the calibration that info() uses. The first call asks as info() does.
+  /// Return the card's identity, and the calibration that info() uses. The first call queries as info() does.
   const Card& card();
   const FoundCalibration& calibration();
 
@@ -49,8 +49,8 @@ struct Device::Impl {
 
   std::mutex mutex;                                                      // not held during driver calls
   std::unordered_map<std::string, std::weak_ptr<const Module>> modules;  // keyed by unit and shared memory
-  /// Held while the GPU is asked for cluster places: two threads doing so at once would disturb each other.
-  /// Only prepare() on this device waits for it.
+  /// Locked while cluster places are measured on the GPU: two threads doing so at once would disturb each
+  /// other. Only prepare() on this device waits for it.
   std::mutex gpc_order_mutex;
   std::shared_ptr<const GpcOrder> gpc_order;  // null until the first request (host/device/locate.h)
   WorkspaceLender lender;                     // for run() and the C interface

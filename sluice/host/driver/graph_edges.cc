@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every query asks for edge data: without them a query fails on a graph that has a programmatic edge.
+// Every query also asks for edge data, because otherwise a query fails on a graph that has a programmatic
+// edge.
 #include <sluice/host/driver/graph_edges.h>
 
 #include <algorithm>

@@ -43,7 +43,7 @@ struct KernelCache::State {
   std::optional<CacheDirectory> directory;
   std::string disk_problem;
   std::mutex version_mutex;
-  std::string version;  // empty: not asked yet, or no compiler was found so far
+  std::string version;  // empty: not queried yet, or no compiler was found so far
 
   std::mutex mutex;  // guards the two maps
   std::unordered_map<std::string, Shared> ready;
@@ -81,7 +81,7 @@ void KernelCache::State::open_directory() {
     disk_problem = opened.error().message;
 }
 
-/// Asks again until the version is known, because a compiler may be installed while the process runs.
+/// Queries the compiler until the version is known, because it may be installed while the process runs.
 std::string KernelCache::State::compiler_version() {
   const std::lock_guard guard(version_mutex);
   if (version.empty()) version = compiler.version();

@@ -42,8 +42,8 @@ class Comparison {
   static Result<Comparison> create(const Device& device, int most_pairs);
   /// Enqueues the comparison of a pair. Errors: driver; internal (more than most_pairs).
   Result<void> add(const ResultPair& pair, const Tolerance& tolerance, Stream stream);
-  /// Waits for the stream and returns whether each pair added since the last call is alike: NaN and infinity
-  /// match themselves alone, and all else is within the tolerance. Error driver.
+  /// Waits for the stream. For each pair added since the last call, returns whether the results are alike:
+  /// NaN and infinity must be equal, all other elements within the tolerance. Error: driver.
   Result<std::vector<bool>> verdicts(const StreamHandle& stream);
 
  private:

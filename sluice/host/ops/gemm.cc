@@ -424,7 +424,8 @@ Result<gemm::RowTable> Gemm::plan_rows(const Device& device, const Problem& prob
                  "every size already, prepare each problem"};
   Result<RowTable> table = gemm::plan_rows(problem, rows, device.info(), device.records());
   if (!table || !table->numbers_by_gpc) return table;
-  SLUICE_TRY(gpc_order(device));  // done here, so that no later call in the range has to ask the GPU
+  // Done here, so that no later call in the range has to measure it on the GPU.
+  SLUICE_TRY(gpc_order(device));
   return table;
 }
 

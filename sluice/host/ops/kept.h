@@ -26,12 +26,13 @@
 
 namespace sluice::ops {
 
-/// An entry takes about 3 KB. A server that meets 1 to 512 rows in seven layers has 3,584 entries.
+/// An entry takes about 3 KB. For example, a server that gets 1 to 512 rows in seven layers has 3,584
+/// entries.
 inline constexpr std::size_t kMostUnasked = 8192;
 
-/// Kernels by problem. A kernel that the caller asked to prepare stays. The others stay while they are among
-/// the kMostUnasked used last, so that a server which meets new sizes for months does not grow. A dropped
-/// kernel's modules stay loaded, because a graph may have been captured with them; replay needs no more.
+/// Kernels by problem. A kernel that the caller prepared on request stays. The others stay while they are
+/// among the kMostUnasked most recently used, so that a server which gets new sizes for months does not grow.
+/// A dropped kernel's modules stay loaded, because a graph may have been captured with them.
 template <class P, class Handle>
 class KeptKernels {
  public:
@@ -167,7 +168,8 @@ KeptKernels<typename Op::Problem, typename Op::Handle>& kept(const Device& devic
 }
 
 /// Returns the kernel for a problem that a prepared range serves. Its plan comes from the range's table and
-/// its module is loaded already, so a stream may capture meanwhile. Nothing: no range has this problem.
+/// its module is loaded already, so the call is allowed during stream capture. Nothing: no range has this
+/// problem.
 template <class Op>
 std::optional<typename Op::Handle> kernel_of_rows(const Device& device, const typename Op::Problem& problem) {
   for (const auto& form : row_forms(problem))
@@ -198,7 +200,7 @@ Result<RowSummary> prepare_rows(const Device& device, typename Op::Problem probl
   return summary;
 }
 
-/// Plans for run(), within the workspace that the call brings.
+/// Returns the plans for run() that fit into the workspace which the call passes.
 template <class Op>
 Result<typename Op::Plan> plan_for_run(const Device& device, const typename Op::Problem& problem,
                                        const typename Op::Args& args) {
@@ -225,7 +227,7 @@ Result<typename Op::Handle> prepare_for_run(const Device& device, const typename
     return prepare<Op>(device, raced<Op>(device, *plan));
 }
 
-/// Returns the key of a call.
+/// Returns the key under which a call's kernel is kept.
 template <class Op>
 auto key_of_call(const typename Op::Problem& problem, const typename Op::Args& args) {
   if constexpr (requires { Op::at_addresses(problem, args); })
@@ -234,7 +236,8 @@ auto key_of_call(const typename Op::Problem& problem, const typename Op::Args& a
     return Op::key_of(problem);
 }
 
-/// Prepares at the first call of a problem, lends a workspace where the caller brings none, and launches.
+/// Prepares the kernel at the first call of a problem, lends a workspace if the caller passes none, and
+/// launches.
 template <class Op>
 Result<void> run(const Device& device, const typename Op::Problem& problem, const typename Op::Args& args,
                  Stream stream, const char* remedy = "run it once before the capture") {

@@ -55,7 +55,7 @@ Error too_large() {
                                        " GiB: time such a problem with sluice tune"};
 }
 
-/// Numbers of every type that was asked for.
+/// Random data by element type, for each type that the operands have.
 class Seeds {
  public:
   const std::vector<u8>& of(std::optional<DType> type) {

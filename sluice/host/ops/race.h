@@ -27,7 +27,7 @@
 
 namespace sluice::ops {
 
-/// Plans with estimates up to so many times the best one's may race for their family.
+/// A plan may race as the first of its family if its estimate is at most this multiple of the best one's.
 inline constexpr double kRacingEstimate = 1.1;
 /// Most bytes of the operands of a race. Larger problems keep the model's pick.
 inline constexpr i64 kMostRaceBytes = i64{4} << 30;
@@ -46,7 +46,7 @@ class RaceMemory {
 
   /// Makes the first copy's result what it was before any launch.
   Result<void> renew_result(Stream stream) const;
-  /// Keeps the first copy's result aside.
+  /// Saves the first copy's result, with which later results are compared.
   Result<void> keep_result(Stream stream) const;
   /// The kept result and the first copy's, and how far they may be apart.
   ResultPair results() const;
@@ -59,7 +59,7 @@ class RaceMemory {
   std::array<i64, Operands::kMost> offsets_{};  // below 0: not used
   i64 copy_bytes_ = 0;
   int copies_ = 0;
-  ResultPair result_{};  // its type and shape
+  ResultPair result_{};  // type and shape of a result
   i64 result_offset_ = 0, result_bytes_ = 0, kept_offset_ = 0, fresh_offset_ = 0;
   Tolerance tolerance_{};
 };
@@ -116,7 +116,8 @@ std::vector<typename Op::Plan> racing(const std::vector<typename Op::Plan>& rank
   return plans;
 }
 
-/// Held while memory is filled and plans are timed: two races at once would time each other.
+/// Locked while memory is filled and plans are timed, because two races at once would disturb each other's
+/// times.
 std::unique_lock<std::mutex> race_turn();
 
 /// The plan that a book makes of the problem, if that is a record's.
@@ -128,7 +129,7 @@ std::optional<typename Op::Plan> plan_of_record(const Device& device, const type
   return plan && plan->source == PlanSource::record ? std::optional(*plan) : std::nullopt;
 }
 
-/// The bytes of workspace that a plan asks for.
+/// Returns the bytes of workspace that a plan needs.
 template <class Plan>
 i64 workspace_of(const Plan& plan) {
   if constexpr (requires { plan.workspace_bytes; })
@@ -137,12 +138,12 @@ i64 workspace_of(const Plan& plan) {
     return 0;
 }
 
-/// Races `most` plans of the problem that need at most `workspace_limit` bytes. Where another process has
-/// measured the problem on this card meanwhile, its choice is returned and nothing is timed; a result of
-/// another card, driver or version races too. The winner has its time. If there was a second plan, it counts
-/// as recorded, and is kept (race_results.h). Plans other than the first leave the race where they cannot be
-/// prepared or launched, or where their results differ (agreeing()). Errors: those of candidates(),
-/// RaceMemory, agreeing() and race_times(); the first plan's.
+/// Times `most` plans of the problem that need at most `workspace_limit` bytes, and returns the winner with
+/// its time. If another process has measured the problem on this card in the meantime, its choice is returned
+/// and nothing is timed. The choice of another card, driver or version is timed too. If there was a second
+/// plan, the winner counts as recorded and is stored (race_results.h). Plans other than the first are dropped
+/// if they cannot be prepared or launched, or if their results differ (agreeing()). Errors: those of
+/// candidates(), RaceMemory, agreeing() and race_times(); the first plan's.
 template <class Op>
 Result<typename Op::Plan> race(const Device& device, const typename Op::Problem& problem, int most,
                                i64 workspace_limit = kWorkspaceLimit) {
@@ -211,7 +212,7 @@ Result<typename Op::Plan> race(const Device& device, const typename Op::Problem&
   return won;
 }
 
-/// Returns whether a race could tell anything: there are products, and nobody measured them yet.
+/// Returns true if a race makes sense: there is a product to compute, and it was not measured yet.
 template <class Op>
 bool may_race(const typename Op::Plan& planned) {
   return planned.source == PlanSource::model && planned.problem.k > 0 && !Op::is_empty(planned.problem);
@@ -228,8 +229,8 @@ Result<typename Op::Plan> race_checked(const Device& device, const typename Op::
   return may_race<Op>(planned) ? race<Op>(device, planned.problem, most) : planned;
 }
 
-/// Returns the plan that run() uses in the place of `planned`: the winner of a race, if the device's options
-/// ask for one and the plan is the model's. A race that fails leaves the model's pick.
+/// Returns the plan that run() uses in place of `planned`. It is the winner of a race if the device's options
+/// ask for one and the plan is the model's. If the race fails, it is the model's pick.
 template <class Op>
 typename Op::Plan raced(const Device& device, const typename Op::Plan& planned,
                         i64 workspace_limit = kWorkspaceLimit) {

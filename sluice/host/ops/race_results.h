@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of races, among the user's records and in the device's book
-// (docs/decisions/0027-results-of-races.md). Each is of one card (UUID and driver) and one version
-// of the library: there it decides, elsewhere it is a hint, which races too. The results lie below tuned
-// records, which no race replaces. Declared for race.h, which may not see records; defined in
+// Results of races, stored with the user's records and in the device's book
+// (docs/decisions/0027-results-of-races.md). Each belongs to one card (UUID and driver) and one version of
+// the library. For these it decides; for others it is a hint, which races too. Tuned records have precedence
+// over the results, and no race replaces them. Declared for race.h, which may not include records; defined in
 // records/race_results.cc.
 #pragma once
 

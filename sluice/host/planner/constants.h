@@ -60,7 +60,7 @@ inline constexpr int kHalfKGroups[] = {4, 2, 1, 3};
 inline constexpr int kHalfParts[] = {1, 2, 4, 8, 5};
 }  // namespace tried
 
-/// A row as text for people. `value`: one number, or a list of numbers.
+/// A row as text. `value`: one number, or a list of numbers.
 struct ConstantText {
   std::string set, name, value, unit, origin, meaning, source;
 };

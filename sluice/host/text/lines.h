@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-inline constexpr std::size_t kMostColumns = 110;  // a printed line has at most so many
+inline constexpr std::size_t kMostColumns = 110;  // upper limit of the length of a printed line
 
 /// `value` by a printf format that takes one double and makes at most 63 bytes: "%.2f us".
 inline std::string formatted(const char* format, double value) {
@@ -18,8 +18,8 @@ inline std::string formatted(const char* format, double value) {
   return text;
 }
 
-/// Breaks lines at blanks so that each has at most kMostColumns bytes, where its words permit. The first line
-/// has `begun` bytes in front of it; those that this adds begin with `indent` blanks.
+/// Breaks lines at blanks so that each has at most kMostColumns bytes, if its words permit. The first line is
+/// assumed to follow `begun` bytes; added lines begin with `indent` blanks.
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t begun = 0);
 
 /// "estimate   12.34 us\n"; a long value goes on below its beginning.

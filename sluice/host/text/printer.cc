@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans as text: as initialisers of their values (field_text.h), and as lines for people.
+// Plans as text: as C++ initialisers (field_text.h), and as readable lines.
 #include <string>
 
 #include <sluice/host/text/conv_text.h>

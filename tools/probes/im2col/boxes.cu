@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that load one box, or one for each CTA of a cluster, and copy shared memory out.
+// Kernels that load one box, or one per CTA of a cluster, and copy shared memory to global memory.
 #include "boxes.h"
 
 #include "engine.cuh"
@@ -9,19 +9,19 @@ namespace {
 
 constexpr int kMostCtas = 4;
 constexpr int kThreads = 128;
-constexpr int kAlignment = 1024;  // pattern of the 128-byte swizzle
+constexpr int kAlignment = 1024;  // the swizzle pattern of 128 bytes repeats after this many bytes
 
 struct BoxParams {
   CUtensorMap map;
   int c[kMostCtas];
   Pixel at[kMostCtas];
   Offsets offsets[kMostCtas];
-  int bytes;  // one box has so many
+  int bytes;  // bytes of one box
   unsigned char* out;
   int* arrived;
 };
 
-/// kSpatial 0: a tiled box, whose row is at.w.
+/// kSpatial 0: loads a tiled box; at.w is its first row.
 template <int kSpatial, int kCtas>
 __global__ void load_boxes(const __grid_constant__ BoxParams p) {
   extern __shared__ unsigned char raw[];

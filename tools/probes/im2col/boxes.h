@@ -11,13 +11,14 @@ namespace probe {
 class BoxLoader {
  public:
   explicit BoxLoader(int most_bytes);
-  /// Returns the box as it is in shared memory. `*arrived` is false if its bytes did not arrive in time.
+  /// Returns the box as it is in shared memory. `*arrived` is set to false if its bytes did not arrive in
+  /// time.
   std::vector<unsigned char> im2col(const CUtensorMap& map, const Geometry& g, const Start& start,
                                     bool* arrived);
   std::vector<unsigned char> tiled(const CUtensorMap& map, const Matrix& m, int column, int row,
                                    bool* arrived);
-  /// Each CTA of a cluster of `ctas` loads a slice of g.pixels rows, from starts[rank] on, for all CTAs.
-  /// Gives the memory of all CTAs, one after the other.
+  /// Loads a multicast box. Each CTA of a cluster of `ctas` loads a slice of g.pixels rows, from starts[rank]
+  /// on, for all CTAs. Returns the shared memory of all CTAs, one after the other.
   std::vector<unsigned char> multicast(const CUtensorMap& map, const Geometry& g,
                                        const std::vector<Start>& starts, bool* arrived);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes test patterns in memory, and compares boxes that TMA loaded with the expected traversal of walk.h.
+// Fills memory with test patterns, and compares boxes that TMA loaded with the order of pixels that walk.h
+// computes.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace probe {
 
-/// Elements that are never zero, so that zero fill shows; neighbours differ.
+/// Fills memory with elements that are never zero, so that zero fill shows; neighbours differ.
 template <class T>
 std::vector<T> pattern(size_t count, unsigned seed) {
   std::vector<T> memory(count);
@@ -21,7 +22,7 @@ std::vector<T> pattern(size_t count, unsigned seed) {
   return memory;
 }
 
-/// Elements that differ from the expected box, in swizzled places.
+/// Returns the number of elements that differ from the expected box, whose places are swizzled.
 template <class T>
 int wrong_elements(const std::vector<unsigned char>& got, const std::vector<T>& expected, int swizzle) {
   int wrong = 0;
@@ -40,7 +41,7 @@ inline int outside_rows(const Geometry& g, const Start& start) {
   return outside;
 }
 
-/// A tensor in device memory and its copy, with room before it and behind it.
+/// A tensor in device memory and its copy on the host, with guard space before and after it.
 template <class T>
 struct Buffer {
   std::vector<T> host;

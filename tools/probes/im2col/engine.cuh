@@ -26,7 +26,7 @@ SLUICE_DEVICE u64 nanoseconds() {
   return now;
 }
 
-/// False if the phase did not complete within kMostWaitNs.
+/// Waits for a phase. Returns false if it did not complete within kMostWaitNs.
 SLUICE_DEVICE bool wait_bounded(u32 barrier, u32 parity) {
   if (ptx::mbarrier_try_wait_parity(barrier, parity)) return true;
   const u64 begin = nanoseconds();
@@ -35,7 +35,7 @@ SLUICE_DEVICE bool wait_bounded(u32 barrier, u32 parity) {
   return true;
 }
 
-// cp.async.bulk.tensor.{3,4,5}d ... im2col: completes on `barrier` with the bytes of the whole box
+// cp.async.bulk.tensor.{3,4,5}d ... im2col. Signals `barrier` with the bytes of the whole box.
 template <int kSpatial>
 SLUICE_DEVICE void load_im2col(u32 destination, const CUtensorMap& map, int c, const Pixel& p,
                                const Offsets& o, u32 barrier) {
@@ -59,7 +59,7 @@ SLUICE_DEVICE void load_im2col(u32 destination, const CUtensorMap& map, int c, c
         : "memory");
 }
 
-// The multicast form: writes and signals in every CTA of `mask`
+// The multicast form, which writes to and signals every CTA of `mask`.
 template <int kSpatial>
 SLUICE_DEVICE void load_im2col_multicast(u32 destination, const CUtensorMap& map, int c, const Pixel& p,
                                          const Offsets& o, u32 barrier, u16 mask) {

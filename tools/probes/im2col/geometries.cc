@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// E4r: random geometries, four boxes each, against the walk; and the published examples of the walk itself.
+// E4r: compares random geometries, four boxes each, with walk.h; and walk.h with published examples.
 #include "compare.h"
 #include "experiments.h"
 
@@ -16,12 +16,12 @@ struct Trial {
   int taps[3], dilation[3], positions[3];
 };
 
-/// Positions along an axis whose walk goes from lower to below extent + upper.
+/// Returns the number of positions along an axis, from lower to before extent + upper.
 int positions_of(const Geometry& g, int axis) {
   return (g.dims[1 + axis] + g.upper[axis] - g.lower[axis] + g.steps[axis] - 1) / g.steps[axis];
 }
 
-/// The walk of a forward convolution: corners from padding, stride, dilation and filter.
+/// Makes an axis of a forward convolution: corners from padding, stride, dilation and filter.
 void forward_axis(Random& random, Trial& t, int d, int most) {
   Geometry& g = t.g;
   const int pad = random.in(0, 3), after = random.in(0, 3);
@@ -36,7 +36,7 @@ void forward_axis(Random& random, Trial& t, int d, int most) {
   g.upper[d] = upper_corner(g.lower[d], t.positions[d], g.steps[d], g.dims[1 + d]);
 }
 
-/// Any corners that leave a box: also ones that begin inside, or end far outside.
+/// Makes an axis with any corners that leave a box, also ones that begin inside or end far outside.
 void free_axis(Random& random, Trial& t, int d, int most) {
   Geometry& g = t.g;
   g.dims[1 + d] = random.in(1, most);
@@ -61,7 +61,7 @@ Trial trial_of(Random& random, bool forward) {
     forward ? forward_axis(random, t, d, most) : free_axis(random, t, d, most);
   g.dims[0] = random.one_of({8, 24, 64, 64, 72, 128, 136});
   g.pixels = random.one_of({1, 8, 31, 64, 64, 72, 128, 200, 256});
-  // Images enough for two boxes in three of four trials, or too few.
+  // In three of four trials there are images enough for two boxes, in the others too few.
   int positions = 1;
   for (int d = 0; d < g.spatial; ++d) positions *= t.positions[d];
   const int filled = random.in(0, 3) > 0 ? 2 * g.pixels / positions : 0;
@@ -73,7 +73,7 @@ Trial trial_of(Random& random, bool forward) {
   return t;
 }
 
-/// `odd`: a start that no walk from the lower corner reaches.
+/// Returns a random start. `odd`: not a multiple of the step from the lower corner.
 Start start_of(Random& random, const Trial& t, bool odd) {
   const Geometry& g = t.g;
   Start s;
@@ -88,8 +88,8 @@ Start start_of(Random& random, const Trial& t, bool odd) {
   return s;
 }
 
-/// The geometry with the order of its corners turned round, in case the driver reads them from the outermost
-/// axis.
+/// Returns the geometry with its corners in reverse order, to test whether the driver reads them from the
+/// outermost axis.
 Geometry turned(const Geometry& g) {
   Geometry other = g;
   for (int d = 0; d < g.spatial; ++d) {
@@ -99,7 +99,7 @@ Geometry turned(const Geometry& g) {
   return other;
 }
 
-/// Counts boxes that do not hold what they should, and describes the first.
+/// Counts boxes with wrong contents, and describes the first.
 struct Judge {
   const Buffer<uint16_t>& x;
   std::string first{};
@@ -141,8 +141,8 @@ std::vector<int> count_from(int first) {
 
 }  // namespace
 
-/// The four examples that Triton's tutorial on im2col asserts on a Hopper: pixels of 4x4 images, counted from
-/// 1.
+/// The four examples that Triton's tutorial on im2col asserts on a Hopper GPU: pixels of 4x4 images, counted
+/// from 1.
 void run_emulator(Cases& cases) {
   const bool right[] = {
       example(1, 0, 0, {}, 16, count_from(1)),
@@ -161,7 +161,7 @@ void run_emulator(Cases& cases) {
 void run_geometries(Cases& cases) {
   BoxLoader loader(1 << 20);
   const Buffer<uint16_t> x(kElements, 4);
-  // Class 0: forward convolutions. 1: any corners. 2: any corners, and starts between the walk's positions.
+  // Three classes: forward convolutions; any corners; any corners, with starts between positions.
   const char* classes[] = {"forward", "free corners", "free corners, odd starts"};
   int wrong[3] = {}, boxes[3] = {}, refused[3] = {};
   double inside[3] = {}, rows[3] = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// E2: WGMMA reads the taps of a filter row from one box of pixels ("halo"). Tried are shifted start
-// addresses, a leading offset of one row or of a dilation, and the descriptor's base offset.
+// E2: WGMMA reads the taps of a filter row from one box of pixels ("halo"). Tests shifted start addresses, a
+// leading offset of one row or of a dilation, and the descriptor's base offset.
 #include <sluice/device/ptx/generated/wgmma_n128.cuh>
 #include <sluice/device/ptx/generated/wgmma_n192.cuh>
 #include <sluice/device/ptx/generated/wgmma_n256.cuh>
@@ -14,21 +14,21 @@ namespace probe {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kDepth = 64;  // pixels (MN-major) or channels (K-major) that a product sums over
+constexpr int kDepth = 64;  // k of a product: pixels (MN-major) or channels (K-major)
 constexpr int kMostRows = 160;
 constexpr int kTileBytes = 64 * 128;
 
-/// base_offset of the descriptor: 0, (address >> 7) & 7, or 8 minus that.
+/// Values of the descriptor's base_offset: 0, (address >> 7) & 7, or 8 minus that.
 enum class BaseOffset { zero, row, minus };
 
 struct HaloParams {
-  CUtensorMap tile, box;  // 64 x 64 of the other operand, tiled; the box of pixels, im2col
+  CUtensorMap tile, box;  // tile: 64 x 64 of the other operand, tiled; box: pixels, im2col
   int box_rows;
-  int start_row;      // first row of the box that the product reads
-  int leading_bytes;  // leading offset of the box's descriptor
+  int start_row;      // first row of the box that WGMMA reads
+  int leading_bytes;  // leading byte offset in the descriptor of the box
   BaseOffset base_offset;
   bool k_major;  // false: the box is B, MN-major; true: the box is A, K-major
-  int repeats;   // products; more than one: for the time only
+  int repeats;   // number of products; more than one only to measure time
   float* out;    // 64 x kN
   long long* clocks;
   int* arrived;
@@ -97,7 +97,7 @@ struct Device {
   int* arrived;
 };
 
-/// Exact for whole numbers up to 256.
+/// Converts a whole number up to 256 to bf16, which is exact.
 uint16_t bf16_of(int value) {
   const float f = static_cast<float>(value);
   unsigned bits;
@@ -121,7 +121,7 @@ struct Halo {
   int columns() const { return k_major ? 64 : taps * 64; }
 };
 
-/// Runs the product of `tile` (64 x 64) and `box` (rows x 64). False if the boxes did not arrive.
+/// Multiplies `tile` (64 x 64) by `box` (rows x 64). Returns false if the boxes did not arrive.
 bool product(const Halo& h, const std::vector<int>& tile, const std::vector<int>& box, int repeats,
              const Device& device, std::vector<float>* out, long long* clocks) {
   copy_to_device(device.tile, bf16_of(tile));
@@ -161,8 +161,8 @@ bool product(const Halo& h, const std::vector<int>& tile, const std::vector<int>
   return copy_to_host(device.arrived, 1)[0] == 1;
 }
 
-/// Sums on the CPU. MN-major: out[m][tap * 64 + c] = sum over pixels of tile[pixel][m] * box[pixel +
-/// shift][c]. K-major: out[pixel][n] = sum over c of box[pixel + start][c] * tile[n][c].
+/// Computes the product on the CPU. MN-major: out[m][tap * 64 + c] = sum over pixels of tile[pixel][m] *
+/// box[pixel + shift][c]. K-major: out[pixel][n] = sum over c of box[pixel + start][c] * tile[n][c].
 std::vector<float> expected(const Halo& h, const std::vector<int>& tile, const std::vector<int>& box) {
   std::vector<float> out(64 * h.columns());
   const int start = h.start_row + (planted() ? 1 : 0);
@@ -185,7 +185,7 @@ std::vector<int> values(size_t count, Random& random) {
   return out;
 }
 
-/// Says which row and channel of the box each element came from, by an identity as the other operand.
+/// Tells which row and channel of the box each element came from, by an identity matrix as the other operand.
 std::string places(const Halo& h, const Device& device) {
   std::vector<int> identity(64 * 64), rows(kMostRows * 64), channels(kMostRows * 64);
   for (int i = 0; i < 64; ++i) identity[i * 64 + i] = 1;
@@ -250,26 +250,26 @@ void run_halo(Cases& cases) {
   const Device device{device_array<uint16_t>(64 * 64), device_array<uint16_t>(kMostRows * 64),
                       device_array<float>(64 * 256), device_array<long long>(1), device_array<int>(1)};
   const BaseOffset offsets[] = {BaseOffset::zero, BaseOffset::row, BaseOffset::minus};
-  // (a), (c): one tap each, by shifted starts.
+  // Cases (a), (c): one tap per product, with shifted start addresses.
   for (const BaseOffset offset : offsets)
     for (const int start : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16})
       run(cases, "MN-major shifted start",
           {.taps = 1, .dilation = 1, .start_row = start, .base_offset = offset}, device);
-  // (b): one instruction for all taps.
+  // Case (b): one instruction for all taps.
   for (const BaseOffset offset : offsets)
     for (const int start : {0, 1, 3, 8})
       for (const int taps : {2, 3, 4})
         for (const int dilation : {1, 2, 3, 4, 8}) {
-          if (start == 0 && offset != BaseOffset::zero) continue;  // is the same descriptor
+          if (start == 0 && offset != BaseOffset::zero) continue;  // would be the same descriptor
           run(cases, "MN-major leading offset of rows",
               {.taps = taps, .dilation = dilation, .start_row = start, .base_offset = offset}, device);
         }
-  // Rows of A (fprop) are K-major; shifted starts again.
+  // Rows of A (fprop) are K-major; start addresses are shifted again.
   for (const BaseOffset offset : offsets)
     for (const int start : {0, 1, 2, 3, 5, 7, 8, 9})
       run(cases, "K-major shifted start",
           {.taps = 1, .dilation = 1, .start_row = start, .base_offset = offset, .k_major = true}, device);
-  // Clocks of the usual descriptor, whose taps lie in blocks of their own: dilation 64 rows.
+  // Time of the usual descriptor, in which each tap has its own block: a dilation of 64 rows.
   run(cases, "MN-major separate blocks", {.taps = 2, .dilation = 64}, device);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// E0: whether an im2col box lies in shared memory as a tiled box of the same rows does, and where the slices
-// of a multicast land.
+// E0: whether an im2col box has the same layout in shared memory as a tiled box of the same rows, and where
+// the slices of a multicast are written.
 #include "compare.h"
 #include "experiments.h"
 

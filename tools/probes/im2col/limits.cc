@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// E4: which im2col maps the driver encodes, at their documented limits and one past them; and one box of
-// each, against the walk.
+// E4: which im2col maps the driver accepts, at their documented limits and one beyond. One box of each is
+// compared with walk.h.
 #include <functional>
 
 #include "compare.h"
@@ -10,16 +10,16 @@ namespace probe {
 namespace {
 
 constexpr size_t kElements = 4 << 20;
-constexpr long kBase = 1 << 20;  // first element of each tensor: memory before it is not zero
+constexpr long kBase = 1 << 20;  // first element of each tensor; memory before it is not zero
 
 struct Limit {
   std::string name;
   Geometry g;
   Start start;
-  bool documented;  // whether the driver should take it
+  bool documented;  // true: the documentation allows it
 };
 
-/// A tensor of 64 channels, 5 pixels along each axis and 3 images.
+/// Returns a tensor of 64 channels, 5 pixels along each axis and 3 images.
 Geometry small(int spatial) {
   Geometry g;
   g.spatial = spatial;
@@ -30,7 +30,7 @@ Geometry small(int spatial) {
   return g;
 }
 
-/// `change` edits the small tensor; the box begins at the lower corner of the second image.
+/// Makes a case. `change` edits the small tensor; the box begins at the lower corner of the second image.
 Limit limit(const std::string& name, int spatial, bool documented,
             const std::function<void(Geometry&, Start&)>& change) {
   Limit l{name, small(spatial), {}, documented};
@@ -59,7 +59,7 @@ void add_corners(std::vector<Limit>& limits) {
                 [=](Geometry& g, Start& s) { g.lower[axis] = g.upper[axis] = l, s.offsets[axis] = -l; }));
       limits.push_back(
           limit(rank + format("offset %d on axis %d", o, axis), spatial, true, [=](Geometry& g, Start& s) {
-            g.dims[1 + axis] = 2 - l;  // the first row is the last but two of the axis
+            g.dims[1 + axis] = 2 - l;  // the lower corner is the last row but two of the axis
             if (spatial == 1) g.dims[2] = 1, s.at[2] = 0;
             g.pack(64);
             g.lower[axis] = l, g.upper[axis] = l, s.offsets[axis] = o;
@@ -164,7 +164,7 @@ void run_limits(Cases& cases) {
         .add("documented", l.documented)
         .add("as_documented", encoded == l.documented);
     std::string load = "-";
-    // Maps past a documented limit are not loaded through: their meaning is unknown.
+    // A map beyond a documented limit is not used for a load, because its meaning is unknown.
     if (encoded && l.documented) {
       bool came = false;
       const auto box = loader.im2col(map, l.g, l.start, &came);

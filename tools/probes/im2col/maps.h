@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps, through the driver that the runtime finds: nothing links with libcuda.
+// Makes tensor maps with the driver that the runtime finds, so that nothing links with libcuda.
 #pragma once
 
 #include <cuda.h>
@@ -9,7 +9,7 @@
 
 namespace probe {
 
-/// w, h, d, n of the first pixel; kSpatial + 1 of them are used, and the image is always `n`.
+/// Coordinates of the first pixel. kSpatial + 1 of them are used; the image is always `n`.
 struct Pixel {
   int w, h, d, n;
 };
@@ -17,12 +17,12 @@ struct Offsets {
   unsigned short w, h, d;
 };
 
-/// cuTensorMapEncodeIm2col for `g`, whose buffer begins at `memory`. Returns the driver's code.
+/// Calls cuTensorMapEncodeIm2col for `g`, whose buffer begins at `memory`. Returns the driver's result.
 CUresult encode_im2col(CUtensorMap* map, const Geometry& g, void* memory);
-/// encode_im2col, which ends the process if the driver refuses.
+/// As encode_im2col, but ends the process if the driver refuses.
 CUtensorMap im2col_map(const Geometry& g, void* memory);
 
-/// A matrix of `rows` rows of `columns` elements that lie `pitch` elements apart, and a box of it.
+/// A matrix of `rows` x `columns` elements with a pitch of `pitch` elements, and a box of it.
 struct Matrix {
   long rows = 0;
   int columns = 64;

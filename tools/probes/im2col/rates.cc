@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// E1: clocks that a row of 128 bytes takes an SM, by im2col boxes and by tiled ones.
+// E1: SM clocks to load a row of 128 bytes, by im2col boxes and by tiled ones.
 #include "rates.h"
 
 #include <algorithm>
@@ -11,19 +11,20 @@ namespace probe {
 namespace {
 
 constexpr size_t kL2Bytes = 12'000'000, kHbmBytes = 200'000'000;
-constexpr int kRowsEach = 49152;  // that a CTA receives
+constexpr int kRowsEach = 49152;  // rows that a CTA loads
 constexpr int kRepeats = 5;
 constexpr int kRingBytes = 192 * 1024;
 
-/// A walk. Axes w, h, d; those behind `spatial` are 1.
+/// A traversal of pixels and taps. Axes are w, h, d; those from `spatial` on have size 1.
 struct Walk {
   std::string name;
-  int spatial = 2;  // 0: tiled
+  int spatial = 2;  // 0: tiled boxes
   int size[3] = {1, 1, 1}, filter[3] = {1, 1, 1};
   int pad = 0, stride = 1, dilation = 1;
   int channels = 64;
-  int outside_axis = -1;  // all rows lie outside along this axis; 3: behind the last image
-  int times_bytes = 1;    // a larger tensor, where few positions would not fill the SMs
+  // Axis along which all rows are outside of the tensor; 3: after the last image; -1: none.
+  int outside_axis = -1;
+  int times_bytes = 1;  // enlarges the tensor, if it has too few positions for all SMs
 };
 
 Walk square(const std::string& name, int size, int filter, int pad, int stride = 1, int dilation = 1,
@@ -82,7 +83,7 @@ int positions_of(const Walk& w, int d) {
   return (w.size[d] + 2 * pad - w.dilation * (w.filter[d] - 1) - 1) / stride + 1;
 }
 
-/// Share of rows outside of the tensor, over all positions and taps.
+/// Returns the fraction of rows outside of the tensor, over all positions and taps.
 double outside_of(const Walk& w) {
   if (w.outside_axis >= 0) return 1;
   double inside = 1;
@@ -106,17 +107,17 @@ struct Prepared {
   double outside;
 };
 
-/// Fills the walk's parameters; the tensor fills about `bytes` of `memory`.
+/// Sets the kernel's parameters. The tensor takes about `bytes` of `memory`.
 Prepared prepare(const Walk& w, const RateShape& shape, size_t bytes, void* memory, int sms) {
   Prepared out{
       shape, {}, sms / shape.ctas, w.spatial == 0 ? (w.outside_axis < 0 ? 0.0 : 1.0) : outside_of(w)};
   RateParams& p = out.params;
   p.blocks = w.channels / 64;
-  p.taps = w.filter[0];  // tiled: how often each tile is read
+  p.taps = w.filter[0];  // tiled: how often each tile is loaded
   const long in_pixels = static_cast<long>(bytes) / (w.channels * 2);
   if (w.spatial == 0) {
     Matrix m{.rows = in_pixels, .columns = w.channels, .pitch = w.channels, .box_rows = shape.box_rows};
-    if (w.outside_axis >= 0) m.rows = 1;  // all boxes but the first lie wholly outside
+    if (w.outside_axis >= 0) m.rows = 1;  // all boxes but the first are wholly outside
     p.map = tiled_map(m, memory);
     p.pixels = static_cast<int>(in_pixels);
   } else {
@@ -163,14 +164,14 @@ struct Results {
   int* failed;
 };
 
-/// Clocks a row, or 0 where the run failed.
+/// Returns clocks per row; 0 if the run failed.
 double measure(Cases& cases, const Walk& walk, Prepared& run, const std::string& memory, double tiled,
                const Results& r) {
   RateParams& p = run.params;
   p.clocks = r.clocks, p.elapsed = r.elapsed, p.failed = r.failed;
   const int k_tiles = p.tiles_each * p.taps * p.blocks;
   p.loads = std::max(1, kRowsEach / run.shape.stage_rows);
-  // From HBM: whole walks, so that each row comes from there once.
+  // From HBM each tensor is loaded once as a whole, so that each row comes from there once.
   if (memory == "HBM") p.loads = std::min(k_tiles, 4 * p.loads);
   if (p.tiles_each < 1) {
     std::printf("%s: too few tiles\n", cases.name().c_str());
@@ -217,7 +218,7 @@ double measure(Cases& cases, const Walk& walk, Prepared& run, const std::string&
       .add("clocks_per_row", per_row)
       .add("clocks_per_row_of_slowest", s.most / rows)
       .add("clocks_per_issued_row", per_row * run.shape.ctas)
-      .add("times_tiled", tiled > 0 ? per_row / tiled : NAN)  // null where the tiled walk failed
+      .add("times_tiled", tiled > 0 ? per_row / tiled : NAN)  // null if the tiled run failed
       .add("bytes_per_ns_per_sm", bytes_per_ns)
       .add("clock_ghz", s.clocks / s.elapsed)
       .add("rows_per_cta", rows)
@@ -245,7 +246,7 @@ void run_rates(Cases& cases) {
   const auto all = [&](const char* where, size_t bytes, const std::vector<int>& boxes, int ctas,
                        const auto& wanted) {
     for (const int box_rows : boxes) {
-      double once = 0, many = 0;  // clocks a row of tiled boxes that are read once, or nine times
+      double once = 0, many = 0;  // clocks per row of tiled boxes that are loaded once, or nine times
       for (const Walk& walk : walks()) {
         if (!wanted(walk)) continue;
         const RateShape shape = shape_of(walk, box_rows, ctas);
@@ -261,7 +262,7 @@ void run_rates(Cases& cases) {
   const auto any = [](const Walk&) { return true; };
   all("L2", kL2Bytes, {32, 64, 128, 256}, 1, any);
   all("L2", kL2Bytes, {32, 64, 128}, 2, any);
-  // Walks that take each row once, and some that take it again and again from L2.
+  // Cases that load each row once, and some that load it again from L2.
   const auto streams = [](const Walk& w) {
     return w.outside_axis < 0 && w.channels == 64 && w.size[0] != 3136;
   };

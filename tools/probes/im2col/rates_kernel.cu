@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roles: thread 0 loads, thread 32 empties.
-// Barriers: full[stage] 1 arrival and the stage's bytes; empty[stage] one arrival of each CTA of the cluster.
+// Roles: thread 0 loads, thread 32 releases.
+// Barriers: full[stage] has 1 arrival and the stage's bytes; empty[stage] has one arrival per CTA of the
+// cluster.
 #include "rates.h"
 
 #include "engine.cuh"
@@ -41,7 +42,7 @@ SLUICE_DEVICE void issue(u32 to, const RateParams& p, int c, const Pixel& at, co
     load_im2col_multicast<kSpatial>(to, p.map, c, at, o, barrier, kMask);
 }
 
-/// kBoxes boxes of kRows rows each make this CTA's slice of a stage.
+/// This CTA's slice of a stage consists of kBoxes boxes of kRows rows each.
 template <int kSpatial, int kCtas, int kBoxes, int kRows>
 __global__ void __launch_bounds__(kThreads) rate(const __grid_constant__ RateParams p) {
   constexpr int kStageRows = kBoxes * kRows * kCtas;
@@ -157,7 +158,7 @@ float launch(const RateParams& p, int clusters, cudaStream_t stream) {
 
 template <int kSpatial, int kCtas>
 float launch_rows(const RateShape& shape, const RateParams& p, int clusters, cudaStream_t stream) {
-  // Stages have 128 rows, or 256 where a box or the boxes of two CTAs have so many.
+  // Stages have 128 rows, or 256 if one box or the boxes of two CTAs have that many.
   const auto is = [&](int rows, int boxes) { return shape.box_rows == rows && shape.boxes() == boxes; };
   if constexpr (kCtas == 1) {
     if (is(32, 4)) return launch<kSpatial, kCtas, 4, 32>(p, clusters, stream);

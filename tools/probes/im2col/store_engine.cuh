@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// im2col_no_offs stores and adds.
+// Stores and reductions (.add) in TMA's im2col_no_offs mode.
 #pragma once
 
 #include "engine.cuh"
 
 namespace probe {
 
-// cp.async.bulk.tensor.{3,4,5}d.global.shared::cta.im2col_no_offs, or its .add
+// cp.async.bulk.tensor.{3,4,5}d.global.shared::cta.im2col_no_offs, or its .add form.
 template <int kSpatial, bool kAdd>
 SLUICE_DEVICE void store_im2col(const CUtensorMap& map, int c, const Pixel& p, u32 source) {
   if constexpr (kSpatial == 1 && !kAdd)

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kBoxBytes = 64 * 128;
-constexpr int kDepth = 4;  // boxes on their way
+constexpr int kDepth = 4;  // boxes in flight
 
 struct StoreParams {
   CUtensorMap map;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// E3: im2col_no_offs stores of every stride-th pixel into a buffer with guards on both sides, and their rate.
+// E3: im2col_no_offs stores of every stride-th pixel into a buffer with guards on both sides, and the rate of
+// such stores.
 #include <algorithm>
 
 #include "compare.h"
@@ -17,15 +18,16 @@ struct Target {
   int spatial = 2;
   int size[3] = {1, 1, 1}, stride[3] = {1, 1, 1};
   int channels = 64, pitch = 64, images = 3;
-  bool element_strides = false;  // by elementStrides over the whole tensor, not by wider strides
-  bool add = false;              // fp32, each box added twice
+  // true: elementStrides over the whole tensor; false: wider strides of a smaller tensor.
+  bool element_strides = false;
+  bool add = false;  // true: fp32, and each box is added twice
 };
 
 long image_elements(const Target& t) {
   return static_cast<long>(t.pitch) * t.size[0] * t.size[1] * t.size[2];
 }
 
-/// The map of one phase: the pixels a + stride * position along each axis.
+/// Returns the map of one phase: pixels a + stride * position along each axis.
 Geometry phase_of(const Target& t, const int* a, int element_bytes, int* positions) {
   Geometry g;
   g.spatial = t.spatial;

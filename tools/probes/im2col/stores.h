@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores by the copy engine's im2col_no_offs mode: one box, or as many as the SMs can.
+// Stores in TMA's im2col_no_offs mode: one box, or as many as the SMs can.
 #pragma once
 
 #include "maps.h"
@@ -14,8 +14,7 @@ enum class StoreKind { tiled, im2col, im2col_add };
 struct StoreRate {
   double clocks_per_row, bytes_per_ns;
 };
-/// All SMs store boxes of 64 rows to places of their own, `boxes_each` a CTA.
-/// `positions`: along w and h.
+/// All SMs store boxes of 64 rows, each to its own place, `boxes_each` per CTA. `positions`: along w and h.
 StoreRate store_rate(const CUtensorMap& map, StoreKind kind, const int (&positions)[2], int boxes_each);
 
 }  // namespace probe

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The im2col walk of the copy engine as this project understands it, on the CPU. E4r holds it against the
-// hardware. Dimensions are innermost first: C, W, H, D, N.
+// A CPU model of how TMA's im2col mode visits pixels, as this project understands it. E4r compares it with
+// the hardware. Dimensions are innermost first: C, W, H, D, N.
 #pragma once
 
 #include <string>
@@ -8,11 +8,10 @@
 
 namespace probe {
 
-/// The arguments of cuTensorMapEncodeIm2col, and the place of the tensor in a buffer. Strides are in
-/// elements.
+/// The arguments of cuTensorMapEncodeIm2col, and the tensor's place in a buffer. Strides are in elements.
 struct Geometry {
   int spatial = 2;
-  long base = 0;                          // first element of the tensor in its buffer
+  long base = 0;                          // index of the tensor's first element in its buffer
   int dims[5] = {64, 1, 1, 1, 1};         // spatial + 2 are used
   long strides[5] = {1, 64, 64, 64, 64};  // strides[0] is 1
   int lower[3] = {0, 0, 0}, upper[3] = {0, 0, 0};
@@ -23,23 +22,24 @@ struct Geometry {
 
   int rank() const { return spatial + 2; }
   int images() const { return dims[spatial + 1]; }
-  void pack(int pitch);  // strides of a tensor whose pixels lie `pitch` elements apart
+  void pack(int pitch);  // sets the strides of a tensor whose pixels are `pitch` elements apart
   std::string text() const;
 };
 
-/// A box: channel, w, h, d, image (spatial + 2 are used) and the offsets.
+/// The start of a box: channel, w, h, d, image (spatial + 2 are used), and the offsets.
 struct Start {
   int at[5] = {0, 0, 0, 0, 0};
   int offsets[3] = {0, 0, 0};
   std::string text(int spatial) const;
 };
 
-/// For each row of the box the element of its first channel in the buffer, or -1: outside of the tensor.
+/// For each row of the box, returns the index of its first channel's element in the buffer; -1 if it is
+/// outside of the tensor.
 std::vector<long> rows_of(const Geometry& g, const Start& start);
-/// Channels of a row that lie inside of the tensor.
+/// Returns the number of channels of a row that are inside of the tensor.
 int live_channels(const Geometry& g, const Start& start);
 
-/// Elements of the box, row by row, as they should be in shared memory without a swizzle.
+/// Returns the expected elements of the box, row by row, without a swizzle.
 template <class T>
 std::vector<T> expected_box(const Geometry& g, const Start& start, const std::vector<T>& memory) {
   std::vector<T> box(static_cast<size_t>(g.pixels) * g.channels, T(0));
@@ -51,10 +51,10 @@ std::vector<T> expected_box(const Geometry& g, const Start& start, const std::ve
   return box;
 }
 
-/// The byte of the box at which linear byte `address` lies; the box begins at a multiple of 1024.
+/// Returns the byte of the box that is stored at `address`. The box begins at a multiple of 1024.
 unsigned swizzled(unsigned address, int swizzle);
 
-/// The upper corner that makes a walk of `positions` positions from `lower` on wrap behind the last.
+/// Returns the upper corner with which there are exactly `positions` positions from `lower` on.
 inline int upper_corner(int lower, int positions, int step, int extent) {
   return lower + (positions - 1) * step + 1 - extent;
 }

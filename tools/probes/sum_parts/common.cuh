@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places of units, the order of sums, stores of D and the launch, for all variants.
+// Shared by all variants: addresses of units, the order of sums, stores of D, and the launch.
 #pragma once
 
 #include <sluice/device/ptx/global.cuh>
@@ -30,7 +30,7 @@ SLUICE_DEVICE Float4 operator+(const Float4& a, const Float4& b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
-/// This thread's four floats of the first part of `unit`.
+/// Returns the address of this thread's four floats of the first slice of `unit`.
 SLUICE_DEVICE const float* place(const SumParams& p, int unit, int thread) {
   const int tile = sluice::quotient(unit, p.units_per_tile), inside = unit - tile * p.units_per_tile;
   return p.slots + static_cast<long>(tile) * p.parts * p.tile_floats + inside * kUnitFloats + thread * 4;
@@ -39,13 +39,13 @@ __host__ __device__ inline int first_part(const SumParams& p, int group) {
   return (p.parts * group) >> p.log_groups;
 }
 
-/// Adds parts in today's order: within a group in turn, then the groups in turn.
+/// Adds slices in the present kernel's order: first within each group, then the groups' sums.
 template <int kUnits>
 struct OrderedSums {
   Float4 total[kUnits], group[kUnits];
-  int next;  // first part of the next group that has parts
+  int next;  // first slice of the next group that has slices
   int group_index;
-  bool any = false;  // a group has ended
+  bool any = false;  // true after the end of the first group
 
   SLUICE_DEVICE explicit OrderedSums(const SumParams& p) : next(0), group_index(0) { find_next(p, 0); }
   SLUICE_DEVICE void add(const SumParams& p, int part, const Float4 (&values)[kUnits]) {
@@ -81,7 +81,7 @@ SLUICE_DEVICE u32 bf16_pair(float low, float high) {
   return pair;
 }
 
-/// Stores kUnits neighbouring units of one thread of 128.
+/// Stores kUnits adjacent units of one of 128 threads.
 template <Store kStore, int kUnits>
 SLUICE_DEVICE void store(const SumParams& p, int unit, int thread, const Float4 (&sums)[kUnits]) {
   const int tile = sluice::quotient(unit, p.units_per_tile), inside = unit - tile * p.units_per_tile;
@@ -118,7 +118,7 @@ SLUICE_DEVICE void store(const SumParams& p, int unit, int thread, const Float4 
 #pragma unroll
       for (int u = 0; u < 4; ++u)
         mine[u] = half == 0 ? bf16_pair(sums[u].x, sums[u].y) : bf16_pair(sums[u].z, sums[u].w);
-        // Thread `quad` collects unit `quad`: from thread quad ^ i its pair of that unit.
+        // Thread `quad` collects unit `quad`. From thread quad ^ i it gets that thread's pair of this unit.
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int to = quad ^ i;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that add up partial sums in several ways, all in today's order (sluice/kernels/sum_parts.cuh), so
-// that their bits are equal.
+// Kernels that add up partial sums in several ways. All add in the order of sluice/kernels/sum_parts.cuh, so
+// their results have the same bits.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,16 +10,18 @@
 
 namespace probe {
 
-/// How D is stored. pairs: two bf16 columns a thread, as today. quads: eight bf16 columns after an exchange
-/// between four threads. floats: fp32 pairs. nothing: the reads alone.
+/// How D is stored. pairs: two bf16 columns per thread, as in the present kernel. quads: eight bf16 columns
+/// after an exchange between four threads. floats: pairs of fp32. nothing: only the reads.
 enum class Store { pairs, quads, floats, nothing };
 
-/// A unit is 64 rows by 8 columns: 128 threads with four sums each. Slots: [tile][part][unit][thread][4].
+/// A unit is 64 rows by 8 columns: 128 threads with four sums each. Layout of the slots:
+/// [tile][slice][unit][thread][4].
 struct SumParams {
   const float* slots;
   void* d;
   int parts;
-  int log_groups;  // today's warpgroups, each of which adds a share of the parts: 2 or 4
+  // log2 of the warpgroups of the present kernel, 2 or 4, each of which adds a share of the slices.
+  int log_groups;
   int tile_floats, units_per_tile, units;
   int tiles_across, vectors_across;  // tiles along n; units along n in a tile
   int tile_m, tile_n;
@@ -28,26 +30,27 @@ struct SumParams {
 
 struct Launch {
   cudaStream_t stream;
-  bool dependent;  // a programmatic dependent launch
+  bool dependent;  // true: a programmatic dependent launch
 };
 
 struct Variant {
   std::string name;
   Store store;
-  /// False: it does not take this problem.
+  /// Launches the variant. Returns false if it does not support this problem.
   bool (*launch)(const SumParams& params, const Launch& launch);
-  int in_flight_bytes;  // one thread's, by loads that it issues before it waits
+  int in_flight_bytes;  // bytes that one thread has in flight before it waits
 };
 
 std::vector<Variant> variants();
 
-/// Writes every slot and lets dependents start at its own start, as the product does; no other CTA fits
-/// beside its CTAs.
+/// Writes every slot. Triggers its dependents at its start, as the GEMM kernel does. No other CTA fits on an
+/// SM with one of its CTAs.
 void launch_producer(float* slots, long count, const Launch& launch);
-/// Waits for what it depends on and returns: the cost of the launch alone.
+/// Waits for its prerequisites and returns, to measure the cost of a launch.
 void launch_empty(int ctas, const Launch& launch);
 
-/// The float at `index` of all slots: signs and sizes such that another order of sums gives other bits.
+/// Returns the float at `index` of all slots. Signs and magnitudes are such that another order of summation
+/// gives other bits.
 __host__ __device__ inline float slot_value(long index) {
   unsigned long long h = (static_cast<unsigned long long>(index) + 1) * 0x9e3779b97f4a7c15ull;
   h ^= h >> 31;

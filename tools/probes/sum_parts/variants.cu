@@ -7,12 +7,12 @@ namespace {
 constexpr int kMostGroups = 4;
 constexpr int kMostParts = 32;
 
-/// Parts that a thread of by_groups loads at once: few enough to stay in 128 registers.
+/// Number of slices that a thread of by_groups loads at once: few enough to stay within 128 registers.
 template <int kUnits>
 constexpr int kGroupLoads = kUnits == 4 ? 4 : 8;
 
-/// Today's kernel, with kUnits units of 8 columns for each CTA (today 1). Each warpgroup adds up the parts of
-/// one group, several at once.
+/// The present kernel, with kUnits units of 8 columns per CTA (1 in the library). Each warpgroup adds up the
+/// slices of one group, several at once.
 template <int kUnits, Store kStore>
 __global__ void __launch_bounds__(kMostGroups* kUnitThreads) by_groups(SumParams p) {
   constexpr int kAtOnce = kGroupLoads<kUnits>;
@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(kMostGroups* kUnitThreads) by_groups(SumParams
   store<kStore, kUnits>(p, unit, thread, sums);
 }
 
-/// A thread adds up all parts of its kUnits units, kAtOnce parts at once; no exchange. The grid may be
-/// smaller than the work.
+/// A thread adds up all slices of its kUnits units, kAtOnce slices at once, without an exchange. The grid may
+/// be smaller than the work.
 template <int kAtOnce, int kUnits, int kThreads, Store kStore>
 __global__ void __launch_bounds__(kThreads) alone(SumParams p) {
   ptx::wait_for_prerequisites();
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads) alone(SumParams p) {
   }
 }
 
-/// The copy engine brings kUnits units of every part into shared memory, all at once; then threads add.
+/// TMA copies kUnits units of every slice to shared memory, all at once; then threads add them.
 template <int kUnits, Store kStore>
 __global__ void __launch_bounds__(kUnits* kUnitThreads) by_bulk_copies(SumParams p) {
   constexpr int kBytes = kUnits * kUnitFloats * 4, kEach = 8;
@@ -119,11 +119,11 @@ bool launch_groups(const SumParams& p, const Launch& launch) {
   return true;
 }
 
-/// kMostCtas 0: a CTA for each share of the work.
+/// kMostCtas: upper limit of the grid; 0: none.
 template <int kAtOnce, int kUnits, int kThreads, Store kStore, int kMostCtas>
 bool launch_alone(const SumParams& p, const Launch& launch) {
   const int needed = sluice::ceil_div(p.units, kUnits * kThreads / kUnitThreads);
-  if (kMostCtas > 0 && needed <= kMostCtas) return false;  // is the variant without a limit
+  if (kMostCtas > 0 && needed <= kMostCtas) return false;  // equals the variant without a limit
   launch_kernel(alone<kAtOnce, kUnits, kThreads, kStore>, kMostCtas > 0 ? kMostCtas : needed, kThreads, 0,
                 launch, p);
   return true;

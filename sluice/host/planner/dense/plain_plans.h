@@ -13,7 +13,7 @@ namespace sluice {
 /// Most rows of A: one tile of plain_wgmma holds them all (plain: up to 64).
 inline constexpr i64 kMaxPlainRows = 128;
 
-/// Returns nullptr, or in words why the problem and the overrides allow no plain plan.
+/// Returns nullptr, or the reason as text why the problem and the overrides allow no plain plan.
 const char* why_not_plain(const Problem& problem, const PlanOverrides& overrides);
 
 /// Returns the plans, unsorted. Empty if why_not_plain() gives a reason, or if A has more rows than a tile
