@@ -31,17 +31,10 @@ SHOWN = "h200"  # the GPU that pages show; other GPUs have only tables
 WIDTH = 110
 COUNTED = re.compile(r"[Cc]ounted\s+at\s+([0-9a-f]{7})\b")
 MARKS = {name: (f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} -->") for name in ("speed", "why")}
-<<<<<<< HEAD
 # Rows of the table, each with the sets of problems whose results it shows.
 DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long k, small D", ("long_k",)),
          ("fp8, promoted", ("promoted",)), ("fp8, row scales, promoted", ("row",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
          ("others", ("odd_rows", "epilogues", "layouts", "unseen")))
-=======
-# Rows of README's table, each with the sets of problems whose results it shows.
-DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long sums", ("long_k",)),
-         ("fp8, promoted sums", ("promoted",)), ("fp8, row scales, promoted sums", ("row",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
-         ("seen", ("odd_rows", "epilogues", "layouts", "unseen")))
->>>>>>> comments
 PICTURES = {"dense": ("products", lambda rows: report_pictures.dense(compared(rows))), "packed": ("packed", report_pictures.packed),
             "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline)}
 
@@ -140,13 +133,8 @@ def speed(of_gpus: list[Data]) -> str:
 
 
 def put_into(pages: dict[pathlib.Path, str], of_gpus: list[Data]) -> None:
-<<<<<<< HEAD
     """The blocks of README that come from bench records."""
     blocks = {"speed": speed(of_gpus), "why": report_readme.why(of_gpus)}
-=======
-    """Updates the blocks of README that come from bench records."""
-    blocks = {"speed": speed(of_gpus), "why": wrapped(report_readme.why(of_gpus))}
->>>>>>> comments
     for path, text in pages.items():
         for name, (begin, end) in MARKS.items():
             if begin in text and end in text:

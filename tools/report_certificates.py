@@ -21,12 +21,8 @@ SCHEMA = "sluice-certificate-2"
 MARKS = {name: (f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} -->") for name in ("certified", "certificates")}
 NONE = ("**No certificate is kept.** Nothing here says that the kernels of this commit are right on a GPU: `make certify` on a machine "
         "with one writes it.")
-<<<<<<< HEAD
 MOST_NAMED = 4  # kernels named in README
 NO_KEYS = "what it ran was not kept"
-=======
-MOST_NAMED = 4  # number of kernels named in README
->>>>>>> comments
 REASONS = {"tests": "tests", "names": "tests", "table": "tests", "host": "host code", CHANGED: "kernels", UNCOMPARED: "kernels not compared", LOST: "kernels not kept"}
 
 
@@ -125,11 +121,7 @@ def facts_of(entry: dict) -> list[str]:
 
 
 def cell(kept: Kept, name: str) -> str:
-<<<<<<< HEAD
     """A cell of the table: findings, and what has changed since."""
-=======
-    """Returns a cell of the table: findings, seconds, commits, and what has changed since."""
->>>>>>> comments
     entry = kept.entries()[name]
     if entry is None:
         return "not run"
@@ -137,16 +129,10 @@ def cell(kept: Kept, name: str) -> str:
     return (f"old ({', '.join(why)}): " if why else "") + found_words(entry)
 
 
-<<<<<<< HEAD
 def machine_lines(kept: Kept) -> list[str]:
     """A list on a GPU: driver and days, commits, findings, and each kernel that has changed since."""
     entries = {name: entry for name, entry in kept.entries().items() if entry}
     parts = [part for entry in entries.values() for part in entry["parts"].values()]
-=======
-def machine_line(kept: Kept) -> str:
-    """Returns a line on a GPU: drivers, days, and each kernel that has changed since."""
-    parts = [part for entry in kept.entries().values() if entry for part in entry["parts"].values()]
->>>>>>> comments
     days, drivers, nvrtc = (", ".join(sorted({part[key][:length] for part in parts if part[key]})) for key, length in (("ended", 10), ("driver", 99), ("nvrtc", 99)))
     kernels = f"; {len(kept.kernels.kernels)} kernels" if kept.kernels.kernels else ""
     lines = [f"- **{kept.gpu()}**: driver {drivers}, {nvrtc}, {days or 'not ended'}{kernels}. {kernels_words(kept, 1000)}"]
@@ -184,12 +170,7 @@ def kernels_words(kept: Kept, most: int) -> str:
 
 
 def right_random(kept: Kept) -> str:
-<<<<<<< HEAD
     """"100,000 random dense problems", for sections that hold."""
-=======
-    """Returns for example ", with 100,000 random dense problems without a wrong bit", for sections that hold.
-    """
->>>>>>> comments
     holds, entries = kept.standing()["holds"], kept.entries()
     cases = {name: entries[name]["cases"] for name in holds if entries[name]}
     parts = [f"{cases[name]:,} random {words}" for name, words in (("fuzz", "dense problems"), ("packed", "packed ones")) if cases.get(name)]
@@ -197,22 +178,13 @@ def right_random(kept: Kept) -> str:
 
 
 def ago(commit: str) -> str:
-<<<<<<< HEAD
     """"80d09d8 (12 commits back)"; without a count where git does not know."""
-=======
-    """Returns for example "80d09d8, 12 commits back"; without a count if git does not know the commit."""
->>>>>>> comments
     age = commits_between(commit.removesuffix("-dirty"), counted_at())
     return commit if age is None else f"{commit} ({age} commit{'s' * (age != 1)} back)"
 
 
-<<<<<<< HEAD
 def column_of(kept: Kept) -> dict[str, str]:
     """Returns README's cells on a certificate by row: sections passed and when, changes since, sections that hold."""
-=======
-def line_of(kept: Kept) -> str:
-    """Returns sentences on the certificate: what passed and when, what has changed since, what holds."""
->>>>>>> comments
     names, entries = kept.standing(), kept.entries()
     total, passed = sum(map(len, names.values())), len(names["holds"]) + len(names["older"])
     late = [name for name, entry in entries.items() if entry and any(key.endswith(PAST) for key in entry.get("facts", {}))]

@@ -104,13 +104,8 @@ class Layer:
         return min((p for p in self.plans if taken(p)), key=lambda p: p["us"], default=None)
 
     def tile_first(self) -> dict | None:
-<<<<<<< HEAD
         """The fastest unsplit kernel, then the best number of slices for its tile, schedule and cluster. None: no
         unsplit kernel was timed."""
-=======
-        """Takes the fastest unsplit kernel, then the best number of slices for its tile, schedule and
-        cluster. Returns None if no unsplit kernel was timed."""
->>>>>>> comments
         whole = self.best_of(lambda p: self.parts(p) == 1)
         if whole is None:
             return None

@@ -1,12 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-<<<<<<< HEAD
 """docs/performance-losses.md, and parts of docs/performance.md on peers other than cuBLASLt. Causes are
 typed and have findings; numbers come from rows. A part is left out if its rows show no loss."""
-=======
-"""Writes the sentences of docs/performance.md on losses and on libraries other than cuBLASLt. The causes are
-written by hand and have findings; the numbers come from rows. A sentence is left out if its rows show no
-loss."""
->>>>>>> comments
 import re
 import textwrap
 
@@ -120,11 +114,7 @@ def promoted(data) -> str:
 
 
 def strided(of_gpus: list) -> list[str]:
-<<<<<<< HEAD
     """16-bit operands that TMA cannot read, of each GPU that has results."""
-=======
-    """Returns a sentence on 16-bit operands that TMA cannot read, for each GPU that has a record."""
->>>>>>> comments
     parts = []
     for data in of_gpus:
         rows = compared(data.rows("products", ("strided",)))
@@ -137,15 +127,9 @@ def strided(of_gpus: list) -> list[str]:
                    "Remedy: padded rows can be three times as fast ([0024](decisions/0024-any-strides.md)).")] if parts else []
 
 
-<<<<<<< HEAD
 def drawn_chains(of_gpus: list) -> list[list[str]]:
     """Rows on layers of random models without records, for the table of chains."""
     lines = []
-=======
-def drawn_chains(of_gpus: list) -> str:
-    """Returns a sentence on layers of randomly drawn models, which have no records."""
-    parts = []
->>>>>>> comments
     for data in of_gpus:
         rows = [row for row in data.rows("drawn_chains") if row["us_a_layer"]]
         for arm, by in (("tuned, fused: gated", MODEL), ("guarded, fused: gated", "`Chain::guarded`")):

@@ -1,13 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-<<<<<<< HEAD
 """The tables of speed in README, and its sentences on why one would use the library. A line is a feature compared with
 a peer, with a cell per GPU and type. `unshown` names each recorded result that is worse than what the table shows
 of its feature, so that no page praises a feature and leaves its losses out. Used by report.py.
-=======
-"""The table of speed in README, and its sentences on why one would use the library. A line compares a feature
-with a peer, with a cell per GPU and type. `unshown` names each recorded result that is worse than what the
-table shows of its feature, so that no page shows a feature's gains without its losses. Used by report.py.
->>>>>>> comments
 """
 import dataclasses
 import textwrap
@@ -279,12 +273,7 @@ def mean_of(lines: list[Line], start: str, kind: str) -> float | None:
 
 
 def why(of_gpus: list) -> str:
-<<<<<<< HEAD
     """Returns the list under README's formula, with the tables' figures; a line without a figure is left out."""
-=======
-    """Returns three sentences under README's formula, with the table's figures. A clause without a figure is
-    left out."""
->>>>>>> comments
     lines = lines_of(of_gpus)
     few, row, large = (mean_of(lines, start, kind) for start, kind in (("decoding, M", SIXTEEN), ("fp8 as `convert_`", FP8), ("large products", SIXTEEN)))
     vllm = next((line for line in lines if line.feature == "vllm"), None)

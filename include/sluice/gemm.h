@@ -141,18 +141,6 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 /// (destroyed ones included) already take their limit of 4 GB.
 Result<void> run(const Device& device, const Problem& problem, const Args& args, Stream stream);
 
-<<<<<<< HEAD
-/// Times `candidates` likely plans of the problem, of each schedule one first, on memory of its own, and
-/// returns the winner with its measured_us. The model's pick stays unless another takes 1 % less and is
-/// faster in nine rounds of ten; plans whose results differ from the others' are dropped. The result is kept
-/// in the device's book and, for this card, driver and version, in the user's folder
-/// (docs/decisions/0027-results-of-races.md). A problem that has a record or such a result gets that plan,
-/// and nothing is timed. Takes about 20 ms beside the compiles; waits for the GPU, also when it frees its
-/// memory. It uses no legacy stream and ends no capture. One race of the process runs at a time.
-/// Options::race asks run() for it. Errors: invalid_argument (candidates not in 1..kMostRacers), those of
-/// plan() and prepare(), invalid_size (operands of more than 4 GiB), driver (no memory left), toolchain.
-Result<Plan> race(const Device& device, const Problem& problem, int candidates = kUsualRacers);
-=======
 /// Times `candidates` likely plans of the problem, first one of each schedule, on memory that it allocates.
 /// Returns the winner with its measured_us. The model's pick wins unless another plan takes 1 % less and is
 /// faster in nine rounds of ten. Plans whose results differ from the others' are dropped. The result is
@@ -163,8 +151,7 @@ Result<Plan> race(const Device& device, const Problem& problem, int candidates =
 /// time runs in a process. With Options::race, run() races by itself. Errors: invalid_argument (candidates
 /// not in 1..kMostRacers), those of plan() and prepare(), invalid_size (operands of more than 4 GiB), driver
 /// (out of memory), toolchain.
-Result<Plan> race(const Device& device, const Problem& problem, int candidates = 3);
->>>>>>> comments
+Result<Plan> race(const Device& device, const Problem& problem, int candidates = kUsualRacers);
 
 }  // namespace gemm
 }  // namespace sluice
