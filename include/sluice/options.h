@@ -8,7 +8,7 @@
 namespace sluice {
 
 inline constexpr int kMostRacers = 16;
-inline constexpr int kUsualRacers = 3;  // what a race times unless told; more find little (findings/races.md)
+inline constexpr int kUsualRacers = 3;  // plans that a race times by default
 
 struct Options {
   std::string cache_dir{};       // folder of compiled kernels; empty: nothing is kept on disk
