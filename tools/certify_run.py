@@ -66,8 +66,8 @@ def row(name: str, entry: dict) -> str:
 
 
 class Runner:
-    """Runs parts. `keys` and `commits` are by section and part. `gpus` are values of CUDA_VISIBLE_DEVICES;
-    None leaves it unchanged."""
+    """Runs the parts of sections, one per GPU at a time, and puts their results into the certificate. `gpus` are
+    values of CUDA_VISIBLE_DEVICES; None leaves the variable unchanged."""
 
     def __init__(self, arguments: argparse.Namespace, setting: Setting, certificate, kernels: Kernels, gpus: list[str | None]):
         self.setting, self.certificate, self.kernels, self.gpus = setting, certificate, kernels, gpus

@@ -35,7 +35,7 @@ class Source {
 // Entries in a shape array; a larger number of dimensions must be refused before it is read.
 constexpr int kRoom = 8;
 
-/// Returns a random extent. Small ones are as likely as large ones, which are refused early.
+/// Returns a random extent: three of four are below 192; the others are any number, mostly too large.
 int64_t extent(Source& source) {
   const unsigned char kind = source.take<unsigned char>();
   return kind < 192 ? kind : source.take<int64_t>();

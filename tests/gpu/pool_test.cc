@@ -211,7 +211,8 @@ TEST(pool, covers_every_value_of_every_field_in_what_keeps_the_contract_of_depen
   EXPECT_EQ(values_in_none<WideConfig>({wide}), with(in_none, kNoSmallTokens));
   EXPECT_EQ(values_in_none<StripConfig>({strip}),
             with(in_none, {"scale_x block", "scale_d vector", "scale_d block"}));
-  // Strided kernels occur for every operand, gathering ones for every operation, both with every schedule.
+  // Strided kernels occur for each operand, kernels of convolutions for fprop, dgrad and wgrad; both kinds in
+  // ping_pong and in cooperative.
   Names seen;
   for (const auto& pool : pools)
     for (const KernelConfig& c : pool)
