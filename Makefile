@@ -9,7 +9,7 @@ PREFIX ?= /usr/local
 GPU_SECTIONS ?= smoke fuzz real splits contracts graphs companions misuse repeatability
 CERTIFY ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup build tool install demo test test-torch test-gpu certify certify-sanitizers kernels python check fmt report clean
+.PHONY: help setup build tool install demo test nightly test-torch test-gpu certify certify-sanitizers kernels python check fmt report clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ demo: $(if $(SLUICE),,tool)  ## plan, compile, run and verify one product: on th
 
 test: build  ## everything that needs neither a GPU nor PyTorch
 	@ctest --preset $(PRESET) -j $(JOBS)
+
+nightly: build  ## what takes longer: fuzzers, every interleaving of small cases, times of compiling
+	@ctest --preset nightly -j $(JOBS)
 
 test-torch: build  ## sluice.torch as far as it goes without a GPU (downloads 3 GB of PyTorch, once)
 	@tools/python_test.sh --torch $(BUILD) || { code=$$?; [ $$code = 77 ] || exit $$code; }
