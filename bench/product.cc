@@ -201,9 +201,9 @@ std::string text_of(const AnyPlan& plan) {
       [](const auto& p) { return fmt::format("{}\n  {}", to_string(p.problem), to_string(p.config)); }, plan);
 }
 
-std::vector<std::string> units_of(const AnyPlan& plan, const Options& options) {
+std::vector<std::string> units_of(const AnyPlan& plan) {
   if (const auto* packed = std::get_if<packed::Plan>(&plan)) return packed::units_of(*packed);
-  return gemm::units_of(std::get<Plan>(plan), stamping_of(options));
+  return gemm::units_of(std::get<Plan>(plan));
 }
 
 bool is_empty(const AnyProblem& problem) {

@@ -88,8 +88,8 @@ Estimate estimate_of(const AnyPlan& plan);
 PlanSource source_of(const AnyPlan& plan);
 /// Problem and config in full, one line each, for messages about a wrong kernel.
 std::string text_of(const AnyPlan& plan);
-/// Source texts of the plan's kernels.
-std::vector<std::string> units_of(const AnyPlan& plan, const Options& options);
+/// The JIT units of the plan's kernels.
+std::vector<std::string> units_of(const AnyPlan& plan);
 
 /// True if D has no elements or k is 0.
 bool is_empty(const AnyProblem& problem);

@@ -74,8 +74,7 @@ Json choice_json(const Plan& plan) {
           {"cluster", {c.cluster.m, c.cluster.n, c.cluster.k}},
           {"combine", name_of(c.combine)},
           {"clusters", split.clusters},
-          {"streamed", split.streamed},
-          {"splits", split.streamed > 0 ? rounded(1.0 * split.clusters / split.streamed) : 1.0},
+          {"splits", split.slices},
           {"workspace_bytes", plan.workspace_bytes}};
 }
 

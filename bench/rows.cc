@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <random>
+#include <set>
 
 #include <sluice/tools.h>
+#include <sluice/try.h>
 
 #include "bench/operands/store.h"
 #include "bench/race.h"
@@ -16,6 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr i64 kMostModelled = 512;  // values of m, 2 ms each
 constexpr const char* kAlone = "alone";
 constexpr const char* kFew = "range";
 
@@ -114,6 +117,26 @@ std::vector<i64> drawn_rows(const RowsMethod& method) {
   return drawn;
 }
 
+Result<RowsModel> modelled(const Request& request, const AnyRowTable& table, const RowRange& rows,
+                           const DeviceInfo& device, const RecordBook& records) {
+  RowsModel model{.worst_m = rows.low};
+  std::set<std::string> kernels;
+  const i64 step = 1 + (rows.high - rows.low) / kMostModelled;
+  int count = 0;
+  for (i64 m = rows.low; m <= rows.high; m += step, ++count) {
+    SLUICE_TAKE(const AnyPlan alone, plan_of(with_rows(request, m), device, records));
+    SLUICE_TAKE(const AnyPlan few, plan_of(table, m, device));
+    kernels.insert(config_text(alone));
+    const double us = estimate_of(alone).total_us;
+    const double loss = us > 0 ? std::max(estimate_of(few).total_us / us - 1, 0.0) : 0;
+    model.mean_loss += loss;
+    if (loss > model.worst_loss) model.worst_loss = loss, model.worst_m = m;
+  }
+  model.mean_loss /= count;
+  model.kernels_alone = static_cast<int>(kernels.size());
+  return model;
+}
+
 double RowsRecord::mean_loss() const {
   double sum = 0;
   int count = 0;
@@ -152,17 +175,21 @@ RowsRecord measure_rows(const Lab& lab, const AnyProblem& problem, const RowsMet
   const Result<AnyRowTable> table =
       ready ? table_of(problem, method.rows, lab.device.info(), lab.device.records())
             : Result<AnyRowTable>(ready.error());
-  if (!table) {
-    record.error = table.error().message;
+  const Result<RowsModel> model =
+      table ? modelled(request, *table, method.rows, lab.device.info(), lab.device.records())
+            : Result<RowsModel>(table.error());
+  if (!model) {
+    record.error = model.error().message;
     return record;
   }
   record.summary = *ready;
+  record.model = *model;
   phase("first calls");
   OperandStore store(lab, kCheckedElements);
   record.first_calls = time_first_calls(lab, request, method.rows, store);
   std::vector<i64> drawn = drawn_rows(method);
-  const bool worst_is_drawn = std::find(drawn.begin(), drawn.end(), ready->worst_m) != drawn.end();
-  if (!worst_is_drawn) drawn.push_back(ready->worst_m);
+  const bool worst_is_drawn = std::find(drawn.begin(), drawn.end(), model->worst_m) != drawn.end();
+  if (!worst_is_drawn) drawn.push_back(model->worst_m);
   for (size_t i = 0; i < drawn.size(); ++i) {
     phase("timing " + std::to_string(drawn[i]) + " rows");
     record.points.push_back(measure_point(lab, with_rows(request, drawn[i]), *table, store));

@@ -27,6 +27,17 @@ struct RowsMethod {
 /// all of it.
 std::vector<i64> drawn_rows(const RowsMethod& method);
 
+/// The loss of the range's kernels by the model's estimates, against the plan of each m.
+struct RowsModel {
+  int kernels_alone = 0;                 // kernels of the plans of each m
+  double mean_loss = 0, worst_loss = 0;  // 0.01: one per cent slower
+  i64 worst_m = 0;
+};
+
+/// Estimates every m of a range of up to 512, else a sample. Errors: those of plan_of.
+Result<RowsModel> modelled(const Request& request, const AnyRowTable& table, const RowRange& rows,
+                           const DeviceInfo& device, const RecordBook& records);
+
 struct RowPoint {
   i64 m = 0;
   bool drawn = true;       // false: not drawn, but the m with the largest loss by the cost model
@@ -54,7 +65,8 @@ struct FirstCalls {
 struct RowsRecord {
   std::string name;
   RowSummary summary;
-  double prepare_s = 0;  // seconds to choose the kernels, compile them (or read the cache) and load them
+  RowsModel model;
+  double prepare_s = 0;  // choosing, compiling (or the cache) and loading
   FirstCalls first_calls;
   std::vector<RowPoint> points;
   std::string error;  // empty if something was measured

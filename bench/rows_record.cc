@@ -34,14 +34,16 @@ Json point_json(const RowPoint& p) {
 
 Json layer_json(const RowsRecord& layer) {
   if (!layer.error.empty()) return {{"name", layer.name}, {"error", layer.error}};
-  const RowSummary& s = layer.summary;
+  const RowsModel& model = layer.model;
   const FirstCalls& f = layer.first_calls;
   Json json{
       {"name", layer.name},
-      {"kernels", s.kernels},
-      {"kernels_alone", s.unbounded},
+      {"kernels", layer.summary.kernels},
+      {"kernels_alone", model.kernels_alone},
       {"model",
-       {{"mean_loss", share(s.mean_loss)}, {"worst_loss", share(s.worst_loss)}, {"worst_m", s.worst_m}}},
+       {{"mean_loss", share(model.mean_loss)},
+        {"worst_loss", share(model.worst_loss)},
+        {"worst_m", model.worst_m}}},
       {"measured", {{"mean_loss", share(layer.mean_loss())}, {"worst_loss", share(layer.worst_loss())}}},
       {"prepare_s", rounded(layer.prepare_s)},
       {"first_calls",

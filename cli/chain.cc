@@ -11,9 +11,7 @@
 #include <sluice/tools.h>
 #include <sluice/try.h>
 
-#include "bench/chain/clock.h"
 #include "bench/chain/record.h"
-#include "bench/chain/timeline_record.h"
 #include "cli/bounded.h"
 #include "cli/chain/flags.h"
 #include "cli/chain/table.h"
@@ -29,20 +27,19 @@ namespace {
 
 struct ChainVerbFlags {
   ChainFlags chain;
-  std::string json, timeline, commit, cublaslt, records, out, device = "auto";
+  std::string json, commit, cublaslt, records, out, device = "auto";
   bool compile_only = false, explain = false;
   int hang_s = 120;
   bench::Method method;
-  std::vector<const CLI::Option*> measured_options;  // flags that are valid only when a GPU is timed
-  const CLI::Option* timeline_option = nullptr;      // --timeline, which `compile` accepts too
+  std::vector<const CLI::Option*> measured_options;  // flags that only a measurement uses
 };
 
-/// Refuses flags of timing and of storing results if nothing is measured.
-Result<void> refuse_unmeasured(const ChainVerbFlags& flags, const char* beside, bool timelines) {
-  std::vector<const CLI::Option*> options = flags.measured_options;
+/// Refuses flags of timing and keeping, and `options`, where nothing is measured.
+Result<void> refuse_unmeasured(const ChainVerbFlags& flags, const char* beside,
+                               std::vector<const CLI::Option*> options = {}) {
+  options.insert(options.end(), flags.measured_options.begin(), flags.measured_options.end());
   const auto& more = flags.chain.measured_options;
   options.insert(options.end(), more.begin(), more.end());
-  if (!timelines) options.insert(options.end(), {flags.timeline_option, flags.chain.tune_option});
   return refuse_given(options, fmt::format("{}, where nothing is timed: leave it out", beside));
 }
 
@@ -61,13 +58,11 @@ Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Targ
   return kExitOk;
 }
 
-/// Compiles the units into the cache and shows a progress bar named `title`. Returns an error if a unit does
-/// not compile.
-Result<Compiled> fill_shown(KernelCache cache, const std::vector<std::string>& units, int jobs,
-                            const char* title) {
-  Progress bar(title);
-  const auto done =
-      fill(std::move(cache), units, jobs, [&bar](int ready, int total) { bar.update(ready, total); });
+/// Fills the cache under a progress bar. A unit that does not compile is the error.
+Result<Compiled> fill_shown(const Options& options, const std::vector<std::string>& units) {
+  Progress bar("compile");
+  const auto done = fill(KernelCache(options), units, options.jobs,
+                         [&bar](int ready, int total) { bar.update(ready, total); });
   bar.clear();
   if (done && done->first_failure) return *done->first_failure;
   return done;
@@ -75,20 +70,15 @@ Result<Compiled> fill_shown(KernelCache cache, const std::vector<std::string>& u
 
 Result<int> compile_cases(const std::vector<bench::ChainCase>& cases, const Target& target,
                           const Options& options) {
-  std::vector<std::string> units, timed_units;
+  std::vector<std::string> units;
   for (const bench::ChainCase& item : cases) {
-    SLUICE_TAKE(std::vector<std::string> more,
-                units_of(item, target.info(), target.records, stamping_of(options)));
+    SLUICE_TAKE(std::vector<std::string> more, units_of(item, target.info(), target.records));
     units.insert(units.end(), more.begin(), more.end());
-    if (item.timeline) timed_units.insert(timed_units.end(), more.begin(), more.end());
     for (std::string& unit : data_units_of(item)) units.push_back(std::move(unit));
   }
-  SLUICE_TAKE(const Compiled plain, fill_shown(KernelCache(options), units, options.jobs, "compile"));
-  SLUICE_TAKE(const Compiled timed, fill_shown(KernelCache(options, bench::timeline_compiler(options)),
-                                               timed_units, options.jobs, "compile for timelines"));
+  SLUICE_TAKE(const Compiled done, fill_shown(options, units));
   fmt::print("{} for {}: {} compiled, {} already there; cache {}\n", counted(cases.size(), "chain"),
-             target.info().name, plain.compiled + timed.compiled, plain.already_there + timed.already_there,
-             escaped(options.cache_dir));
+             target.info().name, done.compiled, done.already_there, escaped(options.cache_dir));
   return kExitOk;
 }
 
@@ -132,7 +122,6 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
     const std::string lines = chain_lines(chains.back());
     fmt::print("{}", all_right({chains.back()}) ? lines : paint(stdout, Colour::red, lines));
     for (const bench::ArmRecord& arm : chains.back().arms) {
-      if (!arm.timeline_error.empty()) fmt::print("{}: no timeline: {}\n", arm.name, arm.timeline_error);
       if (arm.search && arm.search->refused > 0)
         fmt::print("{}: {} refused, the first by {}\n", arm.name, counted(arm.search->refused, "change"),
                    arm.search->why_refused);
@@ -141,7 +130,6 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
     for (const TunedChain& tuned : chains.back().tuned)
       if (store) SLUICE_TRY(store->save(tuned));
     if (!flags.json.empty()) SLUICE_TRY(write_json(run, chains, flags.json));
-    if (!flags.timeline.empty()) SLUICE_TRY(bench::write_whole(timelines_json(run, chains), flags.timeline));
     SLUICE_TRY(check_alive(lab, fmt::format("{} of {} chains", chains.size(), cases.size())));
   }
   if (flags.explain)
@@ -153,17 +141,16 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
 }
 
 Result<int> run_chain(const ChainVerbFlags& flags) {
-  SLUICE_TAKE(std::vector<bench::ChainCase> cases, cases_of(flags.chain));
-  for (bench::ChainCase& item : cases) item.timeline = !flags.timeline.empty();
+  SLUICE_TAKE(const std::vector<bench::ChainCase> cases, cases_of(flags.chain));
   const Options options = options_from_environment();
   SLUICE_TAKE(const Target target, find_target(flags.device, options));
   if (flags.compile_only) {
-    SLUICE_TRY(refuse_unmeasured(flags, "beside --compile-only", true));
+    SLUICE_TRY(refuse_unmeasured(flags, "beside --compile-only"));
     return compile_cases(cases, target, options);
   }
   if (!target.device) {
-    if (const Result<void> used = refuse_unmeasured(flags, "without a GPU", false); flags.explain && !used)
-      return used.error();
+    const Result<void> used = refuse_unmeasured(flags, "without a GPU", {flags.chain.tune_option});
+    if (flags.explain && !used) return used.error();
     if (flags.explain) return explain_cases(cases, target);
     return Error{ErrorCode::invalid_argument,
                  "chain measures GPUs: without one there are --explain and --compile-only"};
@@ -189,9 +176,6 @@ Verb add_chain_verb(CLI::App& app) {
   measured(verb->add_option("--out", f.out, "Keep what --tune finds in this file of records"));
   measured(verb->add_option("--records", f.records,
                             "Keep it in this folder (else the user's, SLUICE_RECORDS_DIR)"));
-  f.timeline_option = verb->add_option(
-      "--timeline", f.timeline,
-      "Write here when each CTA of one layer did what, by kernels that note it; each arm has its own");
   measured(bounded(verb->add_option("--rounds", f.method.rounds, "Timed replays of every arm"), 1, 10000));
   measured(bounded(verb->add_option("--rest-ms", f.method.rest_ms, "Rest before each"), 0.0, kLongestRest));
   measured(bounded(verb->add_option("--heuristics", f.method.heuristics, "cuBLASLt algorithms to ask for"), 1,

@@ -56,7 +56,11 @@ Result<std::vector<bench::AnyPlan>> range_plans_of(const bench::Request& request
   std::vector<bench::AnyPlan> plans = std::visit(
       [](const auto& t) { return std::vector<bench::AnyPlan>(t.kernels.begin(), t.kernels.end()); }, table);
   std::vector<i64> rows = drawn.numbers > 0 ? bench::drawn_rows(drawn) : std::vector<i64>();
-  if (!rows.empty()) rows.push_back(std::visit([](const auto& t) { return t.summary.worst_m; }, table));
+  if (!rows.empty()) {
+    SLUICE_TAKE(const bench::RowsModel model,
+                bench::modelled(request, table, drawn.rows, target.info(), target.records));
+    rows.push_back(model.worst_m);
+  }
   for (const i64 m : rows) {
     SLUICE_TAKE(bench::AnyPlan alone, plan_of(with_rows(request, m), target.info(), target.records));
     plans.push_back(std::move(alone));
@@ -77,9 +81,10 @@ Result<std::vector<bench::AnyPlan>> plans_of(const bench::Request& request, cons
   return plans;
 }
 
-/// Source texts without duplicates: first of the checking kernels, then of each problem's plans.
+/// Distinct units: those that verify, then those of each problem's plans. With several plans per problem also
+/// the kernel that compares their results, which a race runs (Options::race).
 Result<std::vector<std::string>> all_units(const std::vector<bench::Request>& requests, const Target& target,
-                                           const CompileFlags& flags, const Options& options) {
+                                           const CompileFlags& flags) {
   std::vector<std::string> units;
   std::set<std::string> seen;
   const auto add = [&](std::vector<std::string> more) {
@@ -90,8 +95,9 @@ Result<std::vector<std::string>> all_units(const std::vector<bench::Request>& re
     const Result<std::vector<bench::AnyPlan>> plans = plans_of(request, target, flags);
     if (!plans) return within(bench::name_of(request), plans.error());
     add(helpers_of(problem_of(request)));
-    for (const bench::AnyPlan& plan : *plans) add(bench::units_of(plan, options));
+    for (const bench::AnyPlan& plan : *plans) add(bench::units_of(plan));
   }
+  if (flags.top > 1) add({ops::compare_unit_text()});
   return units;
 }
 
@@ -121,7 +127,7 @@ Result<int> run_compile(const CompileFlags& given) {
   SLUICE_TAKE(const std::vector<bench::Request> requests, requests_of(flags.requests));
   if (!flags.rows.empty()) SLUICE_TRY(check_row_requests(flags.requests, requests));
   SLUICE_TAKE(const Target target, find_target(flags.target, options));
-  SLUICE_TAKE(const std::vector<std::string> units, all_units(requests, target, flags, options));
+  SLUICE_TAKE(const std::vector<std::string> units, all_units(requests, target, flags));
 
   const auto start = std::chrono::steady_clock::now();
   Progress bar("compile");
@@ -145,7 +151,7 @@ Verb add_compile_verb(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("compile", "Fill a kernel cache ahead of time; needs no GPU");
   add_many_requests_flags(*verb, flags->requests);
   add_plan_target(*verb, flags->target);
-  bounded(verb->add_option("--top", flags->top, "Kernels per problem, for tuning later"), 1, 1000);
+  bounded(verb->add_option("--top", flags->top, "Kernels per problem, for tuning and races later"), 1, 1000);
   verb->add_option("--rows", flags->rows, kRowsHelp);
   verb->add_option("--numbers", flags->drawn.numbers,
                    "With --rows: also what so many numbers of rows get alone, for `sluice rows`")

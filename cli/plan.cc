@@ -140,7 +140,7 @@ Result<void> print_plan(const PlanFlags& flags, const bench::Request& request, c
                         const std::string& gpu) {
   SLUICE_TAKE(const bench::AnyPlan plan, plan_of(request, target.info(), target.records));
   fmt::print("{}{}{}", pointwise_line(request), bench::describe(plan), gpu);
-  for (const std::string& unit : flags.unit ? bench::units_of(plan, {}) : std::vector<std::string>{})
+  for (const std::string& unit : flags.unit ? bench::units_of(plan) : std::vector<std::string>{})
     fmt::print("\n{}\n", unit);
   if (flags.candidates() > 0) SLUICE_TRY(print_candidates(request, target.info(), flags.candidates()));
   return {};

@@ -243,9 +243,8 @@ Result<PlanOverrides> overrides_of(const ProblemFlags& f) {
   if (!f.cluster.empty() && !error)
     o.cluster = ClusterShape{.m = sizes[0], .n = sizes[1], .k = cluster_sizes == 3 ? sizes[2] : 1};
   if (error) return *error;
-  if (o.combine.value_or(Combine::none) != Combine::none && !o.splits && !o.streamed)
-    return bad_argument(
-        "--combine has no effect without --splits or --streamed, which split tiles: give one of them too");
+  if (o.combine.value_or(Combine::none) != Combine::none && !o.splits)
+    return bad_argument("--combine has no effect without --splits, which splits tiles along k: give it too");
   return o;
 }
 

@@ -50,8 +50,8 @@ void print_layer(const bench::RowsRecord& layer) {
   fmt::print(
       "{}",
       rows_table().row(
-          {layer.name, std::to_string(layer.summary.kernels), std::to_string(layer.summary.unbounded),
-           percent(layer.summary.mean_loss), percent(layer.mean_loss()), percent(layer.worst_loss()),
+          {layer.name, std::to_string(layer.summary.kernels), std::to_string(layer.model.kernels_alone),
+           percent(layer.model.mean_loss), percent(layer.mean_loss()), percent(layer.worst_loss()),
            std::to_string(worst), fmt::format("{:.1f}", layer.first_calls.median_us),
            fmt::format("{:.1f}", layer.first_calls.worst_us), std::to_string(layer.first_calls.worst_m)}));
   const auto trouble = [](const std::string& text) {

@@ -159,8 +159,7 @@ Result<bool> run_on_host(const bench::Request& any, const RunFlags& flags, const
         fmt::print("{}{}", pointwise_line(any), bench::describe(plan));
         if (!flags.no_compile) {
           const KernelCache cache(options);
-          for (const std::string& unit : bench::units_of(plan, {}))
-            SLUICE_TRY(compile_and_print(cache, unit));
+          for (const std::string& unit : bench::units_of(plan)) SLUICE_TRY(compile_and_print(cache, unit));
         }
         return verified_on_host(request, plan, flags.seed);
       },
@@ -187,7 +186,7 @@ Result<bool> run_on_gpu(const bench::Request& request, const bench::Lab& lab, Wa
   const Device& device = lab.device;
   SLUICE_TAKE(const bench::AnyPlan plan, plan_of(request, device.info(), device.records()));
   fmt::print("{}{}", pointwise_line(request), bench::describe(plan));
-  for (const std::string& unit : bench::units_of(plan, device.options()))
+  for (const std::string& unit : bench::units_of(plan))
     SLUICE_TRY(compile_and_print(tools::kernel_cache(device), unit));
   const bench::RunRecord run = bench::describe_run(lab);
   const std::string name = bench::name_of(request);

@@ -30,8 +30,8 @@ std::string us_text(double us) {
   return us > 0 ? fmt::format("{:.2f}", us) : "-";
 }
 
-/// Returns for example "cooperative 256x128 s4 c2x1, along_m 8", "cooperative 128x192 s5 c1x1 swapped,
-/// along_n 4" or "ping_pong 64x64 s11 c1x1x4, along_m 1, 20 streamed".
+/// "cooperative 256x128 s4 c2x1, along_m 8", "cooperative 128x192 s5 c1x1 swapped, along_n 4", "ping_pong
+/// 64x64 s11 c1x1x4, along_m 1, 4 slices".
 std::string choice_text(const Plan& plan) {
   const KernelConfig& c = plan.config;
   std::string text = fmt::format("{} {}x{} s{} c{}x{}", name_of(c.schedule), c.tile.m, c.tile.n, c.stages,
@@ -40,7 +40,7 @@ std::string choice_text(const Plan& plan) {
   if (is_swapped(c)) text += " swapped";
   text += fmt::format(", {} {}", name_of(plan.split.raster), plan.split.group);
   if (plan.split.numbering == Numbering::gpc) text += " gpc";
-  if (plan.split.streamed > 0) text += fmt::format(", {} streamed", plan.split.streamed);
+  if (plan.split.slices > 1) text += fmt::format(", {} slices", plan.split.slices);
   return text;
 }
 

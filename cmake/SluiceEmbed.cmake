@@ -23,8 +23,7 @@ file(GLOB record_files CONFIGURE_DEPENDS sluice/records/shipped/*.json)
 set(SLUICE_EMBEDDED_RECORDS ${PROJECT_BINARY_DIR}/embedded_records.cc)
 add_custom_command(
   OUTPUT ${SLUICE_EMBEDDED_RECORDS}
-  COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/embed_records.py
-    --output ${SLUICE_EMBEDDED_RECORDS} ${record_files}
-  DEPENDS ${record_files} ${PROJECT_SOURCE_DIR}/tools/embed_records.py
-    ${PROJECT_SOURCE_DIR}/tools/embed_sources.py
+  COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/embed_sources.py
+    --output ${SLUICE_EMBEDDED_RECORDS} --records ${record_files}
+  DEPENDS ${record_files} ${PROJECT_SOURCE_DIR}/tools/embed_sources.py
   COMMENT "Embedding tuning records" VERBATIM)

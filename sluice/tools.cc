@@ -7,21 +7,13 @@
 
 namespace sluice::tools {
 
-KernelCache& kernel_cache(const Device& device) {
+const KernelCache& kernel_cache(const Device& device) {
   return device.impl().cache;
 }
 
 Result<std::shared_ptr<const Module>> load_unit(const Device& device, const std::string& unit,
                                                 int dynamic_smem_bytes) {
   return device.impl().load_unit(unit, dynamic_smem_bytes);
-}
-
-std::vector<std::shared_ptr<const Module>> loaded_modules(const Device& device) {
-  std::vector<std::shared_ptr<const Module>> modules;
-  const std::lock_guard lock(device.impl().mutex);
-  for (const auto& entry : device.impl().modules)
-    if (std::shared_ptr<const Module> module = entry.second.lock()) modules.push_back(std::move(module));
-  return modules;
 }
 
 const DriverApi& driver_of(const Device& device) {

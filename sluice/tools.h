@@ -22,8 +22,8 @@
 #include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
 // GPU. calibration.h: a card's own rates. error.h: a failed driver call as an Error. events.h: streams,
-// events, graphs. launch.h: a launch's shape. memory.h: buffers. module.h: a loaded cubin and its variables.
-// nvml.h: clocks, power, temperature. quantiles.h: the middle of many timings.
+// events, graphs. launch.h: a launch's shape. memory.h: buffers. module.h: a loaded cubin. nvml.h: clocks,
+// power, temperature. quantiles.h: the middle of many timings.
 #include <sluice/host/device/calibration.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/events.h>
@@ -33,19 +33,24 @@
 #include <sluice/host/driver/nvml.h>
 #include <sluice/host/quantiles.h>
 // Kernels. source.h: texts that NVRTC compiles. compiler.h: NVRTC. cache.h: from a text to its cubin.
-// compile_ahead.h: many of them at once. replay_timer.h: the time of a replay. gemm.h: the texts of a dense
-// plan (packed_units.h has those of a packed one).
+// compile_ahead.h: many of them at once. replay_timer.h: the time of a replay. compare.h: the kernel that
+// compares results. gemm.h: the texts of a dense plan (packed_units.h has those of a packed one).
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/compile_ahead.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/host/ops/compare.h>
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/ops/replay_timer.h>
 // Planner. tuned_choice.h: what a record keeps of a plan. field_checks.h: ranges of overrides.
-// cluster_grid.h: tiles of a problem. device_rates.h: a GPU beside the H200. packed_cost_model.h: registers
-// of a kernel. packed_problem_checks.h: a packed problem with its strides. registry.h: tiles and clusters
-// that are searched. verify_arith.h: digits and range of a type.
+// candidates.h, numbering.h: splits of a config. cost_model.h: the time of a split. cluster_grid.h: tiles of
+// a problem. device_rates.h: a GPU beside the H200. packed_cost_model.h: registers of a kernel.
+// packed_problem_checks.h: a packed problem with its strides. registry.h: tiles and clusters that are
+// searched. verify_arith.h: digits and range of a type.
+#include <sluice/host/planner/dense/candidates.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/host/planner/dense/cost_model.h>
+#include <sluice/host/planner/dense/numbering.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/host/planner/device_rates.h>
 #include <sluice/host/planner/field_checks.h>
@@ -62,13 +67,11 @@
 
 namespace sluice::tools {
 
-/// The device's kernel cache. A tool may put another in its place before the first prepare.
-KernelCache& kernel_cache(const Device& device);
+/// The device's kernel cache.
+const KernelCache& kernel_cache(const Device& device);
 /// A unit of the tool's own, compiled through that cache and loaded. Errors: toolchain, driver.
 Result<std::shared_ptr<const Module>> load_unit(const Device& device, const std::string& unit,
                                                 int dynamic_smem_bytes = 0);
-/// Modules that something uses.
-std::vector<std::shared_ptr<const Module>> loaded_modules(const Device& device);
 
 const DriverApi& driver_of(const Device& device);
 /// The primary context, for a ContextScope around calls of driver_of() and of other libraries.

@@ -32,7 +32,6 @@ import os
 import pathlib
 import re
 import secrets
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,6 +41,7 @@ import zipfile
 import certify_keys
 import certify_kernels
 import certify_results
+import result_files
 import source_hash
 from certify_keys import NAMES
 from certify_run import FOUND, MORE, NOTHING, OK, PASSED, UNFINISHED, WRONG, Runner, row, tests_of
@@ -226,7 +226,7 @@ def certify(arguments: argparse.Namespace) -> int:
     certificate = Certificate(target, machine, target if arguments.quick else kept)
     setting = Setting(build, logs, target.parent, arguments.wheels.resolve() if arguments.wheels else None, arguments.quick)
     target.parent.mkdir(parents=True, exist_ok=True)
-    bring(kept.parent / "sanitize.jsonl", target.parent)
+    bring(kept.parent / "sanitize.jsonl", target.parent / "sanitize.jsonl")
     kernels = certify_kernels.Kernels(target.parent / certify_kernels.FILE, *(() if arguments.quick else (kept.parent / certify_kernels.FILE,)))
     runner = Runner(arguments, setting, certificate, kernels, gpus)
     states, wanted, tasks, unable = kernels.states(runner.texts), chosen(arguments.sections, setting), [], 0
@@ -257,10 +257,11 @@ def certify(arguments: argparse.Namespace) -> int:
     return FOUND if WRONG in verdicts else MORE if UNFINISHED in verdicts or unable else OK
 
 
-def bring(kept: pathlib.Path, folder: pathlib.Path) -> None:
-    """Copies the file from which the sanitizers' tool resumes from the certificate's folder."""
-    if kept.exists() and not (folder / kept.name).exists():
-        shutil.copy(kept, folder)
+def bring(kept: pathlib.Path, target: pathlib.Path) -> None:
+    """Copies the file from which the sanitizers' tool resumes; it is kept in the certificate's folder."""
+    text = result_files.text_of(kept)
+    if text is not None and result_files.text_of(target) is None:
+        result_files.write(target, text)
 
 
 def chosen(names: str, setting: Setting) -> list[Section]:

@@ -13,7 +13,6 @@ tell which kernels are unchanged. If a text is in neither list, this tool compil
 text to one of the lists.
 """
 import argparse
-import concurrent.futures
 import functools
 import json
 import lzma
@@ -26,7 +25,7 @@ import sys
 import tempfile
 
 import source_hash
-from unchanged import Sources, code_of, digest, without_comments
+from unchanged import Sources, code_of, compile_units, digest, version_of, without_comments
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "sluice-kernels-1"
@@ -58,11 +57,6 @@ def entry_code(path: pathlib.Path) -> tuple[str, str]:
     begin = HEADER.size + key + compiler + log
     cubin = data[begin:begin + image]
     return f"{registers} {code_of(cubin)}", version_of(cubin)
-
-
-def version_of(cubin: bytes) -> str:
-    found = re.search(rb"V(\d+\.\d+\.\d+)", cubin)
-    return found[1].decode() if found else ""
 
 
 class Texts:
@@ -165,34 +159,13 @@ class Kernels:
 
 
 def compiled(tool: pathlib.Path, units: list[str], jobs: int) -> dict[str, tuple[str, str]]:
-    """Returns (code, version) of each unit. A unit that does not compile has the code "none"."""
-    result = {}
+    """(code, version) of each unit; a unit that does not compile has the code "none"."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "units").mkdir()
         for i, unit in enumerate(units):
             (folder / f"units/{i}.cu").write_text(unit)
-
-        def run(numbers: list[int]) -> None:
-            done = subprocess.run([tool, "compile", folder, *map(str, numbers)], capture_output=True, text=True)
-            for line in done.stdout.splitlines():
-                number, registers = line.split()
-                cubin = folder / f"units/{number}.cubin"
-                data = cubin.read_bytes()
-                result[units[int(number)]] = f"{registers} {code_of(data)}", version_of(data)
-                cubin.unlink()
-            rest = [i for i in numbers if units[i] not in result]
-            if rest and len(numbers) > 1:
-                for i in rest:
-                    run([i])
-            elif rest:
-                result[units[rest[0]]] = "none", ""
-            print(f"compiled {len(result)} of {len(units)}", file=sys.stderr, flush=True)
-
-        groups = [list(range(at, min(at + 20, len(units)))) for at in range(0, len(units), 20)]
-        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(run, groups))
-    return result
+        return {units[int(number)]: (code, version) for number, code, version in compile_units(tool, folder, [str(i) for i in range(len(units))], jobs)}
 
 
 def compare(books: list[Kernels], texts: Texts, compile_all) -> tuple[int, int]:
@@ -218,11 +191,6 @@ def compare(books: list[Kernels], texts: Texts, compile_all) -> tuple[int, int]:
     return compared, differing
 
 
-def self_test() -> int:
-    import certify_kernels_self_test
-    return certify_kernels_self_test.run()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/ci", help="has sluice_unchanged, built from this tree")
@@ -230,7 +198,8 @@ def main() -> int:
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     if arguments.self_test:
-        return self_test()
+        import certify_kernels_self_test
+        return certify_kernels_self_test.run()
     tool, teller = arguments.build / "tests/sluice_unchanged", arguments.build / "sluice"
     books, texts = [Kernels(path) for path in sorted((ROOT / "bench/results").glob(f"*/{FILE}"))], Texts(ROOT)
     if not all(set(book.states(texts)) <= {SAME, CHANGED} and all(kernel["code"] for kernel in book.kernels) for book in books):

@@ -30,6 +30,7 @@ WHOLE = "sluice/check"  # functions of its headers are defined in several source
 # Bugs that only the sanitizers' section plants.
 PLANTED = ("tests/gpu/kernel_changes.", "tests/gpu/changed_units.")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
+BRACKETS = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'| ?[][(){},;] ?')
 IMPORT = re.compile(r"^\s*(?:from|import) (\w+)", re.M)
 
 
@@ -40,12 +41,24 @@ def digest(*parts: str) -> str:
     return total.hexdigest()[:DIGITS]
 
 
+def without_layout(text: str) -> str:
+    """C++ source without comments, with line breaks only around preprocessor lines, and without blanks beside brackets,
+    commas and semicolons: a formatter that breaks lines elsewhere changes nothing."""
+    lines = [""]
+    for line in without_comments(text).split("\n"):
+        if line.startswith("#"):
+            lines += [line, ""]
+        else:
+            lines[-1] += " " + line
+    return "\n".join(BRACKETS.sub(lambda found: found[0] if found[0][0] in "\"'" else found[0].strip(), line).strip() for line in lines if line)
+
+
 @functools.lru_cache(None)
 def meaning(path: pathlib.Path) -> str:
     """Returns the text of a file without comments, layout and Python docstrings, which cannot change a result."""
     text = path.read_text(errors="replace")
     if path.suffix in (".cc", ".h", ".cuh", ".cpp"):
-        return without_comments(text)
+        return without_layout(text)
     if path.suffix == ".py":
         tree = ast.parse(text)
         for node in ast.walk(tree):

@@ -10,6 +10,8 @@ import pathlib
 import re
 import xml.etree.ElementTree
 
+import result_files
+
 SHOWN = 20  # findings listed in a certificate
 LONGEST = 2_000  # characters of one finding
 
@@ -156,10 +158,10 @@ ROW_BARS = {"mean_loss": 0.015, "worst_loss": 0.08, "most_kernels": 12, "worst_c
 
 def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
     """Reads lines of sanitize.jsonl for one tool and one build:
-    {"kind": "class" or "planted", "tool", "class", "clean", "waived", "shown", "why", ...}. A planted bug is
+    {"kind": "class" or "planted", "tool", "class", "clean", "shown", "why", ...}. A planted bug is
     clean if it was found. The newest line counts."""
     result, newest = Result(), {}
-    for line in path.read_text().splitlines() if path.exists() else []:
+    for line in (result_files.text_of(path) or "").splitlines():
         try:
             row = json.loads(line)
         except ValueError:
@@ -176,17 +178,14 @@ def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
     result.kernels = kinds.count("class")
     if kinds and "planted" not in kinds:
         result.add("no planted bug was looked for: what found nothing else is not shown to find anything")
-    waived = sum(number(row.get("waived", 0)) for row in newest.values())
     changes = [row["shown"] for (kind, _), row in newest.items() if kind == "class" and row.get("shown", AS_IT_IS) != AS_IT_IS]
-    if waived:
-        result.facts[tool + WAIVED] = str(waived)
-    if changes:  # pages must say that the kernel was changed for the tool
+    if changes:  # the kernel was changed for the tool, which a page must say
         result.facts[tool + VARIANTS] = f"{len(changes)} of {result.kernels} kernels as a variant ({', '.join(sorted(set(changes)))})"
     return result
 
 
-AS_IT_IS = "nothing"  # name of the change that leaves the kernel as it is
-WAIVED, VARIANTS, PAST = " waived", " ran", " past its bar:"
+AS_IT_IS = "nothing"  # the unchanged kernel
+VARIANTS, PAST = " ran", " past its bar:"
 
 
 def build_of(tests: pathlib.Path) -> str:

@@ -13,7 +13,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import certify_results
@@ -164,19 +163,9 @@ class Runner:
             if self.open[section.name] == 0:
                 print(("\r\x1b[K" if self.loud else "") + row(section.name, self.certificate.entry(section)), flush=True)
 
-    def run(self, tasks: list[Task]) -> None:
-        """Runs all parts. If a part raises, the run ends after the parts that are already running."""
-        self.open = collections.Counter(section.name for section, _ in tasks)
-        order = sorted(tasks, key=lambda task: -task[1].typical)
-        for task in order:
-            if task[0].times:
-                self.one(task, self.gpus[0])
-        alone = collections.deque(task for task in order if not task[0].shares and not task[0].times)
-        shared = collections.deque(task for task in order if task[0].shares and not task[0].spreads)
-        spread = [task for task in order if task[0].spreads]
-        calm = threading.Barrier(len(self.gpus) + 1)  # passed when no part is left that needs a whole GPU
-
-        def drain(tasks: collections.deque, gpu: str | None) -> None:
+    def drain(self, *queues: tuple[list[Task], list[str | None]]) -> None:
+        """Runs the tasks of all queues. A queue's places are GPUs; each place runs one task at a time."""
+        def work(tasks: collections.deque, gpu: str | None) -> None:
             while True:
                 try:
                     task = tasks.popleft()
@@ -184,21 +173,15 @@ class Runner:
                     return
                 self.one(task, gpu)
 
-        def gpu_of(gpu: str | None) -> None:
-            try:
-                drain(alone, gpu)
-            finally:
-                calm.wait()
-            slots = [threads.submit(drain, shared, gpu) for _ in range(shared_slots(len(self.gpus)))]
-            for slot in slots:
-                slot.result()
-
-        def over_all() -> None:
-            calm.wait()
-            for task in spread:
-                self.one(task, self.gpus[0])
-
-        with concurrent.futures.ThreadPoolExecutor((1 + shared_slots(len(self.gpus))) * len(self.gpus) + 1) as threads:
-            futures = [threads.submit(gpu_of, gpu) for gpu in self.gpus] + [threads.submit(over_all)]
-            for future in futures:
+        with concurrent.futures.ThreadPoolExecutor(sum(len(places) for _, places in queues)) as threads:
+            shared = [(collections.deque(tasks), places) for tasks, places in queues]
+            for future in [threads.submit(work, tasks, gpu) for tasks, places in shared for gpu in places]:
                 future.result()
+
+    def run(self, tasks: list[Task]) -> None:
+        self.open = collections.Counter(section.name for section, _ in tasks)
+        order = sorted(tasks, key=lambda task: -task[1].typical)
+        first, slots = self.gpus[:1], self.gpus * shared_slots(len(self.gpus))
+        self.drain(([task for task in order if task[0].times], first))
+        self.drain(([task for task in order if not task[0].shares and not task[0].times], self.gpus))
+        self.drain(([task for task in order if task[0].shares and not task[0].spreads], slots), ([task for task in order if task[0].spreads], first))

@@ -95,9 +95,9 @@ class Bench:
         (self.folder / name).write_text(text)
         certify_keys.meaning.cache_clear()
 
-    def plan(self, identity: dict | None = None, tests: tuple[str, ...] = ("first",), gpus: dict | None = None, takes: float = 0, **modes: str) -> None:
+    def plan(self, identity: dict | None = None, tests: tuple[str, ...] = ("first",), seen: dict | None = None, takes: float = 0, **modes: str) -> None:
         sources = " ".join(f"{part}:{digits}" for part, digits in source_hash.all_hashes(self.folder).items())
-        told = {"identity": IDENTITY | {"built_sources": sources} | (identity or {}), "tests": tests, "gpus": gpus or {}, "units": UNITS,
+        told = {"identity": IDENTITY | {"built_sources": sources} | (identity or {}), "tests": tests, "gpus": seen or {}, "units": UNITS,
                 "takes": takes} | {key.replace("_", ".") + "*": mode for key, mode in modes.items()}
         (self.folder / "tests/plan.json").write_text(json.dumps(told))
 
@@ -190,17 +190,27 @@ def fewer_cases_void(bench: Bench) -> None:
     expect([line.split()[0] for line in bench.calls()] == ["two.a*"], "a setting of the table is part of the key")
 
 
-def of_another_tree(bench: Bench) -> None:
-    bench.write("sluice/kernels/a.cuh", "int another;")
-    code, _, said = bench.run()
-    expect(code == certify.NOTHING and "is not of this tree, whose kernels differ" in said, said)
+def refuses(words: str, sections: str = "", gpus: int = 1, visible: str = "", changed: str = "", **plan: object):
+    """A run that cannot begin says why. `changed`: a file that has another text than when the build was made."""
+    def test(bench: Bench) -> None:
+        bench.plan(**plan)
+        if changed:
+            bench.write(changed, "int another;")
+        os.environ |= {"CUDA_VISIBLE_DEVICES": visible} if visible else {}
+        try:
+            code, told, said = bench.run(sections, gpus=gpus)
+        finally:
+            os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        expect(code == certify.NOTHING and not told and words in said, said)
+    test.__name__ = f"refuses: {words}"
+    return test
 
 
 def names_of_another_build(bench: Bench) -> None:
     made = certify.text_of_names
     bench.run()
     try:
-        certify.text_of_names = lambda build, told: made(build, told).replace("first", "first") if "names.told" in str(told) else "{}"
+        certify.text_of_names = lambda build, told: made(build, told) if "names.told" in str(told) else "{}"
         code, _, said = bench.run()
     finally:
         certify.text_of_names = made
@@ -225,18 +235,6 @@ def timings_run_alone(bench: Bench) -> None:
     bench.run(gpus=2)
     calls = [line.split()[0] for line in bench.calls() if not line.startswith(("pool.", "ended:pool."))]
     expect(calls[:2] == ["one.*", "ended:one.*"] and len(calls) == 8, str(calls))
-
-
-def of_two_names(bench: Bench) -> None:
-    bench.plan(gpus={"1": "NVIDIA H100 80GB HBM3"})
-    code, _, said = bench.run(gpus=2)
-    expect(code == certify.NOTHING and "NVIDIA H200, NVIDIA H100" in said, said)
-    os.environ["CUDA_VISIBLE_DEVICES"] = "3"
-    try:
-        code, _, said = bench.run(gpus=2)
-    finally:
-        del os.environ["CUDA_VISIBLE_DEVICES"]
-    expect(code == certify.NOTHING and "name 2 of them" in said, said)
 
 
 def another_driver_is_named(bench: Bench) -> None:
@@ -295,13 +293,6 @@ def no_time(bench: Bench) -> None:
     expect(code == certify.MORE and bench.calls() == [] and told["sections"]["one"]["verdict"] == "unfinished", "too little time to begin")
 
 
-def no_gpu(bench: Bench) -> None:
-    bench.plan({"gpu": "", "no_gpu": "no driver"})
-    code, told, said = bench.run()
-    expect(code == certify.NOTHING and not told and "no GPU here: no driver" in said, said)
-    expect(code == certify.NOTHING, "no GPU")
-
-
 def another_gpu(bench: Bench) -> None:
     bench.run()
     kept = bench.folder / "bench/results/h200/certificate.json"
@@ -311,11 +302,6 @@ def another_gpu(bench: Bench) -> None:
     bench.plan({"gpu": "NVIDIA H100 80GB HBM3"})
     code, _, said = bench.run()
     expect(code == certify.NOTHING and "is of 'NVIDIA H200'" in said, said)
-
-
-def unknown_section(bench: Bench) -> None:
-    code, _, said = bench.run("one,three")
-    expect(code == certify.NOTHING and "no section is called three" in said, said)
 
 
 def into_a_folder(bench: Bench) -> None:
@@ -383,16 +369,16 @@ def readers(bench: Bench) -> None:
     junit = certify_results.from_junit(folder)
     expect((junit.tests, junit.skipped, len(junit.found)) == (1, ["a.y"], 2) and "off by one" in junit.found[0], str(junit))
     def line(kind: str, name: str, clean: bool, **more: object) -> dict:
-        return {"kind": kind, "tool": "memcheck", "build": "b", "class": name, "clean": clean, "waived": 2, "why": "a race"} | more
+        return {"kind": kind, "tool": "memcheck", "build": "b", "class": name, "clean": clean, "why": "a race"} | more
 
     def sanitized(*lines: dict) -> certify_results.Result:
         (folder / "s.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"tool": "mem')
         return certify_results.from_sanitizer(folder / "s.jsonl", "memcheck", "b")
     planted = line("planted", "bug", True)
     good = sanitized(planted, line("class", "k", False), line("class", "k", True), line("class", "x", False, build="older"), line("class", "x", False, tool="racecheck"))
-    expect((good.tests, good.cases, good.kernels, good.found, good.facts) == (2, 2, 1, [], {"memcheck waived": "4"}), f"the newest line of this tool and build: {good}")
+    expect((good.tests, good.cases, good.kernels, good.found, good.facts) == (2, 2, 1, [], {}), f"the newest line of this tool and build: {good}")
     expect(sanitized(planted, line("class", "k", False)).found == ["k: a race"], "a class that is not clean")
-    variant = sanitized(planted, line("class", "k", True, shown="nothing"), line("class", "b", True, shown="both_arrive", waived=0))
+    variant = sanitized(planted, line("class", "k", True, shown="nothing"), line("class", "b", True, shown="both_arrive"))
     expect(variant.facts["memcheck ran"] == "1 of 2 kernels as a variant (both_arrive)", str(variant))
     expect("a planted bug was not found" in sanitized(line("planted", "bug", False)).found[0], "a tool that finds nothing")
     expect("not shown to find anything" in sanitized(line("class", "k", True)).found[0], "no bug was planted")
@@ -419,14 +405,18 @@ TESTS = (all_right, nothing_is_run_twice,
          voids("sluice/host/ops/a.cc", "int launch(int);", "one.*"),
          voids("sluice/host/text/b.cc", "int other_text();"),
          voids("sluice/host/ops/a.cc", "// says why\nint   launch();  // so"),
+         voids("sluice/host/ops/a.cc", "int  // between two tokens\n    launch(\n    )  ;"),
          voids("tests/gpu/one_test.cc", '#include <sluice/check/judge.h>  // the judge\nTEST(one, first)   {}'),
          voids("sluice/kernels/a.cuh", "int   a;  // a comment of a device header"),
          voids("sluice/kernels/a.cuh", "int another;", "one.*", "side.a*"),
          voids("sluice/kernels/deep.cuh", "int deeper;", "two.a*"),
-         another_name_voids_its_section, fewer_cases_void, of_another_tree, names_of_another_build, on_several_gpus, timings_run_alone, of_two_names, another_driver_is_named,
+         refuses("is not of this tree, whose kernels differ", changed="sluice/kernels/a.cuh"),
+         refuses("NVIDIA H200, NVIDIA H100", gpus=2, visible="0,1", seen={"1": "NVIDIA H100 80GB HBM3"}), refuses("name 2 of them", gpus=2, visible="3"),
+         refuses("no GPU here: no driver", identity={"gpu": "", "no_gpu": "no driver"}), refuses("no section is called three", sections="one,three"),
+         another_name_voids_its_section, fewer_cases_void, names_of_another_build, on_several_gpus, timings_run_alone, another_driver_is_named,
          found("wrong", "one bit is wrong"), found("mute", "no kernel was logged"), found("crash", "no result: it ended in two.afirst"),
-         found("skipped", "nothing ran (1 tests were skipped)"), found("nothing", "nothing ran"), no_end, one_by_one, cut_and_resumed, no_time, no_gpu,
-         another_gpu, unknown_section, into_a_folder, a_missing_wheel, of_its_wheel, a_part_that_goes_on, data_at_fault, readers)
+         found("skipped", "nothing ran (1 tests were skipped)"), found("nothing", "nothing ran"), no_end, one_by_one, cut_and_resumed, no_time,
+         another_gpu, into_a_folder, a_missing_wheel, of_its_wheel, a_part_that_goes_on, data_at_fault, readers)
 
 
 def run() -> int:

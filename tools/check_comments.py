@@ -2,28 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks comments: each begins with its subject, and no sentence has more than 30 words.
 
-    tools/check_comments.py [--all] [--count] [FILE ...]
-        --all: exempt folders too; --count: faults by folder
+    tools/check_comments.py [FILE ...]
     tools/check_comments.py --self-test
 
 Reads comments and docstrings of C++ and Python; adjacent lines count as one. A sentence ends at a full stop,
-a question mark, an empty line, an item of a list, or before lines that are indented as code. Folders in
-tools/comments_exempt.txt are skipped until they are rewritten; a folder without faults must leave that list.
+a question mark, an empty line, an item of a list, or before lines that are indented as code.
 """
-import argparse
 import ast
-import collections
 import io
-import pathlib
 import re
-import subprocess
 import sys
 import tokenize
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-EXEMPT = ROOT / "tools/comments_exempt.txt"
+import tree
+
 MOST_WORDS = 30
-CPP = (".h", ".cc", ".cuh", ".cu", ".c")
 BEGINNING = re.compile(r"(of|who|whose|what|those|as of|the same)\b(?!`)", re.I)
 PIECE = re.compile(r'R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*|/\*.*?\*/', re.S)
 LIST_ITEM = re.compile(r"([-*]|\d+[.)]|\(\w+\))\s")
@@ -120,12 +113,12 @@ def words_of(sentence):
     return [word for word in sentence.split() if re.search(r"\w", word)]
 
 
+def comments_of(name, text):
+    return python_comments(text) if name.endswith(".py") else cpp_comments(text)
+
+
 def faults_in(name, text):
-    if name.endswith(".py"):
-        comments = python_comments(text)
-    else:
-        comments = cpp_comments(text)
-    for comment in comments:
+    for comment in comments_of(name, text):
         lines = list(comment.lines)
         while lines and (not lines[0].strip() or SKIPPED.search(lines[0])):
             lines.pop(0)
@@ -138,13 +131,6 @@ def faults_in(name, text):
             count = len(words_of(sentence))
             if count > MOST_WORDS:
                 yield comment.line + offset, f"a sentence of {count} words (at most {MOST_WORDS}): {sentence[:60]}..."
-
-
-def sources():
-    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
-    for name in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
-        if name.endswith((*CPP, ".py")) and "generated" not in name.split("/") and (ROOT / name).is_file():
-            yield name
 
 
 def self_test():
@@ -174,44 +160,14 @@ def self_test():
     assert found(f"/* {sentence(20)}\n * {sentence(20)} */") == ["1: a sentence of 40 words"]
     assert found(f'def f():\n    """Fine.\n\n    {sentence(20)}\n    {sentence(20)}.\n    """\n', "a.py") == ["4: a sentence of 40 words"]
     assert found(f"x = 1  # {sentence(31)}\n", "a.py") == ["1: a sentence of 31 words"]
-    print("planted comments are found")
-    return 0
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--all", action="store_true")
-    parser.add_argument("--count", action="store_true")
-    parser.add_argument("--self-test", action="store_true")
-    parser.add_argument("files", nargs="*")
-    args = parser.parse_args()
-    if args.self_test:
-        return self_test()
-    exempt = [line for line in EXEMPT.read_text().split("\n") if line and not line.startswith("#")] if EXEMPT.is_file() else []
-    still_wrong, counts, wrong = set(), collections.Counter(), 0
-    for name in args.files or sources():
-        folder = next((f for f in exempt if name.startswith(f)), None)
-        found = list(faults_in(name, (ROOT / name).read_text(errors="replace")))
-        if found and folder:
-            still_wrong.add(folder)
-        counts[str(pathlib.PurePosixPath(name).parent)] += len(found)
-        if folder and not (args.all or args.files):
-            continue
-        wrong += len(found)
-        if not args.count:
-            for line, fault in found:
-                print(f"{name}:{line}: {fault}")
-    if args.count:
-        for folder, count in sorted(counts.items()):
-            print(f"{count:5}  {folder}")
-        print(f"{sum(counts.values()):5}  in all")
-    elif not args.files:
-        for folder in sorted(set(exempt) - still_wrong):
-            wrong += 1
-            print(f"{folder} has no such comment: take it off {EXEMPT.relative_to(ROOT)}")
-        print("comments: ok" if wrong == 0 else f"{wrong} faults")
-    return 1 if wrong else 0
+def check():
+    files = [word for word in sys.argv[1:] if not word.startswith("--")]
+    for name in files or tree.written(*tree.DEVICE_OR_HOST, ".c", ".py"):
+        for line, fault in faults_in(name, tree.text_of(name)):
+            yield f"{name}:{line}: {fault}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tree.run("comments", check, self_test))

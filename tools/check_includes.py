@@ -7,11 +7,11 @@ A `.h` under sluice/kernels is a table of values for both compilers (the registr
 which the host carries as text and never includes. Called by `make check` and ctest. `--self-test` plants bad
 includes and bad tables, and each must be found.
 """
-import argparse
 import pathlib
 import re
-import subprocess
 import sys
+
+import tree
 
 HEADING = "## Folders, and what each may include"  # heads the table in docs/tour.md
 # Room (a folder, or a part of one) -> allowed includes: rooms, single files, and classes of outside headers.
@@ -104,14 +104,12 @@ def table_faults(tour: str, rooms: set[str]) -> list[str]:
     return faults
 
 
-def check(root: pathlib.Path) -> list[str]:
-    command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"]
+def check() -> list[str]:
     faults, rooms = [], set()
-    for path in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
-        if path.endswith((".h", ".cc", ".cuh", ".cu")) and (root / path).is_file():
-            faults += faults_in(path, (root / path).read_text(encoding="utf-8"), root)
-            rooms.add(room_of(path))
-    return faults + table_faults((root / TOUR).read_text(encoding="utf-8"), rooms - {None})
+    for path in tree.names(*tree.DEVICE_OR_HOST):
+        faults += faults_in(path, tree.text_of(path), tree.ROOT)
+        rooms.add(room_of(path))
+    return faults + table_faults(tree.text_of(TOUR), rooms - {None})
 
 
 PLANTED = [  # (file, line, must be caught)
@@ -147,9 +145,9 @@ PLANTED = [  # (file, line, must be caught)
 ]
 
 
-def self_test(root: pathlib.Path) -> list[str]:
+def self_test() -> list[str]:
     faults = [f"self-test: {path}: '{line}' {'was not caught' if bad else 'was refused'}"
-              for path, line, bad in PLANTED if bool(faults_in(path, line, root)) != bad]
+              for path, line, bad in PLANTED if bool(faults_in(path, line, tree.ROOT)) != bad]
     good = "## Folders, and what each may include\n| folder | holds | may include |\n|---|---|---|\n| spec | values | spec |\n\n| not | a | room |\n"
     for tour, rooms, bad in [(good, {"spec"}, False), (good, {"spec", "device"}, True), (good, set(), True),
                              (good.replace("| spec |\n", "| spec, std |\n"), {"spec"}, True)]:
@@ -158,15 +156,5 @@ def self_test(root: pathlib.Path) -> list[str]:
     return faults
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--self-test", action="store_true", help="show that planted bad includes are caught")
-    args = parser.parse_args()
-    root = pathlib.Path(__file__).resolve().parent.parent
-    faults = self_test(root) if args.self_test else check(root)
-    print("\n".join(faults) if faults else "includes: ok", file=sys.stderr if faults else sys.stdout)
-    return 1 if faults else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tree.run("includes", check, self_test))

@@ -5,11 +5,11 @@ its file and that file's steps of dependent launches, in order of the text. A st
 removed fails here; the list must then be read again. It cannot see where an operand is read: GPU tests show
 that (tests/gpu/*overlap*). `--self-test` plants each kind of change. Run by ctest.
 """
-import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import tree
+
 LISTS = "sluice/twin/kernel_lists.cc"
 STEP = re.compile(r"(?:\bLaunch::(begin|prefetch|wait|wait_for_weights|loaded|hand_off)|\b(launch_dependents|wait_for_prerequisites))\(")
 TOLD = re.compile(r"^/// Steps of (\S+): ([a-z_ ]*)\.$", re.MULTILINE)
@@ -34,15 +34,15 @@ def troubles(lists: str, sources: dict[str, str]) -> list[str]:
     return found
 
 
-def check(root: pathlib.Path) -> list[str]:
+def check() -> list[str]:
     # The twin records the steps of gemm.cuh and machine.cuh; dependent_launch.cuh defines steps.
-    skipped = {"kernels/gemm.cuh", "device/machine.cuh", "device/dependent_launch.cuh"}
-    sources = {path.relative_to(root / "sluice").as_posix(): path.read_text() for folder in ("kernels", "device")
-               for path in sorted((root / "sluice" / folder).rglob("*.cuh")) if "ptx" not in path.parts}
-    return troubles((root / LISTS).read_text(), {path: text for path, text in sources.items() if path not in skipped})
+    skipped = {"sluice/kernels/gemm.cuh", "sluice/device/machine.cuh", "sluice/device/dependent_launch.cuh"}
+    sources = {name.removeprefix("sluice/"): tree.text_of(name) for name in tree.names(".cuh", folders=("sluice/kernels", "sluice/device"))
+               if "ptx" not in name.split("/") and name not in skipped}
+    return troubles(tree.text_of(LISTS), sources)
 
 
-def self_test() -> int:
+def self_test() -> None:
     source = "void f() {\n  Launch::begin();  // Launch::wait() comes later\n  Launch::wait();\n  ptx::launch_dependents();\n}\n"
     lists = "/// Steps of kernels/a.cuh: begin wait trigger.\n"
     assert troubles(lists, {"kernels/a.cuh": source, "kernels/b.cuh": ""}) == []
@@ -51,18 +51,7 @@ def self_test() -> int:
         assert len(troubles(lists, {"kernels/a.cuh": other})) == 1, other
     assert len(troubles(lists, {"kernels/a.cuh": source, "kernels/b.cuh": source})) == 1, "a file that no list tells of"
     assert "no such file" in troubles(lists, {})[0]
-    assert len(check(ROOT)) == 0
-    print("check_launch_lists: self-test passed")
-    return 0
-
-
-def main() -> int:
-    if "--self-test" in sys.argv:
-        return self_test()
-    found = check(ROOT)
-    print("\n".join(found), end="\n" if found else "")
-    return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tree.run("launch lists", check, self_test))

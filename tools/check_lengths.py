@@ -8,11 +8,11 @@ Called by `make check` and by ctest.
 """
 import collections
 import pathlib
-import subprocess
 import sys
 
+import tree
+
 MOST_LINES, MOST_FILES = 500, 30
-SOURCES = {".h", ".cc", ".cuh", ".cu", ".py", ".sh"}
 # Folders below these have at most MOST_FILES files.
 HOST = ("sluice/host/", "sluice/chain/", "sluice/records/", "sluice/check/", "sluice/c_api/")
 
@@ -35,22 +35,9 @@ def self_test() -> None:
     assert faults({f"tests/unit/{i}.cc": 10 for i in range(40)}) == []
 
 
-def main() -> int:
-    if "--self-test" in sys.argv:
-        self_test()
-        return 0
-    root = pathlib.Path(__file__).resolve().parent.parent
-    command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"]
-    lengths = {}
-    for name in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
-        path = root / name
-        if path.suffix in SOURCES and "generated" not in path.parts and path.is_file():
-            lengths[name] = len(path.read_text(encoding="utf-8").splitlines())
-    found = faults(lengths)
-    for line in found:
-        print(line)
-    return 1 if found else 0
+def check() -> list[str]:
+    return faults({name: len(tree.text_of(name).splitlines()) for name in tree.written(*tree.DEVICE_OR_HOST, ".py", ".sh")})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tree.run("lengths", check, self_test))

@@ -10,8 +10,9 @@ The table of folders in docs/tour.md may be wide. Called by `make check` and cte
 """
 import pathlib
 import re
-import subprocess
 import sys
+
+import tree
 
 MOST_LINES, MOST_COLUMNS, MOST_README_LINES = 150, 110, 120
 RESULT_SENTENCES, RESULT_WORDS = 3, 80
@@ -100,18 +101,10 @@ def self_test():
     return faults
 
 
-def main():
-    root = pathlib.Path(__file__).resolve().parent.parent
-    if "--self-test" in sys.argv:
-        faults = self_test()
-    else:
-        command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"]
-        names = [name for name in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines() if (root / name).is_file()]
-        pages = {name: (root / name).read_text(encoding="utf-8") for name in names if name.endswith(".md") and not name.startswith("bench/results")}
-        faults = faults_of(pages, lambda path: path in ("", ".") or (root / path).exists())
-    print("\n".join(faults) or "pages: ok")
-    return 1 if faults else 0
+def check():
+    pages = {name: tree.text_of(name) for name in tree.names(".md") if not name.startswith("bench/results")}
+    return faults_of(pages, lambda path: path in ("", ".") or (tree.ROOT / path).exists())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tree.run("pages", check, self_test))

@@ -4,17 +4,14 @@
 
     tools/check_references.py [--self-test]
 
-Histories (docs/findings, docs/decisions, the changelog, results) may name files that are gone. Read are:
-comments and docstrings of Python; in shell and CMake, text after a # that begins a word; in C++, text after
-// and lines of /* */ that begin with a star.
+Histories (docs/findings, docs/decisions, the changelog, results) may name files that are gone. Read are pages,
+comments and docstrings; in shell and CMake, text after a # that begins a word.
 """
-import ast
-import io
-import pathlib
 import re
-import subprocess
 import sys
-import tokenize
+
+import tree
+from check_comments import comments_of
 
 KINDS = ("cuh", "cc", "h", "py", "sh", "md", "txt", "pml")
 WORD = re.compile(r"(?<![\w/<.$*-])((?:[\w.-]+/)*[\w-]+\.(?:" + "|".join(KINDS) + r"))\b(?![\w(*])")
@@ -23,32 +20,20 @@ LEFT_OUT = ("tools/check_", "docs/findings/", "docs/decisions/", "docs/performan
 # Files of other projects or of a user, and invented names.
 FOREIGN = re.compile(r"^(cuda|cuda_runtime|nvrtc|cublasLt|stdint|fmt/format)\.h$|NAME|^my_|^summary\.txt$"
                      r"|^(awq|auto_gptq|gptqmodel|quantization|vllm)/|^qlinear_cuda\.py$")
-COMMENT = {"cuh": r"//.*|^\s*/?\*.*", "cc": r"//.*|^\s*/?\*.*", "h": r"//.*|^\s*/?\*.*", "sh": r"(?:^|\s)#\s.*", "txt": r"(?:^|\s)#\s.*"}
-
-
-def python_lines(text):
-    """Yields (line number, text) of comments and docstrings."""
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
-            first = node.body[0]
-            for offset, line in enumerate(first.value.value.split("\n")):
-                yield first.lineno + offset, line
+HASH = re.compile(r"(?:^|\s)#\s.*")
 
 
 def lines_of(name, text):
     """Yields (line number, text) of a whole page, or of a source's comments."""
     kind = name.rpartition(".")[2]
-    if kind == "py":
-        yield from python_lines(text)
+    if kind in ("cuh", "cc", "h", "py"):
+        yield from ((comment.line + offset, line) for comment in comments_of(name, text) for offset, line in enumerate(comment.lines))
         return
     for number, line in enumerate(text.split("\n"), 1):
-        if kind not in COMMENT:
+        if kind not in ("sh", "txt"):
             yield number, line
-        elif not line.lstrip().startswith("#include") and (comment := re.search(COMMENT[kind], line)):
-            yield number, comment.group(0)
+        elif found := HASH.search(line):
+            yield number, found.group(0)
 
 
 def words_of(name, text):
@@ -83,13 +68,9 @@ def self_test():
                    "a/d.py:2: e.cc", "a/d.py:1: away.py", "docs/x.md:1: a/gone.cc"], got
 
 
+def check():
+    return missing(tree.names(), tree.text_of)
+
+
 if __name__ == "__main__":
-    if "--self-test" in sys.argv:
-        self_test()
-        sys.exit(0)
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], check=True, text=True,
-                            capture_output=True).stdout.split("\n")
-    listed = [name for name in listed if name and pathlib.Path(name).is_file()]
-    wrong = missing(listed, lambda name: pathlib.Path(name).read_text(errors="replace"))
-    print("\n".join(wrong) if wrong else "references: ok")
-    sys.exit(1 if wrong else 0)
+    sys.exit(tree.run("references", check, self_test))

@@ -32,9 +32,9 @@ What an interface takes where a caller says nothing but sizes: one value everywh
 interface has no such field. *said*: it has no default, and 0 is a value of its own. The last axis is w.
 
 Where something is said, the rest follows: D has the type of A (bf16 for fp8 inputs, fp32 where it is added
-to), bias and C have the type of D. Folders are not in the table: in C++ an empty `Options::cache_dir` keeps
-nothing, and elsewhere the environment names them (`options_from_environment()`). In C++ each `Matrix` says its own type, and `Conv::padding_after` does
-not follow `padding`.
+to), bias and C have the type of D. In C++ each `Matrix` says its own type, and `Conv::padding_after` does
+not follow `padding`. Folders are not in the table: in C++ an empty `Options::cache_dir` keeps nothing, and
+elsewhere the environment names them (`options_from_environment()`).
 """
 # Parameters of Python functions whose default is that of a field in the table.
 CALLS = {"use_fast_accum": ("product", "accumulate", {"False": "promoted", "True": "fast"}),

@@ -12,9 +12,10 @@ one is planted in each family of kernels.
 Then each class runs (tests/gpu/sanitize_pool.cc, and random norms, quantisers and packers). A process runs a
 few classes (racecheck four, the others twenty); if they are not all clean, they run one by one.
 
-Each result is appended to OUT/sanitize.jsonl at once, so a later run resumes where one was cut. Skipped are
-results of the same GPU and build; --again runs them too. Nothing runs after --seconds. SLUICE_GPUS (0,1,2,3)
-names the GPUs that processes are spread over.
+Each result is appended to OUT/sanitize.jsonl at once, so a later run resumes where one was cut. A large file is
+compressed when a run ends, and plain again when one begins. Skipped are results of the same GPU and build;
+--again runs them too. Nothing runs after --seconds. SLUICE_GPUS (0,1,2,3) names the GPUs that processes are
+spread over.
 
 OUT/sanitize.jsonl, a line for each tool and class:
   {"kind": "class", "build": 12 digits of the test binary SHA-256, "commit", "gpu", "version": of the tool,
@@ -40,8 +41,11 @@ import sys
 import tempfile
 import threading
 import time
+import typing
 
 sys.dont_write_bytecode = True
+import machine  # noqa: E402
+import result_files  # noqa: E402
 import sanitize_log  # noqa: E402
 
 TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")
@@ -90,11 +94,14 @@ MEETS_TWICE = re.compile(r"plain/.*/plain_wgmma_32x32x64_w8_s\d+_c1x1_")
 GRANULARITIES = ("tensor", "row", "row_block", "square_block")
 
 
-class Row:
-    """A run of some tests under one tool."""
-
-    def __init__(self, kind, tool, family, name, test, settings=None):
-        self.kind, self.tool, self.family, self.name, self.test, self.settings = kind, tool, family, name, test, settings or {}
+class Row(typing.NamedTuple):
+    """A run of some tests under a tool."""
+    kind: str
+    tool: str
+    family: str
+    name: str
+    test: str
+    settings: dict
 
     def key(self):
         return self.kind, self.tool, self.name
@@ -175,7 +182,8 @@ class Runner:
         self.logs = self.out / "sanitize_logs"
         self.logs.mkdir(parents=True, exist_ok=True)
         self.file = self.out / "sanitize.jsonl"
-        self.same = {"build": hashlib.sha256(self.tests.read_bytes()).hexdigest()[:12], "commit": commit(), "gpu": gpu(),
+        result_files.unpack(self.file)
+        self.same = {"build": hashlib.sha256(self.tests.read_bytes()).hexdigest()[:12], "commit": machine.commit(), "gpu": machine.nvidia_smi(("name",)).get("name"),
                      "version": version(sanitizer)}
         self.lock = threading.Lock()
         self.gpus = itertools.cycle([{"CUDA_VISIBLE_DEVICES": gpu} for gpu in os.environ.get("SLUICE_GPUS", "").split(",") if gpu] or [{}])
@@ -250,24 +258,6 @@ class Runner:
                 future.result()
 
 
-def commit():
-    """Returns the commit of the binary, which may differ from the tree's; tools/certify.py passes it."""
-    if told := os.environ.get("SLUICE_COMMIT"):
-        return told
-    try:
-        return subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-def gpu():
-    try:
-        names = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], check=True, capture_output=True, text=True)
-        return names.stdout.splitlines()[0].strip()
-    except (OSError, subprocess.CalledProcessError, IndexError):
-        return "unknown"
-
-
 def version(sanitizer):
     told = subprocess.run([sanitizer, "--version"], check=False, capture_output=True, text=True).stdout
     found = re.search(r"Version (\S+)", told)
@@ -301,7 +291,7 @@ def sanitize(given):
         print("compute-sanitizer is not installed here")
         return 77
     runner = Runner(given, sanitizer)
-    if runner.same["gpu"] == "unknown":
+    if runner.same["gpu"] is None:
         print("no GPU here")
         return 77
     names, tools = listed(runner.tests), given.tools.split(",")
@@ -320,6 +310,7 @@ def sanitize(given):
         except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as trouble:
             print(f"kernels were not compiled ahead: {trouble}")
     runner.run_all(left, given.jobs)
+    result_files.pack(runner.file)
     print(f"{runner.done} ran, {runner.skipped} left for the next time, {runner.bad} not clean; {runner.file}")
     return 1 if runner.bad else 3 if runner.skipped else 0
 
@@ -377,7 +368,7 @@ def self_test():
             return code, (work / "calls").read_text().splitlines()
 
         def rows(out):
-            return [json.loads(line) for line in (work / out / "sanitize.jsonl").read_text().splitlines()]
+            return [json.loads(line) for line in result_files.text_of(work / out / "sanitize.jsonl").splitlines()]
 
         code, calls = run("clean")
         classes = 30 + 4 + 8 + 16 + 8
@@ -392,6 +383,7 @@ def self_test():
         # change; plain (two classes unchanged, one whose warps meet twice, two with dense); companions.
         groups = 2 + 3 + 3 + 1 + 1 + 2 + 8 + 16 + 8
         calls = run("clean", "--again", "--tools", "racecheck")[1]
+        assert result_files.packed(work / "clean/sanitize.jsonl").exists() and run("clean") == (0, []), "a large file is compressed, and known"
         assert len(calls) == races + groups, (len(calls), races + groups)
         # One class of twenty is not clean and must be found.
         os.environ["FAKE_BAD"] = "strip/sanitize_packed.is_right/c"

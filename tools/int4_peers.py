@@ -10,31 +10,26 @@ wheel, whole or made small by tools/vllm_library.py; vLLM is not installed. List
 `sluice bench --shapes`, with --weights int4, --group, --weight-scale and --dtype, both of one type.
 
 All three get the same codes and scales (of the tokens' type, zero 8). Each is checked before it is timed: all
-bits of sums of whole numbers, and real data within a bound of fp64. Then they race as in peer_race.py, cold L2
+bits of sums of whole numbers, and real data within a bound of fp64. Then they race as peers.py says, cold L2
 by copies of all operands. Machete has no groups of 32, and then the peer is Marlin alone.
 
 SLUICE_COMMIT names the commit of the library, if that is not the one of this tree. Exit: 0, 1 a contender is
 wrong or missing, 3 --seconds ran out before the last problem, 77 no GPU or torch.
 """
-import argparse
 import dataclasses
 import functools
-import json
-import math
-import os
 import pathlib
 import re
 import sys
 import time
-from typing import Iterator
 
-import peer_race
 import vllm_library
-from triton_record import L2_TIMES, ProgressBar, commit, copies_for, nvidia_smi, started
+from machine import nvidia_smi
+from peers import (OURS, Entry, Race, Wanted, copies_for, head_of, launched_twice, means, measure, parser_of, plan_words, ratio_of,
+                   times_of, torch_here)
 
 SCHEMA = "sluice-int4-peers-1"
-OURS, PEERS = "sluice", ("Marlin", "Machete")
-CUT = 3
+PEERS = ("Marlin", "Machete")
 MOST_COPIES = 64
 ZERO = 8
 UINT4B8 = 4 << 8 | ZERO << 17 | 1 << 50  # vLLM's number of its type: 4 bits, bias 8, no special values
@@ -82,14 +77,12 @@ def problems_of(text: str, name: str) -> list[Problem]:
 
 
 @dataclasses.dataclass
-class Data:
-    """Tokens and quantised weights (codes n x k, scales n x groups), and the expected result. `wanted` is the result in fp64,
-    `bound` the error bound per element (0: every bit must be right), `unit` a rounding error of the tokens' type."""
+class Data(Wanted):
+    """Tokens and quantised weights (codes n x k, scales n x groups), and the expected result. `unit`: a rounding error of
+    the tokens' type."""
     x: object
     codes: object
     scales: object
-    wanted: object
-    bound: object
     unit: float
 
     @staticmethod
@@ -111,20 +104,13 @@ class Data:
             w = (codes[part].double() - ZERO) * scales[part].double().repeat_interleave(p.group, 1)
             wanted[:, part], magnitude[:, part] = x.double() @ w.T, x.double().abs() @ w.abs().T
         if whole:
-            return Data(x, codes, scales, wanted.to(dtype).double(), torch.zeros_like(wanted), unit)
-        # D is rounded once, a weight at most twice. A sum has at worst a rounding error of fp32 for each
-        # product.
-        bound = unit * wanted.abs() + (2.02 * unit + p.k * 2.0 ** -24) * magnitude
-        return Data(x, codes, scales, wanted, bound, unit)
+            return Data(*Wanted.exact(torch, wanted, dtype), x, codes, scales, unit)
+        # D is rounded once, a weight at most twice; a sum loses a unit of fp32 for each product at worst.
+        return Data(wanted, unit * wanted.abs() + (2.02 * unit + p.k * 2.0 ** -24) * magnitude, x, codes, scales, unit)
 
     def judge(self, d) -> float:
-        """Returns the norm of all errors divided by the norm of all values, in units of a rounding. Raises ArithmeticError if
-        `d` is wrong; NaN is wrong."""
-        error = (d.double() - self.wanted).abs()
-        wrong = ~(error <= self.bound)
-        if bool(wrong.any()):
-            raise ArithmeticError(f"{int(wrong.sum())} of {wrong.numel()} elements are wrong")
-        together = float(error.norm() / self.wanted.norm()) / self.unit
+        """Returns the norm of all errors divided by the norm of all values, in units of a rounding."""
+        together = float(super().judge(d).norm() / self.wanted.norm()) / self.unit
         if not together <= MOST_TOGETHER:
             raise ArithmeticError(f"errors of all elements together are {together:.2f} roundings, more than {MOST_TOGETHER}")
         return together
@@ -147,9 +133,7 @@ class Sluice:
         import sluice
         import sluice.torch as st
         self.sluice, self.st, self.p = sluice, st, p
-        plan = sluice.packed_plan(problem_of(sluice, p), device=0)
-        self.chosen_by = plan.source
-        self.detail = next(line.partition(" ")[2].strip() for line in plan.text.splitlines() if line.startswith("kernel"))
+        self.chosen_by, self.detail = plan_words(sluice.packed_plan(problem_of(sluice, p), device=0))
 
     @staticmethod
     def refuses(p: Problem) -> str:
@@ -223,12 +207,12 @@ class Machete:
 CONTENDERS = {OURS: Sluice, "Marlin": Marlin, "Machete": Machete}
 
 
-class Bench(peer_race.Clock):
-    """One problem: copies of tokens, D, and each contender's weights."""
+class Bench:
+    """One problem: copies of tokens, D and each contender's weights."""
 
     def __init__(self, torch, p: Problem):
         l2 = torch.cuda.get_device_properties(0).L2_cache_size
-        self.torch, self.p = torch, p
+        self.torch = torch
         self.whole, self.real = (Data.create(torch, p, whole) for whole in (True, False))
         self.copies = [(self.real.x.clone(), torch.empty((p.m, p.n), dtype=type_of(torch, p), device="cuda"))
                        for _ in range(min(MOST_COPIES, copies_for(p.n * p.k // 2, l2)))]
@@ -236,118 +220,59 @@ class Bench(peer_race.Clock):
         self.weights: dict[str, list[tuple]] = {}
         self.seconds: dict[str, float] = {}
 
+    def entries(self) -> list[Entry]:
+        return [Entry(name, contender.detail, functools.partial(self.launch, name), functools.partial(self.check, name))
+                for name, contender in self.contenders.items()]
+
     def launch(self, name: str, i: int) -> None:
         x, d = self.copies[i]
         self.contenders[name].launch(x, self.weights[name][i], d)
 
-    def entries(self) -> list[peer_race.Entry]:
-        return [peer_race.Entry(name, contender.detail, functools.partial(self.launch, name)) for name, contender in self.contenders.items()]
-
-    def check(self, entry: peer_race.Entry) -> str:
-        """Raises if a contender is wrong. Otherwise makes its weights for each copy."""
-        contender, began = self.contenders[entry.name], time.monotonic()
-        self.expect(contender, self.whole)
-        together = self.expect(contender, self.real)
-        self.seconds[entry.name] = round(time.monotonic() - began, 2)
-        operands = contender.prepare(self.real)
-        self.weights[entry.name] = [tuple(part.clone() for part in operands) for _ in self.copies]
+    def check(self, name: str) -> str:
+        """Raises if a contender is wrong; else makes its weights for each copy."""
+        contender, began = self.contenders[name], time.monotonic()
+        for data in (self.whole, self.real):
+            operands = contender.prepare(data)
+            together = launched_twice(self.torch, self.copies[0][1], lambda d: contender.launch(data.x, operands, d), data.judge)
+        self.seconds[name] = round(time.monotonic() - began, 2)
+        self.weights[name] = [tuple(part.clone() for part in operands) for _ in self.copies]
         return f"whole numbers exact; real data within the bound, errors together {together:.2f} roundings"
 
-    def expect(self, contender, data: Data) -> float:
-        """Checks two launches, because the second finds the state that the first left. D, or the memory that a contender
-        allocates for it, is filled with NaN before."""
-        operands = contender.prepare(data)
-        for _ in range(2):
-            d, freed = (self.torch.full_like(self.copies[0][1], math.nan) for _ in range(2))
-            del freed
-            together = data.judge(contender.launch(data.x, operands, d))
-        return together
 
-
-def shape_json(torch, p: Problem) -> dict:
-    """Checks and times all contenders for one problem."""
+def shape_json(torch, arguments, p: Problem) -> dict:
+    """Checks and races all contenders at one problem."""
     bench = Bench(torch, p)
-    contenders = peer_race.race(bench, bench.entries(), bench.check)
+    contenders = Race(torch, len(bench.copies), arguments.rounds, arguments.rest_ms).run(bench.entries())
     contenders += [{"name": name, "verified": False, "refused": why} for name, make in CONTENDERS.items() if (why := make.refuses(p))]
     return {"name": p.name, "list": p.list, "chosen_by": bench.contenders[OURS].chosen_by, "copies": len(bench.copies),
             "problem": dataclasses.asdict(p), "check_seconds": bench.seconds,
             "telemetry": nvidia_smi(("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")), "contenders": contenders}
 
 
-def times_of(shape: dict) -> dict[str, float]:
-    return {c["name"]: c["us"]["median"] for c in shape["contenders"] if c.get("verified")}
-
-
-def ratio_of(shape: dict) -> float | None:
-    """Returns the faster peer's time divided by ours; None if either is missing."""
-    times = times_of(shape)
-    peers = [times[name] for name in PEERS if name in times]
-    return min(peers) / times[OURS] if peers and OURS in times else None
-
-
 def table(shapes: list[dict]) -> list[str]:
     lines = ["problem".ljust(40) + "".join(name.rjust(10) for name in CONTENDERS) + "   ratio"]
     for shape in shapes:
-        times, ratio = times_of(shape), ratio_of(shape)
+        times, ratio = times_of(shape), ratio_of(shape, PEERS)
         lines.append(shape["name"].ljust(40) + "".join((f"{times[name]:.2f}" if name in times else "-").rjust(10) for name in CONTENDERS) +
                      (f"{ratio:8.2f}" if ratio else "       -"))
-    for name in dict.fromkeys(shape["list"] for shape in shapes):
-        if ratios := [ratio for shape in shapes if shape["list"] == name and (ratio := ratio_of(shape))]:
-            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-            lines.append(f"{name}: {mean:.3f} times the faster of {' and '.join(PEERS)} ({min(ratios):.2f} to {max(ratios):.2f}; {len(ratios)})")
-    return lines
+    return lines + means(shapes, PEERS, lambda shape: shape["list"])
 
 
-def faults(shapes: list[dict]) -> list[str]:
-    return [f"{shape['name']}: {c['name']}: {c['error']}" for shape in shapes for c in shape["contenders"] if "error" in c]
-
-
-def timed(torch, problems: list[Problem], seconds: float) -> Iterator[dict]:
-    """Yields the results of shapes one by one, until the time is up."""
-    end, bar = time.monotonic() + seconds, ProgressBar()
-    for done, p in enumerate(problems):
-        if time.monotonic() > end:
-            break
-        bar.show(p.name, done, len(problems))
-        yield shape_json(torch, p)
-    bar.clear()
-
-
-def run(arguments: argparse.Namespace, problems: list[Problem]) -> int:
-    try:
-        import torch
-    except ImportError as why:
-        print(f"not possible here: {why}")
-        return 77
-    if not torch.cuda.is_available() or torch.cuda.get_device_capability(0) != (9, 0):
-        print("not possible here: torch sees no Hopper GPU")
+def run(arguments, problems: list[Problem]) -> int:
+    if (torch := torch_here()) is None:
         return 77
     import sluice
     versions = vllm_library.load(torch, arguments.wheel)
     sluice.compile([problem_of(sluice, p) for p in problems],
                    packers=[sluice.WeightFormat("uint4", *key) for key in sorted({(p.group, p.dtype) for p in problems})])
-    head = {"schema": SCHEMA, **started(), "commit": os.environ.get("SLUICE_COMMIT") or commit(),
-            **peer_race.machine_json(torch, **versions, sluice=sluice.__version__),
-            "method": {"mode": "cold", "rounds": peer_race.ROUNDS, "rest_ms": peer_race.REST_MS, "replay_us": peer_race.REPLAY_US,
-                       "l2_times": L2_TIMES, "fill": "normal"}}
-    shapes: list[dict] = []
-    for shape in timed(torch, problems, arguments.seconds):
-        shapes.append(shape)
-        if arguments.json:  # after each shape, because the machine may be taken away
-            arguments.json.write_text(json.dumps({**head, "cut": len(problems) - len(shapes), "shapes": shapes}, indent=1) + "\n")
-    print("\n".join(table(shapes) + faults(shapes)))
-    if faults(shapes):
-        return 1
-    return CUT if len(shapes) < len(problems) else 0
+    head = head_of(torch, arguments, SCHEMA, versions | {"sluice": sluice.__version__})
+    return measure(arguments, head, problems, functools.partial(shape_json, torch, arguments), table)
 
 
-def parse(words: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse(words: list[str]):
+    parser = parser_of(__doc__, rounds=9, rest_ms=20.0, seconds=600.0)
     parser.add_argument("lists", type=pathlib.Path, nargs="*", help="files of problems")
     parser.add_argument("--wheel", type=pathlib.Path, help="vLLM's wheel, or what tools/vllm_library.py made of it")
-    parser.add_argument("--json", type=pathlib.Path, help="where the record goes")
-    parser.add_argument("--seconds", type=float, default=600.0, help="begin no problem later than this (default 600)")
-    parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args(words)
     if not arguments.self_test and (not arguments.lists or not arguments.wheel):
         parser.error("name lists of problems, and --wheel")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`int4_peers.py --self-test`: lists, the draw, tables and the small wheel, on made-up problems and a made-up
-library. Needs no GPU, torch or vLLM; runs in ctest (tests/unit/cli_report_test.cc). tests/python/test_int4_peers.py
-has the judge, which needs torch.
+library. Needs no GPU, torch or vLLM; runs in ctest. tests/python/test_int4_peers.py has the judge, which needs
+torch.
 """
 import contextlib
 import io
@@ -13,18 +13,12 @@ import tempfile
 import zipfile
 
 import vllm_library
-from int4_peers import OURS, Machete, Marlin, Problem, faults, parse, problems_of, ratio_of, table
-from triton_record import contender_json
+from elf import elf_of
+from int4_peers import PEERS, Machete, Marlin, Problem, parse, problems_of, table
+from peers import OURS, contender_json, copies_for, faults, launches_for, quantile, ratio_of, turns
+from tree import refusal
 
 SHAPES = pathlib.Path(__file__).resolve().parent.parent / "bench/shapes"
-
-
-def error_of(call, *arguments) -> str:
-    try:
-        call(*arguments)
-    except ValueError as why:
-        return str(why)
-    raise AssertionError(f"{call.__name__}{arguments} was taken")
 
 
 def check_arguments() -> None:
@@ -37,15 +31,26 @@ def check_arguments() -> None:
         assert "name lists of problems, and --wheel" in text.getvalue(), (words, text.getvalue())
 
 
+def check_statistics() -> None:
+    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0 and quantile([4.0, 1.0], 0.5) == 2.5
+    assert abs(quantile([float(i) for i in range(11)], 0.1) - 1.0) < 1e-12 and quantile([7.0], 0.9) == 7.0
+    assert launches_for(10.0, 11) == 300, "as many as fill a replay"
+    assert launches_for(1e6, 11) == 11, "every copy once"
+    assert launches_for(0.0, 2) == 2000
+    assert copies_for(4096 * 4096, 60 << 20) == 12 and copies_for(1 << 40, 60 << 20) == 2
+    for index in range(5):
+        assert sorted(turns(3, index)) == [0, 1, 2] and turns(3, index)[0] == index % 3
+
+
 def check_lists() -> None:
     line = "16x3584x8192 --weights int4 --group 64 --weight-scale fp16 --dtype fp16"
     assert problems_of(f"# told\n{line}  # one\n\n", "a") == [Problem("a", 16, 3584, 8192, 64, "fp16")]
     assert problems_of(line, "a")[0].name == "16x3584x8192 int4 g64 fp16"
     for wrong in (line.replace("--group 64", "--group 16"), line + " --bias", line.replace("int4", "int8"), line[:-1],
                   line.replace("--dtype fp16", "--dtype bf16")):
-        assert "a:2:" in error_of(problems_of, f"{line}\n{wrong}", "a"), wrong
+        assert "a:2:" in refusal(ValueError, problems_of, f"{line}\n{wrong}", "a"), wrong
     for wrong in (line.replace("3584", "3520"), line.replace("8192", "8256"), line.replace("16x", "0x")):
-        assert "multiples of 128" in error_of(problems_of, wrong, "a"), wrong
+        assert "multiples of 128" in refusal(ValueError, problems_of, wrong, "a"), wrong
 
 
 def check_draw() -> None:
@@ -68,7 +73,7 @@ def check_table() -> None:
     ours, marlin, machete = (contender_json(name, "", [us], 300, "right") for name, us in ((OURS, 5.0), ("Marlin", 10.0), ("Machete", 8.0)))
     wrong, refused = {"name": "Machete", "verified": False, "error": "3 of 4 elements are wrong"}, {"name": "Machete", "verified": False, "refused": "no"}
     shapes = [shape(1, [ours, marlin, machete]), shape(2, [ours, marlin, refused]), shape(3, [ours, marlin, wrong]), shape(4, [marlin, machete])]
-    assert [ratio_of(one) for one in shapes] == [1.6, 2.0, 2.0, None]
+    assert [ratio_of(one, PEERS) for one in shapes] == [1.6, 2.0, 2.0, None]
     lines = table(shapes)
     assert lines[1].split()[-4:] == ["5.00", "10.00", "8.00", "1.60"] and lines[4].split()[-4:] == ["-", "10.00", "8.00", "-"], lines
     assert lines[-1] == "a list: 1.857 times the faster of Marlin and Machete (1.60 to 2.00; 3)", lines
@@ -83,13 +88,7 @@ def library_of(*binaries: list[tuple[int, int, bytes]]) -> bytes:
     for entries in binaries:
         body = b"".join(struct.pack("<HHIQIIHHI", kind, 0, 64, len(code), 0, 0, 0, 0, arch) + bytes(32) + code for kind, arch, code in entries)
         section += struct.pack("<IHHQ", vllm_library.MAGIC, 1, 16, len(body)) + body + bytes(8)
-    names = b"\0.nv_fatbin\0.shstrtab\0"
-    table_at = 64 + len(section) + len(names)
-    headers = [(0, 0, 0, 0), (1, 1, 64, len(section)), (12, 3, 64 + len(section), len(names))]
-    elf = bytearray(64)
-    struct.pack_into("<Q", elf, 0x28, table_at)
-    struct.pack_into("<HHH", elf, 0x3A, 64, len(headers), 2)
-    return bytes(elf) + section + names + b"".join(struct.pack("<IIQQQQ", name, kind, 0, 0, offset, size) + bytes(24) for name, kind, offset, size in headers)
+    return elf_of([(vllm_library.SECTION, 0, section)])
 
 
 def check_wheel() -> None:
@@ -101,7 +100,7 @@ def check_wheel() -> None:
     small = vllm_library.blanked(elf)
     assert len(small) == len(elf) and [letter for letter in b"ABCDEF" if bytes([letter]) * 8 in small] == list(b"CE")
     assert vllm_library.entries_of(small) == vllm_library.entries_of(elf), "headers stay"
-    assert "no section" in error_of(vllm_library.blanked, elf.replace(b".nv_fatbin", b".other_one"))
+    assert "no section" in refusal(ValueError, vllm_library.blanked, elf.replace(b".nv_fatbin", b".other_one"))
     with tempfile.TemporaryDirectory() as folder:
         source, target = pathlib.Path(folder) / "vllm-1.2.whl", pathlib.Path(folder) / "small.whl"
         with zipfile.ZipFile(source, "w") as wheel:
@@ -112,11 +111,12 @@ def check_wheel() -> None:
             assert vllm_library.version_in(wheel) == "1.2" and wheel.read(vllm_library.LIBRARY) == small
         with zipfile.ZipFile(source, "w") as wheel:
             wheel.writestr("other-1.0.dist-info/METADATA", "told")
-        assert "is no wheel of vLLM" in error_of(vllm_library.shrink, source, target)
+        assert "is no wheel of vLLM" in refusal(ValueError, vllm_library.shrink, source, target)
 
 
 def self_test() -> int:
     check_arguments()
+    check_statistics()
     check_lists()
     check_draw()
     check_table()

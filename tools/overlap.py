@@ -3,28 +3,25 @@
 """Lists pairs of source files that share tokens: the part of the smaller file that stands verbatim in the
 other.
 
-    tools/overlap.py [--least 0.15] [--run 12] [--tokens 150] [folder ...]    lists pairs, largest share first
+    tools/overlap.py [folder ...]  lists pairs of 15 % and more, largest share first
     tools/overlap.py --check       fails on a pair of 25 % and more that is not in tools/overlap_pairs.txt,
                                    and on a listed pair that shares less: take it off the list
-    tools/overlap.py --shrink      takes such pairs off the list
     tools/overlap.py --self-test
 
 A token is a word, number, string or sign; comments, preprocessor lines and imports hold none. A token counts
-when it lies in a run of --run tokens or more that the other file has too. Headers (.h) are left out, because
-declarations repeat by nature; so are files of fewer than --tokens tokens. Default folders: sluice include cli
+when it lies in a run of RUN tokens or more that the other file has too. Headers (.h) are left out, because
+declarations repeat by nature; so are files of fewer than TOKENS tokens. Default folders: sluice include cli
 bench python.
 """
-import argparse
 import collections
-import pathlib
 import re
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-LIST = ROOT / "tools/overlap_pairs.txt"
+import tree
+
+LIST = "tools/overlap_pairs.txt"
 FOLDERS = ("sluice", "include", "cli", "bench", "python")
-LEAST, RUN, TOKENS = 0.25, 12, 150  # defaults of --check
+LISTED, LEAST, RUN, TOKENS = 0.15, 0.25, 12, 150
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[A-Za-z_]\w*|\d[\w.\']*|::|->|<<|>>|[-+*/%&|^=!<>]=|&&|\|\||[^\s\w]')
 
 
@@ -38,27 +35,25 @@ def tokens_of(name, text):
     return TOKEN.findall(text)
 
 
-def shares(texts, run=RUN, least_tokens=TOKENS):
-    """Returns (share, smaller file, larger file) of each pair with a common run, largest share first."""
+def shares(texts):
+    """(share, smaller file, larger file) of each pair with a common run, largest share first."""
     files = {name: tokens_of(name, text) for name, text in texts.items()}
-    files = {name: tokens for name, tokens in files.items() if len(tokens) >= least_tokens}
+    files = {name: tokens for name, tokens in files.items() if len(tokens) >= TOKENS}
     where = collections.defaultdict(set)
     for name, tokens in files.items():
-        for i in range(len(tokens) - run + 1):
-            where[tuple(tokens[i:i + run])].add(name)
+        for i in range(len(tokens) - RUN + 1):
+            where[tuple(tokens[i:i + RUN])].add(name)
     covered = collections.defaultdict(set)
     for name, tokens in files.items():
-        for i in range(len(tokens) - run + 1):
-            for other in where[tuple(tokens[i:i + run])]:
+        for i in range(len(tokens) - RUN + 1):
+            for other in where[tuple(tokens[i:i + RUN])]:
                 if other != name and (len(tokens), name) <= (len(files[other]), other):
-                    covered[name, other].update(range(i, i + run))
+                    covered[name, other].update(range(i, i + RUN))
     return sorted(((len(c) / len(files[a]), a, b) for (a, b), c in covered.items()), reverse=True), len(files)
 
 
-def sources(folders):
-    names = subprocess.run(["git", "-C", str(ROOT), "ls-files", *folders], capture_output=True, text=True, check=True).stdout.split()
-    return {name: (ROOT / name).read_text(errors="replace") for name in names
-            if name.endswith((".cc", ".cuh", ".py")) and "generated" not in name and (ROOT / name).is_file()}
+def found_in(folders):
+    return shares({name: tree.text_of(name) for name in tree.written(".cc", ".cuh", ".py", folders=folders)})
 
 
 def listed(text):
@@ -73,14 +68,7 @@ def faults(found, allowed):
         share, a, b = pairs[pair]
         yield f"{100 * share:.1f} % of {a} stands in {b}, too: put what both need in one place"
     for a, b in sorted(known - pairs.keys()):
-        yield f"{a} and {b} share less than {100 * LEAST:g} %: take them off {LIST.name} (tools/overlap.py --shrink)"
-
-
-def shrink(found):
-    pairs = {tuple(sorted(pair[1:])) for pair in found if pair[0] >= LEAST}
-    kept = [line for line in LIST.read_text().splitlines()
-            if not line or line.startswith("#") or tuple(sorted(line.split())) in pairs]
-    LIST.write_text("\n".join(kept) + "\n")
+        yield f"{a} and {b} share less than {100 * LEAST:g} %: take them off {LIST}"
 
 
 def self_test():
@@ -97,35 +85,17 @@ def self_test():
     assert [line[:7] for line in faults(found, allowed - {("a.cc", "b.cc")})] == ["100.0 %"]
     gone = list(faults(found, allowed | {("x.cc", "y.cc")}))
     assert len(gone) == 1 and gone[0].startswith("x.cc and y.cc share less"), gone
-    print("planted pairs are found")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--least", type=float, default=0.15)
-    parser.add_argument("--run", type=int, default=RUN)
-    parser.add_argument("--tokens", type=int, default=TOKENS)
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--shrink", action="store_true")
-    parser.add_argument("--self-test", action="store_true")
-    parser.add_argument("folders", nargs="*", default=list(FOLDERS))
-    args = parser.parse_args()
-    if args.self_test:
-        return self_test()
-    found, count = shares(sources(args.folders), args.run, args.tokens)
-    if args.shrink:
-        return shrink(found)
-    if args.check:
-        wrong = list(faults(found, listed(LIST.read_text())))
-        print("\n".join(wrong) if wrong else "overlap: ok")
-        return 1 if wrong else 0
-    pairs = [pair for pair in found if pair[0] >= args.least]
-    for share, a, b in pairs:
-        print(f"{100 * share:5.1f} %  {a}  in  {b}")
-    print(f"{len(pairs)} pairs of {count} files share {100 * args.least:g} % and more; "
-          f"the largest share is {100 * (found[0][0] if found else 0):.1f} %")
-    return 1 if pairs else 0
+def check():
+    return faults(found_in(FOLDERS)[0], listed(tree.text_of(LIST)))
+
+
+def pairs():
+    found, count = found_in(tuple(sys.argv[1:]) or FOLDERS)
+    lines = [f"{100 * share:5.1f} %  {a}  in  {b}" for share, a, b in found if share >= LISTED]
+    return [*lines, f"{len(lines)} pairs of {count} files share {100 * LISTED:g} % and more"] if lines else []
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tree.run("overlap", check if "--check" in sys.argv else pairs, self_test))

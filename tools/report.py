@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Makes everything that comes from bench/results: CSV files beside the records, with a line a shape;
-docs/performance.md; pictures (the timeline is for docs/chains.md); blocks of README.md and docs/testing.md.
+docs/performance.md; pictures; blocks of README.md and docs/testing.md.
 
     tools/report.py              writes all of that (`make report`)
     tools/report.py --check      names pages and tables that differ from the records or the kernels
@@ -16,33 +16,32 @@ import pathlib
 import re
 import statistics
 import sys
-import textwrap
 
 import report_certificates
-import report_convolutions
 import report_losses
 import report_pictures
 import report_readme
+import result_files
 import source_hash
-from report_figures import (ARMS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, newest_chains, ratio, sizes_of, spread, table)
-from report_records import KERNELS, NO_COMMIT, ROOT, CountedAt, commits_between, counted_at, first_look, git, parsed, texts_of
+from report_figures import (ARMS, TOKENS, by_tokens, chain_ratios, compared, geometric_mean, is_fp8, newest_chains, ratio, short, sizes_of, spread, table,
+                            wrapped)
+from report_records import NO_COMMIT, ROOT, CountedAt, age_of, counted_at, first_look, git, parsed, texts_of
 
-SHOWN = "h200"  # the GPU that pages show; other GPUs have only tables
-WIDTH = 110
+SHOWN = "h200"  # the GPU on the pages; others have their tables
 COUNTED = re.compile(r"[Cc]ounted\s+at\s+([0-9a-f]{7})\b")
-MARKS = {name: (f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} -->") for name in ("speed", "why")}
 # Rows of the table, each with the sets of problems whose results it shows.
 DENSE = (("large products", ("engine",)), ("medium products", ("tokens",)), ("decoding", ("decode",)), ("long k, small D", ("long_k",)),
          ("fp8, promoted", ("promoted",)), ("fp8, row scales, promoted", ("row",)), ("fp8, block scales", ("block",)), ("random", ("blind",)),
          ("others", ("odd_rows", "epilogues", "layouts", "unseen")))
 PICTURES = {"dense": ("products", lambda rows: report_pictures.dense(compared(rows))), "packed": ("packed", report_pictures.packed),
-            "chains": ("chains", report_pictures.chains), "timeline": ("timelines", report_pictures.timeline)}
+            "chains": ("chains", report_pictures.chains)}
 
 
 class Data:
     """The tables of one GPU, read from the text of its CSV files."""
 
-    def __init__(self, texts: dict[str, str]):
+    def __init__(self, texts: dict[str, str], folder: str = SHOWN):
+        self.texts, self.folder = texts, folder
         self.tables = {name: parsed(text) for name, text in texts.items()}
 
     def rows(self, table: str, sets: tuple[str, ...] = ()) -> list[dict]:
@@ -62,30 +61,24 @@ class Data:
         return {name: self.commit(name) for name in dict.fromkeys(names)}
 
 
-def wrapped(text: str, indent: str = "") -> str:
-    return textwrap.fill(" ".join(text.split()), WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def dense_cell(rows: list[dict], fp8: bool) -> str:
-    part = [row for row in rows if is_fp8(row) == fp8]
-    return spread([ratio(row) for row in compared(part)], len(part))
-
-
-def rows_of_m(rows: list[dict]) -> str:
-    least, most = (pick(row["m"] for row in rows) for pick in (min, max))
-    return f"M {least:g}-{most:g}" if least != most else f"M {least:g}"
-
-
 def commits(data: Data, files: list[str]) -> str:
     return ", ".join(sorted({data.commit(file) for file in files}))
 
 
 def dense_row(data: Data, words: str, sets: tuple[str, ...]) -> list[str] | None:
-    rows = data.rows("products", sets)
     if sets == ("blind",):
         words += ", new" if first_look(data.commit("blind")) else ", seen"
-    return rows and [f"{words}, {rows_of_m(rows)}", dense_cell(rows, False), dense_cell(rows, True), report_readme.planned_by(rows),
-                     commits(data, [row["set"] for row in rows])]
+    line = report_readme.dense_line([data], "dense", words, lambda data: data.rows("products", sets))
+    names = [row["set"] for row in data.rows("products", sets)]
+    return line and [line.words, *(cell.text() for cell in line.cells.values()), line.by, commits(data, names)]
+
+
+def days_of(data: Data) -> dict[str, list[str]]:
+    """Commit -> days of its records."""
+    found: dict[str, set[str]] = {}
+    for row in data.rows("files"):
+        found.setdefault(row["commit"], set()).add((row["started"] or "day not recorded")[:10])
+    return {commit: sorted(days) for commit, days in found.items()}
 
 
 def measured(of_gpus: list[Data]) -> str:
@@ -93,7 +86,7 @@ def measured(of_gpus: list[Data]) -> str:
     parts = []
     for data in of_gpus:
         shown = set(data.shown_files().values()) | {row["commit"] for row in data.rows("files") if row["file"].startswith(("untuned/", "strided"))}
-        days = sorted({(row["started"] or "day not recorded")[:10] for row in data.rows("files") if row["commit"] in shown})
+        days = sorted({day for commit, some in days_of(data).items() if commit in shown for day in some})
         if days:
             parts.append(f"{data.gpu()}, {days[0] if len(days) == 1 else f'from {days[0]} to {days[-1]}'}")
     return f"Measured on: {'; '.join(parts)}." if parts else ""
@@ -107,18 +100,12 @@ def sums_note(of_gpus: list[Data]) -> str:
     return text + ("" if any(data.rows("products", ("row",)) for data in of_gpus) else " fp8 as `convert_` runs it has not been measured yet.")
 
 
-
 def ages(data: Data) -> str:
     """Returns a table of the shown results' ages, in commits before this tree. It contains a hash of the tree's kernels, so
     that --check fails until the page is made again after they change."""
-    shown, days = set(data.shown_files().values()), {}
-    for row in data.rows("files"):
-        days.setdefault(row["commit"], set()).add((row["started"] or "day not recorded")[:10])
-    rows = []
-    for commit in sorted(shown):
-        if commit in days:
-            age, kernels = (commits_between(commit.removesuffix("-dirty"), counted_at(), *paths) for paths in ((), KERNELS))
-            rows.append([commit, ", ".join(sorted(days[commit])), *("not known" if each is None else str(each) for each in (age, kernels))])
+    days = days_of(data)
+    rows = [[commit, ", ".join(days[commit]), *("not known" if each is None else str(each) for each in age_of(commit))]
+            for commit in sorted(set(data.shown_files().values())) if commit in days]
     words = (f"Results on this page were measured on an {data.gpu()} at these commits. Ages are counted at {counted_at()} (hash of the kernels' sources: "
              f"{source_hash.hash_of('kernels')}).")
     return f"{wrapped(words)}\n\n{table(['commit', 'measured', 'commits since', 'of these, commits that touch kernels'], rows)}" if rows else ""
@@ -128,18 +115,8 @@ HEADER = ["products", "bf16, fp16", "fp8", "plan by", "measured at"]
 
 
 def speed(of_gpus: list[Data]) -> str:
-    """Returns the block of speeds in README."""
+    """The tables in README."""
     return f"{report_readme.speed_table(of_gpus)}\n\n{wrapped(f'{sums_note(of_gpus)} {measured(of_gpus)}')}"
-
-
-def put_into(pages: dict[pathlib.Path, str], of_gpus: list[Data]) -> None:
-    """The blocks of README that come from bench records."""
-    blocks = {"speed": speed(of_gpus), "why": report_readme.why(of_gpus)}
-    for path, text in pages.items():
-        for name, (begin, end) in MARKS.items():
-            if begin in text and end in text:
-                text = f"{text.split(begin)[0]}{begin}\n{blocks[name]}\n{end}{text.split(end, 1)[1]}"
-        pages[path] = text
 
 
 def other_gpus(others: list[Data]) -> str:
@@ -191,21 +168,15 @@ def slowest(rows: list[dict]) -> str:
 
 def packed_table(rows: list[dict]) -> str:
     """Returns a row per number of tokens, and a column per type of tokens and peer."""
-    columns = []
-    for words, kinds in (("16-bit", ("fp16", "bf16")), ("e4m3", ("e4m3",))):
-        for peer, name in (("fp8_us", "FP8"), ("bits16_us", "16 bits")):
-            found: dict[float, list[float]] = {}
-            for kind in kinds:
-                for m, ratios in by_tokens(rows, kind, peer=peer).items():
-                    found.setdefault(m, []).extend(ratios)
-            columns += [(f"{words}; peer {name}", found)] if found else []
+    found = [(f"{words}; peer {name}", by_tokens(rows, kinds, peer)) for words, kinds in TOKENS.items() for peer, name in (("fp8_us", "FP8"), ("bits16_us", "16 bits"))]
+    columns = [column for column in found if column[1]]
     return table(["tokens", *(words for words, _ in columns)],
                  [[f"{m:g}", *(spread(found[m]) if m in found else "-" for _, found in columns)] for m in sorted({m for _, found in columns for m in found})])
 
 
 def chain_table(data: Data, of_gpus: list[Data]) -> str:
     found = newest_chains(data.rows("chains"))
-    rows = [["layers of known models", words, report_readme.short(data.gpu()), report_readme.RECORD, spread(ratios)] for arm, words in ARMS.items() if (ratios := chain_ratios(found, arm))]
+    rows = [["layers of known models", words, short(data.gpu()), report_readme.RECORD, spread(ratios)] for arm, words in ARMS.items() if (ratios := chain_ratios(found, arm))]
     return table(["layers", "fused", "GPU", "plan by", "cuBLASLt's time / sluice's"], rows + report_losses.drawn_chains(of_gpus))
 
 
@@ -277,41 +248,63 @@ def page(data: Data, others: list[Data]) -> str:
 
 
 def datas_of(results: pathlib.Path) -> list[Data]:
-    return [Data(texts_of(folder, report_convolutions.TABLES)) for folder in sorted(results.iterdir(), key=lambda path: path.name != SHOWN) if folder.is_dir()]
+    """Tables of each GPU, of the one that pages show first; it may have none."""
+    others = sorted(path.name for path in results.iterdir() if path.is_dir() and path.name != SHOWN)
+    return [Data(texts_of(results / name), name) for name in (SHOWN, *others)]
+
+
+# Blocks of pages: the page, the block's name in its marks, and what makes it of the tables and certificates.
+BLOCKS = (("README.md", "speed", lambda of_gpus, _: speed(of_gpus) if of_gpus[0].shown_files() else None),
+          ("README.md", "why", lambda of_gpus, _: report_readme.why(of_gpus) if of_gpus[0].shown_files() else None),
+          ("README.md", "certified", lambda _, certificates: report_certificates.summary(certificates)),
+          ("docs/testing.md", "certificates", lambda _, certificates: report_certificates.by_section(certificates)),
+          ("docs/conv.md", "convolutions", lambda of_gpus, _: report_losses.convolutions(of_gpus)))
+
+
+def marks_of(name: str) -> tuple[str, str]:
+    return f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} -->"
+
+
+def with_block(text: str, name: str, block: str | None) -> str:
+    """`text` with `block` between the marks; as it was without marks or block."""
+    begin, end = marks_of(name)
+    if block is None or begin not in text or end not in text:
+        return text
+    return f"{text.split(begin)[0]}{begin}\n{block}\n{end}{text.split(end, 1)[1]}"
 
 
 def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
-    """Returns path -> text of everything that is generated. `results`: bench/results, with a folder per GPU.
-    """
-    texts, shown, others = {}, Data({}), []
-    for folder in sorted(path for path in results.iterdir() if path.is_dir()):
-        tables = texts_of(folder, report_convolutions.TABLES)
-        texts |= {folder / f"{name}.csv": text for name, text in tables.items() if name not in report_convolutions.UNWRITTEN}
-        if folder.name == SHOWN:
-            shown = Data(tables)
-        else:
-            others.append(Data(tables))
+    """Path -> text of everything that is made. `results`: bench/results, with a folder for each GPU."""
+    of_gpus, certificates = datas_of(results), report_certificates.load(results)
+    shown, *others = of_gpus
+    texts = {results / data.folder / f"{name}.csv": text for data in of_gpus for name, text in data.texts.items()}
     texts |= {docs / "img" / f"{name}.svg": draw(shown.rows(rows)) for name, (rows, draw) in PICTURES.items() if shown.rows(rows)}
-    texts |= report_convolutions.pictures(docs, [shown, *others])
-    pages = {path: path.read_text() for path in (docs.parent / "README.md", docs / "testing.md") if path.exists()}
-    report_certificates.put_into(pages, docs, results)
-    if shown.shown_files():
-        put_into(pages, [shown, *others])
-    report_convolutions.put_into(pages, docs, [shown, *others])
-    lost = report_losses.page(shown, [shown, *others])
-    return texts | pages | {docs / "performance.md": page(shown, others)} | ({docs / "performance-losses.md": lost} if lost else {})
+    for page_name, name, make in BLOCKS:
+        path = docs / page_name.removeprefix("docs/") if page_name.startswith("docs/") else docs.parent / page_name
+        if path.exists():
+            texts[path] = with_block(texts.get(path) or path.read_text(), name, make(of_gpus, certificates))
+    lost = report_losses.page(shown, of_gpus)
+    return texts | {docs / "performance.md": page(shown, others)} | ({docs / "performance-losses.md": lost} if lost else {})
+
+
+def kept_files(results: pathlib.Path) -> list[str]:
+    """Names below a GPU's folder, as they are without compression."""
+    return [str(path.relative_to(folder)) for folder in results.iterdir() if folder.is_dir() for path in result_files.files(folder, "**/*")]
 
 
 def undescribed(results: pathlib.Path) -> list[str]:
     """Returns files of bench/results that its README does not name, and names there without a file."""
     page_of_it = results / "README.md"
     cells = re.findall(r"^\| (`[^|]+`) \|", page_of_it.read_text(), re.M) if page_of_it.exists() else []
-    names = [re.findall(r"`([^`]+)`", cell) for cell in cells]
-    patterns = [pattern for some in names for pattern in some]
-    kept = [str(path.relative_to(folder)) for folder in results.iterdir() if folder.is_dir() for path in folder.rglob("*") if path.is_file()]
-    known = {name for pattern in patterns for name in fnmatch.filter(kept, pattern)}
-    return [f"{name} is not described" for name in sorted(set(kept) - known) if patterns] + \
+    names, kept = [[name.removesuffix(".xz") for name in re.findall(r"`([^`]+)`", cell)] for cell in cells], kept_files(results)
+    known = {name for some in names for pattern in some for name in fnmatch.filter(kept, pattern)}
+    return [f"{name} is not described" for name in sorted(set(kept) - known) if names] + \
            [f"{', '.join(some)} names no file" for some in names if not any(fnmatch.filter(kept, pattern) for pattern in some)]
+
+
+def too_large(results: pathlib.Path) -> list[str]:
+    return [f"{path.relative_to(results.parent)} has more than {result_files.MOST:,} bytes: compress it with `xz -9`" for path in sorted(results.rglob("*.*"))
+            if path.suffix in (".json", ".jsonl", ".csv") and path.stat().st_size > result_files.MOST]
 
 
 def unshown(docs: pathlib.Path) -> list[str]:
@@ -332,11 +325,11 @@ def check(results: pathlib.Path, docs: pathlib.Path) -> int:
         return 1
     CountedAt.commit = told[1] if told else ""
     texts = made(results, docs)
-    other = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
-    other += [path for path in results.glob("*/*.csv") if path not in texts]
+    other = [path for path, text in texts.items() if result_files.text_of(path) != text]
+    other += [path for path in result_files.files(results, "*/*.csv") if path not in texts]
     for path in other:
         print(f"report: {path.relative_to(docs.parent)} does not say what the records and certificates say of this tree: `make report`, and commit")
-    wrong = report_readme.unshown(datas_of(results)) + [f"bench/results/README.md: {line}" for line in undescribed(results)] + unshown(docs)
+    wrong = report_readme.unshown(datas_of(results)) + [f"bench/results/README.md: {line}" for line in undescribed(results)] + too_large(results) + unshown(docs)
     print("\n".join(f"report: {line}" for line in wrong), end="\n" if wrong else "")
     return 1 if other or wrong else 0
 
@@ -344,8 +337,7 @@ def check(results: pathlib.Path, docs: pathlib.Path) -> int:
 def write(results: pathlib.Path, docs: pathlib.Path) -> int:
     texts = made(results, docs)
     for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        result_files.write(path, text)
     print(f"report: {len(texts)} files made from {results}")
     return 0
 

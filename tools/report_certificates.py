@@ -7,18 +7,16 @@ import dataclasses
 import functools
 import json
 import pathlib
-import textwrap
 
 import certify_keys
 from certify_kernels import CHANGED, FILE, LOST, UNCOMPARED, Kernels, Texts, title
-from certify_results import PAST, VARIANTS, WAIVED
+from certify_results import PAST, VARIANTS
 from certify_sections import Section, Setting, all_sections
-from report_figures import table
+from report_figures import table, wrapped
 from report_records import commit_of, commits_between, counted_at
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "sluice-certificate-2"
-MARKS = {name: (f"<!-- {name}: made by `make report` -->", f"<!-- end of {name} -->") for name in ("certified", "certificates")}
 NONE = ("**No certificate is kept.** Nothing here says that the kernels of this commit are right on a GPU: `make certify` on a machine "
         "with one writes it.")
 MOST_NAMED = 4  # kernels named in README
@@ -116,7 +114,7 @@ def found_words(entry: dict) -> str:
 
 def facts_of(entry: dict) -> list[str]:
     """Sentences on missed targets, and on what sanitizers did not run as it ships."""
-    facts = [(key, value) for key, value in entry.get("facts", {}).items() if key.endswith((WAIVED, VARIANTS, PAST))]
+    facts = [(key, value) for key, value in entry.get("facts", {}).items() if key.endswith((VARIANTS, PAST))]
     return [f"a target was missed: {key.removesuffix(PAST).strip()} is {value.replace('bar', 'at most')}" if key.endswith(PAST) else f"{key} {value}" for key, value in facts]
 
 
@@ -207,7 +205,7 @@ def column_of(kept: Kept) -> dict[str, str]:
 def summary(certificates: dict[str, Kept]) -> str:
     """Returns README's table: a column per GPU, a row per fact; a row that no GPU has is left out."""
     if not certificates:
-        return textwrap.fill(NONE, 110, break_long_words=False, break_on_hyphens=False)
+        return wrapped(NONE)
     columns = [column_of(kept) for kept in certificates.values()]
     rows = [[row, *(column[row] or "-" for column in columns)] for row in columns[0] if any(column[row] for column in columns)]
     return table(["", *(kept.gpu() for kept in certificates.values())], rows)
@@ -220,20 +218,3 @@ def by_section(certificates: dict[str, Kept]) -> str:
     if not certificates:
         return f"{NONE}\n\n{text}"
     return f"{text}\n\n" + "\n".join(line for kept in certificates.values() for line in machine_lines(kept))
-
-
-def replaced(text: str, name: str, block: str) -> str:
-    """Returns `text` with `block` between the markers; unchanged if it has no markers."""
-    begin, end = MARKS[name]
-    if begin not in text or end not in text:
-        return text
-    head, rest = text.split(begin, 1)
-    return f"{head}{begin}\n{block}\n{end}{rest.split(end, 1)[1]}"
-
-
-def put_into(texts: dict[pathlib.Path, str], docs: pathlib.Path, results: pathlib.Path) -> None:
-    """Updates README and docs/testing.md in `texts` (path -> text). `results`: bench/results."""
-    certificates = load(results)
-    for path, name, block in ((docs.parent / "README.md", "certified", summary), (docs / "testing.md", "certificates", by_section)):
-        if path in texts:
-            texts[path] = replaced(texts[path], name, block(certificates))

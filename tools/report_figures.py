@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computes ratios, means and groups of rows from the CSV tables, for pages and pictures."""
+"""Ratios, means and groups of rows of the CSV tables, and the words and tables that pages make of them."""
 import math
+import textwrap
 
 SIXTEEN, FP8 = "16 bits", "fp8"
 PEER_ARM = "cuBLASLt"
@@ -10,6 +11,25 @@ ARMS = {"tuned": "nothing fused", "tuned, fused: gated": "SwiGLU and quantisers 
 
 def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(" ".join(text.split()), 110, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def listed(*items: str) -> str:
+    """A list of Markdown; empty items are left out."""
+    return "\n".join(wrapped(f"- {item}", "  ") for item in items if item)
+
+
+def short(gpu: str) -> str:
+    """ "H200" of "NVIDIA H200"."""
+    return gpu.split()[1] if len(gpu.split()) > 1 else gpu
+
+
+def bounds(rows: list[dict], key: str = "m") -> str:
+    least, most = (pick(row[key] for row in rows) for pick in (min, max))
+    return f"{least:g}-{most:g}" if least != most else f"{least:g}"
 
 
 def table(header: list[str], rows: list[list[str]], tight: bool = False) -> str:
@@ -49,11 +69,15 @@ def name_of(row: dict) -> str:
     return sizes_of(row) + layouts + (f" {row['epilogue']}" if row["epilogue"] else "")
 
 
-def by_tokens(rows: list[dict], kind: str, peer: str = "fp8_us", ours: str = "us") -> dict[float, list[float]]:
-    """Returns the ratios of packed products with one type of tokens, by number of tokens."""
+# Types of tokens that are told together.
+TOKENS = {"16-bit": ("fp16", "bf16"), "e4m3": ("e4m3",)}
+
+
+def by_tokens(rows: list[dict], kinds: tuple[str, ...], peer: str = "fp8_us", ours: str = "us") -> dict[float, list[float]]:
+    """Ratios of packed products with these types of tokens, by number of tokens."""
     found: dict[float, list[float]] = {}
     for row in compared(rows, peer, ours):
-        if row["tokens"] == kind:
+        if row["tokens"] in kinds:
             found.setdefault(row["m"], []).append(ratio(row, peer, ours))
     return dict(sorted(found.items()))
 

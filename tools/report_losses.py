@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/performance-losses.md, and parts of docs/performance.md on peers other than cuBLASLt. Causes are
-typed and have findings; numbers come from rows. A part is left out if its rows show no loss."""
+"""docs/performance-losses.md, parts of docs/performance.md on peers other than cuBLASLt, and docs/conv.md's table
+beside cuDNN. Causes are typed and have findings; numbers come from rows. A part is left out if its rows show no
+loss."""
+import collections
 import re
-import textwrap
 
-from report_figures import by_tokens, chain_ratios, compared, floor_shares, geometric_mean, is_fp8, losses, name_of, ratio, sizes_of, spread, table
+from report_figures import (TOKENS, by_tokens, chain_ratios, compared, floor_shares, geometric_mean, is_fp8, listed, losses, name_of, ratio, short, sizes_of,
+                            spread, table, wrapped)
 from report_records import NO_COMMIT, age_words, first_look
 from report_readme import MODEL
 
@@ -25,9 +27,8 @@ def told(row: dict) -> str:
     return f"{ratio(row):.2f} at {name_of(row)}"
 
 
-def listed(title: str, *items: str) -> str:
-    """A title and a list; empty items are left out."""
-    return f"## {title}\n" + "\n".join(textwrap.fill(f"- {item}", 110, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) for item in items if item)
+def titled(title: str, *items: str) -> str:
+    return f"## {title}\n{listed(*items)}"
 
 
 def without_record(data) -> str:
@@ -45,23 +46,20 @@ def without_record(data) -> str:
     if across and (mean := geometric_mean([ratio(row) for row in across])) < SLOWER:
         mn_major = (f"Operands stored MN-major: {mean:.2f} in the mean of {len(across)}. Cause: the cost model also takes clusters too early there "
                     "([mn-major.md](findings/mn-major.md)).")
-    return listed("Shapes without a tuning record", f"{slower} of {len(compared(rows))} are slower than cuBLASLt's best by more than 1 %.",
+    return titled("Shapes without a tuning record", f"{slower} of {len(compared(rows))} are slower than cuBLASLt's best by more than 1 %.",
                   f"The slowest: {told(worst)} (measured at {data.commit(worst['set'])}).", picks, mn_major,
                   "Cause: the cost model has one number for what neighbouring tiles share in L2 ([fitted-widths.md](findings/fitted-widths.md)).")
 
 
 def many_tokens(data) -> str:
-    found: dict[str, dict[float, list[float]]] = {"16-bit": {}, "e4m3": {}}
-    for kind, words in (("fp16", "16-bit"), ("bf16", "16-bit"), ("e4m3", "e4m3")):
-        for m, ratios in by_tokens(data.rows("packed"), kind).items():
-            found[words].setdefault(m, []).extend(ratios)
-    slow = {kind: [(geometric_mean(ratios), m) for m, ratios in some.items() if geometric_mean(ratios) < SLOWER] for kind, some in found.items()}
+    found = {words: by_tokens(data.rows("packed"), kinds) for words, kinds in TOKENS.items()}
+    slow = {words: [(mean, m) for m, ratios in some.items() if (mean := geometric_mean(ratios)) < SLOWER] for words, some in found.items()}
     if not slow["16-bit"]:
         return ""
     from_m = " and ".join(f"from {min(m for _, m in some):g} {kind} tokens on" for kind, some in slow.items() if some)
     worst = min(slow["16-bit"])
     vllm = slower_than_vllm(data)
-    return listed("int4 weights with many tokens", f"Slower than FP8 {from_m}, in the mean of known layers. The worst mean is {worst[0]:.2f}, at {worst[1]:g} 16-bit tokens.",
+    return titled("int4 weights with many tokens", f"Slower than FP8 {from_m}, in the mean of known layers. The worst mean is {worst[0]:.2f}, at {worst[1]:g} 16-bit tokens.",
                   vllm and f"Compared with the faster of Marlin and Machete, {vllm}.",
                   "Cause: 4-bit values are converted to the tokens' type before they are multiplied. That takes instructions, and 16-bit tensor cores do half as many "
                   "products per clock as FP8 ones. There int4 saves memory, not time ([few-bit-weights.md](findings/few-bit-weights.md)).")
@@ -83,7 +81,7 @@ def few_waves(data) -> str:
     kinds = {"In 16 bits": [row for row in rows if not is_fp8(row)], "In fp8": [row for row in rows if is_fp8(row)]}
     shares = {kind: floor_shares(part) for kind, part in kinds.items() if part}
     least, most = (pick(row["m"] for row in rows) for pick in (min, max))
-    return listed(f"One or two waves of tiles (M {least:g} to {most:g})", f"The slowest: {told(worst)}.",
+    return titled(f"One or two waves of tiles (M {least:g} to {most:g})", f"The slowest: {told(worst)}.",
                   *[f"{kind} sluice reaches {ours:.2f} of the speed that memory or tensor cores allow, cuBLASLt's best {theirs:.2f}." for kind, (ours, theirs) in shares.items()],
                   "Cause: the start and end of a launch and L2 take the rest, and nothing hides them in so few waves ([open-bars.md](findings/open-bars.md)).")
 
@@ -94,7 +92,7 @@ def power_limit(data) -> str:
     if not worst or not clocks:
         return ""
     mean = geometric_mean([ratio(row) for row in rows])
-    return listed("Large products", f"From 4096 rows on the mean is {mean:.2f}, the slowest {told(worst)}.",
+    return titled("Large products", f"From 4096 rows on the mean is {mean:.2f}, the slowest {told(worst)}.",
                   f"SMs ran at {min(clocks):.0f} to {max(clocks):.0f} MHz during the launches.",
                   "Cause: the power limit sets that clock. For either side a kernel gets faster only if it needs fewer joules ([power.md](findings/power.md)).")
 
@@ -106,7 +104,7 @@ def promoted(data) -> str:
         return ""
     fast = {sizes_of(row): row["us"] for row in data.rows("products", ("engine",)) if is_fp8(row) and row["us"]}
     cost = [row["us"] / fast[sizes_of(row)] for row in rows if row["set"] == "promoted" and row["us"] and sizes_of(row) in fast]
-    return listed("fp8 with promoted or block-scaled sums", f"The slowest: {told(worst)} ({worst['sums']}).",
+    return titled("fp8 with promoted or block-scaled sums", f"The slowest: {told(worst)} ({worst['sums']}).",
                   cost and (f"Promoted sums take {percent(geometric_mean(cost) - 1)} longer than fast sums in the mean of {len(cost)} shapes, "
                             f"{percent(max(cost) - 1)} at worst."),
                   "Cause: partial sums are added to fp32 registers every 128 of k, and no WGMMA is in flight meanwhile. Registers for both kinds of sums limit the "
@@ -122,7 +120,7 @@ def strided(of_gpus: list) -> list[str]:
             slower = sum(ratio(row) < SLOWER for row in rows)
             parts.append(f"{data.gpu()}, at {data.commit('strided')}: {geometric_mean([ratio(row) for row in rows]):.2f} in the mean of {len(rows)}, "
                          f"{slower} of them slower than cuBLASLt's best. The slowest: {told(worst)}.")
-    return [listed("16-bit operands that TMA cannot read", "These have a row pitch that is not a multiple of 16 bytes, or a misaligned start.", *parts,
+    return [titled("16-bit operands that TMA cannot read", "These have a row pitch that is not a multiple of 16 bytes, or a misaligned start.", *parts,
                    "Cause: three warps read such an operand by ordinary loads, and their issue slots are the limit.",
                    "Remedy: padded rows can be three times as fast ([0024](decisions/0024-any-strides.md)).")] if parts else []
 
@@ -134,7 +132,7 @@ def drawn_chains(of_gpus: list) -> list[list[str]]:
         rows = [row for row in data.rows("drawn_chains") if row["us_a_layer"]]
         for arm, by in (("tuned, fused: gated", MODEL), ("guarded, fused: gated", "`Chain::guarded`")):
             if found := chain_ratios(rows, arm):
-                lines.append(["layers of random models", "SwiGLU and quantisers fused", data.gpu().split()[1] if " " in data.gpu() else data.gpu(), by, spread(found)])
+                lines.append(["layers of random models", "SwiGLU and quantisers fused", short(data.gpu()), by, spread(found)])
     return lines
 
 
@@ -144,7 +142,7 @@ def page(data, of_gpus: list) -> str:
     words = ("Each section is a kind of product that is slower than its peer, with the worst result and the cause. A figure is the peer's time divided by "
              f"sluice's: below 1, sluice is slower. The peer is cuBLASLt's best unless another is named, and the GPU an {data.gpu()}. Sizes are M x N x K. "
              "Method, words and other results: [performance.md](performance.md).")
-    return f"# Where sluice is slower, and why\n\n{textwrap.fill(words, 110, break_on_hyphens=False)}\n\n" + "\n\n".join(parts) + "\n" if parts else ""
+    return f"# Where sluice is slower, and why\n\n{wrapped(words)}\n\n" + "\n\n".join(parts) + "\n" if parts else ""
 
 
 def where_we_lose(data) -> list[str]:
@@ -201,7 +199,7 @@ def range_of_rows(data) -> str:
         return ""
     mean, worst = sum(row["mean_loss"] for row in rows) / len(rows), max(rows, key=lambda row: row["worst_loss"])
     most = max(row["kernels"] for row in rows)
-    return listed("Few kernels for a range of rows", f"For a range of rows `prepare` makes at most {most:g} kernels. The peer is sluice's own kernel for each number of rows.",
+    return titled("Few kernels for a range of rows", f"For a range of rows `prepare` makes at most {most:g} kernels. The peer is sluice's own kernel for each number of rows.",
                   f"They take {percent(mean)} longer in the mean of {len(rows)} layers, {percent(worst['worst_loss'])} at worst ({worst['layer']}), by `sluice rows` at "
                   f"{data.commit('rows')}.", "Cause: the planner fits tiles to the number of rows, and so few kernels cannot fit all of them ([0015](decisions/0015-few-kernels-for-many-rows.md)).")
 
@@ -210,10 +208,29 @@ def other_peers(data) -> str:
     """The section on peers other than cuBLASLt; "" without any."""
     rows = [row for make in (beside_vllm, beside_triton, in_torch) for row in make(data)]
     vllm = [row["vllm"] for row in compared(data.rows("int4_peers"), "peer_us")]
-    notes = [f"(1) The faster of the two, of vLLM {vllm[0]}, for each product ([int4-peers.md](findings/int4-peers.md))." if vllm else "", triton_note(data),
-             "(3) examples/llama_block.py under torch.compile, four layers in a CUDA graph." if data.rows("blocks") else ""]
-    notes = "\n".join(textwrap.fill(f"- {note}", 110, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) for note in notes if note)
-    texts = [table(["peer", "products", "peer's time / sluice's", "measured at"], rows) if rows else "", notes if rows else "",
-             "DeepGEMM and other FP8 libraries were not measured." if rows else ""]
-    main = "\n\n".join(text for text in texts if text)
-    return f"## Other peers\n{main}\n\n" if main else ""
+    notes = listed(f"(1) The faster of the two, of vLLM {vllm[0]}, for each product ([int4-peers.md](findings/int4-peers.md))." if vllm else "", triton_note(data),
+                   "(3) examples/llama_block.py under torch.compile, four layers in a CUDA graph." if data.rows("blocks") else "")
+    texts = [table(["peer", "products", "peer's time / sluice's", "measured at"], rows), notes, "DeepGEMM and other FP8 libraries were not measured."]
+    return "## Other peers\n" + "\n\n".join(text for text in texts if text) + "\n\n" if rows else ""
+
+
+def beside_cudnn(rows: list[dict], peer: str) -> str:
+    ratios = [ratio(row, peer) for row in compared(rows, peer)]
+    return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f}..{max(ratios):.2f})" if ratios else "-"
+
+
+def convolutions(of_gpus: list) -> str:
+    """Returns the table of cuDNN's time divided by ours (mean, least and most per set) and the measured commits."""
+    lines, commits = [], {}
+    for data in of_gpus:
+        groups = collections.OrderedDict()
+        for row in data.rows("convolutions"):
+            groups.setdefault(row["set"], []).append(row)
+        for name, group in groups.items():
+            commit = data.commit(f"conv/{name}")
+            commits[commit] = age_words(commit)
+            lines.append([short(data.gpu()), name, str(len(group)), beside_cudnn(group, "cudnn_us"),
+                          beside_cudnn(group, "cudnn_same_bits_us"), beside_cudnn(group, "cudnn_first_us"), f"{sum(row['us'] or 0 for row in group):.0f}", commit])
+    header = ["GPU", "set", "layers", "cuDNN's best plan / ours", "its best with equal bits", "its first", "ours, us in all", "commit"]
+    ages = "; ".join(commit + age for commit, age in commits.items())
+    return f"{table(header, lines, tight=True)}\n\n{ages}." if lines else "Not measured yet."

@@ -13,7 +13,7 @@ text{font:12px system-ui,sans-serif;fill:#1f2328}.small{font-size:11px}.bold{fon
 .plate{fill:#ffffff}.grid{stroke:#d1d9e0}.axis{stroke:#59636e;stroke-width:1.5}.blue{stroke:#0969da;fill:#0969da}.orange{stroke:#bc4c00;fill:#bc4c00}
 .grey{stroke:#818b98;fill:#818b98}.light{stroke:#54aeff;fill:#54aeff}.dots{stroke-width:5;stroke-linecap:round;stroke-opacity:.55;fill:none}
 .ring{fill:none;stroke:#59636e;stroke-width:1.5}
-.bar{stroke:none}.faint{fill-opacity:.35}.band{stroke-width:2;fill:none}
+.bar{stroke:none}.band{stroke-width:2;fill:none}
 @media(prefers-color-scheme:dark){text{fill:#f0f6fc}.pale{fill:#9198a1}.plate{fill:#0d1117}.grid{stroke:#3d444d}.axis,.ring{stroke:#9198a1}
 .blue{stroke:#4493f8;fill:#4493f8}.orange{stroke:#f0883e;fill:#f0883e}.light{stroke:#79c0ff;fill:#79c0ff}.dots,.band{fill:none}.bar{stroke:none}}
 </style>"""
@@ -109,8 +109,8 @@ def packed(rows: list[dict]) -> str:
     """Draws int4 over the number of tokens: a line from minimum to maximum, and a mark at the mean, only for
     numbers that were measured."""
     picture = Picture(860, 400, "Speed of int4 weights over the number of tokens, beside the faster FP8 product")
-    found = {kind: by_tokens(rows, kind) for kind in ("fp16", "e4m3")}
-    bits16 = by_tokens(rows, "fp16", peer="fp8_us", ours="bits16_us")
+    found = {kind: by_tokens(rows, (kind,)) for kind in ("fp16", "e4m3")}
+    bits16 = by_tokens(rows, ("fp16",), peer="fp8_us", ours="bits16_us")
     values = [value for kind in (*found.values(), bits16) for part in kind.values() for value in part]
     y_range, tokens = range_of(values), sorted({m for part in found.values() for m in part})
     axes = Axes(picture, (50, 62, 795, 280), (min([1, *tokens]) * 0.8, max([2, *tokens]) * 1.25), y_range)
@@ -157,34 +157,4 @@ def chains(rows: list[dict]) -> str:
                 picture.line((x, top - 3), (x, top + 56), "axis")
     picture.text((20, 26), "us a layer in fp8 by number of tokens (left of the bars), no attention. Black line: its weights at HBM's rate.", "pale")
     picture.legend((20, height + 80), [(look, words) for _, look, words in ARMS])
-    return picture.done()
-
-
-OVERLAP = (("off", "one after another"), ("weights_first", "as a chain: a launch begins early, loads its weights, then waits"))
-
-
-def timeline(rows: list[dict]) -> str:
-    """Draws the steps of one layer, with overlap off and on. A bar extends from the start of the first CTA to
-    the end of the last one. It is pale until the median CTA returns from its wait."""
-    layer = rows[0]["layer"]
-    arms = [(words, part) for arm, words in OVERLAP if (part := [row for row in rows if row["layer"] == layer and row["arm"] == arm])]
-    first, last = min(row["begin_us"] for _, part in arms for row in part), max(row["end_us"] for _, part in arms for row in part)
-    picture = Picture(860, 70 + sum(46 + 15 * len(part) for _, part in arms), f"When the launches of a layer run: {layer}")
-    picture.text((20, 26), f"{layer}: a bar is a launch, pale while it loads weights and waits for the one in front.", "pale")
-
-    def x_of(us: float) -> float:
-        return 90 + (us - first) / (last - first) * 720
-    top = 56
-    for words, part in arms:
-        picture.text((20, top), words, "bold")
-        for row in part:
-            top += 15
-            waited = row["waited_us"] or row["begin_us"]
-            picture.text((84, top + 9), row["step"], "small pale", "end")
-            picture.bar((x_of(row["begin_us"]), top), (x_of(waited) - x_of(row["begin_us"]), 11), "blue faint")
-            picture.bar((x_of(waited), top), (x_of(row["end_us"]) - x_of(waited), 11), "blue")
-        end = max(row["end_us"] for row in part)
-        picture.text((x_of(end) + 4, top + 10), f"{end:.0f} us", "small")
-        top += 46
-    picture.text((20, top - 8), "Kernels that note their times take 0.3 to 0.8 us longer each.", "small pale")
     return picture.done()

@@ -4,9 +4,8 @@ a peer, with a cell per GPU and type. `unshown` names each recorded result that 
 of its feature, so that no page praises a feature and leaves its losses out. Used by report.py.
 """
 import dataclasses
-import textwrap
 
-from report_figures import PEER_ARM, chain_ratios, compared, geometric_mean, is_fp8, layers, newest_chains, ratio, spread, table
+from report_figures import PEER_ARM, bounds, chain_ratios, compared, geometric_mean, is_fp8, layers, newest_chains, ratio, short, spread, table, wrapped
 from report_records import is_drawn
 
 MANY = 256  # from this number of tokens on, int4 layers of known models share a line
@@ -53,19 +52,9 @@ class Line:
         return any(cell.ratios for cell in self.cells.values())
 
 
-def short(gpu: str) -> str:
-    """ "H200" of "NVIDIA H200"."""
-    return gpu.split()[1] if len(gpu.split()) > 1 else gpu
-
-
 def planned_by(rows: list[dict]) -> str:
     by_record = sum(row["planned_by"] == "record" for row in rows)
     return RECORD if by_record == len(rows) else MODEL if by_record == 0 else f"{RECORD} ({by_record} of {len(rows)})"
-
-
-def bounds(rows: list[dict], key: str = "m") -> str:
-    least, most = (pick(row[key] for row in rows) for pick in (min, max))
-    return f"{least:g}-{most:g}" if least != most else f"{least:g}"
 
 
 def by_gpu(of_gpus: list, pick) -> dict[str, list[dict]]:
@@ -73,52 +62,50 @@ def by_gpu(of_gpus: list, pick) -> dict[str, list[dict]]:
     return {short(data.gpu()): rows for data in of_gpus if (rows := pick(data))}
 
 
-def dense_line(of_gpus: list, feature: str, words: str, pick) -> Line | None:
+def line_of(of_gpus: list, feature: str, words, peer: str, pick, kind, value) -> Line | None:
+    """A line of the rows that `pick` takes of each GPU; None without any. `words`: text, or a function of all rows. `kind`:
+    a row's type, for its column. `value`: a row's ratio, or None if a time is missing."""
     found = by_gpu(of_gpus, pick)
     every = [row for rows in found.values() for row in rows]
-    if not every:
-        return None
     cells = {}
     for gpu, rows in found.items():
-        for kind, fp8 in ((SIXTEEN, False), (FP8, True)):
-            part = [row for row in rows if is_fp8(row) == fp8]
-            cells[gpu, kind] = Cell([ratio(row) for row in compared(part)], len(part))
-    return Line(feature, f"{words}, M {bounds(every)}", "cuBLASLt's best", cells, planned_by(every))
+        for column in (SIXTEEN, FP8):
+            part = [row for row in rows if kind(row) == column]
+            cells[gpu, column] = Cell([ratio for row in part if (ratio := value(row))], len(part))
+    return Line(feature, words if isinstance(words, str) else words(every), peer, cells, planned_by(every)) if every else None
 
 
-def row_ratios(data) -> list[tuple[dict, float]]:
-    """Returns, for fp8 with row scales and promoted sums, each row of the set with its ratio to the faster of
-    cuBLASLt's product and torch's. Each peer is compared with the time of ours in its own run."""
+def beside(peer: str):
+    """The ratio of a row beside this peer, if both have a time."""
+    return lambda row: ratio(row, peer) if row.get(peer) and row["us"] else None
+
+
+def dense_line(of_gpus: list, feature: str, words: str, pick) -> Line | None:
+    return line_of(of_gpus, feature, lambda every: f"{words}, M {bounds(every)}", "cuBLASLt's best", pick,
+                   lambda row: FP8 if is_fp8(row) else SIXTEEN, beside("cublaslt_us"))
+
+
+def row_ratios(data) -> list[dict]:
+    """fp8 with row scales and promoted sums: each row of the set, with the ratio beside the faster of cuBLASLt's product
+    and torch's. Each peer is compared with the time of ours in its own run."""
     torch = {(row["m"], row["n"], row["k"]): row["torch_us"] / row["us"] for row in data.rows("row_torch") if row["torch_us"] and row["us"]}
     found = []
     for row in data.rows("products", ("row",)):
         ratios = [torch[size]] if (size := (row["m"], row["n"], row["k"])) in torch else []
         ratios += [ratio(row)] if compared([row]) else []
-        found += [(row, min(ratios))] if ratios else []
+        found += [row | {"ratio": min(ratios)}] if ratios else []
     return found
 
 
-def row_lines(of_gpus: list) -> list[Line]:
+def row_lines(of_gpus: list) -> list[Line | None]:
     """Returns the lines for fp8 as README's Python and convert_ run it, one line per range of M."""
-    lines = []
-    for least, most in ((1, FEW), (FEW + 1, 512), (513, 1 << 20)):
-        found = by_gpu(of_gpus, lambda data, least=least, most=most: [pair for pair in row_ratios(data) if least <= pair[0]["m"] <= most])
-        every = [row for pairs in found.values() for row, _ in pairs]
-        if every:
-            lines.append(Line("row", f"fp8 as `convert_` runs it (row scales, promoted sums), M {bounds(every)}", "the faster of cuBLASLt and torch",
-                              {(gpu, FP8): Cell([value for _, value in pairs]) for gpu, pairs in found.items()}, planned_by(every)))
-    return lines
+    return [line_of(of_gpus, "row", lambda every: f"fp8 as `convert_` runs it (row scales, promoted sums), M {bounds(every)}",
+                    "the faster of cuBLASLt and torch", lambda data, least=least, most=most: within(row_ratios(data), least, most),
+                    lambda row: FP8, lambda row: row["ratio"]) for least, most in ((1, FEW), (FEW + 1, 512), (513, 1 << 20))]
 
 
 def packed_line(of_gpus: list, words: str, pick) -> Line | None:
-    found = by_gpu(of_gpus, pick)
-    every = [row for rows in found.values() for row in rows]
-    cells = {}
-    for gpu, rows in found.items():
-        for kind in (SIXTEEN, FP8):
-            part = [row for row in rows if (row["tokens"] == "e4m3") == (kind == FP8)]
-            cells[gpu, kind] = Cell([ratio(row, "fp8_us") for row in compared(part, "fp8_us")], len(part))
-    return Line("packed", words, "FP8", cells, planned_by(every)) if every else None
+    return line_of(of_gpus, "packed", words, "FP8", pick, lambda row: FP8 if row["tokens"] == "e4m3" else SIXTEEN, beside("fp8_us"))
 
 
 def within(rows: list[dict], least: int, most: int) -> list[dict]:
@@ -137,21 +124,19 @@ def packed_lines(of_gpus: list) -> list[Line | None]:
                     for least, most in RANGES if any(least <= m <= most for m in drawn)]
 
 
-def vllm_lines(of_gpus: list) -> list[Line]:
-    """Returns the lines of random int4 products compared with Marlin and Machete: where both ran, and where
-    one of them did."""
-    lines = []
-    for both in (True, False):
-        found = by_gpu(of_gpus, lambda data, both=both: [row for row in compared(data.rows("int4_peers"), "peer_us") if is_drawn(row["set"])
-                                                         and bool(row["marlin_us"] and row["machete_us"]) == both])
-        every = [row for rows in found.values() for row in rows]
-        if every:
-            alone = "Marlin" if all(row["marlin_us"] for row in every) else "Marlin or Machete"
-            groups = sorted({row["group"] for row in every})
-            which = f", group {groups[0]:g}" if len(groups) == 1 else ""
-            lines.append(Line("vllm", f"random products{which}, {bounds(every)} tokens", "the faster of Marlin and Machete" if both else f"{alone} (the other does not run)",
-                              {(gpu, SIXTEEN): Cell([ratio(row, "peer_us") for row in rows]) for gpu, rows in found.items()}, planned_by(every)))
-    return lines
+def vllm_lines(of_gpus: list) -> list[Line | None]:
+    """Random int4 products beside Marlin and Machete: where both ran, and where one of them did."""
+    def words(every: list[dict]) -> str:
+        groups = sorted({row["group"] for row in every})
+        return f"random products{f', group {groups[0]:g}' if len(groups) == 1 else ''}, {bounds(every)} tokens"
+
+    def line(both: bool) -> Line | None:
+        def pick(data) -> list[dict]:
+            return [row for row in compared(data.rows("int4_peers"), "peer_us") if is_drawn(row["set"]) and bool(row["marlin_us"] and row["machete_us"]) == both]
+        alone = "Marlin" if all(row["marlin_us"] for data in of_gpus for row in pick(data)) else "Marlin or Machete"
+        return line_of(of_gpus, "vllm", words, "the faster of Marlin and Machete" if both else f"{alone} (the other does not run)", pick,
+                       lambda row: SIXTEEN, beside("peer_us"))
+    return [line(True), line(False)]
 
 
 def chain_lines(of_gpus: list) -> list[Line]:
@@ -216,7 +201,7 @@ def speed_table(of_gpus: list) -> str:
         columns = [column for column in columns if any(column in line.cells and line.cells[column].ratios for line in some)]
         names = [f"{gpu}, {kinds[kind == FP8]}" for gpu, kind in columns]
         rows = [[line.words, line.peer, *(line.cells[column].text() if column in line.cells else "-" for column in columns), line.by] for line in some]
-        parts += [f"{textwrap.fill(words, 110, break_on_hyphens=False)}\n\n{table(['products' if features != TABLES[2][0] else 'what', 'peer', *names, 'plan by'], rows)}"] if some else []
+        parts += [f"{wrapped(words)}\n\n{table(['products' if features != TABLES[2][0] else 'what', 'peer', *names, 'plan by'], rows)}"] if some else []
     return "\n\n".join(parts)
 
 
@@ -231,8 +216,8 @@ def recorded(of_gpus: list) -> dict[tuple[str, str], list[tuple[float, str]]]:
         gpu = short(data.gpu())
         for row in compared([row for row in data.rows("products") if row["set"] != "row"]):
             add("strided" if row["set"] == "strided" else "dense", FP8 if is_fp8(row) else SIXTEEN, ratio(row), f"{gpu}, {row['set']}")
-        for _, value in row_ratios(data):
-            add("row", FP8, value, f"{gpu}, row")
+        for row in row_ratios(data):
+            add("row", FP8, row["ratio"], f"{gpu}, row")
         for row in compared([*data.rows("packed"), *data.rows("packed_blind")], "fp8_us"):
             add("packed", FP8 if row["tokens"] == "e4m3" else SIXTEEN, ratio(row, "fp8_us"), f"{gpu}, {row['set']}")
         for row in compared(data.rows("int4_peers"), "peer_us"):

@@ -10,28 +10,20 @@ import csv
 import functools
 import io
 import json
-import lzma
 import pathlib
 import re
 import subprocess
 
-from triton_record import was_cut
+import result_files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS, TUNED, FIRST, PEER, READ = "sluice", "sluice tuned", "cuBLASLt first", "cuBLASLt", "read floor"
+CUDNN = ("cuDNN first", "cuDNN best", "cuDNN same bits")
+SWEEP = "wgrad_sweep"  # every plan tried, which docs/tuning-wgrad.md tells of
 OUR_FP8, PEER_FP8, PEER_16 = "sluice FP8", "cuBLASLt FP8", "cuBLASLt 16"
 NO_COMMIT = "commit not recorded"
-NOT_OF_THE_BENCH = ("certificate.json", "rows.json", "row_torch.json")  # records with tables of their own
+NOT_OF_THE_BENCH = ("certificate", "rows", "row_torch")  # they have tables of their own
 KERNELS = ("sluice/device", "sluice/kernels", "sluice/spec")
-
-
-def read(path: pathlib.Path) -> dict:
-    return json.loads(lzma.open(path, "rt").read() if path.suffix == ".xz" else path.read_text())
-
-
-def records_in(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the records of a folder, plain or compressed."""
-    return sorted([*folder.glob("*.json"), *folder.glob("*.json.xz")])
 
 
 def is_drawn(name: str) -> bool:
@@ -39,16 +31,18 @@ def is_drawn(name: str) -> bool:
     return "blind" in name
 
 
-def set_of(path: pathlib.Path) -> str:
-    return path.name.partition(".")[0]
-
-
 def load(path: pathlib.Path, schema: str) -> dict:
-    """Reads a record. A record of another schema is an error."""
-    record = read(path)
-    if record.get("schema") != schema:
+    """A record; {} if there is none. One of another schema is an error."""
+    record = json.loads(result_files.text_of(path) or "{}")
+    if record and record.get("schema") != schema:
         raise SystemExit(f"{path}: schema is {record.get('schema')!r}, not {schema!r}")
     return record
+
+
+def bench_shapes(folder: pathlib.Path, takes=lambda name: True) -> list[tuple[str, dict, dict]]:
+    """(set, machine, shape) of the records of `sluice bench` in a folder; `takes`: whether a set is wanted."""
+    runs = ((path.stem, load(path, "sluice-bench-1")) for path in result_files.files(folder, "*.json") if takes(path.stem))
+    return [(name, run["machine"], shape) for name, run in runs for shape in run["shapes"]]
 
 
 def commit_of(record: dict) -> str:
@@ -96,115 +90,88 @@ def ours_of(shape: dict) -> dict:
     return next((c for c in shape.get("contenders", []) if c["name"] == OURS and right(c)), {})
 
 
+def own(shape: dict, us: dict[str, float]) -> dict:
+    """How our kernel was chosen, which it is, and its time."""
+    return {"planned_by": shape.get("chosen_by", ""), "kernel": ours_of(shape).get("detail", ""), "us": us.get(OURS)}
+
+
 def screened(shape: dict) -> list[dict]:
     """Returns the right candidates that were screened, in the planner's order (the pick first)."""
     return [c for c in shape.get("candidates", []) if "error" not in c and c["verified"] and c["us"] > 0]
 
 
-def product(shape: dict, name: str, machine: dict) -> dict:
-    """Returns the row of a dense product."""
-    p, us, ours, candidates = shape["problem"], times_of(shape), ours_of(shape), screened(shape)
+def tflops(shape: dict, us: dict[str, float]) -> float | None:
+    return round(shape.get("flops", 0) / us[OURS] * 1e-6, 1) if OURS in us else None
+
+
+def product(name: str, machine: dict, shape: dict) -> dict:
+    """A line of a dense product."""
+    p, us, candidates = shape["problem"], times_of(shape), screened(shape)
     sums = "block-scaled" if "block" in (p["scale_a"], p["scale_b"]) else p["accumulate"]
-    peers = [time for contender, time in us.items() if contender.startswith(PEER)]
     return {"set": name, **{key: p[key] for key in ("m", "n", "k", "batch", "a", "b", "d")}, "sums": sums,
-            "layouts": f"{p['a_layout']}/{p['b_layout']}", "epilogue": epilogue(p), "planned_by": shape.get("chosen_by", ""),
-            "kernel": ours.get("detail", ""), "us": us.get(OURS), "tuned_us": us.get(TUNED), "cublaslt_us": min(peers, default=None),
+            "layouts": f"{p['a_layout']}/{p['b_layout']}", "epilogue": epilogue(p), **own(shape, us), "tuned_us": us.get(TUNED),
+            "cublaslt_us": min((time for contender, time in us.items() if contender.startswith(PEER)), default=None),
             "cublaslt_first_us": us.get(FIRST), "cublaslt_algorithms": shape.get("peer_algorithms"), "plain_read_us": us.get(READ),
             "floor_us": round(floor_us(machine, shape, p["a"]), 3) if "flops" in shape else None,
-            "tflops": round(shape["flops"] / us[OURS] * 1e-6, 1) if OURS in us else None, "sm_mhz": ours.get("sm_mhz"),
+            "tflops": tflops(shape, us), "sm_mhz": ours_of(shape).get("sm_mhz"),
             "candidates": len(candidates) or None, "candidates_failed": (len(shape.get("candidates", [])) - len(candidates)) or None,
             "failed": failures(shape)}
 
 
 def products(folder: pathlib.Path) -> list[dict]:
+    return [product(*one) for one in bench_shapes(folder, lambda name: name not in NOT_OF_THE_BENCH)]
+
+
+def packed(folder: pathlib.Path, drawn: bool = False) -> list[dict]:
+    """`drawn`: the random products, which have a table of their own."""
     rows = []
-    for path in records_in(folder):
-        if path.name not in NOT_OF_THE_BENCH:
-            run = load(path, "sluice-bench-1")
-            rows += [product(shape, set_of(path), run["machine"]) for shape in run["shapes"]]
-    return rows
-
-
-def packed(folder: pathlib.Path) -> list[dict]:
-    return packed_rows([path for path in records_in(folder / "packed") if not is_drawn(set_of(path))])
-
-
-def packed_blind(folder: pathlib.Path) -> list[dict]:
-    return packed_rows([path for path in records_in(folder / "packed") if is_drawn(set_of(path))])
-
-
-def packed_rows(paths: list[pathlib.Path]) -> list[dict]:
-    rows = []
-    for path in paths:
-        for shape in load(path, "sluice-bench-1")["shapes"]:
-            p, us = shape["problem"], times_of(shape)
-            fp8 = [us[name] for name in (OUR_FP8, PEER_FP8) if name in us]
-            rows.append({"set": set_of(path), "m": p["m"], "n": p["n"], "k": p["k"], "tokens": p["x"], "weights": p["weights"],
-                         "group": p.get("group"), "d": p.get("d"), "planned_by": shape.get("chosen_by", ""),
-                         "kernel": ours_of(shape).get("detail", ""), "us": us.get(OURS), "tuned_us": us.get(TUNED), "fp8_us": min(fp8, default=None), "bits16_us": us.get(PEER_16),
-                         "plain_read_us": us.get(READ), "failed": failures(shape)})
+    for name, _, shape in bench_shapes(folder / "packed", lambda name: is_drawn(name) == drawn):
+        p, us = shape["problem"], times_of(shape)
+        rows.append({"set": name, "m": p["m"], "n": p["n"], "k": p["k"], "tokens": p["x"], "weights": p["weights"], "group": p.get("group"), "d": p.get("d"),
+                     **own(shape, us), "tuned_us": us.get(TUNED), "fp8_us": min((us[name] for name in (OUR_FP8, PEER_FP8) if name in us), default=None),
+                     "bits16_us": us.get(PEER_16), "plain_read_us": us.get(READ), "failed": failures(shape)})
     return rows
 
 
 def chains(folder: pathlib.Path) -> list[dict]:
-    return chain_rows(sorted((folder / "chains").glob("*.json")))
+    return [row for path in result_files.files(folder / "chains", "*.json") for row in chain_rows(path)]
 
 
 def drawn_chains(folder: pathlib.Path) -> list[dict]:
     """Returns the rows of layers of randomly drawn models, without records, compared with the peer: the first
     run of each."""
     first: dict[str, dict[tuple[str, str], list[dict]]] = {}
-    for path in sorted((folder / "untuned").glob("*.json.xz")):
-        if read(path).get("schema") == "sluice-chain-1":
-            for row in chain_rows([path]):
-                first.setdefault(row["layer"], {}).setdefault((row["started"], row["file"]), []).append(row)
+    for path in (path for path in result_files.files(folder / "untuned", "*.json") if not is_drawn(path.stem)):  # a drawn list is of the bench
+        for row in chain_rows(path):
+            first.setdefault(row["layer"], {}).setdefault((row["started"], row["file"]), []).append(row)
     runs = [runs[min(runs)] for runs in first.values()]
     return [row for run in runs if any(row["arm"] == PEER for row in run) for row in run]
 
 
-def chain_rows(paths: list[pathlib.Path]) -> list[dict]:
-    """Returns the rows of variants. A variant counts if its bits equal those of its own kernels without
-    overlap. The peer always counts."""
-    rows = []
-    for path in paths:
-        run = load(path, "sluice-chain-1")
-        for chain in run["chains"]:
-            window = chain.get("window") or {}
-            for arm in chain["arms"]:
-                good = "us_a_layer" in arm and (arm["name"] == PEER or arm.get("differing") == 0)
-                rows.append({"file": set_of(path), "started": run.get("started", ""), "layer": chain["name"],
-                             **{key: chain.get(key) for key in ("model", "tokens", "weights", "activations")},
-                             "projections": int(bool(chain.get("projections"))), "passes": chain.get("passes"), "arm": arm["name"], "us_a_layer": arm["us_a_layer"]["median"] if good else None,
-                             "weights_us": round(chain["weight_bytes_a_layer"] / run["peak_tbps"] * 1e-6, 2),
-                             "window_us": window.get("us"), "window_before": window.get("before"), "allowed_us": window.get("allowed_us"),
-                             "hidden_us": arm.get("hidden_us") if good else None, "replays": arm.get("replays") if good else None,
-                             "failed": "" if good else arm.get("error") or "other bits than its own kernels with the overlap off"})
+def chain_rows(path: pathlib.Path) -> list[dict]:
+    """Lines of arms. An arm counts if its bits equal those of its own kernels with the overlap off; the peer
+    always counts."""
+    rows, run = [], load(path, "sluice-chain-1")
+    for chain in run["chains"]:
+        window = chain.get("window") or {}
+        for arm in chain["arms"]:
+            good = "us_a_layer" in arm and (arm["name"] == PEER or arm.get("differing") == 0)
+            rows.append({"file": path.stem, "started": run.get("started", ""), "layer": chain["name"],
+                         **{key: chain.get(key) for key in ("model", "tokens", "weights", "activations")},
+                         "projections": int(bool(chain.get("projections"))), "passes": chain.get("passes"), "arm": arm["name"],
+                         "us_a_layer": arm["us_a_layer"]["median"] if good else None,
+                         "weights_us": round(chain["weight_bytes_a_layer"] / run["peak_tbps"] * 1e-6, 2),
+                         "window_us": window.get("us"), "window_before": window.get("before"), "allowed_us": window.get("allowed_us"),
+                         "hidden_us": arm.get("hidden_us") if good else None, "replays": arm.get("replays") if good else None,
+                         "failed": "" if good else arm.get("error") or "other bits than its own kernels with the overlap off"})
     return rows
 
 
-def span(step: dict, moments: list[str]) -> dict:
-    """Returns a step's times in us of the layer: start of the first CTA, median CTA's return from its wait,
-    exit of the last CTA."""
-    at = {name: sorted(cta[1 + i] for cta in step["ctas"] if cta[1 + i] is not None) for i, name in enumerate(moments)}
-    waited = at["wait_returned"]
-    return {"begin_us": at["start"][0] / 1000, "waited_us": waited[len(waited) // 2] / 1000 if waited else None, "end_us": at["exit"][-1] / 1000}
-
-
-def timelines(folder: pathlib.Path) -> list[dict]:
-    """Returns a row per step of a variant: its span, its time since the last exit of the step before, and the
-    moments of its median CTA since then."""
-    return [{"file": path.stem, "layer": timeline["chain"], "arm": timeline["arm"], "us_a_layer": timeline["us_a_layer"], "step": step["name"],
-             "weight_bytes": step["weight_bytes"], **span(step, timeline["moments"]), "took_us": step["took_us"],
-             **{f"{moment}_since_us": times[1] for moment, times in step["since"].items()}}
-            for path in sorted((folder / "timelines").glob("*.json"))
-            for timeline in load(path, "sluice-timeline-1")["timelines"] for step in timeline["steps"]]
-
-
 def ranges(folder: pathlib.Path) -> list[dict]:
-    """Returns a row per layer: few kernels for a range of rows compared with the best kernel per number of
-    rows (`sluice rows`)."""
-    path, rows = folder / "rows.json", []
-    for layer in load(path, "sluice-rows-1")["layers"] if path.exists() else ():
+    """A line a layer: few kernels for a range of rows beside a kernel for each number of rows (`sluice
+    rows`)."""
+    rows = []
+    for layer in load(folder / "rows.json", "sluice-rows-1").get("layers", ()):
         timed = layer.get("measured", {})
         wrong = [point for point in layer.get("points", ()) if "error" in point or not (point["same"] or point["verified"])]
         rows.append({"layer": layer["name"], "kernels": layer.get("kernels"), "kernels_alone": layer.get("kernels_alone"),
@@ -215,81 +182,104 @@ def ranges(folder: pathlib.Path) -> list[dict]:
 
 
 def triton(folder: pathlib.Path) -> list[dict]:
-    """Returns a row per number of rows: the fastest right Triton kernel, and what its search left out."""
-    path, rows = folder / "peers" / "triton_sweep.json", []
-    for shape in load(path, "sluice-peers-1")["shapes"] if path.exists() else ():
+    """A line for each number of rows: the fastest right Triton kernel, and omissions of its search. `cut`: time ran out
+    before all candidates were tried."""
+    rows = []
+    for shape in load(folder / "peers" / "triton_sweep.json", "sluice-peers-1").get("shapes", ()):
         good, tuning = [c for c in shape["contenders"] if right(c)], shape["tuning"]
         best = min((c for c in good if c["name"].startswith("Triton")), key=lambda c: c["us"]["median"], default=None)
         rows.append({**{key: shape["problem"][key] for key in ("m", "n", "k", "a")}, "triton_us": best and best["us"]["median"],
                      "config": best and best["detail"],
                      "torch_us": next((c["us"]["median"] for c in good if not c["name"].startswith("Triton")), None),
-                     "candidates": tuning["candidates"], "timed": tuning["timed"], "refused": tuning["refused"], "wrong": len(tuning["wrong"]), "cut": int(was_cut(tuning))})
+                     "candidates": tuning["candidates"], "timed": tuning["timed"], "refused": tuning["refused"], "wrong": len(tuning["wrong"]),
+                     "cut": int(tuning["timed"] + tuning["refused"] + len(tuning["wrong"]) < tuning["candidates"])})
     return rows
 
 
 def int4_peers(folder: pathlib.Path) -> list[dict]:
-    """Returns a row per product of int4 weights, compared with vLLM's Marlin and Machete
-    (tools/int4_peers.py). A peer that does not support the product has no time."""
-    path, rows = folder / "peers" / "int4.json", []
-    run = load(path, "sluice-int4-peers-1") if path.exists() else {"shapes": ()}
-    for shape in run["shapes"]:
+    """A line a product of int4 weights beside vLLM's Marlin and Machete (tools/int4_peers.py). A peer that
+    does not take the product has no time."""
+    rows, run = [], load(folder / "peers" / "int4.json", "sluice-int4-peers-1")
+    for shape in run.get("shapes", ()):
         p, us = shape["problem"], times_of(shape)
         failed = [f"{c['name']}: {c['error']}" for c in shape["contenders"] if "error" in c]
-        rows.append({"set": shape["list"], **{key: p[key] for key in ("m", "n", "k", "group", "dtype")}, "planned_by": shape["chosen_by"],
-                     "kernel": ours_of(shape).get("detail", ""), "us": us.get(OURS), "marlin_us": us.get("Marlin"), "machete_us": us.get("Machete"),
+        rows.append({"set": shape["list"], **{key: p[key] for key in ("m", "n", "k", "group", "dtype")}, **own(shape, us),
+                     "marlin_us": us.get("Marlin"), "machete_us": us.get("Machete"),
                      "peer_us": min((us[name] for name in ("Marlin", "Machete") if name in us), default=None),
                      "vllm": run["versions"]["vllm"], "failed": "; ".join(failed)})
     return rows
 
 
 def row_torch(folder: pathlib.Path) -> list[dict]:
-    """Returns a row per product of fp8 with row scales and promoted sums, compared with torch._scaled_mm in
-    the same run."""
-    path, rows = folder / "row_torch.json", []
-    for shape in load(path, "sluice-row-torch-1")["shapes"] if path.exists() else ():
+    """A line a product of fp8 with row scales and promoted sums beside torch._scaled_mm, each run with both."""
+    rows = []
+    for shape in load(folder / "row_torch.json", "sluice-row-torch-1").get("shapes", ()):
         us = times_of(shape)
         rows.append({**{key: shape["problem"][key] for key in ("m", "n", "k")}, "planned_by": shape.get("chosen_by", ""), "us": us.get(OURS),
                      "torch_us": us.get("torch._scaled_mm"), "failed": failures(shape)})
     return rows
 
 
+def layer_of(conv: dict) -> str:
+    """"64>128, 28 px, 3x3/2" for 64 channels and 128 filters."""
+    sizes, stride = conv["size"], conv["stride"]
+    pixels = str(sizes[0]) if len(set(sizes)) == 1 else "x".join(map(str, sizes))
+    step = "" if set(stride) == {1} else f"/{stride[0]}" if len(set(stride)) == 1 else "/" + "x".join(map(str, stride))
+    return f"{conv['channels']}>{conv['filters']}, {pixels} px, {'x'.join(map(str, conv['filter']))}{step}"
+
+
+def convolutions(folder: pathlib.Path) -> list[dict]:
+    """Returns one row per layer and operation."""
+    rows = []
+    for name, _, shape in bench_shapes(folder / "conv", lambda name: name != SWEEP and not is_drawn(name)):
+        conv, us = shape["convolution"], times_of(shape)
+        rows.append({"set": name, "op": conv["op"], "images": conv["images"], "layer": layer_of(conv), "d": shape["problem"]["d"],
+                     "update": shape["problem"].get("update", "set"), **own(shape, us), "tuned_us": us.get(TUNED),
+                     "cudnn_us": min((us[peer] for peer in CUDNN if peer in us), default=None), "cudnn_first_us": us.get(CUDNN[0]),
+                     "cudnn_same_bits_us": us.get(CUDNN[2]), "cudnn_plans": shape.get("peer_algorithms"), "tflops": tflops(shape, us),
+                     "failed": failures(shape)})
+    return rows
+
+
+def python_rows(folder: pathlib.Path, pattern: str) -> list[tuple[str, dict]]:
+    """(file, row) of what scripts in Python measured."""
+    return [(path.stem, row) for path in result_files.files(folder / "python", pattern) for row in json.loads(result_files.text_of(path))["rows"]]
+
+
 def decoding(folder: pathlib.Path) -> list[dict]:
-    """Returns a row per variant, batch and context of a whole model's decoding, without a chain, compared
-    with PyTorch."""
-    path = folder / "python" / "decode.json"
-    return [{key: row.get(key) for key in ("model", "arm", "batch", "context", "tokens_s", "us_layer", "linears_us_layer", "attention_us_layer", "logits_vs_bf16")}
-            for row in (json.loads(path.read_text())["rows"] if path.exists() else ())]
+    """A line an arm, batch and context of a whole model's decoding, without a chain, beside PyTorch."""
+    keys = ("model", "arm", "batch", "context", "tokens_s", "us_layer", "linears_us_layer", "attention_us_layer", "logits_vs_bf16")
+    return [{key: row.get(key) for key in keys} for _, row in python_rows(folder, "decode.json")]
 
 
 def blocks(folder: pathlib.Path) -> list[dict]:
     """Returns a row per number of tokens: a block of a model under torch.compile (examples/llama_block.py).
     """
     rows = []
-    for path in sorted((folder / "python").glob("llama_block*.json")):
-        for row in json.loads(path.read_text())["rows"]:
-            ways = [us for name, us in row.items() if name.startswith("sluice") and name.endswith(" us")]
-            rows.append({"file": path.stem, "tokens": row["tokens"], "recipe": row.get("recipe"), "torch_us": row["torch us"], "sluice_us": min(ways),
-                         "torch_error": row["torch error"], "sluice_error": row["sluice error"]})
+    for file, row in python_rows(folder, "llama_block*.json"):
+        ways = [us for name, us in row.items() if name.startswith("sluice") and name.endswith(" us")]
+        rows.append({"file": file, "tokens": row["tokens"], "recipe": row.get("recipe"), "torch_us": row["torch us"], "sluice_us": min(ways),
+                     "torch_error": row["torch error"], "sluice_error": row["sluice error"]})
     return rows
 
 
 def files(folder: pathlib.Path) -> list[dict]:
     """Returns a row per record: its commit, day, method and command. Missing values are empty."""
     rows = []
-    for path in sorted([*folder.rglob("*.json"), *folder.rglob("*.json.xz")]):
-        record = read(path) if path.name != "certificate.json" else None
-        if record is not None:
+    for path in result_files.files(folder, "**/*.json"):
+        if path.name != "certificate.json":
+            record = json.loads(result_files.text_of(path))
             method = record.get("method") or {}
             took = sum(part.get("wall_s") or 0 for part in record.get("shapes", record.get("chains", [])))
             gpu = record.get("gpu") or (record.get("machine") or {}).get("gpu")
-            rows.append({"file": str(path.relative_to(folder)).removesuffix(".xz"), "commit": commit_of(record), "started": record.get("started"), "gpu": gpu,
+            rows.append({"file": str(path.relative_to(folder)), "commit": commit_of(record), "started": record.get("started"), "gpu": gpu,
                          "rounds": method.get("rounds"), "rest_ms": method.get("rest_ms"), "replay_us": method.get("replay_us"),
                          "candidates": method.get("tune") or None, "seconds": round(took, 1) or None, "command": record.get("command")})
     return rows
 
 
-TABLES = {"products": products, "packed": packed, "packed_blind": packed_blind, "chains": chains, "drawn_chains": drawn_chains, "timelines": timelines, "ranges": ranges, "triton": triton,
-          "int4_peers": int4_peers, "blocks": blocks, "row_torch": row_torch, "decoding": decoding, "files": files}
+TABLES = {"products": products, "packed": packed, "packed_blind": lambda folder: packed(folder, drawn=True), "chains": chains, "drawn_chains": drawn_chains, "ranges": ranges, "triton": triton,
+          "int4_peers": int4_peers, "blocks": blocks, "row_torch": row_torch, "decoding": decoding, "files": files, "convolutions": convolutions}
 
 
 def text_of(rows: list[dict]) -> str:
@@ -315,9 +305,9 @@ def parsed(text: str) -> list[dict]:
             for row in csv.DictReader(io.StringIO(text))]
 
 
-def texts_of(folder: pathlib.Path, more: dict | None = None) -> dict[str, str]:
-    """Returns the CSV files of a GPU's folder, by name without extension. `more`: tables of other modules."""
-    return {name: text for name, make in (TABLES | (more or {})).items() if (text := text_of(make(folder)))}
+def texts_of(folder: pathlib.Path) -> dict[str, str]:
+    """The CSV files of a GPU's folder, by name without ending."""
+    return {name: text for name, make in TABLES.items() if (text := text_of(make(folder)))}
 
 
 def git(*words: str) -> str | None:
@@ -351,10 +341,14 @@ def commits_between(old: str, new: str, *paths: str) -> int | None:
     return int(count) if count else None
 
 
+def age_of(commit: str) -> tuple[int | None, int | None]:
+    """The commits from this one to counted_at(), and those of them that touch kernels."""
+    return tuple(commits_between(commit.removesuffix("-dirty"), counted_at(), *paths) for paths in ((), KERNELS))
+
+
 def age_words(commit: str) -> str:
-    """Returns for example ", 91 commits back (4 touch kernels)", counted from counted_at(); "" if git does
-    not know the commit."""
-    age, of_kernels = (commits_between(commit.removesuffix("-dirty"), counted_at(), *paths) for paths in ((), KERNELS))
+    """", 91 commits back (4 touch kernels)"; "" if git does not know."""
+    age, of_kernels = age_of(commit)
     return "" if age is None else f", {age} commit{'s' * (age != 1)} back ({of_kernels} touch{'es' * (of_kernels == 1)} kernels)"
 
 

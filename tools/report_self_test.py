@@ -17,6 +17,7 @@ from report_certificates_self_test import check_certificates
 from report_figures import newest_chains, ratio
 from report_records import NO_COMMIT, OUR_FP8, OURS, PEER_16, PEER_FP8, READ, TUNED, CountedAt, age_words, commit_of, first_look, head, parsed, texts_of
 from source_hash import hash_of
+from tree import refusal
 
 FIRST, BEST = "cuBLASLt first", "cuBLASLt best"
 MACHINE = {"gpu": "Made-up GPU", "fp16_peak_tflops": 845.0, "fp8_peak_tflops": 1685.0, "hbm_gbps": 4500.0}
@@ -93,12 +94,7 @@ def check_products(folder: Folder) -> None:
     text = folder.page()
     assert "| large products, M 1-3 | 0.70 (0.70 to 0.70; 1 of 2) | - | model | 0123abc |" in text, text
     folder.put("other.json", {"schema": "something else"})
-    try:
-        texts_of(folder.gpu)
-    except SystemExit as refusal:
-        assert "something else" in str(refusal)
-    else:
-        raise AssertionError("a foreign schema was read")
+    assert "something else" in refusal(SystemExit, texts_of, folder.gpu), "a foreign schema"
 
 
 def check_floor(folder: Folder) -> None:
@@ -163,7 +159,7 @@ def check_readme(folder: Folder) -> None:
 
     def block() -> str:
         return report.made(folder.results, folder.docs)[readme]
-    marks = [f"{begin}\nold\n{end}\n" for begin, end in report.MARKS.values()]
+    marks = [f"{begin}\nold\n{end}\n" for begin, end in map(report.marks_of, ("speed", "why"))]
     readme.write_text(f"before\n{''.join(marks)}behind\n")
     assert block() == readme.read_text(), "without a record nothing is said"
     ours = [(10.0, 12.5), (10.0, 9.0)]
@@ -261,8 +257,7 @@ def check_chains(folder: Folder) -> None:
 
 
 def check_others(folder: Folder) -> None:
-    """A Triton search that was stopped early or had wrong kernels is marked. Ranges of rows count wrong
-    points. Steps have moments."""
+    """A Triton search that was cut or had wrong kernels says so; ranges of rows count wrong points."""
     tuning = {"candidates": 287, "timed": 10, "refused": 0, "wrong": []}
     record = {"schema": "sluice-peers-1", "commit": "0123abc", "shapes": [{"problem": {"m": 1, "n": 2, "k": 3, "a": "e4m3"}, "tuning": tuning, "contenders":
               [timed("Triton direct", 12.0), timed("Triton wrong", 1.0, verified=False), timed("torch._scaled_mm", 13.0)]}]}
@@ -280,12 +275,6 @@ def check_others(folder: Folder) -> None:
     found, failed = folder.rows("ranges")
     assert found["wrong"] == 2 and failed["failed"] == "out of memory" and failed["mean_loss"] is None, (found, failed)
     assert "1.2 % longer in the mean of 1 layers, 5.0 % at worst (a layer), by `sluice rows` at 0123abc." in flat(folder.page("performance-losses.md"))
-    step = {"name": "qkv", "weight_bytes": 46, "took_us": 2.1, "since": {"wait_returned": [0.5, 0.6, 0.7]}, "ctas": [[0, 100, None, 2000], [0, -40, 500, 2100]]}
-    folder.put("timelines/a.json", {"schema": "sluice-timeline-1", "timelines": [{"chain": "a layer", "arm": "off", "us_a_layer": 3.5,
-                                                                                  "moments": ["start", "wait_returned", "exit"], "steps": [step]}]})
-    row = folder.rows("timelines")[0]
-    assert row["took_us"] == 2.1 and row["wait_returned_since_us"] == 0.6 and (row["begin_us"], row["waited_us"], row["end_us"]) == (-0.04, 0.5, 2.1), row
-    assert ">qkv<" in report_pictures.timeline([row]) and ">2 us<" in report_pictures.timeline([row])
 
 
 def check_int4_peers(folder: Folder) -> None:

@@ -29,12 +29,13 @@ import subprocess
 import sys
 import tempfile
 
+import elf
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Words of plan texts that were renamed on purpose: (new word, word in older hashes).
 RENAMED = (("packed::", "mixed::"), ("Packed", "Mixed"), ("packed", "mixed"))
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[ \t]*\\\n|\s+', re.S)
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
-SHF_ALLOC, SHT_NOBITS = 2, 8
 
 
 def digest(*parts):
@@ -87,43 +88,47 @@ class Sources:
 
 
 def code_of(cubin):
-    """Returns the parts of a cubin that a GPU runs or reads: instructions and constants, without names."""
-    offset, = struct.unpack_from("<Q", cubin, 0x28)
-    size, count, names_at = struct.unpack_from("<HHH", cubin, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, offset + i * size) for i in range(count)]
-    names = headers[names_at]
+    """The parts of a cubin that a GPU runs or reads: instructions and constants, under any names."""
     parts = []
-    for name, kind, flags, _, at, length, _, info, _, _ in headers:
-        begin = names[4] + name
-        title = cubin[begin:cubin.index(b"\0", begin)].decode()
-        if not re.match(r"\.text|\.nv\.(constant|global\.init)", title) or kind == SHT_NOBITS:
-            continue
-        registers = info >> 24 if title.startswith(".text") else 0
-        kind_of = re.match(r"\.text|\.nv\.constant\d*|\.nv\.global\.init", title).group(0)
-        parts.append(digest(kind_of, str(registers), cubin[at:at + length]))
-    if not any(parts):
+    for section in elf.sections_of(cubin):
+        kind = re.match(r"\.text|\.nv\.constant\d*|\.nv\.global\.init", section.name)
+        if kind and section.kind != elf.NOBITS:
+            registers = section.info >> 24 if section.name.startswith(".text") else 0
+            parts.append(digest(kind.group(0), str(registers), cubin[section.offset:section.offset + section.size]))
+    if not parts:
         raise SystemExit("a cubin has no machine code")
     return digest(*sorted(parts))
 
 
+def version_of(cubin):
+    """The version of the NVRTC that made a cubin."""
+    found = re.search(rb"V(\d+\.\d+\.\d+)", cubin)
+    return found[1].decode() if found else ""
+
+
 def compile_units(tool, folder, numbers, jobs):
-    """Yields (number, registers and code hash), in any order."""
-    groups, done = [numbers[i:i + 20] for i in range(0, len(numbers), 20)], 0
-
+    """Yields (number, registers and code hash, version of NVRTC) of folder/units/NUMBER.cu, in any order. A unit that does
+    not compile has the code "none"."""
     def run(group):
-        return subprocess.run([str(tool), "compile", str(folder), *group], capture_output=True, text=True)
+        done, found = subprocess.run([str(tool), "compile", str(folder), *group], capture_output=True, text=True), []
+        for line in done.stdout.splitlines():
+            number, registers = line.split()
+            path = folder / "units" / f"{number}.cubin"
+            cubin = path.read_bytes()
+            found.append((number, f"{registers} {code_of(cubin)}", version_of(cubin)))
+            path.unlink()
+        rest = [number for number in group if number not in {one[0] for one in found}]
+        if rest == group and len(rest) == 1:
+            print(done.stderr, file=sys.stderr)
+            return [(rest[0], "none", "")]
+        return found + [one for number in rest for one in run([number])]
 
+    groups, count = [numbers[i:i + 20] for i in range(0, len(numbers), 20)], 0
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for result in pool.map(run, groups):
-            if result.returncode != 0:
-                raise SystemExit(result.stderr or "the compiler ended early")
-            for line in result.stdout.splitlines():
-                number, registers = line.split()
-                cubin = folder / "units" / f"{number}.cubin"
-                yield number, f"{registers} {code_of(cubin.read_bytes())}"
-                cubin.unlink()
-                done += 1
-            print(f"compiled {done} of {len(numbers)}", file=sys.stderr, flush=True)
+        for found in pool.map(run, groups):
+            yield from found
+            count += len(found)
+            print(f"compiled {count} of {len(numbers)}", file=sys.stderr, flush=True)
 
 
 def kernel_lines(tool, folder, args, compiler):
@@ -137,7 +142,9 @@ def kernel_lines(tool, folder, args, compiler):
         if (kept / keys[number]).is_file():
             values[number] = (kept / keys[number]).read_text()
     missing = [number for number in names if number not in values]
-    for number, value in compile_units(tool, folder, missing, args.jobs):
+    for number, value, _ in compile_units(tool, folder, missing, args.jobs):
+        if value == "none":
+            raise SystemExit(f"{names[number]} does not compile")
         values[number] = value
         (kept / keys[number]).write_text(value)
     count = collections.Counter()
@@ -168,13 +175,6 @@ def plan_lines(text, kept):
         yield f"plan {name}{more}\t{digest(parts[0])} {digest(parts[1])}"
 
 
-def compiler_name(tool, folder):
-    """Returns the compiler's name, which every cubin contains."""
-    subprocess.run([str(tool), "compile", str(folder), "0"], check=True, capture_output=True)
-    cubin = (folder / "units/0.cubin").read_bytes()
-    return re.search(rb"V(\d+\.\d+\.\d+)", cubin).group(1).decode()
-
-
 def lines_of_tree(args):
     tool = pathlib.Path(args.build) / "tests/sluice_unchanged"
     if not tool.is_file():
@@ -182,7 +182,7 @@ def lines_of_tree(args):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         subprocess.run([str(tool), "list", name], check=True)
-        compiler = compiler_name(tool, folder)
+        (_, _, compiler), = compile_units(tool, folder, ["0"], 1)
         lines = [f"compiler\t{compiler}"]
         if not args.only.startswith("plan"):
             lines += kernel_lines(tool, folder, args, compiler)
@@ -231,22 +231,6 @@ def differences(before, after, only="", kept=pathlib.Path("/nonexistent")):
                 yield from shown(kept, old[name], new[name])
 
 
-def elf_of(sections):
-    """Returns a cubin that contains only these (name, info, bytes)."""
-    names, body, headers = b"\0", b"", [bytes(64)]
-    for name, info, data in [*sections, (".shstrtab", 0, None)]:
-        at = len(names)
-        names += name.encode() + b"\0"
-        data = names if data is None else data
-        headers.append(struct.pack("<IIQQQQIIQQ", at, 1, SHF_ALLOC, 0, 64 + len(body), len(data), 0, info, 1, 0))
-        body += data
-    top = b"\x7fELF" + bytes(60)
-    top = bytearray(top)
-    struct.pack_into("<Q", top, 0x28, 64 + len(body))
-    struct.pack_into("<HHH", top, 0x3A, 64, len(headers), len(headers) - 1)
-    return bytes(top) + body + b"".join(headers)
-
-
 def self_test():
     header = "#pragma once\n// says why\nint f(int x);  /* and\nmore */\nconst char* s = \"// no comment\";\n"
     assert without_comments(header) == without_comments("#pragma once\nint f(int x);\nconst char* s = \"// no comment\";")
@@ -265,11 +249,11 @@ def self_test():
         assert plain == key("int x = 3;  // three") and plain == key("// why\nint   x = 3;")
         assert plain != key("int x = 4;"), "a constant of a header changes a unit's key"
         assert plain != key("int x = 3;", "int deep = 2;"), "and so does one of a header that a header includes"
-    code = code_of(elf_of([(".text.sluice_entry", 168 << 24, b"instructions"), (".debug", 0, b"a")]))
-    assert code == code_of(elf_of([(".debug", 0, b"b"), (".text.other_name", 168 << 24, b"instructions")]))
-    assert code != code_of(elf_of([(".text.sluice_entry", 168 << 24, b"instructiont")]))
-    assert code != code_of(elf_of([(".text.sluice_entry", 160 << 24, b"instructions")]))
-    assert code != code_of(elf_of([(".text.sluice_entry", 168 << 24, b"instructions"), (".nv.constant4", 0, b"a")]))
+    code = code_of(elf.elf_of([(".text.sluice_entry", 168 << 24, b"instructions"), (".debug", 0, b"a")]))
+    assert code == code_of(elf.elf_of([(".debug", 0, b"b"), (".text.other_name", 168 << 24, b"instructions")]))
+    assert code != code_of(elf.elf_of([(".text.sluice_entry", 168 << 24, b"instructiont")]))
+    assert code != code_of(elf.elf_of([(".text.sluice_entry", 160 << 24, b"instructions")]))
+    assert code != code_of(elf.elf_of([(".text.sluice_entry", 168 << 24, b"instructions"), (".nv.constant4", 0, b"a")]))
     with tempfile.TemporaryDirectory() as name:
         kept = pathlib.Path(name)
         planned = "h200 packed 1\n = sluice::PackedConfig{.a = 1}\n   people read it\nh200 2\n = x\n   y\n"

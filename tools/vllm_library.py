@@ -17,37 +17,29 @@ import sys
 import tempfile
 import zipfile
 
+import elf
+
 LIBRARY = "vllm/_C.abi3.so"
-ORIGIN = "origin.json"  # file in the small wheel that says what it was made from
-SECTION, MAGIC = b".nv_fatbin", 0xBA55ED50
+ORIGIN = "origin.json"  # in the small wheel: what it was made from
+SECTION, MAGIC = ".nv_fatbin", 0xBA55ED50
 PTX, CUBIN, HOPPER = 1, 2, 90
 
 
-def section_of(elf: bytes, name: bytes) -> tuple[int, int]:
-    """Returns offset and size of a section of a 64-bit ELF file."""
-    table, = struct.unpack_from("<Q", elf, 0x28)
-    size, count, names = struct.unpack_from("<HHH", elf, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQ", elf, table + size * i) for i in range(count)]
-    texts = headers[names][4]
-    for where, _, _, _, offset, length in headers:
-        if elf.startswith(name + b"\0", texts + where):
-            return offset, length
-    raise ValueError(f"the library has no section {name.decode()}, so no GPU code: is it vLLM's for CUDA?")
-
-
-def entries_of(elf: bytes) -> list[list[tuple[int, int, int, int]]]:
-    """Returns the entries of each fat binary: kind, architecture, offset and size of the code."""
-    at, length = section_of(elf, SECTION)
-    end, found = at + length, []
+def entries_of(library: bytes) -> list[list[tuple[int, int, int, int]]]:
+    """Lists for each fat binary its entries: kind, architecture, offset and size of the code."""
+    section = next((one for one in elf.sections_of(library) if one.name == SECTION), None)
+    if section is None:
+        raise ValueError(f"the library has no section {SECTION}, so no GPU code: is it vLLM's for CUDA?")
+    at, end, found = section.offset, section.offset + section.size, []
     while at + 16 <= end:
-        magic, _, header, size = struct.unpack_from("<IHHQ", elf, at)
+        magic, _, header, size = struct.unpack_from("<IHHQ", library, at)
         if magic != MAGIC:
             at += 8  # padding between fat binaries
             continue
         entry, at, entries = at + header, at + header + size, []
         while entry < at:
-            kind, _, header, size = struct.unpack_from("<HHIQ", elf, entry)
-            entries.append((kind, struct.unpack_from("<I", elf, entry + 28)[0], entry + header, size))
+            kind, _, header, size = struct.unpack_from("<HHIQ", library, entry)
+            entries.append((kind, struct.unpack_from("<I", library, entry + 28)[0], entry + header, size))
             entry += header + size
         found.append(entries)
     return found
@@ -61,11 +53,10 @@ def is_loaded(kind: int, arch: int, others: list[tuple[int, int, int, int]]) -> 
     return kind == PTX and arch <= HOPPER
 
 
-def blanked(elf: bytes) -> bytes:
-    """Returns the library with everything zeroed that a Hopper GPU never loads. Headers stay, so that CUDA's
-    tables stay valid."""
-    small = bytearray(elf)
-    for entries in entries_of(elf):
+def blanked(library: bytes) -> bytes:
+    """The library without what a Hopper GPU never loads. Headers stay, so that CUDA's tables stay right."""
+    small = bytearray(library)
+    for entries in entries_of(library):
         for kind, arch, start, size in entries:
             if not is_loaded(kind, arch, entries):
                 small[start:start + size] = bytes(size)
@@ -82,22 +73,22 @@ def version_in(wheel: zipfile.ZipFile) -> str:
 
 def shrink(source: pathlib.Path, target: pathlib.Path) -> None:
     with zipfile.ZipFile(source) as whole, zipfile.ZipFile(target, "w", zipfile.ZIP_LZMA) as small:
-        version, elf = version_in(whole), whole.read(LIBRARY)
-        small.writestr(LIBRARY, blanked(elf))
+        version, library = version_in(whole), whole.read(LIBRARY)
+        small.writestr(LIBRARY, blanked(library))
         small.writestr(f"vllm-{version}.dist-info/METADATA", whole.read(f"vllm-{version}.dist-info/METADATA"))
-        small.writestr(ORIGIN, json.dumps({"wheel": source.name, "library_sha256": hashlib.sha256(elf).hexdigest()}))
+        small.writestr(ORIGIN, json.dumps({"wheel": source.name, "library_sha256": hashlib.sha256(library).hexdigest()}))
 
 
 def load(torch, wheel: pathlib.Path) -> dict:
     """Loads the library of a wheel, whole or small, so that torch.ops._C has its operators. Returns its
     version and origin for the record."""
     with zipfile.ZipFile(wheel) as opened, tempfile.TemporaryDirectory() as folder:
-        version, elf = version_in(opened), opened.read(LIBRARY)
+        version, library = version_in(opened), opened.read(LIBRARY)
         file = pathlib.Path(folder) / "library.so"
-        file.write_bytes(elf)
+        file.write_bytes(library)
         torch.ops.load_library(str(file))
         origin = json.loads(opened.read(ORIGIN)) if ORIGIN in opened.namelist() else \
-            {"wheel": wheel.name, "library_sha256": hashlib.sha256(elf).hexdigest()}
+            {"wheel": wheel.name, "library_sha256": hashlib.sha256(library).hexdigest()}
     return {"vllm": version, "vllm_origin": origin}
 
 

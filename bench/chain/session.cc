@@ -12,7 +12,6 @@
 #include <sluice/try.h>
 
 #include "bench/chain/arms.h"
-#include "bench/chain/clock.h"
 #include "bench/chain/peer.h"
 #include "bench/measure.h"
 
@@ -50,21 +49,7 @@ void time_arms(const Work& work, std::vector<Arm>& arms, ChainRecord& record) {
   record.telemetry = summarise(samples);
 }
 
-/// Makes timelines. If that fails, the variant keeps its timing.
-void clock_arms(const Work& work, std::vector<Arm>& arms) {
-  const Result<Device> device = open_timeline_device(work.lab);
-  for (Arm& arm : arms) {
-    if (!arm.chain || !arm.record.right()) continue;
-    work.phase(fmt::format("the timeline of {}", arm.record.name));
-    Result<Timeline> made = device ? clock_arm(work, *device, arm) : Result<Timeline>(device.error());
-    if (made)
-      arm.record.timeline = *std::move(made);
-    else
-      arm.record.timeline_error = made.error().message;
-  }
-}
-
-/// Makes the variant with cuBLASLt's products. A failure is stored in the variant's record.
+/// Makes the arm with the peer's products; failures become the arm's error.
 Arm peer_arm(const Work& work, const Arm& off) {
   work.phase("timing cuBLASLt's algorithms");
   Arm arm;
@@ -154,7 +139,6 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
     if (times.tuned_us > 0 && times.off_us > 0)
       record.tuned.push_back(tuned_chain(lab, *arms[i].tuning, times));
   }
-  if (item.timeline) clock_arms(work, arms);
   for (Arm& arm : arms) record.arms.push_back(std::move(arm.record));
   return {};
 }
@@ -191,7 +175,7 @@ std::vector<std::string> data_units_of(const ChainCase& item) {
 }
 
 Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
-                                          const RecordBook& records, Stamping stamping) {
+                                          const RecordBook& records) {
   std::vector<std::string> units;
   std::vector<ArmSpec> arms = item.arms;
   arms.push_back({.name = kChainOff, .options = {.overlap = ChainOverlap::off}});
@@ -200,7 +184,7 @@ Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInf
     if (!plan)
       return Error{plan.error().code,
                    fmt::format("{}, {}: {}", name_of(item.spec), arm.name, plan.error().message)};
-    for (std::string& unit : units_of(*plan, stamping)) units.push_back(std::move(unit));
+    for (std::string& unit : units_of(*plan)) units.push_back(std::move(unit));
   }
   return units;
 }

@@ -12,7 +12,6 @@
 #include <sluice/tools.h>
 
 #include "bench/chain/data.h"
-#include "bench/chain/timeline.h"
 #include "bench/chain/tune.h"
 #include "bench/comparer.h"
 #include "bench/session.h"
@@ -42,11 +41,9 @@ struct ArmRecord {
   // RMS of the difference from the variant without overlap, divided by the RMS of the residual stream, both
   // at its end. Set for cuBLASLt and for variants with other kernels.
   double distance = 0;
-  i64 replays = 0;    // replays with changing inputs whose result equals that without overlap
-  std::string text;   // explain() of the first layer
-  std::string error;  // empty if the variant was timed
-  std::optional<Timeline> timeline{};
-  std::string timeline_error{};  // empty if a timeline was made or not asked for
+  i64 replays = 0;    // replays with changing inputs that equal the overlap off
+  std::string text;   // explain() of its first layer
+  std::string error;  // not empty: not timed
 
   /// True if the variant ran and computed the right values.
   bool right() const;
@@ -74,11 +71,8 @@ struct ChainCase {
   LayerSpec spec;
   std::vector<ArmSpec> arms;  // variants other than kChainOff, which is always measured
   bool against_peer = false;
-  i64 replays = 0;  // replays of each variant in `arms`, with changing inputs
-  // True: after timing, record a timeline of each sluice variant with instrumented kernels.
-  bool timeline = false;
-  // True in tests on the fake driver: its kernels compute nothing, so products are not checked.
-  bool on_fake = false;
+  i64 replays = 0;       // replays of each arm in `arms`, with changing inputs
+  bool on_fake = false;  // tests on the fake driver, whose kernels compute nothing: products are not checked
 };
 
 /// Plans a variant's chain without a GPU, on fake addresses.
@@ -90,7 +84,7 @@ std::string missing_record(const ChainPlan& plan, const ChainOptions& options);
 std::vector<std::string> data_units_of(const ChainCase& item);
 /// Source texts of the kernels of all variants.
 Result<std::vector<std::string>> units_of(const ChainCase& item, const DeviceInfo& device,
-                                          const RecordBook& records, Stamping stamping);
+                                          const RecordBook& records);
 
 ChainRecord measure_chain(const Lab& lab, const ChainCase& item, const Phase& phase);
 

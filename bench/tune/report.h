@@ -24,8 +24,8 @@ std::string method_text(const Method& method);
 /// Makes the tuning record. result.state must be `tuned`.
 TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin);
 
-/// The result in the form that `sluice bench --tune` writes and tools/sweep.py reads. Contenders are the
-/// model's pick and the best plan. Candidates are all trials that ran.
+/// The shape as `sluice bench --tune` writes it. Its contenders are the pick and the best, its candidates all
+/// trials that were tried.
 ShapeRecord shape_record_of(const TuneResult& result);
 
 struct TuneSummary {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner checks all variants; those that it refuses are left out.
+// Each plan is a copy with another split. Only a numbering can break a rule, and such a copy is left out.
 #include "bench/tune/walks.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -14,26 +13,27 @@ namespace {
 
 constexpr int kGroups[] = {1, 2, 4, 8, 16};
 
-std::optional<Plan> first_of(const Problem& problem, const DeviceInfo& device,
-                             const PlanOverrides& overrides) {
-  Result<std::vector<Plan>> made = gemm::candidates(problem, device, overrides);
-  if (!made) return std::nullopt;
-  return std::move(made->front());
+/// The plan with another split, and the estimate of that.
+Plan with_split(Plan plan, const WorkSplit& split, const DeviceInfo& device) {
+  plan.split = split;
+  plan.estimate = sluice::estimate(product_of(plan.problem, plan.config), plan.config, split, device);
+  plan.source = PlanSource::model;
+  plan.measured_us = 0;
+  plan.product_alone = false;
+  return plan;
 }
 
-/// Overrides that fix the plan's kernel, grid and split. Cluster numbering and raster stay open.
-PlanOverrides of_same_kernel(const Plan& plan) {
-  const KernelConfig& c = plan.config;
-  return {.schedule = c.schedule,
-          .tile_m = c.tile.m,
-          .tile_n = c.tile.n,
-          .stages = c.stages,
-          .cluster = c.cluster,
-          .store = c.store,
-          .swapped = is_swapped(c),
-          .clusters = plan.split.clusters,
-          .streamed = plan.split.streamed,
-          .combine = c.combine};
+/// The plan's split with the other numbering of clusters, in the raster that suits it.
+WorkSplit numbered_otherwise(const Plan& plan, const DeviceInfo& device) {
+  if (plan.split.numbering == Numbering::launch) return numbered_by_gpc(plan);
+  PlanOverrides same;
+  if (plan.split.slices == 1) same.clusters = plan.split.clusters;
+  const WorkSplit best = choose_split(product_of(plan.problem, plan.config), plan.config, device, same);
+  WorkSplit split = plan.split;
+  split.numbering = Numbering::launch;
+  split.raster = best.raster;
+  split.group = best.group;
+  return split;
 }
 
 }  // namespace
@@ -42,14 +42,8 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
   std::vector<Plan> orders;
   if (is_plain(plan.config.schedule)) return orders;
   const KernelConfig& c = plan.config;
-  const PlanOverrides same = of_same_kernel(plan);
-  const auto add = [&](const PlanOverrides& overrides) {
-    if (std::optional<Plan> made = first_of(plan.problem, device, overrides))
-      orders.push_back(*std::move(made));
-  };
-  PlanOverrides other = same;
-  other.numbering = plan.split.numbering == Numbering::gpc ? Numbering::launch : Numbering::gpc;
-  add(other);
+  const WorkSplit otherwise = numbered_otherwise(plan, device);
+  if (numbering_problem(otherwise).empty()) orders.push_back(with_split(plan, otherwise, device));
   const Problem product = product_of(plan.problem, c);
   const i64 rows = grid_rows(product, c), columns = grid_columns(product, c);
   // With one row or column of tiles, all rasters visit the tiles in the same order.
@@ -65,18 +59,17 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
   for (const Raster raster : {Raster::along_m, Raster::along_n})
     for (const int group : kGroups) {
       if (!seen.insert(walk(raster, group)).second) continue;
-      other = same;
-      other.numbering = plan.split.numbering;
-      other.raster = raster;
-      other.raster_group = group;
-      add(other);
+      WorkSplit split = plan.split;
+      split.raster = raster;
+      split.group = group;
+      orders.push_back(with_split(plan, split, device));
     }
   return orders;
 }
 
 std::vector<Plan> smaller_grids(const Plan& plan, const DeviceInfo& device) {
   std::vector<Plan> grids;
-  if (is_plain(plan.config.schedule) || plan.split.streamed > 0) return grids;
+  if (is_plain(plan.config.schedule) || plan.split.slices > 1) return grids;
   const Problem product = product_of(plan.problem, plan.config);
   const i64 tiles = static_cast<i64>(grid_tiles(product, plan.config));  // a plan has fewer than 2^31 tiles
   const i64 clusters = plan.split.clusters;
@@ -85,12 +78,9 @@ std::vector<Plan> smaller_grids(const Plan& plan, const DeviceInfo& device) {
   const i64 whole_bands = ceil_div(even, i64{plan.split.group}) * plan.split.group;
   for (const i64 smaller : std::set<i64>{even, whole_bands}) {
     if (smaller >= clusters) continue;
-    PlanOverrides other = of_same_kernel(plan);
-    other.raster = plan.split.raster;
-    other.raster_group = plan.split.group;
-    other.numbering = plan.split.numbering;
-    other.clusters = static_cast<int>(smaller);
-    if (std::optional<Plan> made = first_of(plan.problem, device, other)) grids.push_back(*std::move(made));
+    WorkSplit split = plan.split;
+    split.clusters = static_cast<int>(smaller);
+    grids.push_back(with_split(plan, split, device));
   }
   return grids;
 }

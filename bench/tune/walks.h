@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds other rasters for the tuner's fastest plans, with the same tile and cluster. Needs no GPU. Each plan
-// is made with overrides of the planner, so that a record can describe it. Called by tune.cc.
+// Other rasters for the tuner's fastest plans, with the same tile and cluster. Needs no GPU. Plans differ
+// only in fields of their splits that a record holds. Called by tune.cc.
 #pragma once
 
 #include <vector>

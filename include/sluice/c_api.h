@@ -21,7 +21,7 @@ extern "C" {
 #define SLUICE_API __attribute__((visibility("default")))
 /* The ABI number, which grows when a struct or a function below changes. sluice_c_abi() returns the number
  * of the loaded library. */
-#define SLUICE_C_ABI 10
+#define SLUICE_C_ABI 11
 
 typedef enum {
   SLUICE_OK = 0,
@@ -427,12 +427,7 @@ typedef struct {
 } sluice_row_range;
 #define SLUICE_MOST_ROW_KERNELS 12 /* the most kernels that one range compiles */
 typedef struct {
-  int32_t kernels;   /* kernels to be compiled */
-  int32_t numbers;   /* values of m that were examined: all in a range of up to 1024, else a sample */
-  int32_t unbounded; /* kernels that would be needed if each examined m had its own */
-  double mean_loss;  /* modelled loss against one kernel per m; 0.01: one per cent slower */
-  double worst_loss;
-  int64_t worst_m;
+  int32_t kernels; /* kernels to be compiled */
 } sluice_row_summary;
 typedef struct {
   sluice_plan* plans[SLUICE_MOST_ROW_KERNELS]; /* each for some m; to be freed with sluice_plan_free */

@@ -33,6 +33,7 @@ struct ProductStep {
   Problem problem{};
   PlanOverrides overrides{};
   gemm::Args args{};
+  std::optional<Numbering> numbering{};  // set by a tuned choice; empty: the planner decides
 };
 /// A product with packed weights. Leave Overrides::overlap and Args::prefetch and hand_off unset: the chain
 /// sets them.

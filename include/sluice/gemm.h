@@ -73,7 +73,7 @@ class Workspace {
   i64 bytes() const;
   WorkspaceView view() const { return {data(), bytes()}; }
   /// Waits for the device and checks that the counters are zero. Error workspace: the first counter that is
-  /// not. With Options::stamp_workspaces also: two launches used it at the same time, or one did not end.
+  /// not.
   Result<void> verify() const;
   /// Zeroes the whole workspace in stream order. Needed only after a kernel was aborted or two launches
   /// shared it. Error: driver.

@@ -23,18 +23,15 @@ struct Options {
   /// all for three, on two cores. Two processes may choose differently, and so may give different bits, until
   /// one reads the other's result.
   int race = 0;
-  /// Debugging: kernels record which launch uses a workspace, so that Workspace::verify() detects two
-  /// launches that used it at the same time. Such kernels are compiled separately and are slower.
-  bool stamp_workspaces = false;
   /// File to which one line is appended per kernel that is found or compiled (docs/jit.md); empty: none.
   std::string kernel_log{};
 };
 
 /// Reads SLUICE_CACHE_DIR (default: $XDG_CACHE_HOME/sluice or ~/.cache/sluice), SLUICE_CACHE_READ_ONLY,
 /// SLUICE_NVRTC, SLUICE_RECORDS_DIR (default: $XDG_DATA_HOME/sluice/records or
-/// ~/.local/share/sluice/records), SLUICE_JOBS, SLUICE_RACE, SLUICE_STAMP_WORKSPACES, SLUICE_KERNEL_LOG.
-/// Switches take 1, true, yes, on or 0, false, no, off in any case, SLUICE_JOBS 0..1024, SLUICE_RACE 0..16.
-/// Other values are ignored, and the default is used.
+/// ~/.local/share/sluice/records), SLUICE_JOBS, SLUICE_RACE, SLUICE_KERNEL_LOG. SLUICE_CACHE_READ_ONLY takes
+/// 1, true, yes, on or 0, false, no, off in any case, SLUICE_JOBS 0..1024, SLUICE_RACE 0..16. Other values
+/// are ignored, and the default is used.
 Options options_from_environment();
 /// Values of the environment that were ignored: one line each, with the rule and the remedy.
 std::vector<std::string> environment_troubles();

@@ -61,12 +61,11 @@ struct TunedChoice {
 
 /// Choices that replace the planner's; fields that are not set are left to its model. The model chooses among
 /// the kernels that have all the fields that are set: narrow (token_blocks to ctas), wide (tokens to
-/// tail_parts) and strip (tokens, strips, k_groups, parts and stages). strip is the only kernel for e4m3
+/// w_stages) and strip (tokens, strips, k_groups, parts and stages). strip is the only kernel for e4m3
 /// tokens. Records are ignored once any field is set.
 struct Overrides {
   std::optional<int> token_blocks{}, row_blocks{}, warps{}, stages{}, parts{}, ctas{};  // as in NarrowConfig
-  std::optional<int> tokens{}, cluster_n{}, cluster_k{};                                // as in WideConfig
-  std::optional<int> x_stages{}, w_stages{}, tail_parts{};                              // as in WideConfig
+  std::optional<int> tokens{}, cluster_n{}, x_stages{}, w_stages{};                     // as in WideConfig
   std::optional<int> strips{}, k_groups{};                                              // as in StripConfig
   bool ignore_records = false;  // plan as if the problem had no record
   Overlap overlap{};            // for chains of launches; applied to every plan, also to one from a record

@@ -61,12 +61,8 @@ struct PlanOverrides {
   std::optional<bool> swapped{};  // true: multiply B by A instead of A by B; false: never
   std::optional<Raster> raster{};
   std::optional<int> raster_group{};
-  std::optional<Numbering> numbering{};
-  std::optional<int> clusters{};  // launched clusters
-  std::optional<int> streamed{};  // cluster tiles that are divided among clusters by k-tile
-                                  // (spec/work_split.h); 0: none
-  // splits every tile into this many slices along k; 1: no split. Sets clusters and streamed
-  std::optional<int> splits{};
+  std::optional<int> clusters{};         // launched clusters
+  std::optional<int> splits{};           // slices of every tile along k; 1: whole tiles. Sets clusters
   std::optional<Combine> combine{};      // how slices of a tile are combined; splits nothing by itself
   std::optional<i64> workspace_limit{};  // most workspace bytes of a plan; default: kWorkspaceLimit
   bool ignore_records = false;           // plan as if the problem had no record

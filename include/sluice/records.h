@@ -36,8 +36,8 @@ struct TunedChoice {  // a dense product's
   int raster_group = 8;                     // cluster tiles per band
   Numbering numbering = Numbering::launch;  // numbering of clusters
   int clusters = 1;                         // launched clusters
-  int streamed = 0;                         // cluster tiles that are divided among clusters by k-tile
-  Combine combine = Combine::last_arriver;  // how slices of those tiles are combined
+  int slices = 1;                           // slices along k of every tile
+  Combine combine = Combine::last_arriver;  // how slices are combined
   int warps = 0, stages = 0;                // plain schedules; 0 in the others
   double measured_us = 0;                   // time of one launch when the record was made
 

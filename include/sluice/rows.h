@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that serve every m (rows of A) of a range. gemm::plan fits a kernel to each m, so a layer that is
-// called with 1 to 512 rows would compile about fifty. Here a few kernels serve the whole range; model and
-// records decide which kernel serves which m.
+// called with 1 to 512 rows would compile about fifty. Here the kernels of fixed m serve the whole
+// range; model and records decide which kernel serves which m.
 //   auto served = sluice::gemm::prepare(*device, problem, {.low = 1, .high = 512});
 //   auto done   = sluice::gemm::run(*device, problem_of_any_m_inside, args, stream);  // compiles nothing
-// docs/decisions/0015-few-kernels-for-many-rows.md has the reasons and the cost.
+// docs/decisions/0031-kernels-of-fixed-rows.md has the reasons and the cost.
 #pragma once
 
-#include <utility>
 #include <vector>
 
 #include <sluice/gemm.h>
 #include <sluice/packed.h>
+#include <sluice/records.h>
 
 namespace sluice {
 
@@ -22,33 +22,25 @@ struct RowRange {
   bool operator==(const RowRange&) const = default;
 };
 
-/// Most kernels that are compiled for one range, including those that add up split-K slices. The kernel that
-/// locates the device's GPCs is compiled once per device and is not counted.
+/// Most kernels that are compiled for one range, including those that add up split-K slices.
 inline constexpr int kMostRowKernels = 12;
 
-/// The modelled cost of serving a range with few kernels, compared with one plan per m.
+/// The kernels of a range.
 struct RowSummary {
-  int kernels = 0;        // to be compiled, at most kMostRowKernels
-  int numbers = 0;        // values of m that were examined: all of a short range, else a sample
-  int unbounded = 0;      // kernels that those values would need with one plan each
-  double mean_loss = 0;   // 0.01: one per cent slower
-  double worst_loss = 0;  // the largest loss; it occurs at worst_m
-  i64 worst_m = 0;
+  int kernels = 0;      // to be compiled, at most kMostRowKernels
   bool splits = false;  // true if some launches may need a workspace
 
   bool operator==(const RowSummary&) const = default;
 };
 
-/// Which kernel serves each m. Pure: the same problem, range, device and records give the same table.
+/// The kernels of a range. Pure: the same problem, range, device and records give the same table.
 template <class AnyProblem, class AnyPlan>
 struct BasicRowTable {
   AnyProblem problem{};  // a problem with m = rows.low, and the caller's strides
   RowRange rows{};
-  /// One plan per kernel, for one of the m that it serves. plan() uses only their configs.
+  /// One plan per kernel, for the least m that picks it. plan() uses only their configs.
   std::vector<AnyPlan> kernels{};
-  /// Plans from tuning records that use one of those kernels, by m.
-  std::vector<std::pair<i64, AnyPlan>> recorded{};
-  bool numbers_by_gpc = false;  // true if plans may number clusters by GPC
+  RecordBook records{};  // plan() looks m up in these
   RowSummary summary{};
 };
 
@@ -56,17 +48,16 @@ namespace gemm {
 
 using RowTable = BasicRowTable<Problem, Plan>;
 
-/// Chooses at most kMostRowKernels kernels with the least loss over the range. `problem.m` is ignored;
-/// strides of 0 are derived for each m. A range of up to 1024 values is examined completely. A longer range
-/// is examined completely up to 256, then at 64 to 128 values per octave. Takes about 2 ms per examined
-/// value. Pure. Errors: invalid_size (low below 1 or above high; an end that plan() refuses), and those of
-/// plan().
+/// Plans the problem at fixed m of the range (8, 16, 32, 48, 64, 96 .. 8192, and both ends) and takes the
+/// kernels of those plans. If they are more than kMostRowKernels, those are dropped without which the fixed m
+/// lose least. `problem.m` is ignored; strides of 0 are derived for each m. Takes about 2 ms per fixed m.
+/// Pure. Errors: invalid_size (low below 1 or above high; an end that plan() refuses), and those of plan().
 Result<RowTable> plan_rows(const Problem& problem, RowRange rows, const DeviceInfo& device,
                            const RecordBook& records = shipped_records());
 
-/// The plan of one m in the table's range: that of its record, else that of the kernel with the best
-/// estimate. Takes a few microseconds per kernel. Errors: invalid_size (m outside the range), those of
-/// plan().
+/// The plan of one m in the table's range: that of its record if the table has its kernel, else that of the
+/// kernel with the best estimate. Clusters are numbered in launch order. Takes a few microseconds per kernel.
+/// Errors: invalid_size (m outside the range), those of plan().
 Result<Plan> plan(const RowTable& table, i64 m, const DeviceInfo& device);
 
 /// Chooses, compiles and loads the kernels of a range. From then on run() on this device serves every m of
@@ -91,8 +82,8 @@ Result<RowSummary> prepare(const Device& device, const PackedProblem& problem, R
 
 }  // namespace packed
 
-/// The table as aligned lines: the kernels, the values of m that each serves, and the loss. Printed by
-/// `sluice plan --rows`.
+/// The table as aligned lines: the kernels, and the values of m that each serves. Printed by `sluice plan
+/// --rows`.
 std::string describe(const gemm::RowTable& table, const DeviceInfo& device);
 std::string describe(const packed::RowTable& table, const DeviceInfo& device);
 

@@ -13,7 +13,7 @@ from typing import Callable, NoReturn, Optional
 from . import errors
 from ._arguments import choice_of
 
-C_ABI = 10
+C_ABI = 11
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -101,8 +101,7 @@ class RowRangeStruct(ctypes.Structure):
 
 
 class RowSummaryStruct(ctypes.Structure):
-    _fields_ = [*((name, c_int32) for name in ("kernels", "numbers", "unbounded")),
-                ("mean_loss", c_double), ("worst_loss", c_double), ("worst_m", c_int64)]
+    _fields_ = [("kernels", c_int32)]
 
 
 MOST_ROW_KERNELS = 12

@@ -150,8 +150,8 @@ def _planned(problem: AnyProblem, device: Optional[int], gpu: object, choices: b
 def plan(problem: Union[Problem, Convolution, None] = None, *, device: Optional[int] = None, gpu: Optional[str] = None, schedule: Optional[str] = None,
          tile: Optional[Sequence[int]] = None, cluster: Optional[Sequence[int]] = None, stages: Optional[int] = None, warps: Optional[int] = None,
          store: Optional[str] = None, raster: Optional[str] = None, raster_group: Optional[int] = None,
-         clusters: Optional[int] = None, streamed: Optional[int] = None, splits: Optional[int] = None,
-         combine: Optional[str] = None, numbering: Optional[str] = None, workspace_limit: Optional[int] = None,
+         clusters: Optional[int] = None, splits: Optional[int] = None,
+         combine: Optional[str] = None, workspace_limit: Optional[int] = None,
          swapped: Optional[bool] = None, ignore_records: bool = False, **fields: object) -> Plan:
     """Returns the plan of a problem: the kernel that would run, with its estimated time. Needs no GPU.
 
@@ -169,9 +169,9 @@ def plan(problem: Union[Problem, Convolution, None] = None, *, device: Optional[
     problem = _problem_of("plan", Convolution if isinstance(problem, Convolution) else Problem, problem, fields)
     numbers: dict[str, object] = dict(zip(("tile_m", "tile_n"), choices_of("tile", tile, 2)))
     numbers.update(zip(("cluster_m", "cluster_n", "cluster_k"), choices_of("cluster", cluster, 2, 3)))
-    numbers.update(stages=stages, warps=warps, raster_group=raster_group, clusters=clusters, streamed=streamed, splits=splits,
+    numbers.update(stages=stages, warps=warps, raster_group=raster_group, clusters=clusters, splits=splits,
                    workspace_limit=workspace_limit)
-    names = {"schedule": schedule, "store": store, "raster": raster, "combine": combine, "numbering": numbering}
+    names = {"schedule": schedule, "store": store, "raster": raster, "combine": combine}
     return _planned(problem, device, gpu, _choices_of(numbers, names, {"swapped": swapped, "ignore_records": ignore_records or None}))
 
 
@@ -179,8 +179,8 @@ def plan(problem: Union[Problem, Convolution, None] = None, *, device: Optional[
 def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int] = None, gpu: Optional[str] = None,
                token_blocks: Optional[int] = None, row_blocks: Optional[int] = None, warps: Optional[int] = None, stages: Optional[int] = None,
                parts: Optional[int] = None, ctas: Optional[int] = None, tokens: Optional[int] = None,
-               cluster_n: Optional[int] = None, cluster_k: Optional[int] = None, x_stages: Optional[int] = None,
-               w_stages: Optional[int] = None, tail_parts: Optional[int] = None, strips: Optional[int] = None,
+               cluster_n: Optional[int] = None, x_stages: Optional[int] = None,
+               w_stages: Optional[int] = None, strips: Optional[int] = None,
                k_groups: Optional[int] = None, ignore_records: bool = False, **fields: object) -> Plan:
     """Returns the plan of a product of tokens (16 bits or e4m3) and packed weights. Needs no GPU; ``device`` and ``gpu`` are
     as for ``plan``.
@@ -191,7 +191,7 @@ def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int
     every given parameter:
 
     - the narrow kernel: ``token_blocks``, ``row_blocks``, ``warps``, ``stages``, ``parts``, ``ctas``;
-    - the wide kernel: ``tokens``, ``cluster_n``, ``cluster_k``, ``x_stages``, ``w_stages``, ``tail_parts``;
+    - the wide kernel: ``tokens``, ``cluster_n``, ``x_stages``, ``w_stages``;
     - the strip kernel, the only one for e4m3 tokens: ``tokens``, ``strips``, ``k_groups``, ``parts``, ``stages``.
 
     Without any of them, a tuning record of the problem decides if there is one, unless ``ignore_records`` is True. Raises
@@ -199,8 +199,8 @@ def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int
     """
     problem = _problem_of("packed_plan", PackedProblem, problem, fields)
     given = {"token_blocks": token_blocks, "row_blocks": row_blocks, "warps": warps, "stages": stages, "parts": parts,
-             "ctas": ctas, "tokens": tokens, "cluster_n": cluster_n, "cluster_k": cluster_k, "x_stages": x_stages,
-             "w_stages": w_stages, "tail_parts": tail_parts, "strips": strips, "k_groups": k_groups}
+             "ctas": ctas, "tokens": tokens, "cluster_n": cluster_n, "x_stages": x_stages,
+             "w_stages": w_stages, "strips": strips, "k_groups": k_groups}
     return _planned(problem, device, gpu, _choices_of(given, {}, {"ignore_records": ignore_records or None}))
 
 
@@ -277,20 +277,12 @@ def _rows_of(m: Rows) -> RowRangeStruct:
 
 
 class RowPlans(NamedTuple):
-    """The kernels that cover a range of row counts, as ``plan_rows`` chose them."""
+    """The kernels that cover a range of row counts, as ``plan_rows`` chose them: those of fixed counts, at most 12."""
 
     plans: tuple[Plan, ...]
     """One plan for each kernel, with one m that it serves."""
     kernels: int
     """Number of kernels to compile, at most 12; a plan whose ``combine`` is "separate" has two."""
-    numbers: int
-    """How many numbers of rows were examined: all of a range of up to 1024, some of a longer one."""
-    unbounded: int
-    """Number of kernels that would serve if each of those numbers had its own."""
-    mean_loss: float
-    """Mean loss of time against that, by the model; 0.01 is one per cent slower."""
-    worst_loss: float
-    worst_m: int
     text: str
     """Aligned lines for people, as ``sluice plan --rows`` prints them: the kernels, and the m that each serves."""
 
@@ -301,7 +293,7 @@ class RowPlans(NamedTuple):
 @entry
 def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Optional[int] = None,
               gpu: Optional[str] = None) -> RowPlans:
-    """Returns a small set of kernels that covers every row count (m) of a range. Takes about a second. Needs no GPU; ``device``
+    """Returns a small set of kernels that covers every row count (m) of a range. Takes a fraction of a second. Needs no GPU; ``device``
     and ``gpu`` are as for ``plan``.
 
     ``m`` is the first and the last count, like ``(1, 512)``, or a ``range``, whose step is ignored. The problem's own m
@@ -316,9 +308,8 @@ def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Option
         handle = Handle(lib.sluice_plan_free)
         handle._as_parameter_ = ctypes.c_void_p(found.plans[i])
         plans.append(Plan(handle, problem))
-    s = found.summary
     text = lib.sluice_plan_rows_text(plans[0]._handle).decode() if plans else ""
-    return RowPlans(tuple(plans), s.kernels, s.numbers, s.unbounded, s.mean_loss, s.worst_loss, s.worst_m, text)
+    return RowPlans(tuple(plans), found.summary.kernels, text)
 
 
 class Compiled(NamedTuple):
@@ -415,7 +406,7 @@ def prepare(what: Union[Preparable, Iterable[Preparable]], *, m: Optional[Rows] 
     later calls with its problem use that plan.
 
     ``m``: a range of row counts, ``(1, 512)`` or ``range(1, 513)``, which replaces each problem's own m. At most 12
-    kernels cover it (``plan_rows`` tells how much slower they are than the best ones). No later call with an m in the range
+    kernels cover it (``plan_rows`` tells which). No later call with an m in the range
     compiles or loads a kernel.
 
     Call it before a CUDA graph is captured, and before the first request is served. Raises ``ToolchainError`` if a kernel

@@ -36,8 +36,7 @@ Result<Target> target_of(const sluice_device* device, const char* gpu) {
 
 std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const Target& target) {
   return std::unique_ptr<sluice_plan>(new sluice_plan{plan, describe(plan) + text_of_target(target),
-                                                      to_string(plan.config),
-                                                      gemm::units_of(plan, Stamping::off)});
+                                                      to_string(plan.config), gemm::units_of(plan)});
 }
 std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const Target& target) {
   return std::unique_ptr<sluice_plan>(new sluice_plan{plan, packed::describe(plan) + text_of_target(target),

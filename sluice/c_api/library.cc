@@ -10,9 +10,7 @@
 #include <sluice/compile.h>
 #include <sluice/host/jit/compile_ahead.h>
 #include <sluice/host/jit/nvrtc_api.h>
-#include <sluice/host/ops/gemm.h>
 #include <sluice/host/text/pack_units.h>
-#include <sluice/host/text/packed_units.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/try.h>
 
@@ -23,11 +21,6 @@ namespace sluice::c_api {
 namespace {
 
 thread_local std::string last_message;
-
-std::vector<std::string> units_of(const sluice_plan& plan, const Options& options) {
-  if (const auto* const packed = std::get_if<packed::Plan>(&plan.plan)) return packed::units_of(*packed);
-  return gemm::units_of(std::get<Plan>(plan.plan), stamping_of(options));
-}
 
 /// Fills in the counts of compiled kernels and returns the status of the first failure.
 sluice_status status_of(const Result<Compiled>& result, sluice_compiled* done) {
@@ -196,7 +189,7 @@ sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count, con
     if (!options) return fail(options.error());
     std::vector<std::string> units;
     for (int32_t i = 0; i < count; ++i)
-      for (std::string& unit : units_of(*plans[i], *options)) units.push_back(std::move(unit));
+      units.insert(units.end(), plans[i]->units.begin(), plans[i]->units.end());
     return status_of(compile_units(units, *options), done);
   });
 }

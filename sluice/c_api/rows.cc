@@ -14,12 +14,7 @@ namespace {
 static_assert(SLUICE_MOST_ROW_KERNELS == kMostRowKernels);
 
 sluice_row_summary values_of(const RowSummary& s) {
-  return {.kernels = s.kernels,
-          .numbers = s.numbers,
-          .unbounded = s.unbounded,
-          .mean_loss = s.mean_loss,
-          .worst_loss = s.worst_loss,
-          .worst_m = s.worst_m};
+  return {.kernels = s.kernels};
 }
 
 auto plan_rows(const Problem& problem, RowRange rows, const Target& target) {

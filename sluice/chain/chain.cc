@@ -35,14 +35,13 @@ class Kernels {
 
 }  // namespace
 
-std::vector<std::string> units_of(const ChainPlan& plan, Stamping stamping) {
+std::vector<std::string> units_of(const ChainPlan& plan) {
   std::vector<std::string> units;
   std::vector<bool> seen(plan.plans.size());
   for (const PlannedStep& s : plan.steps) {
     if (s.plan < 0 || seen[static_cast<size_t>(s.plan)]) continue;
     seen[static_cast<size_t>(s.plan)] = true;
-    for (std::string& unit : step_of(s.step)->units(plan_of(plan, s), stamping))
-      units.push_back(std::move(unit));
+    for (std::string& unit : step_of(s.step)->units(plan_of(plan, s))) units.push_back(std::move(unit));
   }
   return units;
 }
@@ -51,7 +50,7 @@ Result<Chain> Chain::prepare(const Device& device, const ChainPlan& plan, const 
   SLUICE_TRY(check_chain_plan(plan));
   auto impl = std::make_shared<Impl>(Impl{device, plan, {}});
   // Compiles all units in parallel. Each kernel finds its unit in the cache below, and reports its own error.
-  device.impl().cache.get_all(units_of(plan, stamping_of(device.options())), device.options().jobs, progress);
+  device.impl().cache.get_all(units_of(plan), device.options().jobs, progress);
   Kernels kernels(device, impl->plan);
   for (size_t i = 0; i < impl->plan.steps.size(); ++i) {
     const PlannedStep& planned = impl->plan.steps[i];

@@ -52,7 +52,7 @@ Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps);
 Result<void> check_chain_plan(const ChainPlan& plan);
 
 /// Returns all JIT units that preparing the plan needs. Some may occur more than once.
-std::vector<std::string> units_of(const ChainPlan& plan, Stamping stamping);
+std::vector<std::string> units_of(const ChainPlan& plan);
 
 struct Chain::Impl {
   Device device;

@@ -60,8 +60,8 @@ class ShapedStep : public Step {
     constexpr double kFixedUs = 2.0;  // the time of a kernel that moves almost no data, run by itself
     return kFixedUs + static_cast<double>(moved_bytes()) / device.rates.hbm_bytes_per_us;
   }
-  std::vector<std::string> units(const StepPlan& plan, Stamping stamping) const override {
-    return Op::units(*plan.get<Options>(), stamping);
+  std::vector<std::string> units(const StepPlan& plan) const override {
+    return Op::units(*plan.get<Options>());
   }
   Result<std::any> prepare(const Device& device, const StepPlan& plan) const override {
     SLUICE_TAKE(const auto kernel, ops::prepare<Op>(device, *plan.get<Options>()));

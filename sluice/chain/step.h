@@ -14,7 +14,6 @@
 #include <sluice/chain.h>
 #include <sluice/host/ops/operands.h>
 #include <sluice/records/step_recipe.h>
-#include <sluice/spec/workspace_stamp.h>
 
 namespace sluice {
 
@@ -83,7 +82,7 @@ class Step {
   virtual Overlap overlap_of(const StepPlan& plan) const = 0;
   virtual i64 workspace_of(const StepPlan&) const { return 0; }
   virtual double estimate_us(const StepPlan& plan, const DeviceInfo& device) const = 0;
-  virtual std::vector<std::string> units(const StepPlan&, Stamping) const { return {}; }
+  virtual std::vector<std::string> units(const StepPlan&) const { return {}; }
   /// Returns a prepared kernel; all steps with the same plan share it.
   virtual Result<std::any> prepare(const Device&, const StepPlan&) const { return std::any(); }
   /// Binds the step's arguments to its kernel. Returns those errors of a launch that can be found without the

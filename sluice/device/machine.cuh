@@ -18,12 +18,10 @@
 #include <sluice/device/ptx/global.cuh>
 #include <sluice/device/ptx/mbarrier.cuh>
 #include <sluice/device/ptx/sync.cuh>
-#include <sluice/device/timeline.cuh>
-#include <sluice/device/workspace_stamp.cuh>
 
 namespace sluice {
 
-template <KernelConfig kConfig, Stamping kStamping = Stamping::off>
+template <KernelConfig kConfig>
 class Machine {
   static_assert(validate(kConfig) == nullptr, "impossible config: spec/validate.h names the rule");
 
@@ -48,7 +46,6 @@ class Machine {
   /// barriers. One thread initialises all of them: with one barrier per lane it takes 0.65 us longer.
   SLUICE_DEVICE void start() {
     if (threadIdx.x == 0) {
-      timeline_.mark(Moment::start);
       if constexpr (kConfig.combine == Combine::separate) ptx::launch_dependents();
       Launch::begin();
       if constexpr (kConfig.load_a == Load::tma) ptx::prefetch_tensormap(params_.map_a);
@@ -102,19 +99,6 @@ class Machine {
   SLUICE_DEVICE void hand_off() { Launch::hand_off(params_); }
 
   SLUICE_DEVICE int math_group() const { return warpgroup_ - 1; }
-
-  // ---- timeline marks (spec/timeline.h): by the load thread, and by one thread per math group ----
-  SLUICE_DEVICE void mark(Moment moment) { timeline_.mark(moment); }
-  /// Only math group 0 records stage marks.
-  SLUICE_DEVICE void mark_stage(int k_tiles) {
-    if (math_group() == 0) timeline_.mark_stage(min(kConfig.stages, k_tiles));
-  }
-  SLUICE_DEVICE void claim_marks() { timeline_.claim(group_thread() == 0, warpgroup_); }
-  SLUICE_DEVICE void write_marks() {
-    // now, while the math groups finish, the load role has nothing else to do
-    if (is_load_role()) timeline_.claim(true);
-    timeline_.write();
-  }
 
   // ---- load ----
   SLUICE_DEVICE void wait_empty(int stage, u32 parity) { ptx::mbarrier_wait_parity(empty(stage), parity); }
@@ -266,23 +250,6 @@ class Machine {
   }
 
   // ---- combine ----
-  /// Call before the group's first access to the workspace. Without streamed tiles there are no accesses, and
-  /// there may be no workspace.
-  SLUICE_DEVICE void enter_workspace() {
-    if constexpr (kStamping == Stamping::on) {
-      if (params_.deal.tiles == 0) return;
-      if (group_thread() == 0) stamper_.enter(params_.counters, params_.stamp);
-      group_sync();
-    }
-  }
-  /// Call after the group's last access to the workspace.
-  SLUICE_DEVICE void leave_workspace() {
-    if constexpr (kStamping == Stamping::on) {
-      if (params_.deal.tiles == 0) return;
-      group_sync();
-      if (group_thread() == 0) stamper_.leave(params_.counters, params_.stamp);
-    }
-  }
   SLUICE_DEVICE void write_partial(const Tile& tile) {
     // for CTAs that are not the last arriver, and so do not reach the later wait
     if constexpr (kStagesVectors) ptx::copy_async_wait_all();
@@ -492,8 +459,6 @@ class Machine {
   Optional<kBlockScaled, ScaleReader<kConfig>> scales_;
   Optional<kBlockScaled, ScaleLoader<kConfig>> scale_loader_;
   Optional<kStrided, StridedLoader<kConfig>> strided_;
-  Optional<kStamping == Stamping::on, Stamper> stamper_;
-  TimelineMarks timeline_;
 };
 
 }  // namespace sluice

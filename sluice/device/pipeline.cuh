@@ -31,28 +31,20 @@ struct RingPosition {
   }
 };
 
-/// The tiles of one CTA, in order: its run of streamed k-tiles, then whole tiles.
+/// The tiles of one CTA, in order: one slice of a tile if k is split, else each `clusters`-th tile.
 template <class Machine>
 struct TileCursor {
   const Machine& machine;
-  int k_tile = 0, run_end = 0;  // the remainder of this cluster's run of streamed k-tiles
-  int index;                    // index in the list of cluster tiles, once the run has ended
-  int ordinal = 0;              // number of tiles before this one: ping-pong's groups take even and odd ones
+  int index;        // index in the list of cluster tiles
+  int ordinal = 0;  // number of tiles before this one: ping-pong's groups take even and odd ones
 
   SLUICE_DEVICE explicit TileCursor(const Machine& m) : machine(m), index(m.cluster_index()) {
-    if (!streams()) return;
-    const Deal& deal = machine.params().deal;
-    index += deal.tiles;
-    if (deal.tiles == 0) return;
-    k_tile = run_begin(deal, machine.cluster_index());
-    run_end = run_begin(deal, machine.cluster_index() + 1);
+    if (in_slices()) index = quotient(index, machine.params().slices.count);
   }
-  SLUICE_DEVICE bool valid() const { return in_run() || index < cluster_tiles(machine.params().grid); }
+  SLUICE_DEVICE bool valid() const { return index < cluster_tiles(machine.params().grid); }
   SLUICE_DEVICE void advance() {
-    if (in_run())
-      k_tile += run_length();
-    else
-      index += machine.cluster_count();
+    index +=
+        machine.cluster_count();  // past the last tile if k is split: there are as many clusters as slices
     ++ordinal;
   }
   SLUICE_DEVICE Tile tile() const {
@@ -62,27 +54,17 @@ struct TileCursor {
  private:
   SLUICE_DEVICE Tile cluster_tile() const {
     const GemmParams& p = machine.params();
-    if (!in_run()) return whole(index);
-    const int streamed_tile = quotient(k_tile, p.grid.k_tiles);
-    Tile tile = whole(streamed_tile);
-    tile.first_k_tile = k_tile - streamed_tile * p.grid.k_tiles;
-    tile.k_tiles = run_length();
-    tile.sharing = sharing_of(p.grid, p.deal, streamed_tile, machine.cluster_index());
-    return tile;
-  }
-  SLUICE_DEVICE bool streams() const { return machine.config().combine != Combine::none; }
-  SLUICE_DEVICE bool in_run() const { return streams() && k_tile < run_end; }
-  /// Number of k-tiles to the end of the tile or of the run, whichever comes first.
-  SLUICE_DEVICE int run_length() const {
-    const int k_tiles = machine.params().grid.k_tiles;
-    const int in_tile = k_tile - quotient(k_tile, k_tiles) * k_tiles;
-    return min(k_tiles - in_tile, run_end - k_tile);
-  }
-  SLUICE_DEVICE Tile whole(int list_index) const {
-    const GemmParams& p = machine.params();
-    Tile tile = tile_at(machine.config(), p.grid, p.raster, p.raster_group, list_index, machine.cta_rank());
+    Tile tile = tile_at(machine.config(), p.grid, p.raster, p.raster_group, index, machine.cta_rank());
     if (machine.config().conv.phased) tile.k_tiles = phase_of(p, tile.batch).k_tiles;
+    if (!in_slices()) return tile;
+    const int slice = machine.cluster_index() - index * p.slices.count;
+    tile.first_k_tile = slice_begin(p.slices, slice);
+    tile.k_tiles = slice_begin(p.slices, slice + 1) - tile.first_k_tile;
+    tile.sharing = sharing_of(p.slices, index, slice);
     return tile;
+  }
+  SLUICE_DEVICE bool in_slices() const {
+    return machine.config().combine != Combine::none && machine.params().slices.count > 1;
   }
 };
 

@@ -48,7 +48,6 @@
 // peers send to this CTA. In a cluster along k they also wait until every peer has read what this CTA sent.
 #pragma once
 
-#include <sluice/spec/timeline.h>
 #include <sluice/device/pipeline.cuh>
 
 namespace sluice {
@@ -121,10 +120,8 @@ SLUICE_DEVICE void load_role(Machine& machine, LoadWalk<Machine>& walk) {
   const bool alone = !loads_strided(machine.config());
   if (alone && machine.config().overlap.wait == Wait::weights_first)
     early = load_weights_early(machine, walk);
-  if (early > 0) machine.mark(Moment::loads_issued);
   machine.prefetch();
   machine.wait_prerequisites();
-  machine.mark(Moment::wait_returned);
   RingPosition ring;
   for (; walk.more; walk.advance()) {
     const int first = walk.tile.first_k_tile, end = first + walk.tile.k_tiles;
@@ -138,14 +135,12 @@ SLUICE_DEVICE void load_role(Machine& machine, LoadWalk<Machine>& walk) {
       ring.advance(stages);
     }
   }
-  machine.mark(Moment::last_load);
   if (machine.config().overlap.trigger == Trigger::after_loads) machine.launch_dependents();
   machine.hand_off();
   for (int stage = 0; stage < stages; ++stage) {
     machine.wait_empty(ring.stage, ring.phase ^ kFreshBarrier);
     ring.advance(stages);
   }
-  machine.write_marks();
 }
 
 /// Writes block scales to shared memory for each stage. It loads them before the stage is free, so that their
@@ -196,7 +191,6 @@ SLUICE_DEVICE void multiply_tile(Machine& machine, RingPosition& ring, int k_til
   const int stages = machine.config().stages;
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     machine.wait_full(ring.stage, ring.phase);
-    machine.mark_stage(k_tiles);
     machine.issue_mma(0, ring.stage, /*fresh=*/k_tile == 0);
     if (k_tile != 0) {
       machine.wait_mma_but_newest();
@@ -215,7 +209,6 @@ SLUICE_DEVICE void multiply_tile_promoted(Machine& machine, RingPosition& ring, 
   const int last_unit = units(machine.config()) - 1;
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     machine.wait_full(ring.stage, ring.phase);
-    machine.mark_stage(k_tiles);
     machine.read_scales(ring.stage);
 #pragma unroll
     for (int unit = 0; unit <= last_unit; ++unit) {
@@ -311,8 +304,6 @@ SLUICE_DEVICE void math_role(Machine& machine) {
   RingPosition ring;
   u32 exchange_phase = 0;
   int buffer = 0;
-  machine.claim_marks();
-  if (uses_workspace(machine.config())) machine.enter_workspace();
   for (TileCursor tiles(machine); tiles.valid(); tiles.advance()) {
     const Tile tile = tiles.tile();
     if (ping_pong && tiles.ordinal % kMathGroups != group) {
@@ -339,10 +330,7 @@ SLUICE_DEVICE void math_role(Machine& machine) {
     turn_phase ^= 1;
   }
   machine.finish_stores();
-  if (uses_workspace(machine.config())) machine.leave_workspace();
   if (machine.config().cluster.k > 1) machine.wait_sums_empty(exchange_phase ^ kFreshBarrier);
-  machine.mark(Moment::exit);
-  machine.write_marks();
 }
 
 template <class Machine>

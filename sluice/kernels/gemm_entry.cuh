@@ -8,10 +8,10 @@
 
 namespace sluice {
 
-template <KernelConfig kConfig, Stamping kStamping = Stamping::off>
+template <KernelConfig kConfig>
 SLUICE_DEVICE void run_gemm(const GemmParams& params) {
   extern __shared__ __align__(kSmemAlign) u8 dynamic_smem[];
-  Machine<kConfig, kStamping> machine(params, ptx::shared_address(dynamic_smem));
+  Machine<kConfig> machine(params, ptx::shared_address(dynamic_smem));
   run_roles(machine);
 }
 

@@ -25,7 +25,6 @@
 #include <sluice/device/packed/copier.cuh>
 #include <sluice/device/packed/finish.cuh>
 #include <sluice/device/packed/token_rows.cuh>
-#include <sluice/device/timeline.cuh>
 #include <sluice/device/warp_ring.cuh>
 
 namespace sluice::packed {
@@ -36,8 +35,6 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   using S = Shape<kConfig>;
   using Launch = DependentLaunch<kConfig.overlap>;
   extern __shared__ __align__(128) u8 smem[];
-  TimelineMarks timeline;
-  timeline.mark(Moment::start);
   Launch::begin();
   const u32 base = ptx::shared_address(smem);
   WarpSums<warp_tile(kConfig)>::announce();
@@ -49,36 +46,26 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   const auto wait = [&] {
     if (threadIdx.x == 0) Launch::prefetch(params);
     Launch::wait();
-    timeline.mark(Moment::wait_returned);
   };
   if constexpr (Launch::kWeightsFirst) {
-    const auto claim_and_wait = [&] {
-      timeline.mark(Moment::loads_issued);
-      timeline.claim(threadIdx.x == 0);
-      wait();
-    };
-    ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, at.lane, ahead); },
-                     claim_and_wait, [&](u32 stage) { copier.copy_tokens(stage); });
+    ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, at.lane, ahead); }, wait,
+                     [&](u32 stage) { copier.copy_tokens(stage); });
   } else {
     wait();
     ring.fill(copy);
-    timeline.claim(threadIdx.x == 0);
   }
   const auto issued = [&] {  // warps take tiles in turn, so all are about as far as this one
-    timeline.mark(Moment::last_load);
     if (threadIdx.x == 0) Launch::loaded();
   };
   const auto hand_off = [&] {
     if (threadIdx.x == 0) Launch::hand_off(params);
   };
-  const int first_filled = min(kConfig.stages - 1, at.count);
   if constexpr (kConfig.token_blocks == 1) {
     TileSums<kConfig> sums(params, at);
     TokenSquares<kConfig> squares;
     ring.run(
         copy,
         [&](u32 stage) {
-          timeline.mark_stage(first_filled);
           sums.add_tile(stage, at);
           if constexpr (kConfig.norm_x) squares.add_tile(stage, at.lane);
         },
@@ -89,17 +76,10 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   } else {
     TokenRows<kConfig> sums(params, at);
     ring.run(
-        copy,
-        [&](u32 stage) {
-          timeline.mark_stage(first_filled);
-          sums.add_tile(stage);
-        },
-        issued);
+        copy, [&](u32 stage) { sums.add_tile(stage); }, issued);
     hand_off();
     Finish<kConfig>(params, at, base).run(sums);
   }
-  timeline.mark(Moment::exit);
-  timeline.write();
 }
 
 }  // namespace sluice::packed

@@ -15,7 +15,6 @@
 
 #include <sluice/spec/norm.h>
 #include <sluice/device/math/e4m3_scale.cuh>
-#include <sluice/device/timeline.cuh>
 
 namespace sluice::norm {
 
@@ -35,15 +34,13 @@ struct Norm {
   const u32 warps;  // warps of the team
   const u32 warp;   // number among the team's warps
   const u32 lane;
-  TimelineMarks& timeline;
 
-  SLUICE_DEVICE Norm(const NormParams& params, Team& shared_by, TimelineMarks& marks)
+  SLUICE_DEVICE Norm(const NormParams& params, Team& shared_by)
       : p(params),
         team(shared_by),
         warps(shared_by.ctas * (params.working_threads / 32)),
         warp(shared_by.rank * (params.working_threads / 32) + threadIdx.x / 32),
-        lane(threadIdx.x % 32),
-        timeline(marks) {}
+        lane(threadIdx.x % 32) {}
 
   SLUICE_DEVICE u32 segments() const { return static_cast<u32>(ceil_div(p.columns, i64{kNormSegment})); }
   SLUICE_DEVICE u32 held_segment(int i) const { return static_cast<u32>(i) * warps + warp; }
@@ -209,7 +206,6 @@ struct Norm {
 #pragma unroll
     for (int i = 0; i < kNormHeld; ++i) residual[i] = fetch_residual(row, column(held_segment(i)));
     loaded(last);
-    if (row < team.teams) timeline.claim(threadIdx.x == 0);
     // After the row's loads: the division waits for the scale, and would delay them.
     if constexpr (kConfig.store == NormStore::tensor) multiplier = 1.0f / Arith::load_float(p.scales);
 #pragma unroll
@@ -226,7 +222,6 @@ struct Norm {
       store_sum(row, at, sum[0]);
     }
     const float inverse = meet_squares(end > warps ? end : warps);
-    timeline.mark_stage(0);
 
     if constexpr (kConfig.store == NormStore::row) {
       u32 bits = 0;
@@ -260,23 +255,18 @@ struct Norm {
     for (int i = 0; i < kNormHeld; ++i) gamma[i] = fetch_gamma(column(held_segment(i)));
     team.begin();
     if constexpr (kConfig.overlap.wait != Wait::none) Arith::wait_for_prerequisites();
-    timeline.mark(Moment::wait_returned);
     for (i64 at = team.index; at < p.rows; at += team.teams) row(at, at + team.teams >= p.rows, gamma);
   }
 };
 
 template <NormConfig kConfig, class Arith>
 SLUICE_DEVICE void run(const NormParams& params) {
-  TimelineMarks timeline;
-  timeline.mark(Moment::start);
   if constexpr (kConfig.overlap.trigger == Trigger::at_start) Arith::launch_dependents();
   using Kernel = Norm<kConfig, Arith>;
   __shared__ typename Kernel::Team::Shared exchange;
   typename Kernel::Team team(exchange);
   if (threadIdx.x == 0) Arith::warm(params.hand_off, blockIdx.x, gridDim.x);
-  Kernel(params, team, timeline).rows();
-  timeline.mark(Moment::exit);
-  timeline.write();
+  Kernel(params, team).rows();
 }
 
 }  // namespace sluice::norm

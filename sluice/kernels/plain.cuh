@@ -25,7 +25,6 @@
 #include <sluice/device/plain/group_copier.cuh>
 #include <sluice/device/plain/group_sums.cuh>
 #include <sluice/device/plain/tile_sums.cuh>
-#include <sluice/device/timeline.cuh>
 #include <sluice/device/warp_ring.cuh>
 
 namespace sluice {
@@ -72,8 +71,6 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   using Launch = DependentLaunch<kConfig.overlap>;
   extern __shared__ __align__(1024) u8 smem[];
   const u32 base = ptx::shared_address(smem);
-  TimelineMarks timeline;
-  timeline.mark(Moment::start);
   Launch::begin();
   Sums::announce();
   const plain::Place at = plain_place<kConfig>(params, base);
@@ -84,38 +81,25 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   const auto wait = [&] {
     if (threadIdx.x == 0) Launch::prefetch(params);
     Launch::wait();
-    timeline.mark(Moment::wait_returned);
   };
   if constexpr (Launch::kWeightsFirst) {
-    const auto claim_and_wait = [&] {
-      timeline.mark(Moment::loads_issued);
-      timeline.claim(threadIdx.x == 0);
-      wait();
-    };
-    ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, ahead); }, claim_and_wait,
+    ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, ahead); }, wait,
                      [&](u32 stage) { copier.copy_tokens(stage); });
   } else {
     wait();
     ring.fill(copy);
-    timeline.claim(threadIdx.x == 0);
   }
   typename PlainTeam<kConfig>::Sums tile;
   ElementWise<kConfig.epilogue> element(params);
   const TensorScales scales =
       element.load_tensor_scales();  // used after the last tile, so their latency is hidden
   const auto loads_issued = [&] {
-    timeline.mark(Moment::last_load);
     if (!overlaps(kConfig.overlap) || threadIdx.x != 0) return;
     Launch::loaded();
     Launch::hand_off(params);
   };
   ring.template run<PlainTeam<kConfig>::kProductsFirst>(
-      copy,
-      [&](u32 stage) {
-        timeline.mark_stage(min(kConfig.stages - 1, at.count));
-        tile.add_tile(stage, at.lane);
-      },
-      loads_issued, [&] { tile.meet(at.team); });
+      copy, [&](u32 stage) { tile.add_tile(stage, at.lane); }, loads_issued, [&] { tile.meet(at.team); });
   tile.finish();
 
   element.set_tensor_scales(scales);
@@ -142,8 +126,6 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
         element.apply({sum.z, sum.w}, scale, element.columns(second.column), element.residual(second)));
   };
   Sums(base, base + plain_incoming_offset(kConfig), at.rank).add_up(tile.sums, {1.0f, 1.0f}, store);
-  timeline.mark(Moment::exit);
-  timeline.write();
 }
 
 }  // namespace sluice

@@ -24,7 +24,6 @@
 
 #include <sluice/spec/row_team.h>
 #include <sluice/device/math/e4m3_scale.cuh>
-#include <sluice/device/timeline.cuh>
 
 namespace sluice::quantize {
 
@@ -37,7 +36,6 @@ struct Quantizer {
   using Team = typename Arith::template Team<kTeamSlots>;
 
   const QuantizeParams& p;
-  TimelineMarks& timeline;
 
   SLUICE_DEVICE u32 chunks() const { return static_cast<u32>(ceil_div(p.columns, i64{kQuantizeChunk})); }
 
@@ -242,7 +240,6 @@ struct Quantizer {
     Unit first = unit_at(index, units), second = unit_at(index + step, units);
     start();
     Fetched one = fetch(first), other = fetch(second);
-    timeline.claim(threadIdx.x == 0);
     loaded(index < units && units - index <= 2 * step);
     const float multiplier = multiplier_of_matrix(shared);
     while (index < units) {
@@ -356,40 +353,33 @@ struct Quantizer {
 
 /// The steps that precede all reads of an earlier launch's data.
 template <QuantizeConfig kConfig, class Arith>
-SLUICE_DEVICE void start(const QuantizeParams& params, TimelineMarks& timeline) {
+SLUICE_DEVICE void start(const QuantizeParams& params) {
   if (threadIdx.x == 0) Arith::warm(params.hand_off, blockIdx.x, gridDim.x);
   if constexpr (kConfig.overlap.wait != Wait::none) Arith::wait_for_prerequisites();
-  timeline.mark(Moment::wait_returned);
 }
 
 template <QuantizeConfig kConfig, class Arith>
 SLUICE_DEVICE void run(const QuantizeParams& params) {
-  TimelineMarks timeline;
-  timeline.mark(Moment::start);
   if constexpr (kConfig.overlap.trigger == Trigger::at_start) Arith::launch_dependents();
-  const Quantizer<kConfig, Arith> quantizer{params, timeline};
+  const Quantizer<kConfig, Arith> quantizer{params};
   if constexpr (kConfig.step == QuantizeStep::row) {
     using Team = typename Quantizer<kConfig, Arith>::Team;
     __shared__ typename Team::Shared exchange;
     Team team(exchange);
-    timeline.claim(threadIdx.x == 0);
-    start<kConfig, Arith>(params, timeline);
+    start<kConfig, Arith>(params);
     quantizer.rows(team);
   } else {
     __shared__ u32 shared[kWarps];
     if constexpr (kConfig.step == QuantizeStep::cast) {
-      quantizer.cast(shared, [&] { start<kConfig, Arith>(params, timeline); });
+      quantizer.cast(shared, [&] { start<kConfig, Arith>(params); });
     } else {
-      timeline.claim(threadIdx.x == 0);
-      start<kConfig, Arith>(params, timeline);
+      start<kConfig, Arith>(params);
     }
     if constexpr (kConfig.step == QuantizeStep::amax) quantizer.amax(shared);
     if constexpr (kConfig.step == QuantizeStep::row_block) quantizer.row_blocks();
     if constexpr (kConfig.step == QuantizeStep::square_block) quantizer.square_blocks(shared);
     if constexpr (kConfig.step == QuantizeStep::plain) quantizer.plain();
   }
-  timeline.mark(Moment::exit);
-  timeline.write();
 }
 
 }  // namespace sluice::quantize

@@ -39,8 +39,7 @@
 
 namespace sluice::packed {
 
-inline constexpr int kBegun = 1, kMultiplied = 2, kLeft = 3;          // the CTA's named barriers
-inline constexpr int kMathRole = 0, kTokenRole = 1, kWeightRole = 2;  // timeline marks (spec/timeline.h)
+inline constexpr int kBegun = 1, kMultiplied = 2, kLeft = 3;  // the CTA's named barriers
 
 template <StripConfig kConfig, bool k16Bit = is_16bit(kConfig.x)>
 struct StripProducts : ByteProducts<kConfig> {
@@ -53,7 +52,7 @@ struct StripProducts<kConfig, true> : HalfProducts<kConfig> {
 
 /// The role of a loading warp.
 template <StripConfig kConfig>
-SLUICE_DEVICE void load(const StripParams& params, const StripPlace<kConfig>& at, TimelineMarks& timeline) {
+SLUICE_DEVICE void load(const StripParams& params, const StripPlace<kConfig>& at) {
   using Launch = DependentLaunch<kConfig.overlap>;
   const bool first = at.lane() == 0;
   if (at.loads_tokens()) {
@@ -62,8 +61,6 @@ SLUICE_DEVICE void load(const StripParams& params, const StripPlace<kConfig>& at
     ptx::named_barrier_sync(kBegun, busy_threads(kConfig));
     if (first) Launch::prefetch(params);
     Launch::wait();
-    timeline.mark(Moment::wait_returned);
-    timeline.claim(first, kTokenRole);
     if (first) {
       StripLoads<kConfig>::run_tokens(params, at);
       Launch::loaded();
@@ -76,8 +73,7 @@ SLUICE_DEVICE void load(const StripParams& params, const StripPlace<kConfig>& at
                               busy_threads(kConfig));  // weights are in flight before other warps have
                                                        // started
     Launch::wait_for_weights();
-    timeline.claim(first, kWeightRole);
-    if (first) StripLoads<kConfig>::run_weights(params, at, timeline);
+    if (first) StripLoads<kConfig>::run_weights(params, at);
   }
   __syncwarp();
 }
@@ -88,8 +84,6 @@ SLUICE_DEVICE void run_strip(const StripParams& params) {
   using S = StripShape<kConfig>;
   using Launch = DependentLaunch<kConfig.overlap>;
   extern __shared__ __align__(1024) u8 smem[];
-  TimelineMarks timeline;
-  timeline.mark(Moment::start);
   Launch::begin();
   if constexpr (kConfig.parts > 1) ptx::cluster_arrive_relaxed();
   const StripPlace<kConfig> at(params, ptx::shared_address(smem));
@@ -98,16 +92,15 @@ SLUICE_DEVICE void run_strip(const StripParams& params) {
   if (at.multiplies()) {
     if constexpr (moves_registers(kConfig)) ptx::setmaxnreg_inc<math_registers(kConfig)>();
     ptx::named_barrier_sync(kBegun, busy_threads(kConfig));
-    timeline.claim(threadIdx.x == 0, kMathRole);
     finish.fetch_vectors([] { Launch::wait(); });  // while the first tiles are in flight
     typename StripProducts<kConfig>::Sums sums;
-    StripProducts<kConfig>(params, at, timeline).run(sums);
+    StripProducts<kConfig>(params, at).run(sums);
     ptx::named_barrier_sync(kMultiplied, S::kMathThreads);
     finish.leave(sums);
     ptx::named_barrier_sync(kLeft, S::kMathThreads);
   } else {
     if constexpr (moves_registers(kConfig)) ptx::setmaxnreg_dec<kStripLoadRegisters>();
-    load<kConfig>(params, at, timeline);
+    load<kConfig>(params, at);
   }
   if constexpr (kConfig.parts > 1) {
     ptx::cluster_wait_acquire();
@@ -116,11 +109,7 @@ SLUICE_DEVICE void run_strip(const StripParams& params) {
     ptx::cluster_arrive_release();
     ptx::cluster_wait_acquire();
   }
-  if (at.multiplies()) {
-    finish.store_share();
-    timeline.mark(Moment::exit);
-  }
-  timeline.write();
+  if (at.multiplies()) finish.store_share();
 }
 
 }  // namespace sluice::packed

@@ -16,7 +16,6 @@
 #include <sluice/device/epilogue/partial_slot.cuh>
 #include <sluice/device/load/pixel_walk.cuh>
 #include <sluice/device/ptx/sync.cuh>
-#include <sluice/device/workspace_stamp.cuh>
 
 namespace sluice {
 
@@ -35,7 +34,7 @@ struct PartSummer {
       : params(p),
         at(sum_block(kConfig, block, kColumns)),
         tile(tile_at(kConfig, p.grid, p.raster, p.raster_group, at.tile, at.cta_rank)),
-        sharing(sharing_of(p.grid, p.deal, at.tile, cluster_of(p.deal, at.tile * p.grid.k_tiles))),
+        sharing(sharing_of(p.slices, at.tile, 0)),
         summers(blockDim.x / kWarpgroupThreads),
         summer(threadIdx.x / kWarpgroupThreads),
         thread(threadIdx.x % kWarpgroupThreads) {
@@ -84,7 +83,7 @@ struct PartSummer {
   }
 };
 
-template <KernelConfig kConfig, Stamping kStamping, int kColumns>
+template <KernelConfig kConfig, int kColumns>
 SLUICE_DEVICE void sum_columns(const GemmParams& params) {
   using Summer = PartSummer<kConfig, kColumns>;
   constexpr int kFloats = kColumns / 2;  // accumulators of one thread
@@ -93,13 +92,6 @@ SLUICE_DEVICE void sum_columns(const GemmParams& params) {
   __shared__ float others[kOthers][kFloats][kWarpgroupThreads];
   const Summer work(params, blockIdx.x);
   ptx::wait_for_prerequisites();
-  // Kernels that stamp the workspace (debugging): every CTA releases it once it has read its slots.
-  const auto leave_workspace = [&] {
-    if constexpr (kStamping == Stamping::on)
-      if (threadIdx.x == 0) Stamper::entered().leave(params.counters, params.stamp);
-  };
-  if (work.sharing.peers == 1) return leave_workspace();  // not shared: its cluster has stored it
-
   typename Summer::Sums sums;
   work.add_own(sums);
   if (work.summer != 0) {
@@ -108,18 +100,17 @@ SLUICE_DEVICE void sum_columns(const GemmParams& params) {
   }
   __syncthreads();
   if (work.summer != 0) return;
-  leave_workspace();
   for (int summer = 1; summer < work.summers; ++summer)
 #pragma unroll
     for (int i = 0; i < kFloats; ++i) sums.values[0][i] += others[summer - 1][i][work.thread];
   work.store(sums);
 }
 
-template <KernelConfig kConfig, Stamping kStamping = Stamping::off>
+template <KernelConfig kConfig>
 SLUICE_DEVICE void sum_parts(const GemmParams& params) {
   if constexpr (own_columns(kConfig) % kWideSumColumns == 0)
-    if (blockDim.x == kWarpgroupThreads) return sum_columns<kConfig, kStamping, kWideSumColumns>(params);
-  sum_columns<kConfig, kStamping, kSumColumns>(params);
+    if (blockDim.x == kWarpgroupThreads) return sum_columns<kConfig, kWideSumColumns>(params);
+  sum_columns<kConfig, kSumColumns>(params);
 }
 
 }  // namespace sluice

@@ -15,27 +15,16 @@
 //                    tokens, when its products have ended
 //   w_full[stage]    weight thread (expect), the bytes              both math groups
 //   w_empty[stage]   each math warp, when it has read its strip     weight thread
-//   cluster along k  all, when they have started; then math         math threads: before they send sums, and
-//                    threads, when they have sent                   before they read the peer's
-//   cluster along n  all, at the start and at the end               all: no CTA exits while its peer may signal it
+//   cluster          all, at the start and at the end               all: no CTA exits while its peer may signal it
 // clang-format on
 // All barriers start in phase 0; the first wait on an empty barrier uses the parity of the previous phase,
 // which counts as complete. Every role iterates over the same tiles and k-tiles, so positions in the rings
 // need no communication.
 //
-// If config.tail_parts is 2, each tile of the last wave is split into two units of half the tokens, provided
-// that the units fit in one wave too. Each cluster then has at most one such unit, as its last (spec/wide.h,
-// whole_units).
-//
 // With a PDL wait (config.overlap), the token thread waits before its first copy. Math threads wait before
 // their first tile, and so before they write D. The weight thread need not wait.
 //
-// A CTA of a cluster along k exits once its peer's sums have arrived. It has sent its own before, so no CTA
-// writes to it any more. If its load warpgroup has exited, the cluster barriers count those threads as
-// arrived.
-//
-// Launched by host/ops/packed.cc, with one tile per cluster (cluster along k) or as many CTAs as fit on the
-// GPU. No CTA waits for another cluster.
+// Launched by host/ops/packed.cc, with as many clusters as fit on the GPU. No CTA waits for another cluster.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>
@@ -44,14 +33,6 @@
 #include <sluice/device/packed/wide_products.cuh>
 
 namespace sluice::packed {
-
-template <int kTokens, WideConfig kConfig>
-SLUICE_DEVICE void make_tile(const WideParams& params, const WideTile& tile, WideProducts<kConfig>& products,
-                             WideFinish<kConfig>& finish) {
-  float sums[kTokens / 2];
-  products.run(params, tile, sums);
-  finish.run(tile, sums);
-}
 
 template <WideConfig kConfig>
 SLUICE_DEVICE void run_wide(const WideParams& params) {
@@ -72,7 +53,6 @@ SLUICE_DEVICE void run_wide(const WideParams& params) {
     ptx::cluster_sync_relaxed();
   else
     __syncthreads();
-  if constexpr (kConfig.cluster_k > 1) ptx::cluster_arrive_relaxed();
 
   if (at.role == 0) {
     ptx::setmaxnreg_dec<kWideLoadRegisters>();
@@ -89,12 +69,12 @@ SLUICE_DEVICE void run_wide(const WideParams& params) {
     Launch::wait();
     WideProducts<kConfig> products(at);
     WideFinish<kConfig> finish(params, at);
-    int unit = at.first_unit;
-    for (; unit < at.units(params) && !at.is_part(params, unit); unit += at.unit_step)
-      make_tile<kConfig.tokens>(params, at.tile(params, unit), products, finish);
-    if constexpr (kConfig.tail_parts > 1)
-      if (unit < at.units(params))
-        make_tile<tail_tokens(kConfig)>(params, at.tile(params, unit), products, finish);
+    for (int index = at.first_index; index < at.tiles(params); index += at.step) {
+      const WideTile tile = at.tile(params, index);
+      float sums[kConfig.tokens / 2];
+      products.run(params, tile, sums);
+      finish.run(tile, sums);
+    }
     finish.end();
     __syncwarp();
   }

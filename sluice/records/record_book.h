@@ -29,7 +29,7 @@ struct RecordBook::Impl {
 RecordBook book_of(const ParsedRecords& shipped, const ParsedRecords& own = {});
 RecordBook book_of(std::span<const TuningRecord> shipped, std::span<const TuningRecord> own = {});
 
-/// The records of sluice/records/shipped, embedded at build time (tools/embed_records.py).
+/// The records of sluice/records/shipped, embedded at build time (tools/embed_sources.py).
 const ParsedRecords& embedded_records();
 
 struct EmbeddedRecords {

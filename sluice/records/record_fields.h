@@ -99,7 +99,7 @@ void choice_fields(Visitor& v, Values& choice) {
   v.number("raster_group", choice.raster_group, kSize);
   v.choice_or("numbering", Numbering::launch, choice.numbering);
   v.number("clusters", choice.clusters, {1, 65536});
-  v.number("streamed", choice.streamed, {0, kMaxInt});
+  v.slices("streamed", choice.slices, choice.clusters);
   v.choice_or("combine", Combine::last_arriver, choice.combine);
   v.number_or("warps", 0, choice.warps, {0, 64});
   v.number_or("stages", 0, choice.stages, {0, 64});
@@ -119,6 +119,10 @@ void choice_fields(Visitor& v, Values& choice) {
       v.number_or(row.name, Config{}.*row.member, value, range);
   };
   std::visit([&](auto& config) { packed::for_each_choice(config, number); }, choice.config);
+  if (std::holds_alternative<WideConfig>(choice.config)) {
+    v.removed("cluster_k", 1, true);
+    v.removed("tail_parts", 1, false);
+  }
 }
 
 template <class Visitor, Is<NormRecipe> Values>

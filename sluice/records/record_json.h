@@ -52,6 +52,15 @@ class Writer {
   void number_or(const char* name, int usual, const int& value, Range range) {
     if (value != usual) number(name, value, range);
   }
+  /// A field that kernels had before 0.3; version 0.2 still asks for it if `written`.
+  void removed(const char* name, int usual, bool written) {
+    if (written) json_[name] = usual;
+  }
+  /// Writes slices along k as the number of tiles that are cut, which is what records before 0.3 have; 0:
+  /// none.
+  void slices(const char* name, const int& slices, const int& clusters) {
+    json_[name] = slices > 1 ? clusters / slices : 0;
+  }
   template <class Enum>
   void choice(const char* name, const Enum& value) {
     json_[name] = name_of(value);
@@ -109,6 +118,13 @@ class Reader {
           name, "must be a whole number in " + std::to_string(range.low) + ".." + std::to_string(range.high));
     value = static_cast<Int>(found->template get<i64>());
   }
+  void slices(const char* name, int& slices, const int& clusters) {
+    int tiles = 0;
+    number(name, tiles, {0, kMaxInt});
+    if (tiles > 0 && (clusters % tiles != 0 || clusters == tiles))
+      return refuse(name, "must divide clusters: slices of any length (stream-K) were removed in 0.3");
+    slices = tiles > 0 ? clusters / tiles : 1;
+  }
   template <class Enum>
   void choice(const char* name, Enum& value) {
     const Json* found = field(name);
@@ -139,6 +155,11 @@ class Reader {
       names += (names.empty() ? "" : ", ") + std::string(known);
     }
     refuse(name, "must be one of: " + names);
+  }
+  void removed(const char* name, int usual, bool) {
+    int value = usual;
+    number_or(name, usual, value, {0, kMaxInt});
+    if (value != usual) refuse(name, "other than " + std::to_string(usual) + " was removed in 0.3");
   }
   void number_or(const char* name, int usual, int& value, Range range) {
     value = usual;

@@ -3,7 +3,7 @@
 // device memory. Kernels of convolutions take the derived structs.
 #pragma once
 
-#include <sluice/spec/workspace_stamp.h>
+#include <sluice/spec/work_split.h>
 
 namespace sluice {
 
@@ -32,10 +32,9 @@ struct GemmParams {
   Raster raster;
   Numbering numbering;
   int raster_group;
-  Deal deal;
-  u32* counters;      // counters of shared tiles: zero before and after each launch
-  float* partials;    // slots of partial sums; their contents before and after a launch do not matter
-  LaunchStamp stamp;  // used by kernels that stamp the workspace (debugging)
+  Slices slices;
+  u32* counters;    // counters of shared tiles: zero before and after each launch
+  float* partials;  // slots of partial sums; their contents before and after a launch do not matter
   // Operands of kernels that load without TMA (plain schedules); strides in elements.
   const void* a;
   const void* b;

@@ -21,7 +21,7 @@ inline constexpr int kWideSumColumns = 16;
 
 /// The sums that one CTA adds up.
 struct SumBlock {
-  int tile = 0;      // index among the streamed cluster tiles
+  int tile = 0;      // index of the cluster tile
   int cta_rank = 0;  // rank, in its cluster, of the CTA that wrote the sums
   int part = 0;      // index among the parts of a tile that are combined separately
   int wave = 0;
@@ -41,9 +41,9 @@ struct SumGrid {
 // (docs/findings/im2col.md, E6).
 inline constexpr i64 kLargeSumBlocks = kSumCtas * 132;
 inline constexpr i64 kManySumBlocks = 1024;
-SLUICE_HD constexpr SumGrid sum_grid(const KernelConfig& c, int streamed) {
+SLUICE_HD constexpr SumGrid sum_grid(const KernelConfig& c, int tiles) {
   const i64 blocks =
-      i64{streamed} * cluster_size(c) * combined_parts(c) * waves(c) * (own_columns(c) / kSumColumns);
+      i64{tiles} * cluster_size(c) * combined_parts(c) * waves(c) * (own_columns(c) / kSumColumns);
   if (blocks <= kManySumBlocks) return {blocks, kSumColumns, blocks > kLargeSumBlocks ? 2 : kMostSummers};
   if (own_columns(c) % kWideSumColumns != 0) return {blocks, kSumColumns, 1};
   return {blocks / 2, kWideSumColumns, 1};

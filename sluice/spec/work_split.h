@@ -4,14 +4,11 @@
 // cluster take the same steps. A CTA whose tile is outside D loads almost nothing (loaded_rows.h) and stores
 // nothing.
 //
-// The first `streamed` tiles of the list are divided among clusters by k-tile. Their k-tiles, laid end to
-// end, are cut into one run per cluster; run lengths differ by at most one. A run may begin and end inside a
-// tile. Clusters that share a tile are peers. The last peer to arrive adds up their sums, or a second kernel
-// does, or each peer adds its sums to D (Combine). The other tiles are assigned whole, to every cluster each
-// `clusters`-th tile.
-//   data-parallel   streamed = 0
-//   split(S)        streamed = all tiles, clusters = tiles * S; slices are equal if S divides a tile's
-//   k-tiles stream-K        streamed = all tiles, or those of the last wave or two; clusters = as many as fit
+// slices = 1: every cluster takes whole tiles, each `clusters`-th of the list.
+// slices = S > 1 (split-K): the k-tiles of every tile are cut into S slices, whose lengths differ by at most
+// one. There is one cluster per slice: cluster c takes slice c % S of tile c / S. The S clusters of a tile
+// are peers. The last peer to arrive adds up their sums, or a second kernel does, or each peer adds its sums
+// to D (Combine). Slices that begin anywhere (stream-K) never paid: docs/decisions/0005.
 #pragma once
 
 #include <sluice/spec/config.h>
@@ -31,8 +28,8 @@ inline constexpr int kMostNumbered = 144;  // most clusters of a launch that can
 struct WorkSplit {
   int clusters = 1;  // launched; each runs until the list of tiles ends
   Raster raster = Raster::along_m;
-  int group = 8;     // cluster tiles per band
-  int streamed = 0;  // leading tiles of the list that are divided among clusters by k-tile
+  int group = 8;   // cluster tiles per band
+  int slices = 1;  // slices along k of every tile; more than 1: clusters = tiles * slices
   Numbering numbering = Numbering::launch;
 
   constexpr bool operator==(const WorkSplit&) const = default;
@@ -62,59 +59,51 @@ SLUICE_HD constexpr int cluster_tiles(const TileGrid& grid) {
   return grid.rows * grid.columns * grid.batch;
 }
 
-/// How the streamed tiles are divided: cluster c gets `share` k-tiles, and one more if c < rest.
-struct Deal {
-  int tiles = 0;  // 0: nothing is streamed
+/// How the k-tiles of a tile are cut: slice s has `share` of them, and one more if s < rest.
+struct Slices {
+  int count = 1;  // 1: tiles are whole
   int share = 0;
   int rest = 0;
 };
-/// Requires streamed * k_tiles >= clusters, so that every cluster gets at least one k-tile, and streamed *
-/// k_tiles < 2^31.
-SLUICE_HD constexpr Deal deal_of(const TileGrid& grid, const WorkSplit& split) {
-  if (split.streamed == 0 || grid.k_tiles == 0) return {};
-  const int k_tiles = split.streamed * grid.k_tiles;
-  return {split.streamed, k_tiles / split.clusters, k_tiles % split.clusters};
+/// Requires slices <= k_tiles, so that every slice has at least one k-tile. Without k-tiles nothing is cut.
+SLUICE_HD constexpr Slices slices_of(const TileGrid& grid, const WorkSplit& split) {
+  if (split.slices == 1 || grid.k_tiles == 0) return {};
+  return {split.slices, grid.k_tiles / split.slices, grid.k_tiles % split.slices};
 }
-/// The first k-tile of a cluster's run, counted through all streamed tiles.
-SLUICE_HD constexpr int run_begin(const Deal& deal, int cluster) {
-  return cluster * deal.share + min(cluster, deal.rest);
-}
-/// The cluster whose run contains k-tile `k_tile`, counted through all streamed tiles.
-SLUICE_HD constexpr int cluster_of(const Deal& deal, int k_tile) {
-  const int longer = deal.rest * (deal.share + 1);  // k-tiles of the longer runs
-  return k_tile < longer ? quotient(k_tile, deal.share + 1)
-                         : deal.rest + quotient(k_tile - longer, deal.share);
+/// The first k-tile of a slice.
+SLUICE_HD constexpr int slice_begin(const Slices& slices, int slice) {
+  return slice * slices.share + min(slice, slices.rest);
 }
 
-/// The clusters that share a streamed tile. Their partial sums are in consecutive slots, in the order of k.
+/// The clusters that share a tile. Their partial sums are in consecutive slots, in the order of k.
 struct Sharing {
   int peers = 1;    // number of clusters; 1: the tile is not shared
   int rank = 0;     // this cluster's rank among its peers, in the order of k
   int slot = 0;     // slot of rank 0
   int counter = 0;  // counter of the tile
 };
-/// The sharing of a streamed tile. Slots of consecutive tiles do not overlap, because at most one cluster
-/// works on both.
-SLUICE_HD constexpr Sharing sharing_of(const TileGrid& grid, const Deal& deal, int streamed_tile,
-                                       int cluster) {
-  const int first = cluster_of(deal, streamed_tile * grid.k_tiles);
-  const int last = cluster_of(deal, (streamed_tile + 1) * grid.k_tiles - 1);
-  return {last - first + 1, cluster - first, first + streamed_tile, streamed_tile};
+SLUICE_HD constexpr Sharing sharing_of(const Slices& slices, int tile, int slice) {
+  return {slices.count, slice, tile * slices.count, tile};
 }
-/// A workspace begins with 64 KB that are zero between launches: the counters and, in the last 128 bytes, the
-/// owner stamp of debug kernels (workspace_stamp.h). The slots follow.
+/// A workspace begins with 64 KB of counters, which are zero between launches. The slots follow.
 inline constexpr i64 kWorkspaceCounterBytes = i64{64} << 10;
-inline constexpr i64 kWorkspaceStampOffset = kWorkspaceCounterBytes - 128;
-inline constexpr int kWorkspaceCounters = kWorkspaceStampOffset / 4;
+inline constexpr int kWorkspaceCounters = kWorkspaceCounterBytes / 4;
 inline constexpr int kWorkspaceAlign = 128;
 inline constexpr i64 kWorkspaceLimit = (i64{64} << 20) + kWorkspaceCounterBytes;
 
+/// Number of tiles that are cut into slices.
+SLUICE_HD constexpr int tiles_in_slices(const WorkSplit& split) {
+  return split.slices == 1 ? 0 : split.clusters / split.slices;
+}
 /// Number of counters that one launch uses.
 SLUICE_HD constexpr i64 counter_count(const KernelConfig& c, const WorkSplit& split) {
-  return c.combine == Combine::last_arriver ? i64{split.streamed} * cluster_size(c) * combined_parts(c) : 0;
+  return c.combine == Combine::last_arriver
+             ? i64{tiles_in_slices(split)} * cluster_size(c) * combined_parts(c)
+             : 0;
 }
+/// Number of slots that one launch uses, in clusters: one per slice.
 SLUICE_HD constexpr i64 slot_count(const WorkSplit& split) {
-  return split.streamed == 0 ? 0 : i64{split.clusters} + split.streamed - 1;
+  return split.slices == 1 ? 0 : split.clusters;
 }
 
 /// Index, in the whole grid, of the slot or counter for one part of a tile (combined_parts) of one CTA.
@@ -133,11 +122,11 @@ SLUICE_HD constexpr int peer_pitch(const KernelConfig& c) {
 
 /// Bytes of workspace that one launch needs.
 SLUICE_HD constexpr i64 workspace_bytes(const KernelConfig& c, const WorkSplit& split) {
-  if (split.streamed == 0 || !uses_workspace(c)) return 0;
+  if (split.slices == 1 || !uses_workspace(c)) return 0;
   return kWorkspaceCounterBytes + 4 * slot_count(split) * cluster_size(c) * c.tile.m * own_columns(c);
 }
 
-/// One tile of one CTA, or a run of its k-tiles. Offsets are in elements and may be outside D.
+/// One tile of one CTA, or a slice of it along k. Offsets are in elements and may be outside D.
 struct Tile {
   int m_offset = 0;
   int n_offset = 0;

@@ -34,7 +34,6 @@ const char* name_of(FailureKind kind) {
     case FailureKind::wrong_election: return "wrong_election";
     case FailureKind::counter_left: return "counter_left";
     case FailureKind::workspace_overlap: return "workspace_overlap";
-    case FailureKind::workspace_unstamped: return "workspace_unstamped";
     case FailureKind::before_the_wait: return "before_the_wait";
     case FailureKind::no_wait: return "no_wait";
     case FailureKind::read_early: return "read_early";
@@ -82,13 +81,11 @@ const char* name_of(StepKind kind) {
     case StepKind::elect: return "elect";
     case StepKind::sum_partials: return "sum_partials";
     case StepKind::reset_counter: return "reset_counter";
-    case StepKind::enter_workspace: return "enter_workspace";
     case StepKind::wait_prerequisites: return "wait_prerequisites";
     case StepKind::launch_dependents: return "launch_dependents";
     case StepKind::read_tensor_scales: return "read_tensor_scales";
     case StepKind::fetch_scales: return "fetch_scales";
     case StepKind::fetch_strided: return "fetch_strided";
-    case StepKind::leave_workspace: return "leave_workspace";
   }
   return "?";
 }

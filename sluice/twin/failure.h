@@ -34,7 +34,6 @@ enum class FailureKind : u8 {
   wrong_election,         // not exactly one of a tile's peers was the last
   counter_left,           // a counter is not zero when a launch ends
   workspace_overlap,      // a slot or counter used by two parts, or outside the workspace
-  workspace_unstamped,    // used by a group before it stamped its entry, or after it stamped its exit
   before_the_wait,   // reads or overwrites, before the PDL wait, data that an earlier launch may still use
   no_wait,           // a CTA may exit before earlier launches have ended
   read_early,        // a launch reads data that an earlier one may still write

@@ -115,17 +115,13 @@ KernelLists quantize_lists(Overlap o) {
 }
 
 /// kernels/sum_parts.cuh: always a dependent launch of the product whose split-K slices it adds. That
-/// product triggers at its start. A CTA whose tile is not split exits after the wait; with stamps it first
-/// stamps its exit.
+/// product triggers at its start.
 /// Steps of kernels/sum_parts.cuh: wait.
 KernelLists sum_parts_lists() {
-  const Events sums{kWait,
-                    reads(Operand::slots),
-                    writes(Operand::counters),
-                    reads(Operand::token_scales),
-                    reads(Operand::residual),
+  const Events sums{kWait, reads(Operand::slots), reads(Operand::token_scales), reads(Operand::residual),
                     writes(Operand::output)};
-  return {{{{"threads", sums}}, {{"threads without parts", {kWait, writes(Operand::counters)}}}}};
+  const std::vector<AgentList> cta{{"threads", sums}};
+  return {{cta, cta}};
 }
 
 KernelLists foreign_lists(bool triggers) {

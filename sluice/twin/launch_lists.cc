@@ -46,9 +46,7 @@ std::vector<OperandEvent> events_of(const Step& step, const KernelConfig& c) {
     case StepKind::write_partial: return {writes(Operand::slots)};
     case StepKind::sum_partials: return {reads(Operand::slots)};
     case StepKind::elect:
-    case StepKind::reset_counter:
-    case StepKind::enter_workspace:
-    case StepKind::leave_workspace: return {writes(Operand::counters)};
+    case StepKind::reset_counter: return {writes(Operand::counters)};
     case StepKind::wait_prerequisites: return {{EventKind::wait}};
     case StepKind::launch_dependents: return {{EventKind::trigger}};
     // Steps inside the cluster:

@@ -13,7 +13,7 @@
 namespace sluice::twin {
 
 /// Global memory that a kernel accesses. weights: B, its scales, bias, gamma, a packed blob; the contract
-/// lets a kernel read these before it waits. counters: those of the workspace, and its owner stamp.
+/// lets a kernel read these before it waits. slots, counters: those of the workspace.
 enum class Operand : u8 {
   tokens,         // A; the input of a norm or quantiser
   weights,        //

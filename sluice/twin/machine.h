@@ -19,7 +19,7 @@ class Machine {
     params_.grid = scenario.grid();
     params_.raster = scenario.split.raster;
     params_.raster_group = scenario.split.group;
-    params_.deal = scenario.deal();
+    params_.slices = scenario.slices();
     params_.m = scenario.m;
     params_.n = scenario.n;
     if (!is_conv(scenario.conv)) return;
@@ -52,10 +52,6 @@ class Machine {
   void launch_dependents() { record({.kind = StepKind::launch_dependents}); }
   void prefetch() {}  // a hint
   void hand_off() {}
-  void mark(Moment) {}  // only records times on the GPU
-  void mark_stage(int) {}
-  void claim_marks() {}
-  void write_marks() {}
   void read_tensor_scales() { record({.kind = StepKind::read_tensor_scales}); }
   int math_group() const { return agent_.group; }
 
@@ -137,16 +133,6 @@ class Machine {
     for (int cta = 0; cta < scenario_.ctas(); ++cta) release_sums_to(cta);
   }
 
-  void enter_workspace() {
-    if (!scenario_.stamps()) return;
-    stamp(StepKind::enter_workspace);
-    group_sync();
-  }
-  void leave_workspace() {
-    if (!scenario_.stamps()) return;
-    group_sync();
-    stamp(StepKind::leave_workspace);
-  }
   void write_partial(const Tile& tile) {
     wait_vectors();
     record({.kind = StepKind::write_partial, .tile = tile});
@@ -232,9 +218,6 @@ class Machine {
   }
   void release_sums_to(int cta) {
     record({.kind = StepKind::arrive_sums_empty, .count = arrivals(), .target = cta});
-  }
-  void stamp(StepKind kind) {
-    if (is_elected()) record({.kind = kind});
   }
   void count_arrival(const Tile& tile, int bound) {
     if (is_elected()) record({.kind = StepKind::elect, .count = bound, .tile = tile});

@@ -56,12 +56,10 @@ void Numbers::sum_partials(const Agent& agent, const Tile& tile) {
 void Numbers::sum_parts() {
   const KernelConfig& c = work_.config;
   const TileGrid grid = scenario_.grid();
-  const Deal deal = scenario_.deal();
-  const auto [blocks, columns, summers] = sum_grid(c, deal.tiles);
+  const auto [blocks, columns, summers] = sum_grid(c, tiles_in_slices(scenario_.split));
   for (i64 block = 0; block < blocks; ++block) {
     const SumBlock at = sum_block(c, static_cast<int>(block), columns);
-    const Sharing sharing = sharing_of(grid, deal, at.tile, cluster_of(deal, at.tile * grid.k_tiles));
-    if (sharing.peers == 1) continue;
+    const Sharing sharing = sharing_of(scenario_.slices(), at.tile, 0);
     const Tile tile =
         own_part(c, tile_at(c, grid, scenario_.split.raster, scenario_.split.group, at.tile, at.cta_rank),
                  at.cta_rank);

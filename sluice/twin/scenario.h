@@ -8,7 +8,7 @@
 
 #include <sluice/spec/conv_params.h>
 #include <sluice/spec/smem_layout.h>
-#include <sluice/spec/workspace_stamp.h>
+#include <sluice/spec/work_split.h>
 #include <sluice/twin/step.h>
 
 namespace sluice::twin {
@@ -19,11 +19,10 @@ struct Scenario {
   WorkSplit split{};
   /// 1: each math group is one agent, whose warps arrive together. kMathWarps: each warp is an agent.
   int warps_per_group = 1;
-  Stamping stamping = Stamping::off;
   Conv conv{};  // the convolution; m, n, k and batch are those of its product
 
   TileGrid grid() const { return tile_grid(config, m, n, k, batch); }
-  Deal deal() const { return deal_of(grid(), split); }
+  Slices slices() const { return slices_of(grid(), split); }
   /// Return rows and k-tiles of one matrix of the batch; those of phases differ.
   int rows_of(int matrix) const {
     if (!config.conv.phased) return m;
@@ -38,8 +37,6 @@ struct Scenario {
   int first_math() const { return is_block_scaled(config.epilogue) || loads_strided(config) ? 2 : 1; }
   int agents_per_cta() const { return first_math() + kMathGroups * warps_per_group; }
   int agents() const { return ctas() * agents_per_cta(); }
-  /// Returns true if launches stamp the workspace with their owner (debug kernels).
-  bool stamps() const { return stamping == Stamping::on && uses_workspace(config) && deal().tiles > 0; }
 };
 
 enum class Role : u8 { load, copies, math };  // copies: block scales, or strided operands

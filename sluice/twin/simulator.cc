@@ -24,8 +24,7 @@ Simulator::Simulator(const ClusterProgram& program) : scenario_(program.scenario
   won_word_ = slots_word_ + 2 * c.stages * slices_;
   sums_full_word_ = won_word_ + kMathGroups;
   sums_word_ = sums_full_word_ + (c.cluster.k > 1 ? 4 * kMathGroups : 0);
-  stamp_word_ = sums_word_ + 2 * sums_of_cta();
-  words_per_cta_ = stamp_word_ + (scenario_.stamps() ? kMathGroups : 0);
+  words_per_cta_ = sums_word_ + 2 * sums_of_cta();
   first_slot_ = scenario_.agents();
   first_store_read_ = first_slot_ + scenario_.ctas() * c.stages * slices_;
   first_sums_ = first_store_read_ + scenario_.ctas() * kMathGroups * kStoreBuffers;
@@ -181,7 +180,6 @@ std::optional<Failure> Simulator::check_end(const State& state) const {
   for (int cta = 0; cta < scenario_.ctas(); ++cta) {
     if (auto failure = check_stages_end(s, cta)) return failure;
     if (auto failure = check_sums_end(s, cta)) return failure;
-    if (auto failure = check_stamps_end(s, cta)) return failure;
   }
   return std::nullopt;
 }

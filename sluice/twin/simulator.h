@@ -95,9 +95,6 @@ class Simulator {
   u32& scales(State& s, int cta, int stage) const { return s[cta_base(cta) + scales_word_ + stage]; }
   /// 1: the group was the last peer of its last shared tile.
   u32& won(State& s, int cta, int group) const { return s[cta_base(cta) + won_word_ + group]; }
-  /// Whether the group has entered and left the workspace; only where launches stamp it.
-  enum Stamped : u32 { kOutside, kInside, kGone };
-  u32& stamped(State& s, int cta, int group) const { return s[cta_base(cta) + stamp_word_ + group]; }
   /// Number of the agent's stage_vectors (from 1) << 1, plus 1 if the vectors have arrived. 0: none yet.
   static constexpr u32 kCome = 1;
   u32& vectors(State& s, int agent) const { return s[3 * scenario_.agents() + agent]; }
@@ -134,9 +131,6 @@ class Simulator {
   std::optional<Failure> do_store(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_expect(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_send(State& s, int agent, const Step& step) const;
-  std::optional<Failure> do_stamp(State& s, int agent, const Step& step) const;
-  /// Checks that slots and counters are used between enter_workspace and leave_workspace.
-  std::optional<Failure> check_stamped(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_receive(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_vectors(State& s, int agent, const Step& step) const;
   /// Checks that the scale vectors of `store` have arrived and belong to its tile.
@@ -163,7 +157,6 @@ class Simulator {
   std::optional<Failure> finish_load(State& s, const SlotAt& at, Observer* observer) const;
 
   std::optional<Failure> check_stages_end(State& s, int cta) const;
-  std::optional<Failure> check_stamps_end(State& s, int cta) const;
   std::optional<Failure> check_sums_end(State& s, int cta) const;
   Failure fail(FailureKind kind, int agent, const Step& step, const std::string& why) const;
   /// Returns a failure if the step accesses a CTA that has exited (all of its agents are done).
@@ -182,7 +175,7 @@ class Simulator {
   int agent_words_ = 3;  // words of each agent: pc, reading, flip, and vectors if there are any
   int words_per_cta_ = 0;
   int empty_word_ = 0, turn_word_ = 0, sync_word_ = 0, newest_word_ = 0, buffer_word_ = 0, scales_word_ = 0,
-      slots_word_ = 0, won_word_ = 0, sums_full_word_ = 0, sums_word_ = 0, stamp_word_ = 0;
+      slots_word_ = 0, won_word_ = 0, sums_full_word_ = 0, sums_word_ = 0;
   int first_slot_ = 0, first_store_read_ = 0, first_sums_ = 0, first_win_ = 0;  // transitions
 };
 

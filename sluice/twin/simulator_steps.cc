@@ -120,11 +120,6 @@ std::optional<Failure> Simulator::do_step(State& s, int agent, const Step& step)
     case StepKind::issue_store: return do_store(s, agent, step);
     case StepKind::send_sums: return do_send(s, agent, step);
     case StepKind::receive_sums: return do_receive(s, agent, step);
-    case StepKind::write_partial:
-    case StepKind::elect:
-    case StepKind::sum_partials: return check_stamped(s, agent, step);
-    case StepKind::enter_workspace:
-    case StepKind::leave_workspace: return do_stamp(s, agent, step);
     default: return std::nullopt;  // waits have no effect other than having passed
   }
 }

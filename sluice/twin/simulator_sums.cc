@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums that the CTAs of a cluster along k send to each other, steps that are skipped after a lost election,
-// and stamps. See simulator.h.
+// Sums that the CTAs of a cluster along k send to each other, and steps that are skipped after a lost
+// election. See simulator.h.
 #include <fmt/format.h>
 
 #include <sluice/twin/local_rules.h>
@@ -106,37 +106,6 @@ void Simulator::tell(State& s, int agent, const Step& step, Observer* observer) 
   Step done = step;
   done.stage ^= 1;
   observer->on_step(agent, done);
-}
-
-std::optional<Failure> Simulator::do_stamp(State& s, int agent, const Step& step) const {
-  const Agent at = agent_at(scenario_, agent);
-  const bool enters = step.kind == StepKind::enter_workspace;
-  u32& word = stamped(s, at.cta, at.group);
-  if (word != (enters ? kOutside : kInside))
-    return fail(FailureKind::workspace_unstamped, agent, step,
-                word == kOutside ? "the group has not entered"
-                : enters         ? "it has entered before"
-                                 : "it has left");
-  word = enters ? kInside : kGone;
-  return std::nullopt;
-}
-
-std::optional<Failure> Simulator::check_stamped(State& s, int agent, const Step& step) const {
-  if (!scenario_.stamps()) return std::nullopt;
-  const Agent at = agent_at(scenario_, agent);
-  const u32 word = stamped(s, at.cta, at.group);
-  if (word == kInside) return std::nullopt;
-  return fail(
-      FailureKind::workspace_unstamped, agent, step,
-      word == kOutside ? "the group has not entered the workspace" : "the group has left the workspace");
-}
-
-std::optional<Failure> Simulator::check_stamps_end(State& s, int cta) const {
-  for (int group = 0; scenario_.stamps() && group < kMathGroups; ++group)
-    if (stamped(s, cta, group) != kGone)
-      return fail_at_end(FailureKind::workspace_unstamped, cta,
-                         fmt::format("math {} ends without having left the workspace", group));
-  return std::nullopt;
 }
 
 std::optional<Failure> Simulator::check_sums_end(State& s, int cta) const {

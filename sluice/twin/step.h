@@ -50,9 +50,6 @@ enum class StepKind : u8 {
   elect,  // tile: counts one arrival, wrapping at `count`; decides whether later guarded steps are executed
   sum_partials,   // tile: the slots of all peers, in order, into the sums
   reset_counter,  // tile: planted bugs only
-  // Steps of the owner stamp of a workspace:
-  enter_workspace,  // this group, before its first access
-  leave_workspace,  // this group, after its last access
   // Steps that concern other launches (spec/overlap.h):
   wait_prerequisites,  // until earlier launches have ended
   launch_dependents,   // the next launch may begin

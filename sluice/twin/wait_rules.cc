@@ -25,9 +25,7 @@ bool concerns_others(const Step& step, const KernelConfig& c) {
     case StepKind::store_direct:
     case StepKind::write_partial:
     case StepKind::elect:
-    case StepKind::sum_partials:
-    case StepKind::enter_workspace:
-    case StepKind::leave_workspace: return true;
+    case StepKind::sum_partials: return true;
     default: return false;
   }
 }

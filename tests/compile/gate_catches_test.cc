@@ -76,19 +76,6 @@ TEST_F(GateCatches, nothing_in_a_good_kernel) {
   EXPECT_EQ(faults(unit_text(kSmall)), std::vector<std::string>{});
 }
 
-/// Kernels for debugging have more instructions, but must not spill either.
-TEST_F(GateCatches, nothing_in_a_kernel_that_stamps_its_workspace) {
-  for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
-    KernelConfig splits = kSmall;
-    splits.schedule = schedule;
-    splits.tile.m = schedule == Schedule::ping_pong ? 64 : 128;
-    splits.combine = Combine::last_arriver;
-    const std::string stamped = unit_text(splits, Stamping::on);
-    EXPECT_EQ(faults(stamped, splits), std::vector<std::string>{});
-    EXPECT_GT(compile(stamped).image.size(), compile(unit_text(splits)).image.size());
-  }
-}
-
 TEST_F(GateCatches, a_spill) {
   const auto found =
       faults(planted("  sluice::run_gemm<kConfig>(params);",

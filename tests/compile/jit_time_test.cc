@@ -19,9 +19,9 @@
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/kernels/registry.h>
 #include <sluice/plan.h>
 
+#include "tests/registered_configs.h"
 #include "tests/skip_or_fail.h"
 
 namespace sluice {

@@ -7,13 +7,13 @@
 #include <algorithm>
 
 #include <sluice/host/jit/source.h>
-#include <sluice/kernels/registry.h>
 #include <sluice/plan.h>
 #include <sluice/spec/part_sums.h>
 
 #include "tests/compile/gate_cache.h"
 #include "tests/compile/kernel_gate.h"
 #include "tests/compile/plain_configs.h"
+#include "tests/registered_configs.h"
 
 namespace sluice::test {
 namespace {

@@ -175,13 +175,11 @@ void add_chain(Json& json) {
 
 /// Without the folders: C++ takes the caller's, the others those of the environment.
 void add_options(Json& json) {
-  for (const char* name : {"SLUICE_CACHE_READ_ONLY", "SLUICE_JOBS", "SLUICE_RACE", "SLUICE_STAMP_WORKSPACES"})
-    unsetenv(name);
+  for (const char* name : {"SLUICE_CACHE_READ_ONLY", "SLUICE_JOBS", "SLUICE_RACE"}) unsetenv(name);
   const auto values = [](const Options& o) {
     return Values{{"cache_read_only", o.cache_read_only ? "yes" : "no"},
                   {"jobs", std::to_string(o.jobs)},
-                  {"race", std::to_string(o.race)},
-                  {"stamp_workspaces", o.stamp_workspaces ? "yes" : "no"}};
+                  {"race", std::to_string(o.race)}};
   };
   Topic topic(json, "options");
   topic.add("cpp", values(Options{}));

@@ -101,7 +101,7 @@ ClassCover<StripConfig> strip_classes() {
 }
 ClassCover<WideConfig> wide_classes() {
   return {is_possible_packed<WideConfig>,
-          {"weights.group", "tokens", "cluster_n", "cluster_k", "x_stages", "w_stages", "tail_parts"},
+          {"weights.group", "tokens", "cluster_n", "x_stages", "w_stages"},
           kUnseenBySanitizers};
 }
 

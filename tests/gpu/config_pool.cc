@@ -3,9 +3,8 @@
 
 #include <algorithm>
 
-#include <sluice/kernels/registry.h>
-
 #include "dice.h"
+#include "tests/registered_configs.h"
 
 namespace sluice::testing {
 namespace {

@@ -248,7 +248,7 @@ std::vector<PackedConfig> contract_packed_pool() {
   add_completed<WideConfig>(
       pool, {{.x = DType::bf16, .tokens = 72, .x_stages = 4, .w_stages = 2, .overlap = kFirst},
              {.tokens = 80, .cluster_n = 2, .x_stages = 4, .w_stages = 2, .overlap = kEarly},
-             {.tokens = 112, .cluster_k = 2, .x_stages = 4, .w_stages = 2, .overlap = kEarly}});
+             {.tokens = 112, .x_stages = 4, .w_stages = 2, .overlap = kEarly}});
   return pool;
 }
 

@@ -92,12 +92,7 @@ std::vector<Fused> exact_products() {
       {.schedule = ping_pong, .tile_m = 64, .tile_n = 64, .cluster = ClusterShape{2, 1}},
       {.schedule = ping_pong, .tile_m = 64, .tile_n = 64, .cluster = ClusterShape{1, 1, 2}},
       {.schedule = ping_pong, .tile_m = 64, .tile_n = 96, .splits = 3, .combine = Combine::last_arriver},
-      {.schedule = cooperative,
-       .tile_m = 128,
-       .tile_n = 160,
-       .clusters = 5,
-       .streamed = 2,
-       .combine = Combine::last_arriver},
+      {.schedule = cooperative, .tile_m = 128, .tile_n = 160, .splits = 2, .combine = Combine::last_arriver},
       {.schedule = cooperative, .tile_m = 256, .tile_n = 192},
   };
   std::vector<Fused> all;
@@ -120,8 +115,7 @@ std::vector<Fused> exact_products() {
       if (p.d.type == DType::e4m3 && turn % 4 != 0) p.n += 16;  // TMA cannot store such rows
       if (turn % 7 == 0) p.batch = 2;
       PlanOverrides overrides = kernel;
-      if (p.batch > 1 && overrides.streamed) overrides.streamed = 1;
-      if (overrides.tile_n == 16 && m > 16) overrides.tile_n = 64;  // shared memory would not hold both rings
+      if (overrides.tile_n == 16 && m > 16) overrides.tile_n = 64;  // no room for both rings
       all.push_back({p, overrides});
     }
   return all;

@@ -192,8 +192,8 @@ TEST_F(packed_contract, is_kept_by_every_kernel) {
   expect_contract(problem_of(DType::fp16, 16), {.token_blocks = 2, .parts = 2});
   expect_contract(problem_of(DType::bf16, 64), {.parts = 2, .tokens = 64, .strips = 2, .k_groups = 2});
   expect_contract(problem_of(DType::e4m3, 64), {.parts = 1, .tokens = 64});
-  expect_contract(problem_of(DType::bf16, 64), {.tokens = 64, .cluster_n = 1, .cluster_k = 2});
-  expect_contract(problem_of(DType::bf16, 256), {.tokens = 64, .cluster_n = 2, .cluster_k = 1});
+  expect_contract(problem_of(DType::bf16, 64), {.tokens = 64, .cluster_n = 1});
+  expect_contract(problem_of(DType::bf16, 256), {.tokens = 64, .cluster_n = 2});
   PackedProblem normed = problem_of(DType::bf16, 5);
   normed.d = DType::bf16;
   normed.norm_x = normed.residual = true;
@@ -233,8 +233,8 @@ TEST_F(packed_overlap, of_products_that_norm_and_add_gives_the_bits_of_launches_
 }
 
 TEST_F(packed_overlap, of_the_wide_kernel_gives_the_bits_of_launches_in_turn) {
-  expect_same_bits(problem_of(DType::bf16, 64), {.tokens = 64, .cluster_n = 1, .cluster_k = 2});
-  expect_same_bits(problem_of(DType::bf16, 64), {.tokens = 32, .cluster_n = 2, .cluster_k = 1});
+  expect_same_bits(problem_of(DType::bf16, 64), {.tokens = 64, .cluster_n = 1});
+  expect_same_bits(problem_of(DType::bf16, 64), {.tokens = 32, .cluster_n = 2});
 }
 
 TEST_F(packed_overlap, of_the_strip_kernel_gives_the_bits_of_launches_in_turn) {

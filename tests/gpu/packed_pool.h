@@ -68,8 +68,7 @@ struct PackedExtents {
   int tokens, rows, least_n, least_k;
 };
 inline PackedExtents extents_of(const PackedConfig& config) {
-  if (const auto* c = std::get_if<WideConfig>(&config))
-    return {c->tokens, kWideRows * c->cluster_n, 1, c->cluster_k > 1 ? kPackedTileK + 1 : 1};
+  if (const auto* c = std::get_if<WideConfig>(&config)) return {c->tokens, kWideRows * c->cluster_n, 1, 1};
   if (const auto* c = std::get_if<StripConfig>(&config)) return {c->tokens, tile_rows(*c), 1, 1};
   const auto& c = std::get<NarrowConfig>(config);
   return {tile_tokens(c), tile_rows(c), c.row_blocks == 8 ? 2 * kStripRows : 1, 1};

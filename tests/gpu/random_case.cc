@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/host/planner/dense/slices.h>
 #include <sluice/spec/smem_layout.h>
 
 #include "dice.h"
@@ -94,23 +95,21 @@ TileGrid grid_of(const Problem& problem, const KernelConfig& config) {
                    static_cast<int>(p.batch));
 }
 
-/// Deals out any number of tiles to any number of clusters, even to more than are resident at once.
-void stream_some(Dice& dice, Plan& plan) {
+/// Any number of slices that a workspace has room for, also more than are resident at once.
+void slice_some(Dice& dice, Plan& plan) {
   const TileGrid grid = grid_of(plan.problem, plan.config);
-  const int tiles = cluster_tiles(grid);
-  plan.split.streamed = 0;
-  if (tiles == 0 || grid.k_tiles == 0) return;
-  const i64 per_tile = counter_count(plan.config, {.streamed = 1});  // 0 if the kernel has no counters
-  const int most =
-      per_tile == 0 ? tiles : static_cast<int>(std::min<i64>(tiles, kWorkspaceCounters / per_tile));
-  plan.split.streamed = dice.one_in(2) ? most : dice.between(1, most);
-  const i64 slot_bytes = i64{4} * cluster_size(plan.config) * plan.config.tile.m * plan.config.tile.n;
-  const i64 slots = (kWorkspaceLimit - kWorkspaceCounterBytes) / slot_bytes - plan.split.streamed;
-  const i64 k_tiles = i64{plan.split.streamed} * grid.k_tiles;
-  if (slots < 1) plan.split.streamed = 0;
-  if (slots >= 1)
-    plan.split.clusters = dice.between(1, static_cast<int>(std::min({k_tiles, slots, i64{400}})));
-  plan.workspace_bytes = workspace_bytes(plan.config, plan.split);
+  const i64 tiles = cluster_tiles(grid);
+  if (tiles == 0 || grid.k_tiles < 2) return;
+  const Problem product = product_of(plan.problem, plan.config);
+  const WorkSplit whole = plan.split;
+  for (i64 most = std::min<i64>(grid.k_tiles, 400); most > 1; most /= 2) {
+    plan.split = split_into(product, plan.config, whole, dice.between(2, static_cast<int>(most)));
+    plan.workspace_bytes = workspace_bytes(plan.config, plan.split);
+    if (slices_problem(product, plan.config, plan.split).empty() && plan.workspace_bytes <= kWorkspaceLimit)
+      return;
+  }
+  plan.split = whole;
+  plan.workspace_bytes = 0;
 }
 
 }  // namespace
@@ -121,13 +120,9 @@ Plan plan_for(const Problem& problem, const KernelConfig& config, const DeviceIn
   const int most = std::max(1, std::min(cluster_tiles(grid), clusters_at_once(cluster_size(config), device)));
   plan.split.clusters = clusters == 0 ? most : std::min(clusters, most);
   if (is_plain(config.schedule)) plan.split.clusters = std::max(1, cluster_tiles(grid));
-  // Makes the plan use the config's way to combine: all tiles are divided by k-tiles among slightly more
-  // clusters than tiles.
-  const int k_tiles = cluster_tiles(grid) * grid.k_tiles;
-  if (config.combine != Combine::none && k_tiles > 1) {
-    plan.split.streamed = cluster_tiles(grid);
-    plan.split.clusters = std::min(k_tiles, cluster_tiles(grid) * 5 / 2);
-  }
+  // Uses a config's way to combine.
+  if (config.combine != Combine::none && grid.k_tiles > 1)
+    plan.split = split_into(product_of(plan.problem, config), config, plan.split, std::min(grid.k_tiles, 3));
   plan.workspace_bytes = workspace_bytes(config, plan.split);
   return plan;
 }
@@ -166,7 +161,7 @@ Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed,
   Case made{.plan = plan_for(p, config, device, dice.one_in(2) ? dice.between(1, 5) : 0), .data = {}};
   made.plan.split.raster = dice.one_in(2) ? Raster::along_m : Raster::along_n;
   made.plan.split.group = dice.between(1, 16);
-  if (config.combine != Combine::none) stream_some(dice, made.plan);
+  if (config.combine != Combine::none) slice_some(dice, made.plan);
   if (!is_plain(config.schedule) && made.plan.split.clusters <= kMostNumbered && dice.one_in(2))
     made.plan.split.numbering = Numbering::gpc;
   made.data = limits.real ? real_data(p, seed) : exact_data(p, seed);

@@ -37,11 +37,7 @@ inline WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
                  .tokens = random_tokens(kWideMostTokens, dice),
                  .x_stages = dice.any_of(kXStages),
                  .w_stages = dice.any_of(kWStages)};
-    const int cluster = dice.below(4);
-    if (cluster == 1) c.cluster_n = 2;
-    if (cluster >= 2) c.cluster_k = 2;
-    if (cluster == 2) c.x_stages = 2 * c.w_stages;  // the kernel requires this ring
-    if (cluster <= 1 && dice.one_in(2)) c.tail_parts = 2;
+    if (dice.one_in(2)) c.cluster_n = 2;
     if (validate(c) == nullptr) return c;
   }
 }

@@ -189,7 +189,7 @@ class Runner:
         """Returns the environment and the stdout of a run. In 1 of 8 runs, part of them is broken too."""
         environment = dict(self.environment)
         if draw.random() < 0.1:
-            name = draw.choice(["SLUICE_CACHE_DIR", "SLUICE_RECORDS_DIR", "SLUICE_NVRTC", "SLUICE_CACHE_READ_ONLY", "SLUICE_TIMELINE"])
+            name = draw.choice(["SLUICE_CACHE_DIR", "SLUICE_RECORDS_DIR", "SLUICE_NVRTC", "SLUICE_CACHE_READ_ONLY"])
             environment[name] = draw.choice(["", "text", "book", "folder", "/proc/nowhere", "\x1b[31m", "link", "0", "1", "n" * 5000])
         elif draw.random() < 0.04:
             del environment["SLUICE_NVRTC"]  # the compiler is found, so the kernel is compiled

@@ -68,8 +68,7 @@ constexpr Shape kWhole{.k_tiles = 2, .rows = 2, .update = Update::add};
 constexpr Shape kParts{.schedule = Schedule::cooperative,
                        .k_tiles = 3,
                        .rows = 1,
-                       .clusters = 3,
-                       .streamed = 1,
+                       .slices = 3,
                        .update = Update::add,
                        .combine = Combine::add};
 constexpr Shape direct(Shape shape) {
@@ -108,15 +107,14 @@ TEST(add, parts_of_shared_tiles_in_every_interleaving) {
   i64 states = 0;
   for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative})
     for (const StorePath store : {StorePath::tma, StorePath::direct})
-      for (const int clusters : {2, 3, 5})
-        for (const int streamed : {1, 2}) {
+      for (const int slices : {2, 3, 5})
+        for (const int k_tiles : {5, 6}) {
           const Shape shape{.schedule = schedule,
-                            .k_tiles = 3,
-                            .rows = 3,
-                            .clusters = clusters,
-                            .chunks = 1 + clusters % 2,
+                            .k_tiles = k_tiles,
+                            .rows = 2,
+                            .chunks = 1 + slices % 2,
                             .store = store,
-                            .streamed = streamed,
+                            .slices = slices,
                             .update = Update::add,
                             .combine = Combine::add};
           const Exploration found = explore_all(record_gemm(make(shape)), {.max_states = 3'000'000});
@@ -128,14 +126,12 @@ TEST(add, parts_of_shared_tiles_in_every_interleaving) {
 }
 
 // ---- real numbers ----
-void expect_equals_reference(const Problem& problem, KernelConfig config, const WorkSplit& split) {
+void expect_equals_reference(const Problem& problem, KernelConfig config, int slices) {
   SCOPED_TRACE(testing::Message() << name_of(config.schedule) << " " << name_of(config.store) << " "
-                                  << name_of(config.combine) << " clusters " << split.clusters << " streamed "
-                                  << split.streamed << " n " << problem.n);
-  if (split.streamed == 0) config.combine = Combine::none;
+                                  << name_of(config.combine) << " slices " << slices << " n " << problem.n);
+  if (slices == 1) config.combine = Combine::none;
   Operands o = make_operands(problem);
-  Plan plan = plan_of(problem, config, split.clusters);
-  plan.split.streamed = split.streamed;
+  const Plan plan = sliced(plan_of(problem, config, 2), slices);
   const auto report = run_on_host(plan, o.buffers(o.d), 0.5f, 0.0f, 7);
   ASSERT_TRUE(report.ok()) << report.error().message;
   reference_gemm(o.problem, o.buffers(o.expected), 0.5f, 0.0f);
@@ -154,7 +150,7 @@ TEST(add, equals_the_reference_by_both_paths_whole_and_in_parts) {
     for (const StorePath store : {StorePath::tma, StorePath::direct})
       for (const Combine combine : {Combine::last_arriver, Combine::add})
         for (const i64 n : {32, 51})
-          for (const WorkSplit& split : {WorkSplit{.clusters = 2}, {.clusters = 7, .streamed = 2}}) {
+          for (const int slices : {1, 3}) {
             KernelConfig config{.schedule = schedule,
                                 .tile = {schedule == Schedule::ping_pong ? 64 : 128, 32, 64},
                                 .stages = 3,
@@ -163,10 +159,10 @@ TEST(add, equals_the_reference_by_both_paths_whole_and_in_parts) {
             Problem p = gradient(130, n, 200, combine != Combine::add);
             p.batch = 2;
             p.d.ld = 52, p.d.batch_stride = 52 * 131;
-            expect_equals_reference(p, config, split);
+            expect_equals_reference(p, config, slices);
             config.cluster.k = 2;
             p.epilogue.scale_a = ScaleMode::vector;
-            expect_equals_reference(p, config, split);
+            expect_equals_reference(p, config, slices);
           }
 }
 
@@ -175,7 +171,7 @@ TEST(add, block_scales_are_in_the_parts) {
   p.a.type = p.b.type = DType::e4m3;
   p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
   const KernelConfig config{.tile = {128, 64, 128}, .stages = 3, .promotes = true, .combine = Combine::add};
-  expect_equals_reference(p, config, {.clusters = 5, .streamed = 3});
+  expect_equals_reference(p, config, 3);
 }
 
 TEST(add, leaves_d_alone_where_there_is_nothing_to_add) {

@@ -183,7 +183,7 @@ TEST(chain_explore, every_interleaving_of_single_events) {
   explore_overlaps("norms", norm_lists, norm_lists, norm_lists, Reduction::none);
   explore_overlaps("one, norm, one", recorded(kOne), norm_lists, recorded(kOne), Reduction::none);
   const ThreeArrays arrays = over_input();
-  const KernelLists peers = product(kTwoPeers, kEager);
+  const KernelLists peers = product(kSplit, kEager);
   const std::vector<ChainLaunch> chain{launch_of(peers, arrays.first),
                                        launch_of(norm_lists(kEager), arrays.second),
                                        launch_of(peers, arrays.third)};
@@ -229,7 +229,7 @@ TEST(chain_explore, lists_of_the_recorded_kernel) {
       first_cta(product(kResidual, {})),
       (Texts{"read tokens, read weights", "read token_scales, read weights, read residual, write output",
              "read token_scales, read weights, read residual, write output"}));
-  const std::string splits = scales + "write counters, write slots, read slots, write output";
+  const std::string splits = scales + "write slots, write counters, read slots, write output";
   EXPECT_EQ(first_cta(product(kSplit, kEager)),
             (Texts{"trigger, read weights, wait, read tokens", splits, splits}));
   EXPECT_EQ(first_cta(product(kBlockScales, kEager))[1], "wait, read token_scales, read weights");

@@ -25,12 +25,7 @@ inline const ProductKind kResidual{
     "residual", {.k_tiles = 1, .rows = 4, .clusters = 2, .store = StorePath::direct}, false, true};
 inline const ProductKind kSwapped{"swapped", {.k_tiles = 1, .rows = 4, .clusters = 2}, true};
 inline const ProductKind kSplit{"split",
-                                {.schedule = Schedule::cooperative,
-                                 .k_tiles = 2,
-                                 .rows = 1,
-                                 .clusters = 2,
-                                 .streamed = 1,
-                                 .stamping = Stamping::on}};
+                                {.schedule = Schedule::cooperative, .k_tiles = 2, .rows = 1, .slices = 2}};
 inline const ProductKind kBlockScales{"block scales",
                                       {.k_tiles = 1, .rows = 4, .clusters = 2, .block_scales = true}};
 inline const ProductKind kIdle{"idle CTA", {.k_tiles = 1, .rows = 1, .clusters = 2}};
@@ -38,15 +33,9 @@ inline const ProductKind kPair{"cluster of two", {.k_tiles = 1, .rows = 1, .clus
 // Small enough for searches without reduction.
 inline const ProductKind kOne{"one CTA", {.k_tiles = 1, .rows = 2}};
 inline const ProductKind kOneScaled{"one CTA, block scales", {.k_tiles = 1, .rows = 2, .block_scales = true}};
-inline const ProductKind kTwoPeers{
-    "two peers", {.schedule = Schedule::cooperative, .k_tiles = 2, .rows = 1, .clusters = 2, .streamed = 1}};
-inline const ProductKind kSeparate{"separate",
-                                   {.schedule = Schedule::cooperative,
-                                    .k_tiles = 2,
-                                    .rows = 1,
-                                    .clusters = 2,
-                                    .streamed = 1,
-                                    .combine = Combine::separate}};
+inline const ProductKind kSeparate{
+    "separate",
+    {.schedule = Schedule::cooperative, .k_tiles = 2, .rows = 1, .slices = 2, .combine = Combine::separate}};
 
 inline Scenario scenario_of(const ProductKind& kind, Overlap overlap) {
   Shape shape = kind.shape;

@@ -40,12 +40,11 @@ TEST(conv_mutants, one_walk_for_both_operands) {
   expect_caught<OneWalkForBothOperands>(FailureKind::wrong_boxes, odd_case(ConvOp::fprop));
   expect_caught<OneWalkForBothOperands>(FailureKind::wrong_boxes, odd_case(ConvOp::dgrad));
 }
-TEST(conv_mutants, a_run_that_begins_with_the_tile) {
+TEST(conv_mutants, a_slice_that_begins_with_the_tile) {
   for (const ConvOp op : {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad}) {
     ConvCase c = unstrided(op);
     c.config.combine = Combine::last_arriver;
-    c.clusters = 3;
-    c.streamed = 1;
+    c.slices = 2;
     expect_caught<WalkBeginsWithTheTile>(FailureKind::wrong_boxes, c);
   }
 }

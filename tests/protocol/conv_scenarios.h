@@ -23,7 +23,7 @@ struct ConvCase {
   DType inputs = DType::bf16, output = DType::fp32;
   Epilogue epilogue{};
   int clusters = 2;
-  int streamed = 0;
+  int slices = 1;
   float alpha = 1, beta = 0;
 };
 
@@ -34,9 +34,7 @@ inline Problem problem_of(const ConvCase& c) {
   return p;
 }
 inline Plan plan_of(const ConvCase& c) {
-  Plan plan = plan_of(problem_of(c), c.config, c.clusters);
-  plan.split.streamed = c.streamed;
-  return plan;
+  return sliced(plan_of(problem_of(c), c.config, c.clusters), c.slices);
 }
 inline Scenario scenario_of(const ConvCase& c) {
   const Plan plan = plan_of(c);
@@ -61,7 +59,7 @@ inline std::string text_of(const ConvCase& c) {
          std::to_string(v.channels) + " filters " + std::to_string(v.filters) + ", tile " +
          std::to_string(c.config.tile.m) + "x" + std::to_string(c.config.tile.n) + " cluster " +
          std::to_string(c.config.cluster.m) + "x" + std::to_string(c.config.cluster.n) + "x" +
-         std::to_string(c.config.cluster.k) + " streamed " + std::to_string(c.streamed) + " clusters " +
+         std::to_string(c.config.cluster.k) + " slices " + std::to_string(c.slices) + " clusters " +
          std::to_string(c.clusters);
 }
 

@@ -190,7 +190,7 @@ TEST(mutants, scale_vectors_staged_once) {
                                        {.schedule = kCoop, .k_tiles = 1, .scale_vectors = true});
 }
 TEST(mutants, scale_vectors_left_on_their_way_by_who_is_not_the_last_peer) {
-  const Shape shape{.k_tiles = 2, .rows = 1, .clusters = 2, .scale_vectors = true, .streamed = 1};
+  const Shape shape{.k_tiles = 2, .rows = 1, .scale_vectors = true, .slices = 2};
   expect_clean(explore_all(record_gemm(make(shape))), shape);
   expect_caught(explore_all(record<NotLastForgetsVectors>(make(shape))), FailureKind::peer_gone, shape);
 }

@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include <sluice/host/planner/dense/slices.h>
 #include <sluice/reference/element.h>
 #include <sluice/twin/run.h>
 
@@ -61,7 +62,14 @@ inline KernelConfig config_of(const Problem& problem, const KernelConfig& given)
   return config;
 }
 
-/// Makes a plan without the planner.
+/// A plan made by hand.
+/// Cuts every tile of the plan into slices along k, with a cluster per slice.
+inline Plan sliced(Plan plan, int slices) {
+  if (slices > 1)
+    plan.split = split_into(product_of(plan.problem, plan.config), plan.config, plan.split, slices);
+  return plan;
+}
+
 inline Plan plan_of(const Problem& problem, const KernelConfig& given, int clusters) {
   const KernelConfig config = config_of(problem, given);
   EXPECT_EQ(validate(config), nullptr) << validate(config);

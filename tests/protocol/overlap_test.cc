@@ -37,7 +37,7 @@ TEST(overlap, clusters_scales_splits_and_idle_ctas) {
     explore_completely({.schedule = schedule, .k_tiles = 2, .rows = 1, .cluster = {1, 1, 2}});
     explore_completely({.schedule = schedule, .k_tiles = 3, .rows = 2, .block_scales = true});
     explore_completely({.schedule = schedule, .k_tiles = 2, .rows = 2, .scale_vectors = true});
-    explore_completely({.schedule = schedule, .k_tiles = 4, .rows = 1, .clusters = 2, .streamed = 1});
+    explore_completely({.schedule = schedule, .k_tiles = 4, .rows = 1, .slices = 2});
     explore_completely(
         {.schedule = schedule, .k_tiles = 2, .rows = 1, .clusters = 2});  // one cluster has no tile
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every registered config in the twin: a small problem with real numbers, in random interleavings. A row of
-// the registry with a wrong protocol or layout fails here before it runs on a GPU.
-#include <sluice/kernels/registry.h>
+// Every registered configuration in the twin: a small problem with real numbers, and random interleavings. A
+// row of the registry with a wrong protocol or layout fails here before any GPU sees it.
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +8,7 @@
 #include <sluice/twin/explore.h>
 
 #include "conv_scenarios.h"
+#include "tests/registered_configs.h"
 
 namespace sluice::twin {
 namespace {
@@ -28,21 +28,15 @@ Problem problem_for(const KernelConfig& c) {
   return is_swapped(c) ? transposed(product) : product;
 }
 
-/// A plan with two clusters. If the config can share tiles, it has three, which share all tiles but the last.
+/// Two clusters, or two slices per tile if the config adds up slices.
 Plan plan_for(const Problem& problem, const KernelConfig& config) {
-  const bool shares = config.combine != Combine::none;
-  Plan plan = plan_of(problem, config, shares ? 3 : 2);
-  const Problem p = product_of(problem, config);
-  const int tiles = cluster_tiles(tile_grid(config, static_cast<int>(p.m), static_cast<int>(p.n),
-                                            static_cast<int>(p.k), static_cast<int>(p.batch)));
-  plan.split.streamed = shares ? tiles - 1 : 0;
-  return plan;
+  return sliced(plan_of(problem, config, 2), config.combine != Combine::none ? 2 : 1);
 }
 
 bool is_conv(const KernelConfig& c) {
   return c.conv.op != ConvOp::none;
 }
-/// A small convolution for a config that gathers. If the config can share tiles, all but the last are shared.
+/// A small convolution for a config that gathers; in slices if the config adds them up.
 ConvCase conv_for(const KernelConfig& config) {
   ConvCase c{.conv = odd_conv(config.conv.op, config.conv.spatial),
              .config = config,
@@ -54,8 +48,7 @@ ConvCase conv_for(const KernelConfig& config) {
   if (config.conv.op == ConvOp::dgrad) c.conv.stride = kOnes;
   if (config.conv.phased) c.conv.stride.w = 2;
   if (config.combine == Combine::none) return c;
-  c.clusters = 3;
-  c.streamed = std::max(1, cluster_tiles(scenario_of(c).grid()) - 1);
+  c.slices = std::min(2, scenario_of(c).grid().k_tiles);
   return c;
 }
 
@@ -107,11 +100,13 @@ TEST(registry, every_configuration_in_random_interleavings) {
       continue;
     }
     const Problem problem = problem_for(config), p = product_of(problem, config);
-    const Scenario scenario{.config = config,
-                            .m = static_cast<int>(p.m) * 2,
-                            .n = static_cast<int>(p.n),
-                            .k = (config.stages + 2) * config.tile.k,
-                            .split = plan_for(problem, config).split};
+    Scenario scenario{.config = config,
+                      .m = static_cast<int>(p.m) * 2,
+                      .n = static_cast<int>(p.n),
+                      .k = (config.stages + 2) * config.tile.k,
+                      .split = plan_for(problem, config).split};
+    if (scenario.split.slices > 1)
+      scenario.split.clusters = cluster_tiles(scenario.grid()) * scenario.split.slices;
     const Exploration found = explore_random(record_gemm(scenario), {.seed = 1, .schedules = 20});
     ASSERT_FALSE(found.failure) << describe(*found.failure);
     schedules += found.schedules;

@@ -18,7 +18,7 @@ struct Shape {
   int columns = 1;  // number of cluster tiles along n
   int batch = 1;
   ClusterShape cluster{};
-  int clusters = 1;  // number of clusters that share the tiles
+  int clusters = 1;  // clusters that share the work; with slices one per slice
   bool promotes = false;
   bool block_scales = false;  // true: promotes as well
   bool scale_vectors = false;
@@ -26,9 +26,8 @@ struct Shape {
   int chunks = 1;          // number of store chunks in one row of a tile
   StorePath store = StorePath::tma;
   int warps_per_group = 1;
-  int short_rows = 3;  // rows of the last tiles that are outside of D
-  int streamed = 0;    // number of tiles that are divided among clusters by k-tile
-  Stamping stamping = Stamping::off;
+  int short_rows = 3;  // rows of the last tile row outside D
+  int slices = 1;      // along k, of every tile
   Update update = Update::set;
   Combine combine = Combine::last_arriver;  // how shared tiles are combined
   Overlap overlap{};
@@ -51,7 +50,7 @@ inline Scenario make(const Shape& s) {
                       .d = DType::fp32,
                       .promotes = fp8,
                       .store = s.store,
-                      .combine = s.streamed > 0 ? s.combine : Combine::none,
+                      .combine = s.slices > 1 ? s.combine : Combine::none,
                       .epilogue = {.scale_a = scales, .scale_b = scales, .update = s.update},
                       .overlap = s.overlap};
   // The last row and column of tiles extend beyond D, as is usual.
@@ -64,22 +63,23 @@ inline Scenario make(const Shape& s) {
           .n = n,
           .k = k,
           .batch = s.batch,
-          .split = {.clusters = s.clusters, .group = 2, .streamed = s.streamed},
-          .warps_per_group = s.warps_per_group,
-          .stamping = s.stamping};
+          .split = {.clusters = s.slices > 1 ? s.rows * s.columns * s.batch * s.slices : s.clusters,
+                    .group = 2,
+                    .slices = s.slices},
+          .warps_per_group = s.warps_per_group};
 }
 
 inline std::string text_of(const Shape& s) {
   return std::string(name_of(s.schedule)) + " stages " + std::to_string(s.stages) + " k_tiles " +
          std::to_string(s.k_tiles) + " tiles " + std::to_string(s.rows) + "x" + std::to_string(s.columns) +
          "x" + std::to_string(s.batch) + " cluster " + std::to_string(s.cluster.m) + "x" +
-         std::to_string(s.cluster.n) + "x" + std::to_string(s.cluster.k) + " streamed " +
-         std::to_string(s.streamed) + " clusters " + std::to_string(s.clusters) +
+         std::to_string(s.cluster.n) + "x" + std::to_string(s.cluster.k) + " slices " +
+         std::to_string(s.slices) + " clusters " + std::to_string(s.clusters) +
          (s.promotes ? " promoted" : "") + (s.block_scales ? " block_scales" : "") +
          (s.scale_vectors ? " scale_vectors" : "") + (s.two_units ? " two_units" : "") +
          (s.update == Update::add ? " added" : "") + (s.combine == Combine::add ? " in parts" : "") +
          " chunks " + std::to_string(s.chunks) + " " + name_of(s.store) + " warps " +
-         std::to_string(s.warps_per_group) + (s.stamping == Stamping::on ? " stamped" : "");
+         std::to_string(s.warps_per_group);
 }
 
 inline void expect_clean(const Exploration& found, const Shape& shape) {

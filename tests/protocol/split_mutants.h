@@ -145,38 +145,6 @@ struct RunsFromTheFirstKTile : Machine {
   void load_a(int stage, int k_tile) { Machine::load_a(stage, k_tile - load_tile_.first_k_tile); }
   void load_b(int stage, int k_tile) { Machine::load_b(stage, k_tile - load_tile_.first_k_tile); }
 };
-// ---- the owner stamp ----
-struct NeverEnters : Machine {
-  using Machine::Machine;
-  void enter_workspace() {}
-};
-/// Bug: the other warps do not wait until the elected one has stamped the workspace.
-struct NoMeetingAfterEntering : Machine {
-  using Machine::Machine;
-  void enter_workspace() { stamp(StepKind::enter_workspace); }
-};
-struct NeverLeaves : Machine {
-  using Machine::Machine;
-  void leave_workspace() {}
-};
-/// Bug: the elected warp removes the stamp without waiting for the other warps.
-struct NoMeetingBeforeLeaving : Machine {
-  using Machine::Machine;
-  void leave_workspace() { stamp(StepKind::leave_workspace); }
-};
-/// Bug: removes the stamp after the first tile, as if it were the last.
-struct LeavesAfterOneTile : Machine {
-  using Machine::Machine;
-  void end_tile() {
-    Machine::end_tile();
-    if (!left) Machine::leave_workspace();
-    left = true;
-  }
-  void leave_workspace() {
-    if (!left) Machine::leave_workspace();
-  }
-  bool left = false;
-};
 // ---- the exchange ----
 struct NoWaitForSumsEmpty : Machine {
   using Machine::Machine;

@@ -23,11 +23,11 @@ void expect_combine_catches(FailureKind kind, const Shape& shape) {
 }
 
 // ---- shared tiles ----
-constexpr Shape kThreePeers{.schedule = kCoop, .k_tiles = 3, .rows = 1, .clusters = 3, .streamed = 1};
+constexpr Shape kThreePeers{.schedule = kCoop, .k_tiles = 3, .rows = 1, .slices = 3};
 constexpr Shape kTwoPeersOfWarps{
-    .schedule = kCoop, .k_tiles = 2, .rows = 1, .clusters = 2, .warps_per_group = 2, .streamed = 1};
-/// Two tiles of three k-tiles on four clusters. One cluster works on both tiles.
-constexpr Shape kUneven{.k_tiles = 3, .rows = 2, .clusters = 4, .streamed = 2};
+    .schedule = kCoop, .k_tiles = 2, .rows = 1, .warps_per_group = 2, .slices = 2};
+/// Two tiles of three k-tiles, in two slices each.
+constexpr Shape kUneven{.k_tiles = 3, .rows = 2, .slices = 2};
 
 TEST(split_mutants, an_arrival_counted_before_the_partial_is_written) {
   expect_combine_catches<CountsBeforeWriting>(FailureKind::partial_unready, kThreePeers);
@@ -83,40 +83,6 @@ TEST(split_mutants, one_counter_for_all_tiles) {
 }
 TEST(split_mutants, runs_that_all_begin_at_the_first_k_tile) {
   expect_both_catch<RunsFromTheFirstKTile>(FailureKind::wrong_bytes, kUneven);
-}
-
-// ---- the owner stamp ----
-constexpr Shape stamped(Shape shape) {
-  shape.stamping = Stamping::on;
-  return shape;
-}
-/// Without a buffer for stores, there is no barrier at which the warps meet.
-constexpr Shape stored_directly(Shape shape) {
-  shape.store = StorePath::direct;
-  return shape;
-}
-
-/// Both groups of the middle cluster have a slice of each tile.
-constexpr Shape kTwoTilesEach{.schedule = kCoop, .k_tiles = 3, .rows = 2, .clusters = 3, .streamed = 2};
-
-TEST(split_mutants, a_workspace_used_without_a_stamp) {
-  expect_both_catch<NeverEnters>(FailureKind::workspace_unstamped, stamped(kThreePeers));
-}
-TEST(split_mutants, warps_that_write_before_the_stamp) {
-  expect_both_catch<NoMeetingAfterEntering>(FailureKind::workspace_unstamped, stamped(kTwoPeersOfWarps));
-}
-TEST(split_mutants, a_stamp_that_is_never_taken_back) {
-  expect_both_catch<NeverLeaves>(FailureKind::workspace_unstamped, stamped(kThreePeers));
-}
-TEST(split_mutants, a_stamp_taken_back_while_warps_read) {
-  // This is the cluster's last tile. A further tile would make the elected warp wait until the others have
-  // read.
-  constexpr Shape kLastTile = stored_directly(stamped(kTwoPeersOfWarps));
-  expect_all_catches<NoMeetingBeforeLeaving>(FailureKind::workspace_unstamped, kLastTile);
-  expect_random_catches<NoMeetingBeforeLeaving>(kLastTile);
-}
-TEST(split_mutants, a_stamp_taken_back_after_the_first_tile) {
-  expect_both_catch<LeavesAfterOneTile>(FailureKind::workspace_unstamped, stamped(kTwoTilesEach));
 }
 
 // ---- the exchange ----

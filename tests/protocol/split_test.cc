@@ -33,33 +33,26 @@ TEST(split, every_tile_split_evenly) {
   for (Schedule schedule : kSchedules)
     for (int peers : {2, 3, 4})
       for (int rows : {1, 3})
-        states += explore_completely({.schedule = schedule,
-                                      .k_tiles = peers + 1,
-                                      .rows = rows,
-                                      .clusters = peers * rows,
-                                      .streamed = rows});
+        states +=
+            explore_completely({.schedule = schedule, .k_tiles = peers + 1, .rows = rows, .slices = peers});
   std::printf("             %lld distinct states, each explored\n", states);
 }
 
-TEST(split, uneven_runs_and_whole_tiles_after_them) {
+TEST(split, uneven_slices_of_any_length) {
   i64 states = 0;
   for (Schedule schedule : kSchedules)
-    for (int clusters : {2, 3, 5})
-      for (int streamed : {1, 2, 5})
+    for (int slices : {2, 3, 5})
+      for (int k_tiles : {5, 7, 11})
         for (int chunks : {1, 2, 3})
-          states += explore_completely({.schedule = schedule,
-                                        .k_tiles = 3 + streamed % 3,
-                                        .rows = 5,
-                                        .clusters = clusters,
-                                        .chunks = chunks,
-                                        .streamed = streamed});
+          states += explore_completely(
+              {.schedule = schedule, .k_tiles = k_tiles, .rows = 2, .chunks = chunks, .slices = slices});
   std::printf("             %lld distinct states, each explored\n", states);
 }
 
 TEST(split, promotion_block_scales_and_direct_stores) {
   i64 states = 0;
   for (Schedule schedule : kSchedules) {
-    const Shape shape{.schedule = schedule, .k_tiles = 3, .rows = 3, .clusters = 4, .streamed = 3};
+    const Shape shape{.schedule = schedule, .k_tiles = 3, .rows = 3, .slices = 2};
     Shape promoted = shape, scaled = shape, direct = shape;
     promoted.promotes = true;
     scaled.block_scales = true;
@@ -72,39 +65,22 @@ TEST(split, promotion_block_scales_and_direct_stores) {
 TEST(split, every_warp_on_its_own) {
   i64 states = 0;
   for (StorePath store : {StorePath::tma, StorePath::direct})
-    states += explore_completely({.k_tiles = 2,
-                                  .rows = 1,
-                                  .clusters = 2,
-                                  .store = store,
-                                  .warps_per_group = kMathWarps,
-                                  .streamed = 1});
+    states += explore_completely(
+        {.k_tiles = 2, .rows = 1, .store = store, .warps_per_group = kMathWarps, .slices = 2});
   std::printf("             %lld distinct states, each explored\n", states);
 }
 
-TEST(split, launches_that_stamp_the_workspace) {
+/// A product without k-tiles, as with alpha = 0, has whole tiles and as many clusters as slices.
+TEST(split, nothing_to_cut) {
   i64 states = 0;
   for (Schedule schedule : kSchedules)
-    for (StorePath store : {StorePath::tma, StorePath::direct})
-      for (int warps : {1, 2})
-        states += explore_completely({.schedule = schedule,
-                                      .k_tiles = 2,
-                                      .rows = 1,
-                                      .clusters = 2,
-                                      .store = store,
-                                      .warps_per_group = warps,
-                                      .streamed = 1,
-                                      .stamping = Stamping::on});
-  states +=
-      explore_completely({.k_tiles = 3, .rows = 5, .clusters = 3, .streamed = 2, .stamping = Stamping::on});
-  // No tile is shared, and the workspace is not stamped.
-  states +=
-      explore_completely({.k_tiles = 0, .rows = 1, .clusters = 1, .streamed = 1, .stamping = Stamping::on});
+    states += explore_completely({.schedule = schedule, .k_tiles = 0, .rows = 2, .slices = 2});
   std::printf("             %lld distinct states, each explored\n", states);
 }
 
 TEST(split, clusters_that_multicast_share_tiles_too) {
-  i64 states = explore_completely({.k_tiles = 2, .rows = 1, .cluster = {2, 1}, .clusters = 2, .streamed = 1});
-  states += explore_completely({.k_tiles = 2, .rows = 1, .cluster = {1, 2}, .clusters = 2, .streamed = 1});
+  i64 states = explore_completely({.k_tiles = 2, .rows = 1, .cluster = {2, 1}, .slices = 2});
+  states += explore_completely({.k_tiles = 2, .rows = 1, .cluster = {1, 2}, .slices = 2});
   std::printf("             %lld distinct states, each explored\n", states);
 }
 
@@ -146,8 +122,7 @@ TEST(split, a_pair_along_k_whose_second_group_has_few_rows_or_none) {
 TEST(split, a_pair_along_k_that_shares_its_tile) {
   i64 states = 0;
   for (int k_tiles : {2, 3})
-    states += explore_completely(
-        {.k_tiles = k_tiles, .rows = 1, .cluster = {.k = 2}, .clusters = 2, .streamed = 1});
+    states += explore_completely({.k_tiles = k_tiles, .rows = 1, .cluster = {.k = 2}, .slices = 2});
   std::printf("             %lld distinct states, each explored\n", states);
 }
 
@@ -155,19 +130,18 @@ TEST(split, random_larger_splits) {
   i64 schedules = 0;
   for (Schedule schedule : kSchedules)
     for (ClusterShape cluster : {ClusterShape{1, 1}, {2, 1}, {1, 2}, {2, 2}})
-      for (int clusters : {3, 7, 12})
-        for (int streamed : {2, 6})
+      for (int slices : {2, 3, 7})
+        for (int stages : {3, 5})
           for (int warps : {1, kMathWarps})
             schedules += explore_some({.schedule = schedule,
-                                       .stages = 3 + streamed % 4,
+                                       .stages = stages,
                                        .k_tiles = 7,
                                        .rows = 3,
                                        .columns = 2,
                                        .cluster = cluster,
-                                       .clusters = clusters,
-                                       .chunks = 1 + clusters % 3,
+                                       .chunks = 1 + slices % 3,
                                        .warps_per_group = warps,
-                                       .streamed = streamed},
+                                       .slices = slices},
                                       {.seed = 1, .schedules = 10});
   std::printf("             %lld interleavings\n", schedules);
 }
@@ -177,7 +151,7 @@ TEST(split, random_clusters_along_k) {
   for (Schedule schedule : kSchedules)
     for (int ctas : {2, 4, 8})
       for (int k_tiles : {0, 1, 5, 17})
-        for (int streamed : {0, 2})
+        for (int slices : {1, 3})
           for (int warps : {1, ctas < 8 ? 2 : 1, ctas < 4 ? kMathWarps : 1})
             schedules += explore_some({.schedule = schedule,
                                        .stages = 3,
@@ -190,7 +164,7 @@ TEST(split, random_clusters_along_k) {
                                        .short_rows = k_tiles == 5    ? 40
                                                      : k_tiles == 17 ? 100
                                                                      : 3,
-                                       .streamed = k_tiles > 1 ? streamed : 0},
+                                       .slices = k_tiles > 1 ? slices : 1},
                                       {.seed = 1, .schedules = 6});
   std::printf("             %lld interleavings\n", schedules);
 }

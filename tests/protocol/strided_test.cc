@@ -37,7 +37,7 @@ TEST(strided, every_interleaving_of_small_scenarios) {
 TEST(strided, along_k_in_slices_and_before_the_wait) {
   for (const Loads& loads : kLoads) {
     const Shape shapes[] = {{.k_tiles = 3, .rows = 1, .cluster = {1, 1, 2}},
-                            {.k_tiles = 4, .rows = 3, .clusters = 2, .streamed = 3},
+                            {.k_tiles = 4, .rows = 3, .slices = 3},
                             {.k_tiles = 3, .rows = 2, .overlap = {.wait = Wait::first}},
                             {.k_tiles = 3, .rows = 2, .overlap = {.wait = Wait::weights_first}}};
     for (const Shape& shape : shapes)

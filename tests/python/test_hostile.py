@@ -85,9 +85,9 @@ def test_a_function_without_the_net_is_seen(monkeypatch):
 
 
 # ---- numbers, which ctypes would cut ----
-NUMBERS = ("stages", "raster_group", "clusters", "streamed", "splits", "workspace_limit")
-PACKED = ("token_blocks", "row_blocks", "warps", "stages", "parts", "ctas", "tokens", "cluster_n", "cluster_k", "x_stages", "w_stages",
-         "tail_parts", "strips", "k_groups")
+NUMBERS = ("stages", "raster_group", "clusters", "splits", "workspace_limit")
+PACKED = ("token_blocks", "row_blocks", "warps", "stages", "parts", "ctas", "tokens", "cluster_n", "x_stages", "w_stages",
+         "strips", "k_groups")
 PLAN, PACKED_PLAN = dict(m=64, n=64, k=64), dict(m=16, n=64, k=128)
 CALLERS = [(sluice.plan, PLAN, name) for name in NUMBERS] + [(sluice.packed_plan, PACKED_PLAN, name) for name in PACKED]
 
@@ -101,7 +101,7 @@ def test_overrides_are_whole_numbers_that_c_can_hold(call, sizes, name, value):
     assert str(caught.value).startswith(f"{name} = ") and isinstance(caught.value, (ValueError, TypeError))
 
 
-@pytest.mark.parametrize("name", ["stages", "raster_group", "clusters", "streamed", "splits"])
+@pytest.mark.parametrize("name", ["stages", "raster_group", "clusters", "splits"])
 def test_overrides_of_32_bits(name):
     with pytest.raises(sluice.InvalidArgument, match=re.escape(f"{name} = 4294967300 must be from 0 to 2^31 - 1")):
         sluice.plan(**PLAN, **{name: 2**32 + 4})

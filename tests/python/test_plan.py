@@ -26,9 +26,9 @@ def test_a_plan_says_what_runs_and_what_it_costs():
     assert "4096" in plan.text and str(plan) == plan.text
     assert "e4m3" in plan.config and len(plan.units) == 2 and "sluice_entry" in plan.units[0]
     assert "numbered by GPC" in plan.text and "sluice::locate" in plan.units[1]
-    assert len(sluice.plan(m=4096, n=4096, k=4096, a="e4m3", accumulate="fast", numbering="launch").units) == 1
-    with pytest.raises(sluice.InvalidArgument, match="numbering.*launch.*gpc"):
-        sluice.plan(m=4096, n=4096, k=4096, a="e4m3", accumulate="fast", numbering="gcp")
+    assert len(sluice.plan(m=4096, n=4096, k=4096, a="e4m3", accumulate="fast", cluster=(1, 1)).units) == 1  # not numbered
+    with pytest.raises(sluice.InvalidArgument, match="raster.*along_m.*along_n"):
+        sluice.plan(m=4096, n=4096, k=4096, a="e4m3", accumulate="fast", raster="along_k")
     swapped = sluice.plan(m=192, n=4096, k=4096, swapped=True)
     assert "d_major = sluice::Major::mn" in swapped.config and "swapped" in swapped.text
     assert "d_major" not in sluice.plan(m=192, n=4096, k=4096, swapped=False).config

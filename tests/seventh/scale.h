@@ -59,7 +59,7 @@ struct Scale : ops::ShapedOp<Scale, ScaleOptions> {
 
   static Result<Plan> sealed(const Plan& plan, const DeviceInfo&) { return plan; }
 
-  static std::vector<std::string> units(const Plan& plan, Stamping) {
+  static std::vector<std::string> units(const Plan& plan) {
     return {
         "#include <sluice/device/dependent_launch.cuh>\n"
         "struct ScaleParams { const float* x; float* y; sluice::i64 count; float factor; "

@@ -23,7 +23,6 @@
 #include <sluice/host/text/pack_units.h>
 #include <sluice/host/text/packed_units.h>
 #include <sluice/host/text/quantize_units.h>
-#include <sluice/kernels/registry.h>
 #include <sluice/rows.h>
 
 #include "bench/chain/layers.h"
@@ -32,6 +31,7 @@
 #include "tests/compile/plain_configs.h"
 #include "tests/gpu/sanitize_pool.h"
 #include "tests/plans/plan_file.h"
+#include "tests/registered_configs.h"
 #include "tests/unit/packed_formats.h"
 
 namespace sluice::unchanged {

@@ -176,20 +176,20 @@ TEST_F(CApiPacked, a_plan_is_one_like_others) {
   EXPECT_EQ(kernels_held(), 1);
 }
 
-TEST_F(CApiPacked, halves_of_a_last_wave_are_a_choice) {
+TEST_F(CApiPacked, a_field_of_one_kernel_is_a_choice) {
   sluice_problem problem = problem_of_format();
   problem.m = 512, problem.n = 28672, problem.a = problem.d = SLUICE_FP16;
   sluice_plan* plan = nullptr;
-  const auto has_halves = [&] { return std::strstr(sluice_plan_config(plan), ".tail_parts = 2") != nullptr; };
-  for (const int parts : {1, 2}) {
-    const std::string choices = "tail_parts=" + std::to_string(parts);
-    ASSERT_EQ(sluice_plan_create(handle_, &problem, choices.c_str(), &plan), SLUICE_OK)
+  for (const int ctas : {1, 2}) {
+    const std::string text = "cluster_n=" + std::to_string(ctas),
+                      told = ".cluster_n = " + std::to_string(ctas);
+    ASSERT_EQ(sluice_plan_create(handle_, &problem, text.c_str(), &plan), SLUICE_OK)
         << sluice_error_message();
-    EXPECT_EQ(has_halves(), parts == 2) << sluice_plan_config(plan);
+    EXPECT_NE(std::strstr(sluice_plan_config(plan), told.c_str()), nullptr) << sluice_plan_config(plan);
     sluice_plan_free(plan);
   }
-  EXPECT_EQ(sluice_plan_create(handle_, &problem, "tail_parts=3", &plan), SLUICE_INVALID_CONFIG);
-  EXPECT_NE(std::strstr(sluice_error_message(), "tail_parts = 3 must be in 1..2"), nullptr)
+  EXPECT_EQ(sluice_plan_create(handle_, &problem, "cluster_n=3", &plan), SLUICE_INVALID_CONFIG);
+  EXPECT_NE(std::strstr(sluice_error_message(), "cluster_n = 3 must be in 1..2"), nullptr)
       << sluice_error_message();
 }
 

@@ -34,7 +34,6 @@ class CApiPlans : public LaunchTest {
  protected:
   ~CApiPlans() override {
     for (sluice_plan* plan : made_) sluice_plan_free(plan);
-    unsetenv("SLUICE_STAMP_WORKSPACES");
   }
 
   const sluice_plan* plan_of(const sluice_problem& problem, const char* combine = nullptr) {
@@ -111,13 +110,6 @@ TEST_F(CApiPlans, what_is_compiled_ahead_is_all_that_prepare_asks_for) {
   expect_compile_asks_for_what_prepare_did(plan_of(problem, "last_arriver"), 1);
   expect_compile_asks_for_what_prepare_did(plan_of(problem, "separate"), 2);
   expect_compile_asks_for_what_prepare_did(plan_of(gradient(1), "add"), 1);
-}
-
-TEST_F(CApiPlans, stamped_kernels_are_compiled_ahead_too) {
-  setenv("SLUICE_STAMP_WORKSPACES", "1", 1);
-  sluice_problem problem = gradient(0);
-  problem.update = SLUICE_SET;
-  expect_compile_asks_for_what_prepare_did(plan_of(problem, "separate"), 2);
 }
 
 TEST_F(CApiPlans, choices_that_mean_nothing_are_refused_by_name) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search of the chain tuner, with invented times. To see it fail: remove walk_pairs; two kernels that
-// gain only together are then not found. Or report times of earlier races; a falling clock then looks like a
-// loss. Or treat an error as "no gain"; a lost GPU then gives a tuned chain.
+// The search of the chain tuner with times that are made up. How this can fail: with the incumbent's
+// times of earlier races in the report, a clock that slows down looks like a loss. With an error taken for no
+// gain, a lost GPU ends in a tuned chain.
 #include <sluice/chain/tuning/search.h>
 
 #include <gtest/gtest.h>
@@ -83,19 +83,15 @@ const AxisGain& axis(const Found& found, const std::string& name) {
   return found.axes.front();
 }
 
-TEST(chain_search, two_kernels_that_gain_only_together_are_found) {
+TEST(chain_search, a_kernel_of_each_product_that_gains_is_found) {
   FakeTimer timer([](const LayerChoice& choices) {
-    const bool both = number_of(choices[1]) == 3 && number_of(choices[2]) == 4;
-    const int changed = (number_of(choices[1]) != 1) + (number_of(choices[2]) != 1);
-    return both ? 90.0 : 100.0 + changed;
+    return 100.0 - 5 * (number_of(choices[1]) == 3) - 5 * (number_of(choices[2]) == 4);
   });
   const Result<Found> found = search_chain(timer, space(4), {.budget_s = 1e9});
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(number_of(found->choices[1]), 3);
   EXPECT_EQ(number_of(found->choices[2]), 4);
-  EXPECT_EQ(axis(*found, "kernels of two products").kept, 1);
-  EXPECT_NEAR(axis(*found, "kernels of two products").gain, 100.0 / 90, 1e-9);
-  EXPECT_EQ(found->kept(), 1);
+  EXPECT_EQ(found->kept(), 2);
   EXPECT_EQ(found->confirmed.incumbent.median, 100);
   EXPECT_EQ(found->confirmed.candidate.median, 90);
   EXPECT_EQ(timer.expected, 4u * 2 + 4u * 5) << "kernels are compiled side by side";
@@ -116,20 +112,19 @@ TEST(chain_search, a_change_with_other_results_is_refused_however_fast_it_is) {
   EXPECT_FALSE(search_chain(timer, space(2), {.budget_s = 1e9})) << "a lost GPU ends the search";
 }
 
-TEST(chain_search, a_kernel_that_wants_another_spacing_is_found) {
+TEST(chain_search, a_spacing_of_one_step_is_found) {
   FakeTimer timer([](const LayerChoice& choices) {
     double us = 100;
     for (const TunedStep& choice : choices) us -= choice.overlap.wait == Wait::weights_first ? 1 : 0;
-    const bool spaced = choices[0].overlap.spacing == Spacing::registers;
-    if (number_of(choices[0]) == 2) return spaced ? us - 5 : us + 1;
-    return spaced ? us + 1 : us;
+    return choices[0].overlap.spacing == Spacing::registers &&
+                   choices[1].overlap.spacing != Spacing::registers
+               ? us - 5
+               : us;
   });
   const Result<Found> found = search_chain(timer, space(2, 1), {.budget_s = 1e9});
   ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(number_of(found->choices[0]), 2);
   EXPECT_EQ(found->choices[0].overlap.spacing, Spacing::registers);
   EXPECT_EQ(axis(*found, "overlap of all").kept, 1);
-  EXPECT_EQ(axis(*found, "kernel and spacing").kept, 1);
 }
 
 TEST(chain_search, noise_is_no_gain_and_every_axis_is_walked) {
@@ -140,7 +135,7 @@ TEST(chain_search, noise_is_no_gain_and_every_axis_is_walked) {
   EXPECT_EQ(found->choices, space(2).alone);
   for (const char* name : {"overlap of all", "first kernels", "wait and trigger", "hand-off and prefetch"})
     EXPECT_GT(axis(*found, name).tried, 0) << name;
-  EXPECT_EQ(found->axes.size(), 14u);
+  EXPECT_EQ(found->axes.size(), 12u);
 }
 
 /// A short time budget is spent on the first kernels of the steps with the most weights.

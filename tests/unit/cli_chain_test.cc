@@ -253,19 +253,6 @@ TEST_F(ChainSession, measures_every_fusion) {
   EXPECT_GE(measured, 5);
 }
 
-TEST_F(ChainSession, without_a_timeline_there_are_times_still) {
-  bench::ChainCase item = small_case(bench::LayerWeights::e4m3, bench::LayerParts::projections);
-  item.timeline = true;  // fake kernels record no times
-  const bench::ChainRecord record = measure_chain(*lab_, item, bench::kSilent);
-  ASSERT_EQ(record.arms.size(), 2u);
-  for (const bench::ArmRecord& arm : record.arms) {
-    EXPECT_TRUE(arm.right()) << arm.error;
-    EXPECT_GT(arm.us.median, 0);
-    EXPECT_FALSE(arm.timeline.has_value());
-    EXPECT_NE(arm.timeline_error, "");
-  }
-}
-
 TEST_F(ChainSession, foreign_steps_stand_in_every_layer) {
   const auto idle = [&](const test::IdleSpec& spec) { return *test::idle_steps(lab_->device, spec); };
   for (const auto& [before, count] : {std::pair("down", 1), std::pair("all", 4)}) {
@@ -315,7 +302,7 @@ TEST(cli_chain, the_tool_explains_and_refuses_without_a_gpu) {
   EXPECT_FALSE(recorded.has("no record of these steps")) << recorded.text;
   const Outcome many = run_tool("SLUICE_RECORDS_DIR=", "chain --device host --explain --tokens 65536");
   EXPECT_EQ(many.code, 0) << many.text;
-  for (const char* idle : {"--json /nope/x", "--timeline dir", "--replays 5", "--tune 5", "--rounds 3"}) {
+  for (const char* idle : {"--json /nope/x", "--replays 5", "--tune 5", "--rounds 3"}) {
     const Outcome said =
         run_tool("SLUICE_RECORDS_DIR=", std::string("chain --device host --explain ") + idle);
     EXPECT_EQ(said.code, 2) << idle;

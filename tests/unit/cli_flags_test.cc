@@ -91,7 +91,7 @@ TEST(cli_flags, every_epilogue_and_layout_flag_arrives) {
 TEST(cli_flags, overrides_arrive) {
   const auto request = parse(
       "64x64x64 --schedule ping_pong --tile 128x256 --stages 3 --cluster 2x1 --store direct --raster along_n "
-      "--raster-group 4 --numbering gpc --clusters 66 --swapped false");
+      "--raster-group 4 --clusters 66 --swapped false");
   ASSERT_TRUE(request);
   const PlanOverrides& o = request->overrides;
   EXPECT_EQ(o.schedule, Schedule::ping_pong);
@@ -102,7 +102,6 @@ TEST(cli_flags, overrides_arrive) {
   EXPECT_EQ(o.store, StorePath::direct);
   EXPECT_EQ(o.raster, Raster::along_n);
   EXPECT_EQ(o.raster_group, 4);
-  EXPECT_EQ(o.numbering, Numbering::gpc);
   EXPECT_EQ(o.clusters, 66);
   EXPECT_EQ(o.swapped, false);
   EXPECT_EQ(parse("64x64x64 --swapped true")->overrides.swapped, true);
@@ -115,9 +114,9 @@ TEST(cli_flags, splits_along_k_arrive) {
   EXPECT_EQ(parts->overrides.cluster, (ClusterShape{.m = 1, .n = 1, .k = 4}));
   EXPECT_EQ(parts->overrides.splits, 3);
   EXPECT_EQ(parts->overrides.workspace_limit, 1000000);
-  const auto dealt = parse("64x64x640 --streamed 1 --clusters 7");
-  ASSERT_TRUE(dealt);
-  EXPECT_EQ(dealt->overrides.streamed, 1);
+  const auto few = parse("64x64x640 --clusters 7");
+  ASSERT_TRUE(few);
+  EXPECT_EQ(few->overrides.clusters, 7);
   EXPECT_FALSE(parse("64x64x64 --cluster 1x1x4x2"));
 }
 

@@ -86,22 +86,17 @@ TEST(cli_packed, every_choice_of_both_kernels_has_a_flag) {
             (packed::Overrides{
                 .token_blocks = 1, .row_blocks = 2, .warps = 3, .stages = 4, .parts = 8, .ctas = 2}));
   const auto wide = parse(
-      "--shape 99x64x128 --weights int4 --tokens-tile 64 --cluster-n 2 --cluster-k 1 --x-stages 7 --w-stages "
-      "3 --tail-parts 2 --no-records");
+      "--shape 99x64x128 --weights int4 --tokens-tile 64 --cluster-n 2 --x-stages 7 --w-stages 3 "
+      "--no-records");
   ASSERT_TRUE(wide) << wide.error().message;
-  EXPECT_EQ(wide->overrides, (packed::Overrides{.tokens = 64,
-                                                .cluster_n = 2,
-                                                .cluster_k = 1,
-                                                .x_stages = 7,
-                                                .w_stages = 3,
-                                                .tail_parts = 2,
-                                                .ignore_records = true}));
+  EXPECT_EQ(wide->overrides,
+            (packed::Overrides{
+                .tokens = 64, .cluster_n = 2, .x_stages = 7, .w_stages = 3, .ignore_records = true}));
   const Result<packed::Plan> plan = packed::plan(wide->problem, DeviceInfo{}, wide->overrides);
   ASSERT_TRUE(plan) << plan.error().message;
   const WideConfig& config = std::get<WideConfig>(plan->config);
   EXPECT_EQ(config.x_stages, 7);
   EXPECT_EQ(config.cluster_n, 2);
-  EXPECT_EQ(config.tail_parts, 2);
 }
 
 TEST(cli_packed, an_override_that_breaks_a_rule_is_refused_with_value_and_rule) {
@@ -120,13 +115,10 @@ TEST(cli_packed, an_override_that_breaks_a_rule_is_refused_with_value_and_rule) 
   };
   expect("--tokens-tile 44", "tokens = 44", "must be a multiple of 8");
   expect("--tokens-tile 44 --cluster-n 1", "tokens = 44, cluster_n = 1", "must be a multiple of 8 in 8..256");
-  expect("--cluster-n 2 --cluster-k 2", "cluster_n = 2, cluster_k = 2", "must not both be 2");
-  expect("--tail-parts 2 --cluster-k 2", "cluster_k = 2, tail_parts = 2", "takes cluster_k = 1");
   const auto of_file = [](const std::string& flags) {
     return parse_problem_list("64x256x512 --weights int4 " + flags).error().message;
   };
   EXPECT_EQ(of_file("--cluster-n 3"), "line 1: --cluster-n: 3 must be in 1..2");
-  EXPECT_EQ(of_file("--tail-parts 3"), "line 1: --tail-parts: 3 must be in 1..2");
   EXPECT_EQ(of_file("--x-stages 1"), "line 1: --x-stages: 1 must be in 2..16");
   EXPECT_EQ(of_file("--w-stages 17"), "line 1: --w-stages: 17 must be in 1..16");
   EXPECT_NE(message("--tokens-tile 64 --cluster-n 1 --parts 2").find("ask for one of them"),

@@ -74,7 +74,7 @@ class Walk {
         phases_(planted_phases(v, mutant)) {
     fill_params();
     make_maps();
-    clusters_ = std::clamp(plan.clusters, 1, std::max(1, cluster_tiles(grid_) * grid_.k_tiles));
+    slices_ = std::clamp(plan.slices, 1, std::max(1, grid_.k_tiles));
     const i64 elements = v.op == ConvOp::wgrad   ? filter_elements(v)
                          : v.op == ConvOp::fprop ? y_span(v)
                                                  : x_span(v);
@@ -88,7 +88,7 @@ class Walk {
         Tile tile = tile_at(c_, grid_, Raster::along_m, 8, index, rank);
         if (c_.conv.phased) tile.k_tiles = phase_of(params(), tile.batch).k_tiles;
         sums_.assign(static_cast<size_t>(c_.tile.m) * c_.tile.n, 0.0f);
-        for (const auto& [first, count] : runs_of(tile, index)) {
+        for (const auto& [first, count] : runs_of(tile)) {
           tile.first_k_tile = first, tile.k_tiles = count;
           multiply(tile);
         }
@@ -169,17 +169,14 @@ class Walk {
     }
   }
 
-  /// Returns (first k-tile, number of k-tiles) of each slice of a tile.
-  std::vector<std::pair<int, int>> runs_of(const Tile& tile, int index) const {
+  /// First k-tile and count of each slice of a tile.
+  std::vector<std::pair<int, int>> runs_of(const Tile& tile) const {
     if (c_.conv.phased) return {{0, tile.k_tiles}};
-    const Deal deal = deal_of(grid_, {.clusters = clusters_, .streamed = cluster_tiles(grid_)});
+    const Slices slices = slices_of(grid_, {.slices = slices_});
+    if (slices.count == 1) return {{0, grid_.k_tiles}};
     std::vector<std::pair<int, int>> runs;
-    for (int k = 0; k < grid_.k_tiles;) {
-      const int end = run_begin(deal, cluster_of(deal, index * grid_.k_tiles + k) + 1);
-      const int count = std::min(grid_.k_tiles - k, end - index * grid_.k_tiles - k);
-      runs.emplace_back(k, count);
-      k += count;
-    }
+    for (int i = 0; i < slices.count; ++i)
+      runs.emplace_back(slice_begin(slices, i), slice_begin(slices, i + 1) - slice_begin(slices, i));
     return runs;
   }
 
@@ -444,7 +441,7 @@ class Walk {
   const Phases phases_;
   const std::unique_ptr<PhasedParams> params_ = std::make_unique<PhasedParams>();
   TileGrid grid_;
-  int clusters_ = 1;
+  int slices_ = 1;
   std::vector<twin::GatherMap> phase_maps_;
   twin::GatherMap tail_a_;
   TensorMapShape tiled_a_, tiled_b_, tail_b_;

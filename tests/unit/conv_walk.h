@@ -38,11 +38,11 @@ struct WalkResult {
   std::vector<int> written;  // number of writes of each element
   std::string refusal;       // why the copy engine would refuse a load or store; "" if it would not
 };
-/// `clusters`: number of slices that all k-tiles are divided into; at most the number of k-tiles. Ignored for
-/// phases. `direct`: true: a wgrad stores D without TMA.
+/// `slices`: into how many slices the k-tiles of a tile are cut; at most as many as there are. Ignored for
+/// phases. `direct`: a wgrad stores without TMA.
 struct WalkPlan {
   KernelConfig config;
-  int clusters = 1;
+  int slices = 1;
   bool direct = false;
 };
 WalkResult walk_conv(const Conv& conv, const WalkPlan& plan, const WalkTensors& tensors, WalkMutant mutant);

@@ -70,7 +70,7 @@ std::vector<float> random_tensor(Dice& dice, i64 rows, i64 channels, i64 pitch) 
 }
 
 WalkPlan random_plan(Dice& dice, const Conv& v) {
-  WalkPlan plan{.clusters = dice.any({1, 1, 3, 7, 16, 61}), .direct = dice.below(2) == 0};
+  WalkPlan plan{.slices = dice.any({1, 1, 2, 3, 7, 16}), .direct = dice.below(2) == 0};
   KernelConfig& c = plan.config;
   c.conv = kind_of(v);
   const int clusters[][2] = {{1, 1}, {1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}};
@@ -116,7 +116,7 @@ std::string judge(const Conv& v, const WalkPlan& plan, const WalkTensors& t, Wal
 void count(const Conv& v, const WalkPlan& plan) {
   counts.strided += v.stride != kOnes;
   counts.dilated += v.dilation != kOnes;
-  counts.split += plan.clusters > 1;
+  counts.split += plan.slices > 1;
   counts.clustered += plan.config.cluster.m * plan.config.cluster.n > 1;
   counts.padded_blocks += v.channels % kConvBlock != 0;
   const Phases phases = v.op == ConvOp::dgrad ? phases_of(v) : Phases{};

@@ -21,7 +21,12 @@ namespace sluice::fitting {
 namespace {
 
 const DeviceInfo kH200{};
-constexpr const char* kResults = SLUICE_SOURCE_DIR "/bench/results/h200/";
+
+/// A record's file, or its text without compression, which the build makes (tests/CMakeLists.txt).
+std::string path_of(const std::string& gpu, const std::string& file) {
+  const std::string plain = SLUICE_SOURCE_DIR "/bench/results/" + gpu + "/" + file;
+  return std::filesystem::exists(plain) ? plain : SLUICE_BINARY_DIR "/results/" + gpu + "_" + file;
+}
 
 struct Timed {
   std::string name;
@@ -32,7 +37,7 @@ struct Timed {
 /// kernel a newer record has replaced are left out.
 std::vector<Timed> timed_in(const std::string& file) {
   std::vector<Timed> timed;
-  const auto run = nlohmann::json::parse(std::ifstream(kResults + file));
+  const auto run = nlohmann::json::parse(std::ifstream(path_of("h200", file)));
   for (const auto& shape : run.at("shapes")) {
     const auto& p = shape.at("problem");
     const Problem problem = bench::plain_problem(p.at("m"), p.at("n"), p.at("k"),
@@ -79,24 +84,17 @@ struct TimedList {
 constexpr TimedList kLists[] = {
     {"h200", "unseen.json", 40, {.loss = 1.015, .worst_loss = 1.15, .spread = 0.05, .error = 0.10}},
     {"h200", "blind_4129dd5.json", 60, {.loss = 1.04, .worst_loss = 1.40, .spread = 0.06, .error = 0.12}},
-    {"h200", "blind.json.xz", 80, {.loss = 1.0255, .worst_loss = 1.35, .spread = 0.049, .error = 0.062}},
-    {"h100", "blind.json.xz", 80, {.loss = 1.0245, .worst_loss = 1.245, .spread = 0.056, .error = 0.066}},
+    {"h200", "blind.json", 80, {.loss = 1.0255, .worst_loss = 1.35, .spread = 0.049, .error = 0.062}},
+    {"h100", "blind.json", 80, {.loss = 1.0245, .worst_loss = 1.245, .spread = 0.056, .error = 0.066}},
 };
-
-/// Returns the path of the file. For a compressed file it is that of the decompressed one, which the build
-/// makes (tests/CMakeLists.txt).
-std::string path_of(const TimedList& list) {
-  const std::string file = list.file, gpu = list.gpu;
-  if (!file.ends_with(".xz")) return SLUICE_SOURCE_DIR "/bench/results/" + gpu + "/" + file;
-  return SLUICE_BINARY_DIR "/results/" + gpu + "_" + file.substr(0, file.size() - 3);
-}
 
 TEST(cost_results, every_blind_list_has_a_bar) {
   int lists = 0;
   for (const char* gpu : {"h200", "h100"})
     for (const auto& entry :
          std::filesystem::directory_iterator(std::string(SLUICE_SOURCE_DIR "/bench/results/") + gpu)) {
-      const std::string name = entry.path().filename();
+      std::string name = entry.path().filename();
+      if (name.ends_with(".xz")) name.resize(name.size() - 3);
       if (!name.starts_with("blind") || name.find(".json") == std::string::npos) continue;
       ++lists;
       EXPECT_TRUE(std::any_of(
@@ -111,7 +109,7 @@ TEST(cost_results, every_blind_list_has_a_bar) {
 TEST(cost_results, its_pick_loses_little_against_the_best_of_shapes_without_records) {
   for (const TimedList& list : kLists) {
     const auto& [gpu, file, count, most] = list;
-    const auto shapes = read_fit_shapes(path_of(list));
+    const auto shapes = read_fit_shapes(path_of(gpu, file));
     ASSERT_TRUE(shapes) << shapes.error().message;
     ASSERT_GE(shapes->size(), count);
     const Result<DeviceInfo> device = gpu_named(gpu);

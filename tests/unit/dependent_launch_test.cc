@@ -16,7 +16,7 @@ constexpr Overlap kOverlap{.wait = Wait::weights_first, .trigger = Trigger::at_s
 std::string cubin_of(const KernelConfig& config) {
   const auto compiler = Compiler::load("");
   EXPECT_TRUE(compiler.ok());
-  const Result<Cubin> cubin = (*compiler)->compile(unit_text(config, Stamping::off));
+  const Result<Cubin> cubin = (*compiler)->compile(unit_text(config));
   EXPECT_TRUE(cubin.ok()) << (cubin.ok() ? "" : cubin.error().message);
   return cubin.ok() ? cubin->image : "";
 }

@@ -391,10 +391,6 @@ void fill_kernels(DriverApi& api) {
     *function = reinterpret_cast<CUfunction>(module);
     return call.code;
   };
-  api.cuModuleGetGlobal = [](CUdeviceptr*, std::size_t*, CUmodule, const char*) {
-    const Call call("cuModuleGetGlobal");
-    return call.code != CUDA_SUCCESS ? call.code : CUDA_ERROR_NOT_FOUND;
-  };
   api.cuFuncSetAttribute = [](CUfunction function, CUfunction_attribute which, int value) {
     const Call call("cuFuncSetAttribute");
     if (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)

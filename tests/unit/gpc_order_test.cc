@@ -34,40 +34,33 @@ TEST(gpc_order, sms_of_one_cluster_are_in_one_gpc) {
 
 TEST(gpc_order, neighbours_share_a_gpc) {
   const u8 order[] = {2, 0, 1, 2, 0, 1, 2};
-  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 7}, 9), 7), (std::vector<int>{4, 0, 2, 5, 1, 3, 6}));
-  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 4}, 9), 4), (std::vector<int>{2, 0, 1, 3}));
+  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 7}), 7), (std::vector<int>{4, 0, 2, 5, 1, 3, 6}));
+  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 4}), 4), (std::vector<int>{2, 0, 1, 3}));
 }
 
 TEST(gpc_order, of_parts_neighbours_are_at_one_place_of_k) {
   const u8 order[] = {1, 0, 0, 1, 0, 1};
-  // Three tiles in two slices. Runs 0, 2 and 4 are the first slices, and the clusters in GPC 0 (second, third
-  // and fifth) get them.
-  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 6, .streamed = 3}, 3), 6),
+  // Three tiles in two slices: runs 0, 2 and 4 are the first slices. GPC 0 (second, third and fifth cluster)
+  // gets them.
+  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 6, .slices = 2}), 6),
             (std::vector<int>{1, 0, 2, 3, 4, 5}));
-  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 6, .streamed = 4}, 4), 6),
-            (std::vector<int>{3, 0, 1, 4, 2, 5}))
-      << "not cut alike: by GPC alone";
-  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 6, .streamed = 3}, 9), 6),
-            (std::vector<int>{3, 0, 1, 4, 2, 5}))
-      << "a tail of 9 tiles: the others are whole";
 }
 
 TEST(gpc_order, too_little_known_leaves_them_as_launched) {
   const u8 order[] = {1, 0};
-  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 3}, 3), 3), (std::vector<int>{0, 1, 2}));
-  EXPECT_EQ(first(numbers_by_gpc({}, {.clusters = 2}, 2), 2), (std::vector<int>{0, 1}));
+  EXPECT_EQ(first(numbers_by_gpc(order, {.clusters = 3}), 3), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(first(numbers_by_gpc({}, {.clusters = 2}), 2), (std::vector<int>{0, 1}));
 }
 
 TEST(gpc_order, numbers_are_a_permutation) {
   std::mt19937 random(7);
   for (int round = 0; round < 2000; ++round) {
-    const int clusters = 1 + static_cast<int>(random() % kMostNumbered);
-    const int streamed = static_cast<int>(random() % 3) * (1 + static_cast<int>(random() % 20));
+    const int slices = 1 + static_cast<int>(random() % 4);
+    const int clusters = slices * (1 + static_cast<int>(random() % (kMostNumbered / slices)));
     std::vector<u8> order(static_cast<std::size_t>(clusters) + random() % 3);
     for (u8& gpc : order) gpc = static_cast<u8>(random() % 9);
-    const std::vector<int> numbers = first(numbers_by_gpc(order, {.clusters = clusters, .streamed = streamed},
-                                                          streamed + static_cast<int>(random() % 2)),
-                                           clusters);
+    const std::vector<int> numbers =
+        first(numbers_by_gpc(order, {.clusters = clusters, .slices = slices}), clusters);
     const std::set<int> all(numbers.begin(), numbers.end());
     ASSERT_EQ(static_cast<int>(all.size()), clusters);
     ASSERT_EQ(*all.rbegin(), clusters - 1);

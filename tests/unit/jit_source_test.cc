@@ -9,8 +9,9 @@
 #include <sluice/host/jit/cache_key.h>
 #include <sluice/host/jit/hash.h>
 #include <sluice/host/jit/source.h>
-#include <sluice/kernels/registry.h>
 #include <sluice/plan.h>
+
+#include "tests/registered_configs.h"
 
 namespace sluice {
 namespace {
@@ -22,17 +23,6 @@ TEST(JitSource, a_unit_is_seven_lines_and_says_its_config) {
   EXPECT_NE(text.find("wgmma_n96.cuh"), std::string::npos);
   EXPECT_NE(text.find(to_string(config)), std::string::npos);
   EXPECT_NE(text.find(kEntryName), std::string::npos);
-}
-
-TEST(JitSource, a_unit_that_stamps_its_workspace_is_another_one) {
-  KernelConfig config{.tile = {.m = 128, .n = 96, .k = 64}, .stages = 5};
-  EXPECT_EQ(unit_text(config, Stamping::on), unit_text(config)) << "there is no workspace";
-  config.combine = Combine::last_arriver;
-  const std::string release = unit_text(config), stamped = unit_text(config, Stamping::on);
-  EXPECT_EQ(std::count(stamped.begin(), stamped.end(), '\n'), 7);
-  EXPECT_EQ(release.find("Stamping"), std::string::npos);
-  EXPECT_NE(stamped.find("run_gemm<kConfig, sluice::Stamping::on>"), std::string::npos);
-  EXPECT_NE(source_key(stamped), source_key(release));
 }
 
 TEST(JitSource, every_registered_config_has_its_own_unit_and_key) {

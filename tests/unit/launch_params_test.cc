@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include <sluice/host/planner/dense/numbering.h>
+
 #include "launch_fixture.h"
 
 namespace sluice {
@@ -152,12 +154,14 @@ TEST_F(LaunchParams, clusters_are_numbered_by_gpc) {
   int prepare_calls = 0;
   const auto numbers = [&](Numbering numbering, int launches) {
     const int before = driver.calls();
-    const gemm::Kernel kernel = prepared(p, {.schedule = Schedule::cooperative,
-                                             .tile_m = 128,
-                                             .tile_n = 128,
-                                             .cluster = ClusterShape{2, 1},
-                                             .numbering = numbering,
-                                             .clusters = 64});
+    const PlanOverrides o{.schedule = Schedule::cooperative,
+                          .tile_m = 128,
+                          .tile_n = 128,
+                          .cluster = ClusterShape{2, 1},
+                          .clusters = 64};
+    Plan plan = *gemm::plan(p, device().info(), o, RecordBook());
+    plan.split.numbering = numbering;
+    const gemm::Kernel kernel = *gemm::prepare(device(), plan);
     prepare_calls = driver.calls() - before;
     EXPECT_EQ(kernel.plan().split.numbering, numbering);
     launched(gemm::launch(kernel, args_for(p), nullptr), launches + 1);
@@ -179,22 +183,20 @@ TEST_F(LaunchParams, clusters_are_numbered_by_gpc) {
 
 TEST_F(LaunchParams, more_clusters_than_can_be_numbered_are_refused) {
   const Problem p{.m = 128, .n = 128, .k = 1 << 16};
-  PlanOverrides o{.schedule = Schedule::cooperative,
-                  .tile_m = 128,
-                  .tile_n = 128,
-                  .cluster = ClusterShape{1, 1},
-                  .numbering = Numbering::gpc,
-                  .splits = kMostNumbered + 1};
-  const Result<Plan> refused = gemm::plan(p, device().info(), o, RecordBook());
+  const PlanOverrides o{.schedule = Schedule::cooperative,
+                        .tile_m = 128,
+                        .tile_n = 128,
+                        .cluster = ClusterShape{1, 1},
+                        .splits = kMostNumbered + 1};
+  Plan made = *gemm::plan(p, device().info(), o, RecordBook());
+  EXPECT_EQ(made.split.numbering, Numbering::launch);
+  EXPECT_FALSE(with_numbering(made, Numbering::gpc));
+  made.split.numbering = Numbering::gpc;
+  const Result<gemm::Kernel> refused = gemm::prepare(device(), made);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::invalid_config);
   EXPECT_NE(refused.error().message.find("145 clusters must be at most 144"), std::string::npos)
       << refused.error().message;
-  o.numbering.reset();
-  Plan made = *gemm::plan(p, device().info(), o, RecordBook());
-  EXPECT_EQ(made.split.numbering, Numbering::launch);
-  made.split.numbering = Numbering::gpc;
-  EXPECT_FALSE(gemm::prepare(device(), made));
 }
 
 TEST_F(LaunchParams, mn_major_inputs_are_described_as_stored) {

@@ -37,10 +37,10 @@ class LaunchWorkspace : public LaunchTest {
 TEST_F(LaunchWorkspace, is_asked_for_exactly) {
   const gemm::Kernel kernel = split_kernel();
   EXPECT_EQ(kernel.plan().config.combine, Combine::last_arriver);
-  EXPECT_EQ(kernel.plan().split.streamed, 8);
+  EXPECT_EQ(kernel.plan().split.slices, 2);
   EXPECT_EQ(kernel.plan().split.clusters, 16);
   const i64 needed = kernel.plan().workspace_bytes;
-  EXPECT_EQ(needed, kWorkspaceCounterBytes + i64{23} * 128 * 128 * 4);
+  EXPECT_EQ(needed, kWorkspaceCounterBytes + i64{16} * 128 * 128 * 4);
   refused(gemm::launch(kernel, args_for(small_problem()), nullptr), ErrorCode::invalid_pointer,
           "the workspace is null");
   void* memory = driver.memory(needed + 256);
@@ -85,8 +85,8 @@ TEST_F(LaunchWorkspace, is_read_by_a_second_kernel_if_the_parts_are_added_up_the
                           .splits = 2,
                           .combine = Combine::separate};
   const gemm::Kernel kernel = prepared(small_problem(), overrides);
-  EXPECT_EQ(kernel.plan().workspace_bytes, kWorkspaceCounterBytes + i64{23} * 128 * 128 * 4);
-  std::string text = describe(kernel.plan());  // describe() breaks lines
+  EXPECT_EQ(kernel.plan().workspace_bytes, kWorkspaceCounterBytes + i64{16} * 128 * 128 * 4);
+  std::string text = describe(kernel.plan());  // its lines are wrapped
   text.erase(std::unique(text.begin(), text.end(),
                          [](char a, char b) { return std::isspace(a) && std::isspace(b); }),
              text.end());
@@ -250,10 +250,11 @@ TEST_F(LaunchWorkspace, of_a_plan_made_by_hand_is_worked_out) {
   const Result<gemm::Kernel> kernel = gemm::prepare(device(), plan);
   ASSERT_TRUE(kernel.ok()) << kernel.error().message;
   EXPECT_EQ(kernel->plan().workspace_bytes, needed);
-  plan.split.streamed = 9;
+  plan.split.slices = 3;
   const Result<gemm::Kernel> wrong = gemm::prepare(device(), plan);
   ASSERT_FALSE(wrong.ok());
-  EXPECT_NE(wrong.error().message.find("split.streamed = 9 must be in 0..8"), std::string::npos);
+  EXPECT_NE(wrong.error().message.find("split.slices = 3 must be in 1..2"), std::string::npos)
+      << wrong.error().message;
 }
 
 }  // namespace

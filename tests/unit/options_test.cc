@@ -23,7 +23,6 @@ constexpr const char* kVariables[] = {"SLUICE_CACHE_DIR",
                                       "CUDA_PATH",
                                       "SLUICE_RECORDS_DIR",
                                       "XDG_DATA_HOME",
-                                      "SLUICE_STAMP_WORKSPACES",
                                       "SLUICE_KERNEL_LOG"};
 
 /// Calls `read` with only these environment variables set, and restores the environment.
@@ -94,27 +93,21 @@ TEST(Options, values_that_mean_nothing_are_named_with_what_would) {
   EXPECT_TRUE(troubles({}).empty());
   EXPECT_TRUE(troubles({{"SLUICE_CACHE_READ_ONLY", ""}, {"SLUICE_JOBS", ""}}).empty()) << "as if not set";
   EXPECT_TRUE(troubles({{"SLUICE_CACHE_READ_ONLY", "OFF"}, {"SLUICE_JOBS", "0"}}).empty());
-  const std::vector<std::string> found = troubles(
-      {{"SLUICE_CACHE_READ_ONLY", "foo"}, {"SLUICE_STAMP_WORKSPACES", "2"}, {"SLUICE_JOBS", "2000"}});
+  const std::vector<std::string> found =
+      troubles({{"SLUICE_CACHE_READ_ONLY", "foo"}, {"SLUICE_JOBS", "2000"}, {"SLUICE_RACE", "17"}});
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(
       found[0],
       "SLUICE_CACHE_READ_ONLY=foo means nothing: it must be 1, true, yes, on or 0, false, no, off; set it "
       "so, or unset it");
-  EXPECT_EQ(found[1].find("SLUICE_STAMP_WORKSPACES=2 means nothing"), 0u);
-  EXPECT_EQ(found[2].find("SLUICE_JOBS=2000 means nothing: it must be in 0..1024"), 0u);
+  EXPECT_EQ(found[1].find("SLUICE_JOBS=2000 means nothing: it must be in 0..1024"), 0u);
+  EXPECT_EQ(found[2].find("SLUICE_RACE=17 means nothing: it must be in 0..16"), 0u);
 }
 
 TEST(Options, a_log_of_kernels_has_an_absolute_path) {
   EXPECT_EQ(options_with({}).kernel_log, "");
   EXPECT_EQ(options_with({{"SLUICE_KERNEL_LOG", "/tmp/log"}}).kernel_log, "/tmp/log");
   EXPECT_EQ(options_with({{"SLUICE_KERNEL_LOG", "log"}}).kernel_log, std::filesystem::current_path() / "log");
-}
-
-TEST(Options, workspaces_are_stamped_where_it_is_asked_for) {
-  EXPECT_FALSE(options_with({}).stamp_workspaces);
-  EXPECT_TRUE(options_with({{"SLUICE_STAMP_WORKSPACES", "1"}}).stamp_workspaces);
-  EXPECT_FALSE(options_with({{"SLUICE_STAMP_WORKSPACES", "0"}}).stamp_workspaces);
 }
 
 TEST(Options, nvrtc_is_the_chosen_one_or_that_of_cuda_path) {

@@ -28,7 +28,7 @@ PackedProblem problem_of(size_t kernel) {
 packed::Overrides overrides_of(size_t kernel, const Overlap& overlap) {
   packed::Overrides overrides{.overlap = overlap};
   if (kernel == 0) overrides.warps = 4;
-  if (kernel == 1) overrides.cluster_k = 2;
+  if (kernel == 1) overrides.cluster_n = 2;
   return overrides;
 }
 

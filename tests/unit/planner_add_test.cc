@@ -4,7 +4,7 @@
 // `adding` out of recipe_of.
 #include <gtest/gtest.h>
 
-#include <sluice/host/planner/dense/streams.h>
+#include <sluice/host/planner/dense/slices.h>
 #include <sluice/host/planner/dense/traffic.h>
 
 #include "tuner_fixture.h"
@@ -64,7 +64,7 @@ TEST(planner_add, splits_in_the_order_that_was_asked_for) {
     int splits = 0;
     for (const Plan& plan : candidates(gradient(deterministic))) {
       EXPECT_TRUE(adds(plan.config.epilogue));
-      if (plan.split.streamed == 0) continue;
+      if (plan.split.slices == 1) continue;
       ++splits;
       EXPECT_EQ(plan.config.combine == Combine::add, !deterministic) << short_name(plan.config);
       EXPECT_EQ(plan.workspace_bytes > 0, deterministic) << short_name(plan.config);
@@ -85,7 +85,7 @@ TEST(planner_add, overrides_split_so_too_and_workspace_limits_do_not_matter) {
   ASSERT_EQ(plans.size(), 1u);
   EXPECT_EQ(plans[0].config.combine, Combine::add);
   EXPECT_EQ(plans[0].workspace_bytes, 0);
-  EXPECT_EQ(plans[0].split.clusters, 4 * plans[0].split.streamed);
+  EXPECT_EQ(plans[0].split.slices, 4);
   const Result<std::vector<Plan>> ordered = gemm::candidates(gradient(true), kH200, o);
   ASSERT_FALSE(ordered) << "160 sums a thread leave no room for slots";
 }
@@ -110,31 +110,32 @@ TEST(planner_add, a_record_is_for_problems_added_alike) {
   any.deterministic = false;
   TuningRecord record = sample_record(any);
   dense_choice(record).cluster = {1, 1};
-  dense_choice(record).streamed = 16 * 43;
-  dense_choice(record).clusters = 100;
+  dense_choice(record).slices = 2;
+  dense_choice(record).clusters = 2 * 16 * 43;
   dense_choice(record).combine = Combine::add;
   const RecordBook book = book_of(std::vector{record});
   const Result<Plan> found = gemm::plan(any, kH200, {}, book);
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(found->source, PlanSource::record);
   EXPECT_EQ(found->config.combine, Combine::add);
-  EXPECT_EQ(found->split.streamed, 16 * 43);
+  EXPECT_EQ(found->split.slices, 2);
   EXPECT_EQ(gemm::plan(ordered, kH200, {}, book)->source, PlanSource::model);
   ordered.epilogue.update = Update::set;
   EXPECT_EQ(gemm::plan(ordered, kH200, {}, book)->source, PlanSource::model);
 }
 
-/// Slices are numbered even by kernels without slots, so their number must fit into an int.
-TEST(planner_add, parts_are_counted_in_an_int_however_they_come_together) {
-  const Problem p = with_strides({.m = 64 * 50'000, .n = 8 * 40'000, .k = 64, .d = {.type = DType::fp32}});
+TEST(planner_add, slices_and_slots_are_counted_in_an_int) {
+  const Problem p = with_strides({.m = 64 * 50'000, .n = 8 * 40'000, .k = 128, .d = {.type = DType::fp32}});
   KernelConfig c{.schedule = Schedule::ping_pong, .tile = {64, 8, 64}};
   for (const Combine combine : {Combine::add, Combine::separate, Combine::last_arriver}) {
     c.combine = combine;
-    const std::string wrong = stream_problem(p, c, {.clusters = 1'500'000'000, .streamed = 1'500'000'000});
-    EXPECT_NE(wrong.find("2999999999 slots, more than the kernel can count"), std::string::npos) << wrong;
+    const std::string wrong = slices_problem(p, c, split_into(p, c, {}, 2));
+    EXPECT_NE(wrong.find("below 2^31"), std::string::npos) << wrong;
   }
   c.combine = Combine::add;
-  EXPECT_EQ(stream_problem(p, c, {.clusters = 1'000'000'000, .streamed = 1'000'000'000}), "");
+  const Problem half =
+      with_strides({.m = 64 * 25'000, .n = 8 * 40'000, .k = 128, .d = {.type = DType::fp32}});
+  EXPECT_EQ(slices_problem(half, c, split_into(half, c, {}, 2)), "");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <sluice/conv.h>
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/planner/dense/cost_model.h>
-#include <sluice/host/planner/dense/streams.h>
+#include <sluice/host/planner/dense/slices.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records.h>
 
@@ -82,17 +82,15 @@ TEST(planner_candidates, say_what_the_model_thinks_of_the_walk_that_runs) {
   EXPECT_GT(numbered, 10);
 }
 
-/// In the first case most tiles are whole, so the launch order is kept. In the second all tiles are cut
-/// alike, and numbering by GPC gains (sluice/host/device/gpc_order.h).
-TEST(planner_candidates, number_by_gpc_splits_that_cut_all_tiles_and_no_tails) {
+TEST(planner_candidates, number_by_gpc_splits_into_many_slices) {
   PlanOverrides o{.schedule = Schedule::cooperative,
                   .tile_m = 128,
                   .tile_n = 256,
                   .cluster = ClusterShape{2, 1},
-                  .clusters = 30,
-                  .streamed = 6};
-  EXPECT_EQ(planned({.m = 768, .n = 3072, .k = 65536}, o).split.numbering, Numbering::launch) << "6 of 36";
-  EXPECT_EQ(planned({.m = 768, .n = 512, .k = 65536}, o).split.numbering, Numbering::gpc) << "6 of 6";
+                  .splits = 5};
+  EXPECT_EQ(planned({.m = 768, .n = 512, .k = 65536}, o).split.numbering, Numbering::gpc);
+  o.splits = 2;
+  EXPECT_EQ(planned({.m = 768, .n = 512, .k = 65536}, o).split.numbering, Numbering::launch);
 }
 
 TEST(planner_candidates, are_valid_launchable_and_best_first_for_any_problem) {
@@ -117,17 +115,16 @@ TEST(planner_candidates, are_valid_launchable_and_best_first_for_any_problem) {
                                       static_cast<int>(product.k), static_cast<int>(product.batch));
       ASSERT_GE(plan.split.group, 1);
       ASSERT_GE(plan.split.clusters, 1);
-      const int streamed = plan.split.streamed, whole = cluster_tiles(grid) - streamed;
-      ASSERT_LE(plan.split.clusters, std::max({whole, streamed * grid.k_tiles, 1}))
-          << "clusters with no work";
+      const int tiles = cluster_tiles(grid), slices = plan.split.slices;
+      ASSERT_LE(plan.split.clusters, std::max(tiles * slices, 1)) << "clusters with no work";
       ASSERT_LE(plan.split.clusters * cluster_size(plan.config), kH200.sm_count);
       ASSERT_EQ(plan.estimate.waves,
-                (whole + plan.split.clusters - 1) / plan.split.clusters + (streamed > 0 ? 1 : 0));
+                slices > 1 ? 1 : (tiles + plan.split.clusters - 1) / plan.split.clusters);
       const auto combines = combines_of_parts(p);
       const bool listed = std::find(combines.begin(), combines.end(), plan.config.combine) != combines.end();
-      ASSERT_EQ(listed, streamed > 0);
+      ASSERT_EQ(listed, slices > 1);
       ASSERT_TRUE(listed || plan.config.combine == Combine::none);
-      ASSERT_EQ(stream_problem(product, plan.config, plan.split), "");
+      ASSERT_EQ(slices_problem(product, plan.config, plan.split), "");
       ASSERT_EQ(plan.workspace_bytes, workspace_bytes(plan.config, plan.split));
       ASSERT_LE(plan.workspace_bytes, kWorkspaceLimit);
     }
@@ -147,16 +144,16 @@ Problem conv_problem(ConvOp op, i64 images, i64 channels) {
   return *conv::problem(v, DType::bf16, DType::bf16);
 }
 
-/// To see it fail: leave may_win() out of stream_splits(). CTAs without a cluster then get slices.
+/// How this can fail: without may_win() in splits_along_k(), lone CTAs take parts.
 TEST(planner_candidates, of_convolutions_leave_out_what_never_won_unless_asked) {
   for (const ConvOp op : {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad}) {
     int parts = 0, along_k = 0;
     const Problem p = conv_problem(op, 2, 256);
     for (const Plan& plan : candidates(p, kH200)) {
       const KernelConfig& c = plan.config;
-      parts += plan.split.streamed > 0;
+      parts += plan.split.slices > 1;
       along_k += c.cluster.k > 1;
-      ASSERT_TRUE(plan.split.streamed == 0 || (c.combine == Combine::separate && multicasts(c)))
+      ASSERT_TRUE(plan.split.slices == 1 || (c.combine == Combine::separate && multicasts(c)))
           << short_name(c);
       ASSERT_LE(c.cluster.k, op == ConvOp::wgrad ? 4 : 1) << short_name(c);
     }
@@ -165,7 +162,7 @@ TEST(planner_candidates, of_convolutions_leave_out_what_never_won_unless_asked) 
     EXPECT_EQ(planned(p, {.splits = 2, .combine = Combine::last_arriver}).config.combine,
               Combine::last_arriver);
     EXPECT_EQ(planned(p, {.cluster = ClusterShape{1, 1, 8}}).config.cluster.k, 8);
-    EXPECT_GT(planned(p, {.cluster = ClusterShape{1, 1}, .splits = 2}).split.streamed, 0);
+    EXPECT_GT(planned(p, {.cluster = ClusterShape{1, 1}, .splits = 2}).split.slices, 1);
   }
 }
 
@@ -315,23 +312,19 @@ TEST(planner_candidates, what_is_asked_below_its_range_is_refused) {
   expect_refused({.tile_m = 64, .tile_n = -8}, {"tile_n = -8"});
   expect_refused({.cluster = ClusterShape{1, 1, 0}}, {"cluster_k = 0", "in 1..8"});
   expect_refused({.cluster = ClusterShape{0, 1}}, {"cluster_m = 0"});
-  expect_refused({.streamed = -5}, {"streamed = -5", "at least 0"});
+  expect_refused({.splits = -5}, {"splits = -5", "at least 1"});
 }
 
-/// If there are fewer k-tiles than resident clusters, each cluster gets one k-tile.
-TEST(planner_candidates, streamed_tiles_are_dealt_to_no_more_clusters_than_they_have_k_tiles) {
+TEST(planner_candidates, a_tile_has_no_more_slices_than_k_tiles) {
   const Problem p{.m = 64, .n = 64, .k = 512};
-  const PlanOverrides o{.schedule = Schedule::ping_pong,
-                        .tile_m = 64,
-                        .tile_n = 64,
-                        .cluster = ClusterShape{1, 1},
-                        .streamed = 1};
+  PlanOverrides o{.schedule = Schedule::ping_pong,
+                  .tile_m = 64,
+                  .tile_n = 64,
+                  .cluster = ClusterShape{1, 1},
+                  .splits = 8};
   EXPECT_EQ(planned(p, o).split.clusters, 8);
-  PlanOverrides more = o;
-  more.clusters = 132;
-  expect_refused(more, {"132 clusters", "8 k-tiles"}, p);
-  more.clusters = 4;
-  EXPECT_EQ(planned(p, more).split.clusters, 4);
+  o.splits = 9;
+  expect_refused(o, {"split.slices = 9", "1..8"}, p);
 }
 
 /// prepare() accepts every plan.
@@ -381,7 +374,6 @@ TEST(planner_candidates, overrides_are_obeyed_and_the_rest_is_still_chosen) {
   o.raster = Raster::along_n;
   o.raster_group = 5;
   o.clusters = 17;
-  o.streamed = 0;
   const Plan plan = planned(square(4096), o);
   EXPECT_EQ(plan.config.store, StorePath::direct);
   EXPECT_EQ(plan.split, (WorkSplit{.clusters = 17, .raster = Raster::along_n, .group = 5}));
@@ -394,7 +386,6 @@ TEST(planner_candidates, overrides_may_ask_for_what_the_space_does_not_list) {
   o.schedule = Schedule::cooperative;
   o.tile_m = 128;
   o.cluster = ClusterShape{1, 4};
-  o.streamed = 0;
   EXPECT_EQ(short_name(planned(square(4096), o).config), "cooperative 128x104x64 s7 c1x4 bf16");
   EXPECT_EQ(planned(square(4096), o).split.clusters, kH200.max_clusters_of_4);
 }

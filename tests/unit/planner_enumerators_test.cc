@@ -82,8 +82,6 @@ TEST(planner_enumerators, every_override_that_has_one_is_checked) {
                  "store");
   expect_refused(gemm::plan(p, kH200, {.raster = static_cast<Raster>(77)}), ErrorCode::invalid_config,
                  "raster");
-  expect_refused(gemm::plan(p, kH200, {.numbering = static_cast<Numbering>(77)}), ErrorCode::invalid_config,
-                 "numbering");
   expect_refused(gemm::candidates(p, kH200, {.combine = static_cast<Combine>(77)}), ErrorCode::invalid_config,
                  "combine");
 }

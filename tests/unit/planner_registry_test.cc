@@ -7,8 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/kernels/registry.h>
 #include <sluice/plan.h>
+
+#include "tests/registered_configs.h"
 
 namespace sluice {
 namespace {

@@ -114,7 +114,7 @@ TEST(printer, work_split_prints_every_field) {
   EXPECT_PRINTS(sluice::WorkSplit{.clusters = 66,
                                   .raster = sluice::Raster::along_n,
                                   .group = 16,
-                                  .streamed = 3,
+                                  .slices = 3,
                                   .numbering = sluice::Numbering::gpc});
 }
 

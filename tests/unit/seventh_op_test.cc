@@ -131,7 +131,7 @@ TEST(seventh_op, compiles_and_waits_where_a_chain_lets_it_begin_early) {
   const auto compiler = Compiler::load("");
   if (!compiler) SLUICE_SKIP_OR_FAIL(compiler.error().message);
   for (const Wait wait : {Wait::none, Wait::first, Wait::weights_first}) {
-    const auto units = Scale::units({.overlap = {wait, Trigger::at_start}}, Stamping::off);
+    const auto units = Scale::units({.overlap = {wait, Trigger::at_start}});
     const auto cubin = (*compiler)->compile(units[0]);
     ASSERT_TRUE(cubin) << cubin.error().message;
     EXPECT_EQ(holds(cubin->image, Opcode::wait_prerequisites), wait != Wait::none) << name_of(wait);

@@ -71,7 +71,7 @@ class Parts {
  public:
   Parts(int m, int n, int k, const WorkSplit& split) : m_(m), n_(n), split_(split) {
     grid_ = tile_grid(kConfig, m, n, k, 1);
-    deal_ = deal_of(grid_, split);
+    slices_ = slices_of(grid_, split);
     slots_.assign(static_cast<size_t>(workspace_bytes(kConfig, split) / 4), std::nanf(""));
     d_.assign(static_cast<size_t>(m + 2) * (n + 3), kUntouched);
     scales_.resize(static_cast<size_t>(m));
@@ -82,14 +82,14 @@ class Parts {
   void add_up() {
     GemmParams params{};
     params.m = m_, params.n = n_;
-    params.grid = grid_, params.deal = deal_;
+    params.grid = grid_, params.slices = slices_;
     params.raster = split_.raster, params.raster_group = split_.group;
     params.partials = slots_.data();
     params.d = d_.data(), params.d_ld = n_ + 3;
     params.alpha = 2;
     params.scale_a = scales_.data();
-    const SumGrid grid = sum_grid(kConfig, split_.streamed);
-    // Blocks of two warpgroups replace those of four, which the simulated grid does not support.
+    const SumGrid grid = sum_grid(kConfig, tiles_in_slices(split_));
+    // Blocks of two warpgroups stand in for those of four.
     const int threads = min(grid.summers, 2) * kWarpgroupThreads;
     simulated_grid::launch(
         static_cast<unsigned>(grid.blocks), [&] { sum_parts<kConfig>(params); },
@@ -104,7 +104,6 @@ class Parts {
         wrong += d_[static_cast<size_t>(row) * (n_ + 3) + column] != expected(row, column);
     return wrong;
   }
-  int shared_tiles() const { return shared_; }
 
  private:
   static float part(int row, int column, int rank) {
@@ -112,11 +111,8 @@ class Parts {
   }
   /// Writes each CTA's partial sums to its slots, as PartialSlot::write() does.
   void write_slots() {
-    peers_.assign(static_cast<size_t>(m_) * n_, 1);
-    for (int index = 0; index < split_.streamed; ++index) {
-      const Sharing sharing = sharing_of(grid_, deal_, index, cluster_of(deal_, index * grid_.k_tiles));
-      if (sharing.peers == 1) continue;
-      ++shared_;
+    for (int index = 0; index < tiles_in_slices(split_); ++index) {
+      const Sharing sharing = sharing_of(slices_, index, 0);
       for (int cta = 0; cta < cluster_size(kConfig); ++cta) {
         const Tile tile =
             own_part(kConfig, tile_at(kConfig, grid_, split_.raster, split_.group, index, cta), cta);
@@ -135,26 +131,20 @@ class Parts {
         const int vector = wave * (own_columns(kConfig) / 8) + column / 8;
         slots_[static_cast<size_t>(slot + (vector * kWarpgroupThreads + thread) * 4 + value)] =
             part(tile.m_offset + row, tile.n_offset + column, rank);
-        peers_[static_cast<size_t>(tile.m_offset + row) * n_ + tile.n_offset + column] = sharing.peers;
       }
   }
-  /// Returns the expected element. Tiles with one peer are stored by the GEMM kernel, so they stay untouched.
   float expected(int row, int column) const {
     if (row >= m_ || column >= n_) return kUntouched;
-    const int peers = peers_[static_cast<size_t>(row) * n_ + column];
-    if (peers == 1) return kUntouched;
     float sum = 0;
-    for (int rank = 0; rank < peers; ++rank) sum += part(row, column, rank);
+    for (int rank = 0; rank < split_.slices; ++rank) sum += part(row, column, rank);
     return sum * 2 * scales_[static_cast<size_t>(row)];
   }
 
   int m_, n_;
   WorkSplit split_;
   TileGrid grid_;
-  Deal deal_;
+  Slices slices_;
   std::vector<float> slots_, d_, scales_;
-  std::vector<int> peers_;  // number of peers, by element of D
-  int shared_ = 0;
 };
 
 constexpr Epilogue kScaled{.scale_a = ScaleMode::vector};
@@ -171,17 +161,16 @@ constexpr KernelConfig combining(Schedule schedule, TileShape tile, ClusterShape
 template <KernelConfig kConfig>
 void expect_summed(int m, int n, int k, const WorkSplit& split) {
   Parts<kConfig> parts(m, n, k, split);
-  ASSERT_GT(parts.shared_tiles(), 0);
   parts.add_up();
-  EXPECT_EQ(parts.wrong(), 0) << m << "x" << n << "x" << k << ", " << split.streamed << " tiles among "
-                              << split.clusters;
+  EXPECT_EQ(parts.wrong(), 0) << m << "x" << n << "x" << k << ", " << split.slices << " slices, "
+                              << split.clusters << " clusters";
 }
 
 TEST(sum_parts, adds_every_peer_of_every_element) {
   constexpr KernelConfig kPingPong = combining(Schedule::ping_pong, {64, 16, 64}, {1, 1});
-  expect_summed<kPingPong>(64, 16, 512, {.clusters = 4, .streamed = 1});
+  expect_summed<kPingPong>(64, 16, 512, {.clusters = 4, .slices = 4});
   expect_summed<kPingPong>(128, 32, 640,
-                           {.clusters = 7, .raster = Raster::along_n, .group = 1, .streamed = 4});
+                           {.clusters = 12, .raster = Raster::along_n, .group = 1, .slices = 3});
 }
 
 TEST(sum_parts, stores_nothing_past_ragged_rows_and_columns) {
@@ -192,9 +181,13 @@ TEST(sum_parts, stores_nothing_past_ragged_rows_and_columns) {
   for (int i = 0; i < 6; ++i) {
     const int m = 1 + static_cast<int>(random() % 150), n = 1 + static_cast<int>(random() % 40);
     const int k_tiles = 2 + static_cast<int>(random() % 9);
-    expect_summed<kPingPong>(m, n, 64 * k_tiles, {.clusters = k_tiles, .streamed = 1});
-    expect_summed<kCooperative>(m, n, 64 * k_tiles, {.clusters = k_tiles, .streamed = 1});
-    expect_summed<kAlongK>(m, n, 64 * k_tiles, {.clusters = k_tiles, .streamed = 1});
+    const auto in_slices = [&](const KernelConfig& c) {
+      return WorkSplit{.clusters = cluster_tiles(tile_grid(c, m, n, 64 * k_tiles, 1)) * k_tiles,
+                       .slices = k_tiles};
+    };
+    expect_summed<kPingPong>(m, n, 64 * k_tiles, in_slices(kPingPong));
+    expect_summed<kCooperative>(m, n, 64 * k_tiles, in_slices(kCooperative));
+    expect_summed<kAlongK>(m, n, 64 * k_tiles, in_slices(kAlongK));
   }
 }
 
@@ -205,15 +198,8 @@ TEST(sum_parts, adds_many_sums_with_one_warpgroup_a_block) {
   constexpr KernelConfig kNarrow = combining(Schedule::ping_pong, {64, 248, 64}, {1, 1});
   static_assert(sum_grid(kWide, 33).columns == kWideSumColumns && sum_grid(kWide, 33).summers == 1);
   static_assert(sum_grid(kNarrow, 34).columns == kSumColumns && sum_grid(kNarrow, 34).summers == 1);
-  expect_summed<kWide>(64 * 33 - 5, 250, 192, {.clusters = 99, .streamed = 33});
-  expect_summed<kNarrow>(64 * 34 - 9, 248, 128, {.clusters = 68, .streamed = 34});
-}
-
-TEST(sum_parts, leaves_tiles_alone_that_one_cluster_stored) {
-  constexpr KernelConfig kPingPong = combining(Schedule::ping_pong, {64, 16, 64}, {1, 1});
-  // 4 tiles of 4 k-tiles on 5 clusters. The runs have 4, 3, 3, 3 and 3 k-tiles, so the first tile has one
-  // peer.
-  expect_summed<kPingPong>(100, 30, 256, {.clusters = 5, .group = 1, .streamed = 4});
+  expect_summed<kWide>(64 * 33 - 5, 250, 192, {.clusters = 99, .slices = 3});
+  expect_summed<kNarrow>(64 * 34 - 9, 248, 128, {.clusters = 68, .slices = 2});
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ TEST(every_plan, splits_every_tile_that_can_be_split) {
     for (const AnyPlan& any : all) {
       const Plan& plan = std::get<Plan>(any);
       if (plan.config.tile.m != m || plan.config.tile.n != n || is_plain(plan.config.schedule)) continue;
-      (plan.split.streamed > 0 ? split : whole) += 1;
+      (plan.split.slices > 1 ? split : whole) += 1;
     }
     EXPECT_GT(whole, 0) << m << "x" << n;
     EXPECT_GT(split, 4) << m << "x" << n;
@@ -102,7 +102,7 @@ TEST(every_plan, the_record_counts_them_and_names_each_choice) {
   EXPECT_EQ(shape["candidates"][0]["us"], 12.0);
   EXPECT_EQ(choice["combine"], name_of(plan.config.combine));
   EXPECT_EQ(choice["tile"][1], plan.config.tile.n);
-  EXPECT_EQ(choice["streamed"], plan.split.streamed);
+  EXPECT_EQ(choice["splits"], plan.split.slices);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "bench/shapes.h"
 #include "bench/tune/walks.h"
 
+#include <sluice/host/planner/dense/cost_model.h>
 #include <sluice/records.h>
 #include <sluice/spec/validate.h>
 
@@ -30,8 +31,12 @@ TEST(tune_orders, are_other_walks_of_the_same_kernel) {
   for (const Plan& order : orders) {
     EXPECT_EQ(order.config, plan.config);
     EXPECT_FALSE(order.split == plan.split);
+    const Problem product = product_of(order.problem, order.config);
+    EXPECT_DOUBLE_EQ(order.estimate.total_us,
+                     estimate(product, order.config, order.split, DeviceInfo{}).total_us);
   }
-  // A single wave has other rasters too, because neighbours share requests.
+  EXPECT_EQ(other_orders(orders.front(), DeviceInfo{}).front().split, plan.split) << "numbered back again";
+  // A single wave has them too: neighbours share requests.
   const Plan wave = *gemm::plan(plain_problem(256, 256, 4096, DType::bf16), DeviceInfo{},
                                 {.tile_m = 64, .tile_n = 64, .cluster = ClusterShape{1, 1}}, RecordBook());
   EXPECT_EQ(wave.estimate.waves, 1);
@@ -47,10 +52,8 @@ TEST(tune_grids, are_even_or_of_whole_bands) {
                      .tile_m = 128,
                      .tile_n = 128,
                      .cluster = ClusterShape{1, 1},
-                     .raster_group = 6,
-                     .numbering = Numbering::launch};
-  // 256 tiles on 132 SMs take two waves, so 128 clusters are enough. Rounded up to bands of 6 rows, they are
-  // 132, the plan's own number.
+                     .raster_group = 6};
+  // 256 tiles on 132 SMs: two waves of 128. Bands of 6 rows give 132 clusters, the plan's own number.
   EXPECT_EQ(clusters_of(smaller_grids(planned(2048, 2048, 4096, lone), DeviceInfo{})), std::vector<int>{128});
   // 18 x 16 = 288 tiles take three waves, so 96 clusters are enough. Rounded up to bands of 5, they are 100.
   lone.raster_group = 5;

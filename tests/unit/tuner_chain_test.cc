@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/chain/chain.h>
+#include <sluice/host/planner/dense/numbering.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/records/record_book.h>
 #include <sluice/records/record_store.h>
@@ -211,6 +212,25 @@ TEST(tuner_chain, a_kernel_that_the_planner_would_not_consider_is_not_taken) {
   EXPECT_FALSE(planned(layers(LayerWeights::int4), book_with(packed)).steps[1].tuned);
 }
 
+/// Overrides do not hold a numbering. To see it fail: leave put() of dense products to ProductOf.
+TEST(tuner_chain, a_choice_sets_the_numbering_of_its_step) {
+  const std::vector<ChainStep> steps = layers(LayerWeights::e4m3);
+  const auto ranked = *gemm::candidates(std::get<ProductStep>(steps[1].work).problem, DeviceInfo{});
+  const auto roles = std::find_if(ranked.begin(), ranked.end(), [](const Plan& plan) {
+    return !is_plain(plan.config.schedule) && plan.config.combine != Combine::separate;
+  });
+  ASSERT_NE(roles, ranked.end());
+  for (const Numbering numbering : {Numbering::launch, Numbering::gpc}) {
+    TunedChain chain = sample_chain();
+    TunedChoice choice = choice_of(*roles);
+    choice.numbering = numbering;
+    chain.steps[1].choice.kernel = choice;
+    const ChainPlan plan = planned(steps, book_with(chain));
+    ASSERT_TRUE(plan.steps[1].tuned);
+    EXPECT_EQ(std::get<TunedChoice>(choice_of(plan, plan.steps[1]).kernel).numbering, numbering);
+  }
+}
+
 TEST(tuner_chain, a_footprint_is_of_kernels_that_are_best_alone) {
   for (const ChainOptions& options :
        {ChainOptions{.smem_limit = kHalfFootprint}, ChainOptions{.most_stages = 2}}) {
@@ -343,7 +363,9 @@ TEST(tuned_choice, every_candidate_is_planned_again_from_its_choice) {
     const auto candidates = gemm::candidates({.m = m, .n = 4096, .k = 8192}, DeviceInfo{});
     for (const Plan& plan : *candidates) {
       const TunedChoice choice = choice_of(plan);
-      const Result<Plan> again = gemm::plan(plan.problem, DeviceInfo{}, overrides_of(choice), RecordBook());
+      const Result<Plan> made = gemm::plan(plan.problem, DeviceInfo{}, overrides_of(choice), RecordBook());
+      ASSERT_TRUE(made) << short_name(plan.config) << ": " << made.error().message;
+      const Result<Plan> again = with_numbering(*made, choice.numbering);
       ASSERT_TRUE(again) << short_name(plan.config) << ": " << again.error().message;
       EXPECT_EQ(choice_of(*again), choice);
       EXPECT_EQ(to_string(again->config), to_string(plan.config));

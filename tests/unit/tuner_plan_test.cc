@@ -40,6 +40,20 @@ TEST(tuner_plan, the_record_decides_and_the_plan_says_so) {
   EXPECT_GT(plan.smem_bytes, 0);
 }
 
+/// Overrides do not hold a numbering. To see it fail: leave with_numbering() out of recorded_plan().
+TEST(tuner_plan, the_numbering_is_the_records_and_not_the_models) {
+  TunedChoice choice = std::get<TunedChoice>(sample_record().choice);
+  for (const Numbering numbering : {Numbering::launch, Numbering::gpc}) {
+    choice.numbering = numbering;
+    const Plan plan = planned(book_with(choice));
+    EXPECT_EQ(plan.source, PlanSource::record);
+    EXPECT_EQ(plan.split, (WorkSplit{.clusters = choice.clusters,
+                                     .raster = choice.raster,
+                                     .group = choice.raster_group,
+                                     .numbering = numbering}));
+  }
+}
+
 TEST(tuner_plan, the_problem_is_still_the_callers) {
   Problem p = tuned_problem();
   p.epilogue = {.scale_a = ScaleMode::tensor, .activation = Activation::relu};

@@ -3,10 +3,8 @@
 // reset in Workspace::create (the fake driver's fresh memory is 0xA5).
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include <sluice/gemm.h>
-#include <sluice/spec/workspace_stamp.h>
+#include <sluice/spec/work_split.h>
 
 #include "fake_driver.h"
 
@@ -51,30 +49,6 @@ TEST_F(WorkspaceTest, names_the_first_dirty_counter_and_recovers) {
         << verified.error().message;
     EXPECT_NE(verified.error().message.find("is 9"), std::string::npos) << verified.error().message;
   }
-  ASSERT_TRUE(workspace->reset(nullptr).ok());
-  EXPECT_TRUE(workspace->verify().ok());
-}
-
-TEST_F(WorkspaceTest, names_both_launches_of_a_conflict_before_the_counters_they_spoilt) {
-  Result<Workspace> workspace = Workspace::create(device, 2 << 20);
-  ASSERT_TRUE(workspace.ok());
-  auto* stamp =
-      reinterpret_cast<WorkspaceStamp*>(static_cast<u8*>(workspace->data()) + kWorkspaceStampOffset);
-  const auto expect = [&](const std::vector<std::string>& parts) {
-    const Result<void> verified = workspace->verify();
-    ASSERT_FALSE(verified.ok());
-    EXPECT_EQ(verified.error().code, ErrorCode::workspace);
-    for (const std::string& part : parts)
-      EXPECT_NE(verified.error().message.find(part), std::string::npos) << verified.error().message;
-  };
-  stamp->owner = stamp_pair(31, 5);
-  expect({"launch 31 still owns", "5 of those that work in it", "reset()"});
-  static_cast<u32*>(workspace->data())[7] = 1;
-  expect({"counter 7 of"});
-  stamp->conflict = stamp_pair(12, 15);
-  expect({"launch 12 and launch 15", "at one time", "a workspace each", "reset()"});
-  stamp->conflict = stamp_pair(0, 15);
-  expect({"launch 15 found the workspace given back", "reset()"});
   ASSERT_TRUE(workspace->reset(nullptr).ok());
   EXPECT_TRUE(workspace->verify().ok());
 }

@@ -11,7 +11,7 @@
 
 #include <sluice/host/planner/dense/plain_plans.h>
 #include <sluice/host/planner/dense/problem_checks.h>
-#include <sluice/host/planner/dense/streams.h>
+#include <sluice/host/planner/dense/slices.h>
 #include <sluice/host/text/json_text.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
@@ -123,6 +123,14 @@ Schedule schedule_in(const std::string& config) {
   return Schedule::cooperative;
 }
 
+/// Returns the slices along k of a split's text. Texts of 0.2 have the number of split tiles instead; 0 if
+/// those were cut anywhere (stream-K).
+int slices_in(const std::string& split, int clusters) {
+  if (split.find(".slices") != std::string::npos) return number_after(split, ".slices", " = ");
+  const int tiles = number_after(split, ".streamed", " = ");
+  return tiles <= 0 ? 1 : clusters % tiles == 0 ? clusters / tiles : 0;
+}
+
 Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   const std::string config = candidate.at("config"), split = candidate.at("split");
   const bool direct = config.find("StorePath::direct") != std::string::npos;
@@ -133,8 +141,9 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   const ClusterShape cluster{number_after(config, ".cluster", ".m = "),
                              number_after(config, ".cluster", ".n = "),
                              std::max(number_after(config, ".cluster", ".k = "), 1)};
-  const WorkSplit work{number_after(split, ".clusters", " = "), along_n ? Raster::along_n : Raster::along_m,
-                       number_after(split, ".group", " = "), number_after(split, ".streamed", " = ")};
+  const int clusters = number_after(split, ".clusters", " = ");
+  const WorkSplit work{clusters, along_n ? Raster::along_n : Raster::along_m,
+                       number_after(split, ".group", " = "), slices_in(split, clusters)};
   const bool plain = is_plain(base.schedule);
   const bool complete = base.tile_m >= (plain ? 8 : 64) && base.tile_m <= 256 &&
                         base.tile_n >= (plain ? 16 : 8) && base.tile_n <= 256 && cluster.m > 0 &&
@@ -148,8 +157,8 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
   }
   const char* rule = complete ? validate(c) : "tile and cluster must be there, of 8 to 256 and 1 to 8";
   c.combine = combine_in(config);
-  if (rule == nullptr && (work.clusters < 1 || work.group < 1 || work.streamed < 0))
-    rule = "clusters and group must be at least 1, streamed at least 0";
+  if (rule == nullptr && (work.clusters < 1 || work.group < 1))
+    rule = "clusters and group must be at least 1";
   if (rule != nullptr)
     return Error{ErrorCode::invalid_argument,
                  fmt::format("{}, {}: {}", in_quotes(config), in_quotes(split), rule)};
@@ -159,7 +168,7 @@ Result<FitShape::Timing> timing_of(const Problem& p, const Json& candidate) {
 /// Returns true if the present planner considers this plan. Sweeps of earlier versions contain other plans
 /// too.
 bool is_searched(const FitShape& shape, const FitShape::Timing& t) {
-  return may_win(product_of(shape.problem, t.config), t.config, t.split.streamed > 0);
+  return t.split.slices > 0 && may_win(product_of(shape.problem, t.config), t.config, t.split.slices > 1);
 }
 
 /// Returns the model's estimate. Plain schedules have their own model.

@@ -13,7 +13,6 @@
 #include "cli/exit_code.h"
 #include "cli/value_checks.h"
 #include "tools/fit/cost_fit.h"
-#include "tools/fit/effects.h"
 
 namespace sluice::fitting {
 namespace {
@@ -24,7 +23,7 @@ struct FitFlags {
   int list = 0;
   std::string only, gpu = "h200";
   std::vector<std::string> moved;
-  bool constants = false, effects = false;
+  bool constants = false;
 };
 
 void print_quality(const char* when, const FitQuality& q) {
@@ -45,7 +44,7 @@ void print_losses(const std::vector<FitShape>& shapes, const DeviceInfo& device,
     const KernelConfig& c = t.config;
     return fmt::format("{} {}x{} c{}x{}x{} {} {} {}/{} ({:.2f} us, model {:.2f})", name_of(c.schedule),
                        c.tile.m, c.tile.n, c.cluster.m, c.cluster.n, c.cluster.k, name_of(t.split.raster),
-                       t.split.group, t.split.streamed, t.split.clusters, t.us, estimated);
+                       t.split.group, t.split.slices, t.split.clusters, t.us, estimated);
   };
   for (const FitShape& shape : shapes) {
     const FitPick p = pick_of(shape, device, constants);
@@ -65,31 +64,11 @@ void print_constants() {
                row.origin, row.meaning, row.source);
 }
 
-/// Prints one line per number: name, value, unit, source, and the changes of the loss in percent.
-Result<void> print_effects(const FitFlags& flags) {
-  SLUICE_TAKE(const DeviceInfo device, gpu_named(flags.gpu));
-  std::vector<NamedShapes> lists;
-  for (const std::string& file : flags.files) {
-    SLUICE_TAKE(std::vector<FitShape> shapes, read_fit_shapes(file));
-    lists.push_back({file, std::move(shapes)});
-  }
-  for (const Effect& effect : effects_of(lists, device)) {
-    const Constant<Costs>& row = effect.constant;
-    fmt::print("{}|{:.4g}|{}|{}|{}|{}", row.name, row.value, row.unit, name_of(row.origin), row.meaning,
-               row.source);
-    for (const double change : effect.of_lists) fmt::print("|{:.2f}", 100 * change);
-    fmt::print("|{:.2f}\n", 100 * effect.of_packed);
-    std::fflush(stdout);
-  }
-  return {};
-}
-
 Result<void> run_fit(const FitFlags& flags) {
   if (flags.constants) {
     print_constants();
     return {};
   }
-  if (flags.effects) return print_effects(flags);
   std::vector<FitShape> shapes;
   for (const std::string& file : flags.files) {
     SLUICE_TAKE(std::vector<FitShape> read, read_fit_shapes(file));
@@ -133,9 +112,6 @@ int run(int argc, char** argv) {
   app.add_option("files", flags.files, "JSON of `sluice tune --json` or `sluice bench --tune N --json`");
   app.add_flag("--constants", flags.constants,
                "Print the planner's constants: value, unit, origin, meaning, source");
-  app.add_flag(
-      "--effects", flags.effects,
-      "Print what each number of the cost models does when it is 20 % wrong, for tools/constants.py");
   app.add_option("--passes", flags.passes, "Passes over the constants; 0: judge only")
       ->check(CLI::Range(0, 100));
   app.add_option("--move", flags.moved, "Only these constants, by name, joined by commas")->delimiter(',');

@@ -12,6 +12,7 @@
 #include <sluice/host/ops/kept.h>
 #include <sluice/host/ops/packed.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/host/planner/dense/numbering.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/spec/plain.h>
 #include <sluice/spec/smem_layout.h>
@@ -57,9 +58,7 @@ class ProductOf : public Step {
     const auto& made = made_plan(plan);
     return made.measured_us > 0 ? made.measured_us : Op::estimate_us(made);
   }
-  std::vector<std::string> units(const StepPlan& plan, Stamping stamping) const override {
-    return Op::units(made_plan(plan), stamping);
-  }
+  std::vector<std::string> units(const StepPlan& plan) const override { return Op::units(made_plan(plan)); }
   Result<std::any> prepare(const Device& device, const StepPlan& plan) const override {
     SLUICE_TAKE(const auto kernel, ops::prepare<Op>(device, made_plan(plan)));
     return std::any(kernel);
@@ -200,14 +199,26 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
       if (tiles > i64{clusters_at_once(c.cluster.k, device)} * plain_ctas(c)) return {};
       return {i64{plain_early_row_bytes(c)}, c.cluster.k};
     }
-    if (tiles > product.split.clusters || product.split.streamed > 0) return {};
+    if (tiles > product.split.clusters || product.split.slices > 1) return {};
     return {i64{c.stages} * kSwizzleRowBytes, c.cluster.k};
   }
 
   Result<StepPlan> plan(const PlanRequest& request) const override {
     SLUICE_TAKE(Plan made, plan_in_one(request));
+    if (step_.numbering) {
+      SLUICE_TAKE(made, with_numbering(made, *step_.numbering));
+    }
     SLUICE_TRY(shrink(made, request.options));
     return StepPlan(made);
+  }
+  bool shares_plan(const Step& other) const override {
+    const auto* same = dynamic_cast<const ProductOfChain*>(&other);
+    return same != nullptr && same->step_.numbering == step_.numbering && ProductOf::shares_plan(other);
+  }
+  bool put(const TunedStep& tuned, ChainStep& step) const override {
+    if (const auto* kernel = std::get_if<TunedChoice>(&tuned.kernel))
+      std::get<ProductStep>(step.work).numbering = kernel->numbering;
+    return ProductOf::put(tuned, step);
   }
   i64 workspace_of(const StepPlan& plan) const override { return made_plan(plan).workspace_bytes; }
   Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const override {
@@ -224,8 +235,9 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
 
  private:
   bool considers(const TunedChoice& choice, const DeviceInfo& device) const override {
-    return is_listed(choice) && choice.combine != Combine::separate &&
-           gemm::plan(step_.problem, device, overrides_of(choice)).ok();
+    if (!is_listed(choice) || choice.combine == Combine::separate) return false;
+    const Result<Plan> made = gemm::plan(step_.problem, device, overrides_of(choice));
+    return made && with_numbering(*made, choice.numbering);
   }
   /// Plans with one kernel unless the caller asks for Combine::separate, whose second kernel cannot overlap
   /// with any step. This also holds if the overlap is off, so that the result's bits do not depend on the

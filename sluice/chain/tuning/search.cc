@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Neighbours share SMs and L2, so most gains need two changes at once. Two axes try such pairs: kernels of
-// two successive products, and a kernel with a spacing. They use the few kernels that were closest to the
-// best when tried on their own.
 #include <sluice/chain/tuning/search.h>
 
 #include <algorithm>
@@ -12,13 +9,11 @@
 namespace sluice::tuning {
 namespace {
 
-constexpr int kRounds = 5;          // races incumbent and candidate in turn
-constexpr int kConfirmRounds = 15;  // for changes that need not gain, and for the confirmation
-constexpr double kHopeless = 1.03;  // stops after one round when the candidate takes so much longer
-// Kernels of each product that are tried before further kernels of any product.
-constexpr size_t kFirstKernels = 5;
-constexpr size_t kNearKernels = 4;   // kept for each product, for changes of two things at once
-constexpr double kPairsShare = 0.9;  // share of the budget for all axes but the last
+constexpr int kRounds = 5;           // races incumbent and candidate in turn
+constexpr int kConfirmRounds = 15;   // for changes that need not gain, and for the confirmation
+constexpr double kHopeless = 1.03;   // stops after one round when the candidate takes so much longer
+constexpr size_t kFirstKernels = 5;  // each product has so many before any other of its kernels
+constexpr double kLastShare = 0.9;   // share of the budget for all axes but the last
 constexpr Wait kWaits[] = {Wait::none, Wait::first, Wait::weights_first};
 constexpr Trigger kTriggers[] = {Trigger::never, Trigger::at_start, Trigger::after_loads};
 constexpr Spacing kSpacings[] = {Spacing::memory, Spacing::even, Spacing::registers, Spacing::none};
@@ -47,7 +42,6 @@ class Search {
   Search(ChainTimer& timer, const SearchSpace& space, const SearchRequest& request)
       : timer_(timer), space_(space), request_(request), start_s_(timer.now_s()) {
     found_.choices = space.alone;
-    tried_.resize(space.kernels.size());
     order_.resize(space.kernels.size());
     std::iota(order_.begin(), order_.end(), size_t{0});
     std::stable_sort(order_.begin(), order_.end(),
@@ -70,8 +64,6 @@ class Search {
                  {"kernel", false, &Search::walk_other_kernels},
                  {"wait and trigger", false, &Search::walk_boundaries},
                  {"spacing", false, &Search::walk_spacing},
-                 {"kernels of two products", false, &Search::walk_pairs},
-                 {"kernel and spacing", false, &Search::walk_kernel_and_spacing},
                  {"overlap taken off", false, &Search::walk_taken_off}};
     expect_kinds();
     for (const auto& axis : kAxes) {
@@ -88,24 +80,20 @@ class Search {
   bool late(double share) const { return !of_all_ && timer_.now_s() - start_s_ >= share * request_.budget_s; }
 
   /// Times the incumbent and the changed chain in turn. A gain is a median that is less by kLeastGain, with
-  /// slow rounds (p90) faster than the incumbent's median. Returns the ratio of times after the first round;
-  /// nothing if it was not timed.
-  Result<std::optional<double>> attempt(const std::string& what, const Change& change,
-                                        Keep keep = Keep::gain) {
+  /// slow rounds (p90) faster than the incumbent's median.
+  Result<void> attempt(const std::string& what, const Change& change, Keep keep = Keep::gain) {
     LayerChoice changed = found_.choices;
     change(changed);
-    if (changed == found_.choices || late(keep == Keep::gain ? kPairsShare : 1))
-      return std::optional<double>();
+    if (changed == found_.choices || late(keep == Keep::gain ? kLastShare : 1)) return {};
     AxisGain& axis = found_.axes.back();
     request_.progress("tuning, " + axis.name + ": " + what + "; " + std::to_string(found_.kept()) + " of " +
                       std::to_string(found_.tried()) + " changes kept");
     SLUICE_TAKE(const std::optional<Raced> first, race(what, changed, 1));
-    if (!first) return std::optional<double>();
+    if (!first) return {};
     ++axis.tried;
-    const double ratio = first->candidate.median / first->incumbent.median;
-    if (ratio > kHopeless) {
+    if (first->candidate.median > kHopeless * first->incumbent.median) {
       request_.log({axis.name, what, changed, *first});
-      return std::optional(ratio);
+      return {};
     }
     SLUICE_TAKE(const std::optional<Raced> raced,
                 race(what, changed, keep == Keep::gain ? kRounds : kConfirmRounds));
@@ -121,7 +109,7 @@ class Search {
       axis.gain *= raced->incumbent.median / raced->candidate.median;
       found_.choices = std::move(changed);
     }
-    return std::optional(ratio);
+    return {};
   }
 
   static bool stays(const Raced& raced, Keep keep) {
@@ -158,10 +146,7 @@ class Search {
     for (TunedStep& choice : choices) choice.overlap = kFullOverlap;
   }
 
-  Result<void> walk_overlap() {
-    SLUICE_TRY(attempt("weights first", turn_on));
-    return {};
-  }
+  Result<void> walk_overlap() { return attempt("weights first", turn_on); }
 
   Result<void> walk_asked() {
     SLUICE_TRY(attempt("as asked", [&](LayerChoice& choices) { choices = space_.asked; }));
@@ -238,18 +223,16 @@ class Search {
   }
 
   Result<void> walk_triggers_of_all() {
-    SLUICE_TRY(attempt("after loads", [](LayerChoice& choices) {
+    return attempt("after loads", [](LayerChoice& choices) {
       for (TunedStep& choice : choices)
         if (choice.overlap.trigger == Trigger::at_start) choice.overlap.trigger = Trigger::after_loads;
-    }));
-    return {};
+    });
   }
 
   Result<void> walk_hand_off_of_all() {
-    SLUICE_TRY(attempt("2 MB", [](LayerChoice& choices) {
+    return attempt("2 MB", [](LayerChoice& choices) {
       for (TunedStep& choice : choices) choice.hand_off_bytes = 2 << 20;
-    }));
-    return {};
+    });
   }
 
   // ---- axes of one step ----
@@ -262,15 +245,12 @@ class Search {
   Result<void> walk_first_kernels() { return walk_kernels(order_, 0, kFirstKernels); }
   Result<void> walk_other_kernels() {
     for (const size_t step : order_) SLUICE_TRY(walk_kernels({&step, 1}, kFirstKernels, std::string::npos));
-    for (auto& tried : tried_)
-      std::stable_sort(tried.begin(), tried.end(),
-                       [](const auto& x, const auto& y) { return x.first < y.first; });
     return {};
   }
 
   /// Tries kernels begin..end of the steps, which are compiled together.
   Result<void> walk_kernels(std::span<const size_t> some, size_t begin, size_t end) {
-    if (late(kPairsShare)) return {};
+    if (late(kLastShare)) return {};
     std::vector<Expected> next;
     const auto each = [&](const auto& call) -> Result<void> {
       for (const size_t step : some) {
@@ -286,19 +266,8 @@ class Search {
     }));
     timer_.expect(next);
     return each([&](size_t step, const StepKernel& kernel) -> Result<void> {
-      SLUICE_TAKE(const std::optional<double> ratio,
-                  attempt(space_.names[step], [&](LayerChoice& choices) { choices[step].kernel = kernel; }));
-      if (ratio) tried_[step].emplace_back(*ratio, kernel);
-      return {};
+      return attempt(space_.names[step], [&](LayerChoice& choices) { choices[step].kernel = kernel; });
     });
-  }
-
-  /// Returns the kernels of a product that were closest to the incumbent when tried on their own.
-  std::vector<StepKernel> near(size_t step) const {
-    std::vector<StepKernel> kernels;
-    for (size_t i = 0; i < tried_[step].size() && i < kNearKernels; ++i)
-      kernels.push_back(tried_[step][i].second);
-    return kernels;
   }
 
   /// Changes a step's wait and the trigger of the step before it together: a trigger without a wait does
@@ -336,39 +305,6 @@ class Search {
     return {};
   }
 
-  // ---- axes of two changes at once ----
-  std::vector<size_t> products() const {
-    std::vector<size_t> all;
-    for (size_t step = 0; step < steps(); ++step)
-      if (is_product(step)) all.push_back(step);
-    return all;
-  }
-
-  Result<void> walk_pairs() {
-    const std::vector<size_t> all = products();
-    for (size_t i = 0; i < all.size() && all.size() > 1; ++i) {
-      const size_t one = all[i], two = all[(i + 1) % all.size()];
-      for (const StepKernel& first : near(one))
-        for (const StepKernel& second : near(two))
-          SLUICE_TRY(attempt(space_.names[one] + " and " + space_.names[two], [&](LayerChoice& choices) {
-            choices[one].kernel = first;
-            choices[two].kernel = second;
-          }));
-    }
-    return {};
-  }
-
-  Result<void> walk_kernel_and_spacing() {
-    for (const size_t step : products())
-      for (const StepKernel& kernel : near(step))
-        for (const Spacing spacing : kSpacings)
-          SLUICE_TRY(attempt(space_.names[step], [&](LayerChoice& choices) {
-            choices[step].kernel = kernel;
-            put_spacing(spacing, choices[step]);
-          }));
-    return {};
-  }
-
   /// Tries each step without its overlap: the choices that made it a gain may be gone.
   Result<void> walk_taken_off() {
     for (size_t step = 0; step < steps(); ++step)
@@ -390,8 +326,6 @@ class Search {
   double start_s_;
   bool of_all_ = true;
   std::vector<size_t> order_;  // steps, most weights first
-  // One list a product: the ratio to the incumbent, and the kernel. walk_other_kernels() sorts it.
-  std::vector<std::vector<std::pair<double, StepKernel>>> tried_;
   Found found_;
 };
 

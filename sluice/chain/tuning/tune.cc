@@ -67,8 +67,7 @@ class GpuTimer final : public ChainTimer {
       const auto plan =
           step_of(changed)->plan({expected.choice.overlap, device_.info(), {}, device_.records()});
       if (!plan) continue;
-      for (std::string& unit : step_of(changed)->units(*plan, stamping_of(device_.options())))
-        units.push_back(std::move(unit));
+      for (std::string& unit : step_of(changed)->units(*plan)) units.push_back(std::move(unit));
       planned.emplace_back(changed, *plan);
     }
     device_.impl().cache.get_all(units, device_.options().jobs, {});

@@ -8,7 +8,6 @@
 #include <sluice/device/packed/byte_steps.cuh>
 #include <sluice/device/packed/byte_tile.cuh>
 #include <sluice/device/pipeline.cuh>
-#include <sluice/device/timeline.cuh>
 
 namespace sluice::packed {
 
@@ -22,9 +21,8 @@ class ByteProducts {
  public:
   using Sums = float[S::kTokens / 2];
 
-  SLUICE_DEVICE ByteProducts(const StripParams& params, const StripPlace<kConfig>& at,
-                             TimelineMarks& timeline)
-      : at_(at), timeline_(timeline), tile_(params, at) {}
+  SLUICE_DEVICE ByteProducts(const StripParams& params, const StripPlace<kConfig>& at)
+      : at_(at), tile_(params, at) {}
 
   /// Multiplies all tiles of the warpgroup. On return no product is in flight.
   SLUICE_DEVICE void run(Sums& sums) {
@@ -85,7 +83,6 @@ class ByteProducts {
   // ---- the ring ----
   SLUICE_DEVICE void wait() const {
     ptx::mbarrier_wait_parity(at_.full(ring_.stage), ring_.phase);
-    timeline_.mark_stage(ceil_div(min(S::kStages, at_.count), S::kKGroups));
   }
   SLUICE_DEVICE void open_tile() {
     before_ = stage_;
@@ -149,7 +146,6 @@ class ByteProducts {
   }
 
   const StripPlace<kConfig>& at_;
-  TimelineMarks& timeline_;
   ByteTile<kConfig> tile_;
   RingPosition ring_;           // position of the next tile
   int left_ = 0;                // tiles left, that one included

@@ -7,7 +7,6 @@
 
 #include <sluice/device/packed/half_tile.cuh>
 #include <sluice/device/packed/strip_place.cuh>
-#include <sluice/device/timeline.cuh>
 
 namespace sluice::packed {
 
@@ -51,9 +50,8 @@ class HalfProducts {
  public:
   using Sums = float[S::kTokens / 2];
 
-  SLUICE_DEVICE HalfProducts(const StripParams& params, const StripPlace<kConfig>& at,
-                             TimelineMarks& timeline)
-      : params_(params), at_(at), timeline_(timeline), ring_(at) {}
+  SLUICE_DEVICE HalfProducts(const StripParams& params, const StripPlace<kConfig>& at)
+      : params_(params), at_(at), ring_(at) {}
 
   /// Multiplies all tiles of the warpgroup. On return no product is in flight. `sums` must be uninitialised:
   /// otherwise ptxas would wait after every product.
@@ -109,7 +107,6 @@ class HalfProducts {
 
   SLUICE_DEVICE void wait(int turn, u32 phase) const {
     ptx::mbarrier_wait_parity(ring_.full(turn), phase);
-    timeline_.mark_stage(ceil_div(min(S::kStages, at_.count), S::kKGroups));
   }
   /// Releases the stage after all lanes have read it.
   SLUICE_DEVICE void release(int turn) const {
@@ -134,7 +131,6 @@ class HalfProducts {
   }
   const StripParams& params_;
   const StripPlace<kConfig>& at_;
-  TimelineMarks& timeline_;
   Ring ring_;
   HalfTile<kConfig.weights, kConfig.x> weights_;
   int left_ = 0;    // tiles not begun yet

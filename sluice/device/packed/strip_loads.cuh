@@ -8,7 +8,6 @@
 #include <sluice/device/pipeline.cuh>
 #include <sluice/device/ptx/async_copy.cuh>
 #include <sluice/device/ptx/tma.cuh>
-#include <sluice/device/timeline.cuh>
 
 namespace sluice::packed {
 
@@ -38,8 +37,7 @@ class StripLoads {
                       policy);
     });
   }
-  SLUICE_DEVICE static void run_weights(const StripParams& params, const StripPlace<kConfig>& at,
-                                        TimelineMarks& timeline) {
+  SLUICE_DEVICE static void run_weights(const StripParams& params, const StripPlace<kConfig>& at) {
     // With one token tile, weights are read once; otherwise they should stay in L2 for the next token tile.
     const u64 policy = params.token_tiles == 1 ? ptx::evict_first_policy() : ptx::evict_normal_policy();
     walk(at, w_stage_bytes(kConfig), [&](int stage, int tile) {
@@ -50,8 +48,6 @@ class StripLoads {
                            at.strip_in_blob(params, s) * params.strip_bytes +
                            static_cast<i64>(tile) * S::kTileBytes,
                        S::kTileBytes, at.full(stage), policy);
-      if (tile - at.first_tile == min(S::kStages, at.count) - 1) timeline.mark(Moment::loads_issued);
-      if (tile - at.first_tile == at.count - 1) timeline.mark(Moment::last_load);
     });
   }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a warpgroup's sums into D: adds both halves of k, then applies scales of whole rows, bias and
-// activation. A thread's sums belong to two outputs (rows g and g + 8 of its warp's block), so it loads two
-// scales and two biases per tile. 16-bit values are stored through shared memory, 32 tokens at a time, by the
-// copy engine if D's layout allows it; fp32 is stored from registers.
+// Turns a warpgroup's sums into D: applies scales of whole rows, bias and activation. A thread's sums belong
+// to two outputs (rows g and g + 8 of its warp's block), so it loads two scales and two biases per tile.
+// 16-bit values are stored through shared memory, 32 tokens at a time, by the copy engine if D's layout
+// allows it; fp32 is stored from registers.
 #pragma once
 
 #include <sluice/device/epilogue/activation.cuh>
 #include <sluice/device/packed/outputs.cuh>
 #include <sluice/device/packed/wide_place.cuh>
-#include <sluice/device/ptx/cluster_memory.cuh>
 #include <sluice/device/ptx/shared.cuh>
 #include <sluice/device/ptx/tma.cuh>
 
@@ -17,23 +16,16 @@ namespace sluice::packed {
 template <WideConfig kConfig>
 class WideFinish {
   using S = WideShape<kConfig>;
-  static constexpr int kOwn = S::kOwnTokens / 2;  // sums that a thread stores
+  static constexpr int kCount = S::kTokens / 2;  // sums per thread
   static constexpr int kRowBytes = kStripRows * 2;
 
  public:
   SLUICE_DEVICE WideFinish(const WideParams& params, const WidePlace<kConfig>& at)
       : params_(params), at_(at) {}
 
-  template <int kCount>
+  /// Stores a warpgroup's strip of the tile.
   SLUICE_DEVICE void run(const WideTile& tile, const float (&sums)[kCount]) {
-    const WideTile own{tile.token + at_.k_rank * S::kOwnTokens, tile.row + at_.group() * kStripRows};
-    if constexpr (kConfig.cluster_k == 1) {
-      store(own, sums);
-    } else {
-      float whole[kOwn];
-      exchange(sums, whole);
-      store(own, whole);
-    }
+    store({tile.token, tile.row + at_.group() * kStripRows}, sums);
   }
   /// Waits until all stores to D have completed.
   SLUICE_DEVICE void end() const {
@@ -41,34 +33,6 @@ class WideFinish {
   }
 
  private:
-  // ---- the halves of k ----
-  SLUICE_DEVICE void exchange(const float (&sums)[S::kTokens / 2], float (&whole)[kOwn]) const {
-    const u32 box = at_.smem + exchange_offset(kConfig) + (at_.group() * 128 + at_.thread()) * 16;
-    ptx::cluster_wait_acquire();  // the peer has started, so its memory may be written
-    const u32 to = ptx::map_to_cta(box, static_cast<u32>(at_.k_rank ^ 1));
-    const bool first = at_.k_rank == 0;
-#pragma unroll
-    for (int i = 0; i < kOwn; i += 4) {
-      float theirs[4];
-#pragma unroll
-      for (int j = i; j < i + 4; ++j) {
-        theirs[j - i] = first ? sums[kOwn + j] : sums[j];
-        whole[j] = first ? sums[j] : sums[kOwn + j];
-      }
-      ptx::store_cluster(to + i / 4 * kWideGroups * 128 * 16, {theirs[0], theirs[1], theirs[2], theirs[3]});
-    }
-    ptx::cluster_arrive_release();
-    ptx::cluster_wait_acquire();
-#pragma unroll
-    for (int i = 0; i < kOwn; i += 4) {
-      const ptx::Float4 v = ptx::load_shared_v4(box + i / 4 * kWideGroups * 128 * 16);
-      whole[i] += v.x;
-      whole[i + 1] += v.y;
-      whole[i + 2] += v.z;
-      whole[i + 3] += v.w;
-    }
-  }
-
   // ---- values of D ----
   struct RowOperands {
     float factor, bias;
@@ -88,7 +52,6 @@ class WideFinish {
     return activate<kConfig.activation>(sum * row.factor + row.bias);
   }
 
-  template <int kCount>
   SLUICE_DEVICE void store(const WideTile& own, const float (&sums)[kCount]) {
     if (own.row >= params_.n) return;  // uniform in a warpgroup: n ends before this strip
     const int row = own.row + at_.block() * kBlockRows + at_.lane() / 4;
@@ -101,7 +64,7 @@ class WideFinish {
   }
 
   /// Stores tokens of the tile from number kFirst on, one buffer at a time.
-  template <int kFirst, int kCount>
+  template <int kFirst>
   SLUICE_DEVICE void store_from(const WideTile& own, const float (&sums)[kCount], const Operands& of) {
     if constexpr (kFirst < 2 * kCount) {
       constexpr int kTokens = min(kWideStoreTokens, 2 * kCount - kFirst);
@@ -168,7 +131,6 @@ class WideFinish {
     ptx::named_barrier_sync(1 + at_.group(), 128);
   }
 
-  template <int kCount>
   SLUICE_DEVICE void store_directly(int first_token, int row, const float (&sums)[kCount],
                                     const Operands& of) const {
     float* d = static_cast<float*>(params_.d) + first_token * params_.ld_d + row;

@@ -13,9 +13,7 @@ namespace sluice::packed {
 template <WideConfig kConfig>
 class TokenLoader {
   using S = WideShape<kConfig>;
-  /// Tokens per copy. A whole tile takes one copy by this CTA, or one per part if tiles of the last wave are
-  /// split.
-  static constexpr int kBox = tail_tokens(kConfig) / kConfig.cluster_n;
+  static constexpr int kBox = kConfig.tokens / kConfig.cluster_n;  // tokens that this CTA copies
 
  public:
   SLUICE_DEVICE static void start(const WideParams& params, const WidePlace<kConfig>& at) {
@@ -30,26 +28,23 @@ class TokenLoader {
   SLUICE_DEVICE static void run(const WideParams& params, const WidePlace<kConfig>& at) {
     RingPosition ring;
     const u64 policy = ptx::evict_last_policy();
-    for (int unit = at.first_unit; unit < at.units(params); unit += at.unit_step) {
-      const WideTile tile = at.tile(params, unit);
-      const int boxes = tile.part ? 1 : kConfig.tail_parts, first = at.n_rank * boxes * kBox;
-      const u32 bytes = tile.part ? params.x_bytes / kConfig.tail_parts : params.x_bytes;
+    for (int index = at.first_index; index < at.tiles(params); index += at.step) {
+      const int token = at.tile(params, index).token;
 #pragma unroll 1
-      for (int i = 2 * at.first_tile; i < 2 * at.end_tile; ++i) {
+      for (int i = 0; i < 2 * params.k_tiles; ++i) {
         ptx::mbarrier_wait_parity(at.x_empty(ring.stage), ring.phase ^ 1);
-        ptx::mbarrier_arrive_expect_tx(at.x_full(ring.stage), bytes);
-#pragma unroll 1
-        for (int j = first; j < first + boxes * kBox; j += kBox)
-          load(params, at, ring.stage, i, tile.token, j, policy);
+        ptx::mbarrier_arrive_expect_tx(at.x_full(ring.stage), params.x_bytes);
+        load(params, at, ring.stage, i, token, policy);
         ring.advance(S::kXStages);
       }
     }
   }
 
  private:
-  /// Loads a box of tokens, beginning with token `first` of the tile.
+  /// Loads this CTA's box of a tile's tokens, for both CTAs of a cluster. `token`: the tile's first.
   SLUICE_DEVICE static void load(const WideParams& params, const WidePlace<kConfig>& at, int stage,
-                                 int k_step, int token, int first, u64 policy) {
+                                 int k_step, int token, u64 policy) {
+    const int first = at.n_rank * kBox;
     const u32 to = at.x_stage(stage) + first * 128, full = at.x_full(stage);
     const ptx::TmaBox box{k_step * kWideStageK, token + first, 0};
     if constexpr (kConfig.cluster_n > 1)
@@ -71,19 +66,19 @@ class WeightLoader {
       ptx::mbarrier_init(at.w_empty(i), 4 * kWideGroups);
     }
     ptx::fence_mbarrier_init();
-    const int row = at.tile(params, at.first_unit).row;
+    const int row = at.tile(params, at.first_index).row;
 #pragma unroll 1
-    for (int i = 0; i < early(at); ++i) load(params, at, i, row, at.first_tile + i);
+    for (int i = 0; i < early(params); ++i) load(params, at, i, row, i);
   }
 
   SLUICE_DEVICE static void run(const WideParams& params, const WidePlace<kConfig>& at) {
     RingPosition ring;
-    int done = early(at);
+    int done = early(params);
     ring.skip(done, S::kWStages);
-    for (int unit = at.first_unit; unit < at.units(params); unit += at.unit_step) {
-      const int row = at.tile(params, unit).row;
+    for (int index = at.first_index; index < at.tiles(params); index += at.step) {
+      const int row = at.tile(params, index).row;
 #pragma unroll 1
-      for (int tile = at.first_tile + done; tile < at.end_tile; ++tile) {
+      for (int tile = done; tile < params.k_tiles; ++tile) {
         ptx::mbarrier_wait_parity(at.w_empty(ring.stage), ring.phase ^ 1);
         load(params, at, ring.stage, row, tile);
         ring.advance(S::kWStages);
@@ -93,8 +88,8 @@ class WeightLoader {
   }
 
  private:
-  static SLUICE_DEVICE int early(const WidePlace<kConfig>& at) {
-    return min(S::kWStages, at.end_tile - at.first_tile);
+  static SLUICE_DEVICE int early(const WideParams& params) {
+    return min(S::kWStages, params.k_tiles);
   }
   /// With one token tile, weights are read once; otherwise they should stay in L2 for the next token tile.
   static SLUICE_DEVICE u64 policy(const WideParams& params) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constants derived from a wide config, a CTA's place in its cluster and in k, its tiles, and its barriers.
+// Constants derived from a wide config, a CTA's place in its cluster, its tiles, and its barriers.
 #pragma once
 
 #include <sluice/spec/wide.h>
@@ -12,7 +12,7 @@ namespace sluice::packed {
 
 template <WideConfig kConfig>
 struct WideShape {
-  static constexpr int kTokens = kConfig.tokens, kOwnTokens = own_tokens(kConfig);
+  static constexpr int kTokens = kConfig.tokens;
   static constexpr int kXStages = kConfig.x_stages, kWStages = kConfig.w_stages;
   static constexpr int kXBytes = x_stage_bytes(kConfig), kWBytes = w_stage_bytes(kConfig);
   static constexpr int kTileBytes = tile_bytes(kConfig.weights);
@@ -23,49 +23,34 @@ struct WideShape {
 };
 
 struct WideTile {
-  int token, row;     // first ones of the CTA
-  bool part = false;  // true: the unit is a part of a tile of the last wave, tail_tokens(kConfig) long
+  int token, row;  // first ones of the CTA
 };
 
 template <WideConfig kConfig>
 struct WidePlace {
   using S = WideShape<kConfig>;
   u32 smem;
-  int role;                   // warpgroup: 0 loads, the others multiply; known to the compiler as uniform
-  int n_rank, k_rank;         // ranks in the cluster
-  int first_tile, end_tile;   // this CTA's tiles of 128 k
-  int first_unit, unit_step;  // a unit is a cluster's tile or, in the last wave, a part of one
+  int role;               // warpgroup: 0 loads, the others multiply; known to the compiler as uniform
+  int n_rank;             // rank in the cluster
+  int first_index, step;  // this cluster's tiles in the list
 
   SLUICE_DEVICE WidePlace(const WideParams& params, u32 base) : smem(base) {
     constexpr int kCluster = cluster_size(kConfig);
-    const int cta = static_cast<int>(blockIdx.x), rank = kCluster > 1 ? cta % kCluster : 0;
+    const int cta = static_cast<int>(blockIdx.x);
     role = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
-    n_rank = rank % kConfig.cluster_n;
-    k_rank = rank / kConfig.cluster_n;
-    first_tile = kConfig.cluster_k > 1 ? k_rank * params.k_tiles / kConfig.cluster_k : 0;
-    end_tile = kConfig.cluster_k > 1 ? (k_rank + 1) * params.k_tiles / kConfig.cluster_k : params.k_tiles;
-    first_unit = cta / kCluster;
-    unit_step = static_cast<int>(gridDim.x) / kCluster;
+    n_rank = cta % kCluster;
+    first_index = cta / kCluster;
+    step = static_cast<int>(gridDim.x) / kCluster;
   }
 
-  /// Units are ordered in bands of token tiles, so that units that run at the same time share weights and
+  /// Tiles are listed in bands of token tiles, so that those that run at the same time share weights and
   /// tokens in L2.
-  SLUICE_DEVICE WideTile tile(const WideParams& params, int unit) const {
-    int token = 0;  // relative to the tile
-    const bool part = is_part(params, unit);
-    if (part) {
-      const int behind = unit - params.whole_units;
-      token = behind % kConfig.tail_parts * tail_tokens(kConfig);
-      unit = params.whole_units + behind / kConfig.tail_parts;
-    }
-    const int band = unit / (params.band * params.row_tiles), first = band * params.band;
+  SLUICE_DEVICE WideTile tile(const WideParams& params, int index) const {
+    const int band = index / (params.band * params.row_tiles), first = band * params.band;
     const int height = min(params.band, params.token_tiles - first),
-              in_band = unit - first * params.row_tiles;
-    return {(first + in_band % height) * S::kTokens + token,
-            (in_band / height * kConfig.cluster_n + n_rank) * kWideRows, part};
-  }
-  static SLUICE_DEVICE bool is_part(const WideParams& params, int unit) {
-    return kConfig.tail_parts > 1 && unit >= params.whole_units;
+              in_band = index - first * params.row_tiles;
+    return {(first + in_band % height) * S::kTokens,
+            (in_band / height * kConfig.cluster_n + n_rank) * kWideRows};
   }
   /// The math warpgroup's strip among the CTA's rows, and a thread's place in it.
   SLUICE_DEVICE int group() const { return role - 1; }
@@ -73,9 +58,7 @@ struct WidePlace {
   static SLUICE_DEVICE int block() { return thread() / 32; }
   static SLUICE_DEVICE int lane() { return thread() % 32; }
 
-  static SLUICE_DEVICE int units(const WideParams& params) {
-    return unit_count(kConfig, params.token_tiles * params.row_tiles, params.whole_units);
-  }
+  static SLUICE_DEVICE int tiles(const WideParams& params) { return params.token_tiles * params.row_tiles; }
 
   SLUICE_DEVICE u32 x_stage(int stage) const { return smem + stage * S::kXBytes; }
   SLUICE_DEVICE u32 w_stage(int stage) const { return smem + w_ring_offset(kConfig) + stage * S::kWBytes; }

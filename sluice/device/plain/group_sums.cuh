@@ -36,7 +36,7 @@ class GroupSums {
     ptx::named_barrier_sync(1 + team, kWarpgroupThreads);
   }
   SLUICE_DEVICE void add_tile(u32 stage, int) {
-    __syncwarp();  // thread 0 may have recorded a timeline mark
+    __syncwarp();  // wgmma needs a whole warp, and barrier.sync without .aligned does not converge one
     WgmmaSs<with_operands_swapped(kConfig)>::issue(
         products_, stage, stage + stage_k_tiles(kConfig) * kConfig.tile.n * kPlainRowBytes, /*fresh=*/false);
   }

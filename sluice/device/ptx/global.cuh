@@ -22,16 +22,6 @@ SLUICE_DEVICE u32 atomic_inc_acq_rel(u32* address, u32 bound) {
   return old;
 }
 
-// atom.acq_rel.gpu.global.cas: stores `desired` if the word equals `expected`. Returns the old value.
-SLUICE_DEVICE u64 atomic_cas_acq_rel(u64* address, u64 expected, u64 desired) {
-  u64 old;
-  asm volatile("atom.acq_rel.gpu.global.cas.b64 %0, [%1], %2, %3;"
-               : "=l"(old)
-               : "l"(address), "l"(expected), "l"(desired)
-               : "memory");
-  return old;
-}
-
 // red.global.add.f32 (relaxed, gpu): *address += value. Subnormals are flushed to zero, before and after.
 SLUICE_DEVICE void add_global(float* address, float value) {
   asm volatile("red.global.add.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");

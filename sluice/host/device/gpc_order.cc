@@ -83,8 +83,7 @@ GpcOrder gpc_order_of(std::span<const LaunchPlaces> launches) {
   return order;
 }
 
-std::array<u8, kMostNumbered> numbers_by_gpc(std::span<const u8> order, const WorkSplit& split,
-                                             double tiles) {
+std::array<u8, kMostNumbered> numbers_by_gpc(std::span<const u8> order, const WorkSplit& split) {
   std::array<u8, kMostNumbered> numbers{};
   std::iota(numbers.begin(), numbers.end(), u8{0});
   const auto clusters = static_cast<std::size_t>(split.clusters);
@@ -93,12 +92,10 @@ std::array<u8, kMostNumbered> numbers_by_gpc(std::span<const u8> order, const Wo
   std::iota(by_gpc.begin(), by_gpc.end(), std::size_t{0});
   std::stable_sort(by_gpc.begin(), by_gpc.end(),
                    [&](std::size_t a, std::size_t b) { return order[a] < order[b]; });
-  const auto streamed = static_cast<std::size_t>(split.streamed);
-  const bool alike = cuts_all_alike(split, tiles);
-  for (std::size_t i = 0; i < clusters; ++i) {
-    const std::size_t number = alike ? i % streamed * (clusters / streamed) + i / streamed : i;
-    numbers[by_gpc[i]] = static_cast<u8>(number);
-  }
+  // Neighbours take the same slice of consecutive tiles.
+  const auto slices = static_cast<std::size_t>(split.slices), tiles = clusters / slices;
+  for (std::size_t i = 0; i < clusters; ++i)
+    numbers[by_gpc[i]] = static_cast<u8>(slices > 1 ? i % tiles * slices + i / tiles : i);
   return numbers;
 }
 

@@ -37,9 +37,8 @@ struct GpcOrder {
 GpcOrder gpc_order_of(std::span<const LaunchPlaces> launches);
 
 /// Returns numbers for a launch's clusters, in grid order: the lowest numbers for the first GPC's clusters,
-/// and so on. If all tiles are split into equal slices, clusters of a GPC get the same slice of different
-/// tiles. The result is a permutation of 0..clusters-1; it is the identity if `order` is too short. `tiles`:
-/// the launch's cluster tiles.
-std::array<u8, kMostNumbered> numbers_by_gpc(std::span<const u8> order, const WorkSplit& split, double tiles);
+/// and so on. If k is split, clusters of a GPC get the same slice of different tiles. The result is a
+/// permutation of 0..clusters-1; it is the identity if `order` is too short.
+std::array<u8, kMostNumbered> numbers_by_gpc(std::span<const u8> order, const WorkSplit& split);
 
 }  // namespace sluice

@@ -22,7 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr int kMaxJobs = 1024;
 constexpr const char* kReadOnly = "SLUICE_CACHE_READ_ONLY";
-constexpr const char* kStamp = "SLUICE_STAMP_WORKSPACES";
 constexpr const char* kJobs = "SLUICE_JOBS";
 constexpr const char* kRace = "SLUICE_RACE";
 
@@ -97,7 +96,6 @@ Options options_from_environment() {
               chosen_dir("SLUICE_RECORDS_DIR", xdg_dir("XDG_DATA_HOME", ".local/share", "sluice/records")),
           .jobs = number_of(variable(kJobs), kMaxJobs).value_or(0),
           .race = number_of(variable(kRace), kMostRacers).value_or(0),
-          .stamp_workspaces = is_on(kStamp),
           .kernel_log = absolute_path(variable("SLUICE_KERNEL_LOG"))};
 }
 
@@ -107,9 +105,8 @@ std::vector<std::string> environment_troubles() {
     troubles.push_back(std::string(name) + "=" + escaped(variable(name)) + " means nothing: it must be " +
                        rule + "; set it so, or unset it");
   };
-  for (const char* name : {kReadOnly, kStamp})
-    if (!variable(name).empty() && !switch_of(variable(name)))
-      add(name, "1, true, yes, on or 0, false, no, off");
+  if (!variable(kReadOnly).empty() && !switch_of(variable(kReadOnly)))
+    add(kReadOnly, "1, true, yes, on or 0, false, no, off");
   if (!variable(kJobs).empty() && !number_of(variable(kJobs), kMaxJobs))
     add(kJobs, "in 0.." + std::to_string(kMaxJobs) + ", 0 for one a core");
   if (!variable(kRace).empty() && !number_of(variable(kRace), kMostRacers))

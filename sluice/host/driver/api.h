@@ -16,7 +16,7 @@ namespace sluice {
   X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute)                             \
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                                                  \
   X(cuCtxGetCurrent) X(cuCtxGetDevice) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxSynchronize)           \
-  X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuModuleGetGlobal)                         \
+  X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction)                                              \
   X(cuFuncSetAttribute) X(cuFuncGetAttribute) X(cuLaunchKernelEx)                                           \
   X(cuTensorMapEncodeTiled) X(cuTensorMapEncodeIm2col) X(cuTensorMapReplaceAddress)                         \
   X(cuPointerGetAttributes)                                                                                 \

@@ -52,18 +52,6 @@ Result<void> Module::check_waits() const {
                "it with Wait::none, and report this"};
 }
 
-Result<ModuleGlobal> Module::global(const char* name) const {
-  const ContextScope scope(api_, context_);
-  SLUICE_TRY(scope.entered());
-  ModuleGlobal found;
-  std::size_t bytes = 0;
-  const CUresult code = api_.cuModuleGetGlobal(&found.address, &bytes, module_, name);
-  if (code == CUDA_ERROR_NOT_FOUND) return ModuleGlobal{};
-  if (code != CUDA_SUCCESS) return driver_error(api_, code, "cuModuleGetGlobal", name);
-  found.bytes = static_cast<i64>(bytes);
-  return found;
-}
-
 Module::~Module() {
   if (module_ == nullptr) return;
   const ContextScope scope(api_, context_);

@@ -6,17 +6,10 @@
 #include <memory>
 
 #include <sluice/host/driver/api.h>
-#include <sluice/spec/base.h>
 
 namespace sluice {
 
 struct Cubin;
-
-/// A variable of a module, valid as long as the module.
-struct ModuleGlobal {
-  CUdeviceptr address = 0;
-  i64 bytes = 0;
-};
 
 class Module {
  public:
@@ -33,8 +26,6 @@ class Module {
   /// Error internal: the code has no griddepcontrol.wait, so it must not start before earlier launches end
   /// (LaunchShape::dependent).
   Result<void> check_waits() const;
-  /// Gives 0 bytes if the module has no such variable. Error driver.
-  Result<ModuleGlobal> global(const char* name) const;
 
  private:
   Module(const DriverApi& api, CUcontext context) : api_(api), context_(context) {}

@@ -59,8 +59,8 @@ struct KernelCache::State {
 
   void open_directory();
   std::string compiler_version();
-  SharedResult produce(const std::string& bare_unit);
-  void log_kernel(const std::string& bare_unit);
+  SharedResult produce(const std::string& unit);
+  void log_kernel(const std::string& unit);
   SharedResult compile(const std::string& unit);
   Lookup read(const std::string& source, const std::string& compiler_text);
   Shared read_any(const std::string& source);
@@ -152,8 +152,7 @@ std::string KernelCache::State::first_problem() {
   return write_problem;
 }
 
-SharedResult KernelCache::State::produce(const std::string& bare_unit) {
-  const std::string unit = compiler.prologue + bare_unit;
+SharedResult KernelCache::State::produce(const std::string& unit) {
   if (!directory) return compile(unit);
   const std::string source = source_key(unit);
   const std::string by = compiler_version();
@@ -168,9 +167,8 @@ SharedResult KernelCache::State::produce(const std::string& bare_unit) {
   return compile(unit);
 }
 
-void KernelCache::State::log_kernel(const std::string& bare_unit) {
+void KernelCache::State::log_kernel(const std::string& unit) {
   if (options.kernel_log.empty()) return;
-  const std::string unit = compiler.prologue + bare_unit;
   append_kernel_log(options.kernel_log, entry_name(source_key(unit), compiler_version()), unit);
 }
 

@@ -21,7 +21,6 @@ struct CompilerSeam {
   /// compiler.
   std::function<std::string()> version;
   std::function<Result<Cubin>(const std::string& unit)> compile;
-  std::string prologue{};  // precedes every unit, and is part of the key
 };
 /// Returns NVRTC as a compiler: from `nvrtc_path` (locate_nvrtc), loaded on the first compile.
 CompilerSeam nvrtc_compiler(const std::string& nvrtc_path);

@@ -45,34 +45,31 @@ std::string entry_text(const Entry& entry, Spacing spacing) {
          ";\n}\n";
 }
 
-std::string unit_text(const KernelConfig& config, Stamping stamping) {
+std::string unit_text(const KernelConfig& config) {
   if (is_plain(config.schedule)) return plain_unit_text(config);
   std::string text = wgmma_include(unit_columns(config));
   text += "#include <sluice/kernels/gemm_entry.cuh>\n";
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
   text += "extern \"C\" __global__ void __launch_bounds__(sluice::kThreads, 1)\n";
   text += std::string(kEntryName) + "(const __grid_constant__ " + params_type(config.conv) + " params) {\n";
-  const bool stamps = stamping == Stamping::on && uses_workspace(config);
-  text += stamps ? "  sluice::run_gemm<kConfig, sluice::Stamping::on>(params);\n"
-                 : "  sluice::run_gemm<kConfig>(params);\n";
+  text += "  sluice::run_gemm<kConfig>(params);\n";
   text += "}\n";
   return text;
 }
 
-std::string sum_unit_text(const KernelConfig& config, Stamping stamping) {
+std::string sum_unit_text(const KernelConfig& config) {
   std::string text = "#include <sluice/kernels/sum_parts.cuh>\n";
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
   text += "extern \"C\" __global__ void __launch_bounds__(sluice::kMostSumThreads, sluice::kSumCtas)\n";
   text += std::string(kEntryName) + "(const __grid_constant__ " + params_type(config.conv) + " params) {\n";
-  text += stamping == Stamping::on ? "  sluice::sum_parts<kConfig, sluice::Stamping::on>(params);\n"
-                                   : "  sluice::sum_parts<kConfig>(params);\n";
+  text += "  sluice::sum_parts<kConfig>(params);\n";
   text += "}\n";
   return text;
 }
 
-std::vector<std::string> unit_texts(const KernelConfig& config, Stamping stamping) {
-  if (config.combine != Combine::separate) return {unit_text(config, stamping)};
-  return {unit_text(config, stamping), sum_unit_text(config, stamping)};
+std::vector<std::string> unit_texts(const KernelConfig& config) {
+  if (config.combine != Combine::separate) return {unit_text(config)};
+  return {unit_text(config), sum_unit_text(config)};
 }
 
 }  // namespace sluice

@@ -9,8 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <sluice/options.h>
-#include <sluice/spec/workspace_stamp.h>
+#include <sluice/spec/config.h>
 
 namespace sluice {
 
@@ -25,9 +24,6 @@ struct EmbeddedFile {
 /// Returns the device headers, which are embedded in the library at build time (tools/embed_sources.py).
 std::span<const EmbeddedFile> embedded_files();
 
-inline Stamping stamping_of(const Options& options) {
-  return options.stamp_workspaces ? Stamping::on : Stamping::off;
-}
 /// The parts of a unit's entry function, as constant expressions in the unit.
 struct Entry {
   std::string params;   // type of the kernel's parameter
@@ -39,11 +35,11 @@ struct Entry {
 /// Returns the text of the entry function. Registers per thread are limited for the working threads only:
 /// threads that a launch adds for Spacing::registers do not count.
 std::string entry_text(const Entry& entry, Spacing spacing = Spacing::memory);
-/// Returns the unit of a dense GEMM. Only configs that use a workspace have owner stamps.
-std::string unit_text(const KernelConfig& config, Stamping stamping = Stamping::off);
+/// Returns the unit of a dense GEMM.
+std::string unit_text(const KernelConfig& config);
 /// Returns the unit that adds up the slices of a GEMM with Combine::separate.
-std::string sum_unit_text(const KernelConfig& config, Stamping stamping = Stamping::off);
+std::string sum_unit_text(const KernelConfig& config);
 /// Returns all units that a plan with this config launches, in order.
-std::vector<std::string> unit_texts(const KernelConfig& config, Stamping stamping = Stamping::off);
+std::vector<std::string> unit_texts(const KernelConfig& config);
 
 }  // namespace sluice

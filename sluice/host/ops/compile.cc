@@ -3,7 +3,6 @@
 #include <sluice/compile.h>
 
 #include <sluice/host/jit/compile_ahead.h>
-#include <sluice/host/jit/source.h>
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/ops/norm.h>
 #include <sluice/host/ops/packed.h>
@@ -16,7 +15,7 @@ template <class Op>
 Result<Compiled> compile_all(std::span<const typename Op::Plan> plans, const Options& options) {
   std::vector<std::string> units;
   for (const auto& plan : plans)
-    for (std::string& unit : Op::units(plan, stamping_of(options))) units.push_back(std::move(unit));
+    for (std::string& unit : Op::units(plan)) units.push_back(std::move(unit));
   return compile_units(units, options);
 }
 

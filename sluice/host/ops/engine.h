@@ -142,8 +142,7 @@ std::vector<Result<typename Op::Handle>> prepare(const Device& device,
   for (const typename Op::Plan& plan : plans) {
     sealed.push_back(Op::sealed(plan, device.info()));
     if (sealed.back())
-      for (std::string& unit : Op::units(*sealed.back(), stamping_of(device.options())))
-        texts.push_back(std::move(unit));
+      for (std::string& unit : Op::units(*sealed.back())) texts.push_back(std::move(unit));
     ends.push_back(texts.size());
   }
   const auto cubins = device.impl().cache.get_all(texts, device.options().jobs, progress);

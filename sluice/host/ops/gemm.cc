@@ -5,7 +5,6 @@
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/ops/kernel_handle.h>
 
-#include <atomic>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -18,7 +17,7 @@
 #include <sluice/host/jit/source.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/numbering.h>
-#include <sluice/host/planner/dense/streams.h>
+#include <sluice/host/planner/dense/slices.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/spec/part_sums.h>
 
@@ -81,10 +80,10 @@ Result<void> check_choice(const Problem& checked, const Plan& plan) {
                    " must be at most " + std::to_string(kMaxGridY));
   if (is_plain(c.schedule) && plan.split.numbering != Numbering::launch)
     return invalid("plain has no order of tiles to choose: split.numbering must be launch");
-  if (is_plain(c.schedule) && (plan.split.streamed != 0 || plan.split.clusters != rows * columns * p.batch))
+  if (is_plain(c.schedule) && (plan.split.slices != 1 || plan.split.clusters != rows * columns * p.batch))
     return invalid("plain launches a cluster for each tile: split.clusters must be " +
-                   std::to_string(rows * columns * p.batch) + " and split.streamed 0");
-  if (const std::string wrong = stream_problem(p, c, plan.split); !wrong.empty()) return invalid(wrong);
+                   std::to_string(rows * columns * p.batch) + " and split.slices 1");
+  if (const std::string wrong = slices_problem(p, c, plan.split); !wrong.empty()) return invalid(wrong);
   if (const std::string wrong = numbering_problem(plan.split); !wrong.empty()) return invalid(wrong);
   return {};
 }
@@ -231,14 +230,6 @@ Args args_at(const Problem& problem, const Pointers& p) {
 namespace ops {
 namespace {
 
-/// Returns a launch number that is unique in the process, because two Devices may share a GPU and a
-/// workspace. 0 is never returned: it means "no launch".
-u32 next_launch() {
-  static std::atomic<u32> last{0};
-  const u32 number = ++last;
-  return number != 0 ? number : ++last;
-}
-
 /// Fills in everything except pointers, alpha and beta.
 Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& params) {
   const Problem p = product_of(plan.problem, plan.config);
@@ -254,7 +245,7 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
   params.raster = plan.split.raster;
   params.raster_group = plan.split.group;
   params.numbering = plan.split.numbering;
-  params.deal = deal_of(params.grid, plan.split);
+  params.slices = slices_of(params.grid, plan.split);
   // If there is only one row, its ld may be anything. With 0, loads past the last row read that row again.
   params.a_ld = outer_extent(p.a, p.m, p.k) > 1 ? p.a.ld : 0;
   params.a_batch_stride = p.a.batch_stride;
@@ -287,17 +278,9 @@ Result<void> number_clusters(const Device& device, const Plan& plan, GemmParams&
   if (plan.split.numbering == Numbering::launch) return {};
   const Result<std::shared_ptr<const GpcOrder>> order = gpc_order(device);
   if (!order) return order.error();
-  const double tiles = grid_tiles(product_of(plan.problem, plan.config), plan.config);
-  const auto numbers = numbers_by_gpc((*order)->of(cluster_size(plan.config)), plan.split, tiles);
+  const auto numbers = numbers_by_gpc((*order)->of(cluster_size(plan.config)), plan.split);
   std::copy(numbers.begin(), numbers.end(), params.numbers);
   return {};
-}
-
-/// Returns how many releases a debug kernel's stamped workspace waits for: one per math group, and one per
-/// CTA of the kernel that adds up split-K slices.
-u32 leavers_of(const Prepared<Gemm>& kernel) {
-  return kernel.image.shape.grid_x * kMathGroups +
-         (kernel.modules.size() > 1 ? kernel.image.sum_shape.grid_x : 0);
 }
 
 /// Returns the arguments in the kernel's order: a swapped kernel has A and B exchanged.
@@ -335,8 +318,8 @@ Result<void> set_addresses(const DriverApi& api, PhasedParams& params, const Pre
 
 }  // namespace
 
-std::vector<std::string> Gemm::units(const Plan& plan, Stamping stamping) {
-  return gemm::units_of(plan, stamping);
+std::vector<std::string> Gemm::units(const Plan& plan) {
+  return gemm::units_of(plan);
 }
 
 Result<void> Gemm::load(const Units& units, Prepared<Gemm>& kernel) {
@@ -366,16 +349,14 @@ Result<void> Gemm::load(const Units& units, Prepared<Gemm>& kernel) {
   const Problem product = product_of(plan.problem, plan.config);
   image.has_tail_a = has_tail_a(plan.config, product);
   image.has_tail_b = has_tail_b(plan.config, product);
-  if (plan.config.combine == Combine::separate && image.params.deal.tiles > 0) {
+  if (plan.config.combine == Combine::separate && image.params.slices.count > 1) {
     SLUICE_TAKE(auto&& sums, units.load(1, 0, true));
     kernel.modules.push_back(sums);
-    const SumGrid grid_of_sums = sum_grid(plan.config, image.params.deal.tiles);
+    const SumGrid grid_of_sums = sum_grid(plan.config, tiles_in_slices(plan.split));
     image.sum_shape = {.grid_x = static_cast<u32>(grid_of_sums.blocks),
                        .block_x = static_cast<u32>(grid_of_sums.summers * kWarpgroupThreads),
                        .dependent = true};
   }
-  if (units.device.options().stamp_workspaces && uses_workspace(plan.config))
-    image.params.stamp.leavers = leavers_of(kernel);
   return {};
 }
 
@@ -393,12 +374,11 @@ Result<void> Gemm::enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, 
   auto& params = *std::launder(reinterpret_cast<PhasedParams*>(copied));
   if (args.alpha == 0.0f) {
     params.grid.k_tiles = 0;
-    params.deal = {};
+    params.slices = {};
     for (int i = 0; i < image.conv.phases; ++i) params.phases[i].k_tiles = 0;
   }
   params.counters = static_cast<u32*>(args.workspace.data);
   params.partials = reinterpret_cast<float*>(static_cast<u8*>(args.workspace.data) + kWorkspaceCounterBytes);
-  if (params.stamp.leavers != 0) params.stamp.launch = next_launch();
   params.c = follows(call.operands, call.pointers, gemm::kC) ? args.c : nullptr;
   params.d = args.d;
   params.scale_a = args.scale_a;
@@ -413,7 +393,7 @@ Result<void> Gemm::enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, 
   SLUICE_TRY(set_addresses(api, params, kernel, args));
   const WorkspaceTurn turn(kernel.plan.workspace_bytes > 0 ? args.workspace.data : nullptr);
   SLUICE_TRY(launch_kernel(api, kernel.modules[0]->function(), image.shape, &params, stream));
-  if (kernel.modules.size() == 1 || params.deal.tiles == 0) return {};
+  if (kernel.modules.size() == 1 || params.slices.count == 1) return {};
   return launch_kernel(api, kernel.modules[1]->function(), image.sum_shape, &params, stream);
 }
 
@@ -422,11 +402,7 @@ Result<gemm::RowTable> Gemm::plan_rows(const Device& device, const Problem& prob
     return Error{ErrorCode::invalid_argument,
                  "the problem is a convolution: a range of rows must be that of a product; its kernels serve "
                  "every size already, prepare each problem"};
-  Result<RowTable> table = gemm::plan_rows(problem, rows, device.info(), device.records());
-  if (!table || !table->numbers_by_gpc) return table;
-  // Done here, so that no later call in the range has to measure it on the GPU.
-  SLUICE_TRY(gpc_order(device));
-  return table;
+  return gemm::plan_rows(problem, rows, device.info(), device.records());
 }
 
 Result<Plan> Gemm::plan_of_row(const RowTable& table, i64 m, const DeviceInfo& device) {
@@ -437,9 +413,9 @@ Result<Plan> Gemm::plan_of_row(const RowTable& table, i64 m, const DeviceInfo& d
 
 namespace gemm {
 
-std::vector<std::string> units_of(const Plan& plan, Stamping stamping) {
+std::vector<std::string> units_of(const Plan& plan) {
   if (is_empty(plan.problem)) return {};
-  std::vector<std::string> units = unit_texts(plan.config, stamping);
+  std::vector<std::string> units = unit_texts(plan.config);
   if (plan.split.numbering == Numbering::gpc) units.push_back(locate_unit_text());
   return units;
 }

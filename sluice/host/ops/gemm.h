@@ -28,7 +28,7 @@ Args args_at(const Problem& problem, const Pointers& pointers);
 Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
 
 /// Returns the units to compile for the plan; none if D is empty.
-std::vector<std::string> units_of(const Plan& plan, Stamping stamping);
+std::vector<std::string> units_of(const Plan& plan);
 
 /// Returns whether no launch of this problem has any work, whatever its arguments: m, n or batch is 0, or k
 /// is 0 and the product is added to D.
@@ -89,7 +89,7 @@ struct Gemm {
   static Args args_at(const Problem& problem, const Pointers& pointers) {
     return gemm::args_at(problem, pointers);
   }
-  static std::vector<std::string> units(const Plan& plan, Stamping stamping);
+  static std::vector<std::string> units(const Plan& plan);
   static Result<void> load(const Units& units, Prepared<Gemm>& kernel);
   static Result<BoundCall> bind(const Prepared<Gemm>& kernel, const Args& args);
   static Result<void> enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, const Args& args,

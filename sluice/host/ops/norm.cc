@@ -103,7 +103,7 @@ Result<NormOptions> NormOp::sealed(const Plan& plan, const DeviceInfo&) {
   return plan;
 }
 
-std::vector<std::string> NormOp::units(const Plan& plan, Stamping) {
+std::vector<std::string> NormOp::units(const Plan& plan) {
   return norm_units(plan);
 }
 

@@ -36,7 +36,7 @@ struct NormOp : ShapedOp<NormOp, NormOptions> {
   using Call = ShapedCall<NormShape>;
 
   static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
-  static std::vector<std::string> units(const Plan& plan, Stamping stamping);
+  static std::vector<std::string> units(const Plan& plan);
   static Result<void> load(const Units& units, Prepared<NormOp>& kernel);
   static Result<Call> bind(const NormOptions& options, const Args& args);
   static Result<void> enqueue(const Prepared<NormOp>& kernel, const Call& call, const Args& args,

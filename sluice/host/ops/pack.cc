@@ -84,7 +84,7 @@ Result<PackerPlan> PackOp::sealed(const Plan& plan, const DeviceInfo&) {
   return plan;
 }
 
-std::vector<std::string> PackOp::units(const Plan& plan, Stamping) {
+std::vector<std::string> PackOp::units(const Plan& plan) {
   std::vector<std::string> units;
   for (const PackStep step : {PackStep::pack, PackStep::unpack})
     units.push_back(pack_unit_text({step, plan.format, plan.storage}));

@@ -37,7 +37,7 @@ struct PackOp : ShapedOp<PackOp, PackerPlan> {
   using Call = ShapedCall<PackShape>;
 
   static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
-  static std::vector<std::string> units(const Plan& plan, Stamping stamping);
+  static std::vector<std::string> units(const Plan& plan);
   static Result<void> load(const Units& units, Prepared<PackOp>& kernel);
   static Result<Call> bind(const PackerPlan& plan, const Args& args);
   static Result<void> enqueue(const Prepared<PackOp>& kernel, const Call& call, const Args& args,

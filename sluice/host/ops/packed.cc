@@ -125,12 +125,10 @@ Params sized(const PackedProblem& p, int tokens) {
 
 /// Returns how many tokens one TMA box of X holds. Loading rows that only pad a tile costs more than loading
 /// real rows. If the wide kernel has only one tile of tokens, its box is as small as the tokens allow,
-/// rounded up to the swizzle's period. With tail_parts > 1 all boxes have one size. The strip kernel's box
-/// starts at a swizzle period, so any size works.
+/// rounded up to the swizzle's period. The strip kernel's box starts at a swizzle period, so any size works.
 int box_tokens(const PackedProblem& p, const WideConfig& c) {
-  if (c.cluster_n == 1 && c.tail_parts == 1 && p.m < c.tokens)
-    return round_up(static_cast<int>(p.m), kSwizzleRows);
-  return tail_tokens(c) / c.cluster_n;
+  if (c.cluster_n == 1 && p.m < c.tokens) return round_up(static_cast<int>(p.m), kSwizzleRows);
+  return c.tokens / c.cluster_n;
 }
 int box_tokens(const PackedProblem& p, const StripConfig& c) {
   return static_cast<int>(std::min(p.m, i64{c.tokens}));
@@ -156,20 +154,16 @@ Result<void> make_image(const Units&, const PackedProblem& p, const NarrowConfig
   return {};
 }
 
-/// The grid has as many clusters as fit on the GPU, but not more than there are units of work (a tile, or a
-/// part of one). If each cluster takes only one tile, the grid has one cluster per tile.
+/// The grid has as many clusters as fit on the GPU, but not more than there are tiles.
 Result<void> make_image(const Units& units, const PackedProblem& p, const WideConfig& c, Image& image) {
   const int cluster = cluster_size(c);
   auto& params = image.params.emplace<WideParams>(sized<WideParams>(p, c.tokens));
   params.row_tiles = static_cast<int>(ceil_div(p.n, i64{kWideRows * c.cluster_n}));
   params.band = std::min(kBand, params.token_tiles);
-  params.x_bytes =
-      static_cast<u32>(box_tokens(p, c) * c.tail_parts * c.cluster_n * kWideStageK * bytes_of(p.x));
+  params.x_bytes = static_cast<u32>(box_tokens(p, c) * c.cluster_n * kWideStageK * bytes_of(p.x));
   const int tiles = params.token_tiles * params.row_tiles;
   const int resident = clusters_at_once(cluster, units.device.info());
-  params.whole_units = whole_units(c, tiles, resident);
-  const int work = unit_count(c, tiles, params.whole_units);
-  image.shape = {.grid_x = static_cast<u32>((takes_one_tile(c) ? tiles : std::min(work, resident)) * cluster),
+  image.shape = {.grid_x = static_cast<u32>(std::min(tiles, resident) * cluster),
                  .block_x = kWideThreads,
                  .cluster_x = static_cast<u32>(cluster)};
   const DriverApi& api = *units.device.impl().api;
@@ -262,7 +256,7 @@ Result<void> enqueue_with(const StripParams& image, const Prepared<Packed>& kern
 
 }  // namespace
 
-std::vector<std::string> Packed::units(const Plan& plan, Stamping) {
+std::vector<std::string> Packed::units(const Plan& plan) {
   return packed::units_of(plan);
 }
 

@@ -73,7 +73,7 @@ struct Packed {
   }
   static int family_of(const Plan& plan) { return static_cast<int>(plan.config.index()); }
   static Args args_at(const Problem&, const Pointers& pointers) { return packed::args_at(pointers); }
-  static std::vector<std::string> units(const Plan& plan, Stamping stamping);
+  static std::vector<std::string> units(const Plan& plan);
   static Result<void> load(const Units& units, Prepared<Packed>& kernel);
   static Result<BoundCall> bind(const Prepared<Packed>& kernel, const Args& args);
   static Result<void> enqueue(const Prepared<Packed>& kernel, const BoundCall& call, const Args& args,

@@ -152,7 +152,7 @@ Result<QuantizerOptions> QuantizeOp::sealed(const Plan& plan, const DeviceInfo&)
   return plan;
 }
 
-std::vector<std::string> QuantizeOp::units(const Plan& plan, Stamping) {
+std::vector<std::string> QuantizeOp::units(const Plan& plan) {
   return quantize_units(plan.input, plan.granularity, plan.gate, plan.overlap);
 }
 

@@ -36,7 +36,7 @@ struct QuantizeOp : ShapedOp<QuantizeOp, QuantizerOptions> {
   using Call = ShapedCall<QuantizeShape>;
 
   static Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
-  static std::vector<std::string> units(const Plan& plan, Stamping stamping);
+  static std::vector<std::string> units(const Plan& plan);
   static Result<void> load(const Units& units, Prepared<QuantizeOp>& kernel);
   static Result<Call> bind(const QuantizerOptions& options, const Args& args);
   static Result<void> enqueue(const Prepared<QuantizeOp>& kernel, const Call& call, const Args& args,

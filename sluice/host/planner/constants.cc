@@ -37,15 +37,6 @@ constexpr Constant<O> kRows[] = {
     {"row_too_many", &O::row_too_many, 0.005, "ratio / row", model,
      "a plain tile taller than need be reads a row that is there for each that is not",
      "4096 x 14336: 77 rows in tiles of 128 for 96 lost 12 to 22 %, 95 rows 5 to 7"},
-    {"record_gain", &O::record_gain, 0.02, "ratio", model,
-     "a tuned kernel's lead over those that the model thinks as good", "tuning records, H200"},
-    {"few_rows_weight", &O::few_rows_weight, 16, "rows", search,
-     "one row counts as 17 numbers of many, 16 rows as two: decoding has a row for each sequence", "chosen"},
-    {"felt_loss", &O::felt_loss, 0.03, "ratio", search,
-     "losses weigh more than in proportion from here: 4 times at 6 %, 9.6 at 8 %, so the worst counts first",
-     "chosen"},
-    {"least_gain", &O::least_gain, 1e-4, "ratio", search,
-     "mean penalty that another kernel must save to be worth its compile", "chosen"},
 };
 
 using B = SearchBounds;
@@ -81,14 +72,6 @@ constexpr Constant<B, i64> kSearch[] = {
      "least for a second warpgroup or a part of a cluster: fewer were slower", kFewBits},
     {"more_token_tiles", &B::more_token_tiles, 2, "tiles", search,
      "packed: tokens in so many equal tiles more than must be are tried", kWidths},
-    {"all_rows", &B::all_rows, 1024, "rows", search, "ranges of which every number of rows is looked at",
-     "chosen"},
-    {"few_rows", &B::few_rows, 256, "rows", search, "longer ranges: every number up to this one too",
-     "chosen"},
-    {"octave_steps", &B::octave_steps, 32, "steps", search,
-     "above, steps of an octave, each with the number behind it, where a tile more begins", "chosen"},
-    {"near_picks", &B::near_picks, 8, "plans", search,
-     "best plans of one number of rows that may serve its neighbours", "chosen"},
 };
 
 /// A list of values that the search tries.
@@ -104,14 +87,15 @@ constexpr ListRow kLists[] = {
     {"splits", tried::kSplits, "parts",
      "parts of k; past a wave each costs a slot and shortens runs by little", "docs/findings/splits.md"},
     {"plain_parts", tried::kPlainParts, "CTAs", "plain schedules: clusters along k", kPlain},
+    {"range_rows", tried::kRangeRows, "rows", "ranges of rows: numbers whose kernels serve the others",
+     "docs/decisions/0031-kernels-of-fixed-rows.md"},
     {"row_blocks", tried::kRowBlocks, "16 rows", "narrow: rows of a tile", kFewBits},
     {"warps", tried::kWarps, "warps", "narrow: warps of a CTA", kFewBits},
     {"stages", tried::kStages, "stages", "narrow: ring of a warp", kFewBits},
     {"parts", tried::kParts, "CTAs", "narrow, and strip with e4m3 tokens: parts of k", kFewBits},
     {"ctas", tried::kCtas, "CTAs", "narrow: CTAs that share an SM", kFewBits},
     {"wide_tokens", tried::kWideTokens, "tokens", "wide: tokens of a tile, beside fitted ones", kFewBits},
-    {"wide_clusters", tried::kWideClusters, "CTAs", "wide: clusters along n, and along k", kFewBits},
-    {"tail_parts", tried::kTailParts, "parts", "wide: parts of a tile in the last wave", kFewBits},
+    {"wide_clusters", tried::kWideClusters, "CTAs", "wide: clusters along n", kFewBits},
     {"x_rings", tried::kXRings, "stages",
      "wide: rings of X that have won, the best first; with the weights' beside it, the first that fits is "
      "taken",

@@ -144,8 +144,6 @@ constexpr Constant<C> kRows[] = {
     {"wide_tile_us", &C::wide_tile_us, 1.8, "us", device,
      "wide: stores of 256 tokens, which are not hidden; the last ones arrive as much later", kFewBits, 0.5,
      5},
-    {"wide_exchange_us", &C::wide_exchange_us, 0.9533, "us", device,
-     "wide: exchange of 64 tokens' sums where two CTAs share k", kFewBits, 0.2, 3},
     {"strip_tile_clocks", &C::strip_tile_clocks, 132.4, "clocks", sm,
      "strip: a tile of 64 rows x 128 k: codes, barriers", kFewBits, 60, 300},
     {"strip_byte_product_clocks", &C::strip_byte_product_clocks, 1.6, "clocks", sm,

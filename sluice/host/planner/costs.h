@@ -28,7 +28,7 @@ struct Costs {
   // Packed weights: packed/packed_cost_model.cc.
   double expanding_sm_bytes_per_us, narrow_tile_clocks, narrow_block_clocks, narrow_product_clocks;
   double narrow_alone_clocks, narrow_sums_us;
-  double wide_issue_clocks, wide_expand_clocks, wide_byte_clocks, wide_tile_us, wide_exchange_us;
+  double wide_issue_clocks, wide_expand_clocks, wide_byte_clocks, wide_tile_us;
   double strip_tile_clocks, strip_byte_product_clocks, strip_half_product_clocks, strip_token_clocks;
   double strip_busy_exponent, strip_exchange_us, strip_l2_gain, strip_shallow_ring;
   // Packed weights between neighbours: chain/between_neighbours.cc.

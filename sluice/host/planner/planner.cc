@@ -5,6 +5,7 @@
 
 #include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/candidates.h>
+#include <sluice/host/planner/dense/numbering.h>
 #include <sluice/host/planner/dense/plain_plans.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
@@ -56,7 +57,9 @@ std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& devi
   if (!choice || !is_listed(*choice)) return std::nullopt;
   const Result<std::vector<Plan>> plans = rank_candidates(checked, device, overrides_of(*choice));
   if (!plans) return std::nullopt;
-  Plan plan = plans->front();
+  Result<Plan> numbered = with_numbering(plans->front(), choice->numbering);
+  if (!numbered) return std::nullopt;
+  Plan& plan = *numbered;
   const bool made_direct = plan.config.store == StorePath::direct && why_not_tma_store(checked) == nullptr;
   if (other && made_direct && checked.m > kPlanner.search.borrowed_rows) return std::nullopt;
   plan.source = PlanSource::record;

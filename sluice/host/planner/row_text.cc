@@ -15,10 +15,6 @@ constexpr i64 kMostLines = 1 << 14;
 /// Most intervals of m to print per kernel.
 constexpr int kMostRuns = 8;
 
-std::string percent(double share) {
-  return formatted("%.2f %%", 100 * share);
-}
-
 std::string run_text(i64 first, i64 last) {
   return first == last ? std::to_string(first) : std::to_string(first) + ".." + std::to_string(last);
 }
@@ -51,7 +47,6 @@ struct Runs {
 
 template <class Table, class Planner, class Name>
 std::string text_of(const Table& table, const Planner& plan_of, const Name& name_of_config) {
-  const RowSummary& s = table.summary;
   const i64 step = 1 + (table.rows.high - table.rows.low) / kMostLines;
   std::vector<Runs> runs;
   for (const auto& kernel : table.kernels) runs.push_back({.kernel = name_of_config(kernel)});
@@ -63,10 +58,7 @@ std::string text_of(const Table& table, const Planner& plan_of, const Name& name
   }
   std::string text = "rows      " + run_text(table.rows.low, table.rows.high) + " of " +
                      std::to_string(table.problem.n) + " x " + std::to_string(table.problem.k) +
-                     "\nkernels   " + std::to_string(s.kernels) + " compiled, for " +
-                     std::to_string(s.unbounded) + " if each m had its own (" + std::to_string(s.numbers) +
-                     " looked at)\nprice     " + percent(s.mean_loss) + " slower by the model, " +
-                     percent(s.worst_loss) + " at most, with " + std::to_string(s.worst_m) + " rows\n\n";
+                     "\nkernels   " + std::to_string(table.summary.kernels) + " compiled\n\n";
   std::stable_sort(runs.begin(), runs.end(), [](const Runs& x, const Runs& y) { return x.least < y.least; });
   for (Runs& run : runs)
     text += wrapped(run.kernel, 10) + "\n          m = " + wrapped(run.all(), 14, 14) + "\n";

@@ -185,7 +185,7 @@ template <>
 struct FieldsOf<WorkSplit> {
   static constexpr auto kTable =
       std::tuple{field("clusters", &WorkSplit::clusters), field("raster", &WorkSplit::raster),
-                 field("group", &WorkSplit::group), field("streamed", &WorkSplit::streamed),
+                 field("group", &WorkSplit::group), field("slices", &WorkSplit::slices),
                  field("numbering", &WorkSplit::numbering)};
 };
 
@@ -204,14 +204,11 @@ struct FieldsOf<PlanOverrides> {
              "true: multiply B by A; tile, cluster and raster are meant for that product. false: never"),
       choice("raster", &O::raster, "along_m or along_n"),
       choice("raster_group", &O::raster_group, "Cluster tiles in a band", {1, kAnyInt}),
-      choice("numbering", &O::numbering,
-             "Of clusters: launch (as the grid counts), or gpc (neighbours share a GPC)"),
       choice("clusters", &O::clusters, "Clusters to launch", {1, 1 << 16}),
-      choice("streamed", &O::streamed, "Cluster tiles whose k-tiles are dealt out evenly; 0: none"),
-      choice("splits", &O::splits, "Parts of each tile along k; 1: none", {1, kAnyInt}),
+      choice("splits", &O::splits, "Slices of each tile along k; 1: whole tiles", {1, kAnyInt}),
       choice(
           "combine", &O::combine,
-          "Who adds up the parts of a tile: last_arriver, separate (a kernel of its own), or add (into D)"),
+          "Who adds up the slices of a tile: last_arriver, separate (a kernel of its own), or add (into D)"),
       choice("workspace_limit", &O::workspace_limit, "Bytes of workspace that a plan may need"),
       choice("ignore_records", &O::ignore_records, "Plan as if the problem had never been tuned"),
       choice("overlap", &O::overlap, "Overlap with the launches before and behind")};
@@ -277,25 +274,22 @@ struct FieldsOf<WideConfig> {
   using C = WideConfig;
   using O = packed::Overrides;
   static constexpr const char* kKernel = "wide";
-  static constexpr auto kTable = std::tuple{
-      field("weights", &C::weights),
-      field("x", &C::x),
-      field("d", &C::d),
-      field("bias", &C::bias),
-      field("bias_type", &C::bias_type),
-      field("activation", &C::activation),
-      choice("tokens", &C::tokens, &O::tokens, {8, 256},
-             "Tokens of a tile: a multiple of 8, up to 256 (strip: 192)"),
-      choice("cluster_n", &C::cluster_n, &O::cluster_n, {1, 2},
-             "CTAs of a cluster, which share tokens: 1, 2"),
-      choice("cluster_k", &C::cluster_k, &O::cluster_k, {1, 2}, "CTAs of a cluster, which share k: 1, 2"),
-      choice("x_stages", &C::x_stages, &O::x_stages, {2, 16},
-             "Slots of the tokens' ring, 64 k each: 2 to 16"),
-      choice("w_stages", &C::w_stages, &O::w_stages, {1, 16},
-             "Slots of the weights' ring, 128 k each: 1 to 16"),
-      younger(choice("tail_parts", &C::tail_parts, &O::tail_parts, {1, 2},
-                     "Units that each tile of the last wave is split into, by tokens: 1, 2")),
-      younger("overlap", &C::overlap)};
+  static constexpr auto kTable =
+      std::tuple{field("weights", &C::weights),
+                 field("x", &C::x),
+                 field("d", &C::d),
+                 field("bias", &C::bias),
+                 field("bias_type", &C::bias_type),
+                 field("activation", &C::activation),
+                 choice("tokens", &C::tokens, &O::tokens, {8, 256},
+                        "Tokens of a tile: a multiple of 8, up to 256 (strip: 192)"),
+                 choice("cluster_n", &C::cluster_n, &O::cluster_n, {1, 2},
+                        "CTAs of a cluster, which share tokens: 1, 2"),
+                 choice("x_stages", &C::x_stages, &O::x_stages, {2, 16},
+                        "Slots of the tokens' ring, 64 k each: 2 to 16"),
+                 choice("w_stages", &C::w_stages, &O::w_stages, {1, 16},
+                        "Slots of the weights' ring, 128 k each: 1 to 16"),
+                 younger("overlap", &C::overlap)};
 };
 
 template <>

@@ -41,11 +41,10 @@ std::string unit_text(const NarrowConfig& config) {
 std::string unit_text(const WideConfig& config) {
   return "#include <sluice/kernels/wide.cuh>\n"
          "#include <sluice/device/ptx/generated/wgmma_rs_n" +
-         std::to_string(config.tokens) + ".cuh>\n" +
-         (config.tail_parts == 1 ? ""
-                                 : "#include <sluice/device/ptx/generated/wgmma_rs_n" +
-                                       std::to_string(tail_tokens(config)) + ".cuh>\n") +
-         "inline constexpr sluice::WideConfig kConfig = " + to_string(config) + ";\n" +
+         std::to_string(config.tokens) +
+         ".cuh>\n"
+         "inline constexpr sluice::WideConfig kConfig = " +
+         to_string(config) + ";\n" +
          entry_text({.params = "sluice::WideParams",
                      .threads = "sluice::kWideThreads",
                      .ctas = "1",
@@ -126,11 +125,7 @@ std::string work_text(const PackedProblem& p, const NarrowConfig& c) {
          (c.ctas == 1 ? " CTA per SM" : " CTAs per SM");
 }
 std::string work_text(const PackedProblem& p, const WideConfig& c) {
-  const char* cluster = c.cluster_k > 1   ? "two CTAs share k"
-                        : c.cluster_n > 1 ? "two CTAs share tokens"
-                                          : "no clusters";
-  return tiles_text(p, kWideRows, c.tokens) + cluster +
-         (c.tail_parts == 1 ? "" : ", those of a last wave in halves, if halves are one wave too");
+  return tiles_text(p, kWideRows, c.tokens) + (c.cluster_n > 1 ? "two CTAs share tokens" : "no clusters");
 }
 std::string work_text(const PackedProblem& p, const StripConfig& c) {
   return tiles_text(p, tile_rows(c), c.tokens) + "k in " + std::to_string(c.parts) +
@@ -150,8 +145,7 @@ std::string short_name(const NarrowConfig& c) {
 std::string short_name(const WideConfig& c) {
   return "wide " + std::to_string(c.tokens) + "x" + std::to_string(kWideRows) + " x" +
          std::to_string(c.x_stages) + " w" + std::to_string(c.w_stages) + " cn" +
-         std::to_string(c.cluster_n) + " ck" + std::to_string(c.cluster_k) +
-         (c.tail_parts == 1 ? "" : " t" + std::to_string(c.tail_parts)) + formats_text(c);
+         std::to_string(c.cluster_n) + formats_text(c);
 }
 
 std::string short_name(const StripConfig& c) {

@@ -115,9 +115,7 @@ std::string describe(const Plan& plan) {
       (plan.split.numbering == Numbering::gpc ? ", numbered by GPC, " : ", ") + name_of(plan.split.raster) +
       " in bands of " + std::to_string(plan.split.group) + ", " + std::to_string(e.waves) +
       (e.waves == 1 ? " wave" : " waves") +
-      (plan.split.streamed == 0
-           ? ""
-           : ", " + std::to_string(plan.split.streamed) + " cluster tiles dealt out by k-tile") +
+      (plan.split.slices == 1 ? "" : ", " + std::to_string(plan.split.slices) + " slices along k") +
       (plan.config.combine == Combine::separate ? "; a second kernel adds up the parts" : "");
   const std::string memory = std::to_string(plan.smem_bytes) + " bytes of shared memory per CTA, " +
                              std::to_string(plan.workspace_bytes) + " bytes of workspace";

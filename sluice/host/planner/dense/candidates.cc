@@ -15,7 +15,7 @@
 #include <sluice/host/planner/dense/numbering.h>
 #include <sluice/host/planner/dense/plain_plans.h>
 #include <sluice/host/planner/dense/problem_checks.h>
-#include <sluice/host/planner/dense/streams.h>
+#include <sluice/host/planner/dense/slices.h>
 #include <sluice/host/planner/dense/traffic.h>
 #include <sluice/host/text/fields.h>
 #include <sluice/kernels/registry.h>
@@ -24,8 +24,6 @@
 
 namespace sluice {
 namespace {
-
-static_assert(registered_configs().size() <= ConfigList::kCapacity);
 
 bool too_many_tiles(const Problem& p, const KernelConfig& c) {
   return grid_tiles(p, c) > static_cast<double>(kMaxClusterTiles);
@@ -233,13 +231,12 @@ Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
     return bad_override("swapped = true: a convolution's operands are not swapped; leave swapped out");
   if (const char* reason = why_not_tma_store(p); o.swapped.value_or(false) && reason != nullptr)
     return bad_override(std::string("swapped = true: ") + reason + "; leave swapped out");
-  if (o.splits && o.streamed)
-    return bad_override("splits and streamed are two ways to say one thing: set one");
-  if (o.splits && o.clusters) return bad_override("splits sets the clusters itself: set one of the two");
+  if (o.splits.value_or(1) > 1 && o.clusters)
+    return bad_override("splits sets the clusters itself: set one of the two");
   if (o.combine == Combine::add && !adds_in_any_order(p))
     return bad_override(
         "combine = add puts parts into D in any order: it needs update = add and deterministic = false");
-  if (o.combine == Combine::none && (o.splits.value_or(1) > 1 || o.streamed.value_or(0) > 0))
+  if (o.combine == Combine::none && o.splits.value_or(1) > 1)
     return bad_override("combine = none cannot split k: set last_arriver, separate or add");
   return {};
 }
@@ -291,18 +288,17 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
 
 namespace {
 
-Plan plan_of(const Problem& p, const KernelConfig& config, const WorkSplit& split, const DeviceInfo& device,
-             const PlanOverrides& o) {
+Plan plan_of(const Problem& p, const KernelConfig& config, const WorkSplit& split, const DeviceInfo& device) {
   Plan plan{.problem = p, .config = config, .split = split};
   plan.smem_bytes = smem_bytes(config);
   plan.workspace_bytes = workspace_bytes(config, split);
   const bool empty = p.m == 0 || p.n == 0 || p.batch == 0;
-  // The estimate is that of the raster before clusters are numbered by GPC. The model does not know what the
-  // CTAs of a GPC share in L2, which is the gain of that numbering. ranked() replaces the estimate after
-  // sorting.
   if (!empty) plan.estimate = estimate(product_of(p, config), config, split, device);
-  plan.split = numbered(plan, o);
   return plan;
+}
+
+bool is_faster(const Plan& x, const Plan& y) {
+  return x.estimate.total_us < y.estimate.total_us;
 }
 
 std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo& device,
@@ -311,26 +307,26 @@ std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo
   const Problem product = product_of(p, c);
   for (const Combine combine : o.combine ? std::vector{*o.combine} : combines_of_parts(p)) {
     c.combine = combine;
-    for (const WorkSplit& split : stream_splits(product, c, device, whole, o)) {
-      Plan plan = plan_of(p, c, split, device, o);
-      if (numbering_problem(plan.split).empty()) plans.push_back(std::move(plan));
-    }
+    for (const WorkSplit& split : splits_along_k(product, c, device, whole, o))
+      plans.push_back(plan_of(p, c, split, device));
   }
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
+  std::stable_sort(plans.begin(), plans.end(), is_faster);
   const auto most = static_cast<std::size_t>(kPlanner.search.splits_of_config);
   if (plans.size() > most) plans.resize(most);
   return plans;
 }
 
-/// Sorts plans, best estimate first. Then replaces the estimate of each plan that numbers clusters by GPC
-/// with that of the raster that will run.
-std::vector<Plan> ranked(std::vector<Plan> plans, const DeviceInfo& device) {
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
-  for (Plan& plan : plans)
-    if (plan.split.numbering == Numbering::gpc && plan.estimate.total_us > 0)
+/// Sorts plans, best estimate first. Then numbers clusters by GPC where that gains, and replaces the estimate
+/// with that of the raster that will run. The model does not know what the CTAs of a GPC share in L2, which
+/// is the gain of that numbering, so it must not decide the order.
+std::vector<Plan> ranked(std::vector<Plan> plans, const DeviceInfo& device, const PlanOverrides& o) {
+  std::stable_sort(plans.begin(), plans.end(), is_faster);
+  for (Plan& plan : plans) {
+    if (is_plain(plan.config.schedule)) continue;
+    plan.split = numbered(plan, o);
+    if (plan.split.numbering == Numbering::gpc)
       plan.estimate = estimate(product_of(plan.problem, plan.config), plan.config, plan.split, device);
+  }
   return plans;
 }
 
@@ -352,44 +348,35 @@ bool suits(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
   if (no_store != nullptr && (c.store == StorePath::tma || is_swapped(c))) return false;
   if (is_swapped(c) && p.m <= kWaveRows) return false;
   const Problem product = product_of(p, c);
+  if (c.load_a != load_of(product.a, product.m, product)) return false;
+  if (c.load_b != load_of(product.b, product.n, product)) return false;
   return !splits_more_than_a_wave(product, c, device) && may_win(product, c, false) &&
          !is_slow_width(product, c) && !too_many_tiles(product, c);
 }
 
-/// Returns why stream_splits() did not return the split that the overrides ask for.
-std::string why_no_split(const Problem& p, KernelConfig c, const DeviceInfo& device, WorkSplit split,
-                         const PlanOverrides& o) {
-  const i64 tiles = grid_rows(p, c) * grid_columns(p, c) * p.batch;
-  const i64 clusters = o.splits ? tiles * *o.splits : clusters_to_stream(p, c, device, o);
+/// Returns why splits_along_k() did not return the split that the overrides ask for.
+std::string why_no_split(const Problem& p, KernelConfig c, WorkSplit split, const PlanOverrides& o) {
   c.combine = o.combine.value_or(combines_of_parts(p).front());
-  split.streamed = o.splits ? static_cast<int>(tiles) : *o.streamed;
-  split.clusters = static_cast<int>(std::min(clusters, kMaxInt));
+  split = split_into(p, c, split, *o.splits);
   if (const char* rule = validate(c); rule != nullptr) return rule;
-  std::string rule = stream_problem(p, c, split);
-  if (!rule.empty()) return rule;
-  split.numbering = o.numbering.value_or(Numbering::launch);
-  rule = numbering_problem(split);
-  if (!rule.empty()) return rule;
+  if (std::string rule = slices_problem(p, c, split); !rule.empty()) return rule;
   return std::to_string(workspace_bytes(c, split)) + " bytes of workspace are more than the limit of " +
          std::to_string(o.workspace_limit.value_or(kWorkspaceLimit));
 }
 
 }  // namespace
 
-std::optional<Plan> plan_with(const Problem& p, const KernelConfig& config, const DeviceInfo& device,
-                              const PlanOverrides& numbering) {
+std::optional<Plan> plan_with(const Problem& p, const KernelConfig& config, const DeviceInfo& device) {
   if (is_plain(config.schedule)) return plain_plan_with(p, device, config);
   if (!suits(p, config, device)) return std::nullopt;
   const Problem product = product_of(p, config);
-  const PlanOverrides o{.numbering = numbering.numbering, .combine = config.combine};
+  const PlanOverrides o{.combine = config.combine};
   const WorkSplit whole = choose_split(product, config, device, o);
   if (!split_problem(product, config, device, whole).empty()) return std::nullopt;
-  std::vector<Plan> plans{plan_of(p, config, whole, device, o)};
-  if (!numbering_problem(plans.front().split).empty()) plans.clear();
+  std::vector<Plan> plans{plan_of(p, config, whole, device)};
   if (config.combine != Combine::none)
     for (Plan& split : best_splits(p, config, device, whole, o)) plans.push_back(std::move(split));
-  if (plans.empty()) return std::nullopt;
-  return ranked(std::move(plans), device).front();
+  return *std::min_element(plans.begin(), plans.end(), is_faster);
 }
 
 Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& device,
@@ -398,12 +385,12 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
   std::vector<Plan> plans = plain_plans(p, device, o);
   if ((o.schedule && is_plain(*o.schedule)) || o.warps) {
     if (plans.empty()) return bad_override(why_no_plain_plan(p, o));
-    return ranked(std::move(plans), device);
+    return ranked(std::move(plans), device, o);
   }
   Search found;
   const std::vector<Problem> products = products_of(p, o);
   for (const Problem& product : products) search(product, listed_bases(product, device, o), device, o, found);
-  if (!found.found() && !plans.empty()) return ranked(std::move(plans), device);
+  if (!found.found() && !plans.empty()) return ranked(std::move(plans), device, o);
   if (!found.found())
     for (const Problem& product : products) search(product, unlisted_bases(o), device, o, found);
   if (!found.found()) return found.refusal(o);
@@ -416,19 +403,18 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
   for (const KernelConfig& config : found.configs) {
     const Problem product = product_of(p, config);
     const WorkSplit whole = choose_split(product, config, device, o);
-    const bool splits_only = o.splits.value_or(1) > 1 || o.streamed.value_or(0) > 0;
+    const bool splits_only = o.splits.value_or(1) > 1;
     std::string wrong = split_problem(product, config, device, whole);
-    if (wrong.empty() && !splits_only) plans.push_back(plan_of(p, config, whole, device, o));
+    if (wrong.empty() && !splits_only) plans.push_back(plan_of(p, config, whole, device));
     std::vector<Plan> split = best_splits(p, config, device, whole, o);
-    if (wrong.empty() && splits_only && split.empty())
-      wrong = why_no_split(product, config, device, whole, o);
+    if (wrong.empty() && splits_only && split.empty()) wrong = why_no_split(product, config, whole, o);
     if (!wrong.empty())
       refused.refuse(config, wrong);
     else
       plans.insert(plans.end(), split.begin(), split.end());
   }
   if (plans.empty()) return refused.refusal(o);
-  return ranked(std::move(plans), device);
+  return ranked(std::move(plans), device, o);
 }
 
 }  // namespace sluice

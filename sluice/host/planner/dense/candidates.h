@@ -25,10 +25,9 @@ Result<std::vector<Plan>> rank_candidates(const Problem& problem, const DeviceIn
 
 /// Returns the best plan with this config, which rank_candidates() returned for a problem of other sizes.
 /// Nullopt if rank_candidates() would not consider it for this problem; the width of its tiles need not be
-/// listed. Only the field `numbering` of the overrides is used. `problem` is checked, has its strides filled
-/// in, and is not empty.
-std::optional<Plan> plan_with(const Problem& problem, const KernelConfig& config, const DeviceInfo& device,
-                              const PlanOverrides& numbering);
+/// listed. Clusters are numbered in launch order. `problem` is checked, has its strides filled in, and is not
+/// empty.
+std::optional<Plan> plan_with(const Problem& problem, const KernelConfig& config, const DeviceInfo& device);
 
 namespace gemm {
 

@@ -31,12 +31,6 @@ constexpr bool can_count_tiles(const Problem& p, const KernelConfig& c, i64 clus
   return grid_tiles(p, c) <= static_cast<double>(kMaxInt - (is_plain(c.schedule) ? 0 : clusters));
 }
 
-/// Returns whether all `tiles` of the launch are split along k, each into the same number of slices. A split
-/// that streams only the tail has mostly whole tiles.
-constexpr bool cuts_all_alike(const WorkSplit& split, double tiles) {
-  return split.streamed > 0 && split.streamed == tiles && split.clusters % split.streamed == 0;
-}
-
 /// Returns how many clusters of `ctas` CTAs are resident at once, with one CTA per SM. Large clusters leave
 /// SMs of some GPCs idle. As many clusters of 3 fit as of 4, and as many of 5 to 7 as of 8.
 constexpr int clusters_at_once(int ctas, const DeviceInfo& device) {

@@ -68,7 +68,8 @@ class Model {
     return tile_clocks(active, own_k_tiles(), whole_tile_gain(split), last);
   }
   double whole_tile_gain(const WorkSplit& split) const;
-  double run_clocks(const WorkSplit& split) const;
+  double longest_slice(const WorkSplit& split) const;
+  double slice_clocks(const WorkSplit& split) const;
   double phased_clocks(const WorkSplit& split) const;
   double combine_us(const WorkSplit& split) const;
   /// Returns the bytes of fp32 sums for all of D. In double, because 64 bits may not hold it.
@@ -153,7 +154,7 @@ double Model::asked_share() const {
 /// cards they are not in step; and rows that span two L2 lines lower the rate.
 double Model::whole_tile_gain(const WorkSplit& split) const {
   if (is_conv(p_.conv)) {
-    const bool lone = cluster_size(c_) == 1 && split.streamed == 0;
+    const bool lone = cluster_size(c_) == 1 && split.slices == 1;
     return lone && split_bytes_per_k_tile(p_, c_) > 0 ? cost_.gathered_gain_split : 1;
   }
   return are_in_step(p_, c_, split) ? cost_.l2_gain_in_step : 1;
@@ -194,20 +195,18 @@ double Model::tile_clocks(double active, double k_tiles, double l2_gain, bool la
   return joined(sharpness, {math + (last ? 0 : epilogue) + cost_.ramp_clocks, load});
 }
 
-/// Returns the clocks of the longest run of streamed k-tiles (split-K): its products, and for each tile that
-/// it touches an epilogue or the write of a partial sum.
-double Model::run_clocks(const WorkSplit& split) const {
-  if (split.streamed == 0) return 0;
-  const double run = std::ceil(split.streamed * k_tiles() / split.clusters);
+/// Returns the k-tiles of the longest slice (split-K); 0 with whole tiles.
+double Model::longest_slice(const WorkSplit& split) const {
+  return split.slices == 1 ? 0 : std::ceil(k_tiles() / split.slices);
+}
+
+/// Returns the clocks of the longest slices: products, and an epilogue or the write of a partial sum.
+double Model::slice_clocks(const WorkSplit& split) const {
   const double active = std::min<double>(split.clusters * cluster_size(c_), device_.sm_count);
   // Clusters that do not fit at once run one after another.
   const double rounds = std::ceil(split.clusters * cluster_size(c_) / active);
-  const int parts = split.clusters / split.streamed;
-  const bool aligned = split.clusters % split.streamed == 0 &&  // true: each run is within one tile
-                       (split.streamed == 1 || std::fmod(k_tiles(), parts) == 0);
-  const double pieces = std::ceil(run / k_tiles()) + (aligned ? 0 : 1);
-  return rounds * (tile_clocks(active, std::ceil(run / c_.cluster.k), 1) + (pieces - 1) * epilogue_clocks() +
-                   (c_.combine == Combine::last_arriver ? pieces * cost_.combine_us * clocks_per_us() : 0));
+  return rounds * (tile_clocks(active, std::ceil(longest_slice(split) / c_.cluster.k), 1) +
+                   (c_.combine == Combine::last_arriver ? cost_.combine_us * clocks_per_us() : 0));
 }
 
 /// Returns the clocks of the busiest cluster of a strided dgrad, whose batch is the phases of dx. Phases with
@@ -231,25 +230,21 @@ double Model::phased_clocks(const WorkSplit& split) const {
 /// Returns the microseconds to add all slices' partial sums to D (Combine::add) when all clusters end at
 /// once. L2 reads and writes each element of D once per slice.
 double Model::adds_us(const WorkSplit& split) const {
-  const double peers = std::max(1.0, static_cast<double>(split.clusters) / split.streamed);
-  const double share = split.streamed / grid_tiles(p_, c_);
   constexpr double kReadAndWrite = 2;
-  return share * peers * sum_bytes() * kReadAndWrite / device_.rates.l2_bytes_per_us;
+  return split.slices * sum_bytes() * kReadAndWrite / device_.rates.l2_bytes_per_us;
 }
 
 /// Returns the microseconds from the last product to complete sums. That is the work of a tile's last arriver
 /// when all others are done, or that of the kernel that adds up the slices.
 double Model::combine_us(const WorkSplit& split) const {
-  if (split.streamed == 0) return 0;
+  if (split.slices == 1) return 0;
   if (c_.combine == Combine::add) return adds_us(split);
   if (c_.combine == Combine::separate) {
-    const double bytes = sum_bytes() * split.clusters / grid_tiles(p_, c_);
+    const double bytes = sum_bytes() * split.slices;
     return cost_.separate_us + bytes / (cost_.separate_l2_share * device_.rates.l2_bytes_per_us);
   }
-  const double run = split.streamed * k_tiles() / split.clusters;
-  const double peers = std::max(1.0, std::ceil(k_tiles() / run));
   const double rows = std::min<double>(static_cast<double>(p_.m), c_.tile.m);
-  const double bytes = 4.0 * rows * own_columns(c_) * (1 + peers);
+  const double bytes = 4.0 * rows * own_columns(c_) * (1 + split.slices);
   return cost_.combine_us + bytes / cost_.l2_bytes_per_clock_per_sm / clocks_per_us();
 }
 
@@ -270,21 +265,19 @@ Estimate Model::estimate(const WorkSplit& split) {
 Estimate Model::estimate_at_clock(const WorkSplit& split) const {
   const double tiles = grid_tiles(p_, c_);
   const double clock = clocks_per_us();
-  const double whole = tiles - split.streamed;
+  const double whole = split.slices == 1 ? tiles : 0;  // tiles that are not split
   const double full_waves = std::floor(whole / split.clusters), rest = whole - full_waves * split.clusters;
 
   const Traffic traffic = traffic_of(p_, c_, split, device_);
   Estimate e;
-  const double run = std::ceil(split.streamed * k_tiles() / split.clusters);  // in k-tiles
-  e.waves = static_cast<int>(std::ceil(whole / split.clusters)) + (split.streamed > 0 ? 1 : 0);
-  e.tensor_us =
-      (std::ceil(whole / split.clusters) * k_tiles() + run) / c_.cluster.k * tensor_clocks() / clock;
+  e.waves = split.slices == 1 ? static_cast<int>(std::ceil(whole / split.clusters)) : 1;
+  e.tensor_us = (std::ceil(whole / split.clusters) * k_tiles() + longest_slice(split)) / c_.cluster.k *
+                tensor_clocks() / clock;
   e.l2_us = traffic.l2_bytes * asked_share() / (device_.rates.l2_bytes_per_us * cost_.l2_gain_of_tma);
   e.hbm_us = traffic.hbm_bytes / device_.rates.hbm_bytes_per_us;
   e.overhead_us = device_.rates.launch_us + cost_.begin_us;
   if (cluster_size(c_) > 1) e.overhead_us += cost_.cluster_us;
-  // If there are whole tiles, last arrivers add up slices while those are multiplied.
-  if (whole == 0 || c_.combine == Combine::separate) e.overhead_us += combine_us(split);
+  e.overhead_us += combine_us(split);
   // No loads or products overlap the last epilogue. Cooperative runs and phases count theirs with their
   // tiles.
   const bool ends_with_whole_tiles = whole > 0 && !c_.conv.phased;
@@ -300,7 +293,7 @@ Estimate Model::estimate_at_clock(const WorkSplit& split) const {
     e.total_us += part_us(tiles, phased_clocks(split));
     return e;
   }
-  if (split.streamed > 0) e.total_us += part_us(split.streamed, run_clocks(split));
+  if (split.slices > 1) e.total_us += part_us(tiles, slice_clocks(split));
   if (full_waves > 0) {
     const double active = split.clusters * cluster_size(c_);
     e.total_us +=

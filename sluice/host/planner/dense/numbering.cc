@@ -23,10 +23,7 @@ bool gains_by_gpc(const Plan& plan) {
   const ClusterShape& cluster = plan.config.cluster;
   const WorkSplit& split = plan.split;
   if (split.clusters > kMostNumbered || plan.estimate.tensor_us == 0) return false;
-  if (split.streamed > 0)
-    return multicasts_one_operand(cluster) &&
-           cuts_all_alike(split, grid_tiles(product_of(plan.problem, plan.config), plan.config)) &&
-           split.clusters / split.streamed >= kPlanner.search.gpc_parts;
+  if (split.slices > 1) return multicasts_one_operand(cluster) && split.slices >= kPlanner.search.gpc_parts;
   return (multicasts_one_operand(cluster) || is_pair_along_k(cluster)) &&
          plan.estimate.tensor_us >=
              static_cast<double>(kPlanner.search.gpc_tensor_share) * plan.estimate.hbm_us;
@@ -37,19 +34,31 @@ bool gains_by_gpc(const Plan& plan) {
 std::string numbering_problem(const WorkSplit& split) {
   if (split.numbering == Numbering::launch || split.clusters <= kMostNumbered) return {};
   return std::to_string(split.clusters) + " clusters must be at most " + std::to_string(kMostNumbered) +
-         " to be numbered by GPC: give fewer, or numbering = launch";
+         " to be numbered by GPC: give fewer, or split.numbering = launch";
+}
+
+Result<Plan> with_numbering(Plan plan, Numbering numbering) {
+  if (is_plain(plan.config.schedule)) return plan;
+  plan.split.numbering = numbering;
+  if (const std::string rule = numbering_problem(plan.split); !rule.empty())
+    return Error{ErrorCode::invalid_config, rule};
+  return plan;
 }
 
 WorkSplit numbered(const Plan& plan, const PlanOverrides& o) {
+  if (!gains_by_gpc(plan)) return plan.split;
+  WorkSplit split = numbered_by_gpc(plan);
+  if (o.raster || o.raster_group) split.raster = plan.split.raster, split.group = plan.split.group;
+  return split;
+}
+
+WorkSplit numbered_by_gpc(const Plan& plan) {
   WorkSplit split = plan.split;
-  const bool by_gpc = o.numbering ? *o.numbering == Numbering::gpc : gains_by_gpc(plan);
-  if (!by_gpc) return split;
   split.numbering = Numbering::gpc;
   const ClusterShape& cluster = plan.config.cluster;
   if (!multicasts_one_operand(cluster)) return split;
   // The raster runs along the operand that is multicast, so that the clusters of a GPC share the other
   // operand.
-  if (o.raster || o.raster_group) return split;
   const bool along_n = cluster.m > 1;
   const Problem product = product_of(plan.problem, plan.config);
   const i64 extent = along_n ? grid_columns(product, plan.config) : grid_rows(product, plan.config);

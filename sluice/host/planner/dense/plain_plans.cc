@@ -112,11 +112,9 @@ const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
     return "plain copies 16 bytes at a time, and A or B is not aligned to them";
   if (o.store == StorePath::tma) return "plain stores direct";
   if (o.cluster && (o.cluster->m != 1 || o.cluster->n != 1)) return "plain has clusters along k only";
-  if (o.clusters || o.streamed.value_or(0) > 0 || o.splits.value_or(1) > 1 ||
-      o.combine.value_or(Combine::none) != Combine::none)
+  if (o.clusters || o.splits.value_or(1) > 1 || o.combine.value_or(Combine::none) != Combine::none)
     return "plain splits k inside a cluster only, and launches a cluster for each tile";
-  if (o.raster || o.raster_group || o.numbering == Numbering::gpc)
-    return "plain has no order of tiles to choose";
+  if (o.raster || o.raster_group) return "plain has no order of tiles to choose";
   if (p.m > kMaxPlainRows && !o.schedule)
     return "more than 128 rows of A: plain is for few, unless schedule = plain";
   const i64 rows = o.tile_m.value_or(plain_rows(o.schedule.value_or(Schedule::plain_wgmma), p.m));

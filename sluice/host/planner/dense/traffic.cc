@@ -122,7 +122,7 @@ double port_bytes_per_k_tile(const Problem& p, const KernelConfig& c) {
 }
 
 bool are_in_step(const Problem& p, const KernelConfig& c, const WorkSplit& split) {
-  return cluster_size(c) == 1 && split.streamed == 0 && grid_tiles(p, c) <= split.clusters;
+  return cluster_size(c) == 1 && split.slices == 1 && grid_tiles(p, c) <= split.clusters;
 }
 
 Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& split,
@@ -168,7 +168,7 @@ Traffic traffic_of(const Problem& p, const KernelConfig& c, const WorkSplit& spl
   const double apart = in_bands ? walked_repeats : other_repeats;
   // Each band requests the shared panel for itself.
   const bool several_bands = in_bands && other_extent > 1 && bands > 1;
-  const bool one_wave_along_k = c.cluster.k > 1 && split.streamed == 0 && grid_tiles(p, c) <= split.clusters;
+  const bool one_wave_along_k = c.cluster.k > 1 && split.slices == 1 && grid_tiles(p, c) <= split.clusters;
   double askings = 1;
   if (are_in_step(p, c, split) && !several_bands) askings = 0;
   if (one_wave_along_k) askings = 2;

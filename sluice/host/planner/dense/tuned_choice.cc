@@ -21,8 +21,8 @@ TunedChoice choice_of(const Plan& plan, double measured_us) {
           .raster_group = split.group,
           .numbering = split.numbering,
           .clusters = split.clusters,
-          .streamed = split.streamed,
-          .combine = split.streamed > 0 ? c.combine : Combine::last_arriver,
+          .slices = split.slices,
+          .combine = split.slices > 1 ? c.combine : Combine::last_arriver,
           .warps = c.warps,
           .stages = is_plain(c.schedule) ? c.stages : 0,
           .measured_us = measured_us};
@@ -40,9 +40,8 @@ PlanOverrides overrides_of(const TunedChoice& choice) {
     o.swapped = choice.swapped;
     o.raster = choice.raster;
     o.raster_group = choice.raster_group;
-    o.numbering = choice.numbering;
-    o.clusters = choice.clusters;
-    o.streamed = choice.streamed;
+    o.splits = choice.slices;
+    if (choice.slices == 1) o.clusters = choice.clusters;
     o.combine = choice.combine;
   }
   return o;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions between a plan, the choice that a tuning record stores, and the overrides that make the planner
-// return that plan again.
+// return that plan again. Overrides do not hold a dense choice's numbering: with_numbering() sets it
+// afterwards (numbering.h).
 #pragma once
 
 #include <sluice/packed.h>

@@ -38,11 +38,6 @@ int words_of(const NarrowConfig& c) {
   return c.weights.type == WeightType::int8 && c.x == DType::bf16 ? 2 * words : words;
 }
 
-/// Returns the time of a CTA's stores of `tokens` tokens, relative to that of 256 tokens.
-double stored_share(const WideConfig& c, int tokens) {
-  return tokens / c.cluster_k / 256.0;
-}
-
 }  // namespace
 
 double estimate_us(const PackedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
@@ -92,26 +87,20 @@ double estimate_us(const PackedProblem& problem, const WideConfig& c, const Devi
   const double token_tiles = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
   const double row_tiles = static_cast<double>(ceil_div(problem.n, i64{kWideRows * c.cluster_n}));
   const int clusters = std::max(1, clusters_at_once(cluster_size(c), device));
-  const double all = token_tiles * row_tiles, whole = whole_units(c, static_cast<int>(all), clusters);
-  // Tiles of the busiest cluster, one after the other; a part of a tile may follow.
-  const double tiles = std::ceil(whole / clusters);
-  const double k_tiles = static_cast<double>(ceil_div(packed_k_tiles(problem.k), i64{c.cluster_k}));
+  const double all = token_tiles * row_tiles;
+  const double tiles = std::ceil(all / clusters);  // tiles of the busiest cluster
+  const double k_tiles = static_cast<double>(packed_k_tiles(problem.k));
 
   const double expand = code_bits(c.weights.type) == 8 ? costs.wide_byte_clocks : costs.wide_expand_clocks;
-  const double exchange_us = c.cluster_k > 1 ? costs.wide_exchange_us * c.tokens / 64.0 : 0.0;
-  const double busy = all / (clusters * std::max(1.0, std::ceil(all / clusters)));  // share of the SMs in use
-  const auto tile_us = [&](int tokens) {
-    const double product = tensor_slowness(device, c.x) * tokens;  // one clock per token, for 16 of k
-    const double step = std::max(product, costs.wide_issue_clocks * tokens + expand);
-    return k_tiles * (kPackedTileK / 16) * step / clocks_per_us(device, c.x, busy * product / step) +
-           exchange_us + costs.wide_tile_us * stored_share(c, tokens);
-  };
-  const bool in_parts = whole < all;
-  const double all_us = tiles * tile_us(c.tokens) + (in_parts ? tile_us(tail_tokens(c)) : 0.0);
+  const double busy = all / (clusters * std::max(1.0, tiles));     // share of the SMs in use
+  const double product = tensor_slowness(device, c.x) * c.tokens;  // one clock per token, for 16 of k
+  const double step = std::max(product, costs.wide_issue_clocks * c.tokens + expand);
+  const double store_us = costs.wide_tile_us * c.tokens / kWideMostTokens;
+  const double tile_us =
+      k_tiles * (kPackedTileK / 16) * step / clocks_per_us(device, c.x, busy * product / step) + store_us;
   const double weight_bytes = static_cast<double>(blob_bytes(problem));
   return device.rates.launch_us + costs.begin_us + costs.group_begin_us +
-         std::max(all_us, weight_bytes / device.rates.hbm_bytes_per_us) +
-         costs.wide_tile_us * stored_share(c, in_parts ? tail_tokens(c) : c.tokens);
+         std::max(tiles * tile_us, weight_bytes / device.rates.hbm_bytes_per_us) + store_us;
 }
 
 double estimate_us(const PackedProblem& problem, const StripConfig& c, const DeviceInfo& device,

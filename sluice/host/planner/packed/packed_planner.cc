@@ -44,16 +44,9 @@ const char* why_not_wanted(const PackedProblem& p, const NarrowConfig& c, const 
 }
 
 /// Returns nullptr, or why the planner does not choose this config unless asked. Few tokens are faster with
-/// the narrow kernel. With cluster_k > 1 each CTA has only one tile, whose stores nothing overlaps, so all
-/// tiles should run at once.
-const char* why_not_wanted(const PackedProblem& p, const WideConfig& c, const DeviceInfo& device) {
-  if (p.m <= kPlanner.search.narrow_tokens) return "so few tokens are the narrow kernel's";
-  const i64 tiles = ceil_div(p.m, i64{c.tokens}) * ceil_div(p.n, i64{kWideRows * c.cluster_n});
-  if (takes_one_tile(c) && tiles > device.max_clusters_of_2) return "there are more tiles than clusters";
-  const int clusters = clusters_at_once(cluster_size(c), device);
-  if (c.tail_parts > 1 && (tiles < clusters || whole_units(c, static_cast<int>(tiles), clusters) == tiles))
-    return "the last of several waves has no room for tiles in parts";
-  return nullptr;
+/// the narrow kernel.
+const char* why_not_wanted(const PackedProblem& p, const WideConfig&, const DeviceInfo&) {
+  return p.m <= kPlanner.search.narrow_tokens ? "so few tokens are the narrow kernel's" : nullptr;
 }
 
 /// Returns nullptr, or why the planner does not choose this config unless asked. Every CTA and warpgroup
@@ -170,29 +163,21 @@ std::vector<NarrowConfig> narrow_space(const PackedProblem& p, const Overrides& 
 }
 
 /// Returns all configs of the wide kernel to try. If the caller does not set the stages, they are the first
-/// pair of tried::kXRings and tried::kWRings that fits: more bytes in flight do not help. With two CTAs along
-/// k the kernel is faster if both rings advance together (spec/wide.h, has_fixed_ring).
+/// pair of tried::kXRings and tried::kWRings that fits: more bytes in flight do not help.
 std::vector<WideConfig> wide_space(const PackedProblem& p, const DeviceInfo& device, const Overrides& o) {
   std::vector<WideConfig> configs;
   WideConfig c = wide_config_for(p);
   for (const int tokens : o.tokens ? std::vector<int>{*o.tokens} : wide_tokens(p, device)) {
-    for (const int n : axis(tried::kWideClusters, o.cluster_n))
-      for (const int k : axis(tried::kWideClusters, o.cluster_k)) {
-        // Clusters of four CTAs only if asked for.
-        if (n == 2 && k == 2 && !(o.cluster_n && o.cluster_k)) continue;
-        for (const int tail_parts : axis(tried::kTailParts, o.tail_parts)) {
-          c.tokens = tokens;
-          c.cluster_n = n;
-          c.cluster_k = k;
-          c.tail_parts = tail_parts;
-          for (std::size_t i = 0; i < std::size(tried::kXRings); ++i) {
-            c.x_stages = o.x_stages.value_or(tried::kXRings[i]);
-            c.w_stages = o.w_stages.value_or(tried::kWRings[i]);
-            if (validate(c) == nullptr) break;
-          }
-          configs.push_back(c);
-        }
+    for (const int n : axis(tried::kWideClusters, o.cluster_n)) {
+      c.tokens = tokens;
+      c.cluster_n = n;
+      for (std::size_t i = 0; i < std::size(tried::kXRings); ++i) {
+        c.x_stages = o.x_stages.value_or(tried::kXRings[i]);
+        c.w_stages = o.w_stages.value_or(tried::kWRings[i]);
+        if (validate(c) == nullptr) break;
       }
+      configs.push_back(c);
+    }
   }
   return configs;
 }
@@ -236,7 +221,7 @@ struct Kernels {
 };
 Kernels kernels_for(const PackedProblem& p, const Overrides& o) {
   const bool of_narrow = o.token_blocks || o.row_blocks || o.warps || o.ctas;
-  const bool of_wide = o.cluster_n || o.cluster_k || o.x_stages || o.w_stages || o.tail_parts;
+  const bool of_wide = o.cluster_n || o.x_stages || o.w_stages;
   const bool of_strip = o.strips || o.k_groups, of_rings = o.stages || o.parts, half = is_16bit(p.x);
   return {.narrow = half && !of_wide && !of_strip && !o.tokens,
           .wide = half && !of_narrow && !of_strip && !of_rings,
@@ -247,7 +232,7 @@ const char* why_not_together(const PackedProblem& p, const Overrides& o) {
   const auto [narrow, wide, strip] = kernels_for(p, o);
   if (narrow || wide || strip) return nullptr;
   return is_16bit(p.x) ? "token_blocks, row_blocks, warps, stages, parts and ctas are the narrow kernel's, "
-                         "tokens, cluster_n, cluster_k, x_stages, w_stages and tail_parts the wide one's, "
+                         "tokens, cluster_n, x_stages and w_stages the wide one's, "
                          "tokens, strips, k_groups, parts and stages the strip kernel's; ask for one of them"
                        : "X is e4m3, whose kernel has tokens, strips, k_groups, parts and stages; leave out "
                          "the others";

@@ -277,11 +277,10 @@ const char* why_not(const PackedProblem& problem, const NarrowConfig& config) {
 const char* why_not(const PackedProblem& problem, const WideConfig& config) {
   if (problem.gated) return "gated products are the narrow kernel's";
   if (problem.norm_x || problem.residual) return "norms and residuals are the narrow kernel's";
-  if (packed_k_tiles(problem.k) < config.cluster_k)
-    return "k must be more than 0 for the wide kernel, and more than 128 with cluster_k = 2";
+  if (problem.k == 0) return "k must be more than 0 for the wide kernel";
   const i64 tiles = ceil_div(problem.m, i64{config.tokens}) *
                     ceil_div(problem.n, i64{kWideRows * config.cluster_n}) * cluster_size(config);
-  if (tiles * config.tail_parts > kMaxInt) return "the wide kernel counts tiles in an int";
+  if (tiles > kMaxInt) return "the wide kernel counts tiles in an int";
   return nullptr;
 }
 
