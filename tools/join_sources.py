@@ -144,6 +144,17 @@ class Source:
         return self.hides_from(other) or other.hides_from(self)
 
 
+def beside(path, text):
+    """Yields the texts of the headers in a source's own folder that it includes, directly or indirectly."""
+    seen, waiting = set(), INCLUDE.findall(text)
+    while waiting:
+        name = waiting.pop()
+        if name not in seen and (file := Path(path).parent / name).is_file():
+            seen.add(name)
+            yield (found := file.read_text())
+            waiting += INCLUDE.findall(found)
+
+
 def is_apart(source, headers):
     """Whether a header that this file does not include shows a name that this file keeps to itself, in the same namespace or
     one around it. A function is found in any namespace, by its arguments."""
@@ -211,7 +222,9 @@ def main():
         return self_test()
     sources = [Source(path, Path(path).read_text()) for path in given.files]
     headers = {name for source in sources for name in source.headers if is_first(name)}
-    apart = [source for source in sources if is_apart(source, headers)]
+    # A header of the folder that defines a word of the compiler's (__device__) must come before all others.
+    apart = [source for source in sources if is_apart(source, headers) or
+             any(name.startswith("__") for text in beside(source.path, Path(source.path).read_text()) for name in MACRO.findall(text))]
     print("headers", *sorted({name for source in sources for name in source.slow}), *sorted(headers))
     print("apart", *(source.path for source in apart))
     for unit in units_of([source for source in sources if source not in apart], given.units):
