@@ -242,8 +242,8 @@ TEST_P(planner_plain, a_record_brings_one_back) {
   EXPECT_EQ(plan->config, wanted.config);
 }
 
-/// Near 2^31 tiles. A plain kernel has one CTA per tile, and may have more than 2^30 of them: persistent kernels
-/// may not, because they count past the last tile.
+/// Near 2^31 tiles. A plain kernel has one CTA per tile, and may have more than 2^30 of them: persistent
+/// kernels may not, because they count past the last tile.
 TEST_P(planner_plain, whatever_is_planned_of_a_very_large_problem_can_be_prepared) {
   int many = 0;
   for (const i64 n : {4'941'195, 2'000'000, 600'000})
