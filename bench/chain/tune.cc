@@ -27,10 +27,12 @@ Result<LayerTuning> tune_chain(const Lab& lab, const ChainData& data, const Laye
   LayerSpec spec = fused(data.spec(), request.fusion);
   spec.passes = 1;
   const std::vector<ChainStep> steps = steps_of(spec, data.memory());
-  SLUICE_TAKE(tuning::Tuning tuned_layer,
-              tuning::tune_steps(
-                  lab.device, steps,
-                  {.tuning = {.seconds = request.budget_s, .progress = phase, .trials = request.trials}}));
+  const tuning::TuneRequest search{
+      .tuning = {.seconds = request.budget_s, .progress = phase, .trials = request.trials}};
+  PlanMemo memo;
+  SLUICE_TAKE(const ChainPlan planned,
+              plan_chain(steps, lab.device.info(), search.tuning.start, lab.device.records(), memo));
+  SLUICE_TAKE(tuning::Tuning tuned_layer, tuning::tune_steps(lab.device, steps, planned, memo, search));
   const auto& [start, tuned] = tuned_layer.found.confirmed;
   LayerTuning made{
       .name = name_of(spec), .start_us = start.median / spec.layers, .tuned_us = tuned.median / spec.layers};

@@ -25,11 +25,32 @@ using StepChoices = std::vector<std::optional<TunedStep>>;
 /// Applies choices to steps. A step is not changed if the caller has set its overlap, prefetch or kernel, or
 /// if the planner would not consider the chosen kernel for it.
 void take_choices(const StepChoices& choices, const DeviceInfo& device, std::vector<PlannedStep>& steps);
+/// Plans of launches by themselves, for one device and its records: each different product is planned once,
+/// also for several plans of one chain. An overlap changes a plan and needs no other.
+class PlanMemo {
+ public:
+  /// Returns the step's plan with this overlap. Errors: those of Step::plan and Step::with_overlap.
+  Result<StepPlan> plan(const ChainStep& step, const PlanRequest& request, const Overlap& overlap);
+
+ private:
+  struct Known {
+    ChainStep step;
+    bool between_neighbours;
+    i64 smem_limit;
+    int most_stages;
+    StepPlan plan;
+  };
+  std::vector<Known> known_;
+};
+
+/// plan_chain() with a memo of the caller's.
+Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
+                             const ChainOptions& options, const RecordBook& records, PlanMemo& memo);
 /// Like plan_chain(), with these choices instead of those of tuned chains in `records`. The overlap of a
 /// choice is adjusted to the step's place. `records` then only says which kernels are fastest by themselves.
 Result<ChainPlan> plan_chosen(std::span<const ChainStep> steps, const DeviceInfo& device,
                               const ChainOptions& options, const RecordBook& records,
-                              const StepChoices& choices);
+                              const StepChoices& choices, PlanMemo& memo);
 /// Returns the choices in a step's plan, regardless of whether a caller, a record or the planner made them.
 TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned);
 

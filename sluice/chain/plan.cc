@@ -73,8 +73,8 @@ Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& optio
 /// different products.
 class Planner {
  public:
-  Planner(const DeviceInfo& device, const ChainOptions& options, const RecordBook& records)
-      : device_(device), options_(options), records_(records) {}
+  Planner(const DeviceInfo& device, const ChainOptions& options, const RecordBook& records, PlanMemo& memo)
+      : device_(device), options_(options), records_(records), memo_(memo) {}
 
   /// Plans one step. `planned` must not move in memory during the Planner's lifetime.
   Result<void> plan(PlannedStep& planned) {
@@ -86,7 +86,8 @@ class Planner {
     if (known != known_.end()) {
       planned.plan = static_cast<int>(known - known_.begin());
     } else {
-      SLUICE_TAKE(auto made, step->plan({planned.overlap, device_, options_, records_}));
+      const bool tuned = options_.overlap == ChainOverlap::tuned && overlaps(planned.overlap);
+      SLUICE_TAKE(auto made, memo_.plan(planned.step, {tuned, device_, options_, records_}, planned.overlap));
       planned.plan = static_cast<int>(chain_.plans.size());
       known_.push_back({&planned.step, planned.overlap});
       chain_.plans.push_back(std::move(made));
@@ -107,6 +108,7 @@ class Planner {
   const DeviceInfo& device_;
   const ChainOptions& options_;
   const RecordBook& records_;
+  PlanMemo& memo_;
   std::vector<Known> known_;
   ChainPlan chain_;
 };
@@ -114,7 +116,7 @@ class Planner {
 /// plan_chosen() for steps and options that check_chain() accepts.
 Result<ChainPlan> plan_checked(std::span<const ChainStep> steps, const DeviceInfo& device,
                                const ChainOptions& options, const RecordBook& records,
-                               const StepChoices& choices) {
+                               const StepChoices& choices, PlanMemo& memo) {
   std::vector<PlannedStep> planned;
   size_t first = steps.size(), last = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -126,7 +128,7 @@ Result<ChainPlan> plan_checked(std::span<const ChainStep> steps, const DeviceInf
     last = i;
   }
   take_choices(choices, device, planned);
-  Planner planner(device, options, records);
+  Planner planner(device, options, records, memo);
   Place place;
   for (size_t i = 0; i < steps.size(); ++i) {
     place.first = i == first;
@@ -148,22 +150,41 @@ Result<ChainPlan> plan_checked(std::span<const ChainStep> steps, const DeviceInf
 
 }  // namespace
 
+Result<StepPlan> PlanMemo::plan(const ChainStep& step, const PlanRequest& request, const Overlap& overlap) {
+  const auto asked = step_of(step);
+  const ChainOptions& limits = request.options;
+  const auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& k) {
+    return k.between_neighbours == request.between_neighbours && k.smem_limit == limits.smem_limit &&
+           k.most_stages == limits.most_stages && step_of(k.step)->shares_plan(*asked);
+  });
+  if (known != known_.end()) return asked->with_overlap(known->plan, overlap);
+  SLUICE_TAKE(StepPlan made, asked->plan(request));
+  known_.push_back({step, request.between_neighbours, limits.smem_limit, limits.most_stages, made});
+  return asked->with_overlap(made, overlap);
+}
+
 Result<ChainPlan> plan_chosen(std::span<const ChainStep> steps, const DeviceInfo& device,
                               const ChainOptions& options, const RecordBook& records,
-                              const StepChoices& choices) {
+                              const StepChoices& choices, PlanMemo& memo) {
   SLUICE_TRY(check_chain(steps, options));
-  return plan_checked(steps, device, options, records, choices);
+  return plan_checked(steps, device, options, records, choices, memo);
 }
 
 Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
                              const ChainOptions& options, const RecordBook& records) {
+  PlanMemo memo;
+  return plan_chain(steps, device, options, records, memo);
+}
+
+Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo& device,
+                             const ChainOptions& options, const RecordBook& records, PlanMemo& memo) {
   // Records of tuned chains apply only without limits on shared memory or stages: those limits are for
   // kernels that are fastest by themselves.
   const bool recorded =
       options.overlap == ChainOverlap::tuned && options.smem_limit == 0 && options.most_stages == 0;
   SLUICE_TRY(check_chain(steps, options));  // done before records are looked up, which needs valid steps
-  return plan_checked(steps, device, options, records,
-                      recorded ? records.find(steps, device) : StepChoices());
+  return plan_checked(steps, device, options, records, recorded ? records.find(steps, device) : StepChoices(),
+                      memo);
 }
 
 }  // namespace sluice

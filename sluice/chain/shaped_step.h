@@ -39,9 +39,10 @@ class ShapedStep : public Step {
     return call ? sluice::moved_bytes(call->operands, call->pointers) : 0;
   }
 
-  Result<StepPlan> plan(const PlanRequest& request) const override {
-    Options made = options_;
-    made.overlap = request.overlap;
+  Result<StepPlan> plan(const PlanRequest&) const override { return StepPlan(options_); }
+  Result<StepPlan> with_overlap(const StepPlan& plan, const Overlap& overlap) const override {
+    Options made = *plan.get<Options>();
+    made.overlap = overlap;
     return StepPlan(made);
   }
   bool shares_plan(const Step& other) const override {

@@ -41,7 +41,7 @@ struct ChainLaunch {
 
 /// The inputs of a plan, in addition to the step.
 struct PlanRequest {
-  Overlap overlap;  // follows from the step's place in the chain
+  bool between_neighbours = false;  // true: the chain overlaps the launch, and may pick a kernel for that
   const DeviceInfo& device;
   const ChainOptions& options;
   const RecordBook& records;
@@ -74,8 +74,11 @@ class Step {
   virtual std::optional<Overlap> own_overlap() const { return std::nullopt; }
   virtual bool lets_go() const { return true; }
 
+  /// plan() returns the plan of a launch without overlap. with_overlap() returns it with one; an overlap
+  /// changes nothing else of a plan. Error invalid_config: the kernel cannot have that overlap.
   virtual Result<StepPlan> plan(const PlanRequest& request) const = 0;
-  /// Returns whether both steps are of one kind and, with equal overlaps, have the same plan.
+  virtual Result<StepPlan> with_overlap(const StepPlan& plan, const Overlap& overlap) const = 0;
+  /// Returns whether both steps are of one kind and have the same plan.
   virtual bool shares_plan(const Step& other) const = 0;
   /// Returns whether `plan` belongs to this step. It may not, because a plan can be changed by hand.
   virtual bool agrees(const StepPlan& plan) const = 0;

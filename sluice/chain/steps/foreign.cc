@@ -46,6 +46,7 @@ class Foreign : public Step {
   bool lets_go() const override { return step_.overlapped; }
 
   Result<StepPlan> plan(const PlanRequest&) const override { return StepPlan(); }
+  Result<StepPlan> with_overlap(const StepPlan& plan, const Overlap&) const override { return plan; }
   bool shares_plan(const Step& other) const override {
     return dynamic_cast<const Foreign*>(&other) != nullptr;
   }

@@ -43,6 +43,11 @@ class ProductOf : public Step {
     SLUICE_TAKE(const auto made, plan_with(step_.overrides, request));
     return StepPlan(made);
   }
+  Result<StepPlan> with_overlap(const StepPlan& plan, const Overlap& overlap) const override {
+    auto made = made_plan(plan);
+    Op::overlap_of(made.config) = overlap;
+    return StepPlan(made);
+  }
   bool shares_plan(const Step& other) const override {
     const auto* same = dynamic_cast<const ProductOf*>(&other);
     return same != nullptr && same->step_.problem == step_.problem &&
@@ -103,8 +108,8 @@ class ProductOf : public Step {
   }
 
  protected:
-  Result<typename Op::Plan> plan_with(typename Op::Overrides overrides, const PlanRequest& request) const {
-    overrides.overlap = request.overlap;
+  Result<typename Op::Plan> plan_with(const typename Op::Overrides& overrides,
+                                      const PlanRequest& request) const {
     return Op::plan(step_.problem, request.device, overrides, request.records);
   }
   static const typename Op::Plan& made_plan(const StepPlan& plan) { return *plan.get<typename Op::Plan>(); }
@@ -211,6 +216,14 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
     SLUICE_TRY(shrink(made, request.options));
     return StepPlan(made);
   }
+  /// A product with a second kernel overlaps with no step.
+  Result<StepPlan> with_overlap(const StepPlan& plan, const Overlap& overlap) const override {
+    if (made_plan(plan).config.combine == Combine::separate) return plan;
+    Result<StepPlan> made = ProductOf::with_overlap(plan, overlap);
+    if (const char* rule = validate(made_plan(*made).config); rule != nullptr)
+      return Error{ErrorCode::invalid_config, rule};
+    return made;
+  }
   bool shares_plan(const Step& other) const override {
     const auto* same = dynamic_cast<const ProductOfChain*>(&other);
     return same != nullptr && same->step_.numbering == step_.numbering && ProductOf::shares_plan(other);
@@ -240,10 +253,8 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
     return made && with_numbering(*made, choice.numbering);
   }
   /// Plans with one kernel unless the caller asks for Combine::separate, whose second kernel cannot overlap
-  /// with any step. This also holds if the overlap is off, so that the result's bits do not depend on the
-  /// overlap.
-  Result<Plan> plan_in_one(PlanRequest request) const {
-    if (step_.overrides.combine == Combine::separate) request.overlap = {};
+  /// with any step. So the result's bits do not depend on the overlap.
+  Result<Plan> plan_in_one(const PlanRequest& request) const {
     Result<Plan> made = plan_with(step_.overrides, request);
     if (!made || step_.overrides.combine || made->config.combine != Combine::separate) return made;
     PlanOverrides overrides = step_.overrides;
@@ -265,13 +276,13 @@ class PackedOfChain : public ProductOf<ops::Packed, PackedStep> {
     return {};
   }
   bool is_launched() const override { return !packed::is_empty(step_.problem); }
-  /// Plans the kernel that is fastest by itself. With ChainOverlap::tuned and no tuning record, plans instead
+  /// Plans the kernel that is fastest by itself. Between neighbours, without a tuning record, plans instead
   /// the one with the least us_between_neighbours() among all whose estimates are within kNearlyBest of the
   /// best.
   Result<StepPlan> plan(const PlanRequest& request) const override {
     SLUICE_TAKE(const packed::Plan alone, plan_with(step_.overrides, request));
-    if (request.options.overlap != ChainOverlap::tuned || !overlaps(request.overlap) ||
-        step_.overrides != packed::Overrides{} || alone.source != PlanSource::model)
+    if (!request.between_neighbours || step_.overrides != packed::Overrides{} ||
+        alone.source != PlanSource::model)
       return StepPlan(alone);
     SLUICE_TAKE(const auto ranked, packed::candidates(step_.problem, request.device));
     const packed::Plan* best = &ranked[0];
@@ -279,9 +290,7 @@ class PackedOfChain : public ProductOf<ops::Packed, PackedStep> {
       if (plan.estimate_us <= kNearlyBest * ranked[0].estimate_us &&
           us_between_neighbours(plan, request.device) < us_between_neighbours(*best, request.device))
         best = &plan;
-    SLUICE_TAKE(const packed::Plan chosen,
-                plan_with(packed::overrides_of(packed::choice_of(*best)), request));
-    return StepPlan(chosen);
+    return StepPlan(*best);
   }
   Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const override {
     SLUICE_TAKE(ChainLaunch bound, ProductOf::bind(kernel, planned));

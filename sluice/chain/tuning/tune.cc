@@ -35,10 +35,10 @@ class GpuTimer final : public ChainTimer {
  public:
   /// `steps`: those of one pass, without overlap set by the caller.
   static Result<GpuTimer> create(const Device& device, std::span<const ChainStep> steps, const Tuning& tuning,
-                                 double estimate_us) {
+                                 PlanMemo& memo, double estimate_us) {
     SLUICE_TAKE(StreamHandle stream, StreamHandle::create(device));
     SLUICE_TAKE(ReplayTimer timer, ReplayTimer::create(device));
-    GpuTimer made(device, tuning, std::move(stream), std::move(timer));
+    GpuTimer made(device, tuning, memo, std::move(stream), std::move(timer));
     made.passes_ =
         static_cast<int>(std::clamp(std::ceil(kReplayUs / std::max(estimate_us, 1.0)), 1.0, kMostPasses));
     for (int pass = 0; pass < made.passes_; ++pass)
@@ -65,7 +65,7 @@ class GpuTimer final : public ChainTimer {
       const auto step = step_of(changed);
       if (!step->is_launched() || step->own_overlap() || !step->put(expected.choice, changed)) continue;
       const auto plan =
-          step_of(changed)->plan({expected.choice.overlap, device_.info(), {}, device_.records()});
+          memo_.plan(changed, {false, device_.info(), {}, device_.records()}, expected.choice.overlap);
       if (!plan) continue;
       for (std::string& unit : step_of(changed)->units(*plan)) units.push_back(std::move(unit));
       planned.emplace_back(changed, *plan);
@@ -105,8 +105,8 @@ class GpuTimer final : public ChainTimer {
   }
 
  private:
-  GpuTimer(const Device& device, const Tuning& tuning, StreamHandle stream, ReplayTimer timer)
-      : device_(device), tuning_(tuning), stream_(std::move(stream)), timer_(std::move(timer)) {}
+  GpuTimer(const Device& device, const Tuning& tuning, PlanMemo& memo, StreamHandle stream, ReplayTimer timer)
+      : device_(device), tuning_(tuning), memo_(memo), stream_(std::move(stream)), timer_(std::move(timer)) {}
 
   struct Captured {
     LayerChoice choices;
@@ -131,8 +131,8 @@ class GpuTimer final : public ChainTimer {
     StepChoices all;
     for (const StepChoices once = choices_of(tuning_, choices); all.size() < steps_.size();)
       all.insert(all.end(), once.begin(), once.end());
-    SLUICE_TAKE(const ChainPlan plan,
-                plan_chosen(steps_, device_.info(), {.overlap = ChainOverlap::off}, device_.records(), all));
+    SLUICE_TAKE(const ChainPlan plan, plan_chosen(steps_, device_.info(), {.overlap = ChainOverlap::off},
+                                                  device_.records(), all, memo_));
     SLUICE_TAKE(const Chain chain, Chain::prepare(device_, plan));
     if (workspaces_.empty() || workspaces_.back().view().bytes < chain.workspace_bytes()) {
       // Graphs that are kept use the smaller ones.
@@ -147,6 +147,7 @@ class GpuTimer final : public ChainTimer {
 
   const Device& device_;
   const Tuning& tuning_;
+  PlanMemo& memo_;
   StreamHandle stream_;
   ReplayTimer timer_;
   std::vector<ChainStep> steps_;  // all passes
@@ -224,8 +225,8 @@ TunedChain record_of(const Device& device, const Tuning& tuning, bool gains, dou
           .date = utc_now()};
 }
 
-Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps,
-                          const TuneRequest& request) {
+Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps, const ChainPlan& known,
+                          PlanMemo& memo, const TuneRequest& request) {
   const DeviceInfo& info = device.info();
   std::vector<ChainStep> plain(steps.begin(), steps.end());
   for (ChainStep& step : plain) {
@@ -233,18 +234,17 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
     step.hand_off_bytes.reset();
     step.prefetch_bytes.reset();
   }
-  SLUICE_TAKE(const ChainPlan known, plan_chain(steps, info, request.tuning.start, device.records()));
   ChainOptions planning = request.tuning.start;
   std::optional<ChainPlan> own;  // planned with ChainOverlap::tuned, if the caller asks for another overlap
   if (planning.overlap != ChainOverlap::tuned) {
     planning.overlap = ChainOverlap::tuned;
     // An optional candidate: if its planning fails, the search goes on without it.
-    if (Result<ChainPlan> found = plan_chain(steps, info, planning, device.records()))
+    if (Result<ChainPlan> found = plan_chain(steps, info, planning, device.records(), memo))
       own = *std::move(found);
   }
   const ChainPlan& planned = own ? *own : known;
   SLUICE_TAKE(const ChainPlan alone,
-              plan_chain(plain, info, {.overlap = ChainOverlap::off}, device.records()));
+              plan_chain(plain, info, {.overlap = ChainOverlap::off}, device.records(), memo));
   if (request.cold) SLUICE_TRY(check_cold(steps, info));
 
   Tuning tuning{.steps = plain, .repeats = find_repeats(plain)};
@@ -281,7 +281,7 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
   }
   tuning.alone = space.alone;
   const RelaxedCapture whatever_is_captured(*device.impl().api);
-  SLUICE_TAKE(GpuTimer timer, GpuTimer::create(device, plain, tuning, estimate_of(alone)));
+  SLUICE_TAKE(GpuTimer timer, GpuTimer::create(device, plain, tuning, memo, estimate_of(alone)));
   SearchRequest search{.budget_s = request.tuning.seconds};
   if (request.tuning.progress) search.progress = request.tuning.progress;
   if (request.tuning.trials)

@@ -37,9 +37,11 @@ struct TuneRequest {
   ChainTuning tuning{};
   bool cold = true;  // refuse weights that L2 holds
 };
-/// Searches on the steps' own memory. Errors: invalid_argument (weights that L2 holds); those of preparing
-/// and capturing the first chain; driver and toolchain at any time.
-Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps, const TuneRequest& request);
+/// Searches on the steps' own memory. `known`: the plan of plan_chain() for request.tuning.start. Errors:
+/// invalid_argument (weights that L2 holds); those of preparing and capturing the first chain; driver and
+/// toolchain at any time.
+Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps, const ChainPlan& known,
+                          PlanMemo& memo, const TuneRequest& request);
 
 /// Returns the choices for all steps of a chain, with `layer` in each repetition. If `layer` is `alone`,
 /// steps outside of the repetition have no overlap either; otherwise they are as requested.
