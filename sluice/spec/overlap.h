@@ -80,8 +80,8 @@ SLUICE_HD constexpr i64 total_bytes(const WarmRange& range) {
   return range.bytes * range.chunks;
 }
 
-/// Selects `chunks` of `rows` rows, which are `stride` bytes apart, evenly: every range of rows has the same
-/// share.
+/// Selects `chunks` of the `rows` rows, evenly spaced, and of each its first `bytes` bytes. Rows are `stride`
+/// bytes apart. With more chunks than rows, all rows.
 SLUICE_HD constexpr WarmRange spread_rows(const void* data, i64 bytes, i64 stride, i64 rows, i64 chunks) {
   if (chunks <= 0 || rows <= 0 || bytes <= 0) return {};
   if (chunks > rows) chunks = rows;
