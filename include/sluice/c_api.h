@@ -61,7 +61,7 @@ typedef struct CUstream_st* sluice_stream; /* a CUstream or cudaStream_t; NULL i
 /* ---- the library ---- */
 /* The SLUICE_C_ABI of the loaded library; compare it with the one compiled against. */
 SLUICE_API int sluice_c_abi(void);
-SLUICE_API const char* sluice_version(void); /* "0.2.0" */
+SLUICE_API const char* sluice_version(void); /* "0.3.0" */
 /* The message of this thread's last failure; "" before the first. */
 SLUICE_API const char* sluice_error_message(void);
 SLUICE_API const char* sluice_status_name(sluice_status status); /* "invalid_size" */

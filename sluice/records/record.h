@@ -50,7 +50,7 @@ struct TuningRecord {
 TuningKey key_of(const Problem& problem, const DeviceInfo& device);
 TuningKey key_of(const PackedProblem& problem, const DeviceInfo& device);
 double measured_us(const TuningRecord& record);
-/// Returns the `sluice` field of new records: "0.2.0".
+/// Returns the `sluice` field of new records: "0.3.0".
 std::string library_version();
 /// The `driver` field of new records: the card's driver, "580.159.04".
 std::string driver_version(const Device& device);
