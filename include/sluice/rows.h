@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that serve every m (rows of A) of a range. gemm::plan fits a kernel to each m, so a layer that is
-// called with 1 to 512 rows would compile about fifty. Here the kernels of fixed m serve the whole
-// range; model and records decide which kernel serves which m.
+// called with 1 to 512 rows would compile about fifty. Here the kernels of fixed m serve the
+// whole range; model and records decide which kernel serves which m.
 //   auto served = sluice::gemm::prepare(*device, problem, {.low = 1, .high = 512});
 //   auto done   = sluice::gemm::run(*device, problem_of_any_m_inside, args, stream);  // compiles nothing
 // docs/decisions/0031-kernels-of-fixed-rows.md has the reasons and the cost.
@@ -48,7 +48,7 @@ namespace gemm {
 
 using RowTable = BasicRowTable<Problem, Plan>;
 
-/// Plans the problem at fixed m of the range (8, 16, 32, 48, 64, 96 .. 8192, and both ends) and takes the
+/// Plans the problem at fixed m of the range (every 8 up to 128, fewer above, and both ends) and takes the
 /// kernels of those plans. If they are more than kMostRowKernels, those are dropped without which the fixed m
 /// lose least. `problem.m` is ignored; strides of 0 are derived for each m. Takes about 2 ms per fixed m.
 /// Pure. Errors: invalid_size (low below 1 or above high; an end that plan() refuses), and those of plan().

@@ -104,16 +104,16 @@ class Machine {
   SLUICE_DEVICE void wait_empty(int stage, u32 parity) { ptx::mbarrier_wait_parity(empty(stage), parity); }
   SLUICE_DEVICE void begin_loads(const Tile& tile) {
     tile_bytes_ = loaded_bytes_a(kConfig, params_.m, tile) + loaded_bytes_b(kConfig, params_.n, tile);
-    load_a_ = LoadA::begin(params_, Slices::of_a(load_rank()), tile);
-    load_b_ = LoadB::begin(params_, Slices::of_b(load_rank()), tile);
+    load_a_ = LoadA::begin(params_, LoadSlices::of_a(load_rank()), tile);
+    load_b_ = LoadB::begin(params_, LoadSlices::of_b(load_rank()), tile);
     if constexpr (!kGathers) pin(tile_bytes_, load_a_, load_b_);
   }
   SLUICE_DEVICE void expect_stage(int stage) { ptx::mbarrier_arrive_expect_tx(full(stage), tile_bytes_); }
   SLUICE_DEVICE void load_a(int stage, int k_tile) {
-    LoadA::load(params_, load_a_, Slices::of_a(load_rank()).index, stage_a(stage), full(stage), k_tile);
+    LoadA::load(params_, load_a_, LoadSlices::of_a(load_rank()).index, stage_a(stage), full(stage), k_tile);
   }
   SLUICE_DEVICE void load_b(int stage, int k_tile) {
-    LoadB::load(params_, load_b_, Slices::of_b(load_rank()).index, stage_b(stage), full(stage), k_tile);
+    LoadB::load(params_, load_b_, LoadSlices::of_b(load_rank()).index, stage_b(stage), full(stage), k_tile);
   }
 
   // ---- block scales: all lanes of each of kScaleWarps warps ----
@@ -336,7 +336,7 @@ class Machine {
   static constexpr bool kGated = kConfig.epilogue.gated;
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
   using PartialSums = Accumulator<unit_waves(kConfig), unit_columns(kConfig)>;
-  using Slices = MulticastSlices<kConfig.cluster.m, kConfig.cluster.n>;
+  using LoadSlices = MulticastSlices<kConfig.cluster.m, kConfig.cluster.n>;
   using LoadA = typename LoadersOf<kConfig, kConfig.conv.op>::A;
   using LoadB = typename LoadersOf<kConfig, kConfig.conv.op>::B;
   static constexpr bool kGathers = kConfig.conv.op != ConvOp::none;

@@ -42,9 +42,9 @@ struct TileCursor {
     if (in_slices()) index = quotient(index, machine.params().slices.count);
   }
   SLUICE_DEVICE bool valid() const { return index < cluster_tiles(machine.params().grid); }
+  /// If k is split there are as many clusters as slices, so this steps past the last tile.
   SLUICE_DEVICE void advance() {
-    index +=
-        machine.cluster_count();  // past the last tile if k is split: there are as many clusters as slices
+    index += machine.cluster_count();
     ++ordinal;
   }
   SLUICE_DEVICE Tile tile() const {

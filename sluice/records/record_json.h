@@ -122,7 +122,9 @@ class Reader {
     int tiles = 0;
     number(name, tiles, {0, kMaxInt});
     if (tiles > 0 && (clusters % tiles != 0 || clusters == tiles))
-      return refuse(name, "must divide clusters: slices of any length (stream-K) were removed in 0.3");
+      return refuse(
+          name,
+          "must be a divisor of clusters below it: slices of any length (stream-K) were removed in 0.3");
     slices = tiles > 0 ? clusters / tiles : 1;
   }
   template <class Enum>

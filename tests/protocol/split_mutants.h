@@ -140,7 +140,7 @@ struct OneCounterForAllTiles : Machine {
   }
 };
 /// Bug: loads from the tile's first k-tile instead of from the slice's.
-struct RunsFromTheFirstKTile : Machine {
+struct SlicesFromTheFirstKTile : Machine {
   using Machine::Machine;
   void load_a(int stage, int k_tile) { Machine::load_a(stage, k_tile - load_tile_.first_k_tile); }
   void load_b(int stage, int k_tile) { Machine::load_b(stage, k_tile - load_tile_.first_k_tile); }

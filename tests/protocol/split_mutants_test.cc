@@ -81,8 +81,8 @@ TEST(split_mutants, slots_that_overlap_the_next_tiles) {
 TEST(split_mutants, one_counter_for_all_tiles) {
   expect_both_catch<OneCounterForAllTiles>(FailureKind::workspace_overlap, kUneven);
 }
-TEST(split_mutants, runs_that_all_begin_at_the_first_k_tile) {
-  expect_both_catch<RunsFromTheFirstKTile>(FailureKind::wrong_bytes, kUneven);
+TEST(split_mutants, slices_that_all_begin_at_the_first_k_tile) {
+  expect_both_catch<SlicesFromTheFirstKTile>(FailureKind::wrong_bytes, kUneven);
 }
 
 // ---- the exchange ----

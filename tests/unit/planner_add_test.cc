@@ -124,6 +124,20 @@ TEST(planner_add, a_record_is_for_problems_added_alike) {
   EXPECT_EQ(gemm::plan(ordered, kH200, {}, book)->source, PlanSource::model);
 }
 
+/// Before 0.3 a record could split the tiles of the last wave alone, and had fewer clusters than slices.
+TEST(planner_add, a_record_that_splits_some_of_its_tiles_is_passed_over) {
+  TuningRecord record = sample_record(tuned_problem());
+  dense_choice(record).cluster = {1, 1};
+  dense_choice(record).combine = Combine::last_arriver;
+  dense_choice(record).slices = 2;
+  const auto source = [&](int clusters) {
+    dense_choice(record).clusters = clusters;
+    return gemm::plan(tuned_problem(), kH200, {}, book_of(std::vector{record}))->source;
+  };
+  EXPECT_EQ(source(2 * 16 * 43), PlanSource::record);
+  EXPECT_EQ(source(66), PlanSource::model);
+}
+
 TEST(planner_add, slices_and_slots_are_counted_in_an_int) {
   const Problem p = with_strides({.m = 64 * 50'000, .n = 8 * 40'000, .k = 128, .d = {.type = DType::fp32}});
   KernelConfig c{.schedule = Schedule::ping_pong, .tile = {64, 8, 64}};

@@ -390,6 +390,14 @@ TEST(planner_candidates, overrides_may_ask_for_what_the_space_does_not_list) {
   EXPECT_EQ(planned(square(4096), o).split.clusters, kH200.max_clusters_of_4);
 }
 
+TEST(planner_candidates, the_number_of_clusters_bounds_a_split_along_k) {
+  const Problem p{.m = 256, .n = 512, .k = 16384};
+  EXPECT_GT(planned(p).split.slices, 1) << "unbounded, the pick is split";
+  for (const int clusters : {1, 4, 12})
+    for (const Plan& plan : candidates(p, kH200, {.clusters = clusters}))
+      EXPECT_LE(plan.split.clusters, clusters) << short_name(plan.config);
+}
+
 TEST(planner_candidates, impossible_overrides_are_refused_with_the_rule) {
   PlanOverrides o;
   o.schedule = Schedule::ping_pong;

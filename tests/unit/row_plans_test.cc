@@ -158,12 +158,13 @@ TEST(row_plans, the_text_lists_kernels_by_the_rows_that_they_begin_with) {
 TEST(row_plans, both_ways_to_load_an_mn_major_a_are_among_the_kernels) {
   Problem p = bf16_layer(kLayers[0]);
   p.a.major = Major::mn;
-  for (const i64 low : {1, 8}) {
-    const auto table = gemm::plan_rows(p, {low, 512}, {});
+  // Ends that are multiples of 8 and ends that are none; between some of them lies no fixed m.
+  for (const RowRange rows : {RowRange{1, 512}, {8, 512}, {113, 142}, {130, 142}, {513, 559}, {9, 9}}) {
+    const auto table = gemm::plan_rows(p, rows, {});
     ASSERT_TRUE(table.ok()) << table.error().message;
-    for (i64 m = low; m <= 512; ++m) {
+    for (i64 m = rows.low; m <= rows.high; ++m) {
       const Result<Plan> plan = gemm::plan(*table, m, {});
-      ASSERT_TRUE(plan.ok()) << m << ": " << plan.error().message;
+      ASSERT_TRUE(plan.ok()) << rows.low << ".." << rows.high << ", " << m << ": " << plan.error().message;
       const Result<Plan> sealed = gemm::sealed(*plan, {});
       EXPECT_TRUE(sealed.ok()) << m << ": " << sealed.error().message;
     }

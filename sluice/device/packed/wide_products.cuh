@@ -19,8 +19,7 @@ class WideProducts {
   SLUICE_DEVICE explicit WideProducts(const WidePlace<kConfig>& at) : at_(at) {}
 
   /// Multiplies one tile of D with at least one k-tile. On return no product is in flight and all stages are
-  /// released. `sums` must be uninitialised, because otherwise ptxas would wait
-  /// after every product.
+  /// released. `sums` must be uninitialised, because otherwise ptxas would wait after every product.
   SLUICE_DEVICE void run(const WideParams& params, const WideTile& tile, float (&sums)[kCount]) {
     const int strip = min(tile.row / kStripRows + at_.group(), params.strips - 1);
     weights_.begin(params, strip, at_.block(), at_.lane());

@@ -47,9 +47,12 @@ struct Extents {
   i64 inner = 0, outer = 1, ld = 0, batch = 1, batch_stride = 0;
 };
 
-/// The use of an operand: - read: an input that earlier launches may write. - weight: constant, so a
-/// dependent launch may read it before its PDL wait. - streamed: weights that a chain may prefetch into L2 (B
-/// of a dense product, the packed blob). - write: an output. - scratch: the workspace.
+/// The use of an operand.
+/// - read: an input that earlier launches may write.
+/// - weight: constant, so a dependent launch may read it before its PDL wait.
+/// - streamed: weights that a chain may prefetch into L2 (B of a dense product, the packed blob).
+/// - write: an output.
+/// - scratch: the workspace.
 enum class Role : u8 { read, weight, streamed, write, scratch };
 
 constexpr bool is_weight(Role role) {

@@ -50,7 +50,7 @@ constexpr Constant<B, i64> kSearch[] = {
      "least of those widths; narrower tiles are for few rows", "docs/findings/fitted-widths.md"},
     {"splits_of_config", &B::splits_of_config, 2, "plans", search,
      "splits of one config among candidates: a tuner shall see different configs", "chosen"},
-    {"run_k_tiles", &B::run_k_tiles, 2, "k-tiles", search, "shortest run of a split", "chosen"},
+    {"run_k_tiles", &B::run_k_tiles, 2, "k-tiles", search, "shortest slice of a split", "chosen"},
     {"gpc_sms", &B::gpc_sms, 16, "SMs", sm, "SMs of a GPC that share an operand", kGpc},
     {"gpc_tensor_share", &B::gpc_tensor_share, 2, "ratio", search,
      "tensor time over HBM's from which on numbering by GPC gains: 0.6 % at 2, 2 to 3.6 at 4", kGpc},

@@ -87,7 +87,7 @@ constexpr Constant<C> kRows[] = {
     {"promote_drain_clocks", &C::promote_drain_clocks, 74.19, "clocks", sm,
      "promotion: emptying the tensor pipe each time", kRefit, 10, 300},
     {"combine_us", &C::combine_us, 4.454, "us", device,
-     "last arriver, and each tile that a run of k-tiles touches: writes reach L2, the counter answers, the "
+     "last arriver, and each slice: writes reach L2, the counter answers, the "
      "first slot is read",
      kRefit, 0.5, 8},
     {"separate_us", &C::separate_us, 1.818, "us", device,

@@ -60,6 +60,8 @@ std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& devi
   Result<Plan> numbered = with_numbering(plans->front(), choice->numbering);
   if (!numbered) return std::nullopt;
   Plan& plan = *numbered;
+  // Before 0.3 a record could split only the tiles of the last wave; that plan is another.
+  if (choice->slices > 1 && plan.split.clusters != choice->clusters) return std::nullopt;
   const bool made_direct = plan.config.store == StorePath::direct && why_not_tma_store(checked) == nullptr;
   if (other && made_direct && checked.m > kPlanner.search.borrowed_rows) return std::nullopt;
   plan.source = PlanSource::record;

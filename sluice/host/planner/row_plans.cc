@@ -99,9 +99,11 @@ std::set<i64> fixed_rows(const typename Kind::Problem& problem, const RowRange& 
   for (const int m : tried::kRangeRows)
     if (m > rows.low && m < rows.high) fixed.insert(m);
   if (!Kind::strides_depend_on_m(problem)) return fixed;
-  // TMA loads A only if m is a multiple of 8. Most fixed m are, and the m before each is not.
+  // TMA loads A only if m is a multiple of 8: each fixed m is joined by the last such m before it, and by one
+  // that is none.
   for (const i64 m : std::set<i64>(fixed))
-    if (m > rows.low) fixed.insert(m - 1);
+    for (const i64 other : {m - m % 8, m % 8 == 0 ? m - 1 : m})
+      if (other >= rows.low) fixed.insert(other);
   return fixed;
 }
 

@@ -278,7 +278,7 @@ Estimate Model::estimate_at_clock(const WorkSplit& split) const {
   e.overhead_us = device_.rates.launch_us + cost_.begin_us;
   if (cluster_size(c_) > 1) e.overhead_us += cost_.cluster_us;
   e.overhead_us += combine_us(split);
-  // No loads or products overlap the last epilogue. Cooperative runs and phases count theirs with their
+  // No loads or products overlap the last epilogue. Cooperative slices and phases count theirs with their
   // tiles.
   const bool ends_with_whole_tiles = whole > 0 && !c_.conv.phased;
   if (c_.schedule == Schedule::ping_pong || ends_with_whole_tiles) e.overhead_us += epilogue_clocks() / clock;

@@ -42,7 +42,7 @@ std::string slices_problem(const Problem& p, const KernelConfig& c, const WorkSp
   if (c.combine == Combine::none)
     return name + " needs a config with Combine::last_arriver, Combine::separate or Combine::add";
   if (split.slices < 1 || split.slices > k_tiles)
-    return name + " must be in 1.." + std::to_string(k_tiles) + ", the k-tiles of a tile";
+    return name + " must be in 1.." + std::to_string(std::max(k_tiles, i64{1})) + ", the k-tiles of a tile";
   if (split.slices > kMaxInt / std::max<i64>(tiles, 1) || split.clusters != tiles * split.slices)
     return name + " of " + std::to_string(tiles) +
            " tiles needs a cluster per slice, below 2^31: " + std::to_string(split.clusters) + " clusters";
@@ -82,7 +82,7 @@ std::vector<WorkSplit> splits_along_k(const Problem& p, const KernelConfig& c, c
     return found;
   }
   if (!o.cluster && !o.combine && !may_win(p, c, true)) return {};
-  const i64 fit = max_clusters(c, device);
+  const i64 fit = o.clusters.value_or(max_clusters(c, device));
   for (const i64 slices : tried::kSplits)
     if ((k_tiles % slices == 0 || tiles == 1) && tiles * slices <= fit &&
         k_tiles / slices >= kPlanner.search.run_k_tiles)
