@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every registered config must compile for sm_90a and pass the kernel gate. Cubins are cached (gate_cache.h).
-// gate_catches_test.cc proves that the gate can fail.
+// gate_catches_test.cc proves that the gate can fail. Each suite is a process of its own that compiles in one
+// thread: NVRTC 13.0.88 has crashed in two (docs/findings/what-is-left.md).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +29,7 @@ TEST(registry_gate, every_config_is_as_it_promises) {
   std::vector<std::string> units;
   for (const KernelConfig& config : configs) units.push_back(unit_text(config));
 
-  const auto cubins = cache.get_all(units, /*jobs=*/0, {});
+  const auto cubins = cache.get_all(units, /*jobs=*/1, {});
 
   std::vector<double> seconds;
   for (int i = 0; i < configs.size(); ++i) {
@@ -51,13 +52,13 @@ TEST(registry_gate, every_config_is_as_it_promises) {
              (*cubins[0])->report.compiler, cache.stats().compiles, seconds[seconds.size() / 2]);
 }
 
-TEST(registry_gate, plain_configs_fit_as_often_on_an_sm_as_they_say) {
+TEST(plain_gate, configs_fit_as_often_on_an_sm_as_they_say) {
   const KernelCache cache = gate_cache();
   const std::vector<KernelConfig> configs = plain_configs();
   ASSERT_GT(configs.size(), 180u);
   std::vector<std::string> units;
   for (const KernelConfig& config : configs) units.push_back(unit_text(config));
-  const auto cubins = cache.get_all(units, /*jobs=*/0, {});
+  const auto cubins = cache.get_all(units, /*jobs=*/1, {});
   for (size_t i = 0; i < configs.size(); ++i) {
     ASSERT_TRUE(cubins[i]) << cubins[i].error().message;
     const BuildReport& report = (*cubins[i])->report;
