@@ -82,13 +82,15 @@ def days_of(data: Data) -> dict[str, list[str]]:
 
 
 def measured(of_gpus: list[Data]) -> str:
-    """Returns the GPUs and days of the records shown, for README."""
+    """Returns the GPUs and days of the records shown, and how many later commits touch kernels, for README."""
     parts = []
     for data in of_gpus:
         shown = set(data.shown_files().values()) | {row["commit"] for row in data.rows("files") if row["file"].startswith(("untuned/", "strided"))}
         days = sorted({day for commit, some in days_of(data).items() if commit in shown for day in some})
         if days:
-            parts.append(f"{data.gpu()}, {days[0] if len(days) == 1 else f'from {days[0]} to {days[-1]}'}")
+            since = sorted({touches for commit in shown if (touches := age_of(commit)[1]) is not None})
+            changed = f" (later commits that touch kernels: {since[0] if len(since) == 1 else f'{since[0]} to {since[-1]}'})" if since else ""
+            parts.append(f"{data.gpu()}, {days[0] if len(days) == 1 else f'from {days[0]} to {days[-1]}'}{changed}")
     return f"Measured on: {'; '.join(parts)}." if parts else ""
 
 

@@ -130,6 +130,7 @@ def check_ages(folder: Folder) -> None:
         said_of = flat(said("773e7c6" + "0" * 33))
         assert f"Ages are counted at 5aa6d47 (hash of the kernels' sources: {kernels})." in said_of and said_of.endswith("| 773e7c6 | 2026-01-01 | 1 | 0 |"), said_of
         assert said("d0e9cc4" + "0" * 33).endswith("| d0e9cc4 | 2026-01-01 | 5 | 1 |"), said("d0e9cc4")
+        assert report.measured([folder.data()]) == "Measured on: Made-up GPU, 2026-01-01 (later commits that touch kernels: 1).", report.measured([folder.data()])
         assert age_words(NO_COMMIT) == "" and said("").endswith("| commit not recorded | 2026-01-01 | not known | not known |"), said("")
     finally:
         CountedAt.commit = ""
