@@ -91,7 +91,7 @@ Json candidate_json(const CandidateRecord& c) {
             {"verified", c.verified},
             {"config", c.config},
             {"split", c.split}};
-  if (const auto* dense = std::get_if<Plan>(&c.plan)) json["choice"] = choice_json(*dense);
+  if (!is_packed(c.plan.problem)) json["choice"] = choice_json(c.plan);
   if (!c.error.empty()) json["error"] = c.error;
   return json;
 }
@@ -141,20 +141,20 @@ Json conv_json(const Conv& v) {
           {"pointwise", is_pointwise(v)}};
 }
 
-Json problem_json(const PackedProblem& p) {
+Json packed_json(const Problem& p) {
   return {{"m", p.m},
           {"n", p.n},
           {"k", p.k},
-          {"x", name_of(p.x)},
-          {"scale_x", name_of(p.scale_x)},
-          {"d", name_of(p.d)},
-          {"weights", name_of(p.weights.type)},
-          {"group", p.weights.group},
-          {"weight_scale", name_of(p.weights.scale)},
-          {"zero", name_of(p.weights.zero)},
+          {"x", name_of(p.a.type)},
+          {"scale_x", name_of(p.epilogue.scale_a)},
+          {"d", name_of(p.d.type)},
+          {"weights", name_of(p.b.packed.type)},
+          {"group", p.b.packed.group},
+          {"weight_scale", name_of(p.b.packed.scale)},
+          {"zero", name_of(p.b.packed.zero)},
           {"weight_bytes", static_cast<double>(blob_bytes(p))},
-          {"bias", p.bias != Bias::none},
-          {"activation", name_of(p.activation)}};
+          {"bias", p.epilogue.bias != Bias::none},
+          {"activation", name_of(p.epilogue.activation)}};
 }
 
 /// Names of the contenders that sluice is compared with.
@@ -183,7 +183,7 @@ Json ratios_json(const ShapeRecord& shape) {
 
 Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
   Json json{{"name", name_of(shape)},
-            {"problem", std::visit([](const auto& p) { return problem_json(p); }, shape.problem)},
+            {"problem", is_packed(shape.problem) ? packed_json(shape.problem) : problem_json(shape.problem)},
             {"flops", flops_of(shape.problem)},
             {"bytes", bytes_of_traffic(shape.problem)}};
   if (is_conv(shape.conv)) json["convolution"] = conv_json(shape.conv);
@@ -238,8 +238,8 @@ double ratio(const ShapeRecord& shape, const std::string& ours, const std::strin
   return our_us > 0 && peer_us > 0 ? peer_us / our_us : 0;
 }
 
-double peak_tflops(const RunRecord& run, const AnyProblem& problem) {
-  return is_fp8(input_type(problem)) ? run.fp8_peak_tflops : run.fp16_peak_tflops;
+double peak_tflops(const RunRecord& run, const Problem& problem) {
+  return is_fp8(problem.a.type) ? run.fp8_peak_tflops : run.fp16_peak_tflops;
 }
 
 bool all_verified(const ShapeRecord& shape) {

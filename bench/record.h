@@ -34,12 +34,12 @@ struct CandidateRecord {
   double us = 0;  // screening time in microseconds; 0 if there is an error
   bool verified = false;
   std::string error;
-  AnyPlan plan{};
+  Plan plan{};
 };
 
 struct ShapeRecord {
-  AnyProblem problem;  // the product that sluice computes
-  Conv conv{};         // the convolution that the product computes, also if it is pointwise
+  Problem problem;  // the product that sluice computes
+  Conv conv{};      // the convolution that the product computes, also if it is pointwise
   PlanSource source = PlanSource::model;  // where the plan of kSluice comes from
   int copies = 0;                         // number of operand sets
   double compile_s = 0;                   // wall time of compiling and loading all kernels
@@ -100,7 +100,7 @@ double median_of(const ShapeRecord& shape, const std::string& contender);
 /// contenders.
 double ratio(const ShapeRecord& shape, const std::string& ours, const std::string& peer);
 /// Sustained peak rate of the problem's input type.
-double peak_tflops(const RunRecord& run, const AnyProblem& problem);
+double peak_tflops(const RunRecord& run, const Problem& problem);
 /// True if all contenders ran and no sluice kernel is wrong.
 bool all_verified(const ShapeRecord& shape);
 

@@ -11,58 +11,38 @@
 namespace sluice::bench {
 namespace {
 
-/// A recorded choice. Choices of a chain's steps are listed as records of their product.
+/// A recorded choice, and a problem that it is for. Choices of a chain's steps are listed as records of their
+/// product, and the problem is the step's.
 struct Chosen {
   TuningRecord record;
-  PackedStepRecipe fused{};  // for a packed step of a chain: norm and residual that the product computes
+  Problem problem;
 };
 
 std::vector<Chosen> chosen_of(const ParsedRecords& records) {
   std::vector<Chosen> all;
-  for (const TuningRecord& record : records.records) all.push_back({record});
+  for (const TuningRecord& record : records.records) all.push_back({record, example_of(record.key.recipe)});
   for (const TunedChain& chain : records.chains)
     for (const auto& [recipe, choice] : chain.steps) {
-      Chosen made{.record = {.key = {.gpu = chain.gpu, .sm_count = chain.sm_count}}};
-      if (const auto* dense = std::get_if<Recipe>(&recipe)) {
-        made.record.key.recipe = *dense;
-      } else if (const auto* packed = std::get_if<PackedStepRecipe>(&recipe)) {
-        made.record.key.recipe = packed->product;
-        made.fused = *packed;
-      } else {
-        continue;
-      }
-      if (const auto* dense = std::get_if<TunedChoice>(&choice.kernel))
-        made.record.choice = *dense;
-      else if (const auto* packed = std::get_if<packed::TunedChoice>(&choice.kernel))
-        made.record.choice = *packed;
-      else
-        continue;  // the step has no recorded kernel, so the planner chooses
-      all.push_back(std::move(made));
+      const auto* product = std::get_if<Recipe>(&recipe);
+      if (product == nullptr || !choice.kernel) continue;  // without a kernel the planner chooses
+      const Problem problem = example_of(*product);
+      const TuningKey key{.gpu = chain.gpu, .sm_count = chain.sm_count, .recipe = recipe_of(problem)};
+      all.push_back({{.key = key, .choice = *choice.kernel}, problem});
     }
   return all;
 }
 
-AnyProblem problem_of(const Chosen& chosen) {
-  if (const auto* dense = std::get_if<Recipe>(&chosen.record.key.recipe)) return example_of(*dense);
-  PackedProblem problem = example_of(std::get<PackedRecipe>(chosen.record.key.recipe));
-  problem.gated = chosen.fused.gated;
-  problem.norm_x = chosen.fused.norm_x;
-  problem.residual = chosen.fused.residual;
-  return problem;
-}
-
 /// Returns a name that is equal for plans with equal packed weights, so that the weights are made once for
 /// all of them. Returns "" for dense plans.
-std::string weights_of(const AnyPlan& plan) {
-  const auto* packed = std::get_if<packed::Plan>(&plan);
-  if (packed == nullptr) return "";
-  PackedProblem p = packed->problem;
+std::string weights_of(const Plan& plan) {
+  if (!is_packed(plan.problem)) return "";
+  Problem p = plan.problem;
   p.m = 1;
-  p.d = PackedProblem{}.d;
-  p.activation = Activation::none;
-  p.gated = p.norm_x = p.residual = false;
-  p.ld_d = p.ld_c = 0;
-  return to_string(p);
+  p.d.type = DType::bf16;
+  p.epilogue.activation = Activation::none;
+  p.epilogue.gated = p.norm_a = p.epilogue.residual = false;
+  p.d.ld = p.c.ld = 0;
+  return to_string(key_of(p));
 }
 
 }  // namespace
@@ -70,7 +50,7 @@ std::string weights_of(const AnyPlan& plan) {
 RecordedPlans recorded_plans(const ParsedRecords& records, const DeviceInfo& device) {
   RecordedPlans made;
   for (const Chosen& chosen : chosen_of(records)) {
-    const AnyProblem problem = problem_of(chosen);
+    const Problem& problem = chosen.problem;
     const TuningKey& key = chosen.record.key;
     const std::string name = name_of(problem);
     if (key.sm_count != device.sm_count) {
@@ -81,7 +61,7 @@ RecordedPlans recorded_plans(const ParsedRecords& records, const DeviceInfo& dev
     DeviceInfo as_recorded = device;
     as_recorded.name = key.gpu;
     const RecordBook book[] = {book_of(std::span(&chosen.record, 1))};
-    std::optional<AnyPlan> plan = recorded_plan(problem, as_recorded, book);
+    std::optional<Plan> plan = recorded_plan(problem, as_recorded, book);
     if (plan)
       made.plans.push_back({name, *std::move(plan)});
     else

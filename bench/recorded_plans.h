@@ -14,7 +14,7 @@ namespace sluice::bench {
 
 struct RecordedPlan {
   std::string name;  // name of the problem
-  AnyPlan plan;
+  Plan plan;
 };
 
 struct RecordedPlans {

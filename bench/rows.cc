@@ -27,7 +27,7 @@ double us_since(Clock::time_point start) {
 }
 
 /// Times the kernel chosen for one m and the kernel that serves the range. Returns "", or why it could not.
-std::string race(const Lab& lab, Operands& operands, const std::vector<AnyPlan>& plans, RowPoint& point) {
+std::string race(const Lab& lab, Operands& operands, const std::vector<Plan>& plans, RowPoint& point) {
   std::vector<Entrant> entrants;
   std::vector<Result<Contender>> contenders = operands.prepare(plans);
   for (size_t i = 0; i < contenders.size(); ++i) {
@@ -50,19 +50,19 @@ std::string race(const Lab& lab, Operands& operands, const std::vector<AnyPlan>&
   return {};
 }
 
-RowPoint measure_point(const Lab& lab, const Request& request, const AnyRowTable& table,
+RowPoint measure_point(const Lab& lab, const Request& request, const gemm::RowTable& table,
                        OperandStore& store) {
-  RowPoint point{.m = std::visit([](const auto& r) { return r.problem.m; }, request)};
-  const Result<AnyPlan> alone = plan_of(request, lab.device.info(), lab.device.records());
-  const Result<AnyPlan> few = plan_of(table, point.m, lab.device.info());
+  RowPoint point{.m = request.problem.m};
+  const Result<Plan> alone = plan_of(request, lab.device.info(), lab.device.records());
+  const Result<Plan> few = gemm::plan(table, point.m, lab.device.info());
   if (!alone || !few) {
     point.error = (alone ? few : alone).error().message;
     return point;
   }
-  point.alone = short_name(*alone), point.few = short_name(*few);
+  point.alone = short_name(alone->config), point.few = short_name(few->config);
   point.same = is_same(*alone, *few);
   if (point.same) return point;
-  const Result<Operands*> open = store.open(problem_of(*alone), scalars_of(request));
+  const Result<Operands*> open = store.open(alone->problem, scalars_of(request));
   point.error = open ? race(lab, **open, {*alone, *few}, point) : open.error().message;
   return point;
 }
@@ -81,15 +81,15 @@ FirstCalls time_first_calls(const Lab& lab, const Request& request, RowRange row
     return found;
   };
   const Request most = with_rows(request, rows.high);
-  const Result<AnyPlan> plan = plan_of(most, lab.device.info(), lab.device.records());
+  const Result<Plan> plan = plan_of(most, lab.device.info(), lab.device.records());
   const Result<Operands*> operands =
-      plan ? store.open(problem_of(*plan), scalars_of(most)) : Result<Operands*>(plan.error());
+      plan ? store.open(plan->problem, scalars_of(most)) : Result<Operands*>(plan.error());
   if (!operands) return fail(operands.error());
   if (Result<void> done = lab.stream.synchronize(); !done) return fail(done.error());
   const int before = kernels_made(lab.device);
   std::vector<double> times;
   for (i64 m = rows.low; m <= rows.high; ++m) {
-    const AnyProblem one = problem_of(with_rows(request, m));
+    const Problem one = with_rows(request, m).problem;
     const Clock::time_point start = Clock::now();
     const Result<void> called = (*operands)->run(one, lab.stream.get());
     times.push_back(us_since(start));
@@ -117,18 +117,18 @@ std::vector<i64> drawn_rows(const RowsMethod& method) {
   return drawn;
 }
 
-Result<RowsModel> modelled(const Request& request, const AnyRowTable& table, const RowRange& rows,
+Result<RowsModel> modelled(const Request& request, const gemm::RowTable& table, const RowRange& rows,
                            const DeviceInfo& device, const RecordBook& records) {
   RowsModel model{.worst_m = rows.low};
   std::set<std::string> kernels;
   const i64 step = 1 + (rows.high - rows.low) / kMostModelled;
   int count = 0;
   for (i64 m = rows.low; m <= rows.high; m += step, ++count) {
-    SLUICE_TAKE(const AnyPlan alone, plan_of(with_rows(request, m), device, records));
-    SLUICE_TAKE(const AnyPlan few, plan_of(table, m, device));
+    SLUICE_TAKE(const Plan alone, plan_of(with_rows(request, m), device, records));
+    SLUICE_TAKE(const Plan few, gemm::plan(table, m, device));
     kernels.insert(config_text(alone));
-    const double us = estimate_of(alone).total_us;
-    const double loss = us > 0 ? std::max(estimate_of(few).total_us / us - 1, 0.0) : 0;
+    const double us = alone.estimate.total_us;
+    const double loss = us > 0 ? std::max(few.estimate.total_us / us - 1, 0.0) : 0;
     model.mean_loss += loss;
     if (loss > model.worst_loss) model.worst_loss = loss, model.worst_m = m;
   }
@@ -157,24 +157,17 @@ bool RowsRecord::all_right() const {
          std::all_of(points.begin(), points.end(), [](const RowPoint& point) { return point.error.empty(); });
 }
 
-RowsRecord measure_rows(const Lab& lab, const AnyProblem& problem, const RowsMethod& method,
+RowsRecord measure_rows(const Lab& lab, const Problem& problem, const RowsMethod& method,
                         const Phase& phase) {
   const Request request = request_of(problem);
-  RowsRecord record{.name = name_of(problem_of(with_rows(request, method.rows.high)))};
+  RowsRecord record{.name = name_of(with_rows(request, method.rows.high).problem)};
   phase("choosing and preparing kernels");
   const Clock::time_point start = Clock::now();
-  const Result<RowSummary> ready = std::visit(
-      [&](const auto& p) -> Result<RowSummary> {
-        if constexpr (std::is_same_v<std::decay_t<decltype(p)>, Problem>)
-          return gemm::prepare(lab.device, p, method.rows);
-        else
-          return packed::prepare(lab.device, p, method.rows);
-      },
-      problem);
+  const Result<RowSummary> ready = gemm::prepare(lab.device, problem, method.rows);
   record.prepare_s = 1e-6 * us_since(start);
-  const Result<AnyRowTable> table =
-      ready ? table_of(problem, method.rows, lab.device.info(), lab.device.records())
-            : Result<AnyRowTable>(ready.error());
+  const Result<gemm::RowTable> table =
+      ready ? gemm::plan_rows(problem, method.rows, lab.device.info(), lab.device.records())
+            : Result<gemm::RowTable>(ready.error());
   const Result<RowsModel> model =
       table ? modelled(request, *table, method.rows, lab.device.info(), lab.device.records())
             : Result<RowsModel>(table.error());

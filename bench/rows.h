@@ -35,7 +35,7 @@ struct RowsModel {
 };
 
 /// Estimates every m of a range of up to 512, else a sample. Errors: those of plan_of.
-Result<RowsModel> modelled(const Request& request, const AnyRowTable& table, const RowRange& rows,
+Result<RowsModel> modelled(const Request& request, const gemm::RowTable& table, const RowRange& rows,
                            const DeviceInfo& device, const RecordBook& records);
 
 struct RowPoint {
@@ -76,7 +76,6 @@ struct RowsRecord {
   bool all_right() const;
 };
 
-RowsRecord measure_rows(const Lab& lab, const AnyProblem& problem, const RowsMethod& method,
-                        const Phase& phase);
+RowsRecord measure_rows(const Lab& lab, const Problem& problem, const RowsMethod& method, const Phase& phase);
 
 }  // namespace sluice::bench

@@ -43,9 +43,9 @@ class Session {
  public:
   Session(const Lab& lab, const Planned& item, const Phase& phase)
       : lab_(lab), item_(item), phase_(phase), store_(lab, kAllElements) {
-    record_.problem = problem_of(item.plan);
-    record_.conv = conv_of(item.request);
-    record_.source = source_of(item.plan);
+    record_.problem = item.plan.problem;
+    record_.conv = item.request.conv;
+    record_.source = item.plan.source;
   }
 
   ShapeRecord run() {
@@ -58,8 +58,8 @@ class Session {
 
  private:
   Result<void> measure() {
-    const auto* packed = std::get_if<PackedProblem>(&record_.problem);
-    if (packed != nullptr && is_empty(record_.problem)) {
+    const bool packed = is_packed(record_.problem);
+    if (packed && has_no_product(record_.problem)) {
       record_.error = "an empty product has nothing to time";
       return {};
     }
@@ -67,9 +67,9 @@ class Session {
     SLUICE_TAKE(const auto opened, store_.open(record_.problem, scalars_of(item_.request), record_.conv));
     ours_ = opened;
     record_.copies = ours_->copies();
-    if (packed != nullptr) SLUICE_TRY(fill_dense_peers(*packed));
+    if (packed) SLUICE_TRY(fill_dense_peers(record_.problem));
     enter_ours();
-    if (packed != nullptr)
+    if (packed)
       enter_dense_peers();
     else if (is_conv(record_.conv))
       enter_conv_peers();
@@ -82,11 +82,11 @@ class Session {
   // ---- ours ----
   /// Returns the plans to prepare: the given plan, then the planner's other candidates, Method::tune in all.
   /// Last comes the winner of a race, unless it is one of them.
-  std::vector<AnyPlan> plans() const {
-    std::vector<AnyPlan> all{item_.plan};
-    const Result<std::vector<AnyPlan>> ranked =
-        lab_.method.tune > 1 ? candidates_of(item_.request, lab_.device.info()) : std::vector<AnyPlan>();
-    for (const AnyPlan& plan : ranked ? *ranked : std::vector<AnyPlan>()) {
+  std::vector<Plan> plans() const {
+    std::vector<Plan> all{item_.plan};
+    const Result<std::vector<Plan>> ranked =
+        lab_.method.tune > 1 ? candidates_of(item_.request, lab_.device.info()) : std::vector<Plan>();
+    for (const Plan& plan : ranked ? *ranked : std::vector<Plan>()) {
       if (static_cast<int>(all.size()) >= lab_.method.tune) break;
       if (!is_same(plan, item_.plan)) all.push_back(plan);
     }
@@ -96,13 +96,13 @@ class Session {
   }
 
   /// Index of a plan in `all`; all.size() if it is not there.
-  static size_t place_in(const std::vector<AnyPlan>& all, const AnyPlan& plan) {
-    const auto same = [&](const AnyPlan& one) { return is_same(one, plan); };
+  static size_t place_in(const std::vector<Plan>& all, const Plan& plan) {
+    const auto same = [&](const Plan& one) { return is_same(one, plan); };
     return static_cast<size_t>(std::find_if(all.begin(), all.end(), same) - all.begin());
   }
 
   /// Prepares and checks a contender for each plan. The first is that of the given plan.
-  std::vector<Entrant> our_entrants(const std::vector<AnyPlan>& plans) {
+  std::vector<Entrant> our_entrants(const std::vector<Plan>& plans) {
     phase_(fmt::format("compiling {}", plans.size()));
     const Clock::time_point start = Clock::now();
     std::vector<Result<Contender>> contenders = ours_->prepare(plans);
@@ -111,7 +111,7 @@ class Session {
     for (size_t i = 0; i < contenders.size(); ++i) {
       const char* name = i == 0 ? kSluice : kSluiceTuned;
       if (!contenders[i]) {
-        entrants.push_back(failed(name, short_name(plans[i]), contenders[i].error()));
+        entrants.push_back(failed(name, short_name(plans[i].config), contenders[i].error()));
         continue;
       }
       contenders[i]->name = name;
@@ -127,7 +127,7 @@ class Session {
   /// Adds the given plan, and the winner of its race, to the final race. With tuning: times all candidates
   /// briefly, records them, and adds the best two.
   void enter_ours() {
-    const std::vector<AnyPlan> all = plans();
+    const std::vector<Plan> all = plans();
     std::vector<Entrant> entrants = our_entrants(all);
     finals_.push_back(entrants[0]);
     if (item_.raced && !*item_.raced) finals_.push_back(failed(kSluiceRaced, "", item_.raced->error()));
@@ -136,10 +136,10 @@ class Session {
     phase_(fmt::format("screening {} candidates", entrants.size()));
     const std::vector<Entrant*> best = best_of(lab_, entrants, ours_->copies());
     for (size_t i = 0; i < entrants.size(); ++i)
-      record_.candidates.push_back({.name = short_name(all[i]),
+      record_.candidates.push_back({.name = short_name(all[i].config),
                                     .config = config_text(all[i]),
                                     .split = split_text(all[i]),
-                                    .estimate = estimate_of(all[i]),
+                                    .estimate = all[i].estimate,
                                     .us = entrants[i].record.us.median,
                                     .verified = entrants[i].record.verified,
                                     .error = entrants[i].record.error,
@@ -148,8 +148,8 @@ class Session {
   }
 
   bool has_elements() const {
-    const auto* dense = std::get_if<Problem>(&record_.problem);
-    return dense == nullptr || (dense->m > 0 && dense->n > 0 && dense->batch > 0);
+    const Problem& p = record_.problem;
+    return is_packed(p) || (p.m > 0 && p.n > 0 && p.batch > 0);
   }
 
   // ---- peers ----
@@ -201,7 +201,7 @@ class Session {
         if (Entrant& entered = enter(*entrant, kPeerBest); entered.record.verdict.empty())
           verify_dense(operands, entered);
     }
-    if (is_mostly_weights(std::get<Problem>(record_.problem))) enter_floor();
+    if (is_mostly_weights(record_.problem)) enter_floor();
   }
 
   // ---- peers of convolutions ----
@@ -247,8 +247,8 @@ class Session {
   }
 
   // ---- peers of packed weights: dense products of the same size ----
-  Result<void> fill_dense_peers(const PackedProblem& p) {
-    for (const DType type : {DType::e4m3, is_16bit(p.x) ? p.x : DType::bf16}) {
+  Result<void> fill_dense_peers(const Problem& p) {
+    for (const DType type : {DType::e4m3, is_16bit(p.a.type) ? p.a.type : DType::bf16}) {
       dense_.emplace_back(lab_);
       const Problem problem = with_strides(plain_problem(p.m, p.n, p.k, type));
       SLUICE_TRY(dense_.back().open(problem, {}));
@@ -284,8 +284,8 @@ class Session {
 
   void enter_our_fp8(DenseOperands& operands) {
     phase_("preparing our FP8 product");
-    const DenseRequest request{.problem = operands.sets()[0].problem()};
-    const Result<AnyPlan> plan = plan_of(request, lab_.device.info(), lab_.device.records());
+    const Request request{.problem = operands.sets()[0].problem()};
+    const Result<Plan> plan = plan_of(request, lab_.device.info(), lab_.device.records());
     const Result<Contender> contender =
         plan ? operands.prepare(std::span(&*plan, 1))[0] : Result<Contender>(plan.error());
     if (contender)
@@ -338,7 +338,7 @@ ShapeRecord measure_shape(const Lab& lab, const Planned& item, const Phase& phas
 }
 
 ShapeRecord unplanned_shape(const Request& request, const Error& error) {
-  return {.problem = problem_of(request), .conv = conv_of(request), .error = text_of(error)};
+  return {.problem = request.problem, .conv = request.conv, .error = text_of(error)};
 }
 
 Result<void> still_alive(const Lab& lab) {

@@ -142,44 +142,33 @@ std::vector<Problem> block_set() {
 /// The packed products that have speed targets. First 16 x 3584 x 8192, the case of CUTLASS issue #1549. Then
 /// eight layers with scale groups of 64 and 128, at 1 to 64 fp16 tokens. Then the same at 1 to 128 e4m3
 /// tokens with one scale per token.
-std::vector<PackedProblem> packed_set() {
+std::vector<Problem> packed_set() {
   constexpr Layer kPackedLayers[] = {{4096, 4096},  {8192, 8192}, {28672, 4096}, {4096, 14336},
                                      {8192, 28672}, {7168, 8192}, {1280, 8192},  {8192, 1024}};
   constexpr DType half = DType::fp16;
-  std::vector<PackedProblem> problems{
-      {.m = 16, .n = 3584, .k = 8192, .x = half, .d = half, .weights = {.group = 64}}};
+  std::vector<Problem> problems{packed_problem(16, 3584, 8192, half, half, {.group = 64})};
   for (const int group : {64, 128})
     for (const i64 m : {1, 4, 16, 32, 64})
       for (const auto& [n, k] : kPackedLayers)
-        problems.push_back({.m = m, .n = n, .k = k, .x = half, .d = half, .weights = {.group = group}});
+        problems.push_back(packed_problem(m, n, k, half, half, {.group = group}));
   for (const int group : {64, 128})
     for (const i64 m : {1, 4, 16, 32, 64, 128})
-      for (const auto& [n, k] : kPackedLayers)
-        problems.push_back({.m = m,
-                            .n = n,
-                            .k = k,
-                            .x = DType::e4m3,
-                            .scale_x = ScaleMode::vector,
-                            .d = DType::bf16,
-                            .weights = {.group = group, .order = FragmentOrder::byte}});
+      for (const auto& [n, k] : kPackedLayers) {
+        problems.push_back(packed_problem(m, n, k, DType::e4m3, DType::bf16,
+                                          {.group = group, .order = FragmentOrder::byte}));
+        problems.back().epilogue.scale_a = ScaleMode::vector;
+      }
   return problems;
-}
-
-template <auto kMake>
-std::vector<AnyProblem> any() {
-  const auto problems = kMake();
-  return {problems.begin(), problems.end()};
 }
 
 struct NamedSet {
   const char* name;
-  std::vector<AnyProblem> (*make)();
+  std::vector<Problem> (*make)();
 };
-constexpr NamedSet kSets[] = {
-    {"engine", any<engine_set>}, {"smoke", any<smoke_set>},       {"types", any<types_set>},
-    {"tokens", any<tokens_set>}, {"promoted", any<promoted_set>}, {"block", any<block_set>},
-    {"row", any<row_set>},       {"decode", any<decode_set>},     {"long_k", any<long_k_set>},
-    {"sweep", any<sweep_set>},   {"packed", any<packed_set>}};
+constexpr NamedSet kSets[] = {{"engine", engine_set}, {"smoke", smoke_set},       {"types", types_set},
+                              {"tokens", tokens_set}, {"promoted", promoted_set}, {"block", block_set},
+                              {"row", row_set},       {"decode", decode_set},     {"long_k", long_k_set},
+                              {"sweep", sweep_set},   {"packed", packed_set}};
 
 }  // namespace
 
@@ -198,7 +187,7 @@ std::vector<std::string> set_names() {
   return names;
 }
 
-Result<std::vector<AnyProblem>> problem_set(const std::string& name) {
+Result<std::vector<Problem>> problem_set(const std::string& name) {
   for (const NamedSet& set : kSets)
     if (name == set.name) return set.make();
   return Error{ErrorCode::invalid_argument, fmt::format("no problem set {}; there are: {}", in_quotes(name),
@@ -232,7 +221,7 @@ std::string problem_text(const Problem& p) {
   return text;
 }
 
-double bytes_of_traffic(const Problem& p) {
+double dense_traffic(const Problem& p) {
   if (is_conv(p.conv)) {
     const ConvElements e = conv_elements(p.conv);
     const int d_bytes = bytes_of(p.d.type) * (adds(p.epilogue) ? 2 : 1);

@@ -16,7 +16,7 @@ Problem plain_problem(i64 m, i64 n, i64 k, DType input);
 
 std::vector<std::string> set_names();
 /// Returns the problems of a named set. Error invalid_argument: there is no such set; the message lists them.
-Result<std::vector<AnyProblem>> problem_set(const std::string& name);
+Result<std::vector<Problem>> problem_set(const std::string& name);
 
 /// Returns for example "4096x4096x4096".
 std::string shape_text(const Problem& problem);
@@ -25,6 +25,6 @@ std::string shape_text(const Problem& problem);
 std::string problem_text(const Problem& problem);
 
 /// Bytes of A, B, C and D that must move at least once.
-double bytes_of_traffic(const Problem& problem);
+double dense_traffic(const Problem& problem);
 
 }  // namespace sluice::bench

@@ -50,7 +50,7 @@ Result<std::vector<bench::Request>> requests_for(const BenchFlags& flags) {
 
 bool has_convolutions(const std::vector<bench::Request>& requests) {
   return std::any_of(requests.begin(), requests.end(),
-                     [](const bench::Request& request) { return is_conv(bench::conv_of(request)); });
+                     [](const bench::Request& request) { return is_conv(request.conv); });
 }
 
 void print_run(const bench::RunRecord& run, const bench::Lab& lab, bool convolutions) {
@@ -78,22 +78,22 @@ void print_shape(const bench::RunRecord& run, const bench::ShapeRecord& shape, b
 /// True if there is something to race: the caller chose no kernel, and the problem has no tuning record.
 bool may_race(const bench::Request& request, const bench::Lab& lab) {
   if (chooses_kernels(request)) return false;
-  const bench::Request unasked = bench::request_of(problem_of(request));
-  const Result<bench::AnyPlan> plan = plan_of(unasked, lab.device.info(), lab.device.records());
-  return plan && bench::source_of(*plan) == PlanSource::model;
+  const bench::Request unasked = bench::request_of(request.problem);
+  const Result<Plan> plan = plan_of(unasked, lab.device.info(), lab.device.records());
+  return plan && plan->source == PlanSource::model;
 }
 
 /// Measures the planner's pick and, if a race makes sense, the winner of a race of `racers` plans.
 bench::ShapeRecord measure(const bench::Lab& lab, const bench::Request& request, int racers,
                            const bench::Phase& phase) {
-  const Result<bench::AnyPlan> plan = plan_of(request, lab.device.info(), lab.device.records());
+  const Result<Plan> plan = plan_of(request, lab.device.info(), lab.device.records());
   if (!plan) return bench::unplanned_shape(request, plan.error());
   bench::Planned item{.request = request, .plan = *plan};
   double race_ms = 0;
   if (racers > 1 && may_race(request, lab)) {
     phase("racing");
     const auto start = std::chrono::steady_clock::now();
-    item.raced = bench::raced_plan_of(bench::problem_of(*plan), lab.device, racers);
+    item.raced = gemm::race(lab.device, plan->problem, racers);
     race_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   }
   bench::ShapeRecord record = bench::measure_shape(lab, item, phase);
@@ -128,7 +128,7 @@ Result<int> run_bench(const BenchFlags& flags) {
   Result<void> alive;
   std::optional<Columns> header;  // the table header that was printed last
   for (const bench::Request& request : requests) {
-    const Columns columns = columns_of(problem_of(request), bench::conv_of(request), tuned);
+    const Columns columns = columns_of(request.problem, request.conv, tuned);
     if (header != columns) fmt::print("{}", paint(stdout, Colour::bold, shape_header(columns)));
     header = columns;
     run.shapes.push_back(measure(lab, request, flags.racers, job.part(bench::name_of(request))));

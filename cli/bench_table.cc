@@ -103,8 +103,8 @@ std::string short_detail(const ShapeRecord& shape) {
   const ContenderRecord* ours = find(shape, kSluice);
   if (ours == nullptr) return "-";
   const std::string& detail = ours->detail;
-  size_t end = bench::is_packed(shape.problem) ? detail.size() : 0;
-  if (bench::is_packed(shape.problem))
+  size_t end = is_packed(shape.problem) ? detail.size() : 0;
+  if (is_packed(shape.problem))
     for (const char* types : {" fp16*", " bf16*", " e4m3*"}) end = std::min(end, detail.find(types));
   else
     for (int word = 0; word < 4 && end != std::string::npos; ++word) end = detail.find(' ', end + 1);
@@ -201,10 +201,10 @@ std::vector<std::string> cells_of(const RunRecord& run, const ShapeRecord& shape
 
 }  // namespace
 
-Columns columns_of(const bench::AnyProblem& problem, const Conv& conv, bool tuned) {
-  return {bench::is_packed(problem) ? LineKind::packed
-          : is_conv(conv)           ? LineKind::convolution
-                                    : LineKind::dense,
+Columns columns_of(const Problem& problem, const Conv& conv, bool tuned) {
+  return {is_packed(problem) ? LineKind::packed
+          : is_conv(conv)    ? LineKind::convolution
+                             : LineKind::dense,
           tuned};
 }
 

@@ -37,24 +37,22 @@ struct CompileFlags {
 
 /// Source texts of the kernels that check a result, and of those that pack weights. The first two are used by
 /// every bench and tuning run (bench/lab.h).
-std::vector<std::string> helpers_of(const bench::AnyProblem& problem) {
+std::vector<std::string> helpers_of(const Problem& problem) {
   std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
-  const auto* packed = std::get_if<PackedProblem>(&problem);
-  if (packed == nullptr) return units;
+  if (!is_packed(problem)) return units;
   units.push_back(packed::reference_unit_text());
   for (const CodeStorage codes : {CodeStorage::byte, CodeStorage::nibble})
-    if (codes == CodeStorage::byte || code_bits(packed->weights.type) == 4)
-      units.push_back(pack_unit_text({.format = packed->weights, .codes = codes}));
+    if (codes == CodeStorage::byte || code_bits(problem.b.packed.type) == 4)
+      units.push_back(pack_unit_text({.format = problem.b.packed, .codes = codes}));
   return units;
 }
 
 /// Returns the plans that serve a range of rows, then the plans that `sluice rows` compares them with.
-Result<std::vector<bench::AnyPlan>> range_plans_of(const bench::Request& request, const Target& target,
-                                                   const bench::RowsMethod& drawn) {
-  SLUICE_TAKE(const bench::AnyRowTable table,
-              bench::table_of(problem_of(request), drawn.rows, target.info(), target.records));
-  std::vector<bench::AnyPlan> plans = std::visit(
-      [](const auto& t) { return std::vector<bench::AnyPlan>(t.kernels.begin(), t.kernels.end()); }, table);
+Result<std::vector<Plan>> range_plans_of(const bench::Request& request, const Target& target,
+                                         const bench::RowsMethod& drawn) {
+  SLUICE_TAKE(const gemm::RowTable table,
+              gemm::plan_rows(request.problem, drawn.rows, target.info(), target.records));
+  std::vector<Plan> plans = table.kernels;
   std::vector<i64> rows = drawn.numbers > 0 ? bench::drawn_rows(drawn) : std::vector<i64>();
   if (!rows.empty()) {
     SLUICE_TAKE(const bench::RowsModel model,
@@ -62,20 +60,20 @@ Result<std::vector<bench::AnyPlan>> range_plans_of(const bench::Request& request
     rows.push_back(model.worst_m);
   }
   for (const i64 m : rows) {
-    SLUICE_TAKE(bench::AnyPlan alone, plan_of(with_rows(request, m), target.info(), target.records));
+    SLUICE_TAKE(Plan alone, plan_of(with_rows(request, m), target.info(), target.records));
     plans.push_back(std::move(alone));
   }
   return plans;
 }
 
 /// Returns the planner's pick, then its next candidates, `top` plans in all.
-Result<std::vector<bench::AnyPlan>> plans_of(const bench::Request& request, const Target& target,
-                                             const CompileFlags& flags) {
+Result<std::vector<Plan>> plans_of(const bench::Request& request, const Target& target,
+                                   const CompileFlags& flags) {
   if (!flags.rows.empty()) return range_plans_of(request, target, flags.drawn);
-  SLUICE_TAKE(bench::AnyPlan pick, plan_of(request, target.info(), target.records));
-  std::vector<bench::AnyPlan> plans{std::move(pick)};
+  SLUICE_TAKE(Plan pick, plan_of(request, target.info(), target.records));
+  std::vector<Plan> plans{std::move(pick)};
   if (flags.top <= 1) return plans;
-  SLUICE_TAKE(const std::vector<bench::AnyPlan> more, candidates_of(request, target.info()));
+  SLUICE_TAKE(const std::vector<Plan> more, candidates_of(request, target.info()));
   plans.insert(plans.end(), more.begin(),
                more.begin() + std::min<std::ptrdiff_t>(flags.top, static_cast<std::ptrdiff_t>(more.size())));
   return plans;
@@ -92,10 +90,10 @@ Result<std::vector<std::string>> all_units(const std::vector<bench::Request>& re
       if (seen.insert(unit).second) units.push_back(std::move(unit));
   };
   for (const bench::Request& request : requests) {
-    const Result<std::vector<bench::AnyPlan>> plans = plans_of(request, target, flags);
+    const Result<std::vector<Plan>> plans = plans_of(request, target, flags);
     if (!plans) return within(bench::name_of(request), plans.error());
-    add(helpers_of(problem_of(request)));
-    for (const bench::AnyPlan& plan : *plans) add(bench::units_of(plan));
+    add(helpers_of(request.problem));
+    for (const Plan& plan : *plans) add(gemm::units_of(plan));
   }
   if (flags.top > 1) add({ops::compare_unit_text()});
   return units;

@@ -126,7 +126,7 @@ Result<Conv> conv_of(const ConvFlags& f) {
   return conv;
 }
 
-Result<bench::DenseRequest> conv_request_of(const Conv& conv, const ProblemFlags& f) {
+Result<bench::Request> conv_request_of(const Conv& conv, const ProblemFlags& f) {
   SLUICE_TAKE(const Problem said, unsized_problem_of(f));
   if (said.a.type != said.b.type)
     return error_of(ErrorCode::invalid_type,
@@ -134,12 +134,12 @@ Result<bench::DenseRequest> conv_request_of(const Conv& conv, const ProblemFlags
                     name_of(said.a.type), name_of(said.b.type));
   SLUICE_TAKE(const PlanOverrides overrides, overrides_of(f));
   SLUICE_TAKE(const Problem problem, bench::conv_problem(conv, said));
-  return bench::DenseRequest{
+  return bench::Request{
       .problem = problem, .overrides = overrides, .alpha = f.alpha, .beta = beta_of(f), .conv = conv};
 }
 
 std::string pointwise_line(const bench::Request& request) {
-  const Conv& conv = bench::conv_of(request);
+  const Conv& conv = request.conv;
   return is_conv(conv) && is_pointwise(conv) ? conv_line(conv, "; a plain product, as nothing is gathered")
                                              : "";
 }

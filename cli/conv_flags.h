@@ -35,8 +35,8 @@ Result<ConvOp> op_of(const ConvFlags& flags);
 /// Returns the convolution. Errors: invalid_argument, if a size is missing or malformed.
 Result<Conv> conv_of(const ConvFlags& flags);
 /// Returns the product that computes `conv`, with the types, epilogue and overrides of `flags`. Errors: those
-/// of conv::problem and dense_request_of.
-Result<bench::DenseRequest> conv_request_of(const Conv& conv, const ProblemFlags& flags);
+/// of conv::problem and product_request_of.
+Result<bench::Request> conv_request_of(const Conv& conv, const ProblemFlags& flags);
 
 /// Returns a line that describes the convolution if it is pointwise, else "". The plan of a pointwise one is
 /// that of a plain product, which does not mention the convolution.

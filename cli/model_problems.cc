@@ -52,14 +52,11 @@ std::vector<Layer> layers_of(const bench::Model& m) {
 }
 
 /// The product that python/sluice/torch/_layers.py runs for a layer.
-bench::AnyProblem problem_of(LayerRecipe recipe, const Layer& layer, i64 tokens) {
+Problem problem_of(LayerRecipe recipe, const Layer& layer, i64 tokens) {
   const bool int4 = recipe == LayerRecipe::int4;
   if (int4 || recipe == LayerRecipe::int8)
-    return PackedProblem{
-        .m = tokens,
-        .n = layer.n,
-        .k = layer.k,
-        .weights = {.type = int4 ? WeightType::uint4 : WeightType::int8, .scale = DType::bf16}};
+    return packed_problem(tokens, layer.n, layer.k, DType::bf16, DType::bf16,
+                          {.type = int4 ? WeightType::uint4 : WeightType::int8, .scale = DType::bf16});
   Problem p{.m = tokens, .n = layer.n, .k = layer.k};
   if (recipe == LayerRecipe::none) return p;
   p.a.type = p.b.type = DType::e4m3;

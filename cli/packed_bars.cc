@@ -33,8 +33,8 @@ std::string verdict(bool met, const std::string& text) {
   return fmt::format("  {} {}\n", met ? "met:    " : "NOT met:", text);
 }
 
-bool is_first_bar(const PackedProblem& p) {
-  return p.m == 16 && p.n == 3584 && p.k == 8192 && p.weights.group == 64;
+bool is_first_bar(const Problem& p) {
+  return p.m == 16 && p.n == 3584 && p.k == 8192 && p.b.packed.group == 64;
 }
 
 std::string first_bar(const ShapeRecord& shape, const char* ours) {
@@ -107,9 +107,8 @@ std::string bars_of(const bench::RunRecord& run, const char* ours) {
   // The better ratio of the two token types, by product.
   std::map<std::tuple<i64, i64, i64, int>, Ratio> faster;
   for (const ShapeRecord& shape : run.shapes) {
-    const auto* packed = std::get_if<PackedProblem>(&shape.problem);
-    if (packed == nullptr) continue;
-    const PackedProblem& p = *packed;
+    const Problem& p = shape.problem;
+    if (!is_packed(p)) continue;
     if (is_first_bar(p)) {
       text += first_bar(shape, ours);
       continue;
@@ -117,8 +116,8 @@ std::string bars_of(const bench::RunRecord& run, const char* ours) {
     const Ratio ratio{.tokens = p.m,
                       .weights = static_cast<double>(p.n) * static_cast<double>(p.k),
                       .fp8 = bench::ratio(shape, ours, kBestFp8)};
-    (p.x == DType::e4m3 ? byte : half).push_back(ratio);
-    Ratio& best = faster.emplace(std::tuple{p.m, p.n, p.k, p.weights.group}, ratio).first->second;
+    (p.a.type == DType::e4m3 ? byte : half).push_back(ratio);
+    Ratio& best = faster.emplace(std::tuple{p.m, p.n, p.k, p.b.packed.group}, ratio).first->second;
     if (ratio.fp8 > best.fp8) best = ratio;
   }
   for (const auto& [product, ratio] : faster) either.push_back(ratio);

@@ -15,25 +15,9 @@ namespace sluice::cli {
 namespace {
 
 /// Flags of dense products that have the same meaning for packed ones.
-constexpr std::array kShared = {"--shape",      "--m",        "--n",         "--k",       "--dtype",
-                                "--d",          "--bias",     "--bias-type", "--ld-a",    "--activation",
-                                "--ld-d",       "--scale-a",  "--gated",     "--scale-d", "--stages",
-                                "--no-records", "--residual", "--ld-c"};
-
-/// Adds one flag per field of Config that the caller may choose, unless a flag of that name exists.
-template <class Config>
-void add_kernel_flags(CLI::App& app, const char* group, PackedFlags& f) {
-  const auto add = [&]<class Member>(const Field<Config, Member>& row) {
-    const std::string name = row.name;
-    if (row.overrule == nullptr || name == "stages") return;
-    const std::string flag = flag_of(name == "tokens" ? "tokens_tile" : name);
-    if (app.get_option_no_throw(flag) != nullptr) return;
-    CLI::Option* option = app.add_option(flag, f.overrides.*row.overrule, row.help)->group(group);
-    check_range(option, *range_of_packed_override(name));
-    f.override_options.push_back(option);
-  };
-  std::apply([&](const auto&... rows) { (add(rows), ...); }, FieldsOf<Config>::kTable);
-}
+constexpr std::array kShared = {
+    "--shape", "--m",          "--n",    "--k",       "--dtype", "--d",       "--bias",     "--bias-type",
+    "--ld-a",  "--activation", "--ld-d", "--scale-a", "--gated", "--scale-d", "--residual", "--ld-c"};
 
 }  // namespace
 
@@ -69,13 +53,9 @@ void add_format_flags(CLI::App& app, PackedFlags& f) {
 void add_packed_flags(CLI::App& app, PackedFlags& f) {
   add_format_flags(app, f);
   f.format_options.push_back(
-      app.add_flag("--norm-x", f.norm_x,
-                   "X is normed first: its rows over their root mean square, times gamma")
+      app.add_flag("--norm-a", f.norm_a,
+                   "A is normed first: its rows over their root mean square, times gamma")
           ->group("Packed weights"));
-  add_kernel_flags<NarrowConfig>(app, "Packed weights: of the narrow kernel (--stages too)", f);
-  add_kernel_flags<WideConfig>(app, "Packed weights: of the wide kernel", f);
-  add_kernel_flags<StripConfig>(
-      app, "Packed weights: of the strip kernel (--tokens-tile, --parts and --stages too)", f);
 }
 
 bool is_shared_flag(const std::string& name) {
@@ -86,37 +66,15 @@ bool is_packed(const PackedFlags& flags) {
   return !flags.weights.empty();
 }
 
-packed::Overrides packed_overrides_of(const ProblemFlags& problem, const PackedFlags& flags) {
-  packed::Overrides overrides = flags.overrides;
-  overrides.stages = problem.overrides.stages;
-  overrides.ignore_records = problem.overrides.ignore_records;
-  return overrides;
-}
-
-Result<bench::PackedRequest> packed_request_of(const ProblemFlags& problem, const PackedFlags& flags) {
+Result<bench::Request> packed_request_of(const ProblemFlags& problem, const PackedFlags& flags) {
   SLUICE_TAKE(WeightFormat format, format_of(flags));
-  SLUICE_TAKE(const Problem p, problem_of(problem));
-  const Epilogue& e = p.epilogue;
+  SLUICE_TAKE(bench::Request request, product_request_of(problem));
+  Problem& p = request.problem;
   if (p.a.type == DType::e4m3 && format.type == WeightType::uint4) format.order = FragmentOrder::byte;
-  return bench::PackedRequest{
-      .problem = {.m = p.m,
-                  .n = p.n,
-                  .k = p.k,
-                  .x = p.a.type,
-                  .scale_x = e.scale_a,
-                  .d = p.d.type,
-                  .weights = format,
-                  .bias = e.bias,
-                  .bias_type = e.bias == Bias::none ? PackedProblem{}.bias_type : e.bias_type,
-                  .activation = e.activation,
-                  .gated = e.gated,
-                  .scale_d = e.scale_d,
-                  .norm_x = flags.norm_x,
-                  .residual = e.residual,
-                  .ld_x = p.a.ld,
-                  .ld_d = p.d.ld,
-                  .ld_c = e.residual ? p.c.ld : 0},
-      .overrides = packed_overrides_of(problem, flags)};
+  p.b = {.type = p.a.type, .packed = format};
+  p.norm_a = flags.norm_a;
+  if (p.epilogue.residual) add_residual(p);
+  return request;
 }
 
 }  // namespace sluice::cli

@@ -19,15 +19,13 @@ namespace sluice::cli {
 struct PackedFlags {
   std::string weights, weight_scale = "fp16", zero = "none";
   int group = 128;
-  bool norm_x = false;
-  packed::Overrides overrides;  // stages and ignore_records come from the flags of dense products
-  std::vector<const CLI::Option*> format_options, override_options;  // to check which were given
+  bool norm_a = false;
+  std::vector<const CLI::Option*> format_options;  // to check which were given
 };
 
 /// Adds --weights and the flags of its format.
 void add_format_flags(CLI::App& app, PackedFlags& flags);
-/// Adds the format's flags and those of the overrides. --stages and --no-records are shared with dense
-/// products.
+/// Adds the format's flags and --norm-a.
 void add_packed_flags(CLI::App& app, PackedFlags& flags);
 
 bool is_packed(const PackedFlags& flags);
@@ -35,8 +33,7 @@ bool is_packed(const PackedFlags& flags);
 bool is_shared_flag(const std::string& name);
 
 Result<WeightFormat> format_of(const PackedFlags& flags);
-packed::Overrides packed_overrides_of(const ProblemFlags& problem, const PackedFlags& flags);
 /// Returns the packed problem and overrides that the flags describe.
-Result<bench::PackedRequest> packed_request_of(const ProblemFlags& problem, const PackedFlags& flags);
+Result<bench::Request> packed_request_of(const ProblemFlags& problem, const PackedFlags& flags);
 
 }  // namespace sluice::cli

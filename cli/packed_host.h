@@ -12,6 +12,6 @@ namespace sluice::cli {
 Result<std::vector<u8>> reference_d(const packed::HostData& data, int shift);
 
 /// Compares reference_d() with plain sums over the unpacked codes. Checks the packing without a GPU.
-Result<Comparison> compare_on_host(const PackedProblem& problem, packed::DataKind kind, u64 seed);
+Result<Comparison> compare_on_host(const Problem& problem, packed::DataKind kind, u64 seed);
 
 }  // namespace sluice::cli

@@ -72,8 +72,8 @@ std::vector<std::string> cells_of(const Plan& plan) {
           std::to_string(plan.split.clusters),
           fmt::format("{} {}", name_of(plan.split.raster), plan.split.group)};
 }
-std::vector<std::string> cells_of(const packed::Plan& plan) {
-  return {packed::short_name(plan.config), us_text(plan.estimate_us), std::to_string(plan.smem_bytes)};
+std::vector<std::string> packed_cells_of(const Plan& plan) {
+  return {short_name(plan.config), us_text(plan.estimate.total_us), std::to_string(plan.smem_bytes)};
 }
 
 /// Removes words that describe the problem and that all names have after their first `kept` words: types and
@@ -102,13 +102,12 @@ void drop_common_words(std::vector<std::vector<std::string>>& rows, size_t kept)
 
 /// Prints the first `most` candidates, by ascending estimate.
 Result<void> print_candidates(const bench::Request& request, const DeviceInfo& info, int most) {
-  SLUICE_TAKE(const std::vector<bench::AnyPlan> plans, candidates_of(request, info));
-  const bool is_packed = bench::is_packed(problem_of(request));
-  const Table table = is_packed ? packed_table() : dense_table();
+  SLUICE_TAKE(const std::vector<Plan> plans, candidates_of(request, info));
+  const bool packed = is_packed(request.problem);
+  const Table table = packed ? packed_table() : dense_table();
   std::vector<std::vector<std::string>> rows;
-  for (const bench::AnyPlan& plan : plans)
-    rows.push_back(std::visit([](const auto& p) { return cells_of(p); }, plan));
-  drop_common_words(rows, is_packed ? kPackedWords : kDenseWords);
+  for (const Plan& plan : plans) rows.push_back(packed ? packed_cells_of(plan) : cells_of(plan));
+  drop_common_words(rows, packed ? kPackedWords : kDenseWords);
   fmt::print("\n{}", table.header());
   for (int i = 0; i < std::min(most, static_cast<int>(rows.size())); ++i) {
     std::vector<std::string>& cells = rows[static_cast<size_t>(i)];
@@ -129,18 +128,18 @@ Result<int> print_rows(const PlanFlags& flags) {
                                                                                         : "--top")};
   SLUICE_TAKE(const Target target, find_target(flags.target, options_from_environment()));
   const DeviceInfo info = target.info();
-  SLUICE_TAKE(const bench::AnyRowTable table,
-              bench::table_of(problem_of(requests.front()), rows, info, target.records));
-  fmt::print("{}", std::visit([&](const auto& t) { return describe(t, info); }, table));
+  SLUICE_TAKE(const gemm::RowTable table,
+              gemm::plan_rows(requests.front().problem, rows, info, target.records));
+  fmt::print("{}", describe(table, info));
   return kExitOk;
 }
 
 /// Prints the plan, the lines about the GPU, and any further output that the flags ask for.
 Result<void> print_plan(const PlanFlags& flags, const bench::Request& request, const Target& target,
                         const std::string& gpu) {
-  SLUICE_TAKE(const bench::AnyPlan plan, plan_of(request, target.info(), target.records));
-  fmt::print("{}{}{}", pointwise_line(request), bench::describe(plan), gpu);
-  for (const std::string& unit : flags.unit ? bench::units_of(plan) : std::vector<std::string>{})
+  SLUICE_TAKE(const Plan plan, plan_of(request, target.info(), target.records));
+  fmt::print("{}{}{}", pointwise_line(request), describe(plan), gpu);
+  for (const std::string& unit : flags.unit ? gemm::units_of(plan) : std::vector<std::string>{})
     fmt::print("\n{}\n", unit);
   if (flags.candidates() > 0) SLUICE_TRY(print_candidates(request, target.info(), flags.candidates()));
   return {};

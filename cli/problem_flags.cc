@@ -110,8 +110,7 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
     if constexpr (Enumerated<Value>) {
       app.add_option(flag, f.names[name], row.help)->group(group);
     } else if constexpr (!HasFields<Value>) {
-      // Set by --tile, or fixed by a plain schedule.
-      if (name == "tile_m" || name == "tile_n" || name == "warps") return;
+      if (name == "tile_m" || name == "tile_n") return;  // set by --tile
       if (name == "ignore_records") {
         app.add_flag("--no-records", member, row.help)->group(group);
         return;
@@ -119,8 +118,7 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
       CLI::Option* option = app.add_option(flag, member, row.help)->group(group);
       if constexpr (std::is_same_v<Value, i64>)
         option->check(CLI::Range(i64{0}, std::numeric_limits<i64>::max(), "BYTES"));
-      // Both dense and packed products have --stages, with different ranges. Their planners check it.
-      if (std::is_same_v<Value, int> && name != "stages") check_range(option, row.range);
+      if (std::is_same_v<Value, int>) check_range(option, row.range);
     }
   });
 }
@@ -252,11 +250,10 @@ float beta_of(const ProblemFlags& f) {
   return f.beta.value_or(f.residual ? 1.0f : 0.0f);
 }
 
-Result<bench::DenseRequest> dense_request_of(const ProblemFlags& f) {
+Result<bench::Request> product_request_of(const ProblemFlags& f) {
   SLUICE_TAKE(const Problem problem, problem_of(f));
   SLUICE_TAKE(const PlanOverrides overrides, overrides_of(f));
-  return bench::DenseRequest{
-      .problem = problem, .overrides = overrides, .alpha = f.alpha, .beta = beta_of(f)};
+  return bench::Request{.problem = problem, .overrides = overrides, .alpha = f.alpha, .beta = beta_of(f)};
 }
 
 }  // namespace sluice::cli

@@ -60,6 +60,6 @@ Result<PlanOverrides> overrides_of(const ProblemFlags& flags);
 /// Returns the value of --beta. The default is 1 with a residual, else 0.
 float beta_of(const ProblemFlags& flags);
 
-Result<bench::DenseRequest> dense_request_of(const ProblemFlags& flags);
+Result<bench::Request> product_request_of(const ProblemFlags& flags);
 
 }  // namespace sluice::cli

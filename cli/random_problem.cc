@@ -99,36 +99,38 @@ Problem random_problem(const RandomSpec& spec, int index) {
   return p;
 }
 
-PackedProblem random_packed_problem(const RandomSpec& spec, const FormatSpec& formats, int index) {
+Problem random_packed_problem(const RandomSpec& spec, const FormatSpec& formats, int index) {
   Dice dice = dice_of(spec, index);
-  PackedProblem p;
+  Problem p;
   p.m = random_size(dice, spec.largest);
   p.n = random_size(dice, spec.largest);
   p.k = random_size(dice, spec.largest);
-  p.weights = random_format(dice, formats);
-  p.x = dice.one_in(2) ? DType::fp16 : DType::bf16;
-  if (p.weights.type == WeightType::uint4 && dice.one_in(3)) {
-    p.x = DType::e4m3;
-    p.weights.order = FragmentOrder::byte;
-    p.scale_x = dice.any_of(std::array{ScaleMode::none, ScaleMode::tensor, ScaleMode::vector});
+  p.b.packed = random_format(dice, formats);
+  p.a.type = dice.one_in(2) ? DType::fp16 : DType::bf16;
+  if (p.b.packed.type == WeightType::uint4 && dice.one_in(3)) {
+    p.a.type = DType::e4m3;
+    p.b.packed.order = FragmentOrder::byte;
+    p.epilogue.scale_a = dice.any_of(std::array{ScaleMode::none, ScaleMode::tensor, ScaleMode::vector});
   }
-  p.d = dice.any_of(kVectorTypes);
+  p.d.type = dice.any_of(kVectorTypes);
   if (dice.one_in(2)) {
-    p.bias = Bias::column;
-    p.bias_type = dice.any_of(kVectorTypes);
+    p.epilogue.bias = Bias::column;
+    p.epilogue.bias_type = dice.any_of(kVectorTypes);
   }
-  p.activation = random_activation(dice, spec);
-  p.ld_x = padded_ld(dice, p.k, p.x);
-  p.ld_d = dice.one_in(2) ? padded_ld(dice, p.n, p.d) : p.n + dice.below(4);
-  p.norm_x = p.x == DType::bf16 && p.m <= kNormTokens && dice.one_in(2);
-  p.residual = is_16bit(p.x) && p.m <= packed::kMaxResidualTokens && dice.one_in(3);
-  if (p.residual) p.ld_c = dice.one_in(2) ? p.ld_d : p.n + dice.below(4);
-  const bool few = !is_16bit(p.x) || p.m <= packed::kMaxGatedTokens;
-  if (few && !p.residual && p.n >= kGatedUnit && dice.one_in(3)) {
-    p.gated = true;
+  p.epilogue.activation = random_activation(dice, spec);
+  p.a.ld = padded_ld(dice, p.k, p.a.type);
+  p.d.ld = dice.one_in(2) ? padded_ld(dice, p.n, p.d.type) : p.n + dice.below(4);
+  p.norm_a = p.a.type == DType::bf16 && p.m <= kNormTokens && dice.one_in(2);
+  const bool residual = is_16bit(p.a.type) && p.m <= packed::kMaxResidualTokens && dice.one_in(3);
+  if (residual) p.c.ld = dice.one_in(2) ? p.d.ld : p.n + dice.below(4);
+  const bool few = !is_16bit(p.a.type) || p.m <= packed::kMaxGatedTokens;
+  if (few && !residual && p.n >= kGatedUnit && dice.one_in(3)) {
+    p.epilogue.gated = true;
     p.n -= p.n % kGatedUnit;
-    p.ld_d = d_columns(p) + dice.below(4);
+    p.d.ld = d_columns(p) + dice.below(4);
   }
+  p.b.type = p.a.type;
+  if (residual) add_residual(p);
   return p;
 }
 

@@ -28,6 +28,6 @@ struct FormatSpec {
   WeightFormat fixed;
   bool any_group = false, any_scale = false, any_zero = false;
 };
-PackedProblem random_packed_problem(const RandomSpec& spec, const FormatSpec& formats, int index);
+Problem random_packed_problem(const RandomSpec& spec, const FormatSpec& formats, int index);
 
 }  // namespace sluice::cli

@@ -77,8 +77,8 @@ Result<ConvOp> check_list_flags(const RequestFlags& flags, const std::string& so
   SLUICE_TRY(
       refuse_given(flags.conv.options, fmt::format("with {}: write it on the problem's line", source)));
   SLUICE_TRY(refuse_product_flags(flags.problem_options));
-  for (const auto* options : {&flags.packed.format_options, &flags.packed.override_options})
-    SLUICE_TRY(refuse_given(*options, "with --conv: a convolution's filter is not packed; leave it out"));
+  SLUICE_TRY(refuse_given(flags.packed.format_options,
+                          "with --conv: a convolution's filter is not packed; leave it out"));
   return op;
 }
 
@@ -92,8 +92,7 @@ Result<std::vector<Request>> requests_of_file(const RequestFlags& flags) {
     return read_problem_file(flags.file, flags);
   }
   SLUICE_TRY(check_product(flags.conv));
-  for (const auto* options : {&flags.problem_options, &flags.override_options, &flags.packed.format_options,
-                              &flags.packed.override_options})
+  for (const auto* options : {&flags.problem_options, &flags.override_options, &flags.packed.format_options})
     SLUICE_TRY(
         refuse_given(*options, fmt::format("with {}: write it on the problem's line in the file", source)));
   return read_problem_file(flags.file);
@@ -107,7 +106,7 @@ Result<std::vector<Request>> requests_of_conv_set(const RequestFlags& flags) {
   SLUICE_TAKE(const std::vector<Conv> layers, bench::conv_set(flags.set, op));
   std::vector<Request> requests;
   for (const Conv& layer : layers) {
-    Result<bench::DenseRequest> made = conv_request_of(layer, flags.problem);
+    Result<bench::Request> made = conv_request_of(layer, flags.problem);
     if (!made) return within(conv_name(layer), made.error());
     requests.push_back(*std::move(made));
   }
@@ -126,22 +125,10 @@ Result<std::vector<Request>> requests_of_set(const RequestFlags& flags) {
         *options, fmt::format("with {}: the set says what its problems are; give --shape for one problem, or "
                               "leave it out",
                               source)));
-  SLUICE_TAKE(const std::vector<bench::AnyProblem> problems, bench::problem_set(flags.set));
-  if (bench::is_packed(problems.front())) {
-    SLUICE_TRY(refuse_dense(flags.override_options, "with " + source));
-  } else {
-    SLUICE_TRY(refuse_given(flags.packed.override_options,
-                            fmt::format("with {}: its weights are not packed; leave it out", source)));
-  }
+  SLUICE_TAKE(const std::vector<Problem> problems, bench::problem_set(flags.set));
   SLUICE_TAKE(const PlanOverrides overrides, overrides_of(flags.problem));
   std::vector<Request> requests;
-  for (const bench::AnyProblem& problem : problems) {
-    if (const auto* packed = std::get_if<PackedProblem>(&problem))
-      requests.push_back(bench::PackedRequest{.problem = *packed,
-                                              .overrides = packed_overrides_of(flags.problem, flags.packed)});
-    else
-      requests.push_back(bench::DenseRequest{.problem = std::get<Problem>(problem), .overrides = overrides});
-  }
+  for (const Problem& problem : problems) requests.push_back({.problem = problem, .overrides = overrides});
   return requests;
 }
 
@@ -151,8 +138,7 @@ Result<std::vector<Request>> requests_of_model_alone(const RequestFlags& flags) 
     return bad_argument("{} and {}: give one of them", source, flags.set.empty() ? "--shapes" : "--set");
   if (is_conv(flags.conv)) return bad_argument("--conv has no effect with {}: leave it out", source);
   SLUICE_TRY(check_product(flags.conv));
-  for (const auto* options : {&flags.problem_options, &flags.override_options, &flags.packed.format_options,
-                              &flags.packed.override_options})
+  for (const auto* options : {&flags.problem_options, &flags.override_options, &flags.packed.format_options})
     SLUICE_TRY(refuse_given(
         *options,
         fmt::format("with {}: its layers and --recipe say what the problems are; leave it out", source)));
@@ -199,9 +185,7 @@ Result<void> refuse_given(const std::vector<const CLI::Option*>& options, const 
 
 Result<void> check_dense(const PackedFlags& flags) {
   if (is_packed(flags)) return {};
-  const char* why = "without --weights: say which weights are packed";
-  SLUICE_TRY(refuse_given(flags.format_options, why));
-  return refuse_given(flags.override_options, why);
+  return refuse_given(flags.format_options, "without --weights: say which weights are packed");
 }
 
 Result<void> refuse_packed_convolution(const RequestFlags& flags) {
@@ -211,8 +195,7 @@ Result<void> refuse_packed_convolution(const RequestFlags& flags) {
 }
 
 Result<void> refuse_overrides(const RequestFlags& flags, const std::string& why) {
-  SLUICE_TRY(refuse_given(flags.override_options, why));
-  return refuse_given(flags.packed.override_options, why);
+  return refuse_given(flags.override_options, why);
 }
 
 Result<Request> request_of(const RequestFlags& flags) {
@@ -221,19 +204,15 @@ Result<Request> request_of(const RequestFlags& flags) {
     SLUICE_TRY(check_dense(flags.packed));
     SLUICE_TRY(refuse_product_flags(flags.problem_options));
     SLUICE_TAKE(const Conv conv, conv_of(flags.conv));
-    SLUICE_TAKE(bench::DenseRequest request, conv_request_of(conv, flags.problem));
-    return Request(std::move(request));
+    return conv_request_of(conv, flags.problem);
   }
   SLUICE_TRY(check_product(flags.conv));
   if (is_packed(flags.packed)) {
     SLUICE_TRY(refuse_dense(flags.problem_options, "with --weights"));
-    SLUICE_TRY(refuse_dense(flags.override_options, "with --weights"));
-    SLUICE_TAKE(bench::PackedRequest packed, packed_request_of(flags.problem, flags.packed));
-    return Request(std::move(packed));
+    return packed_request_of(flags.problem, flags.packed);
   }
   SLUICE_TRY(check_dense(flags.packed));
-  SLUICE_TAKE(bench::DenseRequest dense, dense_request_of(flags.problem));
-  return Request(std::move(dense));
+  return product_request_of(flags.problem);
 }
 
 Result<std::vector<Request>> requests_of(const RequestFlags& flags) {

@@ -83,7 +83,7 @@ Result<int> run_rows(const RowsFlags& flags) {
   Job job("rows", flags.hang_s, requests.size());
   std::vector<bench::RowsRecord> layers;
   for (const bench::Request& request : requests) {
-    const bench::AnyProblem problem = problem_of(request);
+    const Problem& problem = request.problem;
     layers.push_back(bench::measure_rows(lab, problem, how, job.part(bench::name_of(problem))));
     job.clear();
     print_layer(layers.back());

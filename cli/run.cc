@@ -65,7 +65,17 @@ double elements_of(const Problem& p) {
 
 /// Returns an error if the host twin would take too long or too much memory for `p`, which must have passed
 /// its checks. Padding counts, because the twin multiplies it too.
+Result<void> check_packed_host_size(const Problem& p) {
+  const double products = bench::flops_of(p) / 2;
+  if (products <= kMaxHostProducts) return {};
+  return error_of(ErrorCode::invalid_size,
+                  "{}x{}x{} has {:.3g} multiply-adds: the CPU takes at most {:.0e}; give a smaller --shape, "
+                  "or run it on a GPU",
+                  p.m, p.n, p.k, products, kMaxHostProducts);
+}
+
 Result<void> check_host_size(const Problem& p) {
+  if (is_packed(p)) return check_packed_host_size(p);
   const double outputs = static_cast<double>(p.m) * p.n * p.batch, products = outputs * p.k;
   const std::string name = is_conv(p.conv) ? bench::problem_text(p) : bench::shape_text(p);
   const char* const remedy = is_conv(p.conv) ? "--input or --filter" : "--shape";
@@ -88,34 +98,20 @@ Result<void> check_host_size(const Problem& p) {
   return {};
 }
 
-Result<void> check_host_size(const PackedProblem& p) {
-  const double products = bench::flops_of(p) / 2;
-  if (products <= kMaxHostProducts) return {};
-  return error_of(ErrorCode::invalid_size,
-                  "{}x{}x{} has {:.3g} multiply-adds: the CPU takes at most {:.0e}; give a smaller --shape, "
-                  "or run it on a GPU",
-                  p.m, p.n, p.k, products, kMaxHostProducts);
-}
-
 // ---- without a GPU ----
-Result<Plan> host_plan_of(const bench::DenseRequest& request, const RecordBook& records) {
-  return plan_with_roles(request.problem, request.overrides, records);
-}
-Result<packed::Plan> host_plan_of(const bench::PackedRequest& request, const RecordBook& records) {
-  return packed::plan(request.problem, DeviceInfo{}, request.overrides, records);
+Result<Plan> host_plan_of(const bench::Request& request, const RecordBook& records) {
+  return is_packed(request.problem) ? gemm::plan(request.problem, DeviceInfo{}, request.overrides, records)
+                                    : plan_with_roles(request.problem, request.overrides, records);
 }
 
 double seconds_on_host(const Problem& p) {
+  if (is_packed(p)) return kPackedSeconds * bench::flops_of(p) / 2;
   return kTwinSeconds * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
          static_cast<double>(p.batch);
 }
-double seconds_on_host(const PackedProblem& p) {
-  return kPackedSeconds * bench::flops_of(p) / 2;
-}
 
 /// Prints the seconds that the host needs, if they are many, and returns them.
-template <class ItsProblem>
-double announced_seconds(const ItsProblem& p) {
+double announced_seconds(const Problem& p) {
   const double seconds = seconds_on_host(p);
   if (seconds > kShortSeconds) {
     print_row("time", fmt::format("about {:.0f} s on one core of this CPU", seconds));
@@ -124,8 +120,7 @@ double announced_seconds(const ItsProblem& p) {
   return seconds;
 }
 
-/// Computes the product on the host, prints the comparison, and returns whether it is right.
-Result<bool> verified_on_host(const bench::DenseRequest& request, const Plan& plan, u64 seed) {
+Result<bool> verified_by_twin(const bench::Request& request, const Plan& plan, u64 seed) {
   Waiting shown("verify", announced_seconds(plan.problem));
   HostProblem problem(plan.problem, request.alpha, request.beta, seed);
   const auto start = std::chrono::steady_clock::now();
@@ -140,7 +135,7 @@ Result<bool> verified_on_host(const bench::DenseRequest& request, const Plan& pl
   print_verdict(found.passed(), describe(found));
   return found.passed();
 }
-Result<bool> verified_on_host(const bench::PackedRequest&, const packed::Plan& plan, u64 seed) {
+Result<bool> verified_through_blob(const Plan& plan, u64 seed) {
   Waiting shown("verify", announced_seconds(plan.problem));
   SLUICE_TAKE(const Comparison whole, compare_on_host(plan.problem, packed::DataKind::exact, seed));
   SLUICE_TAKE(const Comparison real, compare_on_host(plan.problem, packed::DataKind::real, seed));
@@ -150,27 +145,24 @@ Result<bool> verified_on_host(const bench::PackedRequest&, const packed::Plan& p
   return whole.passed() && real.passed();
 }
 
-Result<bool> run_on_host(const bench::Request& any, const RunFlags& flags, const RecordBook& records) {
-  return std::visit(
-      [&](const auto& request) -> Result<bool> {
-        SLUICE_TAKE(const auto plan, host_plan_of(request, records));
-        SLUICE_TRY(check_host_size(plan.problem));
-        const Options options = options_from_environment();
-        fmt::print("{}{}", pointwise_line(any), bench::describe(plan));
-        if (!flags.no_compile) {
-          const KernelCache cache(options);
-          for (const std::string& unit : bench::units_of(plan)) SLUICE_TRY(compile_and_print(cache, unit));
-        }
-        return verified_on_host(request, plan, flags.seed);
-      },
-      any);
+/// Computes the product on the host, prints the comparison, and returns whether it is right.
+Result<bool> run_on_host(const bench::Request& request, const RunFlags& flags, const RecordBook& records) {
+  SLUICE_TAKE(const Plan plan, host_plan_of(request, records));
+  SLUICE_TRY(check_host_size(plan.problem));
+  const Options options = options_from_environment();
+  fmt::print("{}{}", pointwise_line(request), describe(plan));
+  if (!flags.no_compile) {
+    const KernelCache cache(options);
+    for (const std::string& unit : gemm::units_of(plan)) SLUICE_TRY(compile_and_print(cache, unit));
+  }
+  return is_packed(plan.problem) ? verified_through_blob(plan, flags.seed)
+                                 : verified_by_twin(request, plan, flags.seed);
 }
 
 // ---- on a GPU ----
 void print_ratios(const bench::RunRecord& run, const bench::ShapeRecord& shape) {
   for (const char* peer : {bench::kBestFp8, bench::kHalfPeerBest, bench::kReadFloor})
-    if (const double ratio = bench::ratio(shape, bench::kSluice, peer);
-        bench::is_packed(shape.problem) && ratio > 0)
+    if (const double ratio = bench::ratio(shape, bench::kSluice, peer); is_packed(shape.problem) && ratio > 0)
       fmt::print("{:.3f} x the speed of {} ({} L2)\n", ratio, peer, run.method);
   for (const char* peer : {bench::kCudnnBest, bench::kCudnnDeterministic})
     if (const double ratio = bench::ratio(shape, bench::kSluice, peer); ratio > 0)
@@ -184,9 +176,9 @@ void print_ratios(const bench::RunRecord& run, const bench::ShapeRecord& shape) 
 
 Result<bool> run_on_gpu(const bench::Request& request, const bench::Lab& lab, Watchdog& watchdog) {
   const Device& device = lab.device;
-  SLUICE_TAKE(const bench::AnyPlan plan, plan_of(request, device.info(), device.records()));
-  fmt::print("{}{}", pointwise_line(request), bench::describe(plan));
-  for (const std::string& unit : bench::units_of(plan))
+  SLUICE_TAKE(const Plan plan, plan_of(request, device.info(), device.records()));
+  fmt::print("{}{}", pointwise_line(request), describe(plan));
+  for (const std::string& unit : gemm::units_of(plan))
     SLUICE_TRY(compile_and_print(tools::kernel_cache(device), unit));
   const bench::RunRecord run = bench::describe_run(lab);
   const std::string name = bench::name_of(request);
@@ -214,7 +206,7 @@ Result<std::vector<bench::Request>> requests_for(RequestFlags flags, bool on_gpu
   SLUICE_TAKE(const bench::Request one, request_of(flags));
   std::vector<bench::Request> requests{one};
   if (!demo || !on_gpu) return requests;
-  bench::DenseRequest fp8 = std::get<bench::DenseRequest>(one);
+  bench::Request fp8 = one;
   fp8.problem = bench::plain_problem(fp8.problem.m, fp8.problem.n, fp8.problem.k, DType::e4m3);
   fp8.problem.accumulate = Problem{}.accumulate;
   requests.push_back(fp8);
@@ -246,7 +238,7 @@ Result<int> run_run(const RunFlags& flags) {
   }
   const bench::Method method{.cold = !flags.warm, .seed = flags.seed};
   SLUICE_TAKE(bench::Lab lab, bench::open_lab(*target.device, method, flags.cublaslt));
-  const bool convolution = is_conv(bench::conv_of(requests.front()));
+  const bool convolution = is_conv(requests.front().conv);
   if (convolution) bench::load_cudnn(lab, flags.cudnn);
   print_row("device", target.device->info().name);
   if (convolution && !lab.cudnn) print_row("peer", lab.without_cudnn);

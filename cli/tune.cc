@@ -56,8 +56,7 @@ Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
         "nothing to tune: name problems with --set, --shapes or --model, or one with --shape or --conv");
   SLUICE_TAKE(std::vector<bench::Request> requests, requests_of(given));
   for (const bench::Request& request : requests) {
-    const bench::Scalars usual = scalars_of(bench::request_of(problem_of(request))),
-                         own = scalars_of(request);
+    const bench::Scalars usual = scalars_of(bench::request_of(request.problem)), own = scalars_of(request);
     if (own.alpha != usual.alpha || own.beta != usual.beta)
       return of_problem(request, "--alpha and --beta have no effect here: leave them out of the file");
     if (has_overrides(request))
@@ -69,16 +68,16 @@ Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
 
 /// Returns the tuning key of a problem; an error if the problem cannot be tuned.
 Result<TuningKey> key_of_tunable(const bench::Request& request) {
-  const Result<bench::AnyPlan> plan = plan_of(request, DeviceInfo{}, shipped_records());
+  const Result<Plan> plan = plan_of(request, DeviceInfo{}, shipped_records());
   if (!plan) return within(bench::name_of(request), plan.error());
-  if (bench::is_empty(bench::problem_of(*plan)))
+  if (bench::has_no_product(plan->problem))
     return of_problem(request, "a product without elements has nothing to tune; leave it out");
-  return std::visit([](const auto& p) { return key_of(p.problem, DeviceInfo{}); }, *plan);
+  return key_of(plan->problem, DeviceInfo{});
 }
 
 /// Problems to tune. convs[i] is the convolution of problem i, if it has one.
 struct Work {
-  std::vector<bench::AnyProblem> problems;
+  std::vector<Problem> problems;
   std::vector<Conv> convs;
 
   std::string name(size_t index) const { return bench::name_of(problems[index], convs[index]); }
@@ -93,8 +92,8 @@ Result<Work> work_of(const TuneFlags& flags) {
     if (bench::name_of(request).find(flags.only) == std::string::npos) continue;
     SLUICE_TAKE(TuningKey key, key_of_tunable(request));
     if (!seen.insert(std::move(key)).second) continue;
-    work.problems.push_back(problem_of(request));
-    work.convs.push_back(bench::conv_of(request));
+    work.problems.push_back(request.problem);
+    work.convs.push_back(request.conv);
   }
   if (work.problems.empty())
     return bad_argument("no problem of the list has {} in its name: give a part of one",
@@ -137,7 +136,7 @@ class Session {
   }
 
   Result<int> run(const Work& work, const std::string& where) {
-    const std::vector<bench::AnyProblem>& problems = work.problems;
+    const std::vector<Problem>& problems = work.problems;
     const DeviceInfo& info = lab_.device.info();
     fmt::print("{}, driver {}; {} in {:.0f} s; {}\n\n", info.name, driver(),
                counted(problems.size(), "problem"), flags_.settings.budget_s,
@@ -149,8 +148,8 @@ class Session {
     Clock clock(machine_.now_s(), flags_.settings.budget_s);
     int done = 0;
     const bench::TuneHooks hooks{
-        .known = [&](const bench::AnyProblem& problem) { return is_known(problem); },
-        .recorded = [&](const bench::AnyProblem& problem) { return recorded(problem); },
+        .known = [&](const Problem& problem) { return is_known(problem); },
+        .recorded = [&](const Problem& problem) { return recorded(problem); },
         .phase =
             [&](const std::string& what) {
               const std::string name = work.name(static_cast<size_t>(done));
@@ -179,17 +178,15 @@ class Session {
 
   /// Returns the plan of the record that would be replaced, else of the record that the planner would use
   /// now.
-  std::optional<bench::AnyPlan> recorded(const bench::AnyProblem& problem) const {
+  std::optional<Plan> recorded(const Problem& problem) const {
     const RecordBook books[] = {book_of(store_.records()), lab_.device.records()};
     return bench::recorded_plan(problem, lab_.device.info(), books);
   }
 
   /// True if the problem has a record that this version of sluice made under this driver.
-  bool is_known(const bench::AnyProblem& any) const {
+  bool is_known(const Problem& problem) const {
     if (flags_.again) return false;
-    const DeviceInfo& info = lab_.device.info();
-    const TuningRecord* record =
-        store_.find(std::visit([&](const auto& problem) { return key_of(problem, info); }, any));
+    const TuningRecord* record = store_.find(key_of(problem, lab_.device.info()));
     return record != nullptr && record->sluice == library_version() && record->driver == driver();
   }
 

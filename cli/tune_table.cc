@@ -32,7 +32,7 @@ std::string us_text(double us) {
 
 /// "cooperative 256x128 s4 c2x1, along_m 8", "cooperative 128x192 s5 c1x1 swapped, along_n 4", "ping_pong
 /// 64x64 s11 c1x1x4, along_m 1, 4 slices".
-std::string choice_text(const Plan& plan) {
+std::string dense_choice_text(const Plan& plan) {
   const KernelConfig& c = plan.config;
   std::string text = fmt::format("{} {}x{} s{} c{}x{}", name_of(c.schedule), c.tile.m, c.tile.n, c.stages,
                                  c.cluster.m, c.cluster.n);
@@ -46,11 +46,10 @@ std::string choice_text(const Plan& plan) {
 
 /// For packed products returns for example "narrow 16x64 w8 s3 p2 b1", without the weight format, which the
 /// problem's name has.
-std::string choice_text(const bench::AnyPlan& plan) {
-  if (const Plan* dense = std::get_if<Plan>(&plan)) return choice_text(*dense);
-  const packed::Plan& packed = std::get<packed::Plan>(plan);
-  const std::string name = packed::short_name(packed.config);
-  return name.substr(0, name.find(std::string(" ") + name_of(packed.problem.x) + "*"));
+std::string choice_text(const Plan& plan) {
+  if (!is_packed(plan.problem)) return dense_choice_text(plan);
+  const std::string name = short_name(plan.config);
+  return name.substr(0, name.find(std::string(" ") + name_of(plan.problem.a.type) + "*"));
 }
 
 std::string what_became(const TuneResult& result) {

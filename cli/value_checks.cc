@@ -134,7 +134,8 @@ std::vector<std::string> flag_names(const CLI::App& app) {
 
 std::string no_such_flag(const std::string& word, const CLI::App& app) {
   const std::string name = word.substr(0, word.find('='));
-  const std::string meant = nearest(name.substr(name.find_first_not_of('-')), flag_names(app));
+  const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  const std::string meant = nearest(bare, flag_names(app));
   return fmt::format("there is no flag {}: {}", in_quotes(word),
                      meant.empty() ? "leave it out" : fmt::format("did you mean --{}?", meant));
 }

@@ -74,7 +74,6 @@ struct Tally {
 /// Verifier, stream and workspace are made only if there is a GPU.
 class DenseChecks {
  public:
-  using ItsPlan = Plan;
   static constexpr const char* kHost = "the host twin";
 
   static Result<DenseChecks> create(const RequestFlags& flags, const Target& target) {
@@ -96,9 +95,6 @@ class DenseChecks {
                 convolutions_ ? random_conv(spec, op_, index) : Result<Problem>(random_problem(spec, index)));
     if (!target.device) return plan_with_roles(problem, {}, target.records);
     return gemm::plan(problem, target.info(), {}, target.records);
-  }
-  static auto prepare(const Device& device, const std::vector<Plan>& plans, const gemm::Progress& progress) {
-    return gemm::prepare(device, plans, progress);
   }
   Result<Comparison> on_gpu(const gemm::Kernel& kernel, bool exact, u64 seed) const {
     const Problem& p = kernel.plan().problem;
@@ -129,7 +125,6 @@ class DenseChecks {
 /// Checks random packed products. Parts of the format that no flag fixes are drawn at random.
 class PackedChecks {
  public:
-  using ItsPlan = packed::Plan;
   static constexpr const char* kHost = "the CPU, through the packed blob";
 
   static Result<PackedChecks> create(const RequestFlags& flags, const Target& target) {
@@ -147,25 +142,21 @@ class PackedChecks {
                      .any_group = open("--group"),
                      .any_scale = open("--weight-scale"),
                      .any_zero = open("--zero") && flags.packed.weights != "int4"};
-    made.overrides_ = packed_overrides_of(flags.problem, flags.packed);
+    SLUICE_TAKE(made.overrides_, overrides_of(flags.problem));
     return made;
   }
 
-  Result<packed::Plan> plan(const RandomSpec& spec, int index, const Target& target) const {
-    return packed::plan(random_packed_problem(spec, formats_, index), target.info(), overrides_,
-                        target.records);
+  Result<Plan> plan(const RandomSpec& spec, int index, const Target& target) const {
+    return gemm::plan(random_packed_problem(spec, formats_, index), target.info(), overrides_,
+                      target.records);
   }
-  static auto prepare(const Device& device, const std::vector<packed::Plan>& plans,
-                      const gemm::Progress& progress) {
-    return packed::prepare(device, plans, progress);
-  }
-  Result<Comparison> on_gpu(const packed::Kernel& kernel, bool exact, u64 seed) const {
+  Result<Comparison> on_gpu(const gemm::Kernel& kernel, bool exact, u64 seed) const {
     SLUICE_TAKE(packed::HostData host, packed::random_data(kernel.plan().problem, kind_of(exact), seed));
     SLUICE_TAKE(const packed::DeviceData data, packed::DeviceData::create(*device_, std::move(host)));
-    SLUICE_TRY(packed::launch(kernel, data.args(), nullptr));
+    SLUICE_TRY(gemm::launch(kernel, data.args(), nullptr));
     return data.check(0, packed::rounding_of(kernel.plan().config));
   }
-  Result<Finding> on_host(const packed::Plan& plan, bool exact, u64 seed) const {
+  Result<Finding> on_host(const Plan& plan, bool exact, u64 seed) const {
     SLUICE_TAKE(const Comparison found, compare_on_host(plan.problem, kind_of(exact), seed));
     return Finding{found.verdict(), describe(found)};
   }
@@ -176,7 +167,7 @@ class PackedChecks {
   }
   std::optional<Device> device_;
   FormatSpec formats_;
-  packed::Overrides overrides_;
+  PlanOverrides overrides_;
 };
 
 bool is_exact(int index) {
@@ -186,7 +177,7 @@ bool is_exact(int index) {
 template <class Checks>
 Result<void> verify_all(const VerifyFlags& flags, const Target& target, const Checks& checks, Tally& tally) {
   std::vector<int> indices;
-  std::vector<typename Checks::ItsPlan> plans;
+  std::vector<Plan> plans;
   for (int i = 0; i < flags.problems; ++i) {
     const i64 largest = flags.largest > 0 ? flags.largest : target.device ? kLargestOnGpu : kLargestOnHost;
     auto plan = checks.plan(
@@ -199,11 +190,11 @@ Result<void> verify_all(const VerifyFlags& flags, const Target& target, const Ch
     indices.push_back(i);
     plans.push_back(*std::move(plan));
   }
-  decltype(Checks::prepare(*target.device, plans, {})) kernels;
+  std::vector<Result<gemm::Kernel>> kernels;
   if (target.device) {
     Progress compiling("compile");
     kernels =
-        Checks::prepare(*target.device, plans, [&](int done, int total) { compiling.update(done, total); });
+        gemm::prepare(*target.device, plans, [&](int done, int total) { compiling.update(done, total); });
     compiling.clear();
   }
   Progress bar("verify");
@@ -289,8 +280,10 @@ Verb add_verify_verb(CLI::App& app) {
   bounded(verb->add_option("--hang-s", flags->hang_s, "Give up when a problem takes longer; 0: never"), 0,
           kLongestHang);
   add_packed_flags(*verb, request->packed);
-  request->override_options = {verb->add_option("--stages", request->problem.overrides.stages,
-                                                "With --weights: k-tiles of a warp's ring, narrow")};
+  const size_t before = verb->get_options().size();
+  add_override_flags(*verb, request->problem);
+  const std::vector<CLI::Option*> all = verb->get_options();
+  request->override_options.assign(all.begin() + static_cast<std::ptrdiff_t>(before), all.end());
   auto records = std::make_shared<VerifyRecordsFlags>();
   CLI::Option* of_records = verb->add_flag(
       "--records", records->given, "Instead: the kernel of every shipped tuning record, at its own problem");

@@ -63,7 +63,7 @@ class Session {
         compile(std::span(plans).subspan(i, std::min(kPreparedAtOnce, plans.size() - i)), watchdog);
       const bench::RecordedPlan& item = plans[i];
       bar.update(static_cast<int>(i), total, item.name);
-      watchdog.step(fmt::format("{}: {}", item.name, bench::short_name(item.plan)));
+      watchdog.step(fmt::format("{}: {}", item.name, short_name(item.plan.config)));
       const double begin = machine_.now_s();
       const Result<Comparison> found = check(item.plan);
       const Result<std::string> why = bench::verdict_on(found, false);
@@ -100,18 +100,13 @@ class Session {
   /// Compiles all plans in parallel. If one fails, its error is reported when its turn to be checked comes.
   void compile(std::span<const bench::RecordedPlan> plans, Watchdog& watchdog) {
     watchdog.step(fmt::format("compiling {}", counted(plans.size(), "kernel")));
-    std::vector<Plan> dense;
-    std::vector<packed::Plan> packed;
-    for (const bench::RecordedPlan& item : plans) {
-      if (const auto* plan = std::get_if<Plan>(&item.plan)) dense.push_back(*plan);
-      if (const auto* plan = std::get_if<packed::Plan>(&item.plan)) packed.push_back(*plan);
-    }
-    static_cast<void>(gemm::prepare(lab_.device, dense));
-    static_cast<void>(packed::prepare(lab_.device, packed));
+    std::vector<Plan> all;
+    for (const bench::RecordedPlan& item : plans) all.push_back(item.plan);
+    static_cast<void>(gemm::prepare(lab_.device, all));
   }
 
-  Result<Comparison> check(const bench::AnyPlan& plan) {
-    SLUICE_TRY(machine_.open(bench::problem_of(plan)));
+  Result<Comparison> check(const Plan& plan) {
+    SLUICE_TRY(machine_.open(plan.problem));
     const std::vector<Result<int>> prepared = machine_.prepare(std::span(&plan, 1));
     if (!prepared[0]) return prepared[0].error();
     return machine_.compare(*prepared[0]);

@@ -18,7 +18,6 @@
 #include <sluice/host/text/json_text.h>
 #include <sluice/host/text/lines.h>
 #include <sluice/host/text/pack_units.h>
-#include <sluice/host/text/packed_units.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
 // GPU. calibration.h: a card's own rates. error.h: a failed driver call as an Error. events.h: streams,

@@ -53,7 +53,7 @@ inline Result<std::function<void(std::vector<ChainStep>&)>> idle_steps(const Dev
     std::vector<ChainStep> made;
     for (ChainStep& step : steps) {
       const bool product =
-          std::holds_alternative<ProductStep>(step.work) || std::holds_alternative<PackedStep>(step.work);
+          std::holds_alternative<ProductStep>(step.work) || std::holds_alternative<ProductStep>(step.work);
       if (spec.before == "all" ? product : step.name == spec.before) {
         if (spec.hand_off_bytes > 0 && !made.empty()) made.back().hand_off_bytes = spec.hand_off_bytes;
         made.push_back(

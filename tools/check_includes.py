@@ -4,8 +4,9 @@
 two must agree.
 
 A `.h` under sluice/kernels is a table of values for both compilers (the registry). A `.cuh` is device code,
-which the host carries as text and never includes. Called by `make check` and ctest. `--self-test` plants bad
-includes and bad tables, and each must be found.
+which the host carries as text and never includes. Also checks that only the files of PACKED ask whether weights are packed: elsewhere all
+products are alike (docs/decisions/0035). Called by `make check` and ctest. `--self-test` plants bad includes,
+tables and questions, and each must be found.
 """
 import pathlib
 import re
@@ -104,10 +105,28 @@ def table_faults(tour: str, rooms: set[str]) -> list[str]:
     return faults
 
 
+# Where weights that are packed make a difference. Of the library: checks and search, the choice of a kernel
+# (config, unit, name, launch), operands and keys, forms of records, C's struct, a chain's share of weights.
+PACKED = re.compile(r"""sluice/(spec/.*|host/planner/(planner|row_plans)\.cc|host/planner/packed/.*
+    |host/planner/dense/(problem_checks|candidates|tuned_choice)\.cc|host/ops/(gemm|problem_key)\.cc|host/jit/source\.cc
+    |host/text/printer\.cc|records/(recipe\.cc|record\.(cc|h)|record_fields\.h|tuned_chain\.cc)|c_api/(values|device)\.cc
+    |chain/steps/products\.cc)
+  |bench/(product|record|recorded_plans|session|chain/check|tune/gpu|tune/tune)\.cc|bench/operands/store\.h
+  |cli/(bench_table|compile|packed_bars|plan|requests|run|tune_table|verify)\.cc""", re.VERBOSE)
+QUESTION = re.compile(r"\bis_packed\((?!const sluice_array|const PackedFlags|flags|x\b|\*|request\.packed)|\bdecodes\(|packed\.type [!=]= WeightType::none")
+
+
+def packed_faults(path: str, text: str) -> list[str]:
+    if path.startswith(("tests/", "examples/")) or PACKED.fullmatch(path):
+        return []
+    return [f"{path}:{number}: asks whether weights are packed: ask in one of the files of PACKED, or treat all products alike"
+            for number, line in enumerate(text.splitlines(), 1) if QUESTION.search(line)]
+
+
 def check() -> list[str]:
     faults, rooms = [], set()
     for path in tree.names(*tree.DEVICE_OR_HOST):
-        faults += faults_in(path, tree.text_of(path), tree.ROOT)
+        faults += faults_in(path, tree.text_of(path), tree.ROOT) + packed_faults(path, tree.text_of(path))
         rooms.add(room_of(path))
     return faults + table_faults(tree.text_of(TOUR), rooms - {None})
 
@@ -148,6 +167,11 @@ PLANTED = [  # (file, line, must be caught)
 def self_test() -> list[str]:
     faults = [f"self-test: {path}: '{line}' {'was not caught' if bad else 'was refused'}"
               for path, line, bad in PLANTED if bool(faults_in(path, line, tree.ROOT)) != bad]
+    for path, line, bad in [("sluice/host/ops/kept.h", "  if (is_packed(problem)) return;", True),
+                            ("sluice/host/ops/gemm.cc", "  if (is_packed(problem)) return;", False),
+                            ("cli/bench.cc", "  return decodes(plan.config.schedule);", True)]:
+        if bool(packed_faults(path, line)) != bad:
+            faults.append(f"self-test: {path}: '{line}' {'was not caught' if bad else 'was refused'}")
     good = "## Folders, and what each may include\n| folder | holds | may include |\n|---|---|---|\n| spec | values | spec |\n\n| not | a | room |\n"
     for tour, rooms, bad in [(good, {"spec"}, False), (good, {"spec", "device"}, True), (good, set(), True),
                              (good.replace("| spec |\n", "| spec, std |\n"), {"spec"}, True)]:

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "defaults.md"
 INTERFACES = {"cpp": "C++", "c": "C", "python": "Python", "tool": "tool"}
 TITLES = {"product": "Products: `Problem`, `sluice_problem`, `sluice.Problem`, the tool's flags",
-          "packed": "Packed weights: `PackedProblem`, `WeightFormat`", "convolution": "Convolutions: `Conv`",
+          "packed": "Packed weights: `Problem`, `WeightFormat`", "convolution": "Convolutions: `Conv`",
           "scalars": "Factors, where C takes part", "chain": "Chains: `ChainOptions`, `sluice chain`",
           "options": "Options of a process: `Options`, `sluice_options` (-1), the environment; `race()`",
           "calls": "Calls: functions of `sluice` and `sluice.torch`, as all of them have it"}
@@ -57,27 +57,30 @@ def structs() -> dict:
 
     def no(value: object) -> str:
         return "yes" if value else "no"
-    s = sluice.Problem(1, 1, 1).struct()
-    product = {"batch": str(s.batch), "accumulate": problems.SUMS[s.accumulate], "deterministic": no(not s.any_order)}
-    for name in "abd":
-        product[f"{name}.type"] = problems.DTYPES[getattr(s, name)]
-        product[f"{name}.unaligned"] = no(getattr(s, f"{name}_unaligned"))
-    for name in "abcd":
-        product[f"{name}.ld"] = str(getattr(s, f"{name}_ld"))
-        product[f"{name}.batch_stride"] = str(getattr(s, f"{name}_batch_stride"))
-    product.update({"a.major": problems.MAJORS[s.a_major], "b.major": problems.MAJORS[s.b_major]})
-    e = {"scale_a": problems.SCALES[s.scale_a], "scale_b": problems.SCALES[s.scale_b], "scale_d": problems.SCALES[s.scale_d],
-         "bias": "column" if s.bias else "none", "activation": problems.ACTIVATIONS[s.activation], "residual": no(s.residual),
-         "update": problems.UPDATES[s.update], "gated": no(s.gated)}
-    product.update({f"epilogue.{name}": value for name, value in e.items()})
-    s = sluice.PackedProblem(1, 1, 1).struct()
-    w = s.weights
-    packed = {"x": problems.DTYPES[s.a], "d": problems.DTYPES[s.d], "scale_x": e["scale_a"] and problems.SCALES[s.scale_a],
-              "scale_d": problems.SCALES[s.scale_d], "bias": "column" if s.bias else "none",
-              "activation": problems.ACTIVATIONS[s.activation], "gated": no(s.gated), "residual": no(s.residual),
-              "norm_x": no(s.norm_x), "ld_x": str(s.a_ld), "ld_d": str(s.d_ld), "ld_c": str(s.c_ld),
-              "weights.type": formats.WEIGHT_TYPES[w.type], "weights.group": str(w.group), "weights.scale": problems.DTYPES[w.scale],
-              "weights.zero": "per_group" if w.zeros else "none", "weights.order": formats.ORDERS[w.order]}
+
+    def fields_of(problem: sluice.Problem) -> dict:
+        s = problem.struct()
+        fields = {"batch": str(s.batch), "accumulate": problems.SUMS[s.accumulate], "deterministic": no(not s.any_order)}
+        for name in "abd":
+            fields[f"{name}.type"] = problems.DTYPES[getattr(s, name)]
+            fields[f"{name}.unaligned"] = no(getattr(s, f"{name}_unaligned"))
+        for name in "abcd":
+            fields[f"{name}.ld"] = str(getattr(s, f"{name}_ld"))
+            fields[f"{name}.batch_stride"] = str(getattr(s, f"{name}_batch_stride"))
+        fields.update({"a.major": problems.MAJORS[s.a_major], "b.major": problems.MAJORS[s.b_major]})
+        e = {"scale_a": problems.SCALES[s.scale_a], "scale_b": problems.SCALES[s.scale_b], "scale_d": problems.SCALES[s.scale_d],
+             "bias": "column" if s.bias else "none", "activation": problems.ACTIVATIONS[s.activation],
+             "residual": no(s.residual), "update": problems.UPDATES[s.update], "gated": no(s.gated)}
+        return fields | {f"epilogue.{name}": value for name, value in e.items()}
+    product = fields_of(sluice.Problem(1, 1, 1))
+    with_packed = sluice.Problem(1, 1, 1, packed=sluice.WeightFormat())
+    packed = {name: value for name, value in fields_of(with_packed).items()
+              if name in ("a.type", "d.type") or name.endswith(".ld") and name != "b.ld"
+              or name.startswith("epilogue.") and name not in ("epilogue.scale_b", "epilogue.update")}
+    w = with_packed.struct().weights
+    packed.update({"norm_a": no(with_packed.norm_a), "b.packed.type": formats.WEIGHT_TYPES[w.type],
+                   "b.packed.group": str(w.group), "b.packed.scale": problems.DTYPES[w.scale],
+                   "b.packed.zero": "per_group" if w.zeros else "none", "b.packed.order": formats.ORDERS[w.order]})
     v = convolutions.Convolution("fprop", (1, 64, 8, 8), (64, 3, 3)).struct().conv
     convolution = {f"{name}.{axis}": str(getattr(v, name)[1 - i]) for name in ("stride", "padding", "padding_after", "dilation")
                    for i, axis in enumerate("wh")}

@@ -133,7 +133,7 @@ class Sluice:
         import sluice
         import sluice.torch as st
         self.sluice, self.st, self.p = sluice, st, p
-        self.chosen_by, self.detail = plan_words(sluice.packed_plan(problem_of(sluice, p), device=0))
+        self.chosen_by, self.detail = plan_words(sluice.plan(problem_of(sluice, p), device=0))
 
     @staticmethod
     def refuses(p: Problem) -> str:
@@ -148,7 +148,7 @@ class Sluice:
 
 
 def problem_of(sluice, p: Problem):
-    return sluice.PackedProblem(p.m, p.n, p.k, sluice.WeightFormat("uint4", p.group, p.dtype), p.dtype, p.dtype)
+    return sluice.Problem(p.m, p.n, p.k, a=p.dtype, packed=sluice.WeightFormat("uint4", p.group, p.dtype))
 
 
 class Marlin:

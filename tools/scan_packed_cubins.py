@@ -31,13 +31,12 @@ import check_wgmma_registers  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ELF = b"\x7fELF"
-STRIPS = ("--tokens-tile 8 --strips 4", "--tokens-tile 16 --strips 2 --k-groups 2", "--tokens-tile 64 --strips 2",
-          "--tokens-tile 128 --strips 2", "--tokens-tile 32 --strips 1 --k-groups 4 --parts 2", "--tokens-tile 24 --strips 3",
-          "--tokens-tile 40 --strips 4", "--tokens-tile 72 --strips 4", "--tokens-tile 104 --strips 4", "--tokens-tile 112 --strips 3",
-          "--tokens-tile 128 --strips 3", "--tokens-tile 136 --strips 2", "--tokens-tile 160 --strips 3")
-WIDES = ("--tokens-tile 32", "--tokens-tile 64", "--tokens-tile 128 --cluster-k 2", "--tokens-tile 128 --cluster-n 2",
-         "--tokens-tile 256", "--tokens-tile 24 --cluster-n 1", "--tokens-tile 96 --cluster-k 2", "--tokens-tile 136 --cluster-n 1",
-         "--tokens-tile 176 --cluster-k 2", "--tokens-tile 208 --cluster-n 1 --tail-parts 2", "--tokens-tile 248 --cluster-n 1")
+STRIPS = tuple(f"--schedule strip --tile {tile}" for tile in (
+    "8x256", "16x128 --k-groups 2", "64x128", "128x128", "32x64 --k-groups 4 --cluster 1x1x2", "24x192", "40x256", "72x256",
+    "104x256", "112x192", "128x192", "136x128", "160x192"))
+WIDES = tuple(f"--schedule wide --tile {tile}" for tile in (
+    "32x128", "64x128", "128x128", "128x128 --cluster 1x2", "256x128", "24x128 --cluster 1x1", "96x128 --cluster 1x2",
+    "136x128 --cluster 1x1", "176x128", "208x128 --cluster 1x2", "248x128 --cluster 1x1"))
 
 
 HALF = tuple(itertools.product(("bf16", "fp16"), ("uint4", "uint4 --zero per_group", "int8", "int8 --zero per_group", "e4m3")))

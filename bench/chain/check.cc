@@ -32,11 +32,11 @@ double rounding_of(DType type) {
   return 0.72 / std::sqrt(3.0) * std::exp2(-(verify::code_layout(type).fraction_bits + 1));
 }
 
-Result<void> check_packed(const Lab& lab, const packed::Plan& plan) {
+Result<void> check_packed(const Lab& lab, const Plan& plan) {
   SLUICE_TAKE(packed::HostData host, packed::random_data(packed::small_problem(plan.problem),
                                                          packed::DataKind::exact, lab.method.seed));
   SLUICE_TAKE(const packed::DeviceData data, packed::DeviceData::create(lab.device, std::move(host)));
-  return verdict(packed::short_name(plan.config),
+  return verdict(short_name(plan.config),
                  packed::check_config(lab.device, data, plan.config, lab.stream.get()));
 }
 
@@ -52,9 +52,12 @@ Result<void> check_product(const Lab& lab, const Problem& problem, const OnOpera
 
 Result<void> check_products(const Lab& lab, const ChainPlan& plan) {
   for (const StepPlan& step : plan.plans) {
-    if (const auto* packed = step.get<packed::Plan>()) SLUICE_TRY(check_packed(lab, *packed));
     const auto* product = step.get<Plan>();
     if (product == nullptr) continue;
+    if (is_packed(product->problem)) {
+      SLUICE_TRY(check_packed(lab, *product));
+      continue;
+    }
     const auto ours = [&](std::span<const ProblemData> operands) -> Result<Contender> {
       SLUICE_TAKE(const gemm::Kernel kernel, gemm::prepare(lab.device, *product));
       return sluice_contender(lab, kernel, operands, "sluice");

@@ -34,12 +34,12 @@ std::vector<u8> random_nibbles(i64 bytes, u64 seed) {
   return codes;
 }
 
-std::vector<u16> packed_scales(const PackedProblem& p) {
+std::vector<u16> packed_scales(const Problem& p) {
   constexpr double kCodeDeviation = 4.2;
-  std::vector<u16> scales(static_cast<size_t>(p.n * group_count(p.weights, p.k)));
+  std::vector<u16> scales(static_cast<size_t>(p.n * group_count(p.b.packed, p.k)));
   for (size_t i = 0; i < scales.size(); ++i)
     scales[i] = static_cast<u16>(encode_code(
-        p.weights.scale,
+        p.b.packed.scale,
         (0.9 + 0.02 * static_cast<double>(i % 11)) / (kCodeDeviation * std::sqrt(static_cast<double>(p.k)))));
   return scales;
 }
@@ -118,8 +118,8 @@ Result<void> ChainData::make_packed(const Lab& lab) {
   memory_.one = static_cast<const float*>(one_.data());
   memory_.blobs.resize(static_cast<size_t>(spec_.layers));
   for (size_t which = 0; which < kLayerProducts; ++which) {
-    const PackedProblem p = packed_problem_of(spec_, static_cast<LayerProduct>(which));
-    SLUICE_TAKE(const Packer packer, Packer::create(lab.device, p.weights, CodeStorage::nibble));
+    const Problem p = packed_problem_of(spec_, static_cast<LayerProduct>(which));
+    SLUICE_TAKE(const Packer packer, Packer::create(lab.device, p.b.packed, CodeStorage::nibble));
     // Each layer reads the pool of random numbers from a different offset, so weights differ between layers.
     const i64 row = code_row_bytes(CodeStorage::nibble, p.k), shift = 16 * 37;
     const std::vector<u8> host = random_nibbles(p.n * row + shift * spec_.layers, lab.method.seed + which);
@@ -134,7 +134,7 @@ Result<void> ChainData::make_packed(const Lab& lab) {
       const PackArgs args{.codes = static_cast<const u8*>(codes.data()) + layer * shift,
                           .scales = scales.data(),
                           .blob = blob.data()};
-      SLUICE_TRY(packer.pack({p.n, p.k, p.gated}, args, lab.stream.get()));
+      SLUICE_TRY(packer.pack({p.n, p.k, p.epilogue.gated}, args, lab.stream.get()));
       memory_.blobs[static_cast<size_t>(layer)][which] = blob.data();
       blobs_.push_back(std::move(blob));
     }

@@ -131,25 +131,24 @@ class Layers {
   void add_product(int index, LayerProduct product, const void* from, Activations::Buffer to) {
     const auto layer = static_cast<size_t>(index % spec_.layers), which = static_cast<size_t>(product);
     ChainStep made{.name = kProductNames[which]};
-    if (spec_.weights == LayerWeights::int4) {
-      PackedStep step{.problem = packed_problem_of(spec_, product), .args = {.x = from, .d = at(to)}};
-      step.args.weights = memory_.blobs[layer][which];
-      if (step.problem.scale_x != ScaleMode::none) step.args.scale_x = memory_.one;
-      if (step.problem.scale_d != ScaleMode::none) step.args.scale_d = memory_.one;
-      if (step.problem.norm_x) step.args.gamma = memory_.gamma;
-      if (step.problem.residual) step.args.c = stream_;
-      made.work = step;
+    const bool packed = spec_.weights == LayerWeights::int4;
+    ProductStep step{.problem = packed ? packed_problem_of(spec_, product) : problem_of(spec_, product)};
+    const Problem& p = step.problem;
+    if (packed) {
+      step.args.b = memory_.blobs[layer][which];
+      if (p.epilogue.scale_a != ScaleMode::none) step.args.scale_a = memory_.one;
+      if (p.norm_a) step.args.gamma = memory_.gamma;
     } else {
-      ProductStep step{.problem = problem_of(spec_, product), .args = memory_.products[layer][which]};
-      step.args.a = from;
-      step.args.d = at(to);
-      if (step.problem.epilogue.residual) {
-        step.args.c = stream_;
-        step.args.beta = 1.0f;
-      }
-      if (step.problem.epilogue.scale_d != ScaleMode::none) step.args.scale_d = memory_.one;
-      made.work = step;
+      step.args = memory_.products[layer][which];
     }
+    step.args.a = from;
+    step.args.d = at(to);
+    if (p.epilogue.residual) {
+      step.args.c = stream_;
+      step.args.beta = 1.0f;
+    }
+    if (p.epilogue.scale_d != ScaleMode::none) step.args.scale_d = memory_.one;
+    made.work = step;
     steps_.push_back(std::move(made));
   }
 
@@ -205,27 +204,23 @@ Problem problem_of(const LayerSpec& spec, LayerProduct product) {
   return p;
 }
 
-PackedProblem packed_problem_of(const LayerSpec& spec, LayerProduct product) {
+Problem packed_problem_of(const LayerSpec& spec, LayerProduct product) {
   const Sizes sizes = sizes_of(spec, product);
   const bool gated = is_fused(spec) && product == LayerProduct::gate_up, bytes = has_fp8_tokens(spec);
-  const DType d = output_type(spec, product);
-  return {.m = spec.tokens,
-          .n = sizes.n,
-          .k = sizes.k,
-          .x = token_type(spec),
-          .scale_x = bytes ? ScaleMode::tensor : ScaleMode::none,
-          .d = d,
-          .weights = {.type = WeightType::uint4,
-                      .group = 128,
-                      .scale = DType::bf16,
-                      .order = bytes ? FragmentOrder::byte : FragmentOrder::half},
-          .activation = gated ? Activation::silu : Activation::none,
-          .gated = gated,
-          .scale_d = is_fused(spec) && is_fp8(d) ? ScaleMode::tensor : ScaleMode::none,
-          .norm_x = norms_in_products(spec) && reads_stream(product),
-          .residual = adds_residuals(spec) && !reads_stream(product),
-          .ld_x = sizes.lda,
-          .ld_d = spec.model.n > 0 ? spec.model.width : 0};
+  Problem p = packed_problem(spec.tokens, sizes.n, sizes.k, token_type(spec), output_type(spec, product),
+                             {.type = WeightType::uint4,
+                              .group = 128,
+                              .scale = DType::bf16,
+                              .order = bytes ? FragmentOrder::byte : FragmentOrder::half});
+  p.a.ld = sizes.lda;
+  p.d.ld = spec.model.n > 0 ? spec.model.width : 0;
+  if (bytes) p.epilogue.scale_a = ScaleMode::tensor;
+  if (is_fused(spec) && is_fp8(p.d.type)) p.epilogue.scale_d = ScaleMode::tensor;
+  p.epilogue.gated = gated;
+  if (gated) p.epilogue.activation = Activation::silu;
+  p.norm_a = norms_in_products(spec) && reads_stream(product);
+  if (adds_residuals(spec) && !reads_stream(product)) add_residual(p);
+  return p;
 }
 
 i64 weight_bytes(const LayerSpec& spec) {

@@ -55,7 +55,7 @@ DType token_type(const LayerSpec& spec);
 /// The problem of one product of the layer. The types of A and D, A's leading dimension and the scales are
 /// set.
 Problem problem_of(const LayerSpec& spec, LayerProduct product);
-PackedProblem packed_problem_of(const LayerSpec& spec, LayerProduct product);
+Problem packed_problem_of(const LayerSpec& spec, LayerProduct product);
 /// Bytes of the weights of one layer's four products.
 i64 weight_bytes(const LayerSpec& spec);
 

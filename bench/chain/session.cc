@@ -170,7 +170,7 @@ std::vector<std::string> data_units_of(const ChainCase& item) {
                                  Comparer::unit_text()};
   if (item.spec.weights == LayerWeights::int4)
     units.push_back(pack_unit_text(
-        {.format = packed_problem_of(item.spec, LayerProduct::qkv).weights, .codes = CodeStorage::nibble}));
+        {.format = packed_problem_of(item.spec, LayerProduct::qkv).b.packed, .codes = CodeStorage::nibble}));
   return units;
 }
 

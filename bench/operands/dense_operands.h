@@ -22,11 +22,11 @@ class DenseOperands final : public Operands {
   std::span<ProblemData> sets() { return sets_; }
   int copies() const override { return static_cast<int>(sets_.size()); }
   std::vector<const void*> weights() const override;
-  std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) override;
+  std::vector<Result<Contender>> prepare(std::span<const Plan> plans) override;
   /// Also checks whole numbers, as verify() of sluice_contender.h does.
-  Result<Comparison> check(const Contender& contender, const AnyPlan& plan) override;
-  Result<Comparison> check_exact(const AnyPlan&) override { return Comparison{}; }
-  Result<void> run(const AnyProblem& problem, Stream stream) const override;
+  Result<Comparison> check(const Contender& contender, const Plan& plan) override;
+  Result<Comparison> check_exact(const Plan&) override { return Comparison{}; }
+  Result<void> run(const Problem& problem, Stream stream) const override;
 
  private:
   const Lab& lab_;

@@ -10,10 +10,10 @@
 namespace sluice::bench {
 
 Scalars scalars_of(const Request& request) {
-  return std::visit([](const auto& r) { return Scalars{r.alpha, r.beta}; }, request);
+  return {request.alpha, request.beta};
 }
 
-Result<Comparison> judged(Operands& operands, const Contender& contender, const AnyPlan& plan) {
+Result<Comparison> judged(Operands& operands, const Contender& contender, const Plan& plan) {
   const Result<Comparison> exact = operands.check_exact(plan);
   if (!exact || !exact->passed()) return exact;
   return operands.check(contender, plan);
@@ -41,20 +41,20 @@ std::vector<const void*> DenseOperands::weights() const {
   return all;
 }
 
-std::vector<Result<Contender>> DenseOperands::prepare(std::span<const AnyPlan> plans) {
-  return contenders_of<Plan>(lab_.device, plans, [&](const gemm::Kernel& kernel) {
+std::vector<Result<Contender>> DenseOperands::prepare(std::span<const Plan> plans) {
+  return contenders_of(lab_.device, plans, [&](const gemm::Kernel& kernel) {
     return sluice_contender(lab_, kernel, sets_, kSluice);
   });
 }
 
-Result<Comparison> DenseOperands::check(const Contender& contender, const AnyPlan&) {
+Result<Comparison> DenseOperands::check(const Contender& contender, const Plan&) {
   return verify(lab_, contender, sets_[0]);
 }
 
-Result<void> DenseOperands::run(const AnyProblem& problem, Stream stream) const {
+Result<void> DenseOperands::run(const Problem& problem, Stream stream) const {
   gemm::Args args = sets_[0].args();
   args.workspace = lab_.workspace.view();
-  return gemm::run(lab_.device, std::get<Problem>(problem), args, stream);
+  return gemm::run(lab_.device, problem, args, stream);
 }
 
 }  // namespace sluice::bench

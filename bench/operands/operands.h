@@ -29,30 +29,22 @@ class Operands {
   virtual std::vector<const void*> weights() const = 0;
   /// Compiles and loads the kernels of the plans; result i belongs to plan i. The contenders refer to the
   /// operands, which must outlive them.
-  virtual std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) = 0;
+  virtual std::vector<Result<Contender>> prepare(std::span<const Plan> plans) = 0;
   /// Runs the contender on operand set 0 and checks D against the error bounds for real numbers.
-  virtual Result<Comparison> check(const Contender& contender, const AnyPlan& plan) = 0;
+  virtual Result<Comparison> check(const Contender& contender, const Plan& plan) = 0;
   /// Runs the plan's kernel on whole numbers and checks every bit. Does nothing if check() has done that.
-  virtual Result<Comparison> check_exact(const AnyPlan& plan) = 0;
-  /// Calls gemm::run or packed::run on operand set 0. The problem may have fewer rows than the open one.
-  virtual Result<void> run(const AnyProblem& problem, Stream stream) const = 0;
+  virtual Result<Comparison> check_exact(const Plan& plan) = 0;
+  /// Calls gemm::run on operand set 0. The problem may have fewer rows than the open one.
+  virtual Result<void> run(const Problem& problem, Stream stream) const = 0;
 };
 
-/// Compiles and loads plans of one kind of product. `contender_of` makes a contender from a kernel.
-template <class ItsPlan, class ContenderOf>
-std::vector<Result<Contender>> contenders_of(const Device& device, std::span<const AnyPlan> plans,
+/// Compiles and loads plans. `contender_of` makes a contender from a kernel.
+template <class ContenderOf>
+std::vector<Result<Contender>> contenders_of(const Device& device, std::span<const Plan> plans,
                                              const ContenderOf& contender_of) {
-  std::vector<ItsPlan> own;
-  for (const AnyPlan& plan : plans) own.push_back(std::get<ItsPlan>(plan));
   std::vector<Result<Contender>> contenders;
-  const auto take = [&](const auto& kernels) {
-    for (const auto& kernel : kernels)
-      contenders.push_back(kernel ? Result<Contender>(contender_of(*kernel)) : kernel.error());
-  };
-  if constexpr (std::is_same_v<ItsPlan, Plan>)
-    take(gemm::prepare(device, own));
-  else
-    take(packed::prepare(device, own));
+  for (const Result<gemm::Kernel>& kernel : gemm::prepare(device, plans))
+    contenders.push_back(kernel ? Result<Contender>(contender_of(*kernel)) : kernel.error());
   return contenders;
 }
 
@@ -61,7 +53,7 @@ std::vector<Result<Contender>> contenders_of(const Device& device, std::span<con
 inline constexpr i64 kAllElements = std::numeric_limits<i64>::max();
 
 /// Runs both checks. Returns the comparison on whole numbers if that failed, else the one on real numbers.
-Result<Comparison> judged(Operands& operands, const Contender& contender, const AnyPlan& plan);
+Result<Comparison> judged(Operands& operands, const Contender& contender, const Plan& plan);
 
 /// Returns "" if D is right, else what is wrong. A comparison that read no element of D counts as wrong,
 /// unless D is empty.

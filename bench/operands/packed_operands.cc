@@ -27,23 +27,24 @@ int sets_for(const Lab& lab, i64 set_bytes, int most) {
 }
 
 /// The problem whose random data is reused for every number of tokens. It has at most `most_tokens` tokens.
-PackedProblem source_of(PackedProblem p, i64 most_tokens) {
+Problem source_of(Problem p, i64 most_tokens) {
   p.m = std::min(most_tokens, kDistinctTokens);
-  p.d = PackedProblem{}.d;
-  p.activation = Activation::none;
+  p.d.type = DType::bf16;
+  p.epilogue.activation = Activation::none;
   // Without padded halves, gated weights have the same bytes as plain ones.
-  p.gated = p.gated && pads_halves(p.n);
-  if (p.gated && is_16bit(p.x)) p.m = std::min(p.m, packed::kMaxGatedTokens);
-  p.scale_d = ScaleMode::none;
-  p.norm_x = p.residual = false;
-  p.ld_x = p.k;
-  p.ld_d = p.n;
-  p.ld_c = 0;
-  return p;
+  p.epilogue.gated = p.epilogue.gated && pads_halves(p.n);
+  if (p.epilogue.gated && is_16bit(p.a.type)) p.m = std::min(p.m, packed::kMaxGatedTokens);
+  p.epilogue.scale_d = ScaleMode::none;
+  p.norm_a = p.epilogue.residual = false;
+  p.a.ld = p.k;
+  p.b.ld = p.c.ld = 0;
+  p.d.ld = p.n;
+  for (Matrix* x : {&p.a, &p.b, &p.c, &p.d}) x->batch_stride = 0;
+  return key_of(p);
 }
 
-i64 x_bytes(const PackedProblem& p) {
-  return ((p.m - 1) * p.ld_x + p.k) * bytes_of(p.x);
+i64 x_bytes(const Problem& p) {
+  return ((p.m - 1) * p.a.ld + p.k) * bytes_of(p.a.type);
 }
 
 /// True if element k of gamma is negative. The test's tokens get the same sign, so that their product with
@@ -53,26 +54,26 @@ bool is_negative_gamma(i64 k) {
 }
 
 /// Returns p.m rows, copied from the rows of `source` in turn, with NaN in the gap between rows.
-std::vector<u8> tokens_for(const PackedProblem& p, const packed::HostData& source) {
+std::vector<u8> tokens_for(const Problem& p, const packed::HostData& source) {
   std::vector<u8> x(static_cast<size_t>(x_bytes(p)), kPoison);
-  const size_t row_bytes = static_cast<size_t>(p.k * bytes_of(p.x));
-  const size_t pitch = static_cast<size_t>(p.ld_x * bytes_of(p.x));
+  const size_t row_bytes = static_cast<size_t>(p.k * bytes_of(p.a.type));
+  const size_t pitch = static_cast<size_t>(p.a.ld * bytes_of(p.a.type));
   for (i64 row = 0; row < p.m; ++row)
     std::memcpy(x.data() + static_cast<size_t>(row) * pitch,
                 source.x.data() + static_cast<size_t>(row % kDistinctTokens) * row_bytes, row_bytes);
   constexpr u8 kSign = 0x80;
-  for (i64 row = 0; row < p.m && p.norm_x; ++row)
+  for (i64 row = 0; row < p.m && p.norm_a; ++row)
     for (i64 k = 0; k < p.k; ++k)
       if (is_negative_gamma(k)) x[static_cast<size_t>(row) * pitch + static_cast<size_t>(2 * k + 1)] ^= kSign;
   return x;
 }
 
 /// Returns the rows of C that belong to these tokens, without gaps.
-std::vector<u8> rows_of(const std::vector<u8>& c, const PackedProblem& p, const std::vector<i64>& tokens) {
+std::vector<u8> rows_of(const std::vector<u8>& c, const Problem& p, const std::vector<i64>& tokens) {
   std::vector<u8> rows;
   for (const i64 token : tokens) {
-    const auto row = c.begin() + token * p.ld_c * bytes_of(p.d);
-    rows.insert(rows.end(), row, row + p.n * bytes_of(p.d));
+    const auto row = c.begin() + token * p.c.ld * bytes_of(p.d.type);
+    rows.insert(rows.end(), row, row + p.n * bytes_of(p.d.type));
   }
   return rows;
 }
@@ -86,12 +87,12 @@ std::vector<i64> checked_tokens(i64 m, i64 n, i64 elements) {
   return tokens;
 }
 
-Result<void> PackedOperands::open(const PackedProblem& problem) {
+Result<void> PackedOperands::open(const Problem& problem) {
   close();
-  SLUICE_TAKE(const PackedProblem checked, packed::check_problem(problem));
+  SLUICE_TAKE(const Problem checked, check_problem(problem));
   problem_ = checked;
   SLUICE_TRY(open_source());
-  const bool all = checks_all() || problem_.norm_x;  // with a norm there are few tokens, so all are checked
+  const bool all = checks_all() || problem_.norm_a;  // with a norm there are few tokens, so all are checked
   tokens_ = checked_tokens(problem_.m, problem_.n, all ? kAllElements : checked_elements_);
   sums_.clear();
   for (const i64 token : tokens_) {
@@ -104,7 +105,7 @@ Result<void> PackedOperands::open(const PackedProblem& problem) {
 }
 
 Result<void> PackedOperands::open_exact() {
-  const PackedProblem wanted = packed::small_problem(problem_);
+  const Problem wanted = packed::small_problem(problem_);
   if (exact_ && exact_->problem() == wanted) return {};
   exact_.reset();
   SLUICE_TAKE(packed::HostData host, packed::random_data(wanted, packed::DataKind::exact, lab_.method.seed));
@@ -114,7 +115,7 @@ Result<void> PackedOperands::open_exact() {
 }
 
 Result<void> PackedOperands::open_source() {
-  const PackedProblem wanted = source_of(problem_, checks_all() ? problem_.m : kDistinctTokens);
+  const Problem wanted = source_of(problem_, checks_all() ? problem_.m : kDistinctTokens);
   if (source_ && source_->problem() == wanted) return {};
   source_.reset();
   SLUICE_TAKE(packed::HostData host, packed::random_data(wanted, packed::DataKind::real, lab_.method.seed));
@@ -140,24 +141,25 @@ Result<void> PackedOperands::open_sets() {
   return lab_.stream.synchronize();
 }
 
-packed::Args PackedOperands::args(int copy) const {
+gemm::Args PackedOperands::args(int copy) const {
   const Set& set = sets_[static_cast<size_t>(copy)];
-  const packed::Args shared = source_->args(copy);
-  return {
-      .x = set.x.data(),
-      .weights = shared.weights,
-      .d = static_cast<u8*>(set.d.data()) + packed::d_begin(problem_, 0),
-      .bias = shared.bias,
-      .scale_x = static_cast<const float*>(scale_x_.data()),
-      .scale_d = problem_.scale_d == ScaleMode::none ? nullptr : static_cast<const float*>(scale_d_.data()),
-      .gamma = gamma_.data(),
-      .c = c_.data()};
+  const gemm::Args shared = source_->args(copy);
+  return {.a = set.x.data(),
+          .b = shared.b,
+          .c = c_.data(),
+          .d = static_cast<u8*>(set.d.data()) + packed::d_begin(problem_, 0),
+          .scale_a = static_cast<const float*>(scale_x_.data()),
+          .scale_d = problem_.epilogue.scale_d == ScaleMode::none
+                         ? nullptr
+                         : static_cast<const float*>(scale_d_.data()),
+          .bias = shared.bias,
+          .gamma = gamma_.data()};
 }
 
 /// Returns the scales of these tokens: none, one for all, or one per token.
 std::vector<u8> PackedOperands::scales_of(const std::vector<i64>& tokens) const {
   const std::vector<u8>& all = source_->host().scale_x;
-  if (problem_.scale_x != ScaleMode::vector) return all;
+  if (problem_.epilogue.scale_a != ScaleMode::vector) return all;
   std::vector<u8> scales;
   for (const i64 token : tokens) {
     const auto scale = all.begin() + token % kDistinctTokens * bytes_of(DType::fp32);
@@ -182,15 +184,15 @@ Result<void> PackedOperands::open_scales() {
 
 Result<void> PackedOperands::open_norm_and_residual() {
   constexpr u16 kOne = 0x3F80, kMinusOne = 0xBF80;  // bf16
-  std::vector<u16> gamma(static_cast<size_t>(problem_.norm_x ? problem_.k : 0));
+  std::vector<u16> gamma(static_cast<size_t>(problem_.norm_a ? problem_.k : 0));
   for (size_t k = 0; k < gamma.size(); ++k)
     gamma[k] = is_negative_gamma(static_cast<i64>(k)) ? kMinusOne : kOne;
-  const std::vector<u8> c = problem_.residual
+  const std::vector<u8> c = problem_.epilogue.residual
                                 ? packed::random_residual(problem_, packed::DataKind::real, lab_.method.seed)
                                 : std::vector<u8>();
-  residual_ = problem_.residual ? rows_of(c, problem_, tokens_) : c;
-  roots_ = problem_.norm_x
-               ? packed::roots_of(problem_, tokens_for(problem_, source_->host()), packed::Args{}.epsilon)
+  residual_ = problem_.epilogue.residual ? rows_of(c, problem_, tokens_) : c;
+  roots_ = problem_.norm_a
+               ? packed::roots_of(problem_, tokens_for(problem_, source_->host()), gemm::Args{}.epsilon)
                : std::vector<double>();
   const struct {
     const void* from;
@@ -208,16 +210,16 @@ Result<void> PackedOperands::open_norm_and_residual() {
 
 std::vector<const void*> PackedOperands::weights() const {
   std::vector<const void*> all;
-  for (int copy = 0; copy < copies(); ++copy) all.push_back(source_->args(copy).weights);
+  for (int copy = 0; copy < copies(); ++copy) all.push_back(source_->args(copy).b);
   return all;
 }
 
-std::vector<Result<Contender>> PackedOperands::prepare(std::span<const AnyPlan> plans) {
-  return contenders_of<packed::Plan>(lab_.device, plans, [this](const packed::Kernel& kernel) {
+std::vector<Result<Contender>> PackedOperands::prepare(std::span<const Plan> plans) {
+  return contenders_of(lab_.device, plans, [this](const gemm::Kernel& kernel) {
     return Contender{.name = kSluice,
-                     .detail = packed::short_name(kernel.plan().config),
+                     .detail = short_name(kernel.plan().config),
                      .launch = [this, kernel](int copy, Stream stream) {
-                       return packed::launch(kernel, args(copy), stream);
+                       return gemm::launch(kernel, args(copy), stream);
                      }};
   });
 }
@@ -225,7 +227,7 @@ std::vector<Result<Contender>> PackedOperands::prepare(std::span<const AnyPlan> 
 /// Downloads the checked tokens as adjacent rows, with D's guard bytes before and after them.
 Result<std::vector<u8>> PackedOperands::read_sample() const {
   const DeviceBuffer& d = sets_[0].d;
-  const i64 row_bytes = d_columns(problem_) * bytes_of(problem_.d), begin = packed::d_begin(problem_, 0);
+  const i64 row_bytes = d_columns(problem_) * bytes_of(problem_.d.type), begin = packed::d_begin(problem_, 0);
   const i64 rows = static_cast<i64>(tokens_.size());
   std::vector<u8> bytes(static_cast<size_t>(begin + rows * row_bytes + kGuardBytes), kPoison);
   const auto read = [&](i64 to, i64 count, i64 from) { return d.download(bytes.data() + to, count, from); };
@@ -233,21 +235,21 @@ Result<std::vector<u8>> PackedOperands::read_sample() const {
   if (done) done = read(begin + rows * row_bytes, kGuardBytes, d.bytes() - kGuardBytes);
   for (i64 i = 0; i < rows && done; ++i) {
     const i64 token = tokens_[static_cast<size_t>(i)];
-    done = read(begin + i * row_bytes, row_bytes, begin + token * problem_.ld_d * bytes_of(problem_.d));
+    done = read(begin + i * row_bytes, row_bytes, begin + token * problem_.d.ld * bytes_of(problem_.d.type));
   }
   if (!done) return done.error();
   return bytes;
 }
 
-Result<Comparison> PackedOperands::check_exact(const AnyPlan& plan) {
-  return packed::check_config(lab_.device, *exact_, std::get<packed::Plan>(plan).config, lab_.stream.get());
+Result<Comparison> PackedOperands::check_exact(const Plan& plan) {
+  return packed::check_config(lab_.device, *exact_, plan.config, lab_.stream.get());
 }
 
-Result<void> PackedOperands::run(const AnyProblem& problem, Stream stream) const {
-  return packed::run(lab_.device, std::get<PackedProblem>(problem), args(0), stream);
+Result<void> PackedOperands::run(const Problem& problem, Stream stream) const {
+  return gemm::run(lab_.device, problem, args(0), stream);
 }
 
-Result<Comparison> PackedOperands::check(const Contender& contender, const AnyPlan& plan) {
+Result<Comparison> PackedOperands::check(const Contender& contender, const Plan& plan) {
   const Stream stream = lab_.stream.get();
   SLUICE_TRY(sets_[0].d.fill(kPoison, stream));
   SLUICE_TRY(contender.launch(0, stream));
@@ -260,14 +262,13 @@ Result<Comparison> PackedOperands::check(const Contender& contender, const AnyPl
                              .c = residual_,
                              .roots = roots_};
   looked_at.problem.m = static_cast<i64>(tokens_.size());
-  looked_at.problem.ld_d = d_columns(problem_);
-  looked_at.problem.ld_c = problem_.residual ? problem_.n : 0;
-  if (problem_.scale_d != ScaleMode::none) {
+  looked_at.problem.d.ld = d_columns(problem_);
+  looked_at.problem.c.ld = problem_.epilogue.residual ? problem_.n : 0;
+  if (problem_.epilogue.scale_d != ScaleMode::none) {
     looked_at.scale_d.resize(sizeof kScaleD);
     std::memcpy(looked_at.scale_d.data(), &kScaleD, sizeof kScaleD);
   }
-  Comparison found =
-      packed::judge(looked_at, sums_, d, 0, packed::rounding_of(std::get<packed::Plan>(plan).config));
+  Comparison found = packed::judge(looked_at, sums_, d, 0, packed::rounding_of(plan.config));
   if (!checks_all()) return found;
   SLUICE_TAKE(const bool changed, inputs_changed());
   found.damaged_chunks += changed;

@@ -25,19 +25,19 @@ class PackedOperands final : public Operands {
   explicit PackedOperands(const Lab& lab, i64 checked_elements = kCheckedElements)
       : lab_(lab), checked_elements_(checked_elements) {}
 
-  /// Errors: those of packed::plan, driver (memory), toolchain.
-  Result<void> open(const PackedProblem& problem);
+  /// Errors: those of gemm::plan, driver (memory), toolchain.
+  Result<void> open(const Problem& problem);
   /// Frees the tokens and D. The weights are kept for the next problem.
   void close() { sets_.clear(); }
 
   int copies() const override { return static_cast<int>(sets_.size()); }
   std::vector<const void*> weights() const override;
-  std::vector<Result<Contender>> prepare(std::span<const AnyPlan> plans) override;
-  Result<Comparison> check(const Contender& contender, const AnyPlan& plan) override;
-  Result<Comparison> check_exact(const AnyPlan& plan) override;
-  Result<void> run(const AnyProblem& problem, Stream stream) const override;
+  std::vector<Result<Contender>> prepare(std::span<const Plan> plans) override;
+  Result<Comparison> check(const Contender& contender, const Plan& plan) override;
+  Result<Comparison> check_exact(const Plan& plan) override;
+  Result<void> run(const Problem& problem, Stream stream) const override;
 
-  packed::Args args(int copy) const;
+  gemm::Args args(int copy) const;
 
  private:
   struct Set {
@@ -55,7 +55,7 @@ class PackedOperands final : public Operands {
 
   const Lab& lab_;
   i64 checked_elements_;
-  PackedProblem problem_;                             // with leading dimensions filled in
+  Problem problem_;                                   // with leading dimensions filled in
   std::optional<packed::DeviceData> source_, exact_;  // exact_: a smaller problem with whole numbers
   std::vector<Set> sets_;
   DeviceBuffer scale_x_, scale_d_, gamma_, c_;

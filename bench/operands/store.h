@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds the operands of one problem at a time, dense or packed. Packed weights are kept for the next problem
+// Holds the operands of one problem at a time. Packed weights are kept for the next problem
 // if it has the same.
 #pragma once
 
@@ -16,13 +16,12 @@ class OperandStore {
   OperandStore(const Lab& lab, i64 checked_elements) : dense_(lab), packed_(lab, checked_elements) {}
 
   /// Closes the previous problem and makes operands for this one, whose strides must be filled in. Errors:
-  /// those of packed::plan, driver (out of memory), toolchain.
-  Result<Operands*> open(const AnyProblem& problem, Scalars scalars, const Conv& conv = {}) {
+  /// those of gemm::plan, driver (out of memory), toolchain.
+  Result<Operands*> open(const Problem& problem, Scalars scalars, const Conv& conv = {}) {
     close();
-    const auto* packed = std::get_if<PackedProblem>(&problem);
-    SLUICE_TRY(packed != nullptr ? packed_.open(*packed)
-                                 : dense_.open(std::get<Problem>(problem), scalars, conv));
-    return packed != nullptr ? static_cast<Operands*>(&packed_) : &dense_;
+    const bool packed = is_packed(problem);
+    SLUICE_TRY(packed ? packed_.open(problem) : dense_.open(problem, scalars, conv));
+    return packed ? static_cast<Operands*>(&packed_) : &dense_;
   }
   void close() {
     dense_.close();

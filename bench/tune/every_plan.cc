@@ -39,7 +39,7 @@ std::vector<PlanOverrides> bases_of(const std::vector<Plan>& plans, std::optiona
 
 }  // namespace
 
-Result<std::vector<AnyPlan>> every_plan(const DenseRequest& request, const DeviceInfo& device) {
+Result<std::vector<Plan>> every_plan(const Request& request, const DeviceInfo& device) {
   const Problem& problem = request.problem;
   SLUICE_TAKE(std::vector<Plan> plans, gemm::candidates(problem, device, request.overrides));
   const auto add = [&](const PlanOverrides& asked) {
@@ -59,7 +59,7 @@ Result<std::vector<AnyPlan>> every_plan(const DenseRequest& request, const Devic
         add(asked);
       }
   }
-  return std::vector<AnyPlan>(std::make_move_iterator(plans.begin()), std::make_move_iterator(plans.end()));
+  return std::vector<Plan>(std::make_move_iterator(plans.begin()), std::make_move_iterator(plans.end()));
 }
 
 }  // namespace sluice::bench

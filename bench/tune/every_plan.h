@@ -12,6 +12,6 @@ namespace sluice::bench {
 
 /// Returns the candidates of the cost model in their order, then all other possible plans, each once. Errors:
 /// those of gemm::candidates.
-Result<std::vector<AnyPlan>> every_plan(const DenseRequest& request, const DeviceInfo& device);
+Result<std::vector<Plan>> every_plan(const Request& request, const DeviceInfo& device);
 
 }  // namespace sluice::bench

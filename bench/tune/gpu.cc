@@ -19,7 +19,7 @@ double GpuTuneMachine::now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-Result<void> GpuTuneMachine::open(const AnyProblem& problem) {
+Result<void> GpuTuneMachine::open(const Problem& problem) {
   entries_.clear();
   samples_.clear();
   SLUICE_TAKE(const auto opened, store_.open(problem, scalars_of(request_of(problem))));
@@ -32,7 +32,7 @@ int GpuTuneMachine::width() {
   return jobs > 0 ? jobs : static_cast<int>(std::thread::hardware_concurrency());
 }
 
-std::vector<Result<int>> GpuTuneMachine::prepare(std::span<const AnyPlan> plans) {
+std::vector<Result<int>> GpuTuneMachine::prepare(std::span<const Plan> plans) {
   std::vector<Result<int>> numbers;
   std::vector<Result<Contender>> contenders = open_->prepare(plans);
   for (size_t i = 0; i < plans.size(); ++i) {
@@ -52,9 +52,8 @@ Result<Comparison> GpuTuneMachine::compare(int kernel) {
 }
 
 Result<std::string> GpuTuneMachine::check(int kernel) {
-  const auto* dense = std::get_if<Plan>(&entries_[static_cast<size_t>(kernel)].plan);
-  const bool is_empty = dense != nullptr && dense->problem.m * dense->problem.n * dense->problem.batch == 0;
-  return verdict_on(compare(kernel), is_empty);
+  const Problem& p = entries_[static_cast<size_t>(kernel)].plan.problem;
+  return verdict_on(compare(kernel), !is_packed(p) && p.m * p.n * p.batch == 0);
 }
 
 Result<const Replay*> GpuTuneMachine::replay_of(Entry& entry, Effort effort) {

@@ -17,9 +17,9 @@ class GpuTuneMachine final : public TuneMachine {
   explicit GpuTuneMachine(const Lab& lab) : lab_(lab), store_(lab, kCheckedElements) {}
 
   double now_s() override;
-  Result<void> open(const AnyProblem& problem) override;
+  Result<void> open(const Problem& problem) override;
   int width() override;
-  std::vector<Result<int>> prepare(std::span<const AnyPlan> plans) override;
+  std::vector<Result<int>> prepare(std::span<const Plan> plans) override;
   Result<std::string> check(int kernel) override;
   /// Runs the kernel and returns the comparison that check() bases its answer on.
   Result<Comparison> compare(int kernel);
@@ -32,7 +32,7 @@ class GpuTuneMachine final : public TuneMachine {
 
  private:
   struct Entry {
-    AnyPlan plan;
+    Plan plan;
     Contender contender;
     std::optional<Replay> screen = {}, careful = {};  // captured at the first timing
   };

@@ -20,7 +20,7 @@ std::string trouble_of(const Trial& trial) {
 
 ContenderRecord contender_of(const Trial& trial, const char* name) {
   return {.name = name,
-          .detail = short_name(trial.plan),
+          .detail = short_name(trial.plan.config),
           .us = quantiles_of(trial.timed),
           .rounds = trial.timed,
           .verified = trial.state == TrialState::right,
@@ -39,10 +39,9 @@ std::string method_text(const Method& method) {
 TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
   const Trial& best = result.trials[static_cast<size_t>(result.best)];
   const DeviceInfo& device = origin.device;
-  return {.key = std::visit([&](const auto& problem) { return key_of(problem, device); }, result.problem),
-          .choice = std::visit([&](const auto& plan) { return AnyChoice(choice_of(plan, result.best_us())); },
-                               best.plan),
-          .estimate_us = estimate_of(best.plan).total_us,
+  return {.key = key_of(result.problem, device),
+          .choice = choice_of(best.plan, result.best_us()),
+          .estimate_us = best.plan.estimate.total_us,
           .model_us = result.pick_us(),
           .sluice = library_version(),
           .driver = origin.driver.empty() ? "unknown" : origin.driver,
@@ -53,7 +52,7 @@ TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
 
 ShapeRecord shape_record_of(const TuneResult& result) {
   ShapeRecord shape{.problem = result.problem};
-  if (const auto* dense = std::get_if<Problem>(&result.problem)) shape.conv = dense->conv;
+  shape.conv = result.problem.conv;
   shape.wall_s = result.seconds;
   shape.error = result.message;
   if (result.state == TuneState::no_time) shape.error = "no time was left";
@@ -70,10 +69,10 @@ ShapeRecord shape_record_of(const TuneResult& result) {
   add(result.recorded, kSluiceRecorded);
   for (const Trial& trial : result.trials) {
     if (trial.state == TrialState::untried) continue;
-    shape.candidates.push_back({.name = short_name(trial.plan),
+    shape.candidates.push_back({.name = short_name(trial.plan.config),
                                 .config = config_text(trial.plan),
                                 .split = split_text(trial.plan),
-                                .estimate = estimate_of(trial.plan),
+                                .estimate = trial.plan.estimate,
                                 .us = quantiles_of(trial.screened).median,
                                 .verified = trial.state == TrialState::right,
                                 .error = trouble_of(trial),

@@ -26,7 +26,7 @@ class Search {
   Search(TuneMachine& machine, const DeviceInfo& device, const TuneSettings& settings, const TuneHooks& hooks)
       : machine_(machine), device_(device), settings_(settings), hooks_(hooks) {}
 
-  TuneResult run(const AnyProblem& problem, double share_s) {
+  TuneResult run(const Problem& problem, double share_s) {
     result_.problem = problem;
     const double begin_s = machine_.now_s();
     share_s_ = share_s;
@@ -59,24 +59,23 @@ class Search {
   }
 
   Result<void> plan() {
-    SLUICE_TAKE(std::vector<AnyPlan> plans, candidates_of(request_of(result_.problem), device_));
-    result_.problem = problem_of(plans.front());
+    SLUICE_TAKE(std::vector<Plan> plans, candidates_of(request_of(result_.problem), device_));
+    result_.problem = plans.front().problem;
     result_.ranked = static_cast<int>(plans.size());
-    const auto* dense = std::get_if<Problem>(&result_.problem);
-    if (settings_.every && dense != nullptr) {
-      SLUICE_TAKE(plans, every_plan({.problem = *dense}, device_));
+    if (settings_.every && !is_packed(result_.problem)) {
+      SLUICE_TAKE(plans, every_plan({.problem = result_.problem}, device_));
       result_.possible = static_cast<int>(plans.size());
     }
     const size_t top = result_.possible > 0 ? plans.size() : static_cast<size_t>(std::max(settings_.top, 1));
     if (plans.size() > top) plans.resize(top);
-    for (AnyPlan& candidate : plans) result_.trials.push_back({.plan = std::move(candidate)});
+    for (Plan& candidate : plans) result_.trials.push_back({.plan = std::move(candidate)});
     add_recorded();
     return {};
   }
 
   /// Inserts the recorded plan second, so that running out of time cannot exclude it.
   void add_recorded() {
-    std::optional<AnyPlan> recorded = hooks_.recorded ? hooks_.recorded(result_.problem) : std::nullopt;
+    std::optional<Plan> recorded = hooks_.recorded ? hooks_.recorded(result_.problem) : std::nullopt;
     if (!recorded) return;
     if (is_same(result_.trials.front().plan, *recorded)) {
       result_.recorded = 0;
@@ -105,7 +104,7 @@ class Search {
   }
 
   void compile(size_t begin, size_t end) {
-    std::vector<AnyPlan> plans;
+    std::vector<Plan> plans;
     for (size_t i = begin; i < end; ++i) plans.push_back(result_.trials[i].plan);
     const std::vector<Result<int>> kernels = machine_.prepare(plans);
     for (size_t i = begin; i < end; ++i) {
@@ -119,7 +118,7 @@ class Search {
 
   void check(Trial& trial) {
     if (trial.kernel < 0) return;
-    hooks_.phase("verifying " + short_name(trial.plan));
+    hooks_.phase("verifying " + short_name(trial.plan.config));
     const Result<std::string> wrong = machine_.check(trial.kernel);
     if (!wrong) return fail(trial, wrong.error().message);
     trial.state = wrong->empty() ? TrialState::right : TrialState::wrong;
@@ -181,25 +180,21 @@ class Search {
 
   /// True if this plan already is a trial. Leaders that differ only in raster have the same alternatives.
   bool is_a_trial(const Plan& plan) const {
-    return std::any_of(result_.trials.begin(), result_.trials.end(), [&](const Trial& trial) {
-      const Plan* dense = std::get_if<Plan>(&trial.plan);
-      return dense != nullptr && is_same(*dense, plan);
-    });
+    return std::any_of(result_.trials.begin(), result_.trials.end(),
+                       [&](const Trial& trial) { return is_same(trial.plan, plan); });
   }
 
   /// Screens variants of the leaders with other rasters and smaller grids. Packed kernels have only one
   /// raster.
   void add_walks() {
-    if (used(kScreenShare)) return;
+    if (is_packed(result_.problem) || used(kScreenShare)) return;
     std::vector<Plan> walks;
     std::vector<size_t> field;
     for (const Trial* leader : ranking()) {
       if (field.size() == kLeaders) break;
       field.push_back(static_cast<size_t>(leader - result_.trials.data()));
-      const Plan* dense = std::get_if<Plan>(&leader->plan);
-      if (dense == nullptr) continue;
-      for (Plan& other : other_orders(*dense, device_)) walks.push_back(std::move(other));
-      for (Plan& other : smaller_grids(*dense, device_)) walks.push_back(std::move(other));
+      for (Plan& other : other_orders(leader->plan, device_)) walks.push_back(std::move(other));
+      for (Plan& other : smaller_grids(leader->plan, device_)) walks.push_back(std::move(other));
     }
     const size_t first = result_.trials.size();
     for (Plan& other : walks)
@@ -277,12 +272,12 @@ double TuneResult::gain() const {
   return pick_us() > 0 && best_us() > 0 ? pick_us() / best_us() : 1;
 }
 
-TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const AnyProblem> problems,
+TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const Problem> problems,
              const TuneSettings& settings, const TuneHooks& hooks) {
   TuneRun run;
   const double deadline_s = machine.now_s() + settings.budget_s;
   size_t left = 0;  // problems that still share the remaining time
-  for (const AnyProblem& problem : problems) {
+  for (const Problem& problem : problems) {
     const bool known = hooks.known && hooks.known(problem);
     left += known ? 0 : 1;
     run.results.push_back({.problem = problem, .state = known ? TuneState::known : TuneState::no_time});

@@ -29,11 +29,11 @@ class TuneMachine {
 
   virtual double now_s() = 0;  // monotonic clock in seconds
   /// Makes the operands of a problem and frees the previous kernels and operands.
-  virtual Result<void> open(const AnyProblem& problem) = 0;
+  virtual Result<void> open(const Problem& problem) = 0;
   /// Number of kernels that are compiled at once.
   virtual int width() = 0;
   /// Compiles and loads the plans' kernels; result i is the number of plan i's kernel.
-  virtual std::vector<Result<int>> prepare(std::span<const AnyPlan> plans) = 0;
+  virtual std::vector<Result<int>> prepare(std::span<const Plan> plans) = 0;
   /// Runs the kernel once and checks D: returns "" if right, else what is wrong. Error: the kernel did not
   /// run or could not be checked.
   virtual Result<std::string> check(int kernel) = 0;
@@ -60,7 +60,7 @@ enum class TrialState {
 
 /// One candidate and its outcome. `best` and `recorded` of TuneResult index these.
 struct Trial {
-  AnyPlan plan;
+  Plan plan;
   TrialState state = TrialState::untried;
   std::string message;           // set if wrong or failed
   int kernel = -1;               // the number that TuneMachine::prepare returned
@@ -78,7 +78,7 @@ enum class TuneState {
 };
 
 struct TuneResult {
-  AnyProblem problem;
+  Problem problem;
   TuneState state = TuneState::failed;
   std::string message;  // set if failed
   /// The model's pick, the recorded plan, then candidates by rank, then other rasters of the leaders.
@@ -100,10 +100,10 @@ struct TuneResult {
 
 /// Callbacks of the search.
 struct TuneHooks {
-  std::function<bool(const AnyProblem&)> known;  // true: the problem has a record, so skip it
+  std::function<bool(const Problem&)> known;  // true: the problem has a record, so skip it
   /// Returns the plan of the current record, which is always timed, so that a new record is never slower.
   /// Null: there are no records.
-  std::function<std::optional<AnyPlan>(const AnyProblem&)> recorded;
+  std::function<std::optional<Plan>(const Problem&)> recorded;
   Phase phase;  // receives the name of each phase as it begins
   // Called after each problem; an Error ends the run.
   std::function<Result<void>(const TuneResult&)> finished;
@@ -118,7 +118,7 @@ struct TuneRun {
 
 /// Tunes the problems in order. No problem is started after the budget is used up. A started one gets at
 /// least kLeastTrials candidates and kLeastRounds rounds.
-TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const AnyProblem> problems,
+TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const Problem> problems,
              const TuneSettings& settings, const TuneHooks& hooks);
 
 inline constexpr int kLeastTrials = 4;

@@ -189,7 +189,7 @@ typedef struct {
   int32_t any_order;            /* 0 or 1 */
   int32_t packed;               /* 1: B is packed weights; b, b_major and B's strides are ignored */
   sluice_weight_format weights; /* used only with packed */
-  int32_t norm_x;               /* 0 or 1; with packed: RMSNorm of A's rows first */
+  int32_t norm_a;               /* 0 or 1; with packed: RMSNorm of A's rows first */
   sluice_conv_sizes conv;       /* used only if conv.op is not 0 */
 } sluice_problem;
 
@@ -266,7 +266,7 @@ typedef struct {
   void* d;
   const float *scale_a, *scale_b, *scale_d;
   const void *bias, *gamma;
-  float alpha, beta, epsilon; /* a packed product ignores alpha and beta */
+  float alpha, beta, epsilon; /* packed: alpha 0 or 1; with c, beta 1 */
 } sluice_pointers;
 /* Times `candidates` likely plans of a problem, 1..16 (3 finds most of the gain), and returns the fastest,
  * with its time as the estimate. The model's choice wins unless another plan takes 1 % less. Plans whose
@@ -274,7 +274,7 @@ typedef struct {
  * about 20 ms in addition to the compiles. Later plans of this device use the result. With a folder of
  * records, so do devices of the same card, driver and version that are opened later. For others it is one
  * more candidate. If this device has run the problem before, sluice_use_plan makes it run the new plan. No
- * result is stored for a packed product with `gated`, `residual` or `norm_x`. If the problem has a record, or
+ * result is stored for a packed product with `gated`, `residual` or `norm_a`. If the problem has a record, or
  * a result of this card, its plan is returned and nothing is timed. */
 SLUICE_API sluice_status sluice_race(const sluice_device* device, const sluice_problem* problem,
                                      int32_t candidates, sluice_plan** plan);

@@ -18,15 +18,15 @@
 #include <variant>
 #include <vector>
 
+#include <sluice/gemm.h>
 #include <sluice/norm.h>
-#include <sluice/packed.h>
 #include <sluice/quantize.h>
 #include <sluice/records.h>
 #include <sluice/spec/smem_room.h>
 
 namespace sluice {
 
-/// A product. B, scale_b and bias count as weights: they are read before earlier launches have ended.
+/// A product. B, scale_b, bias and gamma count as weights: they are read before earlier launches have ended.
 /// Combine::separate must be requested by an override; such a step begins when all earlier launches have
 /// ended. Leave PlanOverrides::overlap and Args::workspace, prefetch and hand_off unset: the chain sets them.
 struct ProductStep {
@@ -34,13 +34,6 @@ struct ProductStep {
   PlanOverrides overrides{};
   gemm::Args args{};
   std::optional<Numbering> numbering{};  // set by a tuned choice; empty: the planner decides
-};
-/// A product with packed weights. Leave Overrides::overlap and Args::prefetch and hand_off unset: the chain
-/// sets them.
-struct PackedStep {
-  PackedProblem problem{};
-  packed::Overrides overrides{};
-  packed::Args args{};
 };
 /// A norm; gamma counts as its weights. Leave NormOptions::overlap and NormArgs::hand_off unset: the chain
 /// sets them.
@@ -87,7 +80,7 @@ struct OpStep {
 };
 
 struct ChainStep {
-  std::variant<ProductStep, PackedStep, NormStep, QuantizerStep, ForeignStep, OpStep> work{};
+  std::variant<ProductStep, NormStep, QuantizerStep, ForeignStep, OpStep> work{};
   std::string name{};                   // shown by explain() and in messages: "qkv"
   std::optional<Overlap> overlap{};     // replaces the overlap of ChainOptions
   std::optional<i64> hand_off_bytes{};  // replaces ChainOptions::hand_off_bytes
@@ -96,7 +89,7 @@ struct ChainStep {
 
 /// The recorded choice for a step, tuned between the neighbours that it has now (docs/chains.md).
 struct TunedStep {
-  std::variant<std::monostate, TunedChoice, packed::TunedChoice> kernel{};  // set for products
+  std::optional<TunedChoice> kernel{};  // set for products
   Overlap overlap{};
   i64 hand_off_bytes = 0, prefetch_bytes = 0;
 
@@ -127,14 +120,14 @@ struct ChainOptions {
   /// on one SM at the same time only if their registers also fit, which never holds for kernels with roles,
   /// and if their spacing differs.
   i64 smem_limit = 0;
-  // Most stages of a product's ring; 0: as planned. smem_limit and most_stages apply to dense products; if
-  // either is set, no record is used.
+  // Most stages of a product's ring; 0: as planned. smem_limit and most_stages do not apply to packed
+  // weights; if either is set, no record is used.
   int most_stages = 0;
 };
 /// Shared memory with which a CTA fits on an SM together with a CTA that is spaced by memory (Spacing).
 inline constexpr i64 kHalfFootprint = kBesideAlone;
 
-/// The plan of a step. Its type depends on the operation: Plan, packed::Plan, NormOptions or
+/// The plan of a step. Its type depends on the operation: Plan, NormOptions or
 /// QuantizerOptions.
 class StepPlan {
  public:
@@ -178,7 +171,7 @@ struct ChainPlan {
 
 /// Plans every step. The first launch, and a step after a foreign step that is not overlapped, have no PDL
 /// wait. The last step has no trigger. Pure function.
-/// Errors, with the step's name: those of gemm::plan and packed::plan, and of norms and quantisers for their
+/// Errors, with the step's name: those of gemm::plan, and of norms and quantisers for their
 /// options and shapes. invalid_argument: the step sets a field that the chain sets, its position does not
 /// allow its overlap, or a quantiser needs two kernels. invalid_config: smem_limit or most_stages cannot be
 /// met. aliasing: an earlier step writes weights that are read early.

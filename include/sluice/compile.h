@@ -10,7 +10,7 @@
 
 #include <sluice/norm.h>
 #include <sluice/options.h>
-#include <sluice/packed.h>
+#include <sluice/plan.h>
 #include <sluice/quantize.h>
 
 namespace sluice {
@@ -29,7 +29,6 @@ struct Compiled {
 /// once. A kernel that NVRTC refuses is counted in `failed`. Errors: invalid_argument (the cache is
 /// read-only), io (the cache cannot be written).
 Result<Compiled> compile(std::span<const Plan> plans, const Options& options);
-Result<Compiled> compile(std::span<const packed::Plan> plans, const Options& options);
 /// Compile the kernels of Quantizer::create and Norm::create. Errors: as above.
 Result<Compiled> compile(std::span<const QuantizerOptions> quantizers, const Options& options);
 Result<Compiled> compile(std::span<const NormOptions> norms, const Options& options);

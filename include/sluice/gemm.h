@@ -89,7 +89,8 @@ class Workspace {
 namespace gemm {
 
 /// The pointers and scalars of one launch. All pointers are to device memory. A, B and (with StorePath::tma)
-/// D need 16-byte alignment, the others that of an element. Unused pointers may be null.
+/// D need 16-byte alignment, the others that of an element. Packed weights (B) need 128-byte alignment, and
+/// gamma 16. Unused pointers may be null.
 struct Args {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -99,8 +100,10 @@ struct Args {
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;  // one value; read after the PDL wait, so an earlier launch may write it
   const void* bias = nullptr;
-  float alpha = 1.0f;         // 0: A and B are not read
-  float beta = 1.0f;          // used only with a residual; 0: C is not read
+  const void* gamma = nullptr;  // with Problem::norm_a: k bf16 values. Read before the PDL wait, as B is
+  float epsilon = 1e-5f;        // with Problem::norm_a: added to the mean of squares
+  float alpha = 1.0f;           // 0: A and B are not read. With packed weights it must be 1
+  float beta = 1.0f;          // used only with a residual; 0: C is not read. With packed weights it must be 1
   WorkspaceView workspace{};  // needed if Plan::workspace_bytes is not 0
   WarmRange prefetch{};       // this launch's own weights, prefetched into L2 before its PDL wait
   WarmRange hand_off{};       // the next launch's weights, prefetched into L2 after the last load
@@ -122,13 +125,14 @@ using Progress = std::function<void(int done, int total)>;
 std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
                                     const Progress& progress = {});
 
-/// Checks the arguments and enqueues one kernel, or two in a row if the plan says Combine::separate. No
+/// Checks the arguments and enqueues one kernel, or two in a row if the plan says Combine::separate. The
+/// narrow kernel of packed weights is launched once per 500,000 rows of A. No
 /// allocation, no synchronisation; the stream may be capturing. The Kernel and its workspace must outlive
 /// work in flight and captured graphs.
 /// Launches nothing, and succeeds, if m, n or batch is 0, or if D is added to and alpha or k is 0. Errors
-/// (nothing is launched): invalid_pointer, misaligned, aliasing, workspace (too small), wrong_device, driver.
-/// If the driver takes the first of two kernels and refuses the second, D is not written and later launches
-/// are unharmed.
+/// (nothing is launched): invalid_pointer, invalid_argument (alpha, beta or epsilon with packed weights),
+/// misaligned, aliasing, workspace (too small), wrong_device, driver. If the driver takes the first of two
+/// kernels and refuses the second, D is not written and later launches are unharmed.
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream);
 
 /// Plans, prepares and launches. The device keeps the kernel for the next call with an equal problem. If

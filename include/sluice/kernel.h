@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A prepared kernel, of a dense product (gemm::Kernel) or of one with packed weights (packed::Kernel).
+// A prepared kernel: gemm::Kernel, norm::Kernel and those of other operations.
 #pragma once
 
 #include <memory>

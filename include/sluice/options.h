@@ -16,7 +16,7 @@ struct Options {
   std::string nvrtc_path{};      // libnvrtc to load; empty: the CUDA toolkit's
   std::string records_dir{};     // folder of the user's tuning records; empty: only shipped records are used
   int jobs = 0;                  // parallel compiles in prepare(); 0: one per core
-  /// Number of plans that gemm::run, packed::run and the C interface time when they first run or prepare a
+  /// Number of plans that gemm::run and the C interface time when they first run or prepare a
   /// problem without a record. The winner is used, and stored for this card (docs/decisions/0027). 0 or 1:
   /// nothing is timed, and the model decides. Each race takes about 20 ms with kernels in the cache, and up
   /// to 4 GB of device memory for that time. Without cached kernels, as many kernels are compiled: 350 ms in

@@ -44,18 +44,26 @@ struct Plan {
   i64 workspace_bytes = 0;
   Estimate estimate{};
   PlanSource source = PlanSource::model;
-  double measured_us = 0;      // from the tuning record of this choice; 0 without a record
-  bool product_alone = false;  // the record and its time are for the product without gate and scale of D
+  double measured_us = 0;  // from the tuning record of this choice; 0 without a record
+  // True: the record and its time are for the product alone, without gate and scale of D, and for packed
+  // weights also without residual and norm.
+  bool product_alone = false;
 };
 
-/// Choices that replace the planner's; fields that are not set are left to its model. Setting any field but
+/// Choices that replace the planner's; fields that are not set are left to its model. tile_m counts rows of A
+/// per CTA, tile_n columns of A B (twice those of D if gated). With packed weights the model chooses among
+/// the kernels (narrow, wide, strip) that have all set fields. For other products: setting any field but
 /// workspace_limit, ignore_records and overlap excludes swapped operands, unless `swapped` is true. Then m
 /// and n of tile, cluster and raster are the problem's. With swapped = true they are those of the product B
 /// by A (16-bit D that TMA can store, no residual, gate or block scales). Records are ignored once any field
 /// but workspace_limit and overlap is set.
 struct PlanOverrides {
   std::optional<Schedule> schedule{};
-  std::optional<int> tile_m{}, tile_n{}, stages{}, warps{};  // warps: plain schedules only
+  std::optional<int> tile_m{}, tile_n{}, stages{};
+  std::optional<int> warps{};     // plain schedules and narrow
+  std::optional<int> w_stages{};  // wide
+  std::optional<int> k_groups{};  // strip
+  std::optional<int> ctas{};      // narrow
   std::optional<ClusterShape> cluster{};
   std::optional<StorePath> store{};
   std::optional<bool> swapped{};  // true: multiply B by A instead of A by B; false: never
@@ -75,14 +83,19 @@ struct PlanOverrides {
 namespace gemm {
 
 /// Checks the problem and chooses kernel, config and work split for `device`: those of its record, if
-/// `records` has one that is still valid, else the model's best. Errors: invalid_size, invalid_type,
-/// invalid_stride, misaligned (strides), invalid_config (overrides), unsupported_arch.
+/// `records` has one that is still valid, else the model's best. Limits of packed weights (Matrix::packed)
+/// are in docs/packed.md. Errors: invalid_size, invalid_type, invalid_stride, misaligned (strides),
+/// invalid_config (overrides, the format of packed weights), unsupported_arch.
 Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides = {},
                   const RecordBook& records = shipped_records());
 
 /// All plans that the planner's model considers, best estimate first; tuning measures these.
 Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& device,
                                      const PlanOverrides& overrides = {});
+
+/// Returns the plan with another overlap, without planning again. Error invalid_config: its kernel cannot
+/// overlap (Combine::separate).
+Result<Plan> with_overlap(Plan plan, const Overlap& overlap);
 
 }  // namespace gemm
 

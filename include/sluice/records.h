@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A book of tuning records: earlier measurements, one for a problem and GPU. gemm::plan and packed::plan look
-// a problem up before they ask their model; `sluice tune` writes records (docs/tuning.md). A book is read
+// A book of tuning records: earlier measurements, one for a problem and GPU. gemm::plan looks a problem up
+// before it asks its model; `sluice tune` writes records (docs/tuning.md). A book is read
 // once. A device's own also takes in what that device's races find, below the records; no other book changes.
 //   auto plan = sluice::gemm::plan(problem, device->info(), {}, device->records());
 #pragma once
@@ -19,14 +19,9 @@ namespace sluice {
 class Device;      // sluice/gemm.h
 struct ChainStep;  // sluice/chain.h
 struct TunedStep;
-struct PackedProblem;  // sluice/packed.h
-namespace packed {
-struct Plan;
-struct TunedChoice;
-}  // namespace packed
 
 /// The fields of a plan that a record stores; all others follow from the problem.
-struct TunedChoice {  // a dense product's
+struct TunedChoice {
   Schedule schedule = Schedule::cooperative;
   int tile_m = 128, tile_n = 128;
   ClusterShape cluster{};
@@ -38,8 +33,10 @@ struct TunedChoice {  // a dense product's
   int clusters = 1;                         // launched clusters
   int slices = 1;                           // slices along k of every tile
   Combine combine = Combine::last_arriver;  // how slices are combined
-  int warps = 0, stages = 0;                // plain schedules; 0 in the others
-  double measured_us = 0;                   // time of one launch when the record was made
+  // 0 where the schedule has none. plain ones: warps, stages. narrow: warps, stages, ctas. wide: stages,
+  // w_stages. strip: stages, k_groups.
+  int warps = 0, stages = 0, ctas = 0, w_stages = 0, k_groups = 0;
+  double measured_us = 0;  // time of one launch when the record was made
 
   bool operator==(const TunedChoice&) const = default;
 };
@@ -55,8 +52,6 @@ class RecordBook {
   /// if there is no record, the result of a race of this card, driver and version is used. `problem` must be
   /// one that gemm::plan accepts.
   std::optional<TunedChoice> find(const Problem& problem, const DeviceInfo& device) const;
-  /// find() for products of packed weights; `problem` must be one that packed::plan accepts.
-  std::optional<packed::TunedChoice> find(const PackedProblem& problem, const DeviceInfo& device) const;
   /// For each step of a chain, the choice that was tuned between the same two neighbours; empty if there is
   /// none. The beginning and the end of the chain count as neighbours. If several records match, the one that
   /// covers most steps is used. `steps` must be ones that plan_chain accepts.
@@ -88,7 +83,5 @@ RecordBook open_records(const Options& options);
 /// invalid_argument (no record can hold the choice: k = 0; a packed product with a gate, a norm or a
 /// residual).
 Result<void> keep_record(const Device& device, const Plan& plan, double pick_us, const std::string& method);
-Result<void> keep_record(const Device& device, const packed::Plan& plan, double pick_us,
-                         const std::string& method);
 
 }  // namespace sluice

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <sluice/gemm.h>
-#include <sluice/packed.h>
 #include <sluice/records.h>
 
 namespace sluice {
@@ -33,20 +32,17 @@ struct RowSummary {
   bool operator==(const RowSummary&) const = default;
 };
 
+namespace gemm {
+
 /// The kernels of a range. Pure: the same problem, range, device and records give the same table.
-template <class AnyProblem, class AnyPlan>
-struct BasicRowTable {
-  AnyProblem problem{};  // a problem with m = rows.low, and the caller's strides
+struct RowTable {
+  Problem problem{};  // a problem with m = rows.low, and the caller's strides
   RowRange rows{};
   /// One plan per kernel, for the least m that picks it. plan() uses only their configs.
-  std::vector<AnyPlan> kernels{};
+  std::vector<Plan> kernels{};
   RecordBook records{};  // plan() looks m up in these
   RowSummary summary{};
 };
-
-namespace gemm {
-
-using RowTable = BasicRowTable<Problem, Plan>;
 
 /// Plans the problem at fixed m of the range (every 8 up to 128, fewer above, and both ends) and takes the
 /// kernels of those plans. If they are more than kMostRowKernels, those are dropped without which the fixed m
@@ -69,22 +65,8 @@ Result<RowSummary> prepare(const Device& device, const Problem& problem, RowRang
 
 }  // namespace gemm
 
-namespace packed {
-
-using RowTable = BasicRowTable<PackedProblem, Plan>;
-
-/// plan_rows() for products of packed weights.
-Result<RowTable> plan_rows(const PackedProblem& problem, RowRange rows, const DeviceInfo& device,
-                           const RecordBook& records = shipped_records());
-Result<Plan> plan(const RowTable& table, i64 m, const DeviceInfo& device);
-Result<RowSummary> prepare(const Device& device, const PackedProblem& problem, RowRange rows,
-                           const gemm::Progress& progress = {});
-
-}  // namespace packed
-
 /// The table as aligned lines: the kernels, and the values of m that each serves. Printed by `sluice plan
 /// --rows`.
 std::string describe(const gemm::RowTable& table, const DeviceInfo& device);
-std::string describe(const packed::RowTable& table, const DeviceInfo& device);
 
 }  // namespace sluice

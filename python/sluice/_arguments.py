@@ -68,10 +68,12 @@ def did_you_mean(given: object, known: Collection[str]) -> str:
     return f": did you mean {close[0]}?" if close else ""
 
 
-# Maps the names that other libraries and the tool's flags use for an argument to the name used here.
+# Maps the names that other libraries, the tool's flags and sluice 0.2 use for an argument to the name used here.
 OTHERS = {"dtype": "a", "type": "a", "dtype_a": "a", "a_dtype": "a", "dtype_b": "b", "b_dtype": "b", "out_dtype": "d", "dtype_d": "d",
           "use_fast_accum": "accumulate", "act": "activation", "epilogue": "activation", "residual": "c", "groups": "group",
-          "group_size": "group"}
+          "group_size": "group", "x": "a", "x_ld": "a_ld", "scale_x": "scale_a", "norm_x": "norm_a", "weights": "packed",
+          "token_blocks": "tile", "row_blocks": "tile", "tokens": "tile", "strips": "tile", "tile_m": "tile", "tile_n": "tile",
+          "parts": "cluster", "cluster_m": "cluster", "cluster_n": "cluster", "cluster_k": "cluster", "x_stages": "stages"}
 
 
 def check_keywords(call: str, given: Collection[str], known: Sequence[str], more: Sequence[str] = ()) -> None:
@@ -141,9 +143,9 @@ def choice_of(what: str, value: object, bits: int = 32) -> int:
     return number
 
 
-def choices_of(what: str, values: object, *counts: int) -> list[int]:
+def choices_of(what: str, values: object, *counts: int, gaps: bool = False) -> list[Optional[int]]:
     """Returns a list of numbers, each checked by ``choice_of``; an empty list for None. ``counts`` lists the allowed lengths.
-    Raises as ``choice_of`` does, and ``InvalidArgument`` for another length."""
+    ``gaps``: whether some may be None. Raises as ``choice_of`` does, and ``InvalidArgument`` for another length."""
     if values is None:
         return []
     try:
@@ -152,9 +154,9 @@ def choices_of(what: str, values: object, *counts: int) -> list[int]:
         numbers = []
     if isinstance(values, (str, bytes)) or len(numbers) not in counts:
         raise errors.InvalidArgument(f"{what} = {shown(values)} must have {' or '.join(map(str, counts))} numbers: pass a tuple")
-    if any(number is None for number in numbers):
+    if not gaps and any(number is None for number in numbers):
         raise errors.InvalidType(f"{what} = {shown(values)} must hold numbers, and no None: leave all of it out for the default")
-    return [choice_of(f"{what}[{i}]", number) for i, number in enumerate(numbers)]
+    return [None if number is None else choice_of(f"{what}[{i}]", number) for i, number in enumerate(numbers)]
 
 
 def list_of(what: str, values: object, kept: Callable[[object], Item]) -> list[Item]:

@@ -8,22 +8,17 @@ from __future__ import annotations
 from typing import Sequence
 
 from ._library import ProblemStruct
+from ._names import ACTIVATIONS, DTYPES, MAJORS, SCALES, SUMS, UPDATES
 from .convolutions import CONV_OPS
 from .formats import WEIGHT_TYPES
-from .problems import ACTIVATIONS, DTYPES, MAJORS, SCALES, SUMS, UPDATES
 
 _FP8 = ("e4m3", "e5m2")
 
 
 def flags_of(s: ProblemStruct) -> str:
     """Returns the flags with which the program handles exactly this problem: it finds the same tuning records and kernels."""
-    if s.conv.op:
-        words = _convolution(s)
-    elif s.packed:
-        words = ["--shape", f"{s.m}x{s.n}x{s.k}", *_weights(s)]
-    else:
-        words = ["--shape", f"{s.m}x{s.n}x{s.k}", *_option("--batch", s.batch, 1)]
-    return " ".join([*words, *_types(s), *([] if s.conv.op else _strides(s)), *_epilogue(s)])
+    words = _convolution(s) if s.conv.op else ["--shape", f"{s.m}x{s.n}x{s.k}", *(_weights(s) if s.packed else [])]
+    return " ".join([*words, *_option("--batch", s.batch, 1), *_types(s), *_strides(s), *_epilogue(s)])
 
 
 def _option(flag: str, value: object, default: object = 0) -> list[str]:
@@ -38,14 +33,14 @@ def _vector_type(output: str) -> str:
 def _types(s: ProblemStruct) -> list[str]:
     a, d = DTYPES[s.a], DTYPES[s.d]
     words = _option("--dtype", a, "bf16")
-    if not s.packed and s.b != s.a:
+    if s.b != s.a:
         words = ["--a", a, "--b", DTYPES[s.b]]
     usual = "fp32" if UPDATES[s.update] == "add" else "bf16" if a in _FP8 else a
     return words + _option("--d", d, usual)
 
 
 def _strides(s: ProblemStruct) -> list[str]:
-    words = [] if s.packed else _option("--a-layout", MAJORS[s.a_major], "k") + _option("--b-layout", MAJORS[s.b_major], "k")
+    words = _option("--a-layout", MAJORS[s.a_major], "k") + _option("--b-layout", MAJORS[s.b_major], "k")
     for name in "abcd":
         words += _option(f"--ld-{name}", getattr(s, f"{name}_ld"))
     for name in "abcd":
@@ -60,14 +55,14 @@ def _epilogue(s: ProblemStruct) -> list[str]:
         words += ["--bias", *_option("--bias-type", DTYPES[s.bias_type], usual)]
     words += _option("--activation", ACTIVATIONS[s.activation], "none")
     if s.residual:
-        words += ["--residual", *([] if s.packed else _option("--c-type", DTYPES[s.c_type], usual))]
+        words += ["--residual", *_option("--c-type", DTYPES[s.c_type], usual)]
     if s.gated:
         words.append("--gated")
     words += _option("--scale-d", SCALES[s.scale_d], "none") + _option("--update", UPDATES[s.update], "set")
     if s.any_order and UPDATES[s.update] == "add":  # without "add" the flag has no effect
         words.append("--any-order")
-    if s.norm_x:
-        words.append("--norm-x")
+    if s.norm_a:
+        words.append("--norm-a")
     sums = SUMS[s.accumulate] if DTYPES[s.a] in _FP8 and not s.packed else "promoted"  # 16-bit sums are in fp32
     return words + _option("--accumulate", sums, "promoted")
 

@@ -78,7 +78,7 @@ class ProblemStruct(ctypes.Structure):
         *((name, c_int32) for name in ("scale_a", "scale_b", "scale_d", "bias", "bias_type", "activation", "gated", "residual",
                                        "c_type", "accumulate", "update", "any_order", "packed")),
         ("weights", WeightFormatStruct),
-        ("norm_x", c_int32),
+        ("norm_a", c_int32),
         ("conv", ConvSizesStruct),
     ]
 

@@ -9,7 +9,8 @@ from typing import Any, Optional, Sequence, Tuple, Union
 from . import errors
 from ._arguments import check_array, entry, shown, size_of
 from ._library import ConvSizesStruct, ProblemStruct, lib
-from .problems import DTYPES, SCALES, call_pairs, epilogue_fields, epilogue_of, number_of, output_type
+from ._names import DTYPES, SCALES, number_of
+from .problems import call_pairs, epilogue_fields, epilogue_of, output_type
 
 CONV_OPS = ("fprop", "dgrad", "wgrad")
 MOST_AXES = 3

@@ -12,9 +12,10 @@ import sys
 from typing import Any, NamedTuple, Optional, Tuple, Union
 
 from . import errors
-from ._arguments import check_one_of, check_span, entry, integer, shown, switch_of
-from .formats import CODE_BITS, PackedProblem, WeightFormat
-from .problems import DTYPES, number_of
+from ._arguments import check_span, entry, integer, shown, switch_of
+from ._names import DTYPES, number_of
+from .formats import CODE_BITS, WeightFormat
+from .problems import Problem
 from .weights import QuantizedWeights, quantize_groups
 from .weights._arrays import Array, check_given, check_matrix, check_shape, check_type, library_of, type_of
 from .weights._groups import group_count, group_parts, group_view
@@ -105,17 +106,16 @@ class PackedWeights:
         """Bits of the blob for each weight, with scales and padding."""
         return 8.0 * self.nbytes / (self.n * self.k) if self.n * self.k else 0.0
 
-    def problem(self, m: int, x: Optional[str] = None, *, d: Optional[str] = None, bias: Optional[str] = None,
-                activation: str = "none", scale_x: Optional[str] = None, **more: Any) -> PackedProblem:
-        """Returns the problem of ``m`` tokens (rows without gaps) times these weights, for ``packed_plan`` and ``prepare``.
+    def problem(self, m: int, a: Optional[str] = None, *, scale_a: Optional[str] = None, **more: Any) -> Problem:
+        """Returns the problem of ``m`` tokens (rows without gaps) times these weights, for ``plan`` and ``prepare``.
 
-        ``x`` is bf16 by default, or e4m3 for weights in the order "byte". By default e4m3 tokens have one scale per token
-        (``scale_x`` = "vector"). ``more`` holds other fields of ``PackedProblem``.
+        ``a``, the type of the tokens, is bf16 by default, or e4m3 for weights in the order "byte". By default e4m3 tokens have one
+        scale per token (``scale_a`` = "vector"). ``more`` holds other fields of ``Problem``.
         """
-        x = x if x is not None else "e4m3" if self.format.order == "byte" else "bf16"
-        scale_x = scale_x if scale_x is not None else "vector" if DTYPES[number_of("x", x, DTYPES)] == "e4m3" else "none"
+        a = a if a is not None else "e4m3" if self.format.order == "byte" else "bf16"
+        scale_a = scale_a if scale_a is not None else "vector" if DTYPES[number_of("a", a, DTYPES)] == "e4m3" else "none"
         self.check_gated(more.get("gated", False))
-        return PackedProblem(m, self.n, self.k, self.format, x, d, bias, activation, scale_x=scale_x, **more)
+        return Problem(m, self.n, self.k, a=a, scale_a=scale_a, packed=self.format, **more)
 
     def check_gated(self, gated: bool) -> None:
         """Raises ``InvalidConfig`` unless these weights are packed for a product with this value of ``gated``."""

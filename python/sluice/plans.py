@@ -6,23 +6,24 @@ import ctypes
 import dataclasses
 import inspect
 import os
-from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Sequence, Type, TypeVar, Union
+from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Sequence, Union
 
 from . import errors
 from ._arguments import check_keywords, choice_of, choices_of, entry, integer, list_of, name_of, path_of, shown, size_of, switch_of
 from ._library import (CompiledStruct, Handle, OptionsStruct, ProblemStruct, RowPlansStruct, RowRangeStruct, default_device,
                        lib)
+from ._names import DTYPES, number_of
 from .convolutions import Convolution
-from .formats import PackedProblem, WeightFormat
-from .problems import DTYPES, Problem, number_of
+from .formats import WeightFormat
+from .problems import Problem
 from .workspaces import Workspace as Workspace  # noqa: PLC0414 (sluice.torch imports it from here)
 
-AnyProblem = Union[Problem, PackedProblem, Convolution]
+AnyProblem = Union[Problem, Convolution]
 
 
 @entry
 class Plan:
-    """The kernel chosen for one problem, with its configuration and launch. ``plan()``, ``packed_plan()`` and ``race()`` make it.
+    """The kernel chosen for one problem, with its configuration and launch. ``plan()`` and ``race()`` make it.
 
     A plan is immutable, and a copy is the same object. It cannot be pickled, because tuning records and the GPU may differ
     where it is unpickled: pickle its ``problem`` instead.
@@ -32,7 +33,7 @@ class Plan:
 
     def __init__(self, handle: Handle, problem: AnyProblem) -> None:
         if not isinstance(handle, Handle):
-            raise errors.InvalidType("a Plan is made by sluice.plan() or sluice.packed_plan()")
+            raise errors.InvalidType("a Plan is made by sluice.plan()")
         self._handle, self._problem = handle, problem
 
     def __copy__(self) -> "Plan":
@@ -98,34 +99,29 @@ class Plan:
         return self.text
 
 
-_Kind = TypeVar("_Kind", bound=AnyProblem)
-
-
-def _problem_of(call: str, kind: Type[_Kind], problem: object, fields: dict[str, Any]) -> _Kind:
+def _problem_of(call: str, problem: Optional[AnyProblem], fields: dict[str, Any]) -> AnyProblem:
+    """Returns the problem that ``call`` is given, or the ``Problem`` with these fields. Raises ``InvalidCall`` for a name that is
+    neither a field nor an argument of ``call``."""
     if problem is None:
-        known = dataclasses.fields(kind)
         own = [name for name in inspect.signature(globals()[call]).parameters if name not in ("problem", "fields")]
-        check_keywords(f"{call}: {kind.__name__}", fields, [field.name for field in known], own)
-        missing = [field.name for field in known if field.default is dataclasses.MISSING and field.name not in fields]
-        if missing:
-            raise errors.InvalidCall(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: {call} takes a "
-                                     f"sluice.{kind.__name__}, or its fields by their names")
-        return kind(**fields)
-    if not isinstance(problem, kind):
-        raise errors.InvalidType(f"{call}: problem = {shown(problem)} must be a sluice.{kind.__name__}, and is of type "
-                                 f"{type(problem).__name__}: pass one, or its fields by their names")
+        check_keywords(call, fields, [field.name for field in dataclasses.fields(Problem)], own)
+        return Problem(**fields)
+    if not isinstance(problem, (Problem, Convolution)):
+        raise errors.InvalidType(f"{call}: problem = {shown(problem)} must be a sluice.Problem or a sluice.Convolution, and is of type "
+                                 f"{type(problem).__name__}: pass one, or the fields of Problem by their names")
     if fields:
-        raise errors.InvalidArgument(f"{call}: give a {kind.__name__} or its fields ({shown(list(fields))}), not both")
+        raise errors.InvalidArgument(f"{call}: give a {type(problem).__name__} or its fields ({shown(list(fields))}), not both")
     return problem
 
 
-def _choices_of(numbers: dict[str, object], names: dict[str, object], switches: dict[str, Optional[bool]]) -> bytes:
-    """Returns the overrides that are not None, as the text that the C interface takes."""
+def _text_of(numbers: dict[str, object], names: dict[str, object], switches: dict[str, Optional[bool]]) -> bytes:
+    """Returns the choices that are not None, as the text that the C interface takes. A separator in a name cannot begin another
+    choice."""
     given = {name: str(choice_of(name, value, bits=64 if name == "workspace_limit" else 32)).encode()
              for name, value in numbers.items() if value is not None}
     for name, text in names.items():
         if text is not None:
-            given[name] = (name_of(name, text) or b"").replace(b" ", b"_")
+            given[name] = (name_of(name, text) or b"").translate(bytes.maketrans(b" ,", b"__"))
     given.update({name: b"true" if switch_of(name, value) else b"false" for name, value in switches.items() if value is not None})
     return b", ".join(name.encode() + b"=" + value for name, value in given.items())
 
@@ -140,68 +136,57 @@ def _for_target(function: Any, device: Optional[int], gpu: object, *arguments: o
     getattr(lib, f"{function.__name__}_for")(name_of("gpu", gpu), *arguments)
 
 
-def _planned(problem: AnyProblem, device: Optional[int], gpu: object, choices: bytes) -> Plan:
-    handle = Handle(lib.sluice_plan_free)
-    _for_target(lib.sluice_plan_create, device, gpu, ctypes.byref(problem.struct()), choices, ctypes.byref(handle._as_parameter_))
-    return Plan(handle, problem)
-
-
 @entry
-def plan(problem: Union[Problem, Convolution, None] = None, *, device: Optional[int] = None, gpu: Optional[str] = None, schedule: Optional[str] = None,
-         tile: Optional[Sequence[int]] = None, cluster: Optional[Sequence[int]] = None, stages: Optional[int] = None, warps: Optional[int] = None,
-         store: Optional[str] = None, raster: Optional[str] = None, raster_group: Optional[int] = None,
-         clusters: Optional[int] = None, splits: Optional[int] = None,
-         combine: Optional[str] = None, workspace_limit: Optional[int] = None,
-         swapped: Optional[bool] = None, ignore_records: bool = False, **fields: object) -> Plan:
+def plan(problem: Optional[AnyProblem] = None, *, device: Optional[int] = None, gpu: Optional[str] = None,
+         schedule: Optional[str] = None, tile: Optional[Sequence[Optional[int]]] = None, cluster: Optional[Sequence[int]] = None,
+         stages: Optional[int] = None, warps: Optional[int] = None, w_stages: Optional[int] = None, k_groups: Optional[int] = None,
+         ctas: Optional[int] = None, store: Optional[str] = None, raster: Optional[str] = None, raster_group: Optional[int] = None,
+         clusters: Optional[int] = None, splits: Optional[int] = None, combine: Optional[str] = None, swapped: Optional[bool] = None,
+         workspace_limit: Optional[int] = None, ignore_records: bool = False, **fields: object) -> Plan:
     """Returns the plan of a problem: the kernel that would run, with its estimated time. Needs no GPU.
 
     >>> print(sluice.plan(m=4096, n=4096, k=4096, a="e4m3", gpu="h100"))
+    >>> print(sluice.plan(m=16, n=4096, k=4096, packed=sluice.WeightFormat(group=64), schedule="narrow", tile=(16, None)))
 
+    - ``problem``: a ``Problem`` or a ``Convolution``. Instead, ``fields`` may give those of ``Problem``.
     - ``device``: the number of a GPU of this machine. ``gpu``: the name of a GPU that this machine need not have ("h200", "h100",
       "h100-nvl", "h100-pcie", "gh200", "h20"). Without both, the plan is for the machine's first GPU. On a machine without a GPU
       it is for an H200, and its text says so.
 
-    ``problem`` may be a ``Convolution`` too; ``fields`` are those of ``Problem``. The other arguments override the planner, as
-    the flags of ``sluice plan`` do. With ``swapped=True`` the kernel computes the transpose of D, with B as its first operand; tile,
-    cluster and raster then apply to that product. Raises ``InvalidConfig`` for choices that break a rule of the kernels, and the
-    errors of ``Problem.check``.
+    The other arguments replace choices of the planner, as the flags of ``sluice plan`` do; None leaves a choice to it:
+
+    - ``schedule``: "ping_pong", "cooperative"; for few rows of A "plain" and "plain_wgmma"; for packed weights "narrow", "strip"
+      (the only one for e4m3 tokens) and "wide". Without it the planner takes any that has the other choices.
+    - ``tile``: rows of A and columns of A B (twice those of D if gated) per CTA; either may be None. narrow takes 8, 16 or 32 rows
+      and 32, 64 or 128 columns, strip multiples of 64 columns, wide 128.
+    - ``cluster``: CTAs of a cluster along m and n, or along m, n and k. narrow and strip have clusters along k, wide along n.
+    - ``stages``: slots of the ring in shared memory. ``w_stages``: of the ring of weights (wide, whose ``stages`` are for A).
+    - ``warps``: warps of a CTA (plain, plain_wgmma, narrow). ``ctas``: CTAs that share an SM (narrow). ``k_groups``: warpgroups
+      that share k (strip).
+    - ``ignore_records`` = True: a tuning record of the problem does not decide. Nor does it beside any choice but
+      ``workspace_limit``.
+
+    These are for weights that are not packed:
+
+    - ``store``: "tma" or "direct". ``clusters``: how many are launched. ``raster``: "along_m" or "along_n", in bands of
+      ``raster_group`` clusters.
+    - ``splits``: slices of each tile along k; 1: whole tiles. ``combine``: who adds them up: "last_arriver", "separate" (a kernel of
+      its own) or "add" (into D). ``workspace_limit``: most bytes of workspace.
+    - ``swapped`` = True: the kernel computes the transpose of D, with B as its first operand; tile, cluster and raster then apply
+      to that product. False: it never does.
+
+    Raises ``InvalidConfig`` for choices that break a rule of the kernels, and the errors of ``Problem.check``.
     """
-    problem = _problem_of("plan", Convolution if isinstance(problem, Convolution) else Problem, problem, fields)
-    numbers: dict[str, object] = dict(zip(("tile_m", "tile_n"), choices_of("tile", tile, 2)))
+    problem = _problem_of("plan", problem, fields)
+    numbers: dict[str, object] = dict(zip(("tile_m", "tile_n"), choices_of("tile", tile, 2, gaps=True)))
     numbers.update(zip(("cluster_m", "cluster_n", "cluster_k"), choices_of("cluster", cluster, 2, 3)))
-    numbers.update(stages=stages, warps=warps, raster_group=raster_group, clusters=clusters, splits=splits,
-                   workspace_limit=workspace_limit)
-    names = {"schedule": schedule, "store": store, "raster": raster, "combine": combine}
-    return _planned(problem, device, gpu, _choices_of(numbers, names, {"swapped": swapped, "ignore_records": ignore_records or None}))
-
-
-@entry
-def packed_plan(problem: Optional[PackedProblem] = None, *, device: Optional[int] = None, gpu: Optional[str] = None,
-               token_blocks: Optional[int] = None, row_blocks: Optional[int] = None, warps: Optional[int] = None, stages: Optional[int] = None,
-               parts: Optional[int] = None, ctas: Optional[int] = None, tokens: Optional[int] = None,
-               cluster_n: Optional[int] = None, x_stages: Optional[int] = None,
-               w_stages: Optional[int] = None, strips: Optional[int] = None,
-               k_groups: Optional[int] = None, ignore_records: bool = False, **fields: object) -> Plan:
-    """Returns the plan of a product of tokens (16 bits or e4m3) and packed weights. Needs no GPU; ``device`` and ``gpu`` are
-    as for ``plan``.
-
-    >>> print(sluice.packed_plan(m=16, n=4096, k=4096, weights=sluice.WeightFormat("uint4", group=64)))
-
-    ``fields`` are those of ``PackedProblem``. The other arguments override the planner. It chooses among the kernels that have
-    every given parameter:
-
-    - the narrow kernel: ``token_blocks``, ``row_blocks``, ``warps``, ``stages``, ``parts``, ``ctas``;
-    - the wide kernel: ``tokens``, ``cluster_n``, ``x_stages``, ``w_stages``;
-    - the strip kernel, the only one for e4m3 tokens: ``tokens``, ``strips``, ``k_groups``, ``parts``, ``stages``.
-
-    Without any of them, a tuning record of the problem decides if there is one, unless ``ignore_records`` is True. Raises
-    ``InvalidConfig`` for choices that break a rule of the kernels, and the errors of ``PackedProblem.check``.
-    """
-    problem = _problem_of("packed_plan", PackedProblem, problem, fields)
-    given = {"token_blocks": token_blocks, "row_blocks": row_blocks, "warps": warps, "stages": stages, "parts": parts,
-             "ctas": ctas, "tokens": tokens, "cluster_n": cluster_n, "x_stages": x_stages,
-             "w_stages": w_stages, "strips": strips, "k_groups": k_groups}
-    return _planned(problem, device, gpu, _choices_of(given, {}, {"ignore_records": ignore_records or None}))
+    numbers.update(stages=stages, warps=warps, w_stages=w_stages, k_groups=k_groups, ctas=ctas, raster_group=raster_group,
+                   clusters=clusters, splits=splits, workspace_limit=workspace_limit)
+    choices = _text_of(numbers, {"schedule": schedule, "store": store, "raster": raster, "combine": combine},
+                       {"swapped": swapped, "ignore_records": ignore_records or None})
+    handle = Handle(lib.sluice_plan_free)
+    _for_target(lib.sluice_plan_create, device, gpu, ctypes.byref(problem.struct()), choices, ctypes.byref(handle._as_parameter_))
+    return Plan(handle, problem)
 
 
 MOST_CANDIDATES = 16  # the library refuses more
@@ -213,8 +198,8 @@ def race(problem: Optional[AnyProblem] = None, *, candidates: int = 3, device: i
 
     >>> sluice.prepare(sluice.race(m=4096, n=4096, k=4096, a="e4m3"))
 
-    - ``problem``: a ``Problem``, ``PackedProblem`` or ``Convolution`` (``problem_of(a, b, out)`` makes one from tensors).
-      Instead, ``fields`` may give those of ``Problem``.
+    - ``problem``: a ``Problem`` or ``Convolution`` (``problem_of(a, b, out)`` makes one from tensors). Instead, ``fields`` may give
+      those of ``Problem``.
     - ``candidates``: how many plans to time, 1 to 16: the model's choice, the best of each other schedule, then the next best.
     - ``device``: the number of the GPU.
 
@@ -233,8 +218,7 @@ def race(problem: Optional[AnyProblem] = None, *, candidates: int = 3, device: i
     arrays exceed 4 GiB together, ``ToolchainError`` if the first plan cannot be compiled, and ``DriverError`` without a GPU or
     enough free memory.
     """
-    kind = type(problem) if isinstance(problem, (PackedProblem, Convolution)) else Problem
-    raced: AnyProblem = _problem_of("race", kind, problem, fields)
+    raced = _problem_of("race", problem, fields)
     count = integer("candidates", candidates)
     if not 1 <= count <= MOST_CANDIDATES:
         raise errors.InvalidArgument(f"candidates = {shown(count)} must be in 1..{MOST_CANDIDATES}: pass 3, which finds most of the "
@@ -247,16 +231,13 @@ def race(problem: Optional[AnyProblem] = None, *, candidates: int = 3, device: i
 @entry
 def explain(problem: Union[AnyProblem, Plan, None] = None, **arguments: object) -> str:
     """Returns the plan's text. ``problem`` is a plan, or a problem as ``plan()`` takes it, with the arguments of
-    ``plan()``; a ``PackedProblem`` goes to ``packed_plan()``."""
-    if isinstance(problem, Plan):
-        return problem.text
-    make = packed_plan if isinstance(problem, PackedProblem) else plan
-    return make(problem, **arguments).text  # type: ignore[arg-type]
+    ``plan()``."""
+    return (problem if isinstance(problem, Plan) else plan(problem, **arguments)).text  # type: ignore[arg-type]
 
 
 # compile and prepare take one of these, or an iterable of them.
-Preparable = Union[Problem, PackedProblem, Convolution, Plan]
-_PREPARABLE = (Problem, PackedProblem, Convolution, Plan)
+Preparable = Union[Problem, Convolution, Plan]
+_PREPARABLE = (Problem, Convolution, Plan)
 # A range of row counts (m): (first, last), both included, or range(first, last + 1).
 Rows = Union[Sequence[int], range]
 
@@ -291,8 +272,7 @@ class RowPlans(NamedTuple):
 
 
 @entry
-def plan_rows(problem: Union[Problem, PackedProblem], m: Rows, *, device: Optional[int] = None,
-              gpu: Optional[str] = None) -> RowPlans:
+def plan_rows(problem: Problem, m: Rows, *, device: Optional[int] = None, gpu: Optional[str] = None) -> RowPlans:
     """Returns a small set of kernels that covers every row count (m) of a range. Takes a fraction of a second. Needs no GPU; ``device``
     and ``gpu`` are as for ``plan``.
 
@@ -323,7 +303,7 @@ class Compiled(NamedTuple):
 def _item_of(item: object) -> Preparable:
     if not isinstance(item, _PREPARABLE):
         raise errors.InvalidType(f"what holds {shown(item)}, of type {type(item).__name__}, and must hold problems and plans: pass "
-                                 "sluice.Problem, sluice.PackedProblem, sluice.Convolution or what sluice.plan() gives")
+                                 "sluice.Problem, sluice.Convolution or what sluice.plan() gives")
     return item
 
 
@@ -346,7 +326,7 @@ def _plans_of(item: Preparable, m: Optional[Rows], gpu: Optional[str]) -> tuple[
         return (item,)
     if m is not None:
         return plan_rows(item, m, gpu=gpu).plans
-    return (packed_plan(item, gpu=gpu) if isinstance(item, PackedProblem) else plan(item, gpu=gpu),)
+    return (plan(item, gpu=gpu),)
 
 
 def _refuse_rows(item: Plan, m: Optional[Rows]) -> None:

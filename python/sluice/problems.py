@@ -7,60 +7,42 @@ import dataclasses
 from typing import Any, Optional
 
 from . import errors
-from ._arguments import check_array, did_you_mean, entry, shown, size_of, switch_of
+from ._arguments import check_array, entry, shown, size_of, switch_of
 from ._library import ProblemStruct, lib
+from ._names import ACTIVATIONS, DTYPES, MAJORS, SCALES, SUMS, UPDATES, number_of
+from .formats import WeightFormat
 
-DTYPES = ("bf16", "fp16", "fp32", "e4m3", "e5m2")
-MAJORS = ("k", "mn")
-SCALES = ("none", "tensor", "vector", "block")
-ACTIVATIONS = ("none", "relu", "gelu", "silu")
-SUMS = ("promoted", "fast")
-UPDATES = ("set", "add")
-UNALIGNED = ("a_unaligned", "b_unaligned", "d_unaligned")
-
-GRANULARITIES = ("tensor", "row", "1x128", "128x128")
-
-# Maps other libraries' names of the types to the names used here.
-ALIASES = {
-    "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32",
-    "float64": "fp64", "double": "fp64",
-    "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
-}
+# The fields that are the same in ``Problem`` and in the C struct: sizes, names, and switches.
+_SIZES = [name for name, kind, *_ in ProblemStruct._fields_ if kind is ctypes.c_int64]
+_NAMED = {"a_major": MAJORS, "b_major": MAJORS, "scale_a": SCALES, "scale_b": SCALES}
+_SWITCHES = ("gated", "a_unaligned", "b_unaligned", "d_unaligned")
+_EPILOGUE = {"scale_d": SCALES, "activation": ACTIVATIONS, "accumulate": SUMS, "update": UPDATES}
+# The fields that a product of packed weights has no use for.
+_NOT_PACKED = ("batch", "b", "a_major", "b_major", "b_ld", "a_batch_stride", "b_batch_stride", "c_batch_stride", "d_batch_stride",
+               "scale_b", "update", "a_unaligned", "b_unaligned", "d_unaligned")
 
 
-def number_of(what: str, value: object, names: tuple[str, ...]) -> int:
-    """Returns the index of a name in ``names``. Raises ``InvalidArgument``, which lists the names, if it is not
-    there."""
-    text = str(value).rsplit(".", maxsplit=1)[-1] if value is not None else "none"  # torch.bfloat16, numpy's too
-    if text not in names:  # an alias applies only if the text is not a name: "half" is fp16's alias and the name of an order
-        text = ALIASES.get(text, text)
-    if text not in names:
-        meant = "e4m3" if text in ("fp8", "float8") and "e4m3" in names else text
-        raise errors.InvalidArgument(f"{what} = {shown(value)} must be one of {', '.join(names)}{did_you_mean(meant, names)}")
-    return names.index(text)
+def _numbers(problem: Any, names: dict[str, tuple[str, ...]]) -> dict[str, int]:
+    return {field: number_of(field, getattr(problem, field), known) for field, known in names.items()}
+
+
+def _names(s: ProblemStruct, names: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    return {field: known[getattr(s, field)] for field, known in names.items()}
 
 
 def epilogue_fields(problem: Any) -> dict[str, int]:
     """Returns the epilogue fields of a ``ProblemStruct``, from the attributes that ``Problem`` and ``Convolution`` have in common.
     Raises ``InvalidArgument`` for an unknown name."""
-    return {
-        "scale_d": number_of("scale_d", problem.scale_d, SCALES),
-        "bias": int(problem.bias is not None),
-        "bias_type": number_of("bias", problem.bias, DTYPES) if problem.bias is not None else 0,
-        "activation": number_of("activation", problem.activation, ACTIVATIONS),
-        "residual": int(problem.c is not None),
-        "c_type": number_of("c", problem.c, DTYPES) if problem.c is not None else 0,
-        "accumulate": number_of("accumulate", problem.accumulate, SUMS),
-        "update": number_of("update", problem.update, UPDATES),
-        "any_order": 1 - switch_of("deterministic", problem.deterministic),
-    }
+    bias, c = problem.bias, problem.c
+    return {"bias": int(bias is not None), "bias_type": 0 if bias is None else number_of("bias", bias, DTYPES),
+            "residual": int(c is not None), "c_type": 0 if c is None else number_of("c", c, DTYPES),
+            "any_order": 1 - switch_of("deterministic", problem.deterministic), **_numbers(problem, _EPILOGUE)}
 
 
 def epilogue_of(s: ProblemStruct) -> dict[str, Any]:
     """Returns the arguments of ``Problem`` and ``Convolution`` that ``epilogue_fields`` would turn into these fields."""
-    return {"bias": DTYPES[s.bias_type] if s.bias else None, "activation": ACTIVATIONS[s.activation],
-            "c": DTYPES[s.c_type] if s.residual else None, "accumulate": SUMS[s.accumulate], "update": UPDATES[s.update],
-            "deterministic": not s.any_order, "scale_d": SCALES[s.scale_d]}
+    return {"bias": DTYPES[s.bias_type] if s.bias else None, "c": DTYPES[s.c_type] if s.residual else None,
+            "deterministic": not s.any_order, **_names(s, _EPILOGUE)}
 
 
 def output_type(inputs: int, given: Optional[str], name: str = "d") -> int:
@@ -106,6 +88,13 @@ class Problem:
     - ``update`` = "set". "add" is ``D += alpha * scale_a * scale_b * A B``, into an fp32 D, without bias, activation
       and C.
     - ``deterministic`` = True: every run gives the same bits. False lets split-K slices be added to D in any order.
+    - ``packed`` = None: B is a matrix. With a ``WeightFormat``, B is n x k weights W that are packed in that format
+      (docs/packed.md), and ``D = act(scale_a * A W^T + bias) + C``. A is fp16, bf16, or e4m3, which alone has scales. C has D's
+      type, and is for a 16-bit A of at most 64 rows without a gate. If ``gated``, n is a multiple of 16, and W is packed with
+      ``gated=True``. ``b`` is left out, as are ``scale_b``, ``update``, ``batch``, layouts, strides of B and of batches, and
+      ``unaligned``. ``accumulate`` has no effect.
+    - ``norm_a`` = False: True applies RMSNorm to the rows of A first, with a gamma of k values (packed weights, at most 8 rows
+      of bf16).
     """
 
     m: int
@@ -138,25 +127,34 @@ class Problem:
     a_unaligned: bool = False
     b_unaligned: bool = False
     d_unaligned: bool = False
+    packed: Optional[WeightFormat] = None
+    norm_a: bool = False
 
     def struct(self) -> ProblemStruct:
-        """Returns the struct of the C interface. Raises ``InvalidArgument`` for an unknown name."""
+        """Returns the struct of the C interface. Raises ``InvalidArgument`` for an unknown name, and for a field that has no use
+        beside ``packed`` or without it."""
         a = number_of("a", self.a, DTYPES)
-        sizes = {name: size_of(name, getattr(self, name)) for name, kind in ProblemStruct._fields_
-                 if kind is ctypes.c_int64}
-        return ProblemStruct(
-            **sizes,
-            a=a,
-            b=number_of("b", self.b if self.b is not None else DTYPES[a], DTYPES),
-            d=output_type(a, self.d),
-            a_major=number_of("a_major", self.a_major, MAJORS),
-            b_major=number_of("b_major", self.b_major, MAJORS),
-            scale_a=number_of("scale_a", self.scale_a, SCALES),
-            scale_b=number_of("scale_b", self.scale_b, SCALES),
-            gated=switch_of("gated", self.gated),
-            **{name: switch_of(name, getattr(self, name)) for name in UNALIGNED},
-            **epilogue_fields(self),
-        )
+        sizes = {name: size_of(name, getattr(self, name)) for name in _SIZES}
+        switches = {name: switch_of(name, getattr(self, name)) for name in _SWITCHES}
+        return ProblemStruct(**sizes, a=a, b=number_of("b", DTYPES[a] if self.b is None else self.b, DTYPES),
+                             d=output_type(a, self.d), **_numbers(self, _NAMED), **switches, **epilogue_fields(self),
+                             **self._weights())
+
+    def _weights(self) -> dict[str, Any]:
+        """Returns the struct's fields of packed weights."""
+        norm = switch_of("norm_a", self.norm_a)
+        if self.packed is None:
+            if norm:
+                raise errors.InvalidArgument("norm_a = True and packed = None: only products of packed weights norm A; call "
+                                             "sluice.torch.rms_norm before")
+            return {}
+        if not isinstance(self.packed, WeightFormat):
+            raise errors.InvalidArgument(f"packed = {shown(self.packed)} must be a sluice.WeightFormat: pass the format of PackedWeights")
+        for name in _NOT_PACKED:
+            if getattr(self, name) != getattr(Problem, name):
+                raise errors.InvalidArgument(f"{name} = {shown(getattr(self, name))} and packed is given: a product of packed weights takes "
+                                             "no such field: leave it out")
+        return {"packed": 1, "weights": self.packed.struct(), "norm_a": norm}
 
     def flags(self) -> str:
         """Returns the problem as flags of the ``sluice`` program: ``sluice tune``, ``plan`` and ``compile`` with them, or a
@@ -172,10 +170,13 @@ class Problem:
 
     @classmethod
     def from_struct(cls, s: ProblemStruct) -> "Problem":
-        sizes = {name: getattr(s, name) for name, kind in ProblemStruct._fields_ if kind is ctypes.c_int64}
-        return cls(
-            **sizes, a=DTYPES[s.a], b=DTYPES[s.b], d=DTYPES[s.d], a_major=MAJORS[s.a_major], b_major=MAJORS[s.b_major],
-            scale_a=SCALES[s.scale_a], scale_b=SCALES[s.scale_b], gated=bool(s.gated), **{name: bool(getattr(s, name)) for name in UNALIGNED}, **epilogue_of(s))
+        made: dict[str, Any] = {name: getattr(s, name) for name in _SIZES}
+        made.update({name: DTYPES[getattr(s, name)] for name in "abd"}, **_names(s, _NAMED), **epilogue_of(s))
+        made.update({name: bool(getattr(s, name)) for name in _SWITCHES})
+        if s.packed:
+            made.update({name: getattr(cls, name) for name in _NOT_PACKED})
+            made.update(packed=WeightFormat.from_struct(s.weights), norm_a=bool(s.norm_a))
+        return cls(**made)
 
 
 @entry

@@ -47,54 +47,22 @@ Result<sluice_device*> sluice::c_api::default_device(int ordinal) {
 
 namespace {
 
-using gemm::prepare, gemm::race;
-using packed::prepare, packed::race;
-
-Result<void> launch_with(const gemm::Kernel& kernel, const sluice_pointers& p, const WorkspaceView& workspace,
-                         Stream stream) {
-  return gemm::launch(kernel,
-                      {.a = p.a,
-                       .b = p.b,
-                       .c = p.c,
-                       .d = p.d,
-                       .scale_a = p.scale_a,
-                       .scale_b = p.scale_b,
-                       .scale_d = p.scale_d,
-                       .bias = p.bias,
-                       .alpha = p.alpha,
-                       .beta = p.beta,
-                       .workspace = workspace},
-                      stream);
-}
-Result<void> launch_with(const packed::Kernel& kernel, const sluice_pointers& p, const WorkspaceView&,
-                         Stream stream) {
-  return packed::launch(kernel,
-                        {.x = p.a,
-                         .weights = p.b,
-                         .d = p.d,
-                         .bias = p.bias,
-                         .scale_x = p.scale_a,
-                         .scale_d = p.scale_d,
-                         .gamma = p.gamma,
-                         .epsilon = p.epsilon,
-                         .c = p.c},
-                        stream);
-}
-
-Result<void> run_call(sluice_device& device, DenseCall& call, const WorkspaceView& workspace, Stream stream) {
-  call.args.workspace = workspace;
-  return device.session.run(call.problem, call.args, stream);
-}
-Result<void> run_call(sluice_device& device, PackedCall& call, const WorkspaceView&, Stream stream) {
-  return device.session.run(call.problem, call.args, stream);
-}
-Result<void> run_call(sluice_device& device, ConvCall& call, const WorkspaceView& workspace, Stream stream) {
-  call.args.workspace = workspace;
-  return device.session.run(call.problem, call.args, stream);
-}
-Result<void> run_call(sluice_device& device, ProductCall& found, const WorkspaceView& workspace,
-                      Stream stream) {
-  return std::visit([&](auto& call) { return run_call(device, call, workspace, stream); }, found.call);
+/// Returns the arguments of a launch. With packed weights, alpha 0 counts as 1, and beta without C too.
+gemm::Args args_of(const sluice_pointers& p, const Problem& problem, const WorkspaceView& workspace) {
+  const bool packed = is_packed(problem);
+  return {.a = p.a,
+          .b = p.b,
+          .c = p.c,
+          .d = p.d,
+          .scale_a = p.scale_a,
+          .scale_b = p.scale_b,
+          .scale_d = p.scale_d,
+          .bias = p.bias,
+          .gamma = p.gamma,
+          .epsilon = p.epsilon,
+          .alpha = packed && p.alpha == 0 ? 1.0f : p.alpha,
+          .beta = packed && p.c == nullptr ? 1.0f : p.beta,
+          .workspace = workspace};
 }
 
 Named first_of(const sluice_product& product) {
@@ -116,7 +84,8 @@ sluice_status run_arrays(sluice_device* device, const What* what, const Workspac
   if (const Result<void> there = check_on(first_of(*what), found->memory, device->session.device().ordinal());
       !there)
     return fail(there.error());
-  const Result<void> done = run_call(*device, *found, workspace, stream);
+  found->args.workspace = workspace;
+  const Result<void> done = device->session.run(found->problem, found->args, stream);
   return done ? SLUICE_OK : fail(with_names(*what, done.error()));
 }
 /// Runs a product or a convolution of arrays with the caller's workspace.
@@ -138,17 +107,6 @@ sluice_status run_quantizer(sluice_device* device, const sluice_quantization* wh
     return fail(there.error());
   call->args.workspace = workspace;
   return status_of(device->session.quantize(*call, stream));
-}
-
-/// Prepares all problems of one kind (P), dense or packed. `ready` calls the session's make_ready.
-template <class P, class Ready>
-sluice_status make_ready(const std::vector<AnyProblem>& problems, const Ready& ready) {
-  std::vector<P> of_kind;
-  for (const AnyProblem& problem : problems)
-    if (const P* const one = std::get_if<P>(&problem)) of_kind.push_back(*one);
-  if (of_kind.empty()) return SLUICE_OK;
-  const Result<void> done = ready(of_kind);
-  return done ? SLUICE_OK : fail(in_c_names(done.error()));
 }
 
 enum class Direction { pack, unpack };
@@ -222,7 +180,7 @@ sluice_status sluice_race(const sluice_device* device, const sluice_problem* pro
     if (device == nullptr) return fail(null_argument("device"));
     const Device& on = device->session.device();
     return give_plan(problem, {.info = on.info()}, plan,
-                     [&](const auto& of) { return race(on, of, candidates); });
+                     [&](const Problem& of) { return gemm::race(on, of, candidates); });
   });
 }
 
@@ -230,14 +188,10 @@ sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* pla
   return guarded([&] {
     if (device == nullptr || plan == nullptr || kernel == nullptr)
       return fail(null_argument(device == nullptr ? "device" : plan == nullptr ? "plan" : "kernel"));
-    return std::visit(
-        [&](const auto& planned) {
-          const auto prepared = prepare(device->session.device(), planned);
-          if (!prepared) return fail(prepared.error());
-          *kernel = new sluice_kernel{*prepared};
-          return SLUICE_OK;
-        },
-        plan->plan);
+    const Result<gemm::Kernel> prepared = gemm::prepare(device->session.device(), plan->plan);
+    if (!prepared) return fail(prepared.error());
+    *kernel = new sluice_kernel{*prepared};
+    return SLUICE_OK;
   });
 }
 
@@ -251,8 +205,8 @@ sluice_status sluice_launch(const sluice_kernel* kernel, const sluice_pointers* 
     if (kernel == nullptr || p == nullptr)
       return fail(null_argument(kernel == nullptr ? "kernel" : "pointers"));
     const WorkspaceView view = workspace != nullptr ? workspace->workspace.view() : WorkspaceView{};
-    return status_of(std::visit([&](const auto& prepared) { return launch_with(prepared, *p, view, stream); },
-                                kernel->kernel));
+    const gemm::Kernel& prepared = kernel->kernel;
+    return status_of(gemm::launch(prepared, args_of(*p, prepared.plan().problem, view), stream));
   });
 }
 
@@ -313,17 +267,14 @@ sluice_status sluice_make_ready(sluice_device* device, const sluice_problem* pro
     if (device == nullptr || (problems == nullptr && count > 0))
       return fail(null_argument(device == nullptr ? "device" : "problems"));
     if (count < 0) return fail(negative_count(count));
-    std::vector<AnyProblem> read;
+    std::vector<Problem> read;
     for (int32_t i = 0; i < count; ++i) {
-      const Result<AnyProblem> problem = problem_of(problems[i]);
+      const Result<Problem> problem = problem_of(problems[i]);
       if (!problem) return fail(problem.error());
       read.push_back(*problem);
     }
-    const sluice_status status =
-        make_ready<Problem>(read, [&](const auto& dense) { return device->session.make_ready(dense); });
-    if (status != SLUICE_OK) return status;
-    return make_ready<PackedProblem>(read,
-                                     [&](const auto& packed) { return device->session.make_ready(packed); });
+    const Result<void> done = device->session.make_ready(read);
+    return done ? SLUICE_OK : fail(in_c_names(done.error()));
   });
 }
 
@@ -331,9 +282,7 @@ sluice_status sluice_use_plan(sluice_device* device, const sluice_plan* plan) {
   return guarded([&] {
     if (device == nullptr || plan == nullptr)
       return fail(null_argument(device == nullptr ? "device" : "plan"));
-    if (const auto* const packed = std::get_if<packed::Plan>(&plan->plan))
-      return status_of(device->session.use(*packed));
-    return status_of(device->session.use(std::get<Plan>(plan->plan)));
+    return status_of(device->session.use(plan->plan));
   });
 }
 

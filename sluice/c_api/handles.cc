@@ -5,7 +5,6 @@
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/text/field_text.h>
 #include <sluice/host/text/lines.h>
-#include <sluice/host/text/packed_units.h>
 #include <sluice/try.h>
 
 namespace sluice::c_api {
@@ -38,19 +37,10 @@ std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const Target& target) {
   return std::unique_ptr<sluice_plan>(new sluice_plan{plan, describe(plan) + text_of_target(target),
                                                       to_string(plan.config), gemm::units_of(plan)});
 }
-std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const Target& target) {
-  return std::unique_ptr<sluice_plan>(new sluice_plan{plan, packed::describe(plan) + text_of_target(target),
-                                                      to_string(plan.config), packed::units_of(plan)});
-}
 
 Result<Plan> plan(const Problem& problem, const Target& target, const char* choices) {
   SLUICE_TAKE(const PlanOverrides overrides, from_text<PlanOverrides>(choices != nullptr ? choices : ""));
   return gemm::plan(problem, target.info, overrides, target.records);
-}
-Result<packed::Plan> plan(const PackedProblem& problem, const Target& target, const char* choices) {
-  SLUICE_TAKE(const packed::Overrides overrides,
-              from_text<packed::Overrides>(choices != nullptr ? choices : ""));
-  return packed::plan(problem, target.info, overrides, target.records);
 }
 
 }  // namespace sluice::c_api

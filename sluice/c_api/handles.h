@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include <sluice/c_api/error.h>
@@ -17,14 +16,14 @@ struct sluice_device {
 };
 
 struct sluice_plan {
-  std::variant<sluice::Plan, sluice::packed::Plan> plan;
+  sluice::Plan plan;
   std::string text, config;
   std::vector<std::string> units;  // empty if there is nothing to launch
   std::string rows_text{};         // the text of the whole range, if the plan belongs to a range of m
 };
 
 struct sluice_kernel {
-  std::variant<sluice::gemm::Kernel, sluice::packed::Kernel> kernel;
+  sluice::gemm::Kernel kernel;
 };
 
 struct sluice_workspace {
@@ -49,27 +48,21 @@ Result<Target> target_of(const sluice_device* device, const char* gpu);
 
 /// Makes a plan's handle, including its text, which names the target.
 std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const Target& target);
-std::unique_ptr<sluice_plan> handle_of(const packed::Plan& plan, const Target& target);
-/// Returns a handle of the plan that `make` makes of a problem, dense or packed.
+/// Returns a handle of the plan that `make` makes of a problem.
 template <class Make>
 sluice_status give_plan(const sluice_problem* problem, const Target& target, sluice_plan** plan,
                         const Make& make) {
   if (problem == nullptr || plan == nullptr)
     return fail(null_argument(problem == nullptr ? "problem" : "plan"));
-  const Result<AnyProblem> read = problem_of(*problem);
+  const Result<Problem> read = problem_of(*problem);
   if (!read) return fail(read.error());
-  return std::visit(
-      [&](const auto& of) {
-        const auto made = make(of);
-        if (!made) return fail(in_c_names(made.error()));
-        *plan = handle_of(*made, target).release();
-        return SLUICE_OK;
-      },
-      *read);
+  const Result<Plan> made = make(*read);
+  if (!made) return fail(in_c_names(made.error()));
+  *plan = handle_of(*made, target).release();
+  return SLUICE_OK;
 }
 
 /// Plans a problem with the overrides in the text `choices`. Errors: those of from_text and of plan().
 Result<Plan> plan(const Problem& problem, const Target& target, const char* choices);
-Result<packed::Plan> plan(const PackedProblem& problem, const Target& target, const char* choices);
 
 }  // namespace sluice::c_api

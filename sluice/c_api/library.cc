@@ -32,16 +32,12 @@ sluice_status status_of(const Result<Compiled>& result, sluice_compiled* done) {
 sluice_status create_plan(const Result<Target>& target, const sluice_problem* problem, const char* choices,
                           sluice_plan** made) {
   if (!target) return fail(target.error());
-  return give_plan(problem, *target, made, [&](const auto& of) { return plan(of, *target, choices); });
+  return give_plan(problem, *target, made, [&](const Problem& of) { return plan(of, *target, choices); });
 }
 
 Result<sluice_problem> checked_values(const ProductCall& found) {
-  return std::visit(
-      [](const auto& call) -> Result<sluice_problem> {
-        SLUICE_TRY(check(call.problem));
-        return values_of(call.problem);
-      },
-      found.call);
+  SLUICE_TRY(check(found.problem));
+  return values_of(found.problem);
 }
 Result<sluice_problem> checked_values(const ConvCall& call) {
   SLUICE_TRY(check(call.problem));
@@ -117,7 +113,7 @@ sluice_status sluice_conv_problem_of(const sluice_convolution* convolution, slui
 sluice_status sluice_problem_check(const sluice_problem* problem) {
   return guarded([&] {
     if (problem == nullptr) return fail(null_argument("problem"));
-    const Result<AnyProblem> read = problem_of(*problem);
+    const Result<Problem> read = problem_of(*problem);
     return read ? status_of(check(*read)) : fail(read.error());
   });
 }
@@ -158,23 +154,17 @@ const char* sluice_plan_unit(const sluice_plan* plan, int32_t index) {
 
 const char* sluice_plan_source(const sluice_plan* plan) {
   if (plan == nullptr) return nullptr;
-  return name_of(std::visit([](const auto& product) { return product.source; }, plan->plan));
+  return name_of(plan->plan.source);
 }
 
 int64_t sluice_plan_workspace_bytes(const sluice_plan* plan) {
-  const Plan* const product = plan != nullptr ? std::get_if<Plan>(&plan->plan) : nullptr;
-  return product != nullptr ? product->workspace_bytes : 0;
+  return plan != nullptr ? plan->plan.workspace_bytes : 0;
 }
 
 double sluice_plan_estimate_us(const sluice_plan* plan) {
   if (plan == nullptr) return 0;
-  const auto us = [](const auto& of, double estimate_us) {
-    return of.source == PlanSource::record && !of.product_alone ? of.measured_us : estimate_us;
-  };
-  if (const auto* const packed = std::get_if<packed::Plan>(&plan->plan))
-    return us(*packed, packed->estimate_us);
-  const Plan& product = std::get<Plan>(plan->plan);
-  return us(product, product.estimate.total_us);
+  const Plan& of = plan->plan;
+  return of.source == PlanSource::record && !of.product_alone ? of.measured_us : of.estimate.total_us;
 }
 
 sluice_status sluice_compile(const sluice_plan* const* plans, int32_t count, const sluice_options* given,

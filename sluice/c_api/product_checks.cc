@@ -72,7 +72,7 @@ ScaleMode mode_of(const ScaleFit& fit) {
 }
 
 /// Adds the scales of A or of B to the call, and returns the modes that fit. Without scales, no mode fits.
-Result<ScaleFit> add_scale(const Named& scale, bool is_a, DenseCall& call) {
+Result<ScaleFit> add_scale(const Named& scale, bool is_a, ProductCall& call) {
   if (scale.array == nullptr) return ScaleFit{};
   SLUICE_TAKE(const ScaleFit fit, fit_of(scale, is_a, call.problem));
   (is_a ? call.args.scale_a : call.args.scale_b) = static_cast<const float*>(scale->data);
@@ -106,7 +106,7 @@ Result<void> check_scale_d(const Named& scale) {
   return {};
 }
 
-Result<void> add_scales(const sluice_product& p, DenseCall& call) {
+Result<void> add_scales(const sluice_product& p, ProductCall& call) {
   const Named of_a = named(p, kNameScaleA), of_b = named(p, kNameScaleB);
   SLUICE_TAKE(const ScaleFit a, add_scale(of_a, true, call));
   SLUICE_TAKE(const ScaleFit b, add_scale(of_b, false, call));

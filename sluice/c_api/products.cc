@@ -5,6 +5,7 @@
 #include <string>
 
 #include <sluice/host/ops/problem_key.h>
+#include <sluice/spec/packed.h>
 #include <sluice/try.h>
 
 namespace sluice::c_api {
@@ -95,7 +96,7 @@ std::string wanted_shape(const Named& a, i64 rows, i64 columns) {
   return list(a->ndim == 3 ? wanted : wanted + 1, a->ndim);
 }
 
-Result<void> add_residual(const sluice_product& p, DenseCall& call) {
+Result<void> add_c(const sluice_product& p, ProductCall& call) {
   const Named c = named(p, kNameC), d = named(p, kNameD);
   if (c.array == nullptr) return {};
   SLUICE_TRY(check_matrix(c));
@@ -110,7 +111,7 @@ Result<void> add_residual(const sluice_product& p, DenseCall& call) {
   return {};
 }
 
-Result<void> add_bias_and_scale_d(const sluice_product& p, DenseCall& call) {
+Result<void> add_bias_and_scale_d(const sluice_product& p, ProductCall& call) {
   const Named bias = named(p, kNameBias), scale_d = named(p, kNameScaleD);
   if (bias.array != nullptr) {
     SLUICE_TRY(check_bias(bias, call.problem.n));
@@ -127,7 +128,7 @@ Result<void> add_bias_and_scale_d(const sluice_product& p, DenseCall& call) {
 }
 
 /// Adds the sizes and layouts of A, B and D to the call.
-Result<void> add_matrices(const sluice_product& p, DenseCall& call) {
+Result<void> add_matrices(const sluice_product& p, ProductCall& call) {
   const Named a = named(p, kNameA), b = named(p, kNameB), d = named(p, kNameD);
   for (const Named& x : {a, b, d}) SLUICE_TRY(check_matrix(x));
   const View of_a = view_of(a), of_b = view_of(b), of_d = view_of(d);
@@ -152,13 +153,13 @@ Result<void> add_matrices(const sluice_product& p, DenseCall& call) {
   return {};
 }
 
-Result<DenseCall> dense_call_of(const sluice_product& p) {
+Result<ProductCall> dense_call_of(const sluice_product& p) {
   if (p.gamma != nullptr)
     return Error{ErrorCode::invalid_argument,
                  named(p, kNameGamma).name() +
                      " is given and the weights are not packed: norm the tokens before (sluice_norm, "
                      "rms_norm), or leave it out"};
-  DenseCall call;
+  ProductCall call;
   Problem& problem = call.problem;
   problem.accumulate = accumulate_of(p.accumulate);
   problem.epilogue.activation = static_cast<Activation>(p.activation);
@@ -168,7 +169,7 @@ Result<DenseCall> dense_call_of(const sluice_product& p) {
   call.args.alpha = p.alpha;
   call.args.beta = p.beta;
   SLUICE_TRY(add_matrices(p, call));
-  SLUICE_TRY(add_residual(p, call));
+  SLUICE_TRY(add_c(p, call));
   SLUICE_TRY(add_bias_and_scale_d(p, call));
   SLUICE_TRY(add_scales(p, call));
   problem = at_addresses(problem, call.args);
@@ -227,28 +228,17 @@ Result<void> refuse_dense_parts(const sluice_product& p) {
 }
 
 /// Adds the optional arrays of a packed product: bias, C, gamma and scales.
-Result<void> add_extras(const sluice_product& p, PackedCall& call) {
-  PackedProblem& problem = call.problem;
-  const Named bias = named(p, kNameBias), c = named(p, kNameC), scale_d = named(p, kNameScaleD),
-              gamma = named(p, kNameGamma), d = named(p, kNameD);
-  if (bias.array != nullptr) {
-    SLUICE_TRY(check_bias(bias, problem.n));
-    problem.bias = Bias::column;
-    problem.bias_type = static_cast<DType>(bias->dtype);
-    call.args.bias = bias->data;
-  }
+Result<void> add_extras(const sluice_product& p, ProductCall& call) {
+  Problem& problem = call.problem;
+  const Named c = named(p, kNameC), gamma = named(p, kNameGamma), d = named(p, kNameD);
+  SLUICE_TRY(add_bias_and_scale_d(p, call));
   if (c.array != nullptr) {
     SLUICE_TRY(check_rows(c, problem.m, problem.n));
     if (c->dtype != d->dtype)
       return wrong_type(c, type_text(d->dtype) + " as " + d.name() + " is; convert it");
-    SLUICE_TAKE(problem.ld_c, pitch_of(c));
-    problem.residual = true;
+    SLUICE_TAKE(problem.c.ld, pitch_of(c));
+    add_residual(problem);
     call.args.c = c->data;
-  }
-  if (scale_d.array != nullptr) {
-    SLUICE_TRY(check_scale_d(scale_d));
-    problem.scale_d = ScaleMode::tensor;
-    call.args.scale_d = static_cast<const float*>(scale_d->data);
   }
   if (gamma.array != nullptr) {
     SLUICE_TRY(check_present(gamma));
@@ -256,14 +246,14 @@ Result<void> add_extras(const sluice_product& p, PackedCall& call) {
       return wrong_shape(gamma, list(&problem.k, 1) + ", a factor for each column of the tokens");
     if (gamma->dtype != SLUICE_BF16) return wrong_type(gamma, "bf16; convert it");
     SLUICE_TRY(check_no_gaps(gamma));
-    problem.norm_x = true;
+    problem.norm_a = true;
     call.args.gamma = gamma->data;
     call.args.epsilon = p.epsilon;
   }
   return {};
 }
 
-Result<PackedCall> packed_call_of(const sluice_product& p) {
+Result<ProductCall> packed_call_of(const sluice_product& p) {
   const auto& [given_format, n, k] = *p.packed;
   SLUICE_TAKE(const WeightFormat format, format_of(given_format));
   SLUICE_TRY(numbers_of(format, n, k));
@@ -271,25 +261,22 @@ Result<PackedCall> packed_call_of(const sluice_product& p) {
   const Named x = named(p, kNameA), blob = named(p, kNameB), d = named(p, kNameD);
   SLUICE_TRY(check_tokens(x, k));
   SLUICE_TRY(check_blob(blob, format, {n, k, p.gated != 0}));
-  PackedCall call{.problem = {.m = x->shape[0],
-                              .n = n,
-                              .k = k,
-                              .x = static_cast<DType>(x->dtype),
-                              .weights = format,
-                              .activation = static_cast<Activation>(p.activation),
-                              .gated = p.gated != 0},
-                  .args = {.x = x->data, .weights = blob->data}};
-  PackedProblem& problem = call.problem;
+  ProductCall call{.problem = {.m = x->shape[0], .n = n, .k = k}, .args = {.a = x->data, .b = blob->data}};
+  Problem& problem = call.problem;
+  problem.a.type = problem.b.type = static_cast<DType>(x->dtype);
+  problem.b.packed = format;
+  problem.epilogue.activation = static_cast<Activation>(p.activation);
+  problem.epilogue.gated = p.gated != 0;
   SLUICE_TRY(check_rows(d, problem.m, d_columns(problem)));
   SLUICE_TRY(check_element(d));
-  problem.d = static_cast<DType>(d->dtype);
+  problem.d.type = static_cast<DType>(d->dtype);
   call.args.d = d->data;
-  SLUICE_TAKE(problem.ld_x, pitch_of(x));
-  SLUICE_TAKE(problem.ld_d, pitch_of(d, "give it its own memory"));
+  SLUICE_TAKE(problem.a.ld, pitch_of(x));
+  SLUICE_TAKE(problem.d.ld, pitch_of(d, "give it its own memory"));
   SLUICE_TRY(add_extras(p, call));
   const Named scale_a = named(p, kNameScaleA);
-  SLUICE_TAKE(problem.scale_x, token_scales(scale_a, x));
-  call.args.scale_x = scale_a.array != nullptr ? static_cast<const float*>(scale_a->data) : nullptr;
+  SLUICE_TAKE(problem.epilogue.scale_a, token_scales(scale_a, x));
+  call.args.scale_a = scale_a.array != nullptr ? static_cast<const float*>(scale_a->data) : nullptr;
   return call;
 }
 
@@ -309,11 +296,7 @@ Result<ProductCall> call_of(const sluice_product& p) {
                                     {"any_order", p.any_order, 2}};
   SLUICE_TRY(check_enumerators(enumerators));
   ProductCall found;
-  if (p.packed != nullptr) {
-    SLUICE_TAKE(found.call, packed_call_of(p));
-  } else {
-    SLUICE_TAKE(found.call, dense_call_of(p));
-  }
+  SLUICE_TAKE(found, p.packed != nullptr ? packed_call_of(p) : dense_call_of(p));
   SLUICE_TAKE(found.memory, one_memory({named(p, kNameA), named(p, kNameB), named(p, kNameD),
                                         named(p, kNameC), named(p, kNameBias), named(p, kNameScaleA),
                                         named(p, kNameScaleB), named(p, kNameScaleD), named(p, kNameGamma)}));
@@ -324,8 +307,7 @@ Error with_names(const sluice_product& p, Error error) {
   error = in_c_names(std::move(error));
   if (p.names == nullptr) return error;
   const std::string a = named(p, kNameA).name(), b = named(p, kNameB).name(), d = named(p, kNameD).name();
-  error.message += p.packed == nullptr ? " [A is " + a + ", B is " + b + ", D is " + d + "]"
-                                       : " [X is " + a + ", weights are " + b + ", D is " + d + "]";
+  error.message += " [A is " + a + ", B is " + b + ", D is " + d + "]";
   return error;
 }
 

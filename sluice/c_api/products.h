@@ -11,16 +11,9 @@
 
 namespace sluice::c_api {
 
-struct DenseCall {
+struct ProductCall {
   Problem problem{};
   gemm::Args args{};
-};
-struct PackedCall {
-  PackedProblem problem{};
-  packed::Args args{};
-};
-struct ProductCall {
-  std::variant<DenseCall, PackedCall> call{};
   int memory = kOnHost;  // the memory of all arrays: a CUDA ordinal, or kOnHost
 };
 
@@ -54,6 +47,6 @@ Result<void> check_bias(const Named& bias, i64 n);
 /// Checks that the array is one fp32 value.
 Result<void> check_scale_d(const Named& scale);
 /// Adds the scales of A and B to a dense product, and chooses their scale modes.
-Result<void> add_scales(const sluice_product& product, DenseCall& call);
+Result<void> add_scales(const sluice_product& product, ProductCall& call);
 
 }  // namespace sluice::c_api

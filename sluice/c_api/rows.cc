@@ -17,21 +17,7 @@ sluice_row_summary values_of(const RowSummary& s) {
   return {.kernels = s.kernels};
 }
 
-auto plan_rows(const Problem& problem, RowRange rows, const Target& target) {
-  return gemm::plan_rows(problem, rows, target.info, target.records);
-}
-auto plan_rows(const PackedProblem& problem, RowRange rows, const Target& target) {
-  return packed::plan_rows(problem, rows, target.info, target.records);
-}
-Result<RowSummary> prepare(const Device& device, const Problem& problem, RowRange rows) {
-  return gemm::prepare(device, problem, rows);
-}
-Result<RowSummary> prepare(const Device& device, const PackedProblem& problem, RowRange rows) {
-  return packed::prepare(device, problem, rows);
-}
-
-template <class Table>
-void hand_over(const Table& table, const Target& target, sluice_row_plans* found) {
+void hand_over(const gemm::RowTable& table, const Target& target, sluice_row_plans* found) {
   std::vector<std::unique_ptr<sluice_plan>>
       plans;  // all made before the first is handed over, because an allocation may fail
   const std::string text = describe(table, target.info);
@@ -44,7 +30,7 @@ void hand_over(const Table& table, const Target& target, sluice_row_plans* found
   found->summary = values_of(table.summary);
 }
 
-/// Calls `use(problem, range)`, with a dense or a packed problem, and returns its status. Fails if either
+/// Calls `use(problem, range)` and returns its status. Fails if either
 /// pointer is null.
 template <class Use>
 sluice_status with_rows(const sluice_problem* problem, const sluice_row_range* rows, const Use& use) {
@@ -55,21 +41,16 @@ sluice_status with_rows(const sluice_problem* problem, const sluice_row_range* r
                  "conv.op = " + std::to_string(problem->conv.op) +
                      ": a convolution has no range of numbers of rows; call sluice_make_ready (prepare) for "
                      "each of its sizes"});
-  const Result<AnyProblem> read = problem_of(*problem);
-  if (!read) return fail(read.error());
-  return std::visit(
-      [&](const auto& of) -> sluice_status {
-        return use(of, RowRange{rows->low, rows->high});
-      },
-      *read);
+  const Result<Problem> read = problem_of(*problem);
+  return read ? use(*read, RowRange{rows->low, rows->high}) : fail(read.error());
 }
 
 sluice_status give_rows(const Result<Target>& target, const sluice_problem* problem,
                         const sluice_row_range* rows, sluice_row_plans* found) {
-  return with_rows(problem, rows, [&](const auto& of, RowRange range) {
+  return with_rows(problem, rows, [&](const Problem& of, RowRange range) {
     if (found == nullptr) return fail(null_argument("found"));
     if (!target) return fail(target.error());
-    const auto table = plan_rows(of, range, *target);
+    const auto table = gemm::plan_rows(of, range, target->info, target->records);
     if (!table) return fail(in_c_names(table.error()));
     hand_over(*table, *target, found);
     return SLUICE_OK;
@@ -105,8 +86,8 @@ sluice_status sluice_make_rows_ready(sluice_device* device, const sluice_problem
                                      const sluice_row_range* rows, sluice_row_summary* summary) {
   return guarded([&] {
     if (device == nullptr) return fail(null_argument("device"));
-    return with_rows(problem, rows, [&](const auto& of, RowRange range) {
-      const Result<RowSummary> ready = prepare(device->session.device(), of, range);
+    return with_rows(problem, rows, [&](const Problem& of, RowRange range) {
+      const Result<RowSummary> ready = gemm::prepare(device->session.device(), of, range);
       if (!ready) return fail(in_c_names(ready.error()));
       if (summary != nullptr) *summary = values_of(*ready);
       return SLUICE_OK;

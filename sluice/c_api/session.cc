@@ -9,7 +9,6 @@
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/ops/norm.h>
 #include <sluice/host/ops/pack.h>
-#include <sluice/host/ops/packed.h>
 #include <sluice/host/ops/quantize.h>
 #include <sluice/host/text/quantize_units.h>
 #include <sluice/try.h>
@@ -70,29 +69,17 @@ Result<void> Session::run_op(const typename Op::Problem& problem, const typename
 Result<void> Session::run(const Problem& problem, const gemm::Args& args, Stream stream) {
   return run_op<ops::Gemm>(problem, args, stream);
 }
-Result<void> Session::run(const PackedProblem& problem, const packed::Args& args, Stream stream) {
-  return run_op<ops::Packed>(problem, args, stream);
-}
 
 Result<void> Session::make_ready(std::span<const Problem> problems) {
   return ops::make_ready<ops::Gemm>(device_, problems);
-}
-Result<void> Session::make_ready(std::span<const PackedProblem> problems) {
-  return ops::make_ready<ops::Packed>(device_, problems);
 }
 
 Result<RowSummary> Session::make_ready(const Problem& problem, RowRange rows) {
   return gemm::prepare(device_, problem, rows);
 }
-Result<RowSummary> Session::make_ready(const PackedProblem& problem, RowRange rows) {
-  return packed::prepare(device_, problem, rows);
-}
 
 Result<void> Session::use(const Plan& plan) {
   return ops::use<ops::Gemm>(device_, plan);
-}
-Result<void> Session::use(const packed::Plan& plan) {
-  return ops::use<ops::Packed>(device_, plan);
 }
 
 Result<void> Session::quantize(const QuantizeCall& call, Stream stream) {
@@ -138,8 +125,7 @@ Result<void> Session::reset_workspaces() {
 
 Session::Holdings Session::holdings() {
   const WorkspaceLender::Holdings workspaces = device_.impl().lender.holdings();
-  const auto kernels = ops::kept<ops::Gemm>(device_).size() + ops::kept<ops::Packed>(device_).size();
-  return {static_cast<i64>(kernels), workspaces.lent, workspaces.bytes};
+  return {static_cast<i64>(ops::kept<ops::Gemm>(device_).size()), workspaces.lent, workspaces.bytes};
 }
 
 }  // namespace sluice::c_api

@@ -26,16 +26,12 @@ class Session {
   /// Runs a product. It uses the workspace in `args`. If that is empty and the plan needs one, the device
   /// lends it.
   Result<void> run(const Problem& problem, const gemm::Args& args, Stream stream);
-  Result<void> run(const PackedProblem& problem, const packed::Args& args, Stream stream);
   /// Compiles and loads the kernels that run() needs for all of `problems`.
   Result<void> make_ready(std::span<const Problem> problems);
-  Result<void> make_ready(std::span<const PackedProblem> problems);
   /// Prepares the small set of kernels that covers every m of a range (sluice/rows.h). Ignores `problem.m`.
   Result<RowSummary> make_ready(const Problem& problem, RowRange rows);
-  Result<RowSummary> make_ready(const PackedProblem& problem, RowRange rows);
   /// Makes later runs of the plan's problem use this plan. It replaces any earlier choice.
   Result<void> use(const Plan& plan);
-  Result<void> use(const packed::Plan& plan);
 
   /// Quantises. A per-tensor scale needs a workspace: the call's, or a lent one.
   Result<void> quantize(const QuantizeCall& call, Stream stream);

@@ -6,8 +6,8 @@
 
 #include <sluice/c_api/convolutions.h>
 #include <sluice/host/planner/dense/problem_checks.h>
-#include <sluice/host/planner/packed/packed_problem_checks.h>
 #include <sluice/host/text/pack_units.h>
+#include <sluice/spec/packed.h>
 #include <sluice/try.h>
 
 namespace sluice::c_api {
@@ -46,15 +46,10 @@ Epilogue epilogue_of(const sluice_problem& v) {
 }
 
 Result<Problem> dense_of(const sluice_problem& v) {
-  if (v.norm_x != 0)
+  if (v.norm_a != 0)
     return Error{ErrorCode::invalid_argument,
-                 "norm_x = 1 and packed = 0: only products of packed weights norm their tokens; call "
+                 "norm_a = 1 and packed = 0: only products of packed weights norm their tokens; call "
                  "sluice_norm before"};
-  if (v.residual == 0 && (v.c_ld != 0 || v.c_batch_stride != 0))
-    return Error{ErrorCode::invalid_argument,
-                 "c_ld = " + std::to_string(v.c_ld) +
-                     ", c_batch_stride = " + std::to_string(v.c_batch_stride) +
-                     ": without residual there is no C and both must be 0; leave them out, or set residual"};
   return Problem{
       .m = v.m,
       .n = v.n,
@@ -70,7 +65,7 @@ Result<Problem> dense_of(const sluice_problem& v) {
 }
 
 Result<Problem> convolution_of(const sluice_problem& v) {
-  const Enumerator none[] = {{"packed", v.packed, 1}, {"norm_x", v.norm_x, 1}, {"gated", v.gated, 1}};
+  const Enumerator none[] = {{"packed", v.packed, 1}, {"norm_a", v.norm_a, 1}, {"gated", v.gated, 1}};
   for (const Enumerator& field : none)
     if (field.value != 0)
       return Error{ErrorCode::invalid_argument, std::string(field.name) +
@@ -114,27 +109,16 @@ Result<void> refuse_dense_fields(const sluice_problem& v) {
   return {};
 }
 
-Result<PackedProblem> packed_of(const sluice_problem& v) {
-  if (Result<void> none = refuse_dense_fields(v); !none) return none.error();
-  const Result<WeightFormat> format = format_of(v.weights);
-  if (!format) return format.error();
-  return PackedProblem{.m = v.m,
-                       .n = v.n,
-                       .k = v.k,
-                       .x = type(v.a),
-                       .scale_x = static_cast<ScaleMode>(v.scale_a),
-                       .d = type(v.d),
-                       .weights = *format,
-                       .bias = static_cast<Bias>(v.bias),
-                       .bias_type = v.bias != 0 ? type(v.bias_type) : PackedProblem{}.bias_type,
-                       .activation = static_cast<Activation>(v.activation),
-                       .gated = v.gated != 0,
-                       .scale_d = static_cast<ScaleMode>(v.scale_d),
-                       .norm_x = v.norm_x != 0,
-                       .residual = v.residual != 0,
-                       .ld_x = v.a_ld,
-                       .ld_d = v.d_ld,
-                       .ld_c = v.c_ld};
+Result<Problem> packed_of(const sluice_problem& v) {
+  SLUICE_TRY(refuse_dense_fields(v));
+  SLUICE_TAKE(const WeightFormat format, format_of(v.weights));
+  Problem p{.m = v.m, .n = v.n, .k = v.k, .epilogue = epilogue_of(v), .norm_a = v.norm_a != 0};
+  p.a = {.type = type(v.a), .ld = v.a_ld};
+  p.b = {.type = type(v.a), .packed = format};
+  p.c.ld = v.c_ld;
+  p.d = {.type = type(v.d), .ld = v.d_ld};
+  if (p.epilogue.residual) add_residual(p);
+  return p;
 }
 
 }  // namespace
@@ -151,7 +135,7 @@ Accumulate accumulate_of(int32_t value) {
   return value == SLUICE_FAST ? Accumulate::fast : Accumulate::promoted;
 }
 
-Result<AnyProblem> problem_of(const sluice_problem& v) {
+Result<Problem> problem_of(const sluice_problem& v) {
   const Enumerator enumerators[] = {{"a", v.a, kDTypeCount},
                                     {"b", v.b, kDTypeCount},
                                     {"d", v.d, kDTypeCount},
@@ -170,19 +154,21 @@ Result<AnyProblem> problem_of(const sluice_problem& v) {
                                     {"update", v.update, 2},
                                     {"any_order", v.any_order, 2},
                                     {"packed", v.packed, 2},
-                                    {"norm_x", v.norm_x, 2},
+                                    {"norm_a", v.norm_a, 2},
                                     {"conv.op", v.conv.op, SLUICE_WGRAD + 1}};
   SLUICE_TRY(check_enumerators(enumerators));
-  if (v.packed != 0 && v.conv.op == 0) {
-    SLUICE_TAKE(const PackedProblem packed, packed_of(v));
-    return AnyProblem(packed);
-  }
-  SLUICE_TAKE(const Problem dense, v.conv.op != 0 ? convolution_of(v) : dense_of(v));
-  return AnyProblem(dense);
+  if (v.conv.op != 0) return convolution_of(v);
+  if (v.residual == 0 && (v.c_ld != 0 || v.c_batch_stride != 0))
+    return Error{ErrorCode::invalid_argument,
+                 "c_ld = " + std::to_string(v.c_ld) +
+                     ", c_batch_stride = " + std::to_string(v.c_batch_stride) +
+                     ": without residual there is no C and both must be 0; leave them out, or set residual"};
+  return v.packed != 0 ? packed_of(v) : dense_of(v);
 }
 
 sluice_problem values_of(const Problem& p) {
   const Epilogue& e = p.epilogue;
+  const bool packed = is_packed(p);
   return {.m = p.m,
           .n = p.n,
           .k = p.k,
@@ -215,35 +201,10 @@ sluice_problem values_of(const Problem& p) {
           .accumulate = p.accumulate == Accumulate::fast ? SLUICE_FAST : SLUICE_PROMOTED,
           .update = number(e.update),
           .any_order = p.deterministic ? 0 : 1,
-          .packed = 0,
-          .weights = {},
-          .norm_x = 0,
+          .packed = packed ? 1 : 0,
+          .weights = packed ? values_of(p.b.packed) : sluice_weight_format{},
+          .norm_a = p.norm_a ? 1 : 0,
           .conv = values_of(p.conv)};
-}
-
-sluice_problem values_of(const PackedProblem& p) {
-  sluice_problem values{};
-  values.m = p.m;
-  values.n = p.n;
-  values.k = p.k;
-  values.batch = 1;
-  values.a = number(p.x);
-  values.d = number(p.d);
-  values.a_ld = p.ld_x;
-  values.c_ld = p.ld_c;
-  values.d_ld = p.ld_d;
-  values.scale_a = number(p.scale_x);
-  values.scale_d = number(p.scale_d);
-  values.bias = p.bias != Bias::none ? 1 : 0;
-  values.bias_type = number(p.bias_type);
-  values.activation = number(p.activation);
-  values.gated = p.gated ? 1 : 0;
-  values.residual = p.residual ? 1 : 0;
-  values.c_type = p.residual ? number(p.d) : 0;
-  values.packed = 1;
-  values.weights = values_of(p.weights);
-  values.norm_x = p.norm_x ? 1 : 0;
-  return values;
 }
 
 Result<WeightFormat> format_of(const sluice_weight_format& v) {
@@ -287,30 +248,25 @@ Result<sluice_packed_numbers> numbers_of(const WeightFormat& f, i64 n, i64 k) {
                                .stored_bits = stored_bits(f, n, k)};
 }
 
-Result<void> check(const AnyProblem& problem) {
-  if (const PackedProblem* const packed = std::get_if<PackedProblem>(&problem)) {
-    const Result<PackedProblem> checked = packed::check_problem(*packed);
-    return checked ? Result<void>{} : in_c_names(checked.error());
-  }
-  const Result<Problem> checked = check_problem(std::get<Problem>(problem));
+Result<void> check(const Problem& problem) {
+  const Result<Problem> checked = check_problem(problem);
   return checked ? Result<void>{} : in_c_names(checked.error());
 }
 
 Error in_c_names(Error error) {
-  constexpr const char* kNames[][2] = {{"a.ld", "a_ld"},
-                                       {"b.ld", "b_ld"},
-                                       {"c.ld", "c_ld"},
-                                       {"d.ld", "d_ld"},
-                                       {"a.batch_stride", "a_batch_stride"},
-                                       {"b.batch_stride", "b_batch_stride"},
-                                       {"c.batch_stride", "c_batch_stride"},
-                                       {"d.batch_stride", "d_batch_stride"},
-                                       {"a.unaligned", "a_unaligned"},
-                                       {"b.unaligned", "b_unaligned"},
-                                       {"d.unaligned", "d_unaligned"},
-                                       {"ld_x", "x_ld"},
-                                       {"ld_c", "c_ld"},
-                                       {"ld_d", "d_ld"}};
+  constexpr const char* kNames[][2] = {
+      {"a.ld", "a_ld"},
+      {"b.ld", "b_ld"},
+      {"c.ld", "c_ld"},
+      {"d.ld", "d_ld"},
+      {"a.batch_stride", "a_batch_stride"},
+      {"b.batch_stride", "b_batch_stride"},
+      {"c.batch_stride", "c_batch_stride"},
+      {"d.batch_stride", "d_batch_stride"},
+      {"a.unaligned", "a_unaligned"},
+      {"b.unaligned", "b_unaligned"},
+      {"d.unaligned", "d_unaligned"},
+  };
   for (const auto& [theirs, ours] : kNames)
     for (std::size_t at = 0; (at = error.message.find(theirs, at)) != std::string::npos;)
       error.message.replace(at, std::string(theirs).size(), ours);

@@ -4,15 +4,11 @@
 #pragma once
 
 #include <span>
-#include <variant>
 
 #include <sluice/c_api.h>
-#include <sluice/packed.h>
+#include <sluice/gemm.h>
 
 namespace sluice::c_api {
-
-/// The two kinds of problem that a sluice_problem may describe.
-using AnyProblem = std::variant<Problem, PackedProblem>;
 
 /// A field whose value must be between 0 and count - 1.
 struct Enumerator {
@@ -25,9 +21,8 @@ Result<void> check_enumerators(std::span<const Enumerator> enumerators);
 
 /// Converts a problem. Errors: invalid_argument (an unknown enumerator, or a field that packed products or
 /// convolutions lack); those of format_of, conv_of and conv::problem.
-Result<AnyProblem> problem_of(const sluice_problem& values);
+Result<Problem> problem_of(const sluice_problem& values);
 sluice_problem values_of(const Problem& problem);
-sluice_problem values_of(const PackedProblem& problem);
 
 /// Converts a format. Errors: invalid_argument (an unknown enumerator), invalid_config (the format breaks a
 /// rule).
@@ -40,7 +35,7 @@ Accumulate accumulate_of(int32_t value);
 
 /// Returns the error that a run of the problem would return, in terms of the C struct's fields. Makes no
 /// plan.
-Result<void> check(const AnyProblem& problem);
+Result<void> check(const Problem& problem);
 
 /// Replaces C++ field names in a message by those of the C struct: a.ld becomes a_ld, ld_x becomes x_ld.
 Error in_c_names(Error error);

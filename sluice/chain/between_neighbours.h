@@ -6,14 +6,14 @@
 // by steps/products.cc. Pure.
 #pragma once
 
-#include <sluice/packed.h>
+#include <sluice/plan.h>
 
 namespace sluice {
 
 /// Returns how evenly `ctas` fill `at_once` SMs with up to `room` CTAs each, wave after wave: 1 is even.
 double grid_fill(double ctas, double room, double at_once);
 
-/// Returns a time in microseconds, only for comparing plans of one problem.
-double us_between_neighbours(const packed::Plan& plan, const DeviceInfo& device);
+/// Returns a time in microseconds, only for comparing plans of one problem with packed weights.
+double us_between_neighbours(const Plan& plan, const DeviceInfo& device);
 
 }  // namespace sluice

@@ -21,7 +21,7 @@ class Possible {
     });
     if (known != known_.end()) return known->possible;
     // A choice without a kernel leaves the caller's kernel as it is.
-    const bool only_overlap = std::holds_alternative<std::monostate>(choice.kernel) && !model->own_overlap();
+    const bool only_overlap = !choice.kernel && !model->own_overlap();
     known_.push_back({&step, &choice, only_overlap || model->may_have(choice, device_)});
     return known_.back().possible;
   }

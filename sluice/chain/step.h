@@ -95,7 +95,7 @@ class Step {
   /// choice_of() returns the choice of kernel in a plan; empty if the step has none to choose. may_have()
   /// returns whether the caller chose nothing and the planner would consider a tuned choice. put() applies a
   /// tuned choice, or returns false if it is for another kind of step.
-  virtual decltype(TunedStep::kernel) choice_of(const StepPlan&) const { return {}; }
+  virtual std::optional<TunedChoice> choice_of(const StepPlan&) const { return {}; }
   virtual bool may_have(const TunedStep&, const DeviceInfo&) const { return true; }
   virtual bool put(const TunedStep&, ChainStep&) const { return true; }
   virtual StepRecipe recipe() const = 0;

@@ -38,7 +38,7 @@ Result<DeviceData> DeviceData::create(const Device& device, HostData data, int c
   made.data_ = std::move(data);
   made.shift_ = shift;
   const HostData& host = made.data_;
-  const PackedProblem& p = host.problem;
+  const Problem& p = host.problem;
   const struct {
     const std::vector<u8>& from;
     DeviceBuffer& to;
@@ -50,7 +50,7 @@ Result<DeviceData> DeviceData::create(const Device& device, HostData data, int c
     SLUICE_TAKE(DeviceBuffer buffer, uploaded(device, from));
     to = std::move(buffer);
   }
-  SLUICE_TAKE(const Packer packer, Packer::create(device, p.weights, CodeStorage::byte));
+  SLUICE_TAKE(const Packer packer, Packer::create(device, p.b.packed, CodeStorage::byte));
   for (int i = 0; i < copies; ++i) {
     SLUICE_TAKE(DeviceBuffer x, uploaded(device, host.x));
     SLUICE_TAKE(DeviceBuffer blob, DeviceBuffer::allocate(device, blob_bytes(p)));
@@ -60,7 +60,7 @@ Result<DeviceData> DeviceData::create(const Device& device, HostData data, int c
                         .scales = made.scales_.data(),
                         .zeros = made.zeros_.data(),
                         .blob = made.copies_.back().blob.data()};
-    SLUICE_TRY(packer.pack({.n = p.n, .k = p.k, .gated = p.gated}, args, nullptr));
+    SLUICE_TRY(packer.pack({.n = p.n, .k = p.k, .gated = p.epilogue.gated}, args, nullptr));
     SLUICE_TRY(made.poison(nullptr, i));
   }
   SLUICE_TRY(made.sum(device));
@@ -72,21 +72,21 @@ Result<DeviceData> DeviceData::create(const Device& device, HostData data, int c
 }
 
 Result<void> DeviceData::sum(const Device& device) {
-  const PackedProblem& p = data_.problem;
+  const Problem& p = data_.problem;
   sums_.resize(static_cast<size_t>(p.m * p.n));
   if (p.m == 0 || p.n == 0) return synchronize(device);
   const i64 bytes = static_cast<i64>(sums_.size() * sizeof(PackedSum));
   SLUICE_TAKE(const DeviceBuffer target, DeviceBuffer::allocate(device, bytes));
   SLUICE_TAKE(const DeviceBuffer normed,
-              uploaded(device, p.norm_x ? multiplied_tokens(data_) : std::vector<u8>()));
+              uploaded(device, p.norm_a ? multiplied_tokens(data_) : std::vector<u8>()));
   SLUICE_TAKE(const auto module, device.impl().load_unit(reference_unit_text(), 0));
-  const PackedReferenceParams params{.weights = p.weights,
-                                     .x_type = p.x,
+  const PackedReferenceParams params{.weights = p.b.packed,
+                                     .x_type = p.a.type,
                                      .m = p.m,
                                      .n = p.n,
                                      .k = p.k,
-                                     .ld_x = p.ld_x,
-                                     .x = p.norm_x ? normed.data() : copies_[0].x.data(),
+                                     .ld_x = p.a.ld,
+                                     .x = p.norm_a ? normed.data() : copies_[0].x.data(),
                                      .codes = static_cast<const u8*>(codes_.data()),
                                      .scales = scales_.data(),
                                      .zeros = zeros_.data(),
@@ -104,17 +104,17 @@ Result<void> DeviceData::sum(const Device& device) {
   return target.download(sums_.data(), bytes);
 }
 
-Args DeviceData::args(int copy) const {
+gemm::Args DeviceData::args(int copy) const {
   const Copy& c = copies_[static_cast<size_t>(copy)];
-  return {.x = c.x.data(),
-          .weights = c.blob.data(),
+  return {.a = c.x.data(),
+          .b = c.blob.data(),
+          .c = c_.data(),
           .d = static_cast<u8*>(c.d.data()) + d_begin(data_.problem, shift_),
-          .bias = bias_.data(),
-          .scale_x = static_cast<const float*>(scale_x_.data()),
+          .scale_a = static_cast<const float*>(scale_x_.data()),
           .scale_d = static_cast<const float*>(scale_d_.data()),
+          .bias = bias_.data(),
           .gamma = gamma_.data(),
-          .epsilon = data_.epsilon,
-          .c = c_.data()};
+          .epsilon = data_.epsilon};
 }
 
 Result<void> DeviceData::poison(Stream stream, int copy) const {
@@ -158,19 +158,21 @@ Result<Comparison> DeviceData::check(int copy, WeightRounding rounding) const {
   return found;
 }
 
-PackedProblem small_problem(PackedProblem p) {
+Problem small_problem(Problem p) {
   constexpr i64 kLeast = 1024;  // a k with at least one k-tile per CTA of every cluster
   const i64 most = std::max(most_exact_k(p) / kLeast * kLeast, kLeast);
-  if (p.k > most) p.ld_x = p.k = most;
+  if (p.k > most) p.a.ld = p.k = most;
   p.m = std::min<i64>(p.m, 64);
   p.n = std::min<i64>(p.n, 512);
-  p.ld_d = p.ld_c = 0;
+  for (Matrix* x : {&p.a, &p.b, &p.c, &p.d}) x->batch_stride = 0;
+  p.b.ld = p.c.ld = p.d.ld = 0;
   return p;
 }
 
-Result<Comparison> check_config(const Device& device, const DeviceData& data, const PackedConfig& config,
+Result<Comparison> check_config(const Device& device, const DeviceData& data, const KernelConfig& config,
                                 Stream stream) {
-  SLUICE_TAKE(const Kernel kernel, prepare(device, Plan{.problem = data.problem(), .config = config}));
+  SLUICE_TAKE(const gemm::Kernel kernel,
+              gemm::prepare(device, Plan{.problem = data.problem(), .config = config}));
   SLUICE_TRY(data.poison(stream));
   SLUICE_TRY(launch(kernel, data.args(), stream));
   return data.check(0, rounding_of(config));

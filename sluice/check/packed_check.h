@@ -21,10 +21,10 @@ class DeviceData {
   static Result<DeviceData> create(const Device& device, HostData data, int copies = 1, int shift = 0);
 
   const HostData& host() const { return data_; }
-  const PackedProblem& problem() const { return data_.problem; }
+  const Problem& problem() const { return data_.problem; }
   const std::vector<PackedSum>& sums() const { return sums_; }
   int copies() const { return static_cast<int>(copies_.size()); }
-  Args args(int copy = 0) const;
+  gemm::Args args(int copy = 0) const;
 
   /// Fills D's whole buffer with poison in stream order, so that stale contents cannot pass a check.
   Result<void> poison(Stream stream, int copy = 0) const;
@@ -53,10 +53,10 @@ class DeviceData {
 
 /// Returns a small problem with the options of `problem`, which every config of `problem` accepts. It has up
 /// to 64 tokens and 512 columns, and the largest k with which sums of exact data stay exact.
-PackedProblem small_problem(PackedProblem problem);
+Problem small_problem(Problem problem);
 /// Launches the config's kernel on `data` and checks D; with exact data every bit must agree. Errors: those
 /// of prepare; driver.
-Result<Comparison> check_config(const Device& device, const DeviceData& data, const PackedConfig& config,
+Result<Comparison> check_config(const Device& device, const DeviceData& data, const KernelConfig& config,
                                 Stream stream);
 
 }  // namespace sluice::packed

@@ -38,37 +38,38 @@ std::vector<u8> numbers(DType type, i64 count, const std::function<double(i64)>&
 }
 
 /// Returns the largest |x w| times scales, in units of exact_limit(), that a token element x = 1 can give.
-double largest_term(const PackedProblem& p) {
-  const double largest_code = p.weights.type == WeightType::uint4  ? 15
-                              : p.weights.type == WeightType::int8 ? 255
-                                                                   : 8;
-  const double largest_operand = p.x == DType::e4m3 ? 8 : largest_code + code_offset(p.weights.type, p.x);
-  const double of_scales = scale_x_count(p) > 0 ? 4 : 2;  // the largest product of scales
+double largest_term(const Problem& p) {
+  const double largest_code = p.b.packed.type == WeightType::uint4  ? 15
+                              : p.b.packed.type == WeightType::int8 ? 255
+                                                                    : 8;
+  const double largest_operand =
+      p.a.type == DType::e4m3 ? 8 : largest_code + code_offset(p.b.packed.type, p.a.type);
+  const double of_scales = scale_a_count(p) > 0 ? 4 : 2;  // the largest product of scales
   return of_scales * 2 * largest_operand;
 }
 /// Returns the largest allowed sum of products. It is half of the exact limit; the other half is for bias and
 /// C.
-double most_of_sum(const PackedProblem& p) {
+double most_of_sum(const Problem& p) {
   return exact_limit(p) / 2;
 }
 /// Returns the largest magnitude of token elements for which every sum stays exact. largest_token() caps it
 /// at 8: then 128 products of e4m3 tokens also stay within 2^14 (128 * 8 * 8), up to which the 8-bit tensor
 /// core adds exactly (docs/numerics.md).
-double largest_token_unbounded(const PackedProblem& p) {
+double largest_token_unbounded(const Problem& p) {
   return most_of_sum(p) / (largest_term(p) * static_cast<double>(std::max<i64>(p.k, 1)));
 }
-int largest_token(const PackedProblem& p) {
+int largest_token(const Problem& p) {
   return static_cast<int>(std::clamp(largest_token_unbounded(p), 1.0, 8.0));
 }
 
 /// Returns the largest magnitude of gamma in exact data.
-int largest_gamma(const PackedProblem& p) {
+int largest_gamma(const Problem& p) {
   return largest_token(p) > 1 ? 2 : 1;
 }
 
 /// Returns a row of exact data: whole numbers. A row longer than most_exact_k() is divided into
 /// most_exact_k() pieces. Each piece has -1, 0 or 1 at one random position, and zeros elsewhere.
-std::vector<double> exact_row(const PackedProblem& p, i64 row, const Random& random) {
+std::vector<double> exact_row(const Problem& p, i64 row, const Random& random) {
   const i64 most = most_exact_k(p);
   const int magnitude = largest_token(p);
   const auto number = [&](i64 k) {
@@ -91,7 +92,7 @@ std::vector<double> exact_row(const PackedProblem& p, i64 row, const Random& ran
 /// twice that magnitude, and the others are 0. So partial sums of squares differ along the row.
 /// In long rows a sixteenth has four times the magnitude, and so on; each such step halves the sum of
 /// magnitudes. The remainder, if k is no multiple of 4 (16, ...), has the root mean square itself.
-std::vector<double> normed_row(const PackedProblem& p, const Random& random) {
+std::vector<double> normed_row(const Problem& p, const Random& random) {
   const i64 k = p.k, most = most_exact_k(p) / largest_gamma(p);
   int root = 1 << random(0) % 3;
   while (root > 1 && 2 * root > largest_token(p)) root /= 2;
@@ -112,16 +113,17 @@ std::vector<double> normed_row(const PackedProblem& p, const Random& random) {
   return row;
 }
 
-std::vector<u8> random_tokens(const PackedProblem& p, DataKind kind, const Random& random) {
-  std::vector<u8> x(static_cast<size_t>(p.m == 0 ? 0 : ((p.m - 1) * p.ld_x + p.k) * bytes_of(p.x)), kPoison);
+std::vector<u8> random_tokens(const Problem& p, DataKind kind, const Random& random) {
+  std::vector<u8> x(static_cast<size_t>(p.m == 0 ? 0 : ((p.m - 1) * p.a.ld + p.k) * bytes_of(p.a.type)),
+                    kPoison);
   const FillSpec reals{.kind = kind == DataKind::positive ? Fill::positive : Fill::normal};
   for (i64 row = 0; row < p.m; ++row) {
     const std::vector<double> whole = kind != DataKind::exact ? std::vector<double>()
-                                      : p.norm_x
+                                      : p.norm_a
                                           ? normed_row(p, {verify::hash(random.seed, static_cast<u64>(row))})
                                           : exact_row(p, row, random);
     for (i64 k = 0; k < p.k; ++k)
-      store(p.x, x.data(), row * p.ld_x + k,
+      store(p.a.type, x.data(), row * p.a.ld + k,
             kind == DataKind::exact
                 ? whole[static_cast<size_t>(k)]
                 : verify::fill_value(reals, random.seed, static_cast<u64>(row * p.k + k)));
@@ -130,29 +132,29 @@ std::vector<u8> random_tokens(const PackedProblem& p, DataKind kind, const Rando
 }
 
 /// Returns gamma. Exact data: powers of two, small enough that normed tokens stay exact. Else any values.
-std::vector<u8> random_gamma(const PackedProblem& p, DataKind kind, const Random& random) {
+std::vector<u8> random_gamma(const Problem& p, DataKind kind, const Random& random) {
   const double largest = largest_gamma(p);
-  return numbers(p.x, p.k, [&](i64 i) {
+  return numbers(p.a.type, p.k, [&](i64 i) {
     if (kind != DataKind::exact) return 0.25 + random.unit(i);
     return (random(i) % 8 == 0 ? -1.0 : 1.0) * (random(i) % 3 == 0 ? largest : 1.0);
   });
 }
 
-std::vector<u8> random_codes(const PackedProblem& p, DataKind kind, const Random& random) {
+std::vector<u8> random_codes(const Problem& p, DataKind kind, const Random& random) {
   std::vector<u8> codes(static_cast<size_t>(p.n * p.k));
   const auto size = static_cast<i64>(codes.size());
   for (i64 i = 0; i < size; i += 8) {  // eight codes from each random number
     const u64 bits = random(i);
     std::memcpy(codes.data() + i, &bits, static_cast<size_t>(std::min<i64>(8, size - i)));
   }
-  if (p.weights.type == WeightType::uint4)
+  if (p.b.packed.type == WeightType::uint4)
     for (u8& code : codes) code &= 15;
   if (kind == DataKind::positive)  // codes of the upper half; zero points are drawn from the lower half
     for (u8& code : codes)
-      code = p.weights.type == WeightType::uint4  ? code | 8
-             : p.weights.type == WeightType::int8 ? code | 128
-                                                  : code & 0x7F;
-  if (p.weights.type != WeightType::e4m3) return codes;
+      code = p.b.packed.type == WeightType::uint4  ? code | 8
+             : p.b.packed.type == WeightType::int8 ? code | 128
+                                                   : code & 0x7F;
+  if (p.b.packed.type != WeightType::e4m3) return codes;
   u8 whole[17];  // -8 .. 8
   for (int i = 0; i < 17; ++i) whole[i] = static_cast<u8>(verify::encode(DType::e4m3, i - 8.0));
   for (u8& code : codes) {
@@ -171,15 +173,15 @@ double random_scale(DataKind kind, const Random& random, i64 i) {
 /// Returns a scale_d that keeps most elements of an e4m3 D below its limit of 448 and above the subnormal
 /// range. It is the outputs' root mean square divided by 8 to 128, for the distributions above. A gated
 /// output is a product of two sums.
-double random_scale_d(const PackedProblem& p, DataKind kind, const Random& random) {
+double random_scale_d(const Problem& p, DataKind kind, const Random& random) {
   const bool exact = kind == DataKind::exact;
   const double token = exact ? 0.6 * largest_token(p) : 1.0, code = 4.6, scale = exact ? 1.3 : 1.0 / 64;
   const double terms = static_cast<double>(exact ? std::min(p.k, most_exact_k(p)) : p.k);
   const double products = (kind == DataKind::positive ? terms : std::sqrt(terms)) * token * code * scale;
-  const double bias = p.bias == Bias::none ? 0.0 : exact ? 37.0 : 1.2;
-  const double sum = std::hypot(products * (scale_x_count(p) > 0 ? scale : 1.0), bias);
+  const double bias = p.epilogue.bias == Bias::none ? 0.0 : exact ? 37.0 : 1.2;
+  const double sum = std::hypot(products * (scale_a_count(p) > 0 ? scale : 1.0), bias);
   if (sum == 0.0) return 1.0;
-  const double output = p.gated ? sum * sum : sum;
+  const double output = p.epilogue.gated ? sum * sum : sum;
   if (!exact) return output / 16 * (0.5 + random.unit(0));
   return std::exp2(std::round(std::log2(output)) - 3 - verify::pick(random(0), 4));
 }
@@ -205,45 +207,45 @@ double number_at(DType type, const void* base, i64 index) {
   return verify::decode(type, bits);
 }
 
-i64 most_exact_k(PackedProblem p) {
+i64 most_exact_k(Problem p) {
   p.k = 1;
   return static_cast<i64>(largest_token_unbounded(p));
 }
 
-double exact_limit(const PackedProblem& p) {
-  return kWholeLimit / (scale_x_count(p) > 0 ? 4 : 2);
+double exact_limit(const Problem& p) {
+  return kWholeLimit / (scale_a_count(p) > 0 ? 4 : 2);
 }
 
-Result<HostData> random_data(const PackedProblem& problem, DataKind kind, u64 seed) {
-  SLUICE_TAKE(const PackedProblem checked, check_problem(problem));
-  const PackedProblem& p = checked;
+Result<HostData> random_data(const Problem& problem, DataKind kind, u64 seed) {
+  SLUICE_TAKE(const Problem checked, check_packed(problem));
+  const Problem& p = checked;
   const auto stream = [&](u64 operand) { return Random{verify::hash(seed, 0x200 + operand)}; };
-  const i64 scales = p.n * group_count(p.weights, p.k);
+  const i64 scales = p.n * group_count(p.b.packed, p.k);
   HostData data{.problem = p, .kind = kind};
   data.x = random_tokens(p, kind, stream(0));
   data.codes = random_codes(p, kind, stream(1));
-  data.scales = numbers(p.weights.scale, scales,
+  data.scales = numbers(p.b.packed.scale, scales,
                         [&, random = stream(2)](i64 i) { return random_scale(kind, random, i); });
-  if (p.weights.zero == ScaleZero::per_group)
-    data.zeros = numbers(p.weights.scale, scales, [&, random = stream(3)](i64 i) {
-      return random_zero(p.weights.type, kind, random, i);
+  if (p.b.packed.zero == ScaleZero::per_group)
+    data.zeros = numbers(p.b.packed.scale, scales, [&, random = stream(3)](i64 i) {
+      return random_zero(p.b.packed.type, kind, random, i);
     });
-  if (p.bias != Bias::none)
-    data.bias = numbers(p.bias_type, p.n, [&, random = stream(4)](i64 i) {
+  if (p.epilogue.bias != Bias::none)
+    data.bias = numbers(p.epilogue.bias_type, p.n, [&, random = stream(4)](i64 i) {
       return kind == DataKind::exact ? verify::pick(random(i), 129) - 64.0 : random.unit(i) * 4 - 2;
     });
-  if (scale_x_count(p) > 0)
-    data.scale_x = numbers(DType::fp32, scale_x_count(p),
+  if (scale_a_count(p) > 0)
+    data.scale_x = numbers(DType::fp32, scale_a_count(p),
                            [&, random = stream(5)](i64 i) { return random_scale(kind, random, i); });
-  if (p.scale_d != ScaleMode::none)
+  if (p.epilogue.scale_d != ScaleMode::none)
     data.scale_d = numbers(DType::fp32, 1, [&](i64) { return random_scale_d(p, kind, stream(6)); });
-  if (p.norm_x) {
+  if (p.norm_a) {
     data.gamma = random_gamma(p, kind, stream(7));
     data.epsilon =
         kind == DataKind::exact ? 0.0f : 0.125f;  // large, so that the check catches a kernel that omits it
     data.roots = roots_of(p, data.x, data.epsilon);
   }
-  if (p.residual) data.c = random_residual(p, kind, stream(8).seed);
+  if (p.epilogue.residual) data.c = random_residual(p, kind, stream(8).seed);
   if (kind == DataKind::exact && largest_sum(data) > most_of_sum(p))
     return Error{ErrorCode::invalid_size, "k = " + std::to_string(p.k) +
                                               " is too long for exact data of these weights: take real data"};
@@ -251,23 +253,23 @@ Result<HostData> random_data(const PackedProblem& problem, DataKind kind, u64 se
 }
 
 double largest_sum(const HostData& data) {
-  const PackedProblem& p = data.problem;
+  const Problem& p = data.problem;
   const std::vector<u8> x = multiplied_tokens(data);
   double largest = 0;
   for (i64 row = 0; row < p.m; ++row) {
     double tokens = 0;
-    for (i64 k = 0; k < p.k; ++k) tokens += std::fabs(number_at(p.x, x.data(), row * p.ld_x + k));
+    for (i64 k = 0; k < p.k; ++k) tokens += std::fabs(number_at(p.a.type, x.data(), row * p.a.ld + k));
     largest = std::max(largest, largest_term(p) * tokens);
   }
   return largest;
 }
 
-std::vector<double> roots_of(const PackedProblem& p, std::span<const u8> x, float epsilon) {
+std::vector<double> roots_of(const Problem& p, std::span<const u8> x, float epsilon) {
   std::vector<double> roots(static_cast<size_t>(p.m), 1.0);
   for (i64 row = 0; row < p.m && p.k > 0; ++row) {
     double squares = 0;
     for (i64 k = 0; k < p.k; ++k) {
-      const double value = number_at(p.x, x.data(), row * p.ld_x + k);
+      const double value = number_at(p.a.type, x.data(), row * p.a.ld + k);
       squares += value * value;
     }
     roots[static_cast<size_t>(row)] =
@@ -277,24 +279,24 @@ std::vector<double> roots_of(const PackedProblem& p, std::span<const u8> x, floa
 }
 
 std::vector<u8> multiplied_tokens(const HostData& data) {
-  const PackedProblem& p = data.problem;
+  const Problem& p = data.problem;
   std::vector<u8> x = data.x;
-  if (!p.norm_x) return x;
+  if (!p.norm_a) return x;
   for (i64 row = 0; row < p.m; ++row)
     for (i64 k = 0; k < p.k; ++k)
-      store(p.x, x.data(), row * p.ld_x + k,
-            number_at(p.x, data.x.data(), row * p.ld_x + k) * number_at(p.x, data.gamma.data(), k));
+      store(p.a.type, x.data(), row * p.a.ld + k,
+            number_at(p.a.type, data.x.data(), row * p.a.ld + k) * number_at(p.a.type, data.gamma.data(), k));
   return x;
 }
 
-std::vector<u8> random_residual(const PackedProblem& p, DataKind kind, u64 seed) {
+std::vector<u8> random_residual(const Problem& p, DataKind kind, u64 seed) {
   const Random random{seed};
-  const i64 elements = p.m == 0 ? 0 : (p.m - 1) * p.ld_c + p.n;
-  std::vector<u8> c(static_cast<size_t>(elements * bytes_of(p.d)), kPoison);
+  const i64 elements = p.m == 0 ? 0 : (p.m - 1) * p.c.ld + p.n;
+  std::vector<u8> c(static_cast<size_t>(elements * bytes_of(p.d.type)), kPoison);
   for (i64 row = 0; row < p.m; ++row)
     for (i64 column = 0; column < p.n; ++column) {
       const i64 index = row * p.n + column;
-      store(p.d, c.data(), row * p.ld_c + column,
+      store(p.d.type, c.data(), row * p.c.ld + column,
             kind == DataKind::exact ? verify::pick(random(index), 129) - 64.0 : random.unit(index) * 8 - 4);
     }
   return c;
@@ -303,25 +305,26 @@ std::vector<u8> random_residual(const PackedProblem& p, DataKind kind, u64 seed)
 double scale_of_token(const HostData& data, i64 token) {
   if (!data.roots.empty()) return data.roots[static_cast<size_t>(token)];
   if (data.scale_x.empty()) return 1.0;
-  return number_at(DType::fp32, data.scale_x.data(), data.problem.scale_x == ScaleMode::vector ? token : 0);
+  return number_at(DType::fp32, data.scale_x.data(),
+                   data.problem.epilogue.scale_a == ScaleMode::vector ? token : 0);
 }
 
 std::vector<PackedSum> reference_sums(const HostData& data) {
-  const PackedProblem& p = data.problem;
-  const i64 groups = group_count(p.weights, p.k);
+  const Problem& p = data.problem;
+  const i64 groups = group_count(p.b.packed, p.k);
   std::vector<PackedSum> sums(static_cast<size_t>(p.m * p.n));
   const std::vector<u8> tokens = multiplied_tokens(data);
   std::vector<double> x(static_cast<size_t>(p.m * p.k));
   for (i64 row = 0; row < p.m; ++row)
     for (i64 k = 0; k < p.k; ++k)
-      x[static_cast<size_t>(row * p.k + k)] = number_at(p.x, tokens.data(), row * p.ld_x + k);
+      x[static_cast<size_t>(row * p.k + k)] = number_at(p.a.type, tokens.data(), row * p.a.ld + k);
   for (i64 n = 0; n < p.n; ++n)
     for (i64 k = 0; k < p.k; ++k) {
-      const i64 group = n * groups + (p.weights.group == 0 ? 0 : k / p.weights.group);
-      const double zero = data.zeros.empty() ? implied_zero(p.weights.type)
-                                             : number_at(p.weights.scale, data.zeros.data(), group);
-      const Weight weight = weight_of(p.weights, p.x, data.codes[static_cast<size_t>(n * p.k + k)],
-                                      number_at(p.weights.scale, data.scales.data(), group), zero);
+      const i64 group = n * groups + (p.b.packed.group == 0 ? 0 : k / p.b.packed.group);
+      const double zero = data.zeros.empty() ? implied_zero(p.b.packed.type)
+                                             : number_at(p.b.packed.scale, data.zeros.data(), group);
+      const Weight weight = weight_of(p.b.packed, p.a.type, data.codes[static_cast<size_t>(n * p.k + k)],
+                                      number_at(p.b.packed.scale, data.scales.data(), group), zero);
       for (i64 m = 0; m < p.m; ++m) {
         const double token = x[static_cast<size_t>(m * p.k + k)];
         PackedSum& sum = sums[static_cast<size_t>(m * p.n + n)];

@@ -60,25 +60,25 @@ struct Expected {
 /// tokens: one step per 16 of k. e4m3 tokens: one step per 32 of k, in which 32 products, the old and the new
 /// sum are truncated to 13 fraction bits. Sums are added to fp32 registers after each scale group, or 128 of
 /// k.
-double products_error(const PackedProblem& p) {
-  if (p.x != DType::e4m3) return 1.3 * static_cast<double>(p.k + 16) * 0x1p-25;
-  const int length = p.weights.group == 0 ? kPackedTileK : p.weights.group;
+double products_error(const Problem& p) {
+  if (p.a.type != DType::e4m3) return 1.3 * static_cast<double>(p.k + 16) * 0x1p-25;
+  const int length = p.b.packed.group == 0 ? kPackedTileK : p.b.packed.group;
   return length / 32 * 34 * 0x1p-13;
 }
 
 /// Returns the bound of the mean error. Truncation errors have one sign, but their mean stays below the worst
 /// case: 6e-4 for all-positive sums.
-double mean_products_error(const PackedProblem& p) {
-  return p.x == DType::e4m3 ? 0x1p-9 : products_error(p);
+double mean_products_error(const Problem& p) {
+  return p.a.type == DType::e4m3 ? 0x1p-9 : products_error(p);
 }
 
 double bias_of(const HostData& data, i64 column) {
-  const PackedProblem& p = data.problem;
-  return p.bias == Bias::none ? 0.0 : number_at(p.bias_type, data.bias.data(), column);
+  const Problem& p = data.problem;
+  return p.epilogue.bias == Bias::none ? 0.0 : number_at(p.epilogue.bias_type, data.bias.data(), column);
 }
 
 /// Returns the error bounds of sum_k x w for the kernel's order of additions.
-Errors sum_errors(const PackedProblem& p, const PackedSum& sum, WeightRounding rounding) {
+Errors sum_errors(const Problem& p, const PackedSum& sum, WeightRounding rounding) {
   if (rounding == WeightRounding::either) {
     const Errors a = sum_errors(p, sum, WeightRounding::none),
                  b = sum_errors(p, sum, WeightRounding::to_tokens);
@@ -92,7 +92,7 @@ Errors sum_errors(const PackedProblem& p, const PackedSum& sum, WeightRounding r
   // Rounded weights have no code offsets, so magnitudes add up to at most sum |x w|.
   const double terms = rounds ? 1.02 * std::sqrt(static_cast<double>(p.k) * sum.squares) : sum.magnitude;
   const double of_weights = rounds ? kWeightSlack * sum.rounding : 0.0;
-  const double usual = kUsualSums + (rounds ? kUsualWeights * weight_unit(p.x) : 0.0);
+  const double usual = kUsualSums + (rounds ? kUsualWeights * weight_unit(p.a.type) : 0.0);
   return {.worst = (products_error(p) + adds) * terms + of_weights,
           .usual = usual * std::hypot(sum.value, std::sqrt(sum.squares)) + kUsualCancelled * sum.magnitude,
           .mean = (mean_products_error(p) + adds) * terms,
@@ -100,12 +100,12 @@ Errors sum_errors(const PackedProblem& p, const PackedSum& sum, WeightRounding r
 }
 
 Expected expected_sum(const HostData& data, const PackedSum& sum, Place place, WeightRounding rounding) {
-  const PackedProblem& p = data.problem;
+  const Problem& p = data.problem;
   const double bias = bias_of(data, place.column);
   const double scale = scale_of_token(data, place.row), magnitude = std::fabs(scale) * sum.magnitude;
   const double x = scale * sum.value + bias;
   const double root =
-      p.norm_x ? (static_cast<double>(p.k) / 64 + 24) * 0x1p-24 : 0.0;  // rounding of the sum of squares
+      p.norm_a ? (static_cast<double>(p.k) / 64 + 24) * 0x1p-24 : 0.0;  // rounding of the sum of squares
   const bool whole =
       sum.magnitude <= exact_limit(p) && magnitude + std::fabs(bias) <= exact_token_limit(data, place.row);
   const Errors errors = sum_errors(p, sum, rounding) * std::fabs(scale) + (root + 0x1p-23) * std::fabs(x);
@@ -118,26 +118,26 @@ bool is_smooth(Activation activation) {
 
 Expected before_scale_d(const HostData& data, std::span<const PackedSum> sums, Place place,
                         WeightRounding rounding) {
-  const PackedProblem& p = data.problem;
+  const Problem& p = data.problem;
   const auto sum_at = [&](i64 column) {
     const PackedSum& sum = sums[static_cast<size_t>(place.row * p.n + column)];
     return expected_sum(data, sum, {place.row, column}, rounding);
   };
   Expected e = sum_at(place.column);
   const double x = e.value;
-  e.value = activate(p.activation, x);
-  if (is_smooth(p.activation)) {
+  e.value = activate(p.epilogue.activation, x);
+  if (is_smooth(p.epilogue.activation)) {
     e.errors = e.errors * kSteepest + kActivationSlack * (std::fabs(x) + std::fabs(e.value));
     e.exact = false;
   }
-  if (p.residual) {
-    const double c = number_at(p.d, data.c.data(), place.row * p.ld_c + place.column);
+  if (p.epilogue.residual) {
+    const double c = number_at(p.d.type, data.c.data(), place.row * p.c.ld + place.column);
     e.value += c;
     e.errors = e.errors + 0x1p-24 * std::fabs(e.value);
     const double all = e.magnitude + std::fabs(bias_of(data, place.column)) + std::fabs(c);
     e.exact = e.exact && all <= exact_token_limit(data, place.row);
   }
-  if (!p.gated) return e;
+  if (!p.epilogue.gated) return e;
   const Expected up = sum_at(p.n / 2 + place.column);
   // The product of two 24-bit numbers is exact in double; the kernel rounds it to fp32 before D.
   const double product = static_cast<double>(static_cast<float>(e.value * up.value));
@@ -223,8 +223,8 @@ void note_wrong(Comparison& found, const LoggedElement& element, bool unwritten)
 }
 
 /// Counts the 16-byte pieces outside D's elements that no longer hold poison.
-void find_damage(const PackedProblem& p, std::span<const u8> buffer, i64 begin, Comparison& found) {
-  const i64 row_bytes = d_columns(p) * bytes_of(p.d), pitch = p.ld_d * bytes_of(p.d);
+void find_damage(const Problem& p, std::span<const u8> buffer, i64 begin, Comparison& found) {
+  const i64 row_bytes = d_columns(p) * bytes_of(p.d.type), pitch = p.d.ld * bytes_of(p.d.type);
   i64 last_piece = -1;
   const auto scan = [&](i64 from, i64 to) {
     for (i64 i = from; i < to; ++i)
@@ -241,25 +241,24 @@ void find_damage(const PackedProblem& p, std::span<const u8> buffer, i64 begin, 
 
 }  // namespace
 
-i64 d_begin(const PackedProblem& problem, int shift) {
-  return kGuardBytes + shift * bytes_of(problem.d);
+i64 d_begin(const Problem& problem, int shift) {
+  return kGuardBytes + shift * bytes_of(problem.d.type);
 }
 
-i64 d_buffer_bytes(const PackedProblem& p, int shift) {
-  const i64 elements = p.m == 0 ? 0 : (p.m - 1) * p.ld_d + d_columns(p);
-  return d_begin(p, shift) + elements * bytes_of(p.d) + kGuardBytes;
+i64 d_buffer_bytes(const Problem& p, int shift) {
+  const i64 elements = p.m == 0 ? 0 : (p.m - 1) * p.d.ld + d_columns(p);
+  return d_begin(p, shift) + elements * bytes_of(p.d.type) + kGuardBytes;
 }
 
-WeightRounding rounding_of(const PackedConfig& config) {
-  const auto* strip = std::get_if<StripConfig>(&config);
+WeightRounding rounding_of(const KernelConfig& config) {
   const bool fragments =
-      std::holds_alternative<WideConfig>(config) || (strip != nullptr && is_16bit(strip->x));
+      config.schedule == Schedule::wide || (config.schedule == Schedule::strip && is_16bit(config.a));
   return fragments ? WeightRounding::to_tokens : WeightRounding::none;
 }
 
 Comparison judge(const HostData& data, std::span<const PackedSum> sums, std::span<const u8> d_buffer,
                  int shift, WeightRounding rounding) {
-  const PackedProblem& p = data.problem;
+  const Problem& p = data.problem;
   const i64 begin = d_begin(p, shift);
   const u8* d = d_buffer.data() + begin;
   Comparison found;
@@ -267,19 +266,19 @@ Comparison judge(const HostData& data, std::span<const PackedSum> sums, std::spa
   for (i64 row = 0; row < p.m; ++row)
     for (i64 column = 0; column < d_columns(p); ++column) {
       const Expected e = expected(data, sums, {row, column}, rounding);
-      const double got = number_at(p.d, d, row * p.ld_d + column);
-      const bool exact = data.kind == DataKind::exact && !is_smooth(p.activation);
+      const double got = number_at(p.d.type, d, row * p.d.ld + column);
+      const bool exact = data.kind == DataKind::exact && !is_smooth(p.epilogue.activation);
       ++found.checked;
       if (exact && !e.exact) ++found.inexact_inputs;
       const double error = got - e.value;
-      if (!allowed(p.d, got, e, exact && e.exact))  // NaN, and so poison, is never allowed
+      if (!allowed(p.d.type, got, e, exact && e.exact))  // NaN, and so poison, is never allowed
         note_wrong(found, {0, row, column, e.value, got, exact ? 0.0 : e.errors.worst}, std::isnan(got));
       if (!std::isfinite(error)) continue;
-      const double own = half_unit(p.d, e.value);
-      if (std::fabs(e.value) < largest_of(p.d)) totals.add(error, e, own);
+      const double own = half_unit(p.d.type, e.value);
+      if (std::fabs(e.value) < largest_of(p.d.type)) totals.add(error, e, own);
       if (e.magnitude == 0 || std::fabs(error) <= found.worst_ratio * e.errors.worst) continue;
-      const double rounding =
-          std::fabs(verify::decode(p.d, verify::encode(p.d, e.value)) - e.value);  // the rounding to D's type
+      const double rounding = std::fabs(verify::decode(p.d.type, verify::encode(p.d.type, e.value)) -
+                                        e.value);  // the rounding to D's type
       if (std::isfinite(rounding))
         found.worst_ratio =
             std::max(found.worst_ratio, std::fabs(error) / (e.errors.worst + rounding + 0x1p-149));

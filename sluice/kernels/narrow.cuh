@@ -4,7 +4,7 @@
 // | warps       | what they do                                                                              |
 // | each        | copies its own k-tiles into its own ring, expands codes, multiplies (mma.sync), scales    |
 // | all, at end | add up their partial sums through shared memory, then those of the cluster's CTAs; with   |
-// |             | norm_x also the squares of each token, by whose root mean square they divide the sums     |
+// |             | norm_a also the squares of each token, by whose root mean square they divide the sums     |
 //
 // | synchronisation                   | threads        | what it orders                                     |
 // | wait_copies, __syncwarp           | a warp         | writes of a stage before its reads, its reads      |
@@ -67,11 +67,11 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
         copy,
         [&](u32 stage) {
           sums.add_tile(stage, at);
-          if constexpr (kConfig.norm_x) squares.add_tile(stage, at.lane);
+          if constexpr (kConfig.norm_a) squares.add_tile(stage, at.lane);
         },
         issued);
     hand_off();
-    if constexpr (kConfig.norm_x) squares.leave(base, at);
+    if constexpr (kConfig.norm_a) squares.leave(base, at);
     Finish<kConfig>(params, at, base).run(sums);
   } else {
     TokenRows<kConfig> sums(params, at);

@@ -22,19 +22,6 @@ Result<void> keep(const Device& device, const Record& record) {
   return save_in_folder(folder, record);
 }
 
-template <class AnyPlan>
-TuningRecord record_with(const Device& device, const AnyPlan& plan, double estimate_us, double pick_us,
-                         const std::string& method) {
-  return {.key = key_of(plan.problem, device.info()),
-          .choice = choice_of(plan, plan.measured_us),
-          .estimate_us = estimate_us,
-          .model_us = pick_us,
-          .sluice = library_version(),
-          .driver = driver_version(device),
-          .date = utc_now(),
-          .method = method};
-}
-
 }  // namespace
 
 std::string utc_now() {
@@ -52,23 +39,22 @@ std::string driver_version(const Device& device) {
 }
 
 TuningRecord record_of(const Device& device, const Plan& plan, double pick_us, const std::string& method) {
-  return record_with(device, plan, plan.estimate.total_us, pick_us, method);
-}
-TuningRecord record_of(const Device& device, const packed::Plan& plan, double pick_us,
-                       const std::string& method) {
-  return record_with(device, plan, plan.estimate_us, pick_us, method);
+  return {.key = key_of(plan.problem, device.info()),
+          .choice = choice_of(plan, plan.measured_us),
+          .estimate_us = plan.estimate.total_us,
+          .model_us = pick_us,
+          .sluice = library_version(),
+          .driver = driver_version(device),
+          .date = utc_now(),
+          .method = method};
 }
 
 Result<void> keep_record(const Device& device, const Plan& plan, double pick_us, const std::string& method) {
-  return keep(device, record_of(device, plan, pick_us, method));
-}
-
-Result<void> keep_record(const Device& device, const packed::Plan& plan, double pick_us,
-                         const std::string& method) {
   if (!has_own_record(plan.problem))
     return Error{
         ErrorCode::invalid_argument,
-        "a product with a gate, a norm or a residual has no record of its own: tune the plain product"};
+        "packed weights with a gate, a norm or a residual have no record of their own: tune the plain "
+        "product"};
   return keep(device, record_of(device, plan, pick_us, method));
 }
 

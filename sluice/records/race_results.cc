@@ -18,8 +18,18 @@ RecordBook book_with(const std::optional<TuningRecord>& record) {
   return record ? book_of(std::span(&*record, 1)) : RecordBook();
 }
 
-template <class AnyProblem>
-KnownResults known(const Device& device, const AnyProblem& problem) {
+std::string method_of(const RaceReport& report) {
+  std::string text = "a race of " + std::to_string(report.racers) + " plans";
+  if (report.pick_dropped)
+    text += "; the model's pick was dropped, because the others agree on another result: report this";
+  else if (report.dropped > 0)
+    text += "; " + std::to_string(report.dropped) + " dropped, because results differ: report this";
+  return text;
+}
+
+}  // namespace
+
+KnownResults known_results(const Device& device, const Problem& problem) {
   const DeviceInfo& info = device.info();  // the card decides from here on
   if (!has_own_record(problem)) return {};
   const TuningKey key = key_of(problem, info);
@@ -37,17 +47,7 @@ KnownResults known(const Device& device, const AnyProblem& problem) {
   return {.decision = book_with(book.decision(key)), .hint = book_with(book.hint(key))};
 }
 
-std::string method_of(const RaceReport& report) {
-  std::string text = "a race of " + std::to_string(report.racers) + " plans";
-  if (report.pick_dropped)
-    text += "; the model's pick was dropped, because the others agree on another result: report this";
-  else if (report.dropped > 0)
-    text += "; " + std::to_string(report.dropped) + " dropped, because results differ: report this";
-  return text;
-}
-
-template <class AnyPlan>
-void keep(const Device& device, const AnyPlan& won, const RaceReport& report) {
+void keep_result(const Device& device, const Plan& won, const RaceReport& report) {
   if (!has_own_record(won.problem)) return;
   TuningRecord result = record_of(device, won, report.pick_us, method_of(report));
   result.card = device.records().impl().races->card();
@@ -55,21 +55,6 @@ void keep(const Device& device, const AnyPlan& won, const RaceReport& report) {
   // Without a folder, or one that cannot be written to, the next process races again.
   if (result.card != kUnknownCard && !device.options().records_dir.empty())
     static_cast<void>(save_result(device.options().records_dir, result));
-}
-
-}  // namespace
-
-KnownResults known_results(const Device& device, const Problem& problem) {
-  return known(device, problem);
-}
-KnownResults known_results(const Device& device, const PackedProblem& problem) {
-  return known(device, problem);
-}
-void keep_result(const Device& device, const Plan& won, const RaceReport& report) {
-  keep(device, won, report);
-}
-void keep_result(const Device& device, const packed::Plan& won, const RaceReport& report) {
-  keep(device, won, report);
 }
 
 void let_card_decide(const RecordBook& book, const std::string& card) {

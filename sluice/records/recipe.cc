@@ -5,8 +5,10 @@
 
 #include <sluice/host/ops/hash.h>
 #include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/planner/packed/packed_problem_checks.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/spec/conv_problem.h>
+#include <sluice/spec/packed.h>
 
 namespace sluice {
 namespace {
@@ -69,6 +71,28 @@ Conv conv_of(const ConvRecipe& r) {
           .padding_after = axes_of(r.padding_after, r.spatial, 0)};
 }
 
+/// Returns the recipe of a product with packed weights. These do not affect its time, which is spent reading
+/// weights: the bias's type, pitches, scale_d, gated, norm_a and the residual. The planner itself excludes
+/// impossible combinations.
+Recipe packed_recipe(const Problem& p) {
+  const WeightFormat& w = p.b.packed;
+  return {.m = p.m,
+          .n = p.n,
+          .k = p.k,
+          .a = p.a.type,
+          .b = p.a.type,
+          .d = p.d.type,
+          .store = packed::rows_allow_boxes(p) ? StorePath::tma : StorePath::direct,
+          .vectors = is_vector(p.epilogue.scale_a),
+          .bias = p.epilogue.bias,
+          .activation = cost_of(p.epilogue.activation),
+          .weights = w.type,
+          .group = w.group,
+          .weight_scale = w.scale,
+          .zero = w.zero,
+          .order = w.order};
+}
+
 }  // namespace
 
 ActivationCost cost_of(Activation activation) {
@@ -92,6 +116,7 @@ Activation activation_of(ActivationCost cost) {
 
 Recipe recipe_of(const Problem& problem) {
   const Problem p = with_strides(problem);
+  if (is_packed(p)) return packed_recipe(p);
   const Epilogue& e = p.epilogue;
   return {.m = p.m,
           .n = p.n,
@@ -115,6 +140,15 @@ Recipe recipe_of(const Problem& problem) {
           .conv = recipe_of(p.conv)};
 }
 
+Recipe step_recipe_of(const Problem& problem) {
+  Recipe recipe = recipe_of(problem);
+  if (!is_packed(problem)) return recipe;
+  recipe.gated = problem.epilogue.gated;
+  recipe.norm_a = problem.norm_a;
+  recipe.residual_bytes = problem.epilogue.residual ? bytes_of(problem.d.type) : 0;
+  return recipe;
+}
+
 Problem example_of(const Recipe& r) {
   Problem p{.m = r.m, .n = r.n, .k = r.k, .batch = r.batch};
   p.a = {.type = r.a, .major = r.a_major};
@@ -134,16 +168,44 @@ Problem example_of(const Recipe& r) {
   p.epilogue.c_type = r.residual_bytes == bytes_of(DType::fp32) ? DType::fp32 : DType::bf16;
   if (r.conv.op != ConvOp::none) return product_of_conv(conv_of(r.conv), p);
   // A row pitch that is not a multiple of 16 bytes excludes TMA.
+  if (r.weights != WeightType::none) {
+    p.b = {
+        .type = r.a,
+        .packed = {
+            .type = r.weights, .group = r.group, .scale = r.weight_scale, .zero = r.zero, .order = r.order}};
+    p.norm_a = r.norm_a;
+    p.epilogue.c_type = Epilogue{}.c_type;
+    if (p.epilogue.residual) add_residual(p);
+    if (r.store == StorePath::direct && packed::rows_allow_boxes(with_strides(p))) p.d.ld = r.n + 1;
+    return p;
+  }
   if (r.store == StorePath::direct && why_not_tma_store(with_strides(p)) == nullptr) p.d.ld = r.n + 1;
   return p;
 }
 
 std::size_t hash_of(const Recipe& r) {
-  return hash_of({r.m, r.n, r.k, r.batch, static_cast<i64>(r.a), static_cast<i64>(r.d),
-                  static_cast<i64>(r.sums), static_cast<i64>(r.activation), static_cast<i64>(r.vectors),
-                  static_cast<i64>(r.bias), i64{r.residual_bytes}, static_cast<i64>(r.adding),
-                  static_cast<i64>(r.gated), i64{r.strided_a}, i64{r.strided_b}, static_cast<i64>(r.conv.op),
-                  r.conv.channels, r.conv.size[0]});
+  return hash_of({r.m,
+                  r.n,
+                  r.k,
+                  r.batch,
+                  static_cast<i64>(r.a),
+                  static_cast<i64>(r.d),
+                  static_cast<i64>(r.sums),
+                  static_cast<i64>(r.activation),
+                  static_cast<i64>(r.vectors),
+                  static_cast<i64>(r.bias),
+                  i64{r.residual_bytes},
+                  static_cast<i64>(r.adding),
+                  static_cast<i64>(r.gated),
+                  i64{r.strided_a},
+                  i64{r.strided_b},
+                  static_cast<i64>(r.conv.op),
+                  r.conv.channels,
+                  r.conv.size[0],
+                  static_cast<i64>(r.weights),
+                  i64{r.group},
+                  static_cast<i64>(r.weight_scale),
+                  static_cast<i64>(r.zero)});
 }
 
 }  // namespace sluice

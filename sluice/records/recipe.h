@@ -4,11 +4,9 @@
 // holds:
 // - sizes and batch; types and layouts of A, B and D, which decide the bytes moved and the rate of WGMMA;
 // - the accumulation mode (registers, extra additions), and whether TMA can load A and B and store D
-// (strides,
-//   addresses);
-// - the cost of the epilogue; whether slices are added to D, in order or in any order; gating, which halves
-// the outputs
-//   and needs tiles of whole groups of 16 columns.
+//   (strides, addresses);
+// - the cost of the epilogue; whether slices are added to D, in order or in any order;
+// - gating, which halves the outputs and needs tiles of whole groups of 16 columns.
 //
 // It does not hold:
 // - a scale of D (one load, one multiplication), and scales per tensor (two scalar loads per thread);
@@ -29,7 +27,6 @@
 #include <cstddef>
 
 #include <sluice/spec/config.h>
-#include <sluice/spec/packed.h>
 
 namespace sluice {
 
@@ -66,35 +63,26 @@ struct Recipe {
   bool gated = false;
   bool strided_a = false, strided_b = false;  // no TMA for an operand
   ConvRecipe conv{};
-
-  constexpr auto operator<=>(const Recipe&) const = default;
-};
-
-/// Recipe of a product with packed weights (packed_recipe.cc). The format decides bytes and instructions.
-struct PackedRecipe {
-  i64 m = 0, n = 0, k = 0;
-  DType x = DType::fp16, d = DType::fp16;
-  ScaleMode scale_x = ScaleMode::none;  // vector or none; a single scale counts as none
-  WeightType weights = WeightType::uint4;
+  // Packed weights; none: B is not packed. The format decides bytes and instructions.
+  WeightType weights = WeightType::none;
   int group = 0;
   DType weight_scale = DType::fp16;
   ScaleZero zero = ScaleZero::none;
   FragmentOrder order = FragmentOrder::half;
-  StorePath store = StorePath::tma;  // tma if TMA can store D's rows
-  Bias bias = Bias::none;
-  ActivationCost activation = ActivationCost::cheap;
+  // In recipes of chain steps only: work that a product with packed weights does beside. By itself the
+  // product takes as long with it.
+  bool norm_a = false;
 
-  constexpr auto operator<=>(const PackedRecipe&) const = default;
+  constexpr auto operator<=>(const Recipe&) const = default;
 };
 
-/// Returns the recipe. `problem` must be one that gemm::plan or packed::plan accepts.
+/// Returns the recipe. `problem` must be one that gemm::plan accepts.
 Recipe recipe_of(const Problem& problem);
-PackedRecipe recipe_of(const PackedProblem& problem);
+/// Returns the recipe of a step of a chain.
+Recipe step_recipe_of(const Problem& problem);
 /// Returns a problem with this recipe, without gaps in memory and without per-tensor scales; for tests.
 Problem example_of(const Recipe& recipe);
-PackedProblem example_of(const PackedRecipe& recipe);
 std::size_t hash_of(const Recipe& recipe);
-std::size_t hash_of(const PackedRecipe& recipe);
 
 ActivationCost cost_of(Activation activation);
 Activation activation_of(ActivationCost cost);

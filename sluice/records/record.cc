@@ -18,13 +18,9 @@ void fields(Visitor& v, Record& r, int& version) {
   v.number("version", version, {kRecordVersion, kRecordVersion});
   v.text("gpu", r.key.gpu);
   v.number("sm_count", r.key.sm_count, {1, 4096});
-  std::visit([&](auto& recipe) { recipe_fields(v, recipe); }, r.key.recipe);
-  std::visit(
-      [&](auto& choice) {
-        choice_fields(v, choice);
-        v.time("us", choice.measured_us, false);
-      },
-      r.choice);
+  recipe_fields(v, r.key.recipe);
+  choice_fields(v, r.choice);
+  v.time("us", r.choice.measured_us, false);
   v.time("model_us", r.model_us, true);
   v.time("estimate_us", r.estimate_us, true);
   v.text("sluice", r.sluice);
@@ -38,10 +34,7 @@ void fields(Visitor& v, Record& r, int& version) {
 std::string read(const Json& json, TuningRecord& record) {
   if (!json.is_object()) return std::string("must be a JSON object") + kRemedy;
   int version = 0;
-  if (json.contains(kPackedField)) {
-    record.key.recipe = PackedRecipe{};
-    record.choice = packed::TunedChoice{};
-  }
+  if (json.contains(kPackedField)) record.key.recipe = kPackedRecipe, record.choice = kDecoder;
   Reader reader(json);
   fields(reader, record, version);
   return reader.verdict(kRecordVersion);
@@ -53,16 +46,8 @@ TuningKey key_of(const Problem& problem, const DeviceInfo& device) {
   return {.gpu = device.name, .sm_count = device.sm_count, .recipe = recipe_of(problem)};
 }
 
-TuningKey key_of(const PackedProblem& problem, const DeviceInfo& device) {
-  return {.gpu = device.name, .sm_count = device.sm_count, .recipe = recipe_of(problem)};
-}
-
 bool is_of_race(const TuningRecord& record) {
   return !record.card.empty() || record.method.starts_with("a race of ");
-}
-
-double measured_us(const TuningRecord& record) {
-  return std::visit([](const auto& choice) { return choice.measured_us; }, record.choice);
 }
 
 std::string to_json(const TuningRecord& record) {
@@ -73,8 +58,10 @@ std::string to_json(const TuningRecord& record) {
 }
 
 std::string to_json(std::vector<TuningRecord> records, std::vector<TunedChain> chains) {
-  std::stable_sort(records.begin(), records.end(),
-                   [](const TuningRecord& x, const TuningRecord& y) { return x.key < y.key; });
+  std::stable_sort(records.begin(), records.end(), [](const TuningRecord& x, const TuningRecord& y) {
+    const bool packed = is_packed(x.key.recipe);
+    return packed == is_packed(y.key.recipe) ? x.key < y.key : !packed;
+  });
   std::stable_sort(chains.begin(), chains.end(),
                    [](const TunedChain& x, const TunedChain& y) { return x.name < y.name; });
   std::string text;

@@ -7,10 +7,8 @@
 #include <compare>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
-#include <sluice/packed.h>
 #include <sluice/records.h>
 #include <sluice/records/tuned_chain.h>
 
@@ -18,24 +16,19 @@ namespace sluice {
 
 inline constexpr int kRecordVersion = 2;
 
-/// The recipe of a dense product or of a product with packed weights. A record's recipe and choice have the
-/// same kind.
-using AnyRecipe = std::variant<Recipe, PackedRecipe>;
-using AnyChoice = std::variant<TunedChoice, packed::TunedChoice>;
-
 /// The key of a record; a book has one record per key. It does not include the driver's version, which
 /// changes times, but hardly ever their order.
 struct TuningKey {
   std::string gpu;   // the driver's name of the GPU
   int sm_count = 0;  // may differ between GPUs with the same name
-  AnyRecipe recipe;
+  Recipe recipe;
 
   auto operator<=>(const TuningKey&) const = default;
 };
 
 struct TuningRecord {
   TuningKey key;
-  AnyChoice choice;            // includes the measured time
+  TunedChoice choice;          // includes the measured time
   double estimate_us = 0;      // the model's estimate for this choice at that time
   double model_us = 0;         // measured time of the model's pick in that run
   std::string sluice, driver;  // versions
@@ -48,31 +41,24 @@ struct TuningRecord {
 };
 
 TuningKey key_of(const Problem& problem, const DeviceInfo& device);
-TuningKey key_of(const PackedProblem& problem, const DeviceInfo& device);
-double measured_us(const TuningRecord& record);
 /// Returns the `sluice` field of new records: "0.3.0".
 std::string library_version();
 /// The `driver` field of new records: the card's driver, "580.159.04".
 std::string driver_version(const Device& device);
 /// Returns a plan as a record of this device. `pick_us`: the measured time of the model's pick.
 TuningRecord record_of(const Device& device, const Plan& plan, double pick_us, const std::string& method);
-TuningRecord record_of(const Device& device, const packed::Plan& plan, double pick_us,
-                       const std::string& method);
-/// Returns whether the problem can have a record of its own. With a gate, a norm or a residual it cannot: it
-/// has the recipe of the plain product, and the plain product has kernels that these do not support.
-inline bool has_own_record(const Problem&) {
-  return true;
-}
-inline bool has_own_record(const PackedProblem& p) {
-  return !p.gated && !p.norm_x && !p.residual;
+/// Returns whether the problem can have a record of its own. Packed weights with a gate, a norm or a residual
+/// cannot: they have the recipe of the plain product, which has kernels that these do not support.
+inline bool has_own_record(const Problem& p) {
+  return !is_packed(p) || (!p.epilogue.gated && !p.norm_a && !p.epilogue.residual);
 }
 /// "2026-11-21T10:00:00Z"
 std::string utc_now();
 
 /// One line, fields in a fixed order.
 std::string to_json(const TuningRecord& record);
-/// Returns an array with one record per line: records sorted by key, then tuned chains by name. Equal records
-/// give equal bytes.
+/// Returns an array with one record per line: records sorted by key, those of packed weights last, then
+/// tuned chains by name. Equal records give equal bytes.
 std::string to_json(std::vector<TuningRecord> records, std::vector<TunedChain> chains = {});
 
 /// Returns whether the record is a race's result. Races before 0.3 wrote theirs as tuned records, without a

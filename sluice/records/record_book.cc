@@ -27,20 +27,6 @@ void add_layer(std::vector<TunedChain> chains, RecordBook::Impl& book) {
   book.chains.insert(book.chains.begin(), chains.begin(), chains.end());
 }
 
-template <class Choice, class AnyProblem>
-std::optional<Choice> look_up(const RecordBook::Impl& book, const AnyProblem& problem,
-                              const DeviceInfo& device) {
-  if (book.choices.empty() && book.races == nullptr) return std::nullopt;
-  const TuningKey key = key_of(problem, device);
-  const auto wanted = [](const AnyChoice& any) {
-    const Choice* choice = std::get_if<Choice>(&any);
-    return choice != nullptr ? std::optional<Choice>(*choice) : std::nullopt;
-  };
-  if (const auto found = book.choices.find(key); found != book.choices.end()) return wanted(found->second);
-  const auto raced = book.races != nullptr ? book.races->decision(key) : std::nullopt;
-  return raced ? wanted(raced->choice) : std::nullopt;
-}
-
 std::shared_ptr<RecordBook::Impl> impl_of(const ParsedRecords& shipped, const ParsedRecords& own) {
   auto book = std::make_shared<RecordBook::Impl>();
   for (const ParsedRecords* layer : {&shipped, &own}) {
@@ -54,19 +40,18 @@ std::shared_ptr<RecordBook::Impl> impl_of(const ParsedRecords& shipped, const Pa
 }  // namespace
 
 std::size_t TuningKeyHash::operator()(const TuningKey& key) const {
-  return std::visit([](const auto& recipe) { return hash_of(recipe); }, key.recipe) ^
-         std::hash<std::string>()(key.gpu);
+  return hash_of(key.recipe) ^ std::hash<std::string>()(key.gpu);
 }
 
 RecordBook::RecordBook() : impl_(std::make_shared<const Impl>()) {}
 
 std::optional<TunedChoice> RecordBook::find(const Problem& problem, const DeviceInfo& device) const {
-  return look_up<TunedChoice>(impl(), problem, device);
-}
-
-std::optional<packed::TunedChoice> RecordBook::find(const PackedProblem& problem,
-                                                    const DeviceInfo& device) const {
-  return look_up<packed::TunedChoice>(impl(), problem, device);
+  const Impl& book = impl();
+  if (book.choices.empty() && book.races == nullptr) return std::nullopt;
+  const TuningKey key = key_of(problem, device);
+  if (const auto found = book.choices.find(key); found != book.choices.end()) return found->second;
+  const auto raced = book.races != nullptr ? book.races->decision(key) : std::nullopt;
+  return raced ? std::optional(raced->choice) : std::nullopt;
 }
 
 int RecordBook::size() const {

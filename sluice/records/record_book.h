@@ -19,7 +19,7 @@ struct TuningKeyHash {
 class RaceBook;
 
 struct RecordBook::Impl {
-  std::unordered_map<TuningKey, AnyChoice, TuningKeyHash> choices;  // the choice's kind is the recipe's
+  std::unordered_map<TuningKey, TunedChoice, TuningKeyHash> choices;
   std::vector<TunedChain> chains;  // the first of those that match as many steps wins
   std::vector<std::string> troubles;
   std::shared_ptr<RaceBook> races;  // null unless open_records() made the book

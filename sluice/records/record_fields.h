@@ -3,14 +3,26 @@
 // Tuning records and tuned chains share these lists.
 #pragma once
 
+#include <type_traits>
+
 #include <sluice/records/record_json.h>
 #include <sluice/records/tuned_chain.h>
+#include <sluice/spec/packed_config.h>
 
 namespace sluice::record_json {
 
-using packed::Is;
+/// True if `Value` is `Kind`, const or not.
+template <class Value, class Kind>
+concept Is = std::is_same_v<std::remove_const_t<Value>, Kind>;
 
 inline constexpr const char* kPackedField = "weights";  // dense records have no such field
+/// A Reader starts from these two, if the record has that field.
+inline constexpr Recipe kPackedRecipe{.weights = WeightType::uint4};
+inline constexpr TunedChoice kDecoder{.schedule = Schedule::narrow};
+inline bool is_packed(const Recipe& recipe) {
+  return recipe.weights != WeightType::none;
+}
+
 inline constexpr Range kSize{1, kMaxInt};
 
 /// Visits a convolution's sizes, axes innermost first. They are written only for convolutions.
@@ -34,9 +46,37 @@ void conv_fields(Visitor& v, Values& conv) {
   axes("padding_after", conv.padding_after, {0, kMaxInt});
 }
 
+/// Visits the recipe of packed weights, in the names of records that are older than Problem::b.packed.
+template <class Visitor, class Values>
+void packed_fields(Visitor& v, Values& recipe) {
+  v.number("m", recipe.m, kSize);
+  v.number("n", recipe.n, kSize);
+  v.number("k", recipe.k, kSize);
+  v.choice("x", recipe.a);
+  v.choice_if("scale_x", recipe.vectors, ScaleMode::vector, ScaleMode::none);
+  v.choice("d", recipe.d);
+  v.choice(kPackedField, recipe.weights, [](WeightType type) { return type != WeightType::none; });
+  v.number("group", recipe.group, {0, kPackedTileK});
+  v.choice("weight_scale", recipe.weight_scale);
+  v.choice("zero", recipe.zero);
+  v.choice_or("order", FragmentOrder::half, recipe.order);
+  v.choice("store", recipe.store);
+  v.choice("activation", recipe.activation);
+  v.choice_or("bias", Bias::none, recipe.bias);
+  v.same(recipe.b, recipe.a);
+}
+/// Visits what a step of a chain has in addition.
+template <class Visitor, class Values>
+void packed_step_fields(Visitor& v, Values& recipe) {
+  v.flag_if("gated", recipe.gated);
+  v.flag_if("norm_x", recipe.norm_a);
+  v.number_if("residual", recipe.residual_bytes, bytes_of(recipe.d));
+}
+
 // One function per kind of recipe and choice. Values are const for a Writer.
 template <class Visitor, Is<Recipe> Values>
 void recipe_fields(Visitor& v, Values& recipe) {
+  if (is_packed(recipe)) return packed_fields(v, recipe);
   v.number("m", recipe.m, kSize);
   v.number("n", recipe.n, kSize);
   v.number("k", recipe.k, kSize);
@@ -59,36 +99,41 @@ void recipe_fields(Visitor& v, Values& recipe) {
   conv_fields(v, recipe.conv);
 }
 
-template <class Visitor, Is<PackedRecipe> Values>
-void recipe_fields(Visitor& v, Values& recipe) {
-  v.number("m", recipe.m, kSize);
-  v.number("n", recipe.n, kSize);
-  v.number("k", recipe.k, kSize);
-  v.choice("x", recipe.x);
-  v.choice_or("scale_x", ScaleMode::none, recipe.scale_x);
-  v.choice("d", recipe.d);
-  v.choice(kPackedField, recipe.weights);
-  v.number("group", recipe.group, {0, kPackedTileK});
-  v.choice("weight_scale", recipe.weight_scale);
-  v.choice("zero", recipe.zero);
-  v.choice_or("order", FragmentOrder::half, recipe.order);
-  v.choice("store", recipe.store);
-  v.choice("activation", recipe.activation);
-  v.choice_or("bias", Bias::none, recipe.bias);
-}
-
-template <class Visitor, Is<PackedStepRecipe> Values>
-void recipe_fields(Visitor& v, Values& recipe) {
-  recipe_fields(v, recipe.product);
-  v.flag_if("gated", recipe.gated);
-  v.flag_if("norm_x", recipe.norm_x);
-  v.flag_if("residual", recipe.residual);
+/// Visits the choice of a kernel for packed weights, in the words of that kernel. The planner checks ranges.
+template <class Visitor, Is<TunedChoice> Values>
+void decoder_fields(Visitor& v, Values& choice) {
+  v.decoder("kernel", choice.schedule);
+  const Range range{0, 1024};
+  switch (choice.schedule) {
+    case Schedule::narrow:
+      v.number_of("token_blocks", kTokenBlock, choice.tile_m, range);
+      v.number_of("row_blocks", kBlockRows, choice.tile_n, range);
+      v.number("warps", choice.warps, range);
+      v.number("stages", choice.stages, range);
+      v.number("parts", choice.cluster.k, range);
+      return v.number("ctas", choice.ctas, range);
+    case Schedule::wide:
+      v.number("tokens", choice.tile_m, range);
+      v.number("cluster_n", choice.cluster.n, range);
+      v.number("x_stages", choice.stages, range);
+      v.number("w_stages", choice.w_stages, range);
+      v.removed("cluster_k", 1, true);
+      v.removed("tail_parts", 1, false);
+      return v.same(choice.tile_n, kWideRows);
+    default:
+      v.number("tokens", choice.tile_m, range);
+      v.number_of("strips", kStripRows, choice.tile_n, range);
+      v.number("k_groups", choice.k_groups, range);
+      v.number("parts", choice.cluster.k, range);
+      return v.number("stages", choice.stages, range);
+  }
 }
 
 template <class Visitor, Is<TunedChoice> Values>
 void choice_fields(Visitor& v, Values& choice) {
+  if (decodes(choice.schedule)) return decoder_fields(v, choice);
   const Range tile{1, 1024}, cluster{1, 16};
-  v.choice("schedule", choice.schedule);
+  v.choice("schedule", choice.schedule, [](Schedule schedule) { return !decodes(schedule); });
   v.number("tile_m", choice.tile_m, tile);
   v.number("tile_n", choice.tile_n, tile);
   v.number("cluster_m", choice.cluster.m, cluster);
@@ -103,26 +148,6 @@ void choice_fields(Visitor& v, Values& choice) {
   v.choice_or("combine", Combine::last_arriver, choice.combine);
   v.number_or("warps", 0, choice.warps, {0, 64});
   v.number_or("stages", 0, choice.stages, {0, 64});
-}
-
-/// Visits a packed kernel's choice. Names and order are those of the kernel's field table; the planner checks
-/// ranges.
-template <class Visitor, Is<packed::TunedChoice> Values>
-void choice_fields(Visitor& v, Values& choice) {
-  v.kernel("kernel", choice.config);
-  const Range range{0, 1024};
-  const auto number = [&](const auto& row, auto& value) {
-    using Config = typename std::remove_cvref_t<decltype(row)>::OwnerType;
-    if (row.shown == Shown::always)
-      v.number(row.name, value, range);
-    else
-      v.number_or(row.name, Config{}.*row.member, value, range);
-  };
-  std::visit([&](auto& config) { packed::for_each_choice(config, number); }, choice.config);
-  if (std::holds_alternative<WideConfig>(choice.config)) {
-    v.removed("cluster_k", 1, true);
-    v.removed("tail_parts", 1, false);
-  }
 }
 
 template <class Visitor, Is<NormRecipe> Values>

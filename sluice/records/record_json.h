@@ -10,10 +10,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <sluice/host/planner/packed/packed_choices.h>
+#include <sluice/host/text/enumerations.h>
 #include <sluice/host/text/json_text.h>
 #include <sluice/host/text/norm_units.h>
 #include <sluice/host/text/quoted.h>
@@ -62,14 +63,28 @@ class Writer {
     json_[name] = slices > 1 ? clusters / slices : 0;
   }
   template <class Enum>
-  void choice(const char* name, const Enum& value) {
+  void choice(const char* name, const Enum& value, std::type_identity_t<bool (*)(Enum)> = nullptr) {
     json_[name] = name_of(value);
   }
   template <class Enum>
   void choice_or(const char* name, Enum usual, const Enum& value) {
     if (value != usual) choice(name, value);
   }
-  void kernel(const char* name, const PackedConfig& config) { json_[name] = packed::kernel_of(config); }
+  /// A flag as one of two enumerators; the second is left out.
+  template <class Enum>
+  void choice_if(const char* name, const bool& flag, Enum set, Enum) {
+    if (flag) choice(name, set);
+  }
+  void decoder(const char* name, const Schedule& schedule) { json_[name] = name_of(schedule); }
+  /// A number as a multiple of `unit`.
+  void number_of(const char* name, int unit, const int& value, Range range) {
+    number(name, value / unit, range);
+  }
+  /// A number that is 0 or `whole`, as a flag.
+  void number_if(const char* name, const int& value, int) { flag_if(name, value != 0); }
+  /// A field that follows from others and is not written.
+  template <class Value>
+  void same(const Value&, const Value&) {}
   void flag(const char* name, const bool& value) { json_[name] = value; }
   void flag_if(const char* name, const bool& value) {
     if (value) flag(name, value);
@@ -127,36 +142,57 @@ class Reader {
           "must be a divisor of clusters below it: slices of any length (stream-K) were removed in 0.3");
     slices = tiles > 0 ? clusters / tiles : 1;
   }
+  /// Reads one of the enumerators for which `takes` is true.
   template <class Enum>
-  void choice(const char* name, Enum& value) {
+  void choice(
+      const char* name, Enum& value, std::type_identity_t<bool (*)(Enum)> takes = [](Enum) { return true; }) {
     const Json* found = field(name);
     if (found == nullptr) return;
     std::string names;
     for (int i = 0; i < Enumeration<Enum>::kCount; ++i) {
+      if (!takes(static_cast<Enum>(i))) continue;
       const char* candidate = name_of(static_cast<Enum>(i));
       if (found->is_string() && found->template get_ref<const std::string&>() == candidate) {
         value = static_cast<Enum>(i);
         return;
       }
-      names += (i == 0 ? "" : ", ") + std::string(candidate);
+      names += (names.empty() ? "" : ", ") + std::string(candidate);
     }
     refuse(name, "must be one of: " + names);
   }
-  /// Sets the config's variant by the kernel's name; its fields are read next.
-  void kernel(const char* name, PackedConfig& config) {
+  template <class Enum>
+  void choice_if(const char* name, bool& flag, Enum set, Enum unset) {
+    Enum value = unset;
+    choice_or(name, unset, value);
+    if (value != set && value != unset) refuse(name, std::string("must be ") + name_of(set));
+    flag = value == set;
+  }
+  /// Reads a kernel for packed weights by its name.
+  void decoder(const char* name, Schedule& schedule) {
     const Json* found = field(name);
     if (found == nullptr) return;
-    std::string names, told = found->is_string() ? found->get_ref<const std::string&>() : "";
+    std::string told = found->is_string() ? found->get_ref<const std::string&>() : "";
     if (told == "byte") told = "strip";  // the kernel's name in records made before 2026-11-23
-    for (const PackedConfig& candidate : packed::all_kernels()) {
-      const char* known = packed::kernel_of(candidate);
-      if (told == known) {
-        config = candidate;
+    for (const Schedule known : {Schedule::narrow, Schedule::wide, Schedule::strip})
+      if (told == name_of(known)) {
+        schedule = known;
         return;
       }
-      names += (names.empty() ? "" : ", ") + std::string(known);
-    }
-    refuse(name, "must be one of: " + names);
+    refuse(name, "must be one of: narrow, wide, strip");
+  }
+  void number_of(const char* name, int unit, int& value, Range range) {
+    int units = 0;
+    number(name, units, range);
+    value = units * unit;
+  }
+  void number_if(const char* name, int& value, int whole) {
+    bool is_set = false;
+    flag_if(name, is_set);
+    value = is_set ? whole : 0;
+  }
+  template <class Value>
+  void same(Value& value, const Value& other) {
+    value = other;
   }
   void removed(const char* name, int usual, bool) {
     int value = usual;

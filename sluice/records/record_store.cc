@@ -18,6 +18,7 @@
 #include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
 #include <sluice/records/race_store.h>
+#include <sluice/spec/packed.h>
 #include <sluice/try.h>
 
 namespace sluice {
@@ -33,10 +34,13 @@ Error io_error(const std::string& path, const std::string& why) {
                              "; name a folder of your own"};
 }
 
-template <class AnyKind>
-std::string shape_text(const AnyKind& r) {
-  return std::to_string(r.m) + "x" + std::to_string(r.n) + "x" + std::to_string(r.k);
-}
+/// Stands for a choice for packed weights in names of files of chains, which are those of version 0.2.
+constexpr TunedChoice kAnyDecoder{.schedule = Schedule::narrow,
+                                  .tile_m = kTokenBlock,
+                                  .tile_n = 4 * kBlockRows,
+                                  .warps = 8,
+                                  .stages = 4,
+                                  .ctas = 1};
 
 /// The record's text without choice and history.
 std::string key_text(const TuningKey& key) {
@@ -44,10 +48,9 @@ std::string key_text(const TuningKey& key) {
 }
 
 std::string name_start(const Recipe& r) {
-  return shape_text(r) + "-" + name_of(r.a) + "-" + name_of(r.d);
-}
-std::string name_start(const PackedRecipe& r) {
-  return shape_text(r) + "-" + name_of(r.x) + "-" + name_of(r.weights) + "-" + name_of(r.d);
+  const std::string weights = r.weights == WeightType::none ? "" : std::string(name_of(r.weights)) + "-";
+  return std::to_string(r.m) + "x" + std::to_string(r.n) + "x" + std::to_string(r.k) + "-" + name_of(r.a) +
+         "-" + weights + name_of(r.d);
 }
 
 void read_folder(const CacheDirectory& folder, const std::string& path, ParsedRecords& all) {
@@ -120,8 +123,7 @@ Result<void> save_in_folder(const std::string& path, const TunedChain& chain) {
 }
 
 std::string file_name_of(const TuningKey& key) {
-  const std::string start = std::visit([](const auto& recipe) { return name_start(recipe); }, key.recipe);
-  return start + "-" + hex(digest(key_text(key))).substr(0, 16) + kSuffix;
+  return name_start(key.recipe) + "-" + hex(digest(key_text(key))).substr(0, 16) + kSuffix;
 }
 
 std::string file_name_of(const TunedChain& chain) {
@@ -129,9 +131,8 @@ std::string file_name_of(const TunedChain& chain) {
   for (const TunedChain::Step& step : chain.steps) {
     key.steps.push_back({.recipe = step.recipe});
     // to_json needs a choice of the step's kind.
-    if (std::holds_alternative<Recipe>(step.recipe)) key.steps.back().choice.kernel = TunedChoice{};
-    if (std::holds_alternative<PackedStepRecipe>(step.recipe))
-      key.steps.back().choice.kernel = packed::TunedChoice{};
+    if (const auto* product = std::get_if<Recipe>(&step.recipe))
+      key.steps.back().choice.kernel = product->weights == WeightType::none ? TunedChoice{} : kAnyDecoder;
   }
   return "chain-" + std::to_string(chain.steps.size()) + "-" + hex(digest(to_json(key))).substr(0, 16) +
          kSuffix;

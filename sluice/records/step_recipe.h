@@ -13,15 +13,6 @@
 
 namespace sluice {
 
-/// A packed product's recipe and fused work. Fused work does not change its time when it runs alone, but
-/// changes the best choice in a chain.
-struct PackedStepRecipe {
-  PackedRecipe product;
-  bool gated = false, norm_x = false, residual = false;
-
-  constexpr auto operator<=>(const PackedStepRecipe&) const = default;
-};
-
 struct NormRecipe {
   i64 rows = 0, columns = 0;
   DType input = DType::bf16;
@@ -47,7 +38,7 @@ struct ForeignRecipe {
   constexpr auto operator<=>(const ForeignRecipe&) const = default;
 };
 
-using StepRecipe = std::variant<Recipe, PackedStepRecipe, NormRecipe, QuantizerRecipe, ForeignRecipe>;
+using StepRecipe = std::variant<Recipe, NormRecipe, QuantizerRecipe, ForeignRecipe>;
 
 /// Returns the recipe. `step` must be one that plan_chain accepts.
 StepRecipe recipe_of(const ChainStep& step);

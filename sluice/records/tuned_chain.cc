@@ -17,30 +17,31 @@ constexpr const char* kTunedStepKind = "step";
 struct Kind {
   const char* name;
   StepRecipe recipe;
-  decltype(TunedStep::kernel) kernel;
 };
 const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> all{{"product", Recipe{}, TunedChoice{}},
-                                     {"packed product", PackedStepRecipe{}, packed::TunedChoice{}},
-                                     {"norm", NormRecipe{}, {}},
-                                     {"quantiser", QuantizerRecipe{}, {}},
-                                     {"foreign", ForeignRecipe{}, {}}};
+  static const std::vector<Kind> all{{"product", Recipe{}},
+                                     {"packed product", kPackedRecipe},
+                                     {"norm", NormRecipe{}},
+                                     {"quantiser", QuantizerRecipe{}},
+                                     {"foreign", ForeignRecipe{}}};
   return all;
 }
-
-template <class Visitor, class Kernel>
-void kernel_fields(Visitor& v, Kernel& kernel) {
-  std::visit(
-      [&]<class Choice>(Choice& choice) {
-        if constexpr (!std::is_same_v<std::remove_const_t<Choice>, std::monostate>) choice_fields(v, choice);
-      },
-      kernel);
+bool is_packed_step(const StepRecipe& recipe) {
+  const auto* product = std::get_if<Recipe>(&recipe);
+  return product != nullptr && is_packed(*product);
+}
+const char* kind_of(const StepRecipe& recipe) {
+  const auto same = [&](const Kind& kind) {
+    return kind.recipe.index() == recipe.index() && is_packed_step(kind.recipe) == is_packed_step(recipe);
+  };
+  return std::find_if(kinds().begin(), kinds().end(), same)->name;
 }
 
 template <class Visitor, class Step>
 void step_fields(Visitor& v, Step& step) {
   std::visit([&](auto& recipe) { recipe_fields(v, recipe); }, step.recipe);
-  kernel_fields(v, step.choice.kernel);
+  if (is_packed_step(step.recipe)) packed_step_fields(v, std::get<Recipe>(step.recipe));
+  if (step.choice.kernel) choice_fields(v, *step.choice.kernel);
   v.choice("wait", step.choice.overlap.wait);
   v.choice("trigger", step.choice.overlap.trigger);
   v.choice_or("spacing", Spacing::memory, step.choice.overlap.spacing);
@@ -66,7 +67,7 @@ Json steps_json(const std::vector<TunedChain::Step>& steps) {
   Json list = Json::array();
   for (const TunedChain::Step& step : steps) {
     Writer one;
-    one.text(kTunedStepKind, kinds()[step.recipe.index()].name);
+    one.text(kTunedStepKind, kind_of(step.recipe));
     step_fields(one, step);
     list.push_back(one.take());
   }
@@ -84,7 +85,9 @@ std::string read_step(const Json& json, TunedChain::Step& step) {
     for (const Kind& k : kinds()) names += (names.empty() ? "" : ", ") + std::string(k.name);
     return std::string("\"") + kTunedStepKind + "\" must be one of: " + names + kRemedy;
   }
-  step = {.recipe = kind->recipe, .choice = {.kernel = kind->kernel}};
+  step = {.recipe = kind->recipe};
+  if (std::holds_alternative<Recipe>(step.recipe))
+    step.choice.kernel = is_packed_step(step.recipe) ? kDecoder : TunedChoice{};
   Reader reader(json);
   std::string name;
   reader.text(kTunedStepKind, name);

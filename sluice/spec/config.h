@@ -15,10 +15,15 @@ namespace sluice {
 /// - cooperative: both share one tile, half of its rows each.
 /// - plain, plain_wgmma: for few rows of A, without roles and TMA. Each warp (mma.sync) or warpgroup (WGMMA)
 ///   loads and multiplies k-tiles of its own (spec/plain.h, kernels/plain.cuh).
+/// - narrow, wide, strip: for packed weights, by the number of rows of A (spec/packed_config.h).
 /// "Math group", here and in smem_layout.h, refers to the first two schedules only.
-enum class Schedule : u8 { ping_pong, cooperative, plain, plain_wgmma };
+enum class Schedule : u8 { ping_pong, cooperative, plain, plain_wgmma, narrow, wide, strip };
 SLUICE_HD constexpr bool is_plain(Schedule schedule) {
   return schedule == Schedule::plain || schedule == Schedule::plain_wgmma;
+}
+/// True if the kernel decodes packed weights.
+SLUICE_HD constexpr bool decodes(Schedule schedule) {
+  return schedule == Schedule::narrow || schedule == Schedule::wide || schedule == Schedule::strip;
 }
 /// How partial sums of clusters that share a tile are combined (spec/work_split.h).
 /// - none: no tile is shared.
@@ -37,7 +42,7 @@ enum class StorePath : u8 { tma, direct };
 struct TileShape {
   int m = 128;
   int n = 128;
-  int k = 64;  // elements; always one 128-byte row of the inputs
+  int k = 64;  // elements: one 128-byte row of the inputs; packed weights: 128
 
   constexpr bool operator==(const TileShape&) const = default;
 };
@@ -69,11 +74,18 @@ struct KernelConfig {
   StorePath store = StorePath::tma;
   Combine combine = Combine::none;
   Epilogue epilogue{};
-  int warps = 0;  // warps per CTA; plain schedules only
+  int warps = 0;  // warps per CTA; plain schedules and narrow only
   Overlap overlap{};
   ConvKind conv{};
   Load load_a = Load::tma;
   Load load_b = Load::tma;
+  // Packed weights. The tile's rows are rows of A, its columns rows of W.
+  WeightFormat packed = kNotPacked;  // B
+  bool norm_a = false;
+  int ctas = 0;       // narrow: CTAs that share an SM
+  int held_rows = 0;  // narrow: rows of A that are kept in shared memory; 0: all of the tile
+  int k_groups = 0;   // strip: warpgroups that share k
+  int w_stages = 0;   // wide: stages of B's ring
 
   constexpr bool operator==(const KernelConfig&) const = default;
 };
@@ -103,7 +115,7 @@ SLUICE_HD constexpr bool is_swapped(const KernelConfig& c) {
 SLUICE_HD constexpr Problem product_of(const Problem& p, const KernelConfig& c) {
   return is_swapped(c) ? transposed(p) : p;
 }
-/// Threads per CTA.
+/// Threads per CTA; not for kernels of packed weights, whose configs have their own.
 SLUICE_HD constexpr int threads_of(const KernelConfig& c) {
   return is_plain(c.schedule) ? 32 * c.warps : kThreads;
 }
@@ -201,6 +213,9 @@ SLUICE_HD constexpr const char* name_of(Schedule schedule) {
     case Schedule::cooperative: return "cooperative";
     case Schedule::plain: return "plain";
     case Schedule::plain_wgmma: return "plain_wgmma";
+    case Schedule::narrow: return "narrow";
+    case Schedule::wide: return "wide";
+    case Schedule::strip: return "strip";
   }
   return "?";
 }

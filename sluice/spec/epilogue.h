@@ -50,6 +50,7 @@ struct Epilogue {
   /// none, or tensor for an e4m3 D: the result is divided by one fp32 in device memory. The division is
   /// computed as times 1 / scale, as in kernels/quantize.cuh.
   ScaleMode scale_d = ScaleMode::none;
+  bool residual_last = false;  // C is added after the activation; packed weights only
 
   constexpr bool operator==(const Epilogue&) const = default;
 };

@@ -1,73 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights: few-bit weights times 16-bit tokens, or 4-bit weights times e4m3 tokens. This file holds
-// the problem, and the config of the kernel for few 16-bit tokens (kernels/narrow.cuh).
-//   D[m][n] = act(scale_x[m] * sum_k X[m][k] W[n][k] + bias[n]) + C[m][n],  W = scale * (code - zero)
+// Packed weights: products whose B is a blob of few-bit weights W (Matrix::packed), with 16-bit tokens, or
+// e4m3 tokens and 4-bit weights. "Tokens" are the rows of A, called X here.
+//   D[m][n] = act(scale_a[m] * sum_k X[m][k] W[n][k] + bias[n]) + C[m][n],  W = scale * (code - zero)
 //   (spec/packing.h)
 // - gated: D[m][j] = act(y[m][j]) * y[m][n / 2 + j] for j < n / 2, where y is the value before act. The first
 //   half of W's rows is the gate, the second half "up", as models concatenate them. In the blob each half
 //   begins a strip.
 // - scale_d: D is divided by it before it is rounded (spec/epilogue.h).
-// - norm_x: each row of X is divided by its root mean square and multiplied by gamma.
-// - residual: C is added to D last.
+// - norm_a: each row of X is divided by its root mean square and multiplied by gamma: W multiplies x[k] *
+//   gamma[k], and a token's sums are divided by sqrt(mean_k(x[k]^2) + epsilon).
+// - residual: C, of D's type, is added last.
 // A tile's rows are W's. An output is a row of the tensor core's A and a token a column of its B. Only with
 // 16 and 32 tokens in narrow.cuh, tokens are the rows of A instead (device/packed/token_rows.cuh).
+// This file holds the config of the kernel for few 16-bit tokens (kernels/narrow.cuh).
 #pragma once
 
-#include <sluice/spec/epilogue.h>
 #include <sluice/spec/overlap.h>
-#include <sluice/spec/packing.h>
+#include <sluice/spec/problem.h>
 #include <sluice/spec/smem_room.h>
 #include <sluice/spec/warp_sums.h>
 
 namespace sluice {
 
-/// Sizes are in elements. X and D are row-major; a leading dimension of 0 means no gaps.
-struct PackedProblem {
-  i64 m = 0;  // tokens
-  i64 n = 0;  // outputs: rows of W
-  i64 k = 0;
-  DType x = DType::bf16;                // bf16, fp16 or e4m3
-  ScaleMode scale_x = ScaleMode::none;  // e4m3 tokens: none, tensor (one fp32) or vector (one per token)
-  DType d = DType::bf16;                // bf16, fp16 or fp32; with e4m3 tokens also e4m3
-  WeightFormat weights{};               // order half; with e4m3 tokens uint4 of order byte
-  Bias bias = Bias::none;
-  DType bias_type = DType::bf16;
-  Activation activation = Activation::none;
-  bool gated = false;                   // D is m x n / 2; with any number of e4m3 tokens, or few 16-bit
-                                        // tokens
-  ScaleMode scale_d = ScaleMode::none;  // e4m3 D: none, or tensor (one fp32)
-  /// RMSNorm of up to 8 bf16 tokens: W multiplies x[k] * gamma[k], and a token's accumulators are divided by
-  /// sqrt(mean_k(x[k]^2) + epsilon). gamma has k bf16 values.
-  bool norm_x = false;
-  bool residual = false;  // C (m x n of D's type) is added after the activation; 16-bit tokens, not gated
-  i64 ld_x = 0;
-  i64 ld_d = 0;
-  i64 ld_c = 0;
-
-  constexpr bool operator==(const PackedProblem&) const = default;
-};
-
-SLUICE_HD constexpr i64 d_columns(const PackedProblem& p) {
-  return p.gated ? p.n / 2 : p.n;
+/// Returns the product of m rows of type `a` by packed weights of n rows of k.
+SLUICE_HD constexpr Problem packed_problem(i64 m, i64 n, i64 k, DType a, DType d,
+                                           const WeightFormat& weights = {}) {
+  Problem p{.m = m, .n = n, .k = k};
+  p.a.type = p.b.type = a;
+  p.b.packed = weights;
+  p.d.type = d;
+  return p;
 }
-SLUICE_HD constexpr i64 strip_count(const PackedProblem& p) {
-  return p.gated ? gated_strips(p.n) : strip_count(p.n);
+/// Adds to a problem of packed weights that C is added to D last.
+SLUICE_HD constexpr void add_residual(Problem& p) {
+  p.epilogue.residual = p.epilogue.residual_last = true;
+  p.epilogue.c_type = p.d.type;
 }
-SLUICE_HD constexpr i64 blob_bytes(const PackedProblem& p) {
-  return strip_count(p) * strip_bytes(p.weights, p.k);
+
+SLUICE_HD constexpr i64 strip_count(const Problem& p) {
+  return p.epilogue.gated ? gated_strips(p.n) : strip_count(p.n);
+}
+/// Bytes of B's blob of packed weights, with scales and padding.
+SLUICE_HD constexpr i64 blob_bytes(const Problem& p) {
+  return strip_count(p) * strip_bytes(p.b.packed, p.k);
 }
 /// Bits of the blob per weight.
-SLUICE_HD constexpr double stored_bits(const PackedProblem& p) {
+SLUICE_HD constexpr double stored_bits(const Problem& p) {
   return bits_each(blob_bytes(p), p.n, p.k);
-}
-
-/// Number of fp32 values in a caller's scale_x.
-SLUICE_HD constexpr i64 scale_x_count(const PackedProblem& p) {
-  switch (p.scale_x) {
-    case ScaleMode::tensor: return 1;
-    case ScaleMode::vector: return p.m;
-    default: return 0;
-  }
 }
 
 /// The config of the narrow kernel; one config is one cubin. A CTA multiplies 16 * row_blocks rows of W by 8
@@ -82,7 +61,7 @@ struct NarrowConfig {
   DType bias_type = DType::fp16;
   Activation activation = Activation::none;
   bool gated = false;
-  bool norm_x = false;
+  bool norm_a = false;
   bool residual = false;
   // Tokens of a tile of 8 that are kept in shared memory: 1, 4, or 0 for all 8. A single token would
   // otherwise be stored with seven rows of zeros, which take as many bytes as half of its codes.
@@ -100,7 +79,7 @@ struct NarrowConfig {
 
 inline constexpr int kBlockRows = 16;
 inline constexpr int kTokenBlock = 8;
-inline constexpr int kNormTokens = kTokenBlock;  // most tokens with norm_x
+inline constexpr int kNormTokens = kTokenBlock;  // most tokens with norm_a
 
 SLUICE_HD constexpr int tile_rows(const NarrowConfig& c) {
   return kBlockRows * c.row_blocks;
@@ -129,7 +108,7 @@ SLUICE_HD constexpr int threads_of(const NarrowConfig& c) {
 }
 
 // A stage holds tokens, then the codes of the CTA's blocks, then all scales and zeros of each strip, then
-// with norm_x gamma for its k. Tokens are stored in two halves of 64 k, as rows of 128 bytes with 16-byte
+// with norm_a gamma for its k. Tokens are stored in two halves of 64 k, as rows of 128 bytes with 16-byte
 // pieces swizzled by the row.
 SLUICE_HD constexpr int stage_tokens(const NarrowConfig& c) {
   return c.held_tokens == 0 ? tile_tokens(c) : c.held_tokens;
@@ -147,7 +126,7 @@ SLUICE_HD constexpr int gamma_offset(const NarrowConfig& c) {
   return stage_token_bytes(c) + stage_code_bytes(c) + tile_strips(c) * strip_scale_bytes(c);
 }
 SLUICE_HD constexpr int stage_bytes(const NarrowConfig& c) {
-  return gamma_offset(c) + (c.norm_x ? kPackedTileK * bytes_of(c.x) : 0);
+  return gamma_offset(c) + (c.norm_a ? kPackedTileK * bytes_of(c.x) : 0);
 }
 SLUICE_HD constexpr WarpTile warp_tile(const NarrowConfig& c) {
   return {.rows = tile_rows(c),
@@ -173,7 +152,7 @@ SLUICE_HD constexpr int squares_slot_bytes(const NarrowConfig& c) {
   return 16 * ceil_div(stage_tokens(c), 4);
 }
 SLUICE_HD constexpr int squares_bytes(const NarrowConfig& c) {
-  return c.norm_x ? squares_slot_bytes(c) * (c.warps + (c.parts > 1 ? c.parts : 0)) : 0;
+  return c.norm_a ? squares_slot_bytes(c) * (c.warps + (c.parts > 1 ? c.parts : 0)) : 0;
 }
 /// Offset of sums that arrive from the cluster; this memory has no other use.
 SLUICE_HD constexpr int incoming_offset(const NarrowConfig& c) {
@@ -186,26 +165,25 @@ SLUICE_HD constexpr i64 smem_bytes(const NarrowConfig& c) {
 /// The rule that the config breaks, as text; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
   if (validate(c.weights) != nullptr) return validate(c.weights);
-  if (c.weights.order != FragmentOrder::half) return "16-bit tokens take weights in the order half";
-  if (!is_16bit(c.x)) return "tokens must be fp16 or bf16";
+  if (c.weights.order != FragmentOrder::half) return "a 16-bit A takes weights in the order half";
+  if (!is_16bit(c.x)) return "A must be fp16 or bf16";
   if (!is_16bit(c.d) && c.d != DType::fp32) return "D must be fp16, bf16 or fp32";
   if (c.bias != Bias::none && is_fp8(c.bias_type)) return "bias must be bf16, fp16 or fp32";
-  if (c.token_blocks != 1 && c.token_blocks != 2 && c.token_blocks != 4)
-    return "token_blocks must be 1, 2 or 4: 8, 16 or 32 tokens";
+  if (c.token_blocks != 1 && c.token_blocks != 2 && c.token_blocks != 4) return "tile_m must be 8, 16 or 32";
   if (c.row_blocks != 2 && c.row_blocks != 4 && c.row_blocks != 8)
-    return "row_blocks must be 2, 4 or 8: half a strip, one or two";
-  if (c.norm_x && (c.x != DType::bf16 || c.token_blocks != 1))
-    return "norm_x takes bf16 tokens in tiles of 8 (token_blocks = 1)";
+    return "tile_n must be 32, 64 or 128: half a strip, one or two";
+  if (c.norm_a && (c.x != DType::bf16 || c.token_blocks != 1))
+    return "norm_a takes bf16 A in tiles of 8 rows (tile_m = 8)";
   if (c.residual && c.gated) return "a gated product adds no residual";
   if (c.gated && c.row_blocks == 2)
-    return "gated, row_blocks must be 4 or 8: pairs of blocks of the gate, and as many of up";
+    return "gated, tile_n must be 64 or 128: pairs of blocks of the gate, and as many of up";
   if (c.held_tokens != 0 && (c.token_blocks != 1 || (c.held_tokens != 1 && c.held_tokens != 4)))
-    return "held_tokens must be 0, or 1 or 4 with token_blocks = 1";
+    return "held_rows must be 0, or 1 or 4 with tile_m = 8";
   if (c.token_blocks * c.row_blocks > 16)
     return "more than 16 blocks of 16 rows x 8 tokens do not fit in registers";
   if (c.warps < 1 || c.warps > 16) return "warps must be in 1..16";
   if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
-  if (c.parts != 1 && c.parts != 2 && c.parts != 4 && c.parts != 8) return "parts must be 1, 2, 4 or 8";
+  if (c.parts != 1 && c.parts != 2 && c.parts != 4 && c.parts != 8) return "cluster_k must be 1, 2, 4 or 8";
   if (c.ctas < 1 || c.ctas > 64 || c.ctas * c.warps > 64) return "an SM holds 64 warps";
   if (smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";
   if (c.ctas * (smem_bytes(c) + kSmemOfCta) > kSmemOfSm) return "so many CTAs need more than 228 KB of an SM";

@@ -14,8 +14,8 @@
 namespace sluice {
 
 /// Meaning of a code. uint4: 0..15, from which a zero is subtracted (8 if none is stored). int8: value + 128.
-/// e4m3: the bits of an e4m3.
-enum class WeightType : u8 { uint4, int8, e4m3 };
+/// e4m3: the bits of an e4m3. none: the weights are not packed.
+enum class WeightType : u8 { uint4, int8, e4m3, none };
 enum class ScaleZero : u8 { none, per_group };
 /// The tensor core instruction whose register order is used. half: for 16-bit tokens (mma m16n8k16, wgmma
 /// m64k16). byte: for 8-bit tokens (wgmma m64k32).
@@ -31,6 +31,8 @@ struct WeightFormat {
   constexpr bool operator==(const WeightFormat&) const = default;
 };
 
+inline constexpr WeightFormat kNotPacked{.type = WeightType::none};
+
 inline constexpr int kStripRows = 64;
 inline constexpr int kPackedTileK = 128;
 inline constexpr int kPackedTileCodes = kStripRows * kPackedTileK;
@@ -41,6 +43,7 @@ SLUICE_HD constexpr const char* name_of(WeightType type) {
     case WeightType::uint4: return "uint4";
     case WeightType::int8: return "int8";
     case WeightType::e4m3: return "e4m3";
+    case WeightType::none: return "none";
   }
   return "?";
 }
@@ -67,7 +70,8 @@ SLUICE_HD constexpr int implied_zero(WeightType type) {
   switch (type) {
     case WeightType::uint4: return 8;
     case WeightType::int8: return 128;
-    case WeightType::e4m3: return 0;
+    case WeightType::e4m3:
+    case WeightType::none: return 0;
   }
   return 0;
 }

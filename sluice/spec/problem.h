@@ -8,6 +8,7 @@
 
 #include <sluice/spec/conv.h>
 #include <sluice/spec/epilogue.h>
+#include <sluice/spec/packing.h>
 
 namespace sluice {
 
@@ -29,6 +30,8 @@ struct Matrix {
   i64 ld = 0;
   i64 batch_stride = 0;
   bool unaligned = false;  // A, B and D: the address need only be a multiple of the element, not of 16 bytes
+  // B only: its memory is a blob of packed weights (docs/packing.md). `type` is A's: what codes become.
+  WeightFormat packed = kNotPacked;
 
   constexpr bool operator==(const Matrix&) const = default;
 };
@@ -50,9 +53,17 @@ struct Problem {
   /// If it has an op, the problem is a convolution's product: all sizes, layouts and strides follow from it
   /// (spec/conv_problem.h).
   Conv conv{};
+  /// Packed weights, and up to 8 rows of bf16: each row of A is divided by its root mean square and
+  /// multiplied by gamma (Args) before the product.
+  bool norm_a = false;
 
   constexpr bool operator==(const Problem&) const = default;
 };
+
+/// True if B's memory is packed weights.
+SLUICE_HD constexpr bool is_packed(const Problem& p) {
+  return p.b.packed.type != WeightType::none;
+}
 
 /// True if sums of 128 of k are added up outside the tensor core. Block scales need that regardless of
 /// `accumulate`. Sums of 16-bit inputs are fp32 already, so that `accumulate` has no effect.
@@ -67,6 +78,11 @@ SLUICE_HD constexpr bool adds_in_any_order(const Problem& p) {
 /// True if there is nothing to add, so that D stays unchanged and nothing is launched.
 SLUICE_HD constexpr bool leaves_d(const Problem& p, float alpha) {
   return adds(p.epilogue) && (p.k == 0 || alpha == 0.0f);
+}
+/// True if no launch of this problem has any work, whatever its arguments: m, n or batch is 0, or k is 0 and
+/// the product is added to D.
+SLUICE_HD constexpr bool is_empty(const Problem& p) {
+  return p.m == 0 || p.n == 0 || p.batch == 0 || leaves_d(p, 1.0f);
 }
 
 /// Blocks of 128 along k or n.
@@ -160,6 +176,12 @@ SLUICE_HD constexpr i64 d_columns(const Problem& p) {
 /// form. A convolution's strides are always set.
 SLUICE_HD constexpr Problem with_strides(Problem p) {
   if (is_conv(p.conv)) return p;
+  if (is_packed(p)) {  // one matrix, whose B has no rows in memory
+    p.a.ld = ld_of(p.a, p.k);
+    p.c.ld = ld_of(p.c, p.n);
+    p.d.ld = ld_of(p.d, d_columns(p));
+    return p;
+  }
   const i64 a_inner = inner_extent(p.a, p.m, p.k), a_outer = outer_extent(p.a, p.m, p.k);
   const i64 b_inner = inner_extent(p.b, p.n, p.k), b_outer = outer_extent(p.b, p.n, p.k);
   p.a.batch_stride = batch_stride_of(p.a, a_inner, a_outer);

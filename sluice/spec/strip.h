@@ -131,27 +131,28 @@ SLUICE_HD constexpr i64 smem_bytes(const StripConfig& c) {
 /// The rule that the config breaks, as text; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate(const StripConfig& c) {
   if (validate(c.weights) != nullptr) return validate(c.weights);
-  if (!is_16bit(c.x) && c.x != DType::e4m3) return "tokens must be fp16, bf16 or e4m3";
+  if (!is_16bit(c.x) && c.x != DType::e4m3) return "A must be fp16, bf16 or e4m3";
   if (is_16bit(c.x) && c.weights.order != FragmentOrder::half)
-    return "16-bit tokens take weights in the order half";
+    return "a 16-bit A takes weights in the order half";
   if (c.x == DType::e4m3 && c.weights.order != FragmentOrder::byte)
-    return "8-bit tokens take weights in the order byte";
+    return "an 8-bit A takes weights in the order byte";
   if (!is_16bit(c.d) && c.d != DType::fp32 && c.d != DType::e4m3) return "D must be fp16, bf16, fp32 or e4m3";
-  if (is_16bit(c.x) && c.d == DType::e4m3) return "an e4m3 D takes e4m3 tokens";
-  if (is_16bit(c.x) && c.scale_x != ScaleMode::none) return "only e4m3 tokens have scales";
+  if (is_16bit(c.x) && c.d == DType::e4m3) return "an e4m3 D takes an e4m3 A";
+  if (is_16bit(c.x) && c.scale_x != ScaleMode::none) return "only an e4m3 A has scales";
   if (c.scale_d != ScaleMode::none && c.scale_d != ScaleMode::tensor)
     return "scale_d must be none or tensor: one for all of D";
   if (c.scale_d != ScaleMode::none && c.d != DType::e4m3) return "scale_d is for an e4m3 D";
-  if (c.scale_x == ScaleMode::block) return "tokens have one scale each, or one for all, or none";
+  if (c.scale_x == ScaleMode::block) return "rows of A have one scale each, or one for all, or none";
   if (c.bias != Bias::none && is_fp8(c.bias_type)) return "bias must be bf16, fp16 or fp32";
-  if (c.tokens < kTokenBlock || c.tokens % kTokenBlock != 0) return "tokens must be a multiple of 8";
-  if (c.strips < 1 || c.strips > 4) return "strips must be in 1..4";
-  if (c.gated && c.strips % 2 != 0) return "gated, strips must be 2 or 4: as many of the gate as of up";
+  if (c.tokens < kTokenBlock || c.tokens % kTokenBlock != 0) return "tile_m must be a multiple of 8";
+  if (c.strips < 1 || c.strips > 4) return "tile_n must be 64, 128, 192 or 256";
+  if (c.gated && c.strips % 2 != 0)
+    return "gated, tile_n must be 128 or 256: as many strips of the gate as of up";
   if (c.k_groups < 1 || c.k_groups > 4) return "k_groups must be in 1..4";
   if (math_groups(c) > kStripMostGroups) return "a CTA has room for 4 math warpgroups";
   if (c.tokens > most_strip_tokens(c.x, math_groups(c)))
-    return "the sums of so many tokens leave too few registers: take fewer tokens or warpgroups";
-  if (c.parts < 1 || c.parts > 8) return "parts must be in 1..8";
+    return "the sums of so many rows leave too few registers: take a smaller tile_m or fewer k_groups";
+  if (c.parts < 1 || c.parts > 8) return "cluster_k must be in 1..8";
   if (c.stages < 2 || c.stages > 32) return "stages must be in 2..32";
   if (c.stages <= c.k_groups) return "stages must be more than k_groups: each waits for a tile and holds one";
   if (c.stages % c.k_groups != 0)

@@ -106,8 +106,17 @@ SLUICE_HD constexpr const char* validate_strided(const KernelConfig& c) {
   return nullptr;
 }
 
+/// True if a field is set that only kernels for packed weights have.
+SLUICE_HD constexpr bool has_decoder_fields(const KernelConfig& c) {
+  return !(c.packed == kNotPacked) || c.norm_a || c.ctas != 0 || c.held_rows != 0 || c.k_groups != 0 ||
+         c.w_stages != 0 || c.epilogue.residual_last;
+}
+
 /// The rule that the config breaks, as text; nullptr if it can be compiled and run.
 SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
+  if (decodes(c.schedule)) return "the schedules narrow, wide and strip are for packed weights";
+  if (has_decoder_fields(c))
+    return "packed, norm_a, ctas, held_rows, k_groups, w_stages and residual_last are for packed weights";
   const bool ping_pong = c.schedule == Schedule::ping_pong;
   if (!is_input(c.a) || !is_input(c.b)) return "A and B must be bf16, fp16, e4m3 or e5m2";
   if (!is_output(c.d)) return "D must be bf16, fp16, fp32 or e4m3";

@@ -79,16 +79,16 @@ SLUICE_HD constexpr i64 smem_bytes(const WideConfig& c) {
 /// The rule that the config breaks, as text; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate(const WideConfig& c) {
   if (validate(c.weights) != nullptr) return validate(c.weights);
-  if (c.weights.order != FragmentOrder::half) return "16-bit tokens take weights in the order half";
-  if (!is_16bit(c.x)) return "tokens must be fp16 or bf16";
+  if (c.weights.order != FragmentOrder::half) return "a 16-bit A takes weights in the order half";
+  if (!is_16bit(c.x)) return "A must be fp16 or bf16";
   if (!is_16bit(c.d) && c.d != DType::fp32) return "D must be fp16, bf16 or fp32";
   if (c.bias != Bias::none && is_fp8(c.bias_type)) return "bias must be bf16, fp16 or fp32";
   if (c.tokens < kTokenBlock || c.tokens > kWideMostTokens || c.tokens % kTokenBlock != 0)
-    return "tokens must be a multiple of 8 in 8..256";
+    return "tile_m must be a multiple of 8 in 8..256";
   if (c.cluster_n != 1 && c.cluster_n != 2) return "cluster_n must be 1 or 2";
   if (c.tokens % (kTokenBlock * cluster_size(c)) != 0)
-    return "tokens must be a multiple of 8 for each CTA of the cluster";
-  if (c.x_stages < 2 || c.x_stages > 16) return "x_stages must be in 2..16";
+    return "tile_m must be a multiple of 8 for each CTA of the cluster";
+  if (c.x_stages < 2 || c.x_stages > 16) return "stages must be in 2..16";
   if (c.w_stages < 1 || c.w_stages > 16) return "w_stages must be in 1..16";
   if (smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";
   return nullptr;

@@ -17,7 +17,6 @@
 #include <sluice/gemm.h>
 #include <sluice/host/text/field_text.h>
 #include <sluice/norm.h>
-#include <sluice/packed.h>
 
 #include "cli/chain/flags.h"
 #include "cli/requests.h"
@@ -48,6 +47,18 @@ template <class T>
 Values flat(const T& value) {
   Values values;
   flatten(value, "", values);
+  return values;
+}
+
+/// Returns the fields of a product with packed weights that are for the caller to set.
+Values packed_fields(const Problem& problem) {
+  Values values;
+  const Values all = flat(problem);
+  for (const char* name :
+       {"a.type", "a.ld", "b.packed.type", "b.packed.group", "b.packed.scale", "b.packed.zero",
+        "b.packed.order", "c.ld", "d.type", "d.ld", "epilogue.scale_a", "epilogue.scale_d", "epilogue.bias",
+        "epilogue.bias_type", "epilogue.activation", "epilogue.residual", "epilogue.gated", "norm_a"})
+    values[name] = all.at(name);
   return values;
 }
 
@@ -85,12 +96,17 @@ void add_product(Json& json) {
   zeros.m = zeros.n = zeros.k = zeros.batch = 1;
   Topic topic(json, "product");
   topic.add("cpp", flat(Problem{.m = 1, .n = 1, .k = 1}));
-  topic.add("c", flat(std::get<Problem>(*c_api::problem_of(zeros))));
-  topic.add("tool", flat(std::get<bench::DenseRequest>(request("--shape 1x1x1")).problem));
+  topic.add("c", flat(*c_api::problem_of(zeros)));
+  topic.add("tool", flat(request("--shape 1x1x1").problem));
   topic.to_say("c", {"batch"});
   // These are not for the caller to set.
   topic.leave_out({"m", "n", "k", "c.type", "c.major", "c.unaligned", "d.major"});
   for (const auto& [name, value] : flat(Conv{})) topic.leave_out({("conv." + name).c_str()});
+  // These are for packed weights only.
+  topic.leave_out({"norm_a", "epilogue.residual_last"});
+  for (const auto& [name, value] : flat(WeightFormat{}))
+    for (const char* matrix : {"a", "b", "c", "d"})
+      topic.leave_out({fmt::format("{}.packed.{}", matrix, name).c_str()});
 }
 
 void add_packed(Json& json) {
@@ -98,12 +114,11 @@ void add_packed(Json& json) {
   zeros.m = zeros.n = zeros.k = zeros.batch = zeros.packed = 1;
   zeros.weights = c_api::values_of(WeightFormat{});
   Topic topic(json, "packed");
-  topic.add("cpp", flat(PackedProblem{.m = 1, .n = 1, .k = 1}));
-  topic.add("c", flat(std::get<PackedProblem>(*c_api::problem_of(zeros))));
-  topic.add("tool", flat(std::get<bench::PackedRequest>(request("--shape 1x1x1 --weights uint4")).problem));
-  topic.to_say("c", {"weights.type", "weights.group", "weights.scale", "weights.zero", "weights.order"});
-  topic.to_say("tool", {"weights.type"});
-  topic.leave_out({"m", "n", "k"});
+  topic.add("cpp", packed_fields({.m = 1, .n = 1, .k = 1, .b = {.packed = {}}}));
+  topic.add("c", packed_fields(*c_api::problem_of(zeros)));
+  topic.add("tool", packed_fields(request("--shape 1x1x1 --weights uint4").problem));
+  topic.to_say("c", {"b.packed.type", "b.packed.group", "b.packed.scale", "b.packed.zero", "b.packed.order"});
+  topic.to_say("tool", {"b.packed.type"});
 }
 
 void add_convolution(Json& json) {
@@ -131,22 +146,20 @@ void add_convolution(Json& json) {
   };
   Topic topic(json, "convolution");
   topic.add("cpp", fields(sizes));
-  topic.add("c", fields(std::get<Problem>(*c_api::problem_of(described)).conv));
-  topic.add("tool",
-            fields(std::get<bench::DenseRequest>(request("--conv fprop --input 1x64x8x8 --filter 64x3x3"))
-                       .problem.conv));
+  topic.add("c", fields(c_api::problem_of(described)->conv));
+  topic.add("tool", fields(request("--conv fprop --input 1x64x8x8 --filter 64x3x3").problem.conv));
   topic.to_say("c", {"x_pitch", "y_pitch"});  // strides, which come from the arrays
 }
 
 void add_scalars(Json& json) {
-  const auto tool = std::get<bench::DenseRequest>(request("--shape 1x1x1 --residual"));
+  const bench::Request tool = request("--shape 1x1x1 --residual");
   const auto number = [](float value) { return fmt::format("{:g}", value); };
   Topic topic(json, "scalars");
   topic.add("cpp", {{"alpha", number(gemm::Args{}.alpha)},
                     {"beta", number(gemm::Args{}.beta)},
                     {"convolution beta", number(conv::Tensors{}.beta)},
                     {"norm epsilon", number(NormArgs{}.epsilon)},
-                    {"packed epsilon", number(packed::Args{}.epsilon)}});
+                    {"packed epsilon", number(gemm::Args{}.epsilon)}});
   topic.add("tool", {{"alpha", number(tool.alpha)}, {"beta", number(tool.beta)}});
 }
 

@@ -23,9 +23,9 @@ void check(const Error& error) {
 }
 
 void plan(const bench::Request& request) {
-  const Result<bench::AnyPlan> made = plan_of(request, {}, shipped_records());
+  const Result<Plan> made = plan_of(request, {}, shipped_records());
   if (!made) return check(made.error());
-  if (bench::describe(*made).empty()) abort();
+  if (describe(*made).empty()) abort();
 }
 
 }  // namespace

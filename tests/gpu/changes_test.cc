@@ -9,11 +9,11 @@
 #include <sluice/host/jit/source.h>
 #include <sluice/host/text/norm_units.h>
 #include <sluice/host/text/pack_units.h>
-#include <sluice/host/text/packed_units.h>
 #include <sluice/host/text/quantize_units.h>
 
 #include "kernel_changes.h"
 #include "sanitize_pool.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::testing {
 namespace {

@@ -9,6 +9,7 @@
 #include <sluice/spec/validate.h>
 
 #include "conv_cases.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::testing {
 namespace {
@@ -129,7 +130,7 @@ std::string class_name(const KernelConfig& c) {
   return named(conv + short_name(c), to_string(c));
 }
 std::string class_name(const PackedConfig& config) {
-  return named(packed::short_name(config), to_string(config));
+  return named(short_name(config), to_string(config));
 }
 
 }  // namespace sluice::testing

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include <sluice/packed.h>
 #include <sluice/plan.h>
 
 #include "class_cover.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::testing {
 

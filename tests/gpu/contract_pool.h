@@ -5,8 +5,9 @@
 
 #include <vector>
 
-#include <sluice/packed.h>
 #include <sluice/plan.h>
+
+#include "tests/packed_problems.h"
 
 namespace sluice::testing {
 

@@ -3,7 +3,6 @@
 // zeros, so a token of ones gives the code's value. To see it fail: decode by shifts, which turns NaN into
 // 480.
 #include <sluice/pack.h>
-#include <sluice/packed.h>
 
 #include <cmath>
 #include <cstring>
@@ -13,6 +12,7 @@
 #include <sluice/kernels/verify_arith.h>
 
 #include "gpu.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::testing {
 namespace {
@@ -37,9 +37,9 @@ class packed_codes : public GpuTest {
   }
   static u32 code_of(i64 row) { return static_cast<u32>(row < kRows / 2 ? row : row * 37 + 5) & 0xff; }
 
-  void expect_all_codes(const PackedProblem& problem, const packed::Overrides& overrides) {
+  void expect_all_codes(const PackedProblem& problem, const PlanOverrides& overrides) {
     const PackedProblem& p = problem;
-    const auto plan = packed::plan(p, device().info(), overrides);
+    const auto plan = gemm::plan(p, device().info(), overrides);
     ASSERT_TRUE(ok(plan)) << to_string(p);
     SCOPED_TRACE(to_string(plan->config));
     std::vector<u8> codes(static_cast<size_t>(p.n * p.k));
@@ -47,17 +47,16 @@ class packed_codes : public GpuTest {
       codes[static_cast<size_t>(row * p.k + row * 7 % p.k)] = static_cast<u8>(code_of(row));
     const auto code_buffer = uploaded(codes), x = uploaded(repeated(p.x, 1.0, p.m * p.k));
     const auto scales = uploaded(repeated(p.weights.scale, 1.0, p.n * group_count(p.weights, p.k)));
-    const auto blob = DeviceBuffer::allocate(device(), plan->weight_bytes);
+    const auto blob = DeviceBuffer::allocate(device(), blob_bytes(p));
     const i64 columns = d_columns(p), bytes = p.m * columns * bytes_of(p.d);
     const auto d = DeviceBuffer::allocate(device(), bytes);
     const auto packer = Packer::create(device(), p.weights);
     ASSERT_TRUE(ok(code_buffer) && ok(x) && ok(scales) && ok(blob) && ok(d) && ok(packer));
     ASSERT_TRUE(ok(packer->pack({p.n, p.k, p.gated},
                                 {code_buffer->data(), scales->data(), nullptr, blob->data()}, nullptr)));
-    const auto kernel = packed::prepare(device(), *plan);
+    const auto kernel = gemm::prepare(device(), *plan);
     ASSERT_TRUE(ok(kernel));
-    ASSERT_TRUE(
-        ok(packed::launch(*kernel, {.x = x->data(), .weights = blob->data(), .d = d->data()}, nullptr)));
+    ASSERT_TRUE(ok(gemm::launch(*kernel, {.a = x->data(), .b = blob->data(), .d = d->data()}, nullptr)));
     std::vector<float> got(static_cast<size_t>(p.m * columns));
     ASSERT_TRUE(ok(d->download(got.data(), bytes)));
     int wrong = 0;
@@ -77,7 +76,7 @@ class packed_codes : public GpuTest {
 TEST_F(packed_codes, of_e4m3_weights_keep_their_value_in_every_kernel) {
   const struct {
     i64 m;
-    packed::Overrides overrides;
+    PackedOverrides overrides;
     bool gates;
   } cases[] = {{1, {.token_blocks = 1}, true},  {8, {.token_blocks = 1}, true},
                {16, {.token_blocks = 2}, true}, {32, {.token_blocks = 4}, true},

@@ -7,11 +7,11 @@
 
 #include <sluice/check/packed_check.h>
 #include <sluice/host/driver/events.h>
-#include <sluice/packed.h>
 
 #include "contract_pool.h"
 #include "gpu.h"
 #include "overlap_contract.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::testing {
 namespace {
@@ -65,16 +65,16 @@ class packed_overlap : public GpuTest {
     return made;
   }
 
-  packed::Kernel prepared(const PackedProblem& problem, packed::Overrides choices, const Overlap& overlap) {
+  gemm::Kernel prepared(const PackedProblem& problem, PlanOverrides choices, const Overlap& overlap) {
     choices.overlap = overlap;
-    const Result<packed::Plan> plan = packed::plan(problem, device().info(), choices);
+    const Result<Plan> plan = gemm::plan(problem, device().info(), choices);
     EXPECT_TRUE(ok(plan));
-    const Result<packed::Kernel> kernel = packed::prepare(device(), *plan);
+    const Result<gemm::Kernel> kernel = gemm::prepare(device(), *plan);
     EXPECT_TRUE(ok(kernel));
     return *kernel;
   }
 
-  void expect_same_bits(const PackedProblem& problem, const packed::Overrides& choices) {
+  void expect_same_bits(const PackedProblem& problem, const PackedOverrides& choices) {
     Result<packed::HostData> host = packed::random_data(problem, packed::DataKind::real, 7);
     ASSERT_TRUE(ok(host));
     const auto data = packed::DeviceData::create(device(), *std::move(host), 2);
@@ -83,17 +83,17 @@ class packed_overlap : public GpuTest {
     const auto stream = StreamHandle::create(device());
     ASSERT_TRUE(ok(data) && ok(from) && ok(x) && ok(stream));
     const auto run = [&](const Overlap& overlap) {
-      const packed::Kernel kernel = prepared(problem, choices, overlap);
+      const gemm::Kernel kernel = prepared(problem, choices, overlap);
       std::array<std::vector<u8>, 2> d;
       for (const int copy : {0, 1}) EXPECT_TRUE(ok(data->poison(stream->get(), copy)));
       EXPECT_TRUE(ok(x->fill(0xFF, stream->get())));
       EXPECT_TRUE(ok(gemm::launch(from->kernel, from->args(x->data()), stream->get())));
       for (const int copy : {0, 1}) {
-        packed::Args args = data->args(copy);
-        args.x = x->data();
+        gemm::Args args = data->args(copy);
+        args.a = x->data();
         if (problem.residual) args.c = x->data();  // the previous launch writes C too
-        args.prefetch = args.hand_off = {args.weights, kernel.plan().weight_bytes};
-        EXPECT_TRUE(ok(packed::launch(kernel, args, stream->get())));
+        args.prefetch = args.hand_off = {args.b, blob_bytes(kernel.plan().problem)};
+        EXPECT_TRUE(ok(gemm::launch(kernel, args, stream->get())));
       }
       for (const int copy : {0, 1}) {
         Result<std::vector<u8>> read = data->read_d(copy);
@@ -119,7 +119,7 @@ class packed_overlap : public GpuTest {
 /// graph.
 class packed_contract : public packed_overlap {
  protected:
-  using Prepare = std::function<packed::Kernel(const Overlap&)>;
+  using Prepare = std::function<gemm::Kernel(const Overlap&)>;
 
   /// `made` prepares the kernel with a given overlap, or without overlap.
   void expect_contract(const PackedProblem& problem, const Prepare& made, std::span<const Overlap> overlaps) {
@@ -133,14 +133,14 @@ class packed_contract : public packed_overlap {
     ASSERT_TRUE(ok(data) && ok(x) && ok(d));
     constexpr u8 kSmall = 0x3c;  // as for dense products (gemm_overlap_test.cc)
     ASSERT_TRUE(ok(x->fill(kSmall, nullptr)));
-    packed::Args args = data->args();
-    args.x = x->data();
+    gemm::Args args = data->args();
+    args.a = x->data();
     args.d = d->data();
     if (problem.residual) args.c = x->data();
-    args.prefetch = args.hand_off = {args.weights, blob_bytes(problem)};
+    args.prefetch = args.hand_off = {args.b, blob_bytes(problem)};
     const auto launching = [&](const Overlap& overlap) {
-      const packed::Kernel kernel = made(overlap);
-      return Chained{.launch = [args, kernel](Stream stream) { return packed::launch(kernel, args, stream); },
+      const gemm::Kernel kernel = made(overlap);
+      return Chained{.launch = [args, kernel](Stream stream) { return gemm::launch(kernel, args, stream); },
                      .input = &*x,
                      .outputs = {&*d}};
     };
@@ -157,7 +157,7 @@ class packed_contract : public packed_overlap {
       EXPECT_EQ(*early, 0) << name_of(overlap.wait);
     }
   }
-  void expect_contract(const PackedProblem& problem, const packed::Overrides& choices) {
+  void expect_contract(const PackedProblem& problem, const PackedOverrides& choices) {
     const Overlap overlaps[] = {{Wait::first, Trigger::at_start},
                                 {Wait::first, Trigger::after_loads},
                                 {Wait::weights_first, Trigger::at_start},
@@ -169,8 +169,8 @@ class packed_contract : public packed_overlap {
     const Overlap own = std::visit([](const auto& c) { return c.overlap; }, config);
     const auto made = [&](const Overlap& overlap) {
       std::visit([&](auto& c) { c.overlap = overlap; }, config);
-      const Result<packed::Kernel> kernel =
-          packed::prepare(device(), packed::Plan{.problem = problem, .config = config});
+      const Result<gemm::Kernel> kernel =
+          gemm::prepare(device(), Plan{.problem = problem, .config = config_of(config)});
       EXPECT_TRUE(ok(kernel));
       return *kernel;
     };
@@ -196,7 +196,7 @@ TEST_F(packed_contract, is_kept_by_every_kernel) {
   expect_contract(problem_of(DType::bf16, 256), {.tokens = 64, .cluster_n = 2});
   PackedProblem normed = problem_of(DType::bf16, 5);
   normed.d = DType::bf16;
-  normed.norm_x = normed.residual = true;
+  normed.norm_a = normed.residual = true;
   normed.ld_c = normed.k;
   expect_contract(normed, {.token_blocks = 1, .parts = 2});
 }
@@ -224,7 +224,7 @@ TEST_F(packed_overlap, of_products_that_norm_and_add_gives_the_bits_of_launches_
     problem.ld_c = problem.k;
     ASSERT_LE(problem.n, problem.k);
     expect_same_bits(problem, {.token_blocks = 1});
-    problem.norm_x = true;
+    problem.norm_a = true;
     expect_same_bits(problem, {.token_blocks = 1, .parts = 2});
     problem.residual = false;
     problem.gated = true;
@@ -263,19 +263,19 @@ TEST_F(packed_overlap, stages_of_warpgroups_are_their_own) {
   halves.x = DType::bf16;
   halves.weights.order = FragmentOrder::half;
   for (const auto& [problem, parts] : {std::pair{bytes, 1}, {bytes, 2}, {halves, 1}, {halves, 2}}) {
-    const Result<packed::Plan> plan =
-        packed::plan(problem, device().info(), {.parts = parts, .tokens = 64, .strips = 1, .k_groups = 4});
+    const Result<Plan> plan = gemm::plan(
+        problem, device().info(), PackedOverrides{.parts = parts, .tokens = 64, .strips = 1, .k_groups = 4});
     ASSERT_TRUE(ok(plan));
     Result<packed::HostData> host = packed::random_data(problem, packed::DataKind::real, 5);
     ASSERT_TRUE(ok(host));
     const auto data = packed::DeviceData::create(device(), *std::move(host), 4);
-    const auto kernel = packed::prepare(device(), *plan);
+    const auto kernel = gemm::prepare(device(), *plan);
     ASSERT_TRUE(ok(data) && ok(kernel));
-    ASSERT_TRUE(ok(packed::launch(*kernel, data->args(0), nullptr)));
+    ASSERT_TRUE(ok(gemm::launch(*kernel, data->args(0), nullptr)));
     const auto first = data->read_d(0);
     const i64 launches = setting("SLUICE_PACKED_STRESS", 4000);
     for (i64 i = 0; i < launches; ++i)
-      ASSERT_TRUE(ok(packed::launch(*kernel, data->args(static_cast<int>(i % 4)), nullptr)));
+      ASSERT_TRUE(ok(gemm::launch(*kernel, data->args(static_cast<int>(i % 4)), nullptr)));
     for (int copy = 0; copy < 4; ++copy) {
       const auto last = data->read_d(copy);
       ASSERT_TRUE(ok(first) && ok(last));

@@ -15,6 +15,7 @@
 #include "dice.h"
 #include "gpu.h"
 #include "random_packed_config.h"
+#include "tests/packed_problems.h"
 #include "tests/unit/packed_formats.h"
 
 namespace sluice::testing {
@@ -38,9 +39,9 @@ inline PackedProblem problem_of(const PackedConfig& config, i64 m, i64 n, i64 k)
     if (gated && is_16bit(c.x)) m = std::min(m, packed::kMaxGatedTokens);
     if constexpr (requires { c.held_tokens; })
       if (c.held_tokens != 0) m = std::min(m, i64{c.held_tokens});
-    bool norm_x = false, residual = false;
-    if constexpr (requires { c.norm_x; }) norm_x = c.norm_x, residual = c.residual;
-    if (norm_x) m = std::min(m, i64{kNormTokens});
+    bool norm_a = false, residual = false;
+    if constexpr (requires { c.norm_a; }) norm_a = c.norm_a, residual = c.residual;
+    if (norm_a) m = std::min(m, i64{kNormTokens});
     if (residual) m = std::min(m, packed::kMaxResidualTokens);
     ScaleMode scale_d = ScaleMode::none;
     if constexpr (requires { c.scale_d; }) scale_d = c.scale_d;
@@ -56,7 +57,7 @@ inline PackedProblem problem_of(const PackedConfig& config, i64 m, i64 n, i64 k)
             .activation = c.activation,
             .gated = gated,
             .scale_d = scale_d,
-            .norm_x = norm_x,
+            .norm_a = norm_a,
             .residual = residual,
             .ld_x = ceil_div(k, token_unit(c.x)) * token_unit(c.x)};
   };
@@ -78,7 +79,7 @@ inline PackedExtents extents_of(const PackedConfig& config) {
 /// all tests.
 struct PackedPool {
   std::vector<PackedConfig> configs;
-  std::vector<packed::Kernel> kernels;
+  std::vector<gemm::Kernel> kernels;
   std::vector<Packer> packers;
   std::shared_ptr<const Module> reference;
 
@@ -113,10 +114,10 @@ struct PackedPool {
       if (!packer) return packer.error();
       pool.packers.push_back(*std::move(packer));
     }
-    std::vector<packed::Plan> plans;
+    std::vector<Plan> plans;
     for (const PackedConfig& config : pool.configs)
-      plans.push_back({.problem = problem_of(config, 8, 128, 256), .config = config});
-    for (Result<packed::Kernel>& kernel : packed::prepare(device, plans)) {
+      plans.push_back({.problem = problem_of(config, 8, 128, 256), .config = config_of(config)});
+    for (Result<gemm::Kernel>& kernel : gemm::prepare(device, plans)) {
       if (!kernel) return kernel.error();
       pool.kernels.push_back(*std::move(kernel));
     }

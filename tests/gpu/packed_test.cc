@@ -3,8 +3,6 @@
 // guards and with poison in the padding. Also repeatable bits, graphs and misuse. SLUICE_PACKED_CASES: number
 // of random problems (at least 10,000 for a release). SLUICE_PACKED_SEED: the first. SLUICE_PACKED_KERNELS: a
 // sum of 1 (narrow), 2 (wide), 4 (strip, e4m3 tokens), 8 (strip, 16-bit tokens); default 15, all.
-#include <sluice/packed.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <vector>
@@ -13,6 +11,7 @@
 #include <sluice/host/planner/dense/cluster_grid.h>
 
 #include "packed_pool.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::testing {
 namespace {
@@ -32,11 +31,11 @@ class packed_products : public GpuTest {
     if (!host) return host.error();
     return DeviceData::create(device(), *std::move(host), 1, shift);
   }
-  /// Checks the kernel that packed::run chooses, with real-valued data.
+  /// Checks the kernel that gemm::run chooses, with real-valued data.
   void expect_planned_right(const PackedProblem& problem) {
     const auto data = made(problem, DataKind::real, 3);
     ASSERT_TRUE(ok(data));
-    ASSERT_TRUE(ok(packed::run(device(), problem, data->args(), nullptr)));
+    ASSERT_TRUE(ok(gemm::run(device(), problem, data->args(), nullptr)));
     const auto found = data->check();
     ASSERT_TRUE(ok(found));
     EXPECT_TRUE(is_right(*found)) << to_string(problem) << ": " << describe(*found);
@@ -45,15 +44,15 @@ class packed_products : public GpuTest {
     SCOPED_TRACE(to_string(c.config) + "\n" + to_string(c.problem));
     const auto data = made(c.problem, c.kind, seed, c.shift);
     ASSERT_TRUE(ok(data));
-    const auto kernel = packed::prepare(device(), packed::Plan{.problem = c.problem, .config = c.config});
+    const auto kernel = gemm::prepare(device(), Plan{.problem = c.problem, .config = config_of(c.config)});
     ASSERT_TRUE(ok(kernel));
-    ASSERT_TRUE(ok(packed::launch(*kernel, data->args(), nullptr)));
-    const auto found = data->check(0, packed::rounding_of(c.config));
+    ASSERT_TRUE(ok(gemm::launch(*kernel, data->args(), nullptr)));
+    const auto found = data->check(0, packed::rounding_of(config_of(c.config)));
     ASSERT_TRUE(ok(found));
     EXPECT_TRUE(is_right(*found)) << describe(*found);
     const auto first = data->read_d();
     ASSERT_TRUE(ok(data->poison(nullptr)));
-    ASSERT_TRUE(ok(packed::launch(*kernel, data->args(), nullptr)));
+    ASSERT_TRUE(ok(gemm::launch(*kernel, data->args(), nullptr)));
     const auto second = data->read_d();
     ASSERT_TRUE(ok(first) && ok(second));
     EXPECT_TRUE(*first == *second) << "other bits in the second run";
@@ -112,13 +111,14 @@ void expect_same_bits(const Device& device, const PackedProblem& problem,
   ASSERT_TRUE(ok(host));
   const auto data = DeviceData::create(device, *std::move(host), 1, 0);
   ASSERT_TRUE(ok(data));
-  std::vector<packed::Plan> plans;
-  for (const PackedConfig& config : configs) plans.push_back({.problem = problem, .config = config});
+  std::vector<Plan> plans;
+  for (const PackedConfig& config : configs)
+    plans.push_back({.problem = problem, .config = config_of(config)});
   std::vector<u8> first;
-  for (const Result<packed::Kernel>& kernel : packed::prepare(device, plans)) {
+  for (const Result<gemm::Kernel>& kernel : gemm::prepare(device, plans)) {
     ASSERT_TRUE(ok(kernel));
     ASSERT_TRUE(ok(data->poison(nullptr)));
-    ASSERT_TRUE(ok(packed::launch(*kernel, data->args(), nullptr)));
+    ASSERT_TRUE(ok(gemm::launch(*kernel, data->args(), nullptr)));
     const auto d = data->read_d();
     ASSERT_TRUE(ok(d));
     if (first.empty()) first = *d;
@@ -180,11 +180,11 @@ TEST_F(packed_products, of_the_planners_choice_are_right) {
           WeightFormat{.type = WeightType::int8, .group = 0},
           WeightFormat{.type = WeightType::e4m3, .group = 32}}) {
       const PackedProblem problem{.m = m, .n = n, .k = k, .weights = format};
-      const auto plan = packed::plan(problem, device().info());
+      const auto plan = gemm::plan(problem, device().info());
       ASSERT_TRUE(ok(plan));
       const auto data = made(problem, DataKind::real, 3);
       ASSERT_TRUE(ok(data));
-      ASSERT_TRUE(ok(packed::run(device(), problem, data->args(), nullptr)));
+      ASSERT_TRUE(ok(gemm::run(device(), problem, data->args(), nullptr)));
       const auto found = data->check(0, packed::rounding_of(plan->config));
       ASSERT_TRUE(ok(found));
       EXPECT_TRUE(is_right(*found)) << to_string(problem) << ": " << describe(*found);
@@ -209,11 +209,11 @@ TEST_F(packed_products, that_are_gated_as_planned_are_right) {
                                   .weights = {.group = 128, .scale = x},
                                   .activation = Activation::silu,
                                   .gated = true};
-      const auto plan = packed::plan(problem, device().info());
+      const auto plan = gemm::plan(problem, device().info());
       ASSERT_TRUE(ok(plan));
       const auto data = made(problem, DataKind::real, 3);
       ASSERT_TRUE(ok(data));
-      ASSERT_TRUE(ok(packed::run(device(), problem, data->args(), nullptr)));
+      ASSERT_TRUE(ok(gemm::run(device(), problem, data->args(), nullptr)));
       const auto found = data->check(0, packed::rounding_of(plan->config));
       ASSERT_TRUE(ok(found));
       EXPECT_TRUE(is_right(*found)) << to_string(problem) << ": " << describe(*found);
@@ -230,7 +230,7 @@ TEST_F(packed_products, that_norm_what_they_read_and_add_a_residual_as_planned_a
                               .x = DType::bf16,
                               .d = DType::bf16,
                               .weights = {.scale = DType::bf16},
-                              .norm_x = true,
+                              .norm_a = true,
                               .residual = residual});
       }
   expect_planned_right({.m = 2,
@@ -241,7 +241,7 @@ TEST_F(packed_products, that_norm_what_they_read_and_add_a_residual_as_planned_a
                         .weights = {.scale = DType::bf16},
                         .activation = Activation::silu,
                         .gated = true,
-                        .norm_x = true});
+                        .norm_a = true});
   for (const i64 m : {16, 33})
     expect_planned_right({.m = m, .n = 4096, .k = 1024, .weights = {.group = 64}, .residual = true});
 }
@@ -254,12 +254,12 @@ TEST_F(packed_products, add_to_d_where_it_lies) {
         for (const i64 m : {1, 5, 16}) {
           const PackedProblem problem{
               .m = m, .n = n, .k = 1024, .x = DType::bf16, .d = d, .residual = true, .ld_d = n, .ld_c = n};
-          const auto plan = packed::plan(problem, device().info(), {.parts = parts});
+          const auto plan = gemm::plan(problem, device().info(), PackedOverrides{.parts = parts});
           const auto data = made(problem, DataKind::real, 4);
           ASSERT_TRUE(ok(plan) && ok(data));
-          const auto kernel = packed::prepare(device(), *plan);
+          const auto kernel = gemm::prepare(device(), *plan);
           ASSERT_TRUE(ok(kernel));
-          ASSERT_TRUE(ok(packed::launch(*kernel, data->args(), nullptr)));
+          ASSERT_TRUE(ok(gemm::launch(*kernel, data->args(), nullptr)));
           const auto found = data->check();
           const auto apart = data->read_d();
           ASSERT_TRUE(ok(found) && ok(apart));
@@ -267,9 +267,9 @@ TEST_F(packed_products, add_to_d_where_it_lies) {
           const i64 bytes = m * n * bytes_of(d);
           const auto c = DeviceBuffer::allocate(device(), bytes);
           ASSERT_TRUE(ok(c) && ok(c->upload(data->host().c.data(), bytes)));
-          packed::Args args = data->args();
+          gemm::Args args = data->args();
           args.c = args.d = c->data();
-          ASSERT_TRUE(ok(packed::launch(*kernel, args, nullptr)));
+          ASSERT_TRUE(ok(gemm::launch(*kernel, args, nullptr)));
           std::vector<u8> in_place(static_cast<size_t>(bytes));
           ASSERT_TRUE(ok(synchronize(device())));
           ASSERT_TRUE(ok(c->download(in_place.data(), bytes)));
@@ -339,17 +339,17 @@ TEST_F(packed_products, of_e4m3_tokens_do_not_see_what_tiles_had_before) {
       .weights = format, .d = DType::fp32, .tokens = 32, .strips = 1, .k_groups = 2, .stages = 4};
   PackedCase full{
       .problem = problem_of(config, 32, 64, 2048), .config = config, .kind = DataKind::exact, .shift = 0};
-  const auto kernel = packed::prepare(device(), packed::Plan{.problem = full.problem, .config = config});
+  const auto kernel = gemm::prepare(device(), Plan{.problem = full.problem, .config = config_of(config)});
   const auto data = made(full.problem, DataKind::exact, 9);
   ASSERT_TRUE(ok(kernel) && ok(data));
   const auto nans = DeviceBuffer::allocate(device(), 32 * 2048);
   ASSERT_TRUE(ok(nans));
   ASSERT_TRUE(ok(nans->fill(0x7F, nullptr)));
-  packed::Args poisoned = data->args();
-  poisoned.x = nans->data();
+  gemm::Args poisoned = data->args();
+  poisoned.a = nans->data();
   for (const i64 m : {1, 7, 9, 31}) {
     for (int i = 0; i < 200; ++i) {  // often enough to use every SM's shared memory
-      ASSERT_TRUE(ok(packed::launch(*kernel, poisoned, nullptr)));
+      ASSERT_TRUE(ok(gemm::launch(*kernel, poisoned, nullptr)));
     }
     PackedCase few = full;
     few.problem.m = m;
@@ -368,10 +368,10 @@ TEST_F(packed_products, without_k_are_the_bias) {
       if (x == DType::e4m3) problem.scale_x = ScaleMode::vector;
       const auto data = made(problem, DataKind::exact, 4);
       ASSERT_TRUE(ok(data));
-      packed::Args args = data->args();
-      args.x = args.weights = nullptr;
-      args.scale_x = nullptr;
-      ASSERT_TRUE(ok(packed::run(device(), problem, args, nullptr)));
+      gemm::Args args = data->args();
+      args.a = args.b = nullptr;
+      args.scale_a = nullptr;
+      ASSERT_TRUE(ok(gemm::run(device(), problem, args, nullptr)));
       const auto found = data->check();
       ASSERT_TRUE(ok(found));
       EXPECT_TRUE(is_right(*found)) << describe(*found);
@@ -385,13 +385,13 @@ TEST_F(packed_products, go_into_graphs) {
   const auto data = made(problem, DataKind::exact, 6);
   ASSERT_TRUE(ok(stream) && ok(data));
   const auto cold = Graph::capture(device(), stream->get(), [&] {
-    return packed::run(device(), {.m = 16, .n = 1088, .k = 2048}, data->args(), stream->get());
+    return gemm::run(device(), PackedProblem{.m = 16, .n = 1088, .k = 2048}, data->args(), stream->get());
   });
   ASSERT_FALSE(cold.ok());
   EXPECT_EQ(cold.error().code, ErrorCode::not_prepared);
-  ASSERT_TRUE(ok(packed::run(device(), problem, data->args(), stream->get())));
+  ASSERT_TRUE(ok(gemm::run(device(), problem, data->args(), stream->get())));
   const auto graph = Graph::capture(
-      device(), stream->get(), [&] { return packed::run(device(), problem, data->args(), stream->get()); });
+      device(), stream->get(), [&] { return gemm::run(device(), problem, data->args(), stream->get()); });
   ASSERT_TRUE(ok(graph));
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(ok(data->poison(stream->get())));
@@ -407,27 +407,27 @@ TEST_F(packed_products, misuse_launches_nothing) {
   problem.bias = Bias::column;
   const auto data = made(problem, DataKind::exact, 8);
   ASSERT_TRUE(ok(data));
-  const packed::Args good = data->args();
+  const gemm::Args good = data->args();
   const auto moved = [](const void* pointer, i64 bytes) { return static_cast<const u8*>(pointer) + bytes; };
   const auto refused = [&](ErrorCode code, auto&& spoil) {
-    packed::Args bad = good;
+    gemm::Args bad = good;
     spoil(bad);
-    const Result<void> result = packed::run(device(), problem, bad, nullptr);
+    const Result<void> result = gemm::run(device(), problem, bad, nullptr);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().code, code) << result.error().message;
   };
   std::vector<u8> host(4096);
-  refused(ErrorCode::invalid_pointer, [](packed::Args& a) { a.x = nullptr; });
-  refused(ErrorCode::invalid_pointer, [](packed::Args& a) { a.weights = nullptr; });
-  refused(ErrorCode::invalid_pointer, [](packed::Args& a) { a.bias = nullptr; });
-  refused(ErrorCode::invalid_pointer, [&](packed::Args& a) {
-    a.x = reinterpret_cast<const void*>((reinterpret_cast<u64>(host.data()) + 127) / 128 * 128);
+  refused(ErrorCode::invalid_pointer, [](gemm::Args& a) { a.a = nullptr; });
+  refused(ErrorCode::invalid_pointer, [](gemm::Args& a) { a.b = nullptr; });
+  refused(ErrorCode::invalid_pointer, [](gemm::Args& a) { a.bias = nullptr; });
+  refused(ErrorCode::invalid_pointer, [&](gemm::Args& a) {
+    a.a = reinterpret_cast<const void*>((reinterpret_cast<u64>(host.data()) + 127) / 128 * 128);
   });
-  refused(ErrorCode::misaligned, [&](packed::Args& a) { a.x = moved(a.x, 2); });
-  refused(ErrorCode::misaligned, [&](packed::Args& a) { a.weights = moved(a.weights, 16); });
-  refused(ErrorCode::misaligned, [&](packed::Args& a) { a.d = static_cast<u8*>(a.d) + 1; });
-  refused(ErrorCode::aliasing, [](packed::Args& a) { a.d = const_cast<void*>(a.x); });
-  refused(ErrorCode::aliasing, [](packed::Args& a) { a.d = const_cast<void*>(a.weights); });
+  refused(ErrorCode::misaligned, [&](gemm::Args& a) { a.a = moved(a.a, 2); });
+  refused(ErrorCode::misaligned, [&](gemm::Args& a) { a.b = moved(a.b, 16); });
+  refused(ErrorCode::misaligned, [&](gemm::Args& a) { a.d = static_cast<u8*>(a.d) + 1; });
+  refused(ErrorCode::aliasing, [](gemm::Args& a) { a.d = const_cast<void*>(a.a); });
+  refused(ErrorCode::aliasing, [](gemm::Args& a) { a.d = const_cast<void*>(a.b); });
   const auto d = data->read_d();
   ASSERT_TRUE(ok(d));
   EXPECT_TRUE(std::all_of(d->begin(), d->end(), [](u8 byte) { return byte == 0xFF; }));

@@ -19,6 +19,7 @@
 #include "contract_pool.h"
 #include "dice.h"
 #include "sanitize_pool.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::testing {
 namespace {
@@ -117,8 +118,23 @@ const Names kInNoDenseKernel = {"a fp32",
                                 "epilogue.c_type e4m3",
                                 "epilogue.c_type e5m2",  // and C is not either
                                 "epilogue.scale_d vector",
-                                "epilogue.scale_d block"};  // D has one scale
+                                "epilogue.scale_d block",  // D has one scale
+                                "schedule narrow",
+                                "schedule wide",
+                                "schedule strip",
+                                "packed.type uint4",
+                                "packed.type int8",
+                                "packed.type e4m3",
+                                "packed.scale bf16",
+                                "packed.scale fp32",
+                                "packed.scale e4m3",
+                                "packed.scale e5m2",
+                                "packed.zero per_group",
+                                "packed.order byte",
+                                "norm_a true",
+                                "epilogue.residual_last true"};  // these are for packed weights
 const Names kInNoPackedKernel = {"bias row",           "bias_type e4m3",     "bias_type e5m2", "d e5m2",
+                                 "weights.type none",  // these weights are not packed
                                  "weights.scale e4m3", "weights.scale e5m2", "x e5m2",         "x fp32"};
 
 Names with(Names names, const Names& more) {
@@ -200,8 +216,8 @@ TEST(pool, covers_every_value_of_every_field_in_what_keeps_the_contract_of_depen
   std::vector<WideConfig> wide;
   for (const PackedConfig& config : contract_packed_pool()) {
     const auto checked =
-        packed::sealed({.problem = contract_problem(config), .config = config}, DeviceInfo{});
-    EXPECT_TRUE(checked) << packed::short_name(config) << checked.error().message;
+        packed::sealed({.problem = contract_problem(config), .config = config_of(config)}, DeviceInfo{});
+    EXPECT_TRUE(checked) << short_name(config) << checked.error().message;
     if (const auto* c = std::get_if<NarrowConfig>(&config)) narrow.push_back(*c);
     if (const auto* c = std::get_if<StripConfig>(&config)) strip.push_back(*c);
     if (const auto* c = std::get_if<WideConfig>(&config)) wide.push_back(*c);
@@ -267,8 +283,8 @@ TEST(pool, covers_with_problems_that_each_sanitized_kernel_takes) {
   for (const auto& pool : {sanitize_narrow_pool(), sanitize_strip_pool(), sanitize_wide_pool()})
     for (const PackedConfig& config : pool) {
       const auto checked =
-          packed::sealed({.problem = sanitize_problem(config), .config = config}, DeviceInfo{});
-      EXPECT_TRUE(checked) << packed::short_name(config) << checked.error().message;
+          packed::sealed({.problem = sanitize_problem(config), .config = config_of(config)}, DeviceInfo{});
+      EXPECT_TRUE(checked) << short_name(config) << checked.error().message;
     }
 }
 

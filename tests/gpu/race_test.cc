@@ -9,9 +9,9 @@
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/memory.h>
 #include <sluice/host/ops/gemm.h>
-#include <sluice/host/ops/packed.h>
 
 #include "gpu.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::testing {
 namespace {
@@ -95,10 +95,10 @@ TEST_F(races, plans_of_dense_products_agree) {
 
 TEST_F(races, plans_of_packed_products_agree) {
   for (const i64 m : {1, 16, 128, 1024}) {
-    all_agree<ops::Packed>({.m = m, .n = 4096, .k = 4096}, 8);
+    all_agree<ops::Gemm>(PackedProblem{.m = m, .n = 4096, .k = 4096}, 8);
     PackedProblem bytes{.m = m, .n = 4096, .k = 4096};
     bytes.weights.type = WeightType::int8;
-    all_agree<ops::Packed>(bytes, 8);
+    all_agree<ops::Gemm>(bytes, 8);
   }
 }
 

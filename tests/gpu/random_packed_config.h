@@ -5,9 +5,8 @@
 
 #include <vector>
 
-#include <sluice/packed.h>
-
 #include "dice.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::testing {
 
@@ -124,7 +123,7 @@ inline NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
                    .parts = dice.any_of(kParts),
                    .ctas = dice.any_of(kCtas)};
     if (c.token_blocks == 1) c.held_tokens = dice.any_of(kHeldTokens);
-    c.norm_x = c.x == DType::bf16 && c.token_blocks == 1 && dice.one_in(2);
+    c.norm_a = c.x == DType::bf16 && c.token_blocks == 1 && dice.one_in(2);
     c.residual = !c.gated && dice.one_in(3);
     if (validate(c) == nullptr) return c;
   }

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include <sluice/packed.h>
 #include <sluice/plan.h>
 #include <sluice/spec/config.h>
 
 #include "class_kinds.h"
 #include "conv_cases.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::testing {
 

@@ -10,12 +10,13 @@
 #include <sluice/check/verify_units.h>
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/source.h>
+#include <sluice/host/ops/gemm.h>
 #include <sluice/host/text/pack_units.h>
-#include <sluice/host/text/packed_units.h>
 
 #include "batch_runner.h"
 #include "gpu.h"
 #include "sanitize_pool.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::testing {
 namespace {
@@ -60,7 +61,7 @@ TEST_P(sanitize_packed, is_right) {
   ASSERT_TRUE(ok(host));
   const auto data = packed::DeviceData::create(device(), *std::move(host));
   ASSERT_TRUE(ok(data));
-  const auto found = packed::check_config(device(), *data, GetParam(), nullptr);
+  const auto found = packed::check_config(device(), *data, config_of(GetParam()), nullptr);
   ASSERT_TRUE(ok(found));
   EXPECT_TRUE(is_right(*found)) << describe(*found);
 }
@@ -77,7 +78,7 @@ TEST(sanitize_kernels, compile) {
   for (const auto& pool : {sanitize_narrow_pool(), sanitize_strip_pool(), sanitize_wide_pool()})
     for (const PackedConfig& config : pool) {
       const PackedProblem problem = sanitize_problem(config);
-      for (std::string& unit : packed::units_of({.problem = problem, .config = config}))
+      for (std::string& unit : gemm::units_of({.problem = problem, .config = config_of(config)}))
         units.push_back(std::move(unit));
       units.push_back(pack_unit_text({PackStep::pack, problem.weights, CodeStorage::byte}));
       units.push_back(pack_unit_text({PackStep::unpack, problem.weights, CodeStorage::byte}));

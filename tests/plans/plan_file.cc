@@ -53,7 +53,8 @@ bool parse_types(const std::string& word, Problem& p) {
 bool parse_cluster(const std::string& text, std::optional<ClusterShape>& cluster) {
   const std::vector<std::string> sizes = split(text, 'x');
   ClusterShape shape;
-  if (sizes.size() != 2 || !number(sizes[0], shape.m) || !number(sizes[1], shape.n)) return false;
+  if (sizes.size() < 2 || !number(sizes[0], shape.m) || !number(sizes[1], shape.n)) return false;
+  if (sizes.size() > 2 && !number(sizes[2], shape.k)) return false;
   cluster = shape;
   return true;
 }
@@ -92,7 +93,7 @@ std::optional<bool> apply_special(const std::string& key, const std::string& val
     if (gpu) r.device = *gpu;
     return gpu.ok();
   }
-  if (key == "weights") return set_field(r.weights.emplace(), "type", value).ok();
+  if (key == "weights") return p.b.packed = WeightFormat{}, set_field(p.b.packed, "type", value).ok();
   if (key == "cluster") return parse_cluster(value, r.overrides.cluster);
   if (key == "gated") return p.epilogue.gated = value == "yes", value == "yes" || value == "no";
   if (key == "order") return p.deterministic = value == "fixed", value == "fixed" || value == "any";
@@ -115,33 +116,13 @@ bool apply(const std::string& key, const std::string& value, Request& r) {
                                               {"clusters_of_8", &r.device.max_clusters_of_8}};
   if (const auto found = device.find(key); found != device.end()) return number(value, *found->second);
   const std::string name = field_of(key);
-  if (r.weights && (key == "zero" || key.starts_with("weight_")))
-    return set_field(*r.weights, name, value).ok();
-  if (r.weights && set_field(r.packed, name, value)) return true;
+  if (is_packed(r.problem) && (key == "zero" || key.starts_with("weight_")))
+    return set_field(r.problem.b.packed, name, value).ok();
   return set_field(r.problem, name, value) || set_field(r.overrides, name, value);
 }
 
 std::string refusal(const Error& error) {
   return std::string(name_of(error.code)) + ": " + error.message;
-}
-
-std::string packed_outcome(const Request& r) {
-  const Problem& p = r.problem;
-  const Result<packed::Plan> plan = packed::plan({.m = p.m,
-                                                  .n = p.n,
-                                                  .k = p.k,
-                                                  .x = p.a.type,
-                                                  .scale_x = p.epilogue.scale_a,
-                                                  .d = p.d.type,
-                                                  .weights = *r.weights,
-                                                  .bias = p.epilogue.bias,
-                                                  .bias_type = p.epilogue.bias_type,
-                                                  .activation = p.epilogue.activation,
-                                                  .gated = p.epilogue.gated,
-                                                  .ld_x = p.a.ld,
-                                                  .ld_d = p.d.ld},
-                                                 r.device, r.packed, RecordBook());
-  return plan ? packed::short_name(plan->config) : refusal(plan.error());
 }
 
 }  // namespace
@@ -164,9 +145,9 @@ Result<Request> parse_request(const std::string& line) {
 }
 
 std::string outcome(const Request& r) {
-  if (r.weights) return packed_outcome(r);
   const Result<Plan> plan = gemm::plan(r.problem, r.device, r.overrides, RecordBook());
   if (!plan) return refusal(plan.error());
+  if (is_packed(r.problem)) return short_name(plan->config);
   const WorkSplit& s = plan->split;
   return short_name(plan->config) + " | " + std::to_string(s.clusters) + " clusters " + name_of(s.raster) +
          " " + std::to_string(s.group) + (s.numbering == Numbering::gpc ? " by gpc" : "") + " | " +

@@ -7,16 +7,16 @@
 //       misaligned: k = 100 must be ...
 // Keys of a problem: batch a b (=mn: major) lda ldb ldc ldd a_batch b_batch c_batch d_batch scale_a scale_b
 // bias act residual update order (fixed or any) accumulate.
-// - Overrides: schedule tile_m tile_n stages cluster store raster group clusters.
+// - Overrides: schedule tile_m tile_n stages (or ring) cluster (MxN or
+//   MxNxK) store raster group clusters warps w_stages k_groups ctas.
 // - Device: gpu (gpu_names(); before the following), sm_count clusters_of_2 clusters_of_4 clusters_of_8.
-// - Packed products have the key weights (uint4, int8 or e4m3). Then A is X, weight_group weight_scale zero
-//   give the format, and overrides are token_blocks row_blocks warps ring parts ctas.
+// - Packed products have the key weights (uint4, int8 or e4m3). Then weight_group weight_scale weight_order
+//   zero give the format.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include <sluice/packed.h>
 #include <sluice/plan.h>
 
 namespace sluice::plans {
@@ -25,8 +25,6 @@ struct Request {
   Problem problem;
   PlanOverrides overrides;
   DeviceInfo device;
-  std::optional<WeightFormat> weights;  // set for a packed product
-  packed::Overrides packed;
 };
 
 /// Parses a request. Error invalid_argument: a word is unknown.

@@ -9,10 +9,10 @@ import sluice.torch as st  # noqa: E402
 from gpu_helpers import BF16, E4M3, FP16, powers, whole  # noqa: E402
 
 def kernel_of(problem):
-    """Returns the kernel that the planner chooses for a ``PackedProblem``: "narrow", "strip" or "wide". The plan is an
+    """Returns the kernel that the planner chooses for a packed ``Problem``: "narrow", "strip" or "wide". The plan is an
     H200's."""
-    config = sluice.packed_plan(problem).config
-    return config.removeprefix("sluice::").split("Config")[0].lower()
+    config = sluice.plan(problem).config
+    return config.split("Schedule::")[1].split(",")[0]
 
 
 IMPLIED = {"uint4": 8, "int8": 128, "e4m3": 0}

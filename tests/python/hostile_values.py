@@ -46,8 +46,9 @@ def values():
             "\ud800", "a\nb\x1b[31m", "x" * 100000, b"bf16", b"\xff", bytearray(8), (), [], {}, set(), (1, 2), (2**32 + 128, 128),
             ("a", "b"), (None, None), (1, 2, 3, 4), [1.5, 2], range(10**9), nested, iter(()), object(), object, Angry(), Giant(),
             lambda: 0, sys, Ellipsis, NotImplemented, ValueError("x"), memoryview(b"1234"), sluice.Problem(64, 64, 64),
-            sluice.Problem(Angry(), 1, 1), sluice.PackedProblem(16, 64, 128), sluice.WeightFormat(), sluice.WeightFormat(group=10**400),
-            sluice.Convolution("fprop", (1, 64, 8), (64, 3)), sluice.Convolution(Angry(), "x", None), sluice.plan(m=64, n=64, k=64), sluice.packed_plan(m=16, n=64, k=128)]
+            sluice.Problem(Angry(), 1, 1), sluice.Problem(16, 64, 128, packed=sluice.WeightFormat()), sluice.WeightFormat(), sluice.WeightFormat(group=10**400),
+            sluice.Convolution("fprop", (1, 64, 8), (64, 3)), sluice.Convolution(Angry(), "x", None), sluice.plan(m=64, n=64, k=64),
+            sluice.plan(m=16, n=64, k=128, packed=sluice.WeightFormat())]
 
 
 def public(modules):

@@ -31,6 +31,7 @@ STATE = st.nn.convert_(plain(), recipe="row").state_dict()
 IMAGE, FILTER = bf16(2, 8, 6, 6), bf16(16, 8, 3, 3)
 ONE = torch.ones(())
 PROBLEM = dict(m=64, n=64, k=64)
+OF_PACKED = dict(m=16, n=64, k=128, packed=sluice.WeightFormat())
 
 # name: (function, a right call's arguments)
 CALLS = {
@@ -75,18 +76,17 @@ CALLS = {
     "pack": (st.pack, dict(zip(("codes", "scales"), PACKED.unpack()), group=64)),
     "quantize_groups": (sw.quantize_groups, dict(weight=W)), "dequantize": (sw.dequantize, dict(weights=PACKED.quantized())),
     "problem_of": (sluice.problem_of, dict(a=X, b=W.t(), out=bf16(32, 64))),
-    "plan": (sluice.plan, PROBLEM), "explain": (sluice.explain, PROBLEM), "packed_plan": (sluice.packed_plan, dict(m=16, n=64, k=128)),
+    "plan": (sluice.plan, PROBLEM), "explain": (sluice.explain, PROBLEM), "plan of packed": (sluice.plan, OF_PACKED),
     "plan_rows": (sluice.plan_rows, dict(problem=sluice.Problem(1, 64, 64), m=(1, 2))),
     "compile": (sluice.compile, dict(what=[])),
     "WeightFormat": (lambda **named: sluice.WeightFormat(**named).struct(), {}),
     "Problem": (lambda **named: sluice.Problem(**named).check(), PROBLEM),
-    "PackedProblem": (lambda **named: sluice.PackedProblem(**named).check(), dict(m=16, n=64, k=128)),
+    "Problem of packed": (lambda **named: sluice.Problem(**named).check(), OF_PACKED),
 }
 WRONG = {"None": None, "a list": ["a", [3]], "a name": "x", "an object": object()}
 # Kinds of values that are right for these arguments, or for arguments that accept anything.
 RIGHT = {"None": {"activation", "scale_a", "scale_b", "scale_x", "scale_d", "ignore_records", "device"}, "a name": {"cache_dir", "nvrtc", "compiled_dims"}}
-PARAMETERS = {"WeightFormat": sluice.WeightFormat, "Problem": sluice.Problem,
-              "PackedProblem": sluice.PackedProblem}
+PARAMETERS = {"WeightFormat": sluice.WeightFormat, "Problem": sluice.Problem, "Problem of packed": sluice.Problem}
 
 
 def cases():
@@ -154,7 +154,7 @@ def test_a_call_that_does_not_fit_is_an_error_of_both_kinds(name):
     assert isinstance(caught.value, TypeError) and isinstance(caught.value, ValueError)
     named = {parameter.name: parameter for parameter in inspect.signature(PARAMETERS.get(name, function)).parameters.values()}
     for missing in right:
-        if missing not in named or named[missing].default is inspect.Parameter.empty:
+        if missing != "packed" and (missing not in named or named[missing].default is inspect.Parameter.empty):
             with pytest.raises(sluice.InvalidCall, match=rf"\b{missing}\b.* missing"):
                 function(**{given: value for given, value in right.items() if given != missing})
     for near in ("activation", "deterministic", "out_dtype", "granularity"):

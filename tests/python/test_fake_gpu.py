@@ -21,7 +21,7 @@ from sluice import _binding
 
 def test_a_range_of_rows_is_prepared_at_once_and_serves_calls():
     sluice.prepare(sluice.Problem(1, 384, 640), m=(1, 48))
-    sluice.prepare([sluice.PackedProblem(1, 384, 640)], m=range(1, 17))
+    sluice.prepare([sluice.Problem(1, 384, 640, packed=sluice.WeightFormat())], m=range(1, 17))
     w = weight("bf16", 640, 384)
     before = sluice.holdings().kernels
     for m in (1, 2, 47, 48):
@@ -209,7 +209,7 @@ def test_the_graph_example_of_the_manual_prepares_what_it_captures(source_root):
     class Ops:  # the functions that sluice.torch calls, on arrays of the fake GPU
         def quantize(x, granularity):
             q, s = on_gpu("e4m3", x.shape), on_gpu("fp32", (x.shape[0], 1))
-            binding.quantize(x, q, s, sluice.problems.GRANULARITIES.index(granularity), False, 0, None)
+            binding.quantize(x, q, s, sluice._names.GRANULARITIES.index(granularity), False, 0, None)
             return q, s
 
         def scaled_mm(a, b, scale_a, scale_b, out_dtype):

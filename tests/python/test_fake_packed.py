@@ -15,15 +15,15 @@ def test_a_packed_product_is_prepared_once_and_launched_each_time():
     assert sluice.holdings().kernels == before + 1
     assert launches_of(lambda: [packed_mm(x, blob, out, 192, 256, bias=on_gpu("fp16", (192,)), activation=2)
                                 for _ in range(5)]) == 5
-    sluice.prepare(sluice.PackedProblem(16, 192, 256, FORMAT, "bf16", "fp32", "fp16", "gelu"))
+    sluice.prepare(sluice.Problem(16, 192, 256, packed=FORMAT, d="fp32", bias="fp16", activation="gelu"))
     assert sluice.holdings().kernels == before + 1, "the same problem, however it is spelled"
-    sluice.prepare([sluice.PackedProblem(m, 192, 256, FORMAT) for m in (1, 4)] + [sluice.Problem(24, 40, 56)])
+    sluice.prepare([sluice.Problem(m, 192, 256, packed=FORMAT) for m in (1, 4)] + [sluice.Problem(24, 40, 56)])
     assert sluice.holdings().kernels == before + 4
 
 
 def test_another_plan_takes_the_place_of_the_planners():
     x, blob, out = on_gpu("bf16", (7, 512)), a_blob(128, 512), on_gpu("bf16", (7, 512))
-    plan = sluice.packed_plan(m=7, n=128, k=512, weights=FORMAT, warps=4, stages=3, parts=4, row_blocks=2)
+    plan = sluice.plan(m=7, n=128, k=512, packed=FORMAT, schedule="narrow", warps=4, stages=3, cluster=(1, 1, 4), tile=(None, 32))
     sluice.prepare(plan)
     before = sluice.holdings().kernels
     assert launches_of(lambda: packed_mm(x, blob, on_gpu("bf16", (7, 128)), 128, 512)) == 1
@@ -63,10 +63,10 @@ def test_e4m3_tokens_take_one_scale_or_one_each():
     assert sluice.holdings().kernels == before + 2, "none, and one for all"
     for shape in ((16,), (16, 1), (2, 8, 1)):
         assert run(on_gpu("fp32", shape)) == 1
-    sluice.prepare(sluice.PackedProblem(16, 192, 256, BYTES, "e4m3", scale_x="vector"))
+    sluice.prepare(sluice.Problem(16, 192, 256, packed=BYTES, a="e4m3", scale_a="vector"))
     assert sluice.holdings().kernels == before + 3
-    for scale_x in ("tensor", "vector"):  # with one token, both describe the same problem
-        sluice.prepare(sluice.PackedProblem(1, 192, 256, BYTES, "e4m3", scale_x=scale_x))
+    for scale_a in ("tensor", "vector"):  # with one token, both describe the same problem
+        sluice.prepare(sluice.Problem(1, 192, 256, packed=BYTES, a="e4m3", scale_a=scale_a))
     assert run(on_gpu("fp32", (1, 1)), on_gpu("e4m3", (1, 256)), on_gpu("bf16", (1, 192))) == 1
     assert sluice.holdings().kernels == before + 4
 
@@ -88,14 +88,14 @@ def test_what_a_product_of_e4m3_tokens_refuses():
         (run(on_gpu("bf16", (4, 1))), sluice.InvalidType, "scale_x is bf16 and must be fp32"),
         (run(on_gpu("fp32", (4,), (2,))), sluice.InvalidStride, "scale_x.contiguous()"),
         (run(on_gpu("fp32", (4,), device=1)), sluice.WrongDevice, "scale_x is in cuda:1"),
-        (run(at("fp32", (4,), 2)), sluice.Misaligned, "scale_x"),
-        (run(at("fp32", (4,), 64), out=at("bf16", (4, 128), 0)), sluice.Aliasing, "overlaps scale_x"),
+        (run(at("fp32", (4,), 2)), sluice.Misaligned, "scale_a"),
+        (run(at("fp32", (4,), 64), out=at("bf16", (4, 128), 0)), sluice.Aliasing, "overlaps scale_a"),
         (run(on_gpu("fp32", (4,)), x=on_gpu("bf16", (4, 256)), weights=FORMAT, blob=a_blob(128, 256)), sluice.InvalidArgument,
          "scale_x is given and x is bf16: only e4m3 tokens have scales"),
         (run(weights=FORMAT, blob=a_blob(128, 256)), sluice.InvalidConfig, "need the order byte"),
         (run(weights=eights, blob=a_blob(128, 256, eights)), sluice.InvalidConfig, "its weights must be uint4"),
         (run(x=on_gpu("fp32", (4, 256))), sluice.InvalidType, "x is fp32 and must be fp16, bf16 or e4m3"),
-        (run(x=on_gpu("e4m3", (4, 256), (264, 1))), sluice.Misaligned, "x_ld = 264 must be a multiple of 16"),
+        (run(x=on_gpu("e4m3", (4, 256), (264, 1))), sluice.Misaligned, "a_ld = 264 must be a multiple of 16"),
         (run(x=on_gpu("bf16", (4, 256)), weights=FORMAT, blob=a_blob(128, 256), out=on_gpu("e4m3", (4, 128))), sluice.InvalidType,
          "e4m3"),
     ]
@@ -123,9 +123,9 @@ def test_packed_products_with_what_stands_around_them():
     bytes_blob, q = a_blob(256, 256, BYTES), on_gpu("e4m3", (4, 256))
     assert launches_of(lambda: packed_mm(on_gpu("e4m3", (4, 256)), bytes_blob, q, 256, 256, weights=BYTES,
                                          scale_d=on_gpu("fp32", (1,)))) == 1
-    sluice.prepare(sluice.PackedProblem(4, 256, 256, FORMAT, c=True, c_ld=264))
-    sluice.prepare(sluice.PackedProblem(4, 256, 256, FORMAT, gated=True, activation="silu"))
-    sluice.prepare(sluice.PackedProblem(4, 256, 256, FORMAT, norm_x=True))
+    sluice.prepare(sluice.Problem(4, 256, 256, packed=FORMAT, c="bf16", c_ld=264))
+    sluice.prepare(sluice.Problem(4, 256, 256, packed=FORMAT, gated=True, activation="silu"))
+    sluice.prepare(sluice.Problem(4, 256, 256, packed=FORMAT, norm_a=True))
     cases = [
         (lambda: packed_mm(x, blob, out, 256, 256, c=on_gpu("fp32", (4, 256))), sluice.InvalidType, "c is fp32 and must be bf16"),
         (lambda: packed_mm(x, blob, out, 256, 256, c=on_gpu("bf16", (4, 128))), sluice.InvalidSize, "c has shape (4, 128)"),
@@ -158,11 +158,11 @@ def test_what_a_packed_product_refuses():
         (lambda: packed_mm(on_gpu("bf16", (8, 256), (0, 1)), blob, on_gpu("bf16", (8, 128)), 128, 256), sluice.InvalidStride,
          "x has shape (8, 256)"),
         (lambda: packed_mm(on_gpu("fp32", (4, 256)), blob, out, 128, 256), sluice.InvalidType, "x is fp32"),
-        (lambda: packed_mm(on_gpu("bf16", (4, 256), (257, 1)), blob, out, 128, 256), sluice.Misaligned, "x_ld = 257"),
+        (lambda: packed_mm(on_gpu("bf16", (4, 256), (257, 1)), blob, out, 128, 256), sluice.Misaligned, "a_ld = 257"),
         (lambda: packed_mm(x, on_gpu("uint8", (size - 1,)), out, 128, 256), sluice.InvalidSize, "packed.blob has shape"),
         (lambda: packed_mm(x, on_gpu("fp32", (size,)), out, 128, 256), sluice.InvalidType, "packed.blob is fp32"),
-        (lambda: packed_mm(x, at("uint8", (size,), 64), out, 128, 256), sluice.Misaligned, "weights are packed.blob"),
-        (lambda: packed_mm(at("bf16", (4, 256), 8), blob, out, 128, 256), sluice.Misaligned, "X is x"),
+        (lambda: packed_mm(x, at("uint8", (size,), 64), out, 128, 256), sluice.Misaligned, "B is packed.blob"),
+        (lambda: packed_mm(at("bf16", (4, 256), 8), blob, out, 128, 256), sluice.Misaligned, "A is x"),
         (lambda: packed_mm(at("bf16", (4, 256), 0), blob, at("bf16", (4, 128), 1024), 128, 256), sluice.Aliasing, "D is out"),
         (lambda: packed_mm(x, blob, out, 128, 256, bias=on_gpu("bf16", (64,))), sluice.InvalidSize, "bias has shape (64,)"),
         (lambda: packed_mm(x, blob, out, 128, 256, activation=9), sluice.InvalidArgument, "activation = 9"),

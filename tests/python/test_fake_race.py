@@ -19,19 +19,17 @@ import sys, sluice
 from fake_gpu import launches_of, lib, mm, on_gpu, weight
 problem = {}
 """
-PROBLEMS = {"dense": "sluice.Problem(64, 1024, 2048)", "packed": "sluice.PackedProblem(16, 1024, 2048)",
+PROBLEMS = {"dense": "sluice.Problem(64, 1024, 2048)", "packed": "sluice.Problem(16, 1024, 2048, packed=sluice.WeightFormat())",
             "convolution": "sluice.Convolution('fprop', (8, 64, 28, 28), (128, 3, 3), padding=1)"}
 RACE = """
 plans = []
 assert launches_of(lambda: plans.append(sluice.race(problem, candidates=2))) > 3
 assert plans[0].source == "record" and plans[0].estimate_us > 0 and plans[0].problem is problem
-plan = sluice.packed_plan if isinstance(problem, sluice.PackedProblem) else sluice.plan
-assert plan(problem, device=0).config == plans[0].config, "this process plans the winner too"
+assert sluice.plan(problem, device=0).config == plans[0].config, "this process plans the winner too"
 print(plans[0].config)
 """
 LATER = """
-plan = sluice.packed_plan if isinstance(problem, sluice.PackedProblem) else sluice.plan
-assert plan(problem, device=0).source == "record"
+assert sluice.plan(problem, device=0).source == "record"
 assert launches_of(lambda: print(sluice.race(problem).config)) == 0, "a record stands: nothing is timed"
 """
 USED = """

@@ -40,11 +40,13 @@ def _product(dice):
 def _packed(dice):
     weights = sluice.WeightFormat(dice.choice(("uint4", "int8", "e4m3")), dice.choice((0, 32, 64, 128)),
                                   dice.choice(("fp16", "bf16", "fp32")), dice.random() < 0.3, dice.choice(("half", "byte")))
-    return sluice.PackedProblem(
-        dice.choice((1, 4, 8, 16, 64, 300)), 8 * dice.randint(2, 200), 8 * dice.randint(4, 300), weights, dice.choice(("bf16", "fp16", "e4m3")),
-        dice.choice((None, "bf16", "fp16", "fp32", "e4m3")), dice.choice((None, "bf16", "fp32")), dice.choice(("none", "gelu", "silu")),
-        scale_x=dice.choice(("none", "none", "tensor", "vector")), gated=dice.random() < 0.3, c=dice.random() < 0.3,
-        scale_d=dice.choice(("none", "tensor")), norm_x=dice.random() < 0.2, x_ld=dice.choice((0, 2400)), d_ld=dice.choice((0, 1600)))
+    a, d = dice.choice(("bf16", "fp16", "e4m3")), dice.choice((None, "bf16", "fp16", "fp32", "e4m3"))
+    return sluice.Problem(
+        dice.choice((1, 4, 8, 16, 64, 300)), 8 * dice.randint(2, 200), 8 * dice.randint(4, 300), packed=weights, a=a, d=d,
+        bias=dice.choice((None, "bf16", "fp32")), activation=dice.choice(("none", "gelu", "silu")),
+        scale_a=dice.choice(("none", "none", "tensor", "vector")), gated=dice.random() < 0.3, c=(d or a) if dice.random() < 0.3 else None,
+        scale_d=dice.choice(("none", "tensor")), norm_a=dice.random() < 0.2, a_ld=dice.choice((0, 2400)), d_ld=dice.choice((0, 1600)),
+        accumulate=dice.choice(("promoted", "fast")), deterministic=dice.random() < 0.8)
 
 
 def _convolution(dice):
@@ -80,7 +82,7 @@ def test_the_tool_treats_the_same_problem(make, tmp_path):
     (tmp_path / "shapes").write_text("".join(problem.flags() + "\n" for problem in problems), encoding="utf-8")
     printed = _tool("plan", "--shapes", str(tmp_path / "shapes"), "--unit", "--gpu", "h200")
     assert printed.returncode == 0, printed.stderr
-    plans = [sluice.plan(p, gpu="h200") if not isinstance(p, sluice.PackedProblem) else sluice.packed_plan(p, gpu="h200") for p in problems]
+    plans = [sluice.plan(p, gpu="h200") for p in problems]
     gpu = plans[0].text[plans[0].text.index("\ngpu ") + 1:]
     wanted = gpu + "".join(f"\n{plan.text.removesuffix(gpu)}" + "".join(f"\n{unit}\n" for unit in plan.units) for plan in plans)
     said = "".join(line for line in printed.stdout.splitlines(keepends=True) if "; a plain product, as nothing is gathered" not in line)
@@ -98,9 +100,11 @@ def test_the_tool_treats_the_same_problem(make, tmp_path):
      "--shape 8x16x32 --batch 2 --ld-c 48 --batch-stride-a 999 --batch-stride-c 888 --bias --bias-type fp32 --residual --c-type fp32"),
     (sluice.Problem(8, 16, 32, d="fp32", update="add", deterministic=False, b_major="mn", d_unaligned=True),
      "--shape 8x16x32 --b-layout mn --unaligned d --update add --any-order"),
-    (sluice.PackedProblem(16, 4096, 4096), "--shape 16x4096x4096 --weights int4"),
-    (sluice.PackedProblem(16, 4096, 4096, sluice.WeightFormat(zeros=True, group=0, scale="bf16", order="byte"), "e4m3", scale_x="vector"),
+    (sluice.Problem(16, 4096, 4096, packed=sluice.WeightFormat()), "--shape 16x4096x4096 --weights int4"),
+    (sluice.Problem(16, 4096, 4096, packed=sluice.WeightFormat(zeros=True, group=0, scale="bf16", order="byte"), a="e4m3", scale_a="vector"),
      "--shape 16x4096x4096 --weights uint4 --group 0 --weight-scale bf16 --zero per_group --dtype e4m3 --scale-a vector"),
+    (sluice.Problem(4, 64, 128, packed=sluice.WeightFormat("int8", 64), d="fp32", c="fp32", c_ld=72, a_ld=136, norm_a=True, accumulate="fast"),
+     "--shape 4x64x128 --weights int8 --group 64 --d fp32 --ld-a 136 --ld-c 72 --residual --norm-a"),
     (sluice.Convolution("fprop", (32, 64, 56, 40), (128, 3, 1), (1, 2), (1, 0), 1, (2, 0), c="bf16"),
      "--conv fprop --input 32x64x56x40 --filter 128x3x1 --stride 1x2 --padding 1:2x0 --residual"),
 ])
@@ -133,8 +137,7 @@ def test_the_layers_of_a_model_are_those_that_convert_runs(recipe):
             layer = kind(k, n, False, format=sluice.WeightFormat(kind.DEFAULT.type, scale="bf16"), device="meta")
         else:
             layer = st.nn.Linear(k, n, bias=False, recipe=None if recipe == "none" else recipe, device="meta", dtype=linear.weight.dtype)
-        make = sluice.packed_plan if recipe in st.nn.PACKED_RECIPES else sluice.plan
-        wanted += [make(layer.problem(m), gpu="h200") for m in tokens]
+        wanted += [sluice.plan(layer.problem(m), gpu="h200") for m in tokens]
     gpu = wanted[0].text[wanted[0].text.index("\ngpu ") + 1:]
     assert printed.stdout == gpu + "".join(f"\n{plan.text.removesuffix(gpu)}" + "".join(f"\n{unit}\n" for unit in plan.units) for plan in wanted)
 

@@ -29,8 +29,8 @@ STEEPEST, SLACK = 1.13, 2.0**-20  # for smooth activations, as in sluice/check/p
 
 def kernel_for(x, weights, result):
     names = {BF16: "bf16", FP16: "fp16", FP32: "fp32"}
-    return kernel_of(sluice.PackedProblem(x.shape[0], result.shape[1], x.shape[1], weights.packed.format, names[x.dtype],
-                                         names[result.dtype]))
+    return kernel_of(sluice.Problem(x.shape[0], result.shape[1], x.shape[1], packed=weights.packed.format, a=names[x.dtype],
+                                    d=names[result.dtype]))
 
 
 def weight_rounding(dtype, weights):
@@ -121,7 +121,7 @@ def layer_weight():
 @pytest.fixture(scope="module", autouse=True)
 def compiled_ahead():
     """Compiles all kernels of the layer's test in parallel."""
-    problems = [sluice.PackedProblem(m, LAYER, LAYER, weights, x, "fp32") for weights in FORMATS for x in ("bf16", "fp16")
+    problems = [sluice.Problem(m, LAYER, LAYER, packed=weights, a=a, d="fp32") for weights in FORMATS for a in ("bf16", "fp16")
                 for m in TOKENS]
     sluice.compile(problems, packers=FORMATS)
 
@@ -332,7 +332,7 @@ def test_the_current_stream_is_used():
 
 def test_two_streams_at_once():
     weights = [whole_weights(1024, 4096, seed=i) for i in range(2)]
-    sluice.prepare(sluice.packed_plan(weights[0].packed.problem(8, "bf16"), parts=4, warps=4, stages=3))
+    sluice.prepare(sluice.plan(weights[0].packed.problem(8, "bf16"), cluster=(1, 1, 4), warps=4, stages=3))
     streams, x = [torch.cuda.Stream() for _ in range(2)], [whole(8, 4096, seed=i) for i in range(2)]
     outs = [torch.zeros(8, 1024, device="cuda", dtype=BF16) for _ in range(2)]
     torch.cuda.synchronize()

@@ -25,7 +25,7 @@ LAYER, TOKENS = 4096, (1, 33, 300)
 @pytest.fixture(scope="module", autouse=True)
 def compiled_ahead():
     """Compiles all kernels of the layer's test in parallel."""
-    problems = [sluice.PackedProblem(m, LAYER, LAYER, weights, "e4m3", "fp32", scale_x="vector") for weights in FORMATS
+    problems = [sluice.Problem(m, LAYER, LAYER, packed=weights, a="e4m3", d="fp32", scale_a="vector") for weights in FORMATS
                 for m in TOKENS]
     sluice.compile(problems, packers=FORMATS)
 
@@ -64,7 +64,7 @@ def test_a_layer_and_its_quantised_input_are_within_the_bound(weights):
     reference = Weights(*packed.unpack(), weights.group, "uint4", "byte")
     assert torch.equal(reference.packed.blob, packed.blob)
     for m in TOKENS:
-        assert kernel_of(sluice.PackedProblem(m, LAYER, LAYER, weights, "e4m3", "fp32", scale_x="vector")) == "strip"
+        assert kernel_of(sluice.Problem(m, LAYER, LAYER, packed=weights, a="e4m3", d="fp32", scale_a="vector")) == "strip"
         q, scales = st.quantize(real(m, LAYER, seed=m), "row")
         result = st.packed_mm(q, packed, scale_x=scales, out_dtype=FP32)
         within_bound(result, q, reference, scales)

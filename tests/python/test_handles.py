@@ -92,7 +92,7 @@ def test_a_plan_is_immutable():
         plan().colour = 1
 
 
-@pytest.mark.parametrize("value", [sluice.Problem(64, 64, 64, a="e4m3"), sluice.WeightFormat(), sluice.PackedProblem(16, 64, 128),
+@pytest.mark.parametrize("value", [sluice.Problem(64, 64, 64, a="e4m3"), sluice.WeightFormat(), sluice.Problem(16, 64, 128, packed=sluice.WeightFormat()),
                                    sluice.WeightFormat().numbers(64, 128), sluice.Compiled(1, 2, 3), sluice.Holdings(1, 2, 3),
                                    sluice.InvalidSize("m = -1")])
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])

@@ -31,20 +31,20 @@ def good_values():
     quantized = sluice.weights.quantize_groups(np.ones((64, 128), np.float32), 64)
     packed = sluice.pack_int4(quantized)
     words = np.full((16, 64), 0x77777777, np.int32)
-    plan, problem, few_bits = sluice.plan(m=64, n=64, k=64), sluice.Problem(64, 64, 64), sluice.PackedProblem(16, 64, 128)
+    plan, problem, few_bits = sluice.plan(m=64, n=64, k=64), sluice.Problem(64, 64, 64), sluice.Problem(16, 64, 128, packed=packed.format)
     conv, image = sluice.Convolution("fprop", (2, 64, 8, 8), (64, 3, 3)), np.zeros((2, 8, 8, 64), np.float16).transpose(0, 3, 1, 2)
     return {
         "": values() + arrays(np), "PackedWeights": [packed], "QuantizedWeights": [quantized], "WeightFormat": [packed.format],
-        "Problem": [problem], "PackedProblem": [few_bits], "Plan": [plan], "s": [problem.struct()],
+        "Problem": [problem, few_bits], "Plan": [plan], "s": [problem.struct()],
         "m": [64], "n": [64], "k": [128], "batch": [2], "group": [64, 128, 0], "bits": [4, 8], "start": [0, 64], "stop": [64, 128],
         "a": [np.ones((64, 128), np.float16)], "b": [np.ones((128, 64), np.float16)], "c": [None], "bias": [None, "bf16"],
         "out": [np.ones((64, 64), np.float16)], "codes": [quantized.codes], "scales": [quantized.scales, np.ones((16, 64), np.float16)],
         "zeros": [None, quantized.scales], "weights": [quantized, packed.format], "weight": [np.ones((64, 128), np.float32)],
         "blob": [packed.blob], "format": [packed.format], "permutation": [np.arange(128)], "order": ["half", np.arange(64)],
         "qweight": [words], "qzeros": [np.full((1, 8), 0x77777777, np.int32)], "weight_packed": [words], "number": [packed.format.number],
-        "weight_scale": [np.ones((64, 1), np.float16)], "weight_shape": [(64, 128)], "stages": [3, 4], "tile": [(128, 128)],
-        "cluster": [(1, 1), (2, 1, 1)], "x": ["bf16"], "problem": [None, problem], "what": [[], plan, [problem, few_bits]], "device": [None, 0],
-        "scale_type": ["fp16"], "schedule": ["plain", "ping_pong"], "packers": [[packed.format]], "quantizers": [["bf16"]],
+        "weight_scale": [np.ones((64, 1), np.float16)], "weight_shape": [(64, 128)], "stages": [3, 4], "tile": [(128, 128), (16, None)],
+        "cluster": [(1, 1), (2, 1, 1)], "packed": [packed.format], "problem": [None, problem, few_bits], "what": [[], plan, [problem, few_bits]], "device": [None, 0],
+        "scale_type": ["fp16"], "schedule": ["plain", "ping_pong", "narrow"], "packers": [[packed.format]], "quantizers": [["bf16"]],
         "Convolution": [conv], "op": ["fprop", "wgrad"], "input": [(2, 64, 8, 8), image], "filter": [(64, 3, 3)], "output": [image],
         "symmetric": [True, False], "jobs": [1], "candidates": [1, 3], "swapped": [True], "activation": ["relu"], "scale_a": ["none", None],
     }
@@ -86,22 +86,32 @@ def test_a_function_without_the_net_is_seen(monkeypatch):
 
 # ---- numbers, which ctypes would cut ----
 NUMBERS = ("stages", "raster_group", "clusters", "splits", "workspace_limit")
-PACKED = ("token_blocks", "row_blocks", "warps", "stages", "parts", "ctas", "tokens", "cluster_n", "x_stages", "w_stages",
-         "strips", "k_groups")
-PLAN, PACKED_PLAN = dict(m=64, n=64, k=64), dict(m=16, n=64, k=128)
-CALLERS = [(sluice.plan, PLAN, name) for name in NUMBERS] + [(sluice.packed_plan, PACKED_PLAN, name) for name in PACKED]
+OF_PACKED = ("warps", "stages", "ctas", "w_stages", "k_groups")
+PLAN, PACKED_PLAN = dict(m=64, n=64, k=64), dict(m=16, n=64, k=128, packed=sluice.WeightFormat())
+CALLERS = [(PLAN, name) for name in NUMBERS] + [(PACKED_PLAN, name) for name in OF_PACKED]
 
 
-@pytest.mark.parametrize("call, sizes, name", CALLERS, ids=[f"{call.__name__}-{name}" for call, _, name in CALLERS])
+@pytest.mark.parametrize("sizes, name", CALLERS, ids=[f"{'packed-' if 'packed' in sizes else ''}{name}" for sizes, name in CALLERS])
 @pytest.mark.parametrize("value", [2**63, 2**64 + 4, 10**400, -1, -2**32, 3.0, 3.9, "3", True, float("nan"), float("inf")],
                          ids=lambda value: str(value)[:20])
-def test_overrides_are_whole_numbers_that_c_can_hold(call, sizes, name, value):
+def test_overrides_are_whole_numbers_that_c_can_hold(sizes, name, value):
     with pytest.raises(sluice.Error) as caught:
-        call(**sizes, **{name: value})
+        sluice.plan(**sizes, **{name: value})
     assert str(caught.value).startswith(f"{name} = ") and isinstance(caught.value, (ValueError, TypeError))
 
 
-@pytest.mark.parametrize("name", ["stages", "raster_group", "clusters", "splits"])
+@pytest.mark.parametrize("name", ["tile", "cluster"])
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("value", [2**63, 2**64 + 4, 10**400, -1, -2**32, 3.0, 3.9, "3", True, float("nan"), float("inf")],
+                         ids=lambda value: str(value)[:20])
+def test_a_tile_and_a_cluster_are_of_such_numbers(name, place, value):
+    for sizes in (PLAN, PACKED_PLAN):
+        with pytest.raises(sluice.Error) as caught:
+            sluice.plan(**sizes, **{name: (value, 16) if place == 0 else (16, value)})
+        assert str(caught.value).startswith(f"{name}[{place}] = ")
+
+
+@pytest.mark.parametrize("name", ["stages", "raster_group", "clusters", "splits", "warps", "w_stages", "k_groups", "ctas"])
 def test_overrides_of_32_bits(name):
     with pytest.raises(sluice.InvalidArgument, match=re.escape(f"{name} = 4294967300 must be from 0 to 2^31 - 1")):
         sluice.plan(**PLAN, **{name: 2**32 + 4})
@@ -123,8 +133,11 @@ BAD = [
     (lambda: sluice.plan(**PLAN, device="x"), sluice.InvalidType, "device = 'x' must be an integer"),
     (lambda: sluice.plan(**PLAN, device=2**32), sluice.InvalidArgument, "device = 4294967296"),
     (lambda: sluice.plan(1), sluice.InvalidType, "problem = 1 must be a sluice.Problem"),
-    (lambda: sluice.plan(sluice.PackedProblem(16, 64, 128)), sluice.InvalidType, "must be a sluice.Problem"),
-    (lambda: sluice.packed_plan(sluice.Problem(64, 64, 64)), sluice.InvalidType, "must be a sluice.PackedProblem"),
+    (lambda: sluice.plan(**PLAN, schedule="plain, stages=3"), sluice.InvalidArgument, 'schedule = "plain__stages=3" must be one of'),
+    (lambda: sluice.plan(**PLAN, schedule="plain,stages=3"), sluice.InvalidArgument, 'schedule = "plain_stages=3" must be one of'),
+    (lambda: sluice.plan(**PACKED_PLAN, tile=(8, 16, 1)), sluice.InvalidArgument, "tile = (8, 16, 1) must have 2 numbers"),
+    (lambda: sluice.plan(sluice.WeightFormat()), sluice.InvalidType, "must be a sluice.Problem"),
+    (lambda: sluice.plan(sluice.Problem(**PACKED_PLAN), m=4), sluice.InvalidArgument, "give a Problem or its fields (['m']), not both"),
     (lambda: sluice.plan(m=True, n=64, k=64), sluice.InvalidType, "m = True must be an integer, and is of type bool"),
     (lambda: sluice.plan(m=np.array([64, 64]), n=64, k=64), sluice.InvalidType, "m = array([64, 64]) must be an integer"),
     (lambda: sluice.plan(m=64, n=64, k=64, a="x" * 10**6), sluice.InvalidArgument, "..."),

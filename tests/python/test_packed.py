@@ -189,8 +189,8 @@ def test_a_type_by_another_name_is_that_type():
     packed = sluice.pack(*random_arrays("uint4", 64, "fp16", False, 64, 128)[:2], group=64, order="byte")
     for name in ("e4m3", "float8_e4m3fn"):
         problem = packed.problem(16, name)
-        assert problem.scale_x == "vector"
-        assert problem.struct().d == sluice.PackedProblem(16, 64, 128, packed.format, "e4m3", "bf16").struct().d
+        assert problem.scale_a == "vector"
+        assert problem.struct().d == sluice.Problem(16, 64, 128, packed=packed.format, a="e4m3", d="bf16").struct().d
 
 
 def test_read_only_arrays_are_read():
@@ -221,27 +221,33 @@ def test_formats_as_numbers():
 
 def test_plans_of_packed_weights(cache):
     packed = sluice.pack_int4(np.ones((4096, 512), np.float32), 64, scale_type="fp16")
-    plan = sluice.packed_plan(packed.problem(16, "fp16", bias="fp32", activation="silu"))
+    plan = sluice.plan(packed.problem(16, "fp16", bias="fp32", activation="silu"))
     assert "uint4" in plan.text and "k 512" in plan.text and plan.text == sluice.explain(plan.problem) == sluice.explain(plan)
     assert plan.source == "model" and plan.workspace_bytes == 0 and plan.estimate_us > 0 and len(plan.units) == 1
     assert "silu" in plan.config and "4096x512" in repr(plan)
-    chosen = sluice.packed_plan(m=16, n=4096, k=512, weights=packed.format, warps=4, parts=2, stages=2)
-    assert ".warps = 4" in chosen.config and ".parts = 2" in chosen.config
-    assert sluice.packed_plan(m=0, n=64, k=64).units == ()
-    wide = sluice.packed_plan(m=300, n=4096, k=512, weights=packed.format, tokens=64, cluster_n=2, x_stages=4, w_stages=2)
-    assert ".tokens = 64, .cluster_n = 2" in wide.config and ".x_stages = 4, .w_stages = 2" in wide.config
+    chosen = sluice.plan(m=16, n=4096, k=512, packed=packed.format, warps=4, cluster=(1, 1, 2), stages=2)
+    assert ".warps = 4" in chosen.config and ".n = 1, .k = 2}" in chosen.config
+    narrow = sluice.plan(m=16, n=4096, k=512, packed=packed.format, schedule="narrow", tile=(16, 32), ctas=1)
+    assert ".tile = {.m = 16, .n = 32," in narrow.config
+    for tile, part in (((8, None), ".tile = {.m = 8,"), ((None, 64), ".n = 64, .k = 128}")):
+        assert part in sluice.plan(narrow.problem, schedule="narrow", tile=tile).config
+    assert sluice.plan(m=0, n=64, k=64, packed=sluice.WeightFormat()).units == ()
+    wide = sluice.plan(m=300, n=4096, k=512, packed=packed.format, schedule="wide", tile=(64, 128), cluster=(1, 2), stages=4, w_stages=2)
+    assert ".tile = {.m = 64," in wide.config and ".stages = 4, .cluster = {.m = 1, .n = 2," in wide.config and ".w_stages = 2" in wide.config
+    assert wide.config == sluice.plan(wide.problem, tile=(64, None), cluster=(1, 2, 1), stages=4, w_stages=2).config
 
 
 def test_plans_of_e4m3_tokens(cache):
     packed = sluice.pack_int4(np.ones((4096, 512), np.float32), 64, scale_type="fp16", order="byte")
     assert packed.format == sluice.WeightFormat(group=64, order="byte")
     problem = packed.problem(16)
-    assert problem == sluice.PackedProblem(16, 4096, 512, packed.format, "e4m3", scale_x="vector")
-    text = sluice.packed_plan(problem).text
-    assert "X e4m3 ld 512 with a scale per token, D bf16" in text
-    assert "with a scale, D fp16" in sluice.packed_plan(packed.problem(16, scale_x="tensor", d="fp16")).text
-    chosen = sluice.packed_plan(problem, tokens=32, strips=1, k_groups=2, parts=2, stages=4)
-    assert ".tokens = 32, .strips = 1, .k_groups = 2, .parts = 2, .stages = 4" in chosen.config
+    assert problem == sluice.Problem(16, 4096, 512, packed=packed.format, a="e4m3", scale_a="vector")
+    text = sluice.plan(problem).text
+    assert "A e4m3 ld 512 with a scale per token, D bf16" in text
+    assert "with a scale, D fp16" in sluice.plan(packed.problem(16, scale_a="tensor", d="fp16")).text
+    chosen = sluice.plan(problem, schedule="strip", tile=(32, 64), k_groups=2, cluster=(1, 1, 2), stages=4)
+    assert ".tile = {.m = 32, .n = 64, .k = 128}, .stages = 4, .cluster = {.m = 1, .n = 1, .k = 2}" in chosen.config
+    assert ".k_groups = 2" in chosen.config
     assert packed.unpack().codes.shape == (4096, 512)
 
 
@@ -250,18 +256,17 @@ def test_the_sizes_of_the_gpu_tests_meet_every_kernel(cache):
     test_gpu_packed.py checks it on a GPU."""
     for kind, group, scale, zeros, order, _, _ in FORMATS:
         packed = sluice.WeightFormat(kind, group, scale, zeros, order)
-        for m, kernel in ((1, "Narrow"), (33, "Strip"), (1000, "Wide")):
-            for x in ("e4m3",) if order == "byte" else ("bf16", "fp16"):
-                plan = sluice.packed_plan(m=m, n=4096, k=4096, weights=packed, x=x, d="fp32",
-                                         scale_x="vector" if x == "e4m3" else "none")
-                assert plan.config.startswith(f"sluice::{'Strip' if x == 'e4m3' else kernel}Config")
+        for m, kernel in ((1, "narrow"), (33, "strip"), (1000, "wide")):
+            for a in ("e4m3",) if order == "byte" else ("bf16", "fp16"):
+                plan = sluice.plan(m=m, n=4096, k=4096, packed=packed, a=a, d="fp32", scale_a="vector" if a == "e4m3" else "none")
+                assert f"Schedule::{'strip' if a == 'e4m3' else kernel}," in plan.config
 
 
 def test_kernels_and_packers_are_compiled_ahead(cache, has_nvrtc):
     if not has_nvrtc:
         pytest.skip("no NVRTC")
     format = sluice.WeightFormat(group=64)  # noqa: A001
-    items = [sluice.PackedProblem(4, 256, 256, format), sluice.packed_plan(m=4, n=256, k=256, weights=format)]
+    items = [sluice.Problem(4, 256, 256, packed=format), sluice.plan(m=4, n=256, k=256, packed=format)]
     assert sluice.compile(items, packers=[format]) == (3, 0, 0), "equal kernels once, and two of the packer"
     assert sluice.compile(items, packers=[format]) == (0, 3, 0)
 
@@ -341,23 +346,41 @@ def bad_calls():
     yield "an empty slice", lambda: packed.slice_k(64, 64), sluice.InvalidSize, "at least one"
     yield "e4m3 as integers", lambda: sluice.pack(codes, scales, type="e4m3").quantized(), sluice.InvalidType, "unpack()"
     yield "another device", lambda: packed.to("cuda"), sluice.InvalidType, "ndarray"
-    yield "e4m3 tokens and their weights' order", lambda: sluice.packed_plan(packed.problem(4, "e4m3")), sluice.InvalidConfig, \
-        "X is e4m3: 8-bit tokens need the order byte"
-    yield "scales of 16-bit tokens", lambda: sluice.packed_plan(packed.problem(4, "bf16", scale_x="vector")), \
+    yield "e4m3 tokens and their weights' order", lambda: sluice.plan(packed.problem(4, "e4m3")), sluice.InvalidConfig, \
+        "A is e4m3: 8-bit tokens need the order byte"
+    yield "scales of 16-bit tokens", lambda: sluice.plan(packed.problem(4, "bf16", scale_a="vector")), \
         sluice.InvalidType, "only e4m3 tokens have scales"
-    yield "a scale that is none", lambda: sluice.packed_plan(packed.problem(4, scale_x="row")), sluice.InvalidArgument, "row"
+    yield "a scale that is none", lambda: sluice.plan(packed.problem(4, scale_a="row")), sluice.InvalidArgument, "row"
     yield "an order that is none", lambda: sluice.pack_int4(np.ones((8, 512), np.float32), order="e4m3"), \
         sluice.InvalidArgument, "half, byte"
-    yield "a choice of another kernel", lambda: sluice.packed_plan(packed.problem(4), strips=2, warps=4), sluice.InvalidConfig, \
-        "ask for one of them"
-    yield "e5m2 tokens", lambda: sluice.packed_plan(packed.problem(4, "e5m2")), sluice.InvalidType, "X is e5m2"
-    yield "a plan of ragged tokens", lambda: sluice.packed_plan(m=4, n=64, k=100), sluice.Misaligned, "multiple of 8"
-    yield "a plan of byte order", lambda: sluice.packed_plan(m=4, n=64, k=128, weights=sluice.WeightFormat(order="byte")), \
+    for choices in (dict(k_groups=2, warps=4), dict(schedule="strip", warps=4), dict(schedule="narrow", w_stages=2),
+                    dict(schedule="wide", cluster=(1, 1, 2)), dict(schedule="narrow", tile=(12, None)), dict(schedule="strip", tile=(None, 96))):
+        yield f"a choice of another kernel: {choices}", lambda choices=choices: sluice.plan(packed.problem(4), **choices), \
+            sluice.InvalidConfig, "ask for one of them"
+    for schedule in ("ping_pong", "plain"):
+        yield f"the schedule {schedule}", lambda schedule=schedule: sluice.plan(packed.problem(4), schedule=schedule), \
+            sluice.InvalidConfig, f"schedule = {schedule}: schedule must be narrow, wide or strip"
+    for choice in (dict(splits=2), dict(raster="along_m"), dict(store="tma"), dict(swapped=True), dict(clusters=4), dict(combine="add")):
+        yield f"a choice of matrices: {choice}", lambda choice=choice: sluice.plan(packed.problem(4), **choice), sluice.InvalidConfig, \
+            "are for weights that are not packed"
+    yield "e5m2 tokens", lambda: sluice.plan(packed.problem(4, "e5m2")), sluice.InvalidType, "A is e5m2"
+    yield "a plan of ragged tokens", lambda: sluice.plan(m=4, n=64, k=100, packed=packed.format), sluice.Misaligned, "multiple of 8"
+    yield "a plan of byte order", lambda: sluice.plan(m=4, n=64, k=128, packed=sluice.WeightFormat(order="byte")), \
         sluice.InvalidConfig, "order half"
-    yield "weights that are no format", lambda: sluice.packed_plan(m=4, n=64, k=128, weights="int4"), sluice.InvalidArgument, \
-        "packed.format"
-    yield "a field that is none", lambda: sluice.packed_plan(m=4, n=64, k=128, a="fp16"), sluice.InvalidArgument, "PackedProblem"
-    yield "choices that do not fit", lambda: sluice.packed_plan(m=4, n=64, k=128, stages=1), sluice.InvalidConfig, "stages"
+    for wrong in ("int4", True, packed):
+        yield f"packed that is no format: {wrong}", lambda wrong=wrong: sluice.plan(m=4, n=64, k=128, packed=wrong), \
+            sluice.InvalidArgument, "must be a sluice.WeightFormat: pass the format of PackedWeights"
+    yield "a field that is none", lambda: packed.problem(4, weights="int4"), sluice.InvalidCall, "Problem takes no 'weights': did you mean packed?"
+    yield "choices that do not fit", lambda: sluice.plan(packed.problem(4), stages=1), sluice.InvalidConfig, "stages"
+    yield "a C of another type", lambda: packed.problem(4, c="fp32").check(), sluice.InvalidType, "is fp32 and d is bf16"
+    yield "a C of another type than d", lambda: packed.problem(4, c="bf16", d="fp32").check(), sluice.InvalidType, "is bf16 and d is fp32"
+    yield "a norm without packed weights", lambda: sluice.Problem(4, 64, 128, norm_a=True).check(), sluice.InvalidArgument, \
+        "norm_a = True and packed = None"
+    yield "a norm that is a number", lambda: packed.problem(4, norm_a=1).check(), sluice.InvalidArgument, "norm_a = 1 must be True or False"
+    for name, value in (("b", "bf16"), ("b", "e4m3"), ("b_major", "mn"), ("b_ld", 128), ("b_batch_stride", 8192), ("b_unaligned", True),
+                        ("batch", 2), ("a_major", "mn"), ("scale_b", "tensor"), ("update", "add"), ("a_unaligned", True), ("d_batch_stride", 9)):
+        yield f"{name} = {value} of packed weights", lambda given={name: value}: packed.problem(4, **given).check(), sluice.InvalidArgument, \
+            f"{name} = {value!r} and packed is given"
 
 
 @pytest.mark.parametrize("call, kind, mention", [row[1:] for row in bad_calls()], ids=[row[0] for row in bad_calls()])

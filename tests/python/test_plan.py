@@ -43,8 +43,8 @@ def test_a_plan_is_for_the_gpu_that_is_named():
     h100, h200 = sluice.plan(problem, gpu="h100"), sluice.plan(problem, gpu="h200")
     assert "NVIDIA H100" in h100.text and "NVIDIA H200" in h200.text and h100.config != h200.config
     assert "as no GPU was" not in h200.text + sluice.explain(problem, gpu="H100")
-    packed = sluice.PackedProblem(16, 4096, 4096)
-    assert "NVIDIA H100" in sluice.packed_plan(packed, gpu="h100").text and "NVIDIA H20," in sluice.explain(packed, gpu="h20")
+    packed = sluice.Problem(16, 4096, 4096, packed=sluice.WeightFormat())
+    assert "NVIDIA H100" in sluice.plan(packed, gpu="h100").text and "NVIDIA H20," in sluice.explain(packed, gpu="h20")
     assert "NVIDIA H100" in sluice.plan_rows(problem, (1, 2), gpu="h100").plans[0].text
     with pytest.raises(sluice.InvalidArgument, match="h100-pcie"):
         sluice.plan(problem, gpu="b200")
@@ -122,6 +122,9 @@ def test_a_problem_survives_the_way_through_c():
     assert sluice.Problem.from_struct(gated.struct()) == gated
     gradient = sluice.Problem(64, 512, 256, b="bf16", d="fp32", update="add", deterministic=False)
     assert sluice.Problem.from_struct(gradient.struct()) == gradient
+    for packed in (sluice.WeightFormat("int8", 0, "bf16", True), sluice.WeightFormat(order="byte")):
+        few_bits = sluice.Problem(64, 512, 256, packed=packed, a_ld=264, c="bf16", c_ld=520, d="bf16", activation="silu", norm_a=True)
+        assert sluice.Problem.from_struct(few_bits.struct()) == few_bits
 
 
 def test_gradients_are_added_to_d():
@@ -149,7 +152,10 @@ BAD = [
     (dict(m=8, n=8, k=8, update="sum"), sluice.InvalidArgument, ValueError, ["update = 'sum'", "set, add"]),
     (dict(m=8, n=8, k=8, deterministic="no"), sluice.InvalidArgument, ValueError, ["deterministic = 'no'", "True or False"]),
     (dict(m=8, n=8, k=8, update="add"), sluice.InvalidType, TypeError, ["fp32"]),
-    (dict(m=8, n=8, k=8, colour=1), sluice.InvalidArgument, ValueError, ["colour", "a_ld"]),
+    (dict(m=8, n=8, k=8, colour=1), sluice.InvalidArgument, ValueError, ["plan takes no 'colour'", "a_ld", "norm_a", "schedule", "ctas"]),
+    (dict(m=8, n=8, k=8, norm_a=True), sluice.InvalidArgument, ValueError, ["norm_a = True and packed = None"]),
+    (dict(m=8, n=8, k=8, schedule="narrow"), sluice.InvalidConfig, ValueError, ["schedule = narrow is for packed weights"]),
+    (dict(m=8, n=8, k=8, k_groups=2), sluice.InvalidConfig, ValueError, ["k_groups", "for packed weights"]),
     (dict(m=8, n=8, k=8, lda=8), sluice.InvalidArgument, ValueError, ["'lda'", "did you mean a_ld?"]),
     (dict(m=8, n=8, k=8, act="relu"), sluice.InvalidArgument, ValueError, ["'act'", "did you mean activation?"]),
     (dict(m=8, n=8, k=8, a="fp8"), sluice.InvalidArgument, ValueError, ["'fp8'", "did you mean e4m3?"]),
@@ -189,27 +195,31 @@ def test_torchs_names_of_types_are_taken(name, here):
     assert bytes(conv[0]) == bytes(conv[1])
     if here in ("bf16", "fp16"):
         assert sluice.WeightFormat(scale=name).number == sluice.WeightFormat(scale=here).number
-        packed = [sluice.PackedProblem(16, 64, 128, x=kind, d=kind, bias=kind).struct() for kind in (name, here)]
+        packed = [sluice.Problem(16, 64, 128, packed=sluice.WeightFormat(), a=kind, d=kind, bias=kind).struct() for kind in (name, here)]
         assert bytes(packed[0]) == bytes(packed[1])
 
 
 @pytest.mark.parametrize("names, mention", [(dict(dtype="e4m3"), "did you mean a?"), (dict(out_dtype="fp32"), "did you mean d?"),
                                             (dict(epilogue="relu"), "did you mean activation?"), (dict(tille=(8, 8)), "did you mean tile?"),
-                                            (dict(use_fast_accum=True), "did you mean accumulate?")])
+                                            (dict(use_fast_accum=True), "did you mean accumulate?"),
+                                            (dict(scale_x="vector"), "did you mean scale_a?"), (dict(x="bf16"), "did you mean a?"),
+                                            (dict(norm_x=True), "did you mean norm_a?"), (dict(weights=None), "did you mean packed?"),
+                                            (dict(token_blocks=1), "did you mean tile?"), (dict(parts=2), "did you mean cluster?"),
+                                            (dict(x_stages=2), "did you mean stages?"), (dict(stage=2), "did you mean stages?"),
+                                            (dict(k_group=2), "did you mean k_groups?"), (dict(pack=None), "did you mean packed?")])
 def test_names_of_other_interfaces_are_understood(names, mention):
     with pytest.raises(sluice.InvalidCall) as caught:
         sluice.explain(m=8, n=64, k=64, **names)
     assert mention in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", [sluice.Problem, sluice.PackedProblem, sluice.WeightFormat])
+@pytest.mark.parametrize("kind", [sluice.Problem, sluice.WeightFormat])
 def test_docstrings_list_every_field_with_its_default(kind):
     for field in dataclasses.fields(kind):
         if field.default is dataclasses.MISSING:
             assert f"``{field.name}``" in kind.__doc__, field.name
         else:
             default = f'"{field.default}"' if isinstance(field.default, str) else field.default
-            default = "WeightFormat()" if isinstance(default, sluice.WeightFormat) else default
             assert f"``{field.name}`` = {default}" in kind.__doc__, field.name
 
 

@@ -5,7 +5,7 @@ import pytest
 import sluice
 
 LAYER = sluice.Problem(1, 6144, 4096, a="e4m3", scale_a="vector", scale_b="vector")
-PACKED = sluice.PackedProblem(1, 6144, 4096)
+PACKED = sluice.Problem(1, 6144, 4096, packed=sluice.WeightFormat())
 
 
 @pytest.mark.parametrize("problem", [LAYER, PACKED])

@@ -464,8 +464,8 @@ def test_a_linear_says_which_problem_it_multiplies(recipe, scales):
 
 def test_a_packed_linear_does_too():
     layer = st.nn.Linear4bit(256, 512)
-    assert layer.problem(16) == sluice.PackedProblem(16, 512, 256, layer.format, "torch.bfloat16", "torch.bfloat16", "torch.bfloat16")
+    assert layer.problem(16) == sluice.Problem(16, 512, 256, packed=layer.format, **dict.fromkeys(("a", "d", "bias"), "torch.bfloat16"))
     tokens = st.nn.Linear4bit(256, 512, bias=False, activations="e4m3").problem(4, torch.float16)
-    assert (tokens.x, tokens.d, tokens.scale_x, tokens.bias) == ("e4m3", "torch.float16", "vector", None)
+    assert (tokens.a, tokens.d, tokens.scale_a, tokens.bias) == ("e4m3", "torch.float16", "vector", None)
     with pytest.raises(sluice.InvalidArgument, match="must be on a GPU"):
         layer.prepare(rows=(1, 16))

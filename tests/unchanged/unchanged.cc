@@ -21,7 +21,6 @@
 #include <sluice/host/jit/source.h>
 #include <sluice/host/text/norm_units.h>
 #include <sluice/host/text/pack_units.h>
-#include <sluice/host/text/packed_units.h>
 #include <sluice/host/text/quantize_units.h>
 #include <sluice/rows.h>
 
@@ -30,6 +29,7 @@
 #include "cli/requests.h"
 #include "tests/compile/plain_configs.h"
 #include "tests/gpu/sanitize_pool.h"
+#include "tests/packed_problems.h"
 #include "tests/plans/plan_file.h"
 #include "tests/registered_configs.h"
 #include "tests/unit/packed_formats.h"
@@ -84,17 +84,16 @@ void add_packed(Units& units) {
   const auto add = [&](const char* pool, const auto& configs) {
     int i = 0;
     for (const auto& config : configs)
-      units.add(fmt::format("{} {} {}", pool, i++, packed::short_name(config)), unit_text(config));
+      units.add(fmt::format("{} {} {}", pool, i++, short_name(config)), unit_text(config));
   };
   add("packed narrow", testing::sanitize_narrow_pool());
   add("packed strip", testing::sanitize_strip_pool());
   add("packed wide", testing::sanitize_wide_pool());
   int i = 0;
-  const Result<std::vector<bench::AnyProblem>> set = bench::problem_set("packed");
-  for (const bench::AnyProblem& problem : *set)
-    if (const auto plan = packed::plan(std::get<PackedProblem>(problem), DeviceInfo{}))
-      units.add(fmt::format("packed set {} {}", i++, packed::short_name(plan->config)),
-                unit_text(plan->config));
+  const Result<std::vector<Problem>> set = bench::problem_set("packed");
+  for (const Problem& problem : *set)
+    if (const auto plan = gemm::plan(problem, DeviceInfo{}))
+      units.add(fmt::format("packed set {} {}", i++, short_name(plan->config)), unit_text(plan->config));
 }
 
 void add_norms(Units& units) {
@@ -157,31 +156,25 @@ class Plans {
   std::string text_;
 };
 
-std::string choice_of(const Plan& plan) {
+std::string choice_text(const Plan& plan) {
+  if (is_packed(plan.problem))
+    return fmt::format("{}\nsmem {} weights {} {}", to_string(plan.config), plan.smem_bytes,
+                       blob_bytes(plan.problem), name_of(plan.source));
   return fmt::format("{}\n{}\nsmem {} workspace {} {}", to_string(plan.config), to_string(plan.split),
                      plan.smem_bytes, plan.workspace_bytes, name_of(plan.source));
 }
-std::string choice_of(const packed::Plan& plan) {
-  return fmt::format("{}\nsmem {} weights {} {}", to_string(plan.config), plan.smem_bytes, plan.weight_bytes,
-                     name_of(plan.source));
-}
 
-template <class AnyPlan>
-void add_plan(Plans& plans, const std::string& name, const Result<AnyPlan>& plan) {
+void add_plan(Plans& plans, const std::string& name, const Result<Plan>& plan) {
   if (plan)
-    plans.add(name, choice_of(*plan), describe(*plan));
+    plans.add(name, choice_text(*plan), describe(*plan));
   else
     plans.add(name, plan.error().message, "");
 }
 
 void add_request(Plans& plans, const std::string& name, const bench::Request& request) {
-  for (const char* gpu : kGpus) {
-    const std::string full = fmt::format("{} {}", gpu, name);
-    if (const auto* dense = std::get_if<bench::DenseRequest>(&request))
-      add_plan(plans, full, gemm::plan(dense->problem, *gpu_named(gpu), dense->overrides));
-    if (const auto* packed = std::get_if<bench::PackedRequest>(&request))
-      add_plan(plans, full, packed::plan(packed->problem, *gpu_named(gpu), packed->overrides));
-  }
+  for (const char* gpu : kGpus)
+    add_plan(plans, fmt::format("{} {}", gpu, name),
+             gemm::plan(request.problem, *gpu_named(gpu), request.overrides));
 }
 
 std::vector<fs::path> text_files(const char* folder) {
@@ -229,10 +222,10 @@ bool add_shapes(Plans& plans) {
     const auto problems = bench::problem_set(set);
     if (!problems) return false;
     int packed = 0;
-    for (const bench::AnyProblem& problem : *problems)
+    for (const Problem& problem : *problems)
       add_request(plans,
-                  bench::is_packed(problem) ? fmt::format("set mixed {}", packed++)
-                                            : fmt::format("set {} {}", set, bench::name_of(problem)),
+                  is_packed(problem) ? fmt::format("set mixed {}", packed++)
+                                     : fmt::format("set {} {}", set, bench::name_of(problem)),
                   bench::request_of(problem));
   }
   return true;
@@ -244,14 +237,9 @@ bool add_rows(Plans& plans) {
   for (const bench::Request& request : *requests)
     for (const char* gpu : kGpus) {
       const DeviceInfo info = *gpu_named(gpu);
-      const auto add = [&](const auto& table) {
-        plans.add(fmt::format("{} rows 1..512 {}", gpu, bench::name_of(problem_of(request))),
-                  table ? describe(*table, info) : table.error().message, "");
-      };
-      if (const auto* dense = std::get_if<bench::DenseRequest>(&request))
-        add(gemm::plan_rows(dense->problem, {1, 512}, info));
-      else
-        add(packed::plan_rows(std::get<bench::PackedRequest>(request).problem, {1, 512}, info));
+      const Result<gemm::RowTable> table = gemm::plan_rows(request.problem, {1, 512}, info);
+      plans.add(fmt::format("{} rows 1..512 {}", gpu, bench::name_of(request.problem)),
+                table ? describe(*table, info) : table.error().message, "");
     }
   return true;
 }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/chain/chain.h>
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
@@ -31,26 +32,26 @@ TEST(between_neighbours, a_second_wave_is_avoided_in_chains_alone) {
                         .activation = Activation::silu,
                         .gated = true};
   const DeviceInfo device{};
-  const Result<packed::Plan> alone = packed::plan(p, device);
+  const Result<Plan> alone = gemm::plan(p, device);
   ASSERT_TRUE(alone.ok()) << alone.error().message;
   const auto at = [](u64 address) { return reinterpret_cast<void*>(address); };  // addresses are never read
-  const packed::Args args{.x = at(1 << 20), .weights = at(u64{1} << 32), .d = at(2 << 20)};
-  const std::vector<ChainStep> steps(2, {.work = PackedStep{.problem = p, .args = args}});
+  const gemm::Args args{.a = at(1 << 20), .b = at(u64{1} << 32), .d = at(2 << 20)};
+  const std::vector<ChainStep> steps(2, {.work = ProductStep{.problem = p, .args = args}});
   const auto chosen = [&](ChainOverlap overlap) {
     const Result<ChainPlan> plan = plan_chain(steps, device, {.overlap = overlap}, RecordBook());
     EXPECT_TRUE(plan.ok()) << plan.error().message;
-    return *plan_of(*plan, plan->steps[1]).get<packed::Plan>();
+    return *plan_of(*plan, plan->steps[1]).get<Plan>();
   };
-  const auto without_overlap = [](packed::Plan plan) {
-    std::visit([](auto& config) { config.overlap = {}; }, plan.config);
+  const auto without_overlap = [](Plan plan) {
+    plan.config.overlap = {};
     return plan.config;
   };
   EXPECT_EQ(without_overlap(chosen(ChainOverlap::off)), alone->config);
   EXPECT_EQ(without_overlap(chosen(ChainOverlap::weights_first)), alone->config)
       << "bits are those of the overlap off";
-  const packed::Plan planned = chosen(ChainOverlap::tuned);
+  const Plan planned = chosen(ChainOverlap::tuned);
   EXPECT_LT(us_between_neighbours(planned, device), us_between_neighbours(*alone, device));
-  EXPECT_LE(planned.estimate_us, 1.1 * alone->estimate_us);
+  EXPECT_LE(planned.estimate.total_us, 1.1 * alone->estimate.total_us);
 }
 
 }  // namespace

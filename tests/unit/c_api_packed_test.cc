@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packed weights through the C interface, on the fake driver: a packed product launches, prepares and refuses
 // as a dense one does, and its second call allocates nothing. Packing runs on host and device. To see it
-// fail: make a std::string in packed_call_of before the checks, or leave ld_x out of key_of.
+// fail: make a std::string in packed_call_of before the checks, or leave a.ld out of packed_key.
 #include <sluice/c_api.h>
 #include <sluice/c_api/handles.h>
 
@@ -14,6 +14,7 @@
 #include "cache_fake.h"
 #include "launch_fixture.h"
 #include "packed_formats.h"
+#include "tests/packed_problems.h"
 #include "tuner_fixture.h"
 
 namespace sluice {
@@ -146,10 +147,11 @@ TEST_F(CApiPacked, a_plan_is_one_like_others) {
   sluice_kernel* kernel = nullptr;
   const sluice_product p = product();
   ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
-  ASSERT_EQ(sluice_plan_create(handle_, &problem, "warps=4, parts=2, stages=2, row_blocks=2", &plan),
+  ASSERT_EQ(sluice_plan_create(handle_, &problem,
+                               "schedule=narrow, warps=4, cluster_k=2, stages=2, tile_n=32", &plan),
             SLUICE_OK)
       << sluice_error_message();
-  EXPECT_NE(std::strstr(sluice_plan_config(plan), ".parts = 2"), nullptr) << sluice_plan_config(plan);
+  EXPECT_NE(std::strstr(sluice_plan_config(plan), ".n = 1, .k = 2}"), nullptr) << sluice_plan_config(plan);
   EXPECT_NE(std::strstr(sluice_plan_text(plan), "uint4"), nullptr) << sluice_plan_text(plan);
   EXPECT_EQ(sluice_plan_unit_count(plan), 1);
   EXPECT_STREQ(sluice_plan_source(plan), "model");
@@ -168,7 +170,9 @@ TEST_F(CApiPacked, a_plan_is_one_like_others) {
   EXPECT_EQ(driver.launch(1).cluster_x, 2u);
   sluice_kernel_free(kernel);
   sluice_plan_free(plan);
-  ASSERT_EQ(sluice_plan_create(handle_, &problem, "warps=4 parts=2 stages=3 row_blocks=2", &plan), SLUICE_OK)
+  ASSERT_EQ(
+      sluice_plan_create(handle_, &problem, "schedule=narrow warps=4 cluster_k=2 stages=3 tile_n=32", &plan),
+      SLUICE_OK)
       << sluice_error_message();
   ASSERT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.alive().modules, modules + 1) << "a graph may hold the one that was replaced";
@@ -181,15 +185,16 @@ TEST_F(CApiPacked, a_field_of_one_kernel_is_a_choice) {
   problem.m = 512, problem.n = 28672, problem.a = problem.d = SLUICE_FP16;
   sluice_plan* plan = nullptr;
   for (const int ctas : {1, 2}) {
-    const std::string text = "cluster_n=" + std::to_string(ctas),
-                      told = ".cluster_n = " + std::to_string(ctas);
+    const std::string text = "schedule=wide, cluster_n=" + std::to_string(ctas),
+                      told = ".n = " + std::to_string(ctas) + ", .k = 1}";
     ASSERT_EQ(sluice_plan_create(handle_, &problem, text.c_str(), &plan), SLUICE_OK)
         << sluice_error_message();
     EXPECT_NE(std::strstr(sluice_plan_config(plan), told.c_str()), nullptr) << sluice_plan_config(plan);
     sluice_plan_free(plan);
   }
-  EXPECT_EQ(sluice_plan_create(handle_, &problem, "cluster_n=3", &plan), SLUICE_INVALID_CONFIG);
-  EXPECT_NE(std::strstr(sluice_error_message(), "cluster_n = 3 must be in 1..2"), nullptr)
+  EXPECT_EQ(sluice_plan_create(handle_, &problem, "schedule=wide, cluster_n=3", &plan),
+            SLUICE_INVALID_CONFIG);
+  EXPECT_NE(std::strstr(sluice_error_message(), "cluster_n must be 1 or 2"), nullptr)
       << sluice_error_message();
 }
 
@@ -237,9 +242,9 @@ TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
   sluice_problem problem = problem_of_format();
   problem.a = problem.d = SLUICE_FP16;
   c_api::Session session(*counted);
-  const PackedProblem checked = std::get<PackedProblem>(*c_api::problem_of(problem));
+  const Problem checked = *c_api::problem_of(problem);
   ASSERT_TRUE(session.make_ready({&checked, 1}).ok());
-  ASSERT_TRUE(session.make_packer_ready(checked.weights).ok());
+  ASSERT_TRUE(session.make_packer_ready(checked.b.packed).ok());
   EXPECT_EQ(*compiler.calls, 3);
   std::filesystem::create_directory(nowhere);
   const sluice_options given{cache.c_str(), nowhere.c_str(), nullptr, 0, 1, -1};
@@ -290,8 +295,7 @@ TEST_F(CApiPacked, what_a_product_refuses) {
   p = product();
   weights_.n = -1;
   refused(p, SLUICE_INVALID_SIZE, "n = -1");
-  p = product();
-  p.activation = 9;
+  p = product(), p.activation = 9;
   refused(p, SLUICE_INVALID_ARGUMENT, "activation = 9");
   p = product();
   weights_.format.type = 3;
@@ -301,9 +305,8 @@ TEST_F(CApiPacked, what_a_product_refuses) {
   refused(p, SLUICE_INVALID_SIZE, "b has shape");
   const char* const names[] = {"tokens", "w", nullptr, "result", nullptr, nullptr, nullptr, nullptr, nullptr};
   x_.strides = {kK + 1, 1};
-  p = product();
-  p.names = names;
-  refused(p, SLUICE_MISALIGNED, "[X is tokens, weights are w");
+  p = product(), p.names = names;
+  refused(p, SLUICE_MISALIGNED, "[A is tokens, B is w");
   x_.strides = {1, kM};
   p.a = at(x_);
   refused(p, SLUICE_INVALID_STRIDE, "tokens has shape (4, 256) and strides (1, 4)");
@@ -371,27 +374,23 @@ TEST_F(CApiPacked, what_packed_products_do_not_have_is_refused_by_name) {
   expect_refused(sluice_problem_check(&problem), SLUICE_INVALID_ARGUMENT, "batch = 2");
   problem = problem_of_format();
   problem.a_ld = kK + 1;
-  expect_refused(sluice_problem_check(&problem), SLUICE_MISALIGNED, "x_ld = 257");
+  expect_refused(sluice_problem_check(&problem), SLUICE_MISALIGNED, "a_ld = 257");
   problem = problem_of_format();
-  problem.packed = 0, problem.norm_x = 1;
-  expect_refused(sluice_problem_check(&problem), SLUICE_INVALID_ARGUMENT, "norm_x = 1 and packed = 0");
+  problem.packed = 0, problem.norm_a = 1;
+  expect_refused(sluice_problem_check(&problem), SLUICE_INVALID_ARGUMENT, "norm_a = 1 and packed = 0");
 }
 
 TEST_F(CApiPacked, what_packing_refuses) {
   sluice_packing p = packing();
   p.codes = nullptr;
   refused(p, SLUICE_INVALID_ARGUMENT, "codes is missing");
-  p = packing();
-  p.zeros = nullptr;
+  p = packing(), p.zeros = nullptr;
   refused(p, SLUICE_INVALID_ARGUMENT, "zeros is missing");
-  p = packing();
-  p.format.zeros = 0;
+  p = packing(), p.format.zeros = 0;
   refused(p, SLUICE_INVALID_ARGUMENT, "zeros are given");
-  p = packing();
-  p.format.scale = SLUICE_BF16;
+  p = packing(), p.format.scale = SLUICE_BF16;
   refused(p, SLUICE_INVALID_TYPE, "scales is fp16 and the format says bf16");
-  p = packing();
-  p.format.type = SLUICE_E4M3_WEIGHT;
+  p = packing(), p.format.type = SLUICE_E4M3_WEIGHT;
   refused(p, SLUICE_INVALID_CONFIG, "no zeros");
   codes_.strides = {1, kN};
   p = packing();

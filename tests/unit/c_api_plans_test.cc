@@ -55,7 +55,7 @@ class CApiPlans : public LaunchTest {
     const Result<Device> device = open_fake_device(options);
     ASSERT_TRUE(device.ok());
     device->impl().cache = KernelCache(options, compiler.seam());
-    ASSERT_TRUE(gemm::prepare(*device, std::get<Plan>(plan->plan)).ok());
+    ASSERT_TRUE(gemm::prepare(*device, plan->plan).ok());
     EXPECT_EQ(*compiler.calls, units);
     std::filesystem::create_directory(nowhere);
     const sluice_options given{cache.c_str(), nowhere.c_str(), nullptr, 0, 1, -1};
@@ -64,18 +64,18 @@ class CApiPlans : public LaunchTest {
     EXPECT_EQ(done.already_there, units);
     EXPECT_EQ(done.compiled + done.failed, 0);
     options.nvrtc_path = nowhere;
-    const Result<Compiled> ahead = compile({&std::get<Plan>(plan->plan), 1}, options);
+    const Result<Compiled> ahead = compile({&plan->plan, 1}, options);
     ASSERT_TRUE(ahead.ok()) << ahead.error().message;
     EXPECT_EQ(ahead->already_there, units);
     EXPECT_TRUE(ahead->ok());
     options.cache_dir = folder / "empty";
-    const Result<Compiled> none = compile({&std::get<Plan>(plan->plan), 1}, options);
+    const Result<Compiled> none = compile({&plan->plan, 1}, options);
     ASSERT_TRUE(none.ok()) << none.error().message;
     EXPECT_EQ(none->failed, units);
     ASSERT_TRUE(none->first_failure);
     EXPECT_EQ(none->first_failure->code, ErrorCode::toolchain) << none->first_failure->message;
     options.cache_read_only = true;
-    EXPECT_FALSE(compile({&std::get<Plan>(plan->plan), 1}, options).ok());
+    EXPECT_FALSE(compile({&plan->plan, 1}, options).ok());
   }
 
   std::vector<sluice_plan*> made_;
@@ -127,12 +127,19 @@ TEST_F(CApiPlans, choices_that_mean_nothing_are_refused_by_name) {
                {dense, "tokens=8", "\"tokens\""},
                {dense, "stages", "\"stages\""},
                {packed, "warps=two", "warps = \"two\""},
-               {packed, "ignore_records=7", "ignore_records = \"7\""},
-               {packed, "schedule=plain", "\"schedule\""}};
+               {packed, "token_blocks=2", "\"token_blocks\" is no field"},
+               {packed, "ignore_records=7", "ignore_records = \"7\""}};
   for (const auto& [problem, choices, mention] : cases) {
     sluice_plan* plan = nullptr;
     EXPECT_EQ(sluice_plan_create(nullptr, &problem, choices, &plan), SLUICE_INVALID_ARGUMENT) << choices;
     EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
+  }
+  const std::pair<const sluice_problem&, const char*> others[] = {
+      {packed, "schedule=plain"}, {packed, "splits=2"}, {dense, "schedule=narrow"}, {dense, "k_groups=2"}};
+  for (const auto& [problem, choices] : others) {
+    sluice_plan* plan = nullptr;
+    EXPECT_EQ(sluice_plan_create(nullptr, &problem, choices, &plan), SLUICE_INVALID_CONFIG) << choices;
+    EXPECT_NE(std::strstr(sluice_error_message(), "packed"), nullptr) << sluice_error_message();
   }
   for (const char* choices : {static_cast<const char*>(nullptr), "", " ,\n"}) {
     sluice_plan* plan = nullptr;
@@ -143,22 +150,20 @@ TEST_F(CApiPlans, choices_that_mean_nothing_are_refused_by_name) {
 
 TEST_F(CApiPlans, an_update_goes_to_c_and_back) {
   for (const int32_t any_order : {0, 1}) {
-    const Result<c_api::AnyProblem> read = c_api::problem_of(gradient(any_order));
+    const Result<Problem> read = c_api::problem_of(gradient(any_order));
     ASSERT_TRUE(read.ok()) << read.error().message;
-    const Problem* const problem = std::get_if<Problem>(&*read);
-    ASSERT_NE(problem, nullptr);
-    EXPECT_EQ(problem->epilogue.update, Update::add);
-    EXPECT_EQ(problem->deterministic, any_order == 0);
-    const sluice_problem back = c_api::values_of(*problem);
+    EXPECT_EQ(read->epilogue.update, Update::add);
+    EXPECT_EQ(read->deterministic, any_order == 0);
+    const sluice_problem back = c_api::values_of(*read);
     EXPECT_EQ(back.update, SLUICE_ADD);
     EXPECT_EQ(back.any_order, any_order);
   }
   sluice_problem zeroed{};
-  const Result<c_api::AnyProblem> usual = c_api::problem_of(zeroed);
+  const Result<Problem> usual = c_api::problem_of(zeroed);
   ASSERT_TRUE(usual.ok());
-  EXPECT_EQ(std::get<Problem>(*usual).epilogue.update, Update::set);
-  EXPECT_EQ(std::get<Problem>(*usual).accumulate, Accumulate::promoted) << "what is not said is not fast";
-  EXPECT_TRUE(std::get<Problem>(*usual).deterministic);
+  EXPECT_EQ(usual->epilogue.update, Update::set);
+  EXPECT_EQ(usual->accumulate, Accumulate::promoted) << "what is not said is not fast";
+  EXPECT_TRUE(usual->deterministic);
   zeroed.any_order = 2;
   EXPECT_FALSE(c_api::problem_of(zeroed).ok());
 }

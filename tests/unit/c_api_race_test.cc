@@ -83,7 +83,7 @@ TEST_F(CApiRace, each_kind_of_problem_races_and_leaves_a_record) {
 
 /// sluice_race() enters the device's context itself, because the caller's context may be another or none.
 TEST_F(CApiRace, the_winner_is_what_run_takes_from_now_on) {
-  const auto ranked = gemm::candidates(std::get<Problem>(*c_api::problem_of(dense())), device().info());
+  const auto ranked = gemm::candidates(*c_api::problem_of(dense()), device().info());
   const std::vector<Plan> racers = ops::racing<ops::Gemm>(*ranked, 3);
   ASSERT_NE(racers.back().smem_bytes, racers[0].smem_bytes);
   driver.make_fast(static_cast<u32>(racers.back().smem_bytes));
@@ -91,9 +91,9 @@ TEST_F(CApiRace, the_winner_is_what_run_takes_from_now_on) {
   const sluice_problem problem = dense();
   ASSERT_EQ(sluice_race(handle_, &problem, 3, &plan_), SLUICE_OK) << sluice_error_message();
   driver.make_current(0);
-  EXPECT_EQ(std::get<Plan>(plan_->plan).config, racers.back().config);
+  EXPECT_EQ(plan_->plan.config, racers.back().config);
   ASSERT_EQ(sluice_use_plan(handle_, plan_), SLUICE_OK) << sluice_error_message();
-  const Problem of = std::get<Problem>(*c_api::problem_of(problem));
+  const Problem of = *c_api::problem_of(problem);
   const Device& on = handle_->session.device();
   const int before = driver.launches();
   ASSERT_TRUE(gemm::run(on, of, args_for(of), nullptr).ok());

@@ -46,7 +46,7 @@ Result<Problem> problem_with(const Sizes& s, const Shape& scale_a, const Shape& 
                                .names = nullptr};
   const Result<c_api::ProductCall> found = c_api::call_of(product);
   if (!found) return found.error();
-  return std::get<c_api::DenseCall>(found->call).problem;
+  return found->problem;
 }
 
 void expect_modes(const Result<Problem>& problem, ScaleMode a, ScaleMode b) {

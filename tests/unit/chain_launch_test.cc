@@ -4,6 +4,7 @@
 // is then refused. Or remove the comparison in chain/graph.cc.
 #include "allocation_counter.h"
 #include "chain_fixture.h"
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
@@ -143,11 +144,10 @@ TEST_F(ChainLaunches, a_launch_that_fails_is_the_error_of_enqueue) {
 
 TEST_F(ChainLaunches, packed_weights_overlap_too) {
   PackedProblem p{.m = 4, .n = 256, .k = 256};
-  const packed::Args args{.x = driver.memory(4 * 256 * 2),
-                          .weights = driver.memory(blob_bytes(p)),
-                          .d = driver.memory(4 * 256 * 2)};
+  const gemm::Args args{
+      .a = driver.memory(4 * 256 * 2), .b = driver.memory(blob_bytes(p)), .d = driver.memory(4 * 256 * 2)};
   std::vector<ChainStep> steps = links(1);
-  steps.push_back({.work = PackedStep{.problem = p, .args = args}, .name = "packed"});
+  steps.push_back({.work = ProductStep{.problem = p, .args = args}, .name = "packed"});
   const std::vector<ChainStep> more = links(1);
   steps.insert(steps.end(), more.begin(), more.end());
   const Chain chain =
@@ -155,14 +155,14 @@ TEST_F(ChainLaunches, packed_weights_overlap_too) {
   ASSERT_TRUE(chain.enqueue(nullptr).ok());
   ASSERT_EQ(driver.launches(), 3);
   EXPECT_TRUE(driver.launch(1).dependent);
-  EXPECT_EQ(driver.launch(0).params.hand_off.data, args.weights);
+  EXPECT_EQ(driver.launch(0).params.hand_off.data, args.b);
   EXPECT_EQ(driver.launch(1).narrow.hand_off.data, product(steps[2]).args.b);
   const Chain own = made(steps, {.overlap = ChainOverlap::wait_first, .prefetch_bytes = 512});
   ASSERT_TRUE(own.enqueue(nullptr).ok());
   EXPECT_EQ(driver.launch(4).narrow.prefetch.bytes, 512);
   EXPECT_EQ(chain.programmatic_edges(), 2);
-  std::get<PackedStep>(steps[1].work).overrides.overlap = {Wait::first, Trigger::never};
-  refused_plan(steps, ErrorCode::invalid_argument, "step 1 (packed): packed::Overrides::overlap");
+  std::get<ProductStep>(steps[1].work).overrides.overlap = {Wait::first, Trigger::never};
+  refused_plan(steps, ErrorCode::invalid_argument, "step 1 (packed): PlanOverrides::overlap");
 }
 
 /// Invalid arguments are refused by prepare(), not when half of the chain has run.
@@ -183,9 +183,9 @@ TEST_F(ChainLaunches, arguments_that_no_launch_takes_are_refused_before_the_firs
   refused(bad, ErrorCode::aliasing, "step 1 (link1): D");
 
   const PackedProblem p{.m = 4, .n = 256, .k = 256};
-  const packed::Args packed{.x = driver.memory(4 * 256 * 2), .d = driver.memory(4 * 256 * 2)};
+  const gemm::Args packed{.a = driver.memory(4 * 256 * 2), .d = driver.memory(4 * 256 * 2)};
   bad = good;
-  bad.push_back({.work = PackedStep{.problem = p, .args = packed}, .name = "packed"});
+  bad.push_back({.work = ProductStep{.problem = p, .args = packed}, .name = "packed"});
   refused(bad, ErrorCode::invalid_pointer, "step 2 (packed): ");
 
   const void* rows = driver.memory(kRows * kWidth * 2);
@@ -251,10 +251,10 @@ TEST_F(ChainLaunches, a_plan_that_was_changed_by_hand_keeps_what_was_promised_or
 
 TEST_F(ChainLaunches, counts_the_launches_of_very_many_tokens) {
   PackedProblem p{.m = 1'200'000, .n = 64, .k = 128};
-  packed::Overrides narrow{.token_blocks = 1};
-  PackedStep step{.problem = p, .overrides = narrow};
-  step.args = {.x = driver.memory(p.m * p.k * 2),
-               .weights = driver.memory(blob_bytes(p)),
+  const PackedOverrides narrow{.token_blocks = 1};
+  ProductStep step{.problem = p, .overrides = narrow};
+  step.args = {.a = driver.memory(p.m * p.k * 2),
+               .b = driver.memory(blob_bytes(p)),
                .d = driver.memory(p.m * p.n * 2)};
   std::vector<ChainStep> steps = links(1);
   steps.push_back({.work = step, .name = "many"});

@@ -20,7 +20,7 @@ namespace {
 
 const void* input_of(const ChainStep& step) {
   if (const auto* s = std::get_if<ProductStep>(&step.work)) return s->args.a;
-  if (const auto* s = std::get_if<PackedStep>(&step.work)) return s->args.x;
+  if (const auto* s = std::get_if<ProductStep>(&step.work)) return s->args.a;
   if (const auto* s = std::get_if<NormStep>(&step.work)) return s->args.input;
   return std::get<QuantizerStep>(step.work).args.input;
 }
@@ -88,8 +88,8 @@ TEST(chain_layers, rows_are_as_far_apart_as_in_the_buffer_that_is_read) {
         i64 pitch = 0;  // in bytes
         if (const auto* s = std::get_if<ProductStep>(&step.work))
           pitch = s->problem.a.ld * bytes_of(s->problem.a.type);
-        if (const auto* s = std::get_if<PackedStep>(&step.work))
-          pitch = s->problem.ld_x * bytes_of(s->problem.x);
+        if (const auto* s = std::get_if<ProductStep>(&step.work))
+          pitch = s->problem.a.ld * bytes_of(s->problem.a.type);
         if (const auto* s = std::get_if<QuantizerStep>(&step.work))
           pitch = s->shape.input_ld * bytes_of(s->input);
         for (size_t i = 0; i < bytes.size(); ++i)
@@ -132,11 +132,11 @@ TEST(chain_layers, fused_have_no_kernel_between_gate_up_and_down) {
   spec.fusion = Fusion::gated;
   const std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec));
   ASSERT_EQ(steps.size(), 4u * 6);
-  const auto& gate_up = std::get<PackedStep>(steps[4].work);
-  EXPECT_TRUE(gate_up.problem.gated);
-  EXPECT_EQ(gate_up.problem.activation, Activation::silu);
+  const auto& gate_up = std::get<ProductStep>(steps[4].work);
+  EXPECT_TRUE(gate_up.problem.epilogue.gated);
+  EXPECT_EQ(gate_up.problem.epilogue.activation, Activation::silu);
   EXPECT_EQ(written_by(steps[4])[0].bytes, activation_bytes(spec)[Activations::kGated]);
-  EXPECT_EQ(std::get<PackedStep>(steps[5].work).args.x, gate_up.args.d);
+  EXPECT_EQ(std::get<ProductStep>(steps[5].work).args.a, gate_up.args.d);
   const auto plan = plan_chain(steps, DeviceInfo{});
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_EQ(name_of(spec), "llama3-8b int4, 4 tokens, fused: gated");
@@ -152,14 +152,14 @@ TEST(chain_layers, int4_products_of_e4m3_tokens_make_what_the_next_one_reads) {
     const std::vector<ChainStep> steps = steps_of(spec, memory);
     ASSERT_EQ(steps.size(), fusion == Fusion::none ? 4u * 8 : 4u * 6);
     for (const ChainStep& step : steps)
-      if (const auto* s = std::get_if<PackedStep>(&step.work)) {
-        EXPECT_EQ(s->problem.x, DType::e4m3);
-        EXPECT_EQ(s->problem.weights.order, FragmentOrder::byte);
-        EXPECT_EQ(s->args.scale_x, memory.one);
-        EXPECT_EQ(s->args.scale_d, s->problem.d == DType::e4m3 ? memory.one : nullptr);
+      if (const auto* s = std::get_if<ProductStep>(&step.work)) {
+        EXPECT_EQ(s->problem.a.type, DType::e4m3);
+        EXPECT_EQ(s->problem.b.packed.order, FragmentOrder::byte);
+        EXPECT_EQ(s->args.scale_a, memory.one);
+        EXPECT_EQ(s->args.scale_d, s->problem.d.type == DType::e4m3 ? memory.one : nullptr);
       }
-    const auto& qkv = std::get<PackedStep>(steps[1].work).problem;
-    EXPECT_EQ(qkv.d, fusion == Fusion::none ? DType::bf16 : DType::e4m3);
+    const auto& qkv = std::get<ProductStep>(steps[1].work).problem;
+    EXPECT_EQ(qkv.d.type, fusion == Fusion::none ? DType::bf16 : DType::e4m3);
     const auto plan = plan_chain(steps, DeviceInfo{});
     ASSERT_TRUE(plan.ok()) << plan.error().message;
   }
@@ -208,16 +208,17 @@ TEST(chain_layers, with_norms_in_their_products_are_four_launches) {
   ASSERT_EQ(steps.size(), 4u * 4);
   const void* stream = memory.input;
   for (size_t i = 0; i < steps.size(); i += 4) {
-    const auto product = [&](size_t at) { return std::get<PackedStep>(steps[i + at].work); };
-    const PackedStep qkv = product(0), o = product(1), gate_up = product(2), down = product(3);
-    for (const PackedStep& reader : {qkv, gate_up}) {
-      EXPECT_TRUE(reader.problem.norm_x && !reader.problem.residual);
+    const auto product = [&](size_t at) { return std::get<ProductStep>(steps[i + at].work); };
+    const ProductStep qkv = product(0), o = product(1), gate_up = product(2), down = product(3);
+    for (const ProductStep& reader : {qkv, gate_up}) {
+      EXPECT_TRUE(reader.problem.norm_a && !reader.problem.epilogue.residual);
       EXPECT_EQ(reader.args.gamma, memory.gamma);
     }
-    for (const PackedStep& writer : {o, down}) EXPECT_TRUE(writer.problem.residual && !writer.problem.norm_x);
-    EXPECT_EQ(qkv.args.x, stream);
+    for (const ProductStep& writer : {o, down})
+      EXPECT_TRUE(writer.problem.epilogue.residual && !writer.problem.norm_a);
+    EXPECT_EQ(qkv.args.a, stream);
     EXPECT_EQ(o.args.c, stream);
-    EXPECT_EQ(gate_up.args.x, o.args.d);
+    EXPECT_EQ(gate_up.args.a, o.args.d);
     EXPECT_EQ(down.args.c, o.args.d);
     stream = down.args.d;
   }
@@ -225,8 +226,8 @@ TEST(chain_layers, with_norms_in_their_products_are_four_launches) {
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_EQ(weights_of(steps[4]).back().data, memory.gamma) << "read before the wait";
   std::vector<ChainStep> writes_gamma = steps;
-  std::get<PackedStep>(writes_gamma[5].work).args.gamma = std::get<PackedStep>(writes_gamma[4].work).args.d;
-  std::get<PackedStep>(writes_gamma[6].work).args.gamma = std::get<PackedStep>(writes_gamma[4].work).args.d;
+  std::get<ProductStep>(writes_gamma[5].work).args.gamma = std::get<ProductStep>(writes_gamma[4].work).args.d;
+  std::get<ProductStep>(writes_gamma[6].work).args.gamma = std::get<ProductStep>(writes_gamma[4].work).args.d;
   const auto refused = plan_chain(writes_gamma, DeviceInfo{});
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::aliasing);
@@ -344,10 +345,10 @@ TEST(chain_layers, a_tuners_choices_reach_packed_products_of_every_layer) {
   std::vector<ChainStep> steps = steps_of(spec, imagined_memory(spec));
   std::vector<TunedStep> choices(steps.size() / 4);
   for (size_t i = 0; i < choices.size(); ++i)
-    choices[i].kernel = packed::TunedChoice{.config = NarrowConfig{.warps = static_cast<int>(i) + 1}};
+    choices[i].kernel = TunedChoice{.schedule = Schedule::narrow, .warps = static_cast<int>(i) + 1};
   put_choices(choices, steps);
   for (size_t i = 0; i < steps.size(); ++i)
-    if (const auto* s = std::get_if<PackedStep>(&steps[i].work)) {
+    if (const auto* s = std::get_if<ProductStep>(&steps[i].work)) {
       EXPECT_EQ(s->overrides.warps, static_cast<int>(i % choices.size()) + 1) << steps[i].name;
     }
 }

@@ -5,6 +5,7 @@
 #include <sluice/chain/chain.h>
 
 #include "chain_fixture.h"
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
@@ -146,7 +147,7 @@ TEST_F(ChainPlans, shares_of_weights_of_every_layout) {
   steps[1].work = ProductStep{.problem = p, .args = args_for(p)};
   EXPECT_EQ(total_bytes(share_of(steps[1], 1 << 30)), 512 * 256 * 2) << "gaps: the first matrix";
   const PackedProblem packed{.m = 4, .n = 4096, .k = 4096};
-  steps[1].work = PackedStep{.problem = packed, .args = {.weights = steps.data()}};
+  steps[1].work = ProductStep{.problem = packed, .args = {.b = steps.data()}};
   share = share_of(steps[1], 1 << 20);
   EXPECT_EQ(share.bytes, 2048);
   EXPECT_EQ(share.chunks, 512u);

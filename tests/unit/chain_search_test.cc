@@ -19,8 +19,7 @@ StepKernel kernel(int number) {
   return choice;
 }
 int number_of(const TunedStep& choice) {
-  const auto* kernel = std::get_if<TunedChoice>(&choice.kernel);
-  return kernel != nullptr ? kernel->raster_group : 0;
+  return choice.kernel ? choice.kernel->raster_group : 0;
 }
 
 class FakeTimer final : public ChainTimer {

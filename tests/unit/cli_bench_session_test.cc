@@ -17,13 +17,13 @@ class BenchSession : public LabFixture {
  protected:
   BenchSession() : LabFixture({.rounds = 3}) {}
 
-  ShapeRecord measured(const DenseRequest& request) {
-    const Result<AnyPlan> plan = plan_of(request, lab_->device.info(), lab_->device.records());
+  ShapeRecord measured(const Request& request) {
+    const Result<Plan> plan = plan_of(request, lab_->device.info(), lab_->device.records());
     return plan ? measure_shape(*lab_, {.request = request, .plan = *plan}, kSilent)
                 : unplanned_shape(request, plan.error());
   }
 
-  const DenseRequest case_{.problem = plain_problem(256, 256, 128, DType::bf16)};
+  const Request case_{.problem = plain_problem(256, 256, 128, DType::bf16)};
 };
 
 TEST_F(BenchSession, a_shape_is_timed_and_gives_everything_back) {

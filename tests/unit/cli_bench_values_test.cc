@@ -68,8 +68,8 @@ TEST(bench_shapes, engine_is_the_set_of_the_performance_page) {
   ASSERT_TRUE(set);
   EXPECT_EQ(set->size(), 48u);  // 2 types x 3 prompts x 8 layers
   bool cube = false;
-  for (const AnyProblem& any : *set) {
-    const Problem& p = std::get<Problem>(any);
+  for (const Problem& any : *set) {
+    const Problem& p = any;
     cube = cube || (p.m == 8192 && p.n == 8192 && p.k == 8192);
     EXPECT_EQ(p.d.type, DType::bf16);
     EXPECT_EQ(p.accumulate, Accumulate::fast);
@@ -264,7 +264,7 @@ TEST(bench_table, a_line_of_a_convolution_has_its_peer) {
 /// A convolution's filter is small, so the number of copies follows from the images.
 TEST(bench_copies, of_a_convolution_count_both_inputs) {
   const ShapeRecord shape = conv_record(20, 30, 25, 28);
-  const Problem& p = std::get<Problem>(shape.problem);
+  const Problem& p = shape.problem;
   constexpr i64 kL2 = i64{60} << 20, kSet = i64{30} << 20;
   // Three times 60 MB of L2, in sets whose inputs have 25.7 MB.
   EXPECT_EQ(copies_for(p, kL2, kSet, true, shape.conv), 8);

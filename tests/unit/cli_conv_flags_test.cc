@@ -18,24 +18,24 @@
 namespace sluice::cli {
 namespace {
 
-using bench::DenseRequest;
+using bench::Request;
 
-Result<std::vector<DenseRequest>> requests(const std::string& line) {
+Result<std::vector<Request>> requests(const std::string& line) {
   CLI::App app;
   RequestFlags flags;
   add_many_requests_flags(app, flags);
   app.parse(line);
   const Result<std::vector<bench::Request>> any = requests_of(flags);
   if (!any) return any.error();
-  std::vector<DenseRequest> dense;
-  for (const bench::Request& request : *any) dense.push_back(std::get<DenseRequest>(request));
+  std::vector<Request> dense;
+  for (const bench::Request& request : *any) dense.push_back(request);
   return dense;
 }
 
-DenseRequest one(const std::string& line) {
+Request one(const std::string& line) {
   const auto list = requests(line);
   EXPECT_TRUE(list) << line << ": " << (list ? "" : list.error().message);
-  return list ? list->at(0) : DenseRequest{};
+  return list ? list->at(0) : Request{};
 }
 
 void refused(const std::string& line, const std::string& mention) {
@@ -73,7 +73,7 @@ TEST(CliConvFlags, one_number_holds_for_all_axes_and_no_other) {
 }
 
 TEST(CliConvFlags, the_product_follows_with_types_epilogue_and_overrides) {
-  const DenseRequest request =
+  const Request request =
       one("--conv wgrad --input 4x64x9x9 --filter 128x3x3 --padding 1 --dtype fp16 --update add --any-order "
           "--tile 128x192 --x-pitch 80");
   const Problem& p = request.problem;
@@ -87,7 +87,7 @@ TEST(CliConvFlags, the_product_follows_with_types_epilogue_and_overrides) {
   EXPECT_EQ(p.conv, request.conv);
   EXPECT_EQ(p.b.ld, 80);
   EXPECT_EQ(request.overrides.tile_n, 192);
-  const DenseRequest forward =
+  const Request forward =
       one("--conv fprop --input 4x64x9x9 --filter 128x3x3 --bias --activation relu --residual --alpha 2");
   EXPECT_EQ(forward.problem.epilogue.bias, Bias::column);
   EXPECT_TRUE(forward.problem.epilogue.residual);
@@ -96,10 +96,10 @@ TEST(CliConvFlags, the_product_follows_with_types_epilogue_and_overrides) {
 }
 
 TEST(CliConvFlags, a_pointwise_convolution_is_a_plain_product_that_keeps_its_name) {
-  const DenseRequest request = one("--conv wgrad --input 32x64x56x56 --filter 256x1x1");
+  const Request request = one("--conv wgrad --input 32x64x56x56 --filter 256x1x1");
   EXPECT_FALSE(is_conv(request.problem.conv));
   EXPECT_EQ(bench::name_of(bench::Request(request)), "wgrad 32x64x56x56 * 256x1x1 bf16 > bf16");
-  EXPECT_EQ(bench::name_of(bench::AnyProblem(request.problem)), "256x64x100352 bf16 > bf16 mn/mn-major");
+  EXPECT_EQ(bench::name_of(Problem(request.problem)), "256x64x100352 bf16 > bf16 mn/mn-major");
   EXPECT_NE(pointwise_line(bench::Request(request)).find("a plain product"), std::string::npos);
   EXPECT_EQ(pointwise_line(bench::Request(one(kVae))), "");
 }
@@ -114,13 +114,13 @@ TEST(CliConvFlags, names_are_the_flags) {
 
 TEST(CliConvFlags, work_counts_no_padding_of_blocks_and_phases) {
   // 40 channels count as one block of 64 in k. y has 12 x 12 pixels.
-  const DenseRequest forward = one("--conv fprop --input 2x40x14x14 --filter 24x3x3");
+  const Request forward = one("--conv fprop --input 2x40x14x14 --filter 24x3x3");
   EXPECT_EQ(bench::flops_of(forward.problem), 2.0 * 2 * 144 * 24 * 40 * 9);
   EXPECT_EQ(bench::bytes_of_traffic(forward.problem), 2.0 * (2 * 196 * 40 + 24 * 9 * 40 + 2 * 144 * 24));
   // A 1x1 filter with stride 2 reads every second pixel along both axes. Its dgrad writes all of dx.
-  const DenseRequest sparse = one("--conv wgrad --input 1x64x8x8 --filter 64x1x1 --stride 2");
+  const Request sparse = one("--conv wgrad --input 1x64x8x8 --filter 64x1x1 --stride 2");
   EXPECT_EQ(bench::bytes_of_traffic(sparse.problem), 2.0 * (16 * 64 + 64 * 64 + 16 * 64));
-  const DenseRequest back = one("--conv dgrad --input 1x64x8x8 --filter 64x1x1 --stride 2");
+  const Request back = one("--conv dgrad --input 1x64x8x8 --filter 64x1x1 --stride 2");
   EXPECT_EQ(bench::bytes_of_traffic(back.problem), 2.0 * (16 * 64 + 64 * 64 + 64 * 64));
   EXPECT_EQ(bench::flops_of(back.problem), 2.0 * 16 * 64 * 64);
 }
@@ -179,7 +179,7 @@ TEST_F(CliConvFiles, the_command_line_gives_op_types_and_overrides) {
   EXPECT_EQ(list->at(1).conv.op, ConvOp::dgrad);
   EXPECT_EQ(list->at(1).problem.a.type, DType::fp16);
   EXPECT_EQ(list->at(1).problem.d.type, DType::fp32);
-  for (const DenseRequest& request : *list) EXPECT_EQ(request.overrides.tile_n, 64);
+  for (const Request& request : *list) EXPECT_EQ(request.overrides.tile_n, 64);
 }
 
 TEST_F(CliConvFiles, a_line_without_an_op_is_refused) {

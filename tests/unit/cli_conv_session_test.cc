@@ -27,7 +27,7 @@ Conv layer(ConvOp op) {
           .padding_after = {1, 1, 0}};
 }
 
-DenseRequest request_of(const Conv& conv, const Epilogue& epilogue = {}) {
+Request request_of(const Conv& conv, const Epilogue& epilogue = {}) {
   const DType output = adds(epilogue) ? DType::fp32 : DType::bf16;
   return {.problem = *conv::problem(conv, DType::bf16, output, epilogue), .conv = conv};
 }
@@ -48,8 +48,8 @@ class ConvSession : public LabFixture {
 
   void TearDown() override { lab_.reset(); }  // before the fake cuDNN is destroyed
 
-  ShapeRecord measured(const DenseRequest& request) {
-    const Result<AnyPlan> plan = plan_of(request, lab_->device.info(), lab_->device.records());
+  ShapeRecord measured(const Request& request) {
+    const Result<Plan> plan = plan_of(request, lab_->device.info(), lab_->device.records());
     return plan ? measure_shape(*lab_, {.request = request, .plan = *plan}, kSilent)
                 : unplanned_shape(request, plan.error());
   }
@@ -89,14 +89,14 @@ TEST_F(ConvSession, a_pointwise_one_meets_cudnn_too) {
   conv.filter = kOnes;
   conv.padding = conv.padding_after = {};
   const ShapeRecord shape = measured(request_of(conv));
-  EXPECT_FALSE(is_conv(std::get<Problem>(shape.problem).conv));
+  EXPECT_FALSE(is_conv(shape.problem.conv));
   EXPECT_EQ(name_of(shape), "fprop 2x64x8x8 * 64x1x1 bf16 > bf16");
   EXPECT_NE(find(shape, kCudnnBest), nullptr);
 }
 
 TEST_F(ConvSession, each_op_reads_a_and_b_and_writes_d) {
   for (const ConvOp op : {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad}) {
-    const DenseRequest request = request_of(layer(op));
+    const Request request = request_of(layer(op));
     const auto sets = make_copies(*lab_, request.problem, {}, request.conv);
     ASSERT_TRUE(sets) << sets.error().message;
     const auto peers = ConvPeers::create(*lab_, request.conv, *sets);
@@ -116,7 +116,7 @@ TEST_F(ConvSession, each_op_reads_a_and_b_and_writes_d) {
 }
 
 TEST_F(ConvSession, main_grad_is_cudnns_result_then_added) {
-  const DenseRequest request = request_of(layer(ConvOp::wgrad), {.update = Update::add});
+  const Request request = request_of(layer(ConvOp::wgrad), {.update = Update::add});
   const auto sets = make_copies(*lab_, request.problem, {}, request.conv);
   ASSERT_TRUE(sets);
   const auto peers = ConvPeers::create(*lab_, request.conv, *sets);
@@ -133,7 +133,7 @@ TEST_F(ConvSession, main_grad_is_cudnns_result_then_added) {
 }
 
 TEST_F(ConvSession, what_cudnn_is_not_asked_is_told) {
-  const DenseRequest request = request_of(layer(ConvOp::fprop), {.activation = Activation::relu});
+  const Request request = request_of(layer(ConvOp::fprop), {.activation = Activation::relu});
   const ShapeRecord shape = measured(request);
   ASSERT_NE(find(shape, kCudnnFirst), nullptr);
   EXPECT_NE(find(shape, kCudnnFirst)->error.find("without bias, activation and residual"), std::string::npos);

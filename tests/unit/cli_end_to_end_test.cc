@@ -193,8 +193,8 @@ TEST_F(CliEndToEnd, compile_takes_packed_weights_and_what_packs_them) {
   EXPECT_TRUE(first.has("6 compiled, 0 already there, 0 failed"))
       << first.text << "the product, its sums, two packers, and the verifier's two";
   EXPECT_TRUE(sluice(command + " --no-records").has("0 compiled, 6 already there")) << "the same kernel";
-  EXPECT_TRUE(sluice(command + " --token-blocks 2 --row-blocks 2").has("1 compiled, 5 already there"));
-  EXPECT_TRUE(sluice(command + " --tile 64x64").has("--tile has no effect with --weights"));
+  EXPECT_TRUE(sluice(command + " --schedule narrow --tile 16x32").has("1 compiled, 5 already there"));
+  EXPECT_TRUE(sluice(command + " --splits 2").has("are for weights that are not packed"));
 }
 
 TEST_F(CliEndToEnd, compile_refuses_a_cache_that_it_may_not_write) {

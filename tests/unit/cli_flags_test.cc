@@ -7,19 +7,20 @@
 
 #include "bench/parse.h"
 #include "cli/requests.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::cli {
 namespace {
 
-Result<bench::DenseRequest> parse(const std::string& line) {
+Result<bench::Request> parse(const std::string& line) {
   const Result<std::vector<bench::Request>> list = parse_problem_list(line);
   if (!list) return list.error();
   EXPECT_EQ(list->size(), 1u);
-  return std::get<bench::DenseRequest>(list->at(0));
+  return list->at(0);
 }
 
-const bench::DenseRequest& dense(const std::vector<bench::Request>& list, size_t index) {
-  return std::get<bench::DenseRequest>(list.at(index));
+const bench::Request& dense(const std::vector<bench::Request>& list, size_t index) {
+  return list.at(index);
 }
 
 TEST(cli_flags, shape_and_dtype_make_a_problem) {
@@ -200,14 +201,14 @@ TEST(cli_flags, problem_files_may_hold_packed_weights_beside_dense_ones) {
     const auto list = parse_problem_list(text);
     ASSERT_TRUE(list) << list.error().message;
     ASSERT_EQ(list->size(), 2u);
-    const auto& packed = std::get<bench::PackedRequest>(list->at(0));
+    const auto& packed = list->at(0);
     EXPECT_EQ(packed.problem, (PackedProblem{.m = 16, .n = 64, .k = 128, .weights = {.group = 64}}));
-    EXPECT_EQ(packed.overrides, packed::Overrides{.warps = 4});
+    EXPECT_EQ(packed.overrides, PlanOverrides{.warps = 4});
     EXPECT_EQ(dense(*list, 1).problem.m, 16);
   }
-  const auto bad = parse_problem_list("16x16x16\n16x64x128 --weights int4 --tile 64x64\n");
+  const auto bad = parse_problem_list("16x16x16\n16x64x128 --weights int4 --batch 2\n");
   ASSERT_FALSE(bad);
-  EXPECT_NE(bad.error().message.find("line 2: --tile has no effect with --weights"), std::string::npos);
+  EXPECT_NE(bad.error().message.find("line 2: --batch has no effect with --weights"), std::string::npos);
   EXPECT_FALSE(parse_problem_list("16x64x128 --group 64\n")) << "no --weights";
 }
 

@@ -27,8 +27,8 @@ TEST(cli_hostile, overrides_whose_product_wraps_around) {
   expect_refused("run --device host --no-compile --shape 64x64x64 --dtype bf16 --cluster 9x954437177",
                  "cluster_m = 9 must be in 1..8; give such a number");
   expect_refused("plan --device host --shape 64x64x64 --cluster 1x1x2147483647", "cluster_k = 2147483647");
-  expect_refused("plan --device host --shape 16x512x2048 --weights int4 --strips 9223372036854775807",
-                 "--strips: 9223372036854775807 must be in 1..4");
+  expect_refused("plan --device host --shape 16x512x2048 --weights int4 --k-groups 9223372036854775807",
+                 "--k-groups: 9223372036854775807 must be in 1..4");
 }
 
 TEST(cli_hostile, problem_files) {

@@ -8,6 +8,7 @@
 
 #include "bench/session.h"
 #include "lab_fixture.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::bench {
 namespace {
@@ -16,8 +17,8 @@ class PackedSession : public LabFixture {
  protected:
   PackedSession() : LabFixture({.rounds = 3}) {}
 
-  ShapeRecord measured(const PackedRequest& request) {
-    const Result<AnyPlan> plan = plan_of(request, lab_->device.info(), lab_->device.records());
+  ShapeRecord measured(const Request& request) {
+    const Result<Plan> plan = plan_of(request, lab_->device.info(), lab_->device.records());
     return plan ? measure_shape(*lab_, {.request = request, .plan = *plan}, kSilent)
                 : unplanned_shape(request, plan.error());
   }
@@ -29,7 +30,7 @@ class PackedSession : public LabFixture {
     return shape.contenders.front();
   }
 
-  const PackedRequest case_{.problem = {.m = 16, .n = 256, .k = 256, .weights = {.group = 64}}};
+  const Request case_{.problem = PackedProblem{.m = 16, .n = 256, .k = 256, .weights = {.group = 64}}};
 };
 
 TEST_F(PackedSession, times_all_contenders_and_gives_everything_back) {
@@ -47,7 +48,7 @@ TEST_F(PackedSession, times_all_contenders_and_gives_everything_back) {
   for (const char* name : {kFp8PeerBest, kHalfPeerBest})
     EXPECT_NE(contender(shape, name).error.find("/no/such/libcublasLt.so"), std::string::npos);
   EXPECT_GT(contender(shape, kSluice).host_us, 0);
-  EXPECT_EQ(contender(shape, kReadFloor).bytes, blob_bytes(case_.problem.weights, 256, 256));
+  EXPECT_EQ(contender(shape, kReadFloor).bytes, blob_bytes(case_.problem.b.packed, 256, 256));
   Alive after = driver_.alive();
   after.modules = before.modules;
   EXPECT_EQ(after, before);
@@ -55,13 +56,13 @@ TEST_F(PackedSession, times_all_contenders_and_gives_everything_back) {
 
 /// The data that problems share must be packed in the same way as the problem's own.
 TEST_F(PackedSession, gated_halves_that_are_no_whole_strips_have_a_blob_of_their_own) {
-  PackedRequest gated = case_;
+  Request gated = case_;
   gated.problem.n = 144;
-  gated.problem.gated = true;
+  gated.problem.epilogue.gated = true;
   const ShapeRecord shape = measured(gated);
   EXPECT_EQ(shape.error, "");
   EXPECT_EQ(contender(shape, kSluice).error, "");
-  EXPECT_EQ(contender(shape, kReadFloor).bytes, gated_blob_bytes(case_.problem.weights, 144, 256));
+  EXPECT_EQ(contender(shape, kReadFloor).bytes, gated_blob_bytes(case_.problem.b.packed, 144, 256));
 }
 
 TEST_F(PackedSession, a_kernel_that_writes_nothing_is_not_verified) {
@@ -90,9 +91,9 @@ TEST_F(PackedSession, tuning_times_no_candidate_that_is_wrong) {
 }
 
 TEST_F(PackedSession, what_cannot_be_planned_or_is_empty_is_an_error_of_the_shape) {
-  PackedRequest bad = case_;
-  bad.problem.ld_x = 252;
-  EXPECT_NE(measured(bad).error.find("ld_x"), std::string::npos);
+  Request bad = case_;
+  bad.problem.a.ld = 252;
+  EXPECT_NE(measured(bad).error.find("a.ld"), std::string::npos);
   bad = case_;
   bad.problem.k = 0;
   EXPECT_NE(measured(bad).error.find("empty"), std::string::npos);

@@ -6,22 +6,25 @@
 #include <CLI/CLI.hpp>
 #include <cstring>
 
+#include <sluice/host/planner/dense/problem_checks.h>
+
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/packed_bars.h"
 #include "cli/requests.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::cli {
 namespace {
 
-Result<bench::PackedRequest> parse(const std::string& line) {
+Result<bench::Request> parse(const std::string& line) {
   CLI::App app;
   RequestFlags request;
   add_request_flags(app, request);
   app.parse(line);
   const Result<bench::Request> made = request_of(request);
   if (!made) return made.error();
-  return std::get<bench::PackedRequest>(*made);
+  return *made;
 }
 
 void refused(const std::string& line, const std::string& mention) {
@@ -34,7 +37,7 @@ void refused(const std::string& line, const std::string& mention) {
 TEST(cli_packed, flags_make_a_problem) {
   const auto item = parse(
       "--shape 16x3584x8192 --weights uint4 --group 64 --weight-scale bf16 --zero per_group --dtype bf16 "
-      "--d fp32 --bias --activation silu --ld-a 8200 --ld-d 4000 --warps 4 --stages 3 --parts 2");
+      "--d fp32 --bias --activation silu --ld-a 8200 --ld-d 4000 --warps 4 --stages 3 --cluster 1x1x2");
   ASSERT_TRUE(item) << item.error().message;
   const PackedProblem expected{.m = 16,
                                .n = 3584,
@@ -47,63 +50,71 @@ TEST(cli_packed, flags_make_a_problem) {
                                .activation = Activation::silu,
                                .ld_x = 8200,
                                .ld_d = 4000};
-  EXPECT_EQ(item->problem, expected) << to_string(item->problem);
-  EXPECT_EQ(item->overrides, (packed::Overrides{.warps = 4, .stages = 3, .parts = 2}));
+  EXPECT_EQ(*check_problem(item->problem), *check_problem(expected)) << to_string(item->problem);
+  EXPECT_EQ(item->overrides, (PlanOverrides{.stages = 3, .warps = 4, .cluster = ClusterShape{.k = 2}}));
 }
 
 TEST(cli_packed, norms_and_residuals_have_flags) {
   const auto item =
-      parse("--shape 2x64x128 --weights int4 --dtype bf16 --norm-x --residual --ld-c 72 --ld-d 80");
+      parse("--shape 2x64x128 --weights int4 --dtype bf16 --norm-a --residual --ld-c 72 --ld-d 80");
   ASSERT_TRUE(item) << item.error().message;
   EXPECT_EQ(item->problem, (PackedProblem{.m = 2,
                                           .n = 64,
                                           .k = 128,
                                           .x = DType::bf16,
                                           .d = DType::bf16,
-                                          .norm_x = true,
+                                          .norm_a = true,
                                           .residual = true,
                                           .ld_d = 80,
                                           .ld_c = 72}))
       << to_string(item->problem);
   refused("--shape 2x64x128 --weights int4 --ld-c 72", "--ld-c has no effect without --residual");
-  refused("--shape 2x64x128 --norm-x", "--norm-x has no effect without --weights");
+  refused("--shape 2x64x128 --norm-a", "--norm-a has no effect without --weights");
 }
 
 TEST(cli_packed, int4_is_symmetric_uint4_and_tokens_are_bf16) {
   const auto item = parse("--shape 1x64x128 --weights int4");
   ASSERT_TRUE(item) << item.error().message;
   EXPECT_EQ(item->problem, (PackedProblem{.m = 1, .n = 64, .k = 128}));
-  EXPECT_EQ(item->problem.x, DType::bf16);
-  EXPECT_EQ(parse("--shape 1x64x128 --weights e4m3")->problem.weights.type, WeightType::e4m3);
+  EXPECT_EQ(item->problem.a.type, DType::bf16);
+  EXPECT_EQ(parse("--shape 1x64x128 --weights e4m3")->problem.b.packed.type, WeightType::e4m3);
 }
 
-TEST(cli_packed, every_choice_of_both_kernels_has_a_flag) {
+TEST(cli_packed, every_choice_of_the_kernels_has_a_flag) {
   const auto narrow = parse(
-      "--shape 1x64x128 --weights int4 --token-blocks 1 --row-blocks 2 --warps 3 --stages 4 --parts 8 --ctas "
-      "2");
+      "--shape 1x64x128 --weights int4 --schedule narrow --tile 8x32 --warps 3 --stages 4 --cluster 1x1x8 "
+      "--ctas 2");
   ASSERT_TRUE(narrow) << narrow.error().message;
-  EXPECT_EQ(narrow->overrides,
-            (packed::Overrides{
-                .token_blocks = 1, .row_blocks = 2, .warps = 3, .stages = 4, .parts = 8, .ctas = 2}));
+  EXPECT_EQ(narrow->overrides, (PlanOverrides{.schedule = Schedule::narrow,
+                                              .tile_m = 8,
+                                              .tile_n = 32,
+                                              .stages = 4,
+                                              .warps = 3,
+                                              .ctas = 2,
+                                              .cluster = ClusterShape{.k = 8}}));
   const auto wide = parse(
-      "--shape 99x64x128 --weights int4 --tokens-tile 64 --cluster-n 2 --x-stages 7 --w-stages 3 "
+      "--shape 99x64x128 --weights int4 --schedule wide --tile 64x128 --cluster 1x2 --stages 7 --w-stages 3 "
       "--no-records");
   ASSERT_TRUE(wide) << wide.error().message;
-  EXPECT_EQ(wide->overrides,
-            (packed::Overrides{
-                .tokens = 64, .cluster_n = 2, .x_stages = 7, .w_stages = 3, .ignore_records = true}));
-  const Result<packed::Plan> plan = packed::plan(wide->problem, DeviceInfo{}, wide->overrides);
+  EXPECT_EQ(wide->overrides, (PlanOverrides{.schedule = Schedule::wide,
+                                            .tile_m = 64,
+                                            .tile_n = 128,
+                                            .stages = 7,
+                                            .w_stages = 3,
+                                            .cluster = ClusterShape{.n = 2},
+                                            .ignore_records = true}));
+  const Result<Plan> plan = gemm::plan(wide->problem, DeviceInfo{}, wide->overrides);
   ASSERT_TRUE(plan) << plan.error().message;
-  const WideConfig& config = std::get<WideConfig>(plan->config);
-  EXPECT_EQ(config.x_stages, 7);
-  EXPECT_EQ(config.cluster_n, 2);
+  EXPECT_EQ(plan->config.schedule, Schedule::wide);
+  EXPECT_EQ(plan->config.stages, 7);
+  EXPECT_EQ(plan->config.cluster.n, 2);
 }
 
 TEST(cli_packed, an_override_that_breaks_a_rule_is_refused_with_value_and_rule) {
   const auto message = [](const std::string& flags) {
     const auto item = parse("--shape 64x256x512 --weights int4 " + flags);
     EXPECT_TRUE(item) << flags;
-    const Result<packed::Plan> plan = packed::plan(item->problem, DeviceInfo{}, item->overrides);
+    const Result<Plan> plan = gemm::plan(item->problem, DeviceInfo{}, item->overrides);
     EXPECT_FALSE(plan) << flags;
     return plan ? "" : plan.error().message;
   };
@@ -113,22 +124,22 @@ TEST(cli_packed, an_override_that_breaks_a_rule_is_refused_with_value_and_rule) 
     EXPECT_NE(text.find(rule), std::string::npos) << text;
     EXPECT_NE(text.find("; give fewer overrides"), std::string::npos) << text;
   };
-  expect("--tokens-tile 44", "tokens = 44", "must be a multiple of 8");
-  expect("--tokens-tile 44 --cluster-n 1", "tokens = 44, cluster_n = 1", "must be a multiple of 8 in 8..256");
+  expect("--tile 44x128", "tile_m = 44, tile_n = 128", "must be a multiple of 8");
+  expect("--schedule wide --tile 44x128", "schedule = wide, tile_m = 44",
+         "must be a multiple of 8 in 8..256");
   const auto of_file = [](const std::string& flags) {
     return parse_problem_list("64x256x512 --weights int4 " + flags).error().message;
   };
-  EXPECT_EQ(of_file("--cluster-n 3"), "line 1: --cluster-n: 3 must be in 1..2");
-  EXPECT_EQ(of_file("--x-stages 1"), "line 1: --x-stages: 1 must be in 2..16");
+  EXPECT_EQ(of_file("--stages 1"), "line 1: --stages: 1 must be in 2..32");
   EXPECT_EQ(of_file("--w-stages 17"), "line 1: --w-stages: 17 must be in 1..16");
-  EXPECT_NE(message("--tokens-tile 64 --cluster-n 1 --parts 2").find("ask for one of them"),
-            std::string::npos);
+  EXPECT_NE(message("--tile 64x128 --cluster 1x2 --warps 2").find("ask for one of them"), std::string::npos);
+  EXPECT_NE(message("--splits 2").find("are for weights that are not packed"), std::string::npos);
 }
 
 TEST(cli_packed, e4m3_tokens_take_weights_in_the_order_byte) {
   const auto item = parse(
-      "--shape 16x64x128 --weights int4 --group 64 --dtype e4m3 --scale-a vector --stages 3 --strips 2 "
-      "--k-groups 1 --tokens-tile 32");
+      "--shape 16x64x128 --weights int4 --group 64 --dtype e4m3 --scale-a vector --stages 3 --tile 32x128 "
+      "--k-groups 1");
   ASSERT_TRUE(item) << item.error().message;
   const PackedProblem expected{.m = 16,
                                .n = 64,
@@ -138,9 +149,9 @@ TEST(cli_packed, e4m3_tokens_take_weights_in_the_order_byte) {
                                .d = DType::bf16,
                                .weights = {.group = 64, .order = FragmentOrder::byte},
                                .bias_type = PackedProblem{}.bias_type};
-  EXPECT_EQ(item->problem, expected) << to_string(item->problem);
-  EXPECT_EQ(item->overrides, (packed::Overrides{.stages = 3, .tokens = 32, .strips = 2, .k_groups = 1}));
-  EXPECT_EQ(parse("--shape 16x64x128 --weights int8 --dtype e4m3")->problem.weights.order,
+  EXPECT_EQ(*check_problem(item->problem), *check_problem(expected)) << to_string(item->problem);
+  EXPECT_EQ(item->overrides, (PlanOverrides{.tile_m = 32, .tile_n = 128, .stages = 3, .k_groups = 1}));
+  EXPECT_EQ(parse("--shape 16x64x128 --weights int8 --dtype e4m3")->problem.b.packed.order,
             FragmentOrder::half)
       << "the planner says that 8-bit weights go with 16-bit tokens";
 }
@@ -149,8 +160,7 @@ TEST(cli_packed, refuses_what_has_no_effect) {
   refused("--shape 1x64x128 --group 64", "without --weights");
   refused("--shape 1x64x128 --weights int4 --zero per_group", "uint4");
   refused("--shape 1x64x128 --weights int5", "int5");
-  for (const char* flag : {"--tile 64x64", "--scale-b tensor", "--batch 2", "--alpha 2", "--b-layout mn",
-                           "--splits 2", "--a bf16"})
+  for (const char* flag : {"--scale-b tensor", "--batch 2", "--alpha 2", "--b-layout mn", "--a bf16"})
     refused(std::string("--shape 1x64x128 --weights int4 ") + flag,
             std::string(flag, std::strcspn(flag, " ")) + " has no effect");
 }
@@ -228,10 +238,9 @@ TEST(cli_packed, records_say_what_was_packed) {
 }
 
 TEST(cli_packed, the_set_is_the_bars) {
-  const std::vector<bench::AnyProblem> problems = *bench::problem_set("packed");
+  const std::vector<Problem> problems = *bench::problem_set("packed");
   EXPECT_EQ(problems.size(), 1u + 2 * 5 * 8 + 2 * 6 * 8);
-  for (const bench::AnyProblem& problem : problems)
-    EXPECT_TRUE(packed::plan(std::get<PackedProblem>(problem), DeviceInfo{}).ok());
+  for (const Problem& problem : problems) EXPECT_TRUE(gemm::plan(problem, DeviceInfo{}).ok());
 }
 
 }  // namespace

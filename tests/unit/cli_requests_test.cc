@@ -11,6 +11,7 @@
 
 #include "bench/shapes.h"
 #include "cli/requests.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::cli {
 namespace {
@@ -25,11 +26,11 @@ Result<std::vector<bench::Request>> any_requests(const std::string& line) {
 }
 
 /// Returns the requests of a command line, which must all be dense.
-Result<std::vector<bench::DenseRequest>> requests(const std::string& line) {
+Result<std::vector<bench::Request>> requests(const std::string& line) {
   const Result<std::vector<bench::Request>> any = any_requests(line);
   if (!any) return any.error();
-  std::vector<bench::DenseRequest> dense;
-  for (const bench::Request& request : *any) dense.push_back(std::get<bench::DenseRequest>(request));
+  std::vector<bench::Request> dense;
+  for (const bench::Request& request : *any) dense.push_back(request);
   return dense;
 }
 
@@ -64,7 +65,7 @@ TEST_F(CliRequests, overrides_go_to_every_problem_of_a_set) {
   const auto list = requests("--set smoke --tile 128x256 --cluster 2x1");
   ASSERT_TRUE(list) << list.error().message;
   ASSERT_EQ(list->size(), bench::problem_set("smoke")->size());
-  for (const bench::DenseRequest& request : *list) {
+  for (const bench::Request& request : *list) {
     EXPECT_EQ(request.overrides.tile_m, 128);
     EXPECT_EQ(request.overrides.cluster, (ClusterShape{.m = 2, .n = 1}));
   }
@@ -92,8 +93,7 @@ TEST_F(CliRequests, overrides_go_to_every_problem_of_the_packed_set) {
   ASSERT_TRUE(list) << list.error().message;
   ASSERT_EQ(list->size(), bench::problem_set("packed")->size());
   for (const bench::Request& request : *list)
-    EXPECT_EQ(std::get<bench::PackedRequest>(request).overrides,
-              (packed::Overrides{.warps = 4, .ignore_records = true}));
+    EXPECT_EQ(request.overrides, (PlanOverrides{.warps = 4, .ignore_records = true}));
 }
 
 TEST_F(CliRequests, the_list_that_packed_records_are_made_from_holds_different_problems) {
@@ -102,8 +102,8 @@ TEST_F(CliRequests, the_list_that_packed_records_are_made_from_holds_different_p
   EXPECT_EQ(list->size(), 1u + 9 * 8 * 2 * 2);
   std::set<std::string> names;
   for (const bench::Request& request : *list) {
-    const bench::PackedRequest& item = std::get<bench::PackedRequest>(request);
-    EXPECT_EQ(item.overrides, packed::Overrides{});
+    const bench::Request& item = request;
+    EXPECT_EQ(item.overrides, PlanOverrides{});
     names.insert(bench::name_of(item.problem));
   }
   EXPECT_EQ(names.size(), list->size());
@@ -112,12 +112,10 @@ TEST_F(CliRequests, the_list_that_packed_records_are_made_from_holds_different_p
 TEST_F(CliRequests, flags_of_the_other_kind_of_set_are_refused_by_name) {
   refused("--set packed --weights int4", "--weights has no effect with --set packed");
   refused("--set packed --shape 1x1x1", "--shape has no effect with --set packed");
-  refused("--set packed --tile 64x64", "--tile has no effect with --set packed");
   refused("--set smoke --group 64", "--group has no effect with --set smoke");
-  refused("--set smoke --tokens-tile 64", "--tokens-tile has no effect with --set smoke");
   refused("--shapes " + path_ + " --w-stages 4", "--w-stages has no effect with --shapes");
   refused("--shapes " + path_ + " --weights int4", "--weights has no effect with --shapes");
-  refused("--shape 1x64x64 --x-stages 4", "--x-stages has no effect without --weights");
+  refused("--shape 1x64x64 --group 64", "--group has no effect without --weights");
   EXPECT_NE(any_requests("--set smok").error().message.find(", packed"), std::string::npos);
 }
 
@@ -125,7 +123,7 @@ TEST_F(CliRequests, the_layers_of_a_model_are_separate_and_listed_once) {
   const auto row = requests("--model llama3-8b --recipe row --tokens 16");
   ASSERT_TRUE(row) << row.error().message;
   std::vector<std::string> names;
-  for (const bench::DenseRequest& request : *row) names.push_back(bench::shape_text(request.problem));
+  for (const bench::Request& request : *row) names.push_back(bench::shape_text(request.problem));
   EXPECT_EQ(names,
             (std::vector<std::string>{"16x4096x4096", "16x1024x4096", "16x14336x4096", "16x4096x14336"}));
   const Problem expected{.m = 16,
@@ -139,7 +137,7 @@ TEST_F(CliRequests, the_layers_of_a_model_are_separate_and_listed_once) {
   EXPECT_EQ(requests("--model llama3-8b --recipe none")->size(), 4u * 7) << "1,4,16,64,256,1024,4096 tokens";
   const auto int4 = any_requests("--model 1280x8192 --recipe int4 --tokens 4");
   ASSERT_EQ(int4->size(), 1u);
-  EXPECT_EQ(std::get<bench::PackedRequest>(int4->front()).problem,
+  EXPECT_EQ(int4->front().problem,
             (PackedProblem{.m = 4, .n = 1280, .k = 8192, .weights = {.scale = DType::bf16}}));
 }
 

@@ -69,16 +69,16 @@ TEST_F(CliTune, misuse_with_convolutions_is_refused_with_the_reason) {
 TEST_F(CliTune, misuse_with_packed_weights_is_refused_with_the_reason) {
   const std::string packed = "--weights int4 --shape 64x64x64 ";
   expect_refused(packed + "--warps 4", "--warps has no effect here: tune chooses the configuration itself");
-  expect_refused(packed + "--tokens-tile 64", "--tokens-tile has no effect here");
+  expect_refused(packed + "--k-groups 2", "--k-groups has no effect here");
   expect_refused(packed + "--stages 3", "--stages has no effect here");
   expect_refused(packed + "--no-records", "--no-records has no effect here");
-  expect_refused(packed + "--scale-a tensor", "scale_x is tensor and X is bf16");
+  expect_refused(packed + "--scale-a tensor", "scale_a is tensor and A is bf16");
   expect_refused(packed + "--device host", "tune measures GPUs");
   expect_refused("--weights int5 --shape 64x64x64",
                  "--weights \"int5\" is not one of: int4, uint4, int8, e4m3");
   expect_refused("--weights int4 --group 48 --shape 64x64x64", "group");
   expect_refused("--weights int4 --shape 64x64x0", "nothing to tune");
-  expect_refused("--weights int4 --shape 4x64x100 --ld-a 100", "ld_x = 100 must be a multiple of 8");
+  expect_refused("--weights int4 --shape 4x64x100 --ld-a 100", "a.ld = 100 must be a multiple of 8");
   expect_refused("--weights int4", "nothing to tune: name problems");
   expect_refused("--group 64 --shape 64x64x64", "--group has no effect without --weights");
   expect_refused("--set packed --only q8_0", "no problem of the list has \"q8_0\" in its name");
@@ -108,11 +108,11 @@ TEST_F(CliTune, verify_takes_packed_weights) {
     EXPECT_EQ(outcome.code, 2) << flags;
     EXPECT_TRUE(outcome.has(reason)) << flags << ": " << outcome.text;
   };
-  refused("--tokens-tile 64", "--tokens-tile has no effect without --weights");
   refused("--stages 3", "--stages has no effect without --weights");
+  refused("--k-groups 2", "--k-groups has no effect without --weights");
   refused("--weights int4 --group 48", "group");
   refused("--weights e4m3 --zero per_group", "e4m3 weights have no zeros");
-  EXPECT_EQ(sluice("verify --device host --weights int4 --problems 3 --warps 4 --cluster-n 2").code, 1)
+  EXPECT_EQ(sluice("verify --device host --weights int4 --problems 3 --warps 4 --cluster 1x2").code, 1)
       << "all refused is not right";
 }
 

@@ -30,11 +30,13 @@ class EmulatedProduct {
     for (i64 m = 0; m < p_.m; ++m) {
       std::vector<double> x(static_cast<size_t>(p_.k));
       for (i64 k = 0; k < p_.k; ++k)
-        x[static_cast<size_t>(k)] = packed::number_at(p_.x, tokens_.data(), m * p_.ld_x + k);
-      const float sum = p_.x == DType::e4m3                              ? byte_sum(row, x)
+        x[static_cast<size_t>(k)] = packed::number_at(p_.a.type, tokens_.data(), m * p_.a.ld + k);
+      const float sum = p_.a.type == DType::e4m3                         ? byte_sum(row, x)
                         : rounding_ == packed::WeightRounding::to_tokens ? half_sum(row, x, scale_of(n, 0))
                                                                          : narrow_sum(row, x);
-      const double bias = p_.bias == Bias::none ? 0.0 : packed::number_at(p_.bias_type, data_.bias.data(), n);
+      const double bias = p_.epilogue.bias == Bias::none
+                              ? 0.0
+                              : packed::number_at(p_.epilogue.bias_type, data_.bias.data(), n);
       values.push_back(static_cast<float>(scale_of_token(data_, m) * static_cast<double>(sum) + bias));
     }
     return values;
@@ -49,8 +51,8 @@ class EmulatedProduct {
     return buffer;
   }
   void put(std::vector<u8>& buffer, i64 m, i64 n, double value) const {
-    const u32 bits = verify::encode(p_.d, value);
-    const i64 bytes = bytes_of(p_.d), at = packed::d_begin(p_, 0) + (m * p_.ld_d + n) * bytes;
+    const u32 bits = verify::encode(p_.d.type, value);
+    const i64 bytes = bytes_of(p_.d.type), at = packed::d_begin(p_, 0) + (m * p_.d.ld + n) * bytes;
     for (i64 i = 0; i < bytes; ++i) buffer[static_cast<size_t>(at + i)] = static_cast<u8>(bits >> (8 * i));
   }
 
@@ -61,35 +63,36 @@ class EmulatedProduct {
   };
 
   i64 group_of(i64 n, i64 k) const {
-    return n * group_count(p_.weights, p_.k) + (p_.weights.group == 0 ? 0 : k / p_.weights.group);
+    return n * group_count(p_.b.packed, p_.k) + (p_.b.packed.group == 0 ? 0 : k / p_.b.packed.group);
   }
   double scale_of(i64 n, i64 k) const {
-    return packed::number_at(p_.weights.scale, data_.scales.data(), group_of(n, k));
+    return packed::number_at(p_.b.packed.scale, data_.scales.data(), group_of(n, k));
   }
   double rounded(double value) const {
-    const double near = verify::decode(p_.x, verify::encode(p_.x, value));
+    const double near = verify::decode(p_.a.type, verify::encode(p_.a.type, value));
     if (flaw_ != Flaw::weights_cut || std::fabs(near) <= std::fabs(value)) return near;
-    return verify::decode(p_.x, verify::encode(p_.x, near) - 1);  // one code less in magnitude
+    return verify::decode(p_.a.type, verify::encode(p_.a.type, near) - 1);  // one code less in magnitude
   }
   /// Returns the dequantised weight as it is in a register, multiplied by 2^lift().
   double weight_of(double code, double scale, double zero) const {
-    const bool half = p_.x == DType::fp16, four = p_.weights.type == WeightType::uint4;
-    const double unit = half ? (p_.weights.type == WeightType::e4m3 ? 0x1p-8 : 0x1p-6) : 1.0;
+    const bool half = p_.a.type == DType::fp16, four = p_.b.packed.type == WeightType::uint4;
+    const double unit = half ? (p_.b.packed.type == WeightType::e4m3 ? 0x1p-8 : 0x1p-6) : 1.0;
     const double shift = !half && four ? 16.0 : 0.0;
     const double addend = rounded((-shift - zero) * unit);
     const double difference = rounded((code + shift) * unit + addend);
-    if (p_.weights.group == 0) return difference / unit;
+    if (p_.b.packed.group == 0) return difference / unit;
     return rounded(difference * rounded(scale / unit * std::exp2(lift()))) * std::exp2(-lift());
   }
-  int lift() const { return p_.x == DType::fp16 && p_.weights.type == WeightType::uint4 ? 2 : 0; }
+  int lift() const { return p_.a.type == DType::fp16 && p_.b.packed.type == WeightType::uint4 ? 2 : 0; }
 
   std::vector<Row> row_of(i64 n) const {
     std::vector<Row> row;
     for (i64 k = 0; k < p_.k; ++k) {
-      const double code = packed::code_value(p_.weights.type, data_.codes[static_cast<size_t>(n * p_.k + k)]);
+      const double code =
+          packed::code_value(p_.b.packed.type, data_.codes[static_cast<size_t>(n * p_.k + k)]);
       const double zero = data_.zeros.empty()
-                              ? implied_zero(p_.weights.type)
-                              : packed::number_at(p_.weights.scale, data_.zeros.data(), group_of(n, k));
+                              ? implied_zero(p_.b.packed.type)
+                              : packed::number_at(p_.b.packed.scale, data_.zeros.data(), group_of(n, k));
       const double scale = scale_of(n, k);
       row.push_back({code, scale, zero,
                      rounding_ == packed::WeightRounding::to_tokens ? weight_of(code, scale, zero) : 0.0});
@@ -101,13 +104,13 @@ class EmulatedProduct {
     std::vector<double> terms;
     for (size_t k = 0; k < row.size(); ++k) terms.push_back(x[k] * row[k].weight);
     const auto sum = static_cast<float>(core_sum(0.0, terms, kHalfCore));
-    return p_.weights.group == 0 ? sum * static_cast<float>(whole_scale) : sum;
+    return p_.b.packed.group == 0 ? sum * static_cast<float>(whole_scale) : sum;
   }
   /// Adds up the groups as the narrow kernel does. Each group's sum starts with the contribution of its zero
   /// point.
   float narrow_sum(const std::vector<Row>& row, const std::vector<double>& x) const {
-    const size_t length = p_.weights.group == 0 ? 128 : static_cast<size_t>(p_.weights.group);
-    const double offset = packed::code_offset(p_.weights.type, p_.x);
+    const size_t length = p_.b.packed.group == 0 ? 128 : static_cast<size_t>(p_.b.packed.group);
+    const double offset = packed::code_offset(p_.b.packed.type, p_.a.type);
     float sum = 0;
     for (size_t first = 0; first < row.size(); first += length) {
       const size_t end = std::min(first + length, row.size());
@@ -121,7 +124,7 @@ class EmulatedProduct {
     return sum;
   }
   float byte_sum(const std::vector<Row>& row, const std::vector<double>& x) const {
-    size_t length = p_.weights.group == 0 ? 128 : static_cast<size_t>(p_.weights.group);
+    size_t length = p_.b.packed.group == 0 ? 128 : static_cast<size_t>(p_.b.packed.group);
     if (flaw_ == Flaw::never_promoted) length = row.size();
     float sum = 0;
     for (size_t first = 0; first < row.size(); first += length) {
@@ -139,7 +142,7 @@ class EmulatedProduct {
   }
 
   const packed::HostData& data_;
-  const PackedProblem& p_;
+  const Problem& p_;
   packed::WeightRounding rounding_;
   Flaw flaw_;
   std::vector<u8> tokens_;

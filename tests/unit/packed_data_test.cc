@@ -14,6 +14,7 @@
 
 #include "cli/packed_host.h"
 #include "packed_formats.h"
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
@@ -76,7 +77,7 @@ TEST(packed_data, of_gated_products_is_right_and_halves_that_change_places_are_f
       const auto kind = activation == Activation::silu ? DataKind::real : DataKind::exact;
       const Result<packed::HostData> data = packed::random_data(p, kind, 3);
       ASSERT_TRUE(data.ok()) << data.error().message;
-      EXPECT_EQ(data->problem.ld_d, 128);
+      EXPECT_EQ(data->problem.d.ld, 128);
       const std::vector<PackedSum> sums = packed::reference_sums(*data);
       const Comparison found = packed::judge(*data, sums, reference_d(*data, 1), 1);
       EXPECT_TRUE(found.passed()) << describe(found);
@@ -98,7 +99,7 @@ TEST(packed_data, of_gated_products_is_right_and_halves_that_change_places_are_f
 /// Returns the first token's root mean square as a faulty kernel would compute it: four adjacent elements,
 /// those of a lane, are added twice and four others never.
 double root_with_a_piece_twice(const packed::HostData& data) {
-  const PackedProblem& p = data.problem;
+  const Problem& p = data.problem;
   const auto square = [&](i64 k) {
     u16 bits = 0;
     std::memcpy(&bits, data.x.data() + 2 * k, 2);
@@ -125,7 +126,7 @@ TEST(packed_data, of_normed_tokens_and_residuals_is_right_and_what_is_left_out_i
                               .d = m == 3 ? DType::fp32 : DType::bf16,
                               .weights = {.group = 64},
                               .bias = residual ? Bias::none : Bias::column,
-                              .norm_x = true,
+                              .norm_a = true,
                               .residual = residual,
                               .ld_x = 304,
                               .ld_c = residual ? 73 : 0};
@@ -201,7 +202,7 @@ PackedProblem long_problem(u64 seed) {
   p.d = pick(4, 2) == 0 ? DType::fp32 : DType::bf16;
   if (byte) p.scale_x = static_cast<ScaleMode>(pick(5, 3));
   p.bias = pick(6, 2) == 0 ? Bias::column : Bias::none;
-  p.norm_x = p.x == DType::bf16 && pick(7, 2) == 0;
+  p.norm_a = p.x == DType::bf16 && pick(7, 2) == 0;
   p.residual = !byte && pick(8, 2) == 0;
   p.gated = !p.residual && pick(9, 4) == 0;
   if (p.gated) p.n = 128;
@@ -227,7 +228,7 @@ TEST(packed_data, of_whole_numbers_are_exact_however_long_k_is) {
     const std::vector<PackedSum> sums = packed::reference_sums(*data);
     const Comparison found = packed::judge(*data, sums, reference_d(*data, 0), 0);
     EXPECT_EQ(found.verdict(), Verdict::right) << to_string(p) << describe(found);
-    if (!p.norm_x) continue;
+    if (!p.norm_a) continue;
     for (const double root : data->roots)
       EXPECT_EQ(std::exp2(std::round(std::log2(root))), root) << to_string(p);
   }
@@ -288,7 +289,7 @@ TEST(packed_data, one_bit_is_found) {
   EXPECT_EQ(judged([](auto& d, size_t begin) { d[begin - 1] = 0; }).damaged_chunks, 1) << "in front of D";
   EXPECT_EQ(judged([](auto& d, size_t) { d.back() = 0; }).damaged_chunks, 1) << "behind D";
   const i64 row = p.n * 4;  // ld_d is n + 1
-  if (data->problem.ld_d > p.n) {
+  if (data->problem.d.ld > p.n) {
     EXPECT_EQ(judged([&](auto& d, size_t begin) { d[begin + static_cast<size_t>(row)] = 0; }).damaged_chunks,
               1);
   }
@@ -299,13 +300,13 @@ TEST(packed_data, one_bit_is_found) {
 TEST(packed_data, a_token_with_the_scale_of_another_is_found) {
   for (const DataKind kind : {DataKind::exact, DataKind::real}) {
     const Result<packed::HostData> data =
-        packed::random_data({.m = 16,
-                             .n = 70,
-                             .k = 256,
-                             .x = DType::e4m3,
-                             .scale_x = ScaleMode::vector,
-                             .d = DType::fp32,
-                             .weights = {.group = 64, .order = FragmentOrder::byte}},
+        packed::random_data(PackedProblem{.m = 16,
+                                          .n = 70,
+                                          .k = 256,
+                                          .x = DType::e4m3,
+                                          .scale_x = ScaleMode::vector,
+                                          .d = DType::fp32,
+                                          .weights = {.group = 64, .order = FragmentOrder::byte}},
                             kind, 5);
     ASSERT_TRUE(data.ok()) << data.error().message;
     ASSERT_EQ(data->scale_x.size(), 16u * 4);

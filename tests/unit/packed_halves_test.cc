@@ -3,7 +3,7 @@
 // blob, the packer's launches, and refusals. To see it fail: round n / 2 down in strip_step(), or pack both
 // halves as one blob.
 #include <sluice/pack.h>
-#include <sluice/packed.h>
+#include "tests/packed_problems.h"
 
 #include <gtest/gtest.h>
 
@@ -136,8 +136,8 @@ TEST(packed_halves, of_random_problems_are_drawn_and_right) {
   const cli::RandomSpec spec{.seed = 5, .largest = 300};
   int gated = 0, padded = 0;
   for (int i = 0; i < 200; ++i) {
-    const PackedProblem p = cli::random_packed_problem(spec, {}, i);
-    if (!p.gated) continue;
+    const Problem p = cli::random_packed_problem(spec, {}, i);
+    if (!p.epilogue.gated) continue;
     ++gated, padded += pads_halves(p.n);
     if (gated > 12) continue;
     const auto found = cli::compare_on_host(p, packed::DataKind::exact, static_cast<u64>(i));
@@ -152,16 +152,17 @@ class PackedHalves : public PackedLaunchTest {};
 
 TEST_F(PackedHalves, of_a_shard_are_planned_and_launched) {
   PackedProblem p{.m = 16, .n = 14784, .k = 5120, .weights = {.group = 128}, .gated = true};
-  const packed::Kernel narrow = made(p, {.row_blocks = 8});
-  EXPECT_EQ(narrow.plan().weight_bytes, 232 * strip_bytes(p.weights, p.k));
-  EXPECT_EQ(narrow.plan().problem.ld_d, 7392);
-  launched(packed::launch(narrow, args_of(p), nullptr), 1);
+  const gemm::Kernel narrow = made(p, PackedOverrides{.row_blocks = 8});
+  EXPECT_EQ(blob_bytes(narrow.plan().problem), 232 * strip_bytes(p.weights, p.k));
+  EXPECT_EQ(narrow.plan().problem.d.ld, 7392);
+  launched(gemm::launch(narrow, args_of(p), nullptr), 1);
   EXPECT_EQ(driver.launch(0).grid_x, 116u) << "a CTA for each strip of the gate, the last half full";
   EXPECT_EQ(driver.launch(0).narrow.n, 7392);
-  launched(packed::launch(made(p, {.row_blocks = 4}), args_of(p), nullptr), 2);
+  launched(gemm::launch(made(p, PackedOverrides{.row_blocks = 4}), args_of(p), nullptr), 2);
   EXPECT_EQ(driver.launch(1).grid_x, 231u);
   p.m = 40;
-  launched(packed::launch(made(p, {.parts = 1, .tokens = 40, .strips = 4}), args_of(p), nullptr), 3);
+  launched(gemm::launch(made(p, PackedOverrides{.parts = 1, .tokens = 40, .strips = 4}), args_of(p), nullptr),
+           3);
   EXPECT_EQ(driver.launch(2).grid_x, 58u);
   EXPECT_EQ(driver.launch(2).strip.strips, 232);
   EXPECT_EQ(driver.launch(2).strip.n, 7392);

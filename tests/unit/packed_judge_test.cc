@@ -16,6 +16,7 @@
 #include "bench/shapes.h"
 #include "emulated_products.h"
 #include "packed_formats.h"
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
@@ -169,8 +170,8 @@ TEST(packed_judge, sees_the_bias_of_weights_that_are_cut_instead_of_rounded) {
 // The bench launches each candidate on this problem before it times it.
 TEST(packed_judge, every_candidate_takes_the_small_problem_of_whole_numbers) {
   const DeviceInfo device{};
-  std::vector<PackedProblem> problems{
-      {.m = 5, .n = 6144, .k = 4096, .x = DType::bf16, .d = DType::bf16, .norm_x = true, .residual = true},
+  const PackedProblem own[] = {
+      {.m = 5, .n = 6144, .k = 4096, .x = DType::bf16, .d = DType::bf16, .norm_a = true, .residual = true},
       {.m = 16, .n = 28672, .k = 4096, .activation = Activation::silu, .gated = true},
       {.m = 33, .n = 100, .k = 40, .ld_x = 48, .ld_d = 111},
       {.m = 8, .n = 1280, .k = 8192, .weights = {.group = 32}},
@@ -184,15 +185,16 @@ TEST(packed_judge, every_candidate_takes_the_small_problem_of_whole_numbers) {
        .weights = {.order = FragmentOrder::byte},
        .gated = true,
        .scale_d = ScaleMode::tensor}};
-  const std::vector<bench::AnyProblem> set = *bench::problem_set("packed");
-  for (const bench::AnyProblem& item : set) problems.push_back(std::get<PackedProblem>(item));
+  std::vector<Problem> problems(std::begin(own), std::end(own));
+  const std::vector<Problem> set = *bench::problem_set("packed");
+  for (const Problem& item : set) problems.push_back(item);
   i64 checked = 0;
-  for (const PackedProblem& problem : problems) {
-    const auto plans = packed::candidates(problem, device);
+  for (const Problem& problem : problems) {
+    const auto plans = gemm::candidates(problem, device);
     ASSERT_TRUE(plans.ok()) << plans.error().message;
     const auto data = packed::random_data(packed::small_problem(plans->at(0).problem), DataKind::exact, 1);
     ASSERT_TRUE(data.ok()) << data.error().message;
-    for (const packed::Plan& plan : *plans) {
+    for (const Plan& plan : *plans) {
       const auto taken = packed::sealed({.problem = data->problem, .config = plan.config}, device);
       EXPECT_TRUE(taken.ok()) << to_string(plan.config) << taken.error().message;
       ++checked;

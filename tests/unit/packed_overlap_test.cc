@@ -4,9 +4,10 @@
 // kernels/narrow.cuh, strip.cuh or wide.cuh, or leave `dependent` out of a fill().
 #include <sluice/host/jit/code_scan.h>
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/text/packed_units.h>
+#include <sluice/host/jit/source.h>
 
 #include "packed_launch_fixture.h"
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
@@ -25,19 +26,19 @@ PackedProblem problem_of(size_t kernel) {
   return problem;
 }
 
-packed::Overrides overrides_of(size_t kernel, const Overlap& overlap) {
-  packed::Overrides overrides{.overlap = overlap};
+PackedOverrides overrides_of(size_t kernel, const Overlap& overlap) {
+  PackedOverrides overrides{.overlap = overlap};
   if (kernel == 0) overrides.warps = 4;
   if (kernel == 1) overrides.cluster_n = 2;
   return overrides;
 }
 
 PackedConfig config_of(size_t kernel, const Overlap& overlap) {
-  const Result<packed::Plan> plan =
-      packed::plan(problem_of(kernel), DeviceInfo{}, overrides_of(kernel, overlap));
+  const Result<Plan> plan = gemm::plan(problem_of(kernel), DeviceInfo{}, overrides_of(kernel, overlap));
   EXPECT_TRUE(plan.ok()) << (plan.ok() ? "" : plan.error().message);
-  EXPECT_EQ(plan->config.index(), kernel);
-  return plan->config;
+  const PackedConfig config = packed_config_of(plan->config);
+  EXPECT_EQ(config.index(), kernel);
+  return config;
 }
 
 std::string cubin_of(const PackedConfig& config) {
@@ -69,26 +70,22 @@ TEST(packed_overlap, is_in_the_text_of_a_config_only_if_there_is_one) {
     EXPECT_EQ(to_string(config_of(kernel, {})).find("overlap"), std::string::npos);
     EXPECT_NE(to_string(config_of(kernel, kOverlap))
                   .find(", .overlap = {.wait = sluice::Wait::weights_first, .trigger = "
-                        "sluice::Trigger::at_start}}"),
+                        "sluice::Trigger::at_start}"),
               std::string::npos)
         << to_string(config_of(kernel, kOverlap));
-    EXPECT_NE(packed::short_name(config_of(kernel, kOverlap)).find(" wait:weights_first trigger:at_start"),
+    EXPECT_NE(short_name(config_of(kernel, kOverlap)).find(" wait:weights_first trigger:at_start"),
               std::string::npos);
   }
 }
 
 TEST(packed_overlap, says_nothing_about_which_plan_is_best) {
   for (size_t kernel = 0; kernel < std::variant_size_v<PackedConfig>; ++kernel) {
-    const Result<packed::Plan> alone = packed::plan(problem_of(kernel), DeviceInfo{});
-    Result<packed::Plan> chained = packed::plan(problem_of(kernel), DeviceInfo{}, {.overlap = kOverlap});
+    const Result<Plan> alone = gemm::plan(problem_of(kernel), DeviceInfo{});
+    Result<Plan> chained = gemm::plan(problem_of(kernel), DeviceInfo{}, {.overlap = kOverlap});
     ASSERT_TRUE(alone.ok() && chained.ok());
     EXPECT_EQ(chained->source, alone->source) << "records are looked at";
-    std::visit(
-        [](auto& config) {
-          EXPECT_EQ(config.overlap, kOverlap);
-          config.overlap = {};
-        },
-        chained->config);
+    EXPECT_EQ(chained->config.overlap, kOverlap);
+    chained->config.overlap = {};
     EXPECT_TRUE(chained->config == alone->config) << kernel;
   }
 }
@@ -100,18 +97,18 @@ TEST_F(PackedOverlapLaunch, asks_for_a_dependent_launch_only_if_the_plan_waits) 
   for (size_t kernel = 0; kernel < std::variant_size_v<PackedConfig>; ++kernel)
     for (const Wait wait : {Wait::none, Wait::first, Wait::weights_first}) {
       const PackedProblem problem = problem_of(kernel);
-      packed::Args args = args_of(problem);
-      args.prefetch = {args.weights, 4096};
-      args.hand_off = {args.weights, 1 << 20};
+      gemm::Args args = args_of(problem);
+      args.prefetch = {args.b, 4096};
+      args.hand_off = {args.b, 1 << 20};
       const Result<void> done =
-          packed::launch(made(problem, overrides_of(kernel, {.wait = wait})), args, nullptr);
+          gemm::launch(made(problem, overrides_of(kernel, {.wait = wait})), args, nullptr);
       ASSERT_TRUE(done.ok()) << done.error().message;
       ASSERT_EQ(driver.launches(), ++launches);
       const LaunchRecord& launch = driver.launch(launches - 1);
       EXPECT_EQ(launch.dependent, wait != Wait::none) << kernel << " " << name_of(wait);
       const WarmRange first[] = {launch.narrow.prefetch, launch.wide.prefetch, launch.strip.prefetch};
       const WarmRange next[] = {launch.narrow.hand_off, launch.wide.hand_off, launch.strip.hand_off};
-      EXPECT_EQ(first[kernel].data, args.weights);
+      EXPECT_EQ(first[kernel].data, args.b);
       EXPECT_EQ(first[kernel].bytes, 4096);
       EXPECT_EQ(next[kernel].bytes, 1 << 20);
     }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include <sluice/packed.h>
+#include "tests/packed_problems.h"
 
 #include <gtest/gtest.h>
 
@@ -16,33 +16,28 @@ namespace {
 TEST(packed_planner, of_e4m3_tokens_names_the_rule_that_an_override_breaks) {
   const PackedProblem problem{
       .m = 16, .n = 512, .k = 2048, .x = DType::e4m3, .weights = {.order = FragmentOrder::byte}};
-  const auto rule = [&](const packed::Overrides& overrides, const char* mention) {
-    const Result<packed::Plan> plan = packed::plan(problem, DeviceInfo{}, overrides);
+  const auto rule = [&](const PlanOverrides& overrides, const char* mention) {
+    const Result<Plan> plan = gemm::plan(problem, DeviceInfo{}, overrides);
     ASSERT_FALSE(plan.ok());
     EXPECT_NE(plan.error().message.find(mention), std::string::npos) << plan.error().message;
   };
-  rule({.parts = 0}, "parts = 0 must be in 1..8");
-  rule({.strips = 0}, "strips = 0 must be in 1..4");
-  rule({.k_groups = 1000}, "k_groups = 1000 must be in 1..4");
-  rule({.stages = 1000}, "stages = 1000 must be in 2..32");
+  rule(PackedOverrides{.parts = 0}, "cluster_k = 0 must be in 1..8");
+  rule(PackedOverrides{.strips = 0}, "tile_n = 0 must be in 8..256");
+  rule(PackedOverrides{.k_groups = 1000}, "k_groups = 1000 must be in 1..4");
+  rule(PackedOverrides{.stages = 1000}, "stages = 1000 must be in 2..32");
 }
 
 TEST(packed_planner, plans_for_a_device_without_room_for_a_cluster) {
-  EXPECT_TRUE(packed::plan({.m = 512, .n = 28672, .k = 4096, .weights = {.group = 64}},
-                           DeviceInfo{.sm_count = 1, .max_clusters_of_2 = 0}, {.ignore_records = true}));
+  EXPECT_TRUE(gemm::plan(PackedProblem{.m = 512, .n = 28672, .k = 4096, .weights = {.group = 64}},
+                         DeviceInfo{.sm_count = 1, .max_clusters_of_2 = 0}, {.ignore_records = true}));
 }
 
 TEST(packed_planner, fits_tiles_to_tokens) {
   const auto tokens_of = [](i64 m, i64 n, i64 k) {
-    const Result<packed::Plan> plan =
-        packed::plan({.m = m, .n = n, .k = k}, DeviceInfo{}, {.ignore_records = true});
+    const Result<Plan> plan =
+        gemm::plan(PackedProblem{.m = m, .n = n, .k = k}, DeviceInfo{}, {.ignore_records = true});
     EXPECT_TRUE(plan) << plan.error().message;
-    return std::visit(
-        [](const auto& c) {
-          if constexpr (requires { c.tokens; }) return c.tokens;
-          return 0;
-        },
-        plan->config);
+    return plan->config.schedule == Schedule::narrow ? 0 : plan->config.tile.m;
   };
   EXPECT_EQ(tokens_of(700, 4096, 11008), 176) << "128 tiles, one wave; of 128 tokens 192, two";
   EXPECT_EQ(tokens_of(96, 28672, 4096), 96);
@@ -64,11 +59,11 @@ TEST(packed_planner, estimates_grow_with_tokens) {
       for (i64 m = 17; m <= 1024; m += 7) {
         PackedProblem p{.m = m, .n = n, .k = k, .x = x, .d = DType::bf16};
         if (!is_16bit(x)) p.weights.order = FragmentOrder::byte;
-        const Result<packed::Plan> plan = packed::plan(p, DeviceInfo{}, {.ignore_records = true});
+        const Result<Plan> plan = gemm::plan(p, DeviceInfo{}, {.ignore_records = true});
         ASSERT_TRUE(plan) << plan.error().message;
-        EXPECT_GE(plan->estimate_us * 1.03, most)
+        EXPECT_GE(plan->estimate.total_us * 1.03, most)
             << m << "x" << n << "x" << k << " " << name_of(x) << ": fewer tokens take more";
-        most = std::max(most, plan->estimate_us);
+        most = std::max(most, plan->estimate.total_us);
       }
     }
 }
@@ -76,8 +71,8 @@ TEST(packed_planner, estimates_grow_with_tokens) {
 TEST(packed_planner, lists_rings_of_half_an_sm_for_chains_behind_all_others) {
   const PackedProblem problem{
       .m = 16, .n = 4096, .k = 14336, .x = DType::e4m3, .weights = {.order = FragmentOrder::byte}};
-  const auto plans = packed::candidates(problem, DeviceInfo{});
-  const auto chosen = packed::plan(problem, DeviceInfo{});
+  const auto plans = gemm::candidates(problem, DeviceInfo{});
+  const auto chosen = gemm::plan(problem, DeviceInfo{});
   ASSERT_TRUE(plans.ok() && chosen.ok());
   EXPECT_TRUE(plans->front().config == chosen->config);
   EXPECT_GT(plans->front().smem_bytes, kBesideAlone);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The planner's packed kernels compile for Hopper without spills: a few problems for each format. To see it
 // fail: let estimate_registers() return 0; then 12 and 16 warps are chosen.
-#include <sluice/host/text/packed_units.h>
+#include <sluice/host/jit/source.h>
 
 #include <gtest/gtest.h>
 
@@ -11,30 +11,30 @@
 #include <sluice/host/planner/packed/packed_cost_model.h>
 
 #include "packed_formats.h"
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
 
 /// Returns the allowed bytes of spills. With four warpgroups a thread has 96 registers. From 32 e4m3 tokens
 /// on, a few words spill, which is faster than fewer warpgroups (docs/findings/few-bit-strip.md).
-int spared_bytes(const PackedConfig& config) {
-  const auto* c = std::get_if<StripConfig>(&config);
-  return c != nullptr && c->x == DType::e4m3 && c->tokens >= 32 && math_groups(*c) == kStripMostGroups ? 40
-                                                                                                       : 0;
+int spared_bytes(const KernelConfig& config) {
+  if (config.schedule != Schedule::strip || config.a != DType::e4m3 || config.tile.m < 32) return 0;
+  return math_groups(strip_of(config)) == kStripMostGroups ? 40 : 0;
 }
 
-void expect_to_compile(const PackedProblem& problem, const packed::Overrides& overrides = {}) {
+void expect_to_compile(const PackedProblem& problem, const PlanOverrides& overrides = {}) {
   static std::set<std::string> seen;
   const auto compiler = Compiler::load("");
   ASSERT_TRUE(compiler) << compiler.error().message;
-  const Result<packed::Plan> plan = packed::plan(problem, DeviceInfo{}, overrides);
+  const Result<Plan> plan = gemm::plan(problem, DeviceInfo{}, overrides);
   ASSERT_TRUE(plan) << plan.error().message;
-  for (const std::string& unit : packed::units_of(*plan)) {
+  for (const std::string& unit : unit_texts(plan->config)) {
     if (!seen.insert(unit).second) continue;
     const auto cubin = (*compiler)->compile(unit);
     ASSERT_TRUE(cubin) << cubin.error().message;
     EXPECT_LE(cubin->report.spill_bytes, spared_bytes(plan->config))
-        << packed::short_name(plan->config) << ": " << cubin->report.registers << " registers";
+        << short_name(plan->config) << ": " << cubin->report.registers << " registers";
     EXPECT_LE(cubin->report.stack_bytes, spared_bytes(plan->config)) << unit;
     EXPECT_EQ(cubin->report.log, "") << unit;
   }
@@ -57,7 +57,7 @@ TEST(packed_units, with_norms_residuals_and_gates_compile_without_spills) {
                          .k = 4096,
                          .x = DType::bf16,
                          .d = DType::bf16,
-                         .norm_x = norm,
+                         .norm_a = norm,
                          .residual = true});
       expect_to_compile({.m = m,
                          .n = 28672,
@@ -66,7 +66,7 @@ TEST(packed_units, with_norms_residuals_and_gates_compile_without_spills) {
                          .d = DType::bf16,
                          .activation = Activation::silu,
                          .gated = true,
-                         .norm_x = norm});
+                         .norm_a = norm});
     }
     expect_to_compile({.m = m,
                        .n = 28672,
@@ -122,11 +122,11 @@ TEST(packed_units, for_many_tokens_compile_without_spills_or_serialised_products
     if (format.order != FragmentOrder::half) continue;
     const DType x = taken % 2 == 0 ? DType::bf16 : DType::fp16;
     const PackedProblem p{.m = 256, .n = 8192, .k = 8192, .x = x, .d = x, .weights = format};
-    const packed::Overrides of[] = {{.tokens = 256, .cluster_n = 2},
-                                    {.tokens = 128, .cluster_n = 2},
-                                    {.tokens = 32, .cluster_n = 2},
-                                    {.tokens = 64, .cluster_n = 1},
-                                    {.tokens = 256, .cluster_n = 1}};
+    const PackedOverrides of[] = {{.tokens = 256, .cluster_n = 2},
+                                  PackedOverrides{.tokens = 128, .cluster_n = 2},
+                                  PackedOverrides{.tokens = 32, .cluster_n = 2},
+                                  PackedOverrides{.tokens = 64, .cluster_n = 1},
+                                  PackedOverrides{.tokens = 256, .cluster_n = 1}};
     if (taken % 4 == 0 || format == WeightFormat{.group = 64}) expect_to_compile(p, of[taken / 4 % 5]);
     ++taken;
   }
@@ -138,8 +138,8 @@ TEST(packed_units, for_many_tokens_compile_without_spills_or_serialised_products
                       .weights = {WeightType::int8, 32, DType::fp32, ScaleZero::per_group}};
   heavy.bias = Bias::column;
   heavy.activation = Activation::gelu;
-  expect_to_compile(heavy, {.tokens = 256, .cluster_n = 2});
-  expect_to_compile(heavy, {.tokens = 256, .cluster_n = 1});
+  expect_to_compile(heavy, PackedOverrides{.tokens = 256, .cluster_n = 2});
+  expect_to_compile(heavy, PackedOverrides{.tokens = 256, .cluster_n = 1});
   EXPECT_GE(taken, 24);
 }
 
@@ -154,10 +154,10 @@ TEST(packed_units, of_fitted_widths_compile_without_spills_or_serialised_product
   int turn = 0;
   for (const int tokens : {24, 40, 72, 96, 112, 136, 176, 208, 248}) {
     const DType x = turn % 2 == 0 ? DType::fp16 : DType::bf16;
-    packed::Overrides wide{.tokens = tokens, .cluster_n = tokens % 16 == 0 ? 2 : 1};
+    PackedOverrides wide{.tokens = tokens, .cluster_n = tokens % 16 == 0 ? 2 : 1};
     expect_to_compile(problem(300, turn, x), wide);
     for (const int strips : {4, 3, 2}) {
-      const packed::Overrides strip{.parts = 1, .tokens = tokens, .strips = strips, .k_groups = 1};
+      const PackedOverrides strip{.parts = 1, .tokens = tokens, .strips = strips, .k_groups = 1};
       if (tokens <= most_strip_tokens(x, strips)) expect_to_compile(problem(300, turn, x), strip);
       if (tokens <= most_strip_tokens(DType::e4m3, strips))
         expect_to_compile(problem(300, turn, DType::e4m3), strip);
@@ -166,8 +166,9 @@ TEST(packed_units, of_fitted_widths_compile_without_spills_or_serialised_product
   }
   for (const int strips : {4, 3, 2})
     for (const DType x : {DType::fp16, DType::e4m3})
-      expect_to_compile(problem(300, 0, x),
-                        {.tokens = most_strip_tokens(x, strips), .strips = strips, .k_groups = 1});
+      expect_to_compile(
+          problem(300, 0, x),
+          PackedOverrides{.tokens = most_strip_tokens(x, strips), .strips = strips, .k_groups = 1});
 }
 
 // Covers the planner's picks for every format and number of tokens. ptxas warns in its log if it serialises
@@ -206,9 +207,9 @@ TEST(packed_units, of_17_to_128_tokens_compile_without_spills_or_serialised_prod
                     .d = x,
                     .weights = format};
     if (taken++ % 4 == 0) p.gated = true, p.activation = Activation::silu;
-    const Result<packed::Plan> plan = packed::plan(p, DeviceInfo{});
+    const Result<Plan> plan = gemm::plan(p, DeviceInfo{});
     ASSERT_TRUE(plan) << plan.error().message;
-    strips += std::holds_alternative<StripConfig>(plan->config);
+    strips += plan->config.schedule == Schedule::strip;
     expect_to_compile(p);
   }
   EXPECT_GE(taken, 24);

@@ -408,7 +408,7 @@ TEST(planner_candidates, impossible_overrides_are_refused_with_the_rule) {
   expect_refused(o, {"x12x64", "multiple of 8"});
   o = {};
   o.stages = 1;
-  expect_refused(o, {"stages = 1 must be in 2..16"});
+  expect_refused(o, {"stages = 1 must be in 2..32"});
   o = {};
   o.tile_m = 256, o.tile_n = 192, o.stages = 5;
   expect_refused(o, {"cooperative 256x192x64 s5", "227 KB"});

@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include <sluice/packed.h>
 #include <sluice/plan.h>
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
@@ -53,24 +53,24 @@ TEST(planner_enumerators, every_field_of_a_problem_is_checked) {
   }
 }
 
-TEST(planner_enumerators, every_field_of_a_packed_problem_is_checked) {
-  const std::pair<const char*, std::function<void(PackedProblem&)>> fields[] = {
-      {"x", [](PackedProblem& p) { spoil(p.x); }},
-      {"scale_x", [](PackedProblem& p) { spoil(p.scale_x); }},
-      {"d", [](PackedProblem& p) { spoil(p.d); }},
-      {"weights.type", [](PackedProblem& p) { spoil(p.weights.type); }},
-      {"weights.scale", [](PackedProblem& p) { spoil(p.weights.scale); }},
-      {"weights.zero", [](PackedProblem& p) { spoil(p.weights.zero); }},
-      {"weights.order", [](PackedProblem& p) { spoil(p.weights.order); }},
-      {"bias", [](PackedProblem& p) { spoil(p.bias); }},
-      {"bias_type", [](PackedProblem& p) { spoil(p.bias_type); }},
-      {"activation", [](PackedProblem& p) { spoil(p.activation); }},
-      {"scale_d", [](PackedProblem& p) { spoil(p.scale_d); }}};
+TEST(planner_enumerators, every_field_of_packed_weights_is_checked) {
+  const std::pair<const char*, std::function<void(Problem&)>> fields[] = {
+      {"a.type", [](Problem& p) { spoil(p.a.type); }},
+      {"epilogue.scale_a", [](Problem& p) { spoil(p.epilogue.scale_a); }},
+      {"d.type", [](Problem& p) { spoil(p.d.type); }},
+      {"b.packed.type", [](Problem& p) { spoil(p.b.packed.type); }},
+      {"b.packed.scale", [](Problem& p) { spoil(p.b.packed.scale); }},
+      {"b.packed.zero", [](Problem& p) { spoil(p.b.packed.zero); }},
+      {"b.packed.order", [](Problem& p) { spoil(p.b.packed.order); }},
+      {"epilogue.bias", [](Problem& p) { spoil(p.epilogue.bias); }},
+      {"epilogue.bias_type", [](Problem& p) { spoil(p.epilogue.bias_type); }},
+      {"epilogue.activation", [](Problem& p) { spoil(p.epilogue.activation); }},
+      {"epilogue.scale_d", [](Problem& p) { spoil(p.epilogue.scale_d); }}};
   for (const auto& [name, spoil_it] : fields) {
-    PackedProblem p{.m = 4, .n = 64, .k = 128};
+    Problem p = packed_problem(4, 64, 128, DType::bf16, DType::bf16);
     spoil_it(p);
-    expect_refused(packed::plan(p, kH200), ErrorCode::invalid_type, name);
-    expect_refused(packed::candidates(p, kH200), ErrorCode::invalid_type, name);
+    expect_refused(gemm::plan(p, kH200), ErrorCode::invalid_type, name);
+    expect_refused(gemm::candidates(p, kH200), ErrorCode::invalid_type, name);
   }
 }
 

@@ -126,14 +126,20 @@ TEST(printer, prints_as_many_fields_as_the_type_has) {
                                                           .overlap = waits,
                                                           .conv = {.op = sluice::ConvOp::wgrad},
                                                           .load_a = sluice::Load::strided,
-                                                          .load_b = sluice::Load::strided})),
+                                                          .load_b = sluice::Load::strided,
+                                                          .packed = {},
+                                                          .norm_a = true,
+                                                          .ctas = 1,
+                                                          .held_rows = 1,
+                                                          .k_groups = 1,
+                                                          .w_stages = 1})),
             field_count<sluice::KernelConfig>());
-  EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{})), field_count<sluice::KernelConfig>() - 6)
-      << "no swapped operands, warps, overlap, convolution or strided loads";
-  EXPECT_EQ(printed_fields(to_string(sluice::Problem{.conv = {.op = sluice::ConvOp::fprop}})),
+  EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{})), field_count<sluice::KernelConfig>() - 12)
+      << "no swapped operands, warps, overlap, convolution, strided loads or packed weights";
+  EXPECT_EQ(printed_fields(to_string(sluice::Problem{.conv = {.op = sluice::ConvOp::fprop}, .norm_a = true})),
             field_count<sluice::Problem>());
-  EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>() - 1)
-      << "no convolution";
+  EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>() - 2)
+      << "no convolution or norm";
   EXPECT_EQ(printed_fields(to_string(sluice::WorkSplit{})), field_count<sluice::WorkSplit>());
   EXPECT_EQ(field_count<sluice::WorkSplit>(), 5);  // tests field_count() itself
 }

@@ -9,6 +9,7 @@
 #include <sluice/host/ops/packed.h>
 
 #include "packed_launch_fixture.h"
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
@@ -53,7 +54,7 @@ class RacesAndCaptures : public PackedLaunchTest {
 
 TEST_F(RacesAndCaptures, a_race_ends_nobodys_capture) {
   survives([&] { fine(gemm::race(*open_fake_device({.jobs = 2}), {.m = 64, .n = 512, .k = 1024}, 3)); });
-  survives([&] { fine(packed::race(*open_fake_device({.jobs = 2}), {.m = 16, .n = 512, .k = 1024}, 3)); });
+  survives([&] { fine(gemm::race(*open_fake_device({.jobs = 2}), {.m = 16, .n = 512, .k = 1024}, 3)); });
 }
 
 TEST_F(RacesAndCaptures, a_first_call_ends_nobodys_capture) {
@@ -73,8 +74,8 @@ TEST_F(RacesAndCaptures, a_first_call_ends_nobodys_capture) {
     });
   }
   const PackedProblem packed{.m = 16, .n = 512, .k = 1024};
-  const packed::Args args = args_of(packed);
-  survives([&] { fine(packed::run(*open_fake_device({.jobs = 2}), packed, args, own_.get())); });
+  const gemm::Args args = args_of(packed);
+  survives([&] { fine(gemm::run(*open_fake_device({.jobs = 2}), packed, args, own_.get())); });
 }
 
 /// Tests the fake driver's own rules, so that the tests above can fail.

@@ -12,6 +12,7 @@
 
 #include "cache_fake.h"
 #include "packed_launch_fixture.h"
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
@@ -141,7 +142,7 @@ TEST_F(Races, a_racer_with_another_result_is_dropped) {
 
 TEST_F(Races, packed_products_and_convolutions_drop_wrong_racers_too) {
   const Device racing = *open_fake_device({.jobs = 2});
-  const auto packed_racers = ops::racing<ops::Packed>(*packed::candidates(kPacked, racing.info()), 3);
+  const auto packed_racers = ops::racing<ops::Gemm>(*gemm::candidates(kPacked, racing.info()), 3);
   const auto other = std::find_if(packed_racers.begin(), packed_racers.end(), [&](const auto& racer) {
     return racer.smem_bytes != packed_racers[0].smem_bytes;
   });
@@ -149,7 +150,7 @@ TEST_F(Races, packed_products_and_convolutions_drop_wrong_racers_too) {
   const u32 wrong = static_cast<u32>(other->smem_bytes);
   driver.make_fast(wrong);
   driver.make_wrong([=](const LaunchRecord& launch) { return launch.smem_bytes == wrong; });
-  const Result<packed::Plan> packed_won = packed::race(racing, kPacked);
+  const Result<Plan> packed_won = gemm::race(racing, kPacked);
   ASSERT_TRUE(packed_won.ok()) << packed_won.error().message;
   EXPECT_NE(packed_won->smem_bytes, wrong);
 
@@ -218,24 +219,24 @@ TEST_F(Races, run_races_once_if_the_options_ask_for_it) {
 
 TEST_F(Races, packed_weights_race_too) {
   const Device racing = opened(3);
-  const auto racers = ops::racing<ops::Packed>(*packed::candidates(kPacked, racing.info()), 3);
+  const auto racers = ops::racing<ops::Gemm>(*gemm::candidates(kPacked, racing.info()), 3);
   const auto other = std::find_if(racers.begin(), racers.end(), [&](const auto& racer) {
     return racer.smem_bytes != racers[0].smem_bytes;
   });
   ASSERT_NE(other, racers.end());
   driver.make_fast(static_cast<u32>(other->smem_bytes));
-  const Result<packed::Plan> won = packed::race(racing, kPacked);
+  const Result<Plan> won = gemm::race(racing, kPacked);
   ASSERT_TRUE(won.ok()) << won.error().message;
   EXPECT_EQ(won->source, PlanSource::record);
-  const auto again = packed::plan(kPacked, racing.info(), {}, opened(0).records());
+  const auto again = gemm::plan(kPacked, racing.info(), {}, opened(0).records());
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->config, won->config);
   EXPECT_EQ(again->source, PlanSource::record);
   PackedProblem residual = kPacked;
   residual.residual = true;
   driver.make_fast(~0u);
-  ASSERT_TRUE(packed::race(opened(0), residual).ok());
-  EXPECT_EQ(packed::plan(kPacked, racing.info(), {}, opened(0).records())->config, won->config)
+  ASSERT_TRUE(gemm::race(opened(0), residual).ok());
+  EXPECT_EQ(gemm::plan(kPacked, racing.info(), {}, opened(0).records())->config, won->config)
       << "a product with a residual must not replace the plain one's record";
 }
 
@@ -251,13 +252,13 @@ TEST_F(Races, without_memory_run_keeps_the_models_pick) {
 TEST_F(Races, a_failure_of_any_call_leaves_nothing_behind) {
   const Device racing = *open_fake_device({.jobs = 2});
   PackedProblem problem{.m = 16, .n = 512, .k = 1024};
-  problem.residual = true;                             // such problems store no result, so every call races
-  ASSERT_TRUE(packed::race(racing, problem, 2).ok());  // compiles and loads the kernels
+  problem.residual = true;                           // such problems store no result, so every call races
+  ASSERT_TRUE(gemm::race(racing, problem, 2).ok());  // compiles and loads the kernels
   const Alive before = driver.alive();
   int failed = 0;
   for (int call = 0;; call += 41) {
     driver.fail_call(call, CUDA_ERROR_UNKNOWN);
-    const Result<packed::Plan> won = packed::race(racing, problem, 2);
+    const Result<Plan> won = gemm::race(racing, problem, 2);
     const bool reached = *driver.last_failed() != 0;
     driver.fail_nothing();
     EXPECT_EQ(driver.alive(), before) << driver.last_failed();

@@ -10,8 +10,8 @@
 
 #include <sluice/host/jit/source.h>
 #include <sluice/host/ops/gemm.h>
-#include <sluice/host/text/packed_units.h>
 #include <sluice/records.h>
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
@@ -47,25 +47,15 @@ constexpr Losses kLongRange{0.03, 0.22};
 gemm::RowTable table_of(const Problem& p, RowRange rows) {
   return *gemm::plan_rows(p, rows, {}, RecordBook());
 }
-packed::RowTable table_of(const PackedProblem& p, RowRange rows) {
-  return *packed::plan_rows(p, rows, {}, RecordBook());
-}
 double us_alone(const Problem& p) {
   return gemm::plan(p, {}, {}, RecordBook())->estimate.total_us;
-}
-double us_alone(const PackedProblem& p) {
-  return packed::plan(p, {}, {}, RecordBook())->estimate_us;
 }
 double us_in(const gemm::RowTable& table, i64 m) {
   return gemm::plan(table, m, {})->estimate.total_us;
 }
-double us_in(const packed::RowTable& table, i64 m) {
-  return packed::plan(table, m, {})->estimate_us;
-}
 
 /// Compares the estimates of the range's kernels with those of a plan per m, at each `step`-th m.
-template <class P>
-Losses expect_few(P problem, RowRange rows, i64 step, const char* what, Losses bound) {
+Losses expect_few(Problem problem, RowRange rows, i64 step, const char* what, Losses bound) {
   const auto table = table_of(problem, rows);
   Losses found;
   i64 worst_m = rows.low;
@@ -127,13 +117,13 @@ TEST(row_plans, every_m_is_served_by_one_of_the_kernels_and_launches_no_other_un
       EXPECT_TRUE(gemm::sealed(*plan, {}).ok()) << m;
     }
   }
-  const auto table = packed::plan_rows(int4_layer(kLayers[2]), {1, 2048}, {});
+  const auto table = gemm::plan_rows(int4_layer(kLayers[2]), {1, 2048}, {});
   ASSERT_TRUE(table.ok());
   for (i64 m = 1; m <= 2048; ++m) {
-    const Result<packed::Plan> plan = packed::plan(*table, m, {});
+    const Result<Plan> plan = gemm::plan(*table, m, {});
     ASSERT_TRUE(plan.ok()) << m;
     EXPECT_TRUE(std::any_of(table->kernels.begin(), table->kernels.end(),
-                            [&](const packed::Plan& kernel) { return kernel.config == plan->config; }));
+                            [&](const Plan& kernel) { return kernel.config == plan->config; }));
   }
 }
 
@@ -226,9 +216,9 @@ TEST(row_plans, a_range_that_is_none_is_refused_with_the_rule) {
   expect_refused(gemm::plan_rows(p, {-3, 16}, {}), ErrorCode::invalid_size, "rows = -3 to 16");
   expect_refused(gemm::plan_rows(p, {17, 16}, {}), ErrorCode::invalid_size, "rows = 17 to 16");
   expect_refused(gemm::plan_rows(p, {1, i64{1} << 40}, {}), ErrorCode::invalid_size, "m = 1099511627776");
-  expect_refused(packed::plan_rows(int4_layer(kLayers[0]), {0, 1}, {}), ErrorCode::invalid_size,
+  expect_refused(gemm::plan_rows(int4_layer(kLayers[0]), {0, 1}, {}), ErrorCode::invalid_size,
                  "rows = 0 to 1");
-  expect_refused(packed::plan_rows(int4_layer(kLayers[0]), {1, i64{1} << 40}, {}), ErrorCode::invalid_size,
+  expect_refused(gemm::plan_rows(int4_layer(kLayers[0]), {1, i64{1} << 40}, {}), ErrorCode::invalid_size,
                  "1099511627776");
   Problem bad = p;
   bad.a.ld = 5;
@@ -242,8 +232,8 @@ TEST(row_plans, a_range_that_is_none_is_refused_with_the_rule) {
 TEST(row_plans, a_product_of_nothing_has_a_table_too) {
   EXPECT_TRUE(gemm::plan_rows({.n = 0, .k = 64}, {1, 40}, {}).ok());
   EXPECT_TRUE(gemm::plan_rows({.n = 64, .k = 0}, {1, 40}, {}).ok());
-  EXPECT_TRUE(packed::plan_rows({.n = 0, .k = 128}, {1, 40}, {}).ok());
-  EXPECT_TRUE(packed::plan_rows({.n = 64, .k = 0}, {1, 40}, {}).ok());
+  EXPECT_TRUE(gemm::plan_rows({.n = 0, .k = 128}, {1, 40}, {}).ok());
+  EXPECT_TRUE(gemm::plan_rows({.n = 64, .k = 0}, {1, 40}, {}).ok());
 }
 
 TEST(row_plans, people_see_each_kernel_with_its_rows) {

@@ -8,6 +8,7 @@
 
 #include "cli/row_range.h"
 #include "lab_fixture.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::bench {
 namespace {
@@ -109,7 +110,7 @@ TEST(rows_bench, overrides_have_no_effect_on_a_range) {
   const Result<void> refused = cli::check_row_requests(flags, {});
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("--stages has no effect with --rows"), std::string::npos);
-  const DenseRequest line{.problem = {.m = 1, .n = 64, .k = 64}, .overrides = {.tile_m = 64}};
+  const Request line{.problem = {.m = 1, .n = 64, .k = 64}, .overrides = {.tile_m = 64}};
   const Result<void> in_file = cli::check_row_requests({}, {line});
   ASSERT_FALSE(in_file.ok());
   EXPECT_NE(in_file.error().message.find("override"), std::string::npos) << in_file.error().message;

@@ -12,6 +12,7 @@
 #include <sluice/host/ops/packed.h>
 
 #include "packed_launch_fixture.h"
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
@@ -104,16 +105,16 @@ TEST_F(Rows, a_range_of_a_problem_whose_strides_are_filled_in_serves_all_the_sam
 }
 
 TEST_F(Rows, products_of_packed_weights_do_the_same) {
-  ASSERT_TRUE(packed::prepare(device(), int4(0), {1, 300}).ok());
+  ASSERT_TRUE(gemm::prepare(device(), int4(0), {1, 300}).ok());
   const auto before = work();
   EXPECT_LE(before.first, kMostRowKernels);
   PackedProblem most = int4(300);
-  const packed::Args args = args_of(most);
+  const gemm::Args args = args_of(most);
   for (i64 m = 1; m <= 300; ++m) {
-    ASSERT_TRUE(packed::run(device(), int4(m), args, nullptr).ok()) << m;
+    ASSERT_TRUE(gemm::run(device(), int4(m), args, nullptr).ok()) << m;
     ASSERT_EQ(work(), before) << m;
   }
-  EXPECT_EQ(ops::kernel_of_rows<ops::Packed>(device(), int4(301)), std::nullopt);
+  EXPECT_EQ(ops::kernel_of_rows<ops::Gemm>(device(), int4(301)), std::nullopt);
 }
 
 TEST_F(Rows, a_stream_that_captures_may_meet_an_m_for_the_first_time) {

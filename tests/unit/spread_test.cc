@@ -10,10 +10,10 @@
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/source.h>
 #include <sluice/host/text/norm_units.h>
-#include <sluice/host/text/packed_units.h>
 #include <sluice/host/text/quantize_units.h>
 
 #include "launch_fixture.h"
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
@@ -132,14 +132,9 @@ TEST(spread, by_registers_takes_none_from_those_that_work) {
   for (const bool bytes : {false, true}) {
     PackedProblem p{.m = bytes ? 16 : 1, .n = 1280, .k = 8192, .weights = {.group = 128}};
     if (bytes) p.x = DType::e4m3, p.weights.order = FragmentOrder::byte;
-    const auto plan = packed::plan(p, DeviceInfo{}, {.overlap = kByRegisters});
+    const auto plan = gemm::plan(p, DeviceInfo{}, {.overlap = kByRegisters});
     ASSERT_TRUE(plan.ok()) << plan.error().message;
-    const int threads = std::visit(
-        [](const auto& c) {
-          if constexpr (requires { threads_of(c); }) return threads_of(c);
-          return 0;
-        },
-        plan->config);
+    const int threads = bytes ? threads_of(strip_of(plan->config)) : threads_of(narrow_of(plan->config));
     EXPECT_LE(registers_of(unit_text(plan->config)), most_registers(threads, 1)) << "or no CTA would fit";
   }
   EXPECT_LE(registers_of(norm_units({.overlap = kByRegisters})[0]), most_registers(kMaxNormThreads, 1));

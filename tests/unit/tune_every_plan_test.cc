@@ -33,13 +33,13 @@ Problem wgrad() {
 TEST(every_plan, begins_with_the_models_and_holds_each_once) {
   for (const Problem& problem : {wgrad(), with_strides(plain_problem(256, 256, 16384, DType::bf16))}) {
     const std::vector<Plan> ranked = *gemm::candidates(problem, DeviceInfo{});
-    const std::vector<AnyPlan> all = *every_plan({.problem = problem}, DeviceInfo{});
+    const std::vector<Plan> all = *every_plan({.problem = problem}, DeviceInfo{});
     ASSERT_GT(all.size(), ranked.size());
     for (size_t i = 0; i < ranked.size(); ++i) EXPECT_TRUE(is_same(all[i], ranked[i]));
     std::set<std::string> names, combines;
-    for (const AnyPlan& plan : all) {
+    for (const Plan& plan : all) {
       EXPECT_TRUE(names.insert(config_text(plan) + split_text(plan)).second) << config_text(plan);
-      combines.insert(name_of(std::get<Plan>(plan).config.combine));
+      combines.insert(name_of(plan.config.combine));
     }
     EXPECT_TRUE(combines.count("none") && combines.count("last_arriver") && combines.count("separate"));
     EXPECT_FALSE(combines.count("add")) << "bits must not depend on the order";
@@ -47,16 +47,16 @@ TEST(every_plan, begins_with_the_models_and_holds_each_once) {
 }
 
 TEST(every_plan, splits_every_tile_that_can_be_split) {
-  const std::vector<AnyPlan> all = *every_plan({.problem = wgrad()}, DeviceInfo{});
+  const std::vector<Plan> all = *every_plan({.problem = wgrad()}, DeviceInfo{});
   std::set<std::pair<int, int>> tiles;
-  for (const AnyPlan& plan : all) {
-    const KernelConfig& c = std::get<Plan>(plan).config;
+  for (const Plan& plan : all) {
+    const KernelConfig& c = plan.config;
     if (!is_plain(c.schedule)) tiles.insert({c.tile.m, c.tile.n});
   }
   for (const auto& [m, n] : tiles) {
     int whole = 0, split = 0;
-    for (const AnyPlan& any : all) {
-      const Plan& plan = std::get<Plan>(any);
+    for (const Plan& any : all) {
+      const Plan& plan = any;
       if (plan.config.tile.m != m || plan.config.tile.n != n || is_plain(plan.config.schedule)) continue;
       (plan.split.slices > 1 ? split : whole) += 1;
     }
@@ -71,16 +71,16 @@ TEST(every_plan, has_clusters_that_the_planner_leaves_out) {
   Problem forward = wgrad();
   forward.conv.op = ConvOp::fprop;
   forward = *conv::problem(forward.conv, DType::bf16, DType::bf16);
-  const auto is_along_k = [](const AnyPlan& plan) { return std::get<Plan>(plan).config.cluster.k > 1; };
-  const std::vector<AnyPlan> all = *every_plan({.problem = forward}, DeviceInfo{});
+  const auto is_along_k = [](const Plan& plan) { return plan.config.cluster.k > 1; };
+  const std::vector<Plan> all = *every_plan({.problem = forward}, DeviceInfo{});
   EXPECT_TRUE(std::any_of(all.begin(), all.end(), is_along_k));
 }
 
 TEST(every_plan, keeps_the_callers_cluster) {
   const ClusterShape asked{2, 1};
-  const std::vector<AnyPlan> all =
+  const std::vector<Plan> all =
       *every_plan({.problem = wgrad(), .overrides = {.cluster = asked}}, DeviceInfo{});
-  for (const AnyPlan& plan : all) EXPECT_EQ(std::get<Plan>(plan).config.cluster, asked) << config_text(plan);
+  for (const Plan& plan : all) EXPECT_EQ(plan.config.cluster, asked) << config_text(plan);
 }
 
 TEST(every_plan, the_record_counts_them_and_names_each_choice) {
@@ -97,7 +97,7 @@ TEST(every_plan, the_record_counts_them_and_names_each_choice) {
   EXPECT_EQ(shape["possible_plans"], 900);
   EXPECT_EQ(shape["convolution"]["op"], "wgrad");
   EXPECT_EQ(shape["convolution"]["padding"], nlohmann::json::parse("[1, 1]"));
-  const Plan& plan = std::get<Plan>(result.trials[0].plan);
+  const Plan& plan = result.trials[0].plan;
   const auto choice = shape["candidates"][0]["choice"];
   EXPECT_EQ(shape["candidates"][0]["us"], 12.0);
   EXPECT_EQ(choice["combine"], name_of(plan.config.combine));

@@ -11,6 +11,7 @@
 #include "bench/shapes.h"
 #include "bench/tune/gpu.h"
 #include "lab_fixture.h"
+#include "tests/packed_problems.h"
 
 namespace sluice::bench {
 namespace {
@@ -21,7 +22,7 @@ class TuneGpu : public LabFixture {
 
   TuneRun search() {
     GpuTuneMachine machine(*lab_);
-    const std::vector<AnyProblem> problems{problem_, problem_};
+    const std::vector<Problem> problems{problem_, problem_};
     return tune(machine, lab_->device.info(), problems, {.top = 3},
                 {.known = nullptr, .phase = kSilent, .finished = nullptr});
   }
@@ -35,7 +36,7 @@ TEST_F(TuneGpu, kernels_are_timed_cold_and_everything_is_given_back) {
   {
     GpuTuneMachine machine(*lab_);
     ASSERT_TRUE(machine.open(problem_));
-    ASSERT_TRUE(machine.prepare(std::vector<AnyPlan>{plan})[0]);
+    ASSERT_TRUE(machine.prepare(std::vector<Plan>{plan})[0]);
     before = driver_.alive();
   }
   {
@@ -43,7 +44,7 @@ TEST_F(TuneGpu, kernels_are_timed_cold_and_everything_is_given_back) {
     for (int turn = 0; turn < 2; ++turn) {
       ASSERT_TRUE(machine.open(problem_));
       EXPECT_GT(machine.copies(), 1);
-      const std::vector<Result<int>> kernels = machine.prepare(std::vector<AnyPlan>{plan, plan});
+      const std::vector<Result<int>> kernels = machine.prepare(std::vector<Plan>{plan, plan});
       ASSERT_TRUE(kernels.at(0) && kernels.at(1));
       EXPECT_EQ(*kernels[0], 0) << "those of the problem before are gone";
       EXPECT_EQ(*kernels[1], 1);
@@ -64,7 +65,7 @@ TEST_F(TuneGpu, what_nobody_checked_is_not_right) {
   GpuTuneMachine machine(*lab_);
   ASSERT_TRUE(machine.open(problem_));
   const Plan plan = *gemm::plan(problem_, lab_->device.info(), {}, RecordBook());
-  const Result<std::string> checked = machine.check(*machine.prepare(std::vector<AnyPlan>{plan})[0]);
+  const Result<std::string> checked = machine.check(*machine.prepare(std::vector<Plan>{plan})[0]);
   ASSERT_FALSE(checked);
   EXPECT_NE(checked.error().message.find("looked at no element"), std::string::npos);
   const TuneRun run = search();
@@ -93,8 +94,8 @@ TEST_F(TuneGpu, a_lost_gpu_ends_the_run) {
 /// Packed weights. The fake driver computes no results, so they are wrong and reported.
 class TuneGpuPacked : public TuneGpu {
  protected:
-  static std::vector<AnyPlan> plans_of(const PackedProblem& problem) {
-    std::vector<AnyPlan> plans = *candidates_of(request_of(problem), DeviceInfo{});
+  static std::vector<Plan> plans_of(const PackedProblem& problem) {
+    std::vector<Plan> plans = *candidates_of(request_of(problem), DeviceInfo{});
     plans.resize(2);
     return plans;
   }
@@ -123,7 +124,7 @@ TEST_F(TuneGpuPacked, kernels_are_timed_cold_and_the_tokens_are_given_back) {
   again.modules = first.modules;
   EXPECT_EQ(again, first) << "weights are made once, tokens freed";
   ASSERT_TRUE(machine.open(problem_)) << "a dense problem after packed ones";
-  EXPECT_TRUE(machine.prepare(std::vector<AnyPlan>{*gemm::plan(problem_, DeviceInfo{})})[0]);
+  EXPECT_TRUE(machine.prepare(std::vector<Plan>{*gemm::plan(problem_, DeviceInfo{})})[0]);
 }
 
 TEST_F(TuneGpuPacked, a_kernel_that_writes_nothing_is_wrong) {
@@ -149,10 +150,10 @@ TEST_F(TuneGpuPacked, what_is_right_passes_and_a_tile_taken_for_another_does_not
   problem.ld_d = 264;
   ASSERT_TRUE(operands.open(problem));
   const packed::HostData host = *packed::random_data(
-      {.m = kDistinctTokens, .n = 256, .k = 256, .weights = {.group = 64}, .bias = Bias::column},
+      PackedProblem{.m = kDistinctTokens, .n = 256, .k = 256, .weights = {.group = 64}, .bias = Bias::column},
       packed::DataKind::real, lab_->method.seed);
   // The fake driver's reference kernel computes nothing, so sums are 0 and D is the bias.
-  const packed::Args args = operands.args(0);
+  const gemm::Args args = operands.args(0);
   const auto row = [&](i64 token) { return static_cast<u16*>(args.d) + token * 264; };
   const auto write = [&](i64 token) { std::memcpy(row(token), host.bias.data(), host.bias.size()); };
   const auto verdict = [&](const std::function<void()>& work) {
@@ -167,9 +168,9 @@ TEST_F(TuneGpuPacked, what_is_right_passes_and_a_tile_taken_for_another_does_not
   EXPECT_NE(verdict([&] { row(599)[255] ^= 0x100; }), "") << "the last element";
   EXPECT_NE(verdict([&] { std::memset(row(0), 0xFF, 2); }), "") << "one that was never written";
   EXPECT_NE(verdict([&] { row(599)[256] = 0; }), "") << "past the end";
-  EXPECT_EQ(std::memcmp(args.x, static_cast<const u16*>(args.x) + kDistinctTokens * 256, 512), 0)
+  EXPECT_EQ(std::memcmp(args.a, static_cast<const u16*>(args.a) + kDistinctTokens * 256, 512), 0)
       << "tokens come again";
-  EXPECT_NE(std::memcmp(args.x, static_cast<const u16*>(args.x) + 256 * 256, 512), 0)
+  EXPECT_NE(std::memcmp(args.a, static_cast<const u16*>(args.a) + 256 * 256, 512), 0)
       << "but not at the distance of tiles";
 }
 
@@ -182,7 +183,7 @@ TEST_F(TuneGpuPacked, tokens_that_come_again_bring_their_scales) {
   for (const ScaleMode mode : {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector}) {
     problem.scale_x = mode;
     ASSERT_TRUE(operands.open(problem));
-    const float* scales = operands.args(0).scale_x;
+    const float* scales = operands.args(0).scale_a;
     ASSERT_EQ(scales == nullptr, mode == ScaleMode::none);
     if (mode != ScaleMode::vector) continue;
     for (i64 token = kDistinctTokens; token < problem.m; ++token)
@@ -198,7 +199,7 @@ TEST_F(TuneGpuPacked, tokens_that_come_again_bring_their_scales) {
 TEST_F(TuneGpuPacked, any_single_failing_call_is_survived) {
   const auto search_packed = [&] {
     GpuTuneMachine machine(*lab_);
-    return tune(machine, lab_->device.info(), std::vector<AnyProblem>{few_, problem_}, {.top = 2},
+    return tune(machine, lab_->device.info(), std::vector<Problem>{few_, problem_}, {.top = 2},
                 {.known = nullptr, .phase = kSilent, .finished = nullptr});
   };
   search_packed();

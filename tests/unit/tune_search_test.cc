@@ -13,6 +13,7 @@
 #include "bench/tune/report.h"
 #include "bench/tune/walks.h"
 #include "cli/tune_table.h"
+#include "tests/packed_problems.h"
 #include "tools/fit/cost_fit.h"
 
 #include <sluice/host/planner/dense/cluster_grid.h>
@@ -29,7 +30,7 @@ struct Costs {
 class FakeMachine : public TuneMachine {
  public:
   double now_s() override { return now; }
-  Result<void> open(const AnyProblem& problem) override {
+  Result<void> open(const Problem& problem) override {
     now += costs.open;
     plans_.clear();
     opened.push_back(problem);
@@ -37,12 +38,12 @@ class FakeMachine : public TuneMachine {
     return {};
   }
   int width() override { return 4; }
-  std::vector<Result<int>> prepare(std::span<const AnyPlan> plans) override {
+  std::vector<Result<int>> prepare(std::span<const Plan> plans) override {
     now += costs.compile;
     std::vector<Result<int>> kernels;
-    for (const AnyPlan& plan : plans) {
+    for (const Plan& plan : plans) {
       plans_.push_back(plan);
-      if (compiles && !compiles(std::get<Plan>(plan)))
+      if (compiles && !compiles(plan))
         kernels.push_back(Error{ErrorCode::toolchain, "ptxas said no"});
       else
         kernels.push_back(static_cast<int>(plans_.size()) - 1);
@@ -58,8 +59,8 @@ class FakeMachine : public TuneMachine {
     now += effort == Effort::screen ? costs.screen : costs.careful;
     (effort == Effort::screen ? screens : carefuls) += 1;
     if (runs && !runs(plan(kernel), effort)) return Error{ErrorCode::driver, "launch failed"};
-    const AnyPlan& any = plans_.at(static_cast<size_t>(kernel));
-    if (const auto* packed = std::get_if<packed::Plan>(&any)) return packed_us(*packed);
+    const Plan& any = plans_.at(static_cast<size_t>(kernel));
+    if (is_packed(any.problem)) return packed_us(any);
     return us(plan(kernel));
   }
   Result<void> alive() override {
@@ -73,23 +74,21 @@ class FakeMachine : public TuneMachine {
   bool fail_open = false;
   int lost_after = 0;
   int checks = 0, screens = 0, carefuls = 0;
-  std::vector<AnyProblem> opened;
+  std::vector<Problem> opened;
   std::function<double(const Plan&)> us = [](const Plan& plan) { return plan.estimate.total_us; };
-  std::function<double(const packed::Plan&)> packed_us = [](const packed::Plan& plan) {
-    return plan.estimate_us;
-  };
+  std::function<double(const Plan&)> packed_us = [](const Plan& plan) { return plan.estimate.total_us; };
   std::function<bool(const Plan&)> compiles, is_right;
   std::function<bool(const Plan&, Effort)> runs;
 
  private:
-  const Plan& plan(int kernel) const { return std::get<Plan>(plans_.at(static_cast<size_t>(kernel))); }
-  std::vector<AnyPlan> plans_;
+  const Plan& plan(int kernel) const { return plans_.at(static_cast<size_t>(kernel)); }
+  std::vector<Plan> plans_;
 };
 
 class TuneSearch : public testing::Test {
  protected:
-  TuneResult one(const AnyProblem& problem) { return many({problem}).results.at(0); }
-  TuneRun many(const std::vector<AnyProblem>& problems) {
+  TuneResult one(const Problem& problem) { return many({problem}).results.at(0); }
+  TuneRun many(const std::vector<Problem>& problems) {
     return tune(machine_, DeviceInfo{}, problems, settings_,
                 {.known = known_,
                  .recorded = recorded_,
@@ -116,9 +115,8 @@ class TuneSearch : public testing::Test {
         record_of(result, {.driver = "580", .date = "2026-11-21T10:00:00Z", .method = method_text(Method{})});
     const ParsedRecords parsed = parse_records(to_json(record), "x");
     ASSERT_TRUE(parsed.troubles.empty()) << parsed.troubles.front();
-    const Plan again =
-        *gemm::plan(std::get<Problem>(result.problem), DeviceInfo{}, {}, book_of(parsed.records));
-    const Plan& best = std::get<Plan>(result.trials[static_cast<size_t>(result.best)].plan);
+    const Plan again = *gemm::plan(result.problem, DeviceInfo{}, {}, book_of(parsed.records));
+    const Plan& best = result.trials[static_cast<size_t>(result.best)].plan;
     EXPECT_EQ(again.source, PlanSource::record);
     EXPECT_EQ(again.config, best.config) << short_name(again.config);
     EXPECT_EQ(again.split, best.split) << to_string(again.split);
@@ -126,22 +124,22 @@ class TuneSearch : public testing::Test {
 
   FakeMachine machine_;
   TuneSettings settings_{.budget_s = 1000};
-  std::function<bool(const AnyProblem&)> known_;
-  std::function<std::optional<AnyPlan>(const AnyProblem&)> recorded_;
+  std::function<bool(const Problem&)> known_;
+  std::function<std::optional<Plan>(const Problem&)> recorded_;
   std::function<Result<void>()> finish_;
   std::vector<TuneResult> finished_;
   const Problem big_ = plain_problem(8192, 8192, 4096, DType::bf16);
 };
 
 const Plan& dense(const Trial& trial) {
-  return std::get<Plan>(trial.plan);
+  return trial.plan;
 }
-i64 tokens_of(const AnyProblem& problem) {
-  return std::get<Problem>(problem).m;
+i64 tokens_of(const Problem& problem) {
+  return problem.m;
 }
 
-std::vector<AnyProblem> several(int count) {
-  std::vector<AnyProblem> problems;
+std::vector<Problem> several(int count) {
+  std::vector<Problem> problems;
   for (int i = 1; i <= count; ++i) problems.push_back(plain_problem(1024 * i, 4096, 4096, DType::bf16));
   return problems;
 }
@@ -206,7 +204,7 @@ TEST_F(TuneSearch, what_a_record_said_until_now_is_a_finalist) {
   settings_.top = 5;
   ASSERT_GT(ranked.size(), 8u);
   const auto is_old = [&](const Plan& plan) { return is_same(plan, ranked[7]); };
-  recorded_ = [&](const AnyProblem&) { return ranked[7]; };
+  recorded_ = [&](const Problem&) { return ranked[7]; };
   machine_.us = [&](const Plan& plan) { return is_old(plan) ? 9.0 : 10 + plan.estimate.total_us / 1e3; };
   TuneResult result = one(big_);
   EXPECT_EQ(result.recorded, 1) << "second, so that no budget cuts it off";
@@ -224,7 +222,7 @@ TEST_F(TuneSearch, what_a_record_said_until_now_is_a_finalist) {
   EXPECT_EQ(shape.contenders.back().name, kSluiceRecorded);
   EXPECT_EQ(shape.contenders.back().us.median, 30);
 
-  recorded_ = [&](const AnyProblem&) { return ranked[2]; };
+  recorded_ = [&](const Problem&) { return ranked[2]; };
   result = one(big_);
   EXPECT_EQ(result.recorded, 1);
   EXPECT_EQ(std::count_if(result.trials.begin(), result.trials.end(),
@@ -232,9 +230,9 @@ TEST_F(TuneSearch, what_a_record_said_until_now_is_a_finalist) {
             1)
       << "once, though it is among the candidates";
 
-  recorded_ = [&](const AnyProblem&) { return ranked[0]; };
+  recorded_ = [&](const Problem&) { return ranked[0]; };
   EXPECT_EQ(one(big_).recorded, 0) << "the pick itself";
-  recorded_ = [](const AnyProblem&) { return std::nullopt; };
+  recorded_ = [](const Problem&) { return std::nullopt; };
   result = one(big_);
   EXPECT_EQ(result.recorded, -1);
   EXPECT_EQ(result.recorded_us(), 0);
@@ -352,7 +350,7 @@ TEST_F(TuneSearch, without_time_a_problem_is_skipped_and_said_to_be) {
 
 TEST_F(TuneSearch, known_problems_take_no_share) {
   settings_.budget_s = 2;
-  known_ = [](const AnyProblem& problem) { return tokens_of(problem) != 3072; };
+  known_ = [](const Problem& problem) { return tokens_of(problem) != 3072; };
   const TuneRun run = many(several(5));
   for (const TuneResult& result : run.results)
     EXPECT_EQ(result.state, tokens_of(result.problem) == 3072 ? TuneState::tuned : TuneState::known);
@@ -406,10 +404,10 @@ TEST_F(TuneSearch, its_record_gives_the_best_plan_again) {
 TEST_F(TuneSearch, packed_weights_are_searched_and_kept_alike) {
   for (const i64 m : {16, 512}) {  // one size per kernel
     const PackedProblem problem{.m = m, .n = 8192, .k = 8192, .weights = {.group = 64}};
-    const Result<std::vector<packed::Plan>> plans = packed::candidates(problem, DeviceInfo{});
+    const Result<std::vector<Plan>> plans = gemm::candidates(problem, DeviceInfo{});
     ASSERT_TRUE(plans);
-    const packed::Plan& hidden = plans->at(5);
-    machine_.packed_us = [&](const packed::Plan& plan) { return plan.config == hidden.config ? 10.0 : 20.0; };
+    const Plan& hidden = plans->at(5);
+    machine_.packed_us = [&](const Plan& plan) { return plan.config == hidden.config ? 10.0 : 20.0; };
     const TuneResult result = one(problem);
     ASSERT_EQ(result.state, TuneState::tuned) << result.message;
     EXPECT_EQ(result.gain(), 2);
@@ -420,16 +418,16 @@ TEST_F(TuneSearch, packed_weights_are_searched_and_kept_alike) {
     ASSERT_TRUE(parsed.troubles.empty()) << parsed.troubles.front();
     EXPECT_EQ(parsed.records.at(0).key, record.key);
     EXPECT_EQ(parsed.records.at(0).choice, record.choice);
-    const packed::Plan again = *packed::plan(problem, DeviceInfo{}, {}, book_of(parsed.records));
+    const Plan again = *gemm::plan(problem, DeviceInfo{}, {}, book_of(parsed.records));
     EXPECT_EQ(again.source, PlanSource::record);
     EXPECT_EQ(again.config, hidden.config);
     EXPECT_EQ(again.measured_us, 10);
-    const std::string line = cli::tune_line(result), kernel = packed::short_name(hidden.config);
+    const std::string line = cli::tune_line(result), kernel = short_name(hidden.config);
     EXPECT_NE(line.find("8192x8192 bf16 * uint4 g64 > bf16"), std::string::npos) << line;
     EXPECT_NE(line.find(kernel.substr(0, kernel.find(" bf16*"))), std::string::npos) << line;
     EXPECT_EQ(line.find("bf16*uint4"), std::string::npos) << "formats are the problem's";
     const ShapeRecord shape = shape_record_of(result);
-    EXPECT_EQ(shape.problem, AnyProblem(hidden.problem));
+    EXPECT_EQ(shape.problem, Problem(hidden.problem));
     EXPECT_EQ(shape.candidates.size(), result.trials.size());
     EXPECT_EQ(median_of(shape, kSluiceTuned), 10);
   }
@@ -439,8 +437,8 @@ TEST_F(TuneSearch, a_list_may_hold_both_kinds) {
   const PackedProblem packed{.m = 4, .n = 4096, .k = 4096};
   const TuneRun run = many({packed, big_, packed});
   for (const TuneResult& result : run.results) EXPECT_EQ(result.state, TuneState::tuned) << result.message;
-  EXPECT_TRUE(std::holds_alternative<packed::Plan>(run.results[0].trials[0].plan));
-  EXPECT_TRUE(std::holds_alternative<Plan>(run.results[1].trials[0].plan));
+  EXPECT_TRUE(is_packed(run.results[0].trials[0].plan.problem));
+  EXPECT_FALSE(is_packed(run.results[1].trials[0].plan.problem));
 }
 
 TEST_F(TuneSearch, its_bench_record_has_every_candidate_that_was_tried) {
@@ -471,7 +469,7 @@ TEST_F(TuneSearch, its_lines_say_what_became_of_each_problem) {
   const std::vector<Plan> plans = *gemm::candidates(big_, DeviceInfo{});
   machine_.us = [&](const Plan& plan) { return plan.config == plans[1].config ? 10.0 : 12.5; };
   machine_.is_right = [&](const Plan& plan) { return !(plan.config == plans[2].config); };
-  known_ = [&](const AnyProblem& problem) { return tokens_of(problem) == 2048; };
+  known_ = [&](const Problem& problem) { return tokens_of(problem) == 2048; };
   const TuneRun run = many({big_, several(2)[1]});
   const auto expect_in = [](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin:\n" << text;

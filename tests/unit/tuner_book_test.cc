@@ -54,7 +54,7 @@ TEST(tuner_book, finds_the_exact_problem_on_the_exact_gpu) {
   EXPECT_EQ(book.size(), 1);
   const auto found = book.find(tuned_problem(), DeviceInfo{});
   ASSERT_TRUE(found);
-  EXPECT_EQ(AnyChoice(*found), sample_record().choice);
+  EXPECT_EQ(*found, sample_record().choice);
   Problem other = tuned_problem();
   other.m = 1025;
   EXPECT_FALSE(book.find(other, DeviceInfo{}));
@@ -81,7 +81,7 @@ TEST_F(TunerStore, a_folder_is_private_and_gives_back_what_was_saved) {
   EXPECT_EQ(mode_of(file), 0600u) << file;
   EXPECT_EQ(read_records_folder(path).records, std::vector{sample_record()});
   EXPECT_EQ(RecordStore::open_folder(path)->records(), std::vector{sample_record()});
-  EXPECT_EQ(AnyChoice(open_records({.records_dir = path}).find(tuned_problem(), DeviceInfo{}).value()),
+  EXPECT_EQ(open_records({.records_dir = path}).find(tuned_problem(), DeviceInfo{}).value(),
             sample_record().choice);
   int files = 0;
   for ([[maybe_unused]] const auto& entry : fs::directory_iterator(path)) ++files;

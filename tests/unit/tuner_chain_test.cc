@@ -15,6 +15,7 @@
 #include <sluice/records/record_store.h>
 
 #include "bench/chain/layers.h"
+#include "tests/packed_problems.h"
 
 namespace sluice {
 namespace {
@@ -50,8 +51,8 @@ TunedChain sample_chain(LayerWeights weights = LayerWeights::e4m3) {
     const auto ranked = [&](const auto& step) {
       if constexpr (requires { gemm::candidates(step.problem, DeviceInfo{}); })
         choices.back().kernel = choice_of((*gemm::candidates(step.problem, DeviceInfo{}))[3]);
-      if constexpr (requires { packed::candidates(step.problem, DeviceInfo{}); })
-        choices.back().kernel = packed::choice_of((*packed::candidates(step.problem, DeviceInfo{}))[3]);
+      if constexpr (requires { gemm::candidates(step.problem, DeviceInfo{}); })
+        choices.back().kernel = choice_of((*gemm::candidates(step.problem, DeviceInfo{}))[3]);
     };
     std::visit(ranked, steps[i].work);
   }
@@ -163,10 +164,12 @@ TEST(tuner_chain, counts_for_nothing_elsewhere) {
 /// Packed products of equal sizes with different fusion: a gate, a norm before, a residual after.
 TEST(tuner_chain, of_a_packed_layer_is_for_layers_that_are_fused_alike) {
   const std::vector<ChainStep> plain = layers(LayerWeights::int4);
-  for (bool PackedProblem::*fused :
-       {&PackedProblem::gated, &PackedProblem::norm_x, &PackedProblem::residual}) {
+  void (*const fused[])(Problem&) = {[](Problem& p) { p.epilogue.gated = true; },
+                                     [](Problem& p) { p.norm_a = true; },
+                                     [](Problem& p) { add_residual(p); }};
+  for (const auto& fuse : fused) {
     ChainStep other = plain[1];
-    std::get<PackedStep>(other.work).problem.*fused = true;
+    fuse(std::get<ProductStep>(other.work).problem);
     TunedChain chain = sample_chain(LayerWeights::int4);
     EXPECT_TRUE(planned(plain, book_with(chain)).steps[1].tuned);
     chain.steps[1].recipe = recipe_of(other);
@@ -198,7 +201,7 @@ TEST(tuner_chain, a_kernel_that_the_planner_would_not_consider_is_not_taken) {
     EXPECT_TRUE(plan.steps[2].tuned) << "its neighbours are";
     return plan.steps[1].tuned;
   };
-  const TunedChoice good = std::get<TunedChoice>(sample_chain().steps[1].choice.kernel);
+  const TunedChoice good = *sample_chain().steps[1].choice.kernel;
   EXPECT_TRUE(tuned_with(good));
   TunedChoice impossible = good, unlisted = good, separate = good;
   impossible.tile_n = 1000;
@@ -208,11 +211,11 @@ TEST(tuner_chain, a_kernel_that_the_planner_would_not_consider_is_not_taken) {
   for (const TunedChoice& bad : {impossible, unlisted, separate}) EXPECT_FALSE(tuned_with(bad));
 
   TunedChain packed = sample_chain(LayerWeights::int4);
-  std::get<NarrowConfig>(std::get<packed::TunedChoice>(packed.steps[1].choice.kernel).config).warps = 5;
+  packed.steps[1].choice.kernel->warps = 5;
   EXPECT_FALSE(planned(layers(LayerWeights::int4), book_with(packed)).steps[1].tuned);
 }
 
-/// Overrides do not hold a numbering. To see it fail: leave put() of dense products to ProductOf.
+/// Overrides do not hold a numbering. To see it fail: leave the numbering out of put().
 TEST(tuner_chain, a_choice_sets_the_numbering_of_its_step) {
   const std::vector<ChainStep> steps = layers(LayerWeights::e4m3);
   const auto ranked = *gemm::candidates(std::get<ProductStep>(steps[1].work).problem, DeviceInfo{});
@@ -227,7 +230,7 @@ TEST(tuner_chain, a_choice_sets_the_numbering_of_its_step) {
     chain.steps[1].choice.kernel = choice;
     const ChainPlan plan = planned(steps, book_with(chain));
     ASSERT_TRUE(plan.steps[1].tuned);
-    EXPECT_EQ(std::get<TunedChoice>(choice_of(plan, plan.steps[1]).kernel).numbering, numbering);
+    EXPECT_EQ(choice_of(plan, plan.steps[1]).kernel->numbering, numbering);
   }
 }
 
@@ -383,13 +386,13 @@ TEST(tuned_choice, every_candidate_is_planned_again_from_its_choice) {
       {.m = 16, .n = 4096, .k = 8192, .x = DType::e4m3, .scale_x = ScaleMode::tensor, .d = DType::bf16});
   packed.back().weights.order = FragmentOrder::byte;
   for (const PackedProblem& p : packed) {
-    const auto candidates = packed::candidates(p, DeviceInfo{});
+    const auto candidates = gemm::candidates(p, DeviceInfo{});
     ASSERT_TRUE(candidates) << candidates.error().message;
-    for (const packed::Plan& plan : *candidates) {
-      const Result<packed::Plan> again = packed::plan(
-          plan.problem, DeviceInfo{}, packed::overrides_of(packed::choice_of(plan)), RecordBook());
+    for (const Plan& plan : *candidates) {
+      const Result<Plan> again =
+          gemm::plan(plan.problem, DeviceInfo{}, overrides_of(choice_of(plan)), RecordBook());
       ASSERT_TRUE(again) << again.error().message;
-      EXPECT_EQ(packed::choice_of(*again), packed::choice_of(plan));
+      EXPECT_EQ(choice_of(*again), choice_of(plan));
     }
   }
 }

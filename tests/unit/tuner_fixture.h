@@ -2,7 +2,10 @@
 // A valid record, which tests of the tuner change.
 #pragma once
 
+#include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/records/record_book.h>
+
+#include "tests/packed_problems.h"
 
 namespace sluice {
 
@@ -39,15 +42,15 @@ inline TuningRecord sample_packed_record(const PackedConfig& config = NarrowConf
                                              .token_blocks = 2, .row_blocks = 2, .warps = 4, .stages = 5}) {
   TuningRecord record = sample_record();
   record.key = key_of(tuned_packed_problem(), DeviceInfo{});
-  record.choice = packed::TunedChoice{.config = config, .measured_us = 7.125};
+  record.choice = choice_of(Plan{.config = config_of(config)}, 7.125);
   return record;
 }
 
 inline TunedChoice& dense_choice(TuningRecord& record) {
-  return std::get<TunedChoice>(record.choice);
+  return record.choice;
 }
 inline Recipe& dense_recipe(TuningRecord& record) {
-  return std::get<Recipe>(record.key.recipe);
+  return record.key.recipe;
 }
 
 }  // namespace sluice

@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include <sluice/host/planner/packed/packed_choices.h>
 #include <sluice/records/record_store.h>
 #include <sluice/spec/smem_room.h>
 
+#include "tests/packed_problems.h"
 #include "tuner_fixture.h"
 
 namespace sluice {
@@ -34,18 +34,18 @@ std::string trouble_of(const Json& json) {
 }
 
 TEST(tuner_packed, a_record_of_every_kernel_goes_both_ways) {
-  for (const PackedConfig& kernel : packed::all_kernels()) {
-    PackedConfig config = kernel;
-    int value = 3;  // gives every field another value
-    std::visit(
-        [&](auto& c) { packed::for_each_choice(c, [&](const auto&, int& field) { field = value++; }); },
-        config);
+  // Every field has another value.
+  const PackedConfig all[] = {
+      NarrowConfig{.token_blocks = 3, .row_blocks = 4, .warps = 5, .stages = 6, .parts = 7, .ctas = 8},
+      WideConfig{.tokens = 3, .cluster_n = 4, .x_stages = 5, .w_stages = 6},
+      StripConfig{.tokens = 3, .strips = 4, .k_groups = 5, .parts = 6, .stages = 7}};
+  for (const PackedConfig& config : all) {
     const TuningRecord record = sample_packed_record(config);
     const std::string text = to_json(record);
     const ParsedRecords parsed = parse_records(text, "FILE");
     ASSERT_TRUE(parsed.troubles.empty()) << parsed.troubles.front();
     EXPECT_EQ(parsed.records, std::vector{record}) << text;
-    EXPECT_EQ(Json::parse(text)["kernel"], packed::kernel_of(config));
+    EXPECT_EQ(Json::parse(text)["kernel"], name_of(config_of(config).schedule));
   }
 }
 
@@ -74,7 +74,8 @@ TEST(tuner_packed, an_array_holds_both_kinds_and_is_the_same_for_any_order) {
 }
 
 TEST(tuner_packed, what_is_missing_of_another_type_or_unknown_is_named) {
-  for (const PackedConfig& kernel : packed::all_kernels()) {
+  for (const PackedConfig& kernel :
+       {PackedConfig(NarrowConfig{}), PackedConfig(WideConfig{}), PackedConfig(StripConfig{})}) {
     const Json sample = Json::parse(to_json(sample_packed_record(kernel)));
     for (const auto& [name, value] : sample.items()) {
       Json bent = sample;
@@ -100,6 +101,9 @@ TEST(tuner_packed, what_is_missing_of_another_type_or_unknown_is_named) {
   bent["kernel"] = "narrow";
   bent["tokens"] = 64;
   EXPECT_TRUE(has(trouble_of(bent), "\"tokens\" is no field of version 2"));
+  bent = Json::parse(to_json(sample_packed_record()));
+  bent["weights"] = "none";
+  EXPECT_TRUE(has(trouble_of(bent), "must be one of: uint4, int8, e4m3")) << trouble_of(bent);
 }
 
 TEST(tuner_packed, a_recipe_shares_what_costs_the_same_and_tells_apart_what_costs_more) {
@@ -149,40 +153,40 @@ TEST(tuner_packed, a_folder_and_a_book_hold_them_beside_dense_ones) {
   EXPECT_TRUE(file_name_of(sample_packed_record().key).starts_with("16x4096x4096-fp16-uint4-fp16-"));
   const RecordBook book = open_records({.records_dir = path});
   EXPECT_TRUE(book.find(tuned_problem(), kH200));
-  const std::optional<packed::TunedChoice> found = book.find(tuned_packed_problem(), kH200);
+  const std::optional<TunedChoice> found = book.find(tuned_packed_problem(), kH200);
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->config, PackedConfig(kWide));
+  EXPECT_EQ(*found, sample_packed_record(kWide).choice);
   EXPECT_FALSE(book.find(tuned_packed_problem(), DeviceInfo{.sm_count = 114})) << "another GPU";
   std::filesystem::remove_all(path);
 }
 
-packed::Plan planned(const RecordBook& book, const PackedProblem& problem = tuned_packed_problem(),
-                     const packed::Overrides& overrides = {}) {
-  const Result<packed::Plan> plan = packed::plan(problem, kH200, overrides, book);
+Plan planned(const RecordBook& book, const PackedProblem& problem = tuned_packed_problem(),
+             const PlanOverrides& overrides = {}) {
+  const Result<Plan> plan = gemm::plan(problem, kH200, overrides, book);
   EXPECT_TRUE(plan) << plan.error().message;
-  return plan ? *plan : packed::Plan{};
+  return plan ? *plan : Plan{};
 }
 
 TEST(tuner_packed, the_record_decides_and_the_plan_says_so) {
   const RecordBook book = book_of(std::vector{sample_packed_record()});
-  const packed::Plan plan = planned(book), model = planned(RecordBook());
+  const Plan plan = planned(book), model = planned(RecordBook());
   EXPECT_EQ(plan.source, PlanSource::record);
   EXPECT_EQ(plan.measured_us, 7.125);
-  EXPECT_GT(plan.estimate_us, 0);
-  const NarrowConfig& c = std::get<NarrowConfig>(plan.config);
+  EXPECT_GT(plan.estimate.total_us, 0);
+  const NarrowConfig c = narrow_of(plan.config);
   EXPECT_EQ(c.row_blocks, 2);
   EXPECT_EQ(c.stages, 5);
   EXPECT_EQ(c.weights, tuned_packed_problem().weights) << "formats are the problem's";
   EXPECT_EQ(validate(c), nullptr);
   EXPECT_EQ(plan.smem_bytes, smem_bytes(c));
-  EXPECT_TRUE(has(packed::describe(plan), "chosen by  a record, measured 7.12 us")) << packed::describe(plan);
-  EXPECT_TRUE(has(packed::describe(model), "chosen by  the cost model"));
+  EXPECT_TRUE(has(describe(plan), "chosen by  a record, measured 7.12 us")) << describe(plan);
+  EXPECT_TRUE(has(describe(model), "chosen by  the cost model"));
   EXPECT_NE(plan.config, model.config);
   PackedProblem other = tuned_packed_problem();
   other.activation = Activation::relu;
   other.bias_type = DType::fp32;
   EXPECT_EQ(planned(book, other).source, PlanSource::record);
-  EXPECT_EQ(std::get<NarrowConfig>(planned(book, other).config).activation, Activation::relu);
+  EXPECT_EQ(planned(book, other).config.epilogue.activation, Activation::relu);
   other.m = 15;
   EXPECT_EQ(planned(book, other).source, PlanSource::model) << "no record of a neighbour's";
 }
@@ -194,14 +198,14 @@ TEST(tuner_packed, whatever_candidate_was_fastest_is_planned) {
   p.x = DType::e4m3;
   p.d = DType::bf16;
   p.weights.order = FragmentOrder::byte;
-  const Result<std::vector<packed::Plan>> plans = packed::candidates(p, kH200);
+  const Result<std::vector<Plan>> plans = gemm::candidates(p, kH200);
   ASSERT_TRUE(plans) << plans.error().message;
   int halves = 0;
-  for (const packed::Plan& plan : *plans) {
-    TuningRecord record = sample_packed_record(plan.config);
+  for (const Plan& plan : *plans) {
+    TuningRecord record = sample_packed_record(packed_config_of(plan.config));
     record.key = key_of(plan.problem, kH200);
-    const packed::Plan found = planned(book_of(std::vector{record}), p);
-    EXPECT_EQ(found.source, PlanSource::record) << packed::short_name(plan.config);
+    const Plan found = planned(book_of(std::vector{record}), p);
+    EXPECT_EQ(found.source, PlanSource::record) << short_name(plan.config);
     EXPECT_EQ(found.config, plan.config);
     halves += plan.smem_bytes <= kBesideAlone ? 1 : 0;
   }
@@ -211,17 +215,17 @@ TEST(tuner_packed, whatever_candidate_was_fastest_is_planned) {
 TEST(tuner_packed, any_override_comes_before_records) {
   const RecordBook book = book_of(std::vector{sample_packed_record()});
   const PackedProblem p = tuned_packed_problem();
-  EXPECT_EQ(planned(book, p, {.warps = 8}).source, PlanSource::model);
-  const packed::Plan fresh = planned(book, p, {.ignore_records = true});
+  EXPECT_EQ(planned(book, p, PackedOverrides{.warps = 8}).source, PlanSource::model);
+  const Plan fresh = planned(book, p, {.ignore_records = true});
   EXPECT_EQ(fresh.source, PlanSource::model);
   EXPECT_EQ(fresh.config, planned(RecordBook()).config);
-  const Result<std::vector<packed::Plan>> plans = packed::candidates(p, kH200);
+  const Result<std::vector<Plan>> plans = gemm::candidates(p, kH200);
   ASSERT_TRUE(plans);
-  for (const packed::Plan& plan : *plans) ASSERT_EQ(plan.source, PlanSource::model);
+  for (const Plan& plan : *plans) ASSERT_EQ(plan.source, PlanSource::model);
 }
 
 TEST(tuner_packed, what_breaks_a_rule_leaves_the_choice_to_the_model) {
-  const PackedConfig model = planned(RecordBook()).config;
+  const KernelConfig model = planned(RecordBook()).config;
   const NarrowConfig good{.token_blocks = 2, .row_blocks = 2, .warps = 4, .stages = 5};
   std::vector<PackedConfig> bad(8, good);
   std::get<NarrowConfig>(bad[0]).warps = 7;         // valid, but not in the search space
@@ -233,7 +237,7 @@ TEST(tuner_packed, what_breaks_a_rule_leaves_the_choice_to_the_model) {
   bad[6] = WideConfig{.tokens = 0};
   bad[7] = WideConfig{.cluster_n = 1024};
   for (std::size_t i = 0; i < bad.size(); ++i) {
-    const packed::Plan plan = planned(book_of(std::vector{sample_packed_record(bad[i])}));
+    const Plan plan = planned(book_of(std::vector{sample_packed_record(bad[i])}));
     EXPECT_EQ(plan.source, PlanSource::model) << i;
     EXPECT_EQ(plan.config, model) << i;
   }
@@ -242,7 +246,7 @@ TEST(tuner_packed, what_breaks_a_rule_leaves_the_choice_to_the_model) {
 TEST(tuner_packed, a_problem_that_is_refused_is_refused_with_records_too) {
   PackedProblem p = tuned_packed_problem();
   p.ld_x = 4097;
-  EXPECT_FALSE(packed::plan(p, kH200, {}, book_of(std::vector{sample_packed_record()})));
+  EXPECT_FALSE(gemm::plan(p, kH200, {}, book_of(std::vector{sample_packed_record()})));
   p = tuned_packed_problem();
   p.m = 0;
   EXPECT_EQ(planned(book_of(std::vector{sample_packed_record()}), p).source, PlanSource::model);

@@ -6,6 +6,7 @@
 
 #include <sluice/kernels/registry.h>
 
+#include "tests/packed_problems.h"
 #include "tuner_fixture.h"
 
 namespace sluice {
@@ -27,7 +28,7 @@ RecordBook book_with(const TunedChoice& choice) {
 
 TEST(tuner_plan, the_record_decides_and_the_plan_says_so) {
   const Plan plan = planned(book_of(std::vector{sample_record()}));
-  const TunedChoice choice = std::get<TunedChoice>(sample_record().choice);
+  const TunedChoice choice = sample_record().choice;
   EXPECT_EQ(plan.source, PlanSource::record);
   EXPECT_EQ(plan.measured_us, choice.measured_us);
   EXPECT_EQ(plan.config.schedule, choice.schedule);
@@ -42,7 +43,7 @@ TEST(tuner_plan, the_record_decides_and_the_plan_says_so) {
 
 /// Overrides do not hold a numbering. To see it fail: leave with_numbering() out of recorded_plan().
 TEST(tuner_plan, the_numbering_is_the_records_and_not_the_models) {
-  TunedChoice choice = std::get<TunedChoice>(sample_record().choice);
+  TunedChoice choice = sample_record().choice;
   for (const Numbering numbering : {Numbering::launch, Numbering::gpc}) {
     choice.numbering = numbering;
     const Plan plan = planned(book_with(choice));
@@ -77,7 +78,7 @@ TEST(tuner_plan, any_override_comes_before_records) {
 
 TEST(tuner_plan, what_breaks_a_rule_leaves_the_choice_to_the_model) {
   const std::string model = describe(planned(RecordBook()));
-  const TunedChoice good = std::get<TunedChoice>(sample_record().choice);
+  const TunedChoice good = sample_record().choice;
   std::vector<TunedChoice> bad(8, good);
   bad[0].tile_n = 76;       // no WGMMA has this width
   bad[1].tile_m = 192;      // invalid, and not listed
@@ -96,7 +97,7 @@ TEST(tuner_plan, what_breaks_a_rule_leaves_the_choice_to_the_model) {
 
 /// Swapped operands have no list of widths. An invalid width breaks a rule of its own.
 TEST(tuner_plan, swapped_records_may_have_any_width_but_no_other_height) {
-  TunedChoice good = std::get<TunedChoice>(sample_record().choice);
+  TunedChoice good = sample_record().choice;
   good.swapped = true;
   good.tile_n = 104;
   good.cluster = {1, 1};
@@ -138,14 +139,14 @@ TEST(tuner_plan, the_time_of_a_product_alone_says_so) {
 
   PackedProblem packed{
       .m = 16, .n = 28672, .k = 4096, .x = DType::fp16, .d = DType::fp16, .weights = {.group = 64}};
-  const Result<packed::Plan> narrow = packed::plan(packed, kH200);
+  const Result<Plan> narrow = gemm::plan(packed, kH200);
   packed.gated = true;
-  const Result<packed::Plan> gate = packed::plan(packed, kH200);
+  const Result<Plan> gate = gemm::plan(packed, kH200);
   ASSERT_TRUE(narrow && gate);
   ASSERT_EQ(narrow->source, PlanSource::record);
   EXPECT_FALSE(narrow->product_alone);
   if (gate->source == PlanSource::record) {
-    EXPECT_NE(packed::describe(*gate).find("a record of the product alone, "), std::string::npos);
+    EXPECT_NE(describe(*gate).find("a record of the product alone, "), std::string::npos);
   }
 }
 
@@ -155,13 +156,6 @@ TEST(tuner_plan, candidates_are_the_models) {
   for (const Plan& plan : *plans) ASSERT_EQ(plan.source, PlanSource::model);
 }
 
-Result<Plan> planned_for(const Problem& problem, const DeviceInfo& device) {
-  return gemm::plan(problem, device);
-}
-Result<packed::Plan> planned_for(const PackedProblem& problem, const DeviceInfo& device) {
-  return packed::plan(problem, device);
-}
-
 TEST(tuner_plan, every_shipped_record_is_read_found_and_used) {
   EXPECT_TRUE(embedded_records().troubles.empty()) << embedded_records().troubles.front();
   EXPECT_EQ(static_cast<std::size_t>(shipped_records().size()),
@@ -169,16 +163,12 @@ TEST(tuner_plan, every_shipped_record_is_read_found_and_used) {
       << "two shipped records have one key";
   for (const TuningRecord& record : embedded_records().records) {
     const DeviceInfo device{.name = record.key.gpu, .sm_count = record.key.sm_count};
-    std::visit(
-        [&](const auto& recipe) {
-          const auto problem = example_of(recipe);
-          ASSERT_EQ(recipe_of(problem), recipe) << to_json(record);
-          const auto plan = planned_for(problem, device);
-          ASSERT_TRUE(plan) << to_json(record) << ": " << plan.error().message;
-          EXPECT_EQ(plan->source, PlanSource::record) << to_json(record);
-          EXPECT_EQ(plan->measured_us, measured_us(record));
-        },
-        record.key.recipe);
+    const Problem problem = example_of(record.key.recipe);
+    ASSERT_EQ(recipe_of(problem), record.key.recipe) << to_json(record);
+    const Result<Plan> plan = gemm::plan(problem, device);
+    ASSERT_TRUE(plan) << to_json(record) << ": " << plan.error().message;
+    EXPECT_EQ(plan->source, PlanSource::record) << to_json(record);
+    EXPECT_EQ(plan->measured_us, record.choice.measured_us);
   }
 }
 

@@ -92,6 +92,15 @@ TEST(tuner_record, says_how_a_product_is_added_to_d_and_nothing_where_it_is_not)
       has(trouble_of(bent.dump()), "\"adding\" = \"often\" must be one of: none, ordered, any_order"));
 }
 
+TEST(tuner_record, kernels_for_packed_weights_are_not_for_others) {
+  for (const char* schedule : {"narrow", "wide", "strip"}) {
+    Json bent = sample_json();
+    bent["schedule"] = schedule;
+    EXPECT_TRUE(has(trouble_of(bent.dump()), "must be one of: ping_pong, cooperative, plain, plain_wgmma"))
+        << schedule;
+  }
+}
+
 TEST(tuner_record, says_that_there_is_a_bias_and_nothing_where_there_is_none) {
   TuningRecord record = sample_record();
   EXPECT_FALSE(sample_json().contains("bias"));

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, List, Optional, Union
+from typing import Any, List, Optional
 
 import torch
 
 from ..errors import Error
-from ..formats import PackedProblem, WeightFormat
+from ..formats import WeightFormat
 from ..plans import Workspace
 from ..problems import Problem
 
@@ -45,7 +45,7 @@ def backward_problems(layer: torch.nn.Module, dtype: torch.dtype) -> List[Proble
     return [Problem(ANY_ROWS, k, n, a=a, b_major="mn"), Problem(n, k, ANY_ROWS, a=a, a_major="mn", b_major="mn")]
 
 
-def check_layer(layer: torch.nn.Module, problems: List[Union[Problem, PackedProblem]]) -> None:
+def check_layer(layer: torch.nn.Module, problems: List[Problem]) -> None:
     """Raises the error of the first problem that breaks a rule, with the layer's name and its argument names in the message."""
     for problem in problems:
         try:
@@ -60,11 +60,9 @@ def check_layer(layer: torch.nn.Module, problems: List[Union[Problem, PackedProb
                               f"{error}") from None
 
 
-def _unit(problem: Union[Problem, PackedProblem]) -> Optional[int]:
+def _unit(problem: Problem) -> Optional[int]:
     """Returns the number that in_features must be a multiple of if the tokens' rows have no gaps; None if there is no such rule."""
-    if isinstance(problem, PackedProblem):
-        return 16 if problem.x == "e4m3" else 8
-    return 16 if problem.a == "e4m3" else None
+    return 16 if problem.a == "e4m3" else 8 if problem.packed else None
 
 
 NEEDS_16_BITS = ("its weight is torch.float32, and without a recipe products are of 16 bits: call model.bfloat16() first, and keep "
@@ -84,10 +82,8 @@ def why_not_packed(module: torch.nn.Linear, kind: Any, activations: Optional[str
     return None
 
 
-def packed_problem(layer: Any, weights: WeightFormat) -> PackedProblem:
+def packed_problem(layer: Any, weights: WeightFormat) -> Problem:
     """Returns the problem of a packed layer with ``ANY_ROWS`` rows, and with tokens of the type that the format's order
     needs."""
-    n, k = layer.out_features, layer.in_features
-    if weights.order == "byte":
-        return PackedProblem(ANY_ROWS, n, k, weights, "e4m3", scale_x="vector")
-    return PackedProblem(ANY_ROWS, n, k, weights)
+    a, scales = ("e4m3", "vector") if weights.order == "byte" else ("bf16", "none")
+    return Problem(ANY_ROWS, layer.out_features, layer.in_features, a=a, scale_a=scales, packed=weights)

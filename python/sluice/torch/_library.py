@@ -16,9 +16,9 @@ from torch import Tensor
 
 from .. import _binding as f
 from .._arguments import shown
+from .._names import ACTIVATIONS, GRANULARITIES, number_of
 from ..errors import InvalidArgument, InvalidSize, WrongDevice
 from ..plans import Workspace
-from ..problems import ACTIVATIONS, GRANULARITIES, number_of
 from ._fakes import check_product
 
 # This tag forbids the compiler to change strides: the layout decides whether a kernel can take an operand.

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from .._arguments import shown
 from ..errors import Error, InvalidArgument, InvalidType
-from ..formats import PackedProblem, WeightFormat
+from ..formats import WeightFormat
 from ..packed import PackedWeights, pack_int4, pack_int8, pack_quantized
 from ..plans import Rows, prepare, prepare_quantizers
+from ..problems import Problem
 from ..weights import QuantizedWeights
 from ..weights._arrays import library_of
 from ..weights.canonical import check_permutation, check_width
@@ -178,7 +179,7 @@ class LinearPacked(QuantizedState):
             prepare_quantizers(self._input_type(dtype), device=device)
 
     @checked
-    def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> PackedProblem:
+    def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> Problem:
         """Returns the problem of ``forward`` for an input of ``m`` rows of type ``dtype``, as in ``prepare``."""
         name = str(self._input_type(dtype))
         bias = None if self.bias is None else str(self.bias.dtype)

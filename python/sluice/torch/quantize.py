@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from .. import _binding as f
+from .._names import GRANULARITIES
 from ..errors import InvalidArgument
-from ..problems import GRANULARITIES
 from ..plans import Workspace
 from ._entry import op
 from ._library import (QUANTIZE, QUANTIZE_STATIC, SILU_MUL, SILU_MUL_QUANTIZE, check_out, half_of_columns, scales_shape,

@@ -2,7 +2,7 @@
 """The array operations that sluice.weights needs, implemented for numpy and for torch under the same names.
 
 Neither module is imported here: a caller that passes an array has imported its module. Element types have the names of
-sluice.problems, or are uint8, int32, int64 and fp64.
+sluice._names, or are uint8, int32, int64 and fp64.
 """
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import contextlib
 import sys
 from typing import Any, ContextManager, Optional, Tuple, Union
 
+from .._names import ALIASES
 from ..errors import InvalidArgument, InvalidSize, InvalidType, WrongDevice
-from ..problems import ALIASES
 
 Array = Any  # numpy.ndarray or torch.Tensor
 _LONG_NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "e4m3": "float8_e4m3fn"}

@@ -10,8 +10,8 @@ import dataclasses
 from typing import Optional, Tuple
 
 from .._arguments import check_span, entry, integer, shown
+from .._names import number_of
 from ..errors import InvalidArgument, InvalidSize, InvalidType
-from ..problems import number_of
 from ._arrays import Array, Library, check_matrix, check_shape, check_type, library_of, type_of
 from ._groups import check_bits, group_count, group_parts, group_view, implied_zero
 

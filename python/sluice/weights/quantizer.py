@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Optional
 
 from .._arguments import entry, integer, switch_of
+from .._names import number_of
 from ..errors import InvalidArgument, InvalidSize
-from ..problems import number_of
 from ._arrays import Array, Library, check_matrix, check_type, library_of, type_of
 from ._groups import check_bits, group_count, group_parts, group_view, implied_zero
 from .canonical import SCALE_TYPES, QuantizedWeights

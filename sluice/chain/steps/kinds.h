@@ -7,7 +7,6 @@
 namespace sluice {
 
 std::shared_ptr<const Step> make_step(const ProductStep& step);
-std::shared_ptr<const Step> make_step(const PackedStep& step);
 std::shared_ptr<const Step> make_step(const NormStep& step);
 std::shared_ptr<const Step> make_step(const QuantizerStep& step);
 std::shared_ptr<const Step> make_step(const ForeignStep& step);

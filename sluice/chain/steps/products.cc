@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that are products, dense or with packed weights. The prefetched share of a dense product's B is an
-// equal part of each of its rows, because a product takes as long as its slowest CTA. If it were the first
-// bytes of B, some CTAs would find all of their weights in L2 and others none, which gains nothing
-// (docs/findings/chains-windows.md).
+// Steps that are products. The prefetched share of B, if it is not packed, is an equal part of each of its
+// rows, because a product takes as long as its slowest CTA. If it were the first bytes of B, some CTAs would
+// find all of their weights in L2 and others none, which gains nothing (docs/findings/chains-windows.md).
 #include <algorithm>
 
 #include <sluice/chain/between_neighbours.h>
 #include <sluice/chain/step.h>
 #include <sluice/chain/steps/kinds.h>
 #include <sluice/host/ops/gemm.h>
-#include <sluice/host/ops/kept.h>
-#include <sluice/host/ops/packed.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/numbering.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
@@ -23,101 +20,6 @@ namespace {
 
 /// Kernels whose estimates are at most this many times the best one's may be faster between neighbours.
 constexpr double kNearlyBest = 1.1;
-
-/// The common part of both kinds of product. Op: the operation.
-template <class Op, class Work>
-class ProductOf : public Step {
- public:
-  explicit ProductOf(const Work& step) : step_(step) {}
-
-  std::vector<StepRange> ranges(bool (*wanted)(Role)) const override {
-    const Result<Operands> table = Op::operands_of(step_.problem);
-    return table ? ranges_of(*table, Op::pointers_of(step_.args), wanted) : std::vector<StepRange>{};
-  }
-  i64 moved_bytes() const override {
-    const Result<Operands> table = Op::operands_of(step_.problem);
-    return table ? sluice::moved_bytes(*table, Op::pointers_of(step_.args)) : 0;
-  }
-
-  Result<StepPlan> plan(const PlanRequest& request) const override {
-    SLUICE_TAKE(const auto made, plan_with(step_.overrides, request));
-    return StepPlan(made);
-  }
-  Result<StepPlan> with_overlap(const StepPlan& plan, const Overlap& overlap) const override {
-    auto made = made_plan(plan);
-    Op::overlap_of(made.config) = overlap;
-    return StepPlan(made);
-  }
-  bool shares_plan(const Step& other) const override {
-    const auto* same = dynamic_cast<const ProductOf*>(&other);
-    return same != nullptr && same->step_.problem == step_.problem &&
-           same->step_.overrides == step_.overrides;
-  }
-  bool agrees(const StepPlan& plan) const override {
-    const auto* made = plan.get<typename Op::Plan>();
-    const auto problem = Op::check(step_.problem);
-    return made != nullptr && problem && *problem == made->problem;
-  }
-  Overlap overlap_of(const StepPlan& plan) const override { return Op::overlap_of(made_plan(plan).config); }
-  double estimate_us(const StepPlan& plan, const DeviceInfo&) const override {
-    const auto& made = made_plan(plan);
-    return made.measured_us > 0 ? made.measured_us : Op::estimate_us(made);
-  }
-  std::vector<std::string> units(const StepPlan& plan) const override { return Op::units(made_plan(plan)); }
-  Result<std::any> prepare(const Device& device, const StepPlan& plan) const override {
-    SLUICE_TAKE(const auto kernel, ops::prepare<Op>(device, made_plan(plan)));
-    return std::any(kernel);
-  }
-  Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const override {
-    const auto& made = *std::any_cast<typename Op::Handle>(&kernel);
-    typename Op::Args args = step_.args;
-    args.prefetch = planned.prefetch;
-    args.hand_off = planned.hand_off;
-    SLUICE_TRY(ops::check_args<Op>(made.impl(), args));
-    const auto launch = [made, args](const WorkspaceView& workspace, Stream stream) {
-      if constexpr (requires { Op::with_workspace(args, workspace); })
-        if (made.plan().workspace_bytes > 0)
-          return ops::launch<Op>(made.impl(), Op::with_workspace(args, workspace), stream);
-      return ops::launch<Op>(made.impl(), args, stream);
-    };
-    return ChainLaunch{.launch = launch, .programmatic = programmatic_of(planned)};
-  }
-
-  decltype(TunedStep::kernel) choice_of(const StepPlan& plan) const override {
-    return Op::choice_of(made_plan(plan));
-  }
-  bool may_have(const TunedStep& tuned, const DeviceInfo& device) const override {
-    const auto* kernel = std::get_if<typename Op::Choice>(&tuned.kernel);
-    return kernel != nullptr && step_.overrides == typename Op::Overrides{} && considers(*kernel, device);
-  }
-  bool put(const TunedStep& tuned, ChainStep& step) const override {
-    const auto* kernel = std::get_if<typename Op::Choice>(&tuned.kernel);
-    if (kernel != nullptr) std::get<Work>(step.work).overrides = Op::overrides_of(*kernel);
-    // If the choice has no kernel, the step keeps the caller's.
-    return kernel != nullptr || std::holds_alternative<std::monostate>(tuned.kernel);
-  }
-  std::string kernel_name(const StepPlan& plan) const override {
-    auto config = made_plan(plan).config;
-    Op::overlap_of(config) = {};
-    return Op::short_name(config);
-  }
-  std::string text(const StepPlan& plan) const override {
-    const auto& p = step_.problem;
-    return std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k) + " " +
-           kernel_name(plan);
-  }
-
- protected:
-  Result<typename Op::Plan> plan_with(const typename Op::Overrides& overrides,
-                                      const PlanRequest& request) const {
-    return Op::plan(step_.problem, request.device, overrides, request.records);
-  }
-  static const typename Op::Plan& made_plan(const StepPlan& plan) { return *plan.get<typename Op::Plan>(); }
-  /// Returns whether the planner would consider the kernel that a record names.
-  virtual bool considers(const typename Op::Choice& choice, const DeviceInfo& device) const = 0;
-
-  const Work& step_;
-};
 
 /// Reduces the stages until the CTA's shared memory is within the options' limits.
 Result<void> shrink(Plan& plan, const ChainOptions& options) {
@@ -153,9 +55,24 @@ RowsOfB rows_of_b(const ProductStep& step) {
   return {step.args.b, gaps ? outer : p.batch * outer, inner * size, stride};
 }
 
-class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
+/// Returns a plan as it is in a step's StepPlan.
+const Plan& plan_in(const StepPlan& plan) {
+  return *plan.get<Plan>();
+}
+
+/// A product whose B is not packed, and what both kinds of product have in common.
+class ProductOfChain : public Step {
  public:
-  using ProductOf::ProductOf;
+  explicit ProductOfChain(const ProductStep& step) : step_(step) {}
+
+  std::vector<StepRange> ranges(bool (*wanted)(Role)) const override {
+    const Result<Operands> table = gemm::operands_of(step_.problem);
+    return table ? ranges_of(*table, gemm::pointers_of(step_.args), wanted) : std::vector<StepRange>{};
+  }
+  i64 moved_bytes() const override {
+    const Result<Operands> table = gemm::operands_of(step_.problem);
+    return table ? sluice::moved_bytes(*table, gemm::pointers_of(step_.args)) : 0;
+  }
 
   Result<void> check(const ChainStep& step) const override {
     if (is_conv(step_.problem.conv))
@@ -174,7 +91,7 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
     return {};
   }
   bool is_launched() const override {
-    return !gemm::is_empty(step_.problem) && !leaves_d(step_.problem, step_.args.alpha);
+    return !is_empty(step_.problem) && !leaves_d(step_.problem, step_.args.alpha);
   }
 
   WarmRange share_of_weights(i64 bytes, const SkippedK& skip) const override {
@@ -193,7 +110,7 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
   /// Returns no bytes if some CTA starts its tile late, with nothing loaded before the wait: there is a
   /// second wave, or a CTA has a second tile.
   SkippedK ring(const StepPlan& plan, const DeviceInfo& device) const override {
-    const Plan& product = made_plan(plan);
+    const Plan& product = plan_in(plan);
     const KernelConfig& c = product.config;
     if (c.overlap.wait != Wait::weights_first || loads_strided(c)) return {};
     const Problem p = product_of(product.problem, c);
@@ -218,40 +135,97 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
   }
   /// A product with a second kernel overlaps with no step.
   Result<StepPlan> with_overlap(const StepPlan& plan, const Overlap& overlap) const override {
-    if (made_plan(plan).config.combine == Combine::separate) return plan;
-    Result<StepPlan> made = ProductOf::with_overlap(plan, overlap);
-    if (const char* rule = validate(made_plan(*made).config); rule != nullptr)
-      return Error{ErrorCode::invalid_config, rule};
-    return made;
+    if (plan_in(plan).config.combine == Combine::separate) return plan;
+    SLUICE_TAKE(const Plan made, gemm::with_overlap(plan_in(plan), overlap));
+    return StepPlan(made);
   }
   bool shares_plan(const Step& other) const override {
     const auto* same = dynamic_cast<const ProductOfChain*>(&other);
-    return same != nullptr && same->step_.numbering == step_.numbering && ProductOf::shares_plan(other);
+    return same != nullptr && same->step_.problem == step_.problem &&
+           same->step_.overrides == step_.overrides && same->step_.numbering == step_.numbering;
   }
-  bool put(const TunedStep& tuned, ChainStep& step) const override {
-    if (const auto* kernel = std::get_if<TunedChoice>(&tuned.kernel))
-      std::get<ProductStep>(step.work).numbering = kernel->numbering;
-    return ProductOf::put(tuned, step);
+  bool agrees(const StepPlan& plan) const override {
+    const auto* made = plan.get<Plan>();
+    const auto problem = check_problem(step_.problem);
+    return made != nullptr && problem && *problem == made->problem;
   }
-  i64 workspace_of(const StepPlan& plan) const override { return made_plan(plan).workspace_bytes; }
+  Overlap overlap_of(const StepPlan& plan) const override { return plan_in(plan).config.overlap; }
+  i64 workspace_of(const StepPlan& plan) const override { return plan_in(plan).workspace_bytes; }
+  double estimate_us(const StepPlan& plan, const DeviceInfo&) const override {
+    const Plan& made = plan_in(plan);
+    return made.measured_us > 0 ? made.measured_us : made.estimate.total_us;
+  }
+  std::vector<std::string> units(const StepPlan& plan) const override {
+    return gemm::units_of(plan_in(plan));
+  }
+  Result<std::any> prepare(const Device& device, const StepPlan& plan) const override {
+    SLUICE_TAKE(const auto kernel, gemm::prepare(device, plan_in(plan)));
+    return std::any(kernel);
+  }
   Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const override {
-    SLUICE_TAKE(ChainLaunch bound, ProductOf::bind(kernel, planned));
+    const auto& made = *std::any_cast<gemm::Kernel>(&kernel);
+    gemm::Args args = step_.args;
+    args.prefetch = planned.prefetch;
+    args.hand_off = planned.hand_off;
+    SLUICE_TRY(ops::check_args<ops::Gemm>(made.impl(), args));
+    const auto launch = [made, args](const WorkspaceView& workspace, Stream stream) {
+      gemm::Args with = args;
+      if (made.plan().workspace_bytes > 0) with.workspace = workspace;
+      return gemm::launch(made, with, stream);
+    };
     // With split-K a second kernel may add up the slices. It is always a dependent launch, and waits for the
     // first.
-    const bool adds_up = std::any_cast<const gemm::Kernel&>(kernel).impl().modules.size() > 1;
-    const int sums = adds_up && step_.args.alpha != 0.0f ? 1 : 0;
-    bound.kernels += sums;
-    bound.programmatic += sums;
-    return bound;
+    const int sums = made.impl().modules.size() > 1 && step_.args.alpha != 0.0f ? 1 : 0;
+    const int products = gemm::launches_of(made.plan());
+    return ChainLaunch{.launch = launch,
+                       .kernels = products + sums,
+                       .programmatic = programmatic_of(planned) * products + sums};
   }
-  StepRecipe recipe() const override { return recipe_of(with_strides(step_.problem)); }
 
- private:
-  bool considers(const TunedChoice& choice, const DeviceInfo& device) const override {
+  std::optional<TunedChoice> choice_of(const StepPlan& plan) const override {
+    return sluice::choice_of(plan_in(plan));
+  }
+  bool may_have(const TunedStep& tuned, const DeviceInfo& device) const override {
+    return tuned.kernel && fits(*tuned.kernel) && step_.overrides == PlanOverrides{} &&
+           considers(*tuned.kernel, device);
+  }
+  /// If the choice has no kernel, the step keeps the caller's.
+  bool put(const TunedStep& tuned, ChainStep& step) const override {
+    if (!tuned.kernel) return true;
+    if (!fits(*tuned.kernel)) return false;
+    ProductStep& product = std::get<ProductStep>(step.work);
+    product.overrides = overrides_of(*tuned.kernel);
+    if (!is_packed(step_.problem)) product.numbering = tuned.kernel->numbering;
+    return true;
+  }
+  StepRecipe recipe() const override { return step_recipe_of(step_.problem); }
+
+  std::string kernel_name(const StepPlan& plan) const override {
+    KernelConfig config = plan_in(plan).config;
+    config.overlap = {};
+    return short_name(config);
+  }
+  std::string text(const StepPlan& plan) const override {
+    const Problem& p = step_.problem;
+    return std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k) + " " +
+           kernel_name(plan);
+  }
+
+ protected:
+  Result<Plan> plan_with(const PlanOverrides& overrides, const PlanRequest& request) const {
+    return gemm::plan(step_.problem, request.device, overrides, request.records);
+  }
+  /// Returns whether the planner would consider the kernel that a record names.
+  virtual bool considers(const TunedChoice& choice, const DeviceInfo& device) const {
     if (!is_listed(choice) || choice.combine == Combine::separate) return false;
     const Result<Plan> made = gemm::plan(step_.problem, device, overrides_of(choice));
     return made && with_numbering(*made, choice.numbering);
   }
+
+  const ProductStep& step_;
+
+ private:
+  bool fits(const TunedChoice& choice) const { return decodes(choice.schedule) == is_packed(step_.problem); }
   /// Plans with one kernel unless the caller asks for Combine::separate, whose second kernel cannot overlap
   /// with any step. So the result's bits do not depend on the overlap.
   Result<Plan> plan_in_one(const PlanRequest& request) const {
@@ -263,64 +237,47 @@ class ProductOfChain : public ProductOf<ops::Gemm, ProductStep> {
   }
 };
 
-class PackedOfChain : public ProductOf<ops::Packed, PackedStep> {
+/// A product whose B is packed.
+class PackedOfChain : public ProductOfChain {
  public:
-  using ProductOf::ProductOf;
+  using ProductOfChain::ProductOfChain;
 
-  Result<void> check(const ChainStep&) const override {
-    if (step_.overrides.overlap != Overlap{} || step_.args.prefetch.bytes != 0 ||
-        step_.args.hand_off.bytes != 0)
-      return refused(
-          "packed::Overrides::overlap and Args::prefetch and hand_off are the chain's to set: say "
-          "ChainStep::overlap, hand_off_bytes and prefetch_bytes");
-    return {};
+  WarmRange share_of_weights(i64 bytes, const SkippedK& skip) const override {
+    return Step::share_of_weights(bytes, skip);
   }
-  bool is_launched() const override { return !packed::is_empty(step_.problem); }
+  SkippedK ring(const StepPlan&, const DeviceInfo&) const override { return {}; }
   /// Plans the kernel that is fastest by itself. Between neighbours, without a tuning record, plans instead
   /// the one with the least us_between_neighbours() among all whose estimates are within kNearlyBest of the
   /// best.
   Result<StepPlan> plan(const PlanRequest& request) const override {
-    SLUICE_TAKE(const packed::Plan alone, plan_with(step_.overrides, request));
-    if (!request.between_neighbours || step_.overrides != packed::Overrides{} ||
+    SLUICE_TAKE(const Plan alone, plan_with(step_.overrides, request));
+    if (!request.between_neighbours || step_.overrides != PlanOverrides{} ||
         alone.source != PlanSource::model)
       return StepPlan(alone);
-    SLUICE_TAKE(const auto ranked, packed::candidates(step_.problem, request.device));
-    const packed::Plan* best = &ranked[0];
-    for (const packed::Plan& plan : ranked)
-      if (plan.estimate_us <= kNearlyBest * ranked[0].estimate_us &&
+    SLUICE_TAKE(const auto ranked, gemm::candidates(step_.problem, request.device));
+    const Plan* best = &ranked[0];
+    for (const Plan& plan : ranked)
+      if (plan.estimate.total_us <= kNearlyBest * ranked[0].estimate.total_us &&
           us_between_neighbours(plan, request.device) < us_between_neighbours(*best, request.device))
         best = &plan;
     return StepPlan(*best);
   }
-  Result<ChainLaunch> bind(const std::any& kernel, const PlannedStep& planned) const override {
-    SLUICE_TAKE(ChainLaunch bound, ProductOf::bind(kernel, planned));
-    bound.kernels = ops::Packed::launches_of(std::any_cast<const packed::Kernel&>(kernel).plan());
-    bound.programmatic *= bound.kernels;
-    return bound;
-  }
-  StepRecipe recipe() const override {
-    const PackedProblem& p = step_.problem;
-    return PackedStepRecipe{
-        .product = recipe_of(p), .gated = p.gated, .norm_x = p.norm_x, .residual = p.residual};
-  }
 
  private:
-  bool considers(const packed::TunedChoice& choice, const DeviceInfo& device) const override {
-    const auto plans = packed::candidates(step_.problem, device);
-    return plans && std::any_of(plans->begin(), plans->end(), [&](const packed::Plan& plan) {
-             return ops::Packed::choice_of(plan).config == choice.config;
-           });
+  bool considers(const TunedChoice& choice, const DeviceInfo& device) const override {
+    const auto plans = gemm::candidates(step_.problem, device);
+    TunedChoice wanted = choice;
+    wanted.measured_us = 0;
+    return plans && std::any_of(plans->begin(), plans->end(),
+                                [&](const Plan& plan) { return sluice::choice_of(plan) == wanted; });
   }
 };
 
 }  // namespace
 
 std::shared_ptr<const Step> make_step(const ProductStep& step) {
+  if (is_packed(step.problem)) return std::make_shared<const PackedOfChain>(step);
   return std::make_shared<const ProductOfChain>(step);
-}
-
-std::shared_ptr<const Step> make_step(const PackedStep& step) {
-  return std::make_shared<const PackedOfChain>(step);
 }
 
 }  // namespace sluice

@@ -12,8 +12,8 @@
 
 namespace sluice::tuning {
 
-/// A kernel as records name it; std::monostate for companions, which have only one.
-using StepKernel = decltype(TunedStep::kernel);
+/// A kernel as records name it; empty for companions, which have only one.
+using StepKernel = std::optional<TunedChoice>;
 
 enum class KernelKind : u8 {
   roles,        // warp-specialised: its CTA occupies a whole SM
@@ -24,13 +24,12 @@ enum class KernelKind : u8 {
   deep,         // wholes with such rings
 };
 KernelKind kind_of(const Plan& plan);
-KernelKind kind_of(const packed::Plan& plan);
 
 struct StepKernels {
   std::vector<StepKernel> all;                // best estimate first; empty for companions
   std::map<KernelKind, StepKernel> of_kinds;  // the best estimate of each kind
 };
-/// Errors: those of gemm::candidates and packed::candidates.
+/// Errors: those of gemm::candidates.
 Result<StepKernels> kernels_of(const ChainStep& step, const DeviceInfo& device);
 
 }  // namespace sluice::tuning

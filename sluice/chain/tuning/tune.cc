@@ -254,7 +254,7 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
     const ChainStep& step = plan.steps[i].step;  // with a record's bytes
     if (&plan != &alone && !step.hand_off_bytes) made.hand_off_bytes = request.tuning.start.hand_off_bytes;
     if (&plan != &alone && !step.prefetch_bytes) made.prefetch_bytes = request.tuning.start.prefetch_bytes;
-    if (!step_of(plain[i])->may_have(made, info)) made.kernel = std::monostate();
+    if (!step_of(plain[i])->may_have(made, info)) made.kernel.reset();
     return made;
   };
   for (size_t i = 0; i < plain.size(); ++i) {

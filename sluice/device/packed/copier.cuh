@@ -30,7 +30,7 @@ class Copier {
     const int k = at.first_tile * kPackedTileK + (kAlone ? at.lane % 16 : at.lane % 8) * 8;
     x_ = static_cast<const u8*>(params.x) + 2 * (at.first_token * params.ld_x + k);
     k_left_ = params.k - k;
-    if constexpr (kConfig.norm_x) {
+    if constexpr (kConfig.norm_a) {
       const int first = at.first_tile * kPackedTileK + at.lane % 16 * kPiece;
       gamma_ = static_cast<const u8*>(params.gamma) + 2 * first;
       gamma_left_ = params.k - first;
@@ -59,12 +59,12 @@ class Copier {
       copy_scales(to + S::kStrips * S::kCodeBytes + s * S::kScaleBytes, scales_ + s * strip_pitch_ + skipped,
                   lane);
     }
-    if constexpr (kConfig.norm_x) copy_gamma(stage + S::kGamma, lane, ahead * kConfig.warps * kPackedTileK);
+    if constexpr (kConfig.norm_a) copy_gamma(stage + S::kGamma, lane, ahead * kConfig.warps * kPackedTileK);
   }
   /// Copies the tokens of the next tile, and advances to the tile after it.
   SLUICE_DEVICE void copy_tokens(u32 stage) {
     copy_token_pieces(stage);
-    if constexpr (kConfig.norm_x) {
+    if constexpr (kConfig.norm_a) {
       gamma_ += kConfig.warps * kPackedTileK * 2;
       gamma_left_ -= kConfig.warps * kPackedTileK;
     }

@@ -30,7 +30,7 @@ class Finish {
     const WarpSums<warp_tile(kConfig)> sums(smem_, smem_ + incoming_offset(kConfig), at_.rank);
     const RowPair factors{exact_power(Codes::kUpperExponent), exact_power(Codes::kLowerExponent)};
     const auto send = [this] {
-      if constexpr (kConfig.norm_x) send_squares<kConfig>(smem_, at_);
+      if constexpr (kConfig.norm_a) send_squares<kConfig>(smem_, at_);
     };
     if constexpr (kConfig.gated)
       sums.add_up_halves(
@@ -89,12 +89,12 @@ class Finish {
 
   /// The factor for a token's sums.
   SLUICE_DEVICE float factor_of(int token_in_tile) const {
-    if constexpr (kConfig.norm_x) return inverse_root<kConfig>(params_, smem_, token_in_tile);
+    if constexpr (kConfig.norm_a) return inverse_root<kConfig>(params_, smem_, token_in_tile);
     return 1.0f;
   }
   /// The value before the activation. `row`: row of W; `blob_row`: its row in the blob.
   SLUICE_DEVICE float scaled(float sum, int row, int blob_row, float factor) const {
-    if constexpr (kConfig.norm_x) sum *= factor;
+    if constexpr (kConfig.norm_a) sum *= factor;
     if constexpr (S::kGroup == 0) sum *= row_scale<kConfig.weights>(params_, blob_row);
     if constexpr (kConfig.bias == Bias::column) sum += load_element<kConfig.bias_type>(params_.bias, row);
     return sum;

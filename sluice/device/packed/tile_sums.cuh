@@ -88,7 +88,7 @@ class TileSums {
       const u32 piece = half + row * 128 + (q % 8 + at.lane / 8 ^ row) * kLaneBytes;
       ptx::load_matrices(row < S::kHeld ? piece : at.zeros, b[q], b[q + 1], b[q + 2], b[q + 3]);
     }
-    if constexpr (kConfig.norm_x) multiply_by_gamma(stage + S::kGamma + span * 2 * kLaneBytes, at.lane, b);
+    if constexpr (kConfig.norm_a) multiply_by_gamma(stage + S::kGamma + span * 2 * kLaneBytes, at.lane, b);
   }
   /// Multiplies tokens by gamma. `gamma`: address of its row, which all tokens of a fragment share.
   SLUICE_DEVICE static void multiply_by_gamma(u32 gamma, int lane, Tokens& b) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The RMS norm of tokens before a product (PackedProblem::norm_x), except for gamma, which tile_sums.cuh
+// The RMS norm of tokens before a product (Problem::norm_a), except for gamma, which tile_sums.cuh
 // multiplies in. Each warp adds up the squares of its tokens from its ring; a token's sums are divided by the
 // root mean square at the end. The order of additions is fixed: a lane's k, lanes pairwise, warps, CTAs of
 // the cluster.

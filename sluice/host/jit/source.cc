@@ -2,6 +2,7 @@
 // Writes the JIT units of a dense config. host/text writes those of other operations.
 #include <sluice/host/jit/source.h>
 
+#include <sluice/host/text/packed_units.h>
 #include <sluice/plan.h>
 
 namespace sluice {
@@ -46,6 +47,7 @@ std::string entry_text(const Entry& entry, Spacing spacing) {
 }
 
 std::string unit_text(const KernelConfig& config) {
+  if (decodes(config.schedule)) return packed::unit_text(config);
   if (is_plain(config.schedule)) return plain_unit_text(config);
   std::string text = wgmma_include(unit_columns(config));
   text += "#include <sluice/kernels/gemm_entry.cuh>\n";

@@ -35,7 +35,7 @@ struct Entry {
 /// Returns the text of the entry function. Registers per thread are limited for the working threads only:
 /// threads that a launch adds for Spacing::registers do not count.
 std::string entry_text(const Entry& entry, Spacing spacing = Spacing::memory);
-/// Returns the unit of a dense GEMM.
+/// Returns the unit of a product's kernel.
 std::string unit_text(const KernelConfig& config);
 /// Returns the unit that adds up the slices of a GEMM with Combine::separate.
 std::string sum_unit_text(const KernelConfig& config);

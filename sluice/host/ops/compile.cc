@@ -5,7 +5,6 @@
 #include <sluice/host/jit/compile_ahead.h>
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/ops/norm.h>
-#include <sluice/host/ops/packed.h>
 #include <sluice/host/ops/quantize.h>
 
 namespace sluice {
@@ -23,9 +22,6 @@ Result<Compiled> compile_all(std::span<const typename Op::Plan> plans, const Opt
 
 Result<Compiled> compile(std::span<const Plan> plans, const Options& options) {
   return compile_all<ops::Gemm>(plans, options);
-}
-Result<Compiled> compile(std::span<const packed::Plan> plans, const Options& options) {
-  return compile_all<ops::Packed>(plans, options);
 }
 Result<Compiled> compile(std::span<const QuantizerOptions> quantizers, const Options& options) {
   return compile_all<ops::QuantizeOp>(quantizers, options);

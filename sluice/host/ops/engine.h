@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine that all operations share. A plan is sealed (checked and completed), its units (the source texts
 // that NVRTC compiles) are compiled and loaded, and the prepared kernel is launched. Each operation supplies
-// an Op: a struct of types and static functions. gemm.h, packed.h, norm.h, quantize.h and pack.h define one
+// an Op: a struct of types and static functions. gemm.h, norm.h, quantize.h and pack.h define one
 // each; the shortest example is tests/seventh/scale.h. An Op has:
 //   types     Problem (the key under which run() keeps kernels), Plan, Args (the arguments of one launch),
 //             Image (the part of a launch that does not depend on Args), Handle (the public class of a

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dense product. prepare() does everything that takes time. A launch is a few checks, a copy of the
+// The product. prepare() does everything that takes time. A launch is a few checks, a copy of the
 // parameters and at most six short driver calls. It takes one more call per tail map, one for the second
 // kernel of Combine::separate, and one per pointer not seen before (tests/unit/launch_cost_test.cc).
 #include <sluice/host/ops/gemm.h>
@@ -91,6 +91,7 @@ Result<void> check_choice(const Problem& checked, const Plan& plan) {
 }  // namespace
 
 Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
+  if (is_packed(plan.problem)) return packed::sealed(plan, device);
   SLUICE_TRY(check_device(device));
   SLUICE_TAKE(auto&& checked, check_problem(plan.problem));
   if (!is_empty(checked)) SLUICE_TRY(check_choice(checked, plan));
@@ -133,6 +134,7 @@ Extents extents_of_d(const Problem& p) {
 }  // namespace
 
 Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspace) {
+  if (is_packed(given)) return packed::operands_of(given);
   const char* for_tma = "TMA addresses 16-byte units";
   const char* for_epilogue = ", or plan without it";
   const Problem p = with_strides(given);
@@ -200,12 +202,13 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
          .because = "its slots are whole lines of L2",
          .without = ", or plan with a workspace_limit (splits = 1 needs none)"},
         {workspace});
+  o.add({.name = "gamma", .used = false}, {});
   SLUICE_TRY(o.check_extents());
   return o;
 }
 
 Pointers pointers_of(const Args& x) {
-  Pointers p{.at = {x.a, x.b, x.c, x.d, x.scale_a, x.scale_b, x.scale_d, x.bias, x.workspace.data},
+  Pointers p{.at = {x.a, x.b, x.c, x.d, x.scale_a, x.scale_b, x.scale_d, x.bias, x.workspace.data, x.gamma},
              .workspace_bytes = x.workspace.bytes};
   for (const Index i : {kA, kB, kWorkspace}) p.skip_if(x.alpha == 0.0f, i);
   p.skip_if(x.beta == 0.0f, kC);
@@ -222,6 +225,7 @@ Args args_at(const Problem& problem, const Pointers& p) {
           .scale_b = floats(kScaleB),
           .scale_d = floats(kScaleD),
           .bias = p.at[kBias],
+          .gamma = p.at[kGamma],
           .beta = problem.epilogue.residual ? 1.0f : 0.0f};
 }
 
@@ -328,6 +332,14 @@ Result<void> Gemm::load(const Units& units, Prepared<Gemm>& kernel) {
   Image& image = kernel.image;
   SLUICE_TAKE(auto&& operands, gemm::operands_of(plan.problem, plan.config.store, plan.workspace_bytes));
   image.operands = operands;
+  if (is_packed(plan.problem)) {
+    SLUICE_TRY(packed::load(units, plan, image.packed, image.shape));
+    SLUICE_TAKE(auto&& module,
+                units.load(0, most_smem_bytes(plan.config.overlap, plan.smem_bytes), image.shape.dependent));
+    spread_ctas(plan.config.overlap, module->registers(), info, image.shape);
+    kernel.modules = {module};
+    return {};
+  }
   SLUICE_TRY(fill_params(kernel.api(), plan, image.params));
   if (is_conv(plan.problem.conv)) {
     SLUICE_TAKE(image.conv, fill_conv_params(kernel.api(), plan, image.params));
@@ -361,12 +373,16 @@ Result<void> Gemm::load(const Units& units, Prepared<Gemm>& kernel) {
 }
 
 Result<BoundCall> Gemm::bind(const Prepared<Gemm>& kernel, const Args& args) {
+  if (is_packed(kernel.plan.problem)) SLUICE_TRY(packed::check_scalars(kernel.plan.problem, args));
   return BoundCall{kernel.image.operands, gemm::pointers_of(args)};
 }
 
 Result<void> Gemm::enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, const Args& given,
                            Stream stream) {
   const Image& image = kernel.image;
+  if (is_packed(kernel.plan.problem))
+    return packed::enqueue({kernel.api(), kernel.modules[0]->function(), kernel.plan, image.shape},
+                           image.packed, given, stream);
   if (leaves_d(kernel.plan.problem, given.alpha)) return {};
   const Args args = in_place(given, kernel.plan.config);
   alignas(CUtensorMap) std::byte copied[sizeof(PhasedParams)];
@@ -412,6 +428,10 @@ Result<Plan> Gemm::plan_of_row(const RowTable& table, i64 m, const DeviceInfo& d
 }  // namespace ops
 
 namespace gemm {
+
+int launches_of(const Plan& plan) {
+  return is_packed(plan.problem) ? packed::launches_of(plan) : 1;
+}
 
 std::vector<std::string> units_of(const Plan& plan) {
   if (is_empty(plan.problem)) return {};

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dense product as an operation (engine.h): its operand table, its kernel parameters and its launch.
+// The product as an operation (engine.h): its operand table, its kernel parameters and its launch. packed.h
+// has the parts of products with packed weights.
 #pragma once
 
 #include <sluice/host/jit/source.h>
 #include <sluice/host/ops/conv_params.h>
 #include <sluice/host/ops/kept.h>
+#include <sluice/host/ops/packed.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/spec/params.h>
@@ -12,7 +14,7 @@
 namespace sluice {
 namespace gemm {
 
-enum Index { kA, kB, kC, kD, kScaleA, kScaleB, kScaleD, kBias, kWorkspace, kOperandCount };
+enum Index { kA, kB, kC, kD, kScaleA, kScaleB, kScaleD, kBias, kWorkspace, kGamma, kOperandCount };
 static_assert(kOperandCount <= Operands::kMost);
 
 /// Returns the operand table. `store`: how the plan writes D, which decides D's alignment. `workspace`: the
@@ -30,11 +32,8 @@ Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
 /// Returns the units to compile for the plan; none if D is empty.
 std::vector<std::string> units_of(const Plan& plan);
 
-/// Returns whether no launch of this problem has any work, whatever its arguments: m, n or batch is 0, or k
-/// is 0 and the product is added to D.
-constexpr bool is_empty(const Problem& problem) {
-  return problem.m == 0 || problem.n == 0 || problem.batch == 0 || leaves_d(problem, 1.0f);
-}
+/// Returns how many kernels a launch of the plan enqueues, without the one that adds up slices.
+int launches_of(const Plan& plan);
 
 }  // namespace gemm
 
@@ -51,7 +50,8 @@ struct Gemm {
     LaunchShape sum_shape;  // the shape of modules[1], which adds up the slices (Combine::separate)
     bool has_tail_a = false, has_tail_b = false;  // whether the kernel's A and B have tail maps
     ConvImage conv;
-    alignas(CUtensorMap) PhasedParams params{};  // complete except for pointers, alpha and beta
+    alignas(CUtensorMap) packed::Params packed{};  // packed weights
+    alignas(CUtensorMap) PhasedParams params{};    // complete except for pointers, alpha and beta
   };
 
   using Overrides = PlanOverrides;
@@ -95,7 +95,7 @@ struct Gemm {
   static Result<void> enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, const Args& args,
                               Stream stream);
 
-  static bool is_empty(const Problem& problem) { return gemm::is_empty(problem); }
+  static bool is_empty(const Problem& problem) { return sluice::is_empty(problem); }
   static Problem key_of(const Problem& problem) { return sluice::key_of(problem); }
   static Problem at_addresses(const Problem& problem, const Args& args) {
     return sluice::at_addresses(problem, args);

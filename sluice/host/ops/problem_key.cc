@@ -4,29 +4,48 @@
 #include <sluice/host/limits.h>
 #include <sluice/host/ops/hash.h>
 #include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/planner/packed/packed_problem_checks.h>
 
 namespace sluice {
 namespace {
 
-/// Returns the stride, or 0 if it is the packed one. A single row or matrix may have any stride and counts as
-/// packed.
-i64 unpacked(i64 stride, i64 packed, bool is_lone) {
-  return stride == packed || is_lone ? 0 : stride;
+/// Returns the stride, or 0 if it leaves no gap. A single row or matrix may have any stride.
+i64 without_default(i64 stride, i64 gapless, bool is_lone) {
+  return stride == gapless || is_lone ? 0 : stride;
 }
 
-/// Returns `x` with 0 in place of each packed stride. On entry its strides are filled in.
-Matrix unpacked(const Matrix& x, const Problem& p, i64 rows, i64 columns) {
+/// Returns `x` with 0 in place of each stride that leaves no gap. On entry its strides are filled in.
+Matrix without_defaults(const Matrix& x, const Problem& p, i64 rows, i64 columns) {
   const bool one_row = x.major == Major::k && rows == 1;
   const i64 inner = x.major == Major::k ? columns : rows, outer = x.major == Major::k ? rows : columns;
   Matrix form = x;
-  form.ld = unpacked(x.ld, inner, one_row);
-  form.batch_stride = unpacked(x.batch_stride, x.ld * outer, p.batch == 1);
+  form.ld = without_default(x.ld, inner, one_row);
+  form.batch_stride = without_default(x.batch_stride, x.ld * outer, p.batch == 1);
   return form;
+}
+
+/// Returns the key of a product with packed weights. Spellings of one product get one key. What the planner
+/// refuses stays in the key, so that it is refused at the call too.
+Problem packed_key(Problem p) {
+  Epilogue& e = p.epilogue;
+  if (!e.residual) p.c = {}, e.c_type = Epilogue{}.c_type, e.residual_last = false;
+  if (p.m <= 1) p.a.ld = p.c.ld = p.d.ld = 0;
+  if (p.k == 0) p.a.ld = 0, p.norm_a = false;
+  p.b.type = p.a.type, p.c.type = Matrix{}.type;
+  for (Matrix* x : {&p.a, &p.b, &p.c, &p.d}) x->batch_stride = 0;
+  // The scale of a single row is a vector, whose kernel has no code for one value.
+  if (p.m == 1 && e.scale_a == ScaleMode::tensor) e.scale_a = ScaleMode::vector;
+  if (e.bias == Bias::none) e.bias_type = Epilogue{}.bias_type;
+  if (e.residual && e.activation == Activation::none) e.residual_last = true;
+  p.accumulate = Accumulate::fast;
+  p.deterministic = true;
+  return with_strides(p);
 }
 
 }  // namespace
 
 Problem key_of(const Problem& problem) {
+  if (is_packed(problem)) return packed_key(problem);
   Problem key = with_strides(problem);
   if (!is_fp8(key.a.type) || is_block_scaled(key.epilogue)) key.accumulate = Problem{}.accumulate;
   if (!key.epilogue.residual) key.c = {};
@@ -39,7 +58,7 @@ Problem key_of(const Problem& problem) {
 }
 
 Problem at_addresses(Problem problem, const gemm::Args& args) {
-  if (is_conv(problem.conv)) return problem;
+  if (is_conv(problem.conv) || is_packed(problem)) return problem;
   const auto see = [](Matrix& x, const void* address, bool by_tma) {
     if (by_tma && reinterpret_cast<u64>(address) % u64{kTmaUnit} != 0) x.unaligned = true;
   };
@@ -55,78 +74,49 @@ Problem at_addresses(Problem problem, const gemm::Args& args) {
   return problem;
 }
 
-PackedProblem key_of(const PackedProblem& problem) {
-  PackedProblem key = problem;
-  if (key.ld_x == 0 || key.m <= 1 || key.k == 0) key.ld_x = key.k;
-  if (key.ld_d == 0 || key.m <= 1) key.ld_d = key.gated ? key.n / 2 : key.n;
-  if (key.bias == Bias::none) key.bias_type = PackedProblem{}.bias_type;
-  if (key.m == 1 && key.scale_x == ScaleMode::tensor) key.scale_x = ScaleMode::vector;
-  return key;
-}
-
 std::vector<Problem> row_forms(const Problem& problem) {
   const Problem key = key_of(problem);
   Problem form = key;
-  form.a = unpacked(key.a, key, key.m, key.k);
-  form.b = unpacked(key.b, key, key.n, key.k);
-  form.c = key.epilogue.residual ? unpacked(key.c, key, key.m, key.n) : Matrix{};
-  form.d = unpacked(key.d, key, key.m, d_columns(key));
+  form.a = without_defaults(key.a, key, key.m, key.k);
+  form.b = without_defaults(key.b, key, key.n, key.k);
+  form.c = key.epilogue.residual ? without_defaults(key.c, key, key.m, key.n) : Matrix{};
+  form.d = without_defaults(key.d, key, key.m, d_columns(key));
   form.m = 0;
   std::vector<Problem> forms{form};
-  if (key.m == 1 && form.epilogue.scale_a == ScaleMode::tensor) {
-    form.epilogue.scale_a = ScaleMode::vector;
-    forms.push_back(form);
-  }
-  return forms;
-}
-
-std::vector<PackedProblem> row_forms(const PackedProblem& problem) {
-  const PackedProblem key = key_of(problem);
-  PackedProblem form = key;
-  const bool lone = key.m == 1;
-  form.ld_x = unpacked(key.ld_x, key.k, lone);
-  form.ld_d = unpacked(key.ld_d, key.gated ? key.n / 2 : key.n, lone);
-  form.ld_c = key.residual ? unpacked(key.ld_c, key.n, lone) : 0;
-  form.m = 0;
-  std::vector<PackedProblem> forms{form};
-  if (lone && form.scale_x == ScaleMode::vector) {
-    form.scale_x = ScaleMode::tensor;
+  const ScaleMode scale = form.epilogue.scale_a;
+  if (key.m == 1 && (scale == ScaleMode::tensor || scale == ScaleMode::vector)) {
+    form.epilogue.scale_a = scale == ScaleMode::tensor ? ScaleMode::vector : ScaleMode::tensor;
     forms.push_back(form);
   }
   return forms;
 }
 
 std::size_t key_hash(const Problem& p) {
-  return hash_of({p.m, p.n, p.k, p.batch, p.a.ld, p.b.ld, p.d.ld, static_cast<i64>(p.a.type),
-                  static_cast<i64>(p.d.type), static_cast<i64>(p.epilogue.activation),
-                  static_cast<i64>(p.epilogue.update), static_cast<i64>(p.epilogue.gated), i64{p.a.unaligned},
-                  i64{p.b.unaligned}, i64{p.d.unaligned}, static_cast<i64>(p.conv.op), p.conv.channels,
-                  p.conv.size.w, p.conv.size.h});
-}
-
-std::size_t key_hash(const PackedProblem& p) {
-  const WeightFormat& w = p.weights;
   return hash_of({p.m,
                   p.n,
                   p.k,
-                  p.ld_x,
-                  p.ld_d,
-                  static_cast<i64>(p.x),
-                  static_cast<i64>(p.d),
-                  static_cast<i64>(p.scale_x),
-                  static_cast<i64>(w.type),
-                  w.group,
-                  static_cast<i64>(w.scale),
-                  static_cast<i64>(w.zero),
-                  static_cast<i64>(w.order),
-                  static_cast<i64>(p.bias),
-                  static_cast<i64>(p.bias_type),
-                  static_cast<i64>(p.activation),
-                  p.gated,
-                  static_cast<i64>(p.scale_d),
-                  p.norm_x,
-                  p.residual,
-                  p.ld_c});
+                  p.batch,
+                  p.a.ld,
+                  p.b.ld,
+                  p.d.ld,
+                  static_cast<i64>(p.a.type),
+                  static_cast<i64>(p.d.type),
+                  static_cast<i64>(p.epilogue.activation),
+                  static_cast<i64>(p.epilogue.update),
+                  static_cast<i64>(p.epilogue.gated),
+                  i64{p.a.unaligned},
+                  i64{p.b.unaligned},
+                  i64{p.d.unaligned},
+                  static_cast<i64>(p.conv.op),
+                  p.conv.channels,
+                  p.conv.size.w,
+                  p.conv.size.h,
+                  static_cast<i64>(p.b.packed.type),
+                  p.b.packed.group,
+                  static_cast<i64>(p.b.packed.scale),
+                  static_cast<i64>(p.epilogue.scale_a),
+                  i64{p.norm_a},
+                  static_cast<i64>(p.epilogue.bias)});
 }
 
 }  // namespace sluice

@@ -6,20 +6,17 @@
 #include <vector>
 
 #include <sluice/gemm.h>
-#include <sluice/packed.h>
 
 namespace sluice {
 
 Problem key_of(const Problem& problem);
-PackedProblem key_of(const PackedProblem& problem);
 
-/// Returns `problem` with `unaligned` set for each operand whose address TMA cannot use. Convolutions, and
-/// fp8 A and B, have no kernel for such addresses; their flags stay as they are.
+/// Returns `problem` with `unaligned` set for each operand whose address TMA cannot use. Convolutions,
+/// packed weights, and fp8 A and B have no kernel for such addresses; their flags stay as they are.
 Problem at_addresses(Problem problem, const gemm::Args& args);
 
 /// Hashes a key. Every op whose kernels run() keeps has a key_hash().
 std::size_t key_hash(const Problem& problem);
-std::size_t key_hash(const PackedProblem& problem);
 struct KeyHash {
   template <class P>
   std::size_t operator()(const P& problem) const {
@@ -30,6 +27,5 @@ struct KeyHash {
 /// Returns the key without m and without packed strides: all m of a prepared range with one layout share it.
 /// If m is 1 there are two: the scale of a single row may be one value, or a vector.
 std::vector<Problem> row_forms(const Problem& problem);
-std::vector<PackedProblem> row_forms(const PackedProblem& problem);
 
 }  // namespace sluice

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <sluice/gemm.h>
-#include <sluice/packed.h>
 #include <sluice/records.h>
 
 namespace sluice::ops {
@@ -20,7 +19,6 @@ struct KnownResults {
 /// Reads the problem's own files, since another process may have written them after the device was opened. A
 /// decision is in the device's book afterwards. Takes 30 us; trouble with the folder counts as no result.
 KnownResults known_results(const Device& device, const Problem& problem);
-KnownResults known_results(const Device& device, const PackedProblem& problem);
 
 struct RaceReport {
   double pick_us = 0;  // the model's pick; 0 if it was dropped
@@ -30,7 +28,6 @@ struct RaceReport {
 /// Puts the plan and its measured_us into the device's book, and into the user's folder if there is one that
 /// can be written to. Does nothing for products that have no record of their own.
 void keep_result(const Device& device, const Plan& won, const RaceReport& report);
-void keep_result(const Device& device, const packed::Plan& won, const RaceReport& report);
 
 /// Lets the book's results of this card decide. Called once, when the card is known.
 void let_card_decide(const RecordBook& book, const std::string& card);

@@ -78,9 +78,6 @@ std::optional<FieldRange> range_of(std::string_view name) {
 Result<void> check_enumerators(const Problem& problem) {
   return check_all(problem, ErrorCode::invalid_type);
 }
-Result<void> check_enumerators(const PackedProblem& problem) {
-  return check_all(problem, ErrorCode::invalid_type);
-}
 
 Result<void> check_overrides(const PlanOverrides& overrides) {
   if (overrides.workspace_limit.value_or(0) < 0)
@@ -89,15 +86,9 @@ Result<void> check_overrides(const PlanOverrides& overrides) {
                      " must be at least 0, the bytes a plan may ask for; 0: none"};
   return check_all(overrides, ErrorCode::invalid_config);
 }
-Result<void> check_overrides(const packed::Overrides& overrides) {
-  return check_all(overrides, ErrorCode::invalid_config);
-}
 
 std::optional<FieldRange> range_of_override(std::string_view name) {
   return range_of<PlanOverrides>(name);
-}
-std::optional<FieldRange> range_of_packed_override(std::string_view name) {
-  return range_of<packed::Overrides>(name);
 }
 
 }  // namespace sluice

@@ -9,22 +9,19 @@
 #include <string_view>
 
 #include <sluice/host/text/field_range.h>
-#include <sluice/packed.h>
+#include <sluice/plan.h>
 #include <sluice/result.h>
 
 namespace sluice {
 
 /// Error invalid_type: an enumeration has an unknown value. The message gives its number and the valid names.
 Result<void> check_enumerators(const Problem& problem);
-Result<void> check_enumerators(const PackedProblem& problem);
 
 /// Error invalid_config: an override is out of range. The message gives the field, its value, its range or
 /// names, and what to do instead.
 Result<void> check_overrides(const PlanOverrides& overrides);
-Result<void> check_overrides(const packed::Overrides& overrides);
 
 /// Returns the range of the override with this name; nullopt if there is no such override.
 std::optional<FieldRange> range_of_override(std::string_view name);
-std::optional<FieldRange> range_of_packed_override(std::string_view name);
 
 }  // namespace sluice

@@ -10,6 +10,7 @@
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/host/planner/field_checks.h>
+#include <sluice/host/planner/packed/packed_plans.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/records.h>
 #include <sluice/try.h>
@@ -31,6 +32,13 @@ std::optional<Problem> same_loads(const Problem& p) {
   return with_strides(other);
 }
 
+/// Returns all plans to choose from, best estimate first. `checked`: a result of check_problem().
+Result<std::vector<Plan>> ranked(const Problem& checked, const DeviceInfo& device,
+                                 const PlanOverrides& overrides) {
+  return is_packed(checked) ? packed::ranked(checked, device, overrides)
+                            : rank_candidates(checked, device, overrides);
+}
+
 /// Returns the best plan for a launch by itself: from a usable record, else the model's best. `overrides`
 /// without an overlap.
 Result<Plan> choose(const Problem& problem, const DeviceInfo& device, const PlanOverrides& overrides,
@@ -43,14 +51,15 @@ Result<Plan> choose(const Problem& problem, const DeviceInfo& device, const Plan
     if (std::optional<Plan> recorded = recorded_plan(checked, device, records);
         recorded && recorded->workspace_bytes <= limit)
       return *std::move(recorded);
-  SLUICE_TAKE(std::vector<Plan> ranked, rank_candidates(checked, device, overrides));
-  return ranked.front();  // never empty
+  SLUICE_TAKE(std::vector<Plan> plans, ranked(checked, device, overrides));
+  return plans.front();  // never empty
 }
 
 }  // namespace
 
 std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& device,
                                   const RecordBook& records) {
+  if (is_packed(checked)) return packed::recorded_plan(checked, device, records);
   std::optional<TunedChoice> choice = records.find(checked, device);
   const std::optional<Problem> other = choice ? std::nullopt : same_loads(checked);
   if (other) choice = records.find(*other, device);
@@ -75,7 +84,8 @@ Result<std::vector<Plan>> candidates(const Problem& problem, const DeviceInfo& d
   SLUICE_TRY(check_device(device));
   SLUICE_TRY(check_overrides(overrides));
   SLUICE_TAKE(Problem checked, check_problem(problem));
-  return rank_candidates(checked, device, overrides);
+  return is_packed(checked) ? packed::candidates(checked, device, overrides)
+                            : rank_candidates(checked, device, overrides);
 }
 
 Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOverrides& given,
@@ -90,10 +100,16 @@ Result<Plan> plan(const Problem& problem, const DeviceInfo& device, const PlanOv
     chosen = choose(problem, device, overrides, records);
     if (!chosen) return chosen;
   }
-  chosen->config.overlap = given.overlap;
-  if (const char* rule = validate(chosen->config); rule != nullptr)
+  return with_overlap(*chosen, given.overlap);
+}
+
+Result<Plan> with_overlap(Plan plan, const Overlap& overlap) {
+  SLUICE_TRY(check_overrides({.overlap = overlap}));
+  plan.config.overlap = overlap;
+  const KernelConfig& c = plan.config;
+  if (const char* rule = decodes(c.schedule) ? nullptr : validate(c))
     return Error{ErrorCode::invalid_config, rule};
-  return chosen;
+  return plan;
 }
 
 }  // namespace sluice::gemm

@@ -45,13 +45,14 @@ struct Runs {
   }
 };
 
-template <class Table, class Planner, class Name>
-std::string text_of(const Table& table, const Planner& plan_of, const Name& name_of_config) {
+}  // namespace
+
+std::string describe(const gemm::RowTable& table, const DeviceInfo& device) {
   const i64 step = 1 + (table.rows.high - table.rows.low) / kMostLines;
   std::vector<Runs> runs;
-  for (const auto& kernel : table.kernels) runs.push_back({.kernel = name_of_config(kernel)});
+  for (const auto& kernel : table.kernels) runs.push_back({.kernel = short_name(kernel.config)});
   for (i64 m = table.rows.low; m <= table.rows.high; m += step) {
-    const auto plan = plan_of(m);
+    const auto plan = gemm::plan(table, m, device);
     if (!plan) continue;
     for (std::size_t i = 0; i < runs.size(); ++i)
       if (table.kernels[i].config == plan->config) runs[i].add(m, step);
@@ -63,20 +64,6 @@ std::string text_of(const Table& table, const Planner& plan_of, const Name& name
   for (Runs& run : runs)
     text += wrapped(run.kernel, 10) + "\n          m = " + wrapped(run.all(), 14, 14) + "\n";
   return text;
-}
-
-}  // namespace
-
-std::string describe(const gemm::RowTable& table, const DeviceInfo& device) {
-  return text_of(
-      table, [&](i64 m) { return gemm::plan(table, m, device); },
-      [](const Plan& plan) { return short_name(plan.config); });
-}
-
-std::string describe(const packed::RowTable& table, const DeviceInfo& device) {
-  return text_of(
-      table, [&](i64 m) { return packed::plan(table, m, device); },
-      [](const packed::Plan& plan) { return packed::short_name(plan.config); });
 }
 
 }  // namespace sluice

@@ -121,9 +121,7 @@ Result<T> from_text(std::string_view text) {
   template Result<void> set_field<T>(T&, std::string_view, std::string_view); \
   template Result<T> from_text<T>(std::string_view)
 SLUICE_FIELDS_FROM_TEXT(Problem);
-SLUICE_FIELDS_FROM_TEXT(PackedProblem);
 SLUICE_FIELDS_FROM_TEXT(PlanOverrides);
-SLUICE_FIELDS_FROM_TEXT(packed::Overrides);
 SLUICE_FIELDS_FROM_TEXT(WeightFormat);
 #undef SLUICE_FIELDS_FROM_TEXT
 

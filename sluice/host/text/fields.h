@@ -11,7 +11,9 @@
 
 #include <sluice/host/text/enumerations.h>
 #include <sluice/host/text/field_range.h>
-#include <sluice/packed.h>
+#include <sluice/plan.h>
+#include <sluice/spec/strip.h>
+#include <sluice/spec/wide.h>
 
 namespace sluice {
 
@@ -19,8 +21,7 @@ namespace sluice {
 /// older than the field does not change.
 enum class Shown { always, unless_default };
 
-/// A row of a table. `overrule`: the packed::Overrides member that sets this field of a packed kernel; null
-/// for fields that the planner does not choose.
+/// A row of a table.
 template <class Owner, class Member>
 struct Field {
   using OwnerType = Owner;
@@ -30,7 +31,6 @@ struct Field {
   Shown shown = Shown::always;
   FieldRange range{};
   const char* help = "";
-  std::optional<int> packed::Overrides::*overrule = nullptr;
 };
 
 template <class Owner, class Member>
@@ -47,19 +47,6 @@ constexpr Field<Owner, Member> choice(const char* name, Member Owner::*member, c
                                       FieldRange range = {}) {
   return {name, member, Shown::unless_default, range, help};
 }
-/// Returns the row of a packed kernel's field that the planner chooses.
-template <class Config>
-constexpr Field<Config, int> choice(const char* name, int Config::*member,
-                                    std::optional<int> packed::Overrides::*overrule, FieldRange range,
-                                    const char* help) {
-  return {name, member, Shown::always, range, help, overrule};
-}
-template <class Config>
-constexpr Field<Config, int> younger(Field<Config, int> row) {
-  row.shown = Shown::unless_default;
-  return row;
-}
-
 template <class T>
 struct FieldsOf;
 template <class T>
@@ -88,9 +75,12 @@ struct FieldsOf<ClusterShape> {
 
 template <>
 struct FieldsOf<Matrix> {
-  static constexpr auto kTable =
-      std::tuple{field("type", &Matrix::type), field("major", &Matrix::major), field("ld", &Matrix::ld),
-                 field("batch_stride", &Matrix::batch_stride), younger("unaligned", &Matrix::unaligned)};
+  static constexpr auto kTable = std::tuple{field("type", &Matrix::type),
+                                            field("major", &Matrix::major),
+                                            field("ld", &Matrix::ld),
+                                            field("batch_stride", &Matrix::batch_stride),
+                                            younger("unaligned", &Matrix::unaligned),
+                                            younger("packed", &Matrix::packed)};
 };
 
 template <>
@@ -104,7 +94,8 @@ struct FieldsOf<Epilogue> {
                                             field("c_type", &Epilogue::c_type),
                                             field("update", &Epilogue::update),
                                             younger("gated", &Epilogue::gated),
-                                            younger("scale_d", &Epilogue::scale_d)};
+                                            younger("scale_d", &Epilogue::scale_d),
+                                            younger("residual_last", &Epilogue::residual_last)};
 };
 
 template <>
@@ -148,7 +139,8 @@ struct FieldsOf<Problem> {
                                             field("epilogue", &Problem::epilogue),
                                             field("accumulate", &Problem::accumulate),
                                             field("deterministic", &Problem::deterministic),
-                                            younger("conv", &Problem::conv)};
+                                            younger("conv", &Problem::conv),
+                                            younger("norm_a", &Problem::norm_a)};
 };
 
 template <>
@@ -178,7 +170,13 @@ struct FieldsOf<KernelConfig> {
                                             younger("overlap", &KernelConfig::overlap),
                                             younger("conv", &KernelConfig::conv),
                                             younger("load_a", &KernelConfig::load_a),
-                                            younger("load_b", &KernelConfig::load_b)};
+                                            younger("load_b", &KernelConfig::load_b),
+                                            younger("packed", &KernelConfig::packed),
+                                            younger("norm_a", &KernelConfig::norm_a),
+                                            younger("k_groups", &KernelConfig::k_groups),
+                                            younger("ctas", &KernelConfig::ctas),
+                                            younger("held_rows", &KernelConfig::held_rows),
+                                            younger("w_stages", &KernelConfig::w_stages)};
 };
 
 template <>
@@ -193,11 +191,16 @@ template <>
 struct FieldsOf<PlanOverrides> {
   using O = PlanOverrides;
   static constexpr auto kTable = std::tuple{
-      choice("schedule", &O::schedule, "ping_pong, cooperative; plain or plain_wgmma (few rows of A)"),
+      choice("schedule", &O::schedule,
+             "ping_pong, cooperative; plain or plain_wgmma (few rows of A); narrow, wide or strip (packed "
+             "weights)"),
       choice("tile_m", &O::tile_m, "Rows of a CTA's tile", {8, 256}),
       choice("tile_n", &O::tile_n, "Columns of a CTA's tile", {8, 256}),
-      choice("stages", &O::stages, "Slots of the shared-memory ring", {2, 16}),
-      choice("warps", &O::warps, "Warps of a CTA, of plain schedules", {1, 16}),
+      choice("stages", &O::stages, "Slots of the shared-memory ring", {2, 32}),
+      choice("warps", &O::warps, "Warps of a CTA, of plain schedules and narrow", {1, 16}),
+      choice("w_stages", &O::w_stages, "wide: slots of the weights' ring, 128 k each", {1, 16}),
+      choice("k_groups", &O::k_groups, "strip: warpgroups that share k", {1, 4}),
+      choice("ctas", &O::ctas, "narrow: CTAs that share an SM", {1, 64}),
       choice("cluster", &O::cluster, "CTAs of a cluster along m, n and k", {1, 8}),
       choice("store", &O::store, "tma or direct"),
       choice("swapped", &O::swapped,
@@ -223,136 +226,52 @@ struct FieldsOf<WeightFormat> {
 };
 
 template <>
-struct FieldsOf<PackedProblem> {
-  static constexpr auto kTable = std::tuple{field("m", &PackedProblem::m),
-                                            field("n", &PackedProblem::n),
-                                            field("k", &PackedProblem::k),
-                                            field("x", &PackedProblem::x),
-                                            field("scale_x", &PackedProblem::scale_x),
-                                            field("d", &PackedProblem::d),
-                                            field("weights", &PackedProblem::weights),
-                                            field("bias", &PackedProblem::bias),
-                                            field("bias_type", &PackedProblem::bias_type),
-                                            field("activation", &PackedProblem::activation),
-                                            younger("gated", &PackedProblem::gated),
-                                            younger("scale_d", &PackedProblem::scale_d),
-                                            younger("norm_x", &PackedProblem::norm_x),
-                                            younger("residual", &PackedProblem::residual),
-                                            field("ld_x", &PackedProblem::ld_x),
-                                            field("ld_d", &PackedProblem::ld_d),
-                                            younger("ld_c", &PackedProblem::ld_c)};
-};
-
-template <>
 struct FieldsOf<NarrowConfig> {
   using C = NarrowConfig;
-  using O = packed::Overrides;
-  static constexpr const char* kKernel = "narrow";
-  static constexpr auto kTable = std::tuple{
-      field("weights", &C::weights),
-      field("x", &C::x),
-      field("d", &C::d),
-      field("bias", &C::bias),
-      field("bias_type", &C::bias_type),
-      field("activation", &C::activation),
-      younger("gated", &C::gated),
-      younger("norm_x", &C::norm_x),
-      younger("residual", &C::residual),
-      younger("held_tokens", &C::held_tokens),
-      choice("token_blocks", &C::token_blocks, &O::token_blocks, {1, 4}, "Tokens of a tile / 8: 1, 2, 4"),
-      choice("row_blocks", &C::row_blocks, &O::row_blocks, {2, 8}, "Outputs of a tile / 16: 2, 4, 8"),
-      choice("warps", &C::warps, &O::warps, {1, 16}, "Warps of a CTA: 1 to 16"),
-      choice("stages", &C::stages, &O::stages, {2, 32}, "Slots of a warp's ring, 128 k each"),
-      choice("parts", &C::parts, &O::parts, {1, 8},
-             "CTAs of a cluster, which share k: 1, 2, 4, 8 (strip: 1 to 8)"),
-      choice("ctas", &C::ctas, &O::ctas, {1, 64}, "CTAs that share an SM"),
-      younger("overlap", &C::overlap)};
+  static constexpr auto kTable = std::tuple{field("weights", &C::weights),
+                                            field("x", &C::x),
+                                            field("d", &C::d),
+                                            field("bias", &C::bias),
+                                            field("bias_type", &C::bias_type),
+                                            field("activation", &C::activation),
+                                            younger("gated", &C::gated),
+                                            younger("norm_a", &C::norm_a),
+                                            younger("residual", &C::residual),
+                                            younger("held_tokens", &C::held_tokens),
+                                            field("token_blocks", &C::token_blocks),
+                                            field("row_blocks", &C::row_blocks),
+                                            field("warps", &C::warps),
+                                            field("stages", &C::stages),
+                                            field("parts", &C::parts),
+                                            field("ctas", &C::ctas),
+                                            younger("overlap", &C::overlap)};
 };
 
 template <>
 struct FieldsOf<WideConfig> {
   using C = WideConfig;
-  using O = packed::Overrides;
-  static constexpr const char* kKernel = "wide";
-  static constexpr auto kTable =
-      std::tuple{field("weights", &C::weights),
-                 field("x", &C::x),
-                 field("d", &C::d),
-                 field("bias", &C::bias),
-                 field("bias_type", &C::bias_type),
-                 field("activation", &C::activation),
-                 choice("tokens", &C::tokens, &O::tokens, {8, 256},
-                        "Tokens of a tile: a multiple of 8, up to 256 (strip: 192)"),
-                 choice("cluster_n", &C::cluster_n, &O::cluster_n, {1, 2},
-                        "CTAs of a cluster, which share tokens: 1, 2"),
-                 choice("x_stages", &C::x_stages, &O::x_stages, {2, 16},
-                        "Slots of the tokens' ring, 64 k each: 2 to 16"),
-                 choice("w_stages", &C::w_stages, &O::w_stages, {1, 16},
-                        "Slots of the weights' ring, 128 k each: 1 to 16"),
-                 younger("overlap", &C::overlap)};
+  static constexpr auto kTable = std::tuple{field("weights", &C::weights),
+                                            field("x", &C::x),
+                                            field("d", &C::d),
+                                            field("bias", &C::bias),
+                                            field("bias_type", &C::bias_type),
+                                            field("activation", &C::activation),
+                                            field("tokens", &C::tokens),
+                                            field("cluster_n", &C::cluster_n),
+                                            field("x_stages", &C::x_stages),
+                                            field("w_stages", &C::w_stages),
+                                            younger("overlap", &C::overlap)};
 };
 
 template <>
 struct FieldsOf<StripConfig> {
   using C = StripConfig;
-  using O = packed::Overrides;
-  static constexpr const char* kKernel = "strip";
-  static constexpr auto kTable =
-      std::tuple{field("weights", &C::weights),
-                 field("x", &C::x),
-                 field("d", &C::d),
-                 field("scale_x", &C::scale_x),
-                 field("bias", &C::bias),
-                 field("bias_type", &C::bias_type),
-                 field("activation", &C::activation),
-                 younger("gated", &C::gated),
-                 younger("scale_d", &C::scale_d),
-                 choice("tokens", &C::tokens, &O::tokens, {8, 256}, "Tokens of a tile: a multiple of 8"),
-                 choice("strips", &C::strips, &O::strips, {1, 4}, "64 outputs each, of a CTA: 1 to 4"),
-                 choice("k_groups", &C::k_groups, &O::k_groups, {1, 4}, "Warpgroups that share a strip"),
-                 choice("parts", &C::parts, &O::parts, {1, 8}, "CTAs of a cluster, which share k: 1 to 8"),
-                 choice("stages", &C::stages, &O::stages, {2, 32}, "Slots of the ring, 128 k each"),
-                 younger("overlap", &C::overlap)};
-};
-
-/// The fields that the planner chooses in any packed kernel, each once, as fields of packed::Overrides. Name
-/// and help are those of the first kernel that has the field. The range covers all kernels.
-struct PackedChoices {
-  std::array<Field<packed::Overrides, std::optional<int>>, 32> rows{};
-  std::size_t count = 0;
-
-  template <class Owner, class Member>
-  constexpr void add(const Field<Owner, Member>& row) {
-    if (row.overrule == nullptr) return;
-    for (std::size_t i = 0; i < count; ++i)
-      if (rows[i].member == row.overrule) {
-        rows[i].range = {std::min(rows[i].range.least, row.range.least),
-                         std::max(rows[i].range.most, row.range.most)};
-        return;
-      }
-    rows[count++] = {row.name, row.overrule, Shown::unless_default, row.range, row.help};
-  }
-};
-constexpr PackedChoices packed_choices() {
-  PackedChoices found;
-  const auto add_all = [&](const auto&... rows) { (found.add(rows), ...); };
-  std::apply(add_all, FieldsOf<NarrowConfig>::kTable);
-  std::apply(add_all, FieldsOf<WideConfig>::kTable);
-  std::apply(add_all, FieldsOf<StripConfig>::kTable);
-  return found;
-}
-
-template <std::size_t... kIndex>
-constexpr auto packed_override_table(std::index_sequence<kIndex...>) {
-  using O = packed::Overrides;
-  return std::tuple{
-      packed_choices().rows[kIndex]...,
-      choice("ignore_records", &O::ignore_records, "Plan as if the problem had never been tuned"),
-      choice("overlap", &O::overlap, "Overlap with the launches before and behind")};
-}
-template <>
-struct FieldsOf<packed::Overrides> {
-  static constexpr auto kTable = packed_override_table(std::make_index_sequence<packed_choices().count>());
+  static constexpr auto kTable = std::tuple{
+      field("weights", &C::weights),       field("x", &C::x),           field("d", &C::d),
+      field("scale_x", &C::scale_x),       field("bias", &C::bias),     field("bias_type", &C::bias_type),
+      field("activation", &C::activation), younger("gated", &C::gated), younger("scale_d", &C::scale_d),
+      field("tokens", &C::tokens),         field("strips", &C::strips), field("k_groups", &C::k_groups),
+      field("parts", &C::parts),           field("stages", &C::stages), younger("overlap", &C::overlap)};
 };
 
 /// Converts to any member type. Used to count an aggregate's members.
@@ -377,8 +296,8 @@ template <class... T>
 constexpr bool all_have_rows = ((std::tuple_size_v<decltype(FieldsOf<T>::kTable)> == member_count<T>()) &&
                                 ...);
 static_assert(all_have_rows<TileShape, ClusterShape, Matrix, Epilogue, Axes, Conv, ConvKind, Problem, Overlap,
-                            KernelConfig, WorkSplit, PlanOverrides, WeightFormat, PackedProblem, NarrowConfig,
-                            WideConfig, StripConfig, packed::Overrides>,
+                            KernelConfig, WorkSplit, PlanOverrides, WeightFormat, NarrowConfig, WideConfig,
+                            StripConfig>,
               "a member has no row in its table above");
 
 }  // namespace sluice

@@ -8,8 +8,11 @@
 #include <sluice/host/text/lines.h>
 #include <sluice/host/text/overlap_text.h>
 #include <sluice/host/text/pack_units.h>
+#include <sluice/spec/packed_config.h>
 
-namespace sluice {
+namespace sluice::packed {
+namespace {
+
 std::string to_string(const NarrowConfig& config) {
   return "sluice::NarrowConfig" + text_of(config);
 }
@@ -18,13 +21,6 @@ std::string to_string(const WideConfig& config) {
 }
 std::string to_string(const StripConfig& config) {
   return "sluice::StripConfig" + text_of(config);
-}
-std::string to_string(const PackedConfig& config) {
-  return std::visit([](const auto& c) { return to_string(c); }, config);
-}
-
-std::string to_string(const PackedProblem& problem) {
-  return "sluice::PackedProblem" + text_of(problem);
 }
 
 std::string unit_text(const NarrowConfig& config) {
@@ -65,13 +61,6 @@ std::string unit_text(const StripConfig& config) {
                     config.overlap.spacing);
 }
 
-std::string unit_text(const PackedConfig& config) {
-  return std::visit([](const auto& c) { return unit_text(c); }, config);
-}
-
-namespace packed {
-namespace {
-
 /// Returns formats and epilogue: the end of the short name of every packed kernel.
 template <class Config>
 std::string formats_text(const Config& c) {
@@ -83,18 +72,18 @@ std::string formats_text(const Config& c) {
   if (c.activation != Activation::none) out += std::string(" ") + name_of(c.activation);
   if constexpr (requires { c.gated; })
     if (c.gated) out += " gated";
-  if constexpr (requires { c.norm_x; }) {
-    if (c.norm_x) out += " norm_x";
+  if constexpr (requires { c.norm_a; }) {
+    if (c.norm_a) out += " norm_a";
     if (c.residual) out += " residual";
   }
   if constexpr (requires { c.scale_x; })
-    if (c.scale_x != ScaleMode::none) out += std::string(" scale_x:") + name_of(c.scale_x);
+    if (c.scale_x != ScaleMode::none) out += std::string(" scale_a:") + name_of(c.scale_x);
   if constexpr (requires { c.scale_d; })
     if (c.scale_d != ScaleMode::none) out += std::string(" scale_d:") + name_of(c.scale_d);
   return out + overlap_words(c.overlap);
 }
 
-std::string tiles_text(const PackedProblem& p, int rows, int tokens) {
+std::string tiles_text(const Problem& p, int rows, int tokens) {
   return std::to_string(ceil_div(p.n, i64{rows})) + " x " + std::to_string(ceil_div(p.m, i64{tokens})) +
          " tiles of " + std::to_string(rows) + " outputs x " + std::to_string(tokens) + " tokens, ";
 }
@@ -119,21 +108,19 @@ const char* scales_text(ScaleMode scale_x) {
     default: return "";
   }
 }
-std::string work_text(const PackedProblem& p, const NarrowConfig& c) {
+std::string work_text(const Problem& p, const NarrowConfig& c) {
   return tiles_text(p, tile_rows(c), tile_tokens(c)) + "k in " + std::to_string(c.parts) +
          (c.parts == 1 ? " part, " : " parts, ") + std::to_string(c.ctas) +
          (c.ctas == 1 ? " CTA per SM" : " CTAs per SM");
 }
-std::string work_text(const PackedProblem& p, const WideConfig& c) {
+std::string work_text(const Problem& p, const WideConfig& c) {
   return tiles_text(p, kWideRows, c.tokens) + (c.cluster_n > 1 ? "two CTAs share tokens" : "no clusters");
 }
-std::string work_text(const PackedProblem& p, const StripConfig& c) {
+std::string work_text(const Problem& p, const StripConfig& c) {
   return tiles_text(p, tile_rows(c), c.tokens) + "k in " + std::to_string(c.parts) +
          (c.parts == 1 ? " part, " : " parts, ") + std::to_string(c.k_groups) +
          (c.k_groups == 1 ? " warpgroup per strip" : " warpgroups per strip");
 }
-
-}  // namespace
 
 std::string short_name(const NarrowConfig& c) {
   return "narrow " + std::to_string(tile_tokens(c)) + "x" + std::to_string(tile_rows(c)) +
@@ -154,35 +141,35 @@ std::string short_name(const StripConfig& c) {
          formats_text(c);
 }
 
-std::string short_name(const PackedConfig& config) {
-  return std::visit([](const auto& c) { return short_name(c); }, config);
+}  // namespace
+
+std::string unit_text(const KernelConfig& config) {
+  return visit_decoder(config, [](const auto& c) { return unit_text(c); });
+}
+std::string short_name(const KernelConfig& config) {
+  return visit_decoder(config, [](const auto& c) { return short_name(c); });
 }
 
 std::string describe(const Plan& plan) {
-  const PackedProblem& p = plan.problem;
-  const WeightFormat& w = p.weights;
-  const std::string bits = formatted("%.3f", plan.stored_bits);
+  const Problem& p = plan.problem;
+  const WeightFormat& w = p.b.packed;
+  const std::string bits = formatted("%.3f", stored_bits(p));
   const std::string problem =
       line("problem",
            "m " + std::to_string(p.m) + " n " + std::to_string(p.n) + " k " + std::to_string(p.k)) +
-      line("matrices", std::string("X ") + name_of(p.x) + " ld " + std::to_string(p.ld_x) +
-                           scales_text(p.scale_x) + ", D " + name_of(p.d) + " ld " + std::to_string(p.ld_d)) +
+      line("matrices", std::string("A ") + name_of(p.a.type) + " ld " + std::to_string(p.a.ld) +
+                           scales_text(p.epilogue.scale_a) + ", D " + name_of(p.d.type) + " ld " +
+                           std::to_string(p.d.ld)) +
       line("weights", type_text(w) + ", " +
                           (w.group == 0 ? "one scale per row" : "groups of " + std::to_string(w.group)) +
                           ", " + name_of(w.scale) + " scales" +
                           (w.zero == ScaleZero::none ? "" : " and zeros") + ": " +
-                          std::to_string(plan.weight_bytes) + " bytes, " + bits + " bits per weight");
-  if (p.m == 0 || p.n == 0) return problem + nothing_line();
-  return problem + line("kernel", short_name(plan.config)) +
-         line("work", std::visit([&](const auto& c) { return work_text(p, c); }, plan.config)) +
+                          std::to_string(blob_bytes(p)) + " bytes, " + bits + " bits per weight");
+  if (is_empty(p)) return problem + nothing_line();
+  return problem + line("kernel", packed::short_name(plan.config)) +
+         line("work", visit_decoder(plan.config, [&](const auto& c) { return work_text(p, c); })) +
          line("memory", std::to_string(plan.smem_bytes) + " bytes of shared memory per CTA, no workspace") +
-         line("estimate", microseconds(plan.estimate_us)) + line("chosen by", source_text(plan));
+         line("estimate", microseconds(plan.estimate.total_us)) + line("chosen by", source_text(plan));
 }
 
-std::vector<std::string> units_of(const Plan& plan) {
-  if (plan.problem.m == 0 || plan.problem.n == 0) return {};
-  return {unit_text(plan.config)};
-}
-
-}  // namespace packed
-}  // namespace sluice
+}  // namespace sluice::packed

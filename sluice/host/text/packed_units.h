@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JIT units of packed products. Called by packed.cc and `sluice compile`; tests compile some of them
-// without a GPU.
+// Texts of plans and configs whose schedule decodes packed weights. Called by source.cc and printer.cc.
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include <sluice/packed.h>
+#include <sluice/plan.h>
 
-namespace sluice {
+namespace sluice::packed {
 
-std::string unit_text(const NarrowConfig& config);
-std::string unit_text(const WideConfig& config);
-std::string unit_text(const StripConfig& config);
-std::string unit_text(const PackedConfig& config);
+std::string unit_text(const KernelConfig& config);
+std::string short_name(const KernelConfig& config);
+std::string describe(const Plan& plan);
 
-namespace packed {
-
-/// Returns the units that a launch of the plan needs; none if D is empty.
-std::vector<std::string> units_of(const Plan& plan);
-
-}  // namespace packed
-}  // namespace sluice
+}  // namespace sluice::packed

@@ -6,6 +6,7 @@
 #include <sluice/host/text/field_text.h>
 #include <sluice/host/text/lines.h>
 #include <sluice/host/text/overlap_text.h>
+#include <sluice/host/text/packed_units.h>
 #include <sluice/plan.h>
 
 namespace sluice {
@@ -88,6 +89,7 @@ std::string to_string(const WorkSplit& split) {
 }
 
 std::string short_name(const KernelConfig& c) {
+  if (decodes(c.schedule)) return packed::short_name(c);
   std::string out =
       std::string(name_of(c.schedule)) + " " + std::to_string(c.tile.m) + "x" + std::to_string(c.tile.n) +
       "x" + std::to_string(c.tile.k) + (c.warps != 0 ? " w" + std::to_string(c.warps) : "") + " s" +
@@ -106,6 +108,7 @@ std::string short_name(const KernelConfig& c) {
 }
 
 std::string describe(const Plan& plan) {
+  if (decodes(plan.config.schedule)) return packed::describe(plan);
   const Problem& p = plan.problem;
   const Estimate& e = plan.estimate;
   if (p.m == 0 || p.n == 0 || p.batch == 0) return describe_problem(p) + nothing_line();

@@ -225,6 +225,12 @@ std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
 /// Returns an error for overrides that no configuration can follow.
 Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
   SLUICE_TRY(sluice::check_overrides(o));  // overrides from a record were not checked before
+  if (decodes(o.schedule.value_or(Schedule::cooperative)))
+    return bad_override(std::string("schedule = ") + name_of(*o.schedule) +
+                        " is for packed weights, and B is not packed: leave it out");
+  if (o.w_stages || o.k_groups || o.ctas)
+    return bad_override(
+        "w_stages, k_groups and ctas are for packed weights, and B is not packed: leave them out");
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
     return bad_override(std::string("store = tma: ") + reason + "; store direct");
   if (o.swapped.value_or(false) && is_conv(p.conv))

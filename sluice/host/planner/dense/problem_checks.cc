@@ -6,6 +6,7 @@
 #include <sluice/host/limits.h>
 #include <sluice/host/planner/dense/conv_checks.h>
 #include <sluice/host/planner/field_checks.h>
+#include <sluice/host/planner/packed/packed_problem_checks.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/spec/conv_problem.h>
 #include <sluice/try.h>
@@ -55,6 +56,19 @@ Result<void> check_sizes(const Problem& p) {
 
 Error bad_type(const std::string& message) {
   return Error{ErrorCode::invalid_type, message};
+}
+
+/// Checks that nothing is asked for that only kernels for packed weights do.
+Result<void> check_not_packed(const Problem& p) {
+  for (const Matrix* x : {&p.a, &p.c, &p.d})
+    if (x->packed.type != WeightType::none) return bad_type("A, C or D is packed: only B can be; unpack it");
+  if (p.norm_a)
+    return bad_type("norm_a is for packed weights, and B is not packed: norm A by a Norm in front");
+  if (p.epilogue.residual_last)
+    return bad_type(
+        "residual_last is for packed weights, and B is not packed: leave it out, and C is added before the "
+        "activation");
+  return {};
 }
 
 Result<void> check_gated(const Problem& p) {
@@ -233,9 +247,11 @@ Result<Problem> checked_product(const Conv& conv, DType inputs, DType output, co
 }
 
 Result<Problem> check_problem(const Problem& problem) {
+  if (is_packed(problem)) return packed::check_packed(problem);
   Problem p = problem;
   if (!p.epilogue.residual) p.c = Matrix{};  // C is not read, so equal products must be equal problems
   SLUICE_TRY(check_enumerators(p));
+  SLUICE_TRY(check_not_packed(p));
   SLUICE_TRY(check_sizes(p));
   if (is_conv(p.conv)) SLUICE_TRY(check_conv_problem(p));
   SLUICE_TRY(check_types(p));

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include <sluice/host/planner/packed/packed_choices.h>
 #include <sluice/kernels/registry.h>
 
 namespace sluice {
@@ -24,8 +23,23 @@ TunedChoice choice_of(const Plan& plan, double measured_us) {
           .slices = split.slices,
           .combine = split.slices > 1 ? c.combine : Combine::last_arriver,
           .warps = c.warps,
-          .stages = is_plain(c.schedule) ? c.stages : 0,
+          .stages = is_plain(c.schedule) || decodes(c.schedule) ? c.stages : 0,
+          .ctas = c.ctas,
+          .w_stages = c.w_stages,
+          .k_groups = c.k_groups,
           .measured_us = measured_us};
+}
+
+KernelConfig config_of(const TunedChoice& c) {
+  KernelConfig config{.schedule = c.schedule,
+                      .tile = {c.tile_m, c.tile_n, kPackedTileK},
+                      .stages = c.stages,
+                      .cluster = c.cluster};
+  config.warps = c.warps;
+  config.ctas = c.ctas;
+  config.w_stages = c.w_stages;
+  config.k_groups = c.k_groups;
+  return config;
 }
 
 PlanOverrides overrides_of(const TunedChoice& choice) {
@@ -36,6 +50,15 @@ PlanOverrides overrides_of(const TunedChoice& choice) {
   if (is_plain(choice.schedule)) {
     o.stages = choice.stages;
     o.warps = choice.warps;
+  } else if (decodes(choice.schedule)) {
+    const auto set = [](std::optional<int>& field, int value) {
+      if (value != 0) field = value;
+    };
+    set(o.stages, choice.stages);
+    set(o.warps, choice.warps);
+    set(o.ctas, choice.ctas);
+    set(o.w_stages, choice.w_stages);
+    set(o.k_groups, choice.k_groups);
   } else {
     o.swapped = choice.swapped;
     o.raster = choice.raster;
@@ -48,6 +71,7 @@ PlanOverrides overrides_of(const TunedChoice& choice) {
 }
 
 bool is_listed(const TunedChoice& choice) {
+  if (decodes(choice.schedule)) return false;
   if (choice.schedule == Schedule::plain_wgmma) {
     const KernelConfig c{.schedule = choice.schedule,
                          .tile = {choice.tile_m, choice.tile_n, kPlainRowBytes},
@@ -72,21 +96,4 @@ bool is_listed(const TunedChoice& choice) {
   });
 }
 
-namespace packed {
-
-TunedChoice choice_of(const Plan& plan, double measured_us) {
-  return {.config = choices_of(plan.config), .measured_us = measured_us};
-}
-
-Overrides overrides_of(const TunedChoice& choice) {
-  Overrides o;
-  std::visit(
-      [&](const auto& config) {
-        for_each_choice(config, [&](const auto& row, int value) { o.*row.overrule = value; });
-      },
-      choice.config);
-  return o;
-}
-
-}  // namespace packed
 }  // namespace sluice

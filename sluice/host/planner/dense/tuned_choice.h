@@ -4,21 +4,17 @@
 // afterwards (numbering.h).
 #pragma once
 
-#include <sluice/packed.h>
 #include <sluice/records.h>
 
 namespace sluice {
 
 TunedChoice choice_of(const Plan& plan, double measured_us = 0);
 PlanOverrides overrides_of(const TunedChoice& choice);
-/// Returns whether the registry still lists the choice's schedule, height and cluster. Where widths do not
-/// follow from the problem, the width must be listed too. CI no longer compiles what was removed, so an old
-/// record must not select it.
+/// Returns the chosen fields of a kernel for packed weights; the others have their defaults.
+KernelConfig config_of(const TunedChoice& choice);
+/// Returns whether the registry, which has no kernels for packed weights, still lists the choice's schedule,
+/// height and cluster. Where widths do not follow from the problem, the width must be listed too. CI no
+/// longer compiles what was removed, so an old record must not select it.
 bool is_listed(const TunedChoice& choice);
-
-namespace packed {
-TunedChoice choice_of(const Plan& plan, double measured_us = 0);
-Overrides overrides_of(const TunedChoice& choice);
-}  // namespace packed
 
 }  // namespace sluice

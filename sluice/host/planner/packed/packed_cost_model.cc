@@ -40,7 +40,7 @@ int words_of(const NarrowConfig& c) {
 
 }  // namespace
 
-double estimate_us(const PackedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
+double estimate_us(const Problem& problem, const NarrowConfig& config, const DeviceInfo& device,
                    const Costs& costs) {
   const NarrowConfig& c = config;
   const double k_tiles = static_cast<double>(packed_k_tiles(problem.k));
@@ -82,7 +82,7 @@ double estimate_us(const PackedProblem& problem, const NarrowConfig& config, con
          waves_us(costs, waves, c.parts) + (c.parts > 1 ? costs.cluster_us * c.parts : 0.0);
 }
 
-double estimate_us(const PackedProblem& problem, const WideConfig& c, const DeviceInfo& device,
+double estimate_us(const Problem& problem, const WideConfig& c, const DeviceInfo& device,
                    const Costs& costs) {
   const double token_tiles = static_cast<double>(ceil_div(problem.m, i64{c.tokens}));
   const double row_tiles = static_cast<double>(ceil_div(problem.n, i64{kWideRows * c.cluster_n}));
@@ -103,7 +103,7 @@ double estimate_us(const PackedProblem& problem, const WideConfig& c, const Devi
          std::max(tiles * tile_us, weight_bytes / device.rates.hbm_bytes_per_us) + store_us;
 }
 
-double estimate_us(const PackedProblem& problem, const StripConfig& c, const DeviceInfo& device,
+double estimate_us(const Problem& problem, const StripConfig& c, const DeviceInfo& device,
                    const Costs& costs) {
   const bool half = is_16bit(c.x);
   const double k_tiles = static_cast<double>(packed_k_tiles(problem.k));
@@ -154,7 +154,7 @@ double room_for(const StripConfig& c) {
 
 int estimate_registers(const NarrowConfig& c) {
   const RegisterCosts& costs = kPlanner.narrow_registers;
-  const int sums = 4 * c.row_blocks * c.token_blocks + (c.norm_x ? stage_tokens(c) : 0);
+  const int sums = 4 * c.row_blocks * c.token_blocks + (c.norm_a ? stage_tokens(c) : 0);
   const bool zeros = c.weights.zero == ScaleZero::per_group;
   if (c.token_blocks > 1) {
     const int row_zeros = zeros && c.weights.group == 0 ? 4 * c.row_blocks : 0;

@@ -6,7 +6,8 @@
 // core time. The purpose is to rank the configurations of one problem. Called by packed_planner.cc.
 #pragma once
 
-#include <sluice/packed.h>
+#include <sluice/device_info.h>
+#include <sluice/spec/packed_config.h>
 
 namespace sluice {
 struct Costs;  // costs.h
@@ -16,11 +17,11 @@ extern const Costs kCosts;
 namespace sluice::packed {
 
 /// Returns the estimated time in microseconds. `problem` is checked and not empty.
-double estimate_us(const PackedProblem& problem, const NarrowConfig& config, const DeviceInfo& device,
+double estimate_us(const Problem& problem, const NarrowConfig& config, const DeviceInfo& device,
                    const Costs& costs = kCosts);
-double estimate_us(const PackedProblem& problem, const WideConfig& config, const DeviceInfo& device,
+double estimate_us(const Problem& problem, const WideConfig& config, const DeviceInfo& device,
                    const Costs& costs = kCosts);
-double estimate_us(const PackedProblem& problem, const StripConfig& config, const DeviceInfo& device,
+double estimate_us(const Problem& problem, const StripConfig& config, const DeviceInfo& device,
                    const Costs& costs = kCosts);
 
 /// Returns how many registers a thread of the kernel uses without a limit (ptxas 13.0, 77 configs compiled,

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a packed problem into a plan: checks it, takes its tuning record if there is one, else estimates all
-// configurations of all kernels that fit and takes the best. Pure: equal arguments give equal plans.
-// tests/plans/packed holds the model's choices as text.
+// Plans of packed products: that of a record, or all that fit, best estimate first. Called by planner.cc.
+// Pure: equal arguments give equal plans. tests/plans/packed holds the model's choices as text.
 #include <algorithm>
 #include <span>
 
 #include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
-#include <sluice/host/planner/dense/problem_checks.h>
-#include <sluice/host/planner/field_checks.h>
+#include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/host/planner/packed/packed_cost_model.h>
 #include <sluice/host/planner/packed/packed_plans.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
-#include <sluice/host/text/fields.h>
+#include <sluice/host/text/field_text.h>
 #include <sluice/records.h>
 #include <sluice/try.h>
 
@@ -30,7 +28,7 @@ std::vector<int> fitting_token_blocks(i64 m) {
 /// Returns nullptr, or why the planner does not choose this config unless asked. It needs enough CTAs to
 /// share SMs as c.ctas says, enough registers, a ring not longer than a warp's work, and no CTA or warp
 /// without k-tiles.
-const char* why_not_wanted(const PackedProblem& p, const NarrowConfig& c, const DeviceInfo& device) {
+const char* why_not_wanted(const Problem& p, const NarrowConfig& c, const DeviceInfo& device) {
   if (estimate_registers(c) > most_registers(threads_of(c), c.ctas))
     return "so many warps leave too few registers";
   const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1);
@@ -45,16 +43,17 @@ const char* why_not_wanted(const PackedProblem& p, const NarrowConfig& c, const 
 
 /// Returns nullptr, or why the planner does not choose this config unless asked. Few tokens are faster with
 /// the narrow kernel.
-const char* why_not_wanted(const PackedProblem& p, const WideConfig&, const DeviceInfo&) {
+const char* why_not_wanted(const Problem& p, const WideConfig&, const DeviceInfo&) {
   return p.m <= kPlanner.search.narrow_tokens ? "so few tokens are the narrow kernel's" : nullptr;
 }
 
 /// Returns nullptr, or why the planner does not choose this config unless asked. Every CTA and warpgroup
 /// needs k-tiles, and every strip rows. For 16-bit tokens the strip kernel is chosen only for medium numbers
 /// (H200: the narrow kernel is 8 % faster with 16 tokens, and the wide one equal with 128).
-const char* why_not_wanted(const PackedProblem& p, const StripConfig& c, const DeviceInfo&) {
-  if (is_16bit(p.x) && p.m <= kPlanner.search.narrow_tokens) return "so few tokens are the narrow kernel's";
-  if (is_16bit(p.x) && p.m > kPlanner.search.strip_tokens) return "so many tokens are the wide kernel's";
+const char* why_not_wanted(const Problem& p, const StripConfig& c, const DeviceInfo&) {
+  if (is_16bit(p.a.type) && p.m <= kPlanner.search.narrow_tokens)
+    return "so few tokens are the narrow kernel's";
+  if (is_16bit(p.a.type) && p.m > kPlanner.search.strip_tokens) return "so many tokens are the wide kernel's";
   const i64 k_tiles = std::max<i64>(packed_k_tiles(p.k), 1), tiles_of_cta = ceil_div(k_tiles, i64{c.parts});
   if (c.parts > k_tiles) return "parts must be at most the k-tiles";
   if (c.parts > 1 && tiles_of_cta < kPlanner.search.part_k_tiles) return "parts of k are too short";
@@ -65,7 +64,7 @@ const char* why_not_wanted(const PackedProblem& p, const StripConfig& c, const D
   while (c.tokens > most_strip_tokens(c.x, room)) --room;
   if (math_groups(c) > room) return "so many warpgroups leave too few registers";
   const bool few_are_enough =
-      is_16bit(p.x) && c.tokens >= kPlanner.search.strip_group_tokens && math_groups(c) >= room / 2;
+      is_16bit(p.a.type) && c.tokens >= kPlanner.search.strip_group_tokens && math_groups(c) >= room / 2;
   if (2 * math_groups(c) <= room && tiles_of_cta >= kPlanner.search.part_k_tiles * c.k_groups &&
       !few_are_enough)
     return "there is work for more warpgroups, which hide one another's waits";
@@ -117,7 +116,7 @@ class Widths {
   std::vector<int> all_;
 };
 
-std::vector<int> wide_tokens(const PackedProblem& p, const DeviceInfo& device) {
+std::vector<int> wide_tokens(const Problem& p, const DeviceInfo& device) {
   Widths widths(p.m);
   widths.add_listed(tried::kWideTokens);
   // Clusters and half tiles need multiples of 16 tokens.
@@ -127,25 +126,74 @@ std::vector<int> wide_tokens(const PackedProblem& p, const DeviceInfo& device) {
 }
 /// Returns widths of the strip kernel. Widths below 64 are only for fewer tokens than that: each further tile
 /// expands all codes again, which costs more than it saves.
-std::vector<int> strip_tokens(const PackedProblem& p, const DeviceInfo& device) {
+std::vector<int> strip_tokens(const Problem& p, const DeviceInfo& device) {
   Widths widths(p.m);
   widths.add_listed(tried::kStripTokens);
   for (int groups = kStripMostGroups; groups > 1; --groups)
-    widths.add_fitted(kTokenBlock, most_strip_tokens(p.x, groups),
+    widths.add_fitted(kTokenBlock, most_strip_tokens(p.a.type, groups),
                       ceil_div(d_columns(p), i64{kStripRows * groups}), device);
   std::vector<int> all = widths.all();
   std::erase_if(all, [&](int tokens) { return tokens < 64 && tokens < p.m; });
   return all;
 }
 
+/// The fields that the caller set, in the words of the kernels.
+struct Wishes {
+  bool narrow = true, wide = true, strip = true;  // kernels that have all of them
+  std::optional<int> tokens{}, outputs{};         // per tile
+  std::optional<int> parts{}, cluster_n{}, stages{}, w_stages{}, warps{}, ctas{}, k_groups{};
+
+  /// Returns the outputs of a tile in units of `rows`.
+  std::optional<int> in(int rows) const { return outputs ? std::optional(*outputs / rows) : std::nullopt; }
+};
+Wishes wishes_of(const Problem& p, const PlanOverrides& o) {
+  const auto is = [&](Schedule schedule) { return !o.schedule || *o.schedule == schedule; };
+  const auto whole = [](const std::optional<int>& value, int unit) { return !value || *value % unit == 0; };
+  const ClusterShape c = o.cluster.value_or(ClusterShape{});
+  const bool half = is_16bit(p.a.type), along_k = c.m == 1 && c.n == 1, along_n = c.m == 1 && c.k == 1;
+  Wishes w{.tokens = o.tile_m,
+           .outputs = o.tile_n,
+           .stages = o.stages,
+           .w_stages = o.w_stages,
+           .warps = o.warps,
+           .ctas = o.ctas,
+           .k_groups = o.k_groups};
+  if (o.cluster) w.parts = c.k, w.cluster_n = c.n;
+  w.narrow = is(Schedule::narrow) && half && along_k && whole(o.tile_m, kTokenBlock) &&
+             whole(o.tile_n, kBlockRows) && !o.k_groups && !o.w_stages;
+  w.wide = is(Schedule::wide) && half && along_n && (!o.tile_n || *o.tile_n == kWideRows) && !o.k_groups &&
+           !o.warps && !o.ctas;
+  w.strip =
+      is(Schedule::strip) && along_k && whole(o.tile_n, kStripRows) && !o.warps && !o.ctas && !o.w_stages;
+  return w;
+}
+/// Returns nullptr, or why no kernel has all these fields.
+const char* why_not_together(const Problem& p, const PlanOverrides& o) {
+  if (o.store || o.swapped || o.raster || o.raster_group || o.clusters || o.splits || o.combine)
+    return "store, swapped, raster, raster_group, clusters, splits and combine are for weights that are not "
+           "packed; leave them out";
+  if (o.schedule && !decodes(*o.schedule))
+    return "schedule must be narrow, wide or strip, because the weights are packed";
+  const Wishes w = wishes_of(p, o);
+  if (w.narrow || w.wide || w.strip) return nullptr;
+  return is_16bit(p.a.type)
+             ? "no kernel for packed weights has all of them: narrow has tile_m (of 8), tile_n (of 16), "
+               "stages, warps, ctas and "
+               "a "
+               "cluster along k; wide tile_m, tile_n = 128, stages, w_stages and a cluster along n; strip "
+               "tile_m, tile_n (of 64), stages, k_groups and a cluster along k; ask for one of them"
+             : "A is e4m3, whose kernel for packed weights is strip, with tile_m, tile_n (of 64), stages, "
+               "k_groups and a cluster along k; leave out the others";
+}
+
 /// Returns all configs of the narrow kernel to try. Of those with equal estimates the first wins.
-std::vector<NarrowConfig> narrow_space(const PackedProblem& p, const Overrides& o) {
+std::vector<NarrowConfig> narrow_space(const Problem& p, const Wishes& o) {
   std::vector<NarrowConfig> configs;
   NarrowConfig c = config_for(p);
   const std::vector<int> token_blocks =
-      o.token_blocks ? std::vector<int>{*o.token_blocks} : fitting_token_blocks(p.m);
+      o.tokens ? std::vector<int>{*o.tokens / kTokenBlock} : fitting_token_blocks(p.m);
   for (const int tokens : token_blocks)
-    for (const int row_blocks : axis(tried::kRowBlocks, o.row_blocks))
+    for (const int row_blocks : axis(tried::kRowBlocks, o.in(kBlockRows)))
       for (const int warps : axis(tried::kWarps, o.warps))
         for (const int stages : axis(tried::kStages, o.stages))
           for (const int parts : axis(tried::kParts, o.parts))
@@ -164,7 +212,7 @@ std::vector<NarrowConfig> narrow_space(const PackedProblem& p, const Overrides& 
 
 /// Returns all configs of the wide kernel to try. If the caller does not set the stages, they are the first
 /// pair of tried::kXRings and tried::kWRings that fits: more bytes in flight do not help.
-std::vector<WideConfig> wide_space(const PackedProblem& p, const DeviceInfo& device, const Overrides& o) {
+std::vector<WideConfig> wide_space(const Problem& p, const DeviceInfo& device, const Wishes& o) {
   std::vector<WideConfig> configs;
   WideConfig c = wide_config_for(p);
   for (const int tokens : o.tokens ? std::vector<int>{*o.tokens} : wide_tokens(p, device)) {
@@ -172,7 +220,7 @@ std::vector<WideConfig> wide_space(const PackedProblem& p, const DeviceInfo& dev
       c.tokens = tokens;
       c.cluster_n = n;
       for (std::size_t i = 0; i < std::size(tried::kXRings); ++i) {
-        c.x_stages = o.x_stages.value_or(tried::kXRings[i]);
+        c.x_stages = o.stages.value_or(tried::kXRings[i]);
         c.w_stages = o.w_stages.value_or(tried::kWRings[i]);
         if (validate(c) == nullptr) break;
       }
@@ -184,7 +232,7 @@ std::vector<WideConfig> wide_space(const PackedProblem& p, const DeviceInfo& dev
 
 /// Returns the stages of the deepest ring that fits into `room` bytes, and not more than a CTA has k-tiles.
 /// All its copies are in flight at once. Each warpgroup has its own stages, at least two.
-int deepest_ring(const PackedProblem& p, StripConfig c, i64 room) {
+int deepest_ring(const Problem& p, StripConfig c, i64 room) {
   const i64 tiles_of_cta = ceil_div(std::max<i64>(packed_k_tiles(p.k), 1), i64{std::max(c.parts, 1)});
   const int groups = std::max(c.k_groups, 1);
   const i64 turns = std::max(ceil_div(tiles_of_cta, i64{groups}), i64{2});
@@ -194,13 +242,13 @@ int deepest_ring(const PackedProblem& p, StripConfig c, i64 room) {
 }
 
 /// Returns all configs of the strip kernel to try, with rings that fit into `room` bytes of shared memory.
-std::vector<StripConfig> strip_space(const PackedProblem& p, const DeviceInfo& device, const Overrides& o,
+std::vector<StripConfig> strip_space(const Problem& p, const DeviceInfo& device, const Wishes& o,
                                      i64 room = kMaxSmemBytes) {
   std::vector<StripConfig> configs;
   StripConfig c = strip_config_for(p);
-  const bool half = is_16bit(p.x);
+  const bool half = is_16bit(p.a.type);
   for (const int tokens : o.tokens ? std::vector<int>{*o.tokens} : strip_tokens(p, device)) {
-    for (const int strips : axis(tried::kStrips, o.strips))
+    for (const int strips : axis(tried::kStrips, o.in(kStripRows)))
       for (const int k_groups :
            half ? axis(tried::kHalfKGroups, o.k_groups) : axis(tried::kKGroups, o.k_groups))
         for (const int parts : half ? axis(tried::kHalfParts, o.parts) : axis(tried::kParts, o.parts)) {
@@ -215,29 +263,6 @@ std::vector<StripConfig> strip_space(const PackedProblem& p, const DeviceInfo& d
   return configs;
 }
 
-/// The kernels that have all overridden fields and support the type of the tokens.
-struct Kernels {
-  bool narrow, wide, strip;
-};
-Kernels kernels_for(const PackedProblem& p, const Overrides& o) {
-  const bool of_narrow = o.token_blocks || o.row_blocks || o.warps || o.ctas;
-  const bool of_wide = o.cluster_n || o.x_stages || o.w_stages;
-  const bool of_strip = o.strips || o.k_groups, of_rings = o.stages || o.parts, half = is_16bit(p.x);
-  return {.narrow = half && !of_wide && !of_strip && !o.tokens,
-          .wide = half && !of_narrow && !of_strip && !of_rings,
-          .strip = !of_narrow && !of_wide};
-}
-/// Returns nullptr, or why no kernel has all these fields.
-const char* why_not_together(const PackedProblem& p, const Overrides& o) {
-  const auto [narrow, wide, strip] = kernels_for(p, o);
-  if (narrow || wide || strip) return nullptr;
-  return is_16bit(p.x) ? "token_blocks, row_blocks, warps, stages, parts and ctas are the narrow kernel's, "
-                         "tokens, cluster_n, x_stages and w_stages the wide one's, "
-                         "tokens, strips, k_groups, parts and stages the strip kernel's; ask for one of them"
-                       : "X is e4m3, whose kernel has tokens, strips, k_groups, parts and stages; leave out "
-                         "the others";
-}
-
 struct Found {
   std::vector<Plan> wanted, possible;
   const char* rule = "";  // a rule that a config broke; preferably one about this problem
@@ -245,8 +270,7 @@ struct Found {
 };
 
 template <class Config>
-void consider(const PackedProblem& p, const DeviceInfo& device, const std::vector<Config>& configs,
-              Found& found) {
+void consider(const Problem& p, const DeviceInfo& device, const std::vector<Config>& configs, Found& found) {
   for (const Config& c : configs) {
     if (const char* broken = validate(c)) {
       if (!found.of_problem) found.rule = broken;
@@ -257,15 +281,15 @@ void consider(const PackedProblem& p, const DeviceInfo& device, const std::vecto
       found.of_problem = true;
       continue;
     }
-    Plan plan = plan_of(p, c);
-    plan.estimate_us = is_empty(p) ? 0.0 : estimate_us(p, c, device);
+    Plan plan = plan_for(p, config_of(c));
+    plan.estimate.total_us = is_empty(p) ? 0.0 : estimate_us(p, c, device);
     (why_not_wanted(p, c, device) == nullptr ? found.wanted : found.possible).push_back(plan);
   }
 }
 
 void sort_by_estimate(std::vector<Plan>& plans) {
   std::stable_sort(plans.begin(), plans.end(),
-                   [](const Plan& x, const Plan& y) { return x.estimate_us < y.estimate_us; });
+                   [](const Plan& x, const Plan& y) { return x.estimate.total_us < y.estimate.total_us; });
 }
 
 /// Returns the plans that the planner wants, or if there are none all that are possible; best estimate first.
@@ -276,22 +300,22 @@ std::vector<Plan> sorted(Found& found) {
 }
 
 /// Returns all plans that the overrides allow, for a checked problem.
-Found consider_all(const PackedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
+Found consider_all(const Problem& p, const DeviceInfo& device, const PlanOverrides& overrides) {
   Found found;
-  const auto [narrow, wide, strip] = kernels_for(p, overrides);
-  if (narrow) consider(p, device, narrow_space(p, overrides), found);
-  if (wide) consider(p, device, wide_space(p, device, overrides), found);
-  if (strip) consider(p, device, strip_space(p, device, overrides), found);
+  const Wishes wishes = wishes_of(p, overrides);
+  if (wishes.narrow) consider(p, device, narrow_space(p, wishes), found);
+  if (wishes.wide) consider(p, device, wide_space(p, device, wishes), found);
+  if (wishes.strip) consider(p, device, strip_space(p, device, wishes), found);
   return found;
 }
 
 /// Returns plans of the strip kernel for e4m3 tokens whose rings use at most half of an SM's shared memory,
 /// best first. The other half is for the next launch of a chain. By themselves they are not faster than
 /// others.
-std::vector<Plan> strip_halves(const PackedProblem& p, const DeviceInfo& device, const Overrides& overrides) {
-  if (p.x != DType::e4m3 || overrides.stages) return {};
+std::vector<Plan> strip_halves(const Problem& p, const DeviceInfo& device, const PlanOverrides& overrides) {
+  if (p.a.type != DType::e4m3 || overrides.stages) return {};
   Found found;
-  consider(p, device, strip_space(p, device, overrides, kBesideAlone), found);
+  consider(p, device, strip_space(p, device, wishes_of(p, overrides), kBesideAlone), found);
   std::vector<Plan> halves = std::move(found.wanted);
   halves.insert(halves.end(), found.possible.begin(), found.possible.end());
   std::erase_if(halves, [](const Plan& plan) { return plan.smem_bytes > kBesideAlone; });
@@ -299,21 +323,58 @@ std::vector<Plan> strip_halves(const PackedProblem& p, const DeviceInfo& device,
   return halves;
 }
 
-std::string text(const Overrides& o) {
+std::string plain_text(const ClusterShape& c) {
+  return std::to_string(c.m) + "x" + std::to_string(c.n) + "x" + std::to_string(c.k);
+}
+template <class T>
+std::string plain_text(const T& value) {
+  if constexpr (Enumerated<T>) return name_of(value);
+  return text_of(value);
+}
+std::string text(const PlanOverrides& o) {
   std::string out;
   for_each_field(o, [&](const auto& row, const auto& value) {
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::optional<int>>)
-      if (value) out += (out.empty() ? "" : ", ") + std::string(row.name) + " = " + std::to_string(*value);
+    if constexpr (kIsOptional<std::remove_cvref_t<decltype(value)>>)
+      if (value) out += (out.empty() ? "" : ", ") + std::string(row.name) + " = " + plain_text(*value);
   });
   return out.empty() ? "no overrides" : out;
 }
 
-/// Returns the plans that the planner chooses from, best estimate first.
-Result<std::vector<Plan>> ranked(const PackedProblem& problem, const DeviceInfo& device,
-                                 const Overrides& overrides) {
-  SLUICE_TRY(check_device(device));
-  SLUICE_TAKE(const PackedProblem checked, check_problem(problem));
-  SLUICE_TRY(check_overrides(overrides));
+}  // namespace
+
+std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& device,
+                                  const RecordBook& records) {
+  if (is_empty(checked)) return std::nullopt;
+  const std::optional<TunedChoice> choice = records.find(checked, device);
+  if (!choice || !decodes(choice->schedule)) return std::nullopt;
+  const KernelConfig config = made_for(checked, config_of(*choice));
+  const Found found = consider_all(checked, device, {});
+  const std::vector<Plan> halves = strip_halves(checked, device, {});
+  for (const std::vector<Plan>* plans : {&found.wanted, &found.possible, &halves})
+    for (Plan plan : *plans) {
+      if (!(plan.config == config)) continue;
+      plan.source = PlanSource::record;
+      plan.measured_us = choice->measured_us;
+      plan.product_alone = checked.epilogue.gated || checked.epilogue.residual || checked.norm_a ||
+                           checked.epilogue.scale_d != ScaleMode::none;
+      return plan;
+    }
+  return std::nullopt;
+}
+
+std::optional<Plan> plan_with(const Problem& p, const KernelConfig& config, const DeviceInfo& device,
+                              Taste taste) {
+  return visit_decoder(config, [&](const auto& c) -> std::optional<Plan> {
+    if (why_not(p, c) != nullptr) return std::nullopt;
+    if (taste == Taste::wanted && why_not_wanted(p, c, device) != nullptr) return std::nullopt;
+    Plan plan = plan_for(p, config_of(c));
+    plan.estimate.total_us = is_empty(p) ? 0.0 : estimate_us(p, c, device);
+    return plan;
+  });
+}
+
+Result<std::vector<Plan>> ranked(const Problem& checked, const DeviceInfo& device,
+                                 const PlanOverrides& overrides) {
   if (const char* rule = why_not_together(checked, overrides))
     return Error{ErrorCode::invalid_config, text(overrides) + ": " + rule};
   Found found = consider_all(checked, device, overrides);
@@ -324,70 +385,15 @@ Result<std::vector<Plan>> ranked(const PackedProblem& problem, const DeviceInfo&
   return plans;
 }
 
-/// Returns the best plan for a launch by itself: from a usable record, else the model's best.
-Result<Plan> choose(const PackedProblem& problem, const DeviceInfo& device, const Overrides& overrides,
-                    const RecordBook& records) {
-  if (overrides == Overrides{} && check_device(device))
-    if (const Result<PackedProblem> checked = check_problem(problem))
-      if (std::optional<Plan> recorded = recorded_plan(*checked, device, records))
-        return *std::move(recorded);
-  SLUICE_TAKE(std::vector<Plan> plans, ranked(problem, device, overrides));
-  return std::move(plans.front());
-}
-
-}  // namespace
-
-std::optional<Plan> recorded_plan(const PackedProblem& checked, const DeviceInfo& device,
-                                  const RecordBook& records) {
-  if (is_empty(checked)) return std::nullopt;
-  const std::optional<TunedChoice> choice = records.find(checked, device);
-  if (!choice) return std::nullopt;
-  const PackedConfig config = made_for(checked, choice->config);
-  const Found found = consider_all(checked, device, {});
-  const std::vector<Plan> halves = strip_halves(checked, device, {});
-  for (const std::vector<Plan>* plans : {&found.wanted, &found.possible, &halves})
-    for (Plan plan : *plans) {
-      if (!(plan.config == config)) continue;
-      plan.source = PlanSource::record;
-      plan.measured_us = choice->measured_us;
-      plan.product_alone =
-          checked.gated || checked.residual || checked.norm_x || checked.scale_d != ScaleMode::none;
-      return plan;
-    }
-  return std::nullopt;
-}
-
-std::optional<Plan> plan_with(const PackedProblem& p, const PackedConfig& config, const DeviceInfo& device,
-                              Taste taste) {
-  return std::visit(
-      [&](const auto& c) -> std::optional<Plan> {
-        if (why_not(p, c) != nullptr) return std::nullopt;
-        if (taste == Taste::wanted && why_not_wanted(p, c, device) != nullptr) return std::nullopt;
-        Plan plan = plan_of(p, c);
-        plan.estimate_us = is_empty(p) ? 0.0 : estimate_us(p, c, device);
-        return plan;
-      },
-      config);
-}
-
-Result<std::vector<Plan>> candidates(const PackedProblem& problem, const DeviceInfo& device,
-                                     const Overrides& overrides) {
-  Result<std::vector<Plan>> plans = ranked(problem, device, overrides);
+Result<std::vector<Plan>> candidates(const Problem& checked, const DeviceInfo& device,
+                                     const PlanOverrides& overrides) {
+  Result<std::vector<Plan>> plans = ranked(checked, device, overrides);
   if (!plans) return plans;
-  for (const Plan& half : strip_halves(plans->front().problem, device, overrides)) {
+  for (const Plan& half : strip_halves(checked, device, overrides)) {
     const auto same = [&](const Plan& other) { return other.config == half.config; };
     if (std::none_of(plans->begin(), plans->end(), same)) plans->push_back(half);
   }
   return plans;
-}
-
-Result<Plan> plan(const PackedProblem& problem, const DeviceInfo& device, const Overrides& given,
-                  const RecordBook& records) {
-  Overrides overrides = given;
-  overrides.overlap = {};  // the overlap does not change which plan is fastest by itself
-  Result<Plan> chosen = choose(problem, device, overrides, records);
-  if (chosen) std::visit([&](auto& config) { config.overlap = given.overlap; }, chosen->config);
-  return chosen;
 }
 
 }  // namespace sluice::packed

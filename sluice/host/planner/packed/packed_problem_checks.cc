@@ -3,12 +3,9 @@
 // overflows.
 #include <sluice/host/planner/packed/packed_problem_checks.h>
 
-#include <type_traits>
-
 #include <sluice/host/limits.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/field_checks.h>
-#include <sluice/host/planner/packed/packed_choices.h>
 #include <sluice/host/text/pack_units.h>
 #include <sluice/try.h>
 
@@ -17,7 +14,7 @@ namespace {
 
 constexpr int kTokenBytes = 16;  // tokens are copied in pieces of this size
 
-Result<void> check_sizes(const PackedProblem& p) {
+Result<void> check_sizes(const Problem& p) {
   const struct {
     const char* name;
     i64 value;
@@ -36,33 +33,33 @@ Result<void> check_sizes(const PackedProblem& p) {
 
 /// Checks that the weights' fragment order fits the type of the tokens, and that only e4m3 tokens have
 /// scales.
-Result<void> check_partners(const PackedProblem& p) {
-  const std::string x = name_of(p.x), order = name_of(p.weights.order);
-  const bool bytes = p.x == DType::e4m3;
-  if (bytes && p.weights.type != WeightType::uint4)
-    return Error{ErrorCode::invalid_config, std::string("the weights are ") + name_of(p.weights.type) +
-                                                " and X is e4m3: its weights must be uint4; quantise them "
+Result<void> check_partners(const Problem& p) {
+  const std::string x = name_of(p.a.type), order = name_of(p.b.packed.order);
+  const bool bytes = p.a.type == DType::e4m3;
+  if (bytes && p.b.packed.type != WeightType::uint4)
+    return Error{ErrorCode::invalid_config, std::string("the weights are ") + name_of(p.b.packed.type) +
+                                                " and A is e4m3: its weights must be uint4; quantise them "
                                                 "to 4 bits, or give 16-bit tokens"};
-  if (p.weights.order != (bytes ? FragmentOrder::byte : FragmentOrder::half))
+  if (p.b.packed.order != (bytes ? FragmentOrder::byte : FragmentOrder::half))
     return Error{ErrorCode::invalid_config,
-                 "the weights are packed in the order " + order + " and X is " + x + ": " +
+                 "the weights are packed in the order " + order + " and A is " + x + ": " +
                      (bytes ? "8-bit tokens need the order byte; pack them again in that order"
                             : "16-bit tokens need the order half; pack them again in that order")};
-  if (!bytes && p.scale_x != ScaleMode::none)
+  if (!bytes && p.epilogue.scale_a != ScaleMode::none)
     return Error{ErrorCode::invalid_type,
-                 std::string("scale_x is ") + name_of(p.scale_x) + " and X is " + x +
+                 std::string("scale_a is ") + name_of(p.epilogue.scale_a) + " and A is " + x +
                      ": only e4m3 tokens have scales; multiply them into the tokens, "
                      "and say none"};
-  if (p.scale_x == ScaleMode::block)
+  if (p.epilogue.scale_a == ScaleMode::block)
     return Error{ErrorCode::invalid_type,
-                 "scale_x is block: it must be none, tensor or vector; quantise tokens by row"};
+                 "scale_a is block: it must be none, tensor or vector; quantise tokens by row"};
   return {};
 }
 
-Result<void> check_gated(const PackedProblem& p) {
+Result<void> check_gated(const Problem& p) {
   const char* remedy =
       "leave out gated, and let a Quantizer with Gate::silu (sluice/quantize.h) do it behind the product";
-  if (is_16bit(p.x) && p.m > kMaxGatedTokens)
+  if (is_16bit(p.a.type) && p.m > kMaxGatedTokens)
     return Error{ErrorCode::invalid_size, "m = " + std::to_string(p.m) + " must be at most " +
                                               std::to_string(kMaxGatedTokens) +
                                               " if the product is gated and tokens have 16 bits; " + remedy};
@@ -71,12 +68,12 @@ Result<void> check_gated(const PackedProblem& p) {
   return {};
 }
 
-/// Checks norm_x: one tile must hold all tokens, and also the sums of their squares.
-Result<void> check_norm(const PackedProblem& p) {
-  const char* remedy = "; leave out norm_x, and let a Norm (sluice/norm.h) do it in front of the product";
-  if (p.x != DType::bf16)
+/// Checks norm_a: one tile must hold all tokens, and also the sums of their squares.
+Result<void> check_norm(const Problem& p) {
+  const char* remedy = "; leave out norm_a, and let a Norm (sluice/norm.h) do it in front of the product";
+  if (p.a.type != DType::bf16)
     return Error{ErrorCode::invalid_type,
-                 std::string("X is ") + name_of(p.x) +
+                 std::string("A is ") + name_of(p.a.type) +
                      " and is to be normed: it must be bf16, which has room for tokens "
                      "times gamma" +
                      remedy};
@@ -87,13 +84,22 @@ Result<void> check_norm(const PackedProblem& p) {
   return {};
 }
 
-Result<void> check_residual(const PackedProblem& p) {
+Result<void> check_residual(const Problem& p) {
   const char* remedy = "; leave out residual, and add C behind the product";
-  if (!is_16bit(p.x))
-    return Error{ErrorCode::invalid_type, std::string("X is ") + name_of(p.x) +
+  if (!is_16bit(p.a.type))
+    return Error{ErrorCode::invalid_type, std::string("A is ") + name_of(p.a.type) +
                                               " and there is a residual: it must be fp16 or bf16" + remedy};
-  if (p.gated)
+  if (p.epilogue.gated)
     return Error{ErrorCode::invalid_type, std::string("a gated product adds no residual") + remedy};
+  if (!p.epilogue.residual_last && p.epilogue.activation != Activation::none)
+    return Error{ErrorCode::invalid_type,
+                 "there is a residual before the activation: with packed weights it is added behind it; set "
+                 "epilogue.residual_last, or leave out the activation"};
+  if (p.epilogue.c_type != p.d.type)
+    return Error{ErrorCode::invalid_type, std::string("C is ") + name_of(p.epilogue.c_type) + " and D is " +
+                                              name_of(p.d.type) +
+                                              ": with packed weights both must have one type; set "
+                                              "epilogue.c_type, or convert C"};
   if (p.m > kMaxResidualTokens)
     return Error{ErrorCode::invalid_size, "m = " + std::to_string(p.m) + " must be at most " +
                                               std::to_string(kMaxResidualTokens) + " if there is a residual" +
@@ -101,27 +107,28 @@ Result<void> check_residual(const PackedProblem& p) {
   return {};
 }
 
-Result<void> check_types(const PackedProblem& p) {
+Result<void> check_types(const Problem& p) {
   const auto refuse = [](const std::string& message) { return Error{ErrorCode::invalid_type, message}; };
-  const std::string x = name_of(p.x);
-  if (!is_16bit(p.x) && p.x != DType::e4m3)
-    return refuse("X is " + x + ": tokens must be fp16, bf16 or e4m3; convert them");
-  const bool may_be_e4m3 = p.x == DType::e4m3;
-  if (!is_16bit(p.d) && p.d != DType::fp32 && !(may_be_e4m3 && p.d == DType::e4m3))
-    return refuse(std::string("D is ") + name_of(p.d) + ": it must be fp16, bf16 or fp32" +
-                  (may_be_e4m3          ? ", or e4m3"
-                   : p.d == DType::e4m3 ? "; e4m3 takes e4m3 tokens"
-                                        : ""));
-  if (p.scale_d != ScaleMode::none && p.scale_d != ScaleMode::tensor)
-    return refuse(std::string("scale_d is ") + name_of(p.scale_d) +
+  const std::string x = name_of(p.a.type);
+  if (!is_16bit(p.a.type) && p.a.type != DType::e4m3)
+    return refuse("A is " + x + ": tokens must be fp16, bf16 or e4m3; convert them");
+  const bool may_be_e4m3 = p.a.type == DType::e4m3;
+  if (!is_16bit(p.d.type) && p.d.type != DType::fp32 && !(may_be_e4m3 && p.d.type == DType::e4m3))
+    return refuse(std::string("D is ") + name_of(p.d.type) + ": it must be fp16, bf16 or fp32" +
+                  (may_be_e4m3               ? ", or e4m3"
+                   : p.d.type == DType::e4m3 ? "; e4m3 takes e4m3 tokens"
+                                             : ""));
+  if (p.epilogue.scale_d != ScaleMode::none && p.epilogue.scale_d != ScaleMode::tensor)
+    return refuse(std::string("scale_d is ") + name_of(p.epilogue.scale_d) +
                   ": it must be none or tensor, one for all of D; quantise by row behind the product");
-  if (p.scale_d != ScaleMode::none && p.d != DType::e4m3)
-    return refuse(std::string("D is ") + name_of(p.d) +
+  if (p.epilogue.scale_d != ScaleMode::none && p.d.type != DType::e4m3)
+    return refuse(std::string("D is ") + name_of(p.d.type) +
                   " and there is a scale_d: it must be e4m3; leave out the scale, or store e4m3");
-  if (p.bias != Bias::none && !is_16bit(p.bias_type) && p.bias_type != DType::fp32)
-    return refuse(std::string("bias is ") + name_of(p.bias_type) + ": it must be bf16, fp16 or fp32");
-  if (const char* rule = validate(p.weights))
-    return Error{ErrorCode::invalid_config, "weights " + describe(p.weights) + ": " + rule};
+  if (p.epilogue.bias != Bias::none && !is_16bit(p.epilogue.bias_type) && p.epilogue.bias_type != DType::fp32)
+    return refuse(std::string("bias is ") + name_of(p.epilogue.bias_type) +
+                  ": it must be bf16, fp16 or fp32");
+  if (const char* rule = validate(p.b.packed))
+    return Error{ErrorCode::invalid_config, "weights " + describe(p.b.packed) + ": " + rule};
   return check_partners(p);
 }
 
@@ -149,66 +156,126 @@ Result<void> check_pitch(const Pitch& x) {
   return {};
 }
 
-Result<void> check_pitches(const PackedProblem& p) {
-  SLUICE_TRY(check_pitch({"D", "ld_d", p.gated ? "n / 2" : "n", p.ld_d, d_columns(p), p.m, p.d}));
-  if (p.residual) SLUICE_TRY(check_pitch({"C", "ld_c", "n", p.ld_c, p.n, p.m, p.d}));
+Result<void> check_pitches(const Problem& p) {
+  SLUICE_TRY(
+      check_pitch({"D", "d.ld", p.epilogue.gated ? "n / 2" : "n", p.d.ld, d_columns(p), p.m, p.d.type}));
+  if (p.epilogue.residual) SLUICE_TRY(check_pitch({"C", "c.ld", "n", p.c.ld, p.n, p.m, p.d.type}));
   if (p.k == 0) return {};
-  SLUICE_TRY(check_pitch({"X", "ld_x", "k", p.ld_x, p.k, p.m, p.x}));
-  const i64 unit = kTokenBytes / bytes_of(p.x);
-  if (p.m > 1 && p.ld_x % unit != 0)
-    return Error{ErrorCode::misaligned, "ld_x = " + std::to_string(p.ld_x) + " must be a multiple of " +
+  SLUICE_TRY(check_pitch({"A", "a.ld", "k", p.a.ld, p.k, p.m, p.a.type}));
+  const i64 unit = kTokenBytes / bytes_of(p.a.type);
+  if (p.m > 1 && p.a.ld % unit != 0)
+    return Error{ErrorCode::misaligned, "a.ld = " + std::to_string(p.a.ld) + " must be a multiple of " +
                                             std::to_string(unit) +
-                                            ": tokens are copied 16 bytes at a time; pad ld_x to " +
-                                            std::to_string(ceil_div(p.ld_x, unit) * unit)};
-  if (p.m > 1 && p.ld_x > kMaxPitch)
+                                            ": tokens are copied 16 bytes at a time; pad a.ld to " +
+                                            std::to_string(ceil_div(p.a.ld, unit) * unit)};
+  if (p.m > 1 && p.a.ld > kMaxPitch)
     return Error{ErrorCode::invalid_stride,
-                 "ld_x = " + std::to_string(p.ld_x) + " must be at most " + std::to_string(kMaxPitch) +
-                     " (2^26 - 8: tokens of a tile are found by 32-bit offsets); copy X closer together"};
+                 "a.ld = " + std::to_string(p.a.ld) + " must be at most " + std::to_string(kMaxPitch) +
+                     " (2^26 - 8: tokens of a tile are found by 32-bit offsets); copy A closer together"};
   return {};
 }
 
-/// Return a config with the formats and the epilogue that the problem requires; one overload per kernel.
-NarrowConfig formats_for(const PackedProblem& problem, const NarrowConfig& chosen) {
-  NarrowConfig c = config_for(problem);
-  c.held_tokens = held_tokens_for(problem.m, chosen.token_blocks);
-  return c;
+/// Return `c` with the formats and the epilogue that the problem requires; one overload per kernel.
+NarrowConfig fitted(const Problem& problem, const NarrowConfig& c) {
+  NarrowConfig fitted = config_for(problem);
+  fitted.held_tokens = held_tokens_for(problem.m, c.token_blocks);
+  fitted.token_blocks = c.token_blocks;
+  fitted.row_blocks = c.row_blocks;
+  fitted.warps = c.warps;
+  fitted.stages = c.stages;
+  fitted.parts = c.parts;
+  fitted.ctas = c.ctas;
+  return fitted;
 }
-WideConfig formats_for(const PackedProblem& problem, const WideConfig&) {
-  return wide_config_for(problem);
+WideConfig fitted(const Problem& problem, const WideConfig& c) {
+  WideConfig fitted = wide_config_for(problem);
+  fitted.tokens = c.tokens;
+  fitted.cluster_n = c.cluster_n;
+  fitted.x_stages = c.x_stages;
+  fitted.w_stages = c.w_stages;
+  return fitted;
 }
-StripConfig formats_for(const PackedProblem& problem, const StripConfig&) {
-  return strip_config_for(problem);
+StripConfig fitted(const Problem& problem, const StripConfig& c) {
+  StripConfig fitted = strip_config_for(problem);
+  fitted.tokens = c.tokens;
+  fitted.strips = c.strips;
+  fitted.k_groups = c.k_groups;
+  fitted.parts = c.parts;
+  fitted.stages = c.stages;
+  return fitted;
 }
 
-template <class Config>
-const char* broken_rule(const PackedProblem& problem, const Config& config) {
-  if (const char* rule = validate(config)) return rule;
-  Config expected = with_choices(formats_for(problem, config), config);
+const char* broken_rule(const Problem& problem, const KernelConfig& config) {
+  if (!decodes(config.schedule)) return "schedule must be narrow, wide or strip: the weights are packed";
+  if (const char* rule = validate_decoder(config)) return rule;
+  KernelConfig expected = made_for(problem, config);
   expected.overlap = config.overlap;  // does not depend on the problem
-  if constexpr (std::is_same_v<Config, NarrowConfig>) expected.held_tokens = config.held_tokens;
+  expected.held_rows = config.held_rows;
   if (!(config == expected)) return "formats and epilogue must be those of the problem";
-  return why_not(problem, config);
+  return visit_decoder(config, [&](const auto& c) { return why_not(problem, c); });
+}
+
+/// Checks the fields that packed products have no use for: a caller who sets one expects what it does
+/// elsewhere.
+Result<void> check_unused(const Problem& p) {
+  const auto refuse = [](const std::string& message) { return Error{ErrorCode::invalid_type, message}; };
+  if (p.batch != 1)
+    return Error{ErrorCode::invalid_size, "batch = " + std::to_string(p.batch) +
+                                              " must be 1: the weights are packed; launch one product each"};
+  if (is_conv(p.conv)) return refuse("a convolution's filters cannot be packed: leave out b.packed");
+  if (p.a.major != Major::k || p.b.major != Major::k || p.c.major != Major::k || p.d.major != Major::k)
+    return refuse("a matrix is mn-major: with packed weights all must be k-major; store rows of k");
+  if (p.b.ld != 0)
+    return Error{ErrorCode::invalid_stride,
+                 "b.ld = " + std::to_string(p.b.ld) + " must be 0: packed weights have no rows in memory"};
+  if (adds(p.epilogue)) return refuse("update is add: with packed weights it must be set; use a residual C");
+  if (p.epilogue.scale_b != ScaleMode::none)
+    return refuse(std::string("scale_b is ") + name_of(p.epilogue.scale_b) +
+                  ": it must be none, because packed weights contain their scales");
+  if (p.epilogue.bias == Bias::row)
+    return refuse("bias is row: it must be none or column, one value per output");
+  for (const Matrix* x : {&p.a, &p.c, &p.d})
+    if (x->packed.type != WeightType::none) return refuse("A, C or D is packed: only B can be");
+  for (const Matrix* x : {&p.a, &p.b, &p.c, &p.d})
+    if (x->unaligned)
+      return Error{ErrorCode::misaligned,
+                   "unaligned is true: with packed weights all matrices must be aligned; leave it false"};
+  return {};
+}
+
+/// Returns a checked problem with the values of fields that have one meaning only.
+Problem packed_form(Problem p) {
+  p.a = {.type = p.a.type, .ld = p.k == 0 ? 0 : p.a.ld};
+  p.b = {.type = p.a.type, .packed = p.b.packed};
+  p.d = {.type = p.d.type, .ld = p.d.ld};
+  // Fields that are not read are left out, so that equal products are equal problems.
+  if (p.k == 0) p.norm_a = false;
+  if (p.epilogue.bias == Bias::none) p.epilogue.bias_type = Epilogue{}.bias_type;
+  p.epilogue.residual_last = p.epilogue.residual;
+  p.epilogue.c_type = p.epilogue.residual ? p.d.type : Epilogue{}.c_type;
+  p.c = {.ld = p.epilogue.residual ? p.c.ld : 0};
+  p.accumulate = Accumulate::fast;
+  p.deterministic = true;
+  return with_strides(p);
 }
 
 }  // namespace
 
-Result<PackedProblem> check_problem(const PackedProblem& problem) {
+Result<Problem> check_packed(const Problem& problem) {
   SLUICE_TRY(check_enumerators(problem));
-  PackedProblem p = problem;
+  Problem p = problem;
+  if (!p.epilogue.residual) p.c = {};
   SLUICE_TRY(check_sizes(p));
+  SLUICE_TRY(check_unused(p));
   SLUICE_TRY(check_types(p));
-  if (p.gated) SLUICE_TRY(check_gated(p));
-  if (p.norm_x) SLUICE_TRY(check_norm(p));
-  if (p.residual) SLUICE_TRY(check_residual(p));
-  if (p.ld_x == 0 || p.k == 0) p.ld_x = p.k;
-  if (p.ld_d == 0) p.ld_d = d_columns(p);
-  if (!p.residual) p.ld_c = 0;  // C is not read, so equal products must be equal problems
-  if (p.residual && p.ld_c == 0) p.ld_c = p.n;
-  if (p.k == 0) p.norm_x = false;  // with k = 0 there are no elements to normalise
+  if (p.epilogue.gated) SLUICE_TRY(check_gated(p));
+  if (p.norm_a) SLUICE_TRY(check_norm(p));
+  if (p.epilogue.residual) SLUICE_TRY(check_residual(p));
+  if (p.a.ld == 0 || p.k == 0) p.a.ld = p.k;
+  if (p.d.ld == 0) p.d.ld = d_columns(p);
+  if (p.epilogue.residual && p.c.ld == 0) p.c.ld = p.n;
   SLUICE_TRY(check_pitches(p));
-  // No bias is read, so equal products must be equal problems.
-  if (p.bias == Bias::none) p.bias_type = PackedProblem{}.bias_type;
-  return p;
+  return packed_form(p);
 }
 
 int held_tokens_for(i64 m, int token_blocks) {
@@ -216,19 +283,20 @@ int held_tokens_for(i64 m, int token_blocks) {
   return m == 1 ? 1 : 4;
 }
 
-NarrowConfig config_for(const PackedProblem& problem) {
-  return {.weights = problem.k == 0 ? WeightFormat{} : problem.weights,
-          .x = problem.x,
-          .d = problem.d,
-          .bias = problem.bias,
-          .bias_type = problem.bias == Bias::none ? NarrowConfig{}.bias_type : problem.bias_type,
-          .activation = problem.activation,
-          .gated = problem.gated,
-          .norm_x = problem.norm_x,
-          .residual = problem.residual};
+NarrowConfig config_for(const Problem& problem) {
+  return {.weights = problem.k == 0 ? WeightFormat{} : problem.b.packed,
+          .x = problem.a.type,
+          .d = problem.d.type,
+          .bias = problem.epilogue.bias,
+          .bias_type =
+              problem.epilogue.bias == Bias::none ? NarrowConfig{}.bias_type : problem.epilogue.bias_type,
+          .activation = problem.epilogue.activation,
+          .gated = problem.epilogue.gated,
+          .norm_a = problem.norm_a,
+          .residual = problem.epilogue.residual};
 }
 
-WideConfig wide_config_for(const PackedProblem& problem) {
+WideConfig wide_config_for(const Problem& problem) {
   const NarrowConfig c = config_for(problem);
   return {.weights = c.weights,
           .x = c.x,
@@ -238,45 +306,45 @@ WideConfig wide_config_for(const PackedProblem& problem) {
           .activation = c.activation};
 }
 
-StripConfig strip_config_for(const PackedProblem& problem) {
+StripConfig strip_config_for(const Problem& problem) {
   const NarrowConfig c = config_for(problem);
   const WeightFormat& any =
       // With k = 0 there are no weights, so any valid format will do.
       is_16bit(c.x) ? c.weights : StripConfig{}.weights;
-  return {.weights = problem.k == 0 ? any : problem.weights,
+  return {.weights = problem.k == 0 ? any : problem.b.packed,
           .x = c.x,
           .d = c.d,
           // With k = 0 nothing is scaled, and the scale's pointer may be null.
-          .scale_x = problem.k == 0 ? ScaleMode::none : problem.scale_x,
+          .scale_x = problem.k == 0 ? ScaleMode::none : problem.epilogue.scale_a,
           .bias = c.bias,
           .bias_type = c.bias_type,
           .activation = c.activation,
           .gated = c.gated,
-          .scale_d = problem.scale_d};
+          .scale_d = problem.epilogue.scale_d};
 }
 
-PackedConfig made_for(const PackedProblem& problem, const PackedConfig& config) {
-  return std::visit([&](const auto& c) { return PackedConfig(with_choices(formats_for(problem, c), c)); },
-                    config);
+KernelConfig made_for(const Problem& problem, const KernelConfig& config) {
+  return visit_decoder(config, [&](const auto& c) { return config_of(fitted(problem, c)); });
 }
 
-bool rows_allow_boxes(const PackedProblem& p) {
-  if (!is_16bit(p.d) || d_columns(p) * bytes_of(p.d) % kTmaUnit != 0) return false;
-  return p.m <= 1 || (p.ld_d < kTmaStrideLimit / bytes_of(p.d) && p.ld_d * bytes_of(p.d) % kTmaUnit == 0);
+bool rows_allow_boxes(const Problem& p) {
+  if (!is_16bit(p.d.type) || d_columns(p) * bytes_of(p.d.type) % kTmaUnit != 0) return false;
+  return p.m <= 1 ||
+         (p.d.ld < kTmaStrideLimit / bytes_of(p.d.type) && p.d.ld * bytes_of(p.d.type) % kTmaUnit == 0);
 }
 
-const char* why_not(const PackedProblem& problem, const NarrowConfig& config) {
+const char* why_not(const Problem& problem, const NarrowConfig& config) {
   const i64 strips = ceil_div(problem.n, i64{tile_rows(config)}) * tile_strips(config);
   if (config.row_blocks > 4 && strips > strip_count(problem))
-    return "row_blocks = 8 reads strips in pairs, and n has an odd number of them";
+    return "tile_n = 128 reads strips in pairs, and n has an odd number of them";
   if (config.held_tokens != 0 && problem.m > config.held_tokens)
-    return "held_tokens must be at least m: 1 for one token, 4 for up to four, 0 for more";
+    return "held_rows must be at least m: 1 for one row, 4 for up to four, 0 for more";
   return nullptr;
 }
 
-const char* why_not(const PackedProblem& problem, const WideConfig& config) {
-  if (problem.gated) return "gated products are the narrow kernel's";
-  if (problem.norm_x || problem.residual) return "norms and residuals are the narrow kernel's";
+const char* why_not(const Problem& problem, const WideConfig& config) {
+  if (problem.epilogue.gated) return "gated products are the narrow kernel's";
+  if (problem.norm_a || problem.epilogue.residual) return "norms and residuals are the narrow kernel's";
   if (problem.k == 0) return "k must be more than 0 for the wide kernel";
   const i64 tiles = ceil_div(problem.m, i64{config.tokens}) *
                     ceil_div(problem.n, i64{kWideRows * config.cluster_n}) * cluster_size(config);
@@ -284,8 +352,8 @@ const char* why_not(const PackedProblem& problem, const WideConfig& config) {
   return nullptr;
 }
 
-const char* why_not(const PackedProblem& problem, const StripConfig& config) {
-  if (problem.norm_x || problem.residual) return "norms and residuals are the narrow kernel's";
+const char* why_not(const Problem& problem, const StripConfig& config) {
+  if (problem.norm_a || problem.epilogue.residual) return "norms and residuals are the narrow kernel's";
   const i64 ctas =
       ceil_div(problem.m, i64{config.tokens}) * ceil_div(d_columns(problem), i64{tile_columns(config)});
   if (ctas * config.parts > kMaxInt) return "the strip kernel counts CTAs in an int";
@@ -294,27 +362,24 @@ const char* why_not(const PackedProblem& problem, const StripConfig& config) {
 
 Result<Plan> sealed(const Plan& plan, const DeviceInfo& device) {
   SLUICE_TRY(check_device(device));
-  SLUICE_TAKE(const PackedProblem checked, check_problem(plan.problem));
-  const char* rule = std::visit([&](const auto& c) { return broken_rule(checked, c); }, plan.config);
-  if (rule != nullptr && !is_empty(checked))
+  SLUICE_TAKE(const Problem checked, check_packed(plan.problem));
+  Plan sealed = plan;
+  sealed.problem = checked;
+  sealed.split = WorkSplit{};
+  sealed.workspace_bytes = 0;
+  // An empty product launches nothing, so its config does not matter.
+  if (is_empty(checked)) return sealed;
+  if (const char* rule = broken_rule(checked, plan.config))
     return Error{ErrorCode::invalid_config,
                  std::string(rule) + ", in the plan " + to_string(plan.config) + "; plan again"};
-  // An empty product launches nothing, so its config does not matter.
-  if (rule != nullptr) return Plan{.problem = checked, .config = plan.config};
-  Plan filled = plan_of(checked, plan.config);
-  filled.estimate_us = plan.estimate_us;
-  filled.source = plan.source;
-  filled.measured_us = plan.measured_us;
-  filled.product_alone = plan.product_alone;
-  return filled;
+  sealed.smem_bytes = plan_for(checked, plan.config).smem_bytes;
+  return sealed;
 }
 
-Plan plan_of(const PackedProblem& checked, const PackedConfig& config) {
-  return {.problem = checked,
-          .config = config,
-          .smem_bytes = std::visit([](const auto& c) { return sluice::smem_bytes(c); }, config),
-          .weight_bytes = blob_bytes(checked),
-          .stored_bits = stored_bits(checked)};
+Plan plan_for(const Problem& checked, const KernelConfig& config) {
+  return {.problem = checked, .config = config, .smem_bytes = visit_decoder(config, [](const auto& c) {
+                                                  return smem_bytes(c);
+                                                })};
 }
 
 }  // namespace sluice::packed
