@@ -32,7 +32,7 @@ Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
 /// Returns the units to compile for the plan; none if D is empty.
 std::vector<std::string> units_of(const Plan& plan);
 
-/// Returns how many kernels a launch of the plan enqueues, without the one that adds up slices.
+/// Returns how many kernels one launch of the plan enqueues, without the one that adds up slices.
 int launches_of(const Plan& plan);
 
 }  // namespace gemm

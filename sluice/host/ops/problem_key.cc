@@ -24,22 +24,12 @@ Matrix without_defaults(const Matrix& x, const Problem& p, i64 rows, i64 columns
   return form;
 }
 
-/// Returns the key of a product with packed weights. Spellings of one product get one key. What the planner
-/// refuses stays in the key, so that it is refused at the call too.
+/// Returns the key of a product with packed weights. What the planner refuses stays in the key, so that it is
+/// refused at the call too. The scale of a single row is a vector, whose kernel has no code for one value.
 Problem packed_key(Problem p) {
-  Epilogue& e = p.epilogue;
-  if (!e.residual) p.c = {}, e.c_type = Epilogue{}.c_type, e.residual_last = false;
   if (p.m <= 1) p.a.ld = p.c.ld = p.d.ld = 0;
-  if (p.k == 0) p.a.ld = 0, p.norm_a = false;
-  p.b.type = p.a.type, p.c.type = Matrix{}.type;
-  for (Matrix* x : {&p.a, &p.b, &p.c, &p.d}) x->batch_stride = 0;
-  // The scale of a single row is a vector, whose kernel has no code for one value.
-  if (p.m == 1 && e.scale_a == ScaleMode::tensor) e.scale_a = ScaleMode::vector;
-  if (e.bias == Bias::none) e.bias_type = Epilogue{}.bias_type;
-  if (e.residual && e.activation == Activation::none) e.residual_last = true;
-  p.accumulate = Accumulate::fast;
-  p.deterministic = true;
-  return with_strides(p);
+  if (p.m == 1 && p.epilogue.scale_a == ScaleMode::tensor) p.epilogue.scale_a = ScaleMode::vector;
+  return packed::one_spelling(p);
 }
 
 }  // namespace

@@ -178,9 +178,8 @@ const char* why_not_together(const Problem& p, const PlanOverrides& o) {
   if (w.narrow || w.wide || w.strip) return nullptr;
   return is_16bit(p.a.type)
              ? "no kernel for packed weights has all of them: narrow has tile_m (of 8), tile_n (of 16), "
-               "stages, warps, ctas and "
-               "a "
-               "cluster along k; wide tile_m, tile_n = 128, stages, w_stages and a cluster along n; strip "
+               "stages, warps, ctas and a cluster along k; wide tile_m, tile_n = 128, stages, w_stages and a "
+               "cluster along n; strip "
                "tile_m, tile_n (of 64), stages, k_groups and a cluster along k; ask for one of them"
              : "A is e4m3, whose kernel for packed weights is strip, with tile_m, tile_n (of 64), stages, "
                "k_groups and a cluster along k; leave out the others";

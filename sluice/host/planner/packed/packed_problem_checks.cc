@@ -175,36 +175,6 @@ Result<void> check_pitches(const Problem& p) {
   return {};
 }
 
-/// Return `c` with the formats and the epilogue that the problem requires; one overload per kernel.
-NarrowConfig fitted(const Problem& problem, const NarrowConfig& c) {
-  NarrowConfig fitted = config_for(problem);
-  fitted.held_tokens = held_tokens_for(problem.m, c.token_blocks);
-  fitted.token_blocks = c.token_blocks;
-  fitted.row_blocks = c.row_blocks;
-  fitted.warps = c.warps;
-  fitted.stages = c.stages;
-  fitted.parts = c.parts;
-  fitted.ctas = c.ctas;
-  return fitted;
-}
-WideConfig fitted(const Problem& problem, const WideConfig& c) {
-  WideConfig fitted = wide_config_for(problem);
-  fitted.tokens = c.tokens;
-  fitted.cluster_n = c.cluster_n;
-  fitted.x_stages = c.x_stages;
-  fitted.w_stages = c.w_stages;
-  return fitted;
-}
-StripConfig fitted(const Problem& problem, const StripConfig& c) {
-  StripConfig fitted = strip_config_for(problem);
-  fitted.tokens = c.tokens;
-  fitted.strips = c.strips;
-  fitted.k_groups = c.k_groups;
-  fitted.parts = c.parts;
-  fitted.stages = c.stages;
-  return fitted;
-}
-
 const char* broken_rule(const Problem& problem, const KernelConfig& config) {
   if (!decodes(config.schedule)) return "schedule must be narrow, wide or strip: the weights are packed";
   if (const char* rule = validate_decoder(config)) return rule;
@@ -243,22 +213,6 @@ Result<void> check_unused(const Problem& p) {
   return {};
 }
 
-/// Returns a checked problem with the values of fields that have one meaning only.
-Problem packed_form(Problem p) {
-  p.a = {.type = p.a.type, .ld = p.k == 0 ? 0 : p.a.ld};
-  p.b = {.type = p.a.type, .packed = p.b.packed};
-  p.d = {.type = p.d.type, .ld = p.d.ld};
-  // Fields that are not read are left out, so that equal products are equal problems.
-  if (p.k == 0) p.norm_a = false;
-  if (p.epilogue.bias == Bias::none) p.epilogue.bias_type = Epilogue{}.bias_type;
-  p.epilogue.residual_last = p.epilogue.residual;
-  p.epilogue.c_type = p.epilogue.residual ? p.d.type : Epilogue{}.c_type;
-  p.c = {.ld = p.epilogue.residual ? p.c.ld : 0};
-  p.accumulate = Accumulate::fast;
-  p.deterministic = true;
-  return with_strides(p);
-}
-
 }  // namespace
 
 Result<Problem> check_packed(const Problem& problem) {
@@ -275,7 +229,20 @@ Result<Problem> check_packed(const Problem& problem) {
   if (p.d.ld == 0) p.d.ld = d_columns(p);
   if (p.epilogue.residual && p.c.ld == 0) p.c.ld = p.n;
   SLUICE_TRY(check_pitches(p));
-  return packed_form(p);
+  return one_spelling(p);
+}
+
+Problem one_spelling(Problem p) {
+  Epilogue& e = p.epilogue;
+  if (!e.residual) p.c = {}, e.c_type = Epilogue{}.c_type, e.residual_last = false;
+  if (p.k == 0) p.a.ld = 0, p.norm_a = false;
+  p.b.type = p.a.type, p.c.type = Matrix{}.type;
+  for (Matrix* x : {&p.a, &p.b, &p.c, &p.d}) x->batch_stride = 0;
+  if (e.bias == Bias::none) e.bias_type = Epilogue{}.bias_type;
+  if (e.residual && e.activation == Activation::none) e.residual_last = true;
+  p.accumulate = Accumulate::fast;
+  p.deterministic = true;
+  return with_strides(p);
 }
 
 int held_tokens_for(i64 m, int token_blocks) {
@@ -324,7 +291,19 @@ StripConfig strip_config_for(const Problem& problem) {
 }
 
 KernelConfig made_for(const Problem& problem, const KernelConfig& config) {
-  return visit_decoder(config, [&](const auto& c) { return config_of(fitted(problem, c)); });
+  KernelConfig made = visit_decoder(config, [](const auto& c) { return config_of(c); });
+  const bool narrow = config.schedule == Schedule::narrow;
+  const KernelConfig wanted = narrow                              ? config_of(config_for(problem))
+                              : config.schedule == Schedule::wide ? config_of(wide_config_for(problem))
+                                                                  : config_of(strip_config_for(problem));
+  made.a = made.b = wanted.a;
+  made.d = wanted.d;
+  made.packed = wanted.packed;
+  made.epilogue = wanted.epilogue;
+  made.norm_a = wanted.norm_a;
+  made.overlap = {};
+  if (narrow) made.held_rows = held_tokens_for(problem.m, config.tile.m / kTokenBlock);
+  return made;
 }
 
 bool rows_allow_boxes(const Problem& p) {

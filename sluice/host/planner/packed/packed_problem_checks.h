@@ -17,6 +17,9 @@ inline constexpr i64 kMaxResidualTokens = 64;
 /// Returns the problem in one form, with its strides. Errors: invalid_size, invalid_type, invalid_stride,
 /// misaligned, invalid_config (the weight format).
 Result<Problem> check_packed(const Problem& problem);
+/// Returns the one spelling of a product, with its strides: fields that are not read have their defaults.
+/// What check_packed() refuses stays as it is.
+Problem one_spelling(Problem problem);
 
 /// Returns the narrow kernel's config with the fields that the problem decides; the planner chooses tile and
 /// ring. With k = 0 no weights are read, and the format has no scales per row, which would precede the empty
