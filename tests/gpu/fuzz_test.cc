@@ -67,8 +67,8 @@ TEST_F(fuzz, random_problems_are_exact) {
   ASSERT_TRUE(ok(runner));
 
   for (i64 index = first; index < first + count; ++index) {
-    const Case made = random_case(all[config_of(index)], device().info(),
-                                  verify::hash(static_cast<u64>(fuzz_seed()), index), {});
+    const RandomCase made = random_case(all[config_of(index)], device().info(),
+                                        verify::hash(static_cast<u64>(fuzz_seed()), index), {});
     const auto kernel = gemm::prepare(device(), made.plan);
     ASSERT_TRUE(ok(kernel)) << replay_line(index) << "\n" << to_string(made.plan.problem);
     const Result<void> ran = runner->run(*kernel, made.data, Judge::exact, replay_line(index));

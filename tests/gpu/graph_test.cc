@@ -77,7 +77,7 @@ std::string run_cases(const Device& device, int thread, const std::vector<Kernel
   if (!runner) return runner.error().message;
   for (int i = 0; i < kCasesPerThread; ++i) {
     const u64 seed = verify::hash(31, static_cast<u64>(thread * kCasesPerThread + i));
-    const Case made = random_case(configs[seed % configs.size()], device.info(), seed, {});
+    const RandomCase made = random_case(configs[seed % configs.size()], device.info(), seed, {});
     const auto kernel = gemm::prepare(device, made.plan);
     if (!kernel) return kernel.error().message;
     if (const Result<void> ran = runner->run(*kernel, made.data, Judge::exact, "thread case"); !ran)

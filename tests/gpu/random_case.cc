@@ -142,7 +142,8 @@ Problem problem_for(const KernelConfig& config, i64 m, i64 n, i64 k) {
   return p;
 }
 
-Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed, const CaseLimits& limits) {
+RandomCase random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed,
+                       const CaseLimits& limits) {
   Dice dice(seed);
   Problem p = typed_problem(config);
   int tile_m = config.tile.m * config.cluster.m, tile_n = config.tile.n * config.cluster.n;
@@ -158,7 +159,7 @@ Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed,
   if (plain && p.m == 1 && dice.one_in(2)) p.a.ld = p.k + dice.between(0, 3);
   if (plain && p.n == 1 && dice.one_in(2)) p.b.ld = p.k + dice.between(0, 3);
   // With few clusters each one computes many tiles, so that the ring and the store buffers wrap.
-  Case made{.plan = plan_for(p, config, device, dice.one_in(2) ? dice.between(1, 5) : 0), .data = {}};
+  RandomCase made{.plan = plan_for(p, config, device, dice.one_in(2) ? dice.between(1, 5) : 0), .data = {}};
   made.plan.split.raster = dice.one_in(2) ? Raster::along_m : Raster::along_n;
   made.plan.split.group = dice.between(1, 16);
   if (config.combine != Combine::none) slice_some(dice, made.plan);

@@ -8,7 +8,7 @@
 
 namespace sluice::testing {
 
-struct Case {
+struct RandomCase {
   Plan plan;
   DataSpec data;
 };
@@ -18,7 +18,8 @@ struct CaseLimits {
   bool real = false;  // real-valued data instead of whole numbers
 };
 
-Case random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed, const CaseLimits& limits);
+RandomCase random_case(const KernelConfig& config, const DeviceInfo& device, u64 seed,
+                       const CaseLimits& limits);
 
 /// Returns the plan that computes `problem` with exactly this kernel. `clusters`: 0 means as many as fit and
 /// have work.

@@ -28,7 +28,7 @@ TEST_F(real_data, stays_within_the_error_bound) {
   for (i64 index = 0; index < count; ++index) {
     const KernelConfig& config = configs[static_cast<size_t>(index) % configs.size()];
     const CaseLimits limits{.largest = index % 8 == 0 ? 4096 : 700, .real = true};
-    const Case made = random_case(config, device().info(), verify::hash(23, index), limits);
+    const RandomCase made = random_case(config, device().info(), verify::hash(23, index), limits);
     const auto kernel = gemm::prepare(device(), made.plan);
     ASSERT_TRUE(ok(kernel));
     ASSERT_TRUE(ok(runner->run(*kernel, made.data, Judge::bounded, "case " + std::to_string(index))));
