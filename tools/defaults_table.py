@@ -62,12 +62,12 @@ def structs() -> dict:
         s = problem.struct()
         fields = {"batch": str(s.batch), "accumulate": problems.SUMS[s.accumulate], "deterministic": no(not s.any_order)}
         for name in "abd":
-            fields[f"{name}.type"] = problems.DTYPES[getattr(s, name)]
-            fields[f"{name}.unaligned"] = no(getattr(s, f"{name}_unaligned"))
+            fields[f"{name}.type"] = problems.DTYPES[getattr(s, name).type]
+            fields[f"{name}.unaligned"] = no(getattr(s, name).unaligned)
         for name in "abcd":
-            fields[f"{name}.ld"] = str(getattr(s, f"{name}_ld"))
-            fields[f"{name}.batch_stride"] = str(getattr(s, f"{name}_batch_stride"))
-        fields.update({"a.major": problems.MAJORS[s.a_major], "b.major": problems.MAJORS[s.b_major]})
+            fields[f"{name}.ld"] = str(getattr(s, name).ld)
+            fields[f"{name}.batch_stride"] = str(getattr(s, name).batch_stride)
+        fields.update({"a.major": problems.MAJORS[s.a.major], "b.major": problems.MAJORS[s.b.major]})
         e = {"scale_a": problems.SCALES[s.scale_a], "scale_b": problems.SCALES[s.scale_b], "scale_d": problems.SCALES[s.scale_d],
              "bias": "column" if s.bias else "none", "activation": problems.ACTIVATIONS[s.activation],
              "residual": no(s.residual), "update": problems.UPDATES[s.update], "gated": no(s.gated)}
@@ -77,8 +77,8 @@ def structs() -> dict:
     packed = {name: value for name, value in fields_of(with_packed).items()
               if name in ("a.type", "d.type") or name.endswith(".ld") and name != "b.ld"
               or name.startswith("epilogue.") and name not in ("epilogue.scale_b", "epilogue.update")}
-    w = with_packed.struct().weights
-    packed.update({"norm_a": no(with_packed.norm_a), "b.packed.type": formats.WEIGHT_TYPES[w.type],
+    w = with_packed.struct().packed
+    packed.update({"norm_a": no(with_packed.norm_a), "b.packed.type": formats.WEIGHT_TYPES[w.type - 1],
                    "b.packed.group": str(w.group), "b.packed.scale": problems.DTYPES[w.scale],
                    "b.packed.zero": "per_group" if w.zeros else "none", "b.packed.order": formats.ORDERS[w.order]})
     v = convolutions.Convolution("fprop", (1, 64, 8, 8), (64, 3, 3)).struct().conv

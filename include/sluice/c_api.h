@@ -2,8 +2,9 @@
 /* The C interface, to which the Python package and other languages bind. It is plain C, throws no
  * exceptions, and includes no CUDA header.
  *   sluice_device* device;   sluice_device_default(0, &device);
- *   sluice_product product = {.a = &a, .b = &b, .d = &d, .alpha = 1.0f};
- *   if (sluice_run(device, &product, stream) != SLUICE_OK) puts(sluice_error_message());
+ *   sluice_call call = sluice_new_call();
+ *   call.operands[SLUICE_A] = &a, call.operands[SLUICE_B] = &b, call.operands[SLUICE_D] = &d;
+ *   if (sluice_run(device, &call, stream) != SLUICE_OK) puts(sluice_error_message());
  * To link: find_package(sluice) and target_link_libraries(app sluice::sluice_c), or
  *   cc app.c $(pkg-config --cflags --libs sluice_c)
  * Every function that can fail returns a status. Each thread keeps the message of its last failure until
@@ -21,7 +22,7 @@ extern "C" {
 #define SLUICE_API __attribute__((visibility("default")))
 /* The ABI number, which grows when a struct or a function below changes. sluice_c_abi() returns the number
  * of the loaded library. */
-#define SLUICE_C_ABI 11
+#define SLUICE_C_ABI 12
 
 typedef enum {
   SLUICE_OK = 0,
@@ -83,7 +84,8 @@ typedef struct {
   const int64_t* strides;
 } sluice_array;
 
-typedef enum { SLUICE_UINT4, SLUICE_INT8, SLUICE_E4M3_WEIGHT } sluice_weight_type;
+/* SLUICE_NOT_PACKED: B is a matrix. */
+typedef enum { SLUICE_NOT_PACKED, SLUICE_UINT4, SLUICE_INT8, SLUICE_E4M3_WEIGHT } sluice_weight_type;
 typedef enum { SLUICE_ORDER_HALF, SLUICE_ORDER_BYTE } sluice_fragment_order; /* for 16-bit, 8-bit tokens */
 /* How weights are packed (docs/packing.md): W[row][k] = scale[row][k / group] * (code[row][k] - zero[..]). */
 typedef struct {
@@ -94,104 +96,115 @@ typedef struct {
                     (e4m3) */
   int32_t order; /* sluice_fragment_order */
 } sluice_weight_format;
-/* Describes packed n x k weights. The blob itself does not store its format or its sizes. */
-typedef struct {
-  sluice_weight_format format;
-  int64_t n, k;
-} sluice_packed_weights;
 
-/* D = act(alpha * scale_a * scale_b * A B + beta * C + bias). A is m x k, B is k x n (a weight n x k,
- * transposed), D is m x n; or three-dimensional batches of these. An array that is not used is NULL. The
- * shapes of the scales decide how they apply:
+/* ---- one struct for every call: describe, plan, prepare, run, launch ---- */
+/* clang-format off */
+/* The arrays of a call. D = act(alpha * scale_a * scale_b * A B + beta * C + bias). A is m x k, B is k x n (a
+ * weight n x k, transposed), D is m x n. They may be three-dimensional batches of these. A convolution is such a
+ * product too (include/sluice/conv.h), with y = act(alpha * scale_x * scale_w * (x convolved with w) + beta * C + bias)
+ * or one of its gradients. An array with "-" must be NULL.
+ * | operand            | product   | packed B       | FPROP      | DGRAD  | WGRAD  |                   |
+ * |--------------------|-----------|----------------|------------|--------|--------|-------------------|
+ * | SLUICE_A           | A         | tokens         | x          | y (dy) | y (dy) |                   |
+ * | SLUICE_B           | B         | blob, uint8    | w          | w      | x      |                   |
+ * | SLUICE_C           | C         | C, of D's type | C          | C      | C      | shaped like D     |
+ * | SLUICE_D           | D         | D              | y          | x (dx) | w (dw) | written           |
+ * | SLUICE_BIAS        | n values  | n values       | filters    | -      | -      |                   |
+ * | SLUICE_SCALE_A     | see below | 1 or m values  | 1 value    | -      | -      |                   |
+ * | SLUICE_SCALE_B     | see below | -              | 1, filters | -      | -      |                   |
+ * | SLUICE_SCALE_D     | 1 value   | 1 value        | 1 value    | -      | -      | divides an e4m3 D |
+ * | SLUICE_GAMMA       | -         | k bf16 values  | -          | -      | -      |                   |
+ * The shapes of a product's scales decide how they apply:
  *   - one value for the whole matrix;
  *   - vectors: scale_a has m or m x 1 values, scale_b n or 1 x n;
  *   - blocks: scale_a is m x ceil(k/128), scale_b is ceil(n/128) x ceil(k/128) or its transposed view.
- * With `update` SLUICE_ADD the product computes D += alpha * scale_a * scale_b * A B into an fp32 D,
- * without C, bias and activation. Results are bit-identical from run to run, unless `any_order` is 1: then
- * split-K slices are added to D in the order in which they finish.
- * With `gated`, D is m x n / 2: act of the first n / 2 columns times the last n / 2 columns.
- * `scale_d` is one fp32 value, for an e4m3 D: the result is divided by it before it is rounded.
- * `packed` not NULL: b is a blob with these packed weights (uint8, aligned to 128 bytes), and D =
- * act(scale_a A W^T + bias) + C. A holds tokens of 16 bits, or of e4m3 with one scale_a or m of them; C has
- * D's type. With `gamma` (k bf16 values, for up to 8 bf16 tokens) A's rows are normed first, as sluice_norm
- * does. A packed product has no batch, scale_b or update; alpha must be 1 (0 is read as 1), and beta, with
- * C, 1.
- * `names`: nine names of the arrays for error messages, in the order of the fields below; NULL: the fields'
- * names. */
-typedef struct {
-  const sluice_array *a, *b, *c, *d, *bias, *scale_a, *scale_b, *scale_d, *gamma;
-  const sluice_packed_weights* packed; /* NULL: b is a matrix */
-  float alpha, beta, epsilon;          /* epsilon is used only with gamma */
-  int32_t accumulate;
-  int32_t activation;
-  int32_t gated; /* 0 or 1 */
-  int32_t update;
-  int32_t any_order; /* 0 or 1 */
-  const char* const* names;
-} sluice_product;
+ * With packed weights D = act(scale_a A W^T + bias) + C. A holds tokens of 16 bits, or of e4m3 with one
+ * scale_a or m of them. With gamma (for up to 8 bf16 tokens) A's rows are normed first, as sluice_norm does.
+ * There is no batch and no update; alpha must be 1, and beta, with C, 1.
+ * Arrays of a convolution have torch's order, with one to three axes, outermost first. x is images x channels
+ * x axes, w is filters x channels x axes, y is images x filters x axes. Their strides are those of
+ * channels_last: channels are contiguous, and images have the largest stride. A dimension of size 1 may have
+ * any stride. x and y may have gaps between pixels, as a slice of channels has; w may not. */
+/* clang-format on */
+typedef enum {
+  SLUICE_A,
+  SLUICE_B,
+  SLUICE_C,
+  SLUICE_D,
+  SLUICE_BIAS,
+  SLUICE_SCALE_A,
+  SLUICE_SCALE_B,
+  SLUICE_SCALE_D,
+  SLUICE_GAMMA,
+  SLUICE_OPERANDS /* how many */
+} sluice_operand;
 
-/* ---- convolutions: include/sluice/conv.h has their rules ---- */
 /* The result: y from x and w; x (that is dx) from y (dy) and w; w (dw) from y (dy) and x. */
-typedef enum { SLUICE_FPROP = 1, SLUICE_DGRAD, SLUICE_WGRAD } sluice_conv_op;
-/* y = act(alpha * scale_x * scale_w * (x convolved with w) + beta * C + bias), or one of its gradients.
- * x is images x channels x axes, w is filters x channels x axes, y is images x filters x axes: torch's
- * order, with one to three axes, outermost first. Their strides are those of channels_last: channels are
- * contiguous, and images have the largest stride. A dimension of size 1 may have any stride. x and y may
- * have gaps between pixels, as a slice of channels has; w may not. `op` decides which of the three is
- * written; the two that are read have the same type. An array that is not used is NULL.
- * Each list has one value per axis, outermost first. NULL means 1 (stride, dilation), 0 (padding), or the
- * same as `padding` (padding_after).
- * C has the result's shape and strides. Only SLUICE_FPROP takes bias (one value per filter), scale_x (one
- * value), scale_w (one value, or one per filter) and scale_d (one value). `update`, `any_order` and
- * `accumulate` are those of a sluice_product. `names`: eight names of the arrays for error messages, in the
- * order of the fields. */
+typedef enum { SLUICE_PRODUCT, SLUICE_FPROP, SLUICE_DGRAD, SLUICE_WGRAD } sluice_conv_op;
+/* A convolution. Lists are outermost first; values past `spatial` are ignored. */
 typedef struct {
-  int32_t op;
+  int32_t op;      /* sluice_conv_op; SLUICE_PRODUCT: the call is no convolution, and the rest is ignored */
   int32_t spatial; /* axes: 1, 2 or 3 */
-  const sluice_array *x, *w, *y, *bias, *c, *scale_x, *scale_w, *scale_d;
-  const int64_t *stride, *dilation, *padding, *padding_after;
-  float alpha, beta;
-  int32_t accumulate;
-  int32_t activation;
-  int32_t update;
-  int32_t any_order; /* 0 or 1 */
-  const char* const* names;
-} sluice_convolution;
-
-/* The sizes of a convolution. Lists are outermost first; values past `spatial` are ignored. */
-typedef struct {
-  int32_t op; /* 0: the problem is a product */
-  int32_t spatial;
   int64_t images, channels, filters;
   int64_t size[3]; /* sizes of x */
   int64_t filter[3], stride[3], dilation[3], padding[3], padding_after[3];
+  int32_t uneven_padding;   /* 1: padding_after counts; 0: it is equal to padding */
   int64_t x_pitch, y_pitch; /* elements from one pixel to the next; 0: no gaps */
-} sluice_conv_sizes;
+} sluice_conv;
 
-/* A sluice_product without its arrays. A stride of 0 means packed. If conv.op is not 0, it is a
- * convolution. `a` and `b` are then the type of the two arrays that are read, and `d` is the result's.
- * scale_a is the mode of scale_x, and scale_b of scale_w. Sizes, layouts and strides follow from `conv`; m,
- * n, k, layouts and strides given here are ignored. */
 typedef struct {
-  int64_t m, n, k, batch;
-  int32_t a, b, d;
-  int32_t a_major, b_major;
-  int64_t a_ld, b_ld, c_ld, d_ld;
-  int64_t a_batch_stride, b_batch_stride, c_batch_stride, d_batch_stride;
-  int32_t a_unaligned, b_unaligned,
-      d_unaligned; /* 1: the address need not be a multiple of 16 bytes (A and B: 16-bit types only) */
-  int32_t scale_a, scale_b, scale_d;
-  int32_t bias, bias_type; /* bias: 0 or 1 */
-  int32_t activation, gated;
-  int32_t residual, c_type; /* residual: 0 or 1; with 1, C is added */
-  int32_t accumulate;
+  int32_t type;             /* sluice_dtype */
+  int32_t major;            /* sluice_major, of A and B: the index that is contiguous */
+  int32_t unaligned;        /* 1: the address need not be a multiple of 16 bytes (A and B: 16-bit types) */
+  int64_t ld, batch_stride; /* elements from row to row, from matrix to matrix; 0: no gaps */
+} sluice_matrix;
+
+/* The computation. Where a call has arrays (sluice_run, sluice_describe), the fields marked "array" are read
+ * from these, and what the caller wrote there is ignored. Elsewhere they are the caller's. Of a convolution,
+ * m, n, k, batch, layouts and strides always follow from `conv`, and a.type and b.type are equal. */
+typedef struct {
+  int64_t m, n, k, batch;            /* array; n and k of packed weights are always the caller's */
+  sluice_matrix a, b, c, d;          /* array. Of packed weights b is ignored */
+  sluice_weight_format packed;       /* type SLUICE_NOT_PACKED: B is a matrix */
+  int32_t scale_a, scale_b, scale_d; /* array. sluice_scale; of a convolution: of x, w and y */
+  int32_t bias, bias_type;           /* array. bias: 0 or 1 */
+  int32_t residual;                  /* array. 0 or 1: C is added; of type c.type */
+  int32_t norm_a;                    /* array: whether there is a gamma. 0 or 1: RMSNorm of A's rows first */
+  int32_t activation;                /* sluice_activation */
+  int32_t gated; /* 0 or 1. 1: D is m x n / 2, act of the first n / 2 columns times the last n / 2 */
+  /* SLUICE_ADD: D += alpha * scale_a * scale_b * A B into an fp32 D, without C, bias and activation. */
   int32_t update;
-  int32_t any_order;            /* 0 or 1 */
-  int32_t packed;               /* 1: B is packed weights; b, b_major and B's strides are ignored */
-  sluice_weight_format weights; /* used only with packed */
-  int32_t norm_a;               /* 0 or 1; with packed: RMSNorm of A's rows first */
-  sluice_conv_sizes conv;       /* used only if conv.op is not 0 */
+  int32_t accumulate;
+  /* Results are bit-identical from run to run. 1: not so, slices of k are added to D in the order in which
+   * they finish (only with SLUICE_ADD). */
+  int32_t any_order;
+  sluice_conv conv; /* op, spatial, stride, dilation, padding: always the caller's. Sizes, pitches: array */
 } sluice_problem;
+
+typedef struct {
+  uint64_t bytes; /* sizeof(sluice_call). A library with another struct refuses the call */
+  sluice_problem problem;
+  const sluice_array* operands[SLUICE_OPERANDS]; /* NULL: not used */
+  const char* names[SLUICE_OPERANDS]; /* names of the arrays in error messages; NULL: "a", "x" .. */
+  float alpha, beta;                  /* beta is used only with C */
+  float epsilon;                      /* used only with gamma */
+  const sluice_workspace* workspace;  /* NULL: sluice_run lends one, and sluice_launch has none */
+} sluice_call;
+
+/* Returns a call of a product without arrays. batch, alpha, beta, and each stride and dilation of a
+ * convolution are 1, and epsilon is 1e-5. Everything else is 0 or NULL. */
+static inline sluice_call sluice_new_call(void) {
+  sluice_call call;
+  char* bytes = (char*)&call;
+  uint64_t i;
+  for (i = 0; i < sizeof call; ++i) bytes[i] = 0;
+  call.bytes = sizeof call;
+  call.problem.batch = 1;
+  for (i = 0; i < 3; ++i) call.problem.conv.stride[i] = call.problem.conv.dilation[i] = 1;
+  call.alpha = call.beta = 1.0f;
+  call.epsilon = 1e-5f;
+  return call;
+}
 
 /* Folders and limits of the library. NULL or -1: the value of the environment (include/sluice/options.h). */
 typedef struct {
@@ -200,27 +213,24 @@ typedef struct {
   int32_t race; /* 0..16: plans to time at a problem's first call (0, 1: none); -1: environment */
 } sluice_options;
 
-/* Describes a product as the planner sees it. Needs no GPU and reads no data. Returns the error that
- * running the product would return for its sizes, types or strides. */
-SLUICE_API sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* problem);
-/* sluice_problem_of for a convolution. m, n and k become those of the product that computes it. */
-SLUICE_API sluice_status sluice_conv_problem_of(const sluice_convolution* convolution,
-                                                sluice_problem* problem);
-/* Checks a problem without planning it. Returns the error that running it would return for its sizes, types
- * or strides. */
-SLUICE_API sluice_status sluice_problem_check(const sluice_problem* problem);
+/* Fills in call->problem from the call's arrays, as the planner sees them. Needs no GPU and reads no data.
+ * Returns the error that sluice_run would return for sizes, types or strides. */
+SLUICE_API sluice_status sluice_describe(sluice_call* call);
+/* Checks call->problem without planning it, whatever arrays the call has. Returns the error that running it
+ * would return for its sizes, types or strides. */
+SLUICE_API sluice_status sluice_check(const sluice_call* call);
 
 /* ---- plan: needs no GPU ---- */
-/* Plans a product. device NULL stands for the first GPU of the machine. If there is none, the plan is for
- * an H200, and its text says so. `choices` fixes choices that the planner would make, e.g.
- * "schedule=cooperative, tile_m=128, tile_n=128, splits=4"; NULL: none. `sluice plan --help` (dense) and
- * docs/packed.md list the names. */
-SLUICE_API sluice_status sluice_plan_create(const sluice_device* device, const sluice_problem* problem,
+/* Plans call->problem; arrays are not looked at. device NULL stands for the first GPU of the machine. If
+ * there is none, the plan is for an H200, and its text says so. `choices` fixes choices that the planner
+ * would make, e.g. "schedule=cooperative, tile_m=128, tile_n=128, splits=4"; NULL: none. `sluice plan --help`
+ * (dense) and docs/packed.md list the names. */
+SLUICE_API sluice_status sluice_plan_create(const sluice_device* device, const sluice_call* call,
                                             const char* choices, sluice_plan** plan);
 /* Plans for a named GPU, which need not be present: "h100", "h200" or another name that `sluice plan
  * --help` lists. */
-SLUICE_API sluice_status sluice_plan_create_for(const char* gpu, const sluice_problem* problem,
-                                                const char* choices, sluice_plan** plan);
+SLUICE_API sluice_status sluice_plan_create_for(const char* gpu, const sluice_call* call, const char* choices,
+                                                sluice_plan** plan);
 SLUICE_API void sluice_plan_free(sluice_plan* plan);
 SLUICE_API const char* sluice_plan_text(const sluice_plan* plan);   /* the lines that `sluice plan` prints */
 SLUICE_API const char* sluice_plan_config(const sluice_plan* plan); /* the kernel, as a C++ initialiser */
@@ -259,15 +269,6 @@ SLUICE_API sluice_status sluice_device_default(int32_t ordinal, sluice_device** 
 SLUICE_API const char* sluice_device_name(const sluice_device* device);
 
 /* ---- explicit steps: plan, prepare, launch ---- */
-/* Device pointers of one launch. For a convolution, a and b are x and w (SLUICE_FPROP), y and w
- * (SLUICE_DGRAD) or y and x (SLUICE_WGRAD), and d is the result. */
-typedef struct {
-  const void *a, *b, *c; /* b is the blob in a packed product */
-  void* d;
-  const float *scale_a, *scale_b, *scale_d;
-  const void *bias, *gamma;
-  float alpha, beta, epsilon; /* packed: alpha 0 or 1; with c, beta 1 */
-} sluice_pointers;
 /* Times `candidates` likely plans of a problem, 1..16 (3 finds most of the gain), and returns the fastest,
  * with its time as the estimate. The model's choice wins unless another plan takes 1 % less. Plans whose
  * results differ are dropped. The race needs no arrays: it allocates up to 4 GB, waits for the GPU, and takes
@@ -276,8 +277,8 @@ typedef struct {
  * more candidate. If this device has run the problem before, sluice_use_plan makes it run the new plan. No
  * result is stored for a packed product with `gated`, `residual` or `norm_a`. If the problem has a record, or
  * a result of this card, its plan is returned and nothing is timed. */
-SLUICE_API sluice_status sluice_race(const sluice_device* device, const sluice_problem* problem,
-                                     int32_t candidates, sluice_plan** plan);
+SLUICE_API sluice_status sluice_race(const sluice_device* device, const sluice_call* call, int32_t candidates,
+                                     sluice_plan** plan);
 /* Compiles the plan's kernel, or finds it in the cache, and loads it. Do not call while a stream captures.
  * Free it with sluice_kernel_free. Errors: toolchain, driver. */
 SLUICE_API sluice_status sluice_prepare(const sluice_device* device, const sluice_plan* plan,
@@ -285,10 +286,10 @@ SLUICE_API sluice_status sluice_prepare(const sluice_device* device, const sluic
 /* Unloads the kernel. Call it only when no launch of it is still running and no captured graph that uses it
  * will be replayed. The same holds for sluice_workspace_free. */
 SLUICE_API void sluice_kernel_free(sluice_kernel* kernel);
-/* Launches without allocation or synchronisation; the stream may be capturing. workspace NULL: no
- * workspace. */
-SLUICE_API sluice_status sluice_launch(const sluice_kernel* kernel, const sluice_pointers* pointers,
-                                       const sluice_workspace* workspace, sluice_stream stream);
+/* Launches without allocation or synchronisation; the stream may be capturing. Of the call's arrays only
+ * `data` is read, and its problem is ignored: the kernel's counts. */
+SLUICE_API sluice_status sluice_launch(const sluice_kernel* kernel, const sluice_call* call,
+                                       sluice_stream stream);
 
 /* Allocates a zeroed workspace. bytes < 0: as many as any plan may need. */
 SLUICE_API sluice_status sluice_workspace_create(const sluice_device* device, int64_t bytes,
@@ -301,7 +302,7 @@ SLUICE_API sluice_status sluice_workspace_verify(const sluice_workspace* workspa
 SLUICE_API sluice_status sluice_workspace_reset(sluice_workspace* workspace, sluice_stream stream);
 
 /* ---- one call: plan, prepare and launch ---- */
-/* Launches the product's kernel, dense or packed. The first call with a problem plans and prepares the
+/* Launches the kernel of the call's arrays. The first call with a problem plans and prepares the
  * kernel. If the stream is capturing, that first call fails with not_prepared, and the message names the
  * remedy.
  * A plan that splits k needs a workspace, which the device provides:
@@ -311,22 +312,12 @@ SLUICE_API sluice_status sluice_workspace_reset(sluice_workspace* workspace, slu
  * So different graphs may run at the same time, even if one stream captured them. Copies of one graph (two
  * executables, a clone, a child of two graphs) share its workspace and must not run at the same time. An
  * executable that was updated from a graph needs that graph as long as it exists. Workspaces of streams
- * take at most 4 GB per device, destroyed streams included; beyond that, call sluice_run_with. */
-SLUICE_API sluice_status sluice_run(sluice_device* device, const sluice_product* product,
-                                    sluice_stream stream);
-/* sluice_run with the caller's workspace, which must stay allocated as long as launches or graphs use it. */
-SLUICE_API sluice_status sluice_run_with(sluice_device* device, const sluice_product* product,
-                                         const sluice_workspace* workspace, sluice_stream stream);
-/* sluice_run and sluice_run_with for convolutions, with the same caching of kernels, workspaces and errors.
- */
-SLUICE_API sluice_status sluice_conv_run(sluice_device* device, const sluice_convolution* convolution,
-                                         sluice_stream stream);
-SLUICE_API sluice_status sluice_conv_run_with(sluice_device* device, const sluice_convolution* convolution,
-                                              const sluice_workspace* workspace, sluice_stream stream);
-/* Prepares the kernels that sluice_run and sluice_conv_run need for these problems, in parallel. Launches
+ * take at most 4 GB per device, destroyed streams included; beyond that, pass a workspace. It must stay
+ * allocated as long as launches or graphs use it. */
+SLUICE_API sluice_status sluice_run(sluice_device* device, const sluice_call* call, sluice_stream stream);
+/* Prepares the kernels that sluice_run needs for the problems of these calls, in parallel. Launches
  * nothing. */
-SLUICE_API sluice_status sluice_make_ready(sluice_device* device, const sluice_problem* problems,
-                                           int32_t count);
+SLUICE_API sluice_status sluice_make_ready(sluice_device* device, const sluice_call* calls, int32_t count);
 /* Makes sluice_run use this plan for its problem from now on, e.g. a plan with the caller's choices. The
  * kernel used before stays loaded, for graphs that were captured with it. */
 SLUICE_API sluice_status sluice_use_plan(sluice_device* device, const sluice_plan* plan);
@@ -346,15 +337,13 @@ typedef struct {
   int32_t granularity;
   int32_t scale_given; /* 1: per tensor, with the scale read from scales */
   int32_t gate;
+  /* It has 8 bytes or more, and is used only per tensor without scale_given. NULL: the device lends one. */
+  const sluice_workspace* workspace;
 } sluice_quantization;
 /* Launches a quantiser, without synchronisation. The first call prepares it, but fails with not_prepared if
  * the stream is capturing. */
 SLUICE_API sluice_status sluice_quantize(sluice_device* device, const sluice_quantization* what,
                                          sluice_stream stream);
-/* sluice_quantize with the caller's workspace of 8 bytes or more (lifetime: as for sluice_run_with). It is
- * used only by per-tensor quantisation without scale_given. */
-SLUICE_API sluice_status sluice_quantize_with(sluice_device* device, const sluice_quantization* what,
-                                              const sluice_workspace* workspace, sluice_stream stream);
 /* Compiles the quantisers of an input type (bf16, fp16 or fp32) into the cache folder. Needs no GPU. */
 SLUICE_API sluice_status sluice_compile_quantizers(int32_t input, const sluice_options* options,
                                                    sluice_compiled* done);
@@ -437,15 +426,15 @@ typedef struct {
 /* Plans the few kernels that serve all m of a range, for sluice_compile or for inspection. Only products
  * (no convolutions). The problem's m is ignored, and strides of 0 are derived for each m. device NULL is as
  * for sluice_plan_create, and gpu as for sluice_plan_create_for. */
-SLUICE_API sluice_status sluice_plan_rows(const sluice_device* device, const sluice_problem* problem,
+SLUICE_API sluice_status sluice_plan_rows(const sluice_device* device, const sluice_call* call,
                                           const sluice_row_range* rows, sluice_row_plans* found);
-SLUICE_API sluice_status sluice_plan_rows_for(const char* gpu, const sluice_problem* problem,
+SLUICE_API sluice_status sluice_plan_rows_for(const char* gpu, const sluice_call* call,
                                               const sluice_row_range* rows, sluice_row_plans* found);
 /* The text that `sluice plan --rows` prints, for a plan from sluice_plan_rows; "" for any other plan. */
 SLUICE_API const char* sluice_plan_rows_text(const sluice_plan* plan);
 /* Compiles and loads the kernels of a range. From then on sluice_run serves every m of the range without
  * compiling, also while the stream is capturing. summary may be NULL. */
-SLUICE_API sluice_status sluice_make_rows_ready(sluice_device* device, const sluice_problem* problem,
+SLUICE_API sluice_status sluice_make_rows_ready(sluice_device* device, const sluice_call* call,
                                                 const sluice_row_range* rows, sluice_row_summary* summary);
 /* ---- workspaces and kernels that the device owns ---- */
 /* Waits for the device and checks the workspaces it provides. Fails with the first whose counters are not

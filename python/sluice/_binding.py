@@ -4,7 +4,7 @@ current one of their framework, and errors are raised as the classes of ``sluice
 first call with an array, because tvm_ffi imports torch.
 
 The arguments of a call are pairs in any order: the number of a field, then its value. An optional field is left out; an optional
-tensor may also be None. ``kFields`` in sluice/c_api/tvm_ffi_args.h lists the fields; error messages use its names:
+tensor may also be None. ``kFields`` in sluice/c_api/tvm_ffi_fields.h lists the fields; error messages use its names:
 
     product(A, a, B, b, OUT, out, BIAS, bias, ACTIVATION, 1)       runs act(a b + bias)
     product(X, x, PACKED_BLOB, blob, OUT, out, *packed.fields)     runs a product of packed weights
@@ -54,6 +54,7 @@ FORMAT = tuple(FIELDS[f"format.{name}"] for name in ("type", "group", "scale", "
 N, K = FIELDS["n"], FIELDS["k"]
 OP, GRAD_OUTPUT, SCALE_W = FIELDS["op"], FIELDS["grad_output"], FIELDS["scale_w"]
 FPROP, DGRAD, WGRAD = 1, 2, 3
+_UNEVEN = FIELDS["uneven_padding"]
 _STRIDE, _PADDING, _PADDING_AFTER, _DILATION = (tuple(FIELDS[f"{name}[{i}]"] for i in range(3))
                                                for name in ("stride", "padding", "padding_after", "dilation"))
 
@@ -70,9 +71,8 @@ problem_of.release_gil = conv_problem_of.release_gil = False  # they wait for no
 
 
 def format_fields(numbers: tuple) -> tuple:
-    """Returns the (field, value) pairs of a weight format. ``numbers``: type, group, scale, zeros and order, as numbers of the
-    C interface."""
-    return tuple(itertools.chain(*zip(FORMAT, numbers)))
+    """Returns the (field, value) pairs of a weight format. ``numbers`` are those of ``WeightFormat.values``."""
+    return tuple(itertools.chain(*zip(FORMAT, (numbers[0] + 1, *numbers[1:]))))
 
 
 def weights_fields(numbers: tuple) -> tuple:
@@ -86,9 +86,11 @@ def geometry_fields(stride: Sequence[int], padding: Sequence[int], padding_after
     None means equal to ``padding``. Values equal to the default are left out."""
     pairs: list[int] = []
     after = padding if padding_after is None else padding_after
+    uneven = tuple(after) != tuple(padding)
     for fields, numbers, defaults in ((_STRIDE, stride, itertools.repeat(1)), (_DILATION, dilation, itertools.repeat(1)),
-                                      (_PADDING, padding, itertools.repeat(0)), (_PADDING_AFTER, after, padding)):
+                                      (_PADDING, padding, itertools.repeat(0)),
+                                      (_PADDING_AFTER, after if uneven else (), itertools.repeat(0))):
         for field, number, default in zip(fields, numbers, defaults):
             if number != default:
                 pairs += (field, number)
-    return tuple(pairs)
+    return (*pairs, _UNEVEN, 1) if uneven else tuple(pairs)

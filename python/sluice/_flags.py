@@ -17,7 +17,7 @@ _FP8 = ("e4m3", "e5m2")
 
 def flags_of(s: ProblemStruct) -> str:
     """Returns the flags with which the program handles exactly this problem: it finds the same tuning records and kernels."""
-    words = _convolution(s) if s.conv.op else ["--shape", f"{s.m}x{s.n}x{s.k}", *(_weights(s) if s.packed else [])]
+    words = _convolution(s) if s.conv.op else ["--shape", f"{s.m}x{s.n}x{s.k}", *(_weights(s) if s.packed.type else [])]
     return " ".join([*words, *_option("--batch", s.batch, 1), *_types(s), *_strides(s), *_epilogue(s)])
 
 
@@ -31,31 +31,31 @@ def _vector_type(output: str) -> str:
 
 
 def _types(s: ProblemStruct) -> list[str]:
-    a, d = DTYPES[s.a], DTYPES[s.d]
+    a, d = DTYPES[s.a.type], DTYPES[s.d.type]
     words = _option("--dtype", a, "bf16")
-    if s.b != s.a:
-        words = ["--a", a, "--b", DTYPES[s.b]]
+    if s.b.type != s.a.type:
+        words = ["--a", a, "--b", DTYPES[s.b.type]]
     usual = "fp32" if UPDATES[s.update] == "add" else "bf16" if a in _FP8 else a
     return words + _option("--d", d, usual)
 
 
 def _strides(s: ProblemStruct) -> list[str]:
-    words = _option("--a-layout", MAJORS[s.a_major], "k") + _option("--b-layout", MAJORS[s.b_major], "k")
+    words = _option("--a-layout", MAJORS[s.a.major], "k") + _option("--b-layout", MAJORS[s.b.major], "k")
     for name in "abcd":
-        words += _option(f"--ld-{name}", getattr(s, f"{name}_ld"))
+        words += _option(f"--ld-{name}", getattr(s, name).ld)
     for name in "abcd":
-        words += _option(f"--batch-stride-{name}", getattr(s, f"{name}_batch_stride"))
-    return words + _option("--unaligned", "".join(name for name in "abd" if getattr(s, f"{name}_unaligned")), "")
+        words += _option(f"--batch-stride-{name}", getattr(s, name).batch_stride)
+    return words + _option("--unaligned", "".join(name for name in "abd" if getattr(s, name).unaligned), "")
 
 
 def _epilogue(s: ProblemStruct) -> list[str]:
     words = _option("--scale-a", SCALES[s.scale_a], "none") + _option("--scale-b", SCALES[s.scale_b], "none")
-    usual = _vector_type(DTYPES[s.d])
+    usual = _vector_type(DTYPES[s.d.type])
     if s.bias:
         words += ["--bias", *_option("--bias-type", DTYPES[s.bias_type], usual)]
     words += _option("--activation", ACTIVATIONS[s.activation], "none")
     if s.residual:
-        words += ["--residual", *_option("--c-type", DTYPES[s.c_type], usual)]
+        words += ["--residual", *_option("--c-type", DTYPES[s.c.type], usual)]
     if s.gated:
         words.append("--gated")
     words += _option("--scale-d", SCALES[s.scale_d], "none") + _option("--update", UPDATES[s.update], "set")
@@ -63,14 +63,14 @@ def _epilogue(s: ProblemStruct) -> list[str]:
         words.append("--any-order")
     if s.norm_a:
         words.append("--norm-a")
-    sums = SUMS[s.accumulate] if DTYPES[s.a] in _FP8 and not s.packed else "promoted"  # 16-bit sums are in fp32
+    sums = SUMS[s.accumulate] if DTYPES[s.a.type] in _FP8 and not s.packed.type else "promoted"  # 16-bit sums are in fp32
     return words + _option("--accumulate", sums, "promoted")
 
 
 def _weights(s: ProblemStruct) -> list[str]:
     """Returns the flags of the weight format. The order has no flag: the program derives it from the type of the tokens."""
-    w = s.weights
-    kind = WEIGHT_TYPES[w.type]
+    w = s.packed
+    kind = WEIGHT_TYPES[w.type - 1]
     words = ["--weights", "int4" if kind == "uint4" and not w.zeros else kind]
     return (words + _option("--group", w.group, 128) + _option("--weight-scale", DTYPES[w.scale], "fp16")
             + (["--zero", "per_group"] if w.zeros else []))
@@ -88,7 +88,7 @@ def _convolution(s: ProblemStruct) -> list[str]:
         return list(values[:v.spatial])
 
     padding = [str(before) if before == after else f"{before}:{after}"
-               for before, after in zip(axes(v.padding), axes(v.padding_after))]
+               for before, after in zip(axes(v.padding), axes(v.padding_after if v.uneven_padding else v.padding))]
     return ["--conv", CONV_OPS[v.op - 1], "--input", "x".join(map(str, [v.images, v.channels, *axes(v.size)])),
             "--filter", "x".join(map(str, [v.filters, *axes(v.filter)])), *_option("--stride", _per_axis(axes(v.stride)), "1"),
             *_option("--padding", _per_axis(padding), "0"), *_option("--dilation", _per_axis(axes(v.dilation)), "1"),

@@ -7,13 +7,13 @@ import ctypes
 import importlib.util
 import os
 import pathlib
-from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 from typing import Callable, NoReturn, Optional
 
 from . import errors
 from ._arguments import choice_of
 
-C_ABI = 11
+C_ABI = 12
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -21,66 +21,57 @@ class WeightFormatStruct(ctypes.Structure):
     _fields_ = [(name, c_int32) for name in ("type", "group", "scale", "zeros", "order")]
 
 
-class PackedWeightsStruct(ctypes.Structure):
-    _fields_ = [("format", WeightFormatStruct), ("n", c_int64), ("k", c_int64)]
-
-
 class ArrayStruct(ctypes.Structure):
     _fields_ = [("data", c_void_p), *((name, c_int32) for name in ("dtype", "ndim", "device_type", "device")),
                 ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64))]
 
 
-# The arrays of a product, in the order of the C interface's array names.
-PRODUCT_ARRAYS = ("a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma")
-
-
-class ProductStruct(ctypes.Structure):
-    _fields_ = [
-        *((name, POINTER(ArrayStruct)) for name in PRODUCT_ARRAYS),
-        ("packed", POINTER(PackedWeightsStruct)),
-        *((name, c_float) for name in ("alpha", "beta", "epsilon")),
-        *((name, c_int32) for name in ("accumulate", "activation", "gated", "update", "any_order")),
-        ("names", POINTER(c_char_p)),
-    ]
-
-
-# The arrays of a convolution, in the order of the C interface's array names.
-CONVOLUTION_ARRAYS = ("x", "w", "y", "bias", "c", "scale_x", "scale_w", "scale_d")
-
-
-class ConvolutionStruct(ctypes.Structure):
-    _fields_ = [
-        *((name, c_int32) for name in ("op", "spatial")),
-        *((name, POINTER(ArrayStruct)) for name in CONVOLUTION_ARRAYS),
-        *((name, POINTER(c_int64)) for name in ("stride", "dilation", "padding", "padding_after")),
-        *((name, c_float) for name in ("alpha", "beta")),
-        *((name, c_int32) for name in ("accumulate", "activation", "update", "any_order")),
-        ("names", POINTER(c_char_p)),
-    ]
-
-
-class ConvSizesStruct(ctypes.Structure):
+class ConvStruct(ctypes.Structure):
     _fields_ = [
         *((name, c_int32) for name in ("op", "spatial")),
         *((name, c_int64) for name in ("images", "channels", "filters")),
         *((name, c_int64 * 3) for name in ("size", "filter", "stride", "dilation", "padding", "padding_after")),
+        ("uneven_padding", c_int32),
         *((name, c_int64) for name in ("x_pitch", "y_pitch")),
     ]
+
+
+class MatrixStruct(ctypes.Structure):
+    _fields_ = [*((name, c_int32) for name in ("type", "major", "unaligned")), *((name, c_int64) for name in ("ld", "batch_stride"))]
 
 
 class ProblemStruct(ctypes.Structure):
     _fields_ = [
         *((name, c_int64) for name in ("m", "n", "k", "batch")),
-        *((name, c_int32) for name in ("a", "b", "d", "a_major", "b_major")),
-        *((name, c_int64) for name in ("a_ld", "b_ld", "c_ld", "d_ld", "a_batch_stride", "b_batch_stride",
-                                       "c_batch_stride", "d_batch_stride")),
-        *((name, c_int32) for name in ("a_unaligned", "b_unaligned", "d_unaligned")),
-        *((name, c_int32) for name in ("scale_a", "scale_b", "scale_d", "bias", "bias_type", "activation", "gated", "residual",
-                                       "c_type", "accumulate", "update", "any_order", "packed")),
-        ("weights", WeightFormatStruct),
-        ("norm_a", c_int32),
-        ("conv", ConvSizesStruct),
+        *((name, MatrixStruct) for name in "abcd"),
+        ("packed", WeightFormatStruct),
+        *((name, c_int32) for name in ("scale_a", "scale_b", "scale_d", "bias", "bias_type", "residual", "norm_a", "activation", "gated",
+                                       "update", "accumulate", "any_order")),
+        ("conv", ConvStruct),
     ]
+
+
+# The arrays of a call, in the order of sluice_operand.
+OPERANDS = ("a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma")
+
+
+class CallStruct(ctypes.Structure):
+    _fields_ = [
+        ("bytes", c_uint64),
+        ("problem", ProblemStruct),
+        ("operands", POINTER(ArrayStruct) * len(OPERANDS)),
+        ("names", c_char_p * len(OPERANDS)),
+        *((name, c_float) for name in ("alpha", "beta", "epsilon")),
+        ("workspace", c_void_p),
+    ]
+
+
+def new_call(problem: Optional[ProblemStruct] = None) -> CallStruct:
+    """Returns a call without arrays: of a problem, or with the values of sluice_new_call()."""
+    if problem is None:
+        problem = ProblemStruct(batch=1)
+        problem.conv.stride[:] = problem.conv.dilation[:] = (1, 1, 1)
+    return CallStruct(bytes=ctypes.sizeof(CallStruct), problem=problem, alpha=1.0, beta=1.0, epsilon=1e-5)
 
 
 class OptionsStruct(ctypes.Structure):
@@ -126,11 +117,10 @@ _FUNCTIONS = {
     "sluice_error_message": (c_char_p, []),
     "sluice_suggest_nvrtc": ("status", [c_char_p]),
     "sluice_ffi_field": (c_char_p, [c_int32]),
-    "sluice_problem_of": ("status", [POINTER(ProductStruct), POINTER(ProblemStruct)]),
-    "sluice_conv_problem_of": ("status", [POINTER(ConvolutionStruct), POINTER(ProblemStruct)]),
-    "sluice_problem_check": ("status", [POINTER(ProblemStruct)]),
-    "sluice_plan_create": ("status", [c_void_p, POINTER(ProblemStruct), c_char_p, POINTER(c_void_p)]),
-    "sluice_plan_create_for": ("status", [c_char_p, POINTER(ProblemStruct), c_char_p, POINTER(c_void_p)]),
+    "sluice_describe": ("status", [POINTER(CallStruct)]),
+    "sluice_check": ("status", [POINTER(CallStruct)]),
+    "sluice_plan_create": ("status", [c_void_p, POINTER(CallStruct), c_char_p, POINTER(c_void_p)]),
+    "sluice_plan_create_for": ("status", [c_char_p, POINTER(CallStruct), c_char_p, POINTER(c_void_p)]),
     "sluice_plan_free": (None, [c_void_p]),
     "sluice_plan_text": (c_char_p, [c_void_p]),
     "sluice_plan_config": (c_char_p, [c_void_p]),
@@ -144,8 +134,8 @@ _FUNCTIONS = {
     "sluice_compile_quantizers": ("status", [c_int32, POINTER(OptionsStruct), POINTER(CompiledStruct)]),
     "sluice_device_default": ("status", [c_int32, POINTER(c_void_p)]),
     "sluice_device_name": (c_char_p, [c_void_p]),
-    "sluice_race": ("status", [c_void_p, POINTER(ProblemStruct), c_int32, POINTER(c_void_p)]),
-    "sluice_make_ready": ("status", [c_void_p, POINTER(ProblemStruct), c_int32]),
+    "sluice_race": ("status", [c_void_p, POINTER(CallStruct), c_int32, POINTER(c_void_p)]),
+    "sluice_make_ready": ("status", [c_void_p, POINTER(CallStruct), c_int32]),
     "sluice_use_plan": ("status", [c_void_p, c_void_p]),
     "sluice_make_norms_ready": ("status", [c_void_p, c_int32]),
     "sluice_make_quantizers_ready": ("status", [c_void_p, c_int32]),
@@ -159,10 +149,10 @@ _FUNCTIONS = {
     "sluice_packed_numbers_of": ("status", [POINTER(WeightFormatStruct), c_int64, c_int64, POINTER(PackedNumbersStruct)]),
     "sluice_compile_packer": ("status", [POINTER(WeightFormatStruct), POINTER(OptionsStruct), POINTER(CompiledStruct)]),
     "sluice_make_packer_ready": ("status", [c_void_p, POINTER(WeightFormatStruct)]),
-    "sluice_plan_rows": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(RowRangeStruct), POINTER(RowPlansStruct)]),
+    "sluice_plan_rows": ("status", [c_void_p, POINTER(CallStruct), POINTER(RowRangeStruct), POINTER(RowPlansStruct)]),
     "sluice_plan_rows_text": (c_char_p, [c_void_p]),
-    "sluice_plan_rows_for": ("status", [c_char_p, POINTER(ProblemStruct), POINTER(RowRangeStruct), POINTER(RowPlansStruct)]),
-    "sluice_make_rows_ready": ("status", [c_void_p, POINTER(ProblemStruct), POINTER(RowRangeStruct),
+    "sluice_plan_rows_for": ("status", [c_char_p, POINTER(CallStruct), POINTER(RowRangeStruct), POINTER(RowPlansStruct)]),
+    "sluice_make_rows_ready": ("status", [c_void_p, POINTER(CallStruct), POINTER(RowRangeStruct),
                                           POINTER(RowSummaryStruct)]),
     "sluice_device_holdings": ("status", [c_void_p, POINTER(HoldingsStruct)]),
 }

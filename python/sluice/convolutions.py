@@ -8,7 +8,7 @@ from typing import Any, Optional, Sequence, Tuple, Union
 
 from . import errors
 from ._arguments import check_array, entry, shown, size_of
-from ._library import ConvSizesStruct, ProblemStruct, lib
+from ._library import ConvStruct, MatrixStruct, ProblemStruct, lib, new_call
 from ._names import DTYPES, SCALES, number_of
 from .problems import call_pairs, epilogue_fields, epilogue_of, output_type
 
@@ -86,7 +86,7 @@ class Convolution:
     update: str = "set"
     deterministic: bool = True
 
-    def _sizes(self) -> ConvSizesStruct:
+    def _sizes(self) -> ConvStruct:
         op = number_of("op", self.op, CONV_OPS) + 1
         x, w = _numbers("input", self.input), _numbers("filter", self.filter)
         axes = len(x) - 2
@@ -98,10 +98,10 @@ class Convolution:
         padding = per_axis("padding", self.padding, axes)
         after = padding if self.padding_after is None else per_axis("padding_after", self.padding_after, axes)
         three = ctypes.c_int64 * MOST_AXES
-        return ConvSizesStruct(
+        return ConvStruct(
             op=op, spatial=axes, images=x[0], channels=x[1], filters=w[0], size=three(*x[2:]), filter=three(*w[1:]),
             stride=three(*per_axis("stride", self.stride, axes)), dilation=three(*per_axis("dilation", self.dilation, axes)),
-            padding=three(*padding), padding_after=three(*after), x_pitch=size_of("input_pitch", self.input_pitch),
+            padding=three(*padding), padding_after=three(*after), uneven_padding=int(after != padding), x_pitch=size_of("input_pitch", self.input_pitch),
             y_pitch=size_of("output_pitch", self.output_pitch))
 
     def struct(self) -> ProblemStruct:
@@ -109,7 +109,8 @@ class Convolution:
         lists of the wrong length."""
         dtype = number_of("dtype", self.dtype, DTYPES)
         return ProblemStruct(
-            batch=1, a=dtype, b=dtype, d=output_type(dtype, self.out_dtype, "out_dtype"),
+            batch=1, a=MatrixStruct(type=dtype), b=MatrixStruct(type=dtype),
+            d=MatrixStruct(type=output_type(dtype, self.out_dtype, "out_dtype")),
             scale_a=number_of("scale_x", self.scale_x, SCALES), scale_b=number_of("scale_w", self.scale_w, SCALES),
             conv=self._sizes(), **epilogue_fields(self))
 
@@ -138,7 +139,7 @@ class Convolution:
     def check(self) -> None:
         """Raises the error that a convolution of this problem would raise for its sizes, types and strides. Plans nothing
         and needs no GPU."""
-        lib.sluice_problem_check(ctypes.byref(self.struct()))
+        lib.sluice_check(ctypes.byref(new_call(self.struct())))
 
     @classmethod
     def from_struct(cls, s: ProblemStruct) -> "Convolution":
@@ -149,10 +150,10 @@ class Convolution:
         def axes(values: Any) -> Tuple[int, ...]:
             return tuple(values[:v.spatial])
 
-        after = axes(v.padding_after)
+        after = axes(v.padding_after if v.uneven_padding else v.padding)
         return cls(
             CONV_OPS[v.op - 1], (v.images, v.channels, *axes(v.size)), (v.filters, *axes(v.filter)), axes(v.stride),
-            axes(v.padding), axes(v.dilation), after if after != axes(v.padding) else None, DTYPES[s.a], DTYPES[s.d], v.x_pitch,
+            axes(v.padding), axes(v.dilation), after if after != axes(v.padding) else None, DTYPES[s.a.type], DTYPES[s.d.type], v.x_pitch,
             v.y_pitch, scale_x=SCALES[s.scale_a], scale_w=SCALES[s.scale_b], **epilogue_of(s))
 
 

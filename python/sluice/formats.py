@@ -43,7 +43,7 @@ class WeightFormat:
         group = size_of("group", self.group)
         if not 0 <= group < 2**15:
             raise errors.InvalidConfig(f"group = {group}: group must be 32, 64, 128, or 0 for one scale a row")
-        return WeightFormatStruct(type=number_of("type", self.type, WEIGHT_TYPES), group=group,
+        return WeightFormatStruct(type=number_of("type", self.type, WEIGHT_TYPES) + 1, group=group,
                                   scale=number_of("scale", self.scale, DTYPES), zeros=switch_of("zeros", self.zeros),
                                   order=number_of("order", self.order, ORDERS))
 
@@ -55,25 +55,26 @@ class WeightFormat:
 
     @property
     def values(self) -> Tuple[int, int, int, int, int]:
-        """``type``, ``group``, ``scale``, ``zeros`` and ``order`` as numbers of the C interface."""
+        """``type``, ``group``, ``scale``, ``zeros`` and ``order`` as numbers, as ops and saved graphs have them. They are those of
+        the C interface, but for ``type``, which is one less."""
         s = self.struct()
-        return s.type, s.group, s.scale, s.zeros, s.order
+        return s.type - 1, s.group, s.scale, s.zeros, s.order
 
     @property
     def number(self) -> int:
         """The whole format as one number, as the state of a layer stores it."""
         s = self.struct()
-        return s.type | s.scale << 4 | s.zeros << 8 | s.order << 9 | s.group << 16
+        return s.type - 1 | s.scale << 4 | s.zeros << 8 | s.order << 9 | s.group << 16
 
     @classmethod
     def from_struct(cls, s: WeightFormatStruct) -> "WeightFormat":
-        return cls(WEIGHT_TYPES[s.type], s.group, DTYPES[s.scale], bool(s.zeros), ORDERS[s.order])
+        return cls(WEIGHT_TYPES[s.type - 1], s.group, DTYPES[s.scale], bool(s.zeros), ORDERS[s.order])
 
     @classmethod
     def from_number(cls, number: int) -> "WeightFormat":
         number = integer("number", number)
         try:
-            made = cls.from_struct(WeightFormatStruct(number & 15, number >> 16, number >> 4 & 15, number >> 8 & 1, number >> 9 & 1))
+            made = cls.from_struct(WeightFormatStruct((number & 15) + 1, number >> 16, number >> 4 & 15, number >> 8 & 1, number >> 9 & 1))
             known = made.number == number
         except (IndexError, errors.Error):
             known = False

@@ -10,8 +10,8 @@ from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Sequence, Unio
 
 from . import errors
 from ._arguments import check_keywords, choice_of, choices_of, entry, integer, list_of, name_of, path_of, shown, size_of, switch_of
-from ._library import (CompiledStruct, Handle, OptionsStruct, ProblemStruct, RowPlansStruct, RowRangeStruct, default_device,
-                       lib)
+from ._library import (CallStruct, CompiledStruct, Handle, OptionsStruct, RowPlansStruct, RowRangeStruct, default_device, lib,
+                       new_call)
 from ._names import DTYPES, number_of
 from .convolutions import Convolution
 from .formats import WeightFormat
@@ -185,7 +185,7 @@ def plan(problem: Optional[AnyProblem] = None, *, device: Optional[int] = None, 
     choices = _text_of(numbers, {"schedule": schedule, "store": store, "raster": raster, "combine": combine},
                        {"swapped": swapped, "ignore_records": ignore_records or None})
     handle = Handle(lib.sluice_plan_free)
-    _for_target(lib.sluice_plan_create, device, gpu, ctypes.byref(problem.struct()), choices, ctypes.byref(handle._as_parameter_))
+    _for_target(lib.sluice_plan_create, device, gpu, ctypes.byref(new_call(problem.struct())), choices, ctypes.byref(handle._as_parameter_))
     return Plan(handle, problem)
 
 
@@ -223,8 +223,8 @@ def race(problem: Optional[AnyProblem] = None, *, candidates: int = 3, device: i
     if not 1 <= count <= MOST_CANDIDATES:
         raise errors.InvalidArgument(f"candidates = {shown(count)} must be in 1..{MOST_CANDIDATES}: pass 3, which finds most of the "
                                      "gain")
-    struct, handle = raced.struct(), Handle(lib.sluice_plan_free)  # made before the device: a wrong problem raises even without a GPU
-    lib.sluice_race(default_device(device), ctypes.byref(struct), count, ctypes.byref(handle._as_parameter_))
+    call, handle = new_call(raced.struct()), Handle(lib.sluice_plan_free)  # made before the device: a wrong problem raises even without a GPU
+    lib.sluice_race(default_device(device), ctypes.byref(call), count, ctypes.byref(handle._as_parameter_))
     return Plan(handle, raced)
 
 
@@ -282,7 +282,7 @@ def plan_rows(problem: Problem, m: Rows, *, device: Optional[int] = None, gpu: O
     if isinstance(_item_of(problem), Plan):
         _refuse_rows(problem, m)  # type: ignore[arg-type]
     rows, found = _rows_of(m), RowPlansStruct()
-    _for_target(lib.sluice_plan_rows, device, gpu, ctypes.byref(problem.struct()), ctypes.byref(rows), ctypes.byref(found))
+    _for_target(lib.sluice_plan_rows, device, gpu, ctypes.byref(new_call(problem.struct())), ctypes.byref(rows), ctypes.byref(found))
     plans = []
     for i in range(found.count):
         handle = Handle(lib.sluice_plan_free)
@@ -399,11 +399,11 @@ def prepare(what: Union[Preparable, Iterable[Preparable]], *, m: Optional[Rows] 
         for item in items:
             if isinstance(item, Plan):
                 _refuse_rows(item, m)
-            lib.sluice_make_rows_ready(handle, ctypes.byref(item.struct()), ctypes.byref(rows), None)
+            lib.sluice_make_rows_ready(handle, ctypes.byref(new_call(item.struct())), ctypes.byref(rows), None)
         return
-    problems = [item.struct() for item in items if not isinstance(item, Plan)]
-    if problems:
-        lib.sluice_make_ready(handle, (ProblemStruct * len(problems))(*problems), len(problems))
+    calls = [new_call(item.struct()) for item in items if not isinstance(item, Plan)]
+    if calls:
+        lib.sluice_make_ready(handle, (CallStruct * len(calls))(*calls), len(calls))
     for item in items:
         if isinstance(item, Plan):
             lib.sluice_use_plan(handle, item._handle)

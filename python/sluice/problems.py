@@ -8,14 +8,15 @@ from typing import Any, Optional
 
 from . import errors
 from ._arguments import check_array, entry, shown, size_of, switch_of
-from ._library import ProblemStruct, lib
+from ._library import MatrixStruct, ProblemStruct, lib, new_call
 from ._names import ACTIVATIONS, DTYPES, MAJORS, SCALES, SUMS, UPDATES, number_of
 from .formats import WeightFormat
 
-# The fields that are the same in ``Problem`` and in the C struct: sizes, names, and switches.
-_SIZES = [name for name, kind, *_ in ProblemStruct._fields_ if kind is ctypes.c_int64]
-_NAMED = {"a_major": MAJORS, "b_major": MAJORS, "scale_a": SCALES, "scale_b": SCALES}
-_SWITCHES = ("gated", "a_unaligned", "b_unaligned", "d_unaligned")
+_SIZES = ("m", "n", "k", "batch")
+# The fields of a matrix in the C struct, and the matrices of which ``Problem`` has them: ``a_ld`` is ``a.ld`` there.
+_STRIDES = {"ld": "abcd", "batch_stride": "abcd"}
+_MAJORS, _UNALIGNED = "ab", "abd"
+_SCALED = {"scale_a": SCALES, "scale_b": SCALES}
 _EPILOGUE = {"scale_d": SCALES, "activation": ACTIVATIONS, "accumulate": SUMS, "update": UPDATES}
 # The fields that a product of packed weights has no use for.
 _NOT_PACKED = ("batch", "b", "a_major", "b_major", "b_ld", "a_batch_stride", "b_batch_stride", "c_batch_stride", "d_batch_stride",
@@ -35,13 +36,13 @@ def epilogue_fields(problem: Any) -> dict[str, int]:
     Raises ``InvalidArgument`` for an unknown name."""
     bias, c = problem.bias, problem.c
     return {"bias": int(bias is not None), "bias_type": 0 if bias is None else number_of("bias", bias, DTYPES),
-            "residual": int(c is not None), "c_type": 0 if c is None else number_of("c", c, DTYPES),
+            "residual": int(c is not None), "c": MatrixStruct(type=0 if c is None else number_of("c", c, DTYPES)),
             "any_order": 1 - switch_of("deterministic", problem.deterministic), **_numbers(problem, _EPILOGUE)}
 
 
 def epilogue_of(s: ProblemStruct) -> dict[str, Any]:
     """Returns the arguments of ``Problem`` and ``Convolution`` that ``epilogue_fields`` would turn into these fields."""
-    return {"bias": DTYPES[s.bias_type] if s.bias else None, "c": DTYPES[s.c_type] if s.residual else None,
+    return {"bias": DTYPES[s.bias_type] if s.bias else None, "c": DTYPES[s.c.type] if s.residual else None,
             "deterministic": not s.any_order, **_names(s, _EPILOGUE)}
 
 
@@ -134,11 +135,17 @@ class Problem:
         """Returns the struct of the C interface. Raises ``InvalidArgument`` for an unknown name, and for a field that has no use
         beside ``packed`` or without it."""
         a = number_of("a", self.a, DTYPES)
-        sizes = {name: size_of(name, getattr(self, name)) for name in _SIZES}
-        switches = {name: switch_of(name, getattr(self, name)) for name in _SWITCHES}
-        return ProblemStruct(**sizes, a=a, b=number_of("b", DTYPES[a] if self.b is None else self.b, DTYPES),
-                             d=output_type(a, self.d), **_numbers(self, _NAMED), **switches, **epilogue_fields(self),
-                             **self._weights())
+        s = ProblemStruct(**{name: size_of(name, getattr(self, name)) for name in _SIZES}, gated=switch_of("gated", self.gated),
+                          **_numbers(self, _SCALED), **epilogue_fields(self), **self._weights())
+        s.a.type, s.b.type, s.d.type = a, number_of("b", DTYPES[a] if self.b is None else self.b, DTYPES), output_type(a, self.d)
+        for field, matrices in _STRIDES.items():
+            for name in matrices:
+                setattr(getattr(s, name), field, size_of(f"{name}_{field}", getattr(self, f"{name}_{field}")))
+        for name in _MAJORS:
+            getattr(s, name).major = number_of(f"{name}_major", getattr(self, f"{name}_major"), MAJORS)
+        for name in _UNALIGNED:
+            getattr(s, name).unaligned = switch_of(f"{name}_unaligned", getattr(self, f"{name}_unaligned"))
+        return s
 
     def _weights(self) -> dict[str, Any]:
         """Returns the struct's fields of packed weights."""
@@ -154,7 +161,7 @@ class Problem:
             if getattr(self, name) != getattr(Problem, name):
                 raise errors.InvalidArgument(f"{name} = {shown(getattr(self, name))} and packed is given: a product of packed weights takes "
                                              "no such field: leave it out")
-        return {"packed": 1, "weights": self.packed.struct(), "norm_a": norm}
+        return {"packed": self.packed.struct(), "norm_a": norm}
 
     def flags(self) -> str:
         """Returns the problem as flags of the ``sluice`` program: ``sluice tune``, ``plan`` and ``compile`` with them, or a
@@ -166,16 +173,18 @@ class Problem:
     def check(self) -> None:
         """Raises the error that a product of this problem would raise for its sizes, types and strides. Plans nothing
         and needs no GPU."""
-        lib.sluice_problem_check(ctypes.byref(self.struct()))
+        lib.sluice_check(ctypes.byref(new_call(self.struct())))
 
     @classmethod
     def from_struct(cls, s: ProblemStruct) -> "Problem":
         made: dict[str, Any] = {name: getattr(s, name) for name in _SIZES}
-        made.update({name: DTYPES[getattr(s, name)] for name in "abd"}, **_names(s, _NAMED), **epilogue_of(s))
-        made.update({name: bool(getattr(s, name)) for name in _SWITCHES})
-        if s.packed:
+        made.update({name: DTYPES[getattr(s, name).type] for name in "abd"}, gated=bool(s.gated), **_names(s, _SCALED), **epilogue_of(s))
+        made.update({f"{name}_{field}": getattr(getattr(s, name), field) for field, matrices in _STRIDES.items() for name in matrices})
+        made.update({f"{name}_major": MAJORS[getattr(s, name).major] for name in _MAJORS})
+        made.update({f"{name}_unaligned": bool(getattr(s, name).unaligned) for name in _UNALIGNED})
+        if s.packed.type:
             made.update({name: getattr(cls, name) for name in _NOT_PACKED})
-            made.update(packed=WeightFormat.from_struct(s.weights), norm_a=bool(s.norm_a))
+            made.update(packed=WeightFormat.from_struct(s.packed), norm_a=bool(s.norm_a))
         return cls(**made)
 
 

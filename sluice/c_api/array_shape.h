@@ -146,17 +146,20 @@ inline Result<i64> pitch_of(const Named& x, const char* remedy = nullptr) {
   return x->shape[0] <= 1 ? i64{0} : stride(*x.array, 0);
 }
 
+/// Checks that `x` is in the same memory as `first`. Error: wrong_device.
+inline Result<void> check_same_memory(const Named& x, const Named& first) {
+  if (ordinal_of(*x.array) == ordinal_of(*first.array)) return {};
+  return Error{ErrorCode::wrong_device, x.name() + " is in " + place_text(ordinal_of(*x.array)) + " and " +
+                                            first.name() + " in " + place_text(ordinal_of(*first.array)) +
+                                            ": all must be in one memory; move it"};
+}
 /// Returns the memory that holds all arrays: a CUDA ordinal, or kOnHost. Error: wrong_device, if they are in
 /// different memories.
 inline Result<int> one_memory(std::initializer_list<Named> arrays) {
-  const Named& first = *arrays.begin();
-  const int ordinal = ordinal_of(*first.array);
   for (const Named& x : arrays)
-    if (x.array != nullptr && ordinal_of(*x.array) != ordinal)
-      return Error{ErrorCode::wrong_device, x.name() + " is in " + place_text(ordinal_of(*x.array)) +
-                                                " and " + first.name() + " in " + place_text(ordinal) +
-                                                ": all must be in one memory; move it"};
-  return ordinal;
+    if (x.array != nullptr)
+      if (const Result<void> same = check_same_memory(x, *arrays.begin()); !same) return same.error();
+  return ordinal_of(*arrays.begin()->array);
 }
 
 /// Checks that `memory` belongs to the GPU `ordinal`, on which the call runs. Error: wrong_device.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts the sizes of a convolution between the C interface's order (outermost axis first) and the
 // library's (innermost first). conv::problem() checks the rules.
-#include <sluice/c_api/convolutions.h>
+#include <sluice/c_api/values.h>
 
 #include <limits>
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 static_assert(SLUICE_FPROP == static_cast<int>(ConvOp::fprop) &&
               SLUICE_DGRAD == static_cast<int>(ConvOp::dgrad) &&
               SLUICE_WGRAD == static_cast<int>(ConvOp::wgrad));
-static_assert(kMostSpatial == sizeof(sluice_conv_sizes::size) / sizeof(int64_t));
+static_assert(kMostSpatial == sizeof(sluice_conv::size) / sizeof(int64_t));
 
 /// One list of per-axis values from C, with its name for error messages.
 struct AxisList {
@@ -50,7 +50,7 @@ Result<void> check_spatial(int32_t spatial) {
                                                 "images and channels"};
 }
 
-Result<Conv> conv_of(const sluice_conv_sizes& v) {
+Result<Conv> conv_of(const sluice_conv& v) {
   SLUICE_TRY(check_spatial(v.spatial));
   Conv conv{.op = static_cast<ConvOp>(v.op),
             .spatial = v.spatial,
@@ -64,25 +64,28 @@ Result<Conv> conv_of(const sluice_conv_sizes& v) {
   SLUICE_TAKE(conv.stride, axes_of({"stride", v.stride}, v.spatial, kOnes));
   SLUICE_TAKE(conv.dilation, axes_of({"dilation", v.dilation}, v.spatial, kOnes));
   SLUICE_TAKE(conv.padding, axes_of({"padding", v.padding}, v.spatial, Axes{}));
-  SLUICE_TAKE(conv.padding_after, axes_of({"padding_after", v.padding_after}, v.spatial, Axes{}));
+  SLUICE_TAKE(conv.padding_after, v.uneven_padding != 0
+                                      ? axes_of({"padding_after", v.padding_after}, v.spatial, Axes{})
+                                      : Result<Axes>(conv.padding));
   return conv;
 }
 
-sluice_conv_sizes values_of(const Conv& conv) {
+sluice_conv values_of(const Conv& conv) {
   if (!is_conv(conv)) return {};
-  sluice_conv_sizes v{.op = static_cast<int32_t>(conv.op),
-                      .spatial = conv.spatial,
-                      .images = conv.images,
-                      .channels = conv.channels,
-                      .filters = conv.filters,
-                      .size = {},
-                      .filter = {},
-                      .stride = {},
-                      .dilation = {},
-                      .padding = {},
-                      .padding_after = {},
-                      .x_pitch = conv.x_pitch,
-                      .y_pitch = conv.y_pitch};
+  sluice_conv v{.op = static_cast<int32_t>(conv.op),
+                .spatial = conv.spatial,
+                .images = conv.images,
+                .channels = conv.channels,
+                .filters = conv.filters,
+                .size = {},
+                .filter = {},
+                .stride = {},
+                .dilation = {},
+                .padding = {},
+                .padding_after = {},
+                .uneven_padding = conv.padding_after == conv.padding ? 0 : 1,
+                .x_pitch = conv.x_pitch,
+                .y_pitch = conv.y_pitch};
   store(conv.size, conv.spatial, v.size);
   store(conv.filter, conv.spatial, v.filter);
   store(conv.stride, conv.spatial, v.stride);

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of the C interface that need a GPU; library.cc has those that do not.
-#include <sluice/c_api/convolutions.h>
+#include <sluice/c_api/call.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/options.h>
-#include <sluice/c_api/products.h>
 
 #include <array>
 #include <atomic>
 #include <mutex>
-#include <type_traits>
 
 using namespace sluice;
 using namespace sluice::c_api;
@@ -47,66 +45,26 @@ Result<sluice_device*> sluice::c_api::default_device(int ordinal) {
 
 namespace {
 
-/// Returns the arguments of a launch. With packed weights, alpha 0 counts as 1, and beta without C too.
-gemm::Args args_of(const sluice_pointers& p, const Problem& problem, const WorkspaceView& workspace) {
-  const bool packed = is_packed(problem);
-  return {.a = p.a,
-          .b = p.b,
-          .c = p.c,
-          .d = p.d,
-          .scale_a = p.scale_a,
-          .scale_b = p.scale_b,
-          .scale_d = p.scale_d,
-          .bias = p.bias,
-          .gamma = p.gamma,
-          .epsilon = p.epsilon,
-          .alpha = packed && p.alpha == 0 ? 1.0f : p.alpha,
-          .beta = packed && p.c == nullptr ? 1.0f : p.beta,
-          .workspace = workspace};
-}
-
-Named first_of(const sluice_product& product) {
-  return named(product, kNameA);
-}
-Named first_of(const sluice_convolution& convolution) {
-  return named(convolution, roles_of(convolution.op).a);
-}
-
-/// Runs a product or a convolution of arrays with a lent workspace.
-template <class What>
-sluice_status run_arrays(sluice_device* device, const What* what, const WorkspaceView& workspace,
-                         Stream stream) {
-  constexpr bool kProduct = std::is_same_v<What, sluice_product>;
-  if (device == nullptr || what == nullptr)
-    return fail(null_argument(device == nullptr ? "device" : kProduct ? "product" : "convolution"));
-  auto found = call_of(*what);
-  if (!found) return fail(found.error());
-  if (const Result<void> there = check_on(first_of(*what), found->memory, device->session.device().ordinal());
-      !there)
-    return fail(there.error());
-  found->args.workspace = workspace;
-  const Result<void> done = device->session.run(found->problem, found->args, stream);
-  return done ? SLUICE_OK : fail(with_names(*what, done.error()));
-}
-/// Runs a product or a convolution of arrays with the caller's workspace.
-template <class What>
-sluice_status run_arrays(sluice_device* device, const What* what, const sluice_workspace* workspace,
-                         Stream stream) {
-  if (workspace == nullptr) return fail(null_argument("workspace"));
-  return run_arrays(device, what, workspace->workspace.view(), stream);
-}
-
-sluice_status run_quantizer(sluice_device* device, const sluice_quantization* what,
-                            const WorkspaceView& workspace, Stream stream) {
-  if (device == nullptr || what == nullptr) return fail(null_argument(device == nullptr ? "device" : "what"));
-  Result<QuantizeCall> call = quantization_of(*what);
-  if (!call) return fail(call.error());
-  if (const Result<void> there =
-          check_on({"input", what->input}, call->memory, device->session.device().ordinal());
-      !there)
-    return fail(there.error());
-  call->args.workspace = workspace;
-  return status_of(device->session.quantize(*call, stream));
+/// Returns the arguments of a launch.
+gemm::Args args_of(const sluice_call& call) {
+  const auto data = [&](sluice_operand which) {
+    return call.operands[which] != nullptr ? call.operands[which]->data : nullptr;
+  };
+  const auto floats = [&](sluice_operand which) { return static_cast<const float*>(data(which)); };
+  return {.a = data(SLUICE_A),
+          .b = data(SLUICE_B),
+          .c = data(SLUICE_C),
+          .d = data(SLUICE_D),
+          .scale_a = floats(SLUICE_SCALE_A),
+          .scale_b = floats(SLUICE_SCALE_B),
+          .scale_d = floats(SLUICE_SCALE_D),
+          .bias = data(SLUICE_BIAS),
+          .gamma = data(SLUICE_GAMMA),
+          .epsilon = call.epsilon,
+          .alpha = call.alpha,
+          .beta = call.beta,
+          .workspace = call.workspace != nullptr ? call.workspace->workspace.view() : WorkspaceView{},
+          .names = call.names};
 }
 
 enum class Direction { pack, unpack };
@@ -174,12 +132,12 @@ const char* sluice_device_name(const sluice_device* device) {
   return device != nullptr ? device->name.c_str() : nullptr;
 }
 
-sluice_status sluice_race(const sluice_device* device, const sluice_problem* problem, int32_t candidates,
+sluice_status sluice_race(const sluice_device* device, const sluice_call* call, int32_t candidates,
                           sluice_plan** plan) {
   return guarded([&] {
     if (device == nullptr) return fail(null_argument("device"));
     const Device& on = device->session.device();
-    return give_plan(problem, {.info = on.info()}, plan,
+    return give_plan(call, {.info = on.info()}, plan,
                      [&](const Problem& of) { return gemm::race(on, of, candidates); });
   });
 }
@@ -199,14 +157,11 @@ void sluice_kernel_free(sluice_kernel* kernel) {
   delete kernel;
 }
 
-sluice_status sluice_launch(const sluice_kernel* kernel, const sluice_pointers* p,
-                            const sluice_workspace* workspace, sluice_stream stream) {
+sluice_status sluice_launch(const sluice_kernel* kernel, const sluice_call* call, sluice_stream stream) {
   return guarded([&] {
-    if (kernel == nullptr || p == nullptr)
-      return fail(null_argument(kernel == nullptr ? "kernel" : "pointers"));
-    const WorkspaceView view = workspace != nullptr ? workspace->workspace.view() : WorkspaceView{};
-    const gemm::Kernel& prepared = kernel->kernel;
-    return status_of(gemm::launch(prepared, args_of(*p, prepared.plan().problem, view), stream));
+    if (kernel == nullptr) return fail(null_argument("kernel"));
+    if (const Result<void> good = check_call(call); !good) return fail(good.error());
+    return status_of(gemm::launch(kernel->kernel, args_of(*call), stream));
   });
 }
 
@@ -245,36 +200,26 @@ sluice_status sluice_workspace_reset(sluice_workspace* workspace, sluice_stream 
   });
 }
 
-sluice_status sluice_run(sluice_device* device, const sluice_product* product, sluice_stream stream) {
-  return guarded([&] { return run_arrays(device, product, WorkspaceView{}, stream); });
-}
-sluice_status sluice_run_with(sluice_device* device, const sluice_product* product,
-                              const sluice_workspace* workspace, sluice_stream stream) {
-  return guarded([&] { return run_arrays(device, product, workspace, stream); });
-}
-
-sluice_status sluice_conv_run(sluice_device* device, const sluice_convolution* convolution,
-                              sluice_stream stream) {
-  return guarded([&] { return run_arrays(device, convolution, WorkspaceView{}, stream); });
-}
-sluice_status sluice_conv_run_with(sluice_device* device, const sluice_convolution* convolution,
-                                   const sluice_workspace* workspace, sluice_stream stream) {
-  return guarded([&] { return run_arrays(device, convolution, workspace, stream); });
-}
-
-sluice_status sluice_make_ready(sluice_device* device, const sluice_problem* problems, int32_t count) {
+sluice_status sluice_run(sluice_device* device, const sluice_call* call, sluice_stream stream) {
   return guarded([&] {
-    if (device == nullptr || (problems == nullptr && count > 0))
-      return fail(null_argument(device == nullptr ? "device" : "problems"));
+    if (device == nullptr) return fail(null_argument("device"));
+    if (const Result<void> good = check_call(call); !good) return fail(good.error());
+    return status_of(run(*device, *call, stream));
+  });
+}
+
+sluice_status sluice_make_ready(sluice_device* device, const sluice_call* calls, int32_t count) {
+  return guarded([&] {
+    if (device == nullptr || (calls == nullptr && count > 0))
+      return fail(null_argument(device == nullptr ? "device" : "calls"));
     if (count < 0) return fail(negative_count(count));
     std::vector<Problem> read;
     for (int32_t i = 0; i < count; ++i) {
-      const Result<Problem> problem = problem_of(problems[i]);
+      const Result<Problem> problem = problem_of(&calls[i]);
       if (!problem) return fail(problem.error());
       read.push_back(*problem);
     }
-    const Result<void> done = device->session.make_ready(read);
-    return done ? SLUICE_OK : fail(in_c_names(done.error()));
+    return status_of(device->session.make_ready(read));
   });
 }
 
@@ -287,14 +232,17 @@ sluice_status sluice_use_plan(sluice_device* device, const sluice_plan* plan) {
 }
 
 sluice_status sluice_quantize(sluice_device* device, const sluice_quantization* what, sluice_stream stream) {
-  return guarded([&] { return run_quantizer(device, what, {}, stream); });
-}
-
-sluice_status sluice_quantize_with(sluice_device* device, const sluice_quantization* what,
-                                   const sluice_workspace* workspace, sluice_stream stream) {
   return guarded([&] {
-    if (workspace == nullptr) return fail(null_argument("workspace"));
-    return run_quantizer(device, what, workspace->workspace.view(), stream);
+    if (device == nullptr || what == nullptr)
+      return fail(null_argument(device == nullptr ? "device" : "what"));
+    Result<QuantizeCall> call = quantization_of(*what);
+    if (!call) return fail(call.error());
+    if (const Result<void> there =
+            check_on({"input", what->input}, call->memory, device->session.device().ordinal());
+        !there)
+      return fail(there.error());
+    if (what->workspace != nullptr) call->args.workspace = what->workspace->workspace.view();
+    return status_of(device->session.quantize(*call, stream));
   });
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/c_api/call.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/session.h>
 #include <sluice/c_api/values.h>
@@ -50,14 +51,12 @@ Result<Target> target_of(const sluice_device* device, const char* gpu);
 std::unique_ptr<sluice_plan> handle_of(const Plan& plan, const Target& target);
 /// Returns a handle of the plan that `make` makes of a problem.
 template <class Make>
-sluice_status give_plan(const sluice_problem* problem, const Target& target, sluice_plan** plan,
-                        const Make& make) {
-  if (problem == nullptr || plan == nullptr)
-    return fail(null_argument(problem == nullptr ? "problem" : "plan"));
-  const Result<Problem> read = problem_of(*problem);
+sluice_status give_plan(const sluice_call* call, const Target& target, sluice_plan** plan, const Make& make) {
+  if (plan == nullptr) return fail(null_argument("plan"));
+  const Result<Problem> read = problem_of(call);
   if (!read) return fail(read.error());
   const Result<Plan> made = make(*read);
-  if (!made) return fail(in_c_names(made.error()));
+  if (!made) return fail(made.error());
   *plan = handle_of(*made, target).release();
   return SLUICE_OK;
 }

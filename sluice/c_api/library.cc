@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of the C interface that need no GPU: version, errors, problems, plans, compilation. device.cc
 // has the others.
-#include <sluice/c_api/convolutions.h>
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/options.h>
-#include <sluice/c_api/products.h>
 
 #include <sluice/compile.h>
 #include <sluice/host/jit/compile_ahead.h>
 #include <sluice/host/jit/nvrtc_api.h>
+#include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/text/pack_units.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/try.h>
@@ -29,31 +28,10 @@ sluice_status status_of(const Result<Compiled>& result, sluice_compiled* done) {
   return result->first_failure ? fail(*result->first_failure) : SLUICE_OK;
 }
 
-sluice_status create_plan(const Result<Target>& target, const sluice_problem* problem, const char* choices,
+sluice_status create_plan(const Result<Target>& target, const sluice_call* call, const char* choices,
                           sluice_plan** made) {
   if (!target) return fail(target.error());
-  return give_plan(problem, *target, made, [&](const Problem& of) { return plan(of, *target, choices); });
-}
-
-Result<sluice_problem> checked_values(const ProductCall& found) {
-  SLUICE_TRY(check(found.problem));
-  return values_of(found.problem);
-}
-Result<sluice_problem> checked_values(const ConvCall& call) {
-  SLUICE_TRY(check(call.problem));
-  return values_of(call);
-}
-
-/// Fills in the sluice_problem of a product or a convolution of arrays.
-template <class What>
-sluice_status describe_call(const What& what, sluice_problem* problem) {
-  if (problem == nullptr) return fail(null_argument("problem"));
-  const auto call = call_of(what);
-  if (!call) return fail(call.error());
-  const Result<sluice_problem> values = checked_values(*call);
-  if (!values) return fail(with_names(what, values.error()));
-  *problem = *values;
-  return SLUICE_OK;
+  return give_plan(call, *target, made, [&](const Problem& of) { return plan(of, *target, choices); });
 }
 
 }  // namespace
@@ -96,38 +74,35 @@ sluice_status sluice_suggest_nvrtc(const char* folder) {
   });
 }
 
-sluice_status sluice_problem_of(const sluice_product* product, sluice_problem* problem) {
+sluice_status sluice_describe(sluice_call* call) {
   return guarded([&] {
-    if (product == nullptr) return fail(null_argument("product"));
-    return describe_call(*product, problem);
+    if (const Result<void> good = check_call(call); !good) return fail(good.error());
+    const Result<sluice_problem> found = described(*call);
+    if (!found) return fail(found.error());
+    call->problem = *found;
+    return SLUICE_OK;
   });
 }
 
-sluice_status sluice_conv_problem_of(const sluice_convolution* convolution, sluice_problem* problem) {
+sluice_status sluice_check(const sluice_call* call) {
   return guarded([&] {
-    if (convolution == nullptr) return fail(null_argument("convolution"));
-    return describe_call(*convolution, problem);
+    const Result<Problem> problem = problem_of(call);
+    if (!problem) return fail(problem.error());
+    const Result<Problem> checked = check_problem(*problem);
+    return checked ? SLUICE_OK : fail(checked.error());
   });
 }
 
-sluice_status sluice_problem_check(const sluice_problem* problem) {
-  return guarded([&] {
-    if (problem == nullptr) return fail(null_argument("problem"));
-    const Result<Problem> read = problem_of(*problem);
-    return read ? status_of(check(*read)) : fail(read.error());
-  });
+sluice_status sluice_plan_create(const sluice_device* device, const sluice_call* call, const char* choices,
+                                 sluice_plan** plan) {
+  return guarded([&] { return create_plan(target_of(device, nullptr), call, choices, plan); });
 }
 
-sluice_status sluice_plan_create(const sluice_device* device, const sluice_problem* problem,
-                                 const char* choices, sluice_plan** plan) {
-  return guarded([&] { return create_plan(target_of(device, nullptr), problem, choices, plan); });
-}
-
-sluice_status sluice_plan_create_for(const char* gpu, const sluice_problem* problem, const char* choices,
+sluice_status sluice_plan_create_for(const char* gpu, const sluice_call* call, const char* choices,
                                      sluice_plan** plan) {
   return guarded([&] {
     if (gpu == nullptr) return fail(null_argument("gpu"));
-    return create_plan(target_of(nullptr, gpu), problem, choices, plan);
+    return create_plan(target_of(nullptr, gpu), call, choices, plan);
   });
 }
 

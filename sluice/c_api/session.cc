@@ -18,8 +18,7 @@ namespace {
 
 /// The remedy in an error message: the C or Python function to call before a capture.
 template <class Op>
-constexpr const char* kRemedy =
-    "call prepare() (sluice_make_ready) for it, or run it once, before the capture";
+constexpr const char* kRemedy = "";
 template <>
 constexpr const char* kRemedy<ops::QuantizeOp> =
     "call prepare_quantizers() (sluice_make_quantizers_ready), or run it once, before the capture";
@@ -60,14 +59,7 @@ std::vector<NormOptions> norms_of(DType input) {
 template <class Op>
 Result<void> Session::run_op(const typename Op::Problem& problem, const typename Op::Args& args,
                              Stream stream) {
-  // Makes the arrays' device current during the call; another device may be current in this thread.
-  const ContextScope scope(*device_.impl().primary);
-  SLUICE_TRY(scope.entered());
   return ops::run<Op>(device_, problem, args, stream, kRemedy<Op>);
-}
-
-Result<void> Session::run(const Problem& problem, const gemm::Args& args, Stream stream) {
-  return run_op<ops::Gemm>(problem, args, stream);
 }
 
 Result<void> Session::make_ready(std::span<const Problem> problems) {

@@ -23,10 +23,7 @@ class Session {
 
   const Device& device() const { return device_; }
 
-  /// Runs a product. It uses the workspace in `args`. If that is empty and the plan needs one, the device
-  /// lends it.
-  Result<void> run(const Problem& problem, const gemm::Args& args, Stream stream);
-  /// Compiles and loads the kernels that run() needs for all of `problems`.
+  /// Compiles and loads the kernels that products and convolutions need for all of `problems`.
   Result<void> make_ready(std::span<const Problem> problems);
   /// Prepares the small set of kernels that covers every m of a range (sluice/rows.h). Ignores `problem.m`.
   Result<RowSummary> make_ready(const Problem& problem, RowRange rows);

@@ -4,8 +4,7 @@
 
 #include <string>
 
-#include <sluice/c_api/convolutions.h>
-#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/conv.h>
 #include <sluice/host/text/pack_units.h>
 #include <sluice/spec/packed.h>
 #include <sluice/try.h>
@@ -21,8 +20,10 @@ static_assert(SLUICE_SCALE_TENSOR == static_cast<int>(ScaleMode::tensor) &&
               SLUICE_SCALE_BLOCK == static_cast<int>(ScaleMode::block));
 static_assert(SLUICE_SILU == static_cast<int>(Activation::silu) &&
               SLUICE_ADD == static_cast<int>(Update::add) && SLUICE_MN_MAJOR == static_cast<int>(Major::mn));
+static_assert(SLUICE_UINT4 == static_cast<int>(WeightType::uint4) + 1 &&
+              SLUICE_E4M3_WEIGHT == static_cast<int>(WeightType::e4m3) + 1);
 
-constexpr int kScales = SLUICE_SCALE_BLOCK + 1, kActivations = SLUICE_SILU + 1;
+constexpr int kScaleModes = SLUICE_SCALE_BLOCK + 1, kActivationCount = SLUICE_SILU + 1;
 
 template <class Enum>
 int32_t number(Enum enumerator) {
@@ -39,47 +40,54 @@ Epilogue epilogue_of(const sluice_problem& v) {
           .bias_type = v.bias != 0 ? type(v.bias_type) : DType::bf16,
           .activation = static_cast<Activation>(v.activation),
           .residual = v.residual != 0,
-          .c_type = v.residual != 0 ? type(v.c_type) : DType::bf16,
+          .c_type = v.residual != 0 ? type(v.c.type) : DType::bf16,
           .update = static_cast<Update>(v.update),
           .gated = v.gated != 0,
           .scale_d = static_cast<ScaleMode>(v.scale_d)};
 }
 
+Matrix matrix_of(const sluice_matrix& v) {
+  return {type(v.type), static_cast<Major>(v.major), v.ld, v.batch_stride, v.unaligned != 0};
+}
+sluice_matrix values_of(const Matrix& x) {
+  return {.type = number(x.type),
+          .major = number(x.major),
+          .unaligned = x.unaligned ? 1 : 0,
+          .ld = x.ld,
+          .batch_stride = x.batch_stride};
+}
+
 Result<Problem> dense_of(const sluice_problem& v) {
   if (v.norm_a != 0)
     return Error{ErrorCode::invalid_argument,
-                 "norm_a = 1 and packed = 0: only products of packed weights norm their tokens; call "
+                 "norm_a = 1 and packed.type = 0: only products of packed weights norm their tokens; call "
                  "sluice_norm before"};
-  return Problem{
-      .m = v.m,
-      .n = v.n,
-      .k = v.k,
-      .batch = v.batch,
-      .a = {type(v.a), static_cast<Major>(v.a_major), v.a_ld, v.a_batch_stride, v.a_unaligned != 0},
-      .b = {type(v.b), static_cast<Major>(v.b_major), v.b_ld, v.b_batch_stride, v.b_unaligned != 0},
-      .c = {v.residual != 0 ? type(v.c_type) : DType::bf16, Major::k, v.c_ld, v.c_batch_stride},
-      .d = {type(v.d), Major::k, v.d_ld, v.d_batch_stride, v.d_unaligned != 0},
-      .epilogue = epilogue_of(v),
-      .accumulate = accumulate_of(v.accumulate),
-      .deterministic = v.any_order == 0};
+  Problem p{.m = v.m,
+            .n = v.n,
+            .k = v.k,
+            .batch = v.batch,
+            .a = matrix_of(v.a),
+            .b = matrix_of(v.b),
+            .c = v.residual != 0 ? matrix_of(v.c) : Matrix{},
+            .d = matrix_of(v.d),
+            .epilogue = epilogue_of(v)};
+  return p;
 }
 
 Result<Problem> convolution_of(const sluice_problem& v) {
-  const Enumerator none[] = {{"packed", v.packed, 1}, {"norm_a", v.norm_a, 1}, {"gated", v.gated, 1}};
+  const Enumerator none[] = {
+      {"packed.type", v.packed.type, 1}, {"norm_a", v.norm_a, 1}, {"gated", v.gated, 1}};
   for (const Enumerator& field : none)
     if (field.value != 0)
-      return Error{ErrorCode::invalid_argument, std::string(field.name) +
-                                                    " = 1 and conv.op = " + std::to_string(v.conv.op) +
-                                                    ": a convolution has no such thing; leave it out"};
-  if (v.a != v.b)
-    return Error{ErrorCode::invalid_type, std::string("a is ") + name_of(type(v.a)) + " and b is " +
-                                              name_of(type(v.b)) +
+      return Error{ErrorCode::invalid_argument,
+                   std::string(field.name) + " = " + std::to_string(field.value) + " and conv.op = " +
+                       std::to_string(v.conv.op) + ": a convolution has no such thing; leave it out"};
+  if (v.a.type != v.b.type)
+    return Error{ErrorCode::invalid_type, std::string("a is ") + name_of(type(v.a.type)) + " and b is " +
+                                              name_of(type(v.b.type)) +
                                               ": a convolution reads two arrays of one type; convert one"};
   SLUICE_TAKE(const Conv conv, conv_of(v.conv));
-  SLUICE_TAKE(Problem problem, conv::problem(conv, type(v.a), type(v.d), epilogue_of(v)));
-  problem.accumulate = accumulate_of(v.accumulate);
-  problem.deterministic = v.any_order == 0;
-  return problem;
+  return conv::problem(conv, type(v.a.type), type(v.d.type), epilogue_of(v));
 }
 
 /// Refuses fields that packed products lack: batches, transposed tokens, scales of weights, updates.
@@ -88,13 +96,12 @@ Result<void> refuse_dense_fields(const sluice_problem& v) {
     const char* name;
     i64 value, only;
   } fields[] = {{"batch", v.batch, 1},
-                {"a_major", v.a_major, SLUICE_K_MAJOR},
-                {"a_batch_stride", v.a_batch_stride, 0},
-                {"c_batch_stride", v.c_batch_stride, 0},
-                {"d_batch_stride", v.d_batch_stride, 0},
-                {"a_unaligned", v.a_unaligned, 0},
-                {"b_unaligned", v.b_unaligned, 0},
-                {"d_unaligned", v.d_unaligned, 0},
+                {"a.major", v.a.major, SLUICE_K_MAJOR},
+                {"a.batch_stride", v.a.batch_stride, 0},
+                {"c.batch_stride", v.c.batch_stride, 0},
+                {"d.batch_stride", v.d.batch_stride, 0},
+                {"a.unaligned", v.a.unaligned, 0},
+                {"d.unaligned", v.d.unaligned, 0},
                 {"scale_b", v.scale_b, SLUICE_NO_SCALE},
                 {"update", v.update, SLUICE_SET}};
   for (const auto& [name, value, only] : fields)
@@ -102,21 +109,21 @@ Result<void> refuse_dense_fields(const sluice_problem& v) {
       return Error{ErrorCode::invalid_argument, std::string(name) + " = " + std::to_string(value) +
                                                     " of a product of packed weights must be " +
                                                     std::to_string(only) + ": it has no such thing"};
-  if (v.residual != 0 && v.c_type != v.d)
+  if (v.residual != 0 && v.c.type != v.d.type)
     return Error{ErrorCode::invalid_type,
-                 std::string("c_type is ") + name_of(type(v.c_type)) + " and d is " + name_of(type(v.d)) +
+                 std::string("c is ") + name_of(type(v.c.type)) + " and d is " + name_of(type(v.d.type)) +
                      ": a product of packed weights adds a C of D's type; convert C"};
   return {};
 }
 
 Result<Problem> packed_of(const sluice_problem& v) {
   SLUICE_TRY(refuse_dense_fields(v));
-  SLUICE_TAKE(const WeightFormat format, format_of(v.weights));
+  SLUICE_TAKE(const WeightFormat format, format_of(v.packed));
   Problem p{.m = v.m, .n = v.n, .k = v.k, .epilogue = epilogue_of(v), .norm_a = v.norm_a != 0};
-  p.a = {.type = type(v.a), .ld = v.a_ld};
-  p.b = {.type = type(v.a), .packed = format};
-  p.c.ld = v.c_ld;
-  p.d = {.type = type(v.d), .ld = v.d_ld};
+  p.a = {.type = type(v.a.type), .ld = v.a.ld};
+  p.b = {.type = type(v.a.type), .packed = format};
+  p.c.ld = v.c.ld;
+  p.d = {.type = type(v.d.type), .ld = v.d.ld};
   if (p.epilogue.residual) add_residual(p);
   return p;
 }
@@ -136,84 +143,80 @@ Accumulate accumulate_of(int32_t value) {
 }
 
 Result<Problem> problem_of(const sluice_problem& v) {
-  const Enumerator enumerators[] = {{"a", v.a, kDTypeCount},
-                                    {"b", v.b, kDTypeCount},
-                                    {"d", v.d, kDTypeCount},
+  const Enumerator enumerators[] = {{"a.type", v.a.type, kDTypeCount},
+                                    {"b.type", v.b.type, kDTypeCount},
+                                    {"c.type", v.c.type, kDTypeCount},
+                                    {"d.type", v.d.type, kDTypeCount},
                                     {"bias_type", v.bias_type, kDTypeCount},
-                                    {"c_type", v.c_type, kDTypeCount},
-                                    {"a_major", v.a_major, 2},
-                                    {"b_major", v.b_major, 2},
-                                    {"scale_a", v.scale_a, kScales},
-                                    {"scale_b", v.scale_b, kScales},
-                                    {"scale_d", v.scale_d, kScales},
+                                    {"a.major", v.a.major, 2},
+                                    {"b.major", v.b.major, 2},
+                                    {"c.major", v.c.major, 1},
+                                    {"d.major", v.d.major, 1},
+                                    {"scale_a", v.scale_a, kScaleModes},
+                                    {"scale_b", v.scale_b, kScaleModes},
+                                    {"scale_d", v.scale_d, kScaleModes},
                                     {"bias", v.bias, 2},
                                     {"residual", v.residual, 2},
-                                    {"activation", v.activation, kActivations},
+                                    {"activation", v.activation, kActivationCount},
                                     {"gated", v.gated, 2},
                                     {"accumulate", v.accumulate, 2},
                                     {"update", v.update, 2},
                                     {"any_order", v.any_order, 2},
-                                    {"packed", v.packed, 2},
+                                    {"packed.type", v.packed.type, kWeightTypes + 1},
                                     {"norm_a", v.norm_a, 2},
                                     {"conv.op", v.conv.op, SLUICE_WGRAD + 1}};
   SLUICE_TRY(check_enumerators(enumerators));
-  if (v.conv.op != 0) return convolution_of(v);
-  if (v.residual == 0 && (v.c_ld != 0 || v.c_batch_stride != 0))
+  if (v.conv.op == SLUICE_PRODUCT && v.residual == 0 && (v.c.ld != 0 || v.c.batch_stride != 0))
     return Error{ErrorCode::invalid_argument,
-                 "c_ld = " + std::to_string(v.c_ld) +
-                     ", c_batch_stride = " + std::to_string(v.c_batch_stride) +
+                 "c.ld = " + std::to_string(v.c.ld) +
+                     ", c.batch_stride = " + std::to_string(v.c.batch_stride) +
                      ": without residual there is no C and both must be 0; leave them out, or set residual"};
-  return v.packed != 0 ? packed_of(v) : dense_of(v);
+  Problem problem;
+  SLUICE_TAKE(problem, v.conv.op != SLUICE_PRODUCT          ? convolution_of(v)
+                       : v.packed.type != SLUICE_NOT_PACKED ? packed_of(v)
+                                                            : dense_of(v));
+  problem.accumulate = accumulate_of(v.accumulate);
+  problem.deterministic = v.any_order == 0;
+  return problem;
 }
 
 sluice_problem values_of(const Problem& p) {
   const Epilogue& e = p.epilogue;
-  const bool packed = is_packed(p);
-  return {.m = p.m,
-          .n = p.n,
-          .k = p.k,
-          .batch = p.batch,
-          .a = number(p.a.type),
-          .b = number(p.b.type),
-          .d = number(p.d.type),
-          .a_major = number(p.a.major),
-          .b_major = number(p.b.major),
-          .a_ld = p.a.ld,
-          .b_ld = p.b.ld,
-          .c_ld = p.c.ld,
-          .d_ld = p.d.ld,
-          .a_batch_stride = p.a.batch_stride,
-          .b_batch_stride = p.b.batch_stride,
-          .c_batch_stride = p.c.batch_stride,
-          .d_batch_stride = p.d.batch_stride,
-          .a_unaligned = p.a.unaligned ? 1 : 0,
-          .b_unaligned = p.b.unaligned ? 1 : 0,
-          .d_unaligned = p.d.unaligned ? 1 : 0,
-          .scale_a = number(e.scale_a),
-          .scale_b = number(e.scale_b),
-          .scale_d = number(e.scale_d),
-          .bias = number(e.bias),
-          .bias_type = number(e.bias_type),
-          .activation = number(e.activation),
-          .gated = e.gated ? 1 : 0,
-          .residual = e.residual ? 1 : 0,
-          .c_type = number(e.c_type),
-          .accumulate = p.accumulate == Accumulate::fast ? SLUICE_FAST : SLUICE_PROMOTED,
-          .update = number(e.update),
-          .any_order = p.deterministic ? 0 : 1,
-          .packed = packed ? 1 : 0,
-          .weights = packed ? values_of(p.b.packed) : sluice_weight_format{},
-          .norm_a = p.norm_a ? 1 : 0,
-          .conv = values_of(p.conv)};
+  sluice_problem v{.m = p.m,
+                   .n = p.n,
+                   .k = p.k,
+                   .batch = p.batch,
+                   .a = values_of(p.a),
+                   .b = values_of(p.b),
+                   .c = values_of(p.c),
+                   .d = values_of(p.d),
+                   .packed = values_of(p.b.packed),
+                   .scale_a = number(e.scale_a),
+                   .scale_b = number(e.scale_b),
+                   .scale_d = number(e.scale_d),
+                   .bias = number(e.bias),
+                   .bias_type = number(e.bias_type),
+                   .residual = e.residual ? 1 : 0,
+                   .norm_a = p.norm_a ? 1 : 0,
+                   .activation = number(e.activation),
+                   .gated = e.gated ? 1 : 0,
+                   .update = number(e.update),
+                   .accumulate = p.accumulate == Accumulate::fast ? SLUICE_FAST : SLUICE_PROMOTED,
+                   .any_order = p.deterministic ? 0 : 1,
+                   .conv = values_of(p.conv)};
+  v.c.type = number(e.c_type);
+  return v;
 }
 
 Result<WeightFormat> format_of(const sluice_weight_format& v) {
-  const Enumerator enumerators[] = {{"type", v.type, SLUICE_E4M3_WEIGHT + 1},
-                                    {"scale", v.scale, kDTypeCount},
-                                    {"zeros", v.zeros, 2},
-                                    {"order", v.order, SLUICE_ORDER_BYTE + 1}};
+  if (v.type < 1 || v.type > kWeightTypes)
+    return Error{ErrorCode::invalid_argument, "type = " + std::to_string(v.type) + " must be in 1.." +
+                                                  std::to_string(kWeightTypes) +
+                                                  ", a sluice_weight_type of packed weights"};
+  const Enumerator enumerators[] = {
+      {"scale", v.scale, kDTypeCount}, {"zeros", v.zeros, 2}, {"order", v.order, SLUICE_ORDER_BYTE + 1}};
   if (Result<void> good = check_enumerators(enumerators); !good) return good.error();
-  const WeightFormat format{.type = static_cast<WeightType>(v.type),
+  const WeightFormat format{.type = static_cast<WeightType>(v.type - 1),
                             .group = v.group,
                             .scale = type(v.scale),
                             .zero = static_cast<ScaleZero>(v.zeros),
@@ -224,7 +227,8 @@ Result<WeightFormat> format_of(const sluice_weight_format& v) {
 }
 
 sluice_weight_format values_of(const WeightFormat& format) {
-  return {.type = number(format.type),
+  if (format.type == WeightType::none) return {};
+  return {.type = number(format.type) + 1,
           .group = format.group,
           .scale = number(format.scale),
           .zeros = format.zero == ScaleZero::per_group ? 1 : 0,
@@ -246,31 +250,6 @@ Result<sluice_packed_numbers> numbers_of(const WeightFormat& f, i64 n, i64 k) {
                                .tile_scales_offset = tile_scales_offset(f),
                                .tile_zeros_offset = tile_zeros_offset(f),
                                .stored_bits = stored_bits(f, n, k)};
-}
-
-Result<void> check(const Problem& problem) {
-  const Result<Problem> checked = check_problem(problem);
-  return checked ? Result<void>{} : in_c_names(checked.error());
-}
-
-Error in_c_names(Error error) {
-  constexpr const char* kNames[][2] = {
-      {"a.ld", "a_ld"},
-      {"b.ld", "b_ld"},
-      {"c.ld", "c_ld"},
-      {"d.ld", "d_ld"},
-      {"a.batch_stride", "a_batch_stride"},
-      {"b.batch_stride", "b_batch_stride"},
-      {"c.batch_stride", "c_batch_stride"},
-      {"d.batch_stride", "d_batch_stride"},
-      {"a.unaligned", "a_unaligned"},
-      {"b.unaligned", "b_unaligned"},
-      {"d.unaligned", "d_unaligned"},
-  };
-  for (const auto& [theirs, ours] : kNames)
-    for (std::size_t at = 0; (at = error.message.find(theirs, at)) != std::string::npos;)
-      error.message.replace(at, std::string(theirs).size(), ours);
-  return error;
 }
 
 }  // namespace sluice::c_api

@@ -32,12 +32,14 @@ sluice_weight_format values_of(const WeightFormat& format);
 Result<sluice_packed_numbers> numbers_of(const WeightFormat& format, i64 n, i64 k);
 
 Accumulate accumulate_of(int32_t value);
+/// Weight types of the C interface, without SLUICE_NOT_PACKED.
+inline constexpr int kWeightTypes = SLUICE_E4M3_WEIGHT;
 
-/// Returns the error that a run of the problem would return, in terms of the C struct's fields. Makes no
-/// plan.
-Result<void> check(const Problem& problem);
-
-/// Replaces C++ field names in a message by those of the C struct: a.ld becomes a_ld, ld_x becomes x_ld.
-Error in_c_names(Error error);
+// ---- conv_values.cc: sizes
+/// Converts sizes. Errors: invalid_argument (`spatial`), invalid_size (a value that does not fit an int).
+Result<Conv> conv_of(const sluice_conv& sizes);
+/// Checks that `spatial` is 1, 2 or 3. Error: invalid_argument.
+Result<void> check_spatial(int32_t spatial);
+sluice_conv values_of(const Conv& conv);
 
 }  // namespace sluice::c_api

@@ -33,17 +33,16 @@ static void versions_agree(void) {
 }
 
 static void plans_without_a_gpu(void) {
-  sluice_problem problem;
+  sluice_call call = sluice_new_call();
   sluice_plan* plan = NULL;
   sluice_plan* narrow = NULL;
-  memset(&problem, 0, sizeof problem);
-  problem.m = 4096, problem.n = 4096, problem.k = 4096, problem.batch = 1;
-  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  call.problem.m = 4096, call.problem.n = 4096, call.problem.k = 4096;
+  EXPECT(sluice_plan_create(NULL, &call, NULL, &plan) == SLUICE_OK);
   EXPECT(strstr(sluice_plan_text(plan), "4096") != NULL);
   EXPECT(sluice_plan_unit_count(plan) == 1 && sluice_plan_unit(plan, 1) == NULL);
   EXPECT(strstr(sluice_plan_unit(plan, 0), "sluice_entry") != NULL);
   EXPECT(sluice_plan_estimate_us(plan) > 100 && sluice_plan_estimate_us(plan) < 1000);
-  EXPECT(sluice_plan_create(NULL, &problem, "tile_m=64, tile_n=64, schedule=ping_pong", &narrow) == SLUICE_OK);
+  EXPECT(sluice_plan_create(NULL, &call, "tile_m=64, tile_n=64, schedule=ping_pong", &narrow) == SLUICE_OK);
   EXPECT(strstr(sluice_plan_config(narrow), "ping_pong") != NULL);
   EXPECT(strcmp(sluice_plan_source(narrow), "model") == 0);
   sluice_plan_free(narrow);
@@ -52,33 +51,31 @@ static void plans_without_a_gpu(void) {
 }
 
 static void gradients_are_added_to_d(void) {
-  sluice_problem problem;
+  sluice_call call = sluice_new_call();
   sluice_plan* plan = NULL;
-  memset(&problem, 0, sizeof problem);
-  problem.m = 4096, problem.n = 4096, problem.k = 4096, problem.batch = 1;
-  problem.d = SLUICE_FP32, problem.update = SLUICE_ADD;
-  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  call.problem.m = 4096, call.problem.n = 4096, call.problem.k = 4096;
+  call.problem.d.type = SLUICE_FP32, call.problem.update = SLUICE_ADD;
+  EXPECT(sluice_plan_create(NULL, &call, NULL, &plan) == SLUICE_OK);
   EXPECT(strstr(sluice_plan_config(plan), "Update::add") != NULL);
   sluice_plan_free(plan);
-  problem.any_order = 1;
-  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  call.problem.any_order = 1;
+  EXPECT(sluice_plan_create(NULL, &call, NULL, &plan) == SLUICE_OK);
   sluice_plan_free(plan);
-  problem.d = SLUICE_BF16;
-  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_TYPE && mentions("fp32"));
+  call.problem.d.type = SLUICE_BF16;
+  EXPECT(sluice_plan_create(NULL, &call, NULL, &plan) == SLUICE_INVALID_TYPE && mentions("fp32"));
 }
 
 static void bad_calls_say_what_and_why(void) {
-  sluice_problem problem;
+  sluice_call call = sluice_new_call();
   sluice_plan* plan = NULL;
-  memset(&problem, 0, sizeof problem);
-  problem.m = -1, problem.n = 8, problem.k = 8, problem.batch = 1;
-  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_SIZE && mentions("-1"));
-  problem.m = 8, problem.a = 77;
-  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_ARGUMENT && mentions("77"));
-  problem.a = SLUICE_BF16;
-  EXPECT(sluice_problem_check(&problem) == SLUICE_OK);
-  EXPECT(sluice_plan_create(NULL, &problem, "schedule=pong", &plan) == SLUICE_INVALID_ARGUMENT && mentions("ping_pong"));
-  EXPECT(sluice_plan_create(NULL, NULL, NULL, &plan) == SLUICE_INVALID_ARGUMENT && mentions("problem"));
+  call.problem.m = -1, call.problem.n = 8, call.problem.k = 8;
+  EXPECT(sluice_plan_create(NULL, &call, NULL, &plan) == SLUICE_INVALID_SIZE && mentions("-1"));
+  call.problem.m = 8, call.problem.a.type = 77;
+  EXPECT(sluice_plan_create(NULL, &call, NULL, &plan) == SLUICE_INVALID_ARGUMENT && mentions("77"));
+  call.problem.a.type = SLUICE_BF16;
+  EXPECT(sluice_check(&call) == SLUICE_OK);
+  EXPECT(sluice_plan_create(NULL, &call, "schedule=pong", &plan) == SLUICE_INVALID_ARGUMENT && mentions("ping_pong"));
+  EXPECT(sluice_plan_create(NULL, NULL, NULL, &plan) == SLUICE_INVALID_ARGUMENT && mentions("call is NULL"));
   EXPECT(plan == NULL);
 }
 
@@ -89,21 +86,22 @@ static void arrays_become_problems(void) {
   const sluice_array row_major_b = matrix(SLUICE_E4M3, b_shape, NULL);
   const sluice_array shapeless = matrix(SLUICE_BF16, NULL, NULL);
   const sluice_array d = matrix(SLUICE_BF16, d_shape, NULL), bad_d = matrix(SLUICE_BF16, wrong, NULL);
-  sluice_product product = {0};
-  sluice_problem problem;
-  product.a = &a, product.b = &b, product.d = &d, product.alpha = 1.0f;
-  EXPECT(sluice_problem_of(&product, &problem) == SLUICE_OK);
-  EXPECT(problem.m == 64 && problem.n == 512 && problem.k == 256 && problem.b_major == SLUICE_K_MAJOR);
-  product.b = &row_major_b;
-  EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_STRIDE && mentions("b.t().contiguous().t()"));
-  product.b = &b, product.accumulate = 2;
-  EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_ARGUMENT && mentions("accumulate = 2 must be in 0..1"));
-  product.accumulate = 0, product.d = &shapeless;
-  EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_ARGUMENT && mentions("d has no shape"));
-  product.d = &bad_d;
-  EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_SIZE && mentions("(64, 500)") && mentions("(64, 512)"));
-  product.d = NULL;
-  EXPECT(sluice_problem_of(&product, &problem) == SLUICE_INVALID_ARGUMENT && mentions("d is missing"));
+  sluice_call call = sluice_new_call();
+  call.operands[SLUICE_A] = &a, call.operands[SLUICE_B] = &b, call.operands[SLUICE_D] = &d;
+  EXPECT(sluice_describe(&call) == SLUICE_OK);
+  EXPECT(call.problem.m == 64 && call.problem.n == 512 && call.problem.k == 256 && call.problem.b.major == SLUICE_K_MAJOR);
+  call.operands[SLUICE_B] = &row_major_b;
+  EXPECT(sluice_describe(&call) == SLUICE_INVALID_STRIDE && mentions("b.t().contiguous().t()"));
+  call.operands[SLUICE_B] = &b, call.problem.accumulate = 2;
+  EXPECT(sluice_describe(&call) == SLUICE_INVALID_ARGUMENT && mentions("accumulate = 2 must be in 0..1"));
+  call.problem.accumulate = 0, call.operands[SLUICE_D] = &shapeless;
+  EXPECT(sluice_describe(&call) == SLUICE_INVALID_ARGUMENT && mentions("d has no shape"));
+  call.operands[SLUICE_D] = &bad_d;
+  EXPECT(sluice_describe(&call) == SLUICE_INVALID_SIZE && mentions("(64, 500)") && mentions("(64, 512)"));
+  call.operands[SLUICE_D] = NULL;
+  EXPECT(sluice_describe(&call) == SLUICE_INVALID_ARGUMENT && mentions("d is missing"));
+  call.bytes = 8;
+  EXPECT(sluice_describe(&call) == SLUICE_INVALID_ARGUMENT && mentions("sluice_new_call()"));
 }
 
 static sluice_array image(int32_t dtype, const int64_t* shape, const int64_t* strides) {
@@ -114,26 +112,28 @@ static sluice_array image(int32_t dtype, const int64_t* shape, const int64_t* st
 static void convolutions_become_problems_and_plans(void) {
   const int64_t x_shape[] = {2, 64, 14, 14}, w_shape[] = {128, 64, 3, 3}, y_shape[] = {2, 128, 14, 14};
   const int64_t x_strides[] = {64 * 196, 1, 64 * 14, 64}, w_strides[] = {64 * 9, 1, 64 * 3, 64};
-  const int64_t y_strides[] = {128 * 196, 1, 128 * 14, 128}, padding[] = {1, 1};
+  const int64_t y_strides[] = {128 * 196, 1, 128 * 14, 128};
   const sluice_array x = image(SLUICE_BF16, x_shape, x_strides), w = image(SLUICE_BF16, w_shape, w_strides);
   const sluice_array y = image(SLUICE_BF16, y_shape, y_strides), nchw = image(SLUICE_BF16, x_shape, NULL);
-  sluice_convolution v;
-  sluice_problem problem;
+  const sluice_array* of[4][3] = {{0}, {&x, &w, &y}, {&y, &w, &x}, {&y, &x, &w}};
+  sluice_call call = sluice_new_call();
   sluice_plan* plan = NULL;
   int32_t op;
-  memset(&v, 0, sizeof v);
-  v.spatial = 2, v.x = &x, v.w = &w, v.y = &y, v.padding = padding, v.alpha = 1.0f;
+  call.problem.conv.spatial = 2, call.problem.conv.padding[0] = call.problem.conv.padding[1] = 1;
   for (op = SLUICE_FPROP; op <= SLUICE_WGRAD; ++op) {
-    v.op = op;
-    EXPECT(sluice_conv_problem_of(&v, &problem) == SLUICE_OK && problem.conv.op == op);
-    EXPECT(problem.conv.channels == 64 && problem.conv.filters == 128 && problem.conv.padding_after[1] == 1);
-    EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+    const sluice_conv* conv = &call.problem.conv;
+    call.problem.conv.op = op;
+    call.operands[SLUICE_A] = of[op][0], call.operands[SLUICE_B] = of[op][1], call.operands[SLUICE_D] = of[op][2];
+    EXPECT(sluice_describe(&call) == SLUICE_OK && conv->op == op);
+    EXPECT(conv->channels == 64 && conv->filters == 128 && conv->padding_after[1] == 1);
+    EXPECT(sluice_plan_create(NULL, &call, NULL, &plan) == SLUICE_OK);
     EXPECT(sluice_plan_unit_count(plan) >= 1);
     sluice_plan_free(plan);
   }
-  v.x = &nchw;
-  EXPECT(sluice_conv_problem_of(&v, &problem) == SLUICE_INVALID_STRIDE && mentions("those of NCHW"));
-  EXPECT(sluice_conv_run(NULL, &v, NULL) == SLUICE_INVALID_ARGUMENT && mentions("device"));
+  call.problem.conv.op = SLUICE_FPROP;
+  call.operands[SLUICE_A] = &nchw, call.operands[SLUICE_B] = &w, call.operands[SLUICE_D] = &y;
+  EXPECT(sluice_describe(&call) == SLUICE_INVALID_STRIDE && mentions("those of NCHW"));
+  EXPECT(sluice_run(NULL, &call, NULL) == SLUICE_INVALID_ARGUMENT && mentions("device"));
 }
 
 static void weights_are_packed_and_planned_without_a_gpu(void) {
@@ -142,7 +142,7 @@ static void weights_are_packed_and_planned_without_a_gpu(void) {
   uint8_t codes[16], again[16] = {0}, bytes[8192 + 256];
   float scales[2] = {0.5f, 2.0f}, scales_again[2] = {0};
   sluice_packed_numbers numbers;
-  sluice_problem problem;
+  sluice_call call = sluice_new_call();
   sluice_plan* plan = NULL;
   int64_t size = 0;
   int i;
@@ -164,20 +164,19 @@ static void weights_are_packed_and_planned_without_a_gpu(void) {
     size -= 1;
     EXPECT(sluice_pack_on_host(&what) == SLUICE_INVALID_SIZE && mentions("blob has shape (8447,)"));
   }
-  memset(&problem, 0, sizeof problem);
-  problem.m = 16, problem.n = 4096, problem.k = 4096, problem.batch = 1, problem.packed = 1, problem.weights = format;
-  problem.a = SLUICE_FP16, problem.d = SLUICE_FP32;
-  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  call.problem.m = 16, call.problem.n = 4096, call.problem.k = 4096, call.problem.packed = format;
+  call.problem.a.type = SLUICE_FP16, call.problem.d.type = SLUICE_FP32;
+  EXPECT(sluice_plan_create(NULL, &call, NULL, &plan) == SLUICE_OK);
   EXPECT(strstr(sluice_plan_text(plan), "int8") != NULL && sluice_plan_unit_count(plan) == 1);
   sluice_plan_free(plan);
-  problem.scale_a = SLUICE_SCALE_VECTOR;
-  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_TYPE && mentions("only e4m3 tokens"));
-  problem.a = SLUICE_E4M3, problem.weights.type = SLUICE_UINT4, problem.weights.order = SLUICE_ORDER_BYTE;
-  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_OK);
+  call.problem.scale_a = SLUICE_SCALE_VECTOR;
+  EXPECT(sluice_plan_create(NULL, &call, NULL, &plan) == SLUICE_INVALID_TYPE && mentions("only e4m3 tokens"));
+  call.problem.a.type = SLUICE_E4M3, call.problem.packed.type = SLUICE_UINT4, call.problem.packed.order = SLUICE_ORDER_BYTE;
+  EXPECT(sluice_plan_create(NULL, &call, NULL, &plan) == SLUICE_OK);
   EXPECT(strstr(sluice_plan_text(plan), "a scale per token") != NULL);
   sluice_plan_free(plan);
-  problem.weights.group = 48;
-  EXPECT(sluice_plan_create(NULL, &problem, NULL, &plan) == SLUICE_INVALID_CONFIG && mentions("32, 64, 128"));
+  call.problem.packed.group = 48;
+  EXPECT(sluice_plan_create(NULL, &call, NULL, &plan) == SLUICE_INVALID_CONFIG && mentions("32, 64, 128"));
 }
 
 static void a_machine_without_a_gpu_says_so(void) {
@@ -202,10 +201,9 @@ static void a_race_needs_a_gpu_and_a_number(void) {
   sluice_options options = {NULL, NULL, NULL, -1, -1, 17};
   sluice_device* device = NULL;
   sluice_plan* plan = NULL;
-  sluice_problem problem;
-  memset(&problem, 0, sizeof problem);
-  problem.m = problem.n = problem.k = 64, problem.batch = 1;
-  EXPECT(sluice_race(NULL, &problem, 3, &plan) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
+  sluice_call call = sluice_new_call();
+  call.problem.m = call.problem.n = call.problem.k = 64;
+  EXPECT(sluice_race(NULL, &call, 3, &plan) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_device_open(0, &options, &device) == SLUICE_INVALID_ARGUMENT && mentions("race = 17 must be in 0..16"));
   options.race = -2;
   EXPECT(sluice_compile(NULL, 0, &options, NULL) == SLUICE_INVALID_ARGUMENT && mentions("race = -2") && mentions("pass 0"));
@@ -222,11 +220,11 @@ static void null_handles_and_counts_are_refused(void) {
   EXPECT(sluice_device_name(NULL) == NULL && sluice_workspace_bytes(NULL) == 0);
   EXPECT(sluice_workspace_verify(NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
   EXPECT(sluice_workspace_reset(NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
-  EXPECT(sluice_quantize_with(NULL, NULL, NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("workspace is NULL"));
+  EXPECT(sluice_quantize(NULL, NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_norm(NULL, NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_make_norms_ready(NULL, SLUICE_BF16) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_compile_norms(SLUICE_FP32, NULL, &done) == SLUICE_INVALID_TYPE && mentions("bf16 or fp16"));
-  EXPECT(sluice_problem_check(NULL) == SLUICE_INVALID_ARGUMENT && mentions("problem is NULL"));
+  EXPECT(sluice_check(NULL) == SLUICE_INVALID_ARGUMENT && mentions("call is NULL"));
   EXPECT(sluice_verify_workspaces(NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_reset_workspaces(NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_compile(none, 1, &options, &done) == SLUICE_INVALID_ARGUMENT && mentions("plans[0] is NULL"));

@@ -9,7 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include <sluice/c_api/convolutions.h>
+#include <sluice/c_api/call.h>
 #include <sluice/c_api/options.h>
 #include <sluice/c_api/values.h>
 #include <sluice/chain.h>
@@ -92,13 +92,12 @@ bench::Request request(const std::string& line) {
 }
 
 void add_product(Json& json) {
-  sluice_problem zeros{};
-  zeros.m = zeros.n = zeros.k = zeros.batch = 1;
+  sluice_problem zeros = sluice_new_call().problem;
+  zeros.m = zeros.n = zeros.k = 1;
   Topic topic(json, "product");
   topic.add("cpp", flat(Problem{.m = 1, .n = 1, .k = 1}));
   topic.add("c", flat(*c_api::problem_of(zeros)));
   topic.add("tool", flat(request("--shape 1x1x1").problem));
-  topic.to_say("c", {"batch"});
   // These are not for the caller to set.
   topic.leave_out({"m", "n", "k", "c.type", "c.major", "c.unaligned", "d.major"});
   for (const auto& [name, value] : flat(Conv{})) topic.leave_out({("conv." + name).c_str()});
@@ -110,9 +109,9 @@ void add_product(Json& json) {
 }
 
 void add_packed(Json& json) {
-  sluice_problem zeros{};
-  zeros.m = zeros.n = zeros.k = zeros.batch = zeros.packed = 1;
-  zeros.weights = c_api::values_of(WeightFormat{});
+  sluice_problem zeros = sluice_new_call().problem;
+  zeros.m = zeros.n = zeros.k = 1;
+  zeros.packed = c_api::values_of(WeightFormat{});
   Topic topic(json, "packed");
   topic.add("cpp", packed_fields({.m = 1, .n = 1, .k = 1, .b = {.packed = {}}}));
   topic.add("c", packed_fields(*c_api::problem_of(zeros)));
@@ -131,9 +130,10 @@ void add_convolution(Json& json) {
   };
   const sluice_array x = array(x_shape, x_strides), w = array(w_shape, w_strides),
                      y = array(y_shape, y_strides);
-  const sluice_convolution call{.op = SLUICE_FPROP, .spatial = 2, .x = &x, .w = &w, .y = &y, .alpha = 1};
-  sluice_problem described{};
-  if (sluice_conv_problem_of(&call, &described) != SLUICE_OK) std::puts(sluice_error_message());
+  sluice_call call = sluice_new_call();
+  call.problem.conv.op = SLUICE_FPROP, call.problem.conv.spatial = 2;
+  call.operands[SLUICE_A] = &x, call.operands[SLUICE_B] = &w, call.operands[SLUICE_D] = &y;
+  if (sluice_describe(&call) != SLUICE_OK) std::puts(sluice_error_message());
   const Conv sizes{
       .op = ConvOp::fprop, .channels = 64, .filters = 64, .size = {8, 8, 1}, .filter = {3, 3, 1}};
   const auto fields = [](const Conv& conv) {
@@ -146,7 +146,7 @@ void add_convolution(Json& json) {
   };
   Topic topic(json, "convolution");
   topic.add("cpp", fields(sizes));
-  topic.add("c", fields(c_api::problem_of(described)->conv));
+  topic.add("c", fields(c_api::problem_of(call.problem)->conv));
   topic.add("tool", fields(request("--conv fprop --input 1x64x8x8 --filter 64x3x3").problem.conv));
   topic.to_say("c", {"x_pitch", "y_pitch"});  // strides, which come from the arrays
 }
@@ -160,6 +160,9 @@ void add_scalars(Json& json) {
                     {"convolution beta", number(conv::Tensors{}.beta)},
                     {"norm epsilon", number(NormArgs{}.epsilon)},
                     {"packed epsilon", number(gemm::Args{}.epsilon)}});
+  const sluice_call c = sluice_new_call();
+  topic.add("c",
+            {{"alpha", number(c.alpha)}, {"beta", number(c.beta)}, {"packed epsilon", number(c.epsilon)}});
   topic.add("tool", {{"alpha", number(tool.alpha)}, {"beta", number(tool.beta)}});
 }
 

@@ -62,54 +62,33 @@ void check(sluice_status status) {
   if (!sluice::test::is_fit_to_print(sluice_error_message())) abort();
 }
 
-sluice_array* maybe(Array& array, unsigned bits, unsigned bit) {
-  return (bits >> bit & 1) != 0 ? &array.value : nullptr;
-}
-
-void product(Source& source) {
-  Array a(source), b(source), d(source), c(source), bias(source), scale_a(source), scale_b(source),
-      scale_d(source), gamma(source);
+/// Describes a call whose arrays and numbers are arbitrary.
+void call(Source& source) {
+  std::array<Array, SLUICE_OPERANDS> arrays{Array(source), Array(source), Array(source),
+                                            Array(source), Array(source), Array(source),
+                                            Array(source), Array(source), Array(source)};
   const unsigned bits = source.take<unsigned char>();
-  const sluice_packed_weights packed = source.take<sluice_packed_weights>();
-  sluice_product p = source.take<sluice_product>();
-  p.names = nullptr;
-  p.a = &a.value, p.b = &b.value, p.d = &d.value;
-  p.c = maybe(c, bits, 0), p.bias = maybe(bias, bits, 1);
-  p.scale_a = maybe(scale_a, bits, 2), p.scale_b = maybe(scale_b, bits, 3);
-  p.scale_d = maybe(scale_d, bits, 4), p.gamma = maybe(gamma, bits, 5);
-  p.packed = (bits >> 6 & 1) != 0 ? &packed : nullptr;
-  sluice_problem problem;
-  check(sluice_problem_of(&p, &problem));
-}
-
-void convolution(Source& source) {
-  Array x(source), w(source), y(source), c(source), bias(source), scale_x(source), scale_w(source),
-      scale_d(source);
-  const unsigned bits = source.take<unsigned char>();
-  std::array<std::array<int64_t, 3>, 4> lists;
-  for (std::array<int64_t, 3>& list : lists)
-    for (int64_t& value : list) value = extent(source);
-  sluice_convolution v = source.take<sluice_convolution>();
-  v.names = nullptr;
-  v.op = v.op % 5, v.spatial = v.spatial % 5;
-  v.x = &x.value, v.w = &w.value, v.y = &y.value;
-  v.c = maybe(c, bits, 0), v.bias = maybe(bias, bits, 1);
-  v.scale_x = maybe(scale_x, bits, 2), v.scale_w = maybe(scale_w, bits, 3);
-  v.scale_d = maybe(scale_d, bits, 4);
-  const int64_t** const fields[] = {&v.stride, &v.dilation, &v.padding, &v.padding_after};
-  for (unsigned i = 0; i < 4; ++i) *fields[i] = (bits >> (5 + i % 3) & 1) != 0 ? lists[i].data() : nullptr;
-  sluice_problem problem;
-  check(sluice_conv_problem_of(&v, &problem));
+  sluice_call made = sluice_new_call();
+  made.problem = source.take<sluice_problem>();
+  made.problem.conv.op %= 5, made.problem.conv.spatial %= 5;
+  if (bits >> 7 != 0) made.problem.conv.op = 0;
+  made.alpha = source.take<float>(), made.beta = source.take<float>();
+  for (unsigned i = 0; i < SLUICE_OPERANDS; ++i) {
+    const bool always = i == SLUICE_A || i == SLUICE_B || i == SLUICE_D;
+    if (always || (bits >> i % 7 & 1) != 0) made.operands[i] = &arrays[i].value;
+  }
+  check(sluice_describe(&made));
 }
 
 /// Plans problems with arbitrary numbers, and overrides with arbitrary text.
 void plans(Source& source) {
-  const sluice_problem problem = source.take<sluice_problem>();
+  sluice_call made = sluice_new_call();
+  made.problem = source.take<sluice_problem>();
   std::array<char, 48> choices = source.take<std::array<char, 48>>();
   choices.back() = 0;
   sluice_plan* plan = nullptr;
-  check(sluice_problem_check(&problem));
-  check(sluice_plan_create(nullptr, &problem, choices.data(), &plan));
+  check(sluice_check(&made));
+  check(sluice_plan_create(nullptr, &made, choices.data(), &plan));
   sluice_plan_free(plan);
 }
 
@@ -124,7 +103,7 @@ void numbers(Source& source) {
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   Source source(data, size);
-  constexpr void (*kCalls[])(Source&) = {product, plans, numbers, convolution};
+  constexpr void (*kCalls[])(Source&) = {call, plans, numbers, call};
   kCalls[source.take<unsigned char>() % (sizeof(kCalls) / sizeof(kCalls[0]))](source);
   return 0;
 }

@@ -100,7 +100,7 @@ class OnHost:
         axes = x.dim() - 2
         numbers = {name: [given.get(f"{name}[{i}]", default) for i in range(axes)]
                    for name, default in (("stride", 1), ("dilation", 1), ("padding", 0))}
-        after = [given.get(f"padding_after[{i}]", numbers["padding"][i]) for i in range(axes)]
+        after = [given.get(f"padding_after[{i}]", 0 if "uneven_padding" in given else numbers["padding"][i]) for i in range(axes)]
         pitches = {name: pixels_of(name, tensor, pitch=name != "w") for name, tensor in (("x", x), ("y", y), ("w", w))}
         spans = [size + first + last - d * (k - 1) - 1 for size, first, last, d, k
                  in zip(x.shape[2:], numbers["padding"], after, numbers["dilation"], w.shape[2:])]

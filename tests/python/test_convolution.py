@@ -90,15 +90,16 @@ def test_structs_of_a_call_are_checked_without_memory():
         n = len(shape)
         return ctypes.pointer(_library.ArrayStruct(dtype=0, ndim=n, device_type=2, shape=(ctypes.c_int64 * n)(*shape),
                                                    strides=(ctypes.c_int64 * n)(*strides)))
-    names = (ctypes.c_char_p * len(_library.CONVOLUTION_ARRAYS))(b"input", b"weight", b"out")
-    call = _library.ConvolutionStruct(op=1, spatial=1, x=array((2, 64, 9), (576, 1, 64)), w=array((8, 64, 3), (192, 1, 64)),
-                                      y=array((2, 8, 7), (56, 1, 8)), alpha=1.0, names=names)
-    found = _library.ProblemStruct()
-    lib.sluice_conv_problem_of(ctypes.byref(call), ctypes.byref(found))
-    assert sluice.Convolution.from_struct(found) == sluice.Convolution("fprop", (2, 64, 9), (8, 3), (1,), (0,), (1,), out_dtype="bf16")
-    call.x = array((2, 64, 9), (576, 9, 1))
+    call = _library.new_call()
+    call.problem.conv.op = call.problem.conv.spatial = 1
+    given = (b"input", array((2, 64, 9), (576, 1, 64))), (b"weight", array((8, 64, 3), (192, 1, 64))), (b"out", array((2, 8, 7), (56, 1, 8)))
+    for place, (name, values) in zip((0, 1, 3), given):
+        call.names[place], call.operands[place] = name, values
+    lib.sluice_describe(ctypes.byref(call))
+    assert sluice.Convolution.from_struct(call.problem) == sluice.Convolution("fprop", (2, 64, 9), (8, 3), (1,), (0,), (1,), out_dtype="bf16")
+    call.operands[0] = array((2, 64, 9), (576, 9, 1))
     with pytest.raises(sluice.InvalidStride, match="input has shape .* those of NCW"):
-        lib.sluice_conv_problem_of(ctypes.byref(call), ctypes.byref(found))
+        lib.sluice_describe(ctypes.byref(call))
 
 
 # ---- arrays, through tvm-ffi
@@ -143,7 +144,7 @@ def test_bad_arrays_are_refused_in_the_callers_names(np):
              ((x, w, None), {}, sluice.InvalidArgument, "out is missing"),
              ((x, w, [1]), {}, sluice.InvalidType, "output = "),
              ((x, w.astype(np.float32), y), {}, sluice.InvalidType, "weight is fp32 and must be fp16 as input is"),
-             ((x, w, y), dict(stride=9), sluice.InvalidSize, r"\[A is input \(x\), B is weight \(w\), D is out \(y\)\]"),
+             ((x, w, y), dict(stride=9), sluice.InvalidSize, r"\[x is input, w is weight, y is out\]"),
              ((x[0, 0], w, y), {}, sluice.InvalidSize, "input has shape .* must have 3 dimensions"),
              ((x, w, y), dict(scale_x=np.zeros(2, np.float32)), sluice.InvalidSize, "scale_x has shape")]
     for arrays, lists, kind, mention in cases:
@@ -180,5 +181,5 @@ def test_only_lists_that_differ_from_their_defaults_are_passed(np):
 
     assert named((1, 1), (0, 0), None, (1, 1)) == {}
     assert named((2, 1), (1, 1), None, (1, 3)) == {"stride[0]": 2, "dilation[1]": 3, "padding[0]": 1, "padding[1]": 1}
-    assert named((1,), (2,), (0,), (1,)) == {"padding[0]": 2, "padding_after[0]": 0}
-    assert named((1, 1, 4), (0, 0, 0), (0, 2, 0), (1, 1, 1)) == {"stride[2]": 4, "padding_after[1]": 2}
+    assert named((1,), (2,), (0,), (1,)) == {"padding[0]": 2, "uneven_padding": 1}
+    assert named((1, 1, 4), (0, 0, 0), (0, 2, 0), (1, 1, 1)) == {"stride[2]": 4, "uneven_padding": 1, "padding_after[1]": 2}

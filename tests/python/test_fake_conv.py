@@ -77,7 +77,7 @@ def test_refusals_launch_nothing(layer):
             f.convolution(*calls_of(nchw, w, y)[0])
         with pytest.raises(sluice.InvalidSize, match="weight has shape"):
             f.convolution(*calls_of(x, image("bf16", (128, 32, 3, 3)), y)[0])
-        with pytest.raises(sluice.Aliasing, match="A is input"):
+        with pytest.raises(sluice.Aliasing, match="overlaps input "):
             f.convolution(*calls_of(x, image("bf16", (64, 64, 3, 3)), x)[0])
 
     assert launches_of(refused) == 0

@@ -12,7 +12,7 @@ import pytest
 
 import sluice
 import fake_gpu  # noqa: F401 (skips without the fake driver)
-from sluice._library import default_device, lib
+from sluice._library import default_device, lib, new_call
 
 SETUP = """
 import sys, sluice
@@ -61,10 +61,10 @@ def test_the_winner_is_what_calls_use_from_now_on(tmp_path):
 
 
 def test_the_library_has_the_same_bounds():
-    struct, handle = sluice.Problem(64, 64, 64).struct(), ctypes.c_void_p()
+    call, handle = new_call(sluice.Problem(64, 64, 64).struct()), ctypes.c_void_p()
     for count in (-1, 0, sluice.plans.MOST_CANDIDATES + 1):
         with pytest.raises(sluice.InvalidArgument, match=rf"candidates = {count} must be in 1\.\.{sluice.plans.MOST_CANDIDATES}: pass 3"):
-            lib.sluice_race(default_device(0), ctypes.byref(struct), count, ctypes.byref(handle))
+            lib.sluice_race(default_device(0), ctypes.byref(call), count, ctypes.byref(handle))
 
 
 def test_what_has_no_product_is_not_timed():

@@ -16,13 +16,15 @@ from sluice import _library, convolutions, errors, formats, problems
 C_TYPES = {"int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "const char*": ctypes.c_char_p, "const char *": ctypes.c_char_p,
            "double": ctypes.c_double, "float": ctypes.c_float, "void*": ctypes.c_void_p,
            "sluice_weight_format": _library.WeightFormatStruct, "const int64_t*": ctypes.POINTER(ctypes.c_int64),
-           "const sluice_array*": ctypes.POINTER(_library.ArrayStruct), "const char* const*": ctypes.POINTER(ctypes.c_char_p),
-           "const sluice_packed_weights*": ctypes.POINTER(_library.PackedWeightsStruct), "sluice_conv_sizes": _library.ConvSizesStruct}
-MIRRORS = {"sluice_problem": _library.ProblemStruct, "sluice_array": _library.ArrayStruct, "sluice_product": _library.ProductStruct,
+           "const sluice_array*": ctypes.POINTER(_library.ArrayStruct), "uint64_t": ctypes.c_uint64,
+           "sluice_conv": _library.ConvStruct, "sluice_matrix": _library.MatrixStruct, "sluice_problem": _library.ProblemStruct,
+           "const sluice_workspace*": ctypes.c_void_p}
+MIRRORS = {"sluice_problem": _library.ProblemStruct, "sluice_array": _library.ArrayStruct, "sluice_call": _library.CallStruct,
            "sluice_options": _library.OptionsStruct, "sluice_compiled": _library.CompiledStruct,
            "sluice_holdings": _library.HoldingsStruct, "sluice_weight_format": _library.WeightFormatStruct,
-           "sluice_packed_weights": _library.PackedWeightsStruct, "sluice_packed_numbers": _library.PackedNumbersStruct,
-           "sluice_convolution": _library.ConvolutionStruct, "sluice_conv_sizes": _library.ConvSizesStruct}
+           "sluice_packed_numbers": _library.PackedNumbersStruct, "sluice_conv": _library.ConvStruct,
+           "sluice_matrix": _library.MatrixStruct}
+COUNTS = {"SLUICE_OPERANDS": len(_library.OPERANDS)}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,8 @@ def test_structs_mirror_the_header(header, name):
         kind, star, names = re.match(r"((?:const )?\w+)((?:\* const)?\s*\**)\s*(.*)", line, re.S).groups()
         for one in names.split(","):
             one, _, count = one.strip(" *\n]").partition("[")
-            fields.append((one, C_TYPES[kind + star.strip()] * int(count) if count else C_TYPES[kind + star.strip()]))
+            of_one = C_TYPES[kind + star.strip()]
+            fields.append((one, of_one * int(COUNTS.get(count, count)) if count else of_one))
     assert fields == MIRRORS[name]._fields_
 
 
@@ -53,11 +56,11 @@ def test_names_are_in_the_order_of_the_header(header):
     assert [n.strip() for n in re.search(r"\{ (SLUICE_BF16.*?) \} sluice_dtype", header)[1].split(",")] == \
         ["SLUICE_" + name.upper() for name in problems.DTYPES]
     assert re.search(r"SLUICE_NO_ACTIVATION, SLUICE_RELU, SLUICE_GELU, SLUICE_SILU", header)
-    assert [n.strip() for n in re.search(r"\{ (SLUICE_UINT4.*?) \} sluice_weight_type", header)[1].split(",")] == \
-        ["SLUICE_UINT4", "SLUICE_INT8", "SLUICE_E4M3_WEIGHT"] and formats.WEIGHT_TYPES == ("uint4", "int8", "e4m3")
+    assert [n.strip() for n in re.search(r"\{ (SLUICE_NOT_PACKED.*?) \} sluice_weight_type", header)[1].split(",")] == \
+        ["SLUICE_NOT_PACKED", "SLUICE_UINT4", "SLUICE_INT8", "SLUICE_E4M3_WEIGHT"] and formats.WEIGHT_TYPES == ("uint4", "int8", "e4m3")
     assert re.search(r"SLUICE_ORDER_HALF, SLUICE_ORDER_BYTE", header) and formats.ORDERS == ("half", "byte")
     assert problems.ACTIVATIONS == ("none", "relu", "gelu", "silu")
-    assert re.search(r"SLUICE_FPROP = 1, SLUICE_DGRAD, SLUICE_WGRAD", header) and convolutions.CONV_OPS == ("fprop", "dgrad", "wgrad")
+    assert re.search(r"SLUICE_PRODUCT, SLUICE_FPROP, SLUICE_DGRAD, SLUICE_WGRAD", header) and convolutions.CONV_OPS == ("fprop", "dgrad", "wgrad")
 
 
 def test_every_function_of_the_header_is_in_the_library(header):

@@ -163,7 +163,7 @@ class OnHost:
         x, out, bias, scale_x = given["x"], given["out"], given.get("bias"), given.get("scale_x")
         self.called += 1
         kind, group, scale, zeros, order = (given[f"format.{name}"] for name in ("type", "group", "scale", "zeros", "order"))
-        made = sluice.WeightFormat(WEIGHT_TYPES[kind], group, DTYPES[scale], bool(zeros), ORDERS[order])
+        made = sluice.WeightFormat(WEIGHT_TYPES[kind - 1], group, DTYPES[scale], bool(zeros), ORDERS[order])
         packed = sluice.PackedWeights(given["packed.blob"], given["n"], given["k"], made)
         assert (x.dtype is E4M3) == (packed.format.order == "byte")
         y = x.double() @ sw.dequantize(packed.quantized()).T * (1 if scale_x is None else scale_x.double())

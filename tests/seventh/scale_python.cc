@@ -2,7 +2,7 @@
 // Makes scale.h callable from Python (tests/python/test_fake_seventh.py): y = factor * x, with the fields
 // input, output and alpha. The C interface's helpers read the arrays; the engine does the rest.
 #include <sluice/c_api/handles.h>
-#include <sluice/c_api/tvm_ffi_args.h>
+#include <sluice/c_api/tvm_ffi_fields.h>
 #include <sluice/try.h>
 
 #include "tests/seventh/scale.h"
@@ -20,15 +20,11 @@ Result<void> scale_on(sluice_device& device, const ArrayArg& x, const ArrayArg& 
   return ops::run<seventh::Scale>(device.session.device(), {}, args, stream_of(x.array.device));
 }
 
-sluice_status scale(Fields& fields) {
-  ArrayArg x, y;
-  for (const Result<void>& done : {fields.array(Slot::a, x), fields.array(Slot::d, y)})
-    if (!done) return fail(done.error());
-  const float factor = fields.real(Slot::alpha, 1.0f);
-  if (fields.error()) return fail(*fields.error());
+sluice_status scale(Given& given) {
+  const ArrayArg &x = given.arrays[SLUICE_A], &y = given.arrays[SLUICE_D];
   sluice_device* device = nullptr;
   const sluice_status opened = sluice_device_default(x.array.device, &device);
-  return opened != SLUICE_OK ? opened : status_of(scale_on(*device, x, y, factor));
+  return opened != SLUICE_OK ? opened : status_of(scale_on(*device, x, y, given.call.alpha));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // Convolutions of the C interface. Arrays in torch's order become problems and launches on the fake driver. A
 // call that no kernel can compute is refused, with the caller's names. To see it fail: let pixel_pitch() use
 // the strides of dimensions of size 1, or let roles_of() treat dgrad as fprop.
-#include <sluice/c_api/convolutions.h>
+#include <sluice/c_api/call.h>
 
 #include <sluice/host/ops/gemm.h>
 #include <sluice/spec/conv_problem.h>
@@ -33,47 +33,27 @@ class CApiConv : public CApiTest {
   }
 
   /// A convolution with x of 2 x 64 x 14 x 14 and 128 filters of 3 x 3, padded by 1.
-  sluice_convolution convolution(int32_t op = SLUICE_FPROP) {
-    return {.op = op,
-            .spatial = 2,
-            .x = at(x_),
-            .w = at(w_),
-            .y = at(y_),
-            .bias = nullptr,
-            .c = nullptr,
-            .scale_x = nullptr,
-            .scale_w = nullptr,
-            .scale_d = nullptr,
-            .stride = nullptr,
-            .dilation = nullptr,
-            .padding = ones_.data(),
-            .padding_after = nullptr,
-            .alpha = 1.0f,
-            .beta = 0.0f,
-            .accumulate = 0,
-            .activation = 0,
-            .update = 0,
-            .any_order = 0,
-            .names = nullptr};
+  Convolution convolution(int32_t op = SLUICE_FPROP) {
+    return {.op = op, .spatial = 2, .x = at(x_), .w = at(w_), .y = at(y_), .padding = ones_.data()};
   }
 
-  /// Expects that the call and sluice_conv_problem_of() refuse the convolution in the same way.
-  void refused(const sluice_convolution& v, sluice_status status, const std::string& mention) {
+  /// Expects that the call and sluice_describe() refuse the convolution in the same way.
+  void refused(const Convolution& v, sluice_status status, const std::string& mention) {
     const int before = driver.launches();
-    failed(sluice_conv_run(handle_, &v, nullptr), status, mention, before);
+    failed(run(handle_, v, nullptr), status, mention, before);
     const std::string message = sluice_error_message();
     sluice_problem problem;
-    if (status != SLUICE_WRONG_DEVICE) failed(sluice_conv_problem_of(&v, &problem), status, mention, before);
+    if (status != SLUICE_WRONG_DEVICE) failed(describe(v, &problem), status, mention, before);
     EXPECT_EQ(sluice_error_message(), message);
   }
-  void runs(const sluice_convolution& v) {
+  void runs(const Convolution& v) {
     const int before = driver.launches();
-    EXPECT_EQ(sluice_conv_run(handle_, &v, nullptr), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(run(handle_, v, nullptr), SLUICE_OK) << sluice_error_message();
     EXPECT_GT(driver.launches(), before);
   }
-  static sluice_problem problem_of(const sluice_convolution& v) {
+  static sluice_problem problem_of(const Convolution& v) {
     sluice_problem problem{};
-    EXPECT_EQ(sluice_conv_problem_of(&v, &problem), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(describe(v, &problem), SLUICE_OK) << sluice_error_message();
     return problem;
   }
 
@@ -85,11 +65,11 @@ class CApiConv : public CApiTest {
 
 TEST_F(CApiConv, needs_a_compiler_only_once_and_then_only_launches) {
   for (const int32_t op : {SLUICE_FPROP, SLUICE_DGRAD, SLUICE_WGRAD}) {
-    const sluice_convolution v = convolution(op);
+    const Convolution v = convolution(op);
     runs(v);
     const int launches = driver.launches();
     const long before = allocations_of_this_thread();
-    const bool ok = sluice_conv_run(handle_, &v, nullptr) == SLUICE_OK;
+    const bool ok = run(handle_, v, nullptr) == SLUICE_OK;
     EXPECT_EQ(allocations_of_this_thread(), before) << op;
     EXPECT_TRUE(ok) << sluice_error_message();
     EXPECT_GT(driver.launches(), launches);
@@ -104,13 +84,13 @@ TEST_F(CApiConv, each_op_writes_the_array_that_it_computes) {
     TestArray &a, &b, &d;
   } cases[] = {{SLUICE_FPROP, x_, w_, y_}, {SLUICE_DGRAD, y_, w_, x_}, {SLUICE_WGRAD, y_, x_, w_}};
   for (const auto& [op, a, b, d] : cases) {
-    sluice_convolution v = convolution(op);
+    Convolution v = convolution(op);
     runs(v);
     const GemmParams& params = driver.launch(driver.launches() - 1).params;
     EXPECT_EQ(decode(params.map_a).address, reinterpret_cast<u64>(a.array.data)) << op;
     EXPECT_EQ(decode(params.map_b).address, reinterpret_cast<u64>(b.array.data)) << op;
     EXPECT_EQ(params.d, d.array.data) << op;
-    const Result<c_api::ConvCall> call = c_api::call_of(v);
+    const Result<c_api::Call> call = c_api::call_of(v.call());
     ASSERT_TRUE(call.ok());
     EXPECT_EQ(call->args.a, a.array.data);
     EXPECT_EQ(call->args.b, b.array.data);
@@ -121,11 +101,11 @@ TEST_F(CApiConv, each_op_writes_the_array_that_it_computes) {
 TEST_F(CApiConv, lists_are_outermost_first_and_have_defaults) {
   const List stride{2, 1}, dilation{1, 2}, padding{3, 4}, after{0, 5};
   TestArray w = image(SLUICE_BF16, {128, 64, 2, 3});
-  sluice_convolution v = convolution();
+  Convolution v = convolution();
   v.w = at(w);
   TestArray plain = image(SLUICE_BF16, {2, 128, 13, 12});
   v.y = at(plain), v.padding = nullptr;
-  sluice_conv_sizes s = problem_of(v).conv;
+  sluice_conv s = problem_of(v).conv;
   EXPECT_EQ(s.size[0], 14);
   EXPECT_EQ(s.stride[0] * s.stride[1] * s.dilation[0] * s.dilation[1], 1);
   EXPECT_EQ(s.padding[0] + s.padding[1] + s.padding_after[0] + s.padding_after[1], 0);
@@ -150,7 +130,7 @@ TEST_F(CApiConv, lists_are_outermost_first_and_have_defaults) {
 }
 
 TEST_F(CApiConv, one_and_three_axes_are_convolutions_too) {
-  sluice_convolution v = convolution();
+  Convolution v = convolution();
   TestArray x = image(SLUICE_BF16, {2, 64, 40}), w = image(SLUICE_BF16, {128, 64, 5}),
             y = image(SLUICE_BF16, {2, 128, 38});
   v.spatial = 1, v.x = at(x), v.w = at(w), v.y = at(y);
@@ -169,7 +149,7 @@ TEST_F(CApiConv, one_and_three_axes_are_convolutions_too) {
 TEST_F(CApiConv, dimensions_of_one_say_nothing_about_the_layout) {
   constexpr int64_t kAny = 12345;
   TestArray w = array(SLUICE_BF16, {128, 64, 1, 1}, {64, 1, kAny, -kAny});
-  sluice_convolution v = convolution();
+  Convolution v = convolution();
   v.w = at(w), v.padding = nullptr;
   runs(v);
   const sluice_problem pointwise = problem_of(v);
@@ -191,7 +171,7 @@ TEST_F(CApiConv, dimensions_of_one_say_nothing_about_the_layout) {
 /// x may be a slice of channels, with gaps between pixels. Taps of the filter must be adjacent.
 TEST_F(CApiConv, pixels_may_be_apart_and_taps_may_not) {
   TestArray x = image(SLUICE_BF16, {2, 64, 14, 14}, 192), y = image(SLUICE_BF16, {2, 128, 14, 14}, 256);
-  sluice_convolution v = convolution();
+  Convolution v = convolution();
   v.x = at(x), v.y = at(y);
   runs(v);
   const sluice_problem p = problem_of(v);
@@ -212,7 +192,7 @@ TEST_F(CApiConv, pixels_may_be_apart_and_taps_may_not) {
 
 TEST_F(CApiConv, other_layouts_are_refused_with_torchs_remedy) {
   const char* names[] = {"input", "weight", "out", nullptr, nullptr, nullptr, nullptr, nullptr};
-  sluice_convolution v = convolution();
+  Convolution v = convolution();
   TestArray nchw = array(SLUICE_BF16, {2, 64, 14, 14}), kcrs = array(SLUICE_BF16, {128, 64, 3, 3}),
             nkpq = array(SLUICE_BF16, {2, 128, 14, 14});
   v.names = names, v.x = at(nchw);
@@ -246,7 +226,7 @@ TEST_F(CApiConv, other_layouts_are_refused_with_torchs_remedy) {
 }
 
 TEST_F(CApiConv, shapes_and_types_must_fit_each_other) {
-  sluice_convolution v = convolution();
+  Convolution v = convolution();
   v.x = nullptr;
   refused(v, SLUICE_INVALID_ARGUMENT, "x is missing");
   TestArray w = image(SLUICE_BF16, {128, 32, 3, 3});
@@ -272,7 +252,7 @@ TEST_F(CApiConv, shapes_and_types_must_fit_each_other) {
   v = convolution();
   v.padding = nullptr;
   refused(v, SLUICE_INVALID_SIZE, "must have (2, 128, 12, 12) by the sizes, stride, padding and dilation");
-  for (const int32_t op : {0, 4, -1}) refused(convolution(op), SLUICE_INVALID_ARGUMENT, "op = ");
+  for (const int32_t op : {4, -1}) refused(convolution(op), SLUICE_INVALID_ARGUMENT, "op = ");
   for (const int32_t spatial : {0, 4, -1}) {
     v = convolution();
     v.spatial = spatial;
@@ -283,10 +263,10 @@ TEST_F(CApiConv, shapes_and_types_must_fit_each_other) {
 TEST_F(CApiConv, errors_of_the_planner_say_what_the_caller_calls_its_arrays) {
   const char* names[] = {"input", "weight", "grad_output", nullptr, nullptr, nullptr, nullptr, nullptr};
   const List nine{9, 9}, huge{std::numeric_limits<int64_t>::max(), 1};
-  sluice_convolution v = convolution(SLUICE_WGRAD);
+  Convolution v = convolution(SLUICE_WGRAD);
   TestArray y = image(SLUICE_BF16, {2, 128, 2, 2});
   v.y = at(y), v.names = names, v.stride = nine.data();
-  refused(v, SLUICE_INVALID_SIZE, "[A is grad_output (y), B is input (x), D is weight (w)]");
+  refused(v, SLUICE_INVALID_SIZE, "[dy is grad_output, x is input, dw is weight]");
   v.stride = huge.data();
   refused(v, SLUICE_INVALID_SIZE, "stride[0] = 9223372036854775807 must be in 0..2147483647");
   const List none{0, 1}, negative{-1, 1};
@@ -298,12 +278,11 @@ TEST_F(CApiConv, errors_of_the_planner_say_what_the_caller_calls_its_arrays) {
   TestArray over_x = y_;
   over_x.array.data = x_.array.data;
   v.y = at(over_x), v.names = names;
-  failed(sluice_conv_run(handle_, &v, nullptr), SLUICE_ALIASING,
-         "[A is input (x), B is weight (w), D is grad_output (y)]", driver.launches());
+  failed(run(handle_, v, nullptr), SLUICE_ALIASING, "overlaps input (", driver.launches());
 }
 
 TEST_F(CApiConv, all_arrays_are_on_the_device_that_runs) {
-  sluice_convolution v = convolution();
+  Convolution v = convolution();
   TestArray elsewhere = w_, on_host = x_;
   elsewhere.array.device = 1;
   on_host.array.device_type = SLUICE_ON_CPU;
@@ -317,7 +296,7 @@ TEST_F(CApiConv, all_arrays_are_on_the_device_that_runs) {
 TEST_F(CApiConv, the_forward_epilogue_reads_bias_residual_and_scales) {
   TestArray bias = array(SLUICE_FP32, {128}), c = image(SLUICE_BF16, {2, 128, 14, 14}),
             one = array(SLUICE_FP32, {1});
-  sluice_convolution v = convolution();
+  Convolution v = convolution();
   v.bias = at(bias), v.c = at(c), v.beta = 0.5f, v.activation = SLUICE_SILU;
   runs(v);
   const GemmParams& params = driver.launch(driver.launches() - 1).params;
@@ -348,7 +327,7 @@ TEST_F(CApiConv, fp8_has_scales_and_is_forward_only) {
   TestArray x = image(SLUICE_E4M3, {2, 128, 14, 14}), w = image(SLUICE_E4M3, {128, 128, 3, 3}),
             one = array(SLUICE_FP32, {1}), each = array(SLUICE_FP32, {128, 1, 1, 1}),
             fewer = array(SLUICE_FP32, {64}), typed = array(SLUICE_BF16, {1});
-  sluice_convolution v = convolution();
+  Convolution v = convolution();
   v.x = at(x), v.w = at(w), v.scale_x = at(one), v.scale_w = at(each);
   runs(v);
   sluice_problem p = problem_of(v);
@@ -371,7 +350,7 @@ TEST_F(CApiConv, fp8_has_scales_and_is_forward_only) {
 
 TEST_F(CApiConv, gradients_of_weights_are_added_to_an_fp32_total) {
   TestArray total = image(SLUICE_FP32, {128, 64, 3, 3});
-  sluice_convolution v = convolution(SLUICE_WGRAD);
+  Convolution v = convolution(SLUICE_WGRAD);
   v.w = at(total), v.update = SLUICE_ADD;
   runs(v);
   v.any_order = 1;
@@ -385,18 +364,18 @@ TEST_F(CApiConv, gradients_of_weights_are_added_to_an_fp32_total) {
   refused(v, SLUICE_INVALID_TYPE, "only wgrad adds");
 }
 
-/// The problem that sluice_conv_problem_of() returns can be prepared and used like any other.
+/// The problem that sluice_describe() returns can be prepared and used like any other.
 TEST_F(CApiConv, a_capture_finds_what_was_made_ready) {
   for (const int32_t op : {SLUICE_FPROP, SLUICE_DGRAD, SLUICE_WGRAD}) {
-    sluice_convolution v = convolution(op);
+    Convolution v = convolution(op);
     sluice_problem p = problem_of(v);
-    p.m = p.n = p.k = p.a_ld = -7;  // fields that the function ignores
-    ASSERT_EQ(sluice_make_ready(handle_, &p, 1), SLUICE_OK) << sluice_error_message();
-    EXPECT_EQ(sluice_problem_check(&p), SLUICE_OK) << sluice_error_message();
+    p.m = p.n = p.k = p.a.ld = -7;  // fields that the function ignores
+    ASSERT_EQ(sluice_make_ready(handle_, AsCall(p), 1), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(sluice_check(AsCall(p)), SLUICE_OK) << sluice_error_message();
     const auto stream = StreamHandle::create(device());
     const DriverApi& api = *device().impl().api;
     ASSERT_EQ(api.cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    EXPECT_EQ(sluice_conv_run(handle_, &v, stream->get()), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(run(handle_, v, stream->get()), SLUICE_OK) << sluice_error_message();
     v.accumulate = 0, v.activation = 0, v.alpha = 0.25f;
     CUgraph graph = nullptr;
     api.cuStreamEndCapture(stream->get(), &graph);
@@ -406,21 +385,18 @@ TEST_F(CApiConv, a_capture_finds_what_was_made_ready) {
 }
 
 TEST_F(CApiConv, a_plan_with_choices_is_used_and_takes_the_callers_workspace) {
-  const sluice_convolution v = convolution(SLUICE_WGRAD);
+  const Convolution v = convolution(SLUICE_WGRAD);
   const int64_t bytes = use(problem_of(v), "splits=2, combine=last_arriver, cluster_m=1, cluster_n=1");
   ASSERT_GT(bytes, 0);
   sluice_workspace* workspace = nullptr;
   ASSERT_EQ(sluice_workspace_create(handle_, bytes, &workspace), SLUICE_OK) << sluice_error_message();
-  EXPECT_EQ(sluice_conv_run_with(handle_, &v, workspace, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, v, nullptr, workspace), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(held().workspaces, 0);
-  EXPECT_EQ(sluice_conv_run(handle_, &v, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, v, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(held().workspaces, 1);
-  EXPECT_EQ(sluice_conv_run_with(handle_, &v, nullptr, nullptr), SLUICE_INVALID_ARGUMENT);
-  EXPECT_EQ(sluice_conv_run(nullptr, &v, nullptr), SLUICE_INVALID_ARGUMENT);
-  EXPECT_EQ(sluice_conv_run(handle_, nullptr, nullptr), SLUICE_INVALID_ARGUMENT);
-  sluice_problem problem;
-  EXPECT_EQ(sluice_conv_problem_of(nullptr, &problem), SLUICE_INVALID_ARGUMENT);
-  EXPECT_EQ(sluice_conv_problem_of(&v, nullptr), SLUICE_INVALID_ARGUMENT);
+  EXPECT_EQ(run(nullptr, v, nullptr), SLUICE_INVALID_ARGUMENT);
+  EXPECT_EQ(sluice_run(handle_, nullptr, nullptr), SLUICE_INVALID_ARGUMENT);
+  EXPECT_EQ(sluice_describe(nullptr), SLUICE_INVALID_ARGUMENT);
   sluice_workspace_free(workspace);
 }
 
@@ -428,8 +404,8 @@ TEST_F(CApiConv, a_problem_that_is_no_convolution_of_the_library_is_refused) {
   const sluice_problem good = problem_of(convolution());
   const auto refuses = [&](const sluice_problem& p, sluice_status status, const char* mention) {
     sluice_plan* plan = nullptr;
-    failed(sluice_problem_check(&p), status, mention, 0);
-    failed(sluice_plan_create(nullptr, &p, nullptr, &plan), status, mention, 0);
+    failed(sluice_check(AsCall(p)), status, mention, 0);
+    failed(sluice_plan_create(nullptr, AsCall(p), nullptr, &plan), status, mention, 0);
     EXPECT_EQ(plan, nullptr);
   };
   sluice_problem p = good;
@@ -437,12 +413,12 @@ TEST_F(CApiConv, a_problem_that_is_no_convolution_of_the_library_is_refused) {
   refuses(p, SLUICE_INVALID_ARGUMENT, "conv.op = 4 must be in 0..3");
   p = good, p.conv.spatial = 4;
   refuses(p, SLUICE_INVALID_ARGUMENT, "spatial = 4 must be in 1..3");
-  p = good, p.b = SLUICE_FP16;
+  p = good, p.b.type = SLUICE_FP16;
   refuses(p, SLUICE_INVALID_TYPE, "a is bf16 and b is fp16");
   p = good, p.gated = 1;
   refuses(p, SLUICE_INVALID_ARGUMENT, "gated = 1");
-  p = good, p.packed = 1;
-  refuses(p, SLUICE_INVALID_ARGUMENT, "packed = 1");
+  p = good, p.packed.type = 1;
+  refuses(p, SLUICE_INVALID_ARGUMENT, "packed.type = 1");
   p = good, p.conv.images = -1;
   refuses(p, SLUICE_INVALID_SIZE, "images = -1");
   p = good, p.conv.size[1] = int64_t{1} << 40;
@@ -453,9 +429,9 @@ TEST_F(CApiConv, a_problem_that_is_no_convolution_of_the_library_is_refused) {
   refuses(p, SLUICE_INVALID_TYPE, "block scales");
   const sluice_row_range rows{1, 8};
   sluice_row_plans found{};
-  failed(sluice_plan_rows(nullptr, &good, &rows, &found), SLUICE_INVALID_ARGUMENT,
+  failed(sluice_plan_rows(nullptr, AsCall(good), &rows, &found), SLUICE_INVALID_ARGUMENT,
          "a convolution has no range of numbers of rows", 0);
-  failed(sluice_make_rows_ready(handle_, &good, &rows, nullptr), SLUICE_INVALID_ARGUMENT,
+  failed(sluice_make_rows_ready(handle_, AsCall(good), &rows, nullptr), SLUICE_INVALID_ARGUMENT,
          "a convolution has no range of numbers of rows", 0);
 }
 

@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "c_api_calls.h"
 #include "launch_fixture.h"
 
 namespace sluice {
@@ -21,8 +22,7 @@ inline sluice_problem dense_problem(int64_t m, int64_t n, int64_t k) {
 /// Returns a bf16 product with int4 weights in groups of 128.
 inline sluice_problem packed_problem(int64_t m, int64_t n, int64_t k) {
   sluice_problem p = dense_problem(m, n, k);
-  p.packed = 1;
-  p.weights = {.type = SLUICE_UINT4, .group = 128, .scale = SLUICE_FP16, .order = SLUICE_ORDER_HALF};
+  p.packed = {.type = SLUICE_UINT4, .group = 128, .scale = SLUICE_FP16, .order = SLUICE_ORDER_HALF};
   return p;
 }
 
@@ -63,7 +63,7 @@ class CApiTest : public LaunchTest {
   /// needs.
   int64_t use(const sluice_problem& problem, const std::string& choices) {
     sluice_plan* plan = nullptr;
-    EXPECT_EQ(sluice_plan_create(handle_, &problem, choices.c_str(), &plan), SLUICE_OK)
+    EXPECT_EQ(sluice_plan_create(handle_, AsCall(problem), choices.c_str(), &plan), SLUICE_OK)
         << sluice_error_message();
     EXPECT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
     const int64_t bytes = sluice_plan_workspace_bytes(plan);

@@ -8,8 +8,9 @@
 #include <limits>
 #include <string>
 
-#include <sluice/c_api.h>
+#include "c_api_calls.h"
 
+namespace sluice {
 namespace {
 
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
@@ -18,9 +19,9 @@ sluice_array array_of(const int64_t* shape, int32_t ndim) {
   return {.dtype = SLUICE_BF16, .ndim = ndim, .device_type = SLUICE_ON_CUDA, .shape = shape};
 }
 
-std::string refused(const sluice_product& product) {
+std::string refused(const Product& product) {
   sluice_problem problem;
-  EXPECT_NE(sluice_problem_of(&product, &problem), SLUICE_OK);
+  EXPECT_NE(describe(product, &problem), SLUICE_OK);
   return sluice_error_message();
 }
 
@@ -30,11 +31,11 @@ TEST(CApiHostile, more_dimensions_than_a_shape_may_have_are_not_read) {
     const sluice_array a = array_of(shape, ndim);
     const std::string rule = "ndim = " + std::to_string(ndim) + ": it must be in 0..8";
     EXPECT_NE(refused({.a = &a, .b = &a, .d = &a, .alpha = 1}).find("a has " + rule), std::string::npos);
-    const sluice_packed_weights weights{{0, 128, 1, 0, 0}, 8, 8};
-    EXPECT_NE(refused({.a = &a, .b = &a, .d = &a, .packed = &weights, .alpha = 1}).find(rule),
+    const sluice_weight_format format{SLUICE_UINT4, 128, SLUICE_FP16, 0, 0};
+    EXPECT_NE(refused({.a = &a, .b = &a, .d = &a, .packed = format, .n = 8, .k = 8}).find(rule),
               std::string::npos);
     sluice_packing packing{};
-    packing.format = {0, 128, 1, 0, 0};
+    packing.format = format;
     packing.codes = packing.scales = packing.blob = &a;
     EXPECT_NE(sluice_pack_on_host(&packing), SLUICE_OK);
     EXPECT_NE(std::string(sluice_error_message()).find(rule), std::string::npos) << sluice_error_message();
@@ -55,23 +56,24 @@ TEST(CApiHostile, extents_and_strides_do_not_overflow) {
   sluice_array far = array_of(shape, 2);
   far.strides = strides;
   sluice_problem problem;
-  const sluice_product product{.a = &far, .b = &far, .d = &far, .alpha = 1};
-  sluice_problem_of(&product, &problem);  // returns an error or the stride unchanged, without overflow
+  const Product product{.a = &far, .b = &far, .d = &far, .alpha = 1};
+  describe(product, &problem);  // returns an error or the stride unchanged, without overflow
 }
 
 TEST(CApiHostile, names_are_escaped) {
-  const char* names[] = {"a\x1b[2J\n", "b", "c", "d", "bias", "scale_a", nullptr};
-  const sluice_product product{.names = names};
+  const char* names[SLUICE_OPERANDS] = {"a\x1b[2J\n", "b", "c", "d", "bias", "scale_a"};
+  const Product product{.names = names};
   EXPECT_EQ(refused(product), "a\\x1b[2J\\n is missing: pass an array");
 }
 
 TEST(CApiHostile, a_stride_of_an_absent_c_is_refused) {
   sluice_problem problem{};
-  problem.m = problem.n = problem.k = 64, problem.batch = 1, problem.c_ld = -1;
+  problem.m = problem.n = problem.k = 64, problem.batch = 1, problem.c.ld = -1;
   sluice_plan* plan = nullptr;
-  EXPECT_EQ(sluice_plan_create(nullptr, &problem, nullptr, &plan), SLUICE_INVALID_ARGUMENT);
-  EXPECT_NE(std::string(sluice_error_message()).find("c_ld = -1"), std::string::npos)
+  EXPECT_EQ(sluice_plan_create(nullptr, AsCall(problem), nullptr, &plan), SLUICE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(sluice_error_message()).find("c.ld = -1"), std::string::npos)
       << sluice_error_message();
 }
 
 }  // namespace
+}  // namespace sluice

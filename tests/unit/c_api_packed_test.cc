@@ -11,6 +11,7 @@
 #include <sluice/records/record_store.h>
 #include "allocation_counter.h"
 
+#include "c_api_calls.h"
 #include "cache_fake.h"
 #include "launch_fixture.h"
 #include "packed_formats.h"
@@ -58,15 +59,12 @@ class CApiPacked : public LaunchTest {
     return numbers.blob_bytes;
   }
 
-  sluice_product product() {
-    weights_ = {kFormat, kN, kK};
-    sluice_product p{};
-    p.a = at(x_), p.b = at(blob_), p.d = at(d_), p.packed = &weights_;
-    return p;
+  Product product() {
+    return {.a = at(x_), .b = at(blob_), .d = at(d_), .packed = kFormat, .n = kN, .k = kK};
   }
   static sluice_problem problem_of_format() {
     sluice_problem p{};
-    p.m = kM, p.n = kN, p.k = kK, p.batch = 1, p.packed = 1, p.weights = kFormat;
+    p.m = kM, p.n = kN, p.k = kK, p.batch = 1, p.packed = kFormat;
     return p;
   }
   sluice_packing packing() {
@@ -82,8 +80,8 @@ class CApiPacked : public LaunchTest {
     EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
     EXPECT_EQ(driver.launches(), 0);
   }
-  void refused(const sluice_product& p, sluice_status status, const char* mention) {
-    expect_refused(sluice_run(handle_, &p, nullptr), status, mention);
+  void refused(const Product& p, sluice_status status, const char* mention) {
+    expect_refused(run(handle_, p, nullptr), status, mention);
   }
   void refused(const sluice_packing& p, sluice_status status, const char* mention) {
     expect_refused(sluice_pack(handle_, &p, nullptr), status, mention);
@@ -96,7 +94,6 @@ class CApiPacked : public LaunchTest {
   }
 
   sluice_device* handle_;
-  sluice_packed_weights weights_{};
   TestArray x_ = array(SLUICE_BF16, {kM, kK}), d_ = array(SLUICE_FP32, {kM, kN});
   TestArray codes_ = array(SLUICE_BYTE, {kN, kK});
   TestArray scales_ = array(SLUICE_FP16, {kN, kGroups}), zeros_ = array(SLUICE_FP16, {kN, kGroups});
@@ -105,13 +102,13 @@ class CApiPacked : public LaunchTest {
 
 TEST_F(CApiPacked, a_product_is_prepared_once_and_then_only_launched) {
   TestArray bias = array(SLUICE_BF16, {kN});
-  sluice_product p = product();
+  Product p = product();
   p.bias = at(bias), p.activation = SLUICE_SILU;
-  const sluice_status first = sluice_run(handle_, &p, nullptr);
+  const sluice_status first = run(handle_, p, nullptr);
   ASSERT_EQ(first, SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(driver.launches(), 1);
   const long before = allocations_of_this_thread();
-  const bool ok = sluice_run(handle_, &p, nullptr) == SLUICE_OK;
+  const bool ok = run(handle_, p, nullptr) == SLUICE_OK;
   EXPECT_EQ(allocations_of_this_thread(), before);
   EXPECT_TRUE(ok);
   const NarrowParams& params = driver.launch(1).narrow;
@@ -127,17 +124,17 @@ TEST_F(CApiPacked, a_product_is_prepared_once_and_then_only_launched) {
 
 TEST_F(CApiPacked, finds_what_was_prepared_in_another_spelling) {
   sluice_problem problem = problem_of_format();
-  problem.a = SLUICE_BF16, problem.d = SLUICE_FP32;
+  problem.a.type = SLUICE_BF16, problem.d.type = SLUICE_FP32;
   problem.bias_type = SLUICE_BF16;  // ignored, because there is no bias
-  EXPECT_EQ(sluice_make_ready(handle_, &problem, -1), SLUICE_INVALID_ARGUMENT);
-  ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
-  const sluice_product p = product();  // here the pitches come from the arrays
-  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(sluice_make_ready(handle_, AsCall(problem), -1), SLUICE_INVALID_ARGUMENT);
+  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1), SLUICE_OK) << sluice_error_message();
+  const Product p = product();  // here the pitches come from the arrays
+  EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(kernels_held(), 1);
-  problem.m = 1, problem.a_ld = 1000;  // ignored, because there is only one row
-  ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  problem.m = 1, problem.a.ld = 1000;  // ignored, because there is only one row
+  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1), SLUICE_OK) << sluice_error_message();
   x_.shape[0] = d_.shape[0] = 1;
-  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(kernels_held(), 2);
 }
 
@@ -145,9 +142,9 @@ TEST_F(CApiPacked, a_plan_is_one_like_others) {
   sluice_problem problem{};
   sluice_plan* plan = nullptr;
   sluice_kernel* kernel = nullptr;
-  const sluice_product p = product();
-  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
-  ASSERT_EQ(sluice_plan_create(handle_, &problem,
+  const Product p = product();
+  ASSERT_EQ(describe(p, &problem), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_plan_create(handle_, AsCall(problem),
                                "schedule=narrow, warps=4, cluster_k=2, stages=2, tile_n=32", &plan),
             SLUICE_OK)
       << sluice_error_message();
@@ -158,21 +155,20 @@ TEST_F(CApiPacked, a_plan_is_one_like_others) {
   EXPECT_EQ(sluice_plan_workspace_bytes(plan), 0);
   EXPECT_GT(sluice_plan_estimate_us(plan), 0);
   ASSERT_EQ(sluice_prepare(handle_, plan, &kernel), SLUICE_OK) << sluice_error_message();
-  sluice_pointers pointers{};
-  pointers.a = x_.array.data, pointers.b = blob_.array.data, pointers.d = d_.array.data;
-  EXPECT_EQ(sluice_launch(kernel, &pointers, nullptr, nullptr), SLUICE_OK) << sluice_error_message();
+  sluice_call call = p.call();
+  EXPECT_EQ(sluice_launch(kernel, &call, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launch(0).narrow.weights, blob_.array.data);
-  pointers.b = nullptr;
-  EXPECT_EQ(sluice_launch(kernel, &pointers, nullptr, nullptr), SLUICE_INVALID_POINTER);
+  call.operands[SLUICE_B] = nullptr;
+  EXPECT_EQ(sluice_launch(kernel, &call, nullptr), SLUICE_INVALID_POINTER);
   const int modules = driver.alive().modules;
   ASSERT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
-  ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launch(1).cluster_x, 2u);
   sluice_kernel_free(kernel);
   sluice_plan_free(plan);
-  ASSERT_EQ(
-      sluice_plan_create(handle_, &problem, "schedule=narrow warps=4 cluster_k=2 stages=3 tile_n=32", &plan),
-      SLUICE_OK)
+  ASSERT_EQ(sluice_plan_create(handle_, AsCall(problem),
+                               "schedule=narrow warps=4 cluster_k=2 stages=3 tile_n=32", &plan),
+            SLUICE_OK)
       << sluice_error_message();
   ASSERT_EQ(sluice_use_plan(handle_, plan), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.alive().modules, modules + 1) << "a graph may hold the one that was replaced";
@@ -182,17 +178,17 @@ TEST_F(CApiPacked, a_plan_is_one_like_others) {
 
 TEST_F(CApiPacked, a_field_of_one_kernel_is_a_choice) {
   sluice_problem problem = problem_of_format();
-  problem.m = 512, problem.n = 28672, problem.a = problem.d = SLUICE_FP16;
+  problem.m = 512, problem.n = 28672, problem.a.type = problem.d.type = SLUICE_FP16;
   sluice_plan* plan = nullptr;
   for (const int ctas : {1, 2}) {
     const std::string text = "schedule=wide, cluster_n=" + std::to_string(ctas),
                       told = ".n = " + std::to_string(ctas) + ", .k = 1}";
-    ASSERT_EQ(sluice_plan_create(handle_, &problem, text.c_str(), &plan), SLUICE_OK)
+    ASSERT_EQ(sluice_plan_create(handle_, AsCall(problem), text.c_str(), &plan), SLUICE_OK)
         << sluice_error_message();
     EXPECT_NE(std::strstr(sluice_plan_config(plan), told.c_str()), nullptr) << sluice_plan_config(plan);
     sluice_plan_free(plan);
   }
-  EXPECT_EQ(sluice_plan_create(handle_, &problem, "schedule=wide, cluster_n=3", &plan),
+  EXPECT_EQ(sluice_plan_create(handle_, AsCall(problem), "schedule=wide, cluster_n=3", &plan),
             SLUICE_INVALID_CONFIG);
   EXPECT_NE(std::strstr(sluice_error_message(), "cluster_n must be 1 or 2"), nullptr)
       << sluice_error_message();
@@ -211,20 +207,20 @@ TEST_F(CApiPacked, a_record_of_the_problem_is_planned_and_run) {
   sluice_device* handle = new sluice_device{c_api::Session(*opened), "fake"};
   const sluice_problem problem = c_api::values_of(tuned_packed_problem());
   sluice_plan* plan = nullptr;
-  ASSERT_EQ(sluice_plan_create(handle, &problem, nullptr, &plan), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_plan_create(handle, AsCall(problem), nullptr, &plan), SLUICE_OK) << sluice_error_message();
   EXPECT_STREQ(sluice_plan_source(plan), "record");
   EXPECT_EQ(sluice_plan_estimate_us(plan), 7.125);
   sluice_plan_free(plan);
-  ASSERT_EQ(sluice_plan_create(handle, &problem, "ignore_records=true", &plan), SLUICE_OK)
+  ASSERT_EQ(sluice_plan_create(handle, AsCall(problem), "ignore_records=true", &plan), SLUICE_OK)
       << sluice_error_message();
   EXPECT_STREQ(sluice_plan_source(plan), "model");
   sluice_plan_free(plan);
   TestArray x = array(SLUICE_FP16, {16, 4096}), d = array(SLUICE_FP16, {16, 4096});
   TestArray blob = array(SLUICE_BYTE, {blob_bytes(tuned_packed_problem().weights, 4096, 4096)});
-  sluice_product p = product();
-  weights_ = {problem.weights, 4096, 4096};
+  Product p = product();
+  p.packed = problem.packed, p.n = p.k = 4096;
   p.a = at(x), p.d = at(d), p.b = at(blob);
-  ASSERT_EQ(sluice_run(handle, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(run(handle, p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launch(0).block_x, 128u) << "the record's four warps";
   sluice_device_close(handle);
 }
@@ -240,7 +236,7 @@ TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
   ASSERT_TRUE(counted.ok());
   counted->impl().cache = KernelCache(options, compiler.seam());
   sluice_problem problem = problem_of_format();
-  problem.a = problem.d = SLUICE_FP16;
+  problem.a.type = problem.d.type = SLUICE_FP16;
   c_api::Session session(*counted);
   const Problem checked = *c_api::problem_of(problem);
   ASSERT_TRUE(session.make_ready({&checked, 1}).ok());
@@ -250,7 +246,8 @@ TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
   const sluice_options given{cache.c_str(), nowhere.c_str(), nullptr, 0, 1, -1};
   sluice_compiled done{};
   sluice_plan* plan = nullptr;
-  ASSERT_EQ(sluice_plan_create(nullptr, &problem, nullptr, &plan), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_plan_create(nullptr, AsCall(problem), nullptr, &plan), SLUICE_OK)
+      << sluice_error_message();
   EXPECT_EQ(sluice_compile(&plan, 1, &given, &done), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(done.already_there, 1);
   EXPECT_EQ(sluice_compile_packer(&kFormat, &given, &done), SLUICE_OK) << sluice_error_message();
@@ -260,23 +257,23 @@ TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
 }
 
 TEST_F(CApiPacked, a_capture_finds_what_was_made_ready_and_nothing_else) {
-  const sluice_product p = product();
+  const Product p = product();
   const sluice_packing packed = packing();
   const DriverApi& api = *device().impl().api;
   const auto stream = StreamHandle::create(device());
   ASSERT_TRUE(stream.ok());
   ASSERT_EQ(api.cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  expect_refused(sluice_run(handle_, &p, stream->get()), SLUICE_NOT_PREPARED, "prepare()");
+  expect_refused(run(handle_, p, stream->get()), SLUICE_NOT_PREPARED, "prepare()");
   expect_refused(sluice_pack(handle_, &packed, stream->get()), SLUICE_NOT_PREPARED, "prepare_packer()");
   CUgraph nothing = nullptr, graph = nullptr;
   api.cuStreamEndCapture(stream->get(), &nothing);
   sluice_problem problem{};
-  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK);
-  ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(describe(p, &problem), SLUICE_OK);
+  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1), SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(sluice_make_packer_ready(handle_, &kFormat), SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(api.cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   EXPECT_EQ(sluice_pack(handle_, &packed, stream->get()), SLUICE_OK) << sluice_error_message();
-  EXPECT_EQ(sluice_run(handle_, &p, stream->get()), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, p, stream->get()), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launches(), 2);
   EXPECT_TRUE(driver.launch(1).captured);
   api.cuStreamEndCapture(stream->get(), &graph);
@@ -285,23 +282,23 @@ TEST_F(CApiPacked, a_capture_finds_what_was_made_ready_and_nothing_else) {
 }
 
 TEST_F(CApiPacked, what_a_product_refuses) {
-  refused(sluice_product{}, SLUICE_INVALID_ARGUMENT, "a is missing");
-  sluice_product p = product();
+  refused(Product{}, SLUICE_INVALID_ARGUMENT, "a is missing");
+  Product p = product();
   p.a = nullptr;
   refused(p, SLUICE_INVALID_ARGUMENT, "a is missing");
   p = product();
-  weights_.k = kK - 8;
+  p.k = kK - 8;
   refused(p, SLUICE_INVALID_SIZE, "a has shape (4, 256) and must have two dimensions, m x 248");
   p = product();
-  weights_.n = -1;
+  p.n = -1;
   refused(p, SLUICE_INVALID_SIZE, "n = -1");
   p = product(), p.activation = 9;
   refused(p, SLUICE_INVALID_ARGUMENT, "activation = 9");
   p = product();
-  weights_.format.type = 3;
-  refused(p, SLUICE_INVALID_ARGUMENT, "type = 3 must be in 0..2");
+  p.packed.type = 4;
+  refused(p, SLUICE_INVALID_ARGUMENT, "packed.type = 4 must be in 0..3");
   p = product();
-  weights_.format.group = 128;
+  p.packed.group = 128;
   refused(p, SLUICE_INVALID_SIZE, "b has shape");
   const char* const names[] = {"tokens", "w", nullptr, "result", nullptr, nullptr, nullptr, nullptr, nullptr};
   x_.strides = {kK + 1, 1};
@@ -326,30 +323,30 @@ TEST_F(CApiPacked, what_stands_around_a_product_is_launched_with_it) {
   TestArray gate_and_up =
       array(SLUICE_BYTE,
             {blob_bytes({.type = WeightType::uint4, .group = 64, .zero = ScaleZero::per_group}, 128, kK)});
-  sluice_product p = product();
+  Product p = product();
   p.c = at(c), p.beta = 1;
-  ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launch(0).narrow.c, c.array.data);
   p = product();
   p.gamma = at(gamma), p.epsilon = 0.5f;
-  ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launch(1).narrow.gamma, gamma.array.data);
   EXPECT_EQ(driver.launch(1).narrow.epsilon, 0.5f);
   p = product();
-  weights_.n = 128;
+  p.n = 128;
   p.gated = 1, p.b = at(gate_and_up), p.d = at(half), p.activation = SLUICE_SILU;
-  ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   sluice_problem problem{};
-  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(describe(p, &problem), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(problem.gated, 1);
   EXPECT_EQ(problem.n, 128);
-  EXPECT_EQ(sluice_problem_check(&problem), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(sluice_check(AsCall(problem)), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(kernels_held(), 3);
 }
 
 TEST_F(CApiPacked, what_packed_products_do_not_have_is_refused_by_name) {
   TestArray c = array(SLUICE_BF16, {kM, kN}), scale = array(SLUICE_FP32, {1});
-  sluice_product p = product();
+  Product p = product();
   p.c = at(c), p.beta = 1;
   refused(p, SLUICE_INVALID_TYPE, "c is bf16 and must be fp32 as d is");
   p = product();
@@ -358,26 +355,21 @@ TEST_F(CApiPacked, what_packed_products_do_not_have_is_refused_by_name) {
   p = product();
   p.alpha = 2;
   refused(p, SLUICE_INVALID_ARGUMENT, "alpha and beta must be 1");
-  const struct {
-    int32_t sluice_problem::*field;
-    const char* mention;
-  } fields[] = {{&sluice_problem::a_major, "a_major = 1 of a product of packed weights must be 0"},
-                {&sluice_problem::scale_b, "scale_b = 1"},
-                {&sluice_problem::update, "update = 1"}};
-  for (const auto& [field, mention] : fields) {
-    sluice_problem problem = problem_of_format();
-    problem.*field = 1;
-    expect_refused(sluice_problem_check(&problem), SLUICE_INVALID_ARGUMENT, mention);
-  }
+  sluice_problem turned = problem_of_format(), scaled = turned, added = turned;
+  turned.a.major = scaled.scale_b = added.update = 1;
+  expect_refused(sluice_check(AsCall(turned)), SLUICE_INVALID_ARGUMENT,
+                 "a.major = 1 of a product of packed weights must be 0");
+  expect_refused(sluice_check(AsCall(scaled)), SLUICE_INVALID_ARGUMENT, "scale_b = 1");
+  expect_refused(sluice_check(AsCall(added)), SLUICE_INVALID_ARGUMENT, "update = 1");
   sluice_problem problem = problem_of_format();
   problem.batch = 2;
-  expect_refused(sluice_problem_check(&problem), SLUICE_INVALID_ARGUMENT, "batch = 2");
+  expect_refused(sluice_check(AsCall(problem)), SLUICE_INVALID_ARGUMENT, "batch = 2");
   problem = problem_of_format();
-  problem.a_ld = kK + 1;
-  expect_refused(sluice_problem_check(&problem), SLUICE_MISALIGNED, "a_ld = 257");
+  problem.a.ld = kK + 1;
+  expect_refused(sluice_check(AsCall(problem)), SLUICE_MISALIGNED, "a.ld = 257");
   problem = problem_of_format();
-  problem.packed = 0, problem.norm_a = 1;
-  expect_refused(sluice_problem_check(&problem), SLUICE_INVALID_ARGUMENT, "norm_a = 1 and packed = 0");
+  problem.packed = {}, problem.norm_a = 1;
+  expect_refused(sluice_check(AsCall(problem)), SLUICE_INVALID_ARGUMENT, "norm_a = 1 and packed.type = 0");
 }
 
 TEST_F(CApiPacked, what_packing_refuses) {

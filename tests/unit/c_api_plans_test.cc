@@ -4,13 +4,14 @@
 // compiler, must find every unit there, so the two agree. To see it fail: let sluice_compile() use only the
 // first unit of a plan.
 #include <sluice/c_api.h>
+#include <sluice/c_api/call.h>
 #include <sluice/c_api/handles.h>
-#include <sluice/c_api/products.h>
 #include <sluice/compile.h>
 
 #include <cstring>
 #include <filesystem>
 
+#include "c_api_calls.h"
 #include "cache_fake.h"
 #include "launch_fixture.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 sluice_problem gradient(int32_t any_order) {
   sluice_problem p{};
-  p.m = 256, p.n = 512, p.k = 4096, p.batch = 1, p.d = SLUICE_FP32;
+  p.m = 256, p.n = 512, p.k = 4096, p.batch = 1, p.d.type = SLUICE_FP32;
   p.update = SLUICE_ADD, p.any_order = any_order;
   return p;
 }
@@ -39,7 +40,7 @@ class CApiPlans : public LaunchTest {
   const sluice_plan* plan_of(const sluice_problem& problem, const char* combine = nullptr) {
     const std::string choices = combine != nullptr ? in_two(combine) : "";
     sluice_plan* plan = nullptr;
-    EXPECT_EQ(sluice_plan_create(nullptr, &problem, choices.c_str(), &plan), SLUICE_OK)
+    EXPECT_EQ(sluice_plan_create(nullptr, AsCall(problem), choices.c_str(), &plan), SLUICE_OK)
         << sluice_error_message();
     return made_.emplace_back(plan);
   }
@@ -115,8 +116,8 @@ TEST_F(CApiPlans, what_is_compiled_ahead_is_all_that_prepare_asks_for) {
 TEST_F(CApiPlans, choices_that_mean_nothing_are_refused_by_name) {
   const sluice_problem dense = gradient(0);
   sluice_problem packed{};
-  packed.m = 4, packed.n = 64, packed.k = 128, packed.batch = 1, packed.a = packed.d = SLUICE_FP16;
-  packed.packed = 1, packed.weights = {SLUICE_UINT4, 128, SLUICE_FP16, 0, SLUICE_ORDER_HALF};
+  packed.m = 4, packed.n = 64, packed.k = 128, packed.batch = 1, packed.a.type = packed.d.type = SLUICE_FP16;
+  packed.packed = {SLUICE_UINT4, 128, SLUICE_FP16, 0, SLUICE_ORDER_HALF};
   const struct {
     const sluice_problem& problem;
     const char *choices, *mention;
@@ -131,19 +132,21 @@ TEST_F(CApiPlans, choices_that_mean_nothing_are_refused_by_name) {
                {packed, "ignore_records=7", "ignore_records = \"7\""}};
   for (const auto& [problem, choices, mention] : cases) {
     sluice_plan* plan = nullptr;
-    EXPECT_EQ(sluice_plan_create(nullptr, &problem, choices, &plan), SLUICE_INVALID_ARGUMENT) << choices;
+    EXPECT_EQ(sluice_plan_create(nullptr, AsCall(problem), choices, &plan), SLUICE_INVALID_ARGUMENT)
+        << choices;
     EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
   }
   const std::pair<const sluice_problem&, const char*> others[] = {
       {packed, "schedule=plain"}, {packed, "splits=2"}, {dense, "schedule=narrow"}, {dense, "k_groups=2"}};
   for (const auto& [problem, choices] : others) {
     sluice_plan* plan = nullptr;
-    EXPECT_EQ(sluice_plan_create(nullptr, &problem, choices, &plan), SLUICE_INVALID_CONFIG) << choices;
+    EXPECT_EQ(sluice_plan_create(nullptr, AsCall(problem), choices, &plan), SLUICE_INVALID_CONFIG) << choices;
     EXPECT_NE(std::strstr(sluice_error_message(), "packed"), nullptr) << sluice_error_message();
   }
   for (const char* choices : {static_cast<const char*>(nullptr), "", " ,\n"}) {
     sluice_plan* plan = nullptr;
-    EXPECT_EQ(sluice_plan_create(nullptr, &packed, choices, &plan), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(sluice_plan_create(nullptr, AsCall(packed), choices, &plan), SLUICE_OK)
+        << sluice_error_message();
     sluice_plan_free(plan);
   }
 }
@@ -176,11 +179,13 @@ TEST_F(CApiPlans, parts_are_added_in_any_order_only_where_that_is_asked_for) {
 TEST_F(CApiPlans, plans_are_for_the_gpu_that_is_named_or_the_machines_first) {
   sluice_problem problem{};
   problem.m = 128, problem.n = 14336, problem.k = 4096, problem.batch = 1;
-  problem.a = problem.b = SLUICE_E4M3, problem.d = SLUICE_BF16;
+  problem.a.type = problem.b.type = SLUICE_E4M3, problem.d.type = SLUICE_BF16;
   problem.scale_a = problem.scale_b = SLUICE_SCALE_VECTOR;
   sluice_plan *h100 = nullptr, *h200 = nullptr;
-  ASSERT_EQ(sluice_plan_create_for("h100", &problem, nullptr, &h100), SLUICE_OK) << sluice_error_message();
-  ASSERT_EQ(sluice_plan_create_for("H200", &problem, nullptr, &h200), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_plan_create_for("h100", AsCall(problem), nullptr, &h100), SLUICE_OK)
+      << sluice_error_message();
+  ASSERT_EQ(sluice_plan_create_for("H200", AsCall(problem), nullptr, &h200), SLUICE_OK)
+      << sluice_error_message();
   made_.insert(made_.end(), {h100, h200});
   const std::string stand_in = "as no GPU was found or named";
   EXPECT_NE(std::string(sluice_plan_text(h100)).find("\ngpu        NVIDIA H100"), std::string::npos);
@@ -191,17 +196,18 @@ TEST_F(CApiPlans, plans_are_for_the_gpu_that_is_named_or_the_machines_first) {
   EXPECT_EQ(unnamed.find(stand_in), std::string::npos) << unnamed;
 
   sluice_plan* none = nullptr;
-  EXPECT_EQ(sluice_plan_create_for("b200", &problem, nullptr, &none), SLUICE_INVALID_ARGUMENT);
+  EXPECT_EQ(sluice_plan_create_for("b200", AsCall(problem), nullptr, &none), SLUICE_INVALID_ARGUMENT);
   EXPECT_NE(std::string(sluice_error_message()).find("h100-pcie"), std::string::npos)
       << sluice_error_message();
-  EXPECT_EQ(sluice_plan_create_for(nullptr, &problem, nullptr, &none), SLUICE_INVALID_ARGUMENT);
+  EXPECT_EQ(sluice_plan_create_for(nullptr, AsCall(problem), nullptr, &none), SLUICE_INVALID_ARGUMENT);
   sluice_row_plans found{};
   const sluice_row_range rows{1, 4};
-  ASSERT_EQ(sluice_plan_rows_for("h100", &problem, &rows, &found), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_plan_rows_for("h100", AsCall(problem), &rows, &found), SLUICE_OK)
+      << sluice_error_message();
   ASSERT_GT(found.count, 0);
   EXPECT_NE(std::string(sluice_plan_text(found.plans[0])).find("NVIDIA H100"), std::string::npos);
   made_.insert(made_.end(), found.plans, found.plans + found.count);
-  EXPECT_EQ(sluice_plan_rows_for("b200", &problem, &rows, &found), SLUICE_INVALID_ARGUMENT);
+  EXPECT_EQ(sluice_plan_rows_for("b200", AsCall(problem), &rows, &found), SLUICE_INVALID_ARGUMENT);
 }
 
 }  // namespace

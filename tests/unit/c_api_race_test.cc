@@ -65,14 +65,14 @@ class CApiRace : public LaunchTest {
 TEST_F(CApiRace, each_kind_of_problem_races_and_leaves_a_record) {
   for (const sluice_problem& problem : {dense(), packed_problem(16, 4096, 4096), convolution()}) {
     const int before = driver.launches();
-    ASSERT_EQ(sluice_race(handle_, &problem, 3, &plan_), SLUICE_OK) << sluice_error_message();
+    ASSERT_EQ(sluice_race(handle_, AsCall(problem), 3, &plan_), SLUICE_OK) << sluice_error_message();
     EXPECT_GT(driver.launches(), before + 3);
     EXPECT_STREQ(sluice_plan_source(plan_), "record");
     EXPECT_GT(sluice_plan_estimate_us(plan_), 0);
     sluice_device* const later = opened();
     sluice_plan* again = nullptr;
     const int after = driver.launches();
-    ASSERT_EQ(sluice_race(later, &problem, 3, &again), SLUICE_OK) << sluice_error_message();
+    ASSERT_EQ(sluice_race(later, AsCall(problem), 3, &again), SLUICE_OK) << sluice_error_message();
     EXPECT_EQ(driver.launches(), after) << "a record stands: nothing is timed";
     EXPECT_STREQ(sluice_plan_config(again), sluice_plan_config(plan_));
     sluice_plan_free(again);
@@ -89,7 +89,7 @@ TEST_F(CApiRace, the_winner_is_what_run_takes_from_now_on) {
   driver.make_fast(static_cast<u32>(racers.back().smem_bytes));
   driver.make_current(1);
   const sluice_problem problem = dense();
-  ASSERT_EQ(sluice_race(handle_, &problem, 3, &plan_), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_race(handle_, AsCall(problem), 3, &plan_), SLUICE_OK) << sluice_error_message();
   driver.make_current(0);
   EXPECT_EQ(plan_->plan.config, racers.back().config);
   ASSERT_EQ(sluice_use_plan(handle_, plan_), SLUICE_OK) << sluice_error_message();
@@ -104,16 +104,16 @@ TEST_F(CApiRace, the_winner_is_what_run_takes_from_now_on) {
 
 TEST_F(CApiRace, misuse_is_refused) {
   sluice_problem problem = dense();
-  refused(sluice_race(nullptr, &problem, 3, &plan_), "device is NULL");
-  refused(sluice_race(handle_, nullptr, 3, &plan_), "problem is NULL");
-  refused(sluice_race(handle_, &problem, 3, nullptr), "plan is NULL");
+  refused(sluice_race(nullptr, AsCall(problem), 3, &plan_), "device is NULL");
+  refused(sluice_race(handle_, nullptr, 3, &plan_), "call is NULL");
+  refused(sluice_race(handle_, AsCall(problem), 3, nullptr), "plan is NULL");
   for (const int32_t candidates : {-1, 0, 17})
-    refused(sluice_race(handle_, &problem, candidates, &plan_),
+    refused(sluice_race(handle_, AsCall(problem), candidates, &plan_),
             "candidates = " + std::to_string(candidates) + " must be in 1..16: pass 3");
-  problem.a_ld = -1;
-  refused(sluice_race(handle_, &problem, 3, &plan_), "a_ld = -1", SLUICE_INVALID_STRIDE);
-  problem.a = 77;
-  refused(sluice_race(handle_, &problem, 3, &plan_), "a = 77");
+  problem.a.ld = -1;
+  refused(sluice_race(handle_, AsCall(problem), 3, &plan_), "a.ld = -1", SLUICE_INVALID_STRIDE);
+  problem.a.type = 77;
+  refused(sluice_race(handle_, AsCall(problem), 3, &plan_), "a.type = 77");
 }
 
 TEST_F(CApiRace, the_option_replaces_the_environments) {

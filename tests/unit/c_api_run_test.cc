@@ -15,34 +15,19 @@ namespace {
 
 class CApiRun : public CApiTest {
  protected:
-  sluice_product product() {
-    return {.a = at(a_),
-            .b = at(b_),
-            .c = nullptr,
-            .d = at(d_),
-            .bias = nullptr,
-            .scale_a = nullptr,
-            .scale_b = nullptr,
-            .alpha = 1.0f,
-            .beta = 0.0f,
-            .accumulate = 0,
-            .activation = 0,
-            .update = 0,
-            .any_order = 0,
-            .names = nullptr};
-  }
+  Product product() { return {.a = at(a_), .b = at(b_), .d = at(d_)}; }
 
-  void refused(const sluice_product& p, sluice_status status, const char* mention) {
+  void refused(const Product& p, sluice_status status, const char* mention) {
     const int before = driver.launches();
-    failed(sluice_run(handle_, &p, nullptr), status, mention, before);
+    failed(run(handle_, p, nullptr), status, mention, before);
   }
 
-  int64_t use(const sluice_product& p, const std::string& choices) {
+  int64_t use(const Product& p, const std::string& choices) {
     sluice_problem problem;
-    EXPECT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(describe(p, &problem), SLUICE_OK) << sluice_error_message();
     return CApiTest::use(problem, choices);
   }
-  void use_split_plan(const sluice_product& p) {
+  void use_split_plan(const Product& p) {
     EXPECT_GT(use(p,
                   "schedule=cooperative splits=2 combine=last_arriver tile_m=128 tile_n=128 cluster_m=1 "
                   "cluster_n=1"),
@@ -55,17 +40,17 @@ class CApiRun : public CApiTest {
 };
 
 TEST_F(CApiRun, needs_a_compiler_only_once_and_then_only_launches) {
-  const sluice_product p = product();
-  const sluice_status first = sluice_run(handle_, &p, nullptr);
+  const Product p = product();
+  const sluice_status first = run(handle_, p, nullptr);
   ASSERT_EQ(first, SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(driver.launches(), 1);
   const long before = allocations_of_this_thread();
   driver.make_current(0);
   driver.fail_nothing();
-  const bool ok = sluice_run(handle_, &p, nullptr) == SLUICE_OK;
+  const bool ok = run(handle_, p, nullptr) == SLUICE_OK;
   EXPECT_EQ(allocations_of_this_thread(), before);
   EXPECT_TRUE(ok);
-  EXPECT_LE(driver.calls(), 8) << "those of gemm::launch, and whose context is current";
+  EXPECT_LE(driver.calls(), 6) << "those of gemm::launch";
   EXPECT_EQ(decode(driver.launch(1).params.map_a).address, reinterpret_cast<u64>(a_.array.data));
   const sluice_holdings holdings = held();
   EXPECT_EQ(holdings.kernels, 1);
@@ -74,9 +59,9 @@ TEST_F(CApiRun, needs_a_compiler_only_once_and_then_only_launches) {
 
 /// The arrays determine the device, whichever one is current, as in a model that is spread over several GPUs.
 TEST_F(CApiRun, the_arrays_say_on_which_device) {
-  const sluice_product p = product();
+  const Product p = product();
   driver.make_current(1);
-  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launches(), 1);
   EXPECT_EQ(driver.alive().pushed, 0) << "device 1 is current again";
   driver.make_current(0);
@@ -84,30 +69,24 @@ TEST_F(CApiRun, the_arrays_say_on_which_device) {
 
 /// Calls with an explicit plan pass the kernel exactly the same parameters as sluice_run().
 TEST_F(CApiRun, a_kernel_at_hand_is_launched_with_the_same_arguments) {
-  sluice_product p = product();
+  Product p = product();
   TestArray c = array(SLUICE_BF16, {256, 512}), bias = array(SLUICE_BF16, {512}),
             rows = array(SLUICE_FP32, {256}), columns = array(SLUICE_FP32, {512});
   p.c = at(c), p.bias = at(bias), p.scale_a = at(rows), p.scale_b = at(columns);
   p.alpha = 0.5f, p.beta = -2.0f;
-  ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   sluice_problem problem;
   sluice_plan* plan = nullptr;
   sluice_kernel* kernel = nullptr;
   sluice_workspace* workspace = nullptr;
-  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK) << sluice_error_message();
-  ASSERT_EQ(sluice_plan_create(handle_, &problem, nullptr, &plan), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(describe(p, &problem), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_plan_create(handle_, AsCall(problem), nullptr, &plan), SLUICE_OK)
+      << sluice_error_message();
   ASSERT_EQ(sluice_prepare(handle_, plan, &kernel), SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(sluice_workspace_create(handle_, -1, &workspace), SLUICE_OK) << sluice_error_message();
-  const sluice_pointers pointers{.a = a_.array.data,
-                                 .b = b_.array.data,
-                                 .c = c.array.data,
-                                 .d = d_.array.data,
-                                 .scale_a = static_cast<const float*>(rows.array.data),
-                                 .scale_b = static_cast<const float*>(columns.array.data),
-                                 .bias = bias.array.data,
-                                 .alpha = 0.5f,
-                                 .beta = -2.0f};
-  ASSERT_EQ(sluice_launch(kernel, &pointers, workspace, nullptr), SLUICE_OK) << sluice_error_message();
+  sluice_call call = p.call();
+  call.workspace = workspace;
+  ASSERT_EQ(sluice_launch(kernel, &call, nullptr), SLUICE_OK) << sluice_error_message();
   const GemmParams& run = driver.launch(0).params;
   const GemmParams& launched = driver.launch(1).params;
   EXPECT_EQ(decode(launched.map_a).address, decode(run.map_a).address);
@@ -121,12 +100,14 @@ TEST_F(CApiRun, a_kernel_at_hand_is_launched_with_the_same_arguments) {
   EXPECT_EQ(launched.bias, bias.array.data);
   EXPECT_EQ(launched.alpha, 0.5f);
   EXPECT_EQ(launched.beta, -2.0f);
-  const auto refuses = [&](const sluice_kernel* k, const sluice_pointers* at, const char* mention) {
-    EXPECT_EQ(sluice_launch(k, at, workspace, nullptr), SLUICE_INVALID_ARGUMENT);
+  const auto refuses = [&](const sluice_kernel* k, const sluice_call* at, const char* mention) {
+    EXPECT_EQ(sluice_launch(k, at, nullptr), SLUICE_INVALID_ARGUMENT);
     EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
   };
-  refuses(nullptr, &pointers, "kernel");
-  refuses(kernel, nullptr, "pointers");
+  refuses(nullptr, &call, "kernel");
+  refuses(kernel, nullptr, "call is NULL");
+  call.bytes -= 8;
+  refuses(kernel, &call, "begin with sluice_new_call()");
   EXPECT_EQ(driver.launches(), 2);
   sluice_workspace_free(workspace);
   sluice_kernel_free(kernel);
@@ -136,19 +117,19 @@ TEST_F(CApiRun, a_kernel_at_hand_is_launched_with_the_same_arguments) {
 TEST_F(CApiRun, finds_what_was_prepared_in_another_spelling) {
   sluice_problem problem{};
   problem.m = 256, problem.n = 512, problem.k = 128, problem.batch = 1;  // without padding
-  EXPECT_EQ(sluice_make_ready(handle_, &problem, -1), SLUICE_INVALID_ARGUMENT);
-  ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
-  sluice_product p = product();
+  EXPECT_EQ(sluice_make_ready(handle_, AsCall(problem), -1), SLUICE_INVALID_ARGUMENT);
+  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1), SLUICE_OK) << sluice_error_message();
+  Product p = product();
   p.accumulate = SLUICE_FAST;  // ignored: 16-bit inputs are always accumulated in fp32
-  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   const sluice_holdings holdings = held();
   EXPECT_EQ(holdings.kernels, 1);
 }
 
 /// A graph that was captured earlier still refers to the replaced kernel's function.
 TEST_F(CApiRun, a_kernel_that_another_plan_replaces_stays_loaded) {
-  const sluice_product p = product();
-  ASSERT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  const Product p = product();
+  ASSERT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   const int before = driver.alive().modules;
   for (const int stages : {3, 2}) {
     use(p, "schedule=cooperative tile_m=128 tile_n=128 stages=" + std::to_string(stages));
@@ -159,16 +140,21 @@ TEST_F(CApiRun, a_kernel_that_another_plan_replaces_stays_loaded) {
 }
 
 TEST_F(CApiRun, errors_of_a_launch_say_what_the_caller_calls_its_arrays) {
-  const char* names[] = {"mat_a", "mat_b", "c", "out", "bias", "scale_a", "scale_b"};
-  sluice_product p = product();
+  const char* names[SLUICE_OPERANDS] = {"mat_a", "mat_b", "c", "out"};
+  Product p = product();
   TestArray over_a = d_;
   over_a.array.data = a_.array.data;
   p.d = at(over_a), p.names = names;
-  refused(p, SLUICE_ALIASING, "[A is mat_a, B is mat_b, D is out]");
+  refused(p, SLUICE_ALIASING, "out (");
+  refused(p, SLUICE_ALIASING, "overlaps mat_a (");
+  a_.strides = {-128, 1};
+  p = product();
+  p.names = names;
+  refused(p, SLUICE_INVALID_STRIDE, "mat_a");
 }
 
 TEST_F(CApiRun, refuses_what_no_kernel_takes_and_names_it) {
-  sluice_product p = product();
+  Product p = product();
   TestArray on_host = a_;
   on_host.array.device_type = SLUICE_ON_CPU;
   p.a = at(on_host);
@@ -199,26 +185,26 @@ TEST_F(CApiRun, refuses_what_no_kernel_takes_and_names_it) {
 /// When D is added to, any_order selects a different product from the ordered one.
 TEST_F(CApiRun, adds_to_d_in_the_order_that_is_asked_for) {
   TestArray total = array(SLUICE_FP32, {256, 512});
-  sluice_product p = product();
+  Product p = product();
   p.d = at(total), p.update = SLUICE_ADD, p.alpha = 0.0f;
-  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launches(), 0) << "nothing to add";
   p.alpha = 1.0f;
-  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launches(), 1);
   p.any_order = 1;
-  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(held().kernels, 2);
   p = product();
   p.d = at(total);
-  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   p.any_order = 1;  // has no effect when D is overwritten
-  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(held().kernels, 3);
 }
 
 TEST_F(CApiRun, refuses_what_cannot_be_added_to) {
-  sluice_product p = product();
+  Product p = product();
   p.update = SLUICE_ADD;
   refused(p, SLUICE_INVALID_TYPE, "must be fp32");
   TestArray total = array(SLUICE_FP32, {256, 512});
@@ -231,23 +217,23 @@ TEST_F(CApiRun, refuses_what_cannot_be_added_to) {
 }
 
 TEST_F(CApiRun, a_capture_finds_what_was_made_ready_and_nothing_else) {
-  const sluice_product p = product();
+  const Product p = product();
   sluice_problem problem;
-  ASSERT_EQ(sluice_problem_of(&p, &problem), SLUICE_OK);
+  ASSERT_EQ(describe(p, &problem), SLUICE_OK);
   const auto stream = StreamHandle::create(device());
   ASSERT_TRUE(stream.ok());
   ASSERT_EQ(device().impl().api->cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL),
             CUDA_SUCCESS);
-  EXPECT_EQ(sluice_run(handle_, &p, stream->get()), SLUICE_NOT_PREPARED);
+  EXPECT_EQ(run(handle_, p, stream->get()), SLUICE_NOT_PREPARED);
   EXPECT_NE(std::string(sluice_error_message()).find("prepare()"), std::string::npos)
       << sluice_error_message();
   CUgraph nothing = nullptr, graph = nullptr;
   device().impl().api->cuStreamEndCapture(stream->get(), &nothing);
-  const sluice_status ready = sluice_make_ready(handle_, &problem, 1);
+  const sluice_status ready = sluice_make_ready(handle_, AsCall(problem), 1);
   ASSERT_EQ(ready, SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(device().impl().api->cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL),
             CUDA_SUCCESS);
-  EXPECT_EQ(sluice_run(handle_, &p, stream->get()), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, p, stream->get()), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launches(), 1);
   EXPECT_TRUE(driver.launch(0).captured);
   device().impl().api->cuStreamEndCapture(stream->get(), &graph);
@@ -256,13 +242,13 @@ TEST_F(CApiRun, a_capture_finds_what_was_made_ready_and_nothing_else) {
 }
 
 TEST_F(CApiRun, only_an_error_of_a_capture_counts_as_capturing) {
-  const sluice_product p = product();
+  const Product p = product();
   driver.fail_function("cuStreamIsCapturing", CUDA_ERROR_INVALID_HANDLE);
   refused(p, SLUICE_DRIVER, "cuStreamIsCapturing");
   driver.fail_function("cuStreamIsCapturing", CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   refused(p, SLUICE_NOT_PREPARED, "capturing");
   driver.fail_nothing();
-  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
 }
 
 /// A scale array with one value is a scale of the whole matrix, even if the problem said "vector"
@@ -270,28 +256,28 @@ TEST_F(CApiRun, only_an_error_of_a_capture_counts_as_capturing) {
 TEST_F(CApiRun, a_vector_of_one_value_is_a_scale_for_the_whole_matrix) {
   sluice_problem problem{};
   problem.m = 1, problem.n = 512, problem.k = 128, problem.batch = 1;
-  problem.a = problem.b = SLUICE_E4M3, problem.scale_a = problem.scale_b = SLUICE_SCALE_VECTOR;
-  ASSERT_EQ(sluice_make_ready(handle_, &problem, 1), SLUICE_OK) << sluice_error_message();
+  problem.a.type = problem.b.type = SLUICE_E4M3, problem.scale_a = problem.scale_b = SLUICE_SCALE_VECTOR;
+  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1), SLUICE_OK) << sluice_error_message();
   TestArray a = array(SLUICE_E4M3, {1, 128}), b = array(SLUICE_E4M3, {128, 512}, {1, 128});
   TestArray d = array(SLUICE_BF16, {1, 512}), one = array(SLUICE_FP32, {1, 1});
   TestArray columns = array(SLUICE_FP32, {1, 512});
-  sluice_product p = product();
+  Product p = product();
   p.a = at(a), p.b = at(b), p.d = at(d), p.scale_a = at(one), p.scale_b = at(columns);
-  EXPECT_EQ(sluice_run(handle_, &p, nullptr), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   const sluice_holdings holdings = held();
   EXPECT_EQ(holdings.kernels, 1);
 }
 
 TEST_F(CApiRun, threads_of_one_stream_share_its_workspace) {
-  const sluice_product p = product();
+  const Product p = product();
   use_split_plan(p);
   const auto other = StreamHandle::create(device());
-  ASSERT_EQ(sluice_run(handle_, &p, other->get()), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(run(handle_, p, other->get()), SLUICE_OK) << sluice_error_message();
   std::vector<std::thread> threads;
   std::atomic<int> failed = 0;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
-      for (int j = 0; j < 8; ++j) failed += sluice_run(handle_, &p, nullptr) != SLUICE_OK;
+      for (int j = 0; j < 8; ++j) failed += run(handle_, p, nullptr) != SLUICE_OK;
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 0);
@@ -302,17 +288,17 @@ TEST_F(CApiRun, threads_of_one_stream_share_its_workspace) {
 }
 
 TEST_F(CApiRun, split_sums_get_one_workspace_a_stream_and_one_a_graph) {
-  const sluice_product p = product();
+  const Product p = product();
   use_split_plan(p);
   const auto stream = StreamHandle::create(device());
   const DriverApi& api = *device().impl().api;
   std::vector<CUgraph> graphs;
   for (int i = 0; i < 2; ++i) {
     ASSERT_EQ(api.cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    EXPECT_EQ(sluice_run(handle_, &p, stream->get()), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(run(handle_, p, stream->get()), SLUICE_OK) << sluice_error_message();
     api.cuStreamEndCapture(stream->get(), &graphs.emplace_back());
   }
-  EXPECT_EQ(sluice_run(handle_, &p, stream->get()), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(run(handle_, p, stream->get()), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(driver.launches(), 3);
   EXPECT_NE(driver.launch(0).params.counters, driver.launch(1).params.counters);
   EXPECT_NE(driver.launch(1).params.counters, driver.launch(2).params.counters);

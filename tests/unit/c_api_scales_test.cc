@@ -3,9 +3,11 @@
 // are refused. To see it fail: remove the .t() view from is_block_b.
 #include <gtest/gtest.h>
 
-#include <sluice/c_api/products.h>
+#include <sluice/c_api/call.h>
 
 #include <vector>
+
+#include "c_api_calls.h"
 
 namespace sluice {
 namespace {
@@ -30,21 +32,8 @@ Result<Problem> problem_with(const Sizes& s, const Shape& scale_a, const Shape& 
         0,       x.extents.data(), x.strides.empty() ? nullptr : x.strides.data()};
   };
   const sluice_array sa = scale(scale_a), sb = scale(scale_b);
-  const sluice_product product{.a = &a,
-                               .b = &b,
-                               .c = nullptr,
-                               .d = &d,
-                               .bias = nullptr,
-                               .scale_a = &sa,
-                               .scale_b = &sb,
-                               .alpha = 1,
-                               .beta = 0,
-                               .accumulate = 0,
-                               .activation = 0,
-                               .update = 0,
-                               .any_order = 0,
-                               .names = nullptr};
-  const Result<c_api::ProductCall> found = c_api::call_of(product);
+  const Product product{.a = &a, .b = &b, .d = &d, .scale_a = &sa, .scale_b = &sb};
+  const Result<c_api::Call> found = c_api::call_of(product.call());
   if (!found) return found.error();
   return found->problem;
 }

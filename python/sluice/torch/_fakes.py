@@ -9,12 +9,11 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from .._library import (CONVOLUTION_ARRAYS, PRODUCT_ARRAYS, ArrayStruct, ConvolutionStruct, PackedWeightsStruct, ProblemStruct,
-                        ProductStruct, WeightFormatStruct, lib)
+from .._library import OPERANDS, ArrayStruct, CallStruct, WeightFormatStruct, lib, new_call
 
 _TYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2, torch.float8_e4m3fn: 3, torch.float8_e5m2: 4, torch.uint8: 32}
 _OTHER_TYPE, _ON_CUDA = -1, 2
-# Maps the name of an argument to the array of sluice_product that it is passed as.
+# Maps the name of an argument to the operand of a product that it is.
 _PLACES = {"a": "a", "mat_a": "a", "input": "a", "x": "a", "b": "b", "mat_b": "b", "weight": "b", "packed.blob": "b", "out": "d",
            "total": "d", "scale_x": "scale_a"}
 
@@ -51,46 +50,49 @@ def check_product(tensors: Dict[str, Optional[Tensor]], *, weights: Optional[Seq
                   update: int = 0) -> None:
     """Raises the error that a product of ``tensors``, keyed by argument name, would raise for their sizes, types and
     layouts. Checks nothing if a size is unknown."""
-    product = ProductStruct(alpha=1.0, beta=1.0 if tensors.get("c") is not None else 0.0, gated=gated, update=update)
-    names = (ctypes.c_char_p * len(PRODUCT_ARRAYS))()
+    call = new_call()
+    call.problem.gated, call.problem.update = gated, update
+    if weights is not None:
+        call.problem.packed = WeightFormatStruct(weights[0] + 1, *weights[1:5])
+        call.problem.n, call.problem.k = weights[5:]
     as_rows = "input" in tensors or "x" in tensors
     for name, tensor in tensors.items():
-        if tensor is None:
-            continue
         place = _PLACES.get(name, name)
-        array = _array("input" if as_rows and place in ("c", "d") else name, tensor)
-        if array is None:
+        seen = "input" if as_rows and place in ("c", "d") else name
+        if tensor is not None and not _add(call, place, {"weight": "weight.t()"}.get(name, name), _array(seen, tensor)):
             return
-        setattr(product, place, ctypes.pointer(array))
-        names[PRODUCT_ARRAYS.index(place)] = {"weight": "weight.t()"}.get(name, name).encode()
-    product.names = names
-    if weights is not None:
-        product.packed = ctypes.pointer(PackedWeightsStruct(WeightFormatStruct(*weights[:5]), *weights[5:]))
-    lib.sluice_problem_of(ctypes.byref(product), ctypes.byref(ProblemStruct()))
+    lib.sluice_describe(ctypes.byref(call))
 
 
-# Maps the name of an argument (not the result) to the array of sluice_convolution that it is passed as.
-_CONV_PLACES = {"input": "x", "weight": "w", "grad_output": "y"}
-_RESULTS = {1: "y", 2: "x", 3: "w"}  # the array that is the result, by sluice_conv_op
+def _add(call: CallStruct, place: str, name: str, array: Optional[ArrayStruct]) -> bool:
+    """Makes ``array`` an operand of the call. Returns False if its sizes are unknown."""
+    if array is None:
+        return False
+    call.operands[OPERANDS.index(place)] = ctypes.pointer(array)
+    call.names[OPERANDS.index(place)] = name.encode()
+    return True
+
+
+# The operands that the tensors of a convolution are, by sluice_conv_op; the result is D.
+_CONV_PLACES = {1: {"input": "a", "weight": "b"}, 2: {"grad_output": "a", "weight": "b"}, 3: {"grad_output": "a", "input": "b"}}
+_CONV_NAMES = {"out": "d", "total": "d", "scale_x": "scale_a", "scale_w": "scale_b"}
 
 
 def check_convolution(op: int, tensors: Dict[str, Optional[Tensor]], stride: Sequence[int], padding: Sequence[int],
                       padding_after: Sequence[int], dilation: Sequence[int], *, activation: int = 0, update: int = 0) -> None:
     """Raises the error that a convolution of ``tensors``, keyed by argument name, would raise for their sizes, types and
     layouts. Checks nothing if a size is unknown."""
-    numbers = {name: (ctypes.c_int64 * len(values))(*values) for name, values in
-               (("stride", stride), ("padding", padding), ("padding_after", padding_after), ("dilation", dilation))}
-    convolution = ConvolutionStruct(op=op, spatial=len(stride), alpha=1.0, beta=1.0 if tensors.get("c") is not None else 0.0,
-                                    activation=activation, update=update, **numbers)
-    names = (ctypes.c_char_p * len(CONVOLUTION_ARRAYS))()
+    call = new_call()
+    call.problem.activation, call.problem.update = activation, update
+    conv = call.problem.conv
+    conv.op, conv.spatial, conv.uneven_padding = op, len(stride), 1
+    for name, values in (("stride", stride), ("padding", padding), ("padding_after", padding_after), ("dilation", dilation)):
+        getattr(conv, name)[:len(values)] = values
     for name, tensor in tensors.items():
         if tensor is None:
             continue
-        place = _RESULTS[op] if name in ("out", "total") else _CONV_PLACES.get(name, name)
         shape, strides = _known(tensor.shape), _known(tensor.stride())
-        if shape is None or strides is None:
+        place = {**_CONV_PLACES[op], **_CONV_NAMES}.get(name, name)
+        if not _add(call, place, name, None if shape is None or strides is None else _struct(tensor, shape, strides)):
             return
-        setattr(convolution, place, ctypes.pointer(_struct(tensor, shape, strides)))
-        names[CONVOLUTION_ARRAYS.index(place)] = name.encode()
-    convolution.names = names
-    lib.sluice_conv_problem_of(ctypes.byref(convolution), ctypes.byref(ProblemStruct()))
+    lib.sluice_describe(ctypes.byref(call))

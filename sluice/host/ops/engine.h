@@ -175,18 +175,25 @@ Result<void> check_args(const Prepared<Op>& kernel, const typename Op::Args& arg
   return check_pointers(call->operands, call->pointers);
 }
 
+/// launch() for a caller that has entered the kernel's context.
 template <class Op>
-Result<void> launch(const Prepared<Op>& kernel, const typename Op::Args& args, Stream stream) {
+Result<void> launch_here(const Prepared<Op>& kernel, const typename Op::Args& args, Stream stream) {
   if (kernel.modules.empty()) return {};
   const auto call = Op::bind(kernel, args);
   if (!call) return call.error();
   if (call->nothing) return {};
   SLUICE_TRY(check_pointers(call->operands, call->pointers));
+  SLUICE_TRY(check_owners(*kernel.primary, call->operands, call->pointers));
+  return Op::enqueue(kernel, *call, args, stream);
+}
+
+template <class Op>
+Result<void> launch(const Prepared<Op>& kernel, const typename Op::Args& args, Stream stream) {
+  if (kernel.modules.empty()) return {};
   SLUICE_TRY(check_context(*kernel.primary));
   const ContextScope scope(*kernel.primary);
   SLUICE_TRY(scope.entered());
-  SLUICE_TRY(check_owners(*kernel.primary, call->operands, call->pointers));
-  return Op::enqueue(kernel, *call, args, stream);
+  return launch_here(kernel, args, stream);
 }
 
 }  // namespace sluice::ops

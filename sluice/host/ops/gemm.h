@@ -14,7 +14,9 @@
 namespace sluice {
 namespace gemm {
 
-enum Index { kA, kB, kC, kD, kScaleA, kScaleB, kScaleD, kBias, kWorkspace, kGamma, kOperandCount };
+/// The order of the operand table: that of Args::names, then the workspace.
+enum Index { kA, kB, kC, kD, kBias, kScaleA, kScaleB, kScaleD, kGamma, kWorkspace, kOperandCount };
+inline constexpr int kNamed = kWorkspace;  // operands that a caller may name
 static_assert(kOperandCount <= Operands::kMost);
 
 /// Returns the operand table. `store`: how the plan writes D, which decides D's alignment. `workspace`: the
@@ -24,6 +26,10 @@ Result<Operands> operands_of(const Problem& problem, StorePath store = StorePath
 Pointers pointers_of(const Args& args);
 /// Returns arguments whose scalars (alpha, beta) make a launch read every operand of the problem.
 Args args_at(const Problem& problem, const Pointers& pointers);
+
+/// Adds to an error of planning which arrays A, B and D are, if the caller has named them (Args::names).
+/// `own`: the names that the error uses.
+Error with_names(Error error, const ConvNames& own, const char* const* names);
 
 /// Checks a plan, which the caller may have changed by hand, and fills in all derived fields. The problem
 /// must pass the planner's checks, and the configuration must fit it. The errors are those of plan().
@@ -62,9 +68,10 @@ struct Gemm {
                            const RecordBook& records) {
     return gemm::plan(problem, device, overrides, records);
   }
-  static Result<Plan> plan_for(const Device& device, const Problem& problem,
-                               i64 workspace_limit = kWorkspaceLimit) {
-    return gemm::plan(problem, device.info(), {.workspace_limit = workspace_limit}, device.records());
+  static Result<Plan> plan_for(const Device& device, const Problem& problem, const Args& args = {}) {
+    const Result<Plan> plan =
+        gemm::plan(problem, device.info(), {.workspace_limit = workspace_limit(args)}, device.records());
+    return plan ? plan : gemm::with_names(plan.error(), names_of(problem.conv), args.names);
   }
   static Choice choice_of(const Plan& plan) { return sluice::choice_of(plan); }
   static Overrides overrides_of(const Choice& choice) { return sluice::overrides_of(choice); }

@@ -200,12 +200,12 @@ Result<RowSummary> prepare_rows(const Device& device, typename Op::Problem probl
   return summary;
 }
 
-/// Returns the plans for run() that fit into the workspace which the call passes.
+/// Returns the plan for run(): one that fits into the workspace which the call passes.
 template <class Op>
 Result<typename Op::Plan> plan_for_run(const Device& device, const typename Op::Problem& problem,
                                        const typename Op::Args& args) {
-  if constexpr (requires { Op::workspace_limit(args); })
-    return Op::plan_for(device, problem, Op::workspace_limit(args));
+  if constexpr (requires { Op::plan_for(device, problem, args); })
+    return Op::plan_for(device, problem, args);
   else
     return Op::plan_for(device, problem);
 }
@@ -237,10 +237,12 @@ auto key_of_call(const typename Op::Problem& problem, const typename Op::Args& a
 }
 
 /// Prepares the kernel at the first call of a problem, lends a workspace if the caller passes none, and
-/// launches.
+/// launches. The device's context is current during the call; another may be current in this thread before.
 template <class Op>
 Result<void> run(const Device& device, const typename Op::Problem& problem, const typename Op::Args& args,
                  Stream stream, const char* remedy = "run it once before the capture") {
+  const ContextScope scope(*device.impl().primary);
+  SLUICE_TRY(scope.entered());
   const auto key = key_of_call<Op>(problem, args);
   const auto kernel =
       kept<Op>(device).get(key, [&] { return prepare_for_run<Op>(device, key, args, stream, remedy); });
@@ -250,10 +252,10 @@ Result<void> run(const Device& device, const typename Op::Problem& problem, cons
     if (const i64 needed = Op::workspace_for(impl, args); needed > 0) {
       const auto lent = device.impl().lender.lend(device, stream, needed);
       if (!lent) return lent.error();
-      return launch<Op>(impl, Op::with_workspace(args, *lent), stream);
+      return launch_here<Op>(impl, Op::with_workspace(args, *lent), stream);
     }
   }
-  return launch<Op>(impl, args, stream);
+  return launch_here<Op>(impl, args, stream);
 }
 
 /// Prepares the problems that have no kernel yet, in parallel, and keeps all. If a plan fails, nothing is

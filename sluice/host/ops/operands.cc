@@ -4,13 +4,14 @@
 #include <cstdio>
 
 #include <sluice/host/driver/error.h>
+#include <sluice/host/text/quoted.h>
 
 namespace sluice {
 namespace {
 
-std::string range_text(const Operand& operand, const void* pointer) {
-  return std::string(operand.name) + " (" + hex(pointer) + " + " +
-         std::to_string(span_bytes(operand.memory)) + " bytes)";
+std::string range_text(const Operands& operands, const Pointers& pointers, int i) {
+  return escaped(name_of(operands, pointers, i)) + " (" + hex(pointers.at[i]) + " + " +
+         std::to_string(span_bytes(operands[i].memory)) + " bytes)";
 }
 
 /// Fills in `f`. Returns false if it reaches past 2^63 bytes.
@@ -26,35 +27,37 @@ bool footprint_of(i64 bytes, const Extents& e, Footprint& f) {
          !__builtin_add_overflow(span, f.row_bytes, &span);
 }
 
-Result<void> check_pointer(const Operand& x, const Pointers& pointers, int i) {
+Result<void> check_pointer(const Operands& operands, const Pointers& pointers, int i) {
+  const Operand& x = operands[i];
   const void* pointer = pointers.at[i];
+  const auto name = [&] { return escaped(name_of(operands, pointers, i)); };
   const i64 bytes = span_bytes(x.memory);
   if (pointer == nullptr)
-    return Error{ErrorCode::invalid_pointer, std::string(x.name) + " is null: pass device memory of " +
-                                                 std::to_string(bytes) + " bytes" + x.without};
+    return Error{ErrorCode::invalid_pointer,
+                 name() + " is null: pass device memory of " + std::to_string(bytes) + " bytes" + x.without};
   if (reinterpret_cast<u64>(pointer) % static_cast<u64>(x.alignment) != 0)
-    return Error{ErrorCode::misaligned, std::string(x.name) + " = " + hex(pointer) +
-                                            ": must be a multiple of " + std::to_string(x.alignment) +
-                                            " bytes because " + x.because + "; " + x.remedy};
+    return Error{ErrorCode::misaligned, name() + " = " + hex(pointer) + ": must be a multiple of " +
+                                            std::to_string(x.alignment) + " bytes because " + x.because +
+                                            "; " + x.remedy};
   if (x.role != Role::scratch || pointers.workspace_bytes < 0 || pointers.workspace_bytes >= bytes) return {};
-  return Error{ErrorCode::workspace, std::string(x.name) + " has " +
-                                         std::to_string(pointers.workspace_bytes) + " bytes and needs " +
-                                         std::to_string(bytes) + ": make it larger" + x.without};
+  return Error{ErrorCode::workspace, name() + " has " + std::to_string(pointers.workspace_bytes) +
+                                         " bytes and needs " + std::to_string(bytes) + ": make it larger" +
+                                         x.without};
 }
 
 Error aliasing_error(const Operands& operands, const Pointers& pointers, int written, int other) {
   const Operand &w = operands[written], &x = operands[other];
-  const std::string name = w.name;
+  const std::string name = escaped(name_of(operands, pointers, written));
   std::string why = "give " + name + " its own memory";
   if (x.may_be == written)
-    why = std::string(x.name) + " may be " + name +
+    why = escaped(name_of(operands, pointers, other)) + " may be " + name +
           " itself, with the same type and strides, or must lie apart from it";
   else if (w.role == Role::scratch)
     why = "partial sums would be written over it; " + why;
   else if (!is_written(x.role))
     why = "it is read while " + name + " is written; " + why;
-  return {ErrorCode::aliasing, range_text(w, pointers.at[written]) + " overlaps " +
-                                   range_text(x, pointers.at[other]) + ": " + why};
+  return {ErrorCode::aliasing, range_text(operands, pointers, written) + " overlaps " +
+                                   range_text(operands, pointers, other) + ": " + why};
 }
 
 Result<void> check_apart_from(const Operands& operands, const Pointers& pointers, int written) {
@@ -82,15 +85,14 @@ Result<void> check_owner(const PrimaryContext& primary, const char* name, const 
   const CUresult code =
       primary.api().cuPointerGetAttributes(3, attributes, values, reinterpret_cast<CUdeviceptr>(pointer));
   if (code != CUDA_SUCCESS)
-    return driver_error(primary.api(), code, "cuPointerGetAttributes",
-                        std::string(name) + " = " + hex(pointer));
+    return driver_error(primary.api(), code, "cuPointerGetAttributes", escaped(name) + " = " + hex(pointer));
   if (managed == 0 && kind != CU_MEMORYTYPE_DEVICE)
-    return Error{ErrorCode::invalid_pointer, std::string(name) + " = " + hex(pointer) +
+    return Error{ErrorCode::invalid_pointer, escaped(name) + " = " + hex(pointer) +
                                                  ": must be device memory, and is host memory or none; "
                                                  "copy the data to the device first"};
   if (managed == 0 && owner != primary.ordinal())  // every device may access managed memory
     return Error{ErrorCode::wrong_device,
-                 std::string(name) + " = " + hex(pointer) + ": is memory of device " + std::to_string(owner) +
+                 escaped(name) + " = " + hex(pointer) + ": is memory of device " + std::to_string(owner) +
                      ", the kernel was prepared for device " + std::to_string(primary.ordinal()) +
                      "; prepare it there or copy the data"};
   primary.remember_memory(pointer);
@@ -138,7 +140,7 @@ Result<void> Operands::check_extents() const {
 Result<void> check_pointers(const Operands& operands, const Pointers& pointers) {
   for (int i = 0; i < operands.size(); ++i)
     if (follows(operands, pointers, i))
-      if (Result<void> good = check_pointer(operands[i], pointers, i); !good) return good;
+      if (Result<void> good = check_pointer(operands, pointers, i); !good) return good;
   return check_apart(operands, pointers);
 }
 
@@ -152,7 +154,8 @@ Result<void> check_apart(const Operands& operands, const Pointers& pointers) {
 Result<void> check_owners(const PrimaryContext& primary, const Operands& operands, const Pointers& pointers) {
   for (int i = 0; i < operands.size(); ++i)
     if (follows(operands, pointers, i))
-      if (Result<void> owned = check_owner(primary, operands[i].name, pointers.at[i]); !owned) return owned;
+      if (Result<void> owned = check_owner(primary, name_of(operands, pointers, i), pointers.at[i]); !owned)
+        return owned;
   return {};
 }
 

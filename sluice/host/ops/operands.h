@@ -103,9 +103,17 @@ struct Pointers {
   std::array<const void*, Operands::kMost> at{};
   u32 skipped = 0;           // bit i: this call does not access operand i
   i64 workspace_bytes = -1;  // size of the scratch operand in bytes; negative: assume that it is large enough
+  const char* const* names = nullptr;  // the caller's names of the first `named` operands; null: the table's
+  int named = 0;
 
   void skip_if(bool condition, int operand) { skipped |= condition ? 1u << operand : 0u; }
 };
+
+/// Returns operand i's name in an error message: the caller's, or the table's.
+inline const char* name_of(const Operands& operands, const Pointers& pointers, int i) {
+  const bool given = i < pointers.named && pointers.names[i] != nullptr;
+  return given ? pointers.names[i] : operands[i].name;
+}
 
 inline bool follows(const Operands& operands, const Pointers& pointers, int i) {
   return operands[i].used && (pointers.skipped >> i & 1u) == 0;

@@ -43,6 +43,12 @@ Result<Operands> operands_of(const Problem& given) {
         {.inner = p.n, .outer = p.m, .ld = p.c.ld});
   o.add({.name = "D", .role = Role::write, .type = p.d.type},
         {.inner = d_columns(p), .outer = p.m, .ld = p.d.ld});
+  o.add({.name = "bias",
+         .role = Role::weight,
+         .type = e.bias_type,
+         .used = e.bias != Bias::none,
+         .without = ", or plan without a bias"},
+        {p.n});
   o.add({.name = "scale_a",
          .type = DType::fp32,
          .used = has_k && scale_a_count(p) > 0,
@@ -54,13 +60,6 @@ Result<Operands> operands_of(const Problem& given) {
          .used = e.scale_d != ScaleMode::none,
          .without = ", or plan with scale_d none"},
         {1});
-  o.add({.name = "bias",
-         .role = Role::weight,
-         .type = e.bias_type,
-         .used = e.bias != Bias::none,
-         .without = ", or plan without a bias"},
-        {p.n});
-  o.add({.name = "the workspace", .role = Role::scratch, .used = false}, {});
   o.add({.name = "gamma",
          .role = Role::weight,
          .type = p.a.type,
@@ -69,6 +68,7 @@ Result<Operands> operands_of(const Problem& given) {
          .because = "it is copied 16 bytes at a time",
          .without = ", or plan without norm_a"},
         {p.k});
+  o.add({.name = "the workspace", .role = Role::scratch, .used = false}, {});
   SLUICE_TRY(o.check_extents());
   return o;
 }

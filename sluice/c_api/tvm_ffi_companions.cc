@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantisers, norms and packing that Python calls through tvm-ffi; tvm_ffi.cc has products.
+#include <sluice/c_api/companions.h>
+#include <sluice/c_api/packing.h>
+#include <sluice/c_api/tvm_ffi_fields.h>
+#include <sluice/try.h>
+
+namespace sluice::c_api {
+namespace {
+
+/// Checks that these arrays have the leading dimensions of the first, and merges those of all into one.
+Result<void> merge_rows(Given& given, std::initializer_list<int> arrays) {
+  for (const int i : arrays)
+    if (i != *arrays.begin()) SLUICE_TRY(check_leading(given.arrays[i], given.arrays[*arrays.begin()]));
+  for (const int i : arrays) SLUICE_TRY(flatten(given.arrays[i]));
+  return {};
+}
+
+/// Runs `function` on the device that holds `input`. Without one, returns the error of `check`, or of host
+/// memory.
+template <class What, class Check>
+sluice_status run_on(const sluice_array* input, const What& what, const Check& check,
+                     sluice_status (*function)(sluice_device*, const What*, sluice_stream)) {
+  sluice_device* device = nullptr;
+  const auto refuse = [&] {
+    const auto checked = check();
+    return fail(checked ? check_on({"input", input}, kOnHost, 0).error() : checked.error());
+  };
+  if (const sluice_status status = device_of(input, refuse, &device); status != SLUICE_OK) return status;
+  return function(device, &what, stream_of(input->device));
+}
+
+/// Quantises. The leading dimensions of input and output are merged into one.
+sluice_status quantize(Given& given) {
+  if (const Result<void> done = merge_rows(given, {SLUICE_A, SLUICE_D}); !done) return fail(done.error());
+  const sluice_quantization what{.input = given.arrays[SLUICE_A].get(),
+                                 .output = given.arrays[SLUICE_D].get(),
+                                 .scales = given.arrays[kScales].get(),
+                                 .granularity = given.granularity,
+                                 .scale_given = given.scale_given,
+                                 .gate = given.gate,
+                                 .workspace = given.call.workspace};
+  return run_on(
+      what.input, what, [&] { return quantization_of(what); }, sluice_quantize);
+}
+
+/// Applies RMSNorm. The leading dimensions of all arrays but gamma and scales are merged into one.
+sluice_status norm(Given& given) {
+  if (const Result<void> done = merge_rows(given, {SLUICE_A, SLUICE_C, kSum, SLUICE_D}); !done)
+    return fail(done.error());
+  const sluice_normalization what{.input = given.arrays[SLUICE_A].get(),
+                                  .gamma = given.arrays[SLUICE_GAMMA].get(),
+                                  .residual = given.arrays[SLUICE_C].get(),
+                                  .sum = given.arrays[kSum].get(),
+                                  .output = given.arrays[SLUICE_D].get(),
+                                  .scales = given.arrays[kScales].get(),
+                                  .granularity = given.granularity,
+                                  .epsilon = given.call.epsilon};
+  return run_on(
+      what.input, what, [&] { return normalization_of(what); }, sluice_norm);
+}
+
+/// Packs or unpacks, in host memory or on a GPU.
+sluice_status move(const Given& given, decltype(sluice_pack)* on_gpu,
+                   decltype(sluice_pack_on_host)* on_host) {
+  const sluice_packing what{.format = given.call.problem.packed,
+                            .codes = given.arrays[kCodes].get(),
+                            .scales = given.arrays[kScales].get(),
+                            .zeros = given.arrays[kZeros].get(),
+                            .blob = given.arrays[SLUICE_B].get(),
+                            .gated = given.call.problem.gated};
+  if (what.codes == nullptr || what.codes->device_type != SLUICE_ON_CUDA) return on_host(&what);
+  if (const Result<PackCall> checked = packing_of(what); !checked) return fail(checked.error());
+  sluice_device* device = nullptr;
+  if (const sluice_status status = sluice_device_default(what.codes->device, &device); status != SLUICE_OK)
+    return status;
+  return on_gpu(device, &what, stream_of(what.codes->device));
+}
+
+sluice_status pack(Given& given) {
+  return move(given, sluice_pack, sluice_pack_on_host);
+}
+sluice_status unpack(Given& given) {
+  return move(given, sluice_unpack, sluice_unpack_on_host);
+}
+
+}  // namespace
+}  // namespace sluice::c_api
+
+extern "C" {
+
+SLUICE_PACKED(quantize)
+SLUICE_PACKED(norm)
+SLUICE_PACKED(pack)
+SLUICE_PACKED(unpack)
+
+}  // extern "C"
