@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the pictures of README.md, docs/performance.md and docs/chains.md as SVG text from rows of the CSV
-tables (report_records.py), so that equal rows give equal bytes. Each picture has its own background, light or
+tables (records.py), so that equal rows give equal bytes. Each picture has its own background, light or
 dark depending on the reader's system.
 """
 import html
 import math
 
-from report_figures import FP8, PEER_ARM, SIXTEEN, by_tokens, geometric_mean, is_fp8, layers, name_of, newest_chains, ratio
+from report.figures import FP8, PEER_ARM, SIXTEEN, by_tokens, geometric_mean, is_fp8, layers, name_of, newest_chains, ratio
 
 STYLE = """<style>
 text{font:12px system-ui,sans-serif;fill:#1f2328}.small{font-size:11px}.bold{font-weight:600}.pale{fill:#59636e}

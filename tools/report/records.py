@@ -16,7 +16,7 @@ import subprocess
 
 import result_files
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 OURS, TUNED, FIRST, PEER, READ = "sluice", "sluice tuned", "cuBLASLt first", "cuBLASLt", "read floor"
 CUDNN = ("cuDNN first", "cuDNN best", "cuDNN same bits")
 SWEEP = "wgrad_sweep"  # every plan tried, which docs/tuning-wgrad.md tells of
@@ -181,21 +181,6 @@ def ranges(folder: pathlib.Path) -> list[dict]:
     return rows
 
 
-def triton(folder: pathlib.Path) -> list[dict]:
-    """A line for each number of rows: the fastest right Triton kernel, and omissions of its search. `cut`: time ran out
-    before all candidates were tried."""
-    rows = []
-    for shape in load(folder / "peers" / "triton_sweep.json", "sluice-peers-1").get("shapes", ()):
-        good, tuning = [c for c in shape["contenders"] if right(c)], shape["tuning"]
-        best = min((c for c in good if c["name"].startswith("Triton")), key=lambda c: c["us"]["median"], default=None)
-        rows.append({**{key: shape["problem"][key] for key in ("m", "n", "k", "a")}, "triton_us": best and best["us"]["median"],
-                     "config": best and best["detail"],
-                     "torch_us": next((c["us"]["median"] for c in good if not c["name"].startswith("Triton")), None),
-                     "candidates": tuning["candidates"], "timed": tuning["timed"], "refused": tuning["refused"], "wrong": len(tuning["wrong"]),
-                     "cut": int(tuning["timed"] + tuning["refused"] + len(tuning["wrong"]) < tuning["candidates"])})
-    return rows
-
-
 def int4_peers(folder: pathlib.Path) -> list[dict]:
     """A line a product of int4 weights beside vLLM's Marlin and Machete (tools/int4_peers.py). A peer that
     does not take the product has no time."""
@@ -278,7 +263,7 @@ def files(folder: pathlib.Path) -> list[dict]:
     return rows
 
 
-TABLES = {"products": products, "packed": packed, "packed_blind": lambda folder: packed(folder, drawn=True), "chains": chains, "drawn_chains": drawn_chains, "ranges": ranges, "triton": triton,
+TABLES = {"products": products, "packed": packed, "packed_blind": lambda folder: packed(folder, drawn=True), "chains": chains, "drawn_chains": drawn_chains, "ranges": ranges,
           "int4_peers": int4_peers, "blocks": blocks, "row_torch": row_torch, "decoding": decoding, "files": files, "convolutions": convolutions}
 
 
@@ -308,6 +293,23 @@ def parsed(text: str) -> list[dict]:
 def texts_of(folder: pathlib.Path) -> dict[str, str]:
     """The CSV files of a GPU's folder, by name without ending."""
     return {name: text for name, make in TABLES.items() if (text := text_of(make(folder)))}
+
+
+class Data:
+    """The tables of one GPU, read from the text of its CSV files."""
+
+    def __init__(self, texts: dict[str, str], folder: str = ""):
+        self.texts, self.folder = texts, folder
+        self.tables = {name: parsed(text) for name, text in texts.items()}
+
+    def rows(self, table: str, sets: tuple[str, ...] = ()) -> list[dict]:
+        return [row for row in self.tables.get(table, []) if not sets or row["set"] in sets]
+
+    def commit(self, file: str) -> str:
+        return next((row["commit"] for row in self.rows("files") if row["file"] == f"{file}.json"), NO_COMMIT)
+
+    def gpu(self) -> str:
+        return next((row["gpu"] for row in self.rows("files") if row["gpu"]), "a GPU that is not recorded")
 
 
 def git(*words: str) -> str | None:

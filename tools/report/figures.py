@@ -5,8 +5,6 @@ import textwrap
 
 SIXTEEN, FP8 = "16 bits", "fp8"
 PEER_ARM = "cuBLASLt"
-# Variants ("arms") of chains.
-ARMS = {"tuned": "nothing fused", "tuned, fused: gated": "SwiGLU and quantisers fused"}
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -32,10 +30,9 @@ def bounds(rows: list[dict], key: str = "m") -> str:
     return f"{least:g}-{most:g}" if least != most else f"{least:g}"
 
 
-def table(header: list[str], rows: list[list[str]], tight: bool = False) -> str:
-    """Returns a Markdown table. `tight`: without blanks around cells, for tables of many columns."""
-    begin, between, end = ("|", "|", "|") if tight else ("| ", " | ", " |")
-    return "\n".join(begin + between.join(cells) + end for cells in [header, ["---"] * len(header), *rows])
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """Returns a Markdown table."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, ["---"] * len(header), *rows])
 
 
 def spread(ratios: list[float], of: int = 0) -> str:
@@ -101,13 +98,6 @@ def layers(chains: list[dict], model: str | None = None) -> dict[float, dict[str
     for row in sorted((row for row in chains if row["model"] == model), key=lambda row: row["tokens"]):
         found.setdefault(row["tokens"], {})[row["arm"]] = row
     return found
-
-
-def chain_ratios(chains: list[dict], arm: str) -> list[float]:
-    """Returns the peer's time divided by that of the variant `arm`, for each layer that has both."""
-    models = dict.fromkeys(row["model"] for row in chains)
-    return [arms[PEER_ARM]["us_a_layer"] / arms[arm]["us_a_layer"] for model in models for arms in layers(chains, model).values()
-            if PEER_ARM in arms and arm in arms]
 
 
 def losses(rows: list[dict]) -> list[float]:
