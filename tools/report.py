@@ -15,21 +15,19 @@ import pathlib
 import sys
 
 from report import pages
-from report.records import ROOT, CountedAt
+from report.records import ROOT
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench/results")
     parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs")
-    parser.add_argument("--at", default="", help="count ages from this commit (default: HEAD)")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     if arguments.self_test:
         from report import self_test
         return self_test.run()
-    CountedAt.commit = arguments.at[:7]
     return (pages.check if arguments.check else pages.write)(arguments.results, arguments.docs)
 
 

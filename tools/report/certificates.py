@@ -13,7 +13,7 @@ from certify_kernels import CHANGED, FILE, LOST, UNCOMPARED, Kernels, Texts, tit
 from certify_results import PAST, VARIANTS
 from certify_sections import Section, Setting, all_sections
 from report.figures import table, wrapped
-from report.records import ROOT, commit_of, commits_between, counted_at
+from report.records import ROOT, commit_of
 
 SCHEMA = "sluice-certificate-2"
 NONE = ("**No certificate is kept.** Nothing here says that the kernels of this commit are right on a GPU: `make certify` on a machine "
@@ -160,12 +160,6 @@ def kernels_words(kept: Kept) -> str:
     return " ".join(part for part in (text, f"The text of {len(unknown)} has changed, and nobody has compared their machine code (`make kernels`)." if unknown else "") if part)
 
 
-def ago(commit: str) -> str:
-    """"80d09d8 (12 commits back)"; without a count where git does not know."""
-    age = commits_between(commit.removesuffix("-dirty"), counted_at())
-    return commit if age is None else f"{commit} ({age} commit{'s' * (age != 1)} back)"
-
-
 def summary(certificates: dict[str, Kept]) -> str:
     """Returns README's table, a row per GPU: which sections passed, and where; which hold."""
     if not certificates:
@@ -175,7 +169,7 @@ def summary(certificates: dict[str, Kept]) -> str:
         names = kept.standing()
         total, passed = sum(map(len, names.values())), len(names["holds"]) + len(names["older"])
         rows.append([kept.gpu(), f"{passed} of {total}", f"**{len(names['holds'])} of {total}**", *(", ".join(names[key]) or "-" for key in ("wrong", "unfinished", "missing")),
-                     ", ".join(map(ago, commits([entry for entry in kept.entries().values() if entry])))])
+                     ", ".join(commits([entry for entry in kept.entries().values() if entry]))])
     return table(["GPU", "sections passed", "hold", "failed", "unfinished", "not run", "run at"], rows)
 
 

@@ -7,7 +7,7 @@ import dataclasses
 from typing import Callable
 
 from report.figures import FP8, PEER_ARM, SIXTEEN, bounds, compared, is_fp8, layers, newest_chains, ratio, short, spread, table
-from report.records import first_look, is_drawn
+from report.records import is_drawn
 
 MANY = 256  # from this number of tokens on, int4 layers of known models share a line
 APART = ("row", "strided", "sweep")  # sets that have lines of their own
@@ -116,7 +116,6 @@ def row_ratios(data) -> list[dict]:
 
 def dense_lines(of_gpus: list) -> list[Line | None]:
     untuned = {row["set"] for data in of_gpus for row in data.rows("products") if row["planned_by"] == "model"} - {*APART}
-    look = "new" if first_look(of_gpus[0].commit("blind")) else "seen"
     return [line(of_gpus, DENSE, "large products, M {m}", of_sets("engine")),
             line(of_gpus, DENSE, "medium products, M {m}", of_sets("tokens")),
             line(of_gpus, DENSE, "decoding, M {m}", of_sets("decode")),
@@ -126,7 +125,7 @@ def dense_lines(of_gpus: list) -> list[Line | None]:
             line(of_gpus, DENSE, "fp8, block scales, M {m}", of_sets("block"), headline=False),
             *(line(of_gpus, ROW, "fp8 as `convert_` runs it (row scales, promoted sums), M {m}",
                    lambda data, least=least, most=most: within(row_ratios(data), least, most)) for least, most in ((1, 64), (65, 512), (513, 1 << 20))),
-            line(of_gpus, DENSE, f"random, {look}, M {{m}}", of_sets("blind"), headline=False),
+            line(of_gpus, DENSE, "random, M {m}", of_sets("blind"), headline=False),
             line(of_gpus, DENSE, "shapes without a tuning record, M {m}", of_sets(*untuned)) if untuned else None,
             line(of_gpus, STRIDED, "16 bits, strides that TMA cannot read, M {m}", of_sets("strided"))]
 

@@ -2,7 +2,6 @@
 """docs/performance-losses.md, and docs/conv.md's table beside cuDNN. Causes are typed and have findings; numbers come
 from rows. A part is left out if its rows show no loss."""
 from report.figures import TOKENS, by_tokens, compared, floor_shares, geometric_mean, is_fp8, listed, losses, name_of, ratio, short, sizes_of, spread, table, wrapped
-from report.records import age_words, first_look
 
 SLOWER = 0.99  # ratios above this count as even, because runs differ by 1 %
 
@@ -32,9 +31,8 @@ def without_record(data) -> str:
         return ""
     slower, picks, across = sum(ratio(row) < SLOWER for row in compared(rows)), "", compared([row for row in rows if row["layouts"] != "k/k"])
     if lost := losses(drawn):
-        look = "new" if first_look(data.commit("blind")) else "seen before"
         most = max(row["candidates"] or 0 for row in drawn)
-        picks = (f"On {len(lost)} random shapes ({look}) the planner's pick takes {percent(geometric_mean(lost) - 1)} longer in the mean, and "
+        picks = (f"On {len(lost)} random shapes the planner's pick takes {percent(geometric_mean(lost) - 1)} longer in the mean, and "
                  f"{percent(max(lost) - 1)} at worst, than the fastest of its own first {most:g} candidates ([unseen.md](findings/unseen.md)).")
     mn_major = ""
     if across and (mean := geometric_mean([ratio(row) for row in across])) < SLOWER:
@@ -144,14 +142,12 @@ def page(data, of_gpus: list) -> str:
 
 
 def convolutions(of_gpus: list) -> str:
-    """Returns the table of cuDNN's time divided by ours, a line per set, and the measured commits."""
-    lines, commits = [], {}
+    """Returns the table of cuDNN's time divided by ours, a line per set."""
+    lines = []
     for data in of_gpus:
         for name in dict.fromkeys(row["set"] for row in data.rows("convolutions")):
-            rows, commit = data.rows("convolutions", (name,)), data.commit(f"conv/{name}")
-            commits[commit] = age_words(commit)
+            rows = data.rows("convolutions", (name,))
             beside = (spread([ratio(row, peer) for row in compared(rows, peer)]) for peer in ("cudnn_us", "cudnn_same_bits_us", "cudnn_first_us"))
-            lines.append([short(data.gpu()), name, str(len(rows)), *beside, f"{sum(row['us'] or 0 for row in rows):.0f}", commit])
+            lines.append([short(data.gpu()), name, str(len(rows)), *beside, f"{sum(row['us'] or 0 for row in rows):.0f}", data.commit(f"conv/{name}")])
     header = ["GPU", "set", "layers", "cuDNN's best plan / ours", "its best with equal bits", "its first", "ours, us in all", "commit"]
-    ages = "; ".join(commit + age for commit, age in commits.items())
-    return f"{table(header, lines)}\n\n{ages}." if lines else "Not measured yet."
+    return table(header, lines) if lines else "Not measured yet."

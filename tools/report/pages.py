@@ -8,14 +8,12 @@ import re
 import statistics
 
 import result_files
-import source_hash
 from report import certificates, losses, pictures
 from report.figures import compared, is_fp8, listed, table, wrapped
 from report.lines import dense_lines, int4_lines, layer_lines, lines_of, table_of, unshown
-from report.records import NO_COMMIT, CountedAt, Data, age_of, counted_at, git, texts_of
+from report.records import NO_COMMIT, Data, texts_of
 
 SHOWN = "h200"  # the GPU that pictures, and the list of losses, show
-COUNTED = re.compile(r"[Cc]ounted\s+at\s+([0-9a-f]{7})\b")
 PICTURES = {"dense": ("products", lambda rows: pictures.dense(compared(rows))), "packed": ("packed", pictures.packed), "chains": ("chains", pictures.chains)}
 
 
@@ -33,14 +31,12 @@ def days_of(data: Data) -> dict[str, list[str]]:
 
 
 def measured(of_gpus: list[Data]) -> str:
-    """Returns the GPUs and days of the records shown, and how many later commits touch kernels, for README."""
+    """Returns the GPUs and days of the records shown, for README."""
     parts = []
     for data in of_gpus:
-        shown, days_by = shown_commits(data) - {NO_COMMIT}, days_of(data)
-        if days := sorted({day for commit in shown for day in days_by.get(commit, ())}):
-            since = sorted({touches for commit in shown if (touches := age_of(commit)[1]) is not None})
-            changed = f" (later commits that touch kernels: {since[0] if len(since) == 1 else f'{since[0]} to {since[-1]}'})" if since else ""
-            parts.append(f"{data.gpu()}, {days[0] if len(days) == 1 else f'from {days[0]} to {days[-1]}'}{changed}")
+        days_by = days_of(data)
+        if days := sorted({day for commit in shown_commits(data) - {NO_COMMIT} for day in days_by.get(commit, ())}):
+            parts.append(f"{data.gpu()}, {days[0] if len(days) == 1 else f'from {days[0]} to {days[-1]}'}")
     return f"Measured on: {'; '.join(parts)}." if parts else ""
 
 
@@ -57,16 +53,10 @@ def speed(of_gpus: list[Data]) -> str:
     return f"{table_of(of_gpus, [one for one in lines_of(of_gpus) if one.headline], commits=False)}\n\n{wrapped(f'{sums_note(of_gpus)} {measured(of_gpus)}')}"
 
 
-def ages(of_gpus: list[Data]) -> str:
-    """Returns a table of the shown results' ages, in commits before this tree. It contains a hash of the tree's kernels, so
-    that --check fails until the page is made again after they change."""
-    rows = []
-    for data in of_gpus:
-        days = days_of(data)
-        rows += [[data.gpu(), commit, ", ".join(days[commit]) or "not recorded", *("not known" if each is None else str(each) for each in age_of(commit))]
-                 for commit in sorted(shown_commits(data) - {NO_COMMIT})]
-    words = f"Ages are counted at {counted_at()} (hash of the kernels' sources: {source_hash.hash_of('kernels')})."
-    return f"{wrapped(words)}\n\n{table(['GPU', 'commit', 'measured', 'commits since', 'of these, commits that touch kernels'], rows)}" if rows else ""
+def days(of_gpus: list[Data]) -> str:
+    """Returns a table of the commits that were measured, with days."""
+    rows = [[data.gpu(), commit, ", ".join(days_of(data)[commit]) or "not recorded"] for data in of_gpus for commit in sorted(shown_commits(data) - {NO_COMMIT})]
+    return table(["GPU", "commit", "measured"], rows)
 
 
 INTRO = """How fast sluice is, compared with cuBLASLt and other libraries. Where it is slower, and why: [performance-losses.md](performance-losses.md)."""
@@ -77,8 +67,8 @@ PLANS = """**Plan by.** *Tuning record*: `sluice tune` measured candidates of th
 the library. *Model*: the planner's cost model chose without measuring. So a row by tuning record compares a tuned plan with a list of cuBLASLt's
 that was not tuned. In brackets: how many of the row's shapes have a record; the others have the model's plan."""
 DENSE = """SHAPES shapes, compared with cuBLASLt's best.WITHOUT *Promoted* sums are added to fp32 registers every 128 of k; other fp8 sums are
-*fast*, in the tensor core ([numerics.md](numerics.md)). *Seen*: the planner was changed after these shapes were measured, so it may fit them better
-than new ones."""
+*fast*, in the tensor core ([numerics.md](numerics.md)). *Random*: the planner may have been changed since these shapes
+were drawn, so it may fit them better than new ones."""
 INT4 = """Tokens are the rows of the activations, in 16 bits or in e4m3. Known layers are those of published models; random products have random
 sizes. FP8: the product of the same size with fp8 operands, the faster of cuBLASLt's best and sluice's own. Marlin and Machete are vLLM's
 kernels ([int4-peers.md](findings/int4-peers.md)). Not timed: UNTIMEDCUTLASS, TensorRT-LLM, DeepGEMM."""
@@ -86,6 +76,7 @@ CHAINS = """A chain is all launches of one transformer layer, in fp8, in one CUD
 one has ended ([chains.md](chains.md)). cuBLASLt has its fastest algorithm for each product, the same norms and quantisers, and nothing fused. *Fused*:
 SwiGLU and quantisers are part of sluice's products. Decoding is one sequence of a whole model without a chain; in brackets are tokens per second. A
 block is examples/llama_block.py under torch.compile, four layers in a CUDA graph."""
+AGE = """What has changed in the kernels since a commit: `git log --oneline COMMIT.. -- sluice/spec sluice/device sluice/kernels`."""
 METHOD = """`sluice bench` times all contenders in one process, in turn (A B C, B C A, ...). A time is the median over rounds.
 - Each contender is a CUDA graph of many launches. A rest and an untimed replay come before it, so that all run at the same clocks.
 - L2 is cold: launches rotate over copies of A, B and D whose weights are three times the L2 cache. There are at most 64 copies, so the
@@ -142,7 +133,7 @@ def page(of_gpus: list[Data]) -> str:
             drawn = f"\n![{title}](img/{picture}.svg)" if data.rows(PICTURES[picture][0]) else ""
             parts += [f"## {title}{drawn}", wrapped(words), "\n".join((marks_of(picture)[0], shown, marks_of(picture)[1])), *([wrapped(note)] if note else [])]
     method = listed(*METHOD.replace("ALGORITHMS", algorithms(products)).split("\n- "))
-    return "\n\n".join([*parts, f"## Method\n{method}", f"## To repeat it\n{REPEAT}", f"## Age of the results\n{ages(of_gpus)}"]) + "\n"
+    return "\n\n".join([*parts, f"## Method\n{method}", f"## To repeat it\n{REPEAT}", f"## Age of the results\n{wrapped(AGE)}\n\n{days(of_gpus)}"]) + "\n"
 
 
 def datas_of(results: pathlib.Path) -> list[Data]:
@@ -203,15 +194,7 @@ def unused(docs: pathlib.Path) -> list[str]:
 
 
 def check(results: pathlib.Path, docs: pathlib.Path) -> int:
-    """Returns 0 if all pages match the records. Ages are counted from the page's own commit, if HEAD has it."""
-    told = COUNTED.search((docs / "performance.md").read_text())
-    if git("rev-parse", "HEAD") is None:
-        print("report: not possible here: no git, so ages cannot be counted")
-        return 77
-    if told and git("merge-base", "--is-ancestor", told[1], "HEAD") is None:
-        print(f"report: docs/performance.md counts from {told[1]}, which is no commit in front of this one: `make report`")
-        return 1
-    CountedAt.commit = told[1] if told else ""
+    """Returns 0 if all pages match the records."""
     texts = made(results, docs)
     other = [path for path, text in texts.items() if result_files.text_of(path) != text]
     other += [path for path in result_files.files(results, "*/*.csv") if path not in texts]

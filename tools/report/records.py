@@ -7,12 +7,10 @@ failures. The peer of a dense product is cuBLASLt's fastest algorithm in the rac
 empty.
 """
 import csv
-import functools
 import io
 import json
 import pathlib
 import re
-import subprocess
 
 import result_files
 
@@ -23,7 +21,6 @@ SWEEP = "wgrad_sweep"  # every plan tried, which docs/tuning-wgrad.md tells of
 OUR_FP8, PEER_FP8, PEER_16 = "sluice FP8", "cuBLASLt FP8", "cuBLASLt 16"
 NO_COMMIT = "commit not recorded"
 NOT_OF_THE_BENCH = ("certificate", "rows", "row_torch")  # they have tables of their own
-KERNELS = ("sluice/device", "sluice/kernels", "sluice/spec")
 
 
 def is_drawn(name: str) -> bool:
@@ -310,60 +307,3 @@ class Data:
 
     def gpu(self) -> str:
         return next((row["gpu"] for row in self.rows("files") if row["gpu"]), "a GPU that is not recorded")
-
-
-def git(*words: str) -> str | None:
-    """Returns the output of git; None if it fails."""
-    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-@functools.cache
-def head() -> str:
-    return (git("rev-parse", "--short=7", "HEAD") or NO_COMMIT)[:7]
-
-
-class CountedAt:
-    """The commit from which ages are counted: HEAD when pages are made. A page that is checked names its own.
-    """
-    commit = ""
-
-
-def counted_at() -> str:
-    return CountedAt.commit or head()
-
-
-@functools.cache
-def commits_between(old: str, new: str, *paths: str) -> int | None:
-    """Returns the number of commits between two commits that touch `paths`; None if git does not know them.
-    """
-    if NO_COMMIT in (old, new):
-        return None
-    count = git("rev-list", "--count", f"{old}..{new}", *(["--", *paths] if paths else []))
-    return int(count) if count else None
-
-
-def age_of(commit: str) -> tuple[int | None, int | None]:
-    """The commits from this one to counted_at(), and those of them that touch kernels."""
-    return tuple(commits_between(commit.removesuffix("-dirty"), counted_at(), *paths) for paths in ((), KERNELS))
-
-
-def age_words(commit: str) -> str:
-    """", 91 commits back (4 touch kernels)"; "" if git does not know."""
-    age, of_kernels = age_of(commit)
-    return "" if age is None else f", {age} commit{'s' * (age != 1)} back ({of_kernels} touch{'es' * (of_kernels == 1)} kernels)"
-
-
-def drawn_from() -> str:
-    """Returns the commit in the first line of the newest random list; "" if it names none."""
-    found = re.search(r"\b[0-9a-f]{40}\b", (ROOT / "bench/shapes/blind.txt").read_text().splitlines()[0])
-    return found[0] if found else ""
-
-
-def first_look(commit: str, drawn: str | None = None) -> bool:
-    """Returns true if a list was measured with the library from which it was drawn, so that nothing can be
-    fitted to it. The list is bench/shapes/blind.txt, or the one of commit `drawn`. The commit that adds the
-    list is a later one with the same library."""
-    # Git knows neither an unrecorded commit nor one that ends in -dirty.
-    drawn = drawn_from() if drawn is None else drawn
-    return bool(drawn) and git("diff", "--quiet", drawn, commit, "--", "include", "sluice") is not None
