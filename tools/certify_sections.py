@@ -153,5 +153,5 @@ def all_sections(setting: Setting) -> tuple[Section, ...]:
         Section("python", "the Python package's tests with PyTorch", python_parts(setting), reads="junit", shares=True, host=PACKAGE,
                 tests=("tools/python_gpu_test.sh",)),
         Section("sanitizers", "compute-sanitizer's four tools: a planted bug found, then every class of kernel", sanitizer_parts(setting), reads="sanitizer",
-                shares=True, spreads=True, names="*sanitize*:norms.*:pack.*:all/quantize.*", tests=("tools/gpu_sanitize.py", "tools/sanitize_log.py", "tests/gpu/kernel_changes.*", "tests/gpu/changed_units.*")),
+                shares=True, spreads=True, names="*sanitize*:norms.*:pack.*:all/quantize.*", tests=("tools/gpu_sanitize.py", "tests/gpu/kernel_changes.*", "tests/gpu/changed_units.*")),
     )

@@ -9,7 +9,7 @@ import json
 import pathlib
 
 import certify_keys
-from certify_kernels import CHANGED, FILE, LOST, UNCOMPARED, Kernels, Texts, title
+from certify_kernels import CHANGED, FILE, LOST, UNCOMPARED, Kernels, Texts
 from certify_results import PAST, VARIANTS
 from certify_sections import Section, Setting, all_sections
 from report.figures import table, wrapped
@@ -155,8 +155,7 @@ def kernels_words(kept: Kept) -> str:
         return "Which kernels it ran was not kept."
     if not changed and not unknown:
         return "Since then none of the kernels that it ran has changed."
-    names = list(dict.fromkeys(title(kept.kernels.kernels[i]["unit"]) for i in sorted(changed)))
-    text = f"Since then these kernels changed: {', '.join(names)} ({len(changed)} of {len(kept.kernels.kernels)})." if changed else ""
+    text = f"Since then {len(changed)} of {len(kept.kernels.kernels)} kernels changed." if changed else ""
     return " ".join(part for part in (text, f"The text of {len(unknown)} has changed, and nobody has compared their machine code (`make kernels`)." if unknown else "") if part)
 
 
