@@ -69,8 +69,7 @@ class Machine:
     sources: dict[str, str]
 
     def folder(self) -> str:
-        """Returns the GPU's folder in bench/results: "h200" for "NVIDIA H200", "h100" for "NVIDIA H100 80GB
-        HBM3"."""
+        """Returns the GPU's folder in bench/results: "h200" for "NVIDIA H200", "h100" for "NVIDIA H100 80GB HBM3"."""
         found = re.search(r"\b(GH200|[A-Z]+\d+)", self.gpu)
         return (found[1] if found else re.sub(r"\W+", "_", self.gpu)).lower()
 

@@ -99,8 +99,7 @@ class Kernels:
         scratch.replace(self.path)
 
     def take(self, part: str, log: pathlib.Path, cache: pathlib.Path, texts: Texts, build: str, ended: bool = True) -> None:
-        """Records the kernels that a part of a build ran. If the part is unfinished, its next run adds more.
-        """
+        """Records the kernels that a part of a build ran. If the part is unfinished, its next run adds more."""
         open_parts = {name: self.parts.pop(name) for name in list(self.parts) if name.startswith(f"{part}@")}
         indices = set(open_parts.get(f"{part}@{build}", ()))
         for unit, (source, compiler) in logged(log).items():

@@ -117,8 +117,7 @@ def read_json(path: pathlib.Path, result: Result, whose: str) -> dict:
 
 
 def from_records(path: pathlib.Path) -> Result:
-    """Reads {"checked", "right", "wrong": [{...}], "passed_over": [text]} of `sluice verify --records
-    --json`."""
+    """Reads {"checked", "right", "wrong": [{...}], "passed_over": [text]} of `sluice verify --records --json`."""
     result = Result()
     told = read_json(path, result, "sluice verify --records --json")
     result.cases = result.kernels = number(told.get("checked", 0))
@@ -130,8 +129,7 @@ def from_records(path: pathlib.Path) -> Result:
 
 
 def from_rows(path: pathlib.Path) -> Result:
-    """Reads `sluice rows --json`: the verified points. A figure beyond its limit is reported, but is not a
-    fault."""
+    """Reads `sluice rows --json`: the verified points. A figure beyond its limit is reported, but is not a fault."""
     result = Result()
     told = read_json(path, result, "sluice rows --json")
     for layer in told.get("layers", []):
@@ -157,9 +155,8 @@ ROW_BARS = {"mean_loss": 0.015, "worst_loss": 0.08, "most_kernels": 12, "worst_c
 
 
 def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
-    """Reads lines of sanitize.jsonl for one tool and one build:
-    {"kind": "class" or "planted", "tool", "class", "clean", "shown", "why", ...}. A planted bug is
-    clean if it was found. The newest line counts."""
+    """Reads lines of sanitize.jsonl for one tool and one build: {"kind": "class" or "planted", "tool", "class",
+    "clean", "shown", "why", ...}. A planted bug is clean if it was found. The newest line counts."""
     result, newest = Result(), {}
     for line in (result_files.text_of(path) or "").splitlines():
         try:

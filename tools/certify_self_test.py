@@ -298,8 +298,7 @@ def of_its_wheel(bench: Bench) -> None:
 
 
 def data_at_fault(bench: Bench) -> None:
-    """A result that is not judged is neither right nor wrong. If nothing was judged, nothing has been shown.
-    """
+    """A result that is not judged is neither right nor wrong. If nothing was judged, nothing has been shown."""
     def judged(*cases: dict) -> certify_results.Result:
         told = bench.folder / "told.json"
         told.write_text(json.dumps({"testsuites": [{"name": "a", "testsuite": [{"name": "x", "result": "COMPLETED", **case} for case in cases]}]}))

@@ -49,8 +49,7 @@ def result_faults(name, text):
 
 
 def link_faults(name, pages, exists):
-    """Returns the broken links of a page. `pages`: name -> text. `exists`: tells whether a file or folder
-    exists."""
+    """Returns the broken links of a page. `pages`: name -> text. `exists`: tells whether a file or folder exists."""
     faults = []
     for link in LINK.findall(re.sub(r"```.*?```|`[^`\n]*`", "", pages[name], flags=re.S)):
         path, _, anchor = link.partition("#")

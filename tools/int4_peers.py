@@ -85,8 +85,7 @@ class Data(Wanted):
 
     @staticmethod
     def create(torch, p: Problem, whole: bool, device: str = "cuda") -> "Data":
-        """Makes the data. `whole`: tokens are -1, 0 and 1 and scales are powers of two, so that all sums are
-        exact."""
+        """Makes the data. `whole`: tokens are -1, 0 and 1 and scales are powers of two, so that all sums are exact."""
         generator = torch.Generator(device=device).manual_seed(int(whole))
         dtype, shape, unit = type_of(torch, p), (p.n, p.k // p.group), ROUNDING[p.dtype]
         codes = torch.randint(0, 16, (p.n, p.k), device=device, generator=generator, dtype=torch.uint8)
@@ -157,8 +156,7 @@ def problem_of(sluice, p: Problem):
 
 
 class Marlin(Contender):
-    """Calls Marlin as vLLM does: slices of split tiles summed in fp32, no atomics, no stored zeros, no
-    act-order."""
+    """Calls Marlin as vLLM does: slices of split tiles summed in fp32, no atomics, no stored zeros, no act-order."""
     detail = "marlin_gemm"
 
     def __init__(self, torch, p: Problem):
@@ -169,8 +167,7 @@ class Marlin(Contender):
 
     @staticmethod
     def ordered(scales):
-        """Converts scales from n x groups to Marlin's layout: groups x n, each 64 outputs in the order of its
-        lanes."""
+        """Converts scales from n x groups to Marlin's layout: groups x n, each 64 outputs in the order of its lanes."""
         by_group = scales.t().contiguous()
         return by_group.reshape(-1, 64)[:, SCALE_ORDER].reshape(by_group.shape).contiguous()
 

@@ -72,8 +72,7 @@ def library_of(*binaries: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def check_wheel() -> None:
-    """The small wheel must keep everything that a Hopper GPU loads: its cubins, and PTX for kernels without
-    one."""
+    """The small wheel must keep everything that a Hopper GPU loads: its cubins, and PTX for kernels without one."""
     ptx, cubin = vllm_library.PTX, vllm_library.CUBIN
     elf = library_of([(cubin, 80, b"A" * 8), (ptx, 80, b"B" * 16), (cubin, 90, b"C" * 8)], [(cubin, 80, b"D" * 8), (ptx, 80, b"E" * 8)],
                      [(cubin, 100, b"F" * 8)])

@@ -38,8 +38,7 @@ NO_NAMES = {"if", "for", "while", "return", "static_assert", "operator", "switch
 
 
 def own_names(text):
-    """Returns the names that only a file itself can see, by kind. House style puts each at the start of a
-    line."""
+    """Returns the names that only a file itself can see, by kind. House style puts each at the start of a line."""
     names = {name: "type" for name in MACRO.findall(text)}
     hidden = False
     lines = text.split("\n")
@@ -69,8 +68,7 @@ def own_names(text):
 
 
 def is_end_of_namespace(lines, number):
-    """A brace alone at the start of a line ends a function or the namespace. Only the latter follows an empty
-    line."""
+    """A brace alone at the start of a line ends a function or the namespace. Only the latter follows an empty line."""
     return number == 0 or not lines[number - 1].strip()
 
 

@@ -36,8 +36,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def spread(ratios: list[float], of: int = 0) -> str:
-    """Returns mean, worst, best and number of shapes as text. `of`: the number of shapes that were run, if
-    larger."""
+    """Returns mean, worst, best and number of shapes as text. `of`: the number of shapes that were run, if larger."""
     if not ratios:
         return "-"
     count = f"{len(ratios)} of {of}" if of > len(ratios) else str(len(ratios))

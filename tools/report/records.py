@@ -43,8 +43,7 @@ def bench_shapes(folder: pathlib.Path, takes=lambda name: True) -> list[tuple[st
 
 
 def commit_of(record: dict) -> str:
-    """Returns seven digits, and "-dirty" if the build differed from the commit; "" if the record names no
-    commit."""
+    """Returns seven digits, and "-dirty" if the build differed from the commit; "" if the record names no commit."""
     found = re.fullmatch(r"([0-9a-f]{7})[0-9a-f]{0,33}(-dirty)?", str(record.get("commit") or ""))
     return found[1] + (found[2] or "") if found else NO_COMMIT
 
@@ -165,8 +164,7 @@ def chain_rows(path: pathlib.Path) -> list[dict]:
 
 
 def ranges(folder: pathlib.Path) -> list[dict]:
-    """A line a layer: few kernels for a range of rows beside a kernel for each number of rows (`sluice
-    rows`)."""
+    """A line a layer: few kernels for a range of rows beside a kernel for each number of rows (`sluice rows`)."""
     rows = []
     for layer in load(folder / "rows.json", "sluice-rows-1").get("layers", ()):
         timed = layer.get("measured", {})
@@ -235,8 +233,7 @@ def decoding(folder: pathlib.Path) -> list[dict]:
 
 
 def blocks(folder: pathlib.Path) -> list[dict]:
-    """Returns a row per number of tokens: a block of a model under torch.compile (examples/llama_block.py).
-    """
+    """Returns a row per number of tokens: a block of a model under torch.compile (examples/llama_block.py)."""
     rows = []
     for file, row in python_rows(folder, "llama_block*.json"):
         ways = [us for name, us in row.items() if name.startswith("sluice") and name.endswith(" us")]

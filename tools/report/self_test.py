@@ -199,8 +199,7 @@ def check_unshown(folder: Folder) -> None:
 
 
 def check_packed(folder: Folder) -> None:
-    """The faster FP8 product counts, a wrong kernel has no time, and the record is not one of dense products.
-    """
+    """The faster FP8 product counts, a wrong kernel has no time, and the record is not one of dense products."""
     folder.put("packed/mixed.json", run_of([packed_of(16, 5.0), packed_of(16, 1.0, right=False), packed_of(96, 20.0)]))
     rows = folder.rows("packed")
     assert [row["us"] for row in rows] == [5.0, None, 20.0] and rows[0]["fp8_us"] == 10.0 and rows[0]["bits16_us"] == 20.0 and not folder.rows("products")
@@ -243,8 +242,7 @@ def check_ranges(folder: Folder) -> None:
 
 
 def check_int4_peers(folder: Folder) -> None:
-    """The faster of Marlin and Machete is the peer. One that refuses or is wrong has no time. Losses are
-    stated."""
+    """The faster of Marlin and Machete is the peer. One that refuses or is wrong has no time. Losses are stated."""
     def shape(m: int, contenders: list[dict], name: str = "int4_blind_0123abc") -> dict:
         return {"list": name, "chosen_by": "model", "problem": {"m": m, "n": 256, "k": 128, "group": 64, "dtype": "fp16"}, "contenders": contenders}
     refused, wrong = {"name": "Machete", "verified": False, "refused": "no groups of 32"}, {"name": "Machete", "verified": False, "error": "3 of 4"}
