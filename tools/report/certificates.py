@@ -127,14 +127,7 @@ def machine_lines(kept: Kept) -> list[str]:
     parts = [part for entry in entries.values() for part in entry["parts"].values()]
     days, drivers, nvrtc = (", ".join(sorted({part[key][:length] for part in parts if part[key]})) for key, length in (("ended", 10), ("driver", 99), ("nvrtc", 99)))
     kernels = f"; {len(kept.kernels.kernels)} kernels" if kept.kernels.kernels else ""
-    lines = [f"- **{kept.gpu()}**: driver {drivers}, {nvrtc}, {days or 'not ended'}{kernels}. {kernels_words(kept)}"]
-    by_commit: dict[str, list[str]] = {}
-    for name, entry in entries.items():
-        if ran := ", ".join(commits([entry])):
-            by_commit.setdefault(ran, []).append(name)
-    most = max(by_commit, key=lambda ran: len(by_commit[ran]), default="")
-    lines += [f"  - Ran at {ran}: {'all other sections' if ran == most and len(by_commit) > 1 else 'all sections' if ran == most else ', '.join(names)}."
-              for ran, names in sorted(by_commit.items(), key=lambda item: item[0] == most)]
+    lines = [f"- **{kept.gpu()}**, at {', '.join(commits(list(entries.values())))}: driver {drivers}, {nvrtc}, {days or 'not ended'}{kernels}. {kernels_words(kept)}"]
     for name, entry in entries.items():
         if entry["verdict"] == "wrong":
             lines.append(f"  - {name}: the first of {len(entry['found'])} findings is `{first_found(entry)}`.")

@@ -47,13 +47,13 @@ def is_fp8(row: dict) -> bool:
     return row["a"].startswith("e")
 
 
-def ratio(row: dict, peer: str = "cublaslt_us", ours: str = "us") -> float:
+def ratio(row: dict, peer: str = "cublaslt_us") -> float:
     """Returns the peer's time divided by ours; above 1, ours is faster. Both must exist (compared())."""
-    return row[peer] / row[ours]
+    return row[peer] / row["us"]
 
 
-def compared(rows: list[dict], peer: str = "cublaslt_us", ours: str = "us") -> list[dict]:
-    return [row for row in rows if row.get(peer) and row.get(ours)]
+def compared(rows: list[dict], peer: str = "cublaslt_us") -> list[dict]:
+    return [row for row in rows if row.get(peer) and row.get("us")]
 
 
 def sizes_of(row: dict) -> str:
@@ -69,12 +69,12 @@ def name_of(row: dict) -> str:
 TOKENS = {"16-bit": ("fp16", "bf16"), "e4m3": ("e4m3",)}
 
 
-def by_tokens(rows: list[dict], kinds: tuple[str, ...], peer: str = "fp8_us", ours: str = "us") -> dict[float, list[float]]:
+def by_tokens(rows: list[dict], kinds: tuple[str, ...]) -> dict[float, list[float]]:
     """Ratios of packed products with these types of tokens, by number of tokens."""
     found: dict[float, list[float]] = {}
-    for row in compared(rows, peer, ours):
+    for row in compared(rows, "fp8_us"):
         if row["tokens"] in kinds:
-            found.setdefault(row["m"], []).append(ratio(row, peer, ours))
+            found.setdefault(row["m"], []).append(ratio(row, "fp8_us"))
     return dict(sorted(found.items()))
 
 

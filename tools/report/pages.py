@@ -14,7 +14,7 @@ from report.lines import dense_lines, int4_lines, layer_lines, lines_of, table_o
 from report.records import NO_COMMIT, Data, texts_of
 
 SHOWN = "h200"  # the GPU that pictures, and the list of losses, show
-PICTURES = {"dense": ("products", lambda rows: pictures.dense(compared(rows))), "packed": ("packed", pictures.packed), "chains": ("chains", pictures.chains)}
+PICTURES = {"dense": ("products", lambda rows: pictures.dense(compared(rows))), "chains": ("chains", pictures.chains)}
 
 
 def shown_commits(data: Data) -> set[str]:
@@ -127,11 +127,12 @@ def page(of_gpus: list[Data]) -> str:
     parts = ["# Performance", *(wrapped(text.replace("GPU_NAME", data.gpu())) for text in (INTRO, LEGEND, PLANS))]
     for title, picture, words, lines, note in (
             ("Dense products", "dense", DENSE.replace("SHAPES", str(len(compared(products)))).replace("WITHOUT", without), dense_lines(of_gpus), ""),
-            ("int4 weights", "packed", INT4.replace("UNTIMED", "" if data.rows("int4_peers") else "Marlin, Machete, "), int4_lines(of_gpus), ""),
+            ("int4 weights", "", INT4.replace("UNTIMED", "" if data.rows("int4_peers") else "Marlin, Machete, "), int4_lines(of_gpus), ""),
             ("Layers and models", "chains", CHAINS, layer_lines(of_gpus), replays(data))):
         if shown := table_of(of_gpus, [one for one in lines if one]):
-            drawn = f"\n![{title}](img/{picture}.svg)" if data.rows(PICTURES[picture][0]) else ""
-            parts += [f"## {title}{drawn}", wrapped(words), "\n".join((marks_of(picture)[0], shown, marks_of(picture)[1])), *([wrapped(note)] if note else [])]
+            drawn = f"\n![{title}](img/{picture}.svg)\n" if picture and data.rows(PICTURES[picture][0]) else ""
+            begin, end = marks_of(title.lower())
+            parts += [f"## {title}{drawn}\n{wrapped(words)}", f"{begin}\n{shown}\n{end}", *([wrapped(note)] if note else [])]
     method = listed(*METHOD.replace("ALGORITHMS", algorithms(products)).split("\n- "))
     return "\n\n".join([*parts, f"## Method\n{method}", f"## To repeat it\n{REPEAT}", f"## Age of the results\n{wrapped(AGE)}\n\n{days(of_gpus)}"]) + "\n"
 
