@@ -18,7 +18,7 @@ Parts that need a GPU alone run first, then those that may share one (certify_ru
 wrong (a test failed, crashed, hung, or nothing ran) or unfinished (time ran out: no verdict).
 
 No compiler is needed: --build (or SLUICE_BUILD) is a folder with `sluice` and tests/sluice_gpu_tests, made
-elsewhere from this very tree. Kernels come from SLUICE_CACHE_DIR (build/gpu_cache, tools/gpu_pool.sh); missing
+elsewhere from this very tree. Kernels come from SLUICE_CACHE_DIR (build/gpu_cache; CONTRIBUTING.md fills it); missing
 ones are compiled.
 
 Exit status: 0 all selected sections passed, 1 a finding, 2 nothing could run, 3 not all is done yet.
@@ -102,10 +102,10 @@ def gpus_of(count: int) -> list[str | None]:
 
 def one_name(build: pathlib.Path, logs: pathlib.Path, gpus: list[str | None]) -> Machine:
     """Returns the machine. Raises unless all GPUs have the same name, since a certificate is for one kind of GPU."""
-    machines = [look_around(build, logs, gpu) for gpu in gpus]
-    if len({machine.gpu for machine in machines}) > 1:
-        raise Refused(f"the GPUs are {', '.join(machine.gpu for machine in machines)}: a certificate is of one kind; name equal ones in CUDA_VISIBLE_DEVICES")
-    return machines[0]
+    machines = {machine.gpu: machine for machine in (look_around(build, logs, gpu) for gpu in gpus)}
+    if len(machines) > 1:
+        raise Refused(f"the GPUs are {', '.join(machines)}: a certificate is of one kind; name equal ones in CUDA_VISIBLE_DEVICES")
+    return machines.popitem()[1]
 
 
 def same_tree(whose: str, sources: dict[str, str], parts: tuple[str, ...]) -> None:

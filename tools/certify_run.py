@@ -7,6 +7,7 @@ part that uses all GPUs itself.
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import re
@@ -46,15 +47,9 @@ def environment(part: Part, seed: int | None) -> dict[str, str]:
 
 def end_group(process: subprocess.Popen) -> None:
     """Kills a part and the processes that it started."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, sign)
-        except ProcessLookupError:
-            break
-        try:
-            process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            continue
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def row(name: str, entry: dict) -> str:

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import pathlib
 
-# Tests of sluice_gpu_tests that are in no section. pool.* and changes need no GPU (tools/gpu_pool.sh, ctest).
+# Tests of sluice_gpu_tests that are in no section. pool.* and changes need no GPU (CONTRIBUTING.md, ctest).
 # identity.* runs before all sections, planted.* is for the sanitizers, and companion_times.* are timings run
 # by hand.
 ELSEWHERE = "pool.*:*changes.*:changes_of_nothing.*:identity.*:planted.*:companion_times.*"

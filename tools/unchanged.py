@@ -197,12 +197,7 @@ def shown(kept, old, new):
         if before == after or not all(t.is_file() for t in texts):
             continue
         was, now = [t.read_text().splitlines() for t in texts]
-        for line in was:
-            if line not in now:
-                yield f"    - {line}"
-        for line in now:
-            if line not in was:
-                yield f"    + {line}"
+        yield from [f"    - {line}" for line in was if line not in now] + [f"    + {line}" for line in now if line not in was]
 
 
 def differences(before, after, only="", kept=pathlib.Path("/nonexistent")):
