@@ -11,11 +11,8 @@ certificate.
     tools/certify.py --names                              writes tests/gpu/names.json, which --check compares
 
 A later run resumes: it reads DIR/certificate.json, or else the one in bench/results/GPU, and leaves out parts
-that hold. A part holds while the kernels that it ran, its tests and the host files that its section exercises
-are the same (decisions/0028). Findings stay, unless --again is given.
-
-Parts that need a GPU alone run first, then those that may share one (certify_run.py). A section is passed,
-wrong (a test failed, crashed, hung, or nothing ran) or unfinished (time ran out: no verdict).
+that hold (decisions/0028). Findings stay, unless --again is given. A section is passed, wrong (a test failed,
+crashed, hung, or nothing ran) or unfinished (time ran out: no verdict).
 
 No compiler is needed: --build (or SLUICE_BUILD) is a folder with `sluice` and tests/sluice_gpu_tests, made
 elsewhere from this very tree. Kernels come from SLUICE_CACHE_DIR (build/gpu_cache; CONTRIBUTING.md fills it); missing

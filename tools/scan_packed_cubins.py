@@ -5,8 +5,8 @@ check_wgmma_registers.py.
 
     tools/scan_packed_cubins.py [--tool build/release/sluice] [--cache-dir DIR] [--jobs N]
 
-Needs no GPU, but NVRTC (SLUICE_NVRTC or a toolkit's) and nvdisasm: on PATH, SLUICE_NVDISASM, pip's
-nvidia-cuda-nvdisasm, or else installed into .venv/scan.
+Needs no GPU, but NVRTC (SLUICE_NVRTC or a toolkit's) and nvdisasm: on PATH, SLUICE_NVDISASM, or
+else installed into .venv/scan.
 
 CI takes a kernel for each path through the code that writes such registers (covering()). It combines types of
 tokens and weights, with and without stored zeros, with each group and each tile of strip.cuh and wide.cuh.
@@ -71,21 +71,14 @@ def check_covering():
 
 
 def disassembler():
-    given = os.environ.get("SLUICE_NVDISASM") or shutil.which("nvdisasm")
-    if given:
+    if given := os.environ.get("SLUICE_NVDISASM") or shutil.which("nvdisasm"):
         return given
-    for folder in sys.path:  # folders with pip's packages
-        for place in ("nvidia/cu13/bin", "nvidia/cuda_nvdisasm/bin", "triton/backends/nvidia/bin"):
-            found = pathlib.Path(folder) / place / "nvdisasm"
-            if found.exists():
-                return str(found)
-    own = ROOT / ".venv/scan"
-    if not list(own.glob("lib/python*/site-packages/nvidia/cu13/bin/nvdisasm")):
+    own, place = ROOT / ".venv/scan", "lib/python*/site-packages/nvidia/cu13/bin/nvdisasm"
+    if not list(own.glob(place)):
         subprocess.run([sys.executable, "-m", "venv", str(own)], check=False)
         subprocess.run([str(own / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r",
                         str(ROOT / "tools/scan-requirements.txt")], check=False)
-    found = list(own.glob("lib/python*/site-packages/nvidia/cu13/bin/nvdisasm"))
-    if found:
+    if found := list(own.glob(place)):
         return str(found[0])
     print("no nvdisasm: put it on PATH, set SLUICE_NVDISASM, or let pip install tools/scan-requirements.txt")
     sys.exit(1 if os.environ.get("SLUICE_NO_SKIPS") else 77)

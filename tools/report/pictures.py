@@ -78,22 +78,16 @@ class Axes:
             self.picture.text((self.at(tick, self.y_range[0])[0], top + height + 16), str(tick), "small pale", "middle")
 
 
-def ticks_within(low: float, high: float) -> list[float]:
-    return [tick for tick in (0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7, 2, 2.5, 3, 4, 6) if low <= tick <= high]
-
-
-def range_of(values: list[float]) -> tuple[float, float]:
-    return min([0.9, *values]) * 0.96, max([1.1, *values]) * 1.04
-
-
 def dense(rows: list[dict]) -> str:
     """Draws speed-up against M, one dot per shape, and labels the slowest three of each kind of input."""
     picture = Picture(860, 400, "How many times as fast as cuBLASLt's best each dense product is, over the number of rows")
-    y_range = range_of([ratio(row) for row in rows])
+    ratios = [ratio(row) for row in rows]
+    y_range = min([0.9, *ratios]) * 0.96, max([1.1, *ratios]) * 1.04
+    ticks = [tick for tick in (0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7, 2, 2.5, 3, 4, 6) if y_range[0] <= tick <= y_range[1]]
     for i, words in enumerate(("bf16 and fp16", "fp8 (e4m3)")):
         part = [row for row in rows if is_fp8(row) == bool(i)]
         axes = Axes(picture, (50 + i * 415, 62, 380, 280), (0.8, 16384), y_range)
-        axes.draw(f"{words}: times cuBLASLt's best", [1, 4, 16, 64, 256, 1024, 4096], ticks_within(*y_range))
+        axes.draw(f"{words}: times cuBLASLt's best", [1, 4, 16, 64, 256, 1024, 4096], ticks)
         for by, look in (("record", "blue"), ("model", "orange")):
             axes.picture.dots([axes.at(row["m"], ratio(row)) for row in part if row["planned_by"] == by], look)
         for j, row in enumerate(sorted(part, key=ratio)[:3]):
