@@ -11,14 +11,11 @@ certificate.
     tools/certify.py --names                              writes tests/gpu/names.json, which --check compares
 
 A later run resumes: it reads DIR/certificate.json, or else the one in bench/results/GPU, and leaves out parts
-that hold. A part holds while the kernels that it ran, its tests and the host files that its section exercises
-are the same (decisions/0028). Findings stay, unless --again is given.
-
-Parts that need a GPU alone run first, then those that may share one (certify_run.py). A section is passed,
-wrong (a test failed, crashed, hung, or nothing ran) or unfinished (time ran out: no verdict).
+that hold (decisions/0028). Findings stay, unless --again is given. A section is passed, wrong (a test failed,
+crashed, hung, or nothing ran) or unfinished (time ran out: no verdict).
 
 No compiler is needed: --build (or SLUICE_BUILD) is a folder with `sluice` and tests/sluice_gpu_tests, made
-elsewhere from this very tree. Kernels come from SLUICE_CACHE_DIR (build/gpu_cache, tools/gpu_pool.sh); missing
+elsewhere from this very tree. Kernels come from SLUICE_CACHE_DIR (build/gpu_cache; CONTRIBUTING.md fills it); missing
 ones are compiled.
 
 Exit status: 0 all selected sections passed, 1 a finding, 2 nothing could run, 3 not all is done yet.
@@ -69,8 +66,7 @@ class Machine:
     sources: dict[str, str]
 
     def folder(self) -> str:
-        """Returns the GPU's folder in bench/results: "h200" for "NVIDIA H200", "h100" for "NVIDIA H100 80GB
-        HBM3"."""
+        """Returns the GPU's folder in bench/results: "h200" for "NVIDIA H200", "h100" for "NVIDIA H100 80GB HBM3"."""
         found = re.search(r"\b(GH200|[A-Z]+\d+)", self.gpu)
         return (found[1] if found else re.sub(r"\W+", "_", self.gpu)).lower()
 
@@ -103,10 +99,10 @@ def gpus_of(count: int) -> list[str | None]:
 
 def one_name(build: pathlib.Path, logs: pathlib.Path, gpus: list[str | None]) -> Machine:
     """Returns the machine. Raises unless all GPUs have the same name, since a certificate is for one kind of GPU."""
-    machines = [look_around(build, logs, gpu) for gpu in gpus]
-    if len({machine.gpu for machine in machines}) > 1:
-        raise Refused(f"the GPUs are {', '.join(machine.gpu for machine in machines)}: a certificate is of one kind; name equal ones in CUDA_VISIBLE_DEVICES")
-    return machines[0]
+    machines = {machine.gpu: machine for machine in (look_around(build, logs, gpu) for gpu in gpus)}
+    if len(machines) > 1:
+        raise Refused(f"the GPUs are {', '.join(machines)}: a certificate is of one kind; name equal ones in CUDA_VISIBLE_DEVICES")
+    return machines.popitem()[1]
 
 
 def same_tree(whose: str, sources: dict[str, str], parts: tuple[str, ...]) -> None:

@@ -74,17 +74,6 @@ class Texts:
         return self.known[includes]
 
 
-def title(unit: str) -> str:
-    """Returns a short name for pages: kind, tile and type."""
-    def word(field: str) -> str:
-        found = re.search(rf"\.{field} = (?:sluice::\w+::)?(\w+)", unit)
-        return found[1] if found else ""
-    tile = re.search(r"\.tile = \{\.m = (\d+), \.n = (\d+), \.k = (\d+)\}", unit)
-    kernel = re.findall(r"sluice/kernels/(\w+?)(?:_entry)?\.cuh", unit)
-    kind = word("schedule") if tile and kernel[-1:] in (["gemm"], ["plain"]) else (kernel or ["kernel"])[-1]
-    return " ".join(part for part in (kind, "x".join(tile.groups()) if tile else word("tokens"), word("a") if tile else word("type")) if part)
-
-
 class Kernels:
     """The contents of kernels.xz. `kernels` are {"unit", "code", "by", "same", "other"}. `parts` has the
     indices of the kernels that each part ran."""
@@ -110,8 +99,7 @@ class Kernels:
         scratch.replace(self.path)
 
     def take(self, part: str, log: pathlib.Path, cache: pathlib.Path, texts: Texts, build: str, ended: bool = True) -> None:
-        """Records the kernels that a part of a build ran. If the part is unfinished, its next run adds more.
-        """
+        """Records the kernels that a part of a build ran. If the part is unfinished, its next run adds more."""
         open_parts = {name: self.parts.pop(name) for name in list(self.parts) if name.startswith(f"{part}@")}
         indices = set(open_parts.get(f"{part}@{build}", ()))
         for unit, (source, compiler) in logged(log).items():

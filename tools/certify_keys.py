@@ -69,8 +69,7 @@ def meaning(path: pathlib.Path) -> str:
 
 
 def hash_of(root: pathlib.Path, files: set[str]) -> str:
-    """Returns a hash of the files; "" if there are none. A deleted file changes the hash as a changed one
-    does."""
+    """Returns a hash of the files; "" if there are none. A deleted file changes the hash as a changed one does."""
     return digest(*(f"{name}\n{meaning(root / name) if (root / name).is_file() else 'gone'}" for name in sorted(files))) if files else ""
 
 
@@ -85,8 +84,7 @@ def judging(name: str) -> bool:
 
 
 def included(root: pathlib.Path, name: str) -> set[str]:
-    """Returns the judging files (JUDGING) that a C++ file includes, each with the source file of the same
-    name."""
+    """Returns the judging files (JUDGING) that a C++ file includes, each with the source file of the same name."""
     found = set()
     for word in INCLUDE.findall((root / name).read_text(errors="replace")):
         for path in (pathlib.PurePosixPath(name).parent / word, pathlib.PurePosixPath(word)):

@@ -36,10 +36,7 @@ class Result:
 
 
 def number(value: object) -> int:
-    try:
-        return int(str(value))
-    except ValueError:
-        return 0
+    return int(str(value)) if str(value).lstrip("-").isdigit() else 0
 
 
 COUNTED = ("cases", "kernels", "elements", "not_judged")
@@ -47,26 +44,30 @@ COUNTED = ("cases", "kernels", "elements", "not_judged")
 GTEST_KEYS = {"name", "file", "line", "status", "result", "timestamp", "time", "classname", "failures", "value_param", "type_param", "seed"}
 
 
+def read_json(path: pathlib.Path, result: Result, why: str) -> dict:
+    """Reads a JSON file. If there is nothing to read, returns {} and adds a finding."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        result.add(why)
+        return {}
+
+
 def from_gtest(path: pathlib.Path, log: str) -> Result:
     result = Result()
-    try:
-        run = json.loads(path.read_text())
-    except (OSError, ValueError):
-        result.add(f"no result: it ended in {last_test(log) or 'no test'}")
-        return result
-    for suite in run.get("testsuites", []):
+    for suite in read_json(path, result, f"no result: it ended in {last_test(log) or 'no test'}").get("testsuites", []):
         for case in suite["testsuite"]:
-            name = f"{suite['name']}.{case['name']}"
+            name, counts = f"{suite['name']}.{case['name']}", {key: number(case.get(key, 0)) for key in COUNTED}
             if case.get("result") == "SKIPPED":
                 result.skipped.append(name)
             elif case.get("failures"):
                 result.add(f"{name}: " + "\n".join(failure["failure"] for failure in case["failures"]))
-            elif case.get("result") == "COMPLETED" and ("cases" in case or not number(case.get("not_judged", 0))):
+            elif case.get("result") == "COMPLETED" and ("cases" in case or not counts["not_judged"]):
                 result.tests += 1  # a test whose only case could not be judged does not count as passed
-            result.not_judged += number(case.get("not_judged", 0))
-            result.cases += number(case.get("cases", 0))
-            result.elements += number(case.get("elements", 0))
-            result.kernels = max(result.kernels, number(case.get("kernels", 0)))
+            result.not_judged += counts["not_judged"]
+            result.cases += counts["cases"]
+            result.elements += counts["elements"]
+            result.kernels = max(result.kernels, counts["kernels"])
             result.facts |= {key: str(case[key]) for key in case.keys() - GTEST_KEYS - set(COUNTED)}
     return result
 
@@ -88,8 +89,7 @@ def identity(path: pathlib.Path) -> dict[str, str]:
 
 def from_junit(folder: pathlib.Path) -> Result:
     result = Result()
-    files = sorted(folder.glob("junit_*.xml"))
-    for path in files:
+    for path in sorted(folder.glob("junit_*.xml")):
         try:
             root = xml.etree.ElementTree.parse(path).getroot()
         except (OSError, xml.etree.ElementTree.ParseError) as error:
@@ -97,9 +97,8 @@ def from_junit(folder: pathlib.Path) -> Result:
             continue
         for case in root.iter("testcase"):
             name = f"{case.get('classname')}.{case.get('name')}"
-            bad = case.find("failure") if case.find("failure") is not None else case.find("error")
-            if bad is not None:
-                result.add(f"{name}: {bad.get('message')}")
+            if bad := [part for part in case if part.tag in ("failure", "error")]:
+                result.add(f"{name}: {bad[0].get('message')}")
             elif case.find("skipped") is not None:
                 result.skipped.append(name)
             else:
@@ -107,33 +106,21 @@ def from_junit(folder: pathlib.Path) -> Result:
     return result
 
 
-def read_json(path: pathlib.Path, result: Result, whose: str) -> dict:
-    """Reads a JSON file. If there is nothing to read, returns {} and adds a finding."""
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        result.add(f"`{whose}` left no result: does this build have it?")
-        return {}
-
-
 def from_records(path: pathlib.Path) -> Result:
-    """Reads {"checked", "right", "wrong": [{...}], "passed_over": [text]} of `sluice verify --records
-    --json`."""
+    """Reads {"checked", "right", "wrong": [{...}], "passed_over": [text]} of `sluice verify --records --json`."""
     result = Result()
-    told = read_json(path, result, "sluice verify --records --json")
+    told = read_json(path, result, "`sluice verify --records --json` left no result: does this build have it?")
     result.cases = result.kernels = number(told.get("checked", 0))
-    result.tests = number(told.get("right", 0))
-    result.skipped = [str(text) for text in told.get("passed_over", [])]
+    result.tests, result.skipped = number(told.get("right", 0)), [str(text) for text in told.get("passed_over", [])]
     for wrong in told.get("wrong", []):
         result.add(wrong if isinstance(wrong, str) else json.dumps(wrong))
     return result
 
 
 def from_rows(path: pathlib.Path) -> Result:
-    """Reads `sluice rows --json`: the verified points. A figure beyond its limit is reported, but is not a
-    fault."""
+    """Reads `sluice rows --json`: the verified points. A figure beyond its limit is reported, but is not a fault."""
     result = Result()
-    told = read_json(path, result, "sluice rows --json")
+    told = read_json(path, result, "`sluice rows --json` left no result: does this build have it?")
     for layer in told.get("layers", []):
         if "error" in layer or "error" in layer.get("first_calls", {}):
             result.add(f"{layer['name']}: {layer.get('error') or layer['first_calls']['error']}")
@@ -145,9 +132,7 @@ def from_rows(path: pathlib.Path) -> Result:
                 result.add(f"{layer['name']}, {point['m']} rows: {point.get('error', 'wrong')}")
     summary = told.get("summary", {})
     result.kernels = number(summary.get("most_kernels", 0))
-    for key, most in ROW_BARS.items():
-        if key in summary:
-            result.facts[key if summary[key] <= most else key + PAST] = f"{summary[key]} (bar {most})"
+    result.facts = {key if summary[key] <= most else key + PAST: f"{summary[key]} (bar {most})" for key, most in ROW_BARS.items() if key in summary}
     return result
 
 
@@ -157,9 +142,8 @@ ROW_BARS = {"mean_loss": 0.015, "worst_loss": 0.08, "most_kernels": 12, "worst_c
 
 
 def from_sanitizer(path: pathlib.Path, tool: str, build: str) -> Result:
-    """Reads lines of sanitize.jsonl for one tool and one build:
-    {"kind": "class" or "planted", "tool", "class", "clean", "shown", "why", ...}. A planted bug is
-    clean if it was found. The newest line counts."""
+    """Reads lines of sanitize.jsonl for one tool and one build: {"kind": "class" or "planted", "tool", "class",
+    "clean", "shown", "why", ...}. A planted bug is clean if it was found. The newest line counts."""
     result, newest = Result(), {}
     for line in (result_files.text_of(path) or "").splitlines():
         try:

@@ -7,6 +7,7 @@ part that uses all GPUs itself.
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import re
@@ -46,15 +47,9 @@ def environment(part: Part, seed: int | None) -> dict[str, str]:
 
 def end_group(process: subprocess.Popen) -> None:
     """Kills a part and the processes that it started."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, sign)
-        except ProcessLookupError:
-            break
-        try:
-            process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            continue
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def row(name: str, entry: dict) -> str:
@@ -119,22 +114,9 @@ class Runner:
         else:
             result = certify_results.judged(self.read(section, part, told, text), code)
         result.seconds = seconds
-        if section.name == "fuzz" and result.found and re.search(r"HANG|driver:", text):
-            result.add(self.culprit(part, env, log))
         if result.found:
             print(f"--- {section.name}, {part.name}: the end of {log}\n" + "\n".join(text.splitlines()[-15:]), flush=True)
         return result
-
-    def culprit(self, part: Part, env: dict[str, str], log: pathlib.Path) -> str:
-        """Runs a batch case by case, to find the problem on which it hung or failed in the driver."""
-        if self.left() < 30:
-            return "SLUICE_TEST_BATCH=1 says which problem it is: there was no time left"
-        try:
-            done = subprocess.run(self.command(part, log.with_suffix(".culprit.json")), cwd=ROOT, env=env | {"SLUICE_TEST_BATCH": "1"},
-                                  capture_output=True, text=True, errors="replace", timeout=min(part.limit, self.left()))
-        except subprocess.TimeoutExpired as cut:
-            return f"one by one it had no end either: {str(cut.stdout or '')[-500:]}"
-        return f"one by one: exit status {done.returncode}, {done.stdout[-800:]}"
 
     def read(self, section: Section, part: Part, told: pathlib.Path, text: str) -> certify_results.Result:
         logs, lines = self.setting.logs, self.setting.kept / "sanitize.jsonl"

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import pathlib
 
-# Tests of sluice_gpu_tests that are in no section. pool.* and changes need no GPU (tools/gpu_pool.sh, ctest).
+# Tests of sluice_gpu_tests that are in no section. pool.* and changes need no GPU (CONTRIBUTING.md, ctest).
 # identity.* runs before all sections, planted.* is for the sanitizers, and companion_times.* are timings run
 # by hand.
 ELSEWHERE = "pool.*:*changes.*:changes_of_nothing.*:identity.*:planted.*:companion_times.*"
@@ -106,17 +106,9 @@ def python_parts(setting: Setting) -> tuple[Part, ...]:
                            ("OUT", str(python_folder(setting, name))))) for name, group in groups)
 
 
-def tool(setting: Setting, *words: str) -> tuple[str, ...]:
-    return (str(setting.build / "sluice"), *words)
-
-
-def record_parts(setting: Setting) -> tuple[Part, ...]:
-    return (Part("all", 120, 540, command=tool(setting, "verify", "--records", "--json", str(setting.logs / "records.json"))),)
-
-
-def row_parts(setting: Setting) -> tuple[Part, ...]:
-    told = str(setting.logs / "rows.json")
-    return (Part("1 to 512", 120, 540, command=tool(setting, "rows", "--rows", "1:512", "--shapes", "bench/shapes/rows.txt", "--json", told)),)
+def verb_parts(setting: Setting, name: str, told: str, *words: str) -> tuple[Part, ...]:
+    """Returns the one part of a verb of the tool that writes logs/`told`."""
+    return (Part(name, 120, 540, command=(str(setting.build / "sluice"), *words, "--json", str(setting.logs / told))),)
 
 
 TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")
@@ -145,13 +137,13 @@ def all_sections(setting: Setting) -> tuple[Section, ...]:
                 host=(*LAUNCH, *LENT, "sluice/records/**/*")),
         Section("misuse", "bad calls are refused and launch nothing", each(120, "misuse.*"), host=LAUNCH),
         Section("repeatability", "the same bits in each of a hundred runs", each(240, "repeatability.*")),
-        Section("records", "every shipped tuning record, exact and real data", record_parts(setting), reads="records", shares=True,
+        Section("records", "every shipped tuning record, exact and real data", verb_parts(setting, "all", "records.json", "verify", "--records"), reads="records", shares=True,
                 tests=("sluice/records/shipped/*.json", "cli/verify_records.*", "sluice/check/*")),
-        Section("rows", "at most 12 kernels for 1 to 512 rows: right, and the time they lose to a kernel per number of rows", row_parts(setting), reads="rows",
+        Section("rows", "at most 12 kernels for 1 to 512 rows: right, and the time they lose to a kernel per number of rows", verb_parts(setting, "1 to 512", "rows.json", "rows", "--rows", "1:512", "--shapes", "bench/shapes/rows.txt"), reads="rows",
                 host=PLANNER, tests=("bench/shapes/rows.txt", "cli/rows.cc", "cli/row_range.*", "sluice/check/*")),
         Section("cost", "host time of a planned launch; packing keeps up with memory", each(60, f"host_cost.*:{RATES}"), host=LAUNCH, times=True),
         Section("python", "the Python package's tests with PyTorch", python_parts(setting), reads="junit", shares=True, host=PACKAGE,
                 tests=("tools/python_gpu_test.sh",)),
         Section("sanitizers", "compute-sanitizer's four tools: a planted bug found, then every class of kernel", sanitizer_parts(setting), reads="sanitizer",
-                shares=True, spreads=True, names="*sanitize*:norms.*:pack.*:all/quantize.*", tests=("tools/gpu_sanitize.py", "tools/sanitize_log.py", "tests/gpu/kernel_changes.*", "tests/gpu/changed_units.*")),
+                shares=True, spreads=True, names="*sanitize*:norms.*:pack.*:all/quantize.*", tests=("tools/gpu_sanitize.py", "tests/gpu/kernel_changes.*", "tests/gpu/changed_units.*")),
     )

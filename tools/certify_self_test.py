@@ -45,10 +45,6 @@ if plan["takes"]:
 print("[ RUN      ] " + wanted.replace("*", "first"), flush=True)
 if mode == "crash":
     os.kill(os.getpid(), signal.SIGSEGV)
-if mode == "driver":
-    one = os.environ.get("SLUICE_TEST_BATCH") == "1"
-    print("fuzz: driver: illegal address" + (", case 77" if one else ""), flush=True)
-    sys.exit(1)
 if mode == "hang":
     time.sleep(60)
 case = {"name": "first", "status": "RUN", "result": "COMPLETED", "cases": "100", "kernels": "7", "note": "x"}
@@ -149,45 +145,29 @@ def all_right(bench: Bench) -> None:
     expect({name: len(found) for name, found in kernels.parts.items()} == dict.fromkeys(("one/all", "two/a", "two/b", "side/a", "side/b", "side/c"), 1), str(kernels.parts))
 
 
-def nothing_is_run_twice(bench: Bench) -> None:
-    first = bench.run()[1]
-    bench.calls()
-    code, told, _ = bench.run()
-    expect(code == certify.OK and bench.calls() == [] and told == first, "all was done")
-    bench.plan({"built_commit": "b" * 40})
-    expect(bench.run()[0] == certify.OK and bench.calls() == [], "a commit that changes nothing that ran voids nothing")
-    expect(bench.run(again=True)[0] == certify.OK and len(bench.calls()) == 6, "--again")
+def reruns(what: str, change, *wanted: str, **more: object):
+    """Expects that a second run, after a change, runs these parts again and no others."""
+    def test(bench: Bench) -> None:
+        first = bench.run()[1]
+        bench.calls()
+        change(bench)
+        code, told, said = bench.run(**more)
+        ran = sorted(line.split()[0] for line in bench.calls())
+        expect(code == certify.OK and ran == sorted(wanted) and (wanted or told == first), f"{what}: {ran}, {said}")
+    test.__name__ = f"reruns after {what}"
+    return test
 
 
 def voids(name: str, text: str, *wanted: str):
     """Expects that a change of this file voids these parts, and no others."""
-    def test(bench: Bench) -> None:
-        bench.run()
-        bench.calls()
+    def change(bench: Bench) -> None:
         bench.write(name, text)
         bench.plan()
-        code, _, said = bench.run()
-        ran = sorted(line.split()[0] for line in bench.calls())
-        expect(code == certify.OK and ran == sorted(wanted), f"{name}: {ran}, {said}")
-    test.__name__ = f"voids_{name}_{len(wanted)}"
-    return test
+    return reruns(f"{name}: {text}", change, *wanted)
 
 
-def another_name_voids_its_section(bench: Bench) -> None:
-    """A test is removed or added while the sources are the same, as when an enumerator adds a class."""
-    bench.run()
-    bench.calls()
-    bench.plan(tests=("first", "of_a_new_class"))
-    bench.run()
-    expect(len(bench.calls()) == 6, "the fake program names each test of each filter so")
-
-
-def fewer_cases_void(bench: Bench) -> None:
-    bench.run()
-    bench.calls()
-    bench.table = (*bench.table[:1], Section("two", "two parts", (Part("a", 0, 20, "two.a*", env=(("SLUICE_CASES", "1"),)), bench.table[1].parts[1]), seeded=True))
-    bench.run()
-    expect([line.split()[0] for line in bench.calls()] == ["two.a*"], "a setting of the table is part of the key")
+def fewer_cases(bench: Bench) -> None:
+    bench.table = (bench.table[0], Section("two", "two parts", (Part("a", 0, 20, "two.a*", env=(("SLUICE_CASES", "1"),)), bench.table[1].parts[1]), seeded=True), bench.table[2])
 
 
 def refuses(words: str, sections: str = "", gpus: int = 1, visible: str = "", changed: str = "", **plan: object):
@@ -237,15 +217,6 @@ def timings_run_alone(bench: Bench) -> None:
     expect(calls[:2] == ["one.*", "ended:one.*"] and len(calls) == 8, str(calls))
 
 
-def another_driver_is_named(bench: Bench) -> None:
-    bench.plan(two_b="hang")
-    bench.run("two", seconds=2.0)
-    bench.calls()
-    bench.plan({"driver": "590.2"})
-    code, told, _ = bench.run("two")
-    expect(code == certify.OK and len(bench.calls()) == 1 and [part["driver"] for part in told["sections"]["two"]["parts"].values()] == ["580.1", "590.2"], str(told))
-
-
 def found(mode: str, words: str):
     def test(bench: Bench) -> None:
         bench.plan(two_a=mode)
@@ -261,18 +232,19 @@ def found(mode: str, words: str):
     return test
 
 
-def one_by_one(bench: Bench) -> None:
-    bench.table = (Section("fuzz", "", (Part("all", 0, 20, "one.*"),)),)
-    bench.plan(one_="driver")
-    code, told, _ = bench.run()
-    expect(code == certify.FOUND and "case 77" in told["sections"]["fuzz"]["found"][1], str(told))
+def ends(code: int, words: str, section: Section, mode: str = "right", **more: object):
+    """Expects this status of a run of one section, and these words in what it prints or writes."""
+    def test(bench: Bench) -> None:
+        bench.table = (section,)
+        bench.plan(one_=mode)
+        done, told, said = bench.run(**more)
+        expect(done == code and words in said + json.dumps(told), f"{done}: {said} {told}")
+    test.__name__ = f"ends with {code}: {words}"
+    return test
 
 
-def no_end(bench: Bench) -> None:
-    bench.table = (Section("one", "", (Part("all", 0, 1, "one.*"),)),)
-    bench.plan(one_="hang")
-    code, told, _ = bench.run()
-    expect(code == certify.FOUND and "no end within 1 s: one.first hangs" in told["sections"]["one"]["found"][0], str(told))
+def command(words: str, reads: str = "sanitizer") -> Section:
+    return Section("tool", "", (Part("a", 0, 20, command=("sh", "-c", words)),), reads=reads)
 
 
 def cut_and_resumed(bench: Bench) -> None:
@@ -281,16 +253,11 @@ def cut_and_resumed(bench: Bench) -> None:
     two = told["sections"]["two"]
     expect(code == certify.MORE and two["verdict"] == "unfinished" and list(two["parts"]) == ["a"] and two["cases"] == 100, str(two))
     bench.calls()
-    bench.plan()
-    code, again, _ = bench.run("two")
+    bench.plan({"driver": "590.2"})
+    code, told, _ = bench.run("two")
     expect(code == certify.OK and [c.split()[0] for c in bench.calls()] == ["two.b*"], "it goes on with b")
-    expect(again["sections"]["two"]["seed"] == two["seed"] and again["sections"]["two"]["cases"] == 200, str(again))
-
-
-def no_time(bench: Bench) -> None:
-    bench.table = (Section("one", "", (Part("all", 50, 60, "one.*"),)),)
-    code, told, _ = bench.run(seconds=10.0)
-    expect(code == certify.MORE and bench.calls() == [] and told["sections"]["one"]["verdict"] == "unfinished", "too little time to begin")
+    expect(told["sections"]["two"]["seed"] == two["seed"] and told["sections"]["two"]["cases"] == 200, str(told))
+    expect([part["driver"] for part in told["sections"]["two"]["parts"].values()] == ["580.1", "590.2"], "another driver is named")
 
 
 def another_gpu(bench: Bench) -> None:
@@ -314,12 +281,6 @@ def into_a_folder(bench: Bench) -> None:
     expect(list(told["sections"]) == ["one", "two"], str(told))
 
 
-def a_missing_wheel(bench: Bench) -> None:
-    bench.table = (*TABLE[:1], Section("python", "", (Part("suite", 0, 20, command=("true",)),), reads="junit"))
-    code, told, said = bench.run()
-    expect(code == certify.MORE and "no wheel of sluice" in said and "python" not in told["sections"], said)
-
-
 def of_its_wheel(bench: Bench) -> None:
     """The Python suite's result belongs to the wheel that it installs, not to the build in the same tree."""
     (bench.folder / "wheels").mkdir()
@@ -327,30 +288,17 @@ def of_its_wheel(bench: Bench) -> None:
     with zipfile.ZipFile(bench.folder / "wheels/sluice_gemm-1-py3.whl", "w") as wheel:
         wheel.writestr("sluice/bin/sluice", f"#!/bin/sh\necho 'sluice 1 ({'c' * 40})'\necho {sources}\n")
     junit = "<testsuite><testcase classname='a' name='x'/></testsuite>"
-    make = f"mkdir -p logs && cd {bench.folder}/gpu_results/logs && mkdir -p python_suite && echo \"{junit}\" > python_suite/junit_a.xml"
-    bench.table = (Section("python", "", (Part("suite", 0, 20, command=("sh", "-c", make)),), reads="junit"),)
+    make = f"mkdir -p logs && cd {bench.folder}/gpu_results/logs && mkdir -p python_a && echo \"{junit}\" > python_a/junit_a.xml"
+    bench.table = (command(make, "junit"),)
     code, told, said = bench.run()
-    entry = told["sections"]["python"]
-    expect(code == certify.OK and entry["tests"] == 1, said)
-    expect(entry["parts"]["suite"]["commit"] == "c" * 40, str(entry))
+    expect(code == certify.OK and told["sections"]["tool"]["tests"] == 1 and told["sections"]["tool"]["parts"]["a"]["commit"] == "c" * 40, said)
     bench.write("python/sluice/a.py", "x = 1")
     bench.plan()
     expect("the wheel is not of this tree" in bench.run()[2], "a wheel of another tree")
 
 
-def a_part_that_goes_on(bench: Bench) -> None:
-    """A part that stops early (status 3), or that lacks something here (77), gives no verdict."""
-    for status in (certify.MORE, certify_run.IMPOSSIBLE):
-        bench.table = (Section("tool", "", (Part("a", 0, 20, command=("sh", "-c", f"exit {status} # {{seconds}}")),), reads="sanitizer"),)
-        code, told, said = bench.run()
-        expect(code == certify.MORE and told["sections"]["tool"]["verdict"] == "unfinished", said)
-    bench.table = (Section("tool", "", (Part("a", 0, 20, command=("sh", "-c", "exit 1 # {seconds}")),), reads="sanitizer"),)
-    expect(bench.run()[0] == certify.FOUND, "any other status is a finding")
-
-
 def data_at_fault(bench: Bench) -> None:
-    """A result that is not judged is neither right nor wrong. If nothing was judged, nothing has been shown.
-    """
+    """A result that is not judged is neither right nor wrong. If nothing was judged, nothing has been shown."""
     def judged(*cases: dict) -> certify_results.Result:
         told = bench.folder / "told.json"
         told.write_text(json.dumps({"testsuites": [{"name": "a", "testsuite": [{"name": "x", "result": "COMPLETED", **case} for case in cases]}]}))
@@ -396,7 +344,11 @@ def readers(bench: Bench) -> None:
     expect(certify_results.judged(certify_results.Result(tests=3), 1).found == ["exit status 1"], "a status is believed")
 
 
-TESTS = (all_right, nothing_is_run_twice,
+ALL = ("one.*", "two.a*", "two.b*", "side.a*", "side.b*", "side.c*")
+TESTS = (all_right, reruns("nothing", lambda bench: None), reruns("nothing, with --again", lambda bench: None, *ALL, again=True),
+         reruns("a commit that changes nothing that ran", lambda bench: bench.plan({"built_commit": "b" * 40})),
+         reruns("another test's name, as when an enumerator adds a class", lambda bench: bench.plan(tests=("first", "of_a_new_class")), *ALL),
+         reruns("a smaller setting", fewer_cases, "two.a*"),
          # A weaker test, a weaker check, a header of tests, and launching code void parts. The other changes
          # void none.
          voids("tests/gpu/two_test.cc", '#include "shared.h"\nTEST(two, first) { EXPECT_LE(bits, 1); }', "two.a*", "two.b*"),
@@ -413,10 +365,15 @@ TESTS = (all_right, nothing_is_run_twice,
          refuses("is not of this tree, whose kernels differ", changed="sluice/kernels/a.cuh"),
          refuses("NVIDIA H200, NVIDIA H100", gpus=2, visible="0,1", seen={"1": "NVIDIA H100 80GB HBM3"}), refuses("name 2 of them", gpus=2, visible="3"),
          refuses("no GPU here: no driver", identity={"gpu": "", "no_gpu": "no driver"}), refuses("no section is called three", sections="one,three"),
-         another_name_voids_its_section, fewer_cases_void, names_of_another_build, on_several_gpus, timings_run_alone, another_driver_is_named,
+         names_of_another_build, on_several_gpus, timings_run_alone,
          found("wrong", "one bit is wrong"), found("mute", "no kernel was logged"), found("crash", "no result: it ended in two.afirst"),
-         found("skipped", "nothing ran (1 tests were skipped)"), found("nothing", "nothing ran"), no_end, one_by_one, cut_and_resumed, no_time,
-         another_gpu, into_a_folder, a_missing_wheel, of_its_wheel, a_part_that_goes_on, data_at_fault, readers)
+         found("skipped", "nothing ran (1 tests were skipped)"), found("nothing", "nothing ran"),
+         ends(certify.FOUND, "no end within 1 s: one.first hangs", Section("one", "", (Part("all", 0, 1, "one.*"),)), "hang"),
+         ends(certify.MORE, "unfinished, 0 of 1 parts", Section("one", "", (Part("all", 50, 60, "one.*"),)), seconds=10.0),
+         ends(certify.MORE, "no wheel of sluice", command("true", "junit")), ends(certify.FOUND, "exit status 1", command("exit 1 # {seconds}")),
+         ends(certify.MORE, "unfinished", command(f"exit {certify.MORE} # {{seconds}}")),
+         ends(certify.MORE, "not possible here", command(f"exit {certify_run.IMPOSSIBLE} # {{seconds}}")),
+         cut_and_resumed, another_gpu, into_a_folder, of_its_wheel, data_at_fault, readers)
 
 
 def run() -> int:

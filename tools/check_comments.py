@@ -25,55 +25,43 @@ SKIPPED = re.compile(r"SPDX-License|NOLINT|clang-format|namespace\b|https?://|no
 
 
 class Comment:
-    """A comment: the number of its first line, and its lines without comment marks."""
+    """A comment: the number of its first line, and its lines without comment marks. `doc`: it has three slashes."""
 
-    def __init__(self, line, column, alone, lines):
-        self.line, self.column, self.alone, self.lines = line, column, alone, lines
-        self.doc = False  # true for /// and Python docstrings
+    def __init__(self, line, column, alone, lines, doc=False):
+        self.line, self.column, self.alone, self.lines, self.doc = line, column, alone, lines, doc
+
+
+def put(comments, comment):
+    """Appends a comment, or its line to the last one, if that is adjacent, in the same column and of the same kind."""
+    last = comments[-1] if comments else None
+    if last and comment.alone and (last.line + len(last.lines), last.column, last.doc) == (comment.line, comment.column, comment.doc):
+        last.lines += comment.lines
+    else:
+        comments.append(comment)
 
 
 def cpp_comments(text):
     """Returns the comments of a source. Adjacent lines in one column are one comment."""
     text = re.sub(r"(?<=\d)'(?=\d)", "_", text)  # the ' in 1'000 does not begin a character literal
-    starts = [0] + [m.end() for m in re.finditer("\n", text)]
-    number = 0
     comments = []
+    line, start, seen = 1, 0, 0
     for match in PIECE.finditer(text):
         token = match.group(0)
-        if not token.startswith(("//", "/*")):
-            continue
-        while number + 1 < len(starts) and starts[number + 1] <= match.start():
-            number += 1
-        column = match.start() - starts[number]
-        alone = not text[starts[number]:match.start()].strip()
+        line, seen, start = line + text.count("\n", seen, match.start()), match.start(), text.rfind("\n", 0, match.start()) + 1
+        column, alone = match.start() - start, not text[start:match.start()].strip()
         if token.startswith("/*"):
-            lines = [re.sub(r"^\s*\*+ ?", "", line) for line in token[2:-2].strip("*!").split("\n")]
-            comments.append(Comment(number + 1, column, alone, lines))
-            continue
-        line = re.sub(r"^//[/!]?<? ?", "", token)
-        last = comments[-1] if comments else None
-        follows = last and alone and last.line + len(last.lines) == number + 1 and last.column == column
-        if follows and (text[match.start():match.start() + 3] == "///") == last.doc:
-            last.lines.append(line)
-        else:
-            comments.append(Comment(number + 1, column, alone, [line]))
-            comments[-1].doc = token.startswith("///")
+            comments.append(Comment(line, column, alone, [re.sub(r"^\s*\*+ ?", "", part) for part in token[2:-2].strip("*!").split("\n")]))
+        elif token.startswith("//"):
+            put(comments, Comment(line, column, alone, [re.sub(r"^//[/!]?<? ?", "", token)], token.startswith("///")))
     return comments
 
 
 def python_comments(text):
     comments = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type != tokenize.COMMENT or token.string.startswith("#!"):
-            continue
-        line, column = token.start
-        alone = not token.line[:column].strip()
-        body = re.sub(r"^#:? ?", "", token.string)
-        last = comments[-1] if comments else None
-        if last and alone and last.line + len(last.lines) == line and last.column == column:
-            last.lines.append(body)
-        else:
-            comments.append(Comment(line, column, alone, [body]))
+        if token.type == tokenize.COMMENT and not token.string.startswith("#!"):
+            line, column = token.start
+            put(comments, Comment(line, column, not token.line[:column].strip(), [re.sub(r"^#:? ?", "", token.string)]))
     for node in ast.walk(ast.parse(text)):
         kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         if isinstance(node, kinds) and ast.get_docstring(node):

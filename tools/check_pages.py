@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks pages. A page of docs has at most 150 lines of 110 characters, README 120. Findings and decisions begin
+"""Checks pages. A page of docs has at most 150 lines of 110 characters, README 140. Findings and decisions begin
 with their result in one short paragraph. Each relative link and anchor leads somewhere.
 
     tools/check_pages.py [--self-test]
 
-Not counted: docs/python-reference.md, and lines of blocks that a script writes (`<!-- NAME: made by ... -->`).
+Not counted: docs/python-reference.md, and, but for README, lines of blocks that a script writes (`<!-- NAME: made by ... -->`).
 The table of folders in docs/tour.md may be wide. Called by `make check` and ctest.
 """
 import pathlib
@@ -14,7 +14,7 @@ import sys
 
 import tree
 
-MOST_LINES, MOST_COLUMNS, MOST_README_LINES = 150, 110, 120
+MOST_LINES, MOST_COLUMNS, MOST_README_LINES = 150, 110, 140
 RESULT_SENTENCES, RESULT_WORDS = 3, 80
 GENERATED = re.compile(r"^<!-- [\w ]+: made by .*?^<!-- end of [\w ]+ -->$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -28,9 +28,9 @@ def anchors_of(text):
 
 
 def length_faults(name, text):
-    most = MOST_README_LINES if name == "README.md" else MOST_LINES
     lines = GENERATED.sub("", text).splitlines()
-    faults = [f"{name} has {len(lines)} lines: at most {most}; split it, or cut what is not its purpose"] if len(lines) > most else []
+    count, most = (len(text.splitlines()), MOST_README_LINES) if name == "README.md" else (len(lines), MOST_LINES)
+    faults = [f"{name} has {count} lines: at most {most}; split it, or cut what is not its purpose"] if count > most else []
     rooms = text.partition("## Folders, and what each may include\n")[2].partition("\n\n")[0].splitlines() if name == "docs/tour.md" else []
     long = [line for line in lines if len(line) > MOST_COLUMNS and line not in rooms]
     return faults + ([f"{name}: {len(long)} lines are longer than {MOST_COLUMNS} characters; wrap them, or let a cell hold a phrase: "
@@ -49,8 +49,7 @@ def result_faults(name, text):
 
 
 def link_faults(name, pages, exists):
-    """Returns the broken links of a page. `pages`: name -> text. `exists`: tells whether a file or folder
-    exists."""
+    """Returns the broken links of a page. `pages`: name -> text. `exists`: tells whether a file or folder exists."""
     faults = []
     for link in LINK.findall(re.sub(r"```.*?```|`[^`\n]*`", "", pages[name], flags=re.S)):
         path, _, anchor = link.partition("#")
@@ -86,7 +85,7 @@ def self_test():
             "docs/findings/f.md": "# F\n\nIt is so. It costs this.\n\nH200, 2026.\n",
             "docs/findings/g.md": "# G\n\nIt is so.\n\n<!-- t: made by x -->\n" + ("| " + "x" * 110 + " |\n") * 150 + "<!-- end of t -->\n",
             "docs/decisions/d.md": "# D\n\nIt is so.\n" + "\nx\n" * 73, "docs/b.md": "<!-- t: made by `make report` -->\n" + "x" * 200 + "\n<!-- end of t -->\n"}
-    bad = {"a long line": ("docs/a.md", "x" * 111 + "\n"), "many lines": ("docs/a.md", "x\n" * 151), "a long README": ("README.md", "x\n" * 121),
+    bad = {"a long line": ("docs/a.md", "x" * 111 + "\n"), "many lines": ("docs/a.md", "x\n" * 151), "a long README": ("README.md", "<!-- t: made by x -->\n" + "x\n" * 140 + "<!-- end of t -->\n"),
            "a long finding": ("docs/findings/f.md", "# F\n\nIt is so.\n\n" + "x\n" * 147),
            "a wide finding": ("docs/findings/f.md", "# F\n\nIt is so.\n\n| " + "x" * 110 + " |\n"),
            "a long decision": ("docs/decisions/d.md", "# D\n\nIt is so.\n\n" + "x\n" * 147),

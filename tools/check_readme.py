@@ -34,25 +34,21 @@ def program_of(block: str) -> str:
     return "\n".join(["#include <cstdio>", *included, BEFORE, *(line for line in lines if not line.startswith("#")), AFTER, ""])
 
 
+def rejected(command: list[str], text: str) -> list[str]:
+    """The compiler's first line on a text that it rejects."""
+    done = subprocess.run([*command, "-fsyntax-only", f"-I{ROOT / 'include'}", f"-I{ROOT}", "-"], input=text, capture_output=True, text=True)
+    return [f"{command[0]}: {done.stderr.strip().splitlines()[0]}"] if done.returncode else []
+
+
 def compile_faults(text: str, compiler: str) -> list[str]:
     found = [] if blocks(text, "cpp") else ["there is no C++ to compile"]
-    for block in blocks(text, "cpp"):
-        done = subprocess.run([compiler, "-std=c++20", "-fsyntax-only", f"-I{ROOT / 'include'}", f"-I{ROOT}", "-x", "c++", "-"],
-                              input=program_of(block), capture_output=True, text=True)
-        if done.returncode:
-            found.append(f"the C++ does not compile: {done.stderr.strip().splitlines()[0]}")
-    return found
+    return found + [fault for block in blocks(text, "cpp") for fault in rejected([compiler, "-std=c++20", "-x", "c++"], program_of(block))]
 
 
 def c_faults(text: str) -> list[str]:
     """Returns the faults of the C code in `text`: docs/cpp.md, where each block is a whole function."""
-    found = [] if blocks(text, "c") else ["docs/cpp.md has no C to compile"]
-    for block in blocks(text, "c"):
-        done = subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror", "-fsyntax-only",
-                               f"-I{ROOT / 'include'}", "-x", "c", "-"], input=block, capture_output=True, text=True)
-        if done.returncode:
-            found.append(f"the C of docs/cpp.md does not compile: {done.stderr.strip().splitlines()[-1]}")
-    return found
+    command = ["cc", "-std=c99", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror", "-x", "c"]
+    return ([] if blocks(text, "c") else ["docs/cpp.md has no C to compile"]) + [fault for block in blocks(text, "c") for fault in rejected(command, block)]
 
 
 def python_faults(text: str, names: set[str]) -> list[str]:

@@ -152,8 +152,7 @@ def check(text):
 
 
 def failures(named):
-    """Returns the number of products in all of [(name, text)], and the faults. A text without products is a
-    fault."""
+    """Returns the number of products in all of [(name, text)], and the faults. A text without products is a fault."""
     total, wrong = 0, [] if named else ["nothing to check"]
     for name, text in named:
         products, messages = check(text)

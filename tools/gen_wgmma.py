@@ -78,8 +78,7 @@ RUN = 16
 
 
 def sums_of(first, count):
-    """Returns texts for `count` accumulators from number `first` on: names in the instruction, and outputs of
-    asm."""
+    """Returns texts for `count` accumulators from number `first` on: names in the instruction, and outputs of asm."""
     numbers = range(first, first + count)
     return ", ".join(f"%{i}" for i in numbers), ", ".join(f'"+f"(d[{i}])' for i in numbers)
 

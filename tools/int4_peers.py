@@ -25,11 +25,9 @@ import time
 
 import vllm_library
 from machine import nvidia_smi
-from peers import (OURS, Entry, Race, Wanted, copies_for, head_of, launched_twice, means, measure, parser_of, plan_words, ratio_of,
-                   times_of, torch_here)
+from peers import OURS, Entry, Race, Wanted, copies_for, head_of, launched_twice, measure, parser_of, plan_words, torch_here
 
 SCHEMA = "sluice-int4-peers-1"
-PEERS = ("Marlin", "Machete")
 MOST_COPIES = 64
 ZERO = 8
 UINT4B8 = 4 << 8 | ZERO << 17 | 1 << 50  # vLLM's number of its type: 4 bits, bias 8, no special values
@@ -87,8 +85,7 @@ class Data(Wanted):
 
     @staticmethod
     def create(torch, p: Problem, whole: bool, device: str = "cuda") -> "Data":
-        """Makes the data. `whole`: tokens are -1, 0 and 1 and scales are powers of two, so that all sums are
-        exact."""
+        """Makes the data. `whole`: tokens are -1, 0 and 1 and scales are powers of two, so that all sums are exact."""
         generator = torch.Generator(device=device).manual_seed(int(whole))
         dtype, shape, unit = type_of(torch, p), (p.n, p.k // p.group), ROUNDING[p.dtype]
         codes = torch.randint(0, 16, (p.n, p.k), device=device, generator=generator, dtype=torch.uint8)
@@ -128,16 +125,23 @@ def in_words(torch, codes):
     return words
 
 
-class Sluice:
+class Contender:
+    """Has the library's operators. prepare() makes a contender's weights of the codes; launch() returns D."""
+
+    def __init__(self, torch, p: Problem):
+        self.torch, self.p, self.ops = torch, p, torch.ops._C
+
+    @staticmethod
+    def refuses(p: Problem) -> str:
+        return ""
+
+
+class Sluice(Contender):
     def __init__(self, torch, p: Problem):
         import sluice
         import sluice.torch as st
         self.sluice, self.st, self.p = sluice, st, p
         self.chosen_by, self.detail = plan_words(sluice.plan(problem_of(sluice, p), device=0))
-
-    @staticmethod
-    def refuses(p: Problem) -> str:
-        return ""
 
     def prepare(self, data: Data) -> tuple:
         self.packed = self.sluice.pack(data.codes, data.scales, group=self.p.group)
@@ -151,25 +155,19 @@ def problem_of(sluice, p: Problem):
     return sluice.Problem(p.m, p.n, p.k, a=p.dtype, packed=sluice.WeightFormat("uint4", p.group, p.dtype))
 
 
-class Marlin:
-    """Calls Marlin as vLLM does: slices of split tiles summed in fp32, no atomics, no stored zeros, no
-    act-order."""
+class Marlin(Contender):
+    """Calls Marlin as vLLM does: slices of split tiles summed in fp32, no atomics, no stored zeros, no act-order."""
     detail = "marlin_gemm"
 
     def __init__(self, torch, p: Problem):
-        self.torch, self.p, self.ops = torch, p, torch.ops._C
+        super().__init__(torch, p)
         sms = torch.cuda.get_device_properties(0).multi_processor_count
         self.locks = torch.zeros(sms, dtype=torch.int32, device="cuda")
         self.none = torch.empty(0, dtype=torch.int32, device="cuda")
 
     @staticmethod
-    def refuses(p: Problem) -> str:
-        return ""
-
-    @staticmethod
     def ordered(scales):
-        """Converts scales from n x groups to Marlin's layout: groups x n, each 64 outputs in the order of its
-        lanes."""
+        """Converts scales from n x groups to Marlin's layout: groups x n, each 64 outputs in the order of its lanes."""
         by_group = scales.t().contiguous()
         return by_group.reshape(-1, 64)[:, SCALE_ORDER].reshape(by_group.shape).contiguous()
 
@@ -183,12 +181,9 @@ class Marlin:
                                     self.p.m, self.p.n, self.p.k, True, False, True, False)
 
 
-class Machete:
+class Machete(Contender):
     """Calls Machete as vLLM does, so that it picks its schedule. It allocates D itself."""
     detail = "machete_mm"
-
-    def __init__(self, torch, p: Problem):
-        self.torch, self.p, self.ops = torch, p, torch.ops._C
 
     @staticmethod
     def refuses(p: Problem) -> str:
@@ -249,15 +244,6 @@ def shape_json(torch, arguments, p: Problem) -> dict:
             "telemetry": nvidia_smi(("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")), "contenders": contenders}
 
 
-def table(shapes: list[dict]) -> list[str]:
-    lines = ["problem".ljust(40) + "".join(name.rjust(10) for name in CONTENDERS) + "   ratio"]
-    for shape in shapes:
-        times, ratio = times_of(shape), ratio_of(shape, PEERS)
-        lines.append(shape["name"].ljust(40) + "".join((f"{times[name]:.2f}" if name in times else "-").rjust(10) for name in CONTENDERS) +
-                     (f"{ratio:8.2f}" if ratio else "       -"))
-    return lines + means(shapes, PEERS, lambda shape: shape["list"])
-
-
 def run(arguments, problems: list[Problem]) -> int:
     if (torch := torch_here()) is None:
         return 77
@@ -266,26 +252,19 @@ def run(arguments, problems: list[Problem]) -> int:
     sluice.compile([problem_of(sluice, p) for p in problems],
                    packers=[sluice.WeightFormat("uint4", *key) for key in sorted({(p.group, p.dtype) for p in problems})])
     head = head_of(torch, arguments, SCHEMA, versions | {"sluice": sluice.__version__})
-    return measure(arguments, head, problems, functools.partial(shape_json, torch, arguments), table)
+    return measure(arguments, head, problems, functools.partial(shape_json, torch, arguments))
 
 
-def parse(words: list[str]):
+def main() -> int:
     parser = parser_of(__doc__, rounds=9, rest_ms=20.0, seconds=600.0)
-    parser.add_argument("lists", type=pathlib.Path, nargs="*", help="files of problems")
-    parser.add_argument("--wheel", type=pathlib.Path, help="vLLM's wheel, or what tools/vllm_library.py made of it")
-    arguments = parser.parse_args(words)
-    if not arguments.self_test and (not arguments.lists or not arguments.wheel):
-        parser.error("name lists of problems, and --wheel")
-    return arguments
+    parser.add_argument("lists", type=pathlib.Path, nargs="+", help="files of problems")
+    parser.add_argument("--wheel", type=pathlib.Path, required=True, help="vLLM's wheel, or what tools/vllm_library.py made of it")
+    chosen = parser.parse_args()
+    try:
+        return run(chosen, [p for file in chosen.lists for p in problems_of(file.read_text(), file.stem)])
+    except ValueError as why:
+        parser.error(str(why))
 
 
 if __name__ == "__main__":
-    chosen = parse(sys.argv[1:])
-    if chosen.self_test:
-        from int4_self_test import self_test
-        sys.exit(self_test())
-    try:
-        wanted = [p for file in chosen.lists for p in problems_of(file.read_text(), file.stem)]
-    except ValueError as why:
-        sys.exit(f"int4_peers: {why}")
-    sys.exit(run(chosen, wanted))
+    sys.exit(main())

@@ -1,10 +1,9 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`int4_peers.py --self-test`: lists, the draw, tables and the small wheel, on made-up problems and a made-up
+"""Tests of int4_peers.py: lists, the draw and the small wheel, on made-up problems and a made-up
 library. Needs no GPU, torch or vLLM; runs in ctest. tests/python/test_int4_peers.py has the judge, which needs
 torch.
 """
-import contextlib
-import io
 import pathlib
 import struct
 import subprocess
@@ -14,21 +13,11 @@ import zipfile
 
 import vllm_library
 from elf import elf_of
-from int4_peers import PEERS, Machete, Marlin, Problem, parse, problems_of, table
-from peers import OURS, contender_json, copies_for, faults, launches_for, quantile, ratio_of, turns
+from int4_peers import Machete, Marlin, Problem, problems_of
+from peers import OURS, contender_json, copies_for, faults, launches_for, quantile, turns
 from tree import refusal
 
 SHAPES = pathlib.Path(__file__).resolve().parent.parent / "bench/shapes"
-
-
-def check_arguments() -> None:
-    chosen = parse(["a.txt", "b.txt", "--wheel", "w.whl", "--seconds", "60"])
-    assert [file.name for file in chosen.lists] == ["a.txt", "b.txt"] and chosen.seconds == 60.0 and chosen.json is None, chosen
-    for words in ([], ["a.txt"], ["--wheel", "w.whl"]):
-        text = io.StringIO()
-        with contextlib.redirect_stderr(text), contextlib.suppress(SystemExit):
-            parse(words)
-        assert "name lists of problems, and --wheel" in text.getvalue(), (words, text.getvalue())
 
 
 def check_statistics() -> None:
@@ -67,19 +56,10 @@ def check_draw() -> None:
     assert len(problems_of((SHAPES / "int4_known.txt").read_text(), "known")) == 48
 
 
-def check_table() -> None:
-    def shape(m: int, contenders: list[dict]) -> dict:
-        return {"name": f"{m}x4096x4096 int4 g64 bf16", "list": "a list", "contenders": contenders}
-    ours, marlin, machete = (contender_json(name, "", [us], 300, "right") for name, us in ((OURS, 5.0), ("Marlin", 10.0), ("Machete", 8.0)))
-    wrong, refused = {"name": "Machete", "verified": False, "error": "3 of 4 elements are wrong"}, {"name": "Machete", "verified": False, "refused": "no"}
-    shapes = [shape(1, [ours, marlin, machete]), shape(2, [ours, marlin, refused]), shape(3, [ours, marlin, wrong]), shape(4, [marlin, machete])]
-    assert [ratio_of(one, PEERS) for one in shapes] == [1.6, 2.0, 2.0, None]
-    lines = table(shapes)
-    assert lines[1].split()[-4:] == ["5.00", "10.00", "8.00", "1.60"] and lines[4].split()[-4:] == ["-", "10.00", "8.00", "-"], lines
-    assert lines[-1] == "a list: 1.857 times the faster of Marlin and Machete (1.60 to 2.00; 3)", lines
-    assert faults(shapes) == ["3x4096x4096 int4 g64 bf16: Machete: 3 of 4 elements are wrong"]
-    assert Machete.refuses(Problem("", 1, 128, 128, 32, "fp16")) and not Machete.refuses(Problem("", 1, 128, 128, 64, "fp16"))
-    assert not Marlin.refuses(Problem("", 1, 128, 128, 32, "fp16"))
+def check_refusals() -> None:
+    ours, wrong = contender_json(OURS, "", [5.0], 300, "right"), {"name": "Machete", "verified": False, "error": "3 of 4 elements are wrong"}
+    assert faults([{"name": "a", "contenders": [ours, wrong]}]) == ["a: Machete: 3 of 4 elements are wrong"]
+    assert [make.refuses(Problem("", 1, 128, 128, group, "fp16")) != "" for make in (Machete, Marlin) for group in (32, 64)] == [True, False, False, False]
 
 
 def library_of(*binaries: list[tuple[int, int, bytes]]) -> bytes:
@@ -92,8 +72,7 @@ def library_of(*binaries: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def check_wheel() -> None:
-    """The small wheel must keep everything that a Hopper GPU loads: its cubins, and PTX for kernels without
-    one."""
+    """The small wheel must keep everything that a Hopper GPU loads: its cubins, and PTX for kernels without one."""
     ptx, cubin = vllm_library.PTX, vllm_library.CUBIN
     elf = library_of([(cubin, 80, b"A" * 8), (ptx, 80, b"B" * 16), (cubin, 90, b"C" * 8)], [(cubin, 80, b"D" * 8), (ptx, 80, b"E" * 8)],
                      [(cubin, 100, b"F" * 8)])
@@ -114,12 +93,7 @@ def check_wheel() -> None:
         assert "is no wheel of vLLM" in refusal(ValueError, vllm_library.shrink, source, target)
 
 
-def self_test() -> int:
-    check_arguments()
-    check_statistics()
-    check_lists()
-    check_draw()
-    check_table()
-    check_wheel()
+if __name__ == "__main__":
+    for check in (check_statistics, check_lists, check_draw, check_refusals, check_wheel):
+        check()
     print("int4_peers: self-test passed")
-    return 0

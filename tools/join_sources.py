@@ -38,17 +38,16 @@ NO_NAMES = {"if", "for", "while", "return", "static_assert", "operator", "switch
 
 
 def own_names(text):
-    """Returns the names that only a file itself can see, by kind. House style puts each at the start of a
-    line."""
+    """Returns the names that only a file itself can see, by kind. House style puts each at the start of a line."""
     names = {name: "type" for name in MACRO.findall(text)}
     hidden = False
     lines = text.split("\n")
     for number, line in enumerate(lines):
         if line.startswith("namespace {"):
             hidden = True
-        # Comments have been removed from the text.
-        elif hidden and line.startswith("}") and line.strip() == "}":
-            hidden = not is_end_of_namespace(lines, number)
+        elif hidden and line.rstrip() == "}":
+            # A brace alone ends a function or the namespace, and only the latter follows an empty line.
+            hidden = number > 0 and bool(lines[number - 1].strip())
         if not line or not (line[0].isalpha() or line[0] == "_"):
             continue
         if match := ALIAS.match(line) or TAKEN.match(line):
@@ -66,12 +65,6 @@ def own_names(text):
         elif match := VALUE.match(line):
             names[match[1]] = "value"
     return {name: kind for name, kind in names.items() if name not in NO_NAMES}
-
-
-def is_end_of_namespace(lines, number):
-    """A brace alone at the start of a line ends a function or the namespace. Only the latter follows an empty
-    line."""
-    return number == 0 or not lines[number - 1].strip()
 
 
 def code_of(text):
@@ -97,11 +90,6 @@ def header(name):
             return Header(frozenset(WORD.findall(code)), frozenset(CALL.findall(code)), frozenset(INCLUDE.findall(text)),
                           frozenset(shown_names(code)), frozenset(PLACE.findall(code)))
     return None
-
-
-def is_first(name):
-    """Returns true if a header is precompiled and so comes before every source. Device code is not."""
-    return name.endswith(".h")
 
 
 def headers_of(names):
@@ -132,7 +120,7 @@ class Source:
         """Returns true if this file, or a header that is read after `earlier`, may use `name` for something
         outside of functions and classes. Files compile on their own. So a word that none of its headers
         declares, and that is not called, is a local variable or a member."""
-        new = [header(one) for one in self.headers - earlier.headers if not is_first(one)]
+        new = [header(one) for one in self.headers - earlier.headers if not one.endswith(".h")]  # .h files are precompiled
         if name in self.own or name in self.calls or (name in self.words and (kind == "type" or name in self.told)):
             return True
         return any(name in one.calls or (kind != "function" and name in one.words) for one in new)
@@ -221,7 +209,7 @@ def main():
     if given.self_test:
         return self_test()
     sources = [Source(path, Path(path).read_text()) for path in given.files]
-    headers = {name for source in sources for name in source.headers if is_first(name)}
+    headers = {name for source in sources for name in source.headers if name.endswith(".h")}
     # A header of the folder that defines a word of the compiler's (__device__) must come before all others.
     apart = [source for source in sources if is_apart(source, headers) or
              any(name.startswith("__") for text in beside(source.path, Path(source.path).read_text()) for name in MACRO.findall(text))]

@@ -1,17 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lists pairs of source files that share tokens: the part of the smaller file that stands verbatim in the
-other.
+"""Checks that source files share no tokens: the part of the smaller file that stands verbatim in another.
 
-    tools/overlap.py [folder ...]  lists pairs of 15 % and more, largest share first
     tools/overlap.py --check       fails on a pair of 25 % and more that is not in tools/overlap_pairs.txt,
                                    and on a listed pair that shares less: take it off the list
     tools/overlap.py --self-test
 
 A token is a word, number, string or sign; comments, preprocessor lines and imports hold none. A token counts
 when it lies in a run of RUN tokens or more that the other file has too. Headers (.h) are left out, because
-declarations repeat by nature; so are files of fewer than TOKENS tokens. Default folders: sluice include cli
-bench python.
+declarations repeat by nature; so are files of fewer than TOKENS tokens.
 """
 import collections
 import re
@@ -21,7 +18,7 @@ import tree
 
 LIST = "tools/overlap_pairs.txt"
 FOLDERS = ("sluice", "include", "cli", "bench", "python")
-LISTED, LEAST, RUN, TOKENS = 0.15, 0.25, 12, 150
+LEAST, RUN, TOKENS = 0.25, 12, 150
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[A-Za-z_]\w*|\d[\w.\']*|::|->|<<|>>|[-+*/%&|^=!<>]=|&&|\|\||[^\s\w]')
 
 
@@ -50,10 +47,6 @@ def shares(texts):
                 if other != name and (len(tokens), name) <= (len(files[other]), other):
                     covered[name, other].update(range(i, i + RUN))
     return sorted(((len(c) / len(files[a]), a, b) for (a, b), c in covered.items()), reverse=True), len(files)
-
-
-def found_in(folders):
-    return shares({name: tree.text_of(name) for name in tree.written(".cc", ".cuh", ".py", folders=folders)})
 
 
 def listed(text):
@@ -88,14 +81,9 @@ def self_test():
 
 
 def check():
-    return faults(found_in(FOLDERS)[0], listed(tree.text_of(LIST)))
-
-
-def pairs():
-    found, count = found_in(tuple(sys.argv[1:]) or FOLDERS)
-    lines = [f"{100 * share:5.1f} %  {a}  in  {b}" for share, a, b in found if share >= LISTED]
-    return [*lines, f"{len(lines)} pairs of {count} files share {100 * LISTED:g} % and more"] if lines else []
+    texts = {name: tree.text_of(name) for name in tree.written(".cc", ".cuh", ".py", folders=FOLDERS)}
+    return faults(shares(texts)[0], listed(tree.text_of(LIST)))
 
 
 if __name__ == "__main__":
-    sys.exit(tree.run("overlap", check if "--check" in sys.argv else pairs, self_test))
+    sys.exit(tree.run("overlap", check, self_test))

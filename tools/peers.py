@@ -157,28 +157,6 @@ def plan_words(plan) -> tuple[str, str]:
     return plan.source, next(line.partition(" ")[2].strip() for line in plan.text.splitlines() if line.startswith("kernel"))
 
 
-def times_of(shape: dict) -> dict[str, float]:
-    return {c["name"]: c["us"]["median"] for c in shape["contenders"] if c.get("verified")}
-
-
-def ratio_of(shape: dict, peers: tuple[str, ...]) -> float | None:
-    """Returns the faster peer's time divided by ours; None if either is wrong or missing."""
-    times = times_of(shape)
-    theirs = [times[name] for name in peers if name in times]
-    return min(theirs) / times[OURS] if theirs and OURS in times else None
-
-
-def means(shapes: list[dict], peers: tuple[str, ...], group: Callable[[dict], str]) -> list[str]:
-    """A line for each group of shapes: the geometric mean of the ratios, the least, the most and their number."""
-    lines = []
-    for name in dict.fromkeys(map(group, shapes)):
-        if ratios := [ratio for shape in shapes if group(shape) == name and (ratio := ratio_of(shape, peers))]:
-            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-            whose = " and ".join(peers) if len(peers) == 1 else "the faster of " + " and ".join(peers)
-            lines.append(f"{name}: {mean:.3f} times {whose} ({min(ratios):.2f} to {max(ratios):.2f}; {len(ratios)})")
-    return lines
-
-
 def faults(shapes: list[dict]) -> list[str]:
     return [f"{shape['name']}: {c['name']}: {c['error']}" for shape in shapes for c in shape["contenders"] if "error" in c]
 
@@ -207,9 +185,9 @@ def head_of(torch, arguments: argparse.Namespace, schema: str, versions: dict, *
                        "fill": "normal", **method}}
 
 
-def measure(arguments: argparse.Namespace, head: dict, problems: list, shape_of: Callable, table: Callable) -> int:
+def measure(arguments: argparse.Namespace, head: dict, problems: list, shape_of: Callable) -> int:
     """Races problem after problem until the time is up, and returns the exit status. The record is written after each
-    shape, because a machine may be taken away. `table`: lines for people."""
+    shape, because a machine may be taken away; tools/report.py makes tables of it."""
     end, shapes = time.monotonic() + arguments.seconds, []
     for problem in problems:
         if time.monotonic() > end:
@@ -219,7 +197,7 @@ def measure(arguments: argparse.Namespace, head: dict, problems: list, shape_of:
         shapes.append(shape_of(problem))
         if arguments.json:
             arguments.json.write_text(json.dumps({**head, "cut": len(problems) - len(shapes), "shapes": shapes}, indent=1) + "\n")
-    print("\n".join([*table(shapes), *faults(shapes)]))
+    print("\n".join([*faults(shapes), f"{len(shapes)} of {len(problems)} problems"]))
     return WRONG if faults(shapes) else CUT if len(shapes) < len(problems) else OK
 
 
@@ -229,5 +207,4 @@ def parser_of(text: str, rounds: int, rest_ms: float, seconds: float) -> argpars
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--rest-ms", type=float, default=rest_ms)
     parser.add_argument("--seconds", type=float, default=seconds, help=f"begin no problem later than this (default {seconds:g})")
-    parser.add_argument("--self-test", action="store_true")
     return parser

@@ -3,14 +3,13 @@
 """Compiles kernels that write WGMMA's A into registers, and scans their machine code with
 check_wgmma_registers.py.
 
-    tools/scan_packed_cubins.py [--tool build/release/sluice] [--cache-dir DIR] [--all] [--jobs N]
+    tools/scan_packed_cubins.py [--tool build/release/sluice] [--cache-dir DIR] [--jobs N]
 
-Needs no GPU, but NVRTC (SLUICE_NVRTC or a toolkit's) and nvdisasm: on PATH, SLUICE_NVDISASM, pip's
-nvidia-cuda-nvdisasm, or else installed into .venv/scan.
+Needs no GPU, but NVRTC (SLUICE_NVRTC or a toolkit's) and nvdisasm: on PATH, SLUICE_NVDISASM, or
+else installed into .venv/scan.
 
 CI takes a kernel for each path through the code that writes such registers (covering()). It combines types of
 tokens and weights, with and without stored zeros, with each group and each tile of strip.cuh and wide.cuh.
-``--all`` crosses these with each other and with types of scales, ten times as many.
 
 Prints the numbers of kernels and products scanned. Exit status 1: one is wrong, there were none, or
 docs/packed.md does not name the NVRTC; 77: no nvdisasm (1 with SLUICE_NO_SKIPS).
@@ -53,19 +52,8 @@ def byte_line(weights, group, scale, m, tile):
             f"--weight-scale {scale} {tile}")
 
 
-def every():
-    """Returns lines of a file for ``sluice compile --shapes``: all combinations."""
-    for (tokens, weights), group, scale in itertools.product(HALF, GROUPS, SCALES):
-        for m, tiles in ((33, ("", *STRIPS)), (300, ("", *WIDES))):
-            for tile in tiles:
-                yield half_line(tokens, weights, group, scale, m, tile)
-    for weights, group, scale in itertools.product(BYTE, GROUPS, SCALES):
-        for m, tile in ((1, ""), (33, ""), (300, ""), *((33, strip) for strip in STRIPS)):
-            yield byte_line(weights, group, scale, m, tile)
-
-
 def covering():
-    """Returns a part of every(), in which each type of tokens and weights occurs with each tile, group and
+    """Returns lines of a file for ``sluice compile --shapes``: each type of tokens and weights with each tile, group and
     type of scale."""
     for turn, (tokens, weights) in enumerate(HALF):
         for m, tiles in ((33, ("", *STRIPS)), (300, ("", *WIDES))):
@@ -77,29 +65,20 @@ def covering():
 
 
 def check_covering():
-    some, full = list(covering()), set(every())
-    assert set(some) <= full
-    pairs = {(kind, word) for line in some for kind in [line[line.index("--dtype"):line.index(" --group")].split(" --d ")[0]
+    pairs = {(kind, word) for line in covering() for kind in [line[line.index("--dtype"):line.index(" --group")].split(" --d ")[0]
              + line[line.index("--weights"):line.index(" --group")]] for word in re.findall(r"--group \d+|--weight-scale \w+", line)}
     assert len(pairs) == (len(HALF) + len(BYTE)) * (len(GROUPS) + len(SCALES)), len(pairs)
 
 
 def disassembler():
-    given = os.environ.get("SLUICE_NVDISASM") or shutil.which("nvdisasm")
-    if given:
+    if given := os.environ.get("SLUICE_NVDISASM") or shutil.which("nvdisasm"):
         return given
-    for folder in sys.path:  # folders with pip's packages
-        for place in ("nvidia/cu13/bin", "nvidia/cuda_nvdisasm/bin", "triton/backends/nvidia/bin"):
-            found = pathlib.Path(folder) / place / "nvdisasm"
-            if found.exists():
-                return str(found)
-    own = ROOT / ".venv/scan"
-    if not list(own.glob("lib/python*/site-packages/nvidia/cu13/bin/nvdisasm")):
+    own, place = ROOT / ".venv/scan", "lib/python*/site-packages/nvidia/cu13/bin/nvdisasm"
+    if not list(own.glob(place)):
         subprocess.run([sys.executable, "-m", "venv", str(own)], check=False)
         subprocess.run([str(own / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r",
                         str(ROOT / "tools/scan-requirements.txt")], check=False)
-    found = list(own.glob("lib/python*/site-packages/nvidia/cu13/bin/nvdisasm"))
-    if found:
+    if found := list(own.glob(place)):
         return str(found[0])
     print("no nvdisasm: put it on PATH, set SLUICE_NVDISASM, or let pip install tools/scan-requirements.txt")
     sys.exit(1 if os.environ.get("SLUICE_NO_SKIPS") else 77)
@@ -131,7 +110,6 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--tool", default=str(ROOT / "build/release/sluice"))
     options.add_argument("--cache-dir", default="")
-    options.add_argument("--all", action="store_true")
     options.add_argument("--jobs", type=int, default=0)
     given = options.parse_args()
     check_covering()
@@ -139,7 +117,7 @@ def main():
     with tempfile.TemporaryDirectory() as own, concurrent.futures.ProcessPoolExecutor(given.jobs or os.cpu_count()) as pool:
         cache = pathlib.Path(given.cache_dir or own)
         shapes = pathlib.Path(own) / "shapes.txt"
-        lines = [" ".join(line.split()) + " --no-records" for line in (every() if given.all else covering())]
+        lines = [" ".join(line.split()) + " --no-records" for line in covering()]
         # Tiles are tried one by one first, because a single one that does not fit a format would make the
         # tool refuse the whole file.
         plans = [[given.tool, "plan", "--device", "host", *line.split()] for line in lines]

@@ -6,7 +6,7 @@ promoted sums.
     tools/torch_rowwise.py --out bench/results/h200/row_torch.json
 
 Needs a Hopper GPU, torch and the Python package sluice (its library may be named by SLUICE_LIBRARY). The
-problems are those of `sluice bench --set row`, whose cuBLASLt is the other peer. Both contenders read the same
+problems are those of `sluice bench --set row`, read from its record; its cuBLASLt is the other peer. Both contenders read the same
 operands. Each is checked before it is timed: all bits of sums of whole numbers, and real data within a bound
 of fp64. Then they race as peers.py says, cold L2 by copies of all operands.
 
@@ -14,17 +14,17 @@ SLUICE_COMMIT names the commit of the library, if that is not the one of this tr
 wrong or missing, 3 --seconds ran out before the last problem, 77 no GPU or torch.
 """
 import functools
+import json
 import pathlib
 import sys
 
+import result_files
 from machine import nvidia_smi
-from peers import OURS, Entry, Race, Wanted, copies_for, faults, head_of, launched_twice, means, measure, parser_of, plan_words, torch_here
+from peers import OURS, Entry, Race, Wanted, copies_for, head_of, launched_twice, measure, parser_of, plan_words, torch_here
 
 SCHEMA = "sluice-row-torch-1"
 PEER = "torch._scaled_mm"
-# As row_set() of bench/shapes.cc has them; the self-test compares.
-TOKENS = (1, 2, 4, 8, 16, 32, 48, 64, 256, 1024, 4096)
-LAYERS = ((4096, 4096), (8192, 8192), (1280, 8192), (8192, 1024), (7168, 8192), (8192, 3584), (28672, 4096), (4096, 14336))
+SET = pathlib.Path(__file__).resolve().parent.parent / "bench/results/h200/row.json"
 # Half a unit in the last place of bf16, and the largest relative error of a promoted sum (docs/numerics.md).
 ROUNDING, SUM_ERROR = 2.0 ** -8, 2.0 ** -10
 
@@ -98,40 +98,18 @@ def shape_json(torch, arguments, shape: tuple[int, int, int]) -> dict:
             "chosen_by": chosen_by, "copies": len(bench.copies), "telemetry": before, "contenders": contenders}
 
 
-def summary(shapes: list[dict]) -> list[str]:
-    return means(shapes, (PEER,), lambda shape: f"{shape['problem']['m']:5} tokens")
-
-
 def run(arguments) -> int:
     if (torch := torch_here()) is None:
         return 77
     import sluice
-    problems = [(m, n, k) for m in arguments.m or TOKENS for n, k in LAYERS]
+    every = [shape["problem"] for shape in json.loads(result_files.text_of(SET))["shapes"]]
+    problems = [(p["m"], p["n"], p["k"]) for p in every if not arguments.m or p["m"] in arguments.m]
     sluice.prepare([problem_of(sluice, shape) for shape in problems])
     head = head_of(torch, arguments, SCHEMA, {"sluice": sluice.__version__}, sums="promoted", scales="row")
-    return measure(arguments, head, problems, functools.partial(shape_json, torch, arguments), summary)
-
-
-def self_test() -> int:
-    """Compares the problems with bench/shapes.cc, and summarises invented results. Needs neither torch nor a
-    GPU."""
-    source = (pathlib.Path(__file__).resolve().parent.parent / "bench" / "shapes.cc").read_text(encoding="utf-8")
-    made = source.partition("row_set() {")[2].partition("}\n\n")[0]
-    assert "{" + ", ".join(map(str, TOKENS)) + "}" in made, "TOKENS are not those of row_set()"
-    layers = "".join(source.partition("kLayers = {{")[2].partition("}};")[0].split())
-    assert layers == ",".join("{%d,%d}" % layer for layer in LAYERS), "LAYERS are not kLayers"
-
-    def timed(name: str, us: float) -> dict:
-        return {"name": name, "us": {"median": us}, "verified": True}
-    good = {"name": "a", "problem": {"m": 1}, "contenders": [timed(OURS, 2.0), timed(PEER, 4.0)]}
-    bad = {"name": "b", "problem": {"m": 1}, "contenders": [timed(OURS, 2.0), {"name": PEER, "verified": False, "error": "wrong"}]}
-    assert summary([good, bad]) == [f"    1 tokens: 2.000 times {PEER} (2.00 to 2.00; 1)"], summary([good, bad])
-    assert faults([good, bad]) == [f"b: {PEER}: wrong"]
-    return 0
+    return measure(arguments, head, problems, functools.partial(shape_json, torch, arguments))
 
 
 if __name__ == "__main__":
     parser = parser_of(__doc__, rounds=7, rest_ms=5.0, seconds=120.0)
-    parser.add_argument("--m", type=int, nargs="+", choices=TOKENS, help="only these numbers of tokens")
-    given = parser.parse_args()
-    sys.exit(self_test() if given.self_test else run(given))
+    parser.add_argument("--m", type=int, nargs="+", help="only these numbers of tokens")
+    sys.exit(run(parser.parse_args()))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shows what a change does to machine code and to plans: one hash for each registered kernel and each plan.
 
-    tools/unchanged.py write FILE             hashes of this tree; FILE may end in .xz
+    tools/unchanged.py write FILE             hashes of this tree; compressed to FILE.xz if large
     tools/unchanged.py compare FILE           the same beside FILE: names each difference, exit status 1 if there is one
     tools/unchanged.py --self-test
 
@@ -20,7 +20,6 @@ import argparse
 import collections
 import concurrent.futures
 import hashlib
-import lzma
 import os
 import pathlib
 import re
@@ -30,6 +29,7 @@ import sys
 import tempfile
 
 import elf
+import result_files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Words of plan texts that were renamed on purpose: (new word, word in older hashes).
@@ -190,11 +190,6 @@ def lines_of_tree(args):
     return lines
 
 
-def read(path):
-    data = pathlib.Path(path).read_bytes()
-    return (lzma.decompress(data) if str(path).endswith(".xz") else data).decode().splitlines()
-
-
 def shown(kept, old, new):
     """Returns both texts of a plan, if the cache has them, with the lines that differ."""
     for before, after in zip(old.split(), new.split()):
@@ -202,12 +197,7 @@ def shown(kept, old, new):
         if before == after or not all(t.is_file() for t in texts):
             continue
         was, now = [t.read_text().splitlines() for t in texts]
-        for line in was:
-            if line not in now:
-                yield f"    - {line}"
-        for line in now:
-            if line not in was:
-                yield f"    + {line}"
+        yield from [f"    - {line}" for line in was if line not in now] + [f"    + {line}" for line in now if line not in was]
 
 
 def differences(before, after, only="", kept=pathlib.Path("/nonexistent")):
@@ -293,11 +283,10 @@ def main():
         parser.error("say write or compare, and a file")
     lines = lines_of_tree(args)
     if args.verb == "write":
-        data = ("\n".join(lines) + "\n").encode()
-        pathlib.Path(args.file).write_bytes(lzma.compress(data, preset=9 | lzma.PRESET_EXTREME) if args.file.endswith(".xz") else data)
+        result_files.write(result_files.plain(pathlib.Path(args.file)), "\n".join(lines) + "\n")
         print(f"{len(lines) - 1} hashes in {args.file}")
         return 0
-    before = read(args.file)
+    before = result_files.text_of(pathlib.Path(args.file)).splitlines()
     found = list(differences(before, lines, args.only, pathlib.Path(args.cache) / "plans"))
     if before[0] != lines[0]:
         print(f"{args.file} is of NVRTC {before[0].split()[-1]}, this tree of {lines[0].split()[-1]}: plans alone are compared")

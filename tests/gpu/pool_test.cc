@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the pools that need no GPU. One fills a cache folder to be copied to the GPU machine
-// (tools/gpu_pool.sh); the others check that the pools cover all classes.
+// (CONTRIBUTING.md); the others check that the pools cover all classes.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -7,23 +7,20 @@ failures. The peer of a dense product is cuBLASLt's fastest algorithm in the rac
 empty.
 """
 import csv
-import functools
 import io
 import json
 import pathlib
 import re
-import subprocess
 
 import result_files
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 OURS, TUNED, FIRST, PEER, READ = "sluice", "sluice tuned", "cuBLASLt first", "cuBLASLt", "read floor"
 CUDNN = ("cuDNN first", "cuDNN best", "cuDNN same bits")
 SWEEP = "wgrad_sweep"  # every plan tried, which docs/tuning-wgrad.md tells of
 OUR_FP8, PEER_FP8, PEER_16 = "sluice FP8", "cuBLASLt FP8", "cuBLASLt 16"
 NO_COMMIT = "commit not recorded"
 NOT_OF_THE_BENCH = ("certificate", "rows", "row_torch")  # they have tables of their own
-KERNELS = ("sluice/device", "sluice/kernels", "sluice/spec")
 
 
 def is_drawn(name: str) -> bool:
@@ -46,8 +43,7 @@ def bench_shapes(folder: pathlib.Path, takes=lambda name: True) -> list[tuple[st
 
 
 def commit_of(record: dict) -> str:
-    """Returns seven digits, and "-dirty" if the build differed from the commit; "" if the record names no
-    commit."""
+    """Returns seven digits, and "-dirty" if the build differed from the commit; "" if the record names no commit."""
     found = re.fullmatch(r"([0-9a-f]{7})[0-9a-f]{0,33}(-dirty)?", str(record.get("commit") or ""))
     return found[1] + (found[2] or "") if found else NO_COMMIT
 
@@ -168,8 +164,7 @@ def chain_rows(path: pathlib.Path) -> list[dict]:
 
 
 def ranges(folder: pathlib.Path) -> list[dict]:
-    """A line a layer: few kernels for a range of rows beside a kernel for each number of rows (`sluice
-    rows`)."""
+    """A line a layer: few kernels for a range of rows beside a kernel for each number of rows (`sluice rows`)."""
     rows = []
     for layer in load(folder / "rows.json", "sluice-rows-1").get("layers", ()):
         timed = layer.get("measured", {})
@@ -178,21 +173,6 @@ def ranges(folder: pathlib.Path) -> list[dict]:
                      "model_mean_loss": layer.get("model", {}).get("mean_loss"), "mean_loss": timed.get("mean_loss"),
                      "worst_loss": timed.get("worst_loss"),
                      "worst_first_call_us": layer.get("first_calls", {}).get("worst_us"), "wrong": len(wrong), "failed": layer.get("error", "")})
-    return rows
-
-
-def triton(folder: pathlib.Path) -> list[dict]:
-    """A line for each number of rows: the fastest right Triton kernel, and omissions of its search. `cut`: time ran out
-    before all candidates were tried."""
-    rows = []
-    for shape in load(folder / "peers" / "triton_sweep.json", "sluice-peers-1").get("shapes", ()):
-        good, tuning = [c for c in shape["contenders"] if right(c)], shape["tuning"]
-        best = min((c for c in good if c["name"].startswith("Triton")), key=lambda c: c["us"]["median"], default=None)
-        rows.append({**{key: shape["problem"][key] for key in ("m", "n", "k", "a")}, "triton_us": best and best["us"]["median"],
-                     "config": best and best["detail"],
-                     "torch_us": next((c["us"]["median"] for c in good if not c["name"].startswith("Triton")), None),
-                     "candidates": tuning["candidates"], "timed": tuning["timed"], "refused": tuning["refused"], "wrong": len(tuning["wrong"]),
-                     "cut": int(tuning["timed"] + tuning["refused"] + len(tuning["wrong"]) < tuning["candidates"])})
     return rows
 
 
@@ -253,8 +233,7 @@ def decoding(folder: pathlib.Path) -> list[dict]:
 
 
 def blocks(folder: pathlib.Path) -> list[dict]:
-    """Returns a row per number of tokens: a block of a model under torch.compile (examples/llama_block.py).
-    """
+    """Returns a row per number of tokens: a block of a model under torch.compile (examples/llama_block.py)."""
     rows = []
     for file, row in python_rows(folder, "llama_block*.json"):
         ways = [us for name, us in row.items() if name.startswith("sluice") and name.endswith(" us")]
@@ -278,7 +257,7 @@ def files(folder: pathlib.Path) -> list[dict]:
     return rows
 
 
-TABLES = {"products": products, "packed": packed, "packed_blind": lambda folder: packed(folder, drawn=True), "chains": chains, "drawn_chains": drawn_chains, "ranges": ranges, "triton": triton,
+TABLES = {"products": products, "packed": packed, "packed_blind": lambda folder: packed(folder, drawn=True), "chains": chains, "drawn_chains": drawn_chains, "ranges": ranges,
           "int4_peers": int4_peers, "blocks": blocks, "row_torch": row_torch, "decoding": decoding, "files": files, "convolutions": convolutions}
 
 
@@ -310,58 +289,18 @@ def texts_of(folder: pathlib.Path) -> dict[str, str]:
     return {name: text for name, make in TABLES.items() if (text := text_of(make(folder)))}
 
 
-def git(*words: str) -> str | None:
-    """Returns the output of git; None if it fails."""
-    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else None
+class Data:
+    """The tables of one GPU, read from the text of its CSV files."""
 
+    def __init__(self, texts: dict[str, str], folder: str = ""):
+        self.texts, self.folder = texts, folder
+        self.tables = {name: parsed(text) for name, text in texts.items()}
 
-@functools.cache
-def head() -> str:
-    return (git("rev-parse", "--short=7", "HEAD") or NO_COMMIT)[:7]
+    def rows(self, table: str, sets: tuple[str, ...] = ()) -> list[dict]:
+        return [row for row in self.tables.get(table, []) if not sets or row["set"] in sets]
 
+    def commit(self, file: str) -> str:
+        return next((row["commit"] for row in self.rows("files") if row["file"] == f"{file}.json"), NO_COMMIT)
 
-class CountedAt:
-    """The commit from which ages are counted: HEAD when pages are made. A page that is checked names its own.
-    """
-    commit = ""
-
-
-def counted_at() -> str:
-    return CountedAt.commit or head()
-
-
-@functools.cache
-def commits_between(old: str, new: str, *paths: str) -> int | None:
-    """Returns the number of commits between two commits that touch `paths`; None if git does not know them.
-    """
-    if NO_COMMIT in (old, new):
-        return None
-    count = git("rev-list", "--count", f"{old}..{new}", *(["--", *paths] if paths else []))
-    return int(count) if count else None
-
-
-def age_of(commit: str) -> tuple[int | None, int | None]:
-    """The commits from this one to counted_at(), and those of them that touch kernels."""
-    return tuple(commits_between(commit.removesuffix("-dirty"), counted_at(), *paths) for paths in ((), KERNELS))
-
-
-def age_words(commit: str) -> str:
-    """", 91 commits back (4 touch kernels)"; "" if git does not know."""
-    age, of_kernels = age_of(commit)
-    return "" if age is None else f", {age} commit{'s' * (age != 1)} back ({of_kernels} touch{'es' * (of_kernels == 1)} kernels)"
-
-
-def drawn_from() -> str:
-    """Returns the commit in the first line of the newest random list; "" if it names none."""
-    found = re.search(r"\b[0-9a-f]{40}\b", (ROOT / "bench/shapes/blind.txt").read_text().splitlines()[0])
-    return found[0] if found else ""
-
-
-def first_look(commit: str, drawn: str | None = None) -> bool:
-    """Returns true if a list was measured with the library from which it was drawn, so that nothing can be
-    fitted to it. The list is bench/shapes/blind.txt, or the one of commit `drawn`. The commit that adds the
-    list is a later one with the same library."""
-    # Git knows neither an unrecorded commit nor one that ends in -dirty.
-    drawn = drawn_from() if drawn is None else drawn
-    return bool(drawn) and git("diff", "--quiet", drawn, commit, "--", "include", "sluice") is not None
+    def gpu(self) -> str:
+        return next((row["gpu"] for row in self.rows("files") if row["gpu"]), "a GPU that is not recorded")

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the pictures of README.md, docs/performance.md and docs/chains.md as SVG text from rows of the CSV
-tables (report_records.py), so that equal rows give equal bytes. Each picture has its own background, light or
+tables (records.py), so that equal rows give equal bytes. Each picture has its own background, light or
 dark depending on the reader's system.
 """
 import html
 import math
 
-from report_figures import FP8, PEER_ARM, SIXTEEN, by_tokens, geometric_mean, is_fp8, layers, name_of, newest_chains, ratio
+from report.figures import PEER_ARM, is_fp8, layers, name_of, newest_chains, ratio
 
 STYLE = """<style>
 text{font:12px system-ui,sans-serif;fill:#1f2328}.small{font-size:11px}.bold{font-weight:600}.pale{fill:#59636e}
 .plate{fill:#ffffff}.grid{stroke:#d1d9e0}.axis{stroke:#59636e;stroke-width:1.5}.blue{stroke:#0969da;fill:#0969da}.orange{stroke:#bc4c00;fill:#bc4c00}
 .grey{stroke:#818b98;fill:#818b98}.light{stroke:#54aeff;fill:#54aeff}.dots{stroke-width:5;stroke-linecap:round;stroke-opacity:.55;fill:none}
 .ring{fill:none;stroke:#59636e;stroke-width:1.5}
-.bar{stroke:none}.band{stroke-width:2;fill:none}
+.bar{stroke:none}
 @media(prefers-color-scheme:dark){text{fill:#f0f6fc}.pale{fill:#9198a1}.plate{fill:#0d1117}.grid{stroke:#3d444d}.axis,.ring{stroke:#9198a1}
-.blue{stroke:#4493f8;fill:#4493f8}.orange{stroke:#f0883e;fill:#f0883e}.light{stroke:#79c0ff;fill:#79c0ff}.dots,.band{fill:none}.bar{stroke:none}}
+.blue{stroke:#4493f8;fill:#4493f8}.orange{stroke:#f0883e;fill:#f0883e}.light{stroke:#79c0ff;fill:#79c0ff}.dots{fill:none}.bar{stroke:none}}
 </style>"""
 
 
@@ -78,22 +78,16 @@ class Axes:
             self.picture.text((self.at(tick, self.y_range[0])[0], top + height + 16), str(tick), "small pale", "middle")
 
 
-def ticks_within(low: float, high: float) -> list[float]:
-    return [tick for tick in (0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7, 2, 2.5, 3, 4, 6) if low <= tick <= high]
-
-
-def range_of(values: list[float]) -> tuple[float, float]:
-    return min([0.9, *values]) * 0.96, max([1.1, *values]) * 1.04
-
-
 def dense(rows: list[dict]) -> str:
     """Draws speed-up against M, one dot per shape, and labels the slowest three of each kind of input."""
     picture = Picture(860, 400, "How many times as fast as cuBLASLt's best each dense product is, over the number of rows")
-    y_range = range_of([ratio(row) for row in rows])
-    for i, (kind, words) in enumerate(((SIXTEEN, "bf16 and fp16"), (FP8, "fp8 (e4m3)"))):
-        part = [row for row in rows if is_fp8(row) == (kind == FP8)]
+    ratios = [ratio(row) for row in rows]
+    y_range = min([0.9, *ratios]) * 0.96, max([1.1, *ratios]) * 1.04
+    ticks = [tick for tick in (0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7, 2, 2.5, 3, 4, 6) if y_range[0] <= tick <= y_range[1]]
+    for i, words in enumerate(("bf16 and fp16", "fp8 (e4m3)")):
+        part = [row for row in rows if is_fp8(row) == bool(i)]
         axes = Axes(picture, (50 + i * 415, 62, 380, 280), (0.8, 16384), y_range)
-        axes.draw(f"{words}: times cuBLASLt's best", [1, 4, 16, 64, 256, 1024, 4096], ticks_within(*y_range))
+        axes.draw(f"{words}: times cuBLASLt's best", [1, 4, 16, 64, 256, 1024, 4096], ticks)
         for by, look in (("record", "blue"), ("model", "orange")):
             axes.picture.dots([axes.at(row["m"], ratio(row)) for row in part if row["planned_by"] == by], look)
         for j, row in enumerate(sorted(part, key=ratio)[:3]):
@@ -102,30 +96,6 @@ def dense(rows: list[dict]) -> str:
     picture.text((50, 26), "Above 1 sluice is faster. A dot is a shape: cold, timed in turn, checked. Ringed, and named: the slowest three.", "pale")
     picture.text((240, 376), "M, rows of A", "small pale", "middle")
     picture.legend((330, 376), [("blue", "planned by a record of this shape"), ("orange", "without a record")])
-    return picture.done()
-
-
-def packed(rows: list[dict]) -> str:
-    """Draws int4 over the number of tokens: a line from minimum to maximum, and a mark at the mean, only for
-    numbers that were measured."""
-    picture = Picture(860, 400, "Speed of int4 weights over the number of tokens, beside the faster FP8 product")
-    found = {kind: by_tokens(rows, (kind,)) for kind in ("fp16", "e4m3")}
-    bits16 = by_tokens(rows, ("fp16",), peer="fp8_us", ours="bits16_us")
-    values = [value for kind in (*found.values(), bits16) for part in kind.values() for value in part]
-    y_range, tokens = range_of(values), sorted({m for part in found.values() for m in part})
-    axes = Axes(picture, (50, 62, 795, 280), (min([1, *tokens]) * 0.8, max([2, *tokens]) * 1.25), y_range)
-    axes.draw("times the faster of cuBLASLt's and our own FP8 product", [int(m) for m in tokens], ticks_within(*y_range))
-    for part, look, shift in ((found["fp16"], "blue", -7), (found["e4m3"], "light", 7), (bits16, "grey", 0)):
-        for m, ratios in part.items():
-            (x, low), (_, high), (_, mean) = (axes.at(m, value) for value in (min(ratios), max(ratios), geometric_mean(ratios)))
-            picture.line((x + shift, low), (x + shift, high), f"band {look}")
-            picture.bar((x + shift - 5, mean - 3), (10, 6), look)
-            if len(ratios) < 8 and shift <= 0 and look != "grey":
-                picture.text((x, axes.place[1] + axes.place[3] + 30), f"{len(ratios)} products", "small pale", "middle")
-    picture.text((50, 26), "Above 1 int4 is faster than FP8. Mark: geometric mean of products; line: slowest to fastest. "
-                 "Other numbers of tokens: not measured.", "pale")
-    picture.legend((50, 390), [("blue", "int4, fp16 tokens"), ("light", "int4, e4m3 tokens"), ("grey", "cuBLASLt in 16 bits")])
-    picture.text((845, 390), "tokens", "small pale", "end")
     return picture.done()
 
 

@@ -5,8 +5,6 @@ import textwrap
 
 SIXTEEN, FP8 = "16 bits", "fp8"
 PEER_ARM = "cuBLASLt"
-# Variants ("arms") of chains.
-ARMS = {"tuned": "nothing fused", "tuned, fused: gated": "SwiGLU and quantisers fused"}
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -32,15 +30,13 @@ def bounds(rows: list[dict], key: str = "m") -> str:
     return f"{least:g}-{most:g}" if least != most else f"{least:g}"
 
 
-def table(header: list[str], rows: list[list[str]], tight: bool = False) -> str:
-    """Returns a Markdown table. `tight`: without blanks around cells, for tables of many columns."""
-    begin, between, end = ("|", "|", "|") if tight else ("| ", " | ", " |")
-    return "\n".join(begin + between.join(cells) + end for cells in [header, ["---"] * len(header), *rows])
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """Returns a Markdown table."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, ["---"] * len(header), *rows])
 
 
 def spread(ratios: list[float], of: int = 0) -> str:
-    """Returns mean, worst, best and number of shapes as text. `of`: the number of shapes that were run, if
-    larger."""
+    """Returns mean, worst, best and number of shapes as text. `of`: the number of shapes that were run, if larger."""
     if not ratios:
         return "-"
     count = f"{len(ratios)} of {of}" if of > len(ratios) else str(len(ratios))
@@ -51,13 +47,13 @@ def is_fp8(row: dict) -> bool:
     return row["a"].startswith("e")
 
 
-def ratio(row: dict, peer: str = "cublaslt_us", ours: str = "us") -> float:
+def ratio(row: dict, peer: str = "cublaslt_us") -> float:
     """Returns the peer's time divided by ours; above 1, ours is faster. Both must exist (compared())."""
-    return row[peer] / row[ours]
+    return row[peer] / row["us"]
 
 
-def compared(rows: list[dict], peer: str = "cublaslt_us", ours: str = "us") -> list[dict]:
-    return [row for row in rows if row.get(peer) and row.get(ours)]
+def compared(rows: list[dict], peer: str = "cublaslt_us") -> list[dict]:
+    return [row for row in rows if row.get(peer) and row.get("us")]
 
 
 def sizes_of(row: dict) -> str:
@@ -73,12 +69,12 @@ def name_of(row: dict) -> str:
 TOKENS = {"16-bit": ("fp16", "bf16"), "e4m3": ("e4m3",)}
 
 
-def by_tokens(rows: list[dict], kinds: tuple[str, ...], peer: str = "fp8_us", ours: str = "us") -> dict[float, list[float]]:
+def by_tokens(rows: list[dict], kinds: tuple[str, ...]) -> dict[float, list[float]]:
     """Ratios of packed products with these types of tokens, by number of tokens."""
     found: dict[float, list[float]] = {}
-    for row in compared(rows, peer, ours):
+    for row in compared(rows, "fp8_us"):
         if row["tokens"] in kinds:
-            found.setdefault(row["m"], []).append(ratio(row, peer, ours))
+            found.setdefault(row["m"], []).append(ratio(row, "fp8_us"))
     return dict(sorted(found.items()))
 
 
@@ -101,13 +97,6 @@ def layers(chains: list[dict], model: str | None = None) -> dict[float, dict[str
     for row in sorted((row for row in chains if row["model"] == model), key=lambda row: row["tokens"]):
         found.setdefault(row["tokens"], {})[row["arm"]] = row
     return found
-
-
-def chain_ratios(chains: list[dict], arm: str) -> list[float]:
-    """Returns the peer's time divided by that of the variant `arm`, for each layer that has both."""
-    models = dict.fromkeys(row["model"] for row in chains)
-    return [arms[PEER_ARM]["us_a_layer"] / arms[arm]["us_a_layer"] for model in models for arms in layers(chains, model).values()
-            if PEER_ARM in arms and arm in arms]
 
 
 def losses(rows: list[dict]) -> list[float]:

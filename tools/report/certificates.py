@@ -9,17 +9,15 @@ import json
 import pathlib
 
 import certify_keys
-from certify_kernels import CHANGED, FILE, LOST, UNCOMPARED, Kernels, Texts, title
+from certify_kernels import CHANGED, FILE, LOST, UNCOMPARED, Kernels, Texts
 from certify_results import PAST, VARIANTS
 from certify_sections import Section, Setting, all_sections
-from report_figures import table, wrapped
-from report_records import commit_of, commits_between, counted_at
+from report.figures import table, wrapped
+from report.records import ROOT, commit_of
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "sluice-certificate-2"
 NONE = ("**No certificate is kept.** Nothing here says that the kernels of this commit are right on a GPU: `make certify` on a machine "
         "with one writes it.")
-MOST_NAMED = 4  # kernels named in README
 NO_KEYS = "what it ran was not kept"
 REASONS = {"tests": "tests", "names": "tests", "table": "tests", "host": "host code", CHANGED: "kernels", UNCOMPARED: "kernels not compared", LOST: "kernels not kept"}
 
@@ -90,10 +88,6 @@ def load(results: pathlib.Path) -> dict[str, Kept]:
     return found
 
 
-def counted(value: int, noun: str) -> str:
-    return f"{value:,} {noun}"
-
-
 def commits(entries: list[dict]) -> list[str]:
     return list(dict.fromkeys(commit_of(part) for entry in entries for part in entry["parts"].values()))
 
@@ -103,7 +97,7 @@ def found_words(entry: dict) -> str:
     was wrong."""
     if entry["verdict"] == "wrong":
         return f"**failed**: {len(entry['found'])} findings"
-    how_many = counted(entry["cases"], "cases") if entry["cases"] else counted(entry["tests"], "tests")
+    how_many = f"{entry['cases']:,} cases" if entry["cases"] else f"{entry['tests']:,} tests"
     if entry["verdict"] == "unfinished" and not entry["parts"]:
         return "unfinished: no part was done"
     if entry["verdict"] == "unfinished":
@@ -133,14 +127,7 @@ def machine_lines(kept: Kept) -> list[str]:
     parts = [part for entry in entries.values() for part in entry["parts"].values()]
     days, drivers, nvrtc = (", ".join(sorted({part[key][:length] for part in parts if part[key]})) for key, length in (("ended", 10), ("driver", 99), ("nvrtc", 99)))
     kernels = f"; {len(kept.kernels.kernels)} kernels" if kept.kernels.kernels else ""
-    lines = [f"- **{kept.gpu()}**: driver {drivers}, {nvrtc}, {days or 'not ended'}{kernels}. {kernels_words(kept, 1000)}"]
-    by_commit: dict[str, list[str]] = {}
-    for name, entry in entries.items():
-        if ran := ", ".join(commits([entry])):
-            by_commit.setdefault(ran, []).append(name)
-    most = max(by_commit, key=lambda ran: len(by_commit[ran]), default="")
-    lines += [f"  - Ran at {ran}: {'all other sections' if ran == most and len(by_commit) > 1 else 'all sections' if ran == most else ', '.join(names)}."
-              for ran, names in sorted(by_commit.items(), key=lambda item: item[0] == most)]
+    lines = [f"- **{kept.gpu()}**, at {', '.join(commits(list(entries.values())))}: driver {drivers}, {nvrtc}, {days or 'not ended'}{kernels}. {kernels_words(kept)}"]
     for name, entry in entries.items():
         if entry["verdict"] == "wrong":
             lines.append(f"  - {name}: the first of {len(entry['found'])} findings is `{first_found(entry)}`.")
@@ -153,7 +140,7 @@ def first_found(entry: dict) -> str:
     return entry["found"][0].splitlines()[0].split(": ")[1].rstrip(":").removeprefix("tests.python.")
 
 
-def kernels_words(kept: Kept, most: int) -> str:
+def kernels_words(kept: Kept) -> str:
     """Returns a sentence on the kernels that have changed since they ran."""
     every = [kept.differing(name) for name in sections()]
     changed, unknown = ({i for some in every for i in some.get(state, ())} for state in (CHANGED, UNCOMPARED))
@@ -161,54 +148,21 @@ def kernels_words(kept: Kept, most: int) -> str:
         return "Which kernels it ran was not kept."
     if not changed and not unknown:
         return "Since then none of the kernels that it ran has changed."
-    names = list(dict.fromkeys(title(kept.kernels.kernels[i]["unit"]) for i in sorted(changed)))
-    told = ", ".join(names[:most]) + (f" and {len(names) - most} more kinds" if len(names) > most else "")
-    text = f"Since then these kernels changed: {told} ({len(changed)} of {len(kept.kernels.kernels)})." if changed else ""
+    text = f"Since then {len(changed)} of {len(kept.kernels.kernels)} kernels changed." if changed else ""
     return " ".join(part for part in (text, f"The text of {len(unknown)} has changed, and nobody has compared their machine code (`make kernels`)." if unknown else "") if part)
 
 
-def right_random(kept: Kept) -> str:
-    """"100,000 random dense problems", for sections that hold."""
-    holds, entries = kept.standing()["holds"], kept.entries()
-    cases = {name: entries[name]["cases"] for name in holds if entries[name]}
-    parts = [f"{cases[name]:,} random {words}" for name, words in (("fuzz", "dense problems"), ("packed", "packed ones")) if cases.get(name)]
-    return " and ".join(parts)
-
-
-def ago(commit: str) -> str:
-    """"80d09d8 (12 commits back)"; without a count where git does not know."""
-    age = commits_between(commit.removesuffix("-dirty"), counted_at())
-    return commit if age is None else f"{commit} ({age} commit{'s' * (age != 1)} back)"
-
-
-def column_of(kept: Kept) -> dict[str, str]:
-    """Returns README's cells on a certificate by row: sections passed and when, changes since, sections that hold."""
-    names, entries = kept.standing(), kept.entries()
-    total, passed = sum(map(len, names.values())), len(names["holds"]) + len(names["older"])
-    late = [name for name, entry in entries.items() if entry and any(key.endswith(PAST) for key in entry.get("facts", {}))]
-    reasons: dict[str, list[str]] = {}
-    for name in names["older"]:
-        for why in kept.reasons(name):
-            reasons.setdefault(why, []).append(name)
-    since = [f"{', '.join(some) if len(some) < len(names['older']) or len(some) < 4 else 'all'} ({why})" for why, some in reasons.items()]
-    listed = {words: ", ".join(names[key]) for words, key in (("sections that failed", "wrong"), ("unfinished", "unfinished"), ("not run", "missing"))}
-    return {"sections passed": f"{passed} of {total}",
-            "sections that hold": f"**{len(names['holds'])} of {total}**",
-            "run at": ", ".join(ago(commit) for commit in commits([entry for entry in entries.values() if entry])),
-            **listed,
-            "passed, but changed since": ", ".join(since),
-            "kernels changed since": "not known" if not kept.kernels.kernels else kernels_words(kept, MOST_NAMED) if any(map(kept.differing, sections())) else "none",
-            "random products without a wrong bit": right_random(kept),
-            "speed target missed": ", ".join(f"`sluice {name}`" for name in late)}
-
-
 def summary(certificates: dict[str, Kept]) -> str:
-    """Returns README's table: a column per GPU, a row per fact; a row that no GPU has is left out."""
+    """Returns README's table, a row per GPU: which sections passed, and where; which hold."""
     if not certificates:
         return wrapped(NONE)
-    columns = [column_of(kept) for kept in certificates.values()]
-    rows = [[row, *(column[row] or "-" for column in columns)] for row in columns[0] if any(column[row] for column in columns)]
-    return table(["", *(kept.gpu() for kept in certificates.values())], rows)
+    rows = []
+    for kept in certificates.values():
+        names = kept.standing()
+        total, passed = sum(map(len, names.values())), len(names["holds"]) + len(names["older"])
+        rows.append([kept.gpu(), f"{passed} of {total}", f"**{len(names['holds'])} of {total}**", *(", ".join(names[key]) or "-" for key in ("wrong", "unfinished", "missing")),
+                     ", ".join(commits([entry for entry in kept.entries().values() if entry]))])
+    return table(["GPU", "sections passed", "hold", "failed", "unfinished", "not run", "run at"], rows)
 
 
 def by_section(certificates: dict[str, Kept]) -> str:

@@ -1,14 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/performance-losses.md, parts of docs/performance.md on peers other than cuBLASLt, and docs/conv.md's table
-beside cuDNN. Causes are typed and have findings; numbers come from rows. A part is left out if its rows show no
-loss."""
-import collections
-import re
-
-from report_figures import (TOKENS, by_tokens, chain_ratios, compared, floor_shares, geometric_mean, is_fp8, listed, losses, name_of, ratio, short, sizes_of,
-                            spread, table, wrapped)
-from report_records import NO_COMMIT, age_words, first_look
-from report_readme import MODEL
+"""docs/performance-losses.md, and docs/conv.md's table beside cuDNN. Causes are typed and have findings; numbers come
+from rows. A part is left out if its rows show no loss."""
+from report.figures import TOKENS, by_tokens, compared, floor_shares, geometric_mean, is_fp8, listed, losses, name_of, ratio, short, sizes_of, spread, table, wrapped
 
 SLOWER = 0.99  # ratios above this count as even, because runs differ by 1 %
 
@@ -38,9 +31,8 @@ def without_record(data) -> str:
         return ""
     slower, picks, across = sum(ratio(row) < SLOWER for row in compared(rows)), "", compared([row for row in rows if row["layouts"] != "k/k"])
     if lost := losses(drawn):
-        look = "new" if first_look(data.commit("blind")) else "seen before"
         most = max(row["candidates"] or 0 for row in drawn)
-        picks = (f"On {len(lost)} random shapes ({look}) the planner's pick takes {percent(geometric_mean(lost) - 1)} longer in the mean, and "
+        picks = (f"On {len(lost)} random shapes the planner's pick takes {percent(geometric_mean(lost) - 1)} longer in the mean, and "
                  f"{percent(max(lost) - 1)} at worst, than the fastest of its own first {most:g} candidates ([unseen.md](findings/unseen.md)).")
     mn_major = ""
     if across and (mean := geometric_mean([ratio(row) for row in across])) < SLOWER:
@@ -125,74 +117,6 @@ def strided(of_gpus: list) -> list[str]:
                    "Remedy: padded rows can be three times as fast ([0024](decisions/0024-any-strides.md)).")] if parts else []
 
 
-def drawn_chains(of_gpus: list) -> list[list[str]]:
-    """Rows on layers of random models without records, for the table of chains."""
-    lines = []
-    for data in of_gpus:
-        rows = [row for row in data.rows("drawn_chains") if row["us_a_layer"]]
-        for arm, by in (("tuned, fused: gated", MODEL), ("guarded, fused: gated", "`Chain::guarded`")):
-            if found := chain_ratios(rows, arm):
-                lines.append(["layers of random models", "SwiGLU and quantisers fused", short(data.gpu()), by, spread(found)])
-    return lines
-
-
-def page(data, of_gpus: list) -> str:
-    """The text of docs/performance-losses.md; "" without losses."""
-    parts = [*where_we_lose(data), *strided(of_gpus)]
-    words = ("Each section is a kind of product that is slower than its peer, with the worst result and the cause. A figure is the peer's time divided by "
-             f"sluice's: below 1, sluice is slower. The peer is cuBLASLt's best unless another is named, and the GPU an {data.gpu()}. Sizes are M x N x K. "
-             "Method, words and other results: [performance.md](performance.md).")
-    return f"# Where sluice is slower, and why\n\n{wrapped(words)}\n\n" + "\n\n".join(parts) + "\n" if parts else ""
-
-
-def where_we_lose(data) -> list[str]:
-    return [text for make in (without_record, many_tokens, few_waves, power_limit, promoted, range_of_rows) if (text := make(data))]
-
-
-def beside_triton(data) -> list[list[str]]:
-    ours = {row["m"]: row["us"] for row in data.rows("products", ("sweep",)) if is_fp8(row) and row["us"]}
-    rows = [row for row in data.rows("triton") if row["triton_us"] and row["m"] in ours]
-    if not rows:
-        return []
-    ratios = [row["triton_us"] / ours[row["m"]] for row in rows]
-    return [["Triton (2)", f"e4m3, 4096 x 4096, M {rows[0]['m']:g} to {rows[-1]['m']:g}", spread(ratios), data.commit("sweep")]]
-
-
-def triton_note(data) -> str:
-    rows, theirs = [row for row in data.rows("triton") if row["triton_us"]], data.commit("peers/triton_sweep")
-    if not rows:
-        return ""
-    text = f"(2) Kernels of our own, tuned; Triton was timed at {theirs}{age_words(theirs)}."
-    if wrong := sum(row["wrong"] > 0 for row in rows):
-        text += f" At {wrong} of the sizes candidates gave wrong results by a fault of the script, so the fastest Triton kernel may be missing there."
-    if cut := sum(row["cut"] for row in rows):
-        text += f" At {cut:g} of the sizes the search ran out of time."
-    return text
-
-
-def beside_vllm(data) -> list[list[str]]:
-    rows = compared(data.rows("int4_peers"), "peer_us")
-    if not rows:
-        return []
-    commit, parts, peer = data.commit("peers/int4"), [], "Marlin or Machete (1)"
-    for name in dict.fromkeys(row["set"] for row in rows):
-        words = {"int4_known": "known layers"}.get(name, name)
-        if drawn := name.partition("int4_blind_")[2]:
-            words = "random products" + (f" ({'new' if first_look(commit, drawn) else 'seen'})" if re.fullmatch("[0-9a-f]{7,40}", drawn) else "")
-        parts.append([peer, f"int4, {words}", spread([ratio(row, "peer_us") for row in rows if row["set"] == name]), commit])
-    both = [row for row in rows if row["marlin_us"] and row["machete_us"]]
-    return parts + ([[peer, "int4, where both run", spread([ratio(row, "peer_us") for row in both]), commit]] if 0 < len(both) < len(rows) else [])
-
-
-def in_torch(data) -> list[list[str]]:
-    found: dict[float, list[dict]] = {}
-    for row in data.rows("blocks"):
-        found.setdefault(row["tokens"], []).append(row)
-    return [["`torch._scaled_mm` (3)", f"a Llama 3 8B block, {tokens:g} token{'s' * (tokens != 1)}", " and ".join(f"{row['torch_us'] / row['sluice_us']:.2f}" for row in rows),
-             ", ".join(sorted({NO_COMMIT if (commit := data.commit(f"python/{row['file']}")) == NO_COMMIT else commit for row in rows}))]
-            for tokens, rows in found.items()]
-
-
 def range_of_rows(data) -> str:
     rows = [row for row in data.rows("ranges") if row["mean_loss"] is not None]
     if not rows:
@@ -204,33 +128,26 @@ def range_of_rows(data) -> str:
                   f"{data.commit('rows')}.", "Cause: the planner fits tiles to the number of rows, and so few kernels cannot fit all of them ([0031](decisions/0031-kernels-of-fixed-rows.md)).")
 
 
-def other_peers(data) -> str:
-    """The section on peers other than cuBLASLt; "" without any."""
-    rows = [row for make in (beside_vllm, beside_triton, in_torch) for row in make(data)]
-    vllm = [row["vllm"] for row in compared(data.rows("int4_peers"), "peer_us")]
-    notes = listed(f"(1) The faster of the two, of vLLM {vllm[0]}, for each product ([int4-peers.md](findings/int4-peers.md))." if vllm else "", triton_note(data),
-                   "(3) examples/llama_block.py under torch.compile, four layers in a CUDA graph." if data.rows("blocks") else "")
-    texts = [table(["peer", "products", "peer's time / sluice's", "measured at"], rows), notes, "DeepGEMM and other FP8 libraries were not measured."]
-    return "## Other peers\n" + "\n\n".join(text for text in texts if text) + "\n\n" if rows else ""
+def where_we_lose(data) -> list[str]:
+    return [text for make in (without_record, many_tokens, few_waves, power_limit, promoted, range_of_rows) if (text := make(data))]
 
 
-def beside_cudnn(rows: list[dict], peer: str) -> str:
-    ratios = [ratio(row, peer) for row in compared(rows, peer)]
-    return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f}..{max(ratios):.2f})" if ratios else "-"
+def page(data, of_gpus: list) -> str:
+    """The text of docs/performance-losses.md; "" without losses."""
+    parts = [*where_we_lose(data), *strided(of_gpus)]
+    words = ("Each section is a kind of product that is slower than its peer, with the worst result and the cause. A figure is the peer's time divided by "
+             f"sluice's: below 1, sluice is slower. The peer is cuBLASLt's best unless another is named, and the GPU an {data.gpu()}. Sizes are M x N x K. "
+             "Method, words and other results: [performance.md](performance.md).")
+    return f"# Where sluice is slower, and why\n\n{wrapped(words)}\n\n" + "\n\n".join(parts) + "\n" if parts else ""
 
 
 def convolutions(of_gpus: list) -> str:
-    """Returns the table of cuDNN's time divided by ours (mean, least and most per set) and the measured commits."""
-    lines, commits = [], {}
+    """Returns the table of cuDNN's time divided by ours, a line per set."""
+    lines = []
     for data in of_gpus:
-        groups = collections.OrderedDict()
-        for row in data.rows("convolutions"):
-            groups.setdefault(row["set"], []).append(row)
-        for name, group in groups.items():
-            commit = data.commit(f"conv/{name}")
-            commits[commit] = age_words(commit)
-            lines.append([short(data.gpu()), name, str(len(group)), beside_cudnn(group, "cudnn_us"),
-                          beside_cudnn(group, "cudnn_same_bits_us"), beside_cudnn(group, "cudnn_first_us"), f"{sum(row['us'] or 0 for row in group):.0f}", commit])
+        for name in dict.fromkeys(row["set"] for row in data.rows("convolutions")):
+            rows = data.rows("convolutions", (name,))
+            beside = (spread([ratio(row, peer) for row in compared(rows, peer)]) for peer in ("cudnn_us", "cudnn_same_bits_us", "cudnn_first_us"))
+            lines.append([short(data.gpu()), name, str(len(rows)), *beside, f"{sum(row['us'] or 0 for row in rows):.0f}", data.commit(f"conv/{name}")])
     header = ["GPU", "set", "layers", "cuDNN's best plan / ours", "its best with equal bits", "its first", "ours, us in all", "commit"]
-    ages = "; ".join(commit + age for commit, age in commits.items())
-    return f"{table(header, lines, tight=True)}\n\n{ages}." if lines else "Not measured yet."
+    return table(header, lines) if lines else "Not measured yet."

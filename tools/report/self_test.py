@@ -8,15 +8,11 @@ import pathlib
 import re
 import tempfile
 
-import report
-import report_losses
-import report_pictures
-import report_readme
-import report_records
-from report_certificates_self_test import check_certificates
-from report_figures import newest_chains, ratio
-from report_records import NO_COMMIT, OUR_FP8, OURS, PEER_16, PEER_FP8, READ, TUNED, CountedAt, age_words, commit_of, first_look, head, parsed, texts_of
-from source_hash import hash_of
+from report import losses, pages, pictures
+from report.certificates_self_test import check_certificates
+from report.figures import newest_chains, ratio
+from report.lines import unshown
+from report.records import NO_COMMIT, OUR_FP8, OURS, PEER_16, PEER_FP8, READ, TUNED, Data, commit_of, parsed, texts_of
 from tree import refusal
 
 FIRST, BEST = "cuBLASLt first", "cuBLASLt best"
@@ -69,11 +65,17 @@ class Folder:
     def rows(self, table: str) -> list[dict]:
         return parsed(texts_of(self.gpu).get(table, ""))
 
-    def data(self) -> report.Data:
-        return report.Data(texts_of(self.gpu))
+    def data(self) -> Data:
+        return Data(texts_of(self.gpu))
 
     def page(self, name: str = "performance.md") -> str:
-        return report.made(self.results, self.docs).get(self.docs / name, "")
+        return pages.made(self.results, self.docs).get(self.docs / name, "")
+
+    def says(self, *lines: str) -> None:
+        """Fails unless docs/performance.md has these lines."""
+        text = flat(self.page())
+        for line in lines:
+            assert line in text, (line, self.page())
 
 
 def flat(text: str) -> str:
@@ -91,8 +93,7 @@ def check_products(folder: Folder) -> None:
     assert first["failed"] == "cuBLASLt wrong: wrong: made up; cuBLASLt broken: no", first
     assert wrong["us"] is None and wrong["kernel"] is None and wrong["failed"] == "sluice: wrong: made up", wrong
     assert refused["us"] is None and refused["failed"] == "refused for a reason", refused
-    text = folder.page()
-    assert "| large products, M 1-3 | 0.70 (0.70 to 0.70; 1 of 2) | - | model | 0123abc |" in text, text
+    folder.says("| large products, M 1-3 | cuBLASLt's best | 0.70 (0.70 to 0.70; 1 of 2) | model | 0123abc |")
     folder.put("other.json", {"schema": "something else"})
     assert "something else" in refusal(SystemExit, texts_of, folder.gpu), "a foreign schema"
 
@@ -119,66 +120,41 @@ def check_files(folder: Folder) -> None:
 
 
 def check_ages(folder: Folder) -> None:
-    """Each commit that is shown has its age, counted from the page's commit, and the number of commits that
-    touch kernels."""
-    def said(commit: str) -> str:
-        folder.put("engine.json", run_of([shape_of(1, "bf16", [timed(OURS, 10.0), timed(BEST, 9.0)])]) | {"commit": commit})
-        return report.ages(folder.data())
-    try:
-        CountedAt.commit = "5aa6d47"
-        kernels = hash_of("kernels")
-        said_of = flat(said("773e7c6" + "0" * 33))
-        assert f"Ages are counted at 5aa6d47 (hash of the kernels' sources: {kernels})." in said_of and said_of.endswith("| 773e7c6 | 2026-01-01 | 1 | 0 |"), said_of
-        assert said("d0e9cc4" + "0" * 33).endswith("| d0e9cc4 | 2026-01-01 | 5 | 1 |"), said("d0e9cc4")
-        assert report.measured([folder.data()]) == "Measured on: Made-up GPU, 2026-01-01 (later commits that touch kernels: 1).", report.measured([folder.data()])
-        assert age_words(NO_COMMIT) == "" and said("").endswith("| commit not recorded | 2026-01-01 | not known | not known |"), said("")
-    finally:
-        CountedAt.commit = ""
-    assert f"counted at {head()}" in said("773e7c6")
-
-
-def check_first_look(folder: Folder) -> None:
-    """A list counts as a first look if it was drawn from the library that was measured. The list's own commit
-    is later."""
-    kept = report_records.drawn_from
-    try:
-        report_records.drawn_from = lambda: "4129dd5ca3317e8baa3b72630cea605279de2e94"
-        assert first_look("d0e9cc46c03e3980a7a498e5097c681b568b3f9b"), "it adds the list alone"
-        assert not first_look("773e7c6"), "kernels were changed in between"
-        assert not first_look("d0e9cc4-dirty") and not first_look(NO_COMMIT) and not first_look("0123abc")
-        for commit, words in (("d0e9cc4", "random, new"), ("773e7c6", "random, seen")):
-            folder.put("blind.json", run_of([shape_of(9, "bf16", [timed(OURS, 10.0), timed(BEST, 9.0)])]) | {"commit": commit})
-            assert words in folder.page(), folder.page()
-    finally:
-        report_records.drawn_from = kept
+    """Each commit that is shown has the days of its records."""
+    folder.put("engine.json", run_of([shape_of(1, "bf16", [timed(OURS, 10.0), timed(BEST, 9.0)])]))
+    folder.put("blind.json", run_of([shape_of(1, "bf16", [timed(OURS, 10.0), timed(BEST, 9.0)])]) | {"commit": "abcdef0", "started": "2026-01-03T00:00:00Z"})
+    folder.says("| Made-up GPU | 0123abc | 2026-01-01 |", "| Made-up GPU | abcdef0 | 2026-01-03 |")
+    assert pages.measured([folder.data()]) == "Measured on: Made-up GPU, from 2026-01-01 to 2026-01-03.", pages.measured([folder.data()])
 
 
 def check_readme(folder: Folder) -> None:
     """Each line shows the worst and the best result. There is an int4 line per number of tokens. Nothing
-    outside the markers changes. A set that is worse than what is shown is named."""
+    outside the markers changes."""
     readme = folder.root / "README.md"
 
     def block() -> str:
-        return report.made(folder.results, folder.docs)[readme]
-    marks = [f"{begin}\nold\n{end}\n" for begin, end in map(report.marks_of, ("speed", "why"))]
-    readme.write_text(f"before\n{''.join(marks)}behind\n")
+        return pages.made(folder.results, folder.docs)[readme]
+    begin, end = pages.marks_of("speed")
+    readme.write_text(f"before\n{begin}\nold\n{end}\nbehind\n")
     assert block() == readme.read_text(), "without a record nothing is said"
-    ours = [(10.0, 12.5), (10.0, 9.0)]
-    folder.put("engine.json", run_of([shape_of(1024, "bf16", [timed(OURS, a), timed(BEST, b)], by="record") for a, b in ours]))
+    folder.put("engine.json", run_of([shape_of(1024, "bf16", [timed(OURS, 10.0), timed(BEST, us)], by="record") for us in (12.5, 9.0)]))
+    folder.put("long_k.json", run_of([shape_of(64, "bf16", [timed(OURS, 10.0), timed(BEST, 9.5)], by="record")]))
     folder.put("odd_rows.json", run_of([shape_of(65, "e4m3", [timed(OURS, 10.0), timed(BEST, 7.0)])]))
+    folder.put("strided.json", run_of([shape_of(64, "bf16", [timed(OURS, 10.0), timed(BEST, 1.5)])]))
     folder.put("packed/mixed.json", run_of([packed_of(1, 5.0), packed_of(64, 20.0), packed_of(64, 0.1, right=False), packed_of(16, 8.0, x="e4m3")]))
     arms = [arm("off", 40.0, differing=0), arm("tuned", 20.0, differing=0), arm("tuned, fused: gated", 10.0, differing=3), arm("cuBLASLt", 50.0)]
     folder.put("chains/a.json", chain_of("a layer", arms))
     text = block()
-    assert text.startswith("before\n") and text.endswith("\nbehind\n") and "\nold\n" not in text, text
-    assert "| large products, M 1024 | cuBLASLt's best | 1.06 (0.90 to 1.25; 2) | - | tuning record |" in text, text
-    assert "| shapes without a tuning record, M 65 | cuBLASLt's best | - | 0.70 (0.70 to 0.70; 1) | model |" in text, text
-    assert "| known layers, 1 token | FP8 | 2.00 (2.00 to 2.00; 1) | - |" in text, text
-    assert "| known layers, 16 tokens | FP8 | - | 1.25 (1.25 to 1.25; 1) |" in text, text
-    assert "| known layers, 64 tokens | FP8 | 0.50 (0.50 to 0.50; 1 of 2) | - |" in text, text
-    assert "Large products: as fast as cuBLASLt's best (1.06)." in flat(text) and "faster of Marlin" not in text, "nothing is claimed of what has no record"
-    assert "fp8 as `convert_` runs it has not been measured yet." in flat(text), text
-    assert "| a layer as a chain, 4 tokens | cuBLASLt | 2.50 (2.50 to 2.50; 1) | tuning record |" in text, "fused has other bits"
+    assert text.startswith("before\n") and text.endswith("\nbehind\n") and "\nold\n" not in text and "long k" not in text, text
+    for line in ("| large products, M 1024 | cuBLASLt's best | 1.06 (0.90 to 1.25; 2) | - | tuning record |",
+                 "| shapes without a tuning record, M 65 | cuBLASLt's best | - | 0.70 (0.70 to 0.70; 1) | model |",
+                 "| 16 bits, strides that TMA cannot read, M 64 | cuBLASLt's best | 0.15 (0.15 to 0.15; 1) | - | model |",
+                 "| int4, known layers, 1 token | FP8 | 2.00 (2.00 to 2.00; 1) | - |", "| int4, known layers, 16 tokens | FP8 | - | 1.25 (1.25 to 1.25; 1) |",
+                 "fp8 as `convert_` runs it has not been measured yet."):
+        assert line in flat(text), (line, text)
+    folder.says("| long k, small D, M 64 | cuBLASLt's best | 0.95 (0.95 to 0.95; 1) |", "| int4, known layers, 64 tokens | FP8 | 0.50 (0.50 to 0.50; 1 of 2) | - |",
+                "| a layer as a chain, 4 tokens | cuBLASLt | 2.50 (2.50 to 2.50; 1) | tuning record |")
+    assert "chain, fused" not in folder.page(), "fused has other bits"
     readme.write_text("no markers")
     assert block() == "no markers"
 
@@ -188,52 +164,48 @@ def check_rows_of_convert(folder: Folder) -> None:
     def shape(m: int, peer: str, us: float, theirs: float) -> dict:
         return shape_of(m, "e4m3", [timed(OURS, us), timed(peer, theirs)], by="record", accumulate="promoted", scale_a="vector", scale_b="vector")
     folder.put("row.json", run_of([shape(1, BEST, 10.0, 12.0), shape(64, BEST, 10.0, 20.0), shape(256, BEST, 10.0, 11.0)]))
-    assert "convert_` runs it (row scales, promoted sums), M 1-64 | the faster of cuBLASLt and torch | 1.55 (1.20 to 2.00; 2) | tuning record |" in report.speed([folder.data()])
+    folder.says("convert_` runs it (row scales, promoted sums), M 1-64 | the faster of cuBLASLt and torch | 1.55 (1.20 to 2.00; 2) | tuning record |")
     folder.put("row_torch.json", {**run_of([shape(1, "torch._scaled_mm", 20.0, 30.0), shape(64, "torch._scaled_mm", 20.0, 30.0)]), "schema": "sluice-row-torch-1"})
-    told = report.speed([folder.data()])
-    assert "M 1-64 | the faster of cuBLASLt and torch | 1.34 (1.20 to 1.50; 2) | tuning record |" in told, told
-    assert "M 256 | the faster of cuBLASLt and torch | 1.10 (1.10 to 1.10; 1) | tuning record |" in told and "not been measured yet" not in told, told
+    folder.says("M 1-64 | the faster of cuBLASLt and torch | 1.34 (1.20 to 1.50; 2) | tuning record |",
+                "M 256 | the faster of cuBLASLt and torch | 1.10 (1.10 to 1.10; 1) | tuning record |")
+    assert "not been measured yet" not in pages.speed([folder.data()])
 
 
 def check_decoding(folder: Folder) -> None:
-    """A whole model's decoding is compared with PyTorch's compiled loop on the same weights. The line is
-    absent until it is recorded."""
-    assert "decoding llama3-8b" not in report.speed([folder.data()])
+    """A whole model's decoding is compared with PyTorch's compiled loop on the same weights. A variant without its peer has
+    no line. A block has a line per number of tokens."""
     rows = [{"model": "llama3-8b", "arm": name, "batch": batch, "context": 128, "tokens_s": rate * batch}
             for name, rate in (("sluice_row", 330.0), ("fp8_row", 200.0), ("sluice_ops_int4", 504.0), ("sluice_ops_static", 363.0)) for batch in (16, 1)]
     folder.put("python/decode.json", {"gpu": "Made-up GPU", "rows": rows})
-    told = report.speed([folder.data()])
+    block = {"tokens": 16, "torch us": 20.0, "sluice row us": 10.0, "sluice tensor us": 16.0, "torch error": 0, "sluice error": 0}
+    folder.put("python/llama_block.json", {"gpu": "Made-up GPU", "rows": [block]})
+    told = folder.page()
     assert '| decoding llama3-8b, `convert_("row")` | torch.compile, `_scaled_mm`, row scales | 1.65 (330 against 200) | model |' in told, told
-    assert "tinygemm" not in told and "static scales" not in told, "an arm without its peer has no line"
+    assert "tinygemm" not in told and "static scales" not in told and "| a Llama 3 8B block, 16 tokens | `torch._scaled_mm` | 2.00 (2.00 to 2.00; 1) |" in told, told
 
 
 def check_unshown(folder: Folder) -> None:
-    """Each feature's worst recorded result is in README's table, or the set is named."""
+    """Each set has a line, and README shows the worst recorded result of each feature and type."""
     def put(name: str, kind: str, theirs: float, by: str = "record") -> list[str]:
         folder.put(name, run_of([shape_of(64, kind, [timed(OURS, 10.0), timed(BEST, theirs)], by=by)]))
-        return report_readme.unshown([folder.data()])
-    assert put("engine.json", "bf16", 9.0) == []
-    assert put("strided.json", "bf16", 1.5, "model") == [] and "TMA cannot read, M 64 | cuBLASLt's best | 0.15 (0.15" in report.speed([folder.data()])
-    assert put("long_k.json", "bf16", 9.5) == [], "no worse than what is shown"
-    assert put("long_k.json", "bf16", 8.0) == ["README shows nothing worse than 0.90 of dense, 16, and GPU, long_k has 0.80: give the set a line in "
-                                               "tools/report_readme.py"], "a worse one hides behind no other feature"
-    assert any("of dense, fp8, and GPU, block has 0.70" in fault for fault in put("block.json", "e4m3", 7.0)), "nor behind another type"
-    assert put("odd_rows.json", "e4m3", 6.0, "model") and len(report_readme.unshown([folder.data()])) == 1, "the line of untuned sets has any new one"
-
+        return unshown([folder.data()])
+    for name, kind, theirs, by, fault in (
+            ("engine.json", "bf16", 9.0, "record", ""), ("strided.json", "bf16", 1.5, "model", ""), ("long_k.json", "bf16", 9.5, "record", ""),
+            ("long_k.json", "bf16", 8.0, "record", "README shows nothing worse than 0.90 of dense, 16 bits, and docs/performance.md has 0.80"),
+            ("long_k.json", "bf16", 9.5, "record", ""), ("block.json", "e4m3", 7.0, "record", "of dense, fp8, and docs/performance.md has 0.70"),
+            ("odd_rows.json", "e4m3", 6.0, "model", ""), ("another.json", "bf16", 9.5, "record", "another has no line")):
+        found = put(name, kind, theirs, by)
+        assert len(found) == bool(fault) and fault in "".join(found), (name, theirs, found)
 
 
 def check_packed(folder: Folder) -> None:
-    """The faster FP8 product counts, a wrong kernel has no time, and the record is not one of dense products.
-    """
+    """The faster FP8 product counts, a wrong kernel has no time, and the record is not one of dense products."""
     folder.put("packed/mixed.json", run_of([packed_of(16, 5.0), packed_of(16, 1.0, right=False), packed_of(96, 20.0)]))
     rows = folder.rows("packed")
     assert [row["us"] for row in rows] == [5.0, None, 20.0] and rows[0]["fp8_us"] == 10.0 and rows[0]["bits16_us"] == 20.0 and not folder.rows("products")
-    text = flat(folder.page())
-    assert "| tokens | 16-bit; peer FP8 | 16-bit; peer 16 bits |" in text and "| 16 | 2.00 (2.00 to 2.00; 1) |" in text and "e4m3; peer" not in text, text
+    folder.says("| int4, known layers, 16 tokens | FP8 | 2.00 (2.00 to 2.00; 1 of 2) |", "| int4, known layers, 16-96 tokens | cuBLASLt in 16 bits | 2.00 (1.00 to 4.00; 2 of 3) |")
     lost = flat(folder.page("performance-losses.md"))
     assert "Slower than FP8 from 96 16-bit tokens on, in the mean of known layers. The worst mean is 0.50, at 96 16-bit tokens." in lost, lost
-    picture = report_pictures.packed(rows)
-    assert ">16<" in picture and ">96<" in picture and ">64<" not in picture, "only numbers of tokens that were measured"
 
 
 def check_chains(folder: Folder) -> None:
@@ -251,24 +223,13 @@ def check_chains(folder: Folder) -> None:
     assert told["wrong"] == (None, "other bits than its own kernels with the overlap off") and told["broken"] == (None, "driver: no"), told
     shown = newest_chains(rows)
     assert {row["file"] for row in shown} == {"new"} and [row["us_a_layer"] for row in shown] == [40.0, 20.0, 50.0], shown
-    text = flat(folder.page())
-    assert "| nothing fused | GPU | tuning record | 2.50 (2.50 to 2.50; 1) |" in text and "1 chains were replayed 100,000 times or more" in text, text
-    picture = report_pictures.chains(rows)
+    folder.says("| a layer as a chain, 4 tokens | cuBLASLt | 2.50 (2.50 to 2.50; 1) | tuning record |", "1 chains were replayed 100,000 times or more")
+    picture = pictures.chains(rows)
     assert ">50.0<" in picture and ">20.0<" in picture and ">10.0<" not in picture and ">99.0<" not in picture, picture
 
 
-def check_others(folder: Folder) -> None:
-    """A Triton search that was cut or had wrong kernels says so; ranges of rows count wrong points."""
-    tuning = {"candidates": 287, "timed": 10, "refused": 0, "wrong": []}
-    record = {"schema": "sluice-peers-1", "commit": "0123abc", "shapes": [{"problem": {"m": 1, "n": 2, "k": 3, "a": "e4m3"}, "tuning": tuning, "contenders":
-              [timed("Triton direct", 12.0), timed("Triton wrong", 1.0, verified=False), timed("torch._scaled_mm", 13.0)]}]}
-    folder.put("sweep.json", run_of([shape_of(1, "e4m3", [timed(OURS, 10.0), timed(BEST, 11.0)])]))
-    folder.put("peers/triton_sweep.json", record)
-    assert folder.rows("triton")[0]["triton_us"] == 12.0 and folder.rows("triton")[0]["torch_us"] == 13.0
-    assert "1.20 (1.20 to 1.20; 1)" in flat(folder.page()) and "At 1 of the sizes the search ran out of time." in flat(folder.page()), folder.page()
-    tuning |= {"timed": 285, "wrong": ["a", "b"]}
-    folder.put("peers/triton_sweep.json", record)
-    assert "ran out of time" not in folder.page() and "At 1 of the sizes candidates gave wrong results" in flat(folder.page()), folder.page()
+def check_ranges(folder: Folder) -> None:
+    """Ranges of rows count wrong points."""
     point = {"m": 7, "same": False, "loss": 0.01, "verified": True}
     layer = {"name": "a layer", "kernels": 9, "kernels_alone": 30, "measured": {"mean_loss": 0.012, "worst_loss": 0.05},
              "points": [point, point | {"verified": False}, {"m": 9, "same": False, "error": "no"}]}
@@ -279,8 +240,7 @@ def check_others(folder: Folder) -> None:
 
 
 def check_int4_peers(folder: Folder) -> None:
-    """The faster of Marlin and Machete is the peer. One that refuses or is wrong has no time. Losses are
-    stated."""
+    """The faster of Marlin and Machete is the peer. One that refuses or is wrong has no time. Losses are stated."""
     def shape(m: int, contenders: list[dict], name: str = "int4_blind_0123abc") -> dict:
         return {"list": name, "chosen_by": "model", "problem": {"m": m, "n": 256, "k": 128, "group": 64, "dtype": "fp16"}, "contenders": contenders}
     refused, wrong = {"name": "Machete", "verified": False, "refused": "no groups of 32"}, {"name": "Machete", "verified": False, "error": "3 of 4"}
@@ -290,13 +250,9 @@ def check_int4_peers(folder: Folder) -> None:
     folder.put("packed/mixed.json", run_of([packed_of(64, 12.5)]))
     rows = folder.rows("int4_peers")
     assert [row["peer_us"] for row in rows] == [15.0, 20.0, 8.0, None] and rows[3]["failed"] == "Machete: 3 of 4" and rows[1]["failed"] is None, rows
-    text = flat(folder.page())
-    assert "| int4, random products (seen) | 1.34 (0.80 to 2.00; 3) | 0123abc |" in text and "| int4, where both run | 1.10 (0.80 to 1.50; 2) | 0123abc |" in text and "vLLM 1.2.3" in text, text
+    folder.says("| int4, random products, 1-500 tokens | the faster of Marlin and Machete | 1.10 (0.80 to 1.50; 2) |",
+                "| int4, random products, 2 tokens | Marlin (the other does not run) | 2.00 (2.00 to 2.00; 1) |", "Not timed: CUTLASS, TensorRT-LLM, DeepGEMM.")
     assert "the faster of Marlin and Machete, 1 of 3 are slower, from 500 tokens on, at worst 0.80" in flat(folder.page("performance-losses.md"))
-    assert "Not timed: CUTLASS, TensorRT-LLM." in text, text
-    told = report.speed([folder.data()])
-    assert "| random products, group 64, 1-500 tokens | the faster of Marlin and Machete | 1.10 (0.80 to 1.50; 2) |" in told, told
-    assert "| random products, group 64, 2 tokens | Marlin (the other does not run) | 2.00 (2.00 to 2.00; 1) |" in told, told
 
 
 def check_losses(folder: Folder) -> None:
@@ -308,10 +264,10 @@ def check_losses(folder: Folder) -> None:
         folder.put("engine.json", run_of([shape_of(8192, "e4m3", [timed(OURS, ours), timed(BEST, 10.0)], by="record")]))
         folder.put("promoted.json", run_of([shape_of(8192, "e4m3", [timed(OURS, 1.21 * ours), timed(BEST, 10.0)], by="record", accumulate="promoted")]))
         folder.put("packed/mixed.json", run_of([packed_of(64, ours)]))
-        return flat("\n".join(report_losses.where_we_lose(folder.data())))
+        return flat("\n".join(losses.where_we_lose(folder.data())))
     text = put(12.5)
     assert "1 of 1 are slower than cuBLASLt's best by more than 1 %. - The slowest: 0.80 at 7 x 64 x 64 bias (measured at 0123abc)." in text, text
-    assert "On 1 random shapes (seen before) the planner's pick takes 56.2 % longer in the mean, and 56.2 % at worst, than the fastest of its own first 1 candidates" in text, text
+    assert "On 1 random shapes the planner's pick takes 56.2 % longer in the mean, and 56.2 % at worst, than the fastest of its own first 1 candidates" in text, text
     assert "The worst mean is 0.80, at 64 16-bit tokens." in text and "From 8192 rows" not in text and "the slowest 0.80 at 8192 x 64 x 64. - SMs ran at 1600 to 1600 MHz" in text, text
     assert "The slowest: 0.66 at 8192 x 64 x 64 (promoted)." in text and "21.0 % longer than fast sums in the mean of 1 shapes" in text, text
     assert put(5.0) == "", put(5.0)
@@ -322,69 +278,56 @@ def check_pictures(folder: Folder) -> None:
     reproducible."""
     shapes = [shape_of(m, "bf16", [timed(OURS, 10.0), timed(BEST, us)]) for m, us in ((64, 7.0), (65, 8.0), (66, 9.0), (67, 9.5))]
     folder.put("engine.json", run_of([*shapes, shape_of(68, "bf16", [timed(OURS, 10.0), timed(BEST, 1.0, verified=False)])]))
-    texts = report.made(folder.results, folder.docs)
+    texts = pages.made(folder.results, folder.docs)
     assert sorted(path.name for path in texts if path.suffix == ".svg") == ["dense.svg"], "no rows, no picture"
     picture = texts[folder.docs / "img/dense.svg"]
     assert picture.count("h0") == 4 and all(f">{words}: {m} x 64 x 64<" in picture for m, words in ((64, "0.70"), (65, "0.80"), (66, "0.90"))), picture
-    assert "68 x" not in picture and picture == report.made(folder.results, folder.docs)[folder.docs / "img/dense.svg"]
+    assert "68 x" not in picture and picture == pages.made(folder.results, folder.docs)[folder.docs / "img/dense.svg"]
     assert len(picture.splitlines()) < 500 and "prefers-color-scheme:dark" in picture
 
 
 def check_check(folder: Folder) -> None:
     """--check finds each way in which a page, table or picture can differ from the records."""
+    def quiet(action) -> int:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return action(folder.results, folder.docs)
     folder.put("engine.json", run_of([shape_of(1024, "bf16", [timed(OURS, 10.0), timed(BEST, 12.5)])]))
-    described = folder.results / "README.md"
+    described, page = folder.results / "README.md", folder.docs / "performance.md"
     described.write_text("\n".join(f"| `{name}` | x |" for name in ("*.json", "*.csv")))
-    page, table, picture = folder.docs / "performance.md", folder.gpu / "products.csv", folder.docs / "img/dense.svg"
-
-    def verdict() -> int:
-        with contextlib.redirect_stdout(io.StringIO()):
-            return report.check(folder.results, folder.docs)
-    with contextlib.redirect_stdout(io.StringIO()):
-        report.write(folder.results, folder.docs)
-    try:
-        assert verdict() == 0
-        for path, old, new in ((page, "1.25", "1.35"), (page, hash_of("kernels"), "0" * 12), (table, "12.5", "13.5"), (picture, "1.25", "1.35"),
-                               (described, "*.csv", "a*.csv")):
-            text = path.read_text()
-            assert old in text, (path, old)
-            path.write_text(text.replace(old, new))
-            assert verdict() == 1, (path, new)
-            path.write_text(text)
-        folder.put("long_k.json", run_of([shape_of(64, "bf16", [timed(OURS, 10.0), timed(BEST, 1.0)], by="record")]))
-        with contextlib.redirect_stdout(io.StringIO()):
-            report.write(folder.results, folder.docs)
-        assert verdict() == 1, "a result that is worse than all that README shows"
-        (folder.gpu / "long_k.json").unlink()
-        with contextlib.redirect_stdout(io.StringIO()):
-            report.write(folder.results, folder.docs)
-        (folder.docs / "img/old.svg").write_text("")
-        assert verdict() == 1, "a picture that no page shows"
-        (folder.docs / "img/old.svg").unlink()
-        stale = folder.gpu / "packed.csv"
-        stale.write_text("set\n")
-        assert verdict() == 1, "a table without records"
-        stale.unlink()
-        page.write_text(re.sub(r"counted at \w{7}", "counted at 0123abc", page.read_text()))
-        assert verdict() == 1, "a commit that is not in front of this one"
-    finally:
-        CountedAt.commit = ""
+    quiet(pages.write)
+    assert quiet(pages.check) == 0
+    for path, old, new in ((page, "1.25", "1.35"), (folder.gpu / "products.csv", "12.5", "13.5"),
+                           (folder.docs / "img/dense.svg", "1.25", "1.35"), (described, "*.csv", "a*.csv")):
+        text = path.read_text()
+        assert old in text, (path, old)
+        path.write_text(text.replace(old, new))
+        assert quiet(pages.check) == 1, (path, new)
+        path.write_text(text)
+    for path, text in ((folder.docs / "img/old.svg", ""), (folder.gpu / "packed.csv", "set\n")):
+        path.write_text(text)
+        assert quiet(pages.check) == 1, (path, "a picture that no page shows, a table without records")
+        path.unlink()
+    (folder.gpu / "trials.jsonl").write_text("x" * 100_001)
+    assert len(pages.too_large(folder.results)) == quiet(pages.check) == 1
+    (folder.gpu / "trials.jsonl").unlink()
+    folder.put("long_k.json", run_of([shape_of(64, "bf16", [timed(OURS, 10.0), timed(BEST, 1.0)], by="record")]))
+    quiet(pages.write)
+    assert quiet(pages.check) == 1, "a result that is worse than all that README shows"
 
 
 def check_other_gpus(folder: Folder) -> None:
-    """Pages show one GPU. Another GPU's results are one sentence, and none of its rows is among theirs."""
+    """Another GPU has columns of its own, and none of its rows is among the first GPU's."""
     folder.put("engine.json", run_of([shape_of(1024, "bf16", [timed(OURS, 10.0), timed(BEST, 12.5)])]))
     other = folder.results / "h100"
     other.mkdir()
-    (other / "engine.json").write_text(json.dumps(run_of([shape_of(1024, "bf16", [timed(OURS, 10.0), timed(BEST, 5.0)])]) | {"machine": MACHINE | {"gpu": "H100"}}))
-    text = flat(folder.page())
-    assert "All dense shapes on another GPU, compared with cuBLASLt's best: H100: 0.50 (0.50 to 0.50; 1)." in text and "1 shapes, compared" in text, text
-    assert (other / "products.csv") in report.made(folder.results, folder.docs)
+    (other / "engine.json").write_text(json.dumps(run_of([shape_of(1024, "bf16", [timed(OURS, 10.0), timed(BEST, 5.0)])]) | {"machine": MACHINE | {"gpu": "an H100"}}))
+    folder.says("| GPU, 16 bits | H100, 16 bits |", "| large products, M 1024 | cuBLASLt's best | 1.25 (1.25 to 1.25; 1) | 0.50 (0.50 to 0.50; 1) |", "1 shapes, compared")
+    assert (other / "products.csv") in pages.made(folder.results, folder.docs)
 
 
 def run() -> int:
     check_certificates()
-    checks = (check_products, check_floor, check_files, check_ages, check_first_look, check_readme, check_rows_of_convert, check_decoding, check_unshown, check_packed, check_chains, check_others, check_int4_peers, check_losses,
+    checks = (check_products, check_floor, check_files, check_ages, check_readme, check_rows_of_convert, check_decoding, check_unshown, check_packed, check_chains, check_ranges, check_int4_peers, check_losses,
               check_pictures, check_check, check_other_gpus)
     for check in checks:
         with tempfile.TemporaryDirectory() as name:
