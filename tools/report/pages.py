@@ -6,6 +6,7 @@ import fnmatch
 import pathlib
 import re
 import statistics
+import subprocess
 
 import result_files
 from report import certificates, losses, pictures
@@ -30,14 +31,28 @@ def days_of(data: Data) -> dict[str, list[str]]:
     return {commit: sorted(days) for commit, days in found.items()}
 
 
+KERNELS = ("sluice/spec", "sluice/device", "sluice/kernels")
+# Text that counts commits. It grows with each commit, so --check compares pages without it.
+COUNTED = re.compile(r"\d+ commits? that change kernels|(?<=\| )(?:\d+|unknown)(?= \|$)", re.M)
+
+
+def kernel_commits_since(commit: str) -> str:
+    """Returns how many commits have changed kernels since this one; "unknown" for one that this clone lacks."""
+    told = subprocess.run(["git", "rev-list", "--count", f"{commit.removesuffix('-dirty')}..HEAD", "--", *KERNELS], cwd=pathlib.Path(__file__).parents[2],
+                          check=False, capture_output=True, text=True)
+    return told.stdout.strip() or "unknown"
+
+
 def measured(of_gpus: list[Data]) -> str:
-    """Returns the GPUs and days of the records shown, for README."""
+    """Returns the GPUs and days of the records shown, and how far behind they are, for README."""
     parts = []
     for data in of_gpus:
         days_by = days_of(data)
         if days := sorted({day for commit in shown_commits(data) - {NO_COMMIT} for day in days_by.get(commit, ())}):
             parts.append(f"{data.gpu()}, {days[0] if len(days) == 1 else f'from {days[0]} to {days[-1]}'}")
-    return f"Measured on: {'; '.join(parts)}." if parts else ""
+    behind = [int(count) for data in of_gpus for commit in shown_commits(data) - {NO_COMMIT} if (count := kernel_commits_since(commit)).isdigit()]
+    age = f" The code is {max(behind)} commits that change kernels ahead of the oldest." if behind else ""
+    return f"Measured on: {'; '.join(parts)}.{age}" if parts else ""
 
 
 def sums_note(of_gpus: list[Data]) -> str:
@@ -55,8 +70,9 @@ def speed(of_gpus: list[Data]) -> str:
 
 def days(of_gpus: list[Data]) -> str:
     """Returns a table of the commits that were measured, with days."""
-    rows = [[data.gpu(), commit, ", ".join(days_of(data)[commit]) or "not recorded"] for data in of_gpus for commit in sorted(shown_commits(data) - {NO_COMMIT})]
-    return table(["GPU", "commit", "measured"], rows)
+    rows = [[data.gpu(), commit, ", ".join(days_of(data)[commit]) or "not recorded", kernel_commits_since(commit)]
+            for data in of_gpus for commit in sorted(shown_commits(data) - {NO_COMMIT})]
+    return table(["GPU", "commit", "measured", "kernel commits since"], rows)
 
 
 INTRO = """How fast sluice is, compared with cuBLASLt and other libraries. Where it is slower, and why: [performance-losses.md](performance-losses.md)."""
@@ -76,7 +92,8 @@ CHAINS = """A chain is all launches of one transformer layer, in fp8, in one CUD
 one has ended ([chains.md](chains.md)). cuBLASLt has its fastest algorithm for each product, the same norms and quantisers, and nothing fused. *Fused*:
 SwiGLU and quantisers are part of sluice's products. Decoding is one sequence of a whole model without a chain; in brackets are tokens per second. A
 block is examples/llama_block.py under torch.compile, four layers in a CUDA graph."""
-AGE = """What has changed in the kernels since a commit: `git log --oneline COMMIT.. -- sluice/spec sluice/device sluice/kernels`."""
+AGE = """How far behind the code a result is: the commits that change kernels since then, when this page was made. Their list:
+`git log --oneline COMMIT.. -- sluice/spec sluice/device sluice/kernels`."""
 METHOD = """`sluice bench` times all contenders in one process, in turn (A B C, B C A, ...). A time is the median over rounds.
 - Each contender is a CUDA graph of many launches. A rest and an untimed replay come before it, so that all run at the same clocks.
 - L2 is cold: launches rotate over copies of A, B and D whose weights are three times the L2 cache. There are at most 64 copies, so the
@@ -197,7 +214,10 @@ def unused(docs: pathlib.Path) -> list[str]:
 def check(results: pathlib.Path, docs: pathlib.Path) -> int:
     """Returns 0 if all pages match the records."""
     texts = made(results, docs)
-    other = [path for path, text in texts.items() if result_files.text_of(path) != text]
+    def same(kept: str | None, text: str) -> bool:
+        return kept is not None and COUNTED.sub("", kept) == COUNTED.sub("", text)
+
+    other = [path for path, text in texts.items() if not (same(result_files.text_of(path), text) if path.suffix == ".md" else result_files.text_of(path) == text)]
     other += [path for path in result_files.files(results, "*/*.csv") if path not in texts]
     faults = [f"{path.relative_to(docs.parent)} does not say what the records and certificates say of this tree: `make report`, and commit" for path in other]
     faults += unshown(datas_of(results)) + undescribed(results) + too_large(results) + unused(docs)
