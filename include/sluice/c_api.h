@@ -48,7 +48,13 @@ typedef enum { SLUICE_BF16, SLUICE_FP16, SLUICE_FP32, SLUICE_E4M3, SLUICE_E5M2 }
 #define SLUICE_BYTE 32 /* uint8, the dtype of weight codes and blobs; products do not accept it */
 typedef enum { SLUICE_PROMOTED, SLUICE_FAST } sluice_accumulate; /* fp8 accumulation: docs/numerics.md */
 typedef enum { SLUICE_SET, SLUICE_ADD } sluice_update;           /* D = the product, or D += the product */
-typedef enum { SLUICE_NO_ACTIVATION, SLUICE_RELU, SLUICE_GELU, SLUICE_SILU } sluice_activation;
+typedef enum {
+  SLUICE_NO_ACTIVATION,
+  SLUICE_RELU,
+  SLUICE_GELU,
+  SLUICE_SILU,
+  SLUICE_ACTIVATIONS
+} sluice_activation;
 typedef enum { SLUICE_NO_SCALE, SLUICE_SCALE_TENSOR, SLUICE_SCALE_VECTOR, SLUICE_SCALE_BLOCK } sluice_scale;
 typedef enum { SLUICE_K_MAJOR, SLUICE_MN_MAJOR } sluice_major;
 typedef enum { SLUICE_ON_CPU = 1, SLUICE_ON_CUDA = 2 } sluice_device_type; /* DLPack's numbers */

@@ -425,7 +425,7 @@ Result<Problem> problem_of(const sluice_call* call) {
 Result<Call> call_of(const sluice_call& p) {
   const sluice_problem& given = p.problem;
   const Enumerator enumerators[] = {{"accumulate", given.accumulate, 2},
-                                    {"activation", given.activation, SLUICE_SILU + 1},
+                                    {"activation", given.activation, SLUICE_ACTIVATIONS},
                                     {"gated", given.gated, 2},
                                     {"update", given.update, 2},
                                     {"any_order", given.any_order, 2},

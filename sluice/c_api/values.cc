@@ -18,12 +18,12 @@ static_assert(SLUICE_BF16 == static_cast<int>(DType::bf16) && SLUICE_FP16 == sta
 static_assert(SLUICE_SCALE_TENSOR == static_cast<int>(ScaleMode::tensor) &&
               SLUICE_SCALE_VECTOR == static_cast<int>(ScaleMode::vector) &&
               SLUICE_SCALE_BLOCK == static_cast<int>(ScaleMode::block));
-static_assert(SLUICE_SILU == static_cast<int>(Activation::silu) &&
+static_assert(SLUICE_ACTIVATIONS == static_cast<int>(kLastActivation) + 1 &&
               SLUICE_ADD == static_cast<int>(Update::add) && SLUICE_MN_MAJOR == static_cast<int>(Major::mn));
 static_assert(SLUICE_UINT4 == static_cast<int>(WeightType::uint4) + 1 &&
               SLUICE_E4M3_WEIGHT == static_cast<int>(WeightType::e4m3) + 1);
 
-constexpr int kScaleModes = SLUICE_SCALE_BLOCK + 1, kActivationCount = SLUICE_SILU + 1;
+constexpr int kScaleModes = SLUICE_SCALE_BLOCK + 1;
 
 template <class Enum>
 int32_t number(Enum enumerator) {
@@ -157,7 +157,7 @@ Result<Problem> problem_of(const sluice_problem& v) {
                                     {"scale_d", v.scale_d, kScaleModes},
                                     {"bias", v.bias, 2},
                                     {"residual", v.residual, 2},
-                                    {"activation", v.activation, kActivationCount},
+                                    {"activation", v.activation, SLUICE_ACTIVATIONS},
                                     {"gated", v.gated, 2},
                                     {"accumulate", v.accumulate, 2},
                                     {"update", v.update, 2},

@@ -112,10 +112,6 @@ Expected expected_sum(const HostData& data, const PackedSum& sum, Place place, W
   return {x, errors, magnitude, whole};
 }
 
-bool is_smooth(Activation activation) {
-  return activation == Activation::gelu || activation == Activation::silu;
-}
-
 Expected before_scale_d(const HostData& data, std::span<const PackedSum> sums, Place place,
                         WeightRounding rounding) {
   const Problem& p = data.problem;

@@ -127,11 +127,6 @@ SLUICE_DEVICE Expected before_activation(const CheckParams& p, const Sum& sum, i
   return out;
 }
 
-/// True for activations that have errors of their own, so that even exact sums have results within a bound.
-SLUICE_DEVICE bool is_smooth(Activation activation) {
-  return activation == Activation::gelu || activation == Activation::silu;
-}
-
 /// The product of the activated gate and `up`, with its error.
 SLUICE_DEVICE Expected gated(const Expected& gate, const Expected& up, bool smooth) {
   Expected out;

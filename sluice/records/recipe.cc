@@ -96,13 +96,8 @@ Recipe packed_recipe(const Problem& p) {
 }  // namespace
 
 ActivationCost cost_of(Activation activation) {
-  switch (activation) {
-    case Activation::none:
-    case Activation::relu: return ActivationCost::cheap;
-    case Activation::gelu: return ActivationCost::gelu;
-    case Activation::silu: return ActivationCost::silu;
-  }
-  return ActivationCost::cheap;
+  if (!is_smooth(activation)) return ActivationCost::cheap;
+  return divides(activation) ? ActivationCost::silu : ActivationCost::gelu;
 }
 
 Activation activation_of(ActivationCost cost) {

@@ -33,7 +33,7 @@ namespace sluice {
 /// How sums along k are accumulated. 16-bit inputs always count as `fast`, because `promoted` costs them
 /// nothing. block: promoted, with scales per 128 of k.
 enum class Sums : u8 { fast, promoted, block };
-/// Cost class of the activation, in instructions per element. cheap: no activation, or relu.
+/// Cost class of the activation, in instructions per element. cheap: exact ones. silu: those that divide.
 enum class ActivationCost : u8 { cheap, gelu, silu };
 /// Whether the product is added to D, and whether slices may be added in any order (Combine::add).
 enum class Adding : u8 { none, ordered, any_order };

@@ -202,8 +202,7 @@ SLUICE_HD constexpr int math_registers(const KernelConfig& c) {
 /// tiles with small accumulators. There no later tile hides the last store, and code and registers are few.
 SLUICE_HD constexpr bool unrolls_stores(const KernelConfig& c) {
   const Epilogue& e = c.epilogue;
-  const bool small =
-      e.gated && e.activation == Activation::silu && e.bias == Bias::none && sum_registers(c) <= 64;
+  const bool small = e.gated && divides(e.activation) && e.bias == Bias::none && sum_registers(c) <= 64;
   return is_light(e) || small;
 }
 

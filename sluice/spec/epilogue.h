@@ -31,6 +31,15 @@ enum class Bias : u8 { none, column, row };
 /// gelu is the exact form x * Phi(x), torch's default; silu is x * sigmoid(x). NaN passes through all of
 /// them.
 enum class Activation : u8 { none, relu, gelu, silu };
+inline constexpr Activation kLastActivation = Activation::silu;
+/// True if the device computes an approximation, so that even exact sums have results within a bound only.
+SLUICE_HD constexpr bool is_smooth(Activation activation) {
+  return activation >= Activation::gelu;
+}
+/// True if an element costs a division.
+SLUICE_HD constexpr bool divides(Activation activation) {
+  return activation == Activation::silu;
+}
 /// set: D is overwritten. add (fp32 D; no residual, bias or activation): the result is added to D by fp32
 /// memory operations; the kernel does not load D.
 enum class Update : u8 { set, add };
@@ -90,7 +99,7 @@ SLUICE_HD constexpr int outputs_of(const Epilogue& e, int rows) {
 /// True if an element costs few registers and instructions: no fp32 C, no division. Store loops are unrolled
 /// only for light epilogues (docs/findings/heavy-epilogues.md).
 SLUICE_HD constexpr bool is_light(const Epilogue& e) {
-  return !(e.residual && e.c_type == DType::fp32) && e.activation != Activation::silu;
+  return !(e.residual && e.c_type == DType::fp32) && !divides(e.activation);
 }
 
 SLUICE_HD constexpr const char* name_of(ScaleMode mode) {

@@ -28,7 +28,7 @@ SLUICE_ENUMERATION(Major, Major::mn);
 SLUICE_ENUMERATION(Accumulate, Accumulate::promoted);
 SLUICE_ENUMERATION(ScaleMode, ScaleMode::block);
 SLUICE_ENUMERATION(Bias, Bias::row);
-SLUICE_ENUMERATION(Activation, Activation::silu);
+SLUICE_ENUMERATION(Activation, kLastActivation);
 SLUICE_ENUMERATION(Update, Update::add);
 SLUICE_ENUMERATION(Schedule, Schedule::strip);
 SLUICE_ENUMERATION(Load, Load::strided);

@@ -128,8 +128,7 @@ double Model::epilogue_clocks() const {
   const int operands = (e.scale_a == ScaleMode::vector) + (e.scale_b == ScaleMode::vector) +
                        (e.bias != Bias::none) + e.residual + (c_.store == StorePath::direct);
   double each = (1 + operands) * cost_.epilogue_clocks_per_element;
-  if (e.activation == Activation::gelu || e.activation == Activation::silu)
-    each += (e.gated ? 0.5 : 1) * cost_.activation_clocks_per_element;
+  if (is_smooth(e.activation)) each += (e.gated ? 0.5 : 1) * cost_.activation_clocks_per_element;
   const double sharing = c_.schedule == Schedule::cooperative ? kMathGroups : 1;
   return cost_.epilogue_fixed_clocks + chunks * cost_.epilogue_clocks_per_chunk + elements * each * sharing +
          exchange_clocks();
