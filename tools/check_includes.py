@@ -108,7 +108,7 @@ def table_faults(tour: str, rooms: set[str]) -> list[str]:
 # Where weights that are packed make a difference. Of the library: checks and search, the choice of a kernel
 # (config, unit, name, launch), operands and keys, forms of records, C's struct, a chain's share of weights.
 PACKED = re.compile(r"""sluice/(spec/.*|host/planner/(planner|row_plans)\.cc|host/planner/packed/.*
-    |host/planner/dense/(problem_checks|candidates|tuned_choice)\.cc|host/ops/(gemm|problem_key)\.cc|host/jit/source\.cc
+    |host/planner/dense/(problem_checks|candidates|tuned_choice)\.cc|host/ops/(gemm|problem_key)\.cc|host/text/units\.cc
     |host/text/printer\.cc|records/(recipe\.cc|record\.(cc|h)|record_fields\.h|tuned_chain\.cc)|c_api/(values|device)\.cc
     |chain/steps/products\.cc)
   |bench/(product|record|recorded_plans|session|chain/check|tune/gpu|tune/tune)\.cc|bench/operands/store\.h

@@ -8,9 +8,9 @@
 
 #include <sluice/host/device/spread.h>
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
 #include <sluice/host/text/norm_units.h>
 #include <sluice/host/text/quantize_units.h>
+#include <sluice/host/text/units.h>
 
 #include "launch_fixture.h"
 #include "tests/packed_problems.h"

@@ -14,10 +14,10 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/gemm_maps.h>
 #include <sluice/host/driver/workspace_turn.h>
-#include <sluice/host/jit/source.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/numbering.h>
 #include <sluice/host/planner/dense/slices.h>
+#include <sluice/host/text/units.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/spec/part_sums.h>
 

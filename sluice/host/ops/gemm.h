@@ -3,7 +3,6 @@
 // has the parts of products with packed weights.
 #pragma once
 
-#include <sluice/host/jit/source.h>
 #include <sluice/host/ops/conv_params.h>
 #include <sluice/host/ops/kept.h>
 #include <sluice/host/ops/packed.h>

@@ -3,8 +3,8 @@
 // code.
 #include <sluice/host/text/norm_units.h>
 
-#include <sluice/host/jit/source.h>
 #include <sluice/host/text/overlap_text.h>
+#include <sluice/host/text/units.h>
 
 namespace sluice {
 
