@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include <sluice/chain/chain.h>
-#include <sluice/host/driver/error.h>
+#include <sluice/host/text/lines.h>
 
 namespace sluice {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/host/ops/problem_key.h>
 
+#include <sluice/host/hash.h>
 #include <sluice/host/limits.h>
-#include <sluice/host/ops/hash.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
 
