@@ -87,15 +87,6 @@ struct ChainStep {
   std::optional<i64> prefetch_bytes{};
 };
 
-/// The recorded choice for a step, tuned between the neighbours that it has now (docs/chains.md).
-struct TunedStep {
-  std::optional<TunedChoice> kernel{};  // set for products
-  Overlap overlap{};
-  i64 hand_off_bytes = 0, prefetch_bytes = 0;
-
-  bool operator==(const TunedStep&) const = default;
-};
-
 /// How steps overlap.
 /// - off: each launch begins when its predecessor has ended.
 /// - wait_first: a launch begins earlier, and waits before its first load.

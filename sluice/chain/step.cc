@@ -20,6 +20,13 @@ StepRecipe recipe_of(const ChainStep& step) {
   return step_of(step)->recipe();
 }
 
+std::vector<TunedChain::Step> tuned_steps(std::span<const ChainStep> layer,
+                                          std::span<const TunedStep> choices) {
+  std::vector<TunedChain::Step> steps;
+  for (std::size_t i = 0; i < layer.size(); ++i) steps.push_back({recipe_of(layer[i]), choices[i]});
+  return steps;
+}
+
 StepRange main_weights(const Step& step) {
   const std::vector<StepRange> streamed = step.ranges([](Role role) { return role == Role::streamed; });
   return streamed.empty() ? StepRange{} : streamed.front();

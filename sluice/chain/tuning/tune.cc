@@ -15,7 +15,7 @@
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/ops/race.h>
 #include <sluice/host/ops/replay_timer.h>
-#include <sluice/records/record_book.h>
+#include <sluice/records/record_store.h>
 #include <sluice/try.h>
 
 namespace sluice::tuning {
