@@ -33,7 +33,7 @@ struct ProductStep {
   Problem problem{};
   PlanOverrides overrides{};
   gemm::Args args{};
-  std::optional<Numbering> numbering{};  // set by a tuned choice; empty: the planner decides
+  std::optional<TunedChoice> choice{};  // a known kernel, in the place of overrides and search
 };
 /// A norm; gamma counts as its weights. Leave NormOptions::overlap and NormArgs::hand_off unset: the chain
 /// sets them.

@@ -66,7 +66,6 @@ struct Gemm {
     return gemm::plan(problem, device.info(), {.workspace_limit = workspace_limit}, device.records());
   }
   static Choice choice_of(const Plan& plan) { return sluice::choice_of(plan); }
-  static Overrides overrides_of(const Choice& choice) { return sluice::overrides_of(choice); }
   static Overlap& overlap_of(KernelConfig& config) { return config.overlap; }
   static Overlap overlap_of(const KernelConfig& config) { return config.overlap; }
   static double estimate_us(const Plan& plan) { return plan.estimate.total_us; }
