@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans with nothing of the library but its planning half (sluice_plan): no driver, compiler, file or GPU is
-// linked. A call from there to the half that runs does not link. Prints one plan. To see it fail, include
-// sluice/gemm.h in a file of that half and call Device::open().
+// linked. A call from there to the half that runs does not link. Also forks while a thread makes the
+// process's first plan. Prints one plan. To see it fail, include sluice/gemm.h in a file of that half and
+// call Device::open(); or make shipped() in record_book.cc return a local static.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include <sluice/plan.h>
 #include <sluice/records.h>
@@ -26,10 +32,29 @@ void expect(const char* what, const Result<Problem>& problem, bool decodes_weigh
   }
 }
 
+constexpr unsigned kHangs = 30;  // seconds after which a child counts as hanging
+
+/// Forks while another thread parses the shipped records, and plans in the child.
+void expect_child_plans(const Problem& problem) {
+  std::thread first([&] { static_cast<void>(gemm::plan(problem, DeviceInfo{})); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(kHangs);
+    ::_exit(gemm::plan(problem, DeviceInfo{}) ? 0 : 1);
+  }
+  first.join();
+  int status = -1;
+  if (::waitpid(child, &status, 0) == child && status == 0) return;
+  std::printf("a child that was forked during the first plan ended with status %d\n", status);
+  ++failures;
+}
+
 }  // namespace
 
 int main() {
   const Problem dense{.m = 4096, .n = 4096, .k = 4096};
+  expect_child_plans(dense);
   Problem packed{.m = 8, .n = 4096, .k = 4096};
   packed.b.packed = {.type = WeightType::uint4, .group = 128};
   const Conv conv{.op = ConvOp::fprop,
