@@ -20,6 +20,7 @@
 #include <sluice/host/text/pack_units.h>
 #include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
+#include <sluice/host/text/units.h>
 // GPU. calibration.h: a card's own rates. error.h: a failed driver call as an Error. events.h: streams,
 // events, graphs. launch.h: a launch's shape. memory.h: buffers. module.h: a loaded cubin. nvml.h: clocks,
 // power, temperature. quantiles.h: the middle of many timings.
@@ -31,13 +32,12 @@
 #include <sluice/host/driver/module.h>
 #include <sluice/host/driver/nvml.h>
 #include <sluice/host/quantiles.h>
-// Kernels. source.h: texts that NVRTC compiles. compiler.h: NVRTC. cache.h: from a text to its cubin.
+// Kernels. units.h: texts that NVRTC compiles. compiler.h: NVRTC. cache.h: from a text to its cubin.
 // compile_ahead.h: many of them at once. replay_timer.h: the time of a replay. compare.h: the kernel that
 // compares results. gemm.h: the texts of a dense plan (packed_units.h has those of a packed one).
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/compile_ahead.h>
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
 #include <sluice/host/ops/compare.h>
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/ops/replay_timer.h>

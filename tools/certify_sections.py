@@ -17,7 +17,7 @@ RATES = "pack.keeps_up_with_memory"  # measures time, so nothing else may run
 # machine code only. That the host requests and launches it correctly is tested by `smoke` and the sections on
 # calls.
 LAUNCH = ("sluice/host/ops/*", "sluice/host/driver/*")
-UNITS = ("sluice/host/jit/source.*", "sluice/host/text/*_units.*", "sluice/host/text/field*", "sluice/host/text/printer.cc",
+UNITS = ("sluice/host/text/units.*", "sluice/host/text/*_units.*", "sluice/host/text/field*", "sluice/host/text/printer.cc",
          "sluice/host/text/conv_text.*", "sluice/host/text/overlap_text.h", "sluice/host/text/enumerations.h")
 LENT = ("sluice/host/device/workspace*", "sluice/host/device/capture*")
 PLANNER = ("sluice/host/planner/**/*",)

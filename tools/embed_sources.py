@@ -47,7 +47,7 @@ def main() -> None:
                         [(f"shipped {path.name}", path) for path in sorted(args.records)])
     else:
         headers = sorted(pathlib.Path(line).resolve() for line in args.list.read_text().splitlines() if line)
-        text = embedded("sluice/{spec,device,kernels}", "sluice/host/jit/source.h", ("EmbeddedFile", "embedded_files"),
+        text = embedded("sluice/{spec,device,kernels}", "sluice/host/jit/embedded_files.h", ("EmbeddedFile", "embedded_files"),
                         [(path.relative_to(args.root.resolve()).as_posix(), path) for path in headers])
     args.output.write_text(text, encoding="utf-8")
 

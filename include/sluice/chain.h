@@ -33,7 +33,7 @@ struct ProductStep {
   Problem problem{};
   PlanOverrides overrides{};
   gemm::Args args{};
-  std::optional<Numbering> numbering{};  // set by a tuned choice; empty: the planner decides
+  std::optional<TunedChoice> choice{};  // a known kernel, in the place of overrides and search
 };
 /// A norm; gamma counts as its weights. Leave NormOptions::overlap and NormArgs::hand_off unset: the chain
 /// sets them.
@@ -85,15 +85,6 @@ struct ChainStep {
   std::optional<Overlap> overlap{};     // replaces the overlap of ChainOptions
   std::optional<i64> hand_off_bytes{};  // replaces ChainOptions::hand_off_bytes
   std::optional<i64> prefetch_bytes{};
-};
-
-/// The recorded choice for a step, tuned between the neighbours that it has now (docs/chains.md).
-struct TunedStep {
-  std::optional<TunedChoice> kernel{};  // set for products
-  Overlap overlap{};
-  i64 hand_off_bytes = 0, prefetch_bytes = 0;
-
-  bool operator==(const TunedStep&) const = default;
 };
 
 /// How steps overlap.

@@ -14,12 +14,6 @@
 
 namespace sluice::conv {
 
-/// The product that computes `conv`. With one tap, stride 1 and no padding nothing is gathered, and it is a
-/// plain product. `inputs`: the type of both tensors that are read; `output`: the type of the result. The
-/// epilogue's columns are filters (fprop), channels (dgrad), or taps x channels (wgrad). Errors:
-/// invalid_size, invalid_type, invalid_stride, misaligned, invalid_argument (no op).
-Result<Problem> problem(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue = {});
-
 /// Device pointers. fprop reads x and w and writes y; dgrad reads y (dy) and w and writes dx; wgrad reads y
 /// (dy) and x and writes dw. x, w, y and the result need 16-byte alignment, the others that of an element.
 struct Tensors {

@@ -17,6 +17,7 @@
 #include <sluice/options.h>
 #include <sluice/plan.h>
 #include <sluice/records.h>
+#include <sluice/rows.h>
 
 struct CUstream_st;
 
@@ -127,6 +128,13 @@ using Progress = std::function<void(int done, int total)>;
 /// Prepares many plans in parallel; equal configs are compiled once. Result i belongs to plan i.
 std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> plans,
                                     const Progress& progress = {});
+
+/// Chooses, compiles and loads the kernels of a range. From then on run() on this device serves every m of
+/// the range without compiling, loading or searching, also while the stream is capturing. Ranges may overlap:
+/// the first prepared range that contains an m serves it. Kernels stay loaded as long as the device exists.
+/// Errors: those of plan_rows and of prepare.
+Result<RowSummary> prepare(const Device& device, const Problem& problem, RowRange rows,
+                           const Progress& progress = {});
 
 /// Checks the arguments and enqueues one kernel, or two in a row if the plan says Combine::separate. The
 /// narrow kernel of packed weights is launched once per 500,000 rows of A. No

@@ -99,6 +99,16 @@ Result<Plan> with_overlap(Plan plan, const Overlap& overlap);
 
 }  // namespace gemm
 
+namespace conv {
+
+/// The product that computes `conv`. With one tap, stride 1 and no padding nothing is gathered, and it is a
+/// plain product. `inputs`: the type of both tensors that are read; `output`: the type of the result. The
+/// epilogue's columns are filters (fprop), channels (dgrad), or taps x channels (wgrad). Errors:
+/// invalid_size, invalid_type, invalid_stride, misaligned, invalid_argument (no op).
+Result<Problem> problem(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue = {});
+
+}  // namespace conv
+
 const char* name_of(PlanSource source);
 
 /// The canonical text of a value: a C++ designated initialiser, used in logs, cache keys, JIT units and

@@ -78,7 +78,4 @@ class Quantizer {
   std::shared_ptr<const Impl> impl_;
 };
 
-const char* name_of(Granularity granularity);
-const char* name_of(Gate gate);
-
 }  // namespace sluice

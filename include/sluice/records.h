@@ -18,7 +18,6 @@ namespace sluice {
 
 class Device;      // sluice/gemm.h
 struct ChainStep;  // sluice/chain.h
-struct TunedStep;
 
 /// The fields of a plan that a record stores; all others follow from the problem.
 struct TunedChoice {
@@ -39,6 +38,15 @@ struct TunedChoice {
   double measured_us = 0;  // time of one launch when the record was made
 
   bool operator==(const TunedChoice&) const = default;
+};
+
+/// The recorded choice for a step, tuned between the neighbours that it has now (docs/chains.md).
+struct TunedStep {
+  std::optional<TunedChoice> kernel{};  // set for products
+  Overlap overlap{};
+  i64 hand_off_bytes = 0, prefetch_bytes = 0;
+
+  bool operator==(const TunedStep&) const = default;
 };
 
 /// Cheap to copy, usable from any thread.

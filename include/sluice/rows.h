@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include <sluice/gemm.h>
+#include <sluice/plan.h>
 #include <sluice/records.h>
 
 namespace sluice {
@@ -55,13 +55,6 @@ Result<RowTable> plan_rows(const Problem& problem, RowRange rows, const DeviceIn
 /// kernel with the best estimate. Clusters are numbered in launch order. Takes a few microseconds per kernel.
 /// Errors: invalid_size (m outside the range), those of plan().
 Result<Plan> plan(const RowTable& table, i64 m, const DeviceInfo& device);
-
-/// Chooses, compiles and loads the kernels of a range. From then on run() on this device serves every m of
-/// the range without compiling, loading or searching, also while the stream is capturing. Ranges may overlap:
-/// the first prepared range that contains an m serves it. Kernels stay loaded as long as the device exists.
-/// Errors: those of plan_rows and of prepare.
-Result<RowSummary> prepare(const Device& device, const Problem& problem, RowRange rows,
-                           const Progress& progress = {});
 
 }  // namespace gemm
 

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns steps into a ChainPlan: decides the overlap of every step, then plans each different step once.
+// Turns steps into a ChainPlan: applies the choices of records and tuners, decides the overlap of every step,
+// plans each different step once, and divides the weights to prefetch. Records come from files, so their
+// choices are checked first. Plans that were changed by hand are checked against the same rules. Dependent
+// launches restrict the caller in one way: they read weights before their PDL wait, so no earlier step may
+// write weights. Activations may be reused as in any stream, because every write comes after a wait.
 #include <algorithm>
 
 #include <sluice/chain/chain.h>
+#include <sluice/host/text/lines.h>
 
 namespace sluice {
 namespace {
@@ -27,6 +32,59 @@ Result<void> check_chain(std::span<const ChainStep> steps, const ChainOptions& o
   for (size_t i = 0; i < steps.size(); ++i)
     if (const Result<void> ok = check_step(steps[i]); !ok) return named(steps[i], i, ok.error());
   return {};
+}
+
+/// Returns whether the step may have the choice. Without a kernel it leaves the caller's kernel as it is.
+bool is_possible(const ChainStep& step, const TunedStep& choice, const DeviceInfo& device) {
+  const auto model = step_of(step);
+  return (!choice.kernel && !model->own_overlap()) || model->may_have(choice, device);
+}
+
+// Launches ahead for which a launch may prefetch weights. Those for a later one would be evicted first.
+constexpr size_t kFarthest = 4;
+
+/// Returns the part of each row that a launch loads into its rings of stages before its PDL wait.
+SkippedK ring_of(const PlannedStep& s, const ChainPlan& plan, const DeviceInfo& device) {
+  if (s.overlap.wait != Wait::weights_first) return {};
+  return step_of(s.step)->ring(plan_of(plan, s), device);
+}
+
+struct Range {
+  u64 begin, end;
+};
+
+/// A sorted list of disjoint memory ranges; ranges that touch are merged.
+class Ranges {
+ public:
+  void add(const StepRange& range) {
+    if (range.data == nullptr || range.bytes <= 0) return;
+    const u64 begin = reinterpret_cast<u64>(range.data);
+    Range joined{begin, begin + static_cast<u64>(range.bytes)};
+    auto first =
+        std::find_if(ranges_.begin(), ranges_.end(), [&](const Range& r) { return r.end >= joined.begin; });
+    auto last = first;
+    for (; last != ranges_.end() && last->begin <= joined.end; ++last)
+      joined = {std::min(joined.begin, last->begin), std::max(joined.end, last->end)};
+    ranges_.insert(ranges_.erase(first, last), joined);
+  }
+  bool touches(const StepRange& range) const {
+    if (range.data == nullptr || range.bytes <= 0) return false;
+    const u64 begin = reinterpret_cast<u64>(range.data), end = begin + static_cast<u64>(range.bytes);
+    return std::any_of(ranges_.begin(), ranges_.end(),
+                       [&](const Range& r) { return r.begin < end && begin < r.end; });
+  }
+
+ private:
+  std::vector<Range> ranges_;
+};
+
+/// Returns the rule that a launched step's overlap breaks at its place in the chain; null if it breaks none.
+const char* broken_rule(const Overlap& overlap, bool first, bool last, bool behind_foreign) {
+  if (first && overlap.wait != Wait::none) return "it is the first launch of the chain, and waits";
+  if (behind_foreign && overlap.wait != Wait::none)
+    return "the step before it is a foreign one that is not overlapped, and it waits";
+  if (last && overlap.trigger != Trigger::never) return "it is the last launch of the chain, and triggers";
+  return nullptr;
 }
 
 /// A step's place among the steps that launch a kernel.
@@ -163,6 +221,59 @@ Result<StepPlan> PlanMemo::plan(const ChainStep& step, const PlanRequest& reques
   return asked->with_overlap(made, overlap);
 }
 
+bool put_choice(const TunedStep& choice, ChainStep& step) {
+  if (!step_of(step)->put(choice, step)) return false;
+  step.overlap = choice.overlap;
+  step.hand_off_bytes = choice.hand_off_bytes;
+  step.prefetch_bytes = choice.prefetch_bytes;
+  return true;
+}
+
+TunedStep choice_of(const ChainPlan& plan, const PlannedStep& planned) {
+  return {.kernel = step_of(planned.step)->choice_of(plan_of(plan, planned)),
+          .overlap = planned.overlap,
+          .hand_off_bytes = planned.step.hand_off_bytes.value_or(0),
+          .prefetch_bytes = planned.step.prefetch_bytes.value_or(0)};
+}
+
+void take_choices(const StepChoices& choices, const DeviceInfo& device, std::vector<PlannedStep>& steps) {
+  if (choices.empty()) return;
+  // Computed before any step changes, because the answer for a changed step would differ.
+  std::vector<bool> taken;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const ChainStep& step = steps[i].step;
+    const bool decided = step.overlap || step.hand_off_bytes || step.prefetch_bytes;
+    taken.push_back(choices[i] && !decided && is_possible(step, *choices[i], device));
+  }
+  for (size_t i = 0; i < steps.size(); ++i)
+    if (taken[i]) steps[i].tuned = put_choice(*choices[i], steps[i].step);
+}
+
+void set_warm_ranges(ChainPlan& plan, const ChainOptions& options, const DeviceInfo& device) {
+  const i64 most = static_cast<i64>(kMostOfL2 * static_cast<double>(device.l2_bytes));
+  std::vector<PlannedStep*> launched;
+  for (PlannedStep& s : plan.steps)
+    if (s.launched) launched.push_back(&s);
+  std::vector<bool> served(launched.size());  // true: an earlier step prefetches the launch's share
+  for (size_t i = 0; i < launched.size(); ++i) {
+    PlannedStep& s = *launched[i];
+    const auto step = step_of(s.step);
+    if (step->own_overlap()) continue;
+    const i64 own = std::min(s.step.prefetch_bytes.value_or(options.prefetch_bytes), most);
+    if (s.overlap.wait != Wait::none && !served[i])
+      s.prefetch = step->share_of_weights(own, ring_of(s, plan, device));
+    // Number of CTAs that prefetch. Any launch has at least that many resident CTAs.
+    s.prefetch.ctas = static_cast<u32>(device.sm_count);
+    if (!overlaps(s.overlap)) continue;
+    const i64 given = std::min(s.step.hand_off_bytes.value_or(options.hand_off_bytes), most);
+    const size_t end = std::min(launched.size(), i + 1 + kFarthest);
+    for (size_t to = i + 1; to < end && !served[to] && total_bytes(s.hand_off) == 0; ++to) {
+      s.hand_off = step_of(launched[to]->step)->share_of_weights(given, ring_of(*launched[to], plan, device));
+      served[to] = total_bytes(s.hand_off) > 0;
+    }
+  }
+}
+
 Result<ChainPlan> plan_chosen(std::span<const ChainStep> steps, const DeviceInfo& device,
                               const ChainOptions& options, const RecordBook& records,
                               const StepChoices& choices, PlanMemo& memo) {
@@ -185,6 +296,79 @@ Result<ChainPlan> plan_chain(std::span<const ChainStep> steps, const DeviceInfo&
   SLUICE_TRY(check_chain(steps, options));  // done before records are looked up, which needs valid steps
   return plan_checked(steps, device, options, records, recorded ? records.find(steps, device) : StepChoices(),
                       memo);
+}
+
+Result<void> check_chain_plan(const ChainPlan& chain) {
+  const auto refused = [&](size_t i, const std::string& what) {
+    return Error{ErrorCode::invalid_argument,
+                 step_name(chain.steps[i].step, i) + ": " + what + "; plan the chain again"};
+  };
+  size_t last = chain.steps.size();
+  for (size_t i = 0; i < chain.steps.size(); ++i)
+    if (chain.steps[i].launched) last = i;
+  i64 workspace = 0;
+  bool first = true, behind_foreign = false;
+  for (size_t i = 0; i < chain.steps.size(); ++i) {
+    const PlannedStep& s = chain.steps[i];
+    const auto step = step_of(s.step);
+    if (s.launched != step->is_launched())
+      return refused(i, s.launched ? "there is nothing for it to launch" : "it has something to launch");
+    if (!s.launched) continue;
+    const bool planned = !step->own_overlap();
+    if (planned) {
+      if (s.plan < 0 || static_cast<size_t>(s.plan) >= chain.plans.size())
+        return refused(i, "its plan = " + std::to_string(s.plan) + " is none of the chain's");
+      const StepPlan& plan = plan_of(chain, s);
+      if (!step->agrees(plan)) return refused(i, "its plan is of another problem");
+      if (s.overlap != step->overlap_of(plan))
+        return refused(i, "its overlap is not that of its kernel's plan");
+      workspace = std::max(workspace, step->workspace_of(plan));
+    }
+    if (const char* rule = broken_rule(s.overlap, first, i == last && planned, behind_foreign))
+      return refused(i, rule);
+    first = false;
+    behind_foreign = !step->lets_go();
+  }
+  if (chain.workspace_bytes < workspace)
+    return Error{ErrorCode::invalid_argument, "workspace_bytes = " + std::to_string(chain.workspace_bytes) +
+                                                  " and its plans need " + std::to_string(workspace) +
+                                                  "; plan the chain again"};
+  return check_weights_unwritten(chain.steps);
+}
+
+std::string step_name(const ChainStep& step, size_t index) {
+  const std::string number = "step " + std::to_string(index);
+  return step.name.empty() ? number : number + " (" + step.name + ")";
+}
+
+Result<void> check_weights_unwritten(const std::vector<PlannedStep>& steps) {
+  Ranges written;        // memory written since the last launch that waited for all earlier ones to end
+  std::string anything;  // name of a step that may write any memory; empty: none
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const PlannedStep& s = steps[i];
+    if (!s.launched) continue;
+    const auto step = step_of(s.step);
+    const std::vector<StepRange> weights = weights_of(s.step);
+    if (s.overlap.wait == Wait::none) written = {}, anything.clear();
+    if (s.overlap.wait != Wait::none && !anything.empty() && !weights.empty())
+      return Error{ErrorCode::aliasing,
+                   step_name(s.step, i) + ": its weights may be read before " + anything +
+                       " has ended, which does not say what it writes: name it in ForeignStep::writes, or "
+                       "give this step the overlap wait = none"};
+    // Wait::first too, because some kernels read bias, gamma or scales before the wait
+    if (s.overlap.wait != Wait::none)
+      for (const StepRange& range : weights)
+        if (written.touches(range))
+          return Error{
+              ErrorCode::aliasing,
+              step_name(s.step, i) + ": " + range.name + " (" + hex(range.data) + " + " +
+                  std::to_string(range.bytes) +
+                  " bytes) is written by a step before it, and may be read before that step has ended: "
+                  "give this step the overlap wait = none, or other memory"};
+    for (const StepRange& range : written_by(s.step)) written.add(range);
+    if (step->writes_anything()) anything = step_name(s.step, i);
+  }
+  return {};
 }
 
 }  // namespace sluice

@@ -8,12 +8,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <sluice/chain.h>
 #include <sluice/host/ops/operands.h>
-#include <sluice/records/step_recipe.h>
+#include <sluice/records/tuned_chain.h>
 
 namespace sluice {
 
@@ -108,6 +109,12 @@ class Step {
 
 /// Returns the interface of a step. `step` must outlive it.
 std::shared_ptr<const Step> step_of(const ChainStep& step);
+
+/// Returns the step's recipe. `step` must be one that plan_chain accepts.
+StepRecipe recipe_of(const ChainStep& step);
+/// Returns the steps of a tuned chain: those of `layer` with these choices, one per step.
+std::vector<TunedChain::Step> tuned_steps(std::span<const ChainStep> layer,
+                                          std::span<const TunedStep> choices);
 
 /// Returns the weights that hand-off and prefetch load into L2; no bytes if the step has none.
 StepRange main_weights(const Step& step);

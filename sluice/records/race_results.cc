@@ -7,6 +7,7 @@
 #include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/records/race_book.h>
 #include <sluice/records/race_store.h>
+#include <sluice/records/record_store.h>
 
 namespace sluice::ops {
 namespace {

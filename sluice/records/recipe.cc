@@ -3,7 +3,7 @@
 // affects the recipe.
 #include <sluice/records/recipe.h>
 
-#include <sluice/host/ops/hash.h>
+#include <sluice/host/hash.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
 #include <sluice/kernels/registry.h>

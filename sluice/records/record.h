@@ -43,17 +43,11 @@ struct TuningRecord {
 TuningKey key_of(const Problem& problem, const DeviceInfo& device);
 /// Returns the `sluice` field of new records: "0.3.0".
 std::string library_version();
-/// The `driver` field of new records: the card's driver, "580.159.04".
-std::string driver_version(const Device& device);
-/// Returns a plan as a record of this device. `pick_us`: the measured time of the model's pick.
-TuningRecord record_of(const Device& device, const Plan& plan, double pick_us, const std::string& method);
 /// Returns whether the problem can have a record of its own. Packed weights with a gate, a norm or a residual
 /// cannot: they have the recipe of the plain product, which has kernels that these do not support.
 inline bool has_own_record(const Problem& p) {
   return !is_packed(p) || (!p.epilogue.gated && !p.norm_a && !p.epilogue.residual);
 }
-/// "2026-11-21T10:00:00Z"
-std::string utc_now();
 
 /// One line, fields in a fixed order.
 std::string to_json(const TuningRecord& record);

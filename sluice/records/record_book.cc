@@ -2,10 +2,9 @@
 #include <sluice/records/record_book.h>
 
 #include <algorithm>
+#include <atomic>
 
-#include <sluice/host/jit/fork_gate.h>
 #include <sluice/records/race_book.h>
-#include <sluice/records/record_store.h>
 
 namespace sluice {
 namespace {
@@ -35,6 +34,35 @@ std::shared_ptr<RecordBook::Impl> impl_of(const ParsedRecords& shipped, const Pa
     book->troubles.insert(book->troubles.end(), layer->troubles.begin(), layer->troubles.end());
   }
   return book;
+}
+
+ParsedRecords parse_embedded() {
+  ParsedRecords sum;
+  for (const EmbeddedRecords& file : embedded_record_files()) {
+    ParsedRecords one = parse_records(file.text, file.file);
+    for (TuningRecord& record : one.records) sum.records.push_back(std::move(record));
+    for (TunedChain& chain : one.chains) sum.chains.push_back(std::move(chain));
+    for (std::string& trouble : one.troubles) sum.troubles.push_back(std::move(trouble));
+  }
+  return sum;
+}
+
+/// The records that ship with the library.
+struct Shipped {
+  ParsedRecords records = parse_embedded();
+  RecordBook book = book_of(records);
+};
+std::atomic<const Shipped*> kept_shipped{nullptr};
+
+/// Returns what the first call parsed. Threads that call it at the same time all parse, and one result stays.
+/// There is no lock: a child that is forked while another thread parses could never release it.
+const Shipped& shipped() {
+  const Shipped* kept = kept_shipped.load(std::memory_order_acquire);
+  if (kept != nullptr) return *kept;
+  auto made = std::make_unique<const Shipped>();
+  if (kept_shipped.compare_exchange_strong(kept, made.get(), std::memory_order_acq_rel))
+    kept = made.release();
+  return *kept;
 }
 
 }  // namespace
@@ -72,33 +100,11 @@ RecordBook book_of(std::span<const TuningRecord> shipped, std::span<const Tuning
 }
 
 const ParsedRecords& embedded_records() {
-  static const ParsedRecords all = [] {
-    ParsedRecords sum;
-    for (const EmbeddedRecords& file : embedded_record_files()) {
-      ParsedRecords one = parse_records(file.text, file.file);
-      for (TuningRecord& record : one.records) sum.records.push_back(std::move(record));
-      for (TunedChain& chain : one.chains) sum.chains.push_back(std::move(chain));
-      for (std::string& trouble : one.troubles) sum.troubles.push_back(std::move(trouble));
-    }
-    return sum;
-  }();
-  return all;
+  return shipped().records;
 }
 
 const RecordBook& shipped_records() {
-  const ForkGate no_fork;  // guards the static's initialisation
-  static const RecordBook book = book_of(embedded_records());
-  return book;
-}
-
-RecordBook open_records(const Options& options) {
-  const ParsedRecords own = read_records_folder(options.records_dir);
-  // Without records of the user's, the choices are those of the shipped book, which need not be hashed again.
-  const bool none = own.records.empty() && own.chains.empty() && own.troubles.empty();
-  auto book =
-      none ? std::make_shared<RecordBook::Impl>(shipped_records().impl()) : impl_of(embedded_records(), own);
-  book->races = std::make_shared<RaceBook>(own.races);
-  return RecordBook(std::move(book));
+  return shipped().book;
 }
 
 std::string library_version() {

@@ -56,6 +56,13 @@ class RecordStore {
   std::vector<std::string> troubles_;
 };
 
+/// The `driver` field of new records: the card's driver, "580.159.04".
+std::string driver_version(const Device& device);
+/// Returns a plan as a record of this device. `pick_us`: the measured time of the model's pick.
+TuningRecord record_of(const Device& device, const Plan& plan, double pick_us, const std::string& method);
+/// "2026-11-21T10:00:00Z"
+std::string utc_now();
+
 /// As keep_record() of sluice/records.h, for a tuned chain. Further error: invalid_argument, if the caller
 /// chose the kernel of a step, which no record can hold.
 Result<void> keep_record(const Device& device, const TunedChain& chain);

@@ -7,9 +7,9 @@
 #include <compare>
 #include <variant>
 
-#include <sluice/chain.h>
 #include <sluice/records/recipe.h>
 #include <sluice/spec/norm.h>
+#include <sluice/spec/quantize.h>
 
 namespace sluice {
 
@@ -39,8 +39,5 @@ struct ForeignRecipe {
 };
 
 using StepRecipe = std::variant<Recipe, NormRecipe, QuantizerRecipe, ForeignRecipe>;
-
-/// Returns the recipe. `step` must be one that plan_chain accepts.
-StepRecipe recipe_of(const ChainStep& step);
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include <sluice/records/tuned_chain.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include <sluice/records/record_fields.h>
 
@@ -18,14 +19,11 @@ struct Kind {
   const char* name;
   StepRecipe recipe;
 };
-const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> all{{"product", Recipe{}},
-                                     {"packed product", kPackedRecipe},
-                                     {"norm", NormRecipe{}},
-                                     {"quantiser", QuantizerRecipe{}},
-                                     {"foreign", ForeignRecipe{}}};
-  return all;
-}
+constexpr Kind kKinds[] = {{"product", Recipe{}},
+                           {"packed product", kPackedRecipe},
+                           {"norm", NormRecipe{}},
+                           {"quantiser", QuantizerRecipe{}},
+                           {"foreign", ForeignRecipe{}}};
 bool is_packed_step(const StepRecipe& recipe) {
   const auto* product = std::get_if<Recipe>(&recipe);
   return product != nullptr && is_packed(*product);
@@ -34,7 +32,7 @@ const char* kind_of(const StepRecipe& recipe) {
   const auto same = [&](const Kind& kind) {
     return kind.recipe.index() == recipe.index() && is_packed_step(kind.recipe) == is_packed_step(recipe);
   };
-  return std::find_if(kinds().begin(), kinds().end(), same)->name;
+  return std::find_if(std::begin(kKinds), std::end(kKinds), same)->name;
 }
 
 template <class Visitor, class Step>
@@ -77,12 +75,12 @@ Json steps_json(const std::vector<TunedChain::Step>& steps) {
 std::string read_step(const Json& json, TunedChain::Step& step) {
   if (!json.is_object()) return std::string("must be a JSON object") + kRemedy;
   const auto found = json.find(kTunedStepKind);
-  const auto kind = std::find_if(kinds().begin(), kinds().end(), [&](const Kind& k) {
+  const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) {
     return found != json.end() && found->is_string() && found->get_ref<const std::string&>() == k.name;
   });
-  if (kind == kinds().end()) {
+  if (kind == std::end(kKinds)) {
     std::string names;
-    for (const Kind& k : kinds()) names += (names.empty() ? "" : ", ") + std::string(k.name);
+    for (const Kind& k : kKinds) names += (names.empty() ? "" : ", ") + std::string(k.name);
     return std::string("\"") + kTunedStepKind + "\" must be one of: " + names + kRemedy;
   }
   step = {.recipe = kind->recipe};
@@ -122,13 +120,6 @@ std::string to_json(const TunedTrial& trial) {
   writer.flag("kept", trial.kept);
   writer.list(kTunedChainSteps, steps_json(trial.steps));
   return writer.line();
-}
-
-std::vector<TunedChain::Step> tuned_steps(std::span<const ChainStep> layer,
-                                          std::span<const TunedStep> choices) {
-  std::vector<TunedChain::Step> steps;
-  for (std::size_t i = 0; i < layer.size(); ++i) steps.push_back({recipe_of(layer[i]), choices[i]});
-  return steps;
 }
 
 std::string record_json::read_tuned_chain(const Json& json, TunedChain& chain) {

@@ -4,11 +4,11 @@
 // checked field by field here; the planner checks each kernel again.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <sluice/records.h>
 #include <sluice/records/step_recipe.h>
 
 namespace sluice {
@@ -52,8 +52,5 @@ bool same_key(const TunedChain& x, const TunedChain& y);
 
 /// One line, fields in a fixed order.
 std::string to_json(const TunedChain& chain);
-
-std::vector<TunedChain::Step> tuned_steps(std::span<const ChainStep> layer,
-                                          std::span<const TunedStep> choices);
 
 }  // namespace sluice

@@ -6,6 +6,16 @@
 
 namespace sluice {
 
+/// Limits of TMA's gathering loads, which depend on the number of axes: corners are in [-limit, limit),
+/// offsets in 0..limit, steps in 1..kMostStep.
+constexpr int corner_limit(int axes) {
+  return axes == 1 ? 1 << 15 : axes == 2 ? 1 << 7 : 1 << 4;
+}
+constexpr int offset_limit(int axes) {
+  return axes == 1 ? (1 << 16) - 1 : axes == 2 ? 255 : 31;
+}
+inline constexpr int kMostStep = 8;
+
 /// True if nothing is gathered: one tap, no stride, no padding. Such a convolution is a plain matrix product.
 SLUICE_HD constexpr bool is_pointwise(const Conv& v) {
   return taps_of(v) == 1 && v.stride == kOnes && v.padding == Axes{} && v.padding_after == Axes{};

@@ -18,6 +18,19 @@ enum class Granularity : u8 { tensor, row, row_block, square_block };
 enum class Gate : u8 { none, silu };
 inline constexpr Gate kGates[] = {Gate::none, Gate::silu};
 
+constexpr const char* name_of(Gate gate) {
+  return gate == Gate::none ? "none" : "silu";
+}
+constexpr const char* name_of(Granularity granularity) {
+  switch (granularity) {
+    case Granularity::tensor: return "tensor";
+    case Granularity::row: return "row";
+    case Granularity::row_block: return "row_block";
+    case Granularity::square_block: return "square_block";
+  }
+  return "?";
+}
+
 /// One kernel each. Granularity::tensor takes two: amax over the matrix, then cast; or only cast if the scale
 /// is given. plain has no scale: its output has the input's type, bf16 or fp16.
 enum class QuantizeStep : u8 { amax, cast, row, row_block, square_block, plain };

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
+#include <sluice/host/text/units.h>
 
 #include "tests/compile/elf_text.h"
 #include "tests/compile/gate_cache.h"

@@ -7,7 +7,7 @@
 #include <set>
 
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
+#include <sluice/host/jit/embedded_files.h>
 
 namespace sluice::test {
 namespace {

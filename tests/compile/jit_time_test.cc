@@ -18,7 +18,7 @@
 
 #include <sluice/host/jit/cache.h>
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
+#include <sluice/host/text/units.h>
 #include <sluice/plan.h>
 
 #include "tests/registered_configs.h"

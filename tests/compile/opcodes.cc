@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-#include <sluice/host/jit/source.h>
+#include <sluice/host/text/units.h>
 
 namespace sluice::test {
 namespace {

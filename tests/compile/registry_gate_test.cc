@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include <sluice/host/jit/source.h>
+#include <sluice/host/text/units.h>
 #include <sluice/plan.h>
 #include <sluice/spec/part_sums.h>
 

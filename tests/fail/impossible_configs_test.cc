@@ -9,7 +9,8 @@
 #include <set>
 
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
+#include <sluice/host/jit/embedded_files.h>
+#include <sluice/host/text/units.h>
 #include <sluice/plan.h>
 #include <sluice/spec/validate.h>
 

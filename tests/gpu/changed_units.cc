@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
+#include <sluice/host/jit/embedded_files.h>
 
 namespace sluice::testing {
 namespace {

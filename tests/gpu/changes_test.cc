@@ -6,10 +6,10 @@
 #include <map>
 
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
 #include <sluice/host/text/norm_units.h>
 #include <sluice/host/text/pack_units.h>
 #include <sluice/host/text/quantize_units.h>
+#include <sluice/host/text/units.h>
 
 #include "kernel_changes.h"
 #include "sanitize_pool.h"

@@ -9,9 +9,9 @@
 #include <sluice/check/packed_data.h>
 #include <sluice/check/verify_units.h>
 #include <sluice/host/jit/cache.h>
-#include <sluice/host/jit/source.h>
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/host/text/units.h>
 #include <sluice/spec/validate.h>
 
 #include "class_kinds.h"

@@ -9,9 +9,9 @@
 #include <sluice/check/packed_check.h>
 #include <sluice/check/verify_units.h>
 #include <sluice/host/jit/cache.h>
-#include <sluice/host/jit/source.h>
 #include <sluice/host/ops/gemm.h>
 #include <sluice/host/text/pack_units.h>
+#include <sluice/host/text/units.h>
 
 #include "batch_runner.h"
 #include "gpu.h"

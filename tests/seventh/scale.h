@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include <sluice/host/ops/hash.h>
+#include <sluice/host/hash.h>
 #include <sluice/host/ops/kept.h>
 #include <sluice/host/ops/kernel_handle.h>
 #include <sluice/host/text/field_text.h>

@@ -18,10 +18,11 @@
 #include <sluice/check/verify_units.h>
 #include <sluice/host/device/locate.h>
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
+#include <sluice/host/jit/embedded_files.h>
 #include <sluice/host/text/norm_units.h>
 #include <sluice/host/text/pack_units.h>
 #include <sluice/host/text/quantize_units.h>
+#include <sluice/host/text/units.h>
 #include <sluice/rows.h>
 
 #include "bench/chain/layers.h"

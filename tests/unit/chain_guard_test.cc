@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The guard of a chain, on the fake driver, which makes overlapped replays faster or slower. To see it fail:
-// return the found chain in searched() (chain/guard.cc), or leave p90 out of is_safely_faster.
+// return the found chain in searched() (chain/tuning/tune.cc), or leave p90 out of is_safely_faster.
 #include <gtest/gtest.h>
 
 #include <sluice/chain/tuning/tune.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chains that are enqueued and captured on the fake driver: order, attributes, ranges, edges, and refusals.
 // To see it fail: leave `sums` out of `.programmatic = programmatic() + sums`; the graph of a split product
-// is then refused. Or remove the comparison in chain/graph.cc.
+// is then refused. Or remove the comparison in chain/chain.cc.
 #include "allocation_counter.h"
 #include "chain_fixture.h"
 #include "tests/packed_problems.h"

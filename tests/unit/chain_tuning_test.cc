@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chain::tune on the fake driver: what is searched, which of the caller's choices stay, what is stored. To
 // see them fail: let find_repeats return parts of a repetition, return the start in searched()
-// (chain/guard.cc), or let take_choices override a caller's kernel.
+// (chain/tuning/tune.cc), or let take_choices override a caller's kernel.
 #include <gtest/gtest.h>
 
 #include <sluice/chain/tuning/tune.h>

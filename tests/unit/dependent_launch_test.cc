@@ -4,7 +4,7 @@
 // gemm.cuh.
 #include <sluice/host/jit/code_scan.h>
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
+#include <sluice/host/text/units.h>
 
 #include "launch_fixture.h"
 

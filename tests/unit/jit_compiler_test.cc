@@ -4,7 +4,6 @@
 #include <thread>
 
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
 
 #include "cache_fake.h"
 #include "tests/skip_or_fail.h"

@@ -7,8 +7,9 @@
 
 #include <sluice/host/jit/build_report.h>
 #include <sluice/host/jit/cache_key.h>
+#include <sluice/host/jit/embedded_files.h>
 #include <sluice/host/jit/hash.h>
-#include <sluice/host/jit/source.h>
+#include <sluice/host/text/units.h>
 #include <sluice/plan.h>
 
 #include "tests/registered_configs.h"

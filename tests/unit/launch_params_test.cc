@@ -190,7 +190,7 @@ TEST_F(LaunchParams, more_clusters_than_can_be_numbered_are_refused) {
                         .splits = kMostNumbered + 1};
   Plan made = *gemm::plan(p, device().info(), o, RecordBook());
   EXPECT_EQ(made.split.numbering, Numbering::launch);
-  EXPECT_FALSE(with_numbering(made, Numbering::gpc));
+  EXPECT_NE(numbering_problem({.clusters = made.split.clusters, .numbering = Numbering::gpc}), "");
   made.split.numbering = Numbering::gpc;
   const Result<gemm::Kernel> refused = gemm::prepare(device(), made);
   ASSERT_FALSE(refused);

@@ -4,7 +4,7 @@
 // kernels/narrow.cuh, strip.cuh or wide.cuh, or leave `dependent` out of a fill().
 #include <sluice/host/jit/code_scan.h>
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
+#include <sluice/host/text/units.h>
 
 #include "packed_launch_fixture.h"
 #include "tests/packed_problems.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The planner's packed kernels compile for Hopper without spills: a few problems for each format. To see it
 // fail: let estimate_registers() return 0; then 12 and 16 warps are chosen.
-#include <sluice/host/jit/source.h>
+#include <sluice/host/text/units.h>
 
 #include <gtest/gtest.h>
 

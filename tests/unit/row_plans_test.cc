@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <set>
 
-#include <sluice/host/jit/source.h>
 #include <sluice/host/ops/gemm.h>
+#include <sluice/host/text/units.h>
 #include <sluice/records.h>
 #include "tests/packed_problems.h"
 

@@ -8,9 +8,9 @@
 
 #include <sluice/host/device/spread.h>
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
 #include <sluice/host/text/norm_units.h>
 #include <sluice/host/text/quantize_units.h>
+#include <sluice/host/text/units.h>
 
 #include "launch_fixture.h"
 #include "tests/packed_problems.h"
@@ -137,7 +137,7 @@ TEST(spread, by_registers_takes_none_from_those_that_work) {
     const int threads = bytes ? threads_of(strip_of(plan->config)) : threads_of(narrow_of(plan->config));
     EXPECT_LE(registers_of(unit_text(plan->config)), most_registers(threads, 1)) << "or no CTA would fit";
   }
-  EXPECT_LE(registers_of(norm_units({.overlap = kByRegisters})[0]), most_registers(kMaxNormThreads, 1));
+  EXPECT_LE(registers_of(norm_unit_text({.overlap = kByRegisters})), most_registers(kMaxNormThreads, 1));
   EXPECT_LE(registers_of(quantize_units(DType::bf16, Granularity::row, Gate::none, kByRegisters)[0]),
             most_registers(kQuantizeThreads, 2));
 }

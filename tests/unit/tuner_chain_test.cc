@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/chain/chain.h>
-#include <sluice/host/planner/dense/numbering.h>
+#include <sluice/host/planner/dense/candidates.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/records/record_book.h>
 #include <sluice/records/record_store.h>
@@ -206,7 +206,8 @@ TEST(tuner_chain, a_kernel_that_the_planner_would_not_consider_is_not_taken) {
   TunedChoice impossible = good, unlisted = good, separate = good;
   impossible.tile_n = 1000;
   unlisted = {.schedule = Schedule::plain, .tile_m = 16, .tile_n = 32, .warps = 4, .stages = 9};
-  ASSERT_TRUE(gemm::plan(std::get<ProductStep>(steps[1].work).problem, DeviceInfo{}, overrides_of(unlisted)));
+  const PlanOverrides same{.schedule = Schedule::plain, .tile_m = 16, .tile_n = 32, .stages = 9, .warps = 4};
+  ASSERT_TRUE(gemm::plan(std::get<ProductStep>(steps[1].work).problem, DeviceInfo{}, same));
   separate.combine = Combine::separate;
   for (const TunedChoice& bad : {impossible, unlisted, separate}) EXPECT_FALSE(tuned_with(bad));
 
@@ -215,7 +216,7 @@ TEST(tuner_chain, a_kernel_that_the_planner_would_not_consider_is_not_taken) {
   EXPECT_FALSE(planned(layers(LayerWeights::int4), book_with(packed)).steps[1].tuned);
 }
 
-/// Overrides do not hold a numbering. To see it fail: leave the numbering out of put().
+/// To see it fail: leave the numbering out of plan_of().
 TEST(tuner_chain, a_choice_sets_the_numbering_of_its_step) {
   const std::vector<ChainStep> steps = layers(LayerWeights::e4m3);
   const auto ranked = *gemm::candidates(std::get<ProductStep>(steps[1].work).problem, DeviceInfo{});
@@ -367,17 +368,23 @@ TEST(tuner_chain, stores_keep_one_of_the_same_steps) {
   std::filesystem::remove_all(folder);
 }
 
+/// Plans the choice of a candidate again, and compares the plans.
+void expect_same(const Plan& plan) {
+  const std::optional<Plan> again = gemm::plan_of(choice_of(plan), plan.problem, DeviceInfo{});
+  ASSERT_TRUE(again) << short_name(plan.config);
+  EXPECT_EQ(again->config, plan.config) << to_string(again->config) << " for " << to_string(plan.config);
+  EXPECT_EQ(again->split, plan.split) << short_name(plan.config) << to_string(again->split);
+  EXPECT_EQ(again->estimate, plan.estimate) << short_name(plan.config);
+  EXPECT_EQ(again->smem_bytes, plan.smem_bytes);
+  EXPECT_EQ(again->workspace_bytes, plan.workspace_bytes);
+}
+
+/// To see it fail: leave choose_split() out of plan_of(), or the half rings out of is_tried().
 TEST(tuned_choice, every_candidate_is_planned_again_from_its_choice) {
   for (const i64 m : {1, 16, 64, 300}) {
     const auto candidates = gemm::candidates({.m = m, .n = 4096, .k = 8192}, DeviceInfo{});
     for (const Plan& plan : *candidates) {
-      const TunedChoice choice = choice_of(plan);
-      const Result<Plan> made = gemm::plan(plan.problem, DeviceInfo{}, overrides_of(choice), RecordBook());
-      ASSERT_TRUE(made) << short_name(plan.config) << ": " << made.error().message;
-      const Result<Plan> again = with_numbering(*made, choice.numbering);
-      ASSERT_TRUE(again) << short_name(plan.config) << ": " << again.error().message;
-      EXPECT_EQ(choice_of(*again), choice);
-      EXPECT_EQ(to_string(again->config), to_string(plan.config));
+      expect_same(plan);
     }
   }
   std::vector<PackedProblem> packed;
@@ -389,10 +396,7 @@ TEST(tuned_choice, every_candidate_is_planned_again_from_its_choice) {
     const auto candidates = gemm::candidates(p, DeviceInfo{});
     ASSERT_TRUE(candidates) << candidates.error().message;
     for (const Plan& plan : *candidates) {
-      const Result<Plan> again =
-          gemm::plan(plan.problem, DeviceInfo{}, overrides_of(choice_of(plan)), RecordBook());
-      ASSERT_TRUE(again) << again.error().message;
-      EXPECT_EQ(choice_of(*again), choice_of(plan));
+      expect_same(plan);
     }
   }
 }

@@ -41,7 +41,7 @@ TEST(tuner_plan, the_record_decides_and_the_plan_says_so) {
   EXPECT_GT(plan.smem_bytes, 0);
 }
 
-/// Overrides do not hold a numbering. To see it fail: leave with_numbering() out of recorded_plan().
+/// To see it fail: leave the numbering out of dense_plan_of().
 TEST(tuner_plan, the_numbering_is_the_records_and_not_the_models) {
   TunedChoice choice = sample_record().choice;
   for (const Numbering numbering : {Numbering::launch, Numbering::gpc}) {

@@ -2,7 +2,6 @@
 #include <sluice/chain/shaped_step.h>
 #include <sluice/chain/steps/kinds.h>
 #include <sluice/host/ops/norm.h>
-#include <sluice/host/text/norm_units.h>
 
 namespace sluice {
 namespace {

@@ -8,8 +8,8 @@
 #include <sluice/chain/step.h>
 #include <sluice/chain/steps/kinds.h>
 #include <sluice/host/ops/gemm.h>
+#include <sluice/host/planner/dense/candidates.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
-#include <sluice/host/planner/dense/numbering.h>
 #include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/spec/plain.h>
 #include <sluice/spec/smem_layout.h>
@@ -126,11 +126,12 @@ class ProductOfChain : public Step {
   }
 
   Result<StepPlan> plan(const PlanRequest& request) const override {
-    SLUICE_TAKE(Plan made, plan_in_one(request));
-    if (step_.numbering) {
-      SLUICE_TAKE(made, with_numbering(made, *step_.numbering));
+    if (step_.choice) {
+      if (const std::optional<Plan> known = plan_of(*step_.choice, request.device)) return StepPlan(*known);
+      return Error{ErrorCode::invalid_config,
+                   "its choice is no kernel that the planner considers for this product: leave it out"};
     }
-    SLUICE_TRY(shrink(made, request.options));
+    SLUICE_TAKE(const Plan made, searched(request));
     return StepPlan(made);
   }
   /// A product with a second kernel overlaps with no step.
@@ -142,7 +143,7 @@ class ProductOfChain : public Step {
   bool shares_plan(const Step& other) const override {
     const auto* same = dynamic_cast<const ProductOfChain*>(&other);
     return same != nullptr && same->step_.problem == step_.problem &&
-           same->step_.overrides == step_.overrides && same->step_.numbering == step_.numbering;
+           same->step_.overrides == step_.overrides && same->step_.choice == step_.choice;
   }
   bool agrees(const StepPlan& plan) const override {
     const auto* made = plan.get<Plan>();
@@ -186,16 +187,14 @@ class ProductOfChain : public Step {
     return sluice::choice_of(plan_in(plan));
   }
   bool may_have(const TunedStep& tuned, const DeviceInfo& device) const override {
-    return tuned.kernel && fits(*tuned.kernel) && step_.overrides == PlanOverrides{} &&
-           considers(*tuned.kernel, device);
+    return tuned.kernel && tuned.kernel->combine != Combine::separate && !step_.choice &&
+           step_.overrides == PlanOverrides{} && plan_of(*tuned.kernel, device);
   }
   /// If the choice has no kernel, the step keeps the caller's.
   bool put(const TunedStep& tuned, ChainStep& step) const override {
     if (!tuned.kernel) return true;
-    if (!fits(*tuned.kernel)) return false;
-    ProductStep& product = std::get<ProductStep>(step.work);
-    product.overrides = overrides_of(*tuned.kernel);
-    if (!is_packed(step_.problem)) product.numbering = tuned.kernel->numbering;
+    if (decodes(tuned.kernel->schedule) != is_packed(step_.problem)) return false;
+    std::get<ProductStep>(step.work).choice = tuned.kernel;
     return true;
   }
   StepRecipe recipe() const override { return step_recipe_of(step_.problem); }
@@ -215,25 +214,26 @@ class ProductOfChain : public Step {
   Result<Plan> plan_with(const PlanOverrides& overrides, const PlanRequest& request) const {
     return gemm::plan(step_.problem, request.device, overrides, request.records);
   }
-  /// Returns whether the planner would consider the kernel that a record names.
-  virtual bool considers(const TunedChoice& choice, const DeviceInfo& device) const {
-    if (!is_listed(choice) || choice.combine == Combine::separate) return false;
-    const Result<Plan> made = gemm::plan(step_.problem, device, overrides_of(choice));
-    return made && with_numbering(*made, choice.numbering);
+  /// Returns the planner's plan. It has one kernel unless the caller asks for Combine::separate, whose second
+  /// kernel cannot overlap with any step. So the result's bits do not depend on the overlap.
+  virtual Result<Plan> searched(const PlanRequest& request) const {
+    SLUICE_TAKE(Plan made, plan_with(step_.overrides, request));
+    if (!step_.overrides.combine && made.config.combine == Combine::separate) {
+      PlanOverrides overrides = step_.overrides;
+      overrides.combine = Combine::last_arriver;
+      SLUICE_TAKE(made, plan_with(overrides, request));
+    }
+    SLUICE_TRY(shrink(made, request.options));
+    return made;
   }
 
   const ProductStep& step_;
 
  private:
-  bool fits(const TunedChoice& choice) const { return decodes(choice.schedule) == is_packed(step_.problem); }
-  /// Plans with one kernel unless the caller asks for Combine::separate, whose second kernel cannot overlap
-  /// with any step. So the result's bits do not depend on the overlap.
-  Result<Plan> plan_in_one(const PlanRequest& request) const {
-    Result<Plan> made = plan_with(step_.overrides, request);
-    if (!made || step_.overrides.combine || made->config.combine != Combine::separate) return made;
-    PlanOverrides overrides = step_.overrides;
-    overrides.combine = Combine::last_arriver;
-    return plan_with(overrides, request);
+  /// Returns the plan of a choice; nullopt if the planner would not consider it.
+  std::optional<Plan> plan_of(const TunedChoice& choice, const DeviceInfo& device) const {
+    const Result<Problem> checked = check_problem(step_.problem);
+    return checked ? gemm::plan_of(choice, *checked, device) : std::nullopt;
   }
 };
 
@@ -249,27 +249,18 @@ class PackedOfChain : public ProductOfChain {
   /// Plans the kernel that is fastest by itself. Between neighbours, without a tuning record, plans instead
   /// the one with the least us_between_neighbours() among all whose estimates are within kNearlyBest of the
   /// best.
-  Result<StepPlan> plan(const PlanRequest& request) const override {
+  Result<Plan> searched(const PlanRequest& request) const override {
     SLUICE_TAKE(const Plan alone, plan_with(step_.overrides, request));
     if (!request.between_neighbours || step_.overrides != PlanOverrides{} ||
         alone.source != PlanSource::model)
-      return StepPlan(alone);
+      return alone;
     SLUICE_TAKE(const auto ranked, gemm::candidates(step_.problem, request.device));
     const Plan* best = &ranked[0];
     for (const Plan& plan : ranked)
       if (plan.estimate.total_us <= kNearlyBest * ranked[0].estimate.total_us &&
           us_between_neighbours(plan, request.device) < us_between_neighbours(*best, request.device))
         best = &plan;
-    return StepPlan(*best);
-  }
-
- private:
-  bool considers(const TunedChoice& choice, const DeviceInfo& device) const override {
-    const auto plans = gemm::candidates(step_.problem, device);
-    TunedChoice wanted = choice;
-    wanted.measured_us = 0;
-    return plans && std::any_of(plans->begin(), plans->end(),
-                                [&](const Plan& plan) { return sluice::choice_of(plan) == wanted; });
+    return *best;
   }
 };
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search's machine: chains of the caller's steps, captured and replayed in turn.
+// Chain::guarded and Chain::tune, and the search's machine: chains of the caller's steps, captured and
+// replayed in turn. A chain is guarded by timing it on the GPU where it runs. No model can guarantee that an
+// overlap is not slower on an unseen layer: one of five models is slower with every overlap that is planned
+// (docs/findings/even-grids.md).
 #include <sluice/chain/tuning/tune.h>
 
 #include <algorithm>
@@ -15,11 +18,40 @@
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/ops/race.h>
 #include <sluice/host/ops/replay_timer.h>
-#include <sluice/records/record_book.h>
+#include <sluice/host/planner/dense/tuned_choice.h>
+#include <sluice/host/planner/packed/packed_cost_model.h>
+#include <sluice/records/record_store.h>
+#include <sluice/spec/smem_room.h>
 #include <sluice/try.h>
 
 namespace sluice::tuning {
 namespace {
+
+constexpr size_t kFirstKernels = 20;      // from the top of the planner's ranking, of any kind
+constexpr size_t kLeastOfKind = 6;        // kernels of each kind, however far down they rank
+constexpr int kDeepRingBytes = 60 << 10;  // least bytes of codes in a CTA's rings
+constexpr int kHalfOfRegisters = kSchedulersOfSm * kRegistersOfScheduler / 2;  // half an SM's registers
+
+/// Whether two plans differ only in the CTAs promised an SM. Most such pairs are one kernel twice.
+bool same_but_for_ctas(const Plan& x, const Plan& y) {
+  KernelConfig other = y.config;
+  other.ctas = x.config.ctas;
+  return x.config.schedule == Schedule::narrow && x.config == other;
+}
+
+/// True unless the plan has two kernels. A chain uses such plans only if a caller asks for one
+/// (sluice/chain.h).
+bool fits_a_chain(const Plan& plan) {
+  return plan.config.combine != Combine::separate;
+}
+
+KernelKind kind_of(const Plan& plan, const NarrowConfig& c) {
+  const bool few_registers = threads_of(c) * packed::estimate_registers(c) <= kHalfOfRegisters;
+  const bool half = plan.smem_bytes <= kBesideAlone && few_registers;
+  if (c.warps * (c.stages - 1) * stage_code_bytes(c) >= kDeepRingBytes)
+    return half ? KernelKind::deep_halves : KernelKind::deep;
+  return half ? KernelKind::halves : KernelKind::wholes;
+}
 
 constexpr double kReplayUs = 500;  // short graphs leave time for more changes
 constexpr double kMostPasses = 8;  // upper limit of passes through the steps in one graph
@@ -180,6 +212,42 @@ Result<StepKernels> kernels_for(const ChainStep& step, const TunedStep& alone, c
 
 }  // namespace
 
+KernelKind kind_of(const Plan& plan) {
+  const KernelConfig& c = plan.config;
+  const bool half = plan.smem_bytes <= kBesideAlone;
+  switch (c.schedule) {
+    case Schedule::ping_pong:
+    case Schedule::cooperative: return KernelKind::roles;
+    case Schedule::plain: return KernelKind::plain;
+    case Schedule::narrow: return kind_of(plan, narrow_of(c));
+    case Schedule::strip:
+      return half && math_groups(strip_of(c)) <= 2 ? KernelKind::halves : KernelKind::wholes;
+    case Schedule::plain_wgmma:
+    case Schedule::wide: return half ? KernelKind::halves : KernelKind::wholes;
+  }
+  return KernelKind::wholes;
+}
+
+Result<StepKernels> kernels_of(const ChainStep& step, const DeviceInfo& device) {
+  StepKernels kernels;
+  const auto* product = std::get_if<ProductStep>(&step.work);
+  if (product == nullptr) return kernels;
+  SLUICE_TAKE(const std::vector<Plan> ranked, gemm::candidates(product->problem, device));
+  std::map<KernelKind, size_t> taken;
+  const Plan* before = nullptr;
+  for (const Plan& plan : ranked) {
+    if (!fits_a_chain(plan)) continue;
+    const bool again = before != nullptr && same_but_for_ctas(plan, *before);
+    before = &plan;
+    if (again) continue;
+    size_t& of_kind = taken[kind_of(plan)];
+    if (kernels.all.size() >= kFirstKernels && of_kind >= kLeastOfKind) continue;
+    if (of_kind++ == 0) kernels.of_kinds[kind_of(plan)] = choice_of(plan);
+    kernels.all.push_back(choice_of(plan));
+  }
+  return kernels;
+}
+
 Repeats find_repeats(std::span<const ChainStep> steps) {
   std::vector<StepRecipe> recipes;
   for (const ChainStep& step : steps) recipes.push_back(recipe_of(step));
@@ -300,3 +368,52 @@ Result<Tuning> tune_steps(const Device& device, std::span<const ChainStep> steps
 }
 
 }  // namespace sluice::tuning
+
+namespace sluice {
+namespace {
+
+/// The chain that a search finds faster than the one with the overlap off, or that one. Off stays unless
+/// another takes 1 % less and is faster in nine rounds of ten.
+Result<Chain> searched(const Device& device, std::span<const ChainStep> steps, const ChainPlan& asked,
+                       PlanMemo& memo, const tuning::TuneRequest& request) {
+  const ChainOptions& start = request.tuning.start;
+  if (start.smem_limit > 0 || start.most_stages > 0)
+    return refused("smem_limit and most_stages choose kernels, and so does a tuner: leave them out");
+  SLUICE_TAKE(const tuning::Tuning tuning, tune_steps(device, steps, asked, memo, request));
+  const auto& [off, found] = tuning.found.confirmed;
+  const bool gains = is_safely_faster(found, off);
+  const double share = static_cast<double>(tuning.repeats.period) / static_cast<double>(steps.size());
+  // Without a folder, or one that cannot be written to, the next process tunes again.
+  if (request.tuning.keep)
+    static_cast<void>(
+        keep_record(device, record_of(device, tuning, gains, share * found.median, share * off.median)));
+  SLUICE_TAKE(const ChainPlan plan,
+              plan_chosen(tuning.steps, device.info(), {.overlap = ChainOverlap::off}, device.records(),
+                          choices_of(tuning, gains ? tuning.found.choices : tuning.alone), memo));
+  return Chain::prepare(device, plan);
+}
+
+}  // namespace
+
+Result<Chain> Chain::guarded(const Device& device, std::span<const ChainStep> steps,
+                             const ChainOptions& options, const gemm::Progress& progress) {
+  // If the chain cannot be planned or prepared as requested, that is an error, whatever a search would find.
+  PlanMemo memo;
+  SLUICE_TAKE(const ChainPlan plan, plan_chain(steps, device.info(), options, device.records(), memo));
+  SLUICE_TAKE(Chain asked, prepare(device, plan, progress));
+  if (options.overlap == ChainOverlap::off || asked.kernels() == 0) return asked;
+  return searched(device, steps, plan, memo,
+                  {.tuning = {.seconds = 0, .start = options, .keep = false}, .cold = false});
+}
+
+Result<Chain> Chain::tune(const Device& device, std::span<const ChainStep> steps, const ChainTuning& tuning) {
+  if (!(tuning.seconds >= 0))
+    return refused("seconds = " + std::to_string(tuning.seconds) + " must not be negative");
+  PlanMemo memo;
+  SLUICE_TAKE(const ChainPlan plan, plan_chain(steps, device.info(), tuning.start, device.records(), memo));
+  SLUICE_TAKE(Chain asked, prepare(device, plan));
+  if (asked.kernels() == 0) return asked;
+  return searched(device, steps, plan, memo, {.tuning = tuning, .cold = true});
+}
+
+}  // namespace sluice

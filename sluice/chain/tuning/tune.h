@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuner of chains on a GPU: the search of search.h over captured chains of a caller's steps. Chain::tune
-// and Chain::guarded (chain/guard.cc) run it with different time budgets. `sluice chain --tune` calls it
-// through bench/chain.
+// and Chain::guarded run it with different time budgets. `sluice chain --tune` calls it through bench/chain.
 #pragma once
 
 #include <sluice/chain/chain.h>

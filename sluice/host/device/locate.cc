@@ -7,7 +7,7 @@
 #include <sluice/host/driver/events.h>
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/driver/memory.h>
-#include <sluice/host/jit/source.h>
+#include <sluice/host/text/units.h>
 #include <sluice/spec/locate.h>
 #include <sluice/try.h>
 

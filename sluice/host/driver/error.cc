@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/host/driver/error.h>
 
-#include <cstdio>
-
 namespace sluice {
 namespace {
 
@@ -53,13 +51,6 @@ Error driver_error(const DriverApi& api, CUresult code, const char* call, const 
                         (description != nullptr ? description : "no description");
   if (const char* remedy = remedy_for(code)) message += std::string("; ") + remedy;
   return {ErrorCode::driver, std::move(message)};
-}
-
-std::string hex(const void* pointer) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%llx",
-                static_cast<unsigned long long>(reinterpret_cast<std::size_t>(pointer)));
-  return text;
 }
 
 }  // namespace sluice

@@ -6,14 +6,13 @@
 #include <string>
 
 #include <sluice/host/driver/api.h>
+#include <sluice/host/text/lines.h>
 
 namespace sluice {
 
 /// `call`: the function's name. `about`: its arguments or purpose; may be empty.
 Error driver_error(const DriverApi& api, CUresult code, const char* call, const std::string& about = {});
 
-/// Returns the pointer as messages show it: "0x7f0012340000".
-std::string hex(const void* pointer);
 inline std::string hex(CUdeviceptr address) {
   return hex(reinterpret_cast<const void*>(address));
 }

@@ -6,7 +6,7 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/host/jit/code_scan.h>
 #include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/source.h>
+#include <sluice/host/text/units.h>
 #include <sluice/try.h>
 
 namespace sluice {

@@ -7,6 +7,7 @@
 
 #include <sluice/host/driver/error.h>
 #include <sluice/host/limits.h>
+#include <sluice/spec/conv_problem.h>
 #include <sluice/try.h>
 
 namespace sluice {

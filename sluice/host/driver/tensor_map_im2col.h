@@ -23,16 +23,6 @@ struct Im2colShape {
   constexpr bool operator==(const Im2colShape&) const = default;
 };
 
-/// The driver's limits, which depend on the number of axes: corners are in [-limit, limit), offsets in
-/// 0..limit.
-constexpr int corner_limit(int axes) {
-  return axes == 1 ? 1 << 15 : axes == 2 ? 1 << 7 : 1 << 4;
-}
-constexpr int offset_limit(int axes) {
-  return axes == 1 ? (1 << 16) - 1 : axes == 2 ? 255 : 31;
-}
-inline constexpr int kMostStep = 8;
-
 /// Encodes `map`. `name`: the operand's name in messages. Errors: invalid_size, misaligned, driver.
 Result<void> encode_im2col_map(const DriverApi& api, const char* name, const Im2colShape& shape,
                                TensorMap& map);

@@ -2,9 +2,9 @@
 #include <sluice/host/jit/cache_key.h>
 
 #include <sluice/host/jit/compiler.h>
+#include <sluice/host/jit/embedded_files.h>
 #include <sluice/host/jit/fork_gate.h>
 #include <sluice/host/jit/hash.h>
-#include <sluice/host/jit/source.h>
 
 namespace sluice {
 namespace {

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <vector>
 
+#include <sluice/host/jit/embedded_files.h>
 #include <sluice/host/jit/fork_gate.h>
-#include <sluice/host/jit/source.h>
 #include <sluice/try.h>
 
 namespace sluice {

@@ -7,7 +7,7 @@
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/launch.h>
-#include <sluice/host/jit/source.h>
+#include <sluice/host/text/units.h>
 #include <sluice/kernels/compare_params.h>
 #include <sluice/try.h>
 

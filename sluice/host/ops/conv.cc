@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions as matrix products: turns a convolution into a Problem, and its tensors into A, B and D.
+// Convolutions as matrix products: turns tensors into A, B and D.
 #include <sluice/conv.h>
-#include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/try.h>
 
 namespace sluice::conv {
-
-Result<Problem> problem(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue) {
-  return checked_product(conv, inputs, output, epilogue);
-}
 
 gemm::Args args(const Conv& conv, const Tensors& t) {
   const bool reads_w = conv.op != ConvOp::wgrad;

@@ -13,7 +13,7 @@
 //   enqueue   patches a copy of the kernel parameters and launches
 // kept.h lists the functions that run() needs in addition; chain/steps/products.cc lists those that products
 // need in a chain. launch() calls bind, enqueue and then cuLaunchKernelEx (driver/launch.cc), and allocates
-// nothing. jit/source.cc decides which kernel source a unit includes.
+// nothing. text/units.cc decides which kernel source a unit includes.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,6 @@
 #include <sluice/host/device/device_impl.h>
 #include <sluice/host/device/spread.h>
 #include <sluice/host/driver/launch.h>
-#include <sluice/host/jit/source.h>
 #include <sluice/host/ops/operands.h>
 #include <sluice/try.h>
 

@@ -12,8 +12,8 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/host/driver/gemm_maps.h>
 #include <sluice/host/driver/workspace_turn.h>
+#include <sluice/host/hash.h>
 #include <sluice/host/limits.h>
-#include <sluice/host/ops/hash.h>
 #include <sluice/host/ops/problem_key.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
 #include <sluice/host/text/quoted.h>

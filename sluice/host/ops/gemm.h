@@ -3,7 +3,6 @@
 // has the parts of products with packed weights.
 #pragma once
 
-#include <sluice/host/jit/source.h>
 #include <sluice/host/ops/conv_params.h>
 #include <sluice/host/ops/kept.h>
 #include <sluice/host/ops/packed.h>
@@ -74,7 +73,6 @@ struct Gemm {
     return plan ? plan : gemm::with_names(plan.error(), names_of(problem.conv), args.names);
   }
   static Choice choice_of(const Plan& plan) { return sluice::choice_of(plan); }
-  static Overrides overrides_of(const Choice& choice) { return sluice::overrides_of(choice); }
   static Overlap& overlap_of(KernelConfig& config) { return config.overlap; }
   static Overlap overlap_of(const KernelConfig& config) { return config.overlap; }
   static double estimate_us(const Plan& plan) { return plan.estimate.total_us; }

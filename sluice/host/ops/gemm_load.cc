@@ -8,10 +8,10 @@
 #include <sluice/host/device/locate.h>
 #include <sluice/host/device/spread.h>
 #include <sluice/host/driver/gemm_maps.h>
-#include <sluice/host/jit/source.h>
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/host/planner/dense/numbering.h>
 #include <sluice/host/planner/dense/slices.h>
+#include <sluice/host/text/units.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/spec/part_sums.h>
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include <sluice/host/ops/hash.h>
+#include <sluice/host/hash.h>
 #include <sluice/host/text/norm_units.h>
 #include <sluice/spec/warm_split.h>
 
@@ -92,6 +92,13 @@ Result<NormShape> checked_shape(const NormOptions&, const NormShape& given) {
   return shape;
 }
 
+NormStore norm_store_of(const NormOptions& options) {
+  if (options.quantize == Granularity::tensor) return NormStore::tensor;
+  if (options.quantize == Granularity::row) return NormStore::row;
+  if (options.quantize == Granularity::row_block) return NormStore::row_block;
+  return NormStore::plain;
+}
+
 std::size_t key_hash(const NormOptions& o) {
   return hash_of({static_cast<i64>(o.input), o.quantize ? static_cast<i64>(*o.quantize) : -1});
 }
@@ -104,7 +111,7 @@ Result<NormOptions> NormOp::sealed(const Plan& plan, const DeviceInfo&) {
 }
 
 std::vector<std::string> NormOp::units(const Plan& plan) {
-  return norm_units(plan);
+  return norm_units(plan.input, norm_store_of(plan), plan.overlap);
 }
 
 Result<void> NormOp::load(const Units& units, Prepared<NormOp>& kernel) {

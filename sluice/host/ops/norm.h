@@ -19,6 +19,9 @@ Result<void> check_options(const NormOptions& options);
 /// Returns the shape with its strides filled in. Errors: invalid_size, invalid_stride.
 Result<NormShape> checked_shape(const NormOptions& options, const NormShape& shape);
 
+/// Returns how the norm stores its output. Plain for Granularity::square_block, which Norm::create rejects.
+NormStore norm_store_of(const NormOptions& options);
+
 std::size_t key_hash(const NormOptions& options);
 
 namespace ops {

@@ -3,7 +3,7 @@
 #include <sluice/host/ops/pack.h>
 
 #include <sluice/host/driver/error.h>
-#include <sluice/host/ops/hash.h>
+#include <sluice/host/hash.h>
 #include <sluice/host/text/pack_units.h>
 
 namespace sluice {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include <sluice/host/driver/workspace_turn.h>
-#include <sluice/host/ops/hash.h>
+#include <sluice/host/hash.h>
 #include <sluice/host/text/quantize_units.h>
 #include <sluice/spec/row_team.h>
 #include <sluice/spec/warm_split.h>
@@ -251,20 +251,6 @@ Result<Quantizer> Quantizer::create(const Device& device, DType input, std::opti
 
 Result<void> Quantizer::launch(const QuantizeShape& shape, const QuantizeArgs& args, Stream stream) const {
   return ops::launch<ops::QuantizeOp>(*impl_, {shape, args}, stream);
-}
-
-const char* name_of(Gate gate) {
-  return gate == Gate::none ? "none" : "silu";
-}
-
-const char* name_of(Granularity granularity) {
-  switch (granularity) {
-    case Granularity::tensor: return "tensor";
-    case Granularity::row: return "row";
-    case Granularity::row_block: return "row_block";
-    case Granularity::square_block: return "square_block";
-  }
-  return "?";
 }
 
 }  // namespace sluice

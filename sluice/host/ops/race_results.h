@@ -2,8 +2,7 @@
 // Results of races, stored with the user's records and in the device's book
 // (docs/decisions/0027-results-of-races.md). Each belongs to one card (UUID and driver) and one version of
 // the library. For these it decides; for others it is a hint, which races too. Tuned records have precedence
-// over the results, and no race replaces them. Declared for race.h, which may not include records; defined in
-// records/race_results.cc.
+// over the results, and no race replaces them. Defined in records/race_results.cc.
 #pragma once
 
 #include <sluice/gemm.h>

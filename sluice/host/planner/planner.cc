@@ -57,25 +57,28 @@ Result<Plan> choose(const Problem& problem, const DeviceInfo& device, const Plan
 
 }  // namespace
 
+std::optional<Plan> plan_of(const TunedChoice& choice, const Problem& checked, const DeviceInfo& device) {
+  return is_packed(checked) ? packed::plan_of(choice, checked, device)
+                            : dense_plan_of(choice, checked, device);
+}
+
 std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& device,
                                   const RecordBook& records) {
-  if (is_packed(checked)) return packed::recorded_plan(checked, device, records);
   std::optional<TunedChoice> choice = records.find(checked, device);
-  const std::optional<Problem> other = choice ? std::nullopt : same_loads(checked);
+  const bool packed = is_packed(checked);
+  const std::optional<Problem> other = choice || packed ? std::nullopt : same_loads(checked);
   if (other) choice = records.find(*other, device);
-  if (!choice || !is_listed(*choice)) return std::nullopt;
-  const Result<std::vector<Plan>> plans = rank_candidates(checked, device, overrides_of(*choice));
-  if (!plans) return std::nullopt;
-  Result<Plan> numbered = with_numbering(plans->front(), choice->numbering);
-  if (!numbered) return std::nullopt;
-  Plan& plan = *numbered;
+  if (!choice || (packed && is_empty(checked))) return std::nullopt;
+  std::optional<Plan> plan = plan_of(*choice, checked, device);
   // Before 0.3 a record could split only the tiles of the last wave; that plan is another.
-  if (choice->slices > 1 && plan.split.clusters != choice->clusters) return std::nullopt;
-  const bool made_direct = plan.config.store == StorePath::direct && why_not_tma_store(checked) == nullptr;
+  if (!plan || (choice->slices > 1 && plan->split.clusters != choice->clusters)) return std::nullopt;
+  const bool made_direct = plan->config.store == StorePath::direct && why_not_tma_store(checked) == nullptr;
   if (other && made_direct && checked.m > kPlanner.search.borrowed_rows) return std::nullopt;
-  plan.source = PlanSource::record;
-  plan.measured_us = choice->measured_us;
-  plan.product_alone = other.has_value();
+  plan->source = PlanSource::record;
+  plan->measured_us = choice->measured_us;
+  plan->product_alone = packed ? checked.epilogue.gated || checked.epilogue.residual || checked.norm_a ||
+                                     checked.epilogue.scale_d != ScaleMode::none
+                               : other.has_value();
   return plan;
 }
 

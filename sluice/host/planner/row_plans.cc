@@ -10,11 +10,11 @@
 #include <set>
 #include <string>
 
-#include <sluice/host/jit/source.h>
 #include <sluice/host/planner/constants.h>
 #include <sluice/host/planner/dense/candidates.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/packed/packed_plans.h>
+#include <sluice/host/text/units.h>
 #include <sluice/kernels/registry.h>
 
 namespace sluice {

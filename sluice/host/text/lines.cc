@@ -18,6 +18,13 @@ std::size_t bytes_that_fit(std::string_view text, std::size_t most) {
 
 }  // namespace
 
+std::string hex(const void* pointer) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%llx",
+                static_cast<unsigned long long>(reinterpret_cast<std::size_t>(pointer)));
+  return text;
+}
+
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t begun) {
   std::string out;
   std::size_t used = begun;

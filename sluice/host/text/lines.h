@@ -18,6 +18,9 @@ inline std::string formatted(const char* format, double value) {
   return text;
 }
 
+/// Returns the pointer as messages show it: "0x7f0012340000".
+std::string hex(const void* pointer);
+
 /// Breaks lines at blanks so that each has at most kMostColumns bytes, if its words permit. The first line is
 /// assumed to follow `begun` bytes; added lines begin with `indent` blanks.
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t begun = 0);

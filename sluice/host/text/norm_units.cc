@@ -3,8 +3,8 @@
 // code.
 #include <sluice/host/text/norm_units.h>
 
-#include <sluice/host/jit/source.h>
 #include <sluice/host/text/overlap_text.h>
+#include <sluice/host/text/units.h>
 
 namespace sluice {
 
@@ -16,13 +16,6 @@ const char* name_of(NormStore store) {
     case NormStore::row_block: return "row_block";
   }
   return "?";
-}
-
-NormStore norm_store_of(const NormOptions& options) {
-  if (options.quantize == Granularity::tensor) return NormStore::tensor;
-  if (options.quantize == Granularity::row) return NormStore::row;
-  if (options.quantize == Granularity::row_block) return NormStore::row_block;
-  return NormStore::plain;
 }
 
 std::string norm_unit_text(const NormConfig& config) {
@@ -44,10 +37,6 @@ std::vector<std::string> norm_units(DType input, NormStore store, Overlap overla
   std::vector<std::string> units;
   for (const bool vectors : {true, false}) units.push_back(norm_unit_text({input, vectors, store, overlap}));
   return units;
-}
-
-std::vector<std::string> norm_units(const NormOptions& options) {
-  return norm_units(options.input, norm_store_of(options), options.overlap);
 }
 
 }  // namespace sluice

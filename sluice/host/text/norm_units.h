@@ -5,19 +5,14 @@
 #include <string>
 #include <vector>
 
-#include <sluice/norm.h>
 #include <sluice/spec/norm.h>
 
 namespace sluice {
 
 const char* name_of(NormStore store);
-/// Returns how the norm stores its output. Plain for Granularity::square_block, which Norm::create rejects.
-NormStore norm_store_of(const NormOptions& options);
-
 std::string norm_unit_text(const NormConfig& config);
 
 /// Returns the units of a norm: with vector accesses, then without.
 std::vector<std::string> norm_units(DType input, NormStore store, Overlap overlap = {});
-std::vector<std::string> norm_units(const NormOptions& options);
 
 }  // namespace sluice

@@ -3,11 +3,11 @@
 // code.
 #include <sluice/host/text/packed_units.h>
 
-#include <sluice/host/jit/source.h>
 #include <sluice/host/text/field_text.h>
 #include <sluice/host/text/lines.h>
 #include <sluice/host/text/overlap_text.h>
 #include <sluice/host/text/pack_units.h>
+#include <sluice/host/text/units.h>
 #include <sluice/spec/packed_config.h>
 
 namespace sluice::packed {

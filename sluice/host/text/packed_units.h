@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts of plans and configs whose schedule decodes packed weights. Called by source.cc and printer.cc.
+// Texts of plans and configs whose schedule decodes packed weights. Called by units.cc and printer.cc.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/host/text/quantize_units.h>
 
-#include <sluice/host/jit/source.h>
 #include <sluice/host/text/overlap_text.h>
+#include <sluice/host/text/units.h>
 
 namespace sluice {
 namespace {

@@ -17,6 +17,7 @@
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/planner/dense/slices.h>
 #include <sluice/host/planner/dense/traffic.h>
+#include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/host/text/fields.h>
 #include <sluice/kernels/registry.h>
 #include <sluice/spec/smem_layout.h>
@@ -180,14 +181,20 @@ StorePath store_of(const KernelConfig& c) {
   return fits ? c.store : StorePath::direct;
 }
 
+/// Returns the config with this tile and cluster, which may break a rule. `store`: what the caller chose.
+KernelConfig config_with(const Problem& p, const BaseConfig& base, const ClusterShape& cluster,
+                         const std::optional<StorePath>& store) {
+  const StorePath possible = why_not_tma_store(p) == nullptr ? StorePath::tma : StorePath::direct;
+  const KernelConfig config = config_for(p, base, cluster, store.value_or(possible));
+  if (store || store_of(config) == config.store) return config;
+  return config_for(p, base, cluster, StorePath::direct);
+}
+
 void search(const Problem& p, const std::vector<BaseConfig>& bases, const DeviceInfo& device,
             const PlanOverrides& o, Search& result) {
-  const StorePath possible = why_not_tma_store(p) == nullptr ? StorePath::tma : StorePath::direct;
   for (const BaseConfig& base : bases)
     for (const ClusterShape& cluster : clusters_of(o)) {
-      KernelConfig config = config_for(p, base, cluster, o.store.value_or(possible));
-      if (!o.store && store_of(config) != config.store)
-        config = config_for(p, base, cluster, StorePath::direct);
+      KernelConfig config = config_with(p, base, cluster, o.store);
       if (o.stages) config.stages = *o.stages;
       if (const char* rule = validate(config); rule != nullptr) {
         result.refuse(config, rule);
@@ -294,7 +301,7 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
 
 namespace {
 
-Plan plan_of(const Problem& p, const KernelConfig& config, const WorkSplit& split, const DeviceInfo& device) {
+Plan planned(const Problem& p, const KernelConfig& config, const WorkSplit& split, const DeviceInfo& device) {
   Plan plan{.problem = p, .config = config, .split = split};
   plan.smem_bytes = smem_bytes(config);
   plan.workspace_bytes = workspace_bytes(config, split);
@@ -314,7 +321,7 @@ std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo
   for (const Combine combine : o.combine ? std::vector{*o.combine} : combines_of_parts(p)) {
     c.combine = combine;
     for (const WorkSplit& split : splits_along_k(product, c, device, whole, o))
-      plans.push_back(plan_of(p, c, split, device));
+      plans.push_back(planned(p, c, split, device));
   }
   std::stable_sort(plans.begin(), plans.end(), is_faster);
   const auto most = static_cast<std::size_t>(kPlanner.search.splits_of_config);
@@ -372,6 +379,32 @@ std::string why_no_split(const Problem& p, KernelConfig c, WorkSplit split, cons
 
 }  // namespace
 
+std::optional<Plan> dense_plan_of(const TunedChoice& choice, const Problem& p, const DeviceInfo& device) {
+  if (!is_listed(choice)) return std::nullopt;
+  if (is_plain(choice.schedule)) return plain_plan_of(choice, p, device);
+  if (choice.swapped && (is_conv(p.conv) || why_not_tma_store(p) != nullptr)) return std::nullopt;
+  if (choice.combine == Combine::add && !adds_in_any_order(p)) return std::nullopt;
+  const Problem product = choice.swapped ? transposed(p) : p;
+  KernelConfig config =
+      config_with(product, {choice.schedule, choice.tile_m, choice.tile_n}, choice.cluster, {});
+  if (validate(config) != nullptr || too_many_tiles(product, config) || choice.raster_group < 1)
+    return std::nullopt;
+  PlanOverrides o{.raster = choice.raster, .raster_group = choice.raster_group};
+  if (choice.slices == 1) o.clusters = choice.clusters;
+  WorkSplit split = choose_split(product, config, device, o);
+  if (!split_problem(product, config, device, split).empty()) return std::nullopt;
+  if (choice.slices != 1) {
+    config.combine = choice.combine;
+    const std::vector<WorkSplit> splits =
+        splits_along_k(product, config, device, split, {.splits = choice.slices});
+    if (splits.empty()) return std::nullopt;
+    split = splits.front();
+  }
+  split.numbering = choice.numbering;
+  if (!numbering_problem(split).empty()) return std::nullopt;
+  return planned(p, config, split, device);
+}
+
 std::optional<Plan> plan_with(const Problem& p, const KernelConfig& config, const DeviceInfo& device) {
   if (is_plain(config.schedule)) return plain_plan_with(p, device, config);
   if (!suits(p, config, device)) return std::nullopt;
@@ -379,7 +412,7 @@ std::optional<Plan> plan_with(const Problem& p, const KernelConfig& config, cons
   const PlanOverrides o{.combine = config.combine};
   const WorkSplit whole = choose_split(product, config, device, o);
   if (!split_problem(product, config, device, whole).empty()) return std::nullopt;
-  std::vector<Plan> plans{plan_of(p, config, whole, device)};
+  std::vector<Plan> plans{planned(p, config, whole, device)};
   if (config.combine != Combine::none)
     for (Plan& split : best_splits(p, config, device, whole, o)) plans.push_back(std::move(split));
   return *std::min_element(plans.begin(), plans.end(), is_faster);
@@ -411,7 +444,7 @@ Result<std::vector<Plan>> rank_candidates(const Problem& p, const DeviceInfo& de
     const WorkSplit whole = choose_split(product, config, device, o);
     const bool splits_only = o.splits.value_or(1) > 1;
     std::string wrong = split_problem(product, config, device, whole);
-    if (wrong.empty() && !splits_only) plans.push_back(plan_of(p, config, whole, device));
+    if (wrong.empty() && !splits_only) plans.push_back(planned(p, config, whole, device));
     std::vector<Plan> split = best_splits(p, config, device, whole, o);
     if (wrong.empty() && splits_only && split.empty()) wrong = why_no_split(product, config, whole, o);
     if (!wrong.empty())

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include <sluice/plan.h>
+#include <sluice/records.h>
 
 namespace sluice {
 
@@ -23,6 +23,12 @@ WorkSplit choose_split(const Problem& problem, const KernelConfig& config, const
 Result<std::vector<Plan>> rank_candidates(const Problem& problem, const DeviceInfo& device,
                                           const PlanOverrides& overrides);
 
+/// Returns the plan of a choice, without a search: that of rank_candidates() with this kernel, split and
+/// numbering. Nullopt if the choice breaks a rule, or the registry no longer lists it. `problem` is checked
+/// and not packed.
+std::optional<Plan> dense_plan_of(const TunedChoice& choice, const Problem& problem,
+                                  const DeviceInfo& device);
+
 /// Returns the best plan with this config, which rank_candidates() returned for a problem of other sizes.
 /// Nullopt if rank_candidates() would not consider it for this problem; the width of its tiles need not be
 /// listed. Clusters are numbered in launch order. `problem` is checked, has its strides filled in, and is not
@@ -31,10 +37,13 @@ std::optional<Plan> plan_with(const Problem& problem, const KernelConfig& config
 
 namespace gemm {
 
-/// Returns the plan of the problem's tuning record, or of one for a product with the same loads. It passes
-/// the same checks as a caller's overrides. Nullopt if there is no record or it breaks a rule, because
-/// another version wrote it or somebody edited it: then the model decides. `checked` has its strides filled
-/// in.
+/// Returns the plan of a known choice: of a record, or of a tuned step of a chain. Nothing is searched.
+/// Nullopt if it breaks a rule, or the planner would not consider it: another version wrote it, or somebody
+/// edited it. `checked` has its strides filled in.
+std::optional<Plan> plan_of(const TunedChoice& choice, const Problem& checked, const DeviceInfo& device);
+
+/// Returns the plan of the problem's tuning record, or of one for a product with the same loads. Nullopt
+/// if there is none that plan_of() accepts: then the model decides. `checked` has its strides filled in.
 std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& device,
                                   const RecordBook& records);
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include <sluice/host/driver/tensor_map_im2col.h>
 #include <sluice/host/limits.h>
 #include <sluice/spec/conv_problem.h>
 #include <sluice/try.h>

@@ -37,14 +37,6 @@ std::string numbering_problem(const WorkSplit& split) {
          " to be numbered by GPC: give fewer, or split.numbering = launch";
 }
 
-Result<Plan> with_numbering(Plan plan, Numbering numbering) {
-  if (is_plain(plan.config.schedule)) return plan;
-  plan.split.numbering = numbering;
-  if (const std::string rule = numbering_problem(plan.split); !rule.empty())
-    return Error{ErrorCode::invalid_config, rule};
-  return plan;
-}
-
 WorkSplit numbered(const Plan& plan, const PlanOverrides& o) {
   if (!gains_by_gpc(plan)) return plan.split;
   WorkSplit split = numbered_by_gpc(plan);

@@ -14,10 +14,6 @@ WorkSplit numbered(const Plan& plan, const PlanOverrides& overrides);
 /// Returns the split of `plan` with clusters numbered by GPC, in the raster that suits it.
 WorkSplit numbered_by_gpc(const Plan& plan);
 
-/// Returns the plan with the numbering of a tuned choice, which overrides do not hold. Plans of plain
-/// schedules, which have none, are returned unchanged. Error invalid_config: numbering_problem().
-Result<Plan> with_numbering(Plan plan, Numbering numbering);
-
 /// Returns the rule that the split's numbering breaks; empty: none.
 std::string numbering_problem(const WorkSplit& split);
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <sluice/host/limits.h>
 #include <sluice/host/planner/constants.h>
@@ -183,6 +184,20 @@ std::optional<Plan> plain_plan_with(const Problem& p, const DeviceInfo& device, 
   if (why_not_plain(p, {}) != nullptr || c.tile.m < p.m) return std::nullopt;
   const bool whole_wave = c.cluster.k > 1 || c.tile.m > kPlanner.search.two_wave_rows;
   if (!finds_room(p, c, device, whole_wave)) return std::nullopt;
+  return plain_plan(p, device, c);
+}
+
+std::optional<Plan> plain_plan_of(const TunedChoice& choice, const Problem& p, const DeviceInfo& device) {
+  if (std::find(std::begin(tried::kPlainParts), std::end(tried::kPlainParts), choice.cluster.k) ==
+      std::end(tried::kPlainParts))
+    return std::nullopt;
+  KernelConfig c =
+      config_for(p, {choice.schedule, choice.tile_m, choice.tile_n}, choice.cluster, StorePath::direct);
+  c.warps = choice.warps;
+  c.stages = choice.stages;
+  const PlanOverrides asked{.schedule = c.schedule, .tile_m = c.tile.m, .cluster = c.cluster};
+  if (why_not_plain(p, asked) != nullptr || validate(c) != nullptr || !finds_room(p, c, device, false))
+    return std::nullopt;
   return plain_plan(p, device, c);
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <sluice/host/planner/costs.h>
-#include <sluice/plan.h>
+#include <sluice/records.h>
 
 namespace sluice {
 
@@ -23,6 +23,11 @@ std::vector<Plan> plain_plans(const Problem& problem, const DeviceInfo& device,
 
 /// Returns the plan with this config: one cluster per tile.
 Plan plain_plan(const Problem& problem, const DeviceInfo& device, const KernelConfig& config);
+
+/// Returns the plan of a choice that the registry lists (is_listed() in tuned_choice.h). Nullopt if it breaks
+/// a rule.
+std::optional<Plan> plain_plan_of(const TunedChoice& choice, const Problem& problem,
+                                  const DeviceInfo& device);
 
 /// Returns the plan of a config that was made for a problem of other sizes; nullopt if plain_plans() would
 /// not return it for this problem.

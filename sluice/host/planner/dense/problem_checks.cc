@@ -236,7 +236,8 @@ Result<void> check_device(const DeviceInfo& device) {
   return {};
 }
 
-Result<Problem> checked_product(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue) {
+/// Checking the convolution is enough: sizes, layouts and strides follow from it.
+Result<Problem> conv::problem(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue) {
   SLUICE_TRY(check_conv(conv, inputs, output, epilogue));
   const Problem p = product_of_conv(conv, inputs, output, epilogue);
   if (!is_conv(p.conv)) return check_problem(p);  // a 1 x 1 convolution is a plain product

@@ -17,10 +17,6 @@ Result<void> check_device(const DeviceInfo& device);
 /// Errors: invalid_size, invalid_type, invalid_stride, misaligned.
 Result<Problem> check_problem(const Problem& problem);
 
-/// Returns the product of a convolution. Checking the convolution is enough: sizes, layouts and strides
-/// follow from it. Errors: those of check_conv and check_problem.
-Result<Problem> checked_product(const Conv& conv, DType inputs, DType output, const Epilogue& epilogue);
-
 /// Returns nullptr if TMA can write D of this checked problem, else the reason why not.
 const char* why_not_tma_store(const Problem& problem);
 

@@ -42,34 +42,6 @@ KernelConfig config_of(const TunedChoice& c) {
   return config;
 }
 
-PlanOverrides overrides_of(const TunedChoice& choice) {
-  PlanOverrides o{.schedule = choice.schedule,
-                  .tile_m = choice.tile_m,
-                  .tile_n = choice.tile_n,
-                  .cluster = choice.cluster};
-  if (is_plain(choice.schedule)) {
-    o.stages = choice.stages;
-    o.warps = choice.warps;
-  } else if (decodes(choice.schedule)) {
-    const auto set = [](std::optional<int>& field, int value) {
-      if (value != 0) field = value;
-    };
-    set(o.stages, choice.stages);
-    set(o.warps, choice.warps);
-    set(o.ctas, choice.ctas);
-    set(o.w_stages, choice.w_stages);
-    set(o.k_groups, choice.k_groups);
-  } else {
-    o.swapped = choice.swapped;
-    o.raster = choice.raster;
-    o.raster_group = choice.raster_group;
-    o.splits = choice.slices;
-    if (choice.slices == 1) o.clusters = choice.clusters;
-    o.combine = choice.combine;
-  }
-  return o;
-}
-
 bool is_listed(const TunedChoice& choice) {
   if (decodes(choice.schedule)) return false;
   if (choice.schedule == Schedule::plain_wgmma) {

@@ -209,8 +209,17 @@ std::vector<NarrowConfig> narrow_space(const Problem& p, const Wishes& o) {
   return configs;
 }
 
-/// Returns all configs of the wide kernel to try. If the caller does not set the stages, they are the first
-/// pair of tried::kXRings and tried::kWRings that fits: more bytes in flight do not help.
+/// Sets the stages that the caller does not set: to the first pair of tried::kXRings and tried::kWRings that
+/// fits. More bytes in flight do not help.
+void set_rings(WideConfig& c, const Wishes& o) {
+  for (std::size_t i = 0; i < std::size(tried::kXRings); ++i) {
+    c.x_stages = o.stages.value_or(tried::kXRings[i]);
+    c.w_stages = o.w_stages.value_or(tried::kWRings[i]);
+    if (validate(c) == nullptr) break;
+  }
+}
+
+/// Returns all configs of the wide kernel to try.
 std::vector<WideConfig> wide_space(const Problem& p, const DeviceInfo& device, const Wishes& o) {
   std::vector<WideConfig> configs;
   WideConfig c = wide_config_for(p);
@@ -218,11 +227,7 @@ std::vector<WideConfig> wide_space(const Problem& p, const DeviceInfo& device, c
     for (const int n : axis(tried::kWideClusters, o.cluster_n)) {
       c.tokens = tokens;
       c.cluster_n = n;
-      for (std::size_t i = 0; i < std::size(tried::kXRings); ++i) {
-        c.x_stages = o.stages.value_or(tried::kXRings[i]);
-        c.w_stages = o.w_stages.value_or(tried::kWRings[i]);
-        if (validate(c) == nullptr) break;
-      }
+      set_rings(c, o);
       configs.push_back(c);
     }
   }
@@ -260,6 +265,33 @@ std::vector<StripConfig> strip_space(const Problem& p, const DeviceInfo& device,
         }
   }
   return configs;
+}
+
+template <class List>
+bool lists(const List& values, int value) {
+  return std::find(std::begin(values), std::end(values), value) != std::end(values);
+}
+/// Returns whether narrow_space(), wide_space() or strip_space() has the config. (The last also with rings
+/// that fit into half of an SM, see strip_halves().)
+bool is_tried(const Problem& p, const NarrowConfig& c, const DeviceInfo&) {
+  return is_16bit(p.a.type) && lists(fitting_token_blocks(p.m), c.token_blocks) &&
+         lists(tried::kRowBlocks, c.row_blocks) && lists(tried::kWarps, c.warps) &&
+         lists(tried::kStages, c.stages) && lists(tried::kParts, c.parts) && lists(tried::kCtas, c.ctas);
+}
+bool is_tried(const Problem& p, const WideConfig& c, const DeviceInfo& device) {
+  WideConfig with_rings = c;
+  set_rings(with_rings, {});
+  return is_16bit(p.a.type) && with_rings == c && lists(wide_tokens(p, device), c.tokens) &&
+         lists(tried::kWideClusters, c.cluster_n);
+}
+bool is_tried(const Problem& p, const StripConfig& c, const DeviceInfo& device) {
+  const bool half = is_16bit(p.a.type);
+  const bool has_ring =
+      c.stages == deepest_ring(p, c, kMaxSmemBytes) ||
+      (!half && smem_bytes(c) <= kBesideAlone && c.stages == deepest_ring(p, c, kBesideAlone));
+  return has_ring && lists(strip_tokens(p, device), c.tokens) && lists(tried::kStrips, c.strips) &&
+         (half ? lists(tried::kHalfKGroups, c.k_groups) && lists(tried::kHalfParts, c.parts)
+               : lists(tried::kKGroups, c.k_groups) && lists(tried::kParts, c.parts));
 }
 
 struct Found {
@@ -341,24 +373,12 @@ std::string text(const PlanOverrides& o) {
 
 }  // namespace
 
-std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& device,
-                                  const RecordBook& records) {
-  if (is_empty(checked)) return std::nullopt;
-  const std::optional<TunedChoice> choice = records.find(checked, device);
-  if (!choice || !decodes(choice->schedule)) return std::nullopt;
-  const KernelConfig config = made_for(checked, config_of(*choice));
-  const Found found = consider_all(checked, device, {});
-  const std::vector<Plan> halves = strip_halves(checked, device, {});
-  for (const std::vector<Plan>* plans : {&found.wanted, &found.possible, &halves})
-    for (Plan plan : *plans) {
-      if (!(plan.config == config)) continue;
-      plan.source = PlanSource::record;
-      plan.measured_us = choice->measured_us;
-      plan.product_alone = checked.epilogue.gated || checked.epilogue.residual || checked.norm_a ||
-                           checked.epilogue.scale_d != ScaleMode::none;
-      return plan;
-    }
-  return std::nullopt;
+std::optional<Plan> plan_of(const TunedChoice& choice, const Problem& checked, const DeviceInfo& device) {
+  if (!decodes(choice.schedule)) return std::nullopt;
+  const KernelConfig config = made_for(checked, config_of(choice));
+  const bool tried = visit_decoder(
+      config, [&](const auto& c) { return validate(c) == nullptr && is_tried(checked, c, device); });
+  return tried ? plan_with(checked, config, device, Taste::possible) : std::nullopt;
 }
 
 std::optional<Plan> plan_with(const Problem& p, const KernelConfig& config, const DeviceInfo& device,

@@ -9,11 +9,9 @@
 
 namespace sluice::packed {
 
-/// Returns the plan of the problem's tuning record. Nullopt if there is none or the planner would not
-/// consider its config: it breaks a rule, another version wrote it, or somebody edited it. Then the model
-/// decides. `checked`: a result of check_packed().
-std::optional<Plan> recorded_plan(const Problem& checked, const DeviceInfo& device,
-                                  const RecordBook& records);
+/// Returns the plan of a choice, without a search: that of candidates() with this kernel. Nullopt if the
+/// choice breaks a rule, or the planner does not try its config. `checked`: a result of check_packed().
+std::optional<Plan> plan_of(const TunedChoice& choice, const Problem& checked, const DeviceInfo& device);
 
 /// Returns the plans that the planner chooses from, best estimate first. `checked`: a result of
 /// check_packed(). Error invalid_config: the overrides leave none.

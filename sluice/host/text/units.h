@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text that NVRTC compiles: a unit of a few lines, and the embedded headers that it includes by name.
-// Invariant: a unit contains only enumerators, integers and bools that host/text printed, so no string of a
-// caller becomes code. Called by gemm.cc, the cache and `sluice compile`.
+// The text that NVRTC compiles: a unit of a few lines, which includes embedded headers by name
+// (host/jit/embedded_files.h). Invariant: a unit contains only enumerators, integers and bools that host/text
+// printed, so no string of a caller becomes code. Called by gemm.cc, the cache and `sluice compile`.
 #pragma once
 
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <sluice/spec/config.h>
@@ -15,14 +13,6 @@ namespace sluice {
 
 /// The name of the only kernel in every unit. It has C linkage, so its name is not mangled.
 inline constexpr const char* kEntryName = "sluice_entry";
-
-struct EmbeddedFile {
-  const char* path;  // as in its #include: "sluice/spec/config.h"
-  std::string_view text;
-};
-
-/// Returns the device headers, which are embedded in the library at build time (tools/embed_sources.py).
-std::span<const EmbeddedFile> embedded_files();
 
 /// The parts of a unit's entry function, as constant expressions in the unit.
 struct Entry {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the JIT units of a dense config. host/text writes those of other operations.
-#include <sluice/host/jit/source.h>
+// Writes the units of a product that is not packed. The other files of host/text write those of other
+// operations.
+#include <sluice/host/text/units.h>
 
 #include <sluice/host/text/packed_units.h>
 #include <sluice/plan.h>
