@@ -25,6 +25,22 @@ struct DependentLaunch {
   static SLUICE_DEVICE void wait() {
     if constexpr (kOverlap.wait != Wait::none) ptx::wait_for_prerequisites();
   }
+  /// Waits and fills a ring (warp_ring.cuh). Every thread calls it. Weights are copied before the wait where
+  /// the overlap mode allows it, tokens after it.
+  template <class Ring, class Copier, class Params>
+  static SLUICE_DEVICE void fill(const Ring& ring, Copier& copier, const Params& params) {
+    const auto wait_once = [&] {
+      if (threadIdx.x == 0) prefetch(params);
+      wait();
+    };
+    if constexpr (kWeightsFirst) {
+      ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, ahead); }, wait_once,
+                       [&](u32 stage) { copier.copy_tokens(stage); });
+    } else {
+      wait_once();
+      ring.fill([&](u32 stage) { copier.copy(stage); });
+    }
+  }
   /// For threads that only load weights: waits only if the overlap mode does not allow early loads
   /// (Wait::first).
   static SLUICE_DEVICE void wait_for_weights() {

@@ -41,19 +41,9 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
   const Place at = place_of<kConfig>(params, base);
 
   Copier<kConfig> copier(params, at);
-  const auto copy = [&](u32 stage) { copier.copy(stage, at.lane); };
+  const auto copy = [&](u32 stage) { copier.copy(stage); };
   const WarpRing<kConfig.stages, S::kStageBytes> ring(at.ring, at.count);
-  const auto wait = [&] {
-    if (threadIdx.x == 0) Launch::prefetch(params);
-    Launch::wait();
-  };
-  if constexpr (Launch::kWeightsFirst) {
-    ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, at.lane, ahead); }, wait,
-                     [&](u32 stage) { copier.copy_tokens(stage); });
-  } else {
-    wait();
-    ring.fill(copy);
-  }
+  Launch::fill(ring, copier, params);
   const auto issued = [&] {  // warps take tiles in turn, so all are about as far as this one
     if (threadIdx.x == 0) Launch::loaded();
   };

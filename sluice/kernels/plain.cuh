@@ -78,17 +78,7 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   typename PlainTeam<kConfig>::Copier copier(params, at);
   const auto copy = [&](u32 stage) { copier.copy(stage); };
   const WarpRing<kConfig.stages, plain_stage_bytes(kConfig)> ring(at.ring, at.count);
-  const auto wait = [&] {
-    if (threadIdx.x == 0) Launch::prefetch(params);
-    Launch::wait();
-  };
-  if constexpr (Launch::kWeightsFirst) {
-    ring.fill_in_two([&](u32 stage, int ahead) { copier.copy_weights(stage, ahead); }, wait,
-                     [&](u32 stage) { copier.copy_tokens(stage); });
-  } else {
-    wait();
-    ring.fill(copy);
-  }
+  Launch::fill(ring, copier, params);
   typename PlainTeam<kConfig>::Sums tile;
   ElementWise<kConfig.epilogue> element(params);
   const TensorScales scales =

@@ -20,7 +20,9 @@ class Copier {
 
  public:
   SLUICE_DEVICE Copier(const NarrowParams& params, const Place& at)
-      : strip_pitch_(strip_step(kConfig, params.n) * params.strip_bytes), policy_(ptx::evict_first_policy()) {
+      : lane_(at.lane),
+        strip_pitch_(strip_step(kConfig, params.n) * params.strip_bytes),
+        policy_(ptx::evict_first_policy()) {
     const int half_strip = S::kStripBlocks == 4 ? 0 : at.first_row % kStripRows / kBlockRows * kWarpCopy;
     const u8* tile = static_cast<const u8*>(params.weights) + at.first_row / kStripRows * params.strip_bytes +
                      static_cast<i64>(at.first_tile) * S::kTileBytes + at.lane * kLaneBytes;
@@ -45,21 +47,20 @@ class Copier {
   }
 
   /// Copies the next tile to `stage`.
-  SLUICE_DEVICE void copy(u32 stage, int lane) {
-    copy_weights(stage, lane, 0);
+  SLUICE_DEVICE void copy(u32 stage) {
+    copy_weights(stage, 0);
     copy_tokens(stage);
   }
   /// Copies the weights of the tile that is `ahead` tiles after the next one.
-  SLUICE_DEVICE void copy_weights(u32 stage, int lane, int ahead) const {
-    const u32 to = stage + S::kTokenBytes + lane * kLaneBytes;
+  SLUICE_DEVICE void copy_weights(u32 stage, int ahead) const {
+    const u32 to = stage + S::kTokenBytes + lane_ * kLaneBytes;
     const int skipped = ahead * kConfig.warps * S::kTileBytes;
 #pragma unroll
     for (int s = 0; s < S::kStrips; ++s) {
       copy_codes(to + s * S::kCodeBytes, codes_ + s * strip_pitch_ + skipped);
-      copy_scales(to + S::kStrips * S::kCodeBytes + s * S::kScaleBytes, scales_ + s * strip_pitch_ + skipped,
-                  lane);
+      copy_scales(to + S::kStrips * S::kCodeBytes + s * S::kScaleBytes, scales_ + s * strip_pitch_ + skipped);
     }
-    if constexpr (kConfig.norm_a) copy_gamma(stage + S::kGamma, lane, ahead * kConfig.warps * kPackedTileK);
+    if constexpr (kConfig.norm_a) copy_gamma(stage + S::kGamma, ahead * kConfig.warps * kPackedTileK);
   }
   /// Copies the tokens of the next tile, and advances to the tile after it.
   SLUICE_DEVICE void copy_tokens(u32 stage) {
@@ -82,15 +83,15 @@ class Copier {
       ptx::copy_16_bytes(to + i * kWarpCopy, from + (4 * chunk + block) * kWarpCopy, policy_);
     }
   }
-  SLUICE_DEVICE void copy_scales(u32 to, const u8* from, int lane) const {
+  SLUICE_DEVICE void copy_scales(u32 to, const u8* from) const {
 #pragma unroll
     for (int begin = 0; begin < S::kScaleBytes; begin += kWarpCopy)
-      if (begin + lane * kLaneBytes < S::kScaleBytes) ptx::copy_16_bytes(to + begin, from + begin, policy_);
+      if (begin + lane_ * kLaneBytes < S::kScaleBytes) ptx::copy_16_bytes(to + begin, from + begin, policy_);
   }
   /// Copies a tile's gamma to one row, with half of the lanes; zeros past its end.
-  SLUICE_DEVICE void copy_gamma(u32 to, int lane, int skipped) const {
-    if (lane < 16)
-      ptx::copy_16_bytes(to + lane * kLaneBytes, gamma_ + 2 * skipped,
+  SLUICE_DEVICE void copy_gamma(u32 to, int skipped) const {
+    if (lane_ < 16)
+      ptx::copy_16_bytes(to + lane_ * kLaneBytes, gamma_ + 2 * skipped,
                          static_cast<u32>(2 * min(kPiece, max(0, gamma_left_ - skipped))));
   }
   /// Copies four rows of half a tile's k at once; a single row is copied with all its k by half of the lanes.
@@ -133,6 +134,7 @@ class Copier {
     return k_left > 0 && k_left < kPiece;
   }
 
+  int lane_;
   const u8* codes_;  // these three: address of this lane's next 16 bytes
   const u8* scales_;
   const u8* x_;
