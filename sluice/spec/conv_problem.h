@@ -8,10 +8,10 @@ namespace sluice {
 
 /// Limits of TMA's gathering loads, which depend on the number of axes: corners are in [-limit, limit),
 /// offsets in 0..limit, steps in 1..kMostStep.
-constexpr int corner_limit(int axes) {
+SLUICE_HD constexpr int corner_limit(int axes) {
   return axes == 1 ? 1 << 15 : axes == 2 ? 1 << 7 : 1 << 4;
 }
-constexpr int offset_limit(int axes) {
+SLUICE_HD constexpr int offset_limit(int axes) {
   return axes == 1 ? (1 << 16) - 1 : axes == 2 ? 255 : 31;
 }
 inline constexpr int kMostStep = 8;

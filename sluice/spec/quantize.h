@@ -18,10 +18,10 @@ enum class Granularity : u8 { tensor, row, row_block, square_block };
 enum class Gate : u8 { none, silu };
 inline constexpr Gate kGates[] = {Gate::none, Gate::silu};
 
-constexpr const char* name_of(Gate gate) {
+SLUICE_HD constexpr const char* name_of(Gate gate) {
   return gate == Gate::none ? "none" : "silu";
 }
-constexpr const char* name_of(Granularity granularity) {
+SLUICE_HD constexpr const char* name_of(Granularity granularity) {
   switch (granularity) {
     case Granularity::tensor: return "tensor";
     case Granularity::row: return "row";

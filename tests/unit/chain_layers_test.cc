@@ -349,7 +349,8 @@ TEST(chain_layers, a_tuners_choices_reach_packed_products_of_every_layer) {
   put_choices(choices, steps);
   for (size_t i = 0; i < steps.size(); ++i)
     if (const auto* s = std::get_if<ProductStep>(&steps[i].work)) {
-      EXPECT_EQ(s->overrides.warps, static_cast<int>(i % choices.size()) + 1) << steps[i].name;
+      ASSERT_TRUE(s->choice) << steps[i].name;
+      EXPECT_EQ(s->choice->warps, static_cast<int>(i % choices.size()) + 1) << steps[i].name;
     }
 }
 
