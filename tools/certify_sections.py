@@ -18,7 +18,7 @@ RATES = "pack.keeps_up_with_memory"  # measures time, so nothing else may run
 # calls.
 LAUNCH = ("sluice/host/ops/*", "sluice/host/driver/*")
 UNITS = ("sluice/host/jit/source.*", "sluice/host/text/*_units.*", "sluice/host/text/field*", "sluice/host/text/printer.cc",
-         "sluice/host/text/conv_text.*", "sluice/host/text/overlap_text.h", "sluice/host/text/enumerations.h")
+         "sluice/host/text/conv_text.*", "sluice/host/text/overlap_text.h", "sluice/names.h")
 LENT = ("sluice/host/device/workspace*", "sluice/host/device/capture*")
 PLANNER = ("sluice/host/planner/**/*",)
 PACKAGE = ("python/sluice/**/*.py", "sluice/c_api/*")
@@ -107,7 +107,7 @@ def python_parts(setting: Setting) -> tuple[Part, ...]:
 
 
 def tool(setting: Setting, *words: str) -> tuple[str, ...]:
-    return (str(setting.build / "sluice"), *words)
+    return (str(setting.build / "sluice_lab"), *words)
 
 
 def record_parts(setting: Setting) -> tuple[Part, ...]:

@@ -11,7 +11,7 @@ other.
 A token is a word, number, string or sign; comments, preprocessor lines and imports hold none. A token counts
 when it lies in a run of RUN tokens or more that the other file has too. Headers (.h) are left out, because
 declarations repeat by nature; so are files of fewer than TOKENS tokens. Default folders: sluice include cli
-bench python.
+bench lab python.
 """
 import collections
 import re
@@ -20,7 +20,7 @@ import sys
 import tree
 
 LIST = "tools/overlap_pairs.txt"
-FOLDERS = ("sluice", "include", "cli", "bench", "python")
+FOLDERS = ("sluice", "include", "cli", "bench", "lab", "python")
 LISTED, LEAST, RUN, TOKENS = 0.15, 0.25, 12, 150
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[A-Za-z_]\w*|\d[\w.\']*|::|->|<<|>>|[-+*/%&|^=!<>]=|&&|\|\||[^\s\w]')
 

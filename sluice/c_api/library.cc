@@ -8,10 +8,9 @@
 #include <sluice/c_api/products.h>
 
 #include <sluice/compile.h>
-#include <sluice/host/jit/compile_ahead.h>
 #include <sluice/host/jit/nvrtc_api.h>
 #include <sluice/host/text/pack_units.h>
-#include <sluice/host/text/quoted.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
 using namespace sluice;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include <sluice/machine.h>  // library_version(), of new records
 #include <sluice/records.h>
 #include <sluice/records/tuned_chain.h>
 
@@ -41,8 +42,6 @@ struct TuningRecord {
 };
 
 TuningKey key_of(const Problem& problem, const DeviceInfo& device);
-/// Returns the `sluice` field of new records: "0.3.0".
-std::string library_version();
 /// The `driver` field of new records: the card's driver, "580.159.04".
 std::string driver_version(const Device& device);
 /// Returns a plan as a record of this device. `pick_us`: the measured time of the model's pick.

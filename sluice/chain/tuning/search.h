@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <sluice/chain/tuning/step_kernels.h>
-#include <sluice/host/quantiles.h>
+#include <sluice/quantiles.h>
 
 namespace sluice::tuning {
 
